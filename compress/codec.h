@@ -1,0 +1,148 @@
+// codec.h - the table of codecs: what each promises, and the functions a packet path calls
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "compress/isa.h"
+#include "compress/kernels.h"
+
+namespace gradlane {
+
+// What new configurations use.
+inline constexpr std::string_view kDefaultCodec = "fixed:10";
+
+// In the parameter byte of `inceptionn`: rounds towards zero.
+inline constexpr uint8_t kTruncateBit = 0x80;
+
+struct CodecRow;
+
+// One codec with its parameter, bound to the kernels of one instruction set. A small value: copy it, keep it in set-up
+// state, call it per packet.
+//
+// A *block* is what one call of encode() or hop() writes: the compressed form of a run of fp32 values. Its length in
+// floats is not part of it; whoever sends a block sends that count beside it. docs/codec-format.md has every bit of it.
+//
+// Common to all functions below:
+// - They are pure: no heap, no lock, no exception, no state. They assume the default MXCSR (round to nearest even, no
+//   flush-to-zero), and never change it.
+// - Nothing outside the given spans is read or written, whatever the bytes are. No slack, no alignment is asked for:
+//   the float spans may lie at odd addresses too.
+// - Outputs must not overlap inputs. Bytes of an output behind the result's length may have been written.
+// - Every ISA gives the same bytes, the ones the scalar kernels give.
+// - NaN and Inf survive encode() and decode() with their payload bits (bf16 and fp16 keep the upper ones and set the
+//   quiet bit). Where two values are *added*, a NaN result is always 0x7fc00000, so that the order of the ranks cannot
+//   leak into the bytes.
+//
+// Error per contribution, for the value v that decode(encode(f)) gives (b is the codec's parameter):
+//   raw                      v = f
+//   bf16, fp16               |v - f| <= |f| 2^-8 (bf16), |f| 2^-11 (fp16) while f is in the format's normal range; fp16
+//                            below 2^-14: |v - f| <= 2^-25; what rounds past the largest number becomes Inf
+//   inceptionn:b[,truncate]  |v - f| < 2^-b, 2 <= b <= 14; v = f where |f| >= 1
+//   fixed:b                  |v - f| <= 2^-b, 1 <= b <= 30; v = f where |f| >= 2^(24-b)
+// A sum of p contributions through hop() stays within p 2^-b of the exact one while every partial sum stays below
+// 2^(25-b) for `fixed` (2^24 steps), 2^(24-b) for `inceptionn`. That of `fixed` does not depend on the order of the
+// ranks then, to the byte; `inceptionn` rounds again in every hop, and its sum does.
+// (INCEPTIONN: Li et al., MICRO 2018. `fixed`: docs/design.md.)
+class Codec {
+ public:
+  [[nodiscard]] CodecId id() const noexcept;
+  // The parameter as it travels in a packet header: b; `inceptionn` sets kTruncateBit for truncate; 0 for codecs
+  // without one.
+  [[nodiscard]] uint8_t param() const noexcept { return param_; }
+  // What it is made of: b (0 for codecs without one), and whether it rounds towards zero.
+  [[nodiscard]] unsigned bits() const noexcept { return param_ & ~unsigned{kTruncateBit}; }
+  [[nodiscard]] bool truncates() const noexcept { return (param_ & kTruncateBit) != 0; }
+  [[nodiscard]] Isa isa() const noexcept { return isa_; }
+  // The canonical text name, which find_codec() takes: "fixed:10", "inceptionn:10,truncate".
+  [[nodiscard]] std::string name() const;
+
+  // Bytes that a block of `floats` values can never exceed.
+  [[nodiscard]] size_t max_bytes(size_t floats) const noexcept;
+  // Where a run may be cut: encode() and hop() stop at multiples of this many floats only.
+  [[nodiscard]] size_t granule() const noexcept;
+  [[nodiscard]] bool has_feedback() const noexcept;
+
+  // Encodes as many floats of `in` as fit into `out`: all of them, or the largest multiple of granule() whose block
+  // fits. Returns what went in and what came out. A tagged codec whose `out` is below max_bytes() uses at most
+  // kMaxPacket bytes of it, so: pass a packet's room to fill a packet, max_bytes() to encode a tensor of any size.
+  [[nodiscard]] EncodeResult encode(std::span<const float> in, std::span<uint8_t> out) const noexcept {
+    return ops_->encode(params_, {in.data(), nullptr, in.size(), out.data(), out.size()});
+  }
+
+  // The same with error feedback, `fixed` only: encodes x = in + residual and leaves x - decode(encode(x)) in residual
+  // (0 where x is Inf or NaN). residual has in.size() values; those of floats that were not consumed stay as they are.
+  [[nodiscard]] EncodeResult encode_feedback(std::span<const float> in, float* residual,
+                                             std::span<uint8_t> out) const noexcept {
+    return ops_->encode(params_, {in.data(), residual, in.size(), out.data(), out.size()});
+  }
+
+  // Checks a block of `floats` values by its tags alone, without reading the payload. decode(), decode_add() and hop()
+  // of a valid block return kOk.
+  [[nodiscard]] Status validate(std::span<const uint8_t> block, size_t floats) const noexcept {
+    return ops_->validate(params_, block.data(), block.size(), floats);
+  }
+
+  // Decodes a block of out.size() values. Unless kOk is returned, the content of `out` is unspecified: call validate()
+  // first where that matters.
+  [[nodiscard]] Status decode(std::span<const uint8_t> block, std::span<float> out) const noexcept {
+    return ops_->decode(params_, block.data(), block.size(), out.data(), out.size());
+  }
+
+  // accumulator += decode(block), under the same rules.
+  [[nodiscard]] Status decode_add(std::span<const uint8_t> block, std::span<float> accumulator) const noexcept {
+    return ops_->decode_add(params_, block.data(), block.size(), accumulator.data(), accumulator.size());
+  }
+
+  // One reduce hop in one pass: decodes `block` (of local.size() values), adds `local` and encodes the sum into `out`.
+  // `fixed` rounds `local` to its lattice and adds exactly; so does `inceptionn` (but for truncate) with its finest
+  // step, 2^-15, and rounds the sum again. Takes floats from `first` (a multiple of granule(), at most
+  // local.size()) on, and stops as
+  // encode() does when `out` is full; call again with `first` advanced by the result's floats to get the rest as a
+  // block of its own. A hop that stops early has checked only as much of the block as it read. Unless the status is
+  // kOk, the content of `out` is unspecified and floats and bytes are 0.
+  [[nodiscard]] HopResult hop(std::span<const uint8_t> block, std::span<const float> local, std::span<uint8_t> out,
+                              size_t first = 0) const noexcept {
+    return ops_->hop(params_,
+                     {block.data(), block.size(), local.data(), nullptr, local.size(), first, out.data(), out.size()});
+  }
+
+  // The same with error feedback, `fixed` only: adds x = local + residual and leaves the rounding error of x in
+  // residual (local.size() values), as encode_feedback() does. After a bad status the residual of floats that were
+  // read is unspecified.
+  [[nodiscard]] HopResult hop_feedback(std::span<const uint8_t> block, std::span<const float> local, float* residual,
+                                       std::span<uint8_t> out, size_t first = 0) const noexcept {
+    return ops_->hop(params_,
+                     {block.data(), block.size(), local.data(), residual, local.size(), first, out.data(), out.size()});
+  }
+
+ private:
+  friend std::optional<Codec> find_codec(CodecId, uint8_t, Isa) noexcept;
+  Codec() = default;
+
+  const CodecRow* row_ = nullptr;
+  const CodecOps* ops_ = nullptr;
+  CodecParams params_{};
+  uint8_t param_ = 0;
+  Isa isa_ = Isa::kScalar;
+};
+
+// The codec of a text name: raw, bf16, fp16, inceptionn:B[,truncate], fixed[:B]. Throws SetupError with the list of
+// what is allowed for anything else, and when GRADLANE_ISA is not usable here.
+[[nodiscard]] Codec find_codec(std::string_view name);
+[[nodiscard]] Codec find_codec(std::string_view name, Isa isa);
+
+// The codec a packet header names, or nothing if there is none. The CPU must support `isa`.
+[[nodiscard]] std::optional<Codec> find_codec(CodecId id, uint8_t param, Isa isa) noexcept;
+
+// One line per codec: how to write its name, and what it promises.
+[[nodiscard]] std::string codec_help();
+
+// The outcome in words, for logs and error texts.
+[[nodiscard]] const char* status_text(Status status) noexcept;
+
+}  // namespace gradlane

@@ -1,0 +1,27 @@
+// isa.h - which instruction set the codecs run on
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace gradlane {
+
+enum class Isa : uint8_t {
+  kScalar,  // x86-64-v2 (SSE4.2, POPCNT): the specification
+  kAvx2,    // AVX2, F16C, BMI1/2
+  kAvx512,  // AVX-512 F, BW, DQ, VL, VBMI, VBMI2, VPOPCNTDQ, with the above: Ice Lake, Zen 4 and later
+};
+
+inline constexpr std::array kIsas = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
+
+// "scalar", "avx2", "avx512"
+[[nodiscard]] const char* isa_name(Isa isa) noexcept;
+
+// Whether this CPU and operating system run it.
+[[nodiscard]] bool isa_supported(Isa isa) noexcept;
+
+// The one to use: what GRADLANE_ISA names, or else the best supported one. Throws SetupError if GRADLANE_ISA is set to
+// something unknown or unsupported here.
+[[nodiscard]] Isa select_isa();
+
+}  // namespace gradlane

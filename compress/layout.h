@@ -1,0 +1,81 @@
+// layout.h - index arithmetic of tagged blocks; included by the kernels of every instruction set
+//
+// Everything is in an unnamed namespace on purpose: each translation unit gets its own copy, compiled for its own
+// instruction set, and the linker has nothing to merge.
+#pragma once
+
+#include <cstring>
+
+#include "compress/kernels.h"
+
+#ifdef __FAST_MATH__
+#error "gradlane needs IEEE arithmetic: never compile it with -ffast-math"
+#endif
+
+namespace gradlane {
+namespace {
+
+// The tag of float i of a group is bits 2i and 2i+1 of its tag word.
+constexpr uint64_t kTagLow = 0x5555555555555555;
+
+constexpr size_t groups_of(size_t floats) { return floats / kGroupFloats + (floats % kGroupFloats != 0 ? 1 : 0); }
+
+constexpr size_t tagged_max_bytes(size_t floats) { return groups_of(floats) * kTagBytes + floats * sizeof(float); }
+
+constexpr size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+// Room that an encoder may use: see codec.h, Codec::encode().
+constexpr size_t usable_room(size_t floats, size_t room) {
+  if (room >= tagged_max_bytes(floats)) return room;
+  return smaller(room, kMaxPacket);
+}
+
+// Set bits of a group's tag word that belong to floats behind the last one.
+constexpr bool bad_tail(uint64_t last_word, size_t floats) {
+  const size_t used = floats % kGroupFloats;
+  return used != 0 && (last_word >> (2 * used)) != 0;
+}
+
+inline uint64_t load_tags(const uint8_t* p) {
+  uint64_t word;
+  std::memcpy(&word, p, sizeof word);
+  return word;
+}
+
+inline void store_tags(uint8_t* p, uint64_t word) { std::memcpy(p, &word, sizeof word); }
+
+// Payload bytes of one group: 0, 1, 2, 4 for tags 0, 1, 2, 3.
+inline size_t payload_bytes(uint64_t tags) {
+  const uint64_t low = tags & kTagLow;
+  const uint64_t high = (tags >> 1) & kTagLow;
+  return static_cast<size_t>(__builtin_popcountll(low) + 2 * __builtin_popcountll(high) +
+                             __builtin_popcountll(low & high));
+}
+
+// Payload bytes of `groups` groups.
+inline size_t payload_bytes(const uint8_t* tags, size_t groups) {
+  size_t bytes = 0;
+  for (size_t g = 0; g < groups; ++g) bytes += payload_bytes(load_tags(tags + g * kTagBytes));
+  return bytes;
+}
+
+// What can be said of a block before its payload is looked at: room for the tags, nothing in the padded tail.
+inline Status check_tags(const uint8_t* block, size_t bytes, size_t floats) {
+  const size_t groups = groups_of(floats);
+  if (bytes / kTagBytes < groups) return Status::kShort;  // not by a product: `floats` may be anything
+  if (groups != 0 && bad_tail(load_tags(block + (groups - 1) * kTagBytes), floats)) return Status::kBadTail;
+  return Status::kOk;
+}
+
+inline Status compare_length(size_t have, size_t want) {
+  return have == want ? Status::kOk : have < want ? Status::kShort : Status::kLong;
+}
+
+// The same for `floats` words of `width` bytes each, whatever their number.
+inline Status compare_words(size_t bytes, size_t floats, size_t width) {
+  if (bytes / width != floats) return bytes / width < floats ? Status::kShort : Status::kLong;
+  return bytes % width == 0 ? Status::kOk : Status::kLong;
+}
+
+}  // namespace
+}  // namespace gradlane

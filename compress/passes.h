@@ -1,0 +1,138 @@
+// passes.h - the entry points of a codec around the kernels of an instruction set; included by each of them
+//
+// In an unnamed namespace for the same reason as layout.h.
+#pragma once
+
+#include "compress/writer.h"
+
+namespace gradlane {
+namespace {
+
+// ---- Codecs without tags
+//
+// `Lanes` is a vector of kCount floats: `load<Form>(p, count)` and `store<Form>(p, count, v)` move the first `count` of
+// them, which stand at p in the form of a codec, Form::kWidth bytes each; `Lanes::Float` is the form of fp32;
+// `add(a, b)` has one NaN for all (see Codec).
+template <class Lanes, class Form>
+struct FlatPasses {
+  static EncodeResult encode(const CodecParams&, const EncodeJob& job) noexcept {
+    const size_t floats = smaller(job.floats, job.room / Form::kWidth);
+    for_lanes(
+        floats, [&](size_t i, size_t count) __attribute__((always_inline)) {
+          Lanes::template store<Form>(job.out + i * Form::kWidth, count, load_float(job.in, i, count));
+        });
+    return {floats, floats * Form::kWidth};
+  }
+
+  static Status validate(const CodecParams&, const uint8_t*, size_t bytes, size_t floats) noexcept {
+    return compare_words(bytes, floats, Form::kWidth);
+  }
+
+  template <bool kAdd>
+  static Status decode(const CodecParams&, const uint8_t* block, size_t bytes, float* out, size_t floats) noexcept {
+    if (const Status status = compare_words(bytes, floats, Form::kWidth); status != Status::kOk) return status;
+    for_lanes(
+        floats, [&](size_t i, size_t count) __attribute__((always_inline)) {
+          auto v = Lanes::template load<Form>(block + i * Form::kWidth, count);
+          if constexpr (kAdd) v = Lanes::add(load_float(out, i, count), v);
+          Lanes::template store<typename Lanes::Float>(reinterpret_cast<uint8_t*>(out) + i * sizeof(float), count, v);
+        });
+    return Status::kOk;
+  }
+
+  static HopResult hop(const CodecParams&, const HopJob& job) noexcept {
+    const Status status = compare_words(job.block_bytes, job.floats, Form::kWidth);
+    if (status != Status::kOk) return {status, 0, 0};
+    const size_t floats = smaller(job.floats - job.first, job.room / Form::kWidth);
+    for_lanes(
+        floats, [&](size_t i, size_t count) __attribute__((always_inline)) {
+          const auto in = Lanes::template load<Form>(job.block + (job.first + i) * Form::kWidth, count);
+          const auto sum = Lanes::add(in, load_float(job.local, job.first + i, count));
+          Lanes::template store<Form>(job.out + i * Form::kWidth, count, sum);
+        });
+    return {Status::kOk, floats, floats * Form::kWidth};
+  }
+
+  static constexpr CodecOps ops() { return {encode, validate, decode<false>, decode<true>, hop}; }
+
+ private:
+  [[gnu::always_inline]] static auto load_float(const float* p, size_t i, size_t count) {
+    return Lanes::template load<typename Lanes::Float>(reinterpret_cast<const uint8_t*>(p) + i * sizeof(float), count);
+  }
+
+  // Runs `pass(index, count)` over all vectors, and over what is left of the last one.
+  template <class Pass>
+  [[gnu::always_inline]] static void for_lanes(size_t floats, Pass pass) {
+    size_t i = 0;
+    for (; i + Lanes::kCount <= floats; i += Lanes::kCount) pass(i, Lanes::kCount);
+    if (i < floats) pass(i, floats - i);
+  }
+};
+
+// ---- Tagged codecs
+//
+// `Kernels` has the passes of an instruction set, with a codec C and whether there is feedback as their parameters:
+// - `Encode<C, kFeedback>{params, in, residual, floats}`, a source of write_block() that encodes
+// - `Hop<C, kFeedback>{params, tags, payload, scratch, local, residual, floats, status}`, one that adds: to the block
+//   with its tag words at `tags`, payload at Kernels::Payload{begin, end} and memory of its own, a Kernels::Scratch.
+//   Sets *status if the payload ends early (kShort), or if something is left behind the last group (kLong)
+// - `decode<C, kAdd>` and `validate`, as in CodecOps
+template <class Kernels, class C>
+struct TaggedPasses {
+  static EncodeResult encode(const CodecParams& params, const EncodeJob& job) noexcept {
+    if constexpr (C::kFeedback) {
+      if (job.residual != nullptr) return encode_with<true>(params, job);
+    }
+    return encode_with<false>(params, job);
+  }
+
+  static HopResult hop(const CodecParams& params, const HopJob& job) noexcept {
+    if constexpr (C::kFeedback) {
+      if (job.residual != nullptr) return hop_with<true>(params, job);
+    }
+    return hop_with<false>(params, job);
+  }
+
+  static constexpr CodecOps ops() {
+    return {encode, Kernels::validate, Kernels::template decode<C, false>, Kernels::template decode<C, true>, hop};
+  }
+
+ private:
+  // Functions of their own, so that each has the registers to itself.
+  template <bool kFeedback>
+  [[gnu::noinline]] static EncodeResult encode_with(const CodecParams& params, const EncodeJob& job) noexcept {
+    using Source = typename Kernels::template Encode<C, kFeedback>;
+    return write_block(Source{params, job.in, job.residual, job.floats}, job.floats, job.out, job.room);
+  }
+
+  template <bool kFeedback>
+  [[gnu::noinline]] static HopResult hop_with(const CodecParams& params, const HopJob& job) noexcept {
+    using Source = typename Kernels::template Hop<C, kFeedback>;
+    Status status = check_tags(job.block, job.block_bytes, job.floats);
+    if (status != Status::kOk) return {status, 0, 0};
+    const size_t floats = job.floats - job.first;
+    const size_t skipped = job.first / kGroupFloats;
+    const uint8_t* const end = job.block + job.block_bytes;
+    const uint8_t* const payload = job.block + groups_of(job.floats) * kTagBytes;
+    const auto payload_left = static_cast<size_t>(end - payload);
+    const size_t skipped_bytes = payload_bytes(job.block, skipped);
+    if (skipped_bytes > payload_left) return {Status::kShort, 0, 0};
+    if (floats == 0) return {compare_length(payload_left, skipped_bytes), 0, 0};
+    typename Kernels::Scratch scratch;
+    const EncodeResult written = write_block(
+        Source{params, job.block + skipped * kTagBytes, typename Kernels::Payload{payload + skipped_bytes, end},
+               &scratch, job.local + job.first, kFeedback ? job.residual + job.first : nullptr, floats, &status},
+        floats, job.out, job.room);
+    if (status != Status::kOk) return {status, 0, 0};
+    return {status, written.floats, written.bytes};
+  }
+};
+
+inline Status validate_tagged(const CodecParams&, const uint8_t* block, size_t bytes, size_t floats) noexcept {
+  if (const Status status = check_tags(block, bytes, floats); status != Status::kOk) return status;
+  const size_t groups = groups_of(floats);
+  return compare_length(bytes, groups * kTagBytes + payload_bytes(block, groups));
+}
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,112 @@
+// gradlane.cc - the command line: one executable, one subcommand per task
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/error.h"
+#include "tools/bench_codec.h"
+#include "tools/bench_data.h"
+#include "tools/version.h"
+
+namespace {
+
+constexpr int kBadInput = 2;
+constexpr size_t kHelpIndent = 22;  // of the descriptions
+constexpr size_t kHelpColumns = 80;
+
+// "first, second, ..." in lines that fit beside an option's name.
+std::string wrapped(std::string text, const std::vector<std::string>& names) {
+  size_t column = text.size();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string word = names[i] + (i + 1 < names.size() ? "," : "");
+    const bool fits = kHelpIndent + column + 1 + word.size() <= kHelpColumns;
+    if (column > 0) text += fits ? " " : "\n";
+    column = fits ? column + 1 + word.size() : word.size();
+    text += word;
+  }
+  return text;
+}
+
+void add_bench(CLI::App& app, gradlane::CodecBenchOptions& options) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure parts of gradlane on this machine");
+  bench->require_subcommand(1);
+  CLI::App* codec = bench->add_subcommand("codec", "Speed and ratio of the codecs, beside memcpy");
+  codec->add_option("--codec", options.codecs, "Codecs to measure; 'gradlane codecs' lists them");
+  codec->add_option("--isa", options.isas,
+                    "scalar, avx2, avx512; default: what GRADLANE_ISA names,\nor all this CPU has");
+  codec->add_option("--block", options.blocks, "Block sizes in bytes of fp32")->type_name("BYTES");
+  codec->add_option("--data", options.data, wrapped("Data:", gradlane::data_names()));
+  codec->add_option("--op", options.ops, wrapped("Operations:", gradlane::bench_op_names()));
+  codec->add_flag("--quick", options.quick, "Fewer blocks and data, shorter samples: below 20 s");
+  codec->add_flag("--json", options.json, "JSON instead of tables");
+  codec->footer(
+      "Ratio is fp32 bytes per encoded byte; GB/s count fp32 bytes. Every figure is\n"
+      "the median of samples taken in turn with memcpy of the same blocks.");
+}
+
+// What is wrong with the command line, what is allowed, and where to read more. `app` is the outermost one.
+std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* last = &app;  // the innermost subcommand that was named
+  std::string path = app.get_name();
+  while (!last->get_subcommands().empty()) {
+    last = last->get_subcommands().front();
+    path += " " + last->get_name();
+  }
+  const std::vector<std::string> extras = app.remaining(true);
+  std::string allowed;
+  for (const CLI::App* sub : last->get_subcommands([](const CLI::App*) { return true; })) {
+    allowed += (allowed.empty() ? "" : ", ") + sub->get_name();
+  }
+
+  std::string text = error.what();
+  if (!extras.empty() && extras.front().starts_with('-')) {
+    text = "unknown option '" + extras.front() + "'";
+  } else if (!allowed.empty()) {
+    text = extras.empty() ? "a subcommand is missing" : "unknown subcommand '" + extras.front() + "'";
+    text += "; allowed: " + allowed;
+  } else if (!extras.empty()) {
+    text = "unexpected argument '" + extras.front() + "'";
+  }
+  return text + "\nsee '" + path + " --help'";
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"gradlane: gradient exchange with compression in the packet path", "gradlane"};
+  app.set_version_flag("--version", std::string("gradlane ") + GRADLANE_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(kHelpIndent);
+
+  gradlane::CodecBenchOptions bench_options;
+  add_bench(app, bench_options);
+  CLI::App* codecs = app.add_subcommand("codecs", "List the codecs and how to name them");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    throw gradlane::SetupError(fault_text(app, error));
+  }
+
+  if (codecs->parsed()) {
+    std::printf("%s\nKernels in use: %s (set GRADLANE_ISA to scalar, avx2 or avx512 to choose)\n",
+                gradlane::codec_help().c_str(), gradlane::isa_name(gradlane::select_isa()));
+  } else {
+    gradlane::run_codec_bench(bench_options);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gradlane: %s\n", error.what());
+    return kBadInput;
+  }
+}

@@ -1,0 +1,133 @@
+// all_floats_test.cc - all 2^32 floats through fixed:10 and inceptionn:10: error bound, idempotence, and every
+// instruction set gives the bytes and bits of the scalar one (a program of its own: it takes about a minute natively,
+// and is left out of sanitizer builds)
+//
+// A chunk is the 2^16 floats that share their upper 16 bits. Powers of two bound chunks, so either all or none of a
+// chunk lie where the bound applies, and the check of a chunk is a plain loop. The scalar result is computed once for
+// all instruction sets.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/compress/isa_test.h"
+
+namespace gradlane::test {
+namespace {
+
+constexpr size_t kChunk = 1 << 16;
+constexpr size_t kChunks = 1 << 16;
+
+// Where |f| is below `limit`: |v - f| <= bound. The largest float below 2^-b stands for "< 2^-b". Elsewhere v = f.
+struct Bound {
+  float limit;
+  float bound;
+};
+
+constexpr float kBelow = 0x1.fffffep-11F;  // the float before 2^-10
+
+struct Counts {
+  std::atomic<size_t> beyond_bound{0};
+  std::atomic<size_t> not_idempotent{0};
+  std::array<std::atomic<size_t>, kIsas.size()> encoded{};   // chunks with a block other than the scalar one
+  std::array<std::atomic<size_t>, kIsas.size()> decoded{};   // chunks with floats other than the scalar ones
+  std::array<std::atomic<size_t>, kIsas.size()> compared{};  // chunks looked at
+};
+
+struct Sweep {
+  std::string name;
+  Bound bound;
+  Counts counts;
+};
+
+size_t count_beyond(const std::vector<float>& in, const std::vector<float>& out, Bound bound) {
+  if (!(std::fabs(in[0]) < bound.limit)) {
+    return std::memcmp(in.data(), out.data(), kChunk * sizeof(float)) == 0 ? 0 : kChunk;
+  }
+  uint32_t beyond = 0;
+  for (size_t i = 0; i < kChunk; ++i) beyond += std::fabs(out[i] - in[i]) <= bound.bound ? 0U : 1U;
+  return beyond;
+}
+
+// Adds what chunks `begin` to `end` show to the counts.
+void sweep_range(Sweep& sweep, size_t begin, size_t end) {
+  const Codec scalar = find_codec(sweep.name, Isa::kScalar);
+  Counts& counts = sweep.counts;
+  std::vector<std::pair<size_t, Codec>> others;
+  for (size_t i = 0; i < kIsas.size(); ++i) {
+    if (isa_supported(kIsas[i])) others.emplace_back(i, find_codec(sweep.name, kIsas[i]));
+  }
+  std::vector<float> in(kChunk), out(kChunk), other_out(kChunk);
+  std::vector<uint8_t> block(scalar.max_bytes(kChunk)), other(block.size());
+  for (size_t chunk = begin; chunk < end; ++chunk) {
+    for (size_t i = 0; i < kChunk; ++i) {
+      const auto bits = static_cast<uint32_t>(chunk << 16 | i);
+      std::memcpy(&in[i], &bits, sizeof bits);
+    }
+    const size_t bytes = scalar.encode(in, block).bytes;
+    if (scalar.decode({block.data(), bytes}, out) != Status::kOk) std::abort();
+    counts.beyond_bound += count_beyond(in, out, sweep.bound);
+    const size_t again = scalar.encode(out, other).bytes;
+    if (again != bytes || std::memcmp(block.data(), other.data(), bytes) != 0) ++counts.not_idempotent;
+    for (const auto& [i, codec] : others) {
+      ++counts.compared[i];
+      if (codec.isa() == Isa::kScalar) continue;
+      const size_t other_bytes = codec.encode(in, other).bytes;
+      if (other_bytes != bytes || std::memcmp(block.data(), other.data(), bytes) != 0) ++counts.encoded[i];
+      if (codec.decode({block.data(), bytes}, other_out) != Status::kOk ||
+          std::memcmp(out.data(), other_out.data(), kChunk * sizeof(float)) != 0) {
+        ++counts.decoded[i];
+      }
+    }
+  }
+}
+
+// Each thread takes the next range as soon as it is done with one, as the dear ranges (raw floats) and the cheap ones
+// lie together.
+void sweep_all(Sweep& sweep) {
+  constexpr size_t kRange = 64;
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t at = next.fetch_add(kRange); at < kChunks; at = next.fetch_add(kRange)) {
+      sweep_range(sweep, at, at + kRange);
+    }
+  };
+  std::vector<std::jthread> helpers(std::max(1U, std::thread::hardware_concurrency()) - 1);
+  for (std::jthread& helper : helpers) helper = std::jthread(work);
+  work();
+}
+
+class AllFloats : public IsaTest {
+ protected:
+  static void SetUpTestSuite() {
+    for (Sweep& sweep : sweeps_) sweep_all(sweep);
+  }
+
+  static inline std::array<Sweep, 2> sweeps_{{
+      {"fixed:10", {0x1p14F, 0x1p-10F}, {}},
+      {"inceptionn:10", {1.0F, kBelow}, {}},
+  }};
+};
+
+// The bound and idempotence hold for the scalar kernels, and the others do the same.
+TEST_P(AllFloats, KeepTheContract) {
+  const auto isa = static_cast<size_t>(GetParam());
+  for (const auto& [name, bound, counts] : sweeps_) {
+    EXPECT_EQ(counts.compared[isa], kChunks) << name;
+    EXPECT_EQ(counts.beyond_bound, 0U) << name;
+    EXPECT_EQ(counts.not_idempotent, 0U) << name;
+    EXPECT_EQ(counts.encoded[isa], 0U) << name;
+    EXPECT_EQ(counts.decoded[isa], 0U) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, AllFloats, testing::ValuesIn(kIsas), isa_test_name);
+
+}  // namespace
+}  // namespace gradlane::test

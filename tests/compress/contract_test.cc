@@ -1,0 +1,399 @@
+// contract_test.cc - what codec.h promises of every codec: error bounds, idempotence, sizes, where runs are cut, what a
+// hop and feedback compute
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/compress/isa_test.h"
+#include "tests/compress/test_floats.h"
+
+namespace gradlane::test {
+namespace {
+
+class Contract : public IsaTest {};
+
+// What an addition gives for a sum that the CPU has computed.
+float canonical(float sum) { return std::isnan(sum) ? float_of(0x7fc00000) : sum; }
+
+double magnitude(float f) { return std::fabs(static_cast<double>(f)); }
+
+// The value of decode(encode(f)) by the table in codec.h; `exactly` where it says v = f.
+testing::AssertionResult within_bound(const Codec& codec, float f, float v) {
+  const int b = codec.param() & 0x7f;
+  const double size = magnitude(f);
+  const double error = magnitude(v) == magnitude(f) ? 0.0 : std::fabs(static_cast<double>(v) - static_cast<double>(f));
+  bool good = false;
+  uint32_t upper = 0;  // of a NaN: the payload bits that are kept, with the quiet bit
+  switch (codec.id()) {
+    case CodecId::kRaw:
+      good = bits_of(v) == bits_of(f);
+      break;
+    case CodecId::kBf16:
+      upper = (bits_of(f) & 0xffff0000) | 0x400000;
+      good = std::isnan(f)        ? bits_of(v) == upper
+             : std::isinf(f)      ? bits_of(v) == bits_of(f)
+             : size >= 0x1.ffp127 ? std::isinf(v) && std::signbit(v) == std::signbit(f)  // rounds to 2^128
+             : size < 0x1p-126    ? std::isfinite(v)
+                                  : error <= size * 0x1p-8;
+      break;
+    case CodecId::kFp16:
+      upper = (bits_of(f) & 0xffffe000) | 0x400000;
+      good = std::isnan(f)    ? bits_of(v) == upper
+             : size >= 65520  ? std::isinf(v) && std::signbit(v) == std::signbit(f)
+             : size < 0x1p-14 ? error <= 0x1p-25
+                              : error <= size * 0x1p-11;
+      break;
+    case CodecId::kInceptionn:
+      good = size < 1 ? error < std::ldexp(1.0, -b) : bits_of(v) == bits_of(f);
+      break;
+    case CodecId::kFixed:
+      good = size < std::ldexp(1.0, 24 - b) ? error <= std::ldexp(1.0, -b) : bits_of(v) == bits_of(f);
+      break;
+  }
+  if (good) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << codec.name() << ": " << f << " (" << std::hex << bits_of(f) << ") became " << v
+                                     << " (" << bits_of(v) << ")";
+}
+
+TEST_P(Contract, ErrorBounds) {
+  Rng rng(1);
+  for (const std::string& name : all_codecs()) {
+    const Codec mine = codec(name);
+    const FloatSource source(mine);
+    std::vector<float> in = source.edges();
+    for (const Kind kind : kKinds) std::ranges::copy(source.make(rng, kind, 400), std::back_inserter(in));
+    const std::vector<float> out = decode_all(mine, encode_all(mine, in), in.size());
+    for (size_t i = 0; i < in.size(); ++i) ASSERT_TRUE(within_bound(mine, in[i], out[i]));
+  }
+}
+
+// The error bounds are reached, so that a codec which is better than it must be is not taken for the one on the wire.
+TEST_P(Contract, RoundsHalfStepsToEven) {
+  const Codec fixed = codec("fixed:10");
+  const std::vector<float> in = {0x1p-10F, -0x1p-10F, 0x3p-10F, 0x5p-10F, 253 * 0x1p-10F, 0x1.000002p-10F};
+  const std::vector<float> want = {0.0F, 0.0F, 0x4p-10F, 0x4p-10F, 252 * 0x1p-10F, 0x2p-10F};
+  EXPECT_EQ(decode_all(fixed, encode_all(fixed, in), in.size()), want);
+}
+
+TEST_P(Contract, EncodingIsIdempotent) {
+  Rng rng(2);
+  for (const std::string& name : all_codecs()) {
+    const Codec mine = codec(name);
+    const FloatSource source(mine);
+    for (const Kind kind : kKinds) {
+      const std::vector<float> in = kind == Kind::kEdges ? source.edges() : source.make(rng, kind, 333);
+      const std::vector<uint8_t> block = encode_all(mine, in);
+      ASSERT_EQ(encode_all(mine, decode_all(mine, block, in.size())), block) << name;
+
+      // What a hop writes is encoded just like that, whatever it was made of.
+      const std::vector<uint8_t> other = make_block(rng, mine, source, BlockKind::kForeign, in.size());
+      std::vector<uint8_t> sum(mine.max_bytes(in.size()));
+      const HopResult hop = mine.hop(other, in, sum);
+      ASSERT_EQ(hop.status, Status::kOk);
+      sum.resize(hop.bytes);
+      ASSERT_EQ(encode_all(mine, decode_all(mine, sum, in.size())), sum) << name;
+    }
+  }
+}
+
+TEST_P(Contract, MaxBytesIsReachedAndNeverExceeded) {
+  for (const std::string& name : some_codecs()) {
+    const Codec mine = codec(name);
+    for (size_t floats = 0; floats <= 200; ++floats) {
+      const std::vector<float> worst(floats, std::numeric_limits<float>::infinity());
+      std::vector<uint8_t> out(mine.max_bytes(floats) + 100);
+      const EncodeResult result = mine.encode(worst, out);
+      EXPECT_EQ(result.floats, floats);
+      EXPECT_EQ(result.bytes, mine.max_bytes(floats));
+    }
+  }
+}
+
+// Blocks of nothing, from spans without an address.
+TEST_P(Contract, EmptySpans) {
+  const std::vector<float> some(40, 1.0F);
+  for (const std::string& name : some_codecs()) {
+    const Codec mine = codec(name);
+    EXPECT_EQ(mine.max_bytes(0), 0U);
+    EXPECT_EQ(mine.validate({}, 0), Status::kOk);
+    EXPECT_EQ(mine.decode({}, {}), Status::kOk);
+    EXPECT_EQ(mine.decode_add({}, {}), Status::kOk);
+    EXPECT_EQ(mine.encode({}, {}).bytes, 0U);
+    EXPECT_EQ(mine.hop({}, {}, {}).status, Status::kOk);
+    EXPECT_EQ(mine.encode(some, {}).floats, 0U);
+    const HopResult hop = mine.hop(encode_all(mine, some), some, {});
+    EXPECT_EQ(hop.status, Status::kOk);
+    EXPECT_EQ(hop.floats, 0U);
+    EXPECT_EQ(mine.validate({}, 1), Status::kShort);
+    EXPECT_EQ(mine.hop({}, some, {}).status, Status::kShort);
+  }
+}
+
+void expect_nothing(const EncodeResult& got) { EXPECT_EQ(got.floats + got.bytes, 0U); }
+
+void expect_nothing(Status status, const HopResult& got) {
+  EXPECT_EQ(got.status, status);
+  EXPECT_EQ(got.floats + got.bytes, 0U);
+}
+
+// Calls without floats, and hops from the end on: they give nothing, leave the residual, and still name a bad block.
+TEST_P(Contract, NothingToTake) {
+  Rng rng(8);
+  for (const std::string& name : some_codecs()) {
+    const Codec mine = codec(name);
+    const FloatSource source(mine);
+    for (size_t floats = 0; floats <= 128; floats += mine.granule()) {
+      SCOPED_TRACE(name + " of " + std::to_string(floats));
+      const std::vector<float> local = source.make(rng, Kind::kMixed, floats);
+      const std::vector<uint8_t> block = make_block(rng, mine, source, BlockKind::kForeign, floats);
+      const std::vector<float> owed(floats, 0.25F);
+      std::vector<float> residual = owed;
+      std::vector<uint8_t> longer = block;
+      longer.push_back(0);
+      for (const size_t room : {size_t{0}, mine.max_bytes(floats), mine.max_bytes(floats) + 70}) {
+        std::vector<uint8_t> out(room);
+        expect_nothing(Status::kOk, mine.hop({}, {}, out));
+        expect_nothing(Status::kOk, mine.hop(block, local, out, floats));
+        expect_nothing(Status::kLong, mine.hop(longer, local, out, floats));
+        if (floats != 0)
+          expect_nothing(Status::kShort, mine.hop(std::span(block).first(block.size() - 1), local, out, floats));
+        expect_nothing(mine.encode({}, out));
+        if (!mine.has_feedback()) continue;
+        expect_nothing(mine.encode_feedback({}, residual.data(), out));
+        expect_nothing(Status::kOk, mine.hop_feedback({}, {}, residual.data(), out));
+        expect_nothing(Status::kOk, mine.hop_feedback(block, local, residual.data(), out, floats));
+        EXPECT_EQ(residual, owed);
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Of all prefixes that end at a multiple of the granule, or at the end, a limited room takes the longest that fits.
+TEST_P(Contract, LimitedRoomTakesTheLongestPrefix) {
+  Rng rng(3);
+  for (const std::string& name : some_codecs()) {
+    const Codec mine = codec(name);
+    const FloatSource source(mine);
+    for (const size_t floats : std::initializer_list<size_t>{1, 31, 32, 33, 64, 100, 160, 171}) {
+      const std::vector<float> in = source.make(rng, Kind::kMixed, floats);
+      std::vector<std::vector<uint8_t>> prefixes;
+      for (size_t n = 0; n < floats; n += mine.granule()) prefixes.push_back(encode_all(mine, {in.data(), n}));
+      prefixes.push_back(encode_all(mine, in));
+      size_t fits = 0;
+      for (size_t room = 0; room <= mine.max_bytes(floats) + 70; ++room) {
+        while (fits + 1 < prefixes.size() && prefixes[fits + 1].size() <= room) ++fits;
+        std::vector<uint8_t> out(room);
+        const EncodeResult result = mine.encode(in, out);
+        ASSERT_EQ(result.floats, std::min(floats, fits * mine.granule())) << name << " of " << floats << " in " << room;
+        out.resize(result.bytes);
+        ASSERT_EQ(out, prefixes[fits]) << name << " of " << floats << " in " << room;
+      }
+    }
+  }
+}
+
+TEST_P(Contract, CutBlocksStayBelowMaxPacket) {
+  for (const char* name : {"fixed:10", "inceptionn:10"}) {
+    const Codec mine = codec(name);
+    const std::vector<float> zeros(100000);
+    std::vector<uint8_t> out(50000);
+    EncodeResult result = mine.encode(zeros, out);
+    EXPECT_EQ(result.floats, kMaxPacket / kTagBytes * kGroupFloats);
+    EXPECT_EQ(result.bytes, kMaxPacket);
+
+    const std::vector<float> raw(10000, 0x1p30F);
+    result = mine.encode(raw, out);  // max_bytes() is less than this room
+    EXPECT_EQ(result.floats, raw.size());
+    result = mine.encode(raw, std::span(out).first(mine.max_bytes(raw.size()) - 1));
+    constexpr size_t kGroupBytes = kTagBytes + kGroupFloats * sizeof(float);
+    EXPECT_EQ(result.floats, kMaxPacket / kGroupBytes * kGroupFloats);
+    EXPECT_EQ(result.bytes, kMaxPacket / kGroupBytes * kGroupBytes);
+  }
+}
+
+// Rooms that take at least one granule, so that something moves.
+size_t packet_room(Rng& rng, const Codec& codec) { return codec.max_bytes(codec.granule()) + rng.below(300); }
+
+TEST_P(Contract, PacketsAddUpToTheWhole) {
+  Rng rng(4);
+  for (const std::string& name : some_codecs()) {
+    const Codec mine = codec(name);
+    const FloatSource source(mine);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      const std::vector<float> in = source.make(rng, Kind::kMixed, 1 + rng.below(700));
+      const std::vector<uint8_t> block = make_block(rng, mine, source, BlockKind::kForeign, in.size());
+      const std::vector<float> encoded = decode_all(mine, encode_all(mine, in), in.size());
+      std::vector<uint8_t> sum(mine.max_bytes(in.size()));
+      sum.resize(mine.hop(block, in, sum).bytes);
+      const std::vector<float> hopped = decode_all(mine, sum, in.size());
+
+      for (const bool hop : {false, true}) {
+        std::vector<float> parts;
+        while (parts.size() < in.size()) {
+          std::vector<uint8_t> out(packet_room(rng, mine));
+          const HopResult result = [&]() -> HopResult {
+            if (hop) return mine.hop(block, in, out, parts.size());
+            const EncodeResult part = mine.encode(std::span(in).subspan(parts.size()), out);
+            return {Status::kOk, part.floats, part.bytes};
+          }();
+          ASSERT_EQ(result.status, Status::kOk);
+          ASSERT_GT(result.floats, 0U);
+          ASSERT_TRUE(result.floats % mine.granule() == 0 || parts.size() + result.floats == in.size());
+          out.resize(result.bytes);
+          std::ranges::copy(decode_all(mine, out, result.floats), std::back_inserter(parts));
+        }
+        ASSERT_EQ(bits_of(parts), bits_of(hop ? hopped : encoded)) << name;
+      }
+    }
+  }
+}
+
+// The nearest multiple of `step`, ties to even. Floats from 2^23 steps on are multiples, and NaN stays what it is.
+float to_multiple(float f, float step) {
+  if (!(std::fabs(f) < 0x1p23F * step)) return f;
+  return static_cast<float>(std::nearbyint(static_cast<double>(f) / static_cast<double>(step)) *
+                            static_cast<double>(step));
+}
+
+// One fused pass gives what the plain functions give one after the other, with the local floats rounded before they are
+// added: `fixed` to its lattice, `inceptionn` to its finest step, which truncation does without.
+TEST_P(Contract, HopIsDecodeAddEncode) {
+  Rng rng(5);
+  for (const std::string& name : some_codecs()) {
+    const Codec mine = codec(name);
+    const FloatSource source(mine);
+    for (int repeat = 0; repeat < 100; ++repeat) {
+      const size_t floats = 1 + rng.below(200);
+      const std::vector<float> local = source.make(rng, kKinds[rng.below(kKinds.size())], floats);
+      const BlockKind kind = rng.one_in(2) ? BlockKind::kForeign : BlockKind::kEncoded;
+      const std::vector<uint8_t> block = make_block(rng, mine, source, kind, floats);
+      std::vector<float> sum = local;
+      if (mine.id() == CodecId::kFixed) sum = decode_all(mine, encode_all(mine, local), floats);
+      if (mine.id() == CodecId::kInceptionn && (mine.param() & 0x80) == 0) {
+        for (float& f : sum) f = to_multiple(f, 0x1p-15F);
+      }
+      ASSERT_EQ(mine.decode_add(block, sum), Status::kOk);
+      std::vector<uint8_t> out(mine.max_bytes(floats));
+      const HopResult hop = mine.hop(block, local, out);
+      ASSERT_EQ(hop.status, Status::kOk);
+      ASSERT_EQ(hop.floats, floats);
+      out.resize(hop.bytes);
+      ASSERT_EQ(out, encode_all(mine, sum)) << name;
+    }
+  }
+}
+
+TEST_P(Contract, DecodeAddIsIeeeAdditionWithOneNan) {
+  Rng rng(6);
+  for (const std::string& name : some_codecs()) {
+    const Codec mine = codec(name);
+    const FloatSource source(mine);
+    for (const Kind kind : kKinds) {
+      std::vector<float> sum = source.make(rng, kind, 300);
+      const std::vector<uint8_t> block = make_block(rng, mine, source, BlockKind::kForeign, sum.size());
+      const std::vector<float> value = decode_all(mine, block, sum.size());
+      std::vector<uint32_t> want;
+      for (size_t i = 0; i < sum.size(); ++i) want.push_back(bits_of(canonical(sum[i] + value[i])));
+      ASSERT_EQ(mine.decode_add(block, sum), Status::kOk);
+      ASSERT_EQ(bits_of(sum), want) << name;
+    }
+  }
+}
+
+TEST_P(Contract, FeedbackLeavesTheRoundingError) {
+  Rng rng(7);
+  for (const char* name : {"fixed:1", "fixed:10", "fixed:30"}) {
+    const Codec mine = codec(name);
+    ASSERT_TRUE(mine.has_feedback());
+    const FloatSource source(mine);
+    for (const Kind kind : kKinds) {
+      const std::vector<float> in = source.make(rng, kind, 150);
+      const std::vector<float> before = source.make(rng, rng.one_in(2) ? kind : Kind::kResidual, in.size());
+      std::vector<float> x;
+      for (size_t i = 0; i < in.size(); ++i) x.push_back(canonical(in[i] + before[i]));
+      const std::vector<float> sent = decode_all(mine, encode_all(mine, x), x.size());
+      const std::vector<uint8_t> block = make_block(rng, mine, source, BlockKind::kForeign, in.size());
+
+      for (const bool hop : {false, true}) {
+        std::vector<float> residual = before;
+        std::vector<uint8_t> out(mine.max_bytes(in.size()));
+        std::vector<uint8_t> want(out.size());
+        if (hop) {
+          out.resize(mine.hop_feedback(block, in, residual.data(), out).bytes);
+          want.resize(mine.hop(block, x, want).bytes);
+        } else {
+          out.resize(mine.encode_feedback(in, residual.data(), out).bytes);
+          want = encode_all(mine, x);
+        }
+        ASSERT_EQ(out, want) << name;
+        for (size_t i = 0; i < x.size(); ++i) {
+          const float owed = std::isfinite(x[i]) ? x[i] - sent[i] : 0.0F;
+          ASSERT_EQ(residual[i], owed) << name << " " << in[i] << " + " << before[i];
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Contract, FeedbackOfFloatsNotConsumedStays) {
+  const Codec mine = codec("fixed:10");
+  const std::vector<float> in(100, 0.3F);
+  const std::vector<uint8_t> block = encode_all(mine, in);
+  const size_t room = encode_all(mine, std::span(in).first(64)).size();
+  for (const bool hop : {false, true}) {
+    const size_t first = hop ? 32 : 0;
+    std::vector<float> residual(100, 0x1p-12F);
+    std::vector<uint8_t> out(hop ? room : room + 3);
+    const size_t floats = hop ? mine.hop_feedback(block, in, residual.data(), out, first).floats
+                              : mine.encode_feedback(in, residual.data(), out).floats;
+    ASSERT_GE(floats, 32U);
+    ASSERT_LT(first + floats, 100U);
+    for (size_t i = 0; i < 100; ++i) {
+      const bool used = first <= i && i < first + floats;
+      EXPECT_EQ(residual[i] == 0x1p-12F, !used) << i;
+    }
+  }
+}
+
+// What is wrong with a block is told by name.
+TEST_P(Contract, BadBlocks) {
+  for (const std::string& name : some_codecs()) {
+    const Codec mine = codec(name);
+    const std::vector<float> in(33, 0.4F);
+    std::vector<float> out(in.size());
+    std::vector<uint8_t> sum(mine.max_bytes(in.size()));
+    const auto expect = [&](std::vector<uint8_t> block, Status want) {
+      EXPECT_EQ(mine.validate(block, in.size()), want) << name;
+      EXPECT_EQ(mine.decode(block, out), want) << name;
+      EXPECT_EQ(mine.decode_add(block, out), want) << name;
+      const HopResult hop = mine.hop(block, in, sum);
+      EXPECT_EQ(hop.status, want) << name;
+      EXPECT_EQ(hop.floats + hop.bytes == 0, want != Status::kOk) << name;
+    };
+    std::vector<uint8_t> block = encode_all(mine, in);
+    expect(block, Status::kOk);
+    expect({block.begin(), block.end() - 1}, Status::kShort);
+    expect({block.begin(), block.begin() + 1}, Status::kShort);
+    expect({}, Status::kShort);
+    block.push_back(0);
+    expect(block, Status::kLong);
+    block.pop_back();
+    if (mine.granule() == 1) continue;
+    block[8] |= 4;  // tag of float 33
+    expect(block, Status::kBadTail);
+    block[8] &= 3;
+    block[15] |= 0x80;  // of the last place of the group
+    expect(block, Status::kBadTail);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Contract, testing::ValuesIn(kIsas), isa_test_name);
+
+}  // namespace
+}  // namespace gradlane::test

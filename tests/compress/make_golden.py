@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+# make_golden.py - writes the golden vectors of all codecs (golden/*.txt), or checks that the files are up to date
+"""Writes golden/<codec>.txt with what reference_codec.py makes of chosen inputs; golden_test.cc replays it.
+
+A file has lines of a key and its values, separated by spaces; a line that starts with '#' is a comment. A list that
+does not fit a line goes on in the next one with the same key. Floats are fp32 bits in 8 hex digits; bytes are 2 hex
+digits each, without spaces.
+
+  codec NAME, wire ID PARAM     of all cases that follow
+  case encode TITLE             in [residual] block [residual_out] out {cut}
+  case tile TITLE               in floats {cut}: encodes `in` repeated to so many floats
+  case decode TITLE             block out acc sum: a valid block; sum is acc + out
+  case invalid TITLE            floats block status: what every function that reads this block of so many floats says
+  case hop TITLE                block local [residual] result [residual_out] {cut}
+  cut FIRST ROOM FLOATS SIZE HASH    the same case from float FIRST on (0 in encode) into ROOM bytes consumes FLOATS and
+                                     writes SIZE bytes, whose 64-bit FNV-1a hash is HASH
+"""
+import argparse
+import pathlib
+import random
+import struct
+import sys
+from fractions import Fraction
+from itertools import product
+
+import reference_codec as ref
+from reference_codec import FP32
+
+CODECS = ("raw", "bf16", "fp16", "inceptionn:2", "inceptionn:6", "inceptionn:10", "inceptionn:10,truncate",
+          "inceptionn:14", "fixed:1", "fixed:10", "fixed:30")
+# These have all cases; what others have does without repeating what their parameter does not change.
+FULL = ("inceptionn:10", "fixed:10")
+SIGN = 0x80000000
+PER_LINE = 16
+# NaN (quiet, signalling, with payload), Inf, zero, denormals, the least and the largest normal number, one.
+SPECIALS = [0x7FC00000, 0xFFC00000, 0x7F800001, 0xFF800001, 0x7FBFFFFF, 0x7FC12345, 0xFFFFFFFF, 0x7FFFE000, 0x7F801FFF,
+            0x7F800000, 0xFF800000, 0, SIGN, 1, SIGN | 1, 0x00400000, 0x007FFFFF, SIGN | 0x007FFFFF, 0x00800000,
+            0x80800001, 0x7F7FFFFF, 0xFF7FFFFF, 0x3F800000, 0xBF800000, 0x3F7FFFFF, 0x3F800001]
+NAN, SNAN, INF, NEG_INF = 0x7FC12345, 0xFF800001, 0x7F800000, 0xFF800000
+
+
+def fp32(value):
+    return FP32.round(Fraction(value))
+
+
+def around(values):
+    """Each value with its fp32 neighbours, in both signs."""
+    bits = []
+    for value in values:
+        at = fp32(value)
+        for near in (at - 1, at, at + 1):
+            bits += [near, near | SIGN]
+    return bits
+
+
+def exponential(rng):
+    """An exponential variate by von Neumann's comparisons: no logarithm, so the same bits on every machine."""
+    whole = 0
+    while True:
+        first = last = rng.random()
+        length = 1
+        while (u := rng.random()) < last:
+            last = u
+            length += 1
+        if length % 2 == 1:
+            return whole + first
+        whole += 1
+
+
+def laplace(rng, count, scale):
+    return [fp32(Fraction(exponential(rng)) * scale * rng.choice((1, -1))) for _ in range(count)]
+
+
+def boundaries(codec):
+    """Values where this codec decides: edges of classes, ties, ends of the range."""
+    if isinstance(codec, ref.Fixed):
+        steps = [Fraction(n, 2) for n in (1, 2, 3, 4, 5, 253, 254, 255, 256, 257, 509, 511, 513, 65533, 65534, 65535,
+                                          65536, 65537, 2**17 + 1, 2**23 - 1, 2**23 + 1, 2**24 - 3, 2**24 - 1, 2**24,
+                                          2**24 + 2, 2**25)]
+        return around(n * codec.step for n in steps)
+    if isinstance(codec, ref.Inceptionn):
+        unit = codec.byte_unit
+        tie = codec.byte_below * 3 / 4 + unit / 2
+        edges = [at + codec.step * Fraction(n, 2) for at in (codec.zero_below, codec.byte_below - unit / 2, 1, tie)
+                 for n in (-2, -1, 0, 1)]
+        edges += [1 + codec.step * 3 / 2, 256 - codec.step / 2, 256, codec.byte_below, codec.byte_below - codec.step,
+                  codec.zero_below / 2, codec.zero_below + unit / 2, tie + unit, codec.byte_below + codec.step * 3 / 2]
+        return around(edges)
+    if codec.name == "raw":
+        return []
+    bf16 = codec.name == "bf16"
+    fraction, least, most = (7, -126, 127) if bf16 else (10, -14, 15)
+    half_ulp = Fraction(2) ** -(fraction + 1)
+    edges = [1 + half_ulp * n for n in (1, 2, 3, 4, 5)] + [2 - half_ulp, 2 - 3 * half_ulp]
+    below = Fraction(2) ** least
+    edges += [below * (1 + n * half_ulp) for n in (1, 0, -1, -2, -3)]
+    edges += [2 * below * half_ulp * Fraction(n, 2) for n in (1, 2, 3, 4, 6)]
+    top = Fraction(2) ** most * (2 - half_ulp)
+    return around(edges + [top, top - Fraction(2) ** most * half_ulp])
+
+
+def step_mixes(codec):
+    """Steps of two summands: sums at the edges of classes, ties, and what fp32 rounds; halves only in the second."""
+    if isinstance(codec, ref.Fixed):
+        return ((127, 128, -127, -128, 32767, -32767, 32768, 40000, 2**23 - 1, 2**23, 2**24, 2**24 + 2),
+                (1, -1, 100, -20000, 20000, 32767, -40000, 3))
+    zero, byte = int(codec.zero_below / codec.step), int(codec.byte_below / codec.step)
+    return ((0, zero, -zero, byte + 1, -byte, 32766, -32767, 32769 + Fraction(1, 8), 2**23 - 1, -(2**24)),
+            (Fraction(1, 2), Fraction(-3, 2), 1, zero - Fraction(1, 2), -byte, byte - Fraction(3, 2), 32767, -(2**23)))
+
+
+def scale_of(codec):
+    """Of gradients that spread over the classes of this codec."""
+    if isinstance(codec, ref.Fixed):
+        return codec.step * 40
+    if isinstance(codec, ref.Inceptionn):
+        return min(codec.byte_below, Fraction(1, 4))
+    return Fraction(1, 1000)
+
+
+class Writer:
+    """Collects the lines of one file."""
+
+    def __init__(self, codec, rng):
+        self.codec, self.rng = codec, rng
+        self.lines = ["# %s - golden vectors of %s, written by make_golden.py" % (file_name(codec.name), codec.name),
+                      "codec " + codec.name, "wire %d %d" % (codec.wire_id, codec.param)]
+
+    def floats(self, key, bits):
+        for at in range(0, max(len(bits), 1), PER_LINE) if bits is not None else ():
+            self.lines.append(" ".join([key] + ["%08x" % f for f in bits[at : at + PER_LINE]]))
+
+    def bytes(self, key, data):
+        for at in range(0, max(len(data), 1), 4 * PER_LINE):
+            self.lines.append((key + " " + data[at : at + 4 * PER_LINE].hex()).rstrip())
+
+    def line(self, *words):
+        self.lines.append(" ".join(map(str, words)))
+
+    def cut(self, first, room, taken, block):
+        self.line("cut", first, room, taken, len(block), "%016x" % fnv1a(block))
+
+    def encode(self, title, bits, residual=None, rooms=()):
+        _, block, left = self.codec.encode(bits, residual=residual)
+        self.line("case encode", title)
+        self.floats("in", bits)
+        self.floats("residual", residual)
+        self.bytes("block", block)
+        self.floats("residual_out", left)
+        self.floats("out", self.codec.decode(block, len(bits))[1])
+        for room in rooms:
+            taken, part, part_left = self.codec.encode(bits, room, residual)
+            assert residual is None or part_left == left[:taken] + residual[taken:]
+            self.cut(0, room, taken, part)
+        return block
+
+    def tile(self, title, pattern, count, rooms):
+        bits = (pattern * (count // len(pattern) + 1))[:count]
+        self.line("case tile", title)
+        self.floats("in", pattern)
+        self.line("floats", count)
+        for room in rooms:
+            self.cut(0, room, *self.codec.encode(bits, room)[:2])
+
+    def decode(self, title, block, floats):
+        status, out = self.codec.decode(block, floats)
+        assert status == ref.OK, title
+        acc = (self.rng.sample(SPECIALS, len(SPECIALS)) + laplace(self.rng, floats, scale_of(self.codec)))[:floats]
+        self.rng.shuffle(acc)
+        self.line("case decode", title)
+        self.bytes("block", block)
+        self.floats("out", out)
+        self.floats("acc", acc)
+        self.floats("sum", self.codec.decode_add(block, acc)[1])
+
+    def invalid(self, title, block, floats, status):
+        assert self.codec.validate(block, floats) == status, title
+        self.line("case invalid", title)
+        self.line("floats", floats)
+        self.bytes("block", block)
+        self.line("status", status)
+
+    def hop(self, title, block, local, residual=None, rooms=(), pieces=None):
+        """Cut at `rooms` from the first float on, and the whole run in pieces of so many bytes."""
+        status, _, result, left = self.codec.hop(block, local, residual=residual)
+        assert status == ref.OK, title
+        self.line("case hop", title)
+        self.bytes("block", block)
+        self.floats("local", local)
+        self.floats("residual", residual)
+        self.bytes("result", result)
+        self.floats("residual_out", left)
+        for room in rooms:
+            self.cut(0, room, *self.codec.hop(block, local, room, residual)[1:3])
+        first = 0
+        while pieces is not None and first < len(local):
+            taken, part = self.codec.hop(block, local, pieces, residual, first)[1:3]
+            assert taken != 0, title
+            self.cut(first, pieces, taken, part)
+            first += taken
+
+
+def fnv1a(data):
+    result = 0xCBF29CE484222325
+    for byte in data:
+        result = (result ^ byte) * 0x100000001B3 % 2**64
+    return result
+
+
+def block_of(codec, codes):
+    """A tagged block of codes (tag, number); the number may be one that no encoder makes."""
+    words, payload = b"", b""
+    for start in range(0, len(codes), ref.GROUP):
+        group = codes[start : start + ref.GROUP]
+        words += struct.pack("<Q", sum(tag << (2 * i) for i, (tag, _) in enumerate(group)))
+        payload += b"".join(number.to_bytes(ref.PAYLOAD_WIDTH[tag], "little") for tag, number in group)
+    assert codec.validate(words + payload, len(codes)) == ref.OK
+    return words + payload
+
+
+def odd_codes(codec, rng):
+    """Codes that only come from elsewhere: ends of the integers, zeros, small, off-grid and special raw floats."""
+    steps = (1, Fraction(1, 2), Fraction(3, 2), Fraction(5, 3), Fraction(-1000, 3), 2**23 - Fraction(1, 2), 2**24)
+    codes = [(3, raw) for raw in (SIGN, 1, SIGN | 1, 0x00400000, 0, INF, NEG_INF, NAN, SNAN)]
+    codes += [(3, fp32(n * codec.step)) for n in steps]
+    codes += [(1, n) for n in (0, 0x80, 0x81, 0x7F, 0xFF, 1)]
+    codes += [(2, n) for n in (0, 0x8000, 0x8001, 0x7FFF, 0xFFFF, 1, 0x7F, 0x80, 0xFF80, 0xFF7F)]
+    codes += [(0, 0)] * 4
+    codes += [(tag, rng.getrandbits(8 * ref.PAYLOAD_WIDTH[tag])) for tag in (rng.randrange(4) for _ in range(28))]
+    rng.shuffle(codes)
+    return codes
+
+
+def worked_example(out):
+    floats = [0.0009, -0.1, 0.0029296875, 0.25, 100]
+    block = out.encode("the worked example of docs/codec-format.md", ref.bits_of(floats))
+    local = ref.bits_of([0.0009, -0.15, -0.00390625, 0.0009]) + [SNAN]
+    out.hop("the worked example of docs/codec-format.md", block, local)
+
+
+def encode_cases(out, full):
+    codec, rng = out.codec, out.rng
+    if codec.name in ("fixed:10", "inceptionn:10"):
+        worked_example(out)
+    out.encode("special values", SPECIALS)
+    edges = boundaries(codec)
+    for at in range(0, len(edges), 96):
+        out.encode("boundaries %d" % (at // 96 + 1), edges[at : at + 96])
+    for count in (0, 1, 2, 31, 32, 33, 65) if full else (0, 1, 33):
+        out.encode("%d floats" % count, laplace(rng, count, scale_of(codec)))
+    out.encode("random bits", [rng.getrandbits(32) for _ in range(64 if full else 32)])
+    if full:
+        out.encode("all zero", [0] * 33)
+        out.encode("all raw", [fp32(3 * 2**30 + n) for n in range(33)])
+        out.encode("sparse gradients", laplace(rng, 65, scale_of(codec) / 30))
+        out.encode("dense gradients", laplace(rng, 65, scale_of(codec) * 30))
+
+
+def cut_cases(out, full):
+    codec, rng = out.codec, out.rng
+    scale = scale_of(codec)
+    bits = laplace(rng, 36, scale) + laplace(rng, 36, scale * 20)
+    needs = [len(codec.encode(bits[:n])[1]) for n in (32, 64, 72)]
+    rooms = {0, 1, 3, 4, 7, 8, 9, 31, 32, 39, 40} | {need + d for need in needs for d in (-1, 0, 1)}
+    out.encode("limited room", bits, rooms=sorted(rooms))
+    if full or codec.granule == 1:
+        # Past 16384 bytes: a tagged codec stops there unless everything is sure to fit.
+        most = codec.max_bytes(4900)
+        out.tile("long, nearly all raw", laplace(rng, 35, 2**20), 4900, (16383, 16384, 16392, most - 1, most, most + 1))
+        out.tile("long, sparse", laplace(rng, 35, scale / 30), 4900, (1000, 2000, 4000, 8000, 16384, most - 1, most))
+
+
+def block_cases(out, full):
+    codec, rng = out.codec, out.rng
+    out.decode("no floats", b"", 0)
+    bits = laplace(rng, 45, scale_of(codec))
+    good = codec.encode(bits)[1]
+    if full:
+        out.decode("what encode makes", good, 45)
+    if codec.granule == 1:
+        out.decode("random words", bytes(rng.getrandbits(8) for _ in range(64 * codec.width)), 64)
+        specials = {"raw": SPECIALS, "bf16": [0x7F81, 0xFF81, 0x7FC1, 0xFFFF, 0x7F80, 0xFF80, 0x8000, 1, 0x8001, 0x7F],
+                    "fp16": [0x7C01, 0xFC01, 0x7E01, 0xFFFF, 0x7C00, 0xFC00, 0x8000, 1, 0x8001, 0x3FF, 0x400, 0x7BFF]}
+        words = specials[codec.name]
+        out.decode("special words", b"".join(w.to_bytes(codec.width, "little") for w in words), len(words))
+    else:
+        for count in (64, 37) if full else (64,):
+            out.decode("codes no encoder makes", block_of(codec, odd_codes(codec, rng)[:count]), count)
+    out.invalid("empty", b"", 45, ref.SHORT)
+    out.invalid("one byte too few", good[:-1], 45, ref.SHORT)
+    out.invalid("one byte too many", good + b"\0", 45, ref.LONG)
+    out.invalid("a byte for no floats", b"\0", 0, ref.LONG)
+    if codec.granule == 1:
+        return
+    out.invalid("tags cut", good[:15], 45, ref.SHORT)
+    out.invalid("tags alone", good[:16], 45, ref.SHORT)
+    for bit in (2 * 13, 2 * 13 + 1, 63):
+        word = struct.unpack_from("<Q", good, 8)[0] | 1 << bit
+        out.invalid("bit %d of the tail set" % bit, good[:8] + struct.pack("<Q", word) + good[16:], 45, ref.BAD_TAIL)
+        out.invalid("bit %d of the tail set, and short" % bit, good[:8] + struct.pack("<Q", word), 45, ref.BAD_TAIL)
+    out.invalid("all raw, one group short", b"\xff" * (8 + 127), 32, ref.SHORT)
+    out.invalid("all raw, one group long", b"\xff" * (8 + 129), 32, ref.LONG)
+
+
+def hop_cases(out, full):
+    codec, rng = out.codec, out.rng
+    scale = scale_of(codec)
+    mixes = [("narrow", scale, scale), ("narrow and wide", scale / 8, scale * 2000),
+             ("wide and narrow", scale * 2000, scale / 8), ("wide", scale * 2**18, scale * 2**18)]
+    for title, theirs, ours in mixes if full else mixes[1:3]:
+        out.hop(title, codec.encode(laplace(rng, 40, theirs))[1], laplace(rng, 40, ours))
+    out.hop("no floats", b"", [])
+    wide = [INF, NEG_INF, NAN, SNAN, INF, fp32(2**40), fp32(-(2**40)), 0x7F7FFFFF, 0xFF7FFFFF, SIGN, 1]
+    ours, theirs = laplace(rng, 64, scale), laplace(rng, 64, scale)
+    for at in rng.sample(range(64), 10):
+        ours[at] = rng.choice(wide)
+        theirs[(at + rng.choice((0, 1))) % 64] = rng.choice(wide)
+    out.hop("gradients and special values", codec.encode(theirs)[1], ours)
+    pairs = [(a, b) for a in (INF, NEG_INF, NAN, SIGN, fp32(scale)) for b in (INF, NEG_INF, SNAN, SIGN, fp32(-scale))]
+    out.hop("pairs of special values", codec.encode([a for a, _ in pairs])[1], [b for _, b in pairs])
+    cancel = laplace(rng, 33, scale * 30)
+    out.hop("cancelled", codec.encode(cancel)[1], [f ^ SIGN for f in cancel])
+    edges = boundaries(codec)[:: 1 if full else 5]
+    out.hop("boundaries and zero", codec.encode([0] * len(edges))[1], edges)
+    if codec.granule > 1:
+        pairs = list(product(*step_mixes(codec)))[:: 1 if full else 3]
+        block = codec.encode([fp32(a * codec.step) for a, _ in pairs])[1]
+        out.hop("edges of sums", block, [fp32(b * codec.step) for _, b in pairs])
+        for factor in (0, 1, 2000) if full else (1,):
+            out.hop("codes no encoder makes", block_of(codec, odd_codes(codec, rng)), laplace(rng, 64, scale * factor))
+
+
+def cut_hop(out, title, residual=None):
+    codec, rng = out.codec, out.rng
+    block = codec.encode(laplace(rng, 70, scale_of(codec)))[1]
+    local = laplace(rng, 70, scale_of(codec) * 10)
+    whole = len(codec.hop(block, local, residual=residual)[2])
+    out.hop(title, block, local, residual, rooms=(0, 7, whole // 2, whole - 1, whole), pieces=whole // 2)
+
+
+def feedback_cases(out, full):
+    codec, rng = out.codec, out.rng
+    scale, owed = scale_of(codec), codec.step / 6
+    half = fp32(codec.step / 2)
+    bits = SPECIALS + [half] * 4 + [INF, 0x7F7FFFFF, 0x3F800000]
+    debts = [0] * len(SPECIALS) + [half, half ^ SIGN, fp32(codec.step), 1, NEG_INF, 0x7F7FFFFF, SNAN]
+    out.encode("special values, feedback", bits, debts)
+    out.hop("special values, feedback", codec.encode([0] * len(bits))[1], bits, debts)
+    if full:
+        edges = boundaries(codec)[::5]
+        out.encode("boundaries, feedback", edges, laplace(rng, len(edges), owed))
+    for factor in (Fraction(1, 20), 1, 3000) if full else (3000,):
+        block = codec.encode(laplace(rng, 40, scale))[1]
+        out.hop("gradients, feedback", block, laplace(rng, 40, scale * factor), laplace(rng, 40, owed))
+    bits = laplace(rng, 70, scale)
+    needs = [len(codec.encode(bits[:count])[1]) for count in (32, 64)]
+    out.encode("limited room, feedback", bits, laplace(rng, 70, owed), rooms=(0, needs[0], needs[1] + 7))
+    cut_hop(out, "limited room, feedback", laplace(rng, 70, owed))
+
+
+def file_name(name):
+    return name.replace(":", "-").replace(",", "-") + ".txt"
+
+
+def golden_text(name):
+    codec = ref.find_codec(name)
+    out = Writer(codec, random.Random("golden " + name))
+    full = name in FULL
+    encode_cases(out, full)
+    cut_cases(out, full)
+    block_cases(out, full)
+    hop_cases(out, full)
+    if full or not codec.feedback:
+        cut_hop(out, "limited room")
+    if codec.feedback:
+        feedback_cases(out, full)
+    return "\n".join(out.lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Writes the golden vectors of all codecs, from reference_codec.py.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the files are not up to date")
+    parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent / "golden",
+                        help="of the files (default: %(default)s)")
+    args = parser.parse_args()
+    files = {args.dir / file_name(name): golden_text(name) for name in CODECS}
+    if not args.check:
+        args.dir.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            path.write_text(text, encoding="ascii")
+    present = {path: path.read_text(encoding="ascii") for path in args.dir.glob("*")}
+    wrong = sorted(str(path) for path in {*files, *present} if files.get(path) != present.get(path))
+    if wrong:
+        sys.exit("not what this script writes: " + ", ".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+// names_test.cc - looking up codecs by name and by wire id, and the GRADLANE_ISA pin
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "compress/error.h"
+#include "tests/compress/isa_test.h"
+#include "tests/compress/test_floats.h"
+
+namespace gradlane::test {
+namespace {
+
+// The text of the SetupError that `call` throws; empty if it throws none.
+template <class Call>
+std::string setup_error(Call call) {
+  try {
+    call();
+  } catch (const SetupError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+class Names : public IsaTest {};
+
+TEST_P(Names, RoundTrip) {
+  for (const std::string& name : all_codecs()) {
+    const Codec by_name = codec(name);
+    EXPECT_EQ(by_name.name(), name);
+    const std::optional<Codec> by_id = find_codec(by_name.id(), by_name.param(), GetParam());
+    ASSERT_TRUE(by_id.has_value());
+    EXPECT_EQ(by_id->name(), name);
+    EXPECT_EQ(by_id->isa(), GetParam());
+    EXPECT_EQ(by_id->granule(), by_name.granule());
+    EXPECT_EQ(by_id->has_feedback(), by_name.has_feedback());
+    EXPECT_EQ(by_id->max_bytes(100), by_name.max_bytes(100));
+  }
+}
+
+// Values that travel in packet headers.
+TEST_P(Names, WireIds) {
+  const struct {
+    const char* name;
+    int id, param;
+    size_t granule, max_bytes_of_33;
+    bool feedback;
+  } rows[] = {
+      {"raw", 0, 0, 1, 132, false},
+      {"bf16", 1, 0, 1, 66, false},
+      {"fp16", 2, 0, 1, 66, false},
+      {"inceptionn:10", 3, 10, 32, 148, false},
+      {"inceptionn:10,truncate", 3, 0x8a, 32, 148, false},
+      {"fixed:10", 4, 10, 32, 148, true},
+  };
+  for (const auto& row : rows) {
+    const Codec found = codec(row.name);
+    EXPECT_EQ(static_cast<int>(found.id()), row.id);
+    EXPECT_EQ(found.param(), row.param);
+    EXPECT_EQ(found.granule(), row.granule);
+    EXPECT_EQ(found.max_bytes(33), row.max_bytes_of_33);
+    EXPECT_EQ(found.has_feedback(), row.feedback);
+  }
+}
+
+TEST_P(Names, DefaultParameter) {
+  EXPECT_EQ(codec("fixed").name(), "fixed:10");
+  EXPECT_EQ(codec(std::string(kDefaultCodec)).name(), kDefaultCodec);
+}
+
+TEST_P(Names, NothingForBadIds) {
+  const struct {
+    int id, param;
+  } rows[] = {{0, 1},    {1, 1}, {2, 0x80}, {3, 0},    {3, 1}, {3, 15}, {3, 0x81}, {3, 0x80},
+              {3, 0x8f}, {4, 0}, {4, 31},   {4, 0x8a}, {5, 0}, {5, 10}, {255, 10}, {0, 255}};
+  for (const auto& row : rows) {
+    const auto id = static_cast<CodecId>(row.id);
+    EXPECT_FALSE(find_codec(id, static_cast<uint8_t>(row.param), GetParam()).has_value()) << row.id << " " << row.param;
+  }
+}
+
+TEST_P(Names, BadNamesAreRefusedWithWhatIsAllowed) {
+  for (const char* name : {"",
+                           ":",
+                           ":10",
+                           "fixed:99",
+                           "fixed:31",
+                           "fixed:",
+                           "fixed:0",
+                           "fixed:-1",
+                           "fixed:+1",
+                           "fixed:10 ",
+                           " fixed:10",
+                           "fixed: 10",
+                           "fixed:0x10",
+                           "fixed:1e1",
+                           "fixed:10.0",
+                           "fixed:10,foo",
+                           "fixed:10,truncate",
+                           "fixed:4294967306",
+                           "fixed:18446744073709551626",
+                           "fixed:10:10",
+                           "FIXED:10",
+                           "fixe",
+                           "fixedd:10",
+                           "inceptionn",
+                           "inceptionn:",
+                           "inceptionn:0",
+                           "inceptionn:1",
+                           "inceptionn:15",
+                           "inceptionn:10,",
+                           "inceptionn:10,truncate,truncate",
+                           "inceptionn:10,nearest",
+                           "inceptionn:,truncate",
+                           "inceptionn,truncate",
+                           "raw:1",
+                           "raw:",
+                           "bf16:8",
+                           "fp16:",
+                           "auto"}) {
+    const std::string text = setup_error([&] { (void)find_codec(name, GetParam()); });
+    EXPECT_TRUE(contains(text, std::string("'") + name + "'")) << name << ": " << text;
+    for (const char* usage :
+         {"raw", "bf16", "fp16", "inceptionn:B[,truncate]", "B = 2..14", "fixed[:B]", "B = 1..30"}) {
+      EXPECT_TRUE(contains(text, usage)) << name << ": " << text;
+    }
+  }
+}
+
+TEST_P(Names, HelpAndStatusTexts) {
+  for (const char* word : {"raw", "bf16", "fp16", "inceptionn", "fixed"}) EXPECT_TRUE(contains(codec_help(), word));
+  for (const Status status : {Status::kOk, Status::kShort, Status::kLong, Status::kBadTail}) {
+    EXPECT_STRNE(status_text(status), "?");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Names, testing::ValuesIn(kIsas), isa_test_name);
+
+constexpr const char* kPin = "GRADLANE_ISA";
+
+// Leaves the environment as it was, whatever the test does to it.
+class SavedPin {
+ public:
+  SavedPin() {
+    if (const char* value = std::getenv(kPin)) value_ = value;
+  }
+  ~SavedPin() {
+    if (value_) {
+      setenv(kPin, value_->c_str(), 1);
+    } else {
+      unsetenv(kPin);
+    }
+  }
+  SavedPin(const SavedPin&) = delete;
+  SavedPin& operator=(const SavedPin&) = delete;
+
+ private:
+  std::optional<std::string> value_;
+};
+
+class Pin : public IsaTest {
+  SavedPin saved_;
+};
+
+TEST_P(Pin, TakesEffect) {
+  setenv(kPin, isa_name(GetParam()), 1);
+  EXPECT_EQ(select_isa(), GetParam());
+  for (const std::string& name : some_codecs()) EXPECT_EQ(find_codec(name).isa(), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Pin, testing::ValuesIn(kIsas), isa_test_name);
+
+TEST(PinValue, OfMissingInstructionSetIsRefused) {
+  const SavedPin saved;
+  size_t missing = 0;
+  for (const Isa isa : kIsas) {
+    if (isa_supported(isa)) continue;
+    ++missing;
+    setenv(kPin, isa_name(isa), 1);
+    const std::string text = setup_error([] { (void)find_codec("raw"); });
+    EXPECT_TRUE(contains(text, std::string(kPin) + "=" + isa_name(isa))) << text;
+    EXPECT_TRUE(contains(text, "usable here: scalar")) << text;
+    EXPECT_TRUE(contains(setup_error([&] { (void)find_codec("raw", isa); }), isa_name(isa)));
+  }
+  if (missing == 0) GTEST_SKIP() << "this CPU has them all";
+}
+
+// Set but empty is not unset.
+TEST(PinValue, UnknownIsRefused) {
+  const SavedPin saved;
+  for (const char* value : {"", "AVX2", "avx", "scalar ", "sse4", "0", "auto"}) {
+    setenv(kPin, value, 1);
+    for (const std::string& text :
+         {setup_error([] { (void)select_isa(); }), setup_error([] { (void)find_codec("raw"); })}) {
+      EXPECT_TRUE(contains(text, std::string(kPin) + "=" + value + ":")) << text;
+      EXPECT_TRUE(contains(text, "usable here: scalar")) << text;
+    }
+  }
+}
+
+// The last supported one of kIsas, which is the fastest.
+TEST(PinValue, UnsetTakesTheBest) {
+  const SavedPin saved;
+  unsetenv(kPin);
+  Isa best = Isa::kScalar;
+  for (const Isa isa : kIsas) {
+    if (isa_supported(isa)) best = isa;
+  }
+  EXPECT_EQ(find_codec("raw").isa(), best);
+}
+
+}  // namespace
+}  // namespace gradlane::test

@@ -1,0 +1,380 @@
+#!/usr/bin/env python3
+# reference_codec.py - docs/codec-format.md in exact arithmetic: the codecs a second time, to check the C++ against
+"""Codecs of docs/codec-format.md on fp32 bit patterns, in integers and fractions: slow, and no float operation in it.
+
+Floats are ints (the 32 bits of an fp32), blocks are bytes.
+"""
+import argparse
+import struct
+import sys
+from fractions import Fraction
+
+OK, SHORT, LONG, BAD_TAIL = "ok", "short", "long", "bad-tail"
+GROUP = 32
+TAG_BYTES = 8
+MAX_PACKET = 16384
+PAYLOAD_WIDTH = (0, 1, 2, 4)
+CANONICAL_NAN = 0x7FC00000
+
+
+class BinaryFormat:
+    """A binary floating-point format of IEEE 754 with its widths in bits."""
+
+    def __init__(self, exponent_bits, fraction_bits):
+        self.fraction_bits = fraction_bits
+        self.width = 1 + exponent_bits + fraction_bits
+        self.inf = ((1 << exponent_bits) - 1) << fraction_bits
+        self.quiet = 1 << (fraction_bits - 1)
+        self.min_exponent = 2 - (1 << (exponent_bits - 1))  # of normal numbers
+
+    def negative(self, bits):
+        return bits >> (self.width - 1) == 1
+
+    def magnitude_bits(self, bits):
+        return bits & ((1 << (self.width - 1)) - 1)
+
+    def is_nan(self, bits):
+        return self.magnitude_bits(bits) > self.inf
+
+    def is_inf(self, bits):
+        return self.magnitude_bits(bits) == self.inf
+
+    def is_finite(self, bits):
+        return self.magnitude_bits(bits) < self.inf
+
+    def with_sign(self, magnitude_bits, negative):
+        return magnitude_bits | (1 << (self.width - 1) if negative else 0)
+
+    def value(self, bits):
+        """The exact value of a finite number."""
+        magnitude = self.magnitude_bits(bits)
+        field, fraction = magnitude >> self.fraction_bits, magnitude % (1 << self.fraction_bits)
+        if field != 0:
+            fraction += 1 << self.fraction_bits
+            field -= 1
+        result = fraction * Fraction(2) ** (field + self.min_exponent - self.fraction_bits)
+        return -result if self.negative(bits) else result
+
+    def round(self, value, negative_zero=False):
+        """The nearest number of this format, ties to even, past the largest one Inf."""
+        magnitude = abs(value)
+        if magnitude == 0:
+            return self.with_sign(0, negative_zero)
+        exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+        if magnitude < Fraction(2) ** exponent:
+            exponent -= 1
+        exponent = max(exponent, self.min_exponent)
+        units = round(magnitude / Fraction(2) ** (exponent - self.fraction_bits))  # round() takes ties to even
+        # The leading bit of `units` counts the exponent field up, also where rounding carried into it.
+        bits = ((exponent - self.min_exponent) << self.fraction_bits) + units
+        return self.with_sign(min(bits, self.inf), value < 0)
+
+
+FP32 = BinaryFormat(8, 23)
+FP16 = BinaryFormat(5, 10)
+BF16 = BinaryFormat(8, 7)
+
+
+def add(a, b):
+    """add() of the format: IEEE sum, one NaN."""
+    if FP32.is_nan(a) or FP32.is_nan(b):
+        return CANONICAL_NAN
+    if FP32.is_inf(a) or FP32.is_inf(b):
+        if FP32.is_inf(a) and FP32.is_inf(b) and a != b:
+            return CANONICAL_NAN
+        return a if FP32.is_inf(a) else b
+    return FP32.round(FP32.value(a) + FP32.value(b), FP32.negative(a) and FP32.negative(b))
+
+
+def floats_of(bits):
+    return struct.unpack("<%df" % len(bits), struct.pack("<%dI" % len(bits), *bits))
+
+
+def bits_of(floats):
+    return list(struct.unpack("<%dI" % len(floats), struct.pack("<%df" % len(floats), *floats)))
+
+
+class Codec:
+    """What all codecs have in common. A subclass gives granule, feedback, validate, max_bytes, read and write."""
+
+    feedback = False
+
+    def __init__(self, name, wire_id, param):
+        self.name, self.wire_id, self.param = name, wire_id, param
+
+    def contribution(self, bits):
+        return bits
+
+    def owe(self, bits, residual):
+        """Adds what feedback owes; returns the floats to encode."""
+        if residual is None:
+            return bits
+        assert self.feedback
+        return [add(f, r) for f, r in zip(bits, residual)]
+
+    def left_over(self, residual, owed, taken):
+        """The residual after `taken` floats of `owed` went in."""
+        if residual is None:
+            return None
+        result = list(residual)
+        for i in range(taken):
+            result[i] = 0
+            if FP32.is_finite(owed[i]):
+                rest = FP32.value(owed[i]) - FP32.value(self.contribution(owed[i]))
+                result[i] = FP32.round(rest)
+                assert FP32.value(result[i]) == rest, "residual is not exact"
+        return result
+
+    def encode(self, bits, room=None, residual=None):
+        """Returns (floats consumed, block, residual after)."""
+        room = self.max_bytes(len(bits)) if room is None else room
+        owed = self.owe(bits, residual)
+        taken, block = self.write(owed, room)
+        return taken, block, self.left_over(residual, owed, taken)
+
+    def decode(self, block, floats):
+        """Returns (status, floats)."""
+        status = self.validate(block, floats)
+        return status, self.read(block, floats) if status == OK else None
+
+    def decode_add(self, block, accumulator):
+        """Returns (status, sums)."""
+        status, values = self.decode(block, len(accumulator))
+        return status, [add(a, v) for a, v in zip(accumulator, values)] if status == OK else None
+
+    def hop(self, block, local, room=None, residual=None, first=0):
+        """Returns (status, floats consumed from first on, block, residual after)."""
+        assert first % self.granule == 0
+        status, values = self.decode(block, len(local))
+        if status != OK:
+            return status, 0, b"", residual
+        room = self.max_bytes(len(local) - first) if room is None else room
+        owed = self.owe(local, residual)
+        sums = [add(v, self.contribution(x)) for v, x in zip(values, owed)]
+        taken, result = self.write(sums[first:], room)
+        if residual is not None:
+            residual = residual[:first] + self.left_over(residual[first:], owed[first:], taken)
+        return OK, taken, result, residual
+
+
+def compare_length(have, want):
+    return OK if have == want else SHORT if have < want else LONG
+
+
+class FlatCodec(Codec):
+    """raw, bf16, fp16: one word per float."""
+
+    granule = 1
+    ids = {"raw": (0, FP32), "bf16": (1, BF16), "fp16": (2, FP16)}
+
+    def __init__(self, name):
+        wire_id, self.format = self.ids[name]
+        super().__init__(name, wire_id, 0)
+        self.width = self.format.width // 8
+        # Fraction bits of an fp32 that have no place here.
+        self.dropped = FP32.fraction_bits - self.format.fraction_bits
+
+    def max_bytes(self, floats):
+        return floats * self.width
+
+    def validate(self, block, floats):
+        return compare_length(len(block), self.max_bytes(floats))
+
+    def narrow(self, bits):
+        to, negative = self.format, FP32.negative(bits)
+        if to is FP32:
+            return bits
+        if FP32.is_nan(bits):
+            fraction = bits % (1 << FP32.fraction_bits) >> self.dropped
+            return to.with_sign(to.inf | to.quiet | fraction, negative)
+        if FP32.is_inf(bits):
+            return to.with_sign(to.inf, negative)
+        return to.round(FP32.value(bits), negative)
+
+    def widen(self, word):
+        source, negative = self.format, self.format.negative(word)
+        if source is FP32:
+            return word
+        if source.is_nan(word):
+            fraction = word % (1 << source.fraction_bits) << self.dropped
+            return FP32.with_sign(FP32.inf | (FP32.quiet if source is FP16 else 0) | fraction, negative)
+        if source.is_inf(word):
+            return FP32.with_sign(FP32.inf, negative)
+        return FP32.round(source.value(word), negative)
+
+    def write(self, bits, room):
+        taken = min(len(bits), room // self.width)
+        return taken, b"".join(self.narrow(f).to_bytes(self.width, "little") for f in bits[:taken])
+
+    def read(self, block, floats):
+        words = [block[i * self.width : (i + 1) * self.width] for i in range(floats)]
+        return [self.widen(int.from_bytes(word, "little")) for word in words]
+
+
+class TaggedCodec(Codec):
+    """Groups of 32 floats, tags first. A subclass gives encode_one -> payload and decode_one."""
+
+    granule = GROUP
+
+    def max_bytes(self, floats):
+        return -(-floats // GROUP) * TAG_BYTES + 4 * floats
+
+    @staticmethod
+    def tags(block, floats):
+        """Tags of the floats, and of the places behind the last one."""
+        words = struct.unpack_from("<%dQ" % -(-floats // GROUP), block)
+        tags = [word >> (2 * i) & 3 for word in words for i in range(GROUP)]
+        return tags[:floats], tags[floats:]
+
+    def validate(self, block, floats):
+        tag_bytes = -(-floats // GROUP) * TAG_BYTES
+        if len(block) < tag_bytes:
+            return SHORT
+        tags, tail = self.tags(block, floats)
+        if any(tail):
+            return BAD_TAIL
+        return compare_length(len(block), tag_bytes + sum(PAYLOAD_WIDTH[tag] for tag in tags))
+
+    def write(self, bits, room):
+        if room < self.max_bytes(len(bits)):
+            room = min(room, MAX_PACKET)
+        words, payload, taken = b"", b"", 0
+        for start in range(0, len(bits), GROUP):
+            codes = [self.encode_one(f) for f in bits[start : start + GROUP]]
+            word = sum(PAYLOAD_WIDTH.index(len(code)) << (2 * i) for i, code in enumerate(codes))
+            more = b"".join(codes)
+            if len(words) + TAG_BYTES + len(payload) + len(more) > room:
+                break
+            words += struct.pack("<Q", word)
+            payload += more
+            taken += len(codes)
+        return taken, words + payload
+
+    def read(self, block, floats):
+        at = -(-floats // GROUP) * TAG_BYTES
+        values = []
+        for tag in self.tags(block, floats)[0]:
+            width = PAYLOAD_WIDTH[tag]
+            values.append(self.decode_one(tag, block[at : at + width]))
+            at += width
+        return values
+
+
+class LatticeCodec(TaggedCodec):
+    """A tagged codec whose values are multiples of a step, except for raw-tagged ones."""
+
+    def __init__(self, name, wire_id, param, step):
+        super().__init__(name, wire_id, param)
+        self.step = step
+
+    def steps(self, bits):
+        """The nearest number of steps, ties to even, or None where all floats are multiples of the step, Inf or NaN."""
+        if not FP32.is_finite(bits) or abs(FP32.value(bits)) >= 2**23 * self.step:
+            return None
+        return round(FP32.value(bits) / self.step)
+
+    def contribution(self, bits):
+        q = self.steps(bits)
+        return bits if q is None else FP32.round(q * self.step)
+
+
+class Fixed(LatticeCodec):
+    feedback = True
+
+    def __init__(self, b):
+        assert 1 <= b <= 30
+        super().__init__("fixed:%d" % b, 4, b, Fraction(2) ** (1 - b))
+
+    def encode_one(self, bits):
+        q = self.steps(bits)
+        if q is None:
+            return bits.to_bytes(4, "little")
+        if q == 0:
+            return b""
+        if abs(q) <= 127:
+            return q.to_bytes(1, "little", signed=True)
+        if abs(q) <= 32767:
+            return q.to_bytes(2, "little", signed=True)
+        return FP32.round(q * self.step).to_bytes(4, "little")
+
+    def decode_one(self, tag, payload):
+        if tag == 3:
+            return int.from_bytes(payload, "little")
+        return FP32.round(int.from_bytes(payload, "little", signed=True) * self.step)
+
+
+class Inceptionn(LatticeCodec):
+    def __init__(self, b, truncate):
+        assert 2 <= b <= 14
+        name = "inceptionn:%d%s" % (b, ",truncate" if truncate else "")
+        super().__init__(name, 3, b | (0x80 if truncate else 0), Fraction(1, 2**15))
+        self.truncate = truncate
+        self.zero_below = Fraction(1, 2**b)
+        self.byte_below = Fraction(1, 2 ** (b // 2))
+        self.byte_unit = self.byte_below / 128
+
+    def contribution(self, bits):
+        return bits if self.truncate else super().contribution(bits)
+
+    def encode_one(self, bits):
+        if not FP32.is_finite(bits) or abs(FP32.value(bits)) >= 1:
+            return bits.to_bytes(4, "little")
+        magnitude = abs(FP32.value(bits))
+        q = magnitude // self.step if self.truncate else round(magnitude / self.step)
+        value, sign = q * self.step, FP32.negative(bits)
+        if value == 1:
+            return bits.to_bytes(4, "little")
+        if value < self.zero_below:
+            return b""
+        m = (value / self.byte_unit + (0 if self.truncate else Fraction(1, 2))) // 1
+        if m < 128:
+            return (sign << 7 | m).to_bytes(1, "little")
+        return (sign << 15 | q).to_bytes(2, "little")
+
+    def decode_one(self, tag, payload):
+        code = int.from_bytes(payload, "little")
+        if tag == 3:
+            return code
+        if tag == 0:
+            return 0
+        sign = 1 << (8 * len(payload) - 1)
+        magnitude = code % sign * (self.byte_unit if tag == 1 else self.step)
+        return FP32.round(-magnitude if code >= sign else magnitude)
+
+
+def find_codec(name):
+    """The codec of a text name; ValueError if there is none."""
+    word, _, rest = name.partition(":")
+    number, comma, option = rest.partition(",")
+    if name in FlatCodec.ids:
+        return FlatCodec(name)
+    if name == "fixed":
+        return Fixed(10)
+    if number.isdecimal():
+        b = int(number)
+        if word == "fixed" and not comma and 1 <= b <= 30:
+            return Fixed(b)
+        if word == "inceptionn" and 2 <= b <= 14 and (not comma or option == "truncate"):
+            return Inceptionn(b, option == "truncate")
+    raise ValueError("no such codec: " + name)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Shows the block that a codec makes of a few floats.")
+    parser.add_argument("codec", help="raw, bf16, fp16, inceptionn:B[,truncate], fixed[:B]")
+    parser.add_argument("floats", nargs="+", help="decimal numbers, inf, nan, or 0x and the bits of an fp32")
+    args = parser.parse_args()
+    try:
+        codec = find_codec(args.codec)
+        bits = [int(f, 16) if f.startswith("0x") else bits_of([float(f)])[0] for f in args.floats]
+    except (ValueError, OverflowError) as error:
+        sys.exit("%s: %s" % (parser.prog, error))
+    _, block, _ = codec.encode(bits)
+    _, values = codec.decode(block, len(bits))
+    print("block", block.hex(" "))
+    for f, v in zip(bits, values):
+        print("%08x %-24r -> %08x %r" % (f, *floats_of([f]), v, *floats_of([v])))
+
+
+if __name__ == "__main__":
+    main()

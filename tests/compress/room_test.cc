@@ -1,0 +1,111 @@
+// room_test.cc - long runs of dense groups cut to every kind of room, and counts that no block can have
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/compress/isa_test.h"
+
+namespace gradlane::test {
+namespace {
+
+constexpr uint8_t kCanary = 0xa5;
+constexpr size_t kCanaries = 160;  // more than any vector store could spill over
+
+class Room : public IsaTest {};
+
+// An output of `room` bytes with canaries behind it.
+class GuardedOutput {
+ public:
+  explicit GuardedOutput(size_t room) : bytes_(room + kCanaries, kCanary), room_(room) {}
+  std::span<uint8_t> span() { return {bytes_.data(), room_}; }
+  [[nodiscard]] std::vector<uint8_t> first(size_t count) const {
+    return {bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(count)};
+  }
+  [[nodiscard]] bool intact() const {
+    return std::all_of(bytes_.begin() + static_cast<ptrdiff_t>(room_), bytes_.end(),
+                       [](uint8_t byte) { return byte == kCanary; });
+  }
+
+ private:
+  std::vector<uint8_t> bytes_;
+  size_t room_;
+};
+
+std::vector<size_t> rooms() {
+  std::vector<size_t> list = {0, 7, 8, 9, 16384, 16385, 20000, 40000};
+  for (size_t room = 60; room < 320; ++room) list.push_back(room);
+  for (size_t room = 320; room < 16384; room += 97) list.push_back(room);
+  return list;
+}
+
+// All groups take two bytes per float, the most that a narrow group can.
+struct Dense {
+  const char* codec;
+  float value;
+};
+
+constexpr Dense kDense[] = {{"fixed:10", 20.0F}, {"inceptionn:10", 0.5F}, {"inceptionn:10,truncate", 0.5F}};
+constexpr size_t kFloats = 20000;
+
+TEST_P(Room, DenseRunsAreCutAsTheScalarOnesAre) {
+  for (const Dense& dense : kDense) {
+    const Codec scalar = find_codec(dense.codec, Isa::kScalar);
+    const Codec tested = codec(dense.codec);
+    const std::vector<float> in(kFloats, dense.value);
+    for (const size_t room : rooms()) {
+      GuardedOutput expected(room), actual(room);
+      const EncodeResult want = scalar.encode(in, expected.span());
+      const EncodeResult got = tested.encode(in, actual.span());
+      ASSERT_EQ(got.floats, want.floats) << dense.codec << ", room " << room;
+      ASSERT_EQ(got.bytes, want.bytes) << dense.codec << ", room " << room;
+      ASSERT_EQ(actual.first(got.bytes), expected.first(want.bytes)) << dense.codec << ", room " << room;
+      ASSERT_TRUE(actual.intact()) << dense.codec << ", room " << room;
+      if (want.floats < kFloats) {
+        // The next group would not have fitted: 8 + 64 bytes.
+        ASSERT_GT(want.bytes + 72, std::min(room, kMaxPacket)) << dense.codec << ", room " << room;
+      }
+    }
+  }
+}
+
+TEST_P(Room, DenseHopsAreCutAsTheScalarOnesAre) {
+  for (const Dense& dense : kDense) {
+    const Codec scalar = find_codec(dense.codec, Isa::kScalar);
+    const Codec tested = codec(dense.codec);
+    const std::vector<float> in(2048, dense.value);
+    const std::vector<float> local(2048, dense.value / 4);
+    std::vector<uint8_t> block(scalar.max_bytes(in.size()));
+    block.resize(scalar.encode(in, block).bytes);
+    for (const size_t room : rooms()) {
+      GuardedOutput expected(room), actual(room);
+      const HopResult want = scalar.hop(block, local, expected.span());
+      const HopResult got = tested.hop(block, local, actual.span());
+      ASSERT_EQ(got.status, want.status) << dense.codec << ", room " << room;
+      ASSERT_EQ(got.floats, want.floats) << dense.codec << ", room " << room;
+      ASSERT_EQ(actual.first(got.bytes), expected.first(want.bytes)) << dense.codec << ", room " << room;
+      ASSERT_TRUE(actual.intact()) << dense.codec << ", room " << room;
+    }
+  }
+}
+
+// A count from a hostile header must not wrap around on its way to a length.
+TEST_P(Room, AbsurdCountsAreRefused) {
+  constexpr size_t kMost = std::numeric_limits<size_t>::max();
+  const std::vector<uint8_t> bytes(64, 0);
+  for (const std::string name : {"raw", "bf16", "fp16", "inceptionn:10", "fixed:10"}) {
+    for (const size_t length : {size_t{0}, size_t{2}, size_t{8}, bytes.size()}) {
+      for (const size_t floats : {kMost, kMost - 1, kMost - 30, kMost / 2 + 1, kMost / 2 + 2, kMost / 4 + 1}) {
+        EXPECT_EQ(codec(name).validate({bytes.data(), length}, floats), Status::kShort)
+            << name << ", " << length << " bytes, " << floats << " floats";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Room, testing::ValuesIn(kIsas), isa_test_name);
+
+}  // namespace
+}  // namespace gradlane::test

@@ -1,0 +1,177 @@
+// test_floats.cc - makes the floats and blocks of test_floats.h
+#include "tests/compress/test_floats.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+
+namespace gradlane::test {
+namespace {
+
+constexpr uint32_t kSpecialBits[] = {
+    0x00000000, 0x00000001, 0x007fffff, 0x00800000,              // 0, denormals, the smallest normal number
+    0x7f7fffff, 0x7f800000,                                      // the largest number, Inf
+    0x7fc00000, 0x7f800001, 0x7fa12345, 0x7fc12345, 0x7f802000,  // NaN, quiet and signalling
+    0x7fffffff, 0x7f80ffff, 0x3f7fffff, 0x3f800000, 0x3f800001,  // and the surroundings of 1
+    0x477fe000, 0x477fefff, 0x477ff000, 0x477ff001,              // fp16: the largest number, rounding past it
+    0x38800000, 0x387fffff, 0x387ff000, 0x38800fff,              // fp16: 2^-14, where denormals begin
+    0x33800000, 0x33000000, 0x33000001, 0x32ffffff,              // fp16: 2^-24, 2^-25
+    0x3f801000, 0x3f803000, 0x3f801001, 0x3f802fff,              // fp16: ties
+    0x3f808000, 0x3f818000, 0x3f808001, 0x3f817fff, 0x7f7f8000,  // bf16: ties, rounding to Inf
+};
+
+constexpr double kEdgeSteps[] = {
+    0.25,       0.5,        0.75,         1,       1.5,          2,       2.5,
+    63.5,       64,         126.5,        127,     127.5,        128,     128.5,
+    255,        255.5,      256,          32766.5, 32767,        32767.5, 32768,
+    32768.5,    65535,      65535.5,      65536,   0x1p22 - 0.5, 0x1p22,  0x1p22 + 0.5,
+    0x1p22 + 1, 0x1p23 - 1, 0x1p23 - 0.5, 0x1p23,  0x1p24 - 1,   0x1p24,  0x1p25,
+};
+
+constexpr size_t kStepLimits[] = {2, 129, 300, 20000, 32767, 40000, 5000000};  // the last one: beyond 2^22
+
+bool has_param(const Codec& codec) { return codec.id() == CodecId::kInceptionn || codec.id() == CodecId::kFixed; }
+// Flat codecs get the ranges of b = 10.
+int bits_param(const Codec& codec) { return has_param(codec) ? codec.param() & 0x7f : 10; }
+
+// Random tags and payload of the length they announce. Payload bytes favour the ends of the ranges.
+std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) {
+  constexpr uint8_t kEnds[] = {0x00, 0x01, 0x7f, 0x80, 0x81, 0xff};
+  if (codec.granule() == 1) {
+    std::vector<uint8_t> block(codec.max_bytes(floats));
+    for (uint8_t& byte : block) byte = static_cast<uint8_t>(rng.bits());
+    return block;
+  }
+  std::vector<uint8_t> block((floats + kGroupFloats - 1) / kGroupFloats * kTagBytes);
+  size_t payload = 0;
+  unsigned top_tag = 3;
+  for (size_t i = 0; i < floats; ++i) {
+    if (i % kGroupFloats == 0) top_tag = rng.one_in(4) ? 3 : 2;  // most groups have no raw float
+    const unsigned tag = static_cast<unsigned>(rng.below(top_tag + 1));
+    block[i / 4] = static_cast<uint8_t>(block[i / 4] | tag << (2 * (i % 4)));
+    payload += tag == 3 ? 4 : tag;
+  }
+  for (; payload != 0; --payload)
+    block.push_back(rng.one_in(2) ? kEnds[rng.below(6)] : static_cast<uint8_t>(rng.bits()));
+  return block;
+}
+
+}  // namespace
+
+std::vector<std::string> all_codecs() {
+  std::vector<std::string> names = {"raw", "bf16", "fp16"};
+  for (int b = 2; b <= 14; ++b) {
+    names.push_back("inceptionn:" + std::to_string(b));
+    names.push_back("inceptionn:" + std::to_string(b) + ",truncate");
+  }
+  for (int b = 1; b <= 30; ++b) names.push_back("fixed:" + std::to_string(b));
+  return names;
+}
+
+std::vector<std::string> some_codecs() {
+  return {"raw",     "bf16",     "fp16",     "inceptionn:2", "inceptionn:7", "inceptionn:10", "inceptionn:14,truncate",
+          "fixed:1", "fixed:10", "fixed:20", "fixed:30"};
+}
+
+uint32_t bits_of(float f) { return std::bit_cast<uint32_t>(f); }
+float float_of(uint32_t bits) { return std::bit_cast<float>(bits); }
+
+std::vector<uint32_t> bits_of(std::span<const float> floats) {
+  std::vector<uint32_t> bits;
+  for (const float f : floats) bits.push_back(bits_of(f));
+  return bits;
+}
+
+FloatSource::FloatSource(const Codec& codec) : step_(std::ldexp(1.0, 1 - bits_param(codec))) {
+  std::vector<uint32_t> bits(std::begin(kSpecialBits), std::end(kSpecialBits));
+  for (const double unit : {step_, std::ldexp(1.0, -(bits_param(codec) / 2)), 0x1p-15}) {
+    for (const double steps : kEdgeSteps) {
+      const uint32_t middle = bits_of(static_cast<float>(steps * unit));
+      bits.insert(bits.end(), {middle - 1, middle, middle + 1});
+    }
+  }
+  const double narrow_limit = codec.id() == CodecId::kFixed ? 32766.4 * step_ : 0x0.fffcp0;
+  for (const uint32_t magnitude : bits) {
+    for (const uint32_t sign : {0U, 0x80000000U}) {
+      edges_.push_back(float_of(magnitude | sign));
+      if (static_cast<double>(float_of(magnitude)) < narrow_limit) narrow_edges_.push_back(edges_.back());
+    }
+  }
+}
+
+float FloatSource::one(Rng& rng, Kind kind, size_t limit) const {
+  const uint32_t any = rng.bits();
+  switch (kind) {
+    case Kind::kBits:
+      return float_of(any);
+    case Kind::kGradients:
+      return float_of((any & 0x807fffff) | static_cast<uint32_t>(107 + rng.below(20)) << 23);
+    case Kind::kEdges:
+      return edges_[rng.below(edges_.size())];
+    case Kind::kNarrowEdges:
+      return narrow_edges_[rng.below(narrow_edges_.size())];
+    case Kind::kSteps: {
+      const double halves = static_cast<double>(rng.below(4 * limit + 1)) - 2.0 * static_cast<double>(limit);
+      return static_cast<float>(halves * 0.5 * step_);
+    }
+    case Kind::kSparse:
+      return rng.one_in(8) ? one(rng, Kind::kGradients, limit) : rng.one_in(4) ? -0.0F : 0.0F;
+    case Kind::kOutliers:
+      return rng.one_in(100) ? one(rng, Kind::kEdges, limit) : one(rng, Kind::kGradients, limit);
+    case Kind::kResidual:
+      if (rng.one_in(4)) return rng.one_in(2) ? -0.0F : 0.0F;
+      return static_cast<float>((static_cast<double>(any) * 0x1p-32 - 0.5) * step_);
+    case Kind::kMixed:
+      break;
+  }
+  return 0.0F;
+}
+
+std::vector<float> FloatSource::make(Rng& rng, Kind kind, size_t count) const {
+  std::vector<float> floats(count);
+  Kind now = kind;
+  size_t limit = kStepLimits[rng.below(std::size(kStepLimits))];
+  for (size_t i = 0; i < count; ++i) {
+    if (kind == Kind::kMixed && i % kGroupFloats == 0) {
+      now = kKinds[rng.below(kKinds.size() - 1)];
+      limit = kStepLimits[rng.below(std::size(kStepLimits))];
+    }
+    floats[i] = one(rng, now, limit);
+  }
+  return floats;
+}
+
+std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in) {
+  std::vector<uint8_t> block(codec.max_bytes(in.size()));
+  const EncodeResult result = codec.encode(in, block);
+  if (result.floats != in.size()) std::abort();
+  block.resize(result.bytes);
+  return block;
+}
+
+std::vector<float> decode_all(const Codec& codec, std::span<const uint8_t> block, size_t floats) {
+  std::vector<float> out(floats);
+  if (codec.decode(block, out) != Status::kOk) std::abort();
+  return out;
+}
+
+std::vector<uint8_t> make_block(Rng& rng, const Codec& codec, const FloatSource& source, BlockKind kind,
+                                size_t floats) {
+  if (kind == BlockKind::kForeign) return foreign_block(rng, codec, floats);
+  const Kind look = kKinds[rng.below(kKinds.size())];
+  std::vector<uint8_t> block = encode_all(codec, source.make(rng, look, floats));
+  if (kind == BlockKind::kCorrupt && !block.empty()) {
+    const size_t tag_bytes = std::min(block.size(), (floats + kGroupFloats - 1) / kGroupFloats * kTagBytes);
+    for (size_t turns = 1 + rng.below(3); turns != 0; --turns) {
+      uint8_t& byte = block[rng.below(rng.one_in(2) ? block.size() : tag_bytes)];
+      byte = static_cast<uint8_t>(byte ^ 1U << rng.below(8));
+    }
+  } else if (kind == BlockKind::kCut) {
+    block.resize(rng.one_in(2) ? rng.below(block.size() + 1) : block.size() + 1 + rng.below(70));
+  }
+  return block;
+}
+
+}  // namespace gradlane::test

@@ -1,0 +1,140 @@
+// variants_test.cc - the kernels of every instruction set give the bytes that the scalar ones give, for every codec and
+// op, wherever the spans lie
+//
+// The scalar variant runs too: against itself at other addresses.
+#include "tests/compress/isa_test.h"
+#include "tests/compress/test_calls.h"
+
+namespace gradlane::test {
+namespace {
+
+// One codec on both sides, with data for it.
+struct Pair {
+  Pair(const std::string& name, Isa isa)
+      : scalar(find_codec(name, Isa::kScalar)), mine(find_codec(name, isa)), source(scalar) {}
+
+  // Compares `call` with the scalar outcome; the spans of the variant lie `offset` bytes behind an aligned address.
+  [[nodiscard]] testing::AssertionResult agree(const Call& call, size_t offset) const {
+    HeapMemory aligned;
+    HeapMemory shifted(offset);
+    const Outcome want = run(scalar, call, aligned);
+    const Outcome got = run(mine, call, shifted);
+    if (want == got) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << describe(scalar, call) << ", offset " << offset << ": "
+                                       << difference(want, got);
+  }
+
+  void agree_on_all(Rng& rng, const CallData& data) const {
+    for (const Call& call : make_calls(rng, scalar, data)) {
+      ASSERT_TRUE(agree(call, rng.one_in(2) ? 0 : rng.below(64)));
+    }
+  }
+
+  Codec scalar;
+  Codec mine;
+  FloatSource source;
+};
+
+class Variants : public IsaTest {
+ protected:
+  static std::vector<Pair> pairs(const std::vector<std::string>& names) {
+    std::vector<Pair> all;
+    for (const std::string& name : names) {
+      all.emplace_back(name, GetParam());
+      EXPECT_EQ(all.back().mine.isa(), GetParam());
+    }
+    return all;
+  }
+};
+
+TEST_P(Variants, EveryLength) {
+  Rng rng(1);
+  for (const Pair& codec : pairs(some_codecs())) {
+    for (size_t floats = 0; floats <= 200; ++floats) {
+      for (int repeat = 0; repeat < 4; ++repeat) {
+        ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, make_data(rng, codec.scalar, codec.source, floats)));
+      }
+    }
+  }
+}
+
+// Enough random data of each kind that rare paths are taken often: a saturated group behind narrow ones, a group that
+// does not fit any more.
+TEST_P(Variants, EveryKindOfData) {
+  Rng rng(2);
+  for (const Pair& codec : pairs(some_codecs())) {
+    for (const Kind kind : kKinds) {
+      for (const BlockKind block_kind : kBlockKinds) {
+        for (int repeat = 0; repeat < 12; ++repeat) {
+          const size_t floats = 100 + rng.below(300);
+          CallData data = make_data(rng, codec.scalar, codec.source, floats);
+          data.floats = codec.source.make(rng, kind, floats);
+          data.block = make_block(rng, codec.scalar, codec.source, block_kind, floats);
+          ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));
+        }
+      }
+    }
+  }
+}
+
+// Every boundary of classes and rounding, for every parameter, as input, as block, as accumulator and as residual. In
+// runs of their own, as a raw float among them would keep 31 others from the narrow path.
+TEST_P(Variants, EdgesOfEveryParameter) {
+  Rng rng(3);
+  for (const Pair& codec : pairs(all_codecs())) {
+    for (const Kind kind : {Kind::kEdges, Kind::kNarrowEdges, Kind::kSteps}) {
+      CallData data;
+      data.floats = kind == Kind::kEdges ? codec.source.edges() : codec.source.make(rng, kind, 500);
+      data.residual = codec.source.make(rng, kind == Kind::kEdges ? kind : Kind::kResidual, data.floats.size());
+      data.block = encode_all(codec.scalar, codec.source.make(rng, kind, data.floats.size()));
+      ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));
+    }
+  }
+}
+
+// An accumulator or a residual of zeros shows the sign of what is added to it.
+TEST_P(Variants, SignsOfZero) {
+  const float zeros[] = {0.0F, -0.0F};
+  for (const Pair& codec : pairs(some_codecs())) {
+    for (const float in : zeros) {
+      for (const float owed : zeros) {
+        for (const float small : {0.0F, -0.0F, 0x1p-149F, -0x1p-149F, 0x1p-40F, -0x1p-40F}) {
+          CallData data{std::vector<float>(40, in), std::vector<float>(40, owed), {}};
+          data.floats[33] = small;
+          data.block = encode_all(codec.scalar, std::vector<float>(40, small));
+          Rng rng(4);
+          ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Variants, EveryOffset) {
+  Rng rng(5);
+  for (const Pair& codec : pairs(some_codecs())) {
+    for (size_t offset = 0; offset <= 64; ++offset) {
+      const CallData data = make_data(rng, codec.scalar, codec.source, 97);
+      for (const Call& call : make_calls(rng, codec.scalar, data)) ASSERT_TRUE(codec.agree(call, offset));
+    }
+  }
+}
+
+// Runs that are longer than a packet: the limit on cut blocks is part of the contract.
+TEST_P(Variants, LongRuns) {
+  Rng rng(6);
+  for (const Pair& codec : pairs(some_codecs())) {
+    for (const Kind kind : {Kind::kMixed, Kind::kOutliers, Kind::kSparse}) {
+      CallData data;
+      data.floats = codec.source.make(rng, kind, 20000);
+      data.residual = codec.source.make(rng, Kind::kResidual, data.floats.size());
+      data.block = encode_all(codec.scalar, codec.source.make(rng, kind, data.floats.size()));
+      ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Variants, testing::ValuesIn(kIsas), isa_test_name);
+
+}  // namespace
+}  // namespace gradlane::test

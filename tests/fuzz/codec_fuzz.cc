@@ -1,0 +1,98 @@
+// codec_fuzz.cc - libFuzzer target: any block, through any codec and op, in every instruction set this CPU has
+//
+// Aborts if an instruction set disagrees with the scalar one, or if validate() and decode() disagree. Spans lie in heap
+// blocks of their exact size, for the address sanitizer to watch. Input:
+//   byte 0    codec     byte 3  first, in granules   byte 6  where the floats come from
+//   byte 1    op        byte 4  room, low byte       byte 7  offset of all spans
+//   byte 2    floats    byte 5  room, high byte      byte 8  the block; the floats too, where byte 6 says so
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/compress/test_calls.h"
+
+namespace gradlane::test {
+namespace {
+
+constexpr size_t kHeader = 8;
+
+struct Variants {
+  explicit Variants(const std::string& name) {
+    for (const Isa isa : kIsas) {
+      if (isa_supported(isa)) codecs.push_back(find_codec(name, isa));
+    }
+  }
+  std::vector<Codec> codecs;  // the scalar one first
+};
+
+const std::vector<Variants>& table() {
+  static const std::vector<Variants> all = [] {
+    std::vector<Variants> made;
+    for (const std::string& name : some_codecs()) made.emplace_back(name);
+    return made;
+  }();
+  return all;
+}
+
+[[noreturn]] void fail(const Codec& codec, const Call& call, const std::string& what) {
+  std::fprintf(stderr, "%s: %s: %s\n", isa_name(codec.isa()), describe(codec, call).c_str(), what.c_str());
+  std::abort();
+}
+
+// Floats that the input spells out, read again from the begin when they run out; or made ones.
+std::vector<float> floats_of(const Codec& codec, std::span<const uint8_t> data, uint8_t choice, size_t count) {
+  if (choice % 2 == 0 && data.size() >= sizeof(float)) {
+    std::vector<float> floats(count);
+    const size_t whole = data.size() / sizeof(float);
+    for (size_t i = 0; i < count; ++i) std::memcpy(&floats[i], &data[i % whole * sizeof(float)], sizeof(float));
+    return floats;
+  }
+  Rng rng(choice);
+  return FloatSource(codec).make(rng, kKinds[choice / 2 % kKinds.size()], count);
+}
+
+void check(std::span<const uint8_t> header, std::span<const uint8_t> data) {
+  const Variants& variants = table()[header[0] % table().size()];
+  const Codec& scalar = variants.codecs[0];
+  Call call{};
+  call.op = static_cast<Op>(header[1] % kOps);
+  const bool feedback = call.op == Op::kEncodeFeedback || call.op == Op::kHopFeedback;
+  if (feedback && !scalar.has_feedback()) return;
+  const size_t count = header[2];
+  const std::vector<float> floats = floats_of(scalar, data, header[6], count);
+  const std::vector<float> residual =
+      floats_of(scalar, data, static_cast<uint8_t>(header[6] | 1), feedback ? count : 0);
+  call.floats = floats;
+  call.residual = residual;
+  call.block = data;
+  call.room = header[4] | static_cast<size_t>(header[5] & 7) << 8;
+  call.first = std::min<size_t>(header[3], count / scalar.granule()) * scalar.granule();
+
+  const size_t offset = header[7] % 64;
+  HeapMemory memory(offset);
+  const Outcome want = run(scalar, call, memory);
+  Call whole = call;
+  for (const Codec& codec : variants.codecs) {
+    const Outcome got = run(codec, call, memory);
+    if (!(got == want)) fail(codec, call, difference(want, got));
+    if (got.bytes.size() > call.room && call.op != Op::kDecode && call.op != Op::kDecodeAdd) {
+      fail(codec, call, "more bytes than room");
+    }
+    whole.op = Op::kValidate;
+    const Status valid = run(codec, whole, memory).status;
+    whole.op = Op::kDecode;
+    if ((run(codec, whole, memory).status == Status::kOk) != (valid == Status::kOk)) {
+      fail(codec, whole, "validate() and decode() disagree");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gradlane::test
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using gradlane::test::kHeader;
+  if (size >= kHeader) gradlane::test::check({data, kHeader}, {data + kHeader, size - kHeader});
+  return 0;
+}

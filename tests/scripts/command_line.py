@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Runs the `gradlane` command as a user would: help that fits a screen, and errors that say what is allowed."""
+
+import argparse
+import os
+import subprocess
+import sys
+
+# A classic terminal.
+MAX_LINES = 24
+MAX_COLUMNS = 80
+# Tables are wider.
+MAX_TABLE_COLUMNS = 120
+
+HELPS = [["--help"], ["bench", "--help"], ["bench", "codec", "--help"], ["codecs", "--help"]]
+
+BLOCKS = "must be a multiple of 4 from 4 to 1073741824 bytes"
+
+# Arguments, environment, what the error must name.
+ERRORS = [
+    (["bench", "codec", "--codec", "fixed:99"], {}, ["fixed:99", "1 to 30", "inceptionn:B[,truncate]"]),
+    (["bench", "codec", "--codec", "inceptionn"], {}, ["inceptionn", "needs its parameter", "fixed[:B]"]),
+    (["bench", "codec", "--codec", "fixed:10,foo"], {}, ["foo", "fixed[:B]"]),
+    (["bench", "codec", "--isa", "mmx"], {}, ["mmx", "scalar", "avx512"]),
+    (["bench", "codec", "--data", "noise"], {}, ["noise", "laplace-1e-3"]),
+    (["bench", "codec", "--op", "shrink"], {}, ["shrink", "decode_add"]),
+    (["bench", "codec", "--block", "1407"], {}, ["1407", BLOCKS]),
+    (["bench", "codec", "--block", "abc"], {}, ["abc", BLOCKS]),
+    (["bench", "codec", "--block", "-5"], {}, ["-5", BLOCKS]),
+    (["bench", "codec", "--block", "4294967300"], {}, ["4294967300", BLOCKS]),
+    (["bench", "codec", "--block"], {}, ["--block", "gradlane bench codec --help"]),
+    (["bench", "codec", "--codec", "raw", "--op", "hop_feedback"], {}, ["hop_feedback", "raw", "fixed:10"]),
+    (["bench", "codec", "--isa", "scalar"], {"GRADLANE_ISA": "sse9"}, ["GRADLANE_ISA=sse9", "scalar"]),
+    (["bench", "codec", "--speed"], {}, ["--speed", "gradlane bench codec --help"]),
+    (["bench", "--speed"], {}, ["--speed", "gradlane bench --help"]),
+    (["bench", "codec", "foo"], {}, ["foo", "gradlane bench codec --help"]),
+    (["bench", "foo"], {}, ["foo", "codec"]),
+    (["bench"], {}, ["subcommand", "codec"]),
+    (["codecs"], {"GRADLANE_ISA": "sse9"}, ["GRADLANE_ISA=sse9", "scalar"]),
+    (["codecs", "foo"], {}, ["foo", "gradlane codecs --help"]),
+    (["foo"], {}, ["foo", "bench", "codecs"]),
+    (["--speed"], {}, ["--speed", "gradlane --help"]),
+    ([], {}, ["subcommand", "bench", "codecs"]),
+]
+
+
+def run(gradlane, arguments, env=None):
+    return subprocess.run(
+        [gradlane, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})}
+    )
+
+
+def check_helps(gradlane):
+    for arguments in HELPS:
+        result = run(gradlane, arguments)
+        lines = result.stdout.splitlines()
+        assert result.returncode == 0, (arguments, result)
+        assert len(lines) <= MAX_LINES, f"{arguments}: {len(lines)} lines"
+        assert max(map(len, lines)) <= MAX_COLUMNS, f"{arguments}: {max(map(len, lines))} columns"
+
+
+def check_errors(gradlane):
+    for arguments, env, names in ERRORS:
+        result = run(gradlane, arguments, env)
+        assert result.returncode == 2, (arguments, result)
+        assert result.stdout == "", (arguments, result)
+        assert result.stderr.startswith("gradlane: "), (arguments, result)
+        for name in names:
+            assert name in result.stderr, (arguments, name, result.stderr)
+
+
+def check_table(gradlane):
+    arguments = ["bench", "codec", "--quick", "--block", "1408", "--data", "laplace-1e-3", "--codec"]
+    for codecs, feedback in [(["raw", "inceptionn:10,truncate", "fixed:10"], True), (["raw", "bf16"], False)]:
+        result = run(gradlane, [*arguments, *codecs])
+        lines = result.stdout.splitlines()
+        assert result.returncode == 0, result
+        assert max(map(len, lines)) <= MAX_TABLE_COLUMNS, result.stdout
+        assert ("hop+fb" in result.stdout) == feedback, result.stdout
+        assert any(line.startswith("memcpy about ") for line in lines), result.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlane")
+    gradlane = parser.parse_args().gradlane
+    check_helps(gradlane)
+    check_errors(gradlane)
+    check_table(gradlane)
+    codecs = run(gradlane, ["codecs"])
+    assert codecs.returncode == 0 and "fixed[:B]" in codecs.stdout, codecs
+    assert run(gradlane, ["--version"]).stdout.startswith("gradlane "), "version"
+    print("the command line is in order")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Adds up the results of meson test runs, GoogleTest's cases one by one. Lists what failed, and why tests were skipped."""
+
+import argparse
+import collections
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+# GoogleTest begins the message of a skipped case with the line that skipped it.
+SOURCE_LINE = re.compile(r"\S+:\d+\s+")
+
+
+def skip_reason(suite, case):
+    """GoogleTest's message, or the last line a skipped script printed, or else which test it was."""
+    if case.get("status") == "notrun":
+        return "disabled"
+    message = SOURCE_LINE.sub("", case.find("skipped").get("message") or "", count=1).strip()
+    output = (case.findtext("system-out") or "").strip()
+    if message:
+        return message.splitlines()[0]
+    return output.splitlines()[-1] if output else f"{suite.get('name')} / {case.get('name')} gave no reason"
+
+
+def cases_of(path):
+    """Yields name, result and the reason of a skip."""
+    for suite in ElementTree.parse(path).iter("testsuite"):
+        for case in suite.iter("testcase"):
+            name = f"{case.get('classname', '')}.{case.get('name', '')}"
+            if case.find("failure") is not None or case.find("error") is not None:
+                yield name, "failed", None
+            elif case.find("skipped") is not None or case.get("status") == "notrun":
+                yield name, "skipped", skip_reason(suite, case)
+            else:
+                yield name, "passed", None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("junit", nargs="+", help="testlog.junit.xml of a build folder")
+    args = parser.parse_args()
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    reasons = collections.Counter()
+    for path in args.junit:
+        for name, result, reason in cases_of(path):
+            count[result] += 1
+            if result == "failed":
+                print(f"failed: {name}")
+            elif result == "skipped":
+                reasons[reason] += 1
+    for reason, skips in reasons.most_common():
+        print(f"skipped {skips}: {reason}")
+    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
+    return 1 if count["failed"] or not count["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Set-up, build, all checks and tests. Ends with one line that counts them; its exit status is that of all together.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case "${1:-}" in
+  "") ;;
+  -h | --help)
+    echo "usage: tools/test.sh"
+    echo "Installs missing packages (needs root for that), builds into build/ and build-sanitize/, runs all tests."
+    echo "FUZZ_SECONDS sets how long the fuzzer looks for new findings (default 60)."
+    exit 0
+    ;;
+  *)
+    echo "tools/test.sh: unknown argument '$1'; see tools/test.sh --help" >&2
+    exit 2
+    ;;
+esac
+
+fuzz_seconds=${FUZZ_SECONDS:-60}
+failed=0
+
+step() { printf '\n== %s\n' "$*"; }
+
+# Configures a build folder, or an existing one again, which picks up changed options.
+configure() {
+  local folder=$1
+  shift
+  local again=()
+  [ -d "$folder/meson-private" ] && again=(--reconfigure)
+  if ! meson setup "${again[@]}" "$folder" "$@" >"$folder.log" 2>&1; then
+    tail -n 30 "$folder.log" >&2
+    echo "tools/test.sh: could not configure $folder; if it is from elsewhere, remove it and try again" >&2
+    exit 1
+  fi
+  rm -f "$folder.log"
+}
+
+step "packages"
+tools/setup.sh
+
+step "layers, style, format"
+tools/check.sh || failed=1
+
+step "build"
+configure build
+ninja -C build --quiet
+
+step "tests"
+meson test -C build --no-rebuild --print-errorlogs || failed=1
+
+step "build with AddressSanitizer and UndefinedBehaviorSanitizer"
+CXX=clang++ configure build-sanitize -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
+  -Doptimization=1 -Dcpp_args=-fno-sanitize-recover=all
+ninja -C build-sanitize --quiet
+
+step "tests with sanitizers"
+meson test -C build-sanitize --no-rebuild --print-errorlogs || failed=1
+
+step "fuzzing for $fuzz_seconds s"
+findings=build-findings/  # kept when build folders are removed
+mkdir -p "$findings" build-sanitize/corpus
+if ! build-sanitize/tests/codec_fuzz build-sanitize/corpus tests/fuzz/corpus/codec -max_total_time="$fuzz_seconds" \
+  -max_len=600 -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings" 2>build-sanitize/fuzz.log; then
+  tail -n 40 build-sanitize/fuzz.log >&2
+  echo "the fuzzer found something: add the file in $findings to tests/fuzz/corpus/codec and mend it" >&2
+  failed=1
+fi
+grep -E 'number_of_executed_units' build-sanitize/fuzz.log || true
+
+step "summary"
+tools/count_tests.py build/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml || failed=1
+exit "$failed"

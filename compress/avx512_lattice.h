@@ -24,7 +24,11 @@ class Lattice {
   static constexpr bool kFeedback = Classes::kFeedback;
 
   explicit Lattice(const CodecParams& p)
-      : classes_(p), step_(_mm512_set1_ps(p.step)), magic_(_mm512_set1_ps(p.magic)), exact_(_mm512_set1_ps(p.exact)) {}
+      : classes_(p),
+        magic_(_mm512_set1_ps(p.magic)),
+        exact_(_mm512_set1_ps(p.exact)),
+        exact_words_(_mm512_set1_epi16(static_cast<short>(__builtin_bit_cast(uint32_t, p.exact) >> 16))),
+        bias_(_mm512_set1_ps(p.exact + 0x1p15F * p.step)) {}
 
   // ---- Narrow groups
 
@@ -51,9 +55,14 @@ class Lattice {
     return true;
   }
 
+  // q + 2^15 becomes the lowest bits of a float between 2^23 and 2^24 steps; what is too much of it is subtracted.
+  // Nothing is rounded.
   GRADLANE_INLINE Floats decode(ReadWords in) const {
-    const Floats q = words_to_floats(classes_.decode_words(in));
-    return {_mm512_mul_ps(q.low, step_), _mm512_mul_ps(q.high, step_)};
+    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m512i biased = _mm512_xor_si512(classes_.decode_words(in), _mm512_set1_epi16(-0x8000));
+    const __m512i q = _mm512_permutexvar_epi64(order, biased);
+    return {_mm512_sub_ps(_mm512_castsi512_ps(_mm512_unpacklo_epi16(q, exact_words_)), bias_),
+            _mm512_sub_ps(_mm512_castsi512_ps(_mm512_unpackhi_epi16(q, exact_words_)), bias_)};
   }
 
   // acc + decode(in). Not fused: FMA, unlike an addition, is slow where acc is denormal and the product is not 0.
@@ -155,9 +164,10 @@ class Lattice {
   }
 
   Classes classes_;
-  __m512 step_;
-  __m512 magic_;
-  __m512 exact_;
+  __m512 magic_;         // 1.5 * 2^23 * s
+  __m512 exact_;         // 2^23 * s
+  __m512i exact_words_;  // the upper halves of its lanes, in all words
+  __m512 bias_;          // (2^23 + 2^15) * s
 };
 
 }  // namespace

@@ -139,12 +139,6 @@ class NarrowGroup {
   uint64_t keep_;
 };
 
-// 32 signed words to 32 floats.
-GRADLANE_INLINE Floats words_to_floats(__m512i words) {
-  return {_mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm512_castsi512_si256(words))),
-          _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(words, 1)))};
-}
-
 // 2 x 16 int32 to 32 words in order, saturating.
 GRADLANE_INLINE __m512i pack_words(__m512i low, __m512i high) {
   const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);

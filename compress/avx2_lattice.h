@@ -62,18 +62,16 @@ class Lattice {
 
   // x - contribution(x) where narrow() held. Added this way round, -0 leaves +0.
   GRADLANE_INLINE Floats narrow_error(Floats x) const {
-    return map(
-        x, [&](__m256 v)
-               __attribute__((always_inline)) { return _mm256_add_ps(v, _mm256_sub_ps(magic_, add_magic(v))); });
+    return map(x,
+               [&](__m256 v) GRADLANE_INLINE_LAMBDA { return _mm256_add_ps(v, _mm256_sub_ps(magic_, add_magic(v))); });
   }
 
   // The same for any x; 0 for Inf and NaN.
   GRADLANE_INLINE Floats error(Floats x) const {
-    return map(
-        x, [&](__m256 v) __attribute__((always_inline)) {
-          const __m256 below = below_exact(v);
-          return _mm256_and_ps(below, _mm256_add_ps(v, minus_contribution(v, below)));
-        });
+    return map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA {
+      const __m256 below = below_exact(v);
+      return _mm256_and_ps(below, _mm256_add_ps(v, minus_contribution(v, below)));
+    });
   }
 
   // What sum() takes to add contribution(local).
@@ -81,8 +79,7 @@ class Lattice {
     if constexpr (Classes::kTruncate) {
       return local;
     } else {
-      return map(
-          local, [&](__m256 v) __attribute__((always_inline)) { return minus_contribution(v, below_exact(v)); });
+      return map(local, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return minus_contribution(v, below_exact(v)); });
     }
   }
 
@@ -94,16 +91,15 @@ class Lattice {
 
   // in + contribution(local), where 0 has any sign.
   static GRADLANE_INLINE Floats sum(Floats in, Floats addend) {
-    return map(
-        in, addend, [](__m256 v, __m256 w) __attribute__((always_inline)) {
-          return Classes::kTruncate ? _mm256_add_ps(v, w) : _mm256_sub_ps(v, w);
-        });
+    return map(in, addend, [](__m256 v, __m256 w) GRADLANE_INLINE_LAMBDA {
+      return Classes::kTruncate ? _mm256_add_ps(v, w) : _mm256_sub_ps(v, w);
+    });
   }
 
   // Any values but signalling NaNs, which become quiet.
   GRADLANE_INLINE void encode_wide(Floats x, WideGroup& out) const {
-    const Floats raw = map(
-        x, [&](__m256 v) __attribute__((always_inline)) { return _mm256_cmp_ps(magnitude(v), limit_, _CMP_NLT_UQ); });
+    const Floats raw =
+        map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return _mm256_cmp_ps(magnitude(v), limit_, _CMP_NLT_UQ); });
     const __m256i raw_low = pack(as_ints(raw.low));
     const __m256i raw_high = pack(as_ints(raw.high));
     if constexpr (Classes::kRawExact) {
@@ -111,18 +107,17 @@ class Lattice {
       const __m256i q_high = pack(steps(x.high));
       const __m256i size_low = _mm256_abs_epi16(q_low);
       const __m256i size_high = _mm256_abs_epi16(q_high);
-      const Floats kept = map(
-          x, raw, [](__m256 v, __m256 mask) __attribute__((always_inline)) { return _mm256_and_ps(v, mask); });
+      const Floats kept =
+          map(x, raw, [](__m256 v, __m256 mask) GRADLANE_INLINE_LAMBDA { return _mm256_and_ps(v, mask); });
       out.set_lanes(kept, _mm256_andnot_si256(raw_low, classes_.fields(q_low, size_low)),
                     _mm256_andnot_si256(raw_high, classes_.fields(q_high, size_high)));
       out.set_tags(_mm256_or_si256(classes_.tags(size_low), raw_low),
                    _mm256_or_si256(classes_.tags(size_high), raw_high));
     } else {
       // What magic is added to has q in its low bits. The others stay.
-      const Floats lanes = map(
-          contribution(x), raw, [&](__m256 v, __m256 mask) __attribute__((always_inline)) {
-            return _mm256_add_ps(v, _mm256_andnot_ps(mask, magic_));
-          });
+      const Floats lanes = map(contribution(x), raw, [&](__m256 v, __m256 mask) GRADLANE_INLINE_LAMBDA {
+        return _mm256_add_ps(v, _mm256_andnot_ps(mask, magic_));
+      });
       out.set_lanes(lanes);
       const __m256i q_low = words_of(lanes.low.low, lanes.low.high);
       const __m256i q_high = words_of(lanes.high.low, lanes.high.high);
@@ -192,11 +187,10 @@ class Lattice {
 
   // The nearest multiple of s; x itself from 2^23 steps on. There is no -0, and signalling NaNs become quiet.
   GRADLANE_INLINE Floats contribution(Floats x) const {
-    return map(
-        x, [&](__m256 v) __attribute__((always_inline)) {
-          const __m256 r = rounder(v, below_exact(v));
-          return _mm256_sub_ps(_mm256_add_ps(v, r), r);
-        });
+    return map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA {
+      const __m256 r = rounder(v, below_exact(v));
+      return _mm256_sub_ps(_mm256_add_ps(v, r), r);
+    });
   }
 
   // Its negative, but +0 for 0.

@@ -10,9 +10,6 @@
 namespace gradlane {
 namespace {
 
-// Bits where a group has tag 3.
-GRADLANE_INLINE uint64_t raw_tags(uint64_t tags) { return tags & (tags >> 1) & kTagLow; }
-
 // ---- Out, narrow groups: tags 0, 1, 2
 
 // Words on their way out, in the order in which two vectors of 32-bit lanes are packed: words 0..3, 8..11, 4..7, 12..15
@@ -40,13 +37,11 @@ class WordsBatch {
  public:
   static constexpr size_t kGroups = 16;
 
-  // Groups to do at a time: all of their payload must fit, whatever it is, and 8 bytes more.
+  // Groups to do at a time: all of their payload must fit, whatever it is, and the 8 bytes that put_quad() may write
+  // behind it, for which fitting() leaves the room of a tag word.
   static GRADLANE_INLINE size_t groups(size_t left, const Sink& sink) {
-    constexpr ptrdiff_t kRoom = kGroupFloats * 2 + kTagBytes;
-    const ptrdiff_t fitting = sink.room() / kRoom;
-    if (fitting <= 0) return 0;
-    const size_t most = left < kGroups ? left : kGroups;
-    return static_cast<size_t>(fitting) < most ? static_cast<size_t>(fitting) : most;
+    static_assert(kTagBytes >= 8);
+    return smaller(sink.fitting(kGroupFloats * 2), smaller(left, kGroups));
   }
 
   GRADLANE_INLINE void set(size_t i, Words w) {
@@ -120,10 +115,10 @@ struct WideGroup {
   // Puts back the NaNs of x, in case that they were signalling ones.
   GRADLANE_INLINE void keep_nans(Floats x) {
     if (any_nan(x)) [[unlikely]] {
-      set_lanes(map(
-          load_group(reinterpret_cast<const float*>(lanes)), x,
-          [](__m256 lane, __m256 v)
-              __attribute__((always_inline)) { return _mm256_blendv_ps(lane, v, _mm256_cmp_ps(v, v, _CMP_UNORD_Q)); }));
+      set_lanes(
+          map(load_group(reinterpret_cast<const float*>(lanes)), x, [](__m256 lane, __m256 v) GRADLANE_INLINE_LAMBDA {
+            return _mm256_blendv_ps(lane, v, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+          }));
     }
   }
 
@@ -167,10 +162,9 @@ struct WideBatch {
 
   // Groups to do at a time: all of them fit, whatever they are. 0 if that cannot be said of one.
   static GRADLANE_INLINE size_t groups(size_t left, const Sink& sink) {
-    const ptrdiff_t fitting = sink.room() / (kMostBytes + static_cast<ptrdiff_t>(kTagBytes));
-    if (fitting <= 0) return sink.group_cost == 0 && sink.room() >= kMostBytes ? 1 : 0;
-    const size_t most = left < kGroups ? left : kGroups;
-    return static_cast<size_t>(fitting) < most ? static_cast<size_t>(fitting) : most;
+    const size_t fitting = sink.fitting(static_cast<size_t>(kMostBytes));
+    if (fitting == 0) return sink.group_cost == 0 && sink.room() >= kMostBytes ? 1 : 0;
+    return smaller(fitting, smaller(left, kGroups));
   }
 
   // Puts the first groups, for which there is room. Says whether any of them has raw floats.

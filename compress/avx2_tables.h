@@ -8,8 +8,6 @@
 
 #include "compress/layout.h"
 
-#define GRADLANE_INLINE __attribute__((always_inline)) inline
-
 namespace gradlane {
 namespace {
 

@@ -51,8 +51,7 @@ GRADLANE_INLINE void store_group(float* p, size_t count, Floats x) {
 }
 
 GRADLANE_INLINE Floats add(Floats a, Floats b) {
-  return map(
-      a, b, [](__m256 x, __m256 y) __attribute__((always_inline)) { return _mm256_add_ps(x, y); });
+  return map(a, b, [](__m256 x, __m256 y) GRADLANE_INLINE_LAMBDA { return _mm256_add_ps(x, y); });
 }
 
 // A sum with one NaN for all: see Codec.
@@ -61,8 +60,7 @@ GRADLANE_INLINE __m256 canonical(__m256 sum) {
                           _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q));
 }
 GRADLANE_INLINE Floats canonical(Floats sum) {
-  return map(
-      sum, [](__m256 x) __attribute__((always_inline)) { return canonical(x); });
+  return map(sum, [](__m256 x) GRADLANE_INLINE_LAMBDA { return canonical(x); });
 }
 
 GRADLANE_INLINE bool any_nan(Floats x) {

@@ -2,7 +2,7 @@
 //
 // Adding magic = 1.5 * 2^23 * s rounds a float to the nearest multiple q*s (ties to even) and leaves q in the low bits
 // of the sum. That holds for |q| <= 2^22; what lies beyond, Inf and NaN included, gives a number so far from 0 that it
-// saturates a 16-bit word. So one comparison per group finds all groups that need the wide path.
+// saturates a 16-bit word. So one comparison per group finds all groups that are mixed.
 //
 // `Classes` tells one such codec from another, that is which bits of q travel:
 // - `kFeedback`: has error feedback

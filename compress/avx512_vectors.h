@@ -10,9 +10,6 @@
 #include "compress/layout.h"
 #include "compress/writer.h"
 
-#define GRADLANE_INLINE __attribute__((always_inline)) inline
-#define GRADLANE_INLINE_LAMBDA __attribute__((always_inline))
-
 namespace gradlane {
 namespace {
 
@@ -126,7 +123,7 @@ GRADLANE_INLINE uint64_t kept_bytes(uint64_t tags) { return tags + ((tags | tags
 
 class NarrowGroup {
  public:
-  GRADLANE_INLINE explicit NarrowGroup(uint64_t tags) : raw_(tags & (tags >> 1) & kTagLow), keep_(kept_bytes(tags)) {}
+  GRADLANE_INLINE explicit NarrowGroup(uint64_t tags) : raw_(raw_tags(tags)), keep_(kept_bytes(tags)) {}
   [[nodiscard]] GRADLANE_INLINE bool has_raw() const { return raw_ != 0; }
   [[nodiscard]] GRADLANE_INLINE size_t bytes() const { return count_bits(keep_); }
   // Reads bytes() bytes and no more.
@@ -200,7 +197,7 @@ struct ReadMixed {
 // False, and nothing done, if the payload is not all there.
 GRADLANE_INLINE bool get_mixed(uint64_t tags, Payload& payload, ReadMixed& out) {
   constexpr uint64_t kHighHalf = 0xcccccccccccccccc;
-  const uint64_t raw = tags & (tags >> 1) & kTagLow;
+  const uint64_t raw = raw_tags(tags);
   out.raw = gather(raw, kTagLow);
   out.words.keep = kept_bytes(tags & ~(raw * 3));
   const __mmask64 keep_low = lane_bytes(static_cast<uint32_t>(out.words.keep), kHighHalf, out.raw);

@@ -12,6 +12,10 @@
 #error "gradlane needs IEEE arithmetic: never compile it with -ffast-math"
 #endif
 
+// For what must be part of the loop that calls it.
+#define GRADLANE_INLINE __attribute__((always_inline)) inline
+#define GRADLANE_INLINE_LAMBDA __attribute__((always_inline))
+
 namespace gradlane {
 namespace {
 
@@ -43,6 +47,9 @@ inline uint64_t load_tags(const uint8_t* p) {
 }
 
 inline void store_tags(uint8_t* p, uint64_t word) { std::memcpy(p, &word, sizeof word); }
+
+// A bit, at the low one of its tag, for each float of a group that has tag 3.
+inline uint64_t raw_tags(uint64_t tags) { return tags & (tags >> 1) & kTagLow; }
 
 // Payload bytes of one group: 0, 1, 2, 4 for tags 0, 1, 2, 3.
 inline size_t payload_bytes(uint64_t tags) {

@@ -17,10 +17,9 @@ template <class Lanes, class Form>
 struct FlatPasses {
   static EncodeResult encode(const CodecParams&, const EncodeJob& job) noexcept {
     const size_t floats = smaller(job.floats, job.room / Form::kWidth);
-    for_lanes(
-        floats, [&](size_t i, size_t count) __attribute__((always_inline)) {
-          Lanes::template store<Form>(job.out + i * Form::kWidth, count, load_float(job.in, i, count));
-        });
+    for_lanes(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
+      Lanes::template store<Form>(job.out + i * Form::kWidth, count, load_float(job.in, i, count));
+    });
     return {floats, floats * Form::kWidth};
   }
 
@@ -31,12 +30,11 @@ struct FlatPasses {
   template <bool kAdd>
   static Status decode(const CodecParams&, const uint8_t* block, size_t bytes, float* out, size_t floats) noexcept {
     if (const Status status = compare_words(bytes, floats, Form::kWidth); status != Status::kOk) return status;
-    for_lanes(
-        floats, [&](size_t i, size_t count) __attribute__((always_inline)) {
-          auto v = Lanes::template load<Form>(block + i * Form::kWidth, count);
-          if constexpr (kAdd) v = Lanes::add(load_float(out, i, count), v);
-          Lanes::template store<typename Lanes::Float>(reinterpret_cast<uint8_t*>(out) + i * sizeof(float), count, v);
-        });
+    for_lanes(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
+      auto v = Lanes::template load<Form>(block + i * Form::kWidth, count);
+      if constexpr (kAdd) v = Lanes::add(load_float(out, i, count), v);
+      Lanes::template store<typename Lanes::Float>(reinterpret_cast<uint8_t*>(out) + i * sizeof(float), count, v);
+    });
     return Status::kOk;
   }
 
@@ -44,25 +42,24 @@ struct FlatPasses {
     const Status status = compare_words(job.block_bytes, job.floats, Form::kWidth);
     if (status != Status::kOk) return {status, 0, 0};
     const size_t floats = smaller(job.floats - job.first, job.room / Form::kWidth);
-    for_lanes(
-        floats, [&](size_t i, size_t count) __attribute__((always_inline)) {
-          const auto in = Lanes::template load<Form>(job.block + (job.first + i) * Form::kWidth, count);
-          const auto sum = Lanes::add(in, load_float(job.local, job.first + i, count));
-          Lanes::template store<Form>(job.out + i * Form::kWidth, count, sum);
-        });
+    for_lanes(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
+      const auto in = Lanes::template load<Form>(job.block + (job.first + i) * Form::kWidth, count);
+      const auto sum = Lanes::add(in, load_float(job.local, job.first + i, count));
+      Lanes::template store<Form>(job.out + i * Form::kWidth, count, sum);
+    });
     return {Status::kOk, floats, floats * Form::kWidth};
   }
 
   static constexpr CodecOps ops() { return {encode, validate, decode<false>, decode<true>, hop}; }
 
  private:
-  [[gnu::always_inline]] static auto load_float(const float* p, size_t i, size_t count) {
+  static GRADLANE_INLINE auto load_float(const float* p, size_t i, size_t count) {
     return Lanes::template load<typename Lanes::Float>(reinterpret_cast<const uint8_t*>(p) + i * sizeof(float), count);
   }
 
   // Runs `pass(index, count)` over all vectors, and over what is left of the last one.
   template <class Pass>
-  [[gnu::always_inline]] static void for_lanes(size_t floats, Pass pass) {
+  static GRADLANE_INLINE void for_lanes(size_t floats, Pass pass) {
     size_t i = 0;
     for (; i + Lanes::kCount <= floats; i += Lanes::kCount) pass(i, Lanes::kCount);
     if (i < floats) pass(i, floats - i);

@@ -5,14 +5,13 @@
 // moves. Else the groups that did not fit behind the full set of tags go on in a buffer on the stack, and the two parts
 // of the payload are joined behind the tags that were really used.
 //
-// A source is a copyable object that knows the floats. Both of its functions write groups from `group` on, payload to
+// A source is a copyable object that knows the floats. All of its functions write groups from `group` on, payload to
 // the sink, tag words where they belong in the block at `tags`, and return the group they stopped at. Of groups that
 // were not written they change nothing.
 // - `size_t run(size_t group, Sink& sink, uint8_t* tags)` stops wherever it likes to.
-// - `size_t resume(size_t group, Sink& sink, uint8_t* tags)` does so, too, but gets as far as it can where room is
-// scarce.
+// - `size_t resume(size_t group, Sink& sink, uint8_t* tags)` does so, too, but gets further where room is scarce.
 // - `size_t step(size_t group, Sink& sink, uint8_t* tags)` writes the first one, of any kind, if the sink has room, and
-//   may write more.
+//   may write more. A source that cannot go on for another reason writes nothing from then on.
 //
 // In an unnamed namespace for the same reason as layout.h.
 #pragma once
@@ -41,8 +40,7 @@ struct Sink {
 };
 
 template <class Source>
-[[gnu::always_inline]] inline size_t write_groups(Source& source, size_t done, size_t groups, Sink& sink,
-                                                  uint8_t* out) {
+GRADLANE_INLINE size_t write_groups(Source& source, size_t done, size_t groups, Sink& sink, uint8_t* out) {
   for (;;) {
     done = source.resume(done, sink, out);
     if (done == groups) return done;
@@ -64,6 +62,7 @@ template <class Source>
     direct = static_cast<size_t>(sink.at - out) - groups * kTagBytes;
     if (done == groups) return {floats, groups * kTagBytes + direct};
   }
+  if (room > kMaxPacket) return {0, 0};  // room for all: the source has given up
   uint8_t buffer[kMaxPacket];
   sink = {buffer, reinterpret_cast<uintptr_t>(buffer) + room - (done + 1) * kTagBytes - direct, kTagBytes};
   done = write_groups(source, done, groups, sink, out);
@@ -78,7 +77,7 @@ template <class Source>
 // Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()). Most blocks end with the
 // first run(); all else is out of line, which keeps that path free of its registers and stack.
 template <class Source>
-[[gnu::always_inline]] inline EncodeResult write_block(Source source, size_t floats, uint8_t* out, size_t room) {
+GRADLANE_INLINE EncodeResult write_block(Source source, size_t floats, uint8_t* out, size_t room) {
   room = usable_room(floats, room);
   const size_t groups = groups_of(floats);
   Sink sink{out, 0, 0};

@@ -91,6 +91,25 @@ TEST_P(Room, DenseHopsAreCutAsTheScalarOnesAre) {
   }
 }
 
+// A bad block in a hop with more room than the writer's buffer has.
+TEST_P(Room, BadBlocksAreRefusedWhateverTheRoom) {
+  for (const Dense& dense : kDense) {
+    const Codec tested = codec(dense.codec);
+    const std::vector<float> in(kFloats, dense.value);
+    std::vector<uint8_t> block(tested.max_bytes(kFloats));
+    block.resize(tested.encode(in, block).bytes);
+    GuardedOutput out(tested.max_bytes(kFloats));
+    for (const size_t length : {block.size() / 4, block.size() / 2, block.size() - 1}) {
+      const HopResult got = tested.hop({block.data(), length}, in, out.span());
+      EXPECT_EQ(got.status, Status::kShort) << dense.codec << ", " << length << " bytes";
+      EXPECT_EQ(got.floats, 0U);
+      EXPECT_EQ(got.bytes, 0U);
+      EXPECT_TRUE(out.intact());
+    }
+    ASSERT_EQ(tested.hop(block, in, out.span()).status, Status::kOk);
+  }
+}
+
 // A count from a hostile header must not wrap around on its way to a length.
 TEST_P(Room, AbsurdCountsAreRefused) {
   constexpr size_t kMost = std::numeric_limits<size_t>::max();

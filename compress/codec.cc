@@ -1,8 +1,11 @@
 // codec.cc - the table of codecs: names, parameters and the choice of kernels (set-up only)
 #include "compress/codec.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include "compress/error.h"
 #include "compress/layout.h"
@@ -124,6 +127,28 @@ size_t Codec::granule() const noexcept { return row_->flat_width == 0 ? kGroupFl
 
 size_t Codec::max_bytes(size_t floats) const noexcept {
   return row_->flat_width == 0 ? tagged_max_bytes(floats) : floats * row_->flat_width;
+}
+
+// [tags 1, payload 1, tags 2, payload 2] becomes [tags 1, tags 2, payload 1, payload 2]: two neighbours swap places.
+void Codec::join(uint8_t* block, size_t first_floats, size_t first_bytes, size_t second_floats) const noexcept {
+  if (row_->flat_width != 0) return;
+  const size_t first_tags = groups_of(first_floats) * kTagBytes;
+  const size_t tags = groups_of(second_floats) * kTagBytes;
+  const size_t payload = first_bytes - first_tags;
+  if (tags == 0 || payload == 0) return;
+  uint8_t* const at = block + first_tags;
+  std::array<uint8_t, kMaxPacket / 2> shorter;  // of the two parts of any packet
+  if (tags <= payload && tags <= shorter.size()) {
+    std::memcpy(shorter.data(), at + payload, tags);
+    std::memmove(at + tags, at, payload);
+    std::memcpy(at, shorter.data(), tags);
+  } else if (payload <= shorter.size()) {
+    std::memcpy(shorter.data(), at, payload);
+    std::memmove(at, at + payload, tags);
+    std::memcpy(at + tags, shorter.data(), payload);
+  } else {
+    std::rotate(at, at + payload, at + payload + tags);
+  }
 }
 
 std::string Codec::name() const {

@@ -120,6 +120,12 @@ class Codec {
                      {block.data(), block.size(), local.data(), residual, local.size(), first, out.data(), out.size()});
   }
 
+  // Two blocks that stand one right behind the other become one, in place: `block` has a valid block of first_floats (a
+  // multiple of 32) floats in first_bytes bytes, then one of second_floats. Afterwards it has the block of all of them,
+  // in as many bytes: what encode() makes of the floats in one go, if it made the two. Moves the tags of the second
+  // block and the payload of the first one, and looks at neither.
+  void join(uint8_t* block, size_t first_floats, size_t first_bytes, size_t second_floats) const noexcept;
+
  private:
   friend std::optional<Codec> find_codec(CodecId, uint8_t, Isa) noexcept;
   Codec() = default;

@@ -6,7 +6,7 @@ packages=(
   # build
   g++ meson ninja-build pkg-config
   # libraries of the command line and the tests
-  libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev
+  libcli11-dev libfmt-dev libisal-dev nlohmann-json3-dev libgtest-dev
   # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX
   clang libclang-rt-14-dev clang-format binutils python3 qemu-user
 )

@@ -1,0 +1,53 @@
+// blocks.h - how the tensor of an operation is divided into blocks, and those into granules
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace gradlane {
+
+// A tensor of `count` elements as `blocks` blocks. Either all have the same number of elements (reduce-scatter,
+// all-gather: one block per rank; broadcast: one block), or the granules of the tensor are spread as evenly as possible
+// (all-reduce), and the last granule of all may be a partial one.
+class Blocks {
+ public:
+  Blocks() = default;
+
+  static Blocks equal(unsigned blocks, size_t elements_each, size_t granule) noexcept {
+    return {blocks, elements_each * blocks, granule, elements_each};
+  }
+  static Blocks spread(unsigned blocks, size_t elements, size_t granule) noexcept {
+    return {blocks, elements, granule, 0};
+  }
+
+  [[nodiscard]] unsigned blocks() const noexcept { return blocks_; }
+  [[nodiscard]] size_t elements() const noexcept { return elements_; }
+  [[nodiscard]] size_t granule() const noexcept { return granule_; }
+
+  // First element of a block.
+  [[nodiscard]] size_t offset(unsigned block) const noexcept {
+    if (each_ != 0) return block * each_;
+    return std::min(elements_, granules_ * block / blocks_ * granule_);
+  }
+  [[nodiscard]] size_t count(unsigned block) const noexcept { return offset(block + 1) - offset(block); }
+
+  // Granules of the longest block.
+  [[nodiscard]] size_t stride() const noexcept {
+    return each_ != 0 ? (each_ + granule_ - 1) / granule_ : (granules_ + blocks_ - 1) / blocks_;
+  }
+
+ private:
+  Blocks(unsigned blocks, size_t elements, size_t granule, size_t each) noexcept
+      : blocks_(blocks), elements_(elements), granule_(granule), each_(each) {
+    granules_ = (elements + granule - 1) / granule;
+  }
+
+  unsigned blocks_ = 1;
+  size_t elements_ = 0;
+  size_t granule_ = 1;
+  size_t each_ = 0;  // 0: spread
+  size_t granules_ = 0;
+};
+
+}  // namespace gradlane

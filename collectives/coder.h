@@ -1,0 +1,86 @@
+// coder.h - how the elements of one operation travel: fp32 through a codec, all other types as they are
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "collectives/operation.h"
+#include "collectives/wire.h"
+#include "compress/codec.h"
+
+namespace gradlane {
+
+struct ElementOps;
+
+// Chosen once, when an operation starts. A small value: copy it.
+//
+// It writes and reads the payload of runs, called blocks as those of a Codec. fp32 goes through the codec given. Blocks
+// of other types are the elements, little-endian, and nothing else.
+//
+// Common to all functions below:
+// - They are pure: no heap, no lock, no exception, no state.
+// - Nothing outside the given spans is read or written, whatever the bytes are. Elements, residuals and blocks may lie
+//   at any address; what has no bytes may be null.
+// - Outputs must not overlap inputs.
+// - Every CPU gives the same bytes. A sum that is NaN is always the same NaN of its type: 0x7fc00000, 0x7ff8 and zeros,
+//   0x7e00 (fp16), 0x7fc0 (bf16); whatever is not added keeps its bits, but for what the codec of fp32 does.
+//
+// `residual` is for error feedback, and belongs to the same first element as the elements beside it. It may be null,
+// and is not touched where the codec has no feedback.
+class Coder {
+ public:
+  // `codec` is that of fp32; its instruction set serves other types too.
+  Coder(ElementType type, const Codec& codec) noexcept;
+
+  [[nodiscard]] size_t element_bytes() const noexcept { return element_bytes_; }
+  // Elements in kGranuleBytes bytes: runs begin and are cut at multiples of this.
+  [[nodiscard]] size_t granule() const noexcept { return granule_; }
+  // What a run header says: kRaw and 0 for all types but fp32.
+  [[nodiscard]] CodecId codec_id() const noexcept { return id_; }
+  [[nodiscard]] uint8_t codec_param() const noexcept { return param_; }
+  // Bytes that a block of so many elements can never exceed.
+  [[nodiscard]] size_t max_bytes(size_t elements) const noexcept;
+
+  // Makes a block of as many of `count` elements as fit into `out`: all of them, or a multiple of granule(); never more
+  // than kMaxRunElements. Returns what went in (its `floats` are elements) and what came out.
+  [[nodiscard]] EncodeResult encode(const void* elements, size_t count, float* residual,
+                                    std::span<uint8_t> out) const noexcept;
+
+  // Checks a block of `count` elements. decode() and hop() of a valid block return kOk.
+  [[nodiscard]] Status validate(std::span<const uint8_t> block, size_t count) const noexcept;
+
+  // Adds the `count` elements of `block` to those at `local` and makes a block of the sums, from element `first` (a
+  // multiple of granule(), at most `count`) on, cut as encode() cuts. Call again with `first` advanced by the result's
+  // floats to get the rest as a block of its own. `local` and `residual` have `count` elements and are left out up to
+  // `first`, too. Unless the status is kOk, the content of `out` and of the residual is unspecified, and floats and
+  // bytes are 0.
+  [[nodiscard]] HopResult hop(std::span<const uint8_t> block, const void* local, size_t count, float* residual,
+                              std::span<uint8_t> out, size_t first = 0) const noexcept;
+
+  // Writes the `count` elements of a block to `out`, whose content is unspecified unless the status is kOk.
+  [[nodiscard]] Status decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept;
+
+  // Two blocks, one right behind the other, become the block of all elements: Codec::join(). first_elements is a
+  // multiple of granule().
+  void join(uint8_t* block, size_t first_elements, size_t first_bytes, size_t second_elements) const noexcept;
+
+  // Makes averages of sums, in place: divides, rounded to nearest even; a NaN becomes that of sums. 1 <= world <=
+  // kMaxWorld. Not for integers and bytes.
+  void divide(void* elements, size_t count, unsigned world) const noexcept;
+
+ private:
+  [[nodiscard]] bool coded() const noexcept { return type_ == ElementType::kFloat32; }
+  [[nodiscard]] size_t run_room(size_t elements, size_t room) const noexcept;
+
+  Codec codec_;            // of fp32; for fp16 and bf16 the one that converts them
+  const ElementOps* ops_;  // arithmetic of the type
+  size_t element_bytes_;
+  size_t granule_;
+  size_t width_;  // bytes per element in a block; 0: it depends
+  ElementType type_;
+  CodecId id_;
+  uint8_t param_;
+};
+
+}  // namespace gradlane

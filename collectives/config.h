@@ -1,0 +1,42 @@
+// config.h - what an exchange is made with
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/packet.h"
+#include "collectives/wire.h"
+#include "compress/codec.h"
+
+namespace gradlane {
+
+struct ExchangeConfig {
+  // ---- Equal on all ranks; neighbours compare these.
+  unsigned world = 1;                       // 1 to kMaxWorld
+  size_t mtu = 1472;                        // longest packet in bytes, from the link header on; kMinPacket to kMaxMtu
+  uint64_t rank_table = 0;                  // digest of who is which rank; 0 will do where that cannot differ
+  Codec codec = find_codec(kDefaultCodec);  // of fp32 operations that name none
+
+  // ---- Of this rank.
+  unsigned rank = 0;
+  uint64_t incarnation = 0;  // random, another one each time the node starts
+
+  // ---- Memory, fixed at construction; see Exchange.
+  size_t window = 128;                   // packets in flight to one neighbour: a power of two, kMinWindow to kMaxWindow
+  size_t operations = 16;                // in flight, waiting ones and unread completions included
+  size_t max_bytes = size_t{256} << 20;  // of one operation's tensor
+
+  // ---- Times.
+  Nanos peer_timeout = 2 * kSecond;        // from a rank's last sign of life to the failure of all operations
+  Nanos start_timeout = 10 * kSecond;      // how long an operation waits for the ring to come up
+  Nanos operation_timeout = 60 * kSecond;  // from an operation's start to its failure
+  Nanos min_rto = kMillisecond;            // shortest retransmission time-out
+  Nanos queue_target = 20 * kMicrosecond;  // delay that the congestion window allows in queues
+  Nanos max_hold = 10 * kMicrosecond;  // longest wait for data that fills up a packet; less where the RTT is shorter
+};
+
+inline constexpr size_t kMinWindow = 2;
+inline constexpr size_t kMaxWindow = 4096;
+inline constexpr size_t kMaxOperations = 256;
+
+}  // namespace gradlane

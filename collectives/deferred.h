@@ -1,0 +1,84 @@
+// deferred.h - elements that are in the tensor and still have to be sent: one bit per granule
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gradlane {
+
+class Deferred {
+ public:
+  // Room for `bits` granules.
+  explicit Deferred(size_t bits) : words_((bits + 63) / 64) {}
+
+  // For a tensor of `blocks` blocks of up to `stride` granules.
+  void begin(unsigned blocks, size_t stride) noexcept {
+    if (marked_ != 0) std::fill(words_.begin(), words_.begin() + static_cast<std::ptrdiff_t>(used_), 0);
+    stride_ = stride;
+    used_ = (blocks * stride + 63) / 64;
+    cursor_ = 0;
+    marked_ = 0;
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return marked_ == 0; }
+
+  // Granules `first` to `first + count` of a block; none of them is marked.
+  void mark(unsigned block, size_t first, size_t count) noexcept {
+    marked_ += count;
+    change(block * stride_ + first, count, [](uint64_t& word, uint64_t mask) { word |= mask; });
+  }
+  // All of them are marked.
+  void clear(unsigned block, size_t first, size_t count) noexcept {
+    marked_ -= count;
+    change(block * stride_ + first, count, [](uint64_t& word, uint64_t mask) { word &= ~mask; });
+  }
+
+  struct Run {
+    unsigned block;
+    size_t first;  // granules
+    size_t count;
+  };
+
+  // Marked granules in a row, `most` at most, of one block: the next ones behind the last call's, going round. Only
+  // while not empty().
+  [[nodiscard]] Run next(size_t most) noexcept {
+    while (words_[cursor_ / 64] >> (cursor_ % 64) == 0) {
+      cursor_ = (cursor_ / 64 + 1) * 64;
+      if (cursor_ / 64 >= used_) cursor_ = 0;
+    }
+    cursor_ += static_cast<size_t>(std::countr_zero(words_[cursor_ / 64] >> (cursor_ % 64)));
+    const size_t block = cursor_ / stride_;
+    const size_t end = std::min(cursor_ + most, (block + 1) * stride_);
+    size_t last = cursor_;
+    while (last < end) {
+      const size_t ones = static_cast<size_t>(std::countr_one(words_[last / 64] >> (last % 64)));
+      if (ones == 0) break;
+      last += ones;
+      if (last % 64 != 0) break;
+    }
+    return {static_cast<unsigned>(block), cursor_ - block * stride_, std::min(last, end) - cursor_};
+  }
+
+ private:
+  template <typename Change>
+  void change(size_t bit, size_t count, Change apply) noexcept {
+    while (count != 0) {
+      const size_t in_word = std::min(count, 64 - bit % 64);
+      const uint64_t ones = in_word == 64 ? ~uint64_t{0} : (uint64_t{1} << in_word) - 1;
+      apply(words_[bit / 64], ones << bit % 64);
+      bit += in_word;
+      count -= in_word;
+    }
+  }
+
+  std::vector<uint64_t> words_;
+  size_t used_ = 0;  // words
+  size_t stride_ = 1;
+  size_t cursor_ = 0;
+  size_t marked_ = 0;
+};
+
+}  // namespace gradlane

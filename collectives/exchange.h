@@ -1,0 +1,95 @@
+// exchange.h - one node's end of the exchange: collectives over lossy datagrams, as logic without clock, I/O or threads
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "collectives/config.h"
+#include "collectives/counters.h"
+#include "collectives/operation.h"
+#include "collectives/packet.h"
+
+namespace gradlane {
+
+class ExchangeState;
+
+// What one rank's neighbourhood looks like; for status displays and tests.
+struct RingStatus {
+  bool whole = false;  // all ranks are in this session: operations run
+  uint64_t session = 0;
+  unsigned missing = 0;  // not whole: the first rank, counting back from this one, that nothing is known of
+  Failure refused;       // by this rank, of a neighbour that is configured differently
+};
+
+// What a link to one neighbour does; for status displays, tests and tuning.
+struct LinkStatus {
+  unsigned rank = 0;
+  bool up = false;
+  size_t in_flight = 0;    // packets
+  double window = 0;       // congestion window, packets
+  Nanos smoothed_rtt = 0;  // 0: not measured yet
+  Nanos least_rtt = 0;
+};
+
+// The exchange of one lane of one node. docs/exchange.md explains it. The owner gives it packets and the time, and
+// calls poll() whenever packets came, operations were submitted, or deadline() has passed. Nothing blocks, and nothing
+// is allocated after construction. Times never go backwards. Not thread-safe: one thread calls all functions.
+//
+// Memory, all allocated by the constructor: per neighbour, a table of `window` entries of 48 bytes, and at most
+// window + 4 packet buffers held; per operation in flight, 2 bits per 128 bytes of max_bytes and per rank.
+class Exchange {
+ public:
+  // Throws SetupError naming what in `config` is out of range. `io` outlives the exchange.
+  Exchange(const ExchangeConfig& config, PacketIo& io);
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  enum class Refusal : uint8_t {
+    kNone,
+    kFull,      // the one submitted `operations` before is not over, or its completion has not been read
+    kTooLarge,  // the tensor has more than max_bytes
+    kBad,       // no such root, an average of integers, a residual for a codec or kind without feedback, no data
+  };
+  struct Submitted {
+    uint64_t id = 0;  // counts from 0
+    Refusal refusal = Refusal::kNone;
+  };
+
+  // Takes an operation, which starts in poll(). It ends with exactly one completion.
+  [[nodiscard]] Submitted submit(const Operation& operation, Nanos now) noexcept;
+
+  // Fails an operation on all ranks. Does nothing once it is over.
+  void abort(uint64_t id) noexcept;
+
+  // Fails all operations, here and on all ranks. They hear of it from the polls of the next milliseconds.
+  void close() noexcept;
+
+  // The oldest unread completion; false if there is none.
+  [[nodiscard]] bool next_completion(Completion& completion) noexcept;
+
+  // A packet from the neighbour of rank `from`, from the link header on: `bytes` bytes at packet.data. Returns true if
+  // it keeps the buffer, which it then releases through PacketIo::release(); it may write to it. Otherwise the buffer
+  // is the caller's again.
+  [[nodiscard]] bool receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept;
+
+  // Sends what can be sent, looks after deadlines.
+  void poll(Nanos now) noexcept;
+
+  // When poll() has something to do without new packets; kNever if that will not be.
+  [[nodiscard]] Nanos deadline() const noexcept;
+
+  // The ranks that packets go to and come from; none, one or two of them. Constant.
+  [[nodiscard]] std::span<const unsigned> neighbours() const noexcept;
+
+  [[nodiscard]] const Counters& counters() const noexcept;
+  [[nodiscard]] RingStatus ring_status() const noexcept;
+  [[nodiscard]] LinkStatus link_status(size_t neighbour) const noexcept;  // index into neighbours()
+
+ private:
+  std::unique_ptr<ExchangeState> state_;
+};
+
+}  // namespace gradlane

@@ -1,0 +1,264 @@
+// membership.cc - hellos, sessions, and giving up on silent neighbours (worker thread, seldom)
+#include "collectives/membership.h"
+
+#include <algorithm>
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kFirstInterval = kMillisecond;
+constexpr Nanos kLeastSpacing = 200 * kMicrosecond;  // of hellos to one neighbour
+constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
+
+uint64_t generation(uint64_t session) { return session >> 32; }
+
+bool ends_generations(FailureCode code) {
+  return code == FailureCode::kSilent || code == FailureCode::kRestarted || code == FailureCode::kRefused ||
+         code == FailureCode::kNoRing || code == FailureCode::kClosed;
+}
+
+}  // namespace
+
+Membership::Membership(const ExchangeConfig& config, std::span<Link> links, Counters& counters)
+    : world_(config.world),
+      rank_(config.rank),
+      // A quarter of the time is for telling the others.
+      silence_(config.peer_timeout - config.peer_timeout / 4),
+      max_interval_(std::max(config.peer_timeout / 64, kFirstInterval)),
+      links_(links),
+      counters_(counters),
+      peers_(links.size()),
+      random_state_(config.incarnation),
+      whole_(config.world == 1) {
+  self_.incarnation = config.incarnation;
+  self_.rank_table = config.rank_table;
+  self_.world = static_cast<uint16_t>(config.world);
+  self_.rank = static_cast<uint16_t>(config.rank);
+  self_.mtu = static_cast<uint16_t>(config.mtu);
+  self_.codec = static_cast<uint8_t>(config.codec.id());
+  self_.param = config.codec.param();
+  (void)enter(kFirstGeneration | (random() >> 32), {});
+}
+
+// SplitMix64 (Steele, Lea, Flood, 2014).
+uint64_t Membership::random() noexcept {
+  uint64_t z = random_state_ += 0x9e3779b97f4a7c15;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
+}
+
+// ---- Hellos received.
+
+void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) const noexcept {
+  const auto codec_value = [](const Hello& of) { return uint64_t{of.codec} << 8 | of.param; };
+  const struct {
+    Field field;
+    uint64_t ours;
+    uint64_t theirs;
+  } fields[] = {
+      {Field::kWorld, self_.world, hello.world}, {Field::kRank, peer_rank, hello.rank},
+      {Field::kRank, rank_, hello.target},       {Field::kRankTable, self_.rank_table, hello.rank_table},
+      {Field::kMtu, self_.mtu, hello.mtu},       {Field::kCodec, codec_value(self_), codec_value(hello)},
+  };
+  peer.refused = {};
+  for (const auto& each : fields) {
+    if (each.ours == each.theirs) continue;
+    peer.refused = {FailureCode::kRefused, static_cast<uint16_t>(peer_rank), each.field, each.ours, each.theirs};
+    return;
+  }
+}
+
+void Membership::refuse_version(size_t link, uint8_t version) noexcept {
+  peers_[link].refused = {FailureCode::kRefused, static_cast<uint16_t>(links_[link].peer()), Field::kVersion,
+                          kProtocolVersion, version};
+}
+
+const Failure& Membership::refused() const noexcept {
+  static constexpr Failure kNobody;
+  for (const Peer& peer : peers_) {
+    if (peer.refused) return peer.refused;
+  }
+  return kNobody;
+}
+
+Membership::Event Membership::receive(size_t link, const LinkHeader& header, std::span<const uint8_t> bytes,
+                                      Nanos now) noexcept {
+  if (bytes.size() < sizeof(Hello)) {
+    counters_.add(Counter::kTooShort);
+    return Event::kNone;
+  }
+  const Hello hello = load<Hello>(bytes.data());
+  Peer& peer = peers_[link];
+  compare(peer, links_[link].peer(), hello);
+  if (peer.refused) {
+    counters_.add(Counter::kHelloRefused);
+    tell(peer, now);
+    return Event::kNone;
+  }
+  peer.challenge = hello.challenge;
+  const bool echoes = hello.echo == challenge_;
+  if (!echoes && !(peer.known && hello.incarnation == peer.incarnation)) {
+    // Somebody new, or something late: the answer to our next hello will show.
+    counters_.add(Counter::kHelloStale);
+    peer.session = header.session;
+    tell(peer, now);
+    return Event::kNone;
+  }
+  counters_.add(Counter::kHelloReceived);
+  peer.echoed |= echoes;
+  return meet(link, header, hello, now);
+}
+
+// A hello of somebody who is there.
+Membership::Event Membership::meet(size_t link, const LinkHeader& header, const Hello& hello, Nanos now) noexcept {
+  Peer& peer = peers_[link];
+  const auto rank = static_cast<uint16_t>(links_[link].peer());
+  const bool restarted = peer.known && hello.incarnation != peer.incarnation && links_[link].up();
+  peer.known = true;
+  peer.incarnation = hello.incarnation;
+  peer.session = header.session;
+  if (restarted) {
+    counters_.add(Counter::kPeerRestarted);
+    return raise(header.session, {.code = FailureCode::kRestarted, .rank = rank});
+  }
+  Event event = Event::kNone;
+  if (header.session > session_) {
+    Failure cause{.code = static_cast<FailureCode>(hello.cause_code), .rank = hello.cause_rank};
+    if (!ends_generations(cause.code)) cause = {.code = FailureCode::kRestarted, .rank = rank};
+    event = enter(header.session, cause);
+  }
+  if (header.session == session_) {
+    links_[link].set_up(now);
+    links_[link].acknowledge(header, now);
+    peer.reach = hello.reach;
+    update_reach();
+  }
+  if (hello.unsettled != 0 && settled(link)) tell(peer, now);
+  return event;
+}
+
+void Membership::vouch(size_t link, Nanos now) noexcept {
+  if (whole_ && links_[link].up()) return;
+  links_[link].set_up(now);
+  reach_ = world_;
+  whole_ = true;
+  tell_all(0);
+}
+
+void Membership::update_reach() noexcept {
+  const size_t predecessor = peers_.size() - 1;
+  unsigned reach = 1;
+  if (links_[predecessor].up()) reach = std::min<unsigned>(world_, peers_[predecessor].reach + 1U);
+  if (reach <= reach_) return;
+  reach_ = reach;
+  whole_ |= reach_ == world_;
+  tell_all(0);
+}
+
+// ---- Sessions.
+
+Membership::Event Membership::raise(uint64_t above, const Failure& cause) noexcept {
+  const uint64_t next = generation(std::max(session_, above)) + 1;
+  return enter(next << 32 | random() >> 32, cause);
+}
+
+Membership::Event Membership::give_up(const Failure& cause) noexcept {
+  (void)raise(session_, cause);
+  return Event::kEnded;
+}
+
+Membership::Event Membership::enter(uint64_t session, const Failure& cause) noexcept {
+  // What waits here since this node restarted is none of the operations that its restart has ended.
+  const bool own_restart = cause.code == FailureCode::kRestarted && cause.rank == rank_;
+  const bool ended = whole_ || (shared_ && !own_restart && generation(session) != generation(session_));
+  const bool first = session_ == 0;
+  session_ = session;
+  if (ended || generation(session) != 1) cause_ = cause;
+  const uint64_t state = random_state_;
+  random_state_ = self_.incarnation ^ session;
+  challenge_ = random() | 1;
+  random_state_ = state;
+  reach_ = 1;
+  whole_ = world_ == 1;
+  shared_ |= !first;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    links_[i].reset(session);
+    peers_[i].reach = 0;
+    peers_[i].echoed = false;
+  }
+  tell_all(0);
+  counters_.add(Counter::kSessions);
+  return ended ? Event::kEnded : Event::kMerged;
+}
+
+// ---- Hellos sent.
+
+// Soon, but not more often than kLeastSpacing.
+void Membership::tell(Peer& peer, Nanos now) noexcept {
+  const Nanos at = peer.sent_at == 0 ? now : std::max(now, peer.sent_at + kLeastSpacing);
+  peer.hello_at = std::min(peer.hello_at, at);
+}
+
+void Membership::tell_all(Nanos at) noexcept {
+  for (Peer& peer : peers_) {
+    peer.hello_at = at;
+    peer.interval = kFirstInterval;
+  }
+}
+
+// The neighbour needs no more hellos.
+bool Membership::settled(size_t link) const noexcept {
+  const Peer& peer = peers_[link];
+  return whole_ && links_[link].up() && peer.echoed && peer.reach == world_;
+}
+
+bool Membership::send_hello(size_t link, Nanos now) noexcept {
+  const Peer& peer = peers_[link];
+  Hello hello = self_;
+  hello.challenge = challenge_;
+  hello.echo = peer.challenge;
+  hello.target = static_cast<uint16_t>(links_[link].peer());
+  hello.reach = static_cast<uint16_t>(reach_);
+  hello.cause_code = static_cast<uint8_t>(cause_.code);
+  hello.cause_rank = cause_.rank;
+  hello.unsettled = settled(link) ? 0 : 1;
+  uint8_t bytes[sizeof(Hello)];
+  store(bytes, hello);
+  return links_[link].send_bare(PacketKind::kHello, bytes, now);
+}
+
+Membership::Event Membership::poll(Nanos now) noexcept {
+  Event event = Event::kNone;
+  for (const Link& link : links_) {
+    if (!link.up() || now - link.last_heard() < silence_) continue;
+    counters_.add(Counter::kPeerSilent);
+    event = raise(session_, {.code = FailureCode::kSilent, .rank = static_cast<uint16_t>(link.peer())});
+    break;
+  }
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = peers_[i];
+    if (now < peer.hello_at) continue;
+    if (!send_hello(i, now)) {
+      peer.hello_at = now + kLeastSpacing;
+      continue;
+    }
+    peer.sent_at = now;
+    // Whoever could accept this hello may take over this session.
+    shared_ |= peer.challenge != 0 && peer.session <= session_;
+    peer.hello_at = settled(i) ? kNever : now + peer.interval;
+    peer.interval = std::min(2 * peer.interval, max_interval_);
+  }
+  return event;
+}
+
+Nanos Membership::deadline() const noexcept {
+  Nanos next = kNever;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    next = std::min(next, peers_[i].hello_at);
+    if (links_[i].up()) next = std::min(next, links_[i].last_heard() + silence_);
+  }
+  return next;
+}
+
+}  // namespace gradlane

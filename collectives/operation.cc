@@ -1,0 +1,166 @@
+// operation.cc - names of types and kinds, and failures in words (logs and error texts, not per packet)
+#include "collectives/operation.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace gradlane {
+
+namespace {
+
+const char* field_name(Field field) noexcept {
+  switch (field) {
+    case Field::kNone:
+      break;
+    case Field::kVersion:
+      return "protocol version";
+    case Field::kWorld:
+      return "world";
+    case Field::kRank:
+      return "rank";
+    case Field::kRankTable:
+      return "rank table";
+    case Field::kMtu:
+      return "mtu";
+    case Field::kCodec:
+      return "codec";
+    case Field::kKind:
+      return "kind";
+    case Field::kType:
+      return "type";
+    case Field::kCount:
+      return "count";
+    case Field::kRoot:
+      return "root";
+    case Field::kAverage:
+      return "average";
+  }
+  return "?";
+}
+
+std::string unknown(const std::string& value) { return "unknown (" + value + ")"; }
+
+std::string codec_text(uint64_t value) {
+  const uint64_t id = value >> 8;
+  const auto param = static_cast<uint8_t>(value);
+  if (id <= UINT8_MAX) {
+    if (const auto codec = find_codec(static_cast<CodecId>(id), param, Isa::kScalar)) return codec->name();
+  }
+  return unknown("id " + std::to_string(id) + ", parameter " + std::to_string(param));
+}
+
+std::string hex_text(uint64_t value) {
+  char text[2 + 16 + 1];
+  std::snprintf(text, sizeof text, "0x%016" PRIx64, value);
+  return text;
+}
+
+// Values may come from another rank: any number must do.
+std::string value_text(Field field, uint64_t value) {
+  switch (field) {
+    case Field::kCodec:
+      return codec_text(value);
+    case Field::kRankTable:
+      return hex_text(value);
+    case Field::kKind:
+      if (value <= static_cast<uint64_t>(OpKind::kBarrier)) return op_name(static_cast<OpKind>(value));
+      return unknown(std::to_string(value));
+    case Field::kType:
+      if (value <= static_cast<uint64_t>(ElementType::kBytes)) return element_name(static_cast<ElementType>(value));
+      return unknown(std::to_string(value));
+    case Field::kAverage:
+      return value != 0 ? "yes" : "no";
+    default:
+      return std::to_string(value);
+  }
+}
+
+// ": count: 100 here, 200 there", or nothing where no difference is named.
+std::string difference_text(const Failure& failure, const std::string& here, const std::string& there) {
+  if (failure.field == Field::kNone) return "";
+  return std::string(": ") + field_name(failure.field) + ": " + value_text(failure.field, failure.ours) + " " + here +
+         ", " + value_text(failure.field, failure.theirs) + " " + there;
+}
+
+}  // namespace
+
+size_t element_bytes(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::kFloat64:
+    case ElementType::kInt64:
+      return 8;
+    case ElementType::kFloat32:
+    case ElementType::kInt32:
+      return 4;
+    case ElementType::kFloat16:
+    case ElementType::kBfloat16:
+      return 2;
+    case ElementType::kBytes:
+      break;
+  }
+  return 1;
+}
+
+const char* element_name(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::kFloat32:
+      return "float32";
+    case ElementType::kFloat64:
+      return "float64";
+    case ElementType::kFloat16:
+      return "float16";
+    case ElementType::kBfloat16:
+      return "bfloat16";
+    case ElementType::kInt32:
+      return "int32";
+    case ElementType::kInt64:
+      return "int64";
+    case ElementType::kBytes:
+      return "bytes";
+  }
+  return "?";
+}
+
+const char* op_name(OpKind kind) noexcept {
+  switch (kind) {
+    case OpKind::kAllReduce:
+      return "all-reduce";
+    case OpKind::kReduceScatter:
+      return "reduce-scatter";
+    case OpKind::kAllGather:
+      return "all-gather";
+    case OpKind::kBroadcast:
+      return "broadcast";
+    case OpKind::kBarrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+std::string failure_text(const Failure& failure) {
+  const std::string rank = "rank " + std::to_string(failure.rank);
+  switch (failure.code) {
+    case FailureCode::kNone:
+      return "no failure";
+    case FailureCode::kSilent:
+      return rank + " has been silent for too long: it has died, hangs, or cannot be reached";
+    case FailureCode::kRestarted:
+      return rank + " has restarted, and knows nothing of the operations that were in flight";
+    case FailureCode::kRefused:
+      return rank + " is configured differently" + difference_text(failure, "here", "there");
+    case FailureCode::kMismatch:
+      return rank + " runs another operation" + difference_text(failure, "on the rank that noticed", "on " + rank);
+    case FailureCode::kAborted:
+      return "cancelled on " + rank;
+    case FailureCode::kNoRing:
+      return "the ring did not come up in time: nothing was heard of " + rank;
+    case FailureCode::kStuck:
+      return "the operation took too long: it was waiting for " + rank;
+    case FailureCode::kClosed:
+      return rank + " was shut down";
+  }
+  // What another rank sent.
+  return "unknown failure " + std::to_string(static_cast<unsigned>(failure.code)) + ", " + rank;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,96 @@
+// operation.h - what a caller asks of the exchange, and how it ended
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compress/codec.h"
+
+namespace gradlane {
+
+enum class OpKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier };
+
+enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes };
+
+[[nodiscard]] size_t element_bytes(ElementType type) noexcept;
+[[nodiscard]] const char* element_name(ElementType type) noexcept;
+[[nodiscard]] const char* op_name(OpKind kind) noexcept;
+
+// One collective, in place. All ranks submit the same operations in the same order. Whatever goes through a codec ends
+// as decode(encode()) of something, the same bytes on every rank.
+//
+// all-reduce      data: count elements; ends as the sum over the ranks
+// reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks `rank`, the content
+//                 of the other blocks is undefined then
+// all-gather      data: world * count elements, of which block `rank` is this rank's; ends as all ranks' blocks
+// broadcast       data: count elements; ends as those of rank `root`
+// barrier         no data; ends when all ranks have submitted it
+//
+// Sums: fp32 as the codec adds, other floating types in their own precision (fp16 and bf16 rounded in every hop),
+// integers modulo 2^n, bytes modulo 256. Block b of an all-reduce is added in the order b+1, b+2, ..., b (mod world).
+struct Operation {
+  OpKind kind = OpKind::kAllReduce;
+  ElementType type = ElementType::kFloat32;
+  bool average = false;  // divide sums by the number of ranks; floating types only
+  unsigned root = 0;     // of a broadcast
+  size_t count = 0;      // elements
+  // Stays valid, and is touched by nobody else, until the completion. Any alignment will do.
+  void* data = nullptr;
+  // Error feedback (codecs that have it; all-reduce and reduce-scatter): as many floats as `data`, added to it, and
+  // left as the rounding error of this rank's contribution. If the operation fails their content is undefined: clear
+  // them.
+  float* residual = nullptr;
+  // For fp32; by default the one the exchange is configured with.
+  std::optional<Codec> codec;
+};
+
+enum class FailureCode : uint8_t {
+  kNone,
+  kSilent,     // `rank` has not answered for the peer time-out
+  kRestarted,  // `rank` came back without its state
+  kRefused,    // `rank` is configured differently: field, ours, theirs
+  kMismatch,   // `rank` runs another operation under the same number: field, ours, theirs
+  kAborted,    // cancelled on `rank`
+  kNoRing,     // the ring did not come up in time: nothing was heard of `rank`
+  kStuck,      // the operation took too long; `rank` is the nearest one that this one waits for
+  kClosed,     // `rank` was shut down
+};
+
+// What two nodes or two operations can differ in.
+enum class Field : uint8_t {
+  kNone,
+  kVersion,
+  kWorld,
+  kRank,
+  kRankTable,
+  kMtu,
+  kCodec,
+  kKind,
+  kType,
+  kCount,
+  kRoot,
+  kAverage,
+};
+
+struct Failure {
+  FailureCode code = FailureCode::kNone;
+  uint16_t rank = 0;
+  Field field = Field::kNone;
+  uint64_t ours = 0;  // as seen by the rank that found the difference
+  uint64_t theirs = 0;
+
+  explicit operator bool() const noexcept { return code != FailureCode::kNone; }
+  bool operator==(const Failure&) const = default;
+};
+
+// "rank 3 has been silent for too long", "rank 1 refused: codec: fixed:10 here, raw there". For logs and error texts.
+[[nodiscard]] std::string failure_text(const Failure& failure);
+
+struct Completion {
+  uint64_t id = 0;  // what submit() gave
+  Failure failure;  // none: success
+};
+
+}  // namespace gradlane

@@ -1,0 +1,250 @@
+// operations.cc - the life of operations: submitted, started, over (worker thread)
+#include <algorithm>
+#include <limits>
+
+#include "collectives/crc32c.h"
+#include "collectives/exchange_state.h"
+
+namespace gradlane {
+namespace {
+
+bool shares_are_equal(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather; }
+
+bool floating(ElementType type) {
+  return type == ElementType::kFloat32 || type == ElementType::kFloat64 || type == ElementType::kFloat16 ||
+         type == ElementType::kBfloat16;
+}
+
+}  // namespace
+
+// ---- Submitting and reading.
+
+Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcept {
+  using Refusal = Exchange::Refusal;
+  if (operation.kind > OpKind::kBarrier || operation.type > ElementType::kBytes) return Refusal::kBad;
+  if (operation.kind == OpKind::kBarrier) return Refusal::kNone;
+  const bool reduces = operation.kind == OpKind::kAllReduce || operation.kind == OpKind::kReduceScatter;
+  if (operation.average && (!reduces || !floating(operation.type))) return Refusal::kBad;
+  if (operation.kind == OpKind::kBroadcast && operation.root >= config_.world) return Refusal::kBad;
+  const Codec& codec = operation.codec ? *operation.codec : config_.codec;
+  if (operation.residual != nullptr && (!reduces || operation.type != ElementType::kFloat32 || !codec.has_feedback())) {
+    return Refusal::kBad;
+  }
+  const size_t share = element_bytes(operation.type) * (shares_are_equal(operation.kind) ? config_.world : 1);
+  if (operation.count > config_.max_bytes / share) return Refusal::kTooLarge;
+  if (operation.count != 0 && operation.data == nullptr) return Refusal::kBad;
+  return Refusal::kNone;
+}
+
+Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
+  Running& it = table_[submitted_ % table_.size()];
+  if (it.state != Running::State::kFree) return {.id = 0, .refusal = Exchange::Refusal::kFull};
+  if (const auto refusal = check(operation); refusal != Exchange::Refusal::kNone) return {.id = 0, .refusal = refusal};
+
+  it.state = Running::State::kWaiting;
+  it.unread = true;
+  it.world = config_.world;
+  it.id = submitted_++;
+  it.number = static_cast<uint32_t>(it.id - base_);
+  it.operation = operation;
+  it.failure = {};
+  it.announce = 0;
+  it.spread_failure = false;
+  it.deadline = now + config_.start_timeout;
+  Operation& own = it.operation;
+  if (own.kind == OpKind::kBarrier) {
+    it.token = 1;
+    own = Operation{};
+    own.kind = OpKind::kBarrier;
+    own.type = ElementType::kInt32;
+    own.count = 1;
+    own.data = &it.token;
+  }
+  if (own.kind != OpKind::kBroadcast) own.root = 0;
+  if (!own.codec) own.codec = config_.codec;
+  it.coder = Coder(own.type, *own.codec);
+  it.descriptor = {.count = own.count,
+                   .root = static_cast<uint16_t>(own.root),
+                   .kind = static_cast<uint8_t>(own.kind),
+                   .type = static_cast<uint8_t>(own.type),
+                   .average = own.average ? uint8_t{1} : uint8_t{0},
+                   .codec = static_cast<uint8_t>(it.coder.codec_id()),
+                   .param = it.coder.codec_param(),
+                   .reserved = 0};
+  uint8_t bytes[sizeof(Descriptor)];
+  store(bytes, it.descriptor);
+  it.digest = ~crc32c(kCrcStart, bytes, sizeof(bytes));
+  set_deadline();
+  return {.id = it.id, .refusal = Exchange::Refusal::kNone};
+}
+
+bool ExchangeState::next_completion(Completion& completion) noexcept {
+  // Operations complete independently: any may be the next.
+  for (uint64_t id = read_; id != submitted_; ++id) {
+    Running& it = table_[id % table_.size()];
+    if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
+    completion = {.id = id, .failure = it.failure};
+    it.unread = false;
+    release_if_read(it);
+    while (read_ != submitted_ && !table_[read_ % table_.size()].unread) ++read_;
+    return true;
+  }
+  return false;
+}
+
+void ExchangeState::abort(uint64_t id) noexcept {
+  Running& it = table_[id % table_.size()];
+  if (id >= submitted_ || it.id != id) return;
+  const Failure failure{.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(config_.rank)};
+  if (it.state == Running::State::kRunning) fail_everywhere(it, failure, config_.rank);
+  // One that waits keeps its number, and fails everywhere at its turn.
+  if (it.state == Running::State::kWaiting) it.failure = failure;
+}
+
+void ExchangeState::close() noexcept {
+  handle(membership_.give_up({.code = FailureCode::kClosed, .rank = static_cast<uint16_t>(config_.rank)}));
+}
+
+// ---- Starting.
+
+void ExchangeState::start_waiting(Nanos now) noexcept {
+  if (!membership_.whole()) return;
+  while (base_ + started_ != submitted_) {
+    Running& next = table_[(base_ + started_) % table_.size()];
+    ++started_;
+    start(next, now);
+  }
+}
+
+void ExchangeState::start(Running& it, Nanos now) noexcept {
+  const Operation& op = it.operation;
+  const unsigned blocks = strategy_.blocks(op);
+  const size_t granule = it.coder.granule();
+  it.blocks =
+      shares_are_equal(op.kind) ? Blocks::equal(blocks, op.count, granule) : Blocks::spread(blocks, op.count, granule);
+  it.partial.begin(blocks, it.blocks.stride());
+  it.result.begin(blocks, it.blocks.stride());
+  it.sums_left = it.results_left = 0;
+  it.coming = {};
+  it.own_block = 0;
+  it.own_sent = 0;
+  it.offer = 16 * granule;
+  for (unsigned block = 0; block < blocks; ++block) {
+    const Step sum = strategy_.arrival(op, Phase::kReduce, block);
+    if (sum.expected) it.sums_left += it.blocks.count(block);
+    if (sum.expected && sum.send) it.coming[channel_of(sum)] += it.blocks.count(block);
+    if (strategy_.arrival(op, Phase::kGather, block).expected) it.results_left += it.blocks.count(block);
+  }
+  it.state = Running::State::kRunning;
+  it.deadline = now + config_.operation_timeout;
+  it.announce = strategy_.sources();
+  ++active_;
+  for (size_t i = 0; i < coming_.size(); ++i) coming_[i] += it.coming[i];
+  set_deadline();
+
+  if (it.failure) {  // aborted while it waited
+    fail_everywhere(it, it.failure, config_.rank);
+    return;
+  }
+  for (size_t link = 0; link < peers_.size() && it.state == Running::State::kRunning; ++link) {
+    const auto& announced = peers_[link].announced[it.number % peers_[link].announced.size()];
+    if (announced.valid && announced.number == it.number) compare(it, link, announced.descriptor);
+  }
+}
+
+// ---- Ending.
+
+void ExchangeState::end_if_done(Running& it) noexcept {
+  const bool done = it.sums_left == 0 && it.results_left == 0 && it.own_block == it.blocks.blocks() &&
+                    it.partial.empty() && it.result.empty();
+  if (done) end(it, {});
+}
+
+void ExchangeState::end(Running& it, const Failure& failure) noexcept {
+  if (it.state == Running::State::kRunning) {
+    --active_;
+    for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= it.coming[i];
+  }
+  it.state = Running::State::kOver;
+  it.failure = failure;
+  counters_.add(failure ? Counter::kOperationsFailed : Counter::kOperationsDone);
+  set_deadline();
+}
+
+// It fails here, and the others will hear of it.
+void ExchangeState::fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept {
+  end(it, failure);
+  it.origin = static_cast<uint8_t>(origin);
+  it.spread_failure = strategy_.failure(origin).send;
+}
+
+void ExchangeState::check_deadlines(Nanos now) noexcept {
+  const bool waiting = base_ + started_ != submitted_;
+  if (waiting && !membership_.whole() && membership_.refused()) {
+    handle(membership_.give_up(membership_.refused()));
+    return;
+  }
+  if (now < operations_at_) return;
+  for (Running& it : table_) {
+    if (now < it.deadline) continue;
+    if (it.state == Running::State::kWaiting) {
+      // All that wait fail, on all ranks that can be reached: the numbers of later ones must agree.
+      handle(membership_.give_up({.code = FailureCode::kNoRing, .rank = static_cast<uint16_t>(membership_.missing())}));
+      return;
+    }
+    if (it.state == Running::State::kRunning) {
+      const Failure failure{.code = FailureCode::kStuck, .rank = static_cast<uint16_t>(awaited(it))};
+      fail_everywhere(it, failure, config_.rank);
+    }
+  }
+  set_deadline();
+}
+
+// The nearest rank that has not started it, or else the one that data comes from.
+unsigned ExchangeState::awaited(const Running& it) const noexcept {
+  const auto ranks = strategy_.neighbours();
+  if (ranks.empty()) return config_.rank;
+  for (size_t link = 0; link < ranks.size(); ++link) {
+    const bool source = (strategy_.sources() >> link & 1) != 0;
+    if (!source && static_cast<int32_t>(peers_[link].started - it.number) <= 0) return ranks[link];
+  }
+  return ranks.back();
+}
+
+// A new session: the links are fresh, and so are the numbers.
+void ExchangeState::handle(Membership::Event event) noexcept {
+  if (event == Membership::Event::kNone) return;
+  for (Outbox& outbox : outboxes_) outbox.reset();
+  for (PeerState& peer : peers_) {
+    peer.started = 0;
+    for (auto& announced : peer.announced) announced.valid = false;
+  }
+  if (event == Membership::Event::kMerged) return;
+  for (Running& it : table_) {
+    if (it.state == Running::State::kFree) continue;
+    if (it.state != Running::State::kOver) end(it, membership_.cause());
+    it.announce = 0;
+    it.spread_failure = false;
+    release_if_read(it);
+  }
+  base_ = submitted_;
+  started_ = 0;
+  set_deadline();
+}
+
+// Its place is free again when the caller knows how it ended, and the others know what they must.
+void ExchangeState::release_if_read(Running& it) noexcept {
+  const bool told = it.announce == 0 && !it.spread_failure;
+  if (it.state == Running::State::kOver && told && !it.unread) it.state = Running::State::kFree;
+}
+
+void ExchangeState::set_deadline() noexcept {
+  operations_at_ = kNever;
+  for (const Running& it : table_) {
+    if (it.state == Running::State::kWaiting || it.state == Running::State::kRunning) {
+      operations_at_ = std::min(operations_at_, it.deadline);
+    }
+  }
+}
+
+}  // namespace gradlane

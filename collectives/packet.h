@@ -1,0 +1,42 @@
+// packet.h - what the exchange needs from whoever owns packet buffers and moves packets
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gradlane {
+
+using Nanos = uint64_t;  // time, from any fixed point on; the owner reads the clock
+inline constexpr Nanos kNever = ~Nanos{0};
+inline constexpr Nanos kMicrosecond = 1000;
+inline constexpr Nanos kMillisecond = 1000 * kMicrosecond;
+inline constexpr Nanos kSecond = 1000 * kMillisecond;
+
+// A packet buffer, opaque but for where its bytes are: the place of the link header.
+struct Packet {
+  uint8_t* data = nullptr;
+  void* handle = nullptr;  // the owner's
+
+  explicit operator bool() const noexcept { return data != nullptr; }
+};
+
+// Implemented by the owner: a lane over DPDK, a simulated network. Called from the thread that calls the Exchange.
+class PacketIo {
+ public:
+  virtual ~PacketIo() = default;
+
+  // A buffer for a packet of the MTU's length, or none while there is none. The exchange then tries again later, and
+  // makes progress without it.
+  [[nodiscard]] virtual Packet allocate() noexcept = 0;
+
+  // Gives back a buffer from allocate(), or one that receive() kept.
+  virtual void release(Packet packet) noexcept = 0;
+
+  // Sends the first `bytes` bytes to the neighbour with this rank, or returns false if that is not possible now. The
+  // buffer stays the exchange's, which may send it again, with another header, or release it right after the call: an
+  // owner whose hardware reads it later holds a reference of its own, and returns false while an earlier transmission
+  // of the same buffer is under way, or sends a copy.
+  [[nodiscard]] virtual bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept = 0;
+};
+
+}  // namespace gradlane

@@ -1,0 +1,142 @@
+// wire.h - the bytes of a gradlane packet behind UDP: link header, run headers, hello; docs/wire-format.md in code
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace gradlane {
+
+// Integers travel little-endian, and structs are copied from and to packets as they are.
+static_assert(std::endian::native == std::endian::little);
+
+inline constexpr uint16_t kMagic = 0x4c47;  // "GL"
+inline constexpr uint8_t kProtocolVersion = 1;
+
+enum class PacketKind : uint8_t { kHello = 1, kAck = 2, kData = 3 };
+
+// Starts every packet. magic, version, kind and crc keep their places and meanings in all versions of the protocol, so
+// that two versions can name their difference.
+struct [[gnu::packed]] LinkHeader {
+  uint16_t magic;
+  uint8_t version;
+  PacketKind kind;
+  uint32_t sequence;  // data: number of this packet on this link; else the number the next one will have
+  uint64_t session;   // high half: generation of the ring; low half: who wins among those of one generation
+  uint64_t sack;      // bit i: packet ack + 1 + sack_from + i has arrived
+  uint32_t ack;       // all packets before this one have arrived
+  uint16_t credit;    // packets from `ack` on that the sender of this header can take
+  uint16_t sack_from;
+  uint32_t stamp;  // the sender's clock when it sent this, in units of 64 ns, never 0
+  uint32_t echo;   // the stamp last received, advanced by the time it waited here; 0: none
+  uint32_t crc;    // CRC32C of the bytes behind this header, followed by the bytes of this header before `crc`
+};
+static_assert(sizeof(LinkHeader) == 44);
+static_assert(offsetof(LinkHeader, version) == 2);
+static_assert(offsetof(LinkHeader, kind) == 3);
+static_assert(offsetof(LinkHeader, sequence) == 4);
+static_assert(offsetof(LinkHeader, session) == 8);
+static_assert(offsetof(LinkHeader, sack) == 16);
+static_assert(offsetof(LinkHeader, ack) == 24);
+static_assert(offsetof(LinkHeader, credit) == 28);
+static_assert(offsetof(LinkHeader, sack_from) == 30);
+static_assert(offsetof(LinkHeader, stamp) == 32);
+static_assert(offsetof(LinkHeader, echo) == 36);
+static_assert(offsetof(LinkHeader, crc) == 40);
+
+inline constexpr size_t kCrcOffset = offsetof(LinkHeader, crc);
+inline constexpr unsigned kSackBits = 64;
+inline constexpr unsigned kStampShift = 6;  // ns to stamps
+
+enum class Phase : uint8_t {
+  kReduce = 0,  // a partial sum: add to it and pass it on
+  kGather = 1,  // a result: store it and pass it on
+  kStart = 2,   // the sender has started this operation and takes its data; payload: Descriptor
+  kAbort = 3,   // the operation has failed; payload: AbortNotice
+};
+
+// A data packet is a sequence of runs, each this header and `bytes` bytes of payload. Reduce and gather runs describe
+// `count` elements of one block of the tensor, from granule `first` of that block on (a granule is 128 bytes of
+// uncompressed elements).
+struct [[gnu::packed]] RunHeader {
+  uint32_t operation;  // number within the session, from 0
+  uint32_t digest;     // of the operation's Descriptor: both ends must mean the same operation
+  uint32_t first;      // granules
+  uint16_t count;      // elements
+  uint16_t bytes;      // of payload
+  uint8_t block;
+  Phase phase;
+  uint8_t codec;  // CodecId; of kRaw for all types but fp32
+  uint8_t param;
+};
+static_assert(sizeof(RunHeader) == 20);
+static_assert(offsetof(RunHeader, first) == 8);
+static_assert(offsetof(RunHeader, count) == 12);
+static_assert(offsetof(RunHeader, bytes) == 14);
+static_assert(offsetof(RunHeader, block) == 16);
+static_assert(offsetof(RunHeader, param) == 19);
+
+inline constexpr size_t kGranuleBytes = 128;
+inline constexpr size_t kMaxRunElements = 65408;  // what `count` can say
+
+// What two ranks must agree on for one operation.
+struct [[gnu::packed]] Descriptor {
+  uint64_t count;  // elements of the tensor; of one rank's share for reduce-scatter and all-gather
+  uint16_t root;
+  uint8_t kind;     // OpKind
+  uint8_t type;     // ElementType
+  uint8_t average;  // 0 or 1
+  uint8_t codec;
+  uint8_t param;
+  uint8_t reserved;  // 0
+};
+static_assert(sizeof(Descriptor) == 16);
+
+// Why an operation failed, for the ranks that have not noticed.
+struct [[gnu::packed]] AbortNotice {
+  uint64_t ours;
+  uint64_t theirs;
+  uint16_t rank;
+  uint8_t code;   // FailureCode
+  uint8_t field;  // Field
+  uint32_t reserved;
+};
+static_assert(sizeof(AbortNotice) == 24);
+
+// Payload of a hello. Its length may grow in later versions; the first 48 bytes stay.
+struct [[gnu::packed]] Hello {
+  uint64_t incarnation;  // random, chosen when the sender's node was made
+  uint64_t challenge;    // the receiver shall send this back as `echo`
+  uint64_t echo;         // the receiver's challenge, as last seen; 0: none
+  uint64_t rank_table;   // digest of the ranks' addresses
+  uint16_t world;
+  uint16_t rank;    // of the sender
+  uint16_t target;  // whom the sender takes the receiver for
+  uint16_t mtu;     // longest packet, from the link header on, in bytes
+  uint8_t codec;
+  uint8_t param;
+  uint16_t reach;      // ranks known to be in this session without a gap, counted back from the sender
+  uint8_t cause_code;  // FailureCode that ended the generation before this one
+  uint8_t unsettled;   // 1: the sender wants an answer
+  uint16_t cause_rank;
+};
+static_assert(sizeof(Hello) == 48);
+
+inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit
+inline constexpr size_t kMaxMtu = 9216;    // longest packet, from the link header on
+inline constexpr unsigned kMaxWorld = 256;
+
+template <typename T>
+T load(const uint8_t* bytes) noexcept {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void store(uint8_t* bytes, const T& value) noexcept {
+  std::memcpy(bytes, &value, sizeof(T));
+}
+
+}  // namespace gradlane

@@ -1,0 +1,74 @@
+// operation_test.cc - names, and what users read when an operation fails
+#include "collectives/operation.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+namespace gradlane::test {
+namespace {
+
+uint64_t codec_value(const std::string& name) {
+  const Codec codec = find_codec(name, Isa::kScalar);
+  return static_cast<uint64_t>(codec.id()) << 8 | codec.param();
+}
+
+TEST(Operation, NamesAndSizes) {
+  EXPECT_STREQ(element_name(ElementType::kBfloat16), "bfloat16");
+  EXPECT_STREQ(op_name(OpKind::kReduceScatter), "reduce-scatter");
+  const std::pair<ElementType, size_t> sizes[] = {
+      {ElementType::kFloat32, 4}, {ElementType::kFloat64, 8}, {ElementType::kFloat16, 2}, {ElementType::kBfloat16, 2},
+      {ElementType::kInt32, 4},   {ElementType::kInt64, 8},   {ElementType::kBytes, 1}};
+  for (const auto& [type, bytes] : sizes) EXPECT_EQ(element_bytes(type), bytes) << element_name(type);
+}
+
+struct Case {
+  Failure failure;
+  const char* text;
+};
+
+TEST(Operation, FailuresInWords) {
+  using enum FailureCode;
+  const Case cases[] = {
+      {{}, "no failure"},
+      {{kSilent, 3}, "rank 3 has been silent for too long: it has died, hangs, or cannot be reached"},
+      {{kRestarted, 3}, "rank 3 has restarted, and knows nothing of the operations that were in flight"},
+      {{kAborted, 2}, "cancelled on rank 2"},
+      {{kNoRing, 7}, "the ring did not come up in time: nothing was heard of rank 7"},
+      {{kStuck, 1}, "the operation took too long: it was waiting for rank 1"},
+      {{kClosed, 0}, "rank 0 was shut down"},
+      {{static_cast<FailureCode>(99), 5}, "unknown failure 99, rank 5"},
+
+      {{kRefused, 1}, "rank 1 is configured differently"},
+      {{kRefused, 1, Field::kCodec, codec_value("fixed:10"), codec_value("raw")},
+       "rank 1 is configured differently: codec: fixed:10 here, raw there"},
+      {{kRefused, 1, Field::kCodec, codec_value("inceptionn:9,truncate"), 0x2a07},
+       "rank 1 is configured differently: codec: inceptionn:9,truncate here, unknown (id 42, parameter 7) there"},
+      {{kRefused, 1, Field::kCodec, ~uint64_t{0}, 0x100},
+       "rank 1 is configured differently: codec: unknown (id 72057594037927935, parameter 255) here, bf16 there"},
+      {{kRefused, 1, Field::kVersion, 1, 2}, "rank 1 is configured differently: protocol version: 1 here, 2 there"},
+      {{kRefused, 1, Field::kWorld, 4, 8}, "rank 1 is configured differently: world: 4 here, 8 there"},
+      {{kRefused, 1, Field::kRank, 1, 2}, "rank 1 is configured differently: rank: 1 here, 2 there"},
+      {{kRefused, 1, Field::kMtu, 1472, 8972}, "rank 1 is configured differently: mtu: 1472 here, 8972 there"},
+      {{kRefused, 1, Field::kRankTable, 0x12ab, 0},
+       "rank 1 is configured differently: rank table: 0x00000000000012ab here, 0x0000000000000000 there"},
+
+      {{kMismatch, 1, Field::kCount, 100, 200},
+       "rank 1 runs another operation: count: 100 on the rank that noticed, 200 on rank 1"},
+      {{kMismatch, 1, Field::kRoot, 0, 1},
+       "rank 1 runs another operation: root: 0 on the rank that noticed, 1 on rank 1"},
+      {{kMismatch, 1, Field::kAverage, 0, 1},
+       "rank 1 runs another operation: average: no on the rank that noticed, yes on rank 1"},
+      {{kMismatch, 1, Field::kKind, 0, 99},
+       "rank 1 runs another operation: kind: all-reduce on the rank that noticed, unknown (99) on rank 1"},
+      {{kMismatch, 1, Field::kType, 3, 1000},
+       "rank 1 runs another operation: type: bfloat16 on the rank that noticed, unknown (1000) on rank 1"},
+      {{kMismatch, 1, static_cast<Field>(77), 3, 4},
+       "rank 1 runs another operation: ?: 3 on the rank that noticed, 4 on rank 1"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(failure_text(c.failure), c.text);
+}
+
+}  // namespace
+}  // namespace gradlane::test

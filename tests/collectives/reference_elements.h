@@ -1,0 +1,108 @@
+// reference_elements.h - sums of elements as arithmetic defines them, one at a time; knows no test framework
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "collectives/operation.h"
+
+namespace gradlane::test {
+
+using Bytes = std::vector<uint8_t>;
+
+// Words below are the bits of elements.
+
+// A floating format as IEEE 754 has them.
+struct Format {
+  int exponent_bits;
+  int fraction_bits;
+  [[nodiscard]] int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  [[nodiscard]] uint64_t infinity() const { return ((uint64_t{1} << exponent_bits) - 1) << fraction_bits; }
+  [[nodiscard]] uint64_t sign() const { return uint64_t{1} << (exponent_bits + fraction_bits); }
+};
+inline constexpr Format kFp16 = {5, 10};
+inline constexpr Format kBf16 = {8, 7};
+
+inline double value_of(const Format& format, uint64_t word) {
+  const uint64_t magnitude = word & (format.sign() - 1);
+  const auto field = static_cast<int>(magnitude >> format.fraction_bits);
+  const auto fraction = static_cast<double>(magnitude & ((uint64_t{1} << format.fraction_bits) - 1));
+  double value;
+  if (magnitude > format.infinity()) {
+    value = std::numeric_limits<double>::quiet_NaN();
+  } else if (magnitude == format.infinity()) {
+    value = std::numeric_limits<double>::infinity();
+  } else if (field == 0) {
+    value = std::ldexp(fraction, 1 - format.bias() - format.fraction_bits);
+  } else {
+    value = std::ldexp(1 + std::ldexp(fraction, -format.fraction_bits), field - format.bias());
+  }
+  return (word & format.sign()) != 0 ? -value : value;
+}
+
+// Rounded to nearest even.
+inline uint64_t word_of(const Format& format, double value) {
+  if (std::isnan(value)) return format.infinity() | uint64_t{1} << (format.fraction_bits - 1);
+  const uint64_t sign = std::signbit(value) ? format.sign() : 0;
+  if (value == 0) return sign;
+  if (std::isinf(value)) return sign | format.infinity();
+  const int least = 1 - format.bias();
+  const int exponent = std::max(std::ilogb(value), least);
+  // The leading bit of a normal number adds 1 to the exponent's field, and so does a carry.
+  const double steps = std::nearbyint(std::ldexp(std::fabs(value), format.fraction_bits - exponent));
+  const uint64_t word =
+      (static_cast<uint64_t>(exponent - least) << format.fraction_bits) + static_cast<uint64_t>(steps);
+  return sign | std::min(word, format.infinity());
+}
+
+inline const Format& half_format(ElementType type) { return type == ElementType::kFloat16 ? kFp16 : kBf16; }
+
+inline bool is_half(ElementType type) { return type == ElementType::kFloat16 || type == ElementType::kBfloat16; }
+
+inline uint64_t word_at(const Bytes& bytes, size_t width, size_t i) {
+  uint64_t word = 0;
+  std::memcpy(&word, bytes.data() + i * width, width);
+  return word;
+}
+
+inline void set_word(Bytes& bytes, size_t width, size_t i, uint64_t word) {
+  std::memcpy(bytes.data() + i * width, &word, width);
+}
+
+inline double double_of(uint64_t word) { return std::bit_cast<double>(word); }
+inline uint64_t word_of(double value) {
+  return std::isnan(value) ? 0x7ff8000000000000 : std::bit_cast<uint64_t>(value);
+}
+
+// All types but fp32.
+inline uint64_t reference_sum(ElementType type, uint64_t a, uint64_t b) {
+  if (type == ElementType::kFloat64) return word_of(double_of(a) + double_of(b));
+  if (is_half(type)) {
+    const Format& format = half_format(type);
+    return word_of(format, value_of(format, a) + value_of(format, b));
+  }
+  uint64_t sum = 0;
+  uint64_t carry = 0;
+  for (size_t bit = 0; bit < 8 * element_bytes(type); ++bit) {
+    const uint64_t ones = (a >> bit & 1) + (b >> bit & 1) + carry;
+    sum |= (ones & 1) << bit;
+    carry = ones >> 1;
+  }
+  return sum;
+}
+
+// What fp32 adds to a sum.
+inline float contribution(const Codec& codec, float f) {
+  if (codec.granule() == 1) return f;
+  const int exponent = codec.id() == CodecId::kFixed ? 1 - static_cast<int>(codec.bits()) : -15;
+  if (!(std::fabs(f) < std::ldexp(1.0F, 23 + exponent))) return f;
+  return std::ldexp(std::nearbyint(std::ldexp(f, -exponent)), exponent);
+}
+
+}  // namespace gradlane::test

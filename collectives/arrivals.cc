@@ -41,8 +41,12 @@ bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos no
 
 bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet packet, size_t bytes,
                                  uint32_t payload_crc, Nanos now) noexcept {
-  membership_.vouch(link, now);
   Link& from = links_[link];
+  // A packet for an earlier life of this rank, perhaps. (Whoever sends any has said hello before.)
+  if (!from.up() || !membership_.knows_us(link)) {
+    counters_.add(Counter::kStaleSession);
+    return false;
+  }
   from.acknowledge(header, now);
   switch (from.classify(header.sequence)) {
     case ReceiveWindow::Place::kNew:
@@ -136,7 +140,7 @@ bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nan
     if (going != nullptr && (going->step.link != run.step.link || going->step.sink != run.step.sink)) return false;
     going = &run;
   }
-  if (going == nullptr || !links_[going->step.link].can_pass()) return false;
+  if (going == nullptr || !links_[going->step.link].can_relay()) return false;
   counters_.add(Counter::kGatherPackets);
   counters_.add(Counter::kGatherBytes, bytes);
   // Its bytes are still read below: sending rewrites the link header only.
@@ -157,13 +161,14 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     fail_everywhere(it,
                     {.code = code == FailureCode::kNone ? FailureCode::kAborted : code,
                      .rank = notice.rank,
-                     .field = std::min(static_cast<Field>(notice.field), Field::kAverage),
+                     .field = std::min(static_cast<Field>(notice.field), Field::kTag),
                      .ours = notice.ours,
                      .theirs = notice.theirs},
                     run.header.block);
     return;
   }
-  if (run.operation == nullptr) {
+  // Over, perhaps since the run before this one.
+  if (run.operation == nullptr || run.operation->state != Running::State::kRunning) {
     counters_.add(Counter::kRunsDiscarded);
     return;
   }
@@ -184,6 +189,9 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
 
 // A partial sum: adds the local elements, in one pass to the next packet if there is one to write to.
 void ExchangeState::take_sum(const Run& run, Nanos now) noexcept {
+  Running& it = *run.operation;
+  it.others_sent += (run.header.first * it.coder.granule() + run.header.count) / 16;
+  it.others_sent -= it.others_sent / 16;
   const size_t passed = pass_on(run, now);
   if (passed == run.header.count) {
     counters_.add(Counter::kRunsMerged);
@@ -300,9 +308,13 @@ void ExchangeState::compare(Running& it, size_t link, const Descriptor& theirs) 
     uint64_t ours;
     uint64_t theirs;
   } fields[] = {
-      {Field::kKind, ours.kind, theirs.kind},          {Field::kType, ours.type, theirs.type},
-      {Field::kCount, ours.count, theirs.count},       {Field::kRoot, ours.root, theirs.root},
-      {Field::kAverage, ours.average, theirs.average}, {Field::kCodec, codec_value(ours), codec_value(theirs)},
+      {Field::kKind, ours.kind, theirs.kind},
+      {Field::kType, ours.type, theirs.type},
+      {Field::kCount, ours.count, theirs.count},
+      {Field::kRoot, ours.root, theirs.root},
+      {Field::kAverage, ours.average, theirs.average},
+      {Field::kCodec, codec_value(ours), codec_value(theirs)},
+      {Field::kTag, ours.tag, theirs.tag},
   };
   for (const auto& each : fields) {
     if (each.ours == each.theirs) continue;

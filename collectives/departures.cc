@@ -9,6 +9,8 @@ namespace {
 
 constexpr size_t kRoundsPerPoll = 64;  // of a world of one, so that a poll stays short
 
+constexpr size_t kSmall = size_t{64} << 10;  // bytes of a tensor
+
 // An offer of about so many elements.
 size_t whole_granules(const Running& it, size_t elements) {
   const size_t granule = it.coder.granule();
@@ -17,31 +19,47 @@ size_t whole_granules(const Running& it, size_t elements) {
 
 }  // namespace
 
-// Sums and results that arrive are passed on at once if the link has room, and they go before own elements: whatever
-// goes round takes up its place at every rank, and the ring never fills up with beginnings. So own elements leave a
-// part of the window free. What found no room is in the tensor, and goes before own elements too. A node can therefore
-// take any packet at any time, whatever its successor does: nothing waits in a circle.
+// In the order in which they were submitted.
+template <typename Visit>
+void ExchangeState::for_running(Visit visit) noexcept {
+  const uint64_t end = base_ + started_;
+  for (uint64_t id = end - std::min<uint64_t>(started_, table_.size()); id != end; ++id) {
+    Running& it = table_[id % table_.size()];
+    if (it.id == id && it.state == Running::State::kRunning) visit(it);
+  }
+}
+
+// Sums and results that arrive are passed on at once if the link has room, and may exceed its window a little: whatever
+// goes round takes up its place at every rank, and the ring does not fill up with beginnings. What found no room is in
+// the tensor, and goes before own elements. A node can therefore take any packet at any time, whatever its successor
+// does: nothing waits in a circle.
 void ExchangeState::pump(Nanos now) noexcept {
   more_ = false;
   if (started_ == 0) return;
   send_control(now);
-  bool blocked = false;
-  for (uint64_t id = base_ + started_ - std::min<uint64_t>(started_, table_.size()); id != base_ + started_; ++id) {
-    Running& it = table_[id % table_.size()];
-    if (it.id != id || it.state != Running::State::kRunning) continue;
+  bool more = false;  // was there to send
+  for_running([&](Running& it) {
+    while (it.own_sent < it.others_sent && it.own_block != it.blocks.blocks() && send_own(it, now)) {
+    }
     while (!it.partial.empty() && send_deferred(it, Phase::kReduce, now)) {
     }
     while (!it.result.empty() && send_deferred(it, Phase::kGather, now)) {
     }
-    blocked |= !it.partial.empty() || !it.result.empty();
-    while (!blocked && it.own_block != it.blocks.blocks() && send_own(it, now)) {
-    }
-    blocked |= it.own_block != it.blocks.blocks();
-    end_if_done(it);
+    more |= !it.partial.empty() || !it.result.empty();
+  });
+  // Barriers and scalars need not wait until a large tensor is through.
+  for (const bool small : {true, false}) {
+    for_running([&](Running& it) {
+      if (small != (it.blocks.elements() * it.coder.element_bytes() <= kSmall)) return;
+      while (it.own_block != it.blocks.blocks() && send_own(it, now)) {
+      }
+      more |= it.own_block != it.blocks.blocks();
+      end_if_done(it);
+    });
   }
   for (size_t link = 0; link < links_.size(); ++link) {
-    if (blocked && !links_[link].can_send()) links_[link].count_stall();
-    flush(link, blocked, now);
+    if (more && !links_[link].can_send()) links_[link].count_stall();
+    flush(link, more, now);
   }
 }
 

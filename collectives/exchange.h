@@ -43,6 +43,7 @@ class Exchange {
  public:
   // Throws SetupError naming what in `config` is out of range. `io` outlives the exchange.
   Exchange(const ExchangeConfig& config, PacketIo& io);
+  // Gives back all buffers.
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;

@@ -55,6 +55,7 @@ struct Running {
   std::array<size_t, Outbox::kChannels> coming{};  // its part of ExchangeState::coming_
   unsigned own_block = 0;                          // own elements are sent block by block,
   size_t own_sent = 0;                             //   of this one these many so far
+  size_t others_sent = 0;                          // the same of other ranks, about
   Deferred partial;                                // partial sums in the tensor
   Deferred result;                                 // results in the tensor
   size_t offer = 0;                                // elements to offer the coder: about as many as a packet takes
@@ -127,6 +128,8 @@ class ExchangeState {
 
   // ---- departures.cc: packets that this rank starts
   void pump(Nanos now) noexcept;
+  template <typename Visit>
+  void for_running(Visit visit) noexcept;
   void send_control(Nanos now) noexcept;
   bool send_deferred(Running& it, Phase phase, Nanos now) noexcept;
   bool send_own(Running& it, Nanos now) noexcept;

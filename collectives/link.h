@@ -41,22 +41,20 @@ class Link {
   [[nodiscard]] Nanos last_heard() const noexcept { return heard_at_; }
 
   // ---- Sending data.
-  // Whether a data packet may go now. Those that pass through may exceed the congestion window a little, so that they
-  // find room while what starts here fills it. The last place of the table is for control packets, which wait for no
-  // congestion window.
-  [[nodiscard]] bool can_send() const noexcept { return room_in_table(1) && in_flight() < congestion_.packets(); }
-  [[nodiscard]] bool can_pass() const noexcept {
-    const size_t window = congestion_.packets();
-    return room_in_table(1) && in_flight() < window + window / 4;
-  }
+  // Whether a data packet may go now. What passes through may exceed the congestion window by a quarter, so that it
+  // finds a place while what starts here fills the window; what is relayed as it came by a half, for it loses more by
+  // waiting. The last place of the table is for control packets.
+  [[nodiscard]] bool can_send() const noexcept { return room_in_table(1) && in_flight() < window(); }
+  [[nodiscard]] bool can_pass() const noexcept { return room_in_table(1) && in_flight() < window() + window() / 4; }
+  [[nodiscard]] bool can_relay() const noexcept { return room_in_table(1) && in_flight() < window() + window() / 2; }
   [[nodiscard]] bool can_send_control() const noexcept { return room_in_table(0); }
   [[nodiscard]] size_t in_flight() const noexcept { return in_flight_ + waiting_; }
   [[nodiscard]] size_t window() const noexcept { return congestion_.packets(); }
   // Counts what keeps can_send() from being true.
   void count_stall() noexcept;
 
-  // Sends a data packet whose bytes behind the link header are complete, and whose CRC state is `payload_crc`. The
-  // buffer is the link's from now on. Only after can_send() or can_send_control().
+  // Sends a data packet whose bytes behind the link header are complete, and whose CRC state is `payload_crc`, now or
+  // when the window allows. The buffer is the link's from now on. Only after one of the questions above.
   void send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
 
   // Sends a packet without sequence number: an acknowledgement (no payload) or a hello.

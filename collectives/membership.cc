@@ -106,7 +106,6 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
     return Event::kNone;
   }
   counters_.add(Counter::kHelloReceived);
-  peer.echoed |= echoes;
   return meet(link, header, hello, now);
 }
 
@@ -118,8 +117,9 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   peer.known = true;
   peer.incarnation = hello.incarnation;
   peer.session = header.session;
-  if (restarted) {
-    counters_.add(Counter::kPeerRestarted);
+  if (restarted) counters_.add(Counter::kPeerRestarted);
+  // Unless others have noticed, and this is how we hear of it.
+  if (restarted && generation(header.session) <= generation(session_)) {
     return raise(header.session, {.code = FailureCode::kRestarted, .rank = rank});
   }
   Event event = Event::kNone;
@@ -131,6 +131,9 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   if (header.session == session_) {
     links_[link].set_up(now);
     links_[link].acknowledge(header, now);
+    if (!peer.met) peer.hello_at = 0;
+    peer.met = true;
+    peer.knows_us = hello.met == self_.incarnation;
     peer.reach = hello.reach;
     update_reach();
   }
@@ -138,22 +141,15 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   return event;
 }
 
-void Membership::vouch(size_t link, Nanos now) noexcept {
-  if (whole_ && links_[link].up()) return;
-  links_[link].set_up(now);
-  reach_ = world_;
-  whole_ = true;
-  tell_all(0);
-}
-
 void Membership::update_reach() noexcept {
   const size_t predecessor = peers_.size() - 1;
   unsigned reach = 1;
   if (links_[predecessor].up()) reach = std::min<unsigned>(world_, peers_[predecessor].reach + 1U);
-  if (reach <= reach_) return;
-  reach_ = reach;
-  whole_ |= reach_ == world_;
-  tell_all(0);
+  bool whole = reach == world_;
+  for (const Peer& peer : peers_) whole &= peer.knows_us;
+  if (reach > reach_ || (whole && !whole_)) tell_all(0);
+  reach_ = std::max(reach_, reach);
+  whole_ |= whole;
 }
 
 // ---- Sessions.
@@ -185,7 +181,8 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
   for (size_t i = 0; i < peers_.size(); ++i) {
     links_[i].reset(session);
     peers_[i].reach = 0;
-    peers_[i].echoed = false;
+    peers_[i].met = false;
+    peers_[i].knows_us = false;
   }
   tell_all(0);
   counters_.add(Counter::kSessions);
@@ -210,7 +207,7 @@ void Membership::tell_all(Nanos at) noexcept {
 // The neighbour needs no more hellos.
 bool Membership::settled(size_t link) const noexcept {
   const Peer& peer = peers_[link];
-  return whole_ && links_[link].up() && peer.echoed && peer.reach == world_;
+  return whole_ && links_[link].up() && peer.knows_us && peer.reach == world_;
 }
 
 bool Membership::send_hello(size_t link, Nanos now) noexcept {
@@ -223,6 +220,7 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.cause_code = static_cast<uint8_t>(cause_.code);
   hello.cause_rank = cause_.rank;
   hello.unsettled = settled(link) ? 0 : 1;
+  hello.met = peer.met ? peer.incarnation : 0;
   uint8_t bytes[sizeof(Hello)];
   store(bytes, hello);
   return links_[link].send_bare(PacketKind::kHello, bytes, now);

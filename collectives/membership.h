@@ -24,7 +24,8 @@ namespace gradlane {
 //
 // Reach. How many ranks, counting back from this one, are known to be in this session without a gap: 1 + the
 // predecessor's reach. When it is the world size, all have entered the session (and nobody goes back to an older one),
-// so operations may start. When the ring does not come up, rank - reach is the first one that is missing.
+// so operations may start, if both neighbours have met this life of this node (and did not count an earlier one). When
+// the ring does not come up, rank - reach is the first one that is missing.
 //
 // Lives. A node has a random incarnation. One with an unknown incarnation is believed only if its hello echoes the
 // challenge that this node made for this session: late hellos of an earlier life or session cannot do that.
@@ -43,8 +44,8 @@ class Membership {
                               Nanos now) noexcept;
   // A damage-free packet of another protocol version.
   void refuse_version(size_t link, uint8_t version) noexcept;
-  // A packet of this session that is no hello: its sender knows that the ring is whole.
-  void vouch(size_t link, Nanos now) noexcept;
+  // The neighbour has met this life of this node in this session: its packets are for us.
+  [[nodiscard]] bool knows_us(size_t link) const noexcept { return peers_[link].knows_us; }
 
   // Ends this generation for a reason found elsewhere; always kEnded.
   [[nodiscard]] Event give_up(const Failure& cause) noexcept;
@@ -67,7 +68,8 @@ class Membership {
     uint64_t challenge = 0;  // what to echo; 0: none heard yet
     uint64_t session = 0;    // its latest
     uint16_t reach = 0;      // in this session
-    bool echoed = false;     // it has seen this node's challenge of this session
+    bool met = false;        // its incarnation was heard of in this session
+    bool knows_us = false;   // it has met this life of this node in this session
     Failure refused;
     Nanos hello_at = 0;  // when to send the next hello
     Nanos interval = 0;  // and how much later the one after it

@@ -34,6 +34,8 @@ const char* field_name(Field field) noexcept {
       return "root";
     case Field::kAverage:
       return "average";
+    case Field::kTag:
+      return "tag";
   }
   return "?";
 }

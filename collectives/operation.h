@@ -35,7 +35,10 @@ struct Operation {
   ElementType type = ElementType::kFloat32;
   bool average = false;  // divide sums by the number of ranks; floating types only
   unsigned root = 0;     // of a broadcast
-  size_t count = 0;      // elements
+  // Must be the same on all ranks, or the operation fails with kMismatch: a step and bucket number, say, so that ranks
+  // that lost count of each other after a failure never add what does not belong together.
+  uint64_t tag = 0;
+  size_t count = 0;  // elements
   // Stays valid, and is touched by nobody else, until the completion. Any alignment will do.
   void* data = nullptr;
   // Error feedback (codecs that have it; all-reduce and reduce-scatter): as many floats as `data`, added to it, and
@@ -72,6 +75,7 @@ enum class Field : uint8_t {
   kCount,
   kRoot,
   kAverage,
+  kTag,
 };
 
 struct Failure {

@@ -55,6 +55,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   if (own.kind == OpKind::kBarrier) {
     it.token = 1;
     own = Operation{};
+    own.tag = operation.tag;
     own.kind = OpKind::kBarrier;
     own.type = ElementType::kInt32;
     own.count = 1;
@@ -63,7 +64,8 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   if (own.kind != OpKind::kBroadcast) own.root = 0;
   if (!own.codec) own.codec = config_.codec;
   it.coder = Coder(own.type, *own.codec);
-  it.descriptor = {.count = own.count,
+  it.descriptor = {.tag = own.tag,
+                   .count = own.count,
                    .root = static_cast<uint16_t>(own.root),
                    .kind = static_cast<uint8_t>(own.kind),
                    .type = static_cast<uint8_t>(own.type),
@@ -128,6 +130,7 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
   it.coming = {};
   it.own_block = 0;
   it.own_sent = 0;
+  it.others_sent = 0;
   it.offer = 16 * granule;
   for (unsigned block = 0; block < blocks; ++block) {
     const Step sum = strategy_.arrival(op, Phase::kReduce, block);

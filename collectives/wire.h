@@ -82,6 +82,7 @@ inline constexpr size_t kMaxRunElements = 65408;  // what `count` can say
 
 // What two ranks must agree on for one operation.
 struct [[gnu::packed]] Descriptor {
+  uint64_t tag;    // the callers'
   uint64_t count;  // elements of the tensor; of one rank's share for reduce-scatter and all-gather
   uint16_t root;
   uint8_t kind;     // OpKind
@@ -91,7 +92,7 @@ struct [[gnu::packed]] Descriptor {
   uint8_t param;
   uint8_t reserved;  // 0
 };
-static_assert(sizeof(Descriptor) == 16);
+static_assert(sizeof(Descriptor) == 24);
 
 // Why an operation failed, for the ranks that have not noticed.
 struct [[gnu::packed]] AbortNotice {
@@ -104,7 +105,7 @@ struct [[gnu::packed]] AbortNotice {
 };
 static_assert(sizeof(AbortNotice) == 24);
 
-// Payload of a hello. Its length may grow in later versions; the first 48 bytes stay.
+// Payload of a hello. Its length may grow in later versions; the first 56 bytes stay.
 struct [[gnu::packed]] Hello {
   uint64_t incarnation;  // random, chosen when the sender's node was made
   uint64_t challenge;    // the receiver shall send this back as `echo`
@@ -120,8 +121,9 @@ struct [[gnu::packed]] Hello {
   uint8_t cause_code;  // FailureCode that ended the generation before this one
   uint8_t unsettled;   // 1: the sender wants an answer
   uint16_t cause_rank;
+  uint64_t met;  // incarnation of the receiver that the sender has met in this session; 0: none
 };
-static_assert(sizeof(Hello) == 48);
+static_assert(sizeof(Hello) == 56);
 
 inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit
 inline constexpr size_t kMaxMtu = 9216;    // longest packet, from the link header on

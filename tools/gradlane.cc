@@ -10,6 +10,7 @@
 #include "compress/error.h"
 #include "tools/bench_codec.h"
 #include "tools/bench_data.h"
+#include "tools/sim.h"
 #include "tools/version.h"
 
 namespace {
@@ -48,6 +49,32 @@ void add_bench(CLI::App& app, gradlane::CodecBenchOptions& options) {
       "the median of samples taken in turn with memcpy of the same blocks.");
 }
 
+CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
+  CLI::App* sim = app.add_subcommand("sim", "Time and traffic of an exchange on a simulated network");
+  const auto add = [sim](const char* name, auto& value, const char* text) {
+    return sim->add_option(name, value, text)->type_name("");
+  };
+  add("--nodes", options.nodes, "Ring sizes (2,4,8,16)")->delimiter(',');
+  add("--codec", options.codecs, "Codecs (fixed:10)");
+  add("--op", options.ops, "all-reduce, reduce-scatter, all-gather, broadcast, barrier");
+  add("--size", options.size, "fp32 tensor of each rank, bytes (16M)");
+  add("--gbps", options.gbps, "Rate of each link, each way (10)");
+  add("--rtt", options.rtt, "Round-trip time between neighbours (50us)");
+  add("--queue", options.queue, "Drop-tail queue of each link, bytes (512K)");
+  add("--mtu", options.mtu, "Of IP (1500)");
+  add("--window", options.window, "Packets in flight to a neighbour, at most (128)");
+  add("--loss", options.loss, "Probability that a packet is lost (0; or 0.1%)");
+  add("--dup", options.duplicate, "... arrives twice");
+  add("--reorder", options.reorder, "... arrives up to one RTT late");
+  add("--corrupt", options.corrupt, "... is damaged");
+  add("--data", options.data, "As in 'bench codec' (laplace-1e-3)");
+  add("--gamma", options.gamma, "Time per byte to add at WA's aggregator (0ns)");
+  add("--seed", options.seed, "Of data and faults (1)");
+  sim->add_flag("--json", options.json, "JSON instead of tables");
+  sim->footer("goodput: size / time in Gb/s; busbw: nccl-tests'; WA: the paper's aggregator");
+  return sim;
+}
+
 // What is wrong with the command line, what is allowed, and where to read more. `app` is the outermost one.
 std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* last = &app;  // the innermost subcommand that was named
@@ -82,6 +109,8 @@ int run(int argc, char** argv) {
 
   gradlane::CodecBenchOptions bench_options;
   add_bench(app, bench_options);
+  gradlane::SimOptions sim_options;
+  const CLI::App* sim = add_sim(app, sim_options);
   CLI::App* codecs = app.add_subcommand("codecs", "List the codecs and how to name them");
   try {
     app.parse(argc, argv);
@@ -94,9 +123,10 @@ int run(int argc, char** argv) {
   if (codecs->parsed()) {
     std::printf("%s\nKernels in use: %s (set GRADLANE_ISA to scalar, avx2 or avx512 to choose)\n",
                 gradlane::codec_help().c_str(), gradlane::isa_name(gradlane::select_isa()));
-  } else {
-    gradlane::run_codec_bench(bench_options);
+    return 0;
   }
+  if (sim->parsed()) return gradlane::run_sim(sim_options);
+  gradlane::run_codec_bench(bench_options);
   return 0;
 }
 

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Runs `gradlane sim` on small networks: form and repeatability of what it prints, no wrong sums, errors that help."""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+
+FIELDS = {
+    "op": str,
+    "nodes": int,
+    "codec": str,
+    "data": str,
+    "bytes": int,
+    "seconds": float,
+    "goodput_gbps": float,
+    "busbw_gbps": float,
+    "wire_bytes": int,
+    "packets": int,
+    "retransmits": int,
+    "queue_drops": int,
+    "ratio": float,
+    "wa_seconds": float,
+    "wrong": int,
+    "failure": str,
+}
+MAX_TABLE_COLUMNS = 120
+
+# Arguments, what the error must name.
+ERRORS = [
+    (["--nodes", "0"], ["--nodes", "'0'", "1 to 256"]),
+    (["--nodes", "4,257"], ["'257'", "1 to 256"]),
+    (["--nodes", "many"], ["'many'", "1 to 256"]),
+    (["--nodes", "2.5"], ["'2.5'", "1 to 256"]),
+    (["--codec", "fixed:99"], ["fixed:99", "1 to 30"]),
+    (["--op", "alltoall"], ["alltoall", "all-reduce", "barrier"]),
+    (["--size", "16X"], ["--size", "16X", "64M"]),
+    (["--size", "6"], ["--size", "'6'", "multiple of 4"]),
+    (["--size", "64G", "--nodes", "256"], ["256 nodes", "GiB", "--size"]),
+    (["--size", "4", "--op", "all-gather"], ["all-gather", "4 bytes per node"]),
+    (["--gbps", "0"], ["--gbps", "'0'", "0.001 to 10000"]),
+    (["--gbps", "nan"], ["--gbps", "'nan'", "0.001 to 10000"]),
+    (["--rtt", "50"], ["--rtt", "'50'", "unit", "50us"]),
+    (["--rtt", "-1us"], ["--rtt", "'-1us'"]),
+    (["--loss", "2"], ["--loss", "'2'", "0.1%"]),
+    (["--loss", "150%"], ["--loss", "'150%'", "0 to 1"]),
+    (["--dup", "x"], ["--dup", "'x'"]),
+    (["--reorder", "x"], ["--reorder", "'x'"]),
+    (["--corrupt", "x"], ["--corrupt", "'x'"]),
+    (["--queue", "1"], ["--queue", "'1'", "2K to 1G"]),
+    (["--mtu", "100"], ["--mtu", "'100'", "284 to 9244"]),
+    (["--window", "100"], ["--window", "'100'", "power of two"]),
+    (["--gamma", "1"], ["--gamma", "'1'", "0.1ns"]),
+    (["--data", "noise"], ["noise", "laplace-1e-3"]),
+    (["--seed", "-1"], ["--seed", "'-1'", "2^64"]),
+    (["--speed"], ["--speed", "gradlane sim --help"]),
+    (["foo"], ["foo", "gradlane sim --help"]),
+]
+
+
+def run(gradlane, arguments, status=0):
+    result = subprocess.run([gradlane, "sim", *arguments], capture_output=True, text=True, timeout=100)
+    assert result.returncode == status, (arguments, result)
+    return result
+
+
+def run_json(gradlane, arguments, status=0):
+    return json.loads(run(gradlane, [*arguments, "--json"], status).stdout)["rows"]
+
+
+def check_form(rows):
+    for row in rows:
+        assert set(row) == set(FIELDS), row
+        for field, kind in FIELDS.items():
+            assert isinstance(row[field], kind), (field, row)
+        assert row["wrong"] == 0 and row["failure"] == "", row
+        assert row["seconds"] > 0 and row["wire_bytes"] > 0, row
+        p, n = row["nodes"], row["bytes"]
+        assert math.isclose(row["goodput_gbps"], 8e-9 * n / row["seconds"]), row
+        assert math.isclose(row["busbw_gbps"], row["goodput_gbps"] * 2 * (p - 1) / p), row
+        assert math.isclose(row["ratio"], 2 * (p - 1) * n / row["wire_bytes"]), row
+        hops = math.log2(p)
+        assert math.isclose(row["wa_seconds"], (1 + hops) * 25e-6 + (p + hops) * n * 8e-10 + (p - 1) * n * 1e-10), row
+
+
+def check_clean(gradlane):
+    arguments = ["--nodes", "2,4", "5", "--codec", "raw", "fixed:10", "inceptionn:10,truncate", "--size", "1M"]
+    rows = run_json(gradlane, [*arguments, "--gamma", "0.1ns"])
+    order = [(row["nodes"], row["codec"]) for row in rows]
+    assert order == [(p, codec) for p in (2, 4, 5) for codec in ("raw", "fixed:10", "inceptionn:10,truncate")], order
+    check_form(rows)
+    for row in rows:
+        assert row["retransmits"] == 0 and row["queue_drops"] == 0, row
+        # No link carries more than its rate, of which headers take a share.
+        assert row["busbw_gbps"] < 10 * row["ratio"], row
+        if row["codec"] == "raw":
+            assert 0.8 < row["ratio"] < 0.96, row
+        else:
+            assert row["ratio"] > 2, row
+
+
+def check_lossy(gradlane):
+    arguments = ["--nodes", "4", "--codec", "raw", "fixed:10", "--size", "1M", "--loss", "0.5%", "--gamma", "0.1ns"]
+    arguments += ["--dup", "0.005", "--reorder", "1%", "--corrupt", "0.5%"]
+    first = run_json(gradlane, arguments)
+    check_form(first)
+    assert first[0]["retransmits"] > 0, first
+    assert run_json(gradlane, arguments) == first, "two runs with the same seed differ"
+    assert run_json(gradlane, [*arguments, "--seed", "2"]) != first, "the seed has no effect"
+
+
+def check_operations(gradlane):
+    kinds = ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "barrier"]
+    rows = run_json(gradlane, ["--nodes", "1,3", "--size", "1000000", "--loss", "1%", "--op", *kinds])
+    assert [row["op"] for row in rows] == [kind for kind in kinds for _ in range(2)], rows
+    for row in rows:
+        assert row["wrong"] == 0 and row["failure"] == "", row
+        assert (row["ratio"] is None) == (row["nodes"] == 1 or row["op"] == "barrier"), row
+        assert (row["wa_seconds"] is None) == (row["op"] != "all-reduce"), row
+    assert rows[2]["bytes"] == 1000000 and rows[3]["bytes"] == 999996, rows
+
+
+def check_failure(gradlane):
+    arguments = ["--nodes", "2", "--size", "64K", "--loss", "100%"]
+    result = run(gradlane, [*arguments, "--json"], 1)
+    row = json.loads(result.stdout)["rows"][0]
+    assert row["wrong"] == 2 * 16384 and row["goodput_gbps"] == 0 and row["failure"] != "", row
+    assert "2 nodes" in result.stderr and row["failure"] in result.stderr, result
+
+
+def check_table(gradlane):
+    arguments = ["--nodes", "1,2", "--size", "256K", "--loss", "1%", "--codec", "inceptionn:10,truncate", "raw"]
+    result = run(gradlane, [*arguments, "--op", "allreduce", "barrier"])
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= MAX_TABLE_COLUMNS, result.stdout
+    assert sum(line.startswith("nodes codec") for line in lines) == 2, result.stdout
+    assert len(lines) == 2 * (3 + 4), result.stdout
+    assert "all-reduce of 256 KiB (laplace-1e-3) over 10 Gb/s, RTT 50.0 us, loss 1%" in lines, result.stdout
+    assert result.stderr == "", result.stderr
+
+
+def check_errors(gradlane):
+    for arguments, names in ERRORS:
+        result = run(gradlane, arguments, 2)
+        assert result.stdout == "", (arguments, result)
+        assert result.stderr.startswith("gradlane: "), (arguments, result)
+        for name in names:
+            assert name in result.stderr, (arguments, name, result.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlane")
+    gradlane = parser.parse_args().gradlane
+    check_clean(gradlane)
+    check_lossy(gradlane)
+    check_operations(gradlane)
+    check_failure(gradlane)
+    check_table(gradlane)
+    check_errors(gradlane)
+    print("simulations are in order")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

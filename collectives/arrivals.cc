@@ -135,8 +135,7 @@ bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nan
   const Run* going = nullptr;
   for (const Run& run : std::span(runs_.data(), run_count_)) {
     if (run.header.phase != Phase::kGather) return false;
-    if (run.operation == nullptr) continue;  // over here: then it does no harm elsewhere
-    if (!run.step.send || !peer_takes(*run.operation, run.step)) return false;
+    if (run.operation == nullptr || !run.step.send || !peer_takes(*run.operation, run.step)) return false;
     if (going != nullptr && (going->step.link != run.step.link || going->step.sink != run.step.sink)) return false;
     going = &run;
   }

@@ -32,7 +32,9 @@ struct ExchangeConfig {
   Nanos operation_timeout = 60 * kSecond;  // from an operation's start to its failure
   Nanos min_rto = kMillisecond;            // shortest retransmission time-out
   Nanos queue_target = 20 * kMicrosecond;  // delay that the congestion window allows in queues
-  Nanos max_hold = 10 * kMicrosecond;  // longest wait for data that fills up a packet; less where the RTT is shorter
+  // Longest wait of sums for others that fill up their packet, of results `world` times that; less where the RTT is
+  // short.
+  Nanos max_hold = 10 * kMicrosecond;
 };
 
 inline constexpr size_t kMinWindow = 2;

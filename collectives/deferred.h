@@ -25,15 +25,18 @@ class Deferred {
 
   [[nodiscard]] bool empty() const noexcept { return marked_ == 0; }
 
-  // Granules `first` to `first + count` of a block; none of them is marked.
+  // Granules `first` to `first + count` of a block.
   void mark(unsigned block, size_t first, size_t count) noexcept {
-    marked_ += count;
-    change(block * stride_ + first, count, [](uint64_t& word, uint64_t mask) { word |= mask; });
+    change(block * stride_ + first, count, [this](uint64_t& word, uint64_t mask) {
+      marked_ += static_cast<size_t>(std::popcount(mask & ~word));
+      word |= mask;
+    });
   }
-  // All of them are marked.
   void clear(unsigned block, size_t first, size_t count) noexcept {
-    marked_ -= count;
-    change(block * stride_ + first, count, [](uint64_t& word, uint64_t mask) { word &= ~mask; });
+    change(block * stride_ + first, count, [this](uint64_t& word, uint64_t mask) {
+      marked_ -= static_cast<size_t>(std::popcount(mask & word));
+      word &= ~mask;
+    });
   }
 
   struct Run {

@@ -11,6 +11,8 @@
 namespace gradlane {
 namespace {
 
+constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner had no buffer
+
 void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return;
   throw SetupError(std::string(what) + " is " + std::to_string(value) + ", allowed: " + std::to_string(least) + " to " +
@@ -80,6 +82,7 @@ Nanos ExchangeState::deadline() const noexcept {
   Nanos next = std::min(membership_.deadline(), operations_at_);
   for (size_t i = 0; i < links_.size(); ++i) {
     next = std::min(next, links_[i].deadline());
+    if (outboxes_[i].starved()) next = std::min(next, polled_at_ + kRetry);
     if (links_[i].can_pass()) {
       for (const auto channel : Outbox::kData) next = std::min(next, flush_at(i, channel));
     }

@@ -35,10 +35,13 @@ struct LinkStatus {
 
 // The exchange of one lane of one node. docs/exchange.md explains it. The owner gives it packets and the time, and
 // calls poll() whenever packets came, operations were submitted, or deadline() has passed. Nothing blocks, and nothing
-// is allocated after construction. Times never go backwards. Not thread-safe: one thread calls all functions.
+// is allocated after construction. Times never go backwards, and `now` is read after packets were taken from a port:
+// one that is earlier than an arrival makes the path look shorter than it is, and queues seem to be everywhere. Not
+// thread-safe: one thread calls all functions.
 //
-// Memory, all allocated by the constructor: per neighbour, a table of `window` entries of 48 bytes, and at most
-// window + 4 packet buffers held; per operation in flight, 2 bits per 128 bytes of max_bytes and per rank.
+// Memory, all allocated by the constructor: per neighbour, a table of `window` entries of 40 bytes, and at most
+// window + 5 packet buffers held; per operation in flight, half a KiB, 2 bits per 128 bytes of max_bytes, and 4 bits
+// per rank.
 class Exchange {
  public:
   // Throws SetupError naming what in `config` is out of range. `io` outlives the exchange.
@@ -65,7 +68,8 @@ class Exchange {
   // Fails an operation on all ranks. Does nothing once it is over.
   void abort(uint64_t id) noexcept;
 
-  // Fails all operations, here and on all ranks. They hear of it from the polls of the next milliseconds.
+  // Fails all operations, here and on all ranks. They hear of it from the polls of the next milliseconds; an exchange
+  // that is polled for longer takes part again.
   void close() noexcept;
 
   // The oldest unread completion; false if there is none.

@@ -38,6 +38,8 @@ void Link::reset(uint64_t session) noexcept {
     if (each.packet) io_.release(each.packet);
     each = Slot{};
   }
+  if (spare_) io_.release(spare_);
+  spare_ = {};
   session_ = session;
   up_ = false;
   unacked_ = next_ = limit_ = 0;
@@ -134,7 +136,9 @@ bool Link::emit(Packet packet, size_t bytes, PacketKind kind, uint32_t sequence,
 }
 
 bool Link::send_bare(PacketKind kind, std::span<const uint8_t> payload, Nanos now) noexcept {
-  const Packet packet = io_.allocate();
+  Packet packet = io_.allocate();
+  const bool own = !packet;
+  if (own) packet = spare_;
   if (!packet) {
     counters_.add(Counter::kNoBuffer);
     retry_at_ = now + kRetry;
@@ -144,7 +148,13 @@ bool Link::send_bare(PacketKind kind, std::span<const uint8_t> payload, Nanos no
   std::copy(payload.begin(), payload.end(), behind);
   const size_t bytes = sizeof(LinkHeader) + payload.size();
   const bool sent = emit(packet, bytes, kind, next_, crc32c(kCrcStart, behind, payload.size()), now);
-  io_.release(packet);
+  if (own) {
+    counters_.add(Counter::kNoBuffer);
+  } else if (!spare_ && up_) {
+    spare_ = packet;
+  } else {
+    io_.release(packet);
+  }
   if (sent) {
     counters_.add(kind == PacketKind::kHello ? Counter::kHelloSent : Counter::kAckSent);
     counters_.add(Counter::kControlBytes, bytes);

@@ -17,8 +17,8 @@ namespace gradlane {
 
 // Sending. Each data packet gets the next sequence number and stays in a table, with its buffer, until the neighbour
 // says that it has it: cumulatively (`ack`: everything before) or singly (`sack`). A packet counts as lost
-//   - when three packets that were *transmitted* after it have arrived (RFC 9002, 6.1.1); transmissions are numbered
-//     for that, apart from sequence numbers, so that lost retransmissions are found the same way; or
+//   - when one has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1); transmissions
+//     are numbered for that, apart from sequence numbers, so that lost retransmissions are found the same way; or
 //   - when it has been out for the retransmission time-out (RFC 6298), which doubles until something is acknowledged.
 // Lost packets go first, within the congestion window. The header of a retransmission is new (acknowledgement, stamp),
 // the payload and its part of the CRC stay.
@@ -27,7 +27,9 @@ namespace gradlane {
 // acknowledged. Every packet carries the acknowledgement; where none goes out, flush() sends a bare one after four data
 // packets, at once when one is missing or came twice, and otherwise after a moment.
 //
-// A link belongs to one session at a time. reset() forgets everything and gives all buffers back.
+// A link belongs to one session at a time. reset() forgets everything but the round-trip time, and gives all buffers
+// back. While the link is up it keeps one buffer, so that it can acknowledge when the owner has none left: the
+// neighbour's acknowledgements, which free some, may depend on it.
 class Link {
  public:
   Link(const ExchangeConfig& config, unsigned peer, PacketIo& io, Counters& counters);
@@ -117,7 +119,8 @@ class Link {
   uint64_t session_ = 0;
   bool up_ = false;
   Nanos heard_at_ = 0;
-  Nanos sent_at_ = 0;   // anything
+  Nanos sent_at_ = 0;  // anything
+  Packet spare_;
   Nanos retry_at_ = 0;  // after the owner could not send, or had no buffer
 
   // Sending: sequence numbers unacked_ to next_ - 1 are in the table.

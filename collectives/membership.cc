@@ -114,6 +114,7 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   Peer& peer = peers_[link];
   const auto rank = static_cast<uint16_t>(links_[link].peer());
   const bool restarted = peer.known && hello.incarnation != peer.incarnation && links_[link].up();
+  if (hello.incarnation != peer.incarnation) peer.met = peer.knows_us = false;
   peer.known = true;
   peer.incarnation = hello.incarnation;
   peer.session = header.session;
@@ -133,8 +134,9 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
     links_[link].acknowledge(header, now);
     if (!peer.met) peer.hello_at = 0;
     peer.met = true;
-    peer.knows_us = hello.met == self_.incarnation;
-    peer.reach = hello.reach;
+    // Hellos may come late, and neither goes back within a session.
+    peer.knows_us |= hello.met == self_.incarnation;
+    peer.reach = std::max(peer.reach, hello.reach);
     update_reach();
   }
   if (hello.unsettled != 0 && settled(link)) tell(peer, now);

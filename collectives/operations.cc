@@ -160,7 +160,9 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
 void ExchangeState::end_if_done(Running& it) noexcept {
   const bool done = it.sums_left == 0 && it.results_left == 0 && it.own_block == it.blocks.blocks() &&
                     it.partial.empty() && it.result.empty();
-  if (done) end(it, {});
+  // A rank that has nothing to send learns only now whether the next one means the same operation.
+  const Step next = strategy_.failure(config_.rank);
+  if (done && (!next.send || peer_takes(it, next))) end(it, {});
 }
 
 void ExchangeState::end(Running& it, const Failure& failure) noexcept {

@@ -27,7 +27,8 @@ void Outbox::reset() noexcept {
 bool Outbox::begin(Channel channel, unsigned sink, Nanos now) noexcept {
   Open& open = open_[channel];
   if (!open.packet) open.packet = io_.allocate();
-  if (!open.packet) {
+  starved_ = !open.packet;
+  if (starved_) {
     counters_.add(Counter::kNoBuffer);
     return false;
   }

@@ -49,6 +49,8 @@ class Outbox {
   // Sends what is open, if there is something and the link takes it.
   void flush(Channel channel, Nanos now) noexcept;
   [[nodiscard]] bool holds(Channel channel) const noexcept { return open_[channel].last != 0; }
+  // The owner had no buffer, last time.
+  [[nodiscard]] bool starved() const noexcept { return starved_; }
   // When the oldest data was put into an open packet; kNever if there is none.
   [[nodiscard]] Nanos held_since(Channel channel) const noexcept {
     return holds(channel) ? open_[channel].since : kNever;
@@ -72,6 +74,7 @@ class Outbox {
   Counters& counters_;
   const size_t mtu_;
   std::array<Open, kChannels> open_{};
+  bool starved_ = false;
 };
 
 }  // namespace gradlane

@@ -28,7 +28,7 @@ struct [[gnu::packed]] LinkHeader {
   uint32_t ack;       // all packets before this one have arrived
   uint16_t credit;    // packets from `ack` on that the sender of this header can take
   uint16_t sack_from;
-  uint32_t stamp;  // the sender's clock when it sent this, in units of 64 ns, never 0
+  uint32_t stamp;  // the sender's clock when it sent this, in units of 64 ns; bit 0 is always set
   uint32_t echo;   // the stamp last received, advanced by the time it waited here; 0: none
   uint32_t crc;    // CRC32C of the bytes behind this header, followed by the bytes of this header before `crc`
 };

@@ -6,6 +6,11 @@
 #include "collectives/exchange_state.h"
 
 namespace gradlane {
+namespace {
+
+constexpr int32_t kFarBack = 1 << 30;  // operations; further back than any number that can still be under way
+
+}  // namespace
 
 bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
   const auto ranks = strategy_.neighbours();
@@ -122,10 +127,11 @@ std::optional<Counter> ExchangeState::check_run(Run& run) noexcept {
 std::optional<Counter> ExchangeState::check_control(const Run& run) noexcept {
   const size_t length = run.header.phase == Phase::kStart ? sizeof(Descriptor) : sizeof(AbortNotice);
   if (run.header.bytes != length) return Counter::kBadRun;
-  if (run.header.phase == Phase::kStart) return std::nullopt;
-  // The sender knows that the operation has started here.
-  const bool started = static_cast<int32_t>(static_cast<uint32_t>(started_) - run.header.operation) > 0;
-  return started ? std::nullopt : std::optional(Counter::kNotStarted);
+  // An operation may fail only where it has started, and its sender knows that. A neighbour may have started more than
+  // this rank, but no more than what can be in flight on all ranks between.
+  const auto ahead = static_cast<int32_t>(run.header.operation - static_cast<uint32_t>(started_));
+  const int32_t most = run.header.phase == Phase::kStart ? int32_t{kMaxOperations} * int32_t{kMaxWorld} : 0;
+  return ahead < most && ahead > -kFarBack ? std::nullopt : std::optional(Counter::kNotStarted);
 }
 
 // ---- Taking.

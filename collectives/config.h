@@ -22,16 +22,17 @@ struct ExchangeConfig {
   uint64_t incarnation = 0;  // random, another one each time the node starts
 
   // ---- Memory, fixed at construction; see Exchange.
-  size_t window = 128;                   // packets in flight to one neighbour: a power of two, kMinWindow to kMaxWindow
+  size_t window = 256;                   // packets in flight to one neighbour: a power of two, kMinWindow to kMaxWindow
   size_t operations = 16;                // in flight, waiting ones and unread completions included
   size_t max_bytes = size_t{256} << 20;  // of one operation's tensor
+
+  size_t queue_target = 16;  // packets of each link that the congestion window lets wait in queues on the way
 
   // ---- Times.
   Nanos peer_timeout = 2 * kSecond;        // from a rank's last sign of life to the failure of all operations
   Nanos start_timeout = 10 * kSecond;      // how long an operation waits for the ring to come up
   Nanos operation_timeout = 60 * kSecond;  // from an operation's start to its failure
   Nanos min_rto = kMillisecond;            // shortest retransmission time-out
-  Nanos queue_target = 20 * kMicrosecond;  // delay that the congestion window allows in queues
   // Longest wait of sums for others that fill up their packet, of results `world` times that; less where the RTT is
   // short.
   Nanos max_hold = 10 * kMicrosecond;

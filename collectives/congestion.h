@@ -38,7 +38,9 @@ class RttEstimator {
   [[nodiscard]] Nanos least() const noexcept { return std::min(least_, previous_least_); }
 
   [[nodiscard]] Nanos timeout(unsigned backoff) const noexcept {
-    const Nanos plain = known() ? std::max(smoothed_ + 4 * deviation_, min_rto_) : kUnknownFactor * min_rto_;
+    // Where the RTT is steady the deviation is nothing, but a burst of others' packets may still double it.
+    const Nanos margin = std::max({4 * deviation_, smoothed_, min_rto_});
+    const Nanos plain = known() ? smoothed_ + margin : kUnknownFactor * min_rto_;
     return std::min(plain << backoff, std::max(max_rto_, min_rto_));
   }
 
@@ -55,16 +57,51 @@ class RttEstimator {
   Nanos epoch_ = 0;
 };
 
-// How many packets may be in flight. The signal is the delay that queues add, not loss: links may lose packets at
-// random without being full (and a compressed exchange that halves its window for each of them would crawl). Once in a
-// round trip the *least* RTT of that round is looked at, so that single late packets do not count (as TCP Vegas does):
-// above the path's least RTT plus the target the window shrinks in proportion, below it grows by 1/16. It starts with
-// half as many more each round trip until a queue builds up. Only a round that lost more than a sixteenth of its
-// packets shrinks the window for loss's sake: such a queue is shorter than the target.
+// The queue on the way back, where the neighbour sends data too: acknowledgements that ride on it wait there, which is
+// not this side's doing. What a packet's clock reading lies behind ours is its delay plus the clocks' difference; its
+// least value within the last 64 to 128 ms stands for no queue, and clocks drift apart by a few microseconds in that
+// time.
+class ReturnQueue {
+ public:
+  // A packet that was stamped by the neighbour's clock came at `now` on ours, both in stamps. Returns its wait, in
+  // stamps.
+  uint32_t sample(uint32_t now, uint32_t stamp, Nanos time) noexcept {
+    const uint32_t behind = now - stamp;
+    if (!known_) reference_ = behind;
+    known_ = true;
+    const auto delay = static_cast<int32_t>(behind - reference_);  // from the first one's
+    if (time - epoch_ > kEpoch) {
+      epoch_ = time;
+      previous_least_ = least_;
+      least_ = delay;
+    }
+    least_ = std::min(least_, delay);
+    return static_cast<uint32_t>(delay - std::min(least_, previous_least_));
+  }
+
+ private:
+  static constexpr Nanos kEpoch = 64 * kMillisecond;
+
+  bool known_ = false;
+  uint32_t reference_ = 0;
+  int32_t least_ = 0;
+  int32_t previous_least_ = 0;
+  Nanos epoch_ = 0;
+};
+
+// How many packets may be in flight. The signal is delay, not loss: links may lose packets at random without being full
+// (and a compressed exchange that halves its window for each of them would crawl). Once in a round trip the *least* RTT
+// of that round, so that single late packets do not count, tells how many of this link's own packets wait in queues, as
+// in TCP Vegas (Brakmo, Peterson, 1995): window * (rtt - least of the path) / rtt. The window is steered to a target of
+// those, by a part of the difference. Counting one's own packets, and not just the delay, is what makes links that
+// share a queue converge to equal shares; and where delay is the scheduler's noise, the window still does not shrink to
+// nothing. It starts with half as many more each round trip until a queue builds up. Only a round that lost more than a
+// sixteenth of its packets shrinks the window for loss's sake: such a queue is shorter than the target.
 class CongestionWindow {
  public:
-  CongestionWindow(size_t limit, Nanos target)
-      : limit_(static_cast<double>(limit)), target_(target), window_(std::min(kInitial, limit_)) {}
+  // At most `limit` packets, of which about `target` wait in queues.
+  CongestionWindow(size_t limit, size_t target)
+      : limit_(static_cast<double>(limit)), target_(static_cast<double>(target)), window_(std::min(kInitial, limit_)) {}
 
   [[nodiscard]] size_t packets() const noexcept { return static_cast<size_t>(window_); }
   [[nodiscard]] double exact() const noexcept { return window_; }
@@ -77,9 +114,9 @@ class CongestionWindow {
     ++samples_;
     limited_ |= limited;
     if (starting_) {
-      if (samples_ >= kStartSamples && least_of_round_ > least + target_ / 2) {
+      if (samples_ >= kStartSamples && queued(least) > target_ / 2) {
         starting_ = false;
-        window_ = clamp(window_ * static_cast<double>(least + target_ / 2) / static_cast<double>(least_of_round_));
+        window_ = clamp(window_ - queued(least) + target_ / 2);
       } else if (limited) {
         window_ = clamp(window_ + static_cast<double>(acked) / 2);
       }
@@ -103,16 +140,22 @@ class CongestionWindow {
 
   double clamp(double window) const noexcept { return std::clamp(window, std::min(kLeast, limit_), limit_); }
 
+  // Of this window's packets, those that waited in queues.
+  double queued(Nanos least) const noexcept {
+    const auto rtt = static_cast<double>(least_of_round_);
+    return window_ * (rtt - static_cast<double>(least)) / rtt;
+  }
+
   void end_round(Nanos least, uint32_t sent_to) noexcept {
     if (lost_in_round_ > 3 && lost_in_round_ * 16 > acked_in_round_) {
       starting_ = false;
       window_ = std::max(clamp(window_ * 0.8), std::min(window_, kInitial));
     } else if (!starting_) {
-      const Nanos most = least + target_;
-      if (least_of_round_ > most) {
-        window_ = clamp(window_ * std::max(static_cast<double>(most) / static_cast<double>(least_of_round_), 0.5));
+      const double room = target_ - queued(least);
+      if (room < 0) {
+        window_ = clamp(std::max(window_ + room / 2, window_ / 2));
       } else if (limited_) {
-        window_ = clamp(window_ + std::max(window_ / 16, 1.0));
+        window_ = clamp(window_ + room / 4);
       }
     }
     round_end_ = sent_to;
@@ -124,7 +167,7 @@ class CongestionWindow {
   }
 
   double limit_;
-  Nanos target_;
+  double target_;
   double window_;
   bool starting_ = true;
   bool limited_ = false;

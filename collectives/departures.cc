@@ -159,8 +159,9 @@ bool ExchangeState::round_own(Running& it, size_t block_count) noexcept {
     complete(it, it.own_block, it.own_sent, encoded.floats);
     it.own_sent += encoded.floats;
   }
-  more_ = it.own_sent < block_count;
-  return !more_;
+  const bool done = it.own_sent == block_count;
+  more_ |= !done;
+  return done;
 }
 
 // ---- Open packets.

@@ -33,7 +33,7 @@ ExchangeConfig checked(const ExchangeConfig& config) {
   check_range("start_timeout in ns", config.start_timeout, kMillisecond, 36000 * kSecond);
   check_range("operation_timeout in ns", config.operation_timeout, kMillisecond, 36000 * kSecond);
   check_range("min_rto in ns", config.min_rto, 10 * kMicrosecond, kSecond);
-  check_range("queue_target in ns", config.queue_target, kMicrosecond, kSecond);
+  check_range("queue_target", config.queue_target, 1, kMaxWindow);
   check_range("max_hold in ns", config.max_hold, 0, kSecond);
   return config;
 }

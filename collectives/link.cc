@@ -49,6 +49,7 @@ void Link::reset(uint64_t session) noexcept {
   expire_at_ = kNever;
   limited_ = false;
   congestion_ = CongestionWindow(table_.size(), queue_target_);
+  return_queue_ = {};
   received_.reset();
   unacknowledged_ = 0;
   ack_now_ = false;
@@ -220,7 +221,9 @@ void Link::sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcep
   if (static_cast<int32_t>(stamps) < 0) return;
   const Nanos rtt = std::max<Nanos>(Nanos{stamps} << kStampShift, 1);
   rtt_.sample(rtt, now);
-  if (acked != 0) congestion_.acknowledged(acked, rtt, rtt_.least(), unacked_, next_, limited_);
+  const Nanos wait = Nanos{return_queue_.sample(stamp_of(now), header.stamp, now)} << kStampShift;
+  const Nanos there = rtt > wait ? std::max(rtt - wait, rtt_.least()) : rtt_.least();
+  if (acked != 0) congestion_.acknowledged(acked, there, rtt_.least(), unacked_, next_, limited_);
 }
 
 // The neighbour has it: the buffer is no longer needed.

@@ -114,7 +114,7 @@ class Link {
   const Nanos keep_alive_;
   const Nanos max_rto_;
   const Nanos min_rto_;
-  const Nanos queue_target_;
+  const size_t queue_target_;
 
   uint64_t session_ = 0;
   bool up_ = false;
@@ -137,6 +137,7 @@ class Link {
   bool limited_ = false;
   RttEstimator rtt_;
   CongestionWindow congestion_;
+  ReturnQueue return_queue_;
 
   // Receiving.
   ReceiveWindow received_;

@@ -90,10 +90,11 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
   }
   const Hello hello = load<Hello>(bytes.data());
   Peer& peer = peers_[link];
+  const Failure before = peer.refused;
   compare(peer, links_[link].peer(), hello);
   if (peer.refused) {
     counters_.add(Counter::kHelloRefused);
-    tell(peer, now);
+    if (peer.refused != before) tell(peer, now);
     return Event::kNone;
   }
   peer.challenge = hello.challenge;
@@ -183,6 +184,7 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
   for (size_t i = 0; i < peers_.size(); ++i) {
     links_[i].reset(session);
     peers_[i].reach = 0;
+    peers_[i].refused = {};  // who still differs will say so
     peers_[i].met = false;
     peers_[i].knows_us = false;
   }

@@ -12,7 +12,6 @@ namespace {
 constexpr uint64_t kReordering = 3;  // later arrivals that make a transmission a lost one
 constexpr unsigned kAckEvery = 4;    // data packets
 constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
-constexpr size_t kBurst = 4;  // packets that may exceed the window: acknowledgements come by fours
 constexpr unsigned kMaxBackoff = 10;
 constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner could not send
 

@@ -59,7 +59,8 @@ const char* isa_name(Isa isa) noexcept {
 }
 
 bool isa_supported(Isa isa) noexcept {
-  const CpuFeatures cpu = detect();
+  // CPUID traps in a virtual machine, which takes some 10 us.
+  static const CpuFeatures cpu = detect();
   return isa == Isa::kScalar || (isa == Isa::kAvx2 && cpu.avx2) || (isa == Isa::kAvx512 && cpu.avx512);
 }
 

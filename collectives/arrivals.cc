@@ -57,7 +57,7 @@ bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet p
     case ReceiveWindow::Place::kNew:
       break;
     case ReceiveWindow::Place::kDuplicate:
-      from.note_duplicate();
+      from.repeat(header.sequence);
       counters_.add(Counter::kDuplicate);
       return false;
     case ReceiveWindow::Place::kTooFar:
@@ -178,7 +178,7 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     return;
   }
   Running& it = *run.operation;
-  if (run.header.phase == Phase::kReduce) {
+  if (run.step.merge) {
     it.sums_left -= run.header.count;
     if (run.step.send) {
       it.coming[channel_of(run.step)] -= run.header.count;
@@ -202,7 +202,7 @@ void ExchangeState::take_sum(const Run& run, Nanos now) noexcept {
     counters_.add(Counter::kRunsMerged);
     return;
   }
-  counters_.add(Counter::kRunsAbsorbed);
+  counters_.add(run.step.send ? Counter::kRunsAbsorbed : Counter::kRunsStored);
   absorb(run, passed);
 }
 

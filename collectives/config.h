@@ -19,7 +19,7 @@ struct ExchangeConfig {
 
   // ---- Of this rank.
   unsigned rank = 0;
-  uint64_t incarnation = 0;  // random, another one each time the node starts
+  uint64_t incarnation = 0;  // random, another one each time the node starts; not 0
 
   // ---- Memory, fixed at construction; see Exchange.
   size_t window = 256;                   // packets in flight to one neighbour: a power of two, kMinWindow to kMaxWindow

@@ -67,25 +67,26 @@ class ReturnQueue {
   // stamps.
   uint32_t sample(uint32_t now, uint32_t stamp, Nanos time) noexcept {
     const uint32_t behind = now - stamp;
-    if (!known_) reference_ = behind;
+    if (!known_) previous_least_ = least_ = behind;
     known_ = true;
-    const auto delay = static_cast<int32_t>(behind - reference_);  // from the first one's
     if (time - epoch_ > kEpoch) {
       epoch_ = time;
       previous_least_ = least_;
-      least_ = delay;
+      least_ = behind;
     }
-    least_ = std::min(least_, delay);
-    return static_cast<uint32_t>(delay - std::min(least_, previous_least_));
+    if (before(behind, least_)) least_ = behind;
+    return behind - (before(least_, previous_least_) ? least_ : previous_least_);
   }
 
  private:
   static constexpr Nanos kEpoch = 64 * kMillisecond;
 
+  // Clock differences wrap.
+  static bool before(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b) < 0; }
+
   bool known_ = false;
-  uint32_t reference_ = 0;
-  int32_t least_ = 0;
-  int32_t previous_least_ = 0;
+  uint32_t least_ = 0;
+  uint32_t previous_least_ = 0;
   Nanos epoch_ = 0;
 };
 

@@ -22,7 +22,7 @@ namespace gradlane {
   X(BadVersion, "bad_version", "packets of another protocol version")                \
   X(BadCrc, "bad_crc", "damaged packets")                                            \
   X(BadKind, "bad_kind", "packets of no known kind")                                 \
-  X(StaleSession, "stale_session", "packets of another session")                     \
+  X(StaleSession, "stale_session", "packets of another session, or from a neighbour that has not met this life of the node")                     \
   X(UnknownPeer, "unknown_peer", "packets from a rank that is no neighbour")         \
   X(BadRun, "bad_run", "data packets whose run headers do not fit their length")     \
   X(BadBounds, "bad_bounds", "runs outside their tensor, or more than expected")     \

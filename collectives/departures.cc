@@ -35,6 +35,7 @@ void ExchangeState::for_running(Visit visit) noexcept {
 // does: nothing waits in a circle.
 void ExchangeState::pump(Nanos now) noexcept {
   more_ = false;
+  for (Outbox& outbox : outboxes_) outbox.try_again();
   if (started_ == 0) return;
   send_control(now);
   bool more = false;  // was there to send

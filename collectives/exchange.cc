@@ -22,6 +22,7 @@ void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most
 ExchangeConfig checked(const ExchangeConfig& config) {
   check_range("world", config.world, 1, kMaxWorld);
   check_range("rank", config.rank, 0, config.world - 1);
+  if (config.world > 1) check_range("incarnation", config.incarnation, 1, ~uint64_t{0});
   check_range("mtu", config.mtu, kMinPacket, kMaxMtu);
   check_range("window", config.window, kMinWindow, kMaxWindow);
   if (!std::has_single_bit(config.window)) {
@@ -70,8 +71,8 @@ void ExchangeState::poll(Nanos now) noexcept {
   polled_at_ = now;
   handle(membership_.poll(now));
   for (Link& link : links_) link.poll(now);
-  check_deadlines(now);
   start_waiting(now);
+  check_deadlines(now);
   pump(now);
   for (Link& link : links_) link.flush(now);
 }

@@ -47,6 +47,7 @@ struct Running {
   unsigned world = 1;
   Nanos deadline = 0;
   Failure failure;
+  bool residual_cleared = false;
   int32_t token = 0;  // what a barrier sums up
 
   // What is still to come, and to be sent.
@@ -106,6 +107,7 @@ class ExchangeState {
   void end(Running& it, const Failure& failure) noexcept;
   void fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept;
   unsigned awaited(const Running& it) const noexcept;
+  void fail_waiting(const Failure& failure) noexcept;
   void handle(Membership::Event event) noexcept;
   void set_deadline() noexcept;
   void release_if_read(Running& it) noexcept;
@@ -183,7 +185,6 @@ class ExchangeState {
   uint64_t read_ = 0;       // completions are given in the order of ids where they are there
   uint64_t base_ = 0;       // id of the operation with number 0
   uint64_t started_ = 0;    // numbers before this one have started
-  size_t active_ = 0;       // State::kRunning
   // Elements that running operations will still receive and write to an open packet.
   std::array<size_t, Outbox::kChannels> coming_{};
   Nanos operations_at_ = kNever;  // the earliest deadline of an operation

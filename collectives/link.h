@@ -65,7 +65,10 @@ class Link {
   // ---- Receiving, for packets of this session.
   [[nodiscard]] ReceiveWindow::Place classify(uint32_t sequence) const noexcept { return received_.place(sequence); }
   void accept(const LinkHeader& header) noexcept;  // a data packet
-  void note_duplicate() noexcept { ack_now_ = true; }
+  void repeat(uint32_t sequence) noexcept {        // one that had arrived
+    received_.repeat(sequence);
+    ack_now_ = true;
+  }
   // What any packet says about ours, and that the neighbour lives.
   void acknowledge(const LinkHeader& header, Nanos now) noexcept;
 

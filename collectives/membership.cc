@@ -10,6 +10,9 @@ constexpr Nanos kFirstInterval = kMillisecond;
 constexpr Nanos kLeastSpacing = 200 * kMicrosecond;  // of hellos to one neighbour
 constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
 
+// Nobody can have missed more of them; and they must not wrap.
+constexpr uint64_t kMostGenerations = uint64_t{1} << 20;
+
 uint64_t generation(uint64_t session) { return session >> 32; }
 
 bool ends_generations(FailureCode code) {
@@ -99,7 +102,8 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
   }
   peer.challenge = hello.challenge;
   const bool echoes = hello.echo == challenge_;
-  if (!echoes && !(peer.known && hello.incarnation == peer.incarnation)) {
+  const bool absurd = generation(header.session) > generation(session_) + kMostGenerations;
+  if (absurd || (!echoes && !(peer.known && hello.incarnation == peer.incarnation))) {
     // Somebody new, or something late: the answer to our next hello will show.
     counters_.add(Counter::kHelloStale);
     peer.session = header.session;

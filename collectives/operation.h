@@ -42,8 +42,8 @@ struct Operation {
   // Stays valid, and is touched by nobody else, until the completion. Any alignment will do.
   void* data = nullptr;
   // Error feedback (codecs that have it; all-reduce and reduce-scatter): as many floats as `data`, added to it, and
-  // left as the rounding error of this rank's contribution. If the operation fails their content is undefined: clear
-  // them.
+  // left as the rounding error of this rank's contribution. An operation that fails after it has
+  // started leaves zeros, and its completion says so.
   float* residual = nullptr;
   // For fp32; by default the one the exchange is configured with.
   std::optional<Codec> codec;
@@ -93,8 +93,9 @@ struct Failure {
 [[nodiscard]] std::string failure_text(const Failure& failure);
 
 struct Completion {
-  uint64_t id = 0;  // what submit() gave
-  Failure failure;  // none: success
+  uint64_t id = 0;                // what submit() gave
+  Failure failure;                // none: success
+  bool residual_cleared = false;  // it is all zeros now; else the operation succeeded, never started, or has none
 };
 
 }  // namespace gradlane

@@ -85,7 +85,7 @@ bool ExchangeState::next_completion(Completion& completion) noexcept {
   for (uint64_t id = read_; id != submitted_; ++id) {
     Running& it = table_[id % table_.size()];
     if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
-    completion = {.id = id, .failure = it.failure};
+    completion = {.id = id, .failure = it.failure, .residual_cleared = it.residual_cleared};
     it.unread = false;
     release_if_read(it);
     while (read_ != submitted_ && !table_[read_ % table_.size()].unread) ++read_;
@@ -101,6 +101,7 @@ void ExchangeState::abort(uint64_t id) noexcept {
   if (it.state == Running::State::kRunning) fail_everywhere(it, failure, config_.rank);
   // One that waits keeps its number, and fails everywhere at its turn.
   if (it.state == Running::State::kWaiting) it.failure = failure;
+  more_ = true;
 }
 
 void ExchangeState::close() noexcept {
@@ -141,7 +142,6 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
   it.state = Running::State::kRunning;
   it.deadline = now + config_.operation_timeout;
   it.announce = strategy_.sources();
-  ++active_;
   for (size_t i = 0; i < coming_.size(); ++i) coming_[i] += it.coming[i];
   set_deadline();
 
@@ -166,8 +166,9 @@ void ExchangeState::end_if_done(Running& it) noexcept {
 }
 
 void ExchangeState::end(Running& it, const Failure& failure) noexcept {
+  it.residual_cleared = failure && it.state == Running::State::kRunning && it.operation.residual != nullptr;
+  if (it.residual_cleared) std::fill_n(it.operation.residual, it.blocks.elements(), 0.0F);
   if (it.state == Running::State::kRunning) {
-    --active_;
     for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= it.coming[i];
   }
   it.state = Running::State::kOver;
@@ -186,6 +187,7 @@ void ExchangeState::fail_everywhere(Running& it, const Failure& failure, unsigne
 void ExchangeState::check_deadlines(Nanos now) noexcept {
   const bool waiting = base_ + started_ != submitted_;
   if (waiting && !membership_.whole() && membership_.refused()) {
+    // Somebody must do something about it: all ranks hear of that.
     handle(membership_.give_up(membership_.refused()));
     return;
   }
@@ -193,8 +195,7 @@ void ExchangeState::check_deadlines(Nanos now) noexcept {
   for (Running& it : table_) {
     if (now < it.deadline) continue;
     if (it.state == Running::State::kWaiting) {
-      // All that wait fail, on all ranks that can be reached: the numbers of later ones must agree.
-      handle(membership_.give_up({.code = FailureCode::kNoRing, .rank = static_cast<uint16_t>(membership_.missing())}));
+      fail_waiting({.code = FailureCode::kNoRing, .rank = static_cast<uint16_t>(membership_.missing())});
       return;
     }
     if (it.state == Running::State::kRunning) {
@@ -203,6 +204,17 @@ void ExchangeState::check_deadlines(Nanos now) noexcept {
     }
   }
   set_deadline();
+}
+
+// All that wait, here only: nobody knows of them, and the next ones have the first numbers.
+void ExchangeState::fail_waiting(const Failure& failure) noexcept {
+  for (Running& it : table_) {
+    if (it.state != Running::State::kWaiting) continue;
+    end(it, failure);
+    release_if_read(it);
+  }
+  base_ = submitted_;
+  started_ = 0;
 }
 
 // The nearest rank that has not started it, or else the one that data comes from.

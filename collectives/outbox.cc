@@ -22,13 +22,14 @@ void Outbox::reset() noexcept {
     if (open.packet) io_.release(open.packet);
     open = Open{};
   }
+  starved_ = false;
 }
 
 bool Outbox::begin(Channel channel, unsigned sink, Nanos now) noexcept {
   Open& open = open_[channel];
   if (!open.packet) open.packet = io_.allocate();
-  starved_ = !open.packet;
-  if (starved_) {
+  if (!open.packet) {
+    starved_ = true;
     counters_.add(Counter::kNoBuffer);
     return false;
   }

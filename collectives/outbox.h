@@ -49,8 +49,9 @@ class Outbox {
   // Sends what is open, if there is something and the link takes it.
   void flush(Channel channel, Nanos now) noexcept;
   [[nodiscard]] bool holds(Channel channel) const noexcept { return open_[channel].last != 0; }
-  // The owner had no buffer, last time.
+  // The owner had no buffer, since the last try_again().
   [[nodiscard]] bool starved() const noexcept { return starved_; }
+  void try_again() noexcept { starved_ = false; }
   // When the oldest data was put into an open packet; kNever if there is none.
   [[nodiscard]] Nanos held_since(Channel channel) const noexcept {
     return holds(channel) ? open_[channel].since : kNever;

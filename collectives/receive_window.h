@@ -32,6 +32,11 @@ class ReceiveWindow {
     return (word(sequence) >> (sequence & 63) & 1) != 0 ? Place::kDuplicate : Place::kNew;
   }
 
+  // One that had arrived came again: perhaps its sender has not heard of it.
+  void repeat(uint32_t sequence) noexcept {
+    if (static_cast<int32_t>(sequence - next_) >= 0) latest_ = sequence;
+  }
+
   // Notes the arrival of a new one.
   void accept(uint32_t sequence) noexcept {
     latest_ = sequence;

@@ -14,7 +14,7 @@ namespace gradlane {
 // decode.
 struct Step {
   bool expected = false;         // such a run exists here; nothing else counts if not
-  bool merge = false;            // the local elements are added to it
+  bool merge = false;            // the local elements are added to it, a run of Phase::kReduce
   bool store = false;            // the outcome is final: it goes into the tensor
   bool send = false;             // the outcome goes to a neighbour,
   uint8_t link = 0;              //   this one (an index into Strategy::neighbours()),

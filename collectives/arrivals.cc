@@ -26,7 +26,7 @@ bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos no
   // The payload comes first in the CRC: what a relayed packet carries on is computed once.
   const std::span<const uint8_t> payload{packet.data + sizeof(LinkHeader), bytes - sizeof(LinkHeader)};
   const uint32_t payload_crc = crc32c(kCrcStart, payload.data(), payload.size());
-  if (header.crc != ~crc32c(payload_crc, packet.data, kCrcOffset)) return drop(Counter::kBadCrc);
+  if (header.crc != ~crc32c(payload_crc, load<HeaderWords>(packet.data))) return drop(Counter::kBadCrc);
 
   const auto link = static_cast<size_t>(place - ranks.begin());
   if (header.version != kProtocolVersion) {

@@ -110,22 +110,21 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
 
 bool Link::emit(Packet packet, size_t bytes, PacketKind kind, uint32_t sequence, uint32_t payload_crc,
                 Nanos now) noexcept {
-  LinkHeader header{};
-  header.magic = kMagic;
-  header.version = kProtocolVersion;
-  header.kind = kind;
-  header.sequence = sequence;
-  header.session = session_;
+  // LinkHeader, in whole words (docs/wire-format.md).
   const ReceiveWindow::Sack sack = received_.sack();
-  header.sack = sack.bits;
-  header.sack_from = sack.from;
-  header.ack = received_.next();
-  header.credit = static_cast<uint16_t>(std::min<uint32_t>(received_.size(), 0xffff));
-  header.stamp = stamp_of(now);
-  if (stamp_ != 0) header.echo = (stamp_ + static_cast<uint32_t>((now - stamped_at_) >> kStampShift)) | 1;
-  store(packet.data, header);
-  header.crc = ~crc32c(payload_crc, packet.data, kCrcOffset);
-  store(packet.data + kCrcOffset, static_cast<uint32_t>(header.crc));
+  const auto credit = static_cast<uint16_t>(std::min<uint32_t>(received_.size(), 0xffff));
+  uint32_t echo = 0;
+  if (stamp_ != 0) echo = (stamp_ + static_cast<uint32_t>((now - stamped_at_) >> kStampShift)) | 1;
+  const HeaderWords words = {
+      kMagic | kProtocolVersion << 16 | static_cast<uint64_t>(kind) << 24 | uint64_t{sequence} << 32,
+      session_,
+      sack.bits,
+      received_.next() | uint64_t{credit} << 32 | uint64_t{sack.from} << 48,
+      stamp_of(now) | uint64_t{echo} << 32,
+  };
+  static_assert(sizeof(words) == kCrcOffset);
+  store(packet.data, words);
+  store(packet.data + kCrcOffset, ~crc32c(payload_crc, words));
   if (!io_.transmit(peer_, packet, bytes)) return false;
   sent_at_ = now;
   retry_at_ = 0;

@@ -1,12 +1,8 @@
 // bench_pool.cc - the blocks that a codec benchmark works on, and the operations it times
 #include "tools/bench_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "compress/error.h"
@@ -17,20 +13,10 @@ namespace {
 
 constexpr size_t kLine = 64;
 constexpr size_t kPage = 4096;
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kMaxBlocks = 64;
 constexpr size_t kPoolBytes = size_t{256} << 10;  // of fp32, unless one block is larger; three such arrays fit L2
 
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
-std::unique_ptr<uint8_t, void (*)(uint8_t*)> allocate(size_t bytes) {
-  const size_t size = round_up(bytes, kHugePage);
-  void* const p = std::aligned_alloc(kHugePage, size);
-  if (p == nullptr) throw SetupError("out of memory: a benchmark needs " + std::to_string(size >> 20) + " MiB");
-  (void)madvise(p, size, MADV_HUGEPAGE);  // only steadies the figures
-  std::memset(p, 0, size);
-  return {static_cast<uint8_t*>(p), [](uint8_t* memory) { std::free(memory); }};
-}
 
 void require(bool ok) {
   if (!ok) throw SetupError("a benchmark met a block that does not decode: this is a bug in gradlane");
@@ -101,7 +87,7 @@ BenchPool::BenchPool(size_t block_floats, size_t max_block_bytes, std::string_vi
   const size_t float_array = round_up(total_bytes(), kPage);
   const size_t block_array = round_up(blocks_ * stride_, kPage);
   constexpr size_t kColour = 11 * kLine;  // arrays are this much further into their page, each
-  memory_ = allocate(4 * float_array + 2 * block_array + 6 * (kPage + kColour));
+  memory_ = allocate_memory(4 * float_array + 2 * block_array + 6 * (kPage + kColour));
   uint8_t* next = memory_.get();
   const auto take = [&next](size_t bytes) { return std::exchange(next, next + bytes + kColour); };
   in_ = reinterpret_cast<float*>(take(float_array));

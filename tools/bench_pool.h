@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "compress/codec.h"
+#include "tools/bench_memory.h"
 
 namespace gradlane {
 
@@ -39,7 +39,7 @@ class BenchPool {
   size_t floats_;
   size_t blocks_;
   size_t stride_;  // bytes between encoded blocks
-  std::unique_ptr<uint8_t, void (*)(uint8_t*)> memory_;
+  BenchMemory memory_;
   float* in_;
   float* local_;
   float* residual_;

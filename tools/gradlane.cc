@@ -10,6 +10,7 @@
 #include "compress/error.h"
 #include "tools/bench_codec.h"
 #include "tools/bench_data.h"
+#include "tools/bench_exchange.h"
 #include "tools/sim.h"
 #include "tools/version.h"
 
@@ -32,10 +33,14 @@ std::string wrapped(std::string text, const std::vector<std::string>& names) {
   return text;
 }
 
-void add_bench(CLI::App& app, gradlane::CodecBenchOptions& options) {
+CLI::App* add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure parts of gradlane on this machine");
   bench->require_subcommand(1);
-  CLI::App* codec = bench->add_subcommand("codec", "Speed and ratio of the codecs, beside memcpy");
+  return bench;
+}
+
+void add_bench_codec(CLI::App& bench, gradlane::CodecBenchOptions& options) {
+  CLI::App* codec = bench.add_subcommand("codec", "Speed and ratio of the codecs, beside memcpy");
   codec->add_option("--codec", options.codecs, "Codecs to measure; 'gradlane codecs' lists them");
   codec->add_option("--isa", options.isas,
                     "scalar, avx2, avx512; default: what GRADLANE_ISA names,\nor all this CPU has");
@@ -47,6 +52,23 @@ void add_bench(CLI::App& app, gradlane::CodecBenchOptions& options) {
   codec->footer(
       "Ratio is fp32 bytes per encoded byte; GB/s count fp32 bytes. Every figure is\n"
       "the median of samples taken in turn with memcpy of the same blocks.");
+}
+
+CLI::App* add_bench_exchange(CLI::App& bench, gradlane::ExchangeBenchOptions& options) {
+  CLI::App* exchange = bench.add_subcommand("exchange", "Cost of the hops of a ring, per packet and without I/O");
+  exchange->add_option("--codec", options.codecs, "Codecs (raw bf16 fixed:10 inceptionn:10)");
+  exchange->add_option("--mtu", options.mtu, "Of IP (1500)")->type_name("BYTES");
+  exchange->add_option("--burst", options.burst, "Packets between two polls (32)")->type_name("PACKETS");
+  exchange->add_flag("--quick", options.quick, "Fewer samples");
+  exchange->add_flag("--json", options.json, "JSON instead of a table");
+  exchange->footer(
+      "reduce: add the local elements to a partial sum and send it on; gather: store\n"
+      "a result and relay it. Times are medians over bursts, in ns per packet, with\n"
+      "packets and elements in L2. codec: validate and hop, or decode, apart from the\n"
+      "exchange; CRC: of what comes and of what goes; engine: all the rest, of which\n"
+      "cutting is what it costs the codec to cut sums to packets and to join them;\n"
+      "fused: share of the runs that went on in one pass.");
+  return exchange;
 }
 
 CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
@@ -107,8 +129,11 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(kHelpIndent);
 
+  CLI::App* bench = add_bench(app);
   gradlane::CodecBenchOptions bench_options;
-  add_bench(app, bench_options);
+  add_bench_codec(*bench, bench_options);
+  gradlane::ExchangeBenchOptions exchange_options;
+  const CLI::App* exchange = add_bench_exchange(*bench, exchange_options);
   gradlane::SimOptions sim_options;
   const CLI::App* sim = add_sim(app, sim_options);
   CLI::App* codecs = app.add_subcommand("codecs", "List the codecs and how to name them");
@@ -126,6 +151,10 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (sim->parsed()) return gradlane::run_sim(sim_options);
+  if (exchange->parsed()) {
+    gradlane::run_exchange_bench(exchange_options);
+    return 0;
+  }
   gradlane::run_codec_bench(bench_options);
   return 0;
 }

@@ -8,7 +8,7 @@ case "${1:-}" in
   -h | --help)
     echo "usage: tools/test.sh"
     echo "Installs missing packages (needs root for that), builds into build/ and build-sanitize/, runs all tests."
-    echo "FUZZ_SECONDS sets how long the fuzzer looks for new findings (default 60)."
+    echo "FUZZ_SECONDS sets how long each fuzzer looks for new findings (default 45)."
     exit 0
     ;;
   *)
@@ -17,7 +17,7 @@ case "${1:-}" in
     ;;
 esac
 
-fuzz_seconds=${FUZZ_SECONDS:-60}
+fuzz_seconds=${FUZZ_SECONDS:-45}
 failed=0
 
 step() { printf '\n== %s\n' "$*"; }
@@ -57,16 +57,24 @@ ninja -C build-sanitize --quiet
 step "tests with sanitizers"
 meson test -C build-sanitize --no-rebuild --print-errorlogs || failed=1
 
-step "fuzzing for $fuzz_seconds s"
-findings=build-findings/  # kept when build folders are removed
-mkdir -p "$findings" build-sanitize/corpus
-if ! build-sanitize/tests/codec_fuzz build-sanitize/corpus tests/fuzz/corpus/codec -max_total_time="$fuzz_seconds" \
-  -max_len=600 -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings" 2>build-sanitize/fuzz.log; then
-  tail -n 40 build-sanitize/fuzz.log >&2
-  echo "the fuzzer found something: add the file in $findings to tests/fuzz/corpus/codec and mend it" >&2
-  failed=1
-fi
-grep -E 'number_of_executed_units' build-sanitize/fuzz.log || true
+# fuzz TARGET SECONDS OPTION... looks for new findings, from the corpus of TARGET on.
+fuzz() {
+  local target=$1 seconds=$2
+  shift 2
+  step "fuzzing ${target}s for $seconds s"
+  local findings=build-findings/$target/  # kept when build folders are removed
+  local grown=build-sanitize/corpus/$target log=build-sanitize/fuzz-$target.log
+  mkdir -p "$findings" "$grown"
+  if ! "build-sanitize/tests/${target}_fuzz" "$grown" "tests/fuzz/corpus/$target" -max_total_time="$seconds" \
+    -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings" "$@" 2>"$log"; then
+    tail -n 40 "$log" >&2
+    echo "the fuzzer found something: add the file in $findings to tests/fuzz/corpus/$target and mend it" >&2
+    failed=1
+  fi
+  grep -E 'number_of_executed_units' "$log" || true
+}
+fuzz codec "$fuzz_seconds" -max_len=600 -timeout=10
+fuzz exchange "$fuzz_seconds" -max_len=4096 -timeout=20
 
 step "summary"
 tools/count_tests.py build/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml || failed=1

@@ -12,7 +12,8 @@ MAX_COLUMNS = 80
 # Tables are wider.
 MAX_TABLE_COLUMNS = 120
 
-HELPS = [["--help"], ["bench", "--help"], ["bench", "codec", "--help"], ["codecs", "--help"], ["sim", "--help"]]
+HELPS = [["--help"], ["bench", "--help"], ["bench", "codec", "--help"], ["bench", "exchange", "--help"],
+         ["codecs", "--help"], ["sim", "--help"]]
 
 BLOCKS = "must be a multiple of 4 from 4 to 1073741824 bytes"
 

@@ -1,0 +1,83 @@
+// fuzz_plans.h - what the ring of exchange_fuzz is doing while it is fuzzed: operations and their tensors
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/operation.h"
+#include "collectives/wire.h"
+#include "compress/codec.h"
+#include "tools/simnet_random.h"
+
+namespace gradlane::test {
+
+using Bytes = std::vector<uint8_t>;
+
+struct Plan {
+  OpKind kind;
+  ElementType type;
+  size_t count;
+  Codec codec;
+  bool average = false;
+  bool residual = false;
+};
+
+using enum OpKind;
+using enum ElementType;
+// Made once: to look for a codec takes longer than to run many packets.
+inline const std::array<std::vector<Plan>, 4>& plans() {
+  static const Codec raw = find_codec("raw");
+  static const std::array<std::vector<Plan>, 4> all = {{
+      {{kAllReduce, kFloat32, 700, find_codec("fixed:10")}, {kAllGather, kInt32, 70, raw}},
+      {{kAllReduce, kFloat32, 300, raw, true}, {kBroadcast, kBytes, 999, raw}, {kBarrier, kInt32, 0, raw}},
+      {{kReduceScatter, kInt64, 50, raw}, {kAllReduce, kInt32, 1, raw}, {kAllReduce, kFloat64, 101, raw}},
+      {{kBroadcast, kFloat32, 500, find_codec("inceptionn:9")},
+       {kAllReduce, kFloat32, 600, find_codec("fixed:6"), false, true}},
+  }};
+  return all;
+}
+
+// The tensors of one operation, by rank.
+struct Tensors {
+  Tensors(const Plan& of, unsigned world, uint64_t seed) : plan(of) {
+    const bool shares = plan.kind == kReduceScatter || plan.kind == kAllGather;
+    const size_t elements = plan.count * (shares ? world : 1);
+    SimRandom random(seed);
+    for (unsigned rank = 0; rank < world; ++rank) {
+      Bytes& bytes = data.emplace_back(elements * element_bytes(plan.type));
+      for (size_t at = 0; at + sizeof(float) <= bytes.size() && plan.type == kFloat32; at += sizeof(float)) {
+        store(&bytes[at], static_cast<float>(static_cast<double>(random.below(4001)) / 1e4 - 0.2));
+      }
+      if (plan.type != kFloat32) {
+        for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.next());
+      }
+      residuals.emplace_back(plan.residual ? elements : 0, 0.001F);
+    }
+  }
+  Operation operation(unsigned rank) {
+    Operation operation;
+    operation.kind = plan.kind;
+    operation.type = plan.type;
+    operation.average = plan.average;
+    operation.count = plan.count;
+    operation.data = data[rank].data();
+    operation.residual = plan.residual ? residuals[rank].data() : nullptr;
+    operation.codec = plan.codec;
+    return operation;
+  }
+  // What of a rank's tensor is defined in the end.
+  [[nodiscard]] std::span<const uint8_t> outcome(unsigned rank) const {
+    if (plan.kind != kReduceScatter) return data[rank];
+    return std::span(data[rank])
+        .subspan(rank * plan.count * element_bytes(plan.type), plan.count * element_bytes(plan.type));
+  }
+
+  Plan plan;
+  std::vector<Bytes> data;
+  std::vector<std::vector<float>> residuals;
+};
+
+}  // namespace gradlane::test

@@ -1,0 +1,69 @@
+// fuzz_ring.h - a ring of exchanges on links of one delay, in virtual time: as little as a fuzz target needs
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include <span>
+#include <vector>
+
+#include "collectives/exchange.h"
+#include "tools/simnet_random.h"
+
+namespace gradlane::test {
+
+// Each packet lies in a heap block of its exact size, for AddressSanitizer, and takes as long as any other. SimNet does
+// more, and its start takes longer than a run here does.
+class FuzzRing {
+ public:
+  // Sees every packet just before a node receives it, but for injected ones.
+  using Tap = std::function<void(unsigned from, unsigned to, std::span<const uint8_t> packet)>;
+
+  // `config` is every node's, but for rank and incarnation.
+  FuzzRing(const ExchangeConfig& config, unsigned loss_percent, Tap tap);
+  ~FuzzRing();
+  FuzzRing(const FuzzRing&) = delete;
+  FuzzRing& operator=(const FuzzRing&) = delete;
+
+  [[nodiscard]] unsigned world() const { return static_cast<unsigned>(nodes_.size()); }
+  [[nodiscard]] Nanos now() const { return now_; }
+  [[nodiscard]] Exchange& exchange(unsigned rank);
+  [[nodiscard]] std::span<const Completion> completions(unsigned rank) const;
+
+  void submit(unsigned rank, const Operation& operation);
+  [[nodiscard]] bool idle() const { return pending_ == 0; }
+  // Has a node receive these bytes, and polls it.
+  void inject(unsigned to, unsigned from, std::span<const uint8_t> packet);
+
+  // The next instant at which something happens; false, and the time is `limit`, if that is later.
+  bool step(Nanos limit);
+  void run_until(Nanos limit) {
+    while (step(limit)) {
+    }
+  }
+  [[nodiscard]] bool run_until_idle(Nanos limit);
+
+ private:
+  class Node;
+  struct Flying {
+    Nanos due;
+    unsigned from;
+    unsigned to;
+    std::vector<uint8_t> bytes;
+  };
+
+  void put(unsigned from, unsigned to, std::span<const uint8_t> bytes);
+
+  Nanos now_ = kMicrosecond;
+  uint64_t pending_ = 0;
+  unsigned loss_percent_;
+  SimRandom random_{1};
+  Tap tap_;
+  std::deque<Flying> flying_;  // in the order of their arrival
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace gradlane::test

@@ -295,10 +295,6 @@ void Run::check_results(const std::vector<Tensors>& reference) {
 
 // Whatever has happened: the next session works.
 void Run::check_recovery() {
-  for (unsigned rank = 0; rank < ring_.world(); ++rank) {
-    // Nobody comes behind the last generation.
-    if (ring_.exchange(rank).ring_status().session >> 60 != 0) return;
-  }
   ring_.exchange(0).close();
   ring_.run_until(ring_.now() + 10 * kMillisecond);
   Tensors sum({kAllReduce, kInt32, 300, plans()[0][0].codec}, ring_.world(), 1);

@@ -8,17 +8,18 @@
 namespace gradlane {
 
 // A tensor of `count` elements as `blocks` blocks. Either all have the same number of elements (reduce-scatter,
-// all-gather: one block per rank; broadcast: one block), or the granules of the tensor are spread as evenly as possible
-// (all-reduce), and the last granule of all may be a partial one.
+// all-gather: one block per rank), and may lie apart; or the granules of the tensor are spread as evenly as possible
+// (all-reduce; broadcast: one block), and the last granule of all may be a partial one.
 class Blocks {
  public:
   Blocks() = default;
 
-  static Blocks equal(unsigned blocks, size_t elements_each, size_t granule) noexcept {
-    return {blocks, elements_each * blocks, granule, elements_each};
+  // Their first elements are `pitch` elements apart.
+  static Blocks equal(unsigned blocks, size_t elements_each, size_t granule, size_t pitch) noexcept {
+    return {blocks, elements_each * blocks, granule, elements_each, pitch};
   }
   static Blocks spread(unsigned blocks, size_t elements, size_t granule) noexcept {
-    return {blocks, elements, granule, 0};
+    return {blocks, elements, granule, 0, 0};
   }
 
   [[nodiscard]] unsigned blocks() const noexcept { return blocks_; }
@@ -27,10 +28,12 @@ class Blocks {
 
   // First element of a block.
   [[nodiscard]] size_t offset(unsigned block) const noexcept {
-    if (each_ != 0) return block * each_;
+    if (each_ != 0) return block * pitch_;
     return std::min(elements_, granules_ * block / blocks_ * granule_);
   }
-  [[nodiscard]] size_t count(unsigned block) const noexcept { return offset(block + 1) - offset(block); }
+  [[nodiscard]] size_t count(unsigned block) const noexcept {
+    return each_ != 0 ? each_ : offset(block + 1) - offset(block);
+  }
 
   // Granules of the longest block.
   [[nodiscard]] size_t stride() const noexcept {
@@ -38,8 +41,8 @@ class Blocks {
   }
 
  private:
-  Blocks(unsigned blocks, size_t elements, size_t granule, size_t each) noexcept
-      : blocks_(blocks), elements_(elements), granule_(granule), each_(each) {
+  Blocks(unsigned blocks, size_t elements, size_t granule, size_t each, size_t pitch) noexcept
+      : blocks_(blocks), elements_(elements), granule_(granule), each_(each), pitch_(pitch) {
     granules_ = (elements + granule - 1) / granule;
   }
 
@@ -47,6 +50,7 @@ class Blocks {
   size_t elements_ = 0;
   size_t granule_ = 1;
   size_t each_ = 0;  // 0: spread
+  size_t pitch_ = 0;
   size_t granules_ = 0;
 };
 

@@ -128,6 +128,7 @@ Exchange::Submitted Exchange::submit(const Operation& operation, Nanos now) noex
 }
 void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
 void Exchange::close() noexcept { state_->close(); }
+bool Exchange::fresh() const noexcept { return state_->fresh(); }
 bool Exchange::next_completion(Completion& completion) noexcept { return state_->next_completion(completion); }
 bool Exchange::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
   return state_->receive(from, packet, bytes, now);

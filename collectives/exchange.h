@@ -72,6 +72,10 @@ class Exchange {
   // that is polled for longer takes part again.
   void close() noexcept;
 
+  // No operation was submitted in this generation of the ring: the next one will have number 0. Where another program
+  // takes over the rank, and this is false, close() lets numbers begin afresh on all ranks.
+  [[nodiscard]] bool fresh() const noexcept;
+
   // The oldest unread completion; false if there is none.
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
 

@@ -74,6 +74,7 @@ class ExchangeState {
   Exchange::Submitted submit(const Operation& operation, Nanos now) noexcept;
   void abort(uint64_t id) noexcept;
   void close() noexcept;
+  bool fresh() const noexcept { return base_ == submitted_; }
   bool next_completion(Completion& completion) noexcept;
   bool receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept;
   void poll(Nanos now) noexcept;

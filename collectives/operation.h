@@ -47,6 +47,13 @@ struct Operation {
   float* residual = nullptr;
   // For fp32; by default the one the exchange is configured with.
   std::optional<Codec> codec;
+
+  // ---- A tensor divided among several exchanges; 0 where this is all of it.
+  // Elements of the whole: what `count` is of it must follow from that alone, in the same way on all ranks, which
+  // compare this instead.
+  size_t whole = 0;
+  // reduce-scatter, all-gather: elements from the start of one rank's block to that of the next, at least `count`.
+  size_t pitch = 0;
 };
 
 enum class FailureCode : uint8_t {

@@ -30,6 +30,9 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   if (operation.residual != nullptr && (!reduces || operation.type != ElementType::kFloat32 || !codec.has_feedback())) {
     return Refusal::kBad;
   }
+  if (operation.pitch != 0 && (!shares_are_equal(operation.kind) || operation.pitch < operation.count)) {
+    return Refusal::kBad;
+  }
   const size_t share = element_bytes(operation.type) * (shares_are_equal(operation.kind) ? config_.world : 1);
   if (operation.count > config_.max_bytes / share) return Refusal::kTooLarge;
   if (operation.count != 0 && operation.data == nullptr) return Refusal::kBad;
@@ -65,7 +68,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   if (!own.codec) own.codec = config_.codec;
   it.coder = Coder(own.type, *own.codec);
   it.descriptor = {.tag = own.tag,
-                   .count = own.count,
+                   .count = own.whole != 0 ? own.whole : own.count,
                    .root = static_cast<uint16_t>(own.root),
                    .kind = static_cast<uint8_t>(own.kind),
                    .type = static_cast<uint8_t>(own.type),
@@ -123,8 +126,8 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
   const Operation& op = it.operation;
   const unsigned blocks = strategy_.blocks(op);
   const size_t granule = it.coder.granule();
-  it.blocks =
-      shares_are_equal(op.kind) ? Blocks::equal(blocks, op.count, granule) : Blocks::spread(blocks, op.count, granule);
+  it.blocks = shares_are_equal(op.kind) ? Blocks::equal(blocks, op.count, granule, op.pitch != 0 ? op.pitch : op.count)
+                                        : Blocks::spread(blocks, op.count, granule);
   it.partial.begin(blocks, it.blocks.stride());
   it.result.begin(blocks, it.blocks.stride());
   it.sums_left = it.results_left = 0;
@@ -167,7 +170,9 @@ void ExchangeState::end_if_done(Running& it) noexcept {
 
 void ExchangeState::end(Running& it, const Failure& failure) noexcept {
   it.residual_cleared = failure && it.state == Running::State::kRunning && it.operation.residual != nullptr;
-  if (it.residual_cleared) std::fill_n(it.operation.residual, it.blocks.elements(), 0.0F);
+  if (it.residual_cleared) {
+    for (unsigned b = 0; b < it.blocks.blocks(); ++b) std::fill_n(residuals(it, b, 0), it.blocks.count(b), 0.0F);
+  }
   if (it.state == Running::State::kRunning) {
     for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= it.coming[i];
   }

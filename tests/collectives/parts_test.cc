@@ -53,12 +53,12 @@ TEST(Blocks, SpreadGranulesEvenly) {
 TEST(Blocks, OfEqualLength) {
   for (const unsigned blocks : {1U, 2U, 7U, 256U}) {
     for (const size_t each : {size_t{0}, size_t{1}, size_t{31}, size_t{32}, size_t{33}, size_t{1'000'003}}) {
-      const Blocks made = Blocks::equal(blocks, each, 32);
-      EXPECT_EQ(made.elements(), blocks * each);
-      EXPECT_EQ(made.stride(), (each + 31) / 32);
-      for (unsigned b = 0; b < blocks; ++b) {
-        EXPECT_EQ(made.offset(b), b * each);
-        EXPECT_EQ(made.count(b), each);
+      for (const size_t pad : {size_t{0}, size_t{5}}) {
+        const Blocks made = Blocks::equal(blocks, each, 32, each + pad);
+        EXPECT_EQ(made.elements(), blocks * each);
+        EXPECT_EQ(made.stride(), (each + 31) / 32);
+        for (unsigned b = 0; b < blocks && each != 0; ++b) EXPECT_EQ(made.offset(b), b * (each + pad));
+        for (unsigned b = 0; b < blocks; ++b) EXPECT_EQ(made.count(b), each);
       }
     }
   }

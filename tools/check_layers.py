@@ -10,7 +10,7 @@ import sys
 MAY_INCLUDE = {
     "compress": {"compress"},
     "collectives": {"collectives", "compress"},
-    "config": {"config", "compress"},
+    "config": {"config", "collectives", "compress"},
     "client": {"client"},
     "dataplane": {"dataplane", "collectives", "compress", "config", "client"},
 }

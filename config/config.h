@@ -1,0 +1,102 @@
+// config.h - the schema of a node's configuration file: what can be set, defaults, ranges
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/config.h"
+
+namespace gradlane {
+
+using MacAddress = std::array<uint8_t, 6>;
+
+// What a worker does while nothing comes: poll on; leave its CPU to others after each poll; or the latter, and after
+// some time sleep.
+enum class IdlePolicy : uint8_t { kSpin, kYield, kAdaptive };
+
+inline constexpr unsigned kMaxNodes = 256;
+inline constexpr unsigned kMaxTrainers = 16;  // per node
+inline constexpr unsigned kMaxLanes = 16;     // per node; GL_MAX_LANES of client/abi.h
+inline constexpr unsigned kMaxPorts = 16;     // per node
+inline constexpr size_t kMinIpMtu = 576;
+inline constexpr size_t kMaxIpMtu = 9000;
+inline constexpr size_t kIpUdpBytes = 28;  // headers between the MTU of IP and that of the exchange
+
+// A machine of the ring. The table is the same on all nodes.
+struct NodeAddress {
+  unsigned rank = 0;              // of the node: its place in the ring
+  uint32_t ip = 0;                // IPv4, host byte order
+  std::optional<MacAddress> mac;  // absent: asked for by ARP
+};
+
+struct PortConfig {
+  enum class Kind : uint8_t {
+    kDevice,  // DPDK devargs of a virtual device: "net_memif0,role=server,..."
+    kPci,     // PCI address of a NIC, with devargs behind it if need be: "0000:03:00.0"
+    kRing,    // one end of an in-process link of that name; the other end is another node of the same process
+  };
+  std::string name;  // in logs and figures; e0, e1, ... if not given
+  Kind kind = Kind::kDevice;
+  std::string device;             // devargs, PCI address, name of the link
+  std::vector<unsigned> nodes;    // reached through this port, by rank; empty: all others
+  std::optional<MacAddress> mac;  // absent: the device's own
+};
+
+struct NodeConfig {
+  std::string file;  // where it was read from, for messages
+
+  // ---- Who is who. Nodes are sorted by rank; ranks of nodes are 0 to nodes.size() - 1.
+  unsigned rank = 0;
+  std::vector<NodeAddress> nodes;
+  unsigned trainers = 1;      // on each node
+  bool local_reduce = false;  // trainers of a node are summed up before the ring, and are one rank of it
+
+  // ---- How packets travel.
+  std::vector<PortConfig> ports;
+  size_t mtu = 1500;          // of IP
+  uint16_t udp_port = 18400;  // the first of lanes * trainers
+  uint8_t tos_compressed = 0x28;
+  uint8_t tos_raw = 0x20;
+  uint8_t tos_control = 0xc0;
+
+  // ---- Threads.
+  unsigned lanes = 1;           // queue pairs per port, and parts that tensors are divided into
+  unsigned threads = 1;         // workers; at most `lanes`
+  std::vector<unsigned> cores;  // one per thread, to pin it there; empty: wherever the scheduler likes
+  IdlePolicy idle = IdlePolicy::kAdaptive;
+
+  // ---- Memory.
+  bool hugepages = false;
+  size_t trainer_memory = size_t{4} << 30;  // shared buffers of a trainer, bytes
+
+  // ---- The exchange: world, mtu, rank, codec follow from the above, incarnation is drawn at the start.
+  Codec codec = find_codec(kDefaultCodec);
+  size_t window = 256;
+  size_t operations = 16;
+  size_t max_tensor = size_t{256} << 20;
+  size_t queue_target = 16;
+  Nanos peer_timeout = 2 * kSecond;
+  Nanos start_timeout = 10 * kSecond;
+  Nanos operation_timeout = 60 * kSecond;
+  Nanos shutdown_timeout = 2 * kSecond;  // how long operations in flight may take to end after SIGTERM
+  Nanos min_rto = 5 * kMillisecond;
+
+  // ---- Talking to the outside.
+  std::string socket;        // path; made by the daemon
+  bool telemetry = false;    // DPDK's, for dpdk-telemetry.py
+  std::string log = "info";  // trace, debug, info, warn, error
+};
+
+// Ranks of the exchange: trainers, or nodes where they reduce locally.
+[[nodiscard]] inline unsigned ranks_per_node(const NodeConfig& config) noexcept {
+  return config.local_reduce ? 1 : config.trainers;
+}
+[[nodiscard]] inline unsigned world_of(const NodeConfig& config) noexcept {
+  return static_cast<unsigned>(config.nodes.size()) * ranks_per_node(config);
+}
+
+}  // namespace gradlane

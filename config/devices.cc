@@ -1,0 +1,118 @@
+// devices.cc - what is known of DPDK's device arguments before DPDK is started (set-up only)
+#include "config/devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "config/faults.h"
+#include "config/values.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kEthernetHeader = 14;
+constexpr size_t kMemifBuffer = 2048;  // defaults of DPDK's drivers
+constexpr size_t kPacketFrame = 2048;
+constexpr size_t kPacketBlock = 4096;
+constexpr size_t kPacketHeader = 66;  // of an AF_PACKET frame, in front of the packet
+
+std::string_view name_of(std::string_view device) { return device.substr(0, device.find(',')); }
+
+// The value of `key=` in "name,key=value,...".
+std::optional<std::string_view> argument(std::string_view device, std::string_view key) {
+  while (true) {
+    const size_t comma = device.find(',');
+    if (comma == device.npos) return std::nullopt;
+    device.remove_prefix(comma + 1);
+    if (device.starts_with(key) && device.substr(key.size()).starts_with('=')) {
+      return name_of(device.substr(key.size() + 1));
+    }
+  }
+}
+
+size_t number(std::string_view device, std::string_view key, size_t standard) {
+  const auto text = argument(device, key);
+  return text ? parse_whole(*text).value_or(standard) : standard;
+}
+
+bool is_hex(std::string_view text) {
+  return std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
+// "0000:03:00.0", and "03:00.0" in short.
+bool is_pci(std::string_view text) {
+  if (text.size() == 12 && is_hex(text.substr(0, 4)) && text[4] == ':') text.remove_prefix(5);
+  return text.size() == 7 && is_hex(text.substr(0, 2)) && text[2] == ':' && is_hex(text.substr(3, 2)) &&
+         text[5] == '.' && text[6] >= '0' && text[6] <= '7';
+}
+
+bool is_device(std::string_view name) {
+  const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  return !name.empty() && name[0] >= 'a' && name[0] <= 'z' && std::ranges::all_of(name, allowed);
+}
+
+std::string memif_fault(std::string_view device, size_t frame) {
+  const size_t buffer = number(device, "bsize", kMemifBuffer);
+  if (buffer >= frame) return "";
+  return fmt::format(
+      "frames of this MTU have up to {} bytes, but memif's buffers {}: they would overwrite each other; "
+      "allowed: bsize={} and more, best bsize=9216",
+      frame, buffer, frame);
+}
+
+std::string af_packet_fault(std::string_view device, size_t frame) {
+  if (!argument(device, "iface")) return "AF_PACKET needs a network interface; allowed: iface=NAME";
+  const size_t room = number(device, "framesz", kPacketFrame);
+  const size_t block = number(device, "blocksz", kPacketBlock);
+  if (room < frame + kPacketHeader) {
+    return fmt::format(
+        "frames of this MTU have up to {} bytes, and AF_PACKET cuts off what is beyond framesz - {}; "
+        "allowed: framesz={} and more, best framesz=16384,blocksz=65536",
+        frame, kPacketHeader, frame + kPacketHeader);
+  }
+  if (block % room == 0) return "";
+  return fmt::format(
+      "framesz={} does not divide blocksz={}, and AF_PACKET would hang; allowed: a blocksz of {}, or a "
+      "multiple of it",
+      room, block, room);
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+}  // namespace
+
+std::string device_key(const PortConfig& port) {
+  const std::string name(name_of(port.device));
+  if (port.kind != PortConfig::Kind::kPci) return name;
+  return lower(name.size() == 7 ? "0000:" + name : name);
+}
+
+std::string device_fault(const PortConfig& port, size_t ip_mtu) {
+  const std::string_view name = name_of(port.device);
+  const size_t frame = ip_mtu + kEthernetHeader;
+  switch (port.kind) {
+    case PortConfig::Kind::kPci:
+      return is_pci(name) ? "" : fmt::format("{} is no PCI address, allowed: as in 0000:03:00.0", quoted(name));
+    case PortConfig::Kind::kRing:
+      return "";
+    case PortConfig::Kind::kDevice:
+      break;
+  }
+  if (is_pci(name)) return fmt::format("{} is a PCI address, allowed: key 'pci' for it", quoted(name));
+  if (!is_device(name)) {
+    return fmt::format("{} is no name of a device, allowed: as in net_memif0,role=server,...", quoted(name));
+  }
+  if (name.starts_with("net_memif")) return memif_fault(port.device, frame);
+  if (name.starts_with("net_af_packet") || name.starts_with("eth_af_packet")) {
+    return af_packet_fault(port.device, frame);
+  }
+  return "";
+}
+
+}  // namespace gradlane

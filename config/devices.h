@@ -1,0 +1,19 @@
+// devices.h - what is known of DPDK's device arguments before DPDK is started (set-up only)
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+
+namespace gradlane {
+
+// What two ports of a node cannot have both: "net_memif0" of "net_memif0,role=server", a PCI address in full, the name
+// of a link.
+[[nodiscard]] std::string device_key(const PortConfig& port);
+
+// Why this device cannot carry packets of that MTU, or would damage them; empty if nothing is known against it.
+[[nodiscard]] std::string device_fault(const PortConfig& port, size_t ip_mtu);
+
+}  // namespace gradlane

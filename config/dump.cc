@@ -1,0 +1,97 @@
+// dump.cc - a NodeConfig as the text of a file, and as a digest (set-up only)
+#include <fmt/format.h>
+
+#include "config/loader.h"
+#include "config/values.h"
+#include "config/words.h"
+
+namespace gradlane {
+namespace {
+
+// As YAML writes texts in double quotes. Those of a configuration have no control characters.
+std::string in_quotes(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + '"';
+}
+
+std::string mac_entry(const std::optional<MacAddress>& mac) {
+  return mac ? fmt::format(", mac: {}", in_quotes(mac_text(*mac))) : "";
+}
+
+std::string nodes_text(const NodeConfig& config) {
+  std::string text = "nodes:\n";
+  for (const NodeAddress& node : config.nodes) {
+    text += fmt::format("  - {{rank: {}, ip: {}{}}}\n", node.rank, ip_text(node.ip), mac_entry(node.mac));
+  }
+  return text;
+}
+
+std::string ports_text(const NodeConfig& config) {
+  static constexpr const char* kKinds[] = {"device", "pci", "ring"};  // by PortConfig::Kind
+  if (config.ports.empty()) return "ports: []\n";
+  std::string text = "ports:\n";
+  for (const PortConfig& port : config.ports) {
+    text += fmt::format("  - name: {}\n    {}: {}\n", in_quotes(port.name), kKinds[static_cast<size_t>(port.kind)],
+                        in_quotes(port.device));
+    if (!port.nodes.empty()) text += fmt::format("    nodes: [{}]\n", fmt::join(port.nodes, ", "));
+    if (port.mac) text += fmt::format("    mac: {}\n", in_quotes(mac_text(*port.mac)));
+  }
+  return text;
+}
+
+// 64-bit FNV-1a.
+class Digest {
+ public:
+  void add(uint32_t value) noexcept {
+    for (int shift = 0; shift < 32; shift += 8) {
+      state_ = (state_ ^ (value >> shift & 0xff)) * 0x100000001b3;
+    }
+  }
+  [[nodiscard]] uint64_t value() const noexcept { return state_; }
+
+ private:
+  uint64_t state_ = 0xcbf29ce484222325;
+};
+
+}  // namespace
+
+std::string config_text(const NodeConfig& config) {
+  const auto time = [](Nanos value) { return duration_text(value); };
+  std::string text = fmt::format("rank: {}\n", config.rank) + nodes_text(config);
+  text += fmt::format("trainers: {}\nlocal_reduce: {}\nsocket: {}\ncodec: {}\nmtu: {}\nudp_port: {}\n", config.trainers,
+                      config.local_reduce, in_quotes(config.socket), config.codec.name(), config.mtu, config.udp_port);
+  text += fmt::format("tos: {{compressed: {:#04x}, raw: {:#04x}, control: {:#04x}}}\n", config.tos_compressed,
+                      config.tos_raw, config.tos_control);
+  text += ports_text(config);
+  text += fmt::format("workers: {{lanes: {}, threads: {}, cores: [{}], idle: {}}}\n", config.lanes, config.threads,
+                      fmt::join(config.cores, ", "), kIdleWords[static_cast<size_t>(config.idle)]);
+  text +=
+      fmt::format("memory: {{hugepages: {}, per_trainer: {}}}\n", config.hugepages, size_text(config.trainer_memory));
+  text += fmt::format("exchange: {{window: {}, operations: {}, max_tensor: {}, queue_target: {}}}\n", config.window,
+                      config.operations, size_text(config.max_tensor), config.queue_target);
+  text += fmt::format("timeouts: {{peer: {}, start: {}, operation: {}, shutdown: {}, min_rto: {}}}\n",
+                      time(config.peer_timeout), time(config.start_timeout), time(config.operation_timeout),
+                      time(config.shutdown_timeout), time(config.min_rto));
+  return text + fmt::format("telemetry: {}\nlog: {}\n", config.telemetry, config.log);
+}
+
+uint64_t rank_table_digest(const NodeConfig& config) {
+  Digest digest;
+  digest.add(static_cast<uint32_t>(config.nodes.size()));
+  for (const NodeAddress& node : config.nodes) {
+    digest.add(node.rank);
+    digest.add(node.ip);
+  }
+  digest.add(config.trainers);
+  digest.add(config.local_reduce ? 1 : 0);
+  digest.add(config.lanes);
+  digest.add(config.udp_port);
+  digest.add(uint32_t{config.tos_compressed} << 16 | uint32_t{config.tos_raw} << 8 | config.tos_control);
+  return digest.value();
+}
+
+}  // namespace gradlane

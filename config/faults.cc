@@ -1,0 +1,41 @@
+// faults.cc - collects what is wrong with a configuration file, and names the first of it (set-up only)
+#include "config/faults.h"
+
+#include <fmt/format.h>
+
+#include "compress/error.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kLongestQuote = 60;
+
+}  // namespace
+
+void Faults::keep(const Fault& fault) {
+  ++count_;
+  // The first one that was found stays if two are of the same place.
+  if (!first_ || fault.order() < first_->order()) first_ = fault;
+}
+
+void Faults::throw_first() const {
+  if (!first_) return;
+  const auto& [missing, place, path, what] = *first_;
+  throw SetupError(
+      fmt::format("{}:{}:{}: {}{}{}", file_, place.line, place.column, path, path.empty() ? "" : ": ", what));
+}
+
+std::string quoted(std::string_view text) {
+  std::string result = "'";
+  for (const char c : text.substr(0, kLongestQuote)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result + (text.size() > kLongestQuote ? "...'" : "'");
+}
+
+}  // namespace gradlane

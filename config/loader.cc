@@ -1,0 +1,269 @@
+// loader.cc - from a YAML file to a NodeConfig (set-up only)
+#include "config/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "compress/error.h"
+#include "config/ports.h"
+#include "config/section.h"
+#include "config/words.h"
+#include "config/yaml_tree.h"
+
+namespace gradlane {
+namespace {
+
+constexpr const char* kKeys[] = {"rank",     "nodes",    "trainers",  "local_reduce", "socket",  "codec",
+                                 "mtu",      "udp_port", "tos",       "ports",        "workers", "memory",
+                                 "exchange", "timeouts", "telemetry", "log"};
+constexpr const char* kNodeKeys[] = {"rank", "ip", "mac"};
+constexpr const char* kTosKeys[] = {"compressed", "raw", "control"};
+constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
+constexpr const char* kMemoryKeys[] = {"hugepages", "per_trainer"};
+constexpr const char* kExchangeKeys[] = {"window", "operations", "max_tensor", "queue_target"};
+constexpr const char* kTimeoutKeys[] = {"peer", "start", "operation", "shutdown", "min_rto"};
+
+constexpr size_t kLongestSocket = 107;  // sun_path, without the 0 at its end
+constexpr size_t kLongestCodec = 31;    // GL_NAME of client/abi.h, without the 0 at its end
+constexpr unsigned kMaxCore = 1023;
+constexpr unsigned kMaxUdpPort = 65535;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+class NodesReader {
+ public:
+  explicit NodesReader(NodeConfig& config) : config_(config) {}
+
+  void read(const Value& value) {
+    const auto items = value.list("nodes {rank: ..., ip: ...}");
+    if (!items) return;
+    if (items->empty() || items->size() > kMaxNodes) {
+      value.fault(fmt::format("{} nodes, allowed: 1 to {}", items->size(), kMaxNodes));
+      return;
+    }
+    for (const Value& item : *items) read_node(item, items->size());
+    std::ranges::sort(config_.nodes, {}, &NodeAddress::rank);
+  }
+
+ private:
+  // With n nodes, n different ranks below n are all ranks from 0 to n - 1.
+  void read_node(const Value& value, size_t count) {
+    const Section section(value, kNodeKeys);
+    if (value.node().kind != YamlNode::Kind::kMap) return;
+    NodeAddress node;
+    if (const auto rank = section.need("rank")) {
+      if (const auto number = rank->whole(0, count - 1)) {
+        node.rank = static_cast<unsigned>(*number);
+        check_unique(ranks_, node.rank, *rank, fmt::format("rank {}", node.rank));
+      }
+    }
+    if (const auto ip = section.need("ip")) {
+      if (const auto address = ip->host_ip()) {
+        node.ip = *address;
+        check_unique(ips_, node.ip, *ip, ip_text(node.ip));
+      }
+    }
+    if (const auto mac = section.find("mac")) node.mac = mac->host_mac();
+    config_.nodes.push_back(node);
+  }
+
+  void check_unique(std::map<uint32_t, std::string>& seen, uint32_t key, const Value& value, const std::string& what) {
+    const auto [other, is_new] = seen.emplace(key, value.path());
+    if (!is_new) value.fault(fmt::format("{} is that of {} too, allowed: different ones", what, other->second));
+  }
+
+  NodeConfig& config_;
+  std::map<uint32_t, std::string> ranks_;  // and where they stand
+  std::map<uint32_t, std::string> ips_;
+};
+
+// Who is who. False: something is wrong with it.
+bool read_identity(const Section& root, NodeConfig& config) {
+  const size_t faults = root.value().faults().count();
+  if (const auto nodes = root.need("nodes")) NodesReader(config).read(*nodes);
+  const bool table = root.value().faults().count() == faults;
+  if (const auto rank = root.need("rank")) {
+    config.rank = static_cast<unsigned>(rank->whole(0, kMaxNodes - 1).value_or(0));
+    if (table && config.rank >= config.nodes.size()) {
+      rank->fault(
+          fmt::format("{} is not in the table of nodes, allowed: 0 to {}", config.rank, config.nodes.size() - 1));
+    }
+  }
+  root.whole("trainers", config.trainers, 1, kMaxTrainers);
+  root.flag("local_reduce", config.local_reduce);
+  if (root.value().faults().count() != faults) return false;
+  if (world_of(config) > kMaxNodes) {
+    root.find("trainers")
+        ->fault(fmt::format("{} nodes of {} trainers are {} ranks, allowed: {}", config.nodes.size(), config.trainers,
+                            world_of(config), kMaxNodes));
+  }
+  return true;
+}
+
+void read_tos(const Section& root, NodeConfig& config) {
+  const auto value = root.find("tos");
+  if (!value) return;
+  const Section section(*value, kTosKeys);
+  uint8_t* const targets[] = {&config.tos_compressed, &config.tos_raw, &config.tos_control};
+  const size_t faults = value->faults().count();
+  for (size_t i = 0; i < std::size(kTosKeys); ++i) {
+    section.whole(kTosKeys[i], *targets[i], 0, 0xff);
+    if (*targets[i] % 4 == 0) continue;
+    section.find(kTosKeys[i])
+        ->fault(fmt::format("{:#04x} has ECN bits set, the two lowest, allowed: multiples of 4", *targets[i]));
+  }
+  if (value->faults().count() != faults) return;
+  for (size_t i = 0; i < std::size(kTosKeys); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (*targets[i] != *targets[j]) continue;
+      section.find(kTosKeys[i])
+          .value_or(*value)
+          .fault(fmt::format("{:#04x} is that of {} too, allowed: different ones", *targets[i], kTosKeys[j]));
+    }
+  }
+}
+
+// `checked`: the number of threads is right.
+void read_cores(const Value& value, NodeConfig& config, bool checked) {
+  const size_t faults = value.faults().count();
+  const auto items = value.list("numbers of CPUs");
+  if (!items) return;
+  for (const Value& item : *items) {
+    config.cores.push_back(static_cast<unsigned>(item.whole(0, kMaxCore).value_or(0)));
+  }
+  if (!checked || value.faults().count() != faults) return;
+  if (config.cores.empty() || config.cores.size() == config.threads) return;
+  value.fault(
+      fmt::format("{} cores for {} threads, allowed: one per thread, or none", config.cores.size(), config.threads));
+}
+
+void read_workers(const Section& root, NodeConfig& config) {
+  const auto value = root.find("workers");
+  if (!value) return;
+  const Section section(*value, kWorkerKeys);
+  const size_t faults = value->faults().count();
+  section.whole("lanes", config.lanes, 1, kMaxLanes);
+  section.whole("threads", config.threads, 1, kMaxLanes);
+  const bool numbers = value->faults().count() == faults;
+  if (numbers && config.threads > config.lanes) {
+    section.find("threads")->fault(
+        fmt::format("{} threads for {} lanes, allowed: 1 to the number of lanes", config.threads, config.lanes));
+  }
+  if (const auto cores = section.find("cores")) read_cores(*cores, config, numbers);
+  if (const auto idle = section.find("idle")) {
+    if (const auto choice = idle->choice(kIdleWords)) config.idle = static_cast<IdlePolicy>(*choice);
+  }
+}
+
+void read_memory(const Section& root, NodeConfig& config) {
+  const auto value = root.find("memory");
+  if (!value) return;
+  const Section section(*value, kMemoryKeys);
+  section.flag("hugepages", config.hugepages);
+  section.size("per_trainer", config.trainer_memory, kMiB, kMiB << 20);
+}
+
+void read_exchange(const Section& root, NodeConfig& config) {
+  const auto value = root.find("exchange");
+  if (!value) return;
+  const Section section(*value, kExchangeKeys);
+  section.whole("window", config.window, kMinWindow, kMaxWindow);
+  if (!std::has_single_bit(config.window)) {
+    section.find("window")->fault(fmt::format("{} is no power of two, allowed: {}, {}, {} and so on up to {}",
+                                              config.window, kMinWindow, 2 * kMinWindow, 4 * kMinWindow, kMaxWindow));
+  }
+  section.whole("operations", config.operations, 1, kMaxOperations);
+  section.size("max_tensor", config.max_tensor, kGranuleBytes, uint64_t{1} << 38);
+  section.whole("queue_target", config.queue_target, 1, kMaxWindow);
+}
+
+void read_timeouts(const Section& root, NodeConfig& config) {
+  const auto value = root.find("timeouts");
+  if (!value) return;
+  const Section section(*value, kTimeoutKeys);
+  section.duration("peer", config.peer_timeout, 10 * kMillisecond, 3600 * kSecond);
+  section.duration("start", config.start_timeout, kMillisecond, 36000 * kSecond);
+  section.duration("operation", config.operation_timeout, kMillisecond, 36000 * kSecond);
+  section.duration("shutdown", config.shutdown_timeout, 0, 3600 * kSecond);
+  section.duration("min_rto", config.min_rto, 10 * kMicrosecond, kSecond);
+}
+
+void read_codec(const Section& root, NodeConfig& config) {
+  const auto value = root.find("codec");
+  if (!value) return;
+  const auto name = value->text(kLongestCodec);
+  if (!name) return;
+  try {
+    config.codec = find_codec(*name);
+  } catch (const SetupError& error) {
+    value->fault(error.what());
+  }
+}
+
+// UDP ports: one per lane and trainer.
+void read_udp_port(const Section& root, NodeConfig& config) {
+  root.whole("udp_port", config.udp_port, 1, kMaxUdpPort);
+  const unsigned count = config.lanes * config.trainers;
+  if (config.udp_port + count - 1 <= kMaxUdpPort) return;
+  root.find("udp_port")
+      ->fault(fmt::format("{} is the first of {} ports, one for each lane and trainer, allowed: 1 to {}",
+                          config.udp_port, count, kMaxUdpPort + 1 - count));
+}
+
+void read_outside(const Section& root, NodeConfig& config) {
+  config.socket = fmt::format("/run/gradlane/node{}.sock", config.rank);
+  if (const auto socket = root.find("socket")) config.socket = socket->text(kLongestSocket).value_or(config.socket);
+  root.flag("telemetry", config.telemetry);
+  if (const auto log = root.find("log")) {
+    if (const auto choice = log->choice(kLogWords)) config.log = kLogWords[*choice];
+  }
+}
+
+std::string read_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to see that it is too long
+  if (file) {
+    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+    if (std::ferror(file.get()) == 0) return text;
+  }
+  throw SetupError(fmt::format("{}: cannot read the configuration: {}", path, std::strerror(errno)));
+}
+
+}  // namespace
+
+NodeConfig parse_config(std::string_view text, const std::string& name) {
+  const YamlNode tree = parse_yaml(text, name);
+  Faults faults(name);
+  NodeConfig config;
+  config.file = name;
+  if (tree.kind == YamlNode::Kind::kNull) {
+    faults.add(tree.place, "", "nothing is set, needed: rank and nodes");
+    faults.throw_first();
+  }
+  const Section root(Value(tree, "", faults), kKeys);
+  if (tree.kind != YamlNode::Kind::kMap) faults.throw_first();
+  const bool identity = read_identity(root, config);
+  root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
+  read_codec(root, config);
+  read_tos(root, config);
+  read_workers(root, config);
+  read_udp_port(root, config);
+  read_ports(root, config, identity);
+  read_memory(root, config);
+  read_exchange(root, config);
+  read_timeouts(root, config);
+  read_outside(root, config);
+  faults.throw_first();
+  return config;
+}
+
+NodeConfig load_config(const std::string& path) { return parse_config(read_file(path), path); }
+
+}  // namespace gradlane

@@ -1,0 +1,26 @@
+// loader.h - from a YAML file to a NodeConfig, and back (set-up only)
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+
+namespace gradlane {
+
+// Reads and checks a configuration file (docs/configuration.md). Throws SetupError: "file:line:column: key: what is
+// wrong, what is allowed", or why the file cannot be read. With several faults it names the first one in the file;
+// before those come faults of the YAML syntax, and behind them keys that are missing.
+[[nodiscard]] NodeConfig load_config(const std::string& path);
+
+// The same of a text; `name` stands for the file in messages.
+[[nodiscard]] NodeConfig parse_config(std::string_view text, const std::string& name);
+
+// All settings, defaults included, as a file that load_config() reads to the same NodeConfig.
+[[nodiscard]] std::string config_text(const NodeConfig& config);
+
+// A digest of what must be equal on all nodes: the table of nodes (ranks and IP addresses), trainers, local_reduce,
+// lanes, UDP port, ToS classes.
+[[nodiscard]] uint64_t rank_table_digest(const NodeConfig& config);
+
+}  // namespace gradlane

@@ -1,0 +1,90 @@
+// section.h - a checked view of a YAML tree: values of the right type and range, or a fault (set-up only)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/faults.h"
+#include "config/values.h"
+#include "config/yaml_tree.h"
+
+namespace gradlane {
+
+// A value of the file, and the path that leads to it. Readers give nothing after they recorded why.
+class Value {
+ public:
+  Value(const YamlNode& node, std::string path, Faults& faults)
+      : node_(&node), path_(std::move(path)), faults_(&faults) {}
+
+  [[nodiscard]] const YamlNode& node() const noexcept { return *node_; }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] Faults& faults() const noexcept { return *faults_; }
+  void fault(const std::string& what) const { faults_->add(node_->place, path_, what); }
+
+  [[nodiscard]] std::optional<uint64_t> whole(uint64_t least, uint64_t most) const;
+  [[nodiscard]] std::optional<uint64_t> size(uint64_t least, uint64_t most) const;
+  [[nodiscard]] std::optional<Nanos> duration(Nanos least, Nanos most) const;
+  [[nodiscard]] std::optional<bool> flag() const;
+  // The number of the choice that the text is.
+  [[nodiscard]] std::optional<size_t> choice(std::span<const char* const> choices) const;
+  // Not empty, at most `longest` bytes, no control characters.
+  [[nodiscard]] std::optional<std::string> text(size_t longest) const;
+  // The same of letters, digits, '_', '-' and '.' alone.
+  [[nodiscard]] std::optional<std::string> name(size_t longest) const;
+  [[nodiscard]] std::optional<uint32_t> host_ip() const;
+  [[nodiscard]] std::optional<MacAddress> host_mac() const;
+  [[nodiscard]] std::optional<std::vector<Value>> list(const char* of_what) const;
+
+ private:
+  // The text of a scalar. `wanted` and `allowed` are for the message.
+  [[nodiscard]] const std::string* scalar(std::string_view wanted, std::string_view allowed) const;
+  [[nodiscard]] const std::string* wrong_type(std::string_view wanted, std::string_view allowed) const;
+
+  const YamlNode* node_;
+  std::string path_;
+  Faults* faults_;
+};
+
+// A map whose keys are known.
+class Section {
+ public:
+  // Records a fault if `value` is no map, and for keys that are unknown or given twice.
+  Section(const Value& value, std::span<const char* const> allowed);
+
+  [[nodiscard]] std::optional<Value> find(std::string_view key) const;
+  // The same, with a fault if it is not there.
+  [[nodiscard]] std::optional<Value> need(std::string_view key) const;
+  // A fault of the section itself.
+  void missing(std::string_view key, const std::string& what) const;
+  [[nodiscard]] const Value& value() const noexcept { return value_; }
+
+  // Set `target` if the key is there and right.
+  template <class T>
+  void whole(std::string_view key, T& target, uint64_t least, uint64_t most) const {
+    if (const auto found = find(key)) set(target, found->whole(least, most));
+  }
+  void size(std::string_view key, size_t& target, uint64_t least, uint64_t most) const {
+    if (const auto found = find(key)) set(target, found->size(least, most));
+  }
+  void duration(std::string_view key, Nanos& target, Nanos least, Nanos most) const {
+    if (const auto found = find(key)) set(target, found->duration(least, most));
+  }
+  void flag(std::string_view key, bool& target) const {
+    if (const auto found = find(key)) set(target, found->flag());
+  }
+
+ private:
+  template <class T, class U>
+  static void set(T& target, const std::optional<U>& value) {
+    if (value) target = static_cast<T>(*value);
+  }
+  [[nodiscard]] std::string path_of(std::string_view key) const;
+
+  Value value_;
+};
+
+}  // namespace gradlane

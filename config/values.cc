@@ -1,0 +1,108 @@
+// values.cc - texts of a configuration file as numbers and addresses, and back (set-up only)
+#include "config/values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <span>
+
+namespace gradlane {
+namespace {
+
+struct Unit {
+  std::string_view suffix;
+  uint64_t factor;
+};
+
+// From small to large.
+constexpr Unit kSizes[] = {{"B", 1},
+                           {"KiB", uint64_t{1} << 10},
+                           {"MiB", uint64_t{1} << 20},
+                           {"GiB", uint64_t{1} << 30},
+                           {"TiB", uint64_t{1} << 40}};
+constexpr Unit kTimes[] = {{"ns", 1},      {"us", kMicrosecond},  {"ms", kMillisecond},
+                           {"s", kSecond}, {"min", 60 * kSecond}, {"h", 3600 * kSecond}};
+
+// Digits of `base` up to the end of the text, and no sign.
+std::optional<uint64_t> parse_digits(std::string_view text, int base) noexcept {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value, base);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return value;
+}
+
+std::optional<uint64_t> parse_quantity(std::string_view text, std::span<const Unit> units) noexcept {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto unit = std::ranges::find(units, text.substr(digits), &Unit::suffix);
+  const auto number = parse_digits(text.substr(0, digits), 10);
+  if (unit == units.end() || !number || *number > UINT64_MAX / unit->factor) return std::nullopt;
+  return *number * unit->factor;
+}
+
+std::string quantity_text(uint64_t value, std::span<const Unit> units) {
+  const auto divides = [&](const Unit& unit) { return value % unit.factor == 0; };
+  // A zero is written in the middle one: 0s, 0MiB.
+  const Unit& unit = value == 0 ? units[units.size() / 2] : *std::find_if(units.rbegin(), units.rend(), divides);
+  return fmt::format("{}{}", value / unit.factor, unit.suffix);
+}
+
+// The text up to `separator`, which goes from `text` with it. At the end: all there is.
+std::string_view take_part(std::string_view& text, char separator) noexcept {
+  const size_t length = std::min(text.find(separator), text.size());
+  const std::string_view part = text.substr(0, length);
+  text.remove_prefix(std::min(length + 1, text.size()));
+  return part;
+}
+
+}  // namespace
+
+std::optional<uint64_t> parse_whole(std::string_view text) noexcept {
+  return text.starts_with("0x") ? parse_digits(text.substr(2), 16) : parse_digits(text, 10);
+}
+
+std::optional<uint64_t> parse_size(std::string_view text) noexcept {
+  if (const auto bytes = parse_digits(text, 10)) return bytes;
+  return parse_quantity(text, kSizes);
+}
+
+std::optional<Nanos> parse_duration(std::string_view text) noexcept { return parse_quantity(text, kTimes); }
+
+std::optional<uint32_t> parse_ip(std::string_view text) noexcept {
+  if (std::ranges::count(text, '.') != 3) return std::nullopt;
+  uint32_t ip = 0;
+  for (int i = 0; i < 4; ++i) {
+    const std::string_view part = take_part(text, '.');
+    const auto byte = parse_digits(part, 10);
+    // 010 is 8 to some programs.
+    if (!byte || *byte > 255 || (part.size() > 1 && part[0] == '0')) return std::nullopt;
+    ip = ip << 8 | static_cast<uint32_t>(*byte);
+  }
+  return ip;
+}
+
+std::optional<MacAddress> parse_mac(std::string_view text) noexcept {
+  if (std::ranges::count(text, ':') != 5) return std::nullopt;
+  MacAddress mac{};
+  for (uint8_t& byte : mac) {
+    const std::string_view part = take_part(text, ':');
+    const auto value = parse_digits(part, 16);
+    if (!value || part.size() != 2) return std::nullopt;
+    byte = static_cast<uint8_t>(*value);
+  }
+  return mac;
+}
+
+std::string size_text(uint64_t bytes) { return quantity_text(bytes, kSizes); }
+
+std::string duration_text(Nanos time) { return quantity_text(time, kTimes); }
+
+std::string ip_text(uint32_t ip) {
+  return fmt::format("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
+}
+
+std::string mac_text(const MacAddress& mac) { return fmt::format("{:02x}", fmt::join(mac, ":")); }
+
+}  // namespace gradlane

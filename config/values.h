@@ -1,0 +1,37 @@
+// values.h - texts of a configuration file as numbers and addresses, and back (set-up only)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "collectives/packet.h"
+#include "config/config.h"
+
+namespace gradlane {
+
+// Parsers take the whole text, without spaces around it; nothing is returned for anything else than what they say.
+
+// Decimal, or hexadecimal behind 0x; below 2^64.
+[[nodiscard]] std::optional<uint64_t> parse_whole(std::string_view text) noexcept;
+
+// Bytes: a decimal number, alone or with B, KiB, MiB, GiB or TiB behind it.
+[[nodiscard]] std::optional<uint64_t> parse_size(std::string_view text) noexcept;
+
+// A decimal number with ns, us, ms, s, min or h behind it.
+[[nodiscard]] std::optional<Nanos> parse_duration(std::string_view text) noexcept;
+
+// 10.77.0.1, in host byte order.
+[[nodiscard]] std::optional<uint32_t> parse_ip(std::string_view text) noexcept;
+
+// 02:00:00:00:00:01
+[[nodiscard]] std::optional<MacAddress> parse_mac(std::string_view text) noexcept;
+
+// What the parsers above take, in the largest unit that leaves no fraction.
+[[nodiscard]] std::string size_text(uint64_t bytes);
+[[nodiscard]] std::string duration_text(Nanos time);
+[[nodiscard]] std::string ip_text(uint32_t ip);
+[[nodiscard]] std::string mac_text(const MacAddress& mac);
+
+}  // namespace gradlane

@@ -1,0 +1,9 @@
+// words.h - words of the configuration file that stand for values (set-up only)
+#pragma once
+
+namespace gradlane {
+
+inline constexpr const char* kIdleWords[] = {"spin", "yield", "adaptive"};  // by IdlePolicy
+inline constexpr const char* kLogWords[] = {"trace", "debug", "info", "warn", "error"};
+
+}  // namespace gradlane

@@ -1,0 +1,194 @@
+// config_test.cc - defaults, every key, the way back to a text, and the digest
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "compress/error.h"
+#include "config/loader.h"
+#include "tests/config/same_config.h"
+
+namespace gradlane::test {
+namespace {
+
+constexpr const char* kEveryKey = R"(
+rank: 2
+nodes:
+  - {rank: 2, ip: 10.77.0.3}
+  - {rank: 0, ip: 10.77.0.1, mac: "02:00:00:00:00:0A"}
+  - {rank: 1, ip: 192.168.200.255}
+  - {rank: 3, ip: 1.0.0.0}
+trainers: 3
+local_reduce: true
+socket: /tmp/with space/"node" \2.sock
+codec: inceptionn:10,truncate
+mtu: 9000
+udp_port: 0x4000
+tos: {compressed: 0x48, raw: 68, control: 0}
+ports:
+  - name: left
+    device: net_memif7,role=client,socket=/tmp/a "b".sock,bsize=9216
+    nodes: [1]
+    mac: 02:ff:00:00:00:01
+  - ring: link02
+    nodes: [3]
+  - name: spare-1.x
+    pci: "0000:AF:1f.7,arg=1"
+    nodes: [0]
+workers: {lanes: 4, threads: 2, cores: [1, 3], idle: spin}
+memory: {hugepages: true, per_trainer: 3MiB}
+exchange: {window: 4096, operations: 7, max_tensor: 1000, queue_target: 33}
+timeouts: {peer: 1500ms, start: 2min, operation: 3h, shutdown: 0s, min_rto: 70us}
+telemetry: true
+log: trace
+)";
+
+std::string two_nodes(const std::string& more = "") {
+  return "rank: 0\nnodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2}]\nports: [{ring: x}]\n" + more;
+}
+
+TEST(Config, DefaultsAreThoseOfTheStruct) {
+  NodeConfig want;
+  want.nodes = {{.rank = 0, .ip = 0x0a000001, .mac = {}}, {.rank = 1, .ip = 0x0a000002, .mac = {}}};
+  want.ports = {{.name = "e0", .kind = PortConfig::Kind::kRing, .device = "x", .nodes = {}, .mac = {}}};
+  want.socket = "/run/gradlane/node0.sock";
+  const NodeConfig config = parse_config(two_nodes(), "a.yaml");
+  EXPECT_TRUE(same(config, want)) << config_text(config);
+  EXPECT_EQ(config.file, "a.yaml");
+}
+
+TEST(Config, SocketIsNamedAfterTheNode) {
+  std::string text = two_nodes();
+  text.replace(text.find("rank: 0"), 7, "rank: 1");
+  EXPECT_EQ(parse_config(text, "").socket, "/run/gradlane/node1.sock");
+}
+
+TEST(Config, OneNodeNeedsNoPorts) {
+  const NodeConfig config = parse_config("rank: 0\nnodes: [{rank: 0, ip: 10.0.0.1}]", "");
+  EXPECT_TRUE(config.ports.empty());
+  EXPECT_TRUE(same(parse_config(config_text(config), ""), config)) << config_text(config);
+}
+
+void check_nodes(const NodeConfig& config) {
+  const MacAddress mac = {2, 0, 0, 0, 0, 10};
+  ASSERT_EQ(config.nodes.size(), 4u);
+  EXPECT_EQ(fields(config.nodes[0]), std::tuple(0u, 0x0a4d0001u, std::optional(mac)));
+  EXPECT_EQ(fields(config.nodes[1]), std::tuple(1u, 0xc0a8c8ffu, std::optional<MacAddress>()));
+  EXPECT_EQ(fields(config.nodes[2]), std::tuple(2u, 0x0a4d0003u, std::optional<MacAddress>()));
+  EXPECT_EQ(fields(config.nodes[3]), std::tuple(3u, 0x01000000u, std::optional<MacAddress>()));
+}
+
+void check_ports(const NodeConfig& config) {
+  using Kind = PortConfig::Kind;
+  const auto none = std::optional<MacAddress>();
+  const auto mac = std::optional(MacAddress{2, 255, 0, 0, 0, 1});
+  ASSERT_EQ(config.ports.size(), 3u);
+  EXPECT_EQ(
+      fields(config.ports[0]),
+      std::tuple(std::string("left"), Kind::kDevice,
+                 std::string("net_memif7,role=client,socket=/tmp/a \"b\".sock,bsize=9216"), std::vector{1u}, mac));
+  EXPECT_EQ(fields(config.ports[1]),
+            std::tuple(std::string("e1"), Kind::kRing, std::string("link02"), std::vector{3u}, none));
+  EXPECT_EQ(fields(config.ports[2]),
+            std::tuple(std::string("spare-1.x"), Kind::kPci, std::string("0000:AF:1f.7,arg=1"), std::vector{0u}, none));
+}
+
+TEST(Config, EveryKeyIsRead) {
+  const NodeConfig config = parse_config(kEveryKey, "");
+  check_nodes(config);
+  check_ports(config);
+  EXPECT_EQ(config.rank, 2u);
+  EXPECT_EQ(config.trainers, 3u);
+  EXPECT_TRUE(config.local_reduce);
+  EXPECT_EQ(config.socket, "/tmp/with space/\"node\" \\2.sock");
+  EXPECT_EQ(config.codec.name(), "inceptionn:10,truncate");
+  EXPECT_EQ(config.mtu, 9000u);
+  EXPECT_EQ(config.udp_port, 0x4000);
+  EXPECT_EQ(config.tos_compressed, 0x48);
+  EXPECT_EQ(config.tos_raw, 68);
+  EXPECT_EQ(config.tos_control, 0);
+  EXPECT_EQ(config.lanes, 4u);
+  EXPECT_EQ(config.threads, 2u);
+  EXPECT_EQ(config.cores, (std::vector{1u, 3u}));
+  EXPECT_EQ(config.idle, IdlePolicy::kSpin);
+  EXPECT_TRUE(config.hugepages);
+  EXPECT_EQ(config.trainer_memory, size_t{3} << 20);
+  EXPECT_EQ(config.window, 4096u);
+  EXPECT_EQ(config.operations, 7u);
+  EXPECT_EQ(config.max_tensor, 1000u);
+  EXPECT_EQ(config.queue_target, 33u);
+  EXPECT_EQ(config.peer_timeout, 1500 * kMillisecond);
+  EXPECT_EQ(config.start_timeout, 120 * kSecond);
+  EXPECT_EQ(config.operation_timeout, 10800 * kSecond);
+  EXPECT_EQ(config.shutdown_timeout, 0u);
+  EXPECT_EQ(config.min_rto, 70 * kMicrosecond);
+  EXPECT_TRUE(config.telemetry);
+  EXPECT_EQ(config.log, "trace");
+}
+
+TEST(Config, TextReadsToTheSame) {
+  for (const std::string& text : {std::string(kEveryKey), two_nodes(), two_nodes("socket: \"null\"\nlog: warn"),
+                                  two_nodes("workers: {idle: yield}")}) {
+    const NodeConfig config = parse_config(text, "");
+    const std::string written = config_text(config);
+    const NodeConfig again = parse_config(written, "");
+    EXPECT_TRUE(same(again, config)) << written;
+    EXPECT_EQ(config_text(again), written);
+  }
+}
+
+// Ways to write one and the same file.
+TEST(Config, YamlIsYaml) {
+  const NodeConfig want = parse_config(two_nodes("trainers: 2"), "");
+  for (const std::string& text : {
+           "---\n" + two_nodes("trainers: 2") + "\n...\n",
+           "\xef\xbb\xbf# \xc3\xa4\n" + two_nodes("'trainers':   \"2\" # two\n\n"),
+           two_nodes("trainers: &two 2"),
+           std::string("{rank: 0, trainers: 2, ports: [ring: x], nodes: [{ip: 10.0.0.2, rank: 1}, {rank: 0, "
+                       "ip: 10.0.0.1}]}"),
+           std::string(
+               "nodes:\r\n- rank: 0\r\n  ip: 10.0.0.1\r\n-\r\n  ip: 10.0.0.2\r\n  rank: 1\r\nports:\r\n- ring: >-\r\n"
+               "    x\r\ntrainers: 2\r\nrank: 0\r\n"),
+       }) {
+    EXPECT_TRUE(same(parse_config(text, ""), want)) << text;
+  }
+}
+
+TEST(Digest, ChangesWithWhatMustBeEqual) {
+  const auto digest = [](const std::string& text) { return rank_table_digest(parse_config(text, "")); };
+  const uint64_t base = digest(two_nodes());
+  for (const char* more : {"trainers: 2", "local_reduce: true", "udp_port: 18401", "workers: {lanes: 2}",
+                           "tos: {compressed: 0x24}", "tos: {raw: 0x24}", "tos: {control: 0x24}"}) {
+    EXPECT_NE(digest(two_nodes(more)), base) << more;
+  }
+  std::string other = two_nodes();
+  other.replace(other.find("10.0.0.2"), 8, "10.0.0.3");
+  EXPECT_NE(digest(other), base);
+  std::string swapped = two_nodes();
+  swapped.replace(swapped.find("10.0.0.1"), 8, "10.0.0.9");
+  swapped.replace(swapped.find("10.0.0.2"), 8, "10.0.0.1");
+  swapped.replace(swapped.find("10.0.0.9"), 8, "10.0.0.2");
+  EXPECT_NE(digest(swapped), base);
+}
+
+TEST(Digest, LeavesOutWhatMayDiffer) {
+  const auto digest = [](const std::string& text) { return rank_table_digest(parse_config(text, "")); };
+  const uint64_t base = digest(two_nodes());
+  for (const char* more :
+       {"mtu: 600", "codec: raw", "socket: /tmp/x", "log: error", "telemetry: true", "memory: {per_trainer: 1GiB}",
+        "workers: {idle: spin, cores: [1]}", "exchange: {window: 2}", "timeouts: {peer: 1s}"}) {
+    EXPECT_EQ(digest(two_nodes(more)), base) << more;
+  }
+  std::string text = two_nodes();
+  text.replace(text.find("rank: 0"), 7, "rank: 1");
+  EXPECT_EQ(digest(text), base);
+  // The order of the table, and MAC addresses.
+  EXPECT_EQ(digest("rank: 0\nnodes: [{rank: 1, ip: 10.0.0.2, mac: \"02:00:00:00:00:02\"}, {rank: 0, ip: 10.0.0.1}]\n"
+                   "ports: [{ring: x}]\n"),
+            base);
+}
+
+// Nodes of different builds compare it: it must not change by accident.
+TEST(Digest, IsWhatItWas) { EXPECT_EQ(rank_table_digest(parse_config(two_nodes(), "")), 0xa01d5bf388bea5cu); }
+
+}  // namespace
+}  // namespace gradlane::test

@@ -1,0 +1,39 @@
+// same_config.h - compares all fields of two NodeConfigs, for tests
+#pragma once
+
+#include <tuple>
+
+#include "config/config.h"
+
+namespace gradlane::test {
+
+// These stop to compile when a struct gets another field.
+inline auto fields(const NodeAddress& node) {
+  const auto& [rank, ip, mac] = node;
+  return std::tuple(rank, ip, mac);
+}
+
+inline auto fields(const PortConfig& port) {
+  const auto& [name, kind, device, nodes, mac] = port;
+  return std::tuple(name, kind, device, nodes, mac);
+}
+
+// All but the name of the file.
+inline auto fields(const NodeConfig& config) {
+  const auto& [file, rank, nodes, trainers, local_reduce, ports, mtu, udp_port, tos_compressed, tos_raw, tos_control,
+               lanes, threads, cores, idle, hugepages, trainer_memory, codec, window, operations, max_tensor,
+               queue_target, peer_timeout, start_timeout, operation_timeout, shutdown_timeout, min_rto, socket,
+               telemetry, log] = config;
+  std::vector<decltype(fields(NodeAddress{}))> node_fields;
+  for (const NodeAddress& node : nodes) node_fields.push_back(fields(node));
+  std::vector<decltype(fields(PortConfig{}))> port_fields;
+  for (const PortConfig& port : ports) port_fields.push_back(fields(port));
+  return std::tuple(rank, node_fields, trainers, local_reduce, port_fields, mtu, udp_port, tos_compressed, tos_raw,
+                    tos_control, lanes, threads, cores, idle, hugepages, trainer_memory, codec.name(), window,
+                    operations, max_tensor, queue_target, peer_timeout, start_timeout, operation_timeout,
+                    shutdown_timeout, min_rto, socket, telemetry, log);
+}
+
+inline bool same(const NodeConfig& a, const NodeConfig& b) { return fields(a) == fields(b); }
+
+}  // namespace gradlane::test

@@ -1,0 +1,50 @@
+// config_fuzz.cc - libFuzzer target: any text as a configuration file
+//
+// Aborts unless the text is refused with a place in the file, or gives a configuration whose own text reads to the
+// same.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "compress/error.h"
+#include "config/loader.h"
+#include "tests/config/same_config.h"
+
+namespace gradlane::test {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "%s\n", what.c_str());
+  std::abort();
+}
+
+// What load_config() makes of it, or nothing.
+std::optional<NodeConfig> parse(std::string_view text) {
+  try {
+    return parse_config(text, "fuzz.yaml");
+  } catch (const SetupError& error) {
+    if (!std::string_view(error.what()).starts_with("fuzz.yaml:")) fail("no place: " + std::string(error.what()));
+    return std::nullopt;
+  }
+}
+
+void check(std::string_view text) {
+  const auto config = parse(text);
+  if (!config) return;
+  const std::string written = config_text(*config);
+  const auto again = parse(written);
+  if (!again || !same(*again, *config)) fail("does not read to the same:\n" + written);
+  if (rank_table_digest(*again) != rank_table_digest(*config)) fail("another digest:\n" + written);
+}
+
+}  // namespace
+}  // namespace gradlane::test
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(data, data + size);
+  gradlane::test::check(text);
+  return 0;
+}

@@ -1,0 +1,187 @@
+// abi.h - what daemon and client library share: messages of the Unix socket, rings in shared memory (C and C++)
+//
+// The two may be of different builds, so: fixed widths, explicit padding, no pointers, sizes asserted. Neither trusts
+// the other. The daemon copies a submission, then checks the copy. Fields have one writer each; those that tell of
+// progress are accessed with __atomic builtins (acquire and release), all others are plain memory ordered by them.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define GL_ASSERT(x) static_assert(x)
+#else
+#define GL_ASSERT(x) _Static_assert(x, #x)
+#endif
+
+#define GL_MAGIC 0x4e414c47u  // "GLAN"
+#define GL_ABI_VERSION 1u     // both sides speak the same, or gl_hello is refused
+
+#define GL_SLOTS 64u         // entries of a ring; a power of two
+#define GL_MAX_LANES 16u     // of a node
+#define GL_MAX_SEGMENTS 64u  // of a client at a time
+#define GL_TEXT 192u         // bytes of a text, its final 0 included
+#define GL_NAME 32u          // bytes of a codec's name, its final 0 included
+
+// ---- Socket: SOCK_SEQPACKET, one struct per message, `type` first. Client and daemon take turns, but for
+// GL_MSG_GOODBYE, which the daemon sends at any time before it closes the connection.
+
+enum gl_message_type {
+  GL_MSG_HELLO = 1,       // client: gl_hello
+  GL_MSG_WELCOME = 2,     // daemon: gl_welcome, with file descriptors: control segment, completion eventfd, doorbell
+                          // eventfd of each lane
+  GL_MSG_ALLOCATE = 3,    // client: gl_allocate
+  GL_MSG_SEGMENT = 4,     // daemon: gl_segment, with one file descriptor
+  GL_MSG_FREE = 5,        // client: gl_segment (bytes is ignored)
+  GL_MSG_FREED = 6,       // daemon: gl_segment
+  GL_MSG_FIND_CODEC = 7,  // client: gl_codec_name
+  GL_MSG_CODEC = 8,       // daemon: gl_codec_name, id and param filled in
+  GL_MSG_REFUSED = 9,     // daemon, in answer to any of the client's: gl_text
+  GL_MSG_GOODBYE = 10     // daemon: gl_text; the connection ends
+};
+
+struct gl_hello {
+  uint32_t type;
+  uint32_t magic;
+  uint32_t version;
+  int32_t rank;  // wanted; -1: any free one of this node
+};
+
+#define GL_WELCOME_LOCAL_REDUCE 1u  // no reduce-scatter, no all-gather
+
+struct gl_welcome {
+  uint32_t type;
+  uint32_t rank;
+  uint32_t world;
+  uint32_t lanes;
+  uint64_t control_bytes;
+  uint64_t max_bytes;   // of an operation's tensor
+  uint32_t pid;         // of the daemon
+  uint32_t flags;       // GL_WELCOME_...
+  char codec[GL_NAME];  // of operations that name none
+};
+
+struct gl_allocate {
+  uint32_t type;
+  uint32_t reserved;
+  uint64_t bytes;  // rounded up to whole pages
+};
+
+struct gl_segment {
+  uint32_t type;
+  uint32_t id;     // below GL_MAX_SEGMENTS
+  uint64_t bytes;  // of the file descriptor, which is sealed against any change of size
+};
+
+struct gl_codec_name {
+  uint32_t type;
+  uint8_t id;
+  uint8_t param;
+  uint8_t feedback;  // 1: it takes residuals
+  uint8_t reserved;
+  char name[GL_NAME];
+};
+
+struct gl_text {
+  uint32_t type;
+  uint32_t version;  // of a daemon that refuses a gl_hello because of the client's; else 0
+  char text[GL_TEXT];
+};
+
+GL_ASSERT(sizeof(struct gl_hello) == 16);
+GL_ASSERT(sizeof(struct gl_welcome) == 72);
+GL_ASSERT(sizeof(struct gl_allocate) == 16);
+GL_ASSERT(sizeof(struct gl_segment) == 16);
+GL_ASSERT(sizeof(struct gl_codec_name) == 40);
+GL_ASSERT(sizeof(struct gl_text) == 200);
+
+// ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane. The client submits each
+// operation to every lane, in the same order; each lane works on its part of the tensor and completes it by itself. An
+// operation is over when all lanes have completed it.
+
+enum gl_submission_kind {  // those of the exchange, and one more
+  GL_ALL_REDUCE = 0,
+  GL_REDUCE_SCATTER = 1,
+  GL_ALL_GATHER = 2,
+  GL_BROADCAST = 3,
+  GL_BARRIER = 4,
+  GL_CANCEL = 5  // the operation with this cookie; has no completion of its own
+};
+
+#define GL_FLAG_AVERAGE 1u
+#define GL_FLAG_CODEC 2u     // codec and param are set
+#define GL_FLAG_RESIDUAL 4u  // residual_segment and residual_offset are set
+
+struct gl_submission {
+  uint64_t cookie;  // comes back in the completion
+  uint64_t tag;
+  uint64_t count;   // elements, as in gradlane.h
+  uint64_t offset;  // of the data in its segment, bytes
+  uint64_t residual_offset;
+  uint32_t segment;
+  uint32_t residual_segment;
+  uint32_t root;
+  uint8_t kind;  // gl_submission_kind
+  uint8_t type;  // gradlane_type
+  uint8_t flags;
+  uint8_t codec;  // as gl_codec_name's id
+  uint8_t param;
+  uint8_t reserved[7];
+};
+
+struct gl_completion {
+  uint64_t cookie;
+  int32_t code;              // gradlane_code: GRADLANE_OK or GRADLANE_FAILED
+  uint8_t residual_cleared;  // 1: the residual is all zeros now
+  uint8_t reserved[3];
+  char text[GL_TEXT];  // why it failed; always ends with 0
+  uint8_t padding[48];
+};
+
+GL_ASSERT(sizeof(struct gl_submission) == 64);
+GL_ASSERT(sizeof(struct gl_completion) == 256);
+
+// Counts go up and wrap; entry i of a ring is at i % GL_SLOTS. `tail - head` entries are there.
+struct gl_lane {
+  // Client writes.
+  uint32_t submit_tail;
+  uint32_t complete_head;
+  uint8_t padding0[56];
+  // Daemon writes.
+  uint32_t submit_head;
+  uint32_t complete_tail;
+  uint32_t asleep;  // 1: after raising submit_tail, write to the lane's doorbell
+  uint8_t padding1[52];
+  // Daemon writes: figures since the client was attached.
+  uint64_t data_bytes;
+  uint64_t data_packets;
+  uint64_t retransmitted;
+  uint8_t padding2[40];
+  struct gl_submission submissions[GL_SLOTS];
+  struct gl_completion completions[GL_SLOTS];
+};
+GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (64 + 256));
+
+struct gl_control {
+  uint32_t magic;
+  uint32_t version;
+  uint32_t lanes;
+  uint8_t padding0[52];
+  // Client writes.
+  uint32_t waiting;  // 1: after raising a complete_tail, write to the completion eventfd
+  uint8_t padding1[60];
+};
+GL_ASSERT(sizeof(struct gl_control) == 128);
+
+// Sleep without missing a wake-up. Client: waiting = 1 (seq_cst), look at all complete_tail once more, poll() the
+// eventfd and the socket. Lane: asleep = 1 (seq_cst), look at submit_tail once more, sleep. Whoever raises a tail does
+// so with seq_cst before it reads the other side's flag.
+
+static inline size_t gl_control_bytes(uint32_t lanes) {
+  return sizeof(struct gl_control) + lanes * sizeof(struct gl_lane);
+}
+
+#ifdef __cplusplus
+}
+#endif

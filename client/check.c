@@ -1,0 +1,175 @@
+// check.c - arguments of operations, before anything happens (the thread of the context)
+#include <inttypes.h>
+#include <string.h>
+
+#include "client/internal.h"
+
+static const char* kind_name(enum gl_submission_kind kind) {
+  switch (kind) {
+    case GL_ALL_REDUCE:
+      return "all_reduce";
+    case GL_REDUCE_SCATTER:
+      return "reduce_scatter";
+    case GL_ALL_GATHER:
+      return "all_gather";
+    case GL_BROADCAST:
+      return "broadcast";
+    case GL_BARRIER:
+      return "barrier";
+    case GL_CANCEL:
+      return "cancel";
+  }
+  return "operation";
+}
+
+struct type_row {
+  const char* name;
+  size_t bytes;
+  bool floating;
+};
+
+static const struct type_row kTypes[] = {
+    [GRADLANE_FLOAT32] = {"float32", 4, true}, [GRADLANE_FLOAT64] = {"float64", 8, true},
+    [GRADLANE_FLOAT16] = {"float16", 2, true}, [GRADLANE_BFLOAT16] = {"bfloat16", 2, true},
+    [GRADLANE_INT32] = {"int32", 4, false},    [GRADLANE_INT64] = {"int64", 8, false},
+    [GRADLANE_BYTES] = {"bytes", 1, false},
+};
+
+static bool reduces(enum gl_submission_kind kind) { return kind == GL_ALL_REDUCE || kind == GL_REDUCE_SCATTER; }
+
+// Bytes of the tensor.
+static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
+                             const struct type_row* type, size_t* bytes) {
+  const bool blocks = kind == GL_REDUCE_SCATTER || kind == GL_ALL_GATHER;
+  const size_t world = blocks ? gl->welcome.world : 1;
+  if (__builtin_mul_overflow(count, type->bytes, bytes) || __builtin_mul_overflow(*bytes, world, bytes) ||
+      *bytes > gl->welcome.max_bytes) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: %zu elements of %s%s are more than the %" PRIu64 " bytes that the daemon takes at a time",
+                   kind_name(kind), count, type->name, blocks ? " per rank" : "", gl->welcome.max_bytes);
+  }
+  return GRADLANE_OK;
+}
+
+// Where `base` lies. `what` is "data" or "residual".
+static gradlane_code locate(gradlane_context* gl, const char* kind, const char* what, void* base, size_t bytes,
+                            struct gl_range* range, uint32_t* segment, uint64_t* offset) {
+  *range = (struct gl_range){.base = base, .bytes = bytes};
+  *segment = 0;
+  *offset = 0;
+  if (bytes == 0) return GRADLANE_OK;
+  const struct gl_buffer* const buffer = gl_find_buffer(gl, base);
+  if (buffer == NULL) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s at %p is not in a buffer of gradlane_alloc() of this context",
+                   kind, what, base);
+  }
+  const size_t left = buffer->bytes - (size_t)(range->base - buffer->base);
+  if (bytes > left) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s takes %zu bytes, and its buffer has %zu from there on", kind,
+                   what, bytes, left);
+  }
+  const struct gl_request* const user = gl_find_user(gl, base, bytes);
+  if (user != NULL) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s is in use by request %llu, which nobody has waited for", kind,
+                   what, (unsigned long long)user->cookie);
+  }
+  *segment = buffer->segment;
+  *offset = (uint64_t)(range->base - gl->segments[buffer->segment].base);
+  return GRADLANE_OK;
+}
+
+static gradlane_code check_average(gradlane_context* gl, enum gl_submission_kind kind, const struct type_row* type) {
+  if (!reduces(kind)) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no sum to average", kind_name(kind));
+  }
+  if (!type->floating) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: average of %s; floating types only", kind_name(kind), type->name);
+  }
+  return GRADLANE_OK;
+}
+
+// Codec and residual, which go together.
+static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type, size_t bytes,
+                                 const gradlane_how* how, struct gl_operation* out) {
+  const char* const name = kind_name(kind);
+  struct gl_submission* const submission = &out->submission;
+  struct gl_codec_name codec;
+  const gradlane_code code = gl_find_codec(gl, how->codec, &codec);
+  if (code != GRADLANE_OK) return code;
+  if (how->codec != NULL && type == GRADLANE_FLOAT32 && kind != GL_BARRIER) {
+    submission->flags |= GL_FLAG_CODEC;
+    submission->codec = codec.id;
+    submission->param = codec.param;
+  }
+  if (how->residual == NULL) return GRADLANE_OK;
+  if (!reduces(kind) || type != GRADLANE_FLOAT32) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s of %s: a residual is for all_reduce and reduce_scatter of float32",
+                   name, kTypes[type].name);
+  }
+  if (codec.feedback == 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s takes no residual; one that does is fixed:10", name,
+                   codec.name);
+  }
+  if ((uintptr_t)how->residual % sizeof(float) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: residual at %p is not at a multiple of %zu bytes", name,
+                   (void*)how->residual, sizeof(float));
+  }
+  const gradlane_code located = locate(gl, name, "residual", how->residual, bytes, &out->residual,
+                                       &submission->residual_segment, &submission->residual_offset);
+  if (located != GRADLANE_OK) return located;
+  const uintptr_t data = (uintptr_t)out->data.base;
+  const uintptr_t residual = (uintptr_t)how->residual;
+  if (residual < data + bytes && data < residual + bytes) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: data and residual, of %zu bytes each, overlap", name, bytes);
+  }
+  submission->flags |= GL_FLAG_RESIDUAL;
+  return GRADLANE_OK;
+}
+
+static gradlane_code check_kind(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type, int root) {
+  const char* const name = kind_name(kind);
+  if ((unsigned)type >= sizeof(kTypes) / sizeof(kTypes[0])) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no type %d", name, (int)type);
+  }
+  if ((kind == GL_REDUCE_SCATTER || kind == GL_ALL_GATHER) && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: not with local_reduce in the daemon's configuration, where the trainers of a node are one rank",
+                   name);
+  }
+  if (root < 0 || (uint32_t)root >= gl->welcome.world) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: root %d; ranks are 0 to %u", name, root, gl->welcome.world - 1);
+  }
+  return GRADLANE_OK;
+}
+
+gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind kind, void* data, size_t count,
+                                 gradlane_type type, int root, const gradlane_how* how, struct gl_operation* out) {
+  const gradlane_how defaults = GRADLANE_HOW_INIT;
+  if (how == NULL) how = &defaults;
+  if (how->struct_size != sizeof(*how)) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: struct_size of gradlane_how is %zu, and %zu here: start from GRADLANE_HOW_INIT",
+                   kind_name(kind), how->struct_size, sizeof(*how));
+  }
+  memset(out, 0, sizeof(*out));
+  struct gl_submission* const submission = &out->submission;
+  submission->kind = (uint8_t)kind;
+  submission->type = (uint8_t)type;
+  submission->count = count;
+  submission->root = (uint32_t)root;
+  submission->tag = how->has_tag != 0 ? how->tag : gl->next_tag;
+
+  gradlane_code code = check_kind(gl, kind, type, root);
+  if (code != GRADLANE_OK) return code;
+  size_t bytes = 0;
+  code = measure(gl, kind, count, &kTypes[type], &bytes);
+  if (code != GRADLANE_OK) return code;
+  code = locate(gl, kind_name(kind), "data", data, bytes, &out->data, &submission->segment, &submission->offset);
+  if (code != GRADLANE_OK) return code;
+  if (how->average != 0) {
+    code = check_average(gl, kind, &kTypes[type]);
+    if (code != GRADLANE_OK) return code;
+    submission->flags |= GL_FLAG_AVERAGE;
+  }
+  return check_codec(gl, kind, type, bytes, how, out);
+}

@@ -1,0 +1,172 @@
+// gradlane.h - the trainer's interface: collectives over buffers that are shared with the node daemon (C and C++)
+//
+//   gradlane_context *gl;
+//   if (gradlane_open(&gl, NULL) != GRADLANE_OK) die(gradlane_error(NULL));
+//   float *gradients;
+//   gradlane_alloc(gl, n * sizeof(float), (void **)&gradients);
+//   ... fill gradients ...
+//   if (gradlane_all_reduce(gl, gradients, n, GRADLANE_FLOAT32, NULL, NULL) != GRADLANE_OK) die(gradlane_error(gl));
+//
+// Every function returns GRADLANE_OK or one of the other codes below, and gradlane_error() then has a sentence that
+// says what was wrong. A context, its buffers and requests belong to one thread at a time; the library starts none and
+// installs no signal handler. After fork() the child must not use, nor close, what the parent has opened. Link with
+// -lgradlane; it needs libc only.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+// The interface this header describes. It grows at the ends of structs only, and gradlane_version() is never below.
+#define GRADLANE_API_VERSION 1
+
+typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
+
+typedef enum gradlane_code {
+  GRADLANE_OK = 0,
+  GRADLANE_PENDING = 1,        // gradlane_test(): not over yet; gradlane_wait(): not within the time given
+  GRADLANE_BAD_ARGUMENT = -1,  // nothing has happened
+  GRADLANE_NO_DAEMON = -2,     // cannot connect, or it refused
+  GRADLANE_DAEMON_GONE = -3,   // it ended or cut the connection: all requests fail, buffers are of no use (the daemon
+                               // may still write to them for a moment), open a new context
+  GRADLANE_FAILED = -4,        // the operation failed, here and (see docs/client.md) on the other ranks
+  GRADLANE_NO_MEMORY = -5,
+  GRADLANE_TOO_MANY = -6,  // GRADLANE_MAX_REQUESTS are not finished: wait for one
+  GRADLANE_VERSION = -7    // daemon and library speak different versions
+} gradlane_code;
+
+// Requests that may be unfinished at a time; a request is finished when gradlane_wait() or gradlane_test() has said how
+// it ended.
+#define GRADLANE_MAX_REQUESTS 64
+
+typedef enum gradlane_type {
+  GRADLANE_FLOAT32 = 0,
+  GRADLANE_FLOAT64 = 1,
+  GRADLANE_FLOAT16 = 2,
+  GRADLANE_BFLOAT16 = 3,
+  GRADLANE_INT32 = 4,
+  GRADLANE_INT64 = 5,
+  GRADLANE_BYTES = 6
+} gradlane_type;
+
+// ---- Opening
+
+typedef struct gradlane_options {
+  size_t struct_size;  // sizeof(gradlane_options)
+  const char* socket;  // path of the daemon's socket; NULL: what GRADLANE_SOCKET says
+  int rank;            // which of the daemon's ranks to be; -1: what RANK says, or if it is not set any free one
+  int timeout_ms;      // to connect, while there is no daemon yet; 0: at once; -1: 10 s
+  int spin_us;         // how long waits poll before they sleep; -1: 20
+} gradlane_options;
+
+// All fields at their defaults.
+#define GRADLANE_OPTIONS_INIT \
+  { sizeof(gradlane_options), NULL, -1, -1, -1 }
+
+// Connects. `options` may be NULL. On failure *gl is NULL and gradlane_error(NULL) says why.
+gradlane_code gradlane_open(gradlane_context** gl, const gradlane_options* options);
+
+// Cancels what is unfinished, unmaps all buffers. NULL does nothing.
+void gradlane_close(gradlane_context* gl);
+
+// The first half of gradlane_close(): gives the rank back, so that another context can have it, and fails what is
+// unfinished with GRADLANE_DAEMON_GONE. Buffers can still be read and written until gradlane_close().
+void gradlane_disconnect(gradlane_context* gl);
+
+int gradlane_version(void);                              // GRADLANE_API_VERSION of the library
+int gradlane_rank(const gradlane_context* gl);           // 0 to world - 1
+int gradlane_world(const gradlane_context* gl);          // number of trainers
+const char* gradlane_codec(const gradlane_context* gl);  // of the daemon's configuration: of operations that name none
+
+// The last error of this context in words, or of gradlane_open() in this thread (NULL). Valid until the next call.
+const char* gradlane_error(const gradlane_context* gl);
+
+// ---- Buffers
+
+// Memory that the daemon can read and write, zeroed, aligned to 4096 bytes. Data and residuals of operations lie in
+// such buffers: data at any offset, residuals at multiples of 4 bytes.
+gradlane_code gradlane_alloc(gradlane_context* gl, size_t bytes, void** buffer);
+
+// No unfinished request may use it.
+gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
+
+// ---- Operations
+//
+// In place, and collective: all ranks start the same operations in the same order. With `request` NULL the call waits
+// for the end; else it returns at once, and the data belongs to the daemon until gradlane_wait() or gradlane_test()
+// says that the request is over. Each operation ends in bounded time, on every rank: with a result, or with an error
+// that names the rank and the reason. All ranks that succeed have the same bytes.
+//
+// all-reduce      data: count elements; ends as their sum over the ranks
+// reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks, the others undefined
+// all-gather      data: world * count elements, block `rank` is this rank's; ends as all ranks' blocks
+// broadcast       data: count elements; ends as those of rank `root`
+// barrier         ends when all ranks have started it
+
+typedef uint64_t gradlane_request;  // 0: none
+
+typedef struct gradlane_how {
+  size_t struct_size;  // sizeof(gradlane_how)
+  const char* codec;   // of fp32, "raw" or "fixed:10" say; NULL: the daemon's. Others travel as they are.
+  float* residual;     // error feedback (codec fixed; all-reduce, reduce-scatter): as many floats as data, from
+                       // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again
+                       // after GRADLANE_FAILED
+  int average;         // 1: divide sums by the number of ranks; floating types only
+  // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the
+  // operations of this context; gradlane_resume() sets that count.
+  int has_tag;
+  uint64_t tag;
+} gradlane_how;
+
+#define GRADLANE_HOW_INIT \
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0 }
+
+gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
+                                  const gradlane_how* how, gradlane_request* request);
+gradlane_code gradlane_reduce_scatter(gradlane_context* gl, void* data, size_t count, gradlane_type type,
+                                      const gradlane_how* how, gradlane_request* request);
+gradlane_code gradlane_all_gather(gradlane_context* gl, void* data, size_t count, gradlane_type type,
+                                  const gradlane_how* how, gradlane_request* request);
+gradlane_code gradlane_broadcast(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
+                                 const gradlane_how* how, gradlane_request* request);
+gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gradlane_request* request);
+
+// Waits until the request is over, at most timeout_ms (-1: for ever). Returns how it ended, or GRADLANE_PENDING, after
+// which it can be waited for again. What ended is forgotten, and its number used again later.
+gradlane_code gradlane_wait(gradlane_context* gl, gradlane_request request, int timeout_ms);
+gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request);
+
+// Has it fail on all ranks, if it is not over. It still must be waited for.
+gradlane_code gradlane_cancel(gradlane_context* gl, gradlane_request request);
+
+// A file descriptor that is readable while a request is over that nobody was told of, or may be, or the daemon has
+// gone: for poll(), select() or an event loop, which then calls gradlane_test() for each request. It belongs to the
+// context. -1: there are no more file descriptors.
+int gradlane_fd(gradlane_context* gl);
+
+// After an error: sets the count that default tags come from, to the same number on all ranks, before the next
+// operation.
+void gradlane_resume(gradlane_context* gl, uint64_t next_tag);
+
+// ---- Figures
+
+typedef struct gradlane_figures {
+  size_t struct_size;      // sizeof(gradlane_figures)
+  uint64_t operations;     // ended, on this context
+  uint64_t data_bytes;     // sent by this rank in data packets, behind the UDP header, retransmissions included
+  uint64_t data_packets;   // the same in packets
+  uint64_t retransmitted;  // of these
+} gradlane_figures;
+
+// What this rank's daemon has sent since the context was opened; as of the latest completion or, if none comes, some
+// 100 ms ago.
+gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figures);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif

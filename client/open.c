@@ -1,0 +1,219 @@
+// open.c - from a path to a context: connect, hello, welcome (the caller of gradlane_open)
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/internal.h"
+
+enum {
+  kConnectMs = 10000,  // default of timeout_ms
+  kRetryMs = 20,
+  kHelloMs = 2000,  // at least, for the daemon's answer
+  kSpinUs = 20,     // default of spin_us
+};
+
+// What the caller and the environment say.
+struct wishes {
+  struct sockaddr_un address;
+  int rank;
+  int timeout_ms;
+  int spin_us;
+};
+
+static gradlane_code read_rank(int* rank) {
+  const char* const text = getenv("RANK");
+  if (*rank >= 0 || text == NULL || text[0] == 0) return GRADLANE_OK;
+  char* end = NULL;
+  errno = 0;
+  const long value = strtol(text, &end, 10);
+  if (errno != 0 || *end != 0 || value < 0 || value > INT_MAX) {
+    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "RANK is '%.40s', not a number from 0 on", text);
+  }
+  *rank = (int)value;
+  return GRADLANE_OK;
+}
+
+static gradlane_code read_wishes(const gradlane_options* options, struct wishes* wishes) {
+  const gradlane_options defaults = GRADLANE_OPTIONS_INIT;
+  if (options == NULL) options = &defaults;
+  if (options->struct_size != sizeof(*options)) {
+    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
+                   "struct_size of gradlane_options is %zu, and %zu here: start from GRADLANE_OPTIONS_INIT",
+                   options->struct_size, sizeof(*options));
+  }
+  const char* const path = options->socket != NULL ? options->socket : getenv("GRADLANE_SOCKET");
+  if (path == NULL || path[0] == 0) {
+    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
+                   "no socket is named: set GRADLANE_SOCKET to the path of the daemon's, or run under `gradlane run`");
+  }
+  if (strlen(path) >= sizeof(wishes->address.sun_path)) {
+    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "socket path %.120s has %zu characters, at most %zu will do", path,
+                   strlen(path), sizeof(wishes->address.sun_path) - 1);
+  }
+  memset(wishes, 0, sizeof(*wishes));
+  wishes->address.sun_family = AF_UNIX;
+  memcpy(wishes->address.sun_path, path, strlen(path));
+  wishes->rank = options->rank < 0 ? -1 : options->rank;
+  wishes->timeout_ms = options->timeout_ms < 0 ? kConnectMs : options->timeout_ms;
+  wishes->spin_us = options->spin_us < 0 ? kSpinUs : options->spin_us;
+  return read_rank(&wishes->rank);
+}
+
+static void sleep_ms(int ms) { (void)poll(NULL, 0, ms); }
+
+// One attempt. 0, or an errno with the socket closed.
+static int connect_once(const struct wishes* wishes, int* fd) {
+  // Non-blocking, as a full backlog would block for as long as it likes.
+  *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (*fd < 0) return errno;
+  if (connect(*fd, (const struct sockaddr*)&wishes->address, sizeof(wishes->address)) == 0) return 0;
+  const int error = errno;
+  gl_close_fd(fd);
+  return error;
+}
+
+// A daemon that is starting, ending or busy.
+static bool may_come(int error) {
+  return error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == EINTR || error == ECONNRESET ||
+         error == EPIPE;
+}
+
+static int left_ms(int64_t deadline_us) {
+  const int64_t left_us = deadline_us - gl_now_us();
+  return left_us > 0 ? (int)(left_us / 1000) : 0;
+}
+
+// Connects and says hello, again and again until there is an answer or no time left.
+static gradlane_code greet(const struct wishes* wishes, int* fd, union gl_message* answer, ssize_t* bytes,
+                           struct gl_fds* fds) {
+  const char* const path = wishes->address.sun_path;
+  const struct gl_hello hello = {
+      .type = GL_MSG_HELLO, .magic = GL_MAGIC, .version = GL_ABI_VERSION, .rank = wishes->rank};
+  const int64_t deadline_us = gl_now_us() + (int64_t)wishes->timeout_ms * 1000;
+  for (;;) {
+    int error = connect_once(wishes, fd);
+    if (error == 0) {
+      const int left = left_ms(deadline_us);
+      // If hello cannot be sent there may still be a refusal to read.
+      const int unsent = gl_send(*fd, &hello, sizeof(hello));
+      *bytes = gl_receive(*fd, answer, fds, left > kHelloMs ? left : kHelloMs);
+      error = *bytes > 0 ? 0 : *bytes < 0 ? errno : unsent != 0 ? unsent : ECONNRESET;
+      if (error == 0) return GRADLANE_OK;
+      gl_close_fd(fd);
+      if (error == ETIMEDOUT) {
+        return gl_fail(NULL, GRADLANE_NO_DAEMON, "the daemon at %s does not answer", path);
+      }
+    }
+    if (!may_come(error) || left_ms(deadline_us) == 0) {
+      return gl_fail(NULL, GRADLANE_NO_DAEMON, "no daemon at %s: %s; is gradlaned running, or set GRADLANE_SOCKET",
+                     path, strerror(error));
+    }
+    const int left = left_ms(deadline_us);
+    sleep_ms(left < kRetryMs ? left : kRetryMs);
+  }
+}
+
+static gradlane_code check_welcome(const char* path, const union gl_message* answer, ssize_t bytes,
+                                   const struct gl_fds* fds) {
+  if (answer->type == GL_MSG_REFUSED || answer->type == GL_MSG_GOODBYE) {
+    const bool version = answer->type == GL_MSG_REFUSED && answer->text.version != 0;
+    return gl_fail(NULL, version ? GRADLANE_VERSION : GRADLANE_NO_DAEMON, "the daemon at %s has refused: %s", path,
+                   answer->text.text);
+  }
+  const struct gl_welcome* const welcome = &answer->welcome;
+  if (answer->type != GL_MSG_WELCOME || bytes != (ssize_t)sizeof(*welcome)) {
+    return gl_fail(NULL, GRADLANE_VERSION,
+                   "what listens at %s answers with message %u of %zd bytes: not a daemon of this version", path,
+                   answer->type, bytes);
+  }
+  const uint32_t lanes = welcome->lanes;
+  if (lanes == 0 || lanes > GL_MAX_LANES || fds->count != 2 + lanes || welcome->world == 0 ||
+      welcome->world > INT_MAX || welcome->rank >= welcome->world || welcome->control_bytes < gl_control_bytes(lanes) ||
+      memchr(welcome->codec, 0, GL_NAME) == NULL) {
+    return gl_fail(NULL, GRADLANE_VERSION,
+                   "the daemon at %s sent a welcome that makes no sense: rank %u of %u, %u lanes, %u file descriptors",
+                   path, welcome->rank, welcome->world, lanes, fds->count);
+  }
+  return GRADLANE_OK;
+}
+
+// Maps the control segment; the file descriptors become the context's.
+static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
+  const uint32_t lanes = gl->welcome.lanes;
+  int control_fd = fds->fd[0];
+  gl->completion_fd = fds->fd[1];
+  for (uint32_t i = 0; i < lanes; ++i) gl->doorbells[i] = fds->fd[2 + i];
+  fds->count = 0;
+
+  const size_t bytes = gl->welcome.control_bytes;
+  struct stat status;
+  // Memory behind the end of the file would be a SIGBUS.
+  const bool whole = fstat(control_fd, &status) == 0 && (uint64_t)status.st_size >= bytes;
+  void* const base = whole ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, control_fd, 0) : MAP_FAILED;
+  const int error = whole ? errno : EINVAL;
+  gl_close_fd(&control_fd);
+  if (base == MAP_FAILED) {
+    return gl_fail(NULL, GRADLANE_NO_MEMORY, "cannot map the daemon's control segment of %zu bytes: %s", bytes,
+                   strerror(error));
+  }
+  gl->control = base;
+  gl->lanes = (struct gl_lane*)(gl->control + 1);
+  if (gl->control->magic != GL_MAGIC || gl->control->version != GL_ABI_VERSION || gl->control->lanes != lanes) {
+    return gl_fail(NULL, GRADLANE_VERSION,
+                   "the daemon at %s speaks version %u with %u lanes; this library speaks version %u",
+                   gl->address.sun_path, gl->control->version, gl->control->lanes, GL_ABI_VERSION);
+  }
+  for (uint32_t i = 0; i < lanes; ++i) {
+    gl->rings[i].submit_tail = __atomic_load_n(&gl->lanes[i].submit_tail, __ATOMIC_ACQUIRE);
+    gl->rings[i].complete_head = __atomic_load_n(&gl->lanes[i].complete_head, __ATOMIC_ACQUIRE);
+  }
+  return GRADLANE_OK;
+}
+
+static gradlane_context* make_context(const struct wishes* wishes) {
+  gradlane_context* const gl = calloc(1, sizeof(*gl));
+  if (gl == NULL) return NULL;
+  gl->socket = gl->completion_fd = gl->epoll_fd = gl->over_fd = -1;
+  for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl->doorbells[i] = -1;
+  gl->address = wishes->address;
+  gl->spin_us = wishes->spin_us;
+  return gl;
+}
+
+gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* options) {
+  if (out == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_open: where to put the context is NULL");
+  *out = NULL;
+  struct wishes wishes;
+  gradlane_code code = read_wishes(options, &wishes);
+  if (code != GRADLANE_OK) return code;
+  gradlane_context* const gl = make_context(&wishes);
+  if (gl == NULL) return gl_fail(NULL, GRADLANE_NO_MEMORY, "no memory for a context");
+
+  union gl_message answer;
+  struct gl_fds fds = {.count = 0};
+  ssize_t bytes = 0;
+  code = greet(&wishes, &gl->socket, &answer, &bytes, &fds);
+  if (code == GRADLANE_OK) code = check_welcome(wishes.address.sun_path, &answer, bytes, &fds);
+  if (code == GRADLANE_OK) {
+    gl->welcome = answer.welcome;
+    code = attach(gl, &fds);
+  }
+  struct gl_codec_name codec;
+  if (code == GRADLANE_OK) {
+    code = gl_find_codec(gl, NULL, &codec);
+    if (code != GRADLANE_OK) (void)gl_fail(NULL, code, "%s", gl->error);
+  }
+  gl_close_fds(&fds);
+  if (code != GRADLANE_OK) {
+    gradlane_close(gl);
+    return code;
+  }
+  *out = gl;
+  return GRADLANE_OK;
+}

@@ -1,0 +1,29 @@
+"""gradlane: collectives over NumPy arrays that are shared with the gradlane daemon of this node.
+
+    import gradlane
+
+    with gradlane.open() as gl:
+        gradients = gl.zeros(1000000)             # float32, in shared memory
+        gradients[:] = gl.rank
+        gl.all_reduce(gradients, average=True)
+
+See docs/client.md of gradlane.
+"""
+
+from .context import Context, Figures, open  # noqa: A004
+from .errors import BadArgument, DaemonGone, Error, NoDaemon, OperationFailed, OutOfMemory, TooManyRequests
+from .requests import Request
+
+__all__ = [
+    "BadArgument",
+    "Context",
+    "DaemonGone",
+    "Error",
+    "Figures",
+    "NoDaemon",
+    "OperationFailed",
+    "OutOfMemory",
+    "Request",
+    "TooManyRequests",
+    "open",
+]

@@ -1,0 +1,101 @@
+"""libgradlane through ctypes: finding it, its structs and functions (gradlane.h)."""
+
+import ctypes
+import os
+import pathlib
+
+from . import errors
+
+API_VERSION = 1
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("socket", ctypes.c_char_p),
+        ("rank", ctypes.c_int),
+        ("timeout_ms", ctypes.c_int),
+        ("spin_us", ctypes.c_int),
+    ]
+
+
+class How(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("codec", ctypes.c_char_p),
+        ("residual", ctypes.c_void_p),
+        ("average", ctypes.c_int),
+        ("has_tag", ctypes.c_int),
+        ("tag", ctypes.c_uint64),
+    ]
+
+
+class Figures(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("operations", ctypes.c_uint64),
+        ("data_bytes", ctypes.c_uint64),
+        ("data_packets", ctypes.c_uint64),
+        ("retransmitted", ctypes.c_uint64),
+    ]
+
+
+def _candidates():
+    """Where the library may be; the last is left to the loader."""
+    named = os.environ.get("GRADLANE_LIBRARY")
+    if named:
+        return [named]
+    here = pathlib.Path(__file__).resolve().parent
+    places = [here / "libgradlane.so.0"]
+    # In the source tree this is client/python/gradlane.
+    if len(here.parents) > 2:
+        places.append(here.parents[2] / "build" / "client" / "libgradlane.so.0")
+    return [str(place) for place in places if place.exists()] + ["libgradlane.so.0"]
+
+
+def _declare(lib):
+    context, size, integer = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    how, request = ctypes.POINTER(How), ctypes.POINTER(ctypes.c_uint64)
+    reducing = [context, context, size, integer, how, request]
+    signatures = {
+        "gradlane_open": (integer, [ctypes.POINTER(context), ctypes.POINTER(Options)]),
+        "gradlane_close": (None, [context]),
+        "gradlane_version": (integer, []),
+        "gradlane_rank": (integer, [context]),
+        "gradlane_world": (integer, [context]),
+        "gradlane_codec": (ctypes.c_char_p, [context]),
+        "gradlane_error": (ctypes.c_char_p, [context]),
+        "gradlane_alloc": (integer, [context, size, ctypes.POINTER(context)]),
+        "gradlane_free": (integer, [context, context]),
+        "gradlane_all_reduce": (integer, reducing),
+        "gradlane_reduce_scatter": (integer, reducing),
+        "gradlane_all_gather": (integer, reducing),
+        "gradlane_broadcast": (integer, [context, context, size, integer, integer, how, request]),
+        "gradlane_barrier": (integer, [context, how, request]),
+        "gradlane_wait": (integer, [context, ctypes.c_uint64, integer]),
+        "gradlane_test": (integer, [context, ctypes.c_uint64]),
+        "gradlane_cancel": (integer, [context, ctypes.c_uint64]),
+        "gradlane_fd": (integer, [context]),
+        "gradlane_resume": (None, [context, ctypes.c_uint64]),
+        "gradlane_get_figures": (integer, [context, ctypes.POINTER(Figures)]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(lib, name)
+        function.restype = result
+        function.argtypes = arguments
+
+
+def load():
+    """The library, with its functions declared. ctypes lets go of the interpreter lock during calls."""
+    reasons = []
+    for path in _candidates():
+        try:
+            lib = ctypes.CDLL(path)
+        except OSError as reason:
+            reasons.append(str(reason))
+            continue
+        _declare(lib)
+        if lib.gradlane_version() < API_VERSION:
+            raise errors.error(-7, f"{path} has interface {lib.gradlane_version()}, this package needs {API_VERSION}")
+        return lib
+    raise ImportError("cannot load libgradlane; set GRADLANE_LIBRARY to its path: " + "; ".join(reasons))

@@ -1,0 +1,137 @@
+// socket.c - messages to and from the daemon, with file descriptors (the thread of the context)
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/internal.h"
+
+// A daemon that does not answer for so long never will. It answers within some 10 ms unless its CPU is taken away.
+enum { kAnswerMs = 30000 };
+
+int gl_send(int socket, const void* message, size_t bytes) {
+  for (;;) {
+    const ssize_t sent = send(socket, message, bytes, MSG_NOSIGNAL);
+    if (sent == (ssize_t)bytes) return 0;
+    if (sent >= 0) return EPROTO;
+    if (errno != EINTR) return errno;
+  }
+}
+
+void gl_close_fds(struct gl_fds* fds) {
+  for (unsigned i = 0; i < fds->count; ++i) gl_close_fd(&fds->fd[i]);
+  fds->count = 0;
+}
+
+// Takes the file descriptors out of a message, all of them: what is not wanted would be leaked.
+static void take_fds(struct msghdr* header, struct gl_fds* fds) {
+  for (struct cmsghdr* c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+      if (fds->count < GL_MAX_FDS) {
+        fds->fd[fds->count++] = fd;
+      } else {
+        gl_close_fd(&fd);
+      }
+    }
+  }
+}
+
+// Waits until there is something to read. 0 or an errno.
+static int await_message(int socket, int timeout_ms) {
+  const int64_t deadline = gl_now_us() + (int64_t)timeout_ms * 1000;
+  for (;;) {
+    struct pollfd wanted = {.fd = socket, .events = POLLIN};
+    const int64_t left_us = deadline - gl_now_us();
+    const int ready = poll(&wanted, 1, left_us > 0 ? (int)((left_us + 999) / 1000) : 0);
+    if (ready > 0) return 0;
+    if (ready == 0) return ETIMEDOUT;
+    if (errno != EINTR) return errno;
+  }
+}
+
+static ssize_t receive_now(int socket, union gl_message* message, struct gl_fds* fds) {
+  union {
+    struct cmsghdr header;  // for its alignment
+    char bytes[CMSG_SPACE(GL_MAX_FDS * sizeof(int))];
+  } control;
+  struct iovec room = {.iov_base = message, .iov_len = sizeof(*message)};
+  struct msghdr header = {
+      .msg_iov = &room, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+  ssize_t bytes;
+  do {
+    bytes = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes < 0) return -1;
+  take_fds(&header, fds);
+  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    gl_close_fds(fds);
+    errno = EPROTO;
+    return -1;
+  }
+  return bytes;
+}
+
+ssize_t gl_receive(int socket, union gl_message* message, struct gl_fds* fds, int timeout_ms) {
+  struct gl_fds none = {.count = 0};
+  if (fds == NULL) fds = &none;
+  fds->count = 0;
+  memset(message, 0, sizeof(*message));
+  const int error = await_message(socket, timeout_ms);
+  if (error != 0) {
+    errno = error;
+    return -1;
+  }
+  ssize_t bytes = receive_now(socket, message, fds);
+  // The other side closed without having read all of ours. What it sent before is behind this error.
+  if (bytes < 0 && errno == ECONNRESET) bytes = receive_now(socket, message, fds);
+  if (bytes < 0 && (errno == ECONNRESET || errno == EAGAIN)) bytes = 0;
+  if (message->type == GL_MSG_REFUSED || message->type == GL_MSG_GOODBYE) message->text.text[GL_TEXT - 1] = 0;
+  if (fds == &none) gl_close_fds(fds);
+  return bytes;
+}
+
+// What came instead of an answer, or of nothing.
+static void hear(gradlane_context* gl, ssize_t bytes, int error, const union gl_message* message) {
+  const char* path = gl->address.sun_path;
+  const unsigned pid = gl->welcome.pid;
+  if (bytes > 0 && message->type == GL_MSG_GOODBYE) {
+    gl_gone(gl, "the daemon at %s (pid %u) has closed the connection: %s", path, pid, message->text.text);
+  } else if (bytes > 0) {
+    gl_gone(gl, "the daemon at %s (pid %u) sent an unexpected message, type %u of %zd bytes", path, pid, message->type,
+            bytes);
+  } else if (bytes == 0) {
+    gl_gone(gl, "the daemon at %s (pid %u) has ended", path, pid);
+  } else if (error == ETIMEDOUT) {
+    gl_gone(gl, "the daemon at %s (pid %u) has not answered for %d s", path, pid, kAnswerMs / 1000);
+  } else {
+    gl_gone(gl, "the connection to the daemon at %s (pid %u) failed: %s", path, pid, strerror(error));
+  }
+}
+
+void gl_hear(gradlane_context* gl) {
+  union gl_message message;
+  const ssize_t bytes = gl_receive(gl->socket, &message, NULL, 0);
+  const int error = bytes < 0 ? errno : 0;
+  if (error == ETIMEDOUT) return;  // nothing there
+  hear(gl, bytes, error, &message);
+}
+
+gradlane_code gl_ask(gradlane_context* gl, const void* request, size_t request_bytes, uint32_t wanted, size_t bytes,
+                     gradlane_code refused, union gl_message* answer, struct gl_fds* fds) {
+  if (!gl->gone) {
+    // A goodbye may be there to read even if nothing can be sent any more.
+    (void)gl_send(gl->socket, request, request_bytes);
+    const ssize_t got = gl_receive(gl->socket, answer, fds, kAnswerMs);
+    const int error = got < 0 ? errno : 0;
+    if (got == (ssize_t)bytes && answer->type == wanted) return GRADLANE_OK;
+    if (fds != NULL) gl_close_fds(fds);
+    if (got > 0 && answer->type == GL_MSG_REFUSED) return gl_fail(gl, refused, "%s", answer->text.text);
+    hear(gl, got, error, answer);
+  }
+  return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
+}

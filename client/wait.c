@@ -1,0 +1,132 @@
+// wait.c - ends of requests: waiting, testing, event loops (the thread of the context)
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client/internal.h"
+
+// How often the socket is looked at while polling the rings.
+static const int64_t kHearUs = 5000;
+
+// Sleeps until a lane has completed something, or the daemon says goodbye, or for timeout_ms (-1: no limit).
+static void sleep_on_daemon(gradlane_context* gl, int timeout_ms) {
+  struct pollfd wanted[2] = {{.fd = gl->completion_fd, .events = POLLIN}, {.fd = gl->socket, .events = POLLIN}};
+  if (poll(wanted, gl->gone ? 1 : 2, timeout_ms) <= 0) return;  // EINTR too: the caller looks at the time
+  if (wanted[0].revents != 0) {
+    // Readable, and nobody else reads it, so this does not block. What it says does not matter.
+    uint64_t wakeups[32];
+    (void)!read(gl->completion_fd, wakeups, sizeof(wakeups));
+  }
+  if (wanted[1].revents != 0) gl_hear(gl);
+}
+
+static void spin(gradlane_context* gl, const struct gl_request* it, int64_t until_us) {
+  int64_t now_us = gl_now_us();
+  int64_t hear_us = now_us + kHearUs;
+  while (it->state == GL_RUNNING && now_us < until_us) {
+    (void)sched_yield();
+    gl_progress(gl);
+    now_us = gl_now_us();
+    if (now_us >= hear_us) {
+      gl_hear(gl);
+      hear_us = now_us + kHearUs;
+    }
+  }
+}
+
+static void sleep_until(gradlane_context* gl, const struct gl_request* it, int64_t deadline_us) {
+  __atomic_store_n(&gl->control->waiting, 1, __ATOMIC_SEQ_CST);
+  for (;;) {
+    gl_progress(gl);
+    if (it->state != GL_RUNNING) break;
+    int timeout_ms = -1;
+    if (deadline_us >= 0) {
+      const int64_t left_us = deadline_us - gl_now_us();
+      if (left_us <= 0) break;
+      timeout_ms = (int)((left_us + 999) / 1000);
+    }
+    sleep_on_daemon(gl, timeout_ms);
+  }
+  if (gl->epoll_fd < 0) __atomic_store_n(&gl->control->waiting, 0, __ATOMIC_RELAXED);
+}
+
+// Tells the caller how it ended, and forgets it.
+static gradlane_code finish(gradlane_context* gl, struct gl_request* it) {
+  gradlane_code code = GRADLANE_PENDING;
+  if (it->state == GL_OVER) {
+    code = it->code;
+    if (code != GRADLANE_OK) (void)gl_fail(gl, code, "%s", it->text);
+    it->state = GL_FREE;
+    --gl->over;
+  }
+  gl_update_fd(gl);
+  return code;
+}
+
+static gradlane_code no_such_request(gradlane_context* gl, gradlane_request request) {
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "there is no request %llu, or it was waited for before",
+                 (unsigned long long)request);
+}
+
+gradlane_code gradlane_wait(gradlane_context* gl, gradlane_request request, int timeout_ms) {
+  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_wait: the context is NULL");
+  if (timeout_ms == 0) return gradlane_test(gl, request);
+  struct gl_request* const it = gl_find_request(gl, request);
+  if (it == NULL) return no_such_request(gl, request);
+  gl_progress(gl);
+  if (it->state == GL_RUNNING) {
+    const int64_t start_us = gl_now_us();
+    const int64_t deadline_us = timeout_ms < 0 ? -1 : start_us + (int64_t)timeout_ms * 1000;
+    const int64_t spin_us = start_us + gl->spin_us;
+    spin(gl, it, deadline_us >= 0 && deadline_us < spin_us ? deadline_us : spin_us);
+    if (it->state == GL_RUNNING) sleep_until(gl, it, deadline_us);
+  }
+  return finish(gl, it);
+}
+
+gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request) {
+  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_test: the context is NULL");
+  struct gl_request* const it = gl_find_request(gl, request);
+  if (it == NULL) return no_such_request(gl, request);
+  if (gl->epoll_fd < 0) gl_progress(gl);
+  // Not over, perhaps because the daemon has ended. With an event loop the wake-up is taken before what it tells of is
+  // looked at, so that none is lost.
+  if (it->state == GL_RUNNING || gl->epoll_fd >= 0) {
+    sleep_on_daemon(gl, 0);
+    gl_progress(gl);
+  }
+  return finish(gl, it);
+}
+
+// Of the events only that there are some is looked at.
+static bool watch(int epoll_fd, int fd) {
+  struct epoll_event event = {.events = EPOLLIN};
+  return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+int gradlane_fd(gradlane_context* gl) {
+  if (gl == NULL) {
+    (void)gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_fd: the context is NULL");
+    return -1;
+  }
+  if (gl->epoll_fd >= 0) return gl->epoll_fd;
+  int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  int over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (epoll_fd < 0 || over_fd < 0 || !watch(epoll_fd, gl->completion_fd) || !watch(epoll_fd, gl->socket) ||
+      !watch(epoll_fd, over_fd)) {
+    (void)gl_fail(gl, GRADLANE_NO_MEMORY, "gradlane_fd: %s", strerror(errno));
+    gl_close_fd(&epoll_fd);
+    gl_close_fd(&over_fd);
+    return -1;
+  }
+  gl->epoll_fd = epoll_fd;
+  gl->over_fd = over_fd;
+  __atomic_store_n(&gl->control->waiting, 1, __ATOMIC_SEQ_CST);
+  gl_progress(gl);  // what was completed before `waiting` was set
+  gl_update_fd(gl);
+  return epoll_fd;
+}

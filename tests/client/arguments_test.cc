@@ -1,0 +1,228 @@
+// arguments_test.cc - what operations are asked for: what reaches the daemon, and what is refused before
+#include <cstdint>
+#include <cstring>
+
+#include "tests/client/client_fixture.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kCount = 100;
+
+class Arguments : public testing::Test {
+ protected:
+  void open(FakeDaemon::Settings settings) {
+    gl_.reset();
+    daemon_.reset();
+    daemon_ = std::make_unique<FakeDaemon>(std::move(settings));
+    gl_ = open_context(*daemon_);
+    data_ = allocate(gl_, kCount);
+    residual_ = allocate(gl_, kCount);
+  }
+  void SetUp() override { open({.lanes = 2, .rank = 1, .world = 3}); }
+
+  // The one submission that follows; the same on both lanes.
+  gl_submission last() {
+    const auto first = daemon_->seen(0);
+    const auto second = daemon_->seen(1);
+    EXPECT_EQ(first.size(), second.size());
+    EXPECT_EQ(memcmp(&first.back(), &second.back(), sizeof(gl_submission)), 0);
+    return first.back();
+  }
+  // Refused, with this in the text, and nothing reaches the daemon.
+  void expect_bad(gradlane_code code, const std::string& part) {
+    EXPECT_EQ(code, GRADLANE_BAD_ARGUMENT);
+    EXPECT_SAYS(gl_.get(), part);
+    EXPECT_TRUE(daemon_->seen(0).empty());
+  }
+  gradlane_code all_reduce(void* data, size_t count, const gradlane_how* how = nullptr,
+                           gradlane_type type = GRADLANE_FLOAT32) {
+    return gradlane_all_reduce(gl_.get(), data, count, type, how, nullptr);
+  }
+
+  std::unique_ptr<FakeDaemon> daemon_;
+  Context gl_;
+  float* data_ = nullptr;
+  float* residual_ = nullptr;
+  gradlane_how how_ = GRADLANE_HOW_INIT;
+};
+
+TEST_F(Arguments, AllReduce) {
+  ASSERT_EQ(all_reduce(data_ + 10, 50), GRADLANE_OK);
+  const gl_submission it = last();
+  EXPECT_EQ(it.kind, GL_ALL_REDUCE);
+  EXPECT_EQ(it.type, GRADLANE_FLOAT32);
+  EXPECT_EQ(it.count, 50U);
+  EXPECT_EQ(it.offset, 40U);
+  EXPECT_EQ(it.segment, 0U);
+  EXPECT_EQ(it.flags, 0);
+  EXPECT_EQ(it.tag, 0U);
+}
+
+TEST_F(Arguments, How) {
+  how_.codec = "fixed:7";
+  how_.residual = residual_;
+  how_.average = 1;
+  how_.has_tag = 1;
+  how_.tag = 0x123456789abcdef0;
+  ASSERT_EQ(all_reduce(data_, kCount, &how_), GRADLANE_OK);
+  const gl_submission it = last();
+  EXPECT_EQ(it.flags, GL_FLAG_AVERAGE | GL_FLAG_CODEC | GL_FLAG_RESIDUAL);
+  EXPECT_EQ(it.codec, 5);
+  EXPECT_EQ(it.param, 7);
+  EXPECT_EQ(it.residual_segment, 0U);
+  EXPECT_EQ(it.residual_offset, 4096U);
+  EXPECT_EQ(it.tag, 0x123456789abcdef0U);
+}
+
+TEST_F(Arguments, OtherKinds) {
+  ASSERT_EQ(gradlane_reduce_scatter(gl_.get(), data_, 33, GRADLANE_FLOAT32, nullptr, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().kind, GL_REDUCE_SCATTER);
+  EXPECT_EQ(last().count, 33U);
+  ASSERT_EQ(gradlane_all_gather(gl_.get(), data_, 16, GRADLANE_FLOAT64, nullptr, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().kind, GL_ALL_GATHER);
+  EXPECT_EQ(last().type, GRADLANE_FLOAT64);
+  ASSERT_EQ(gradlane_broadcast(gl_.get(), data_, 400, GRADLANE_BYTES, 2, nullptr, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().kind, GL_BROADCAST);
+  EXPECT_EQ(last().root, 2U);
+  ASSERT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().kind, GL_BARRIER);
+  EXPECT_EQ(last().count, 0U);
+}
+
+TEST_F(Arguments, DefaultTagsCountOperations) {
+  ASSERT_EQ(all_reduce(data_, kCount), GRADLANE_OK);
+  how_.has_tag = 1;
+  how_.tag = 77;
+  ASSERT_EQ(all_reduce(data_, kCount, &how_), GRADLANE_OK);
+  EXPECT_EQ(last().tag, 77U);
+  EXPECT_EQ(all_reduce(nullptr, kCount), GRADLANE_BAD_ARGUMENT);  // does not count
+  ASSERT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().tag, 2U);
+  gradlane_resume(gl_.get(), 1000);
+  ASSERT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().tag, 1000U);
+  ASSERT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().tag, 1001U);
+}
+
+TEST_F(Arguments, CodecsAreAskedForOnce) {
+  EXPECT_EQ(daemon_->codec_questions(), 1U);  // the default one, at open
+  for (const char* name : {"raw", "fixed:7", "raw", "fixed:7", "fixed:10"}) {
+    how_.codec = name;
+    ASSERT_EQ(all_reduce(data_, kCount, &how_), GRADLANE_OK);
+  }
+  EXPECT_EQ(daemon_->codec_questions(), 3U);
+  // Of other types nothing goes through a codec.
+  ASSERT_EQ(all_reduce(data_, kCount, &how_, GRADLANE_INT32), GRADLANE_OK);
+  EXPECT_EQ(last().flags, 0);
+}
+
+TEST_F(Arguments, NoElements) {
+  ASSERT_EQ(all_reduce(nullptr, 0), GRADLANE_OK);
+  EXPECT_EQ(last().count, 0U);
+}
+
+TEST_F(Arguments, DataOutsideBuffers) {
+  float here[4];
+  expect_bad(all_reduce(static_cast<float*>(here), 4), "not in a buffer");
+  expect_bad(all_reduce(nullptr, 4), "not in a buffer");
+  expect_bad(all_reduce(data_ + kCount, 1), "not in a buffer");
+  expect_bad(all_reduce(data_ - 1, 1), "not in a buffer");
+  expect_bad(all_reduce(data_, kCount + 1), "takes 404 bytes, and its buffer has 400");
+  expect_bad(all_reduce(data_ + 1, kCount), "takes 400 bytes, and its buffer has 396");
+  expect_bad(gradlane_all_gather(gl_.get(), data_, 34, GRADLANE_FLOAT32, nullptr, nullptr), "takes 408 bytes");
+}
+
+TEST_F(Arguments, Sizes) {
+  expect_bad(all_reduce(data_, SIZE_MAX / 4 + 2), "more than the 268435456 bytes");
+  expect_bad(all_reduce(data_, (size_t{64} << 20) + 1), "more than the 268435456 bytes");
+  expect_bad(gradlane_reduce_scatter(gl_.get(), data_, SIZE_MAX / 9, GRADLANE_FLOAT32, nullptr, nullptr), "per rank");
+  expect_bad(gradlane_all_gather(gl_.get(), data_, SIZE_MAX / 2, GRADLANE_BYTES, nullptr, nullptr), "per rank");
+}
+
+TEST_F(Arguments, RootsAndTypes) {
+  for (const int root : {-1, 3, INT32_MAX}) {
+    expect_bad(gradlane_broadcast(gl_.get(), data_, 1, GRADLANE_FLOAT32, root, nullptr, nullptr),
+               "root " + std::to_string(root) + "; ranks are 0 to 2");
+  }
+  expect_bad(all_reduce(data_, 1, nullptr, static_cast<gradlane_type>(7)), "no type 7");
+}
+
+TEST_F(Arguments, Average) {
+  how_.average = 1;
+  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_INT32), "average of int32");
+  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_BYTES), "average of bytes");
+  expect_bad(gradlane_broadcast(gl_.get(), data_, 1, GRADLANE_FLOAT32, 0, &how_, nullptr), "no sum to average");
+  expect_bad(gradlane_barrier(gl_.get(), &how_, nullptr), "no sum to average");
+  EXPECT_EQ(all_reduce(data_, 1, &how_, GRADLANE_BFLOAT16), GRADLANE_OK);
+}
+
+TEST_F(Arguments, Codecs) {
+  how_.codec = "fixd:10";
+  expect_bad(all_reduce(data_, 1, &how_), "there is no codec 'fixd:10'");
+  how_.codec = "a name that is far too long for any codec";
+  expect_bad(all_reduce(data_, 1, &how_), "31 characters");
+}
+
+TEST_F(Arguments, Residuals) {
+  how_.residual = residual_;
+  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_FLOAT64), "float64: a residual is for");
+  expect_bad(gradlane_all_gather(gl_.get(), data_, 1, GRADLANE_FLOAT32, &how_, nullptr), "a residual is for");
+  how_.codec = "raw";
+  expect_bad(all_reduce(data_, 1, &how_), "codec raw takes no residual");
+  how_.codec = nullptr;
+  float here[4];
+  how_.residual = static_cast<float*>(here);
+  expect_bad(all_reduce(data_, 4, &how_), "residual at");
+  how_.residual = reinterpret_cast<float*>(reinterpret_cast<uintptr_t>(residual_) + 2);
+  expect_bad(all_reduce(data_, 4, &how_), "not at a multiple of 4 bytes");
+  how_.residual = residual_ + 1;
+  expect_bad(all_reduce(data_, kCount, &how_), "residual takes 400 bytes, and its buffer has 396");
+  how_.residual = data_ + 50;
+  expect_bad(all_reduce(data_, 51, &how_), "residual takes 204 bytes");
+  expect_bad(all_reduce(data_ + 10, 45, &how_), "overlap");
+  EXPECT_EQ(all_reduce(data_, 50, &how_), GRADLANE_OK);
+}
+
+TEST_F(Arguments, StructSizes) {
+  how_.struct_size = 8;
+  expect_bad(all_reduce(data_, 1, &how_), "GRADLANE_HOW_INIT");
+  gradlane_figures figures{};
+  EXPECT_EQ(gradlane_get_figures(gl_.get(), &figures), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(gradlane_get_figures(gl_.get(), nullptr), GRADLANE_BAD_ARGUMENT);
+}
+
+TEST_F(Arguments, LocalReduce) {
+  open({.lanes = 2, .world = 2, .flags = GL_WELCOME_LOCAL_REDUCE});
+  expect_bad(gradlane_reduce_scatter(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, nullptr), "local_reduce");
+  expect_bad(gradlane_all_gather(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, nullptr), "local_reduce");
+  EXPECT_EQ(all_reduce(data_, 1), GRADLANE_OK);
+}
+
+TEST_F(Arguments, DataInUse) {
+  open({.lanes = 2, .on_submission = [](unsigned, const gl_submission&) { return false; }});
+  gradlane_request first = 0;
+  gradlane_request second = 5;
+  ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, 50, GRADLANE_FLOAT32, nullptr, &first), GRADLANE_OK);
+  EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_ + 49, 1, GRADLANE_FLOAT32, nullptr, &second), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(gl_.get(), "in use by request " + std::to_string(first));
+  EXPECT_EQ(second, 0U);
+  EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_ + 50, 50, GRADLANE_FLOAT32, nullptr, &second), GRADLANE_OK);
+}
+
+TEST_F(Arguments, Figures) {
+  daemon_->set_figures(0, 1000, 10, 1);
+  daemon_->set_figures(1, 500, 6, 2);
+  ASSERT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_OK);
+  gradlane_figures figures{};
+  figures.struct_size = sizeof(figures);
+  ASSERT_EQ(gradlane_get_figures(gl_.get(), &figures), GRADLANE_OK);
+  EXPECT_EQ(figures.operations, 1U);
+  EXPECT_EQ(figures.data_bytes, 1500U);
+  EXPECT_EQ(figures.data_packets, 16U);
+  EXPECT_EQ(figures.retransmitted, 3U);
+}
+
+}  // namespace
+}  // namespace gradlane

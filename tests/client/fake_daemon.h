@@ -1,0 +1,120 @@
+// fake_daemon.h - a daemon that speaks client/abi.h and does as a test says: sums with itself, that is a world of one
+// (a thread of its own; tests call it from theirs)
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/abi.h"
+
+namespace gradlane {
+
+class FakeDaemon {
+ public:
+  struct Settings {
+    uint32_t lanes = 1;
+    uint32_t rank = 0;
+    uint32_t world = 1;
+    uint64_t max_bytes = uint64_t{256} << 20;
+    uint32_t flags = 0;
+    std::string codec = "fixed:10";
+    uint32_t first_count = 0;               // of all rings
+    uint64_t memory = uint64_t{512} << 20;  // beyond it, allocations are refused
+    // Changes the welcome before it is sent, and how many file descriptors go with it.
+    std::function<void(gl_welcome&, std::vector<int>&)> welcome{};
+    // Instead of a welcome.
+    std::string refusal{};
+    uint32_t refused_version = 0;
+    unsigned hang_ups = 0;  // connections that are closed without an answer before one gets it
+    bool garbage_answers = false;
+    // Lane and submission; false: completes it later, when complete() is called.
+    std::function<bool(unsigned, const gl_submission&)> on_submission{};
+  };
+
+  explicit FakeDaemon(Settings settings);
+  ~FakeDaemon();
+  FakeDaemon(const FakeDaemon&) = delete;
+  FakeDaemon& operator=(const FakeDaemon&) = delete;
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+  // All of these may be called while the thread runs.
+  void complete(unsigned lane, uint64_t cookie, int32_t code = 0, const std::string& text = "",
+                bool residual_cleared = false);
+  void goodbye(const std::string& text);  // and closes the connection
+  void hang_up();                         // closes it without a word
+  void pause(bool paused);                // looks at no submissions
+  // What the lane has seen so far, cancels included.
+  [[nodiscard]] std::vector<gl_submission> seen(unsigned lane);
+  // Waits until the lane has seen so many. False: not within 10 s.
+  [[nodiscard]] bool await_seen(unsigned lane, size_t count);
+  [[nodiscard]] size_t segments();
+  [[nodiscard]] unsigned codec_questions() const noexcept { return codec_questions_; }
+  // Writes over what only daemons write: for garbage.
+  void set_complete_tail(unsigned lane, uint32_t value);
+  void set_submit_head(unsigned lane, uint32_t value);
+  void put_completion(unsigned lane, const gl_completion& completion);
+  void set_figures(unsigned lane, uint64_t bytes, uint64_t packets, uint64_t retransmitted);
+  void send_raw(uint32_t type);  // a message out of turn
+  [[nodiscard]] uint32_t waiting();
+  [[nodiscard]] uint8_t* bytes(uint32_t segment);
+
+ private:
+  struct Segment {
+    int fd = -1;
+    uint8_t* base = nullptr;
+    size_t bytes = 0;
+  };
+  struct Lane {
+    gl_lane* shared = nullptr;
+    int doorbell = -1;
+    uint32_t submit_head = 0;
+    uint32_t complete_tail = 0;
+    std::vector<gl_submission> seen;
+  };
+
+  void run();
+  void accept_client();
+  void serve_message();
+  void serve_newcomer();
+  void greet();
+  void allocate(const gl_allocate& request);
+  void free_segment(const gl_segment& request);
+  void find_codec(gl_codec_name request);
+  static void refuse(int fd, const std::string& text, uint32_t version = 0);
+  bool serve_lanes();
+  bool serve_lane(unsigned number);
+  void put(unsigned lane, const gl_completion& completion);
+  void set_asleep(uint32_t asleep);
+  void drop_client();
+
+  Settings settings_;
+  std::string folder_;
+  std::string path_;
+  int listener_ = -1;
+  int wake_ = -1;
+  std::atomic<bool> stop_{false};
+  std::atomic<unsigned> codec_questions_{0};
+
+  std::mutex mutex_;  // over everything below; the thread lets go of it while it sleeps
+  std::condition_variable changed_;
+  int newcomer_ = -1;  // has not said hello yet
+  int client_ = -1;    // until another one is welcome
+  int completion_fd_ = -1;
+  gl_control* control_ = nullptr;
+  size_t control_bytes_ = 0;
+  std::vector<Lane> lanes_;
+  std::map<uint32_t, Segment> segments_;
+  bool paused_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace gradlane

@@ -1,0 +1,49 @@
+// fake_daemon_main.cc - runs a command with a fake daemon to talk to: fake_daemon LANES COMMAND...
+//
+// GRADLANE_SOCKET, RANK and WORLD_SIZE are set for it, and GRADLANE_FAKE_PID: SIGUSR1 to there has the daemon say
+// goodbye. Returns the command's exit status.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/client/fake_daemon.h"
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fputs("usage: fake_daemon LANES COMMAND...\n", stderr);
+    return 2;
+  }
+  // Blocked before there are threads, taken by sigwait() below.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  sigaddset(&signals, SIGUSR1);
+  sigaddset(&signals, SIGUSR2);
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, &signals, &before);
+
+  gradlane::FakeDaemon daemon({.lanes = static_cast<uint32_t>(std::atoi(argv[1]))});
+  setenv("GRADLANE_SOCKET", daemon.path().c_str(), 1);
+  setenv("GRADLANE_FAKE_PID", std::to_string(getpid()).c_str(), 1);
+  setenv("RANK", "0", 1);
+  setenv("WORLD_SIZE", "1", 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    execvp(argv[2], argv + 2);
+    std::perror(argv[2]);
+    _exit(127);
+  }
+  bool paused = false;
+  for (;;) {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    if (signal == SIGUSR1) daemon.goodbye("told to by SIGUSR1");
+    if (signal == SIGUSR2) daemon.pause(paused = !paused);
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  }
+}

@@ -1,0 +1,61 @@
+// wait_fixture.h - requests under way, with one lane and with two, in waits that sleep and waits that do not
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tests/client/client_fixture.h"
+
+namespace gradlane {
+
+inline constexpr int kLong = 10000;  // ms: never waited for in a test that passes
+
+struct Mode {
+  uint32_t lanes;
+  int spin_us;  // 0: sleeps at once; large: never sleeps
+};
+
+class Wait : public testing::TestWithParam<Mode> {
+ protected:
+  void open(FakeDaemon::Settings settings = {}) {
+    gl_.reset();
+    daemon_.reset();
+    settings.lanes = GetParam().lanes;
+    daemon_ = std::make_unique<FakeDaemon>(std::move(settings));
+    gl_ = open_context(*daemon_, GetParam().spin_us);
+    data_ = allocate(gl_, 6400);
+  }
+  // Completes nothing by itself.
+  void open_manual(uint32_t first_count = 0) {
+    open({.first_count = first_count, .on_submission = [](unsigned, const gl_submission&) { return false; }});
+  }
+  gradlane_request start(size_t place = 0, const gradlane_how* how = nullptr) {
+    gradlane_request request = 0;
+    EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_ + place * 100, 100, GRADLANE_FLOAT32, how, &request), GRADLANE_OK)
+        << gradlane_error(gl_.get());
+    EXPECT_NE(request, 0U);
+    return request;
+  }
+  // On all lanes, the last of which has the given end.
+  void complete(gradlane_request request, int32_t code = GRADLANE_OK, const std::string& text = "") {
+    const uint32_t lanes = GetParam().lanes;
+    for (unsigned i = 0; i + 1 < lanes; ++i) daemon_->complete(i, request);
+    daemon_->complete(lanes - 1, request, code, text);
+  }
+  gradlane_code wait(gradlane_request request, int timeout_ms = kLong) {
+    return gradlane_wait(gl_.get(), request, timeout_ms);
+  }
+
+  std::unique_ptr<FakeDaemon> daemon_;
+  Context gl_;
+  float* data_ = nullptr;
+};
+
+inline std::string mode_name(const testing::TestParamInfo<Mode>& mode) {
+  const std::string spin = mode.param.spin_us < 0 ? "default" : mode.param.spin_us == 0 ? "sleep" : "spin";
+  return std::to_string(mode.param.lanes) + "_" + spin;
+}
+inline constexpr Mode kModes[] = {{1, 0}, {2, 0}, {1, -1}, {2, -1}, {2, 5000000}};
+
+}  // namespace gradlane

@@ -1,0 +1,212 @@
+// wait_test.cc - how requests end: waiting, testing, cancelling, failing
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tests/client/wait_fixture.h"
+
+namespace gradlane {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Modes, Wait, testing::ValuesIn(kModes), mode_name);
+
+TEST_P(Wait, ManyInARow) {
+  open();
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, 100, GRADLANE_FLOAT32, nullptr, nullptr), GRADLANE_OK);
+  }
+}
+
+TEST_P(Wait, ManyAtOnceOverTheWrapOfTheCounts) {
+  open({.first_count = 0xffffffffU - 150});
+  for (int round = 0; round < 8; ++round) {
+    std::vector<gradlane_request> requests;
+    for (size_t i = 0; i < GRADLANE_MAX_REQUESTS; ++i) requests.push_back(start(i));
+    EXPECT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_TOO_MANY);
+    EXPECT_SAYS(gl_.get(), "64 requests");
+    if (round % 2 == 1) std::reverse(requests.begin(), requests.end());
+    for (const gradlane_request request : requests) ASSERT_EQ(wait(request), GRADLANE_OK);
+  }
+}
+
+TEST_P(Wait, OutOfOrder) {
+  open_manual(0xfffffffeU);
+  const gradlane_request first = start(0);
+  const gradlane_request second = start(1);
+  const gradlane_request third = start(2);
+  complete(third);
+  complete(first);
+  EXPECT_EQ(wait(first), GRADLANE_OK);
+  EXPECT_EQ(gradlane_test(gl_.get(), second), GRADLANE_PENDING);
+  EXPECT_EQ(wait(third), GRADLANE_OK);
+  complete(second);
+  EXPECT_EQ(wait(second), GRADLANE_OK);
+}
+
+TEST_P(Wait, OverWhenAllLanesAre) {
+  open_manual();
+  const gradlane_request request = start();
+  for (unsigned i = 0; i < GetParam().lanes; ++i) {
+    EXPECT_EQ(gradlane_test(gl_.get(), request), GRADLANE_PENDING);
+    daemon_->complete(i, request);
+  }
+  EXPECT_EQ(gradlane_test(gl_.get(), request), GRADLANE_OK);
+  EXPECT_EQ(gradlane_test(gl_.get(), request), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(gl_.get(), "no request " + std::to_string(request));
+}
+
+TEST_P(Wait, WokenUpLater) {
+  open_manual();
+  for (int i = 0; i < 20; ++i) {
+    const gradlane_request request = start();
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(i % 4));
+      complete(request);
+    });
+    EXPECT_EQ(wait(request, -1), GRADLANE_OK);
+    later.join();
+  }
+  EXPECT_EQ(daemon_->waiting(), 0U);
+}
+
+TEST_P(Wait, NotWithinTheTime) {
+  open_manual();
+  const gradlane_request request = start();
+  EXPECT_EQ(wait(request, 0), GRADLANE_PENDING);
+  EXPECT_EQ(wait(request, 30), GRADLANE_PENDING);
+  complete(request);
+  EXPECT_EQ(wait(request), GRADLANE_OK);
+}
+
+TEST_P(Wait, FailsWithTheTextOfTheFirstLane) {
+  open_manual();
+  const gradlane_request request = start();
+  complete(request, GRADLANE_FAILED, "rank 3 has been silent for too long");
+  EXPECT_EQ(wait(request), GRADLANE_FAILED);
+  EXPECT_STREQ(gradlane_error(gl_.get()), "rank 3 has been silent for too long");
+  const gradlane_request next = start();
+  for (unsigned i = 0; i < GetParam().lanes; ++i) {
+    daemon_->complete(i, next, GRADLANE_FAILED, "lane " + std::to_string(i));
+    EXPECT_EQ(gradlane_test(gl_.get(), next), i + 1 < GetParam().lanes ? GRADLANE_PENDING : GRADLANE_FAILED);
+  }
+  EXPECT_STREQ(gradlane_error(gl_.get()), "lane 0");
+}
+
+TEST_P(Wait, TextWithoutEnd) {
+  open_manual();
+  const gradlane_request request = start();
+  for (unsigned i = 0; i < GetParam().lanes; ++i) {
+    gl_completion completion{};
+    completion.cookie = request;
+    completion.code = GRADLANE_FAILED;
+    memset(completion.text, 'x', GL_TEXT);
+    daemon_->put_completion(i, completion);
+  }
+  EXPECT_EQ(wait(request), GRADLANE_FAILED);
+  EXPECT_EQ(std::string(gradlane_error(gl_.get())), std::string(GL_TEXT - 1, 'x'));
+}
+
+TEST_P(Wait, FailureClearsTheWholeResidual) {
+  open_manual();
+  float* const residual = allocate(gl_, 100);
+  gradlane_how how = GRADLANE_HOW_INIT;
+  how.residual = residual;
+  std::fill_n(residual, 100, 1.0F);
+  const gradlane_request good = start(0, &how);
+  complete(good);
+  EXPECT_EQ(wait(good), GRADLANE_OK);
+  EXPECT_EQ(std::count(residual, residual + 100, 1.0F), 100);
+  const gradlane_request bad = start(0, &how);
+  complete(bad, GRADLANE_FAILED, "rank 1 restarted");
+  EXPECT_EQ(wait(bad), GRADLANE_FAILED);
+  EXPECT_EQ(std::count(residual, residual + 100, 0.0F), 100);
+}
+
+TEST_P(Wait, Cancel) {
+  open_manual();
+  const gradlane_request request = start();
+  ASSERT_EQ(gradlane_cancel(gl_.get(), request), GRADLANE_OK);
+  for (unsigned i = 0; i < GetParam().lanes; ++i) {
+    ASSERT_TRUE(daemon_->await_seen(i, 2));
+    EXPECT_EQ(daemon_->seen(i)[1].kind, GL_CANCEL);
+    EXPECT_EQ(daemon_->seen(i)[1].cookie, request);
+  }
+  EXPECT_EQ(gradlane_test(gl_.get(), request), GRADLANE_PENDING);
+  complete(request, GRADLANE_FAILED, "cancelled on rank 0");
+  EXPECT_EQ(wait(request), GRADLANE_FAILED);
+  EXPECT_EQ(gradlane_cancel(gl_.get(), request), GRADLANE_BAD_ARGUMENT);
+}
+
+TEST_P(Wait, CancelOfWhatIsOverDoesNothing) {
+  open_manual();
+  const gradlane_request request = start();
+  complete(request);
+  const gradlane_request other = start(1);
+  complete(other);
+  EXPECT_EQ(wait(other), GRADLANE_OK);  // which takes in the end of the first, too
+  EXPECT_EQ(gradlane_cancel(gl_.get(), request), GRADLANE_OK);
+  EXPECT_EQ(wait(request), GRADLANE_OK);
+  const gradlane_request last = start();
+  ASSERT_TRUE(daemon_->await_seen(0, 3));
+  for (const gl_submission& it : daemon_->seen(0)) EXPECT_EQ(it.kind, GL_ALL_REDUCE);
+  complete(last);
+  EXPECT_EQ(wait(last), GRADLANE_OK);
+}
+
+TEST_P(Wait, RingsFullOfCancels) {
+  open_manual();
+  const gradlane_request request = start();
+  for (unsigned i = 0; i < GetParam().lanes; ++i) ASSERT_TRUE(daemon_->await_seen(i, 1));
+  daemon_->pause(true);
+  for (unsigned i = 0; i < GL_SLOTS; ++i) ASSERT_EQ(gradlane_cancel(gl_.get(), request), GRADLANE_OK) << i;
+  EXPECT_EQ(gradlane_cancel(gl_.get(), request), GRADLANE_TOO_MANY);
+  gradlane_request none = 7;
+  EXPECT_EQ(gradlane_barrier(gl_.get(), nullptr, &none), GRADLANE_TOO_MANY);
+  EXPECT_EQ(none, 0U);
+  daemon_->pause(false);
+  for (unsigned i = 0; i < GetParam().lanes; ++i) ASSERT_TRUE(daemon_->await_seen(i, 65));
+  const gradlane_request after = start(1);
+  complete(after);
+  complete(request, GRADLANE_FAILED, "cancelled");
+  EXPECT_EQ(wait(after), GRADLANE_OK);
+  EXPECT_EQ(wait(request), GRADLANE_FAILED);
+}
+
+TEST_P(Wait, NumbersAreNotReusedAtOnce) {
+  open();
+  const gradlane_request first = start();
+  EXPECT_EQ(wait(first), GRADLANE_OK);
+  const gradlane_request second = start();
+  EXPECT_NE(first, second);
+  EXPECT_EQ(wait(first), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(wait(second), GRADLANE_OK);
+  for (const gradlane_request wrong : {gradlane_request{0}, ~gradlane_request{0}, second + 1}) {
+    EXPECT_EQ(wait(wrong), GRADLANE_BAD_ARGUMENT);
+    EXPECT_EQ(gradlane_test(gl_.get(), wrong), GRADLANE_BAD_ARGUMENT);
+  }
+}
+
+// Waits go on when a signal handler has run.
+TEST_P(Wait, Signals) {
+  open_manual();
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);  // no SA_RESTART
+  const gradlane_request request = start();
+  const pthread_t waiter = pthread_self();
+  std::thread later([&] {
+    for (int i = 0; i < 20; ++i) {
+      pthread_kill(waiter, SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    complete(request);
+  });
+  EXPECT_EQ(wait(request), GRADLANE_OK);
+  later.join();
+}
+
+}  // namespace
+}  // namespace gradlane

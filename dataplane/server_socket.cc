@@ -1,0 +1,132 @@
+// server_socket.cc - the listening socket of a node: its directory, its lock, its file (control thread)
+#include "dataplane/server_socket.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "compress/error.h"
+
+namespace gradlane {
+namespace {
+
+constexpr int kBacklog = 64;
+constexpr mode_t kDirectoryMode = 0750;
+constexpr mode_t kLockMode = 0600;
+constexpr mode_t kSocketUmask = 0117;  // leaves 0660
+
+[[noreturn]] void fail(const std::string& what, int error) { throw SetupError(what + ": " + std::strerror(error)); }
+
+[[noreturn]] void fail_taken(const std::string& path) {
+  throw SetupError("another daemon listens on " + path + "; stop it, or give this one another path (socket)");
+}
+
+const std::string& checked(const std::string& path) {
+  constexpr size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.empty()) throw SetupError("the path of the socket is empty (socket)");
+  if (path.size() > kMost) {
+    throw SetupError("the path of the socket, " + path + ", has " + std::to_string(path.size()) + " bytes; at most " +
+                     std::to_string(kMost) + " are possible (socket)");
+  }
+  return path;
+}
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+FileDescriptor make_socket() {
+  FileDescriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) fail("cannot make a Unix socket", errno);
+  return fd;
+}
+
+// Removes a socket file that nobody listens on.
+void remove_stale(const std::string& path) {
+  struct stat there {};
+  if (lstat(path.c_str(), &there) != 0) {
+    if (errno == ENOENT) return;
+    fail("cannot look at " + path, errno);
+  }
+  if (!S_ISSOCK(there.st_mode)) {
+    throw SetupError(path + " is there and is no socket; remove it, or give the daemon another path (socket)");
+  }
+  const FileDescriptor fd = make_socket();
+  const sockaddr_un address = address_of(path);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) fail_taken(path);
+  // Somebody listens who is busy, or speaks another protocol.
+  if (errno == EAGAIN || errno == EPROTOTYPE) fail_taken(path);
+  if (errno == ENOENT) return;
+  if (errno != ECONNREFUSED) fail("cannot connect to " + path + " to see whether another daemon listens there", errno);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) fail("cannot remove the stale socket " + path, errno);
+}
+
+}  // namespace
+
+SocketDirectory::SocketDirectory(const std::string& socket_path) {
+  const size_t slash = socket_path.rfind('/');
+  if (slash == std::string::npos || slash == 0) return;
+  const std::string path = socket_path.substr(0, slash);
+  if (mkdir(path.c_str(), kDirectoryMode) == 0) {
+    made_ = path;
+  } else if (struct stat there{}; stat(path.c_str(), &there) != 0) {
+    fail("cannot make the directory " + path + " for the socket", errno);
+  }
+}
+
+SocketDirectory::~SocketDirectory() {
+  if (!made_.empty()) rmdir(made_.c_str());
+}
+
+SocketLock::SocketLock(const std::string& socket_path) : path_(socket_path + ".lock") {
+  // Again if the file has been removed, by a daemon that ended, between our opening and locking it.
+  for (;;) {
+    fd_ = FileDescriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
+    if (!fd_) fail("cannot open the lock file " + path_, errno);
+    if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) fail_taken(socket_path);
+      fail("cannot lock " + path_, errno);
+    }
+    struct stat ours {};
+    struct stat there {};
+    if (fstat(fd_.get(), &ours) != 0) fail("cannot look at " + path_, errno);
+    if (stat(path_.c_str(), &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) return;
+  }
+}
+
+SocketLock::~SocketLock() { unlink(path_.c_str()); }
+
+ListeningSocket::ListeningSocket(const std::string& path) : path_(checked(path)), directory_(path), lock_(path) {
+  remove_stale(path);
+  fd_ = make_socket();
+  const sockaddr_un address = address_of(path);
+  const mode_t before = umask(kSocketUmask);
+  const int bound = bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int error = errno;
+  umask(before);
+  if (bound != 0) fail("cannot make the socket " + path, error);
+  struct stat ours {};
+  if (listen(fd_.get(), kBacklog) != 0 || stat(path.c_str(), &ours) != 0) {
+    const int listen_error = errno;
+    unlink(path.c_str());
+    fail("cannot listen on " + path, listen_error);
+  }
+  device_ = ours.st_dev;
+  inode_ = ours.st_ino;
+}
+
+ListeningSocket::~ListeningSocket() {
+  struct stat there {};
+  if (lstat(path_.c_str(), &there) != 0 || there.st_dev != device_ || there.st_ino != inode_) return;
+  unlink(path_.c_str());
+}
+
+}  // namespace gradlane

@@ -1,0 +1,55 @@
+// session_round.h - one command to every lane, and its end (control thread)
+#pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/mailbox.h"
+
+namespace gradlane {
+
+// Where the commands about one trainer go, by lane.
+struct LaneAddress {
+  LaneDesk* desk = nullptr;
+  int doorbell = -1;
+};
+
+// Fill in commands, begin(), then step() until it returns true. The commands belong to the lanes until then.
+class LaneRound {
+ public:
+  explicit LaneRound(const std::vector<LaneAddress>& lanes) : lanes_(lanes), commands_(lanes.size()) {}
+
+  [[nodiscard]] size_t lanes() const noexcept { return lanes_.size(); }
+  [[nodiscard]] Command& command(size_t lane) noexcept { return commands_[lane]; }
+
+  void begin() noexcept {
+    for (Command& command : commands_) command.done.store(false, std::memory_order_relaxed);
+    posted_ = 0;
+    (void)step();
+  }
+
+  // True: all lanes have done it. A lane whose mailbox is full keeps those behind it waiting, until the next step.
+  [[nodiscard]] bool step() noexcept {
+    for (; posted_ < lanes_.size(); ++posted_) {
+      if (!lanes_[posted_].desk->mailbox.post(&commands_[posted_])) return false;
+      constexpr uint64_t kOne = 1;
+      // It fails where the count is at its highest, and the lane has been woken up then.
+      [[maybe_unused]] const ssize_t written = write(lanes_[posted_].doorbell, &kOne, sizeof(kOne));
+    }
+    for (const Command& command : commands_) {
+      if (!command.done.load(std::memory_order_acquire)) return false;
+    }
+    return true;
+  }
+
+ private:
+  const std::vector<LaneAddress>& lanes_;
+  std::vector<Command> commands_;
+  size_t posted_ = 0;
+};
+
+}  // namespace gradlane

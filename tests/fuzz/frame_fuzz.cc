@@ -1,0 +1,79 @@
+// frame_fuzz.cc - libFuzzer target: any frame is parsed, answered if it asks for that, and the answer parsed
+//
+// Aborts if a verdict or an answer contradicts itself. The frame lies in a heap block of its exact size, for the
+// address sanitizer to watch. Input: byte 0: bit 0 puts the checksum of the IP header right, bit 1 that of ICMP, so
+// that damage gets past them; the frame behind it.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include "dataplane/frame.h"
+#include "tests/dataplane/frame_fixture.h"
+
+namespace gradlane::test {
+namespace {
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "frame_fuzz: %s\n", what);
+  std::abort();
+}
+
+void put_right(Bytes& frame, uint8_t flags) {
+  if (frame.size() < kL4 || get16(frame, 12) != 0x0800) return;
+  const size_t header = (frame[kIp] & 15U) * 4;
+  const size_t end = kIp + get16(frame, kIp + 2);
+  if (header < 20 || frame.size() < kIp + header) return;
+  if ((flags & 1) != 0) seal_ip(frame);
+  if ((flags & 2) != 0 && frame[kIp + 9] == 1 && end <= frame.size() && kIp + header + 4 <= end) seal_icmp(frame);
+}
+
+void check_answer(const Bytes& answer, const ParsedFrame& request) {
+  // The asker, as the request told.
+  LocalAddress asker{{}, request.source_ip, kPort, kPorts};
+  std::copy(answer.begin(), answer.begin() + 6, asker.mac.begin());
+  const ParsedFrame reply = parse_frame(answer, asker, kClassifier);
+  if (!std::equal(kOurMac.begin(), kOurMac.end(), answer.begin() + 6)) fail("an answer from another MAC");
+  if (request.verdict == FrameVerdict::kArp) {
+    if (asker.mac != request.source_mac) fail("an ARP reply to somebody else");
+    if (reply.verdict != FrameVerdict::kArp) fail("an ARP reply that is none");
+    if (reply.source_ip != kOurIp || reply.source_mac != kOurMac) fail("an ARP reply that lies");
+    return;
+  }
+  // An echo reply is one of the packets that a node drops, once its IP header is in order.
+  if (reply.verdict != FrameVerdict::kHost) fail("an echo reply that is not in order");
+  if (answer[kL4] != 0) fail("an echo reply of another type");
+  if (get16(answer, kL4 + 2) != slow_checksum(answer, kL4, answer.size(), kL4 + 2)) fail("a wrong ICMP checksum");
+}
+
+void execute(uint8_t flags, std::span<const uint8_t> input) {
+  Bytes frame(input.begin(), input.end());
+  put_right(frame, flags);
+  const ParsedFrame parsed = parse_frame(frame, kLocal, kClassifier);
+  if (parsed.verdict >= FrameVerdict::kCount) fail("no such verdict");
+  const Bytes before = frame;
+  const size_t bytes = answer_frame(frame, parsed, kLocal);
+  if (parsed.verdict == FrameVerdict::kGradlane) {
+    if (kFrameBytes + parsed.bytes > frame.size()) fail("a payload longer than the frame");
+    if (parsed.traffic == TrafficClass::kHost) fail("a packet of no gradlane class");
+    if (!std::equal(kOurMac.begin(), kOurMac.end(), frame.begin())) fail("a packet to another MAC");
+  }
+  if (bytes == 0) {
+    if (parsed.verdict == FrameVerdict::kEcho) fail("a ping without an answer");
+    if (frame != before) fail("no answer, but another frame");
+    return;
+  }
+  if (parsed.verdict != FrameVerdict::kArp && parsed.verdict != FrameVerdict::kEcho) fail("an unasked answer");
+  if (bytes > frame.size()) fail("an answer longer than its frame");
+  frame.resize(bytes);
+  check_answer(frame, parsed);
+}
+
+}  // namespace
+}  // namespace gradlane::test
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size != 0) gradlane::test::execute(data[0], {data + 1, size - 1});
+  return 0;
+}

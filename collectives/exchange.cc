@@ -102,6 +102,12 @@ LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
           link.rtt().smoothed(), link.rtt().known() ? link.rtt().least() : 0};
 }
 
+bool ExchangeState::awaited() const noexcept {
+  const auto next = static_cast<uint32_t>(submitted_ - base_);
+  return std::ranges::any_of(peers_,
+                             [next](const PeerState& peer) { return static_cast<int32_t>(peer.started - next) > 0; });
+}
+
 RunHeader ExchangeState::run_header(const Running& it, Phase phase, unsigned block, size_t element) noexcept {
   return {.operation = it.number,
           .digest = it.digest,
@@ -129,6 +135,7 @@ Exchange::Submitted Exchange::submit(const Operation& operation, Nanos now) noex
 void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
 void Exchange::close() noexcept { state_->close(); }
 bool Exchange::fresh() const noexcept { return state_->fresh(); }
+bool Exchange::awaited() const noexcept { return state_->awaited(); }
 bool Exchange::next_completion(Completion& completion) noexcept { return state_->next_completion(completion); }
 bool Exchange::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
   return state_->receive(from, packet, bytes, now);

@@ -76,6 +76,9 @@ class Exchange {
   // takes over the rank, and this is false, close() lets numbers begin afresh on all ranks.
   [[nodiscard]] bool fresh() const noexcept;
 
+  // A neighbour has started an operation that was not submitted here yet.
+  [[nodiscard]] bool awaited() const noexcept;
+
   // The oldest unread completion; false if there is none.
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
 

@@ -75,6 +75,7 @@ class ExchangeState {
   void abort(uint64_t id) noexcept;
   void close() noexcept;
   bool fresh() const noexcept { return base_ == submitted_; }
+  bool awaited() const noexcept;
   bool next_completion(Completion& completion) noexcept;
   bool receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept;
   void poll(Nanos now) noexcept;

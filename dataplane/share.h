@@ -1,0 +1,33 @@
+// share.h - which part of a tensor a lane works on
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/operation.h"
+#include "collectives/wire.h"
+
+namespace gradlane {
+
+// Elements [first, first + count) of a tensor, or of each rank's block for reduce-scatter and all-gather.
+struct Share {
+  size_t first = 0;
+  size_t count = 0;
+};
+
+// Below this a tensor is not divided: the first lane has all of it.
+inline constexpr size_t kLeastShareBytes = size_t{64} << 10;
+
+// Follows from `count` and `type` alone, so it is the same on all ranks. Shares begin at multiples of a granule.
+[[nodiscard]] constexpr Share share_of(size_t count, size_t element_bytes, unsigned lane, unsigned lanes) noexcept {
+  const size_t granule = kGranuleBytes / element_bytes;
+  if (count < kLeastShareBytes / element_bytes) return lane == 0 ? Share{0, count} : Share{count, 0};
+  const size_t granules = (count + granule - 1) / granule;
+  const auto start = [=](unsigned l) {
+    const size_t element = granules / lanes * l * granule + granules % lanes * l / lanes * granule;
+    return element < count ? element : count;
+  };
+  const size_t first = start(lane);
+  return {first, (lane + 1 == lanes ? count : start(lane + 1)) - first};
+}
+
+}  // namespace gradlane

@@ -1,0 +1,274 @@
+// trainer_ops.cc - the life of a trainer's operation on one lane (worker thread only)
+#include "dataplane/trainer_ops.h"
+
+#include <algorithm>
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, as they end in any order
+constexpr Nanos kPublish = 100 * kMillisecond;
+constexpr size_t kScratch = size_t{64} << 10;
+
+}  // namespace
+
+TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDesk& desk)
+    : setup_(setup), exchange_(exchange), desk_(desk), jobs_(kJobs) {
+  for (Job& job : jobs_) job.parts.resize(setup.trainers);
+  waiting_.reserve(kMaxTrainers + GL_MAX_SEGMENTS);
+  if (shares_buffer()) scratch_.resize(kScratch);
+}
+
+bool TrainerOps::submit(Nanos now) noexcept {
+  bool moved = false;
+  while (Command* const command = desk_.mailbox.take()) moved |= obey(*command);
+  for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
+    while (take(trainer, now)) moved = true;
+  }
+  moved |= hand_over(now);
+  // Others wait for what nobody here will submit.
+  if (departed_ && exchange_.awaited()) {
+    departed_ = false;
+    exchange_.close();
+    moved = true;
+  }
+  return moved;
+}
+
+bool TrainerOps::complete(Nanos now) noexcept {
+  bool moved = false;
+  for (Completion completion; exchange_.next_completion(completion);) {
+    const auto it = std::ranges::find_if(
+        jobs_, [&](const Job& job) { return job.state == Job::State::kExchanging && job.id == completion.id; });
+    end(*it, completion);
+    moved = true;
+  }
+  if (shares_buffer()) {
+    for (uint64_t number = jobs_over_; number != jobs_begun_; ++number) {
+      Job& it = job(number);
+      if (it.state != Job::State::kCopying) continue;
+      if (copy_piece(it)) finish(it, "");
+      moved = true;
+      break;
+    }
+  }
+  if (!waiting_.empty()) finish_commands();
+  if (moved || now >= published_at_ + kPublish) {
+    published_at_ = now;
+    for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].publish(exchange_.counters());
+  }
+  for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].notify();
+  return moved;
+}
+
+bool TrainerOps::fall_asleep() noexcept {
+  bool may = true;
+  for (unsigned i = 0; i < setup_.trainers; ++i) may &= rings_[i].fall_asleep();
+  return may;
+}
+
+void TrainerOps::wake_up() noexcept {
+  for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].wake_up();
+}
+
+// ---- Commands
+
+bool TrainerOps::obey(Command& command) noexcept {
+  const unsigned trainer = command.trainer - setup_.first_trainer;
+  TrainerRings& rings = rings_[trainer];
+  switch (command.kind) {
+    case Command::Kind::kAttach:
+      rings.attach(command, exchange_.counters());
+      next_job_[trainer] = base_;
+      leaving_[trainer] = false;
+      if (++attached_ == setup_.trainers) departed_ = false;
+      if (!exchange_.fresh()) exchange_.close();
+      break;
+    case Command::Kind::kAddSegment:
+      rings.add_segment(command.segment, command.base, command.bytes);
+      break;
+    case Command::Kind::kRemoveSegment:
+      for (Job& it : jobs_) {
+        const Part& part = it.parts[trainer];
+        if (it.state == Job::State::kFree || !part.submitted) continue;
+        if (part.segment == command.segment || part.residual_segment == command.segment) cancel(trainer, part.cookie);
+      }
+      rings.remove_segment(command.segment);
+      waiting_.push_back(&command);
+      return true;
+    case Command::Kind::kDetach:
+      begin_detach(command);
+      waiting_.push_back(&command);
+      return true;
+    case Command::Kind::kClose:
+      fail_waiting("the daemon is shutting down");
+      exchange_.close();
+      break;
+  }
+  command.done.store(true, std::memory_order_release);
+  return true;
+}
+
+// Whatever is in flight here cannot end well any more: on no rank.
+void TrainerOps::begin_detach(Command& command) noexcept {
+  leaving_[command.trainer - setup_.first_trainer] = true;
+  departed_ = true;
+  --attached_;
+  if (in_flight()) {
+    fail_waiting("a trainer of this node has gone");
+    exchange_.close();
+  }
+  base_ = jobs_begun_;
+  for (unsigned i = 0; i < setup_.trainers; ++i) next_job_[i] = base_;
+}
+
+bool TrainerOps::uses(unsigned trainer, unsigned segment) const noexcept {
+  return std::ranges::any_of(jobs_, [=](const Job& it) {
+    const Part& part = it.parts[trainer];
+    if (it.state == Job::State::kFree || !part.submitted) return false;
+    return segment == GL_MAX_SEGMENTS || part.segment == segment || part.residual_segment == segment;
+  });
+}
+
+void TrainerOps::finish_commands() noexcept {
+  std::erase_if(waiting_, [this](Command* command) {
+    const unsigned trainer = command->trainer - setup_.first_trainer;
+    const bool detach = command->kind == Command::Kind::kDetach;
+    if (uses(trainer, detach ? GL_MAX_SEGMENTS : command->segment)) return false;
+    if (detach) rings_[trainer].detach();
+    command->done.store(true, std::memory_order_release);
+    return true;
+  });
+}
+
+// ---- From rings to jobs
+
+bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
+  const uint64_t number = next_job_[trainer];
+  if (leaving_[trainer] || number - jobs_over_ >= jobs_.size()) return false;
+  const auto submission = rings_[trainer].next(setup_.limits, desk_.faults[trainer]);
+  if (!submission) return false;
+  if (submission->cancel) {
+    cancel(trainer, submission->cookie);
+    return true;
+  }
+  Job& it = job(number);
+  if (number == jobs_begun_) {
+    ++jobs_begun_;
+    it.state = Job::State::kGathering;
+    it.arrived = 0;
+    it.cancelled = false;
+    it.failure.clear();
+    it.deadline = now + setup_.operation_timeout;
+    for (Part& part : it.parts) part.submitted = false;
+    desk_.in_flight.fetch_add(1, std::memory_order_relaxed);
+  }
+  it.parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
+                       submission->operation};
+  ++it.arrived;
+  if (it.arrived > 1) compare(it, trainer);
+  next_job_[trainer] = number + 1;
+  return true;
+}
+
+void TrainerOps::cancel(unsigned trainer, uint64_t cookie) noexcept {
+  for (Job& it : jobs_) {
+    const Part& part = it.parts[trainer];
+    if (it.state == Job::State::kFree || !part.submitted || part.cookie != cookie) continue;
+    it.cancelled = true;
+    if (it.state == Job::State::kExchanging) exchange_.abort(it.id);
+  }
+}
+
+// ---- From jobs to the exchange
+
+bool TrainerOps::hand_over(Nanos now) noexcept {
+  bool moved = false;
+  while (jobs_submitted_ != jobs_begun_) {
+    Job& it = job(jobs_submitted_);
+    if (it.state != Job::State::kFree) {  // else it has failed already
+      if (it.state == Job::State::kSumming) moved = true;
+      if (!ready(it, now) || !submit_job(it, now)) break;
+    }
+    ++jobs_submitted_;
+    moved = true;
+  }
+  return moved;
+}
+
+// Whether the exchange may have it, as all trainers have submitted it and their elements are added up.
+bool TrainerOps::ready(Job& it, Nanos now) noexcept {
+  if (it.state == Job::State::kGathering) {
+    if (it.arrived < setup_.trainers) {
+      if (now < it.deadline) return false;
+      it.failure = "trainers of this node have waited for another one for too long";
+    }
+    begin_sum(it);
+  }
+  if (it.state == Job::State::kSumming && (!it.failure.empty() || sum_piece(it))) it.state = Job::State::kReady;
+  return it.state == Job::State::kReady;
+}
+
+bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
+  const auto part = std::ranges::find_if(it.parts, &Part::submitted);
+  Operation operation = (it.parts[it.buffer].submitted ? it.parts[it.buffer] : *part).operation;
+  if (operation.kind != OpKind::kBarrier) {
+    const size_t width = element_bytes(operation.type);
+    operation.whole = operation.count;
+    operation.count = it.share.count;
+    if (operation.kind == OpKind::kReduceScatter || operation.kind == OpKind::kAllGather) {
+      operation.pitch = operation.whole;
+    }
+    if (operation.data != nullptr) operation.data = static_cast<uint8_t*>(operation.data) + it.share.first * width;
+    if (operation.residual != nullptr) operation.residual += it.share.first;
+    if (shares_buffer()) operation.root /= setup_.trainers;
+  }
+  const auto submitted = exchange_.submit(operation, now);
+  if (submitted.refusal == Exchange::Refusal::kFull) return false;
+  if (submitted.refusal != Exchange::Refusal::kNone) {
+    finish(it, "the exchange refused the operation");
+    return true;
+  }
+  it.state = Job::State::kExchanging;
+  it.id = submitted.id;
+  if (it.cancelled || !it.failure.empty()) exchange_.abort(it.id);
+  return true;
+}
+
+// ---- Ending
+
+void TrainerOps::end(Job& it, const Completion& completion) noexcept {
+  it.completion = completion;
+  if (completion.failure) {
+    finish(it, it.failure.empty() ? failure_text(completion.failure).c_str() : it.failure.c_str());
+    return;
+  }
+  if (!shares_buffer() || it.share.count == 0) {
+    finish(it, "");
+    return;
+  }
+  it.state = Job::State::kCopying;
+  it.other = 0;
+  it.done = 0;
+}
+
+void TrainerOps::finish(Job& it, const char* failure) noexcept {
+  for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
+    const Part& part = it.parts[trainer];
+    if (part.submitted) rings_[trainer].complete(part.cookie, failure, it.completion.residual_cleared);
+  }
+  it.state = Job::State::kFree;
+  it.completion = {};
+  desk_.in_flight.fetch_sub(1, std::memory_order_relaxed);
+  while (jobs_over_ != jobs_begun_ && job(jobs_over_).state == Job::State::kFree) ++jobs_over_;
+}
+
+// Those that the exchange knows nothing of.
+void TrainerOps::fail_waiting(const char* failure) noexcept {
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    if (job(number).state != Job::State::kFree) finish(job(number), failure);
+  }
+  jobs_submitted_ = jobs_begun_;
+}
+
+}  // namespace gradlane

@@ -11,6 +11,9 @@
 #include "tools/bench_codec.h"
 #include "tools/bench_data.h"
 #include "tools/bench_exchange.h"
+#include "tools/loopback_cli.h"
+#include "tools/perf_cli.h"
+#include "tools/run_cli.h"
 #include "tools/sim.h"
 #include "tools/version.h"
 
@@ -136,6 +139,13 @@ int run(int argc, char** argv) {
   const CLI::App* exchange = add_bench_exchange(*bench, exchange_options);
   gradlane::SimOptions sim_options;
   const CLI::App* sim = add_sim(app, sim_options);
+  gradlane::RunOptions run_options;
+  gradlane::cut_run_command(argc, argv, run_options);
+  const CLI::App* run = gradlane::add_run(app, run_options);
+  gradlane::PerfOptions perf_options;
+  const CLI::App* perf = gradlane::add_perf(app, perf_options);
+  gradlane::LoopbackOptions loopback_options;
+  const CLI::App* loopback = gradlane::add_loopback(app, loopback_options);
   CLI::App* codecs = app.add_subcommand("codecs", "List the codecs and how to name them");
   try {
     app.parse(argc, argv);
@@ -150,6 +160,9 @@ int run(int argc, char** argv) {
                 gradlane::codec_help().c_str(), gradlane::isa_name(gradlane::select_isa()));
     return 0;
   }
+  if (run->parsed()) return gradlane::run_nodes(run_options);
+  if (loopback->parsed()) return gradlane::run_loopback(loopback_options);
+  if (perf->parsed()) return gradlane::run_perf(perf_options);
   if (sim->parsed()) return gradlane::run_sim(sim_options);
   if (exchange->parsed()) {
     gradlane::run_exchange_bench(exchange_options);

@@ -4,9 +4,13 @@ set -euo pipefail
 
 packages=(
   # build
-  g++ meson ninja-build pkg-config
+  gcc g++ meson ninja-build pkg-config
   # libraries of the command line and the tests
   libcli11-dev libfmt-dev libisal-dev nlohmann-json3-dev libgtest-dev
+  # the daemon, its configuration and logs; dpdk has the drivers and testpmd, to compare with
+  dpdk libdpdk-dev libnuma-dev libspdlog-dev libyaml-cpp-dev
+  # trainers in Python, and the data of the demo
+  python3-numpy python3-sklearn libopenblas0-serial
   # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX
   clang libclang-rt-14-dev clang-format binutils python3 qemu-user
 )

@@ -13,7 +13,7 @@ MAX_COLUMNS = 80
 MAX_TABLE_COLUMNS = 120
 
 HELPS = [["--help"], ["bench", "--help"], ["bench", "codec", "--help"], ["bench", "exchange", "--help"],
-         ["codecs", "--help"], ["sim", "--help"]]
+         ["codecs", "--help"], ["loopback", "--help"], ["perf", "--help"], ["run", "--help"], ["sim", "--help"]]
 
 BLOCKS = "must be a multiple of 4 from 4 to 1073741824 bytes"
 
@@ -39,6 +39,11 @@ ERRORS = [
     (["bench"], {}, ["subcommand", "codec"]),
     (["codecs"], {"GRADLANE_ISA": "sse9"}, ["GRADLANE_ISA=sse9", "scalar"]),
     (["codecs", "foo"], {}, ["foo", "gradlane codecs --help"]),
+    (["perf"], {"GRADLANE_SOCKET": ""}, ["gradlane run -n 2 -- gradlane perf"]),
+    (["perf", "-b", "1X"], {}, ["1X", "64K"]),
+    (["perf", "--op", "foo"], {}, ["foo", "allreduce"]),
+    (["perf", "--type", "int32", "--codec", "fixed:10"], {}, ["int32", "float32"]),
+    (["run", "-n", "0"], {}, ["-n", "1"]),
     (["foo"], {}, ["foo", "bench", "codecs"]),
     (["--speed"], {}, ["--speed", "gradlane --help"]),
     ([], {}, ["subcommand", "bench", "codecs"]),

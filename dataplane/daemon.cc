@@ -1,0 +1,155 @@
+// daemon.cc - the control thread: start, trainers coming and going, orderly end
+#include "dataplane/daemon.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "compress/error.h"
+#include "dataplane/eal.h"
+#include "dataplane/node.h"
+
+namespace gradlane {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStep{100};     // between looks at what no file descriptor tells
+constexpr milliseconds kBusyStep{2};   // while lanes work on commands
+constexpr milliseconds kNewsTime{50};  // for the other ranks to hear that this one ends
+constexpr milliseconds kLetGo{2000};   // for lanes to let go of trainers' memory
+
+// SIGTERM and SIGINT as a file descriptor; blocked in all threads from here on.
+class Signals {
+ public:
+  Signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+    fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd_ < 0) throw SetupError(std::string("signalfd: ") + std::strerror(errno));
+  }
+  ~Signals() { close(fd_); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+  // The name of one that has come, or null.
+  [[nodiscard]] const char* take() const noexcept {
+    signalfd_siginfo info;
+    if (read(fd_, &info, sizeof(info)) != sizeof(info)) return nullptr;
+    return info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM";
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+void start_dpdk(const std::vector<NodeConfig>& nodes) {
+  std::vector<std::string> pci;
+  EalOptions options;
+  for (const NodeConfig& node : nodes) {
+    options.memory_bytes += Node::packet_bytes(node);
+    options.hugepages |= node.hugepages;
+    options.telemetry |= node.telemetry;
+    options.verbose |= node.log == "debug" || node.log == "trace";
+    for (const PortConfig& port : node.ports) {
+      if (port.kind == PortConfig::Kind::kPci) pci.push_back(port.device);
+    }
+  }
+  options.pci = pci;
+  start_eal(options);
+}
+
+using Nodes = std::vector<std::unique_ptr<Node>>;
+
+// One look at everything, waiting `most` for something to happen; the name of a signal that came, or null.
+const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
+  std::vector<pollfd> fds = {{signals.fd(), POLLIN, 0}};
+  bool busy = false;
+  for (const auto& node : nodes) {
+    fds.push_back({node->server().fd(), POLLIN, 0});
+    busy |= node->server().busy();
+  }
+  const milliseconds wait = busy ? std::min(most, kBusyStep) : most;
+  poll(fds.data(), fds.size(), static_cast<int>(wait.count()));
+  for (const auto& node : nodes) node->server().step();
+  return signals.take();
+}
+
+// Steps until `done`, at most so long; true if it is. Further signals cut the wait short.
+template <class Done>
+bool step_until(Nodes& nodes, const Signals& signals, milliseconds most, Done done) {
+  const auto end = Clock::now() + most;
+  while (!done()) {
+    if (Clock::now() >= end || step(nodes, signals, kBusyStep) != nullptr) return done();
+  }
+  return true;
+}
+
+void shut_down(Nodes& nodes, const Signals& signals) {
+  const auto all = [&nodes](auto predicate) { return std::ranges::all_of(nodes, predicate); };
+  const auto idle = [](const auto& node) { return node->in_flight() == 0; };
+  const auto patience = nodes.front()->config().shutdown_timeout / kMillisecond;
+  if (!step_until(nodes, signals, milliseconds(patience), [&] { return all(idle); })) {
+    spdlog::warn("operations are still in flight after {} ms: they fail", patience);
+  }
+  for (const auto& node : nodes) node->post_close();
+  step_until(nodes, signals, kLetGo, [&] { return all([](const auto& node) { return node->closed(); }); });
+  step_until(nodes, signals, kNewsTime, [] { return false; });
+  for (const auto& node : nodes) node->server().close("the daemon is shutting down");
+  step_until(nodes, signals, kLetGo, [&] { return all([](const auto& node) { return node->server().finished(); }); });
+
+  for (const auto& node : nodes) node->stop_workers();
+  for (const auto& node : nodes) {
+    node->log_counters();
+    node->say_goodbye();
+  }
+  usleep(20'000);  // neighbours must have read it before devices go
+}
+
+}  // namespace
+
+int run_daemon(const std::vector<NodeConfig>& configs) {
+  const Signals signals;
+  start_dpdk(configs);
+  RingLinks links;
+  Nodes nodes;
+  for (const NodeConfig& config : configs) {
+    nodes.push_back(std::make_unique<Node>(config, links, static_cast<unsigned>(nodes.size())));
+  }
+  links.check_all_have_two_ends();
+  for (const auto& node : nodes) {
+    node->start();
+    const NodeConfig& config = node->config();
+    spdlog::info("node {} of {}: {} trainer{}{}, {} lane{}, codec {}, MTU {}, socket {}", config.rank,
+                 config.nodes.size(), config.trainers, config.trainers == 1 ? "" : "s",
+                 config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
+                 config.codec.name(), config.mtu, config.socket);
+  }
+  const char* signal = nullptr;
+  for (auto tended = Clock::now(); signal == nullptr; signal = step(nodes, signals, kStep)) {
+    if (Clock::now() - tended < kStep) continue;
+    tended = Clock::now();
+    for (const auto& node : nodes) node->tend();
+  }
+  spdlog::info("{}: shutting down", signal);
+  shut_down(nodes, signals);
+  links.drain();
+  nodes.clear();
+  spdlog::info("ended");
+  return 0;
+}
+
+}  // namespace gradlane

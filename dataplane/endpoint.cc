@@ -1,0 +1,87 @@
+// endpoint.cc - packets between an exchange and its neighbours (worker thread only)
+#include "dataplane/endpoint.h"
+
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gradlane {
+namespace {
+
+rte_mbuf* mbuf_of(const Packet& packet) noexcept { return static_cast<rte_mbuf*>(packet.handle); }
+
+}  // namespace
+
+Endpoint::Endpoint(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk)
+    : rank_(config.rank), pool_(pool), exchange_(config, *this), ops_(setup, exchange_, desk) {}
+
+Endpoint::~Endpoint() {
+  for (; inbox_count_ != 0; --inbox_count_) rte_pktmbuf_free(mbuf_of(inbox_[inbox_first_++ % kInbox].packet));
+}
+
+void Endpoint::connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow) {
+  routes_.at(route_count_++) = {rank, &queue, &neighbour, flow, nullptr};
+}
+
+void Endpoint::connect(unsigned rank, Endpoint& other) {
+  routes_.at(route_count_++) = {rank, nullptr, nullptr, {}, &other};
+}
+
+bool Endpoint::poll(Nanos now) noexcept {
+  bool moved = read_inbox(now);
+  moved |= ops_.submit(now);
+  if (received_ || moved || now >= exchange_.deadline()) exchange_.poll(now);
+  received_ = false;
+  moved |= ops_.complete(now);
+  return moved;
+}
+
+void Endpoint::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {
+  received_ = true;
+  if (!exchange_.receive(from, packet, bytes, now)) rte_pktmbuf_free(mbuf_of(packet));
+}
+
+// ---- Between ranks of this node
+
+bool Endpoint::deliver(unsigned from, const Packet& packet, size_t bytes) noexcept {
+  if (inbox_count_ == kInbox) return false;
+  rte_mbuf* const copy = pool_.allocate();
+  if (copy == nullptr) return false;
+  const Packet letter = fresh_packet(copy);
+  std::memcpy(letter.data, packet.data, bytes);
+  inbox_[(inbox_first_ + inbox_count_++) % kInbox] = {from, letter, bytes};
+  return true;
+}
+
+bool Endpoint::read_inbox(Nanos now) noexcept {
+  const size_t count = inbox_count_;
+  for (size_t i = 0; i < count; ++i) {
+    const Letter letter = inbox_[inbox_first_];
+    inbox_first_ = (inbox_first_ + 1) % kInbox;
+    --inbox_count_;
+    receive(letter.from, letter.packet, letter.bytes, now);
+  }
+  return count != 0;
+}
+
+// ---- PacketIo
+
+Packet Endpoint::allocate() noexcept {
+  rte_mbuf* const mbuf = pool_.allocate();
+  return mbuf == nullptr ? Packet{} : fresh_packet(mbuf);
+}
+
+void Endpoint::release(Packet packet) noexcept { rte_pktmbuf_free(mbuf_of(packet)); }
+
+bool Endpoint::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
+  Route* const route =
+      std::find_if(routes_.data(), routes_.data() + route_count_, [rank](const Route& it) { return it.rank == rank; });
+  if (route == routes_.data() + route_count_) return false;
+  if (route->other != nullptr) return route->other->deliver(rank_, packet, bytes);
+  // Queued, or with the device still: what is sent must not change under it.
+  if (rte_mbuf_refcnt_read(mbuf_of(packet)) != 1) return false;
+  return route->queue->send(packet, bytes, route->flow, *route->neighbour);
+}
+
+}  // namespace gradlane

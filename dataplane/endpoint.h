@@ -1,0 +1,76 @@
+// endpoint.h - one rank on one lane: its exchange, its trainers' operations, and the ways to its neighbours
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/exchange.h"
+#include "dataplane/packet_pool.h"
+#include "dataplane/port_queue.h"
+#include "dataplane/trainer_ops.h"
+
+namespace gradlane {
+
+// Worker thread only, but for construction and connections.
+class Endpoint final : public PacketIo {
+ public:
+  Endpoint(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk);
+  // Gives back all buffers.
+  ~Endpoint() override;
+
+  // How packets get to a neighbour: to another node through a port,
+  void connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow);
+  // or to another rank of this lane of this node.
+  void connect(unsigned rank, Endpoint& other);
+
+  // A packet from the neighbour with this rank; the buffer is the endpoint's now.
+  void receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept;
+
+  // True if anything moved.
+  bool poll(Nanos now) noexcept;
+  [[nodiscard]] Nanos deadline() const noexcept { return exchange_.deadline(); }
+  [[nodiscard]] bool in_flight() const noexcept { return ops_.in_flight(); }
+  [[nodiscard]] bool fall_asleep() noexcept { return inbox_count_ == 0 && ops_.fall_asleep(); }
+  void wake_up() noexcept { ops_.wake_up(); }
+
+  [[nodiscard]] const Exchange& exchange() const noexcept { return exchange_; }
+  [[nodiscard]] unsigned rank() const noexcept { return rank_; }
+
+  // ---- PacketIo
+  [[nodiscard]] Packet allocate() noexcept override;
+  void release(Packet packet) noexcept override;
+  [[nodiscard]] bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept override;
+
+ private:
+  struct Route {
+    unsigned rank = 0;
+    PortQueue* queue = nullptr;
+    const Neighbour* neighbour = nullptr;
+    Flow flow;
+    Endpoint* other = nullptr;
+  };
+  struct Letter {
+    unsigned from = 0;
+    Packet packet;
+    size_t bytes = 0;
+  };
+  static constexpr size_t kInbox = 256;
+
+  [[nodiscard]] bool deliver(unsigned from, const Packet& packet, size_t bytes) noexcept;
+  [[nodiscard]] bool read_inbox(Nanos now) noexcept;
+
+  const unsigned rank_;
+  PacketPool& pool_;
+  std::array<Route, 2> routes_;
+  size_t route_count_ = 0;
+  // From other ranks of this node; FIFO.
+  std::array<Letter, kInbox> inbox_;
+  size_t inbox_first_ = 0;
+  size_t inbox_count_ = 0;
+  bool received_ = false;  // since the last poll
+  Exchange exchange_;
+  TrainerOps ops_;
+};
+
+}  // namespace gradlane

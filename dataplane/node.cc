@@ -1,0 +1,256 @@
+// node.cc - putting a node together, and taking it apart (control thread only)
+#include "dataplane/node.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/random.h>
+
+#include <algorithm>
+
+#include "compress/error.h"
+#include "config/loader.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kPortBuffers = 2 * 512 + 128;  // in rings of a device, received, waiting to be sent
+constexpr size_t kThreadBuffers = 512;          // in the cache of a thread
+
+uint64_t random_bits() {
+  uint64_t bits = 0;
+  while (getrandom(&bits, sizeof(bits), 0) != sizeof(bits) || bits == 0) {
+  }
+  return bits;
+}
+
+size_t buffers_per_lane(const NodeConfig& config) {
+  const size_t exchange = 2 * config.window + 16;
+  const size_t inbox = config.trainers > 1 ? 512 : 0;
+  return ranks_per_node(config) * (exchange + inbox) + config.ports.size() * kPortBuffers + kThreadBuffers;
+}
+
+}  // namespace
+
+size_t Node::packet_bytes(const NodeConfig& config) {
+  return config.lanes * PacketPool::bytes_needed(buffers_per_lane(config), config.mtu);
+}
+
+Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
+    : config_(config),
+      classifier_(config.tos_compressed, config.tos_raw, config.tos_control),
+      incarnation_(random_bits()) {
+  const unsigned world = static_cast<unsigned>(config_.nodes.size());
+  for (const unsigned node : {(config_.rank + world - 1) % world, (config_.rank + 1) % world}) {
+    if (node == config_.rank || neighbour(node) != nullptr) continue;
+    auto& it = neighbours_.emplace_back(std::make_unique<Neighbour>());
+    it->node = node;
+    it->ip = config_.nodes[node].ip;
+    if (config_.nodes[node].mac) it->mac = pack_mac(*config_.nodes[node].mac);
+  }
+  std::vector<rte_mempool*> mempools;
+  for (unsigned lane = 0; lane < config_.lanes; ++lane) {
+    const std::string name = "n" + std::to_string(index) + "lane" + std::to_string(lane);
+    pools_.push_back(std::make_unique<PacketPool>(name, buffers_per_lane(config_), config_.mtu));
+    mempools.push_back(pools_.back()->mempool());
+  }
+  for (const PortConfig& port : config_.ports) {
+    const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(wires_.size());
+    wires_.emplace_back().port = std::make_unique<Port>(port, config_, mempools, links, unique);
+  }
+  for (unsigned i = 0; i < config_.threads; ++i) workers_.push_back(std::make_unique<Worker>(config_.idle));
+  make_endpoints();
+  connect_ports();
+  for (unsigned lane = 0; lane < config_.lanes; ++lane) {
+    for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_endpoint(lane, local);
+  }
+  make_server();
+}
+
+Node::~Node() { stop_workers(); }
+
+Neighbour* Node::neighbour(unsigned node) noexcept {
+  const auto it = std::ranges::find_if(neighbours_, [node](const auto& each) { return each->node == node; });
+  return it == neighbours_.end() ? nullptr : it->get();
+}
+
+// ---- Endpoints
+
+ExchangeConfig Node::exchange_config(unsigned rank) const {
+  ExchangeConfig config;
+  config.world = world_of(config_);
+  config.mtu = config_.mtu - kIpUdpBytes;
+  config.rank_table = rank_table_digest(config_);
+  config.codec = config_.codec;
+  config.rank = rank;
+  config.incarnation = incarnation_;
+  config.window = config_.window;
+  config.operations = config_.operations;
+  config.max_bytes = config_.max_tensor;
+  config.queue_target = config_.queue_target;
+  config.peer_timeout = config_.peer_timeout;
+  config.start_timeout = config_.start_timeout;
+  config.operation_timeout = config_.operation_timeout;
+  config.min_rto = config_.min_rto;
+  return config;
+}
+
+void Node::make_endpoints() {
+  const unsigned ranks = ranks_per_node(config_);
+  TrainerOpsSetup setup;
+  setup.lanes = config_.lanes;
+  setup.trainers = config_.local_reduce ? config_.trainers : 1;
+  setup.node = config_.rank;
+  setup.operation_timeout = config_.operation_timeout;
+  setup.limits = {.world = static_cast<unsigned>(config_.nodes.size()) * config_.trainers,
+                  .max_bytes = config_.max_tensor,
+                  .local_reduce = config_.local_reduce,
+                  .codec = config_.codec};
+  for (setup.lane = 0; setup.lane < config_.lanes; ++setup.lane) {
+    for (unsigned local = 0; local < ranks; ++local) {
+      setup.first_trainer = local;
+      auto& desk = desks_.emplace_back(std::make_unique<LaneDesk>());
+      endpoints_.push_back(
+          std::make_unique<Endpoint>(exchange_config(config_.rank * ranks + local), setup, *pools_[setup.lane], *desk));
+      worker_of(setup.lane).add(*endpoints_.back());
+    }
+  }
+}
+
+// ---- Ways to neighbours
+
+void Node::connect_ports() {
+  const unsigned ranks = ranks_per_node(config_);
+  for (Wire& wire : wires_) {
+    std::vector<Neighbour*> reached;
+    const auto& nodes = wire.port->nodes();
+    for (const auto& it : neighbours_) {
+      if (nodes.empty() || std::ranges::find(nodes, it->node) != nodes.end()) reached.push_back(it.get());
+    }
+    PortQueue::Setup setup;
+    setup.ranks_per_node = ranks;
+    setup.local = {.mac = wire.port->mac(),
+                   .ip = config_.nodes[config_.rank].ip,
+                   .udp_port = config_.udp_port,
+                   .udp_ports = static_cast<uint16_t>(config_.lanes * ranks)};
+    for (unsigned i = 0; i < wire.port->queues(); ++i) {
+      setup.first = i == 0;
+      wire.queues.push_back(std::make_unique<PortQueue>(*wire.port, i, *pools_[i], classifier_, setup, reached));
+      worker_of(i).add(*wire.queues.back());
+    }
+    // What arrives at any queue goes to the lane it is for, if this worker has that.
+    for (unsigned lane = 0; lane < config_.lanes; ++lane) {
+      for (unsigned local = 0; local < ranks; ++local) {
+        for (unsigned i = 0; i < wire.queues.size(); ++i) {
+          if (&worker_of(i) == &worker_of(lane)) wire.queues[i]->connect(lane * ranks + local, endpoint(lane, local));
+        }
+      }
+    }
+  }
+}
+
+PortQueue& Node::queue_to(unsigned node, unsigned lane) {
+  for (Wire& wire : wires_) {
+    const auto& nodes = wire.port->nodes();
+    const bool reaches = nodes.empty() || std::ranges::find(nodes, node) != nodes.end();
+    if (reaches) return *wire.queues[lane % wire.queues.size()];
+  }
+  throw SetupError("no port reaches node " + std::to_string(node));
+}
+
+void Node::connect_endpoint(unsigned lane, unsigned local) {
+  const unsigned ranks = ranks_per_node(config_);
+  Endpoint& own = endpoint(lane, local);
+  for (const unsigned rank : own.exchange().neighbours()) {
+    const unsigned node = rank / ranks;
+    if (node == config_.rank) {
+      own.connect(rank, endpoint(lane, rank % ranks));
+      continue;
+    }
+    PortQueue& queue = queue_to(node, lane);
+    Flow flow;
+    flow.source_mac = queue.port().mac();
+    flow.source_ip = config_.nodes[config_.rank].ip;
+    flow.destination_ip = config_.nodes[node].ip;
+    flow.source_port = static_cast<uint16_t>(config_.udp_port + lane * ranks + local);
+    flow.destination_port = static_cast<uint16_t>(config_.udp_port + lane * ranks + rank % ranks);
+    own.connect(rank, queue, *neighbour(node), flow);
+  }
+}
+
+void Node::make_server() {
+  ServerLanes lanes;
+  lanes.lanes = config_.lanes;
+  const unsigned ranks = ranks_per_node(config_);
+  for (unsigned lane = 0; lane < config_.lanes; ++lane) {
+    lanes.doorbells.push_back(worker_of(lane).doorbell());
+    for (unsigned trainer = 0; trainer < config_.trainers; ++trainer) {
+      lanes.desks.push_back(desks_[lane * ranks + trainer % ranks].get());
+    }
+  }
+  server_ = std::make_unique<Server>(config_, std::move(lanes));
+}
+
+// ---- Start and end
+
+void Node::start() {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const int core = config_.cores.empty() ? -1 : static_cast<int>(config_.cores[i]);
+    workers_[i]->start("gl-n" + std::to_string(config_.rank) + "-w" + std::to_string(i), core);
+  }
+}
+
+void Node::tend() {
+  for (Wire& wire : wires_) wire.port->tend();
+}
+
+uint32_t Node::in_flight() const noexcept {
+  uint32_t sum = 0;
+  for (const auto& desk : desks_) sum += desk->in_flight.load(std::memory_order_relaxed);
+  return sum;
+}
+
+void Node::post_close() {
+  for (size_t i = 0; i < desks_.size(); ++i) {
+    auto command = std::make_unique<Command>();
+    command->kind = Command::Kind::kClose;
+    if (desks_[i]->mailbox.post(command.get())) closing_.push_back(std::move(command));
+  }
+}
+
+bool Node::closed() const noexcept {
+  return std::ranges::all_of(closing_, [](const auto& it) { return it->done.load(std::memory_order_acquire); });
+}
+
+void Node::stop_workers() {
+  for (const auto& worker : workers_) worker->stop();
+}
+
+void Node::log_counters() const {
+  for (const Wire& wire : wires_) {
+    for (size_t i = 0; i < wire.queues.size(); ++i) {
+      std::string text;
+      wire.queues[i]->counters().for_each_nonzero(
+          [&text](const char* name, uint64_t value) { text += fmt::format(" {} {}", name, value); });
+      spdlog::debug("port {} queue {}:{}", wire.port->name(), i, text);
+    }
+  }
+  for (size_t i = 0; i < endpoints_.size(); ++i) {
+    std::string text;
+    for (size_t c = 0; c < kCounters; ++c) {
+      const auto counter = static_cast<Counter>(c);
+      const uint64_t value = endpoints_[i]->exchange().counters()[counter];
+      if (value != 0) text += fmt::format(" {} {}", counter_name(counter), value);
+    }
+    spdlog::debug("rank {} lane {}:{}", endpoints_[i]->rank(), i / ranks_per_node(config_), text);
+  }
+}
+
+void Node::say_goodbye() {
+  for (Wire& wire : wires_) {
+    for (const auto& queue : wire.queues) {
+      queue->say_goodbye();
+      queue->drop_queued();
+    }
+  }
+}
+
+}  // namespace gradlane

@@ -1,0 +1,79 @@
+// node.h - a node: ports, lanes, workers, and the server its trainers come to (control thread only)
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "dataplane/endpoint.h"
+#include "dataplane/frame.h"
+#include "dataplane/mailbox.h"
+#include "dataplane/packet_pool.h"
+#include "dataplane/port.h"
+#include "dataplane/port_queue.h"
+#include "dataplane/server.h"
+#include "dataplane/worker.h"
+
+namespace gradlane {
+
+class Node {
+ public:
+  // Makes everything and starts nothing. `index` tells nodes of one process apart.
+  Node(const NodeConfig& config, RingLinks& links, unsigned index);
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  // Memory that EAL must have for a node's packets.
+  [[nodiscard]] static size_t packet_bytes(const NodeConfig& config);
+
+  void start();
+  // Every 100 ms: ports that could not start yet.
+  void tend();
+
+  [[nodiscard]] Server& server() noexcept { return *server_; }
+  [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
+  [[nodiscard]] uint32_t in_flight() const noexcept;  // operations, each lane counted
+
+  // ---- The end, in this order, with some time in between.
+  // Fails what is in flight, and has the other ranks hear of it.
+  void post_close();
+  [[nodiscard]] bool closed() const noexcept;  // all lanes have done so
+  void stop_workers();
+  void log_counters() const;  // those that are not 0, at level debug; workers are stopped
+  void say_goodbye();         // on links that need it; workers are stopped
+
+ private:
+  void make_endpoints();
+  void connect_ports();
+  void connect_endpoint(unsigned lane, unsigned local);
+  void make_server();
+  [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
+  [[nodiscard]] Endpoint& endpoint(unsigned lane, unsigned local) {
+    return *endpoints_[lane * ranks_per_node(config_) + local];
+  }
+  [[nodiscard]] Neighbour* neighbour(unsigned node) noexcept;
+  [[nodiscard]] Worker& worker_of(unsigned lane) { return *workers_[lane % workers_.size()]; }
+  [[nodiscard]] PortQueue& queue_to(unsigned node, unsigned lane);
+
+  // A port and its queues; lanes beyond their number share them.
+  struct Wire {
+    std::unique_ptr<Port> port;
+    std::vector<std::unique_ptr<PortQueue>> queues;
+  };
+
+  const NodeConfig config_;
+  const Classifier classifier_;
+  const uint64_t incarnation_;
+  std::vector<std::unique_ptr<Neighbour>> neighbours_;  // in the ring
+  std::vector<std::unique_ptr<PacketPool>> pools_;      // by lane
+  std::vector<Wire> wires_;
+  std::vector<std::unique_ptr<LaneDesk>> desks_;      // as endpoints_
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by lane * ranks_per_node + local rank
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Command>> closing_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace gradlane

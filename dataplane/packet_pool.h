@@ -1,0 +1,41 @@
+// packet_pool.h - packet buffers of a lane (mbufs), and where in them packets lie
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "collectives/packet.h"
+#include "dataplane/frame.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+
+namespace gradlane {
+
+// Fixed at construction (control thread); buffers are taken and given back by any worker.
+class PacketPool {
+ public:
+  // `buffers` of them, each with room for an IP packet of `mtu` bytes in one segment. Throws SetupError.
+  PacketPool(const std::string& name, size_t buffers, size_t mtu);
+  ~PacketPool();
+  PacketPool(const PacketPool&) = delete;
+  PacketPool& operator=(const PacketPool&) = delete;
+
+  [[nodiscard]] rte_mempool* mempool() const noexcept { return pool_; }
+  [[nodiscard]] rte_mbuf* allocate() noexcept;  // null: none left
+  [[nodiscard]] size_t available() const noexcept;
+
+  // Memory that EAL must have for one.
+  [[nodiscard]] static size_t bytes_needed(size_t buffers, size_t mtu) noexcept;
+
+ private:
+  rte_mempool* pool_ = nullptr;
+};
+
+// A buffer as the exchange sees it: its link header follows the headers of Ethernet, IP and UDP.
+[[nodiscard]] Packet packet_of(rte_mbuf* mbuf) noexcept;  // frame at the start of the mbuf's data
+[[nodiscard]] Packet fresh_packet(rte_mbuf* mbuf) noexcept;
+
+}  // namespace gradlane

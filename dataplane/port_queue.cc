@@ -1,0 +1,262 @@
+// port_queue.cc - receiving, telling apart, sending (worker thread only)
+#include "dataplane/port_queue.h"
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/wire.h"
+#include "compress/codec.h"
+#include "dataplane/eal.h"
+#include "dataplane/endpoint.h"
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kArpInterval = 100 * kMillisecond;
+constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to end
+constexpr size_t kLeastFrame = 60;            // of Ethernet, without FCS
+
+// A frame of IEEE 802's EtherType for local experiments says that this end of the link is about to go, and nothing
+// else.
+constexpr std::array<uint8_t, 2> kGoodbyeType = {0x88, 0xb5};
+
+uint8_t* frame_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
+
+bool is_goodbye(rte_mbuf* mbuf) noexcept {
+  return mbuf->data_len >= kEthernetBytes && std::memcmp(frame_of(mbuf) + 12, kGoodbyeType.data(), 2) == 0;
+}
+
+void set_length(rte_mbuf* mbuf, size_t bytes) noexcept {
+  mbuf->data_len = static_cast<uint16_t>(bytes);
+  mbuf->pkt_len = static_cast<uint32_t>(bytes);
+}
+
+// What the packet is to switches on its way.
+TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
+  const auto header = load<LinkHeader>(packet);
+  if (header.kind != PacketKind::kData || bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
+  const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
+  if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
+  return run.codec == static_cast<uint8_t>(CodecId::kRaw) ? TrafficClass::kRaw : TrafficClass::kCompressed;
+}
+
+}  // namespace
+
+uint64_t pack_mac(const MacAddress& mac) noexcept {
+  uint64_t packed = 0;
+  std::memcpy(&packed, mac.data(), mac.size());
+  return packed | kMacKnown;
+}
+
+MacAddress unpack_mac(uint64_t packed) noexcept {
+  MacAddress mac;
+  std::memcpy(mac.data(), &packed, mac.size());
+  return mac;
+}
+
+const char* queue_counter_name(QueueCounter counter) noexcept {
+  switch (counter) {
+#define GRADLANE_QUEUE_NAME(symbol, name, help) \
+  case QueueCounter::k##symbol:                 \
+    return name;
+    GRADLANE_QUEUE_COUNTERS(GRADLANE_QUEUE_NAME)
+#undef GRADLANE_QUEUE_NAME
+    case QueueCounter::kCount:
+      break;
+  }
+  return "?";
+}
+
+PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
+                     std::span<Neighbour* const> neighbours)
+    : port_(port),
+      queue_(static_cast<uint16_t>(queue)),
+      pool_(pool),
+      classifier_(classifier),
+      setup_(setup),
+      neighbours_(neighbours.begin(), neighbours.end()),
+      endpoints_(setup.local.udp_ports) {}
+
+void PortQueue::connect(unsigned index, Endpoint& endpoint) { endpoints_[index] = &endpoint; }
+
+// ---- Receiving
+
+bool PortQueue::receive() noexcept {
+  if (!port_.started()) return false;
+  if (quiet_until_ != 0) {
+    if (clock_now() < quiet_until_) return false;
+    quiet_until_ = 0;
+  }
+  std::array<rte_mbuf*, kBurst> burst;
+  const uint16_t count = rte_eth_rx_burst(port_.id(), queue_, burst.data(), kBurst);
+  if (count == 0) return false;
+  const Nanos now = clock_now();
+  for (uint16_t i = 0; i < count; ++i) rte_prefetch0(frame_of(burst[i]));
+  for (uint16_t i = 0; i < count; ++i) take(burst[i], now);
+  return true;
+}
+
+void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
+  counters_.add(QueueCounter::kReceived);
+  counters_.add(QueueCounter::kReceivedBytes, mbuf->pkt_len);
+  if (mbuf->nb_segs != 1) {
+    counters_.add(QueueCounter::kSegmented);
+    rte_pktmbuf_free(mbuf);
+    return;
+  }
+  if (port_.needs_goodbye() && is_goodbye(mbuf)) {
+    quiet_until_ = now + kQuiet;
+    rte_pktmbuf_free(mbuf);
+    return;
+  }
+  const ParsedFrame parsed = parse_frame({frame_of(mbuf), mbuf->data_len}, setup_.local, classifier_);
+  ++counters_.verdicts[static_cast<size_t>(parsed.verdict)];
+  switch (parsed.verdict) {
+    case FrameVerdict::kGradlane:
+      ++counters_.classes[static_cast<size_t>(parsed.traffic)];
+      deliver(mbuf, parsed, now);
+      return;
+    case FrameVerdict::kArp:
+      learn(parsed.source_ip, parsed.source_mac);
+      [[fallthrough]];
+    case FrameVerdict::kEcho: {
+      const size_t bytes = answer_frame({frame_of(mbuf), mbuf->data_len}, parsed, setup_.local);
+      if (bytes == 0) break;
+      set_length(mbuf, bytes);
+      mbuf->ol_flags = 0;
+      if (!queue(mbuf)) break;
+      counters_.add(QueueCounter::kAnswered);
+      return;
+    }
+    case FrameVerdict::kHost:
+      ++counters_.classes[static_cast<size_t>(TrafficClass::kHost)];
+      break;
+    default:
+      break;
+  }
+  rte_pktmbuf_free(mbuf);
+}
+
+void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
+  const auto neighbour =
+      std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
+  const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
+  const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
+  const unsigned ranks = setup_.ranks_per_node;
+  if (neighbour == neighbours_.end() || from >= endpoints_.size() || from / ranks != to / ranks) {
+    counters_.add(QueueCounter::kNotNeighbour);
+  } else if (endpoints_[to] == nullptr) {
+    counters_.add(QueueCounter::kWrongLane);
+  } else {
+    Packet packet = packet_of(mbuf);
+    packet.handle = mbuf;
+    endpoints_[to]->receive((*neighbour)->node * ranks + from % ranks, packet, parsed.bytes, now);
+    return;
+  }
+  rte_pktmbuf_free(mbuf);
+}
+
+void PortQueue::learn(uint32_t ip, const MacAddress& mac) noexcept {
+  for (Neighbour* const neighbour : neighbours_) {
+    if (neighbour->ip == ip) neighbour->mac.store(pack_mac(mac), std::memory_order_relaxed);
+  }
+}
+
+// ---- Sending
+
+bool PortQueue::queue(rte_mbuf* mbuf) noexcept {
+  if (queued_count_ == kQueued) flush();
+  if (queued_count_ == kQueued) return false;
+  queued_[queued_count_++] = mbuf;
+  return true;
+}
+
+bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept {
+  const uint64_t mac = neighbour.mac.load(std::memory_order_relaxed);
+  if (mac == 0) {
+    counters_.add(QueueCounter::kNoMac);
+    return false;
+  }
+  if (queued_count_ == kQueued) flush();
+  if (queued_count_ == kQueued) {
+    counters_.add(QueueCounter::kSendBusy);
+    return false;
+  }
+  auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
+  uint8_t* frame = packet.data - kFrameBytes;
+  if (port_.shares_buffers()) {
+    mbuf = pool_.allocate();
+    if (mbuf == nullptr) {
+      counters_.add(QueueCounter::kNoCopy);
+      return false;
+    }
+    frame = frame_of(mbuf);
+    std::memcpy(frame + kFrameBytes, packet.data, bytes);
+  } else {
+    // The device has a reference of its own, so that the exchange may let go of the packet.
+    rte_mbuf_refcnt_update(mbuf, 1);
+    mbuf->data_off = static_cast<uint16_t>(frame - static_cast<uint8_t*>(mbuf->buf_addr));
+    mbuf->ol_flags = 0;
+  }
+  flow.destination_mac = unpack_mac(mac);
+  write_headers(frame, flow, classifier_.tos_of(class_of(frame + kFrameBytes, bytes)), bytes);
+  set_length(mbuf, kFrameBytes + bytes);
+  queued_[queued_count_++] = mbuf;
+  return true;
+}
+
+void PortQueue::flush() noexcept {
+  if (queued_count_ == 0 || quiet_until_ != 0 || !port_.started()) return;
+  uint64_t bytes = 0;
+  std::array<uint32_t, kQueued> lengths;
+  for (size_t i = 0; i < queued_count_; ++i) lengths[i] = queued_[i]->pkt_len;
+  const uint16_t sent = rte_eth_tx_burst(port_.id(), queue_, queued_.data(), static_cast<uint16_t>(queued_count_));
+  for (size_t i = 0; i < sent; ++i) bytes += lengths[i];
+  counters_.add(QueueCounter::kSent, sent);
+  counters_.add(QueueCounter::kSentBytes, bytes);
+  std::copy(queued_.begin() + sent, queued_.begin() + static_cast<ptrdiff_t>(queued_count_), queued_.begin());
+  queued_count_ -= sent;
+}
+
+void PortQueue::poll(Nanos now) noexcept {
+  if (!setup_.first || now < arp_at_) return;
+  arp_at_ = kNever;
+  for (const Neighbour* const neighbour : neighbours_) {
+    if (neighbour->mac.load(std::memory_order_relaxed) != 0) continue;
+    arp_at_ = now + kArpInterval;
+    rte_mbuf* const mbuf = pool_.allocate();
+    if (mbuf == nullptr) return;
+    std::memset(frame_of(mbuf), 0, kLeastFrame);
+    write_arp_request(frame_of(mbuf), setup_.local, neighbour->ip);
+    set_length(mbuf, kLeastFrame);
+    if (!queue(mbuf)) {
+      rte_pktmbuf_free(mbuf);
+      return;
+    }
+    counters_.add(QueueCounter::kArpSent);
+  }
+}
+
+// ---- The end
+
+void PortQueue::say_goodbye() noexcept {
+  if (!port_.needs_goodbye()) return;
+  rte_mbuf* const mbuf = pool_.allocate();
+  if (mbuf == nullptr) return;
+  std::memset(frame_of(mbuf), 0, kLeastFrame);
+  std::ranges::copy(kGoodbyeType, frame_of(mbuf) + 12);
+  set_length(mbuf, kLeastFrame);
+  if (!queue(mbuf)) rte_pktmbuf_free(mbuf);
+  flush();
+}
+
+void PortQueue::drop_queued() noexcept {
+  for (size_t i = 0; i < queued_count_; ++i) rte_pktmbuf_free(queued_[i]);
+  queued_count_ = 0;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,132 @@
+// port_queue.h - one queue pair of a port: bursts in, frames told apart, bursts out (worker thread only)
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/packet.h"
+#include "dataplane/frame.h"
+#include "dataplane/packet_pool.h"
+#include "dataplane/port.h"
+
+namespace gradlane {
+
+class Endpoint;
+
+// A node that packets are exchanged with directly. Its address is learnt by whichever worker hears it.
+struct Neighbour {
+  unsigned node = 0;
+  uint32_t ip = 0;
+  std::atomic<uint64_t> mac{0};  // 48 bits in the order of the wire, and kMacKnown; any worker writes and reads
+};
+inline constexpr uint64_t kMacKnown = uint64_t{1} << 63;
+[[nodiscard]] uint64_t pack_mac(const MacAddress& mac) noexcept;
+[[nodiscard]] MacAddress unpack_mac(uint64_t packed) noexcept;
+
+// What becomes of packets between the frame and the exchange, beside FrameVerdict.
+#define GRADLANE_QUEUE_COUNTERS(X)                                                               \
+  X(Received, "received", "frames received")                                                     \
+  X(ReceivedBytes, "received_bytes", "their bytes")                                              \
+  X(Sent, "sent", "frames sent")                                                                 \
+  X(SentBytes, "sent_bytes", "their bytes")                                                      \
+  X(Segmented, "segmented", "frames dropped: in more than one buffer")                           \
+  X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour") \
+  X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")           \
+  X(SendBusy, "send_busy", "packets put off: the device takes no more now")                      \
+  X(NoMac, "no_mac", "packets put off: the neighbour has not answered ARP yet")                  \
+  X(NoCopy, "no_copy", "packets put off: no buffer for a copy")                                  \
+  X(Answered, "answered", "ARP requests and pings answered")                                     \
+  X(ArpSent, "arp_sent", "ARP requests sent")
+
+enum class QueueCounter : uint8_t {
+#define GRADLANE_QUEUE_ENUM(symbol, name, help) k##symbol,
+  GRADLANE_QUEUE_COUNTERS(GRADLANE_QUEUE_ENUM)
+#undef GRADLANE_QUEUE_ENUM
+      kCount
+};
+[[nodiscard]] const char* queue_counter_name(QueueCounter counter) noexcept;
+
+struct QueueCounters {
+  std::array<uint64_t, static_cast<size_t>(QueueCounter::kCount)> events{};
+  std::array<uint64_t, static_cast<size_t>(FrameVerdict::kCount)> verdicts{};
+  std::array<uint64_t, kTrafficClasses> classes{};  // received IPv4 packets
+
+  void add(QueueCounter counter, uint64_t n = 1) noexcept { events[static_cast<size_t>(counter)] += n; }
+
+  // visit(name, value)
+  template <class Visit>
+  void for_each_nonzero(Visit visit) const {
+    for (size_t i = 0; i < events.size(); ++i) {
+      if (events[i] != 0) visit(queue_counter_name(static_cast<QueueCounter>(i)), events[i]);
+    }
+    for (size_t i = 0; i < verdicts.size(); ++i) {
+      if (verdicts[i] != 0) visit(frame_verdict_name(static_cast<FrameVerdict>(i)), verdicts[i]);
+    }
+    for (size_t i = 0; i < classes.size(); ++i) {
+      if (classes[i] != 0) visit(traffic_class_name(static_cast<TrafficClass>(i)), classes[i]);
+    }
+  }
+};
+
+class PortQueue {
+ public:
+  struct Setup {
+    LocalAddress local;
+    unsigned ranks_per_node = 1;
+    bool first = false;  // of its port: asks for addresses
+  };
+  PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
+            std::span<Neighbour* const> neighbours);
+  PortQueue(const PortQueue&) = delete;
+  PortQueue& operator=(const PortQueue&) = delete;
+
+  // Where packets to UDP port local.udp_port + `index` go.
+  void connect(unsigned index, Endpoint& endpoint);
+
+  // One burst. Reads the clock after it. True if there was anything.
+  bool receive() noexcept;
+
+  // Queues the link header and what is behind it, `bytes` bytes in all, as a frame; false if that is not possible now.
+  // `packet` has its own buffer, in front of which the headers have room, and no earlier frame of it is queued.
+  [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept;
+
+  // Asks for missing addresses.
+  void poll(Nanos now) noexcept;
+  // Hands what is queued to the device.
+  void flush() noexcept;
+  // Tells the other side not to touch the link for a while, as it will end.
+  void say_goodbye() noexcept;
+  // Gives back what is queued.
+  void drop_queued() noexcept;
+
+  [[nodiscard]] const QueueCounters& counters() const noexcept { return counters_; }
+  [[nodiscard]] const Port& port() const noexcept { return port_; }
+
+ private:
+  static constexpr size_t kBurst = 32;
+  static constexpr size_t kQueued = 64;
+
+  void take(rte_mbuf* mbuf, Nanos now) noexcept;
+  void deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
+  void learn(uint32_t ip, const MacAddress& mac) noexcept;
+  [[nodiscard]] bool queue(rte_mbuf* mbuf) noexcept;
+
+  Port& port_;
+  const uint16_t queue_;
+  PacketPool& pool_;
+  const Classifier& classifier_;
+  const Setup setup_;
+  std::vector<Neighbour*> neighbours_;
+  std::vector<Endpoint*> endpoints_;  // by index; null: of another worker
+  std::array<rte_mbuf*, kQueued> queued_{};
+  size_t queued_count_ = 0;
+  Nanos quiet_until_ = 0;
+  Nanos arp_at_ = 0;
+  QueueCounters counters_;
+};
+
+}  // namespace gradlane

@@ -1,0 +1,104 @@
+// worker.cc - the poll loop (worker thread), its start and stop (control thread)
+#include "dataplane/worker.h"
+
+#include <pthread.h>
+#include <rte_lcore.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "compress/error.h"
+#include "dataplane/eal.h"
+
+namespace gradlane {
+
+Worker::Worker(IdlePolicy policy)
+    : idle_(policy), doorbell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  // Edge-triggered, so that the count is never read: a trainer shares the description, and could make that block.
+  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {}};
+  if (doorbell_ < 0 || epoll_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, doorbell_, &event) != 0) {
+    throw SetupError(std::string("a worker needs an eventfd and an epoll instance: ") + std::strerror(errno));
+  }
+}
+
+Worker::~Worker() {
+  stop();
+  close(doorbell_);
+  close(epoll_);
+}
+
+bool Worker::poll() noexcept {
+  bool moved = false;
+  for (PortQueue* const queue : queues_) moved |= queue->receive();
+  const Nanos now = clock_now();
+  for (Endpoint* const endpoint : endpoints_) moved |= endpoint->poll(now);
+  for (PortQueue* const queue : queues_) {
+    queue->poll(now);
+    queue->flush();
+  }
+  return moved;
+}
+
+// ---- Threads
+
+void Worker::start(const std::string& name, int core) {
+  stop_.store(false, std::memory_order_relaxed);
+  thread_ = std::thread([this, core] { run(core); });
+  pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+}
+
+void Worker::stop() noexcept {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_relaxed);
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(doorbell_, &one, sizeof(one));
+  thread_.join();
+}
+
+void Worker::run(int core) noexcept {
+  if (core >= 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+  }
+  // With an lcore id, pools have a cache for this thread; without, they are slower.
+  const bool registered = rte_thread_register() == 0;
+  while (!stop_.load(std::memory_order_relaxed)) rest(poll());
+  if (registered) rte_thread_unregister();
+}
+
+// ---- Idle
+
+void Worker::rest(bool moved) noexcept {
+  bool in_flight = false;
+  Nanos deadline = kNever;
+  if (!moved) {
+    for (const Endpoint* const endpoint : endpoints_) {
+      in_flight |= endpoint->in_flight();
+      deadline = std::min(deadline, endpoint->deadline());
+    }
+  }
+  const Idle::Advice advice = idle_.after(moved, in_flight, clock_now(), deadline);
+  if (advice.yield) sched_yield();
+  if (advice.sleep != 0) sleep(advice.sleep);
+}
+
+void Worker::sleep(Nanos most) noexcept {
+  bool may = true;
+  for (Endpoint* const endpoint : endpoints_) may &= endpoint->fall_asleep();
+  if (may) {
+    const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
+    epoll_event event;
+    epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
+  }
+  for (Endpoint* const endpoint : endpoints_) endpoint->wake_up();
+}
+
+}  // namespace gradlane

@@ -1,0 +1,50 @@
+// worker.h - a poll-mode thread that runs lanes to completion
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dataplane/endpoint.h"
+#include "dataplane/idle.h"
+#include "dataplane/port_queue.h"
+
+namespace gradlane {
+
+// Owns nothing of what it polls. Everything connected to it is touched by its thread only while it runs.
+class Worker {
+ public:
+  explicit Worker(IdlePolicy policy);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void add(PortQueue& queue) { queues_.push_back(&queue); }
+  void add(Endpoint& endpoint) { endpoints_.push_back(&endpoint); }
+
+  // One round: what came, what that leads to, what goes. True if anything moved.
+  bool poll() noexcept;
+
+  // Runs poll() in a thread of its own, on that core if it is not negative, until stop().
+  void start(const std::string& name, int core);
+  void stop() noexcept;  // and waits for the end of the thread
+
+  // eventfd: a trainer writes to it where this worker sleeps.
+  [[nodiscard]] int doorbell() const noexcept { return doorbell_; }
+
+ private:
+  void run(int core) noexcept;
+  void rest(bool moved) noexcept;
+  void sleep(Nanos most) noexcept;
+
+  std::vector<PortQueue*> queues_;
+  std::vector<Endpoint*> endpoints_;
+  Idle idle_;
+  int doorbell_ = -1;
+  int epoll_ = -1;
+  std::atomic<bool> stop_{false};  // control thread writes, worker reads
+  std::thread thread_;
+};
+
+}  // namespace gradlane

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Runs `gradlane perf --json` on two nodes, small and short, and checks the form and the results, not the speed."""
+
+import argparse
+import json
+import subprocess
+import sys
+
+FIELDS = {
+    "op": str,
+    "codec": str,
+    "bytes": int,
+    "count": int,
+    "time_us": float,
+    "algbw": float,
+    "busbw": float,
+    "wire_ratio": float,
+    "memcpy_gbps": float,
+    "vs_memcpy": float,
+    "wrong": int,
+}
+OPS = ["allreduce", "reducescatter", "allgather", "broadcast"]
+CODECS = ["raw", "bf16", "fp16", "inceptionn:10", "inceptionn:10,truncate", "fixed:10"]
+SHORT = ["-n", "2", "-w", "1"]
+
+
+def perf(gradlane, *options, ranks=2):
+    """What perf printed, as JSON; it must have succeeded."""
+    command = [gradlane, "run", "-n", str(ranks), "--link", "ring", "--no-prefix", "--"]
+    command += [gradlane, "perf", "--json", *SHORT, *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, (command, result)
+    return json.loads(result.stdout)
+
+
+def check_rows(result):
+    for row in result["rows"]:
+        assert set(row) == set(FIELDS), row
+        for field, kind in FIELDS.items():
+            assert isinstance(row[field], kind), (field, row)
+        assert row["wrong"] == 0, row
+        assert row["time_us"] > 0 and row["memcpy_gbps"] > 0, row
+        algbw = row["bytes"] / row["time_us"] / 1e3
+        assert abs(row["algbw"] - algbw) < 1e-6 * algbw, row
+        share = {"allreduce": 1, "broadcast": 1}.get(row["op"], 0.5)  # of two ranks
+        assert abs(row["busbw"] - share * algbw) < 1e-6 * algbw, row
+
+
+def check_ratios(rows):
+    for row in rows:
+        if row["bytes"] < 60000:
+            continue  # headers and barriers weigh too much
+        low, high = {"raw": (0.9, 1), "bf16": (1.7, 2), "fp16": (1.7, 2)}.get(row["codec"], (2, 8))
+        assert low < row["wire_ratio"] < high, row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlane")
+    gradlane = parser.parse_args().gradlane
+
+    result = perf(gradlane, "-b", "1000", "-e", "256K", "-f", "8", "--op", ",".join(OPS), "--codec", ",".join(CODECS))
+    check_rows(result)
+    check_ratios(result["rows"])
+    sizes = {1000, 8000, 64000}
+    found = {(row["op"], row["codec"], row["bytes"]) for row in result["rows"]}
+    assert found == {(op, codec, size) for op in OPS for codec in CODECS for size in sizes}, found
+    assert result["world"] == 2 and result["checked"], result
+
+    for kind in ("float64", "int32", "int64", "bytes"):
+        other = perf(gradlane, "-b", "40000", "-e", "40000", "--op", ",".join(OPS), "--type", kind)
+        check_rows(other)
+        assert {row["op"] for row in other["rows"]} == set(OPS), other
+        assert {row["codec"] for row in other["rows"]} == {"raw"}, other
+
+    # Not a whole number of elements per rank.
+    odd = perf(gradlane, "-b", "10001", "-e", "10001", "--op", "allgather,reducescatter", "--codec", "raw")
+    assert {row["bytes"] for row in odd["rows"]} == {10000}, odd
+    print(f"{len(result['rows'])} rows in order")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Set-up, build, and then the demo: four nodes on this machine train a classifier of handwritten digits, with gradients
+# as they are and compressed in two ways. Ends with a table of the three; see docs/demo.md.
+set -euo pipefail
+caller=$PWD
+cd "$(dirname "$0")/.."
+
+nodes=4
+epochs=50
+
+usage() {
+  echo "usage: tools/demo.sh [--json FILE] [--epochs N] [--nodes N]"
+  echo "Installs missing packages (needs root for that), builds into build/, then trains three times on $nodes nodes:"
+  echo "raw, fixed:10, and fixed:7 with error feedback. Ends with a table; exit status 1 if replicas differ."
+  echo "  --json FILE   write the table as JSON to it"
+  echo "  --epochs N    of each training ($epochs); the ratios and accuracies of the README are of $epochs"
+  echo "  --nodes N     each with a daemon and a trainer ($nodes)"
+}
+
+bad() {
+  echo "tools/demo.sh: $1; see tools/demo.sh --help" >&2
+  exit 2
+}
+
+json=
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help) usage && exit 0 ;;
+    --json | --epochs | --nodes) [ $# -ge 2 ] || bad "$1 needs a value" ;;
+    *) bad "unknown argument '$1'" ;;
+  esac
+  case "$1" in
+    --json) json=$2 ;;
+    --epochs) epochs=$2 ;;
+    --nodes) nodes=$2 ;;
+  esac
+  shift 2
+done
+[[ "$epochs" =~ ^[1-9][0-9]{0,3}$ ]] || bad "--epochs '$epochs': must be a whole number from 1 to 9999"
+[[ "$nodes" =~ ^[1-9][0-9]?$ ]] && [ "$nodes" -le 32 ] || bad "--nodes '$nodes': must be a whole number from 1 to 32"
+if [ -n "$json" ]; then
+  [[ "$json" = /* ]] || json=$caller/$json
+  # Before the work, not after it.
+  touch "$json" 2>/dev/null || bad "--json '$json': cannot write to it"
+fi
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "packages"
+tools/setup.sh
+
+step "build"
+again=()
+[ -d build/meson-private ] && again=(--reconfigure)
+if ! meson setup "${again[@]}" build >build.log 2>&1; then
+  tail -n 30 build.log >&2
+  echo "tools/demo.sh: could not configure build; if it is from elsewhere, remove it and try again" >&2
+  exit 1
+fi
+rm -f build.log
+ninja -C build --quiet
+
+# NumPy and scikit-learn are Debian packages, which another python3 in the PATH does not see.
+python=
+for candidate in python3 /usr/bin/python3; do
+  if "$candidate" -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("numpy") and u.find_spec("sklearn")))'
+  then
+    python=$candidate
+    break
+  fi
+done
+[ -n "$python" ] || { echo "tools/demo.sh: no python3 here has numpy and sklearn; run tools/setup.sh" >&2; exit 1; }
+
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+files=()
+
+# train NAME OPTION... trains once, on all nodes.
+train() {
+  local name=$1
+  shift
+  step "training with $name"
+  local file=$results/${#files[@]}.json
+  if ! PYTHONDONTWRITEBYTECODE=1 build/tools/gradlane run -n "$nodes" --link memif --no-prefix -- \
+    "$python" tools/digits.py --epochs "$epochs" --json "$file" "$@"; then
+    echo "tools/demo.sh: the training with $name failed; see above" >&2
+    exit 1
+  fi
+  files+=("$file")
+}
+train "raw" --codec raw
+train "fixed:10" --codec fixed:10
+train "fixed:7 and error feedback" --codec fixed:7 --feedback
+
+step "result"
+tools/demo_table.py ${json:+--json "$json"} "${files[@]}"

@@ -1,0 +1,42 @@
+// run_cli.cc - the options of `gradlane run` on the command line (main thread, once)
+#include "tools/run_cli.h"
+
+#include <string_view>
+
+namespace gradlane {
+
+void cut_run_command(int& argc, const char* const* argv, RunOptions& options) {
+  using std::string_view_literals::operator""sv;
+  if (argc < 2 || argv[1] != "run"sv) return;
+  for (int i = 2; i < argc; ++i) {
+    if (argv[i] != "--"sv) continue;
+    options.has_command = true;
+    options.command.assign(argv + i + 1, argv + argc);
+    argc = i;
+  }
+}
+
+CLI::App* add_run(CLI::App& app, RunOptions& options) {
+  CLI::App* run = app.add_subcommand("run", "Nodes on this machine, and a command as their trainers");
+  const auto add = [run](const char* name, auto& value, const char* text) {
+    return run->add_option(name, value, text)->type_name("");
+  };
+  add("-n", options.nodes, "Nodes, each with a daemon of its own (1 to 64)");
+  add("--link", options.link, "memif: a process per node; ring: all in one (memif)");
+  add("--codec", options.codec, "Of fp32; 'gradlane codecs' lists them (fixed:10)");
+  add("--lanes", options.lanes, "Worker threads of each node (1)");
+  add("--trainers", options.trainers, "Per node: the command runs this often for each (1)");
+  run->add_flag("--local-reduce", options.local_reduce, "A node's trainers are summed up before the ring");
+  add("--mtu", options.mtu, "Of IP (9000)");
+  add("--idle", options.idle, "Of workers: spin, yield, adaptive (adaptive)");
+  add("--log", options.log, "Of daemons: trace, debug, info, warn, error (warn)");
+  add("--keep-configs", options.keep_configs, "Copy the daemons' configuration files to DIR")->type_name("DIR");
+  run->add_flag("--no-prefix", options.no_prefix, "No \"[rank] \" before lines of output");
+  run->footer(
+      "gradlane run -n 4 -- python3 train.py --lr 0.1   runs what stands behind -- once\n"
+      "per rank, with RANK, WORLD_SIZE, MASTER_ADDR ... as torchrun sets them, and\n"
+      "GRADLANE_SOCKET. Without a command: the nodes stay up until Ctrl-C.");
+  return run;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,57 @@
+// run_plan.h - what `gradlane run` is to do: its options, understood and checked, and what trainers are told
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/run.h"
+
+namespace gradlane {
+
+inline constexpr unsigned kMaxRunNodes = 64;
+
+struct RunPlan {
+  enum class Link : uint8_t {
+    kMemif,  // a process per node, shared memory between neighbours
+    kRing,   // all nodes in one process
+  };
+  unsigned nodes = 1;
+  Link link = Link::kMemif;
+  std::string codec;
+  unsigned lanes = 1;
+  unsigned trainers = 1;  // per node
+  bool local_reduce = false;
+  size_t mtu = 9000;  // of IP
+  std::string idle;
+  std::string log;
+  std::string keep_configs;
+  bool prefix = true;
+  std::vector<std::string> command;  // empty: none
+  std::string daemon;                // path of the executable
+
+  [[nodiscard]] unsigned ranks() const noexcept { return nodes * trainers; }
+  [[nodiscard]] unsigned node_of(unsigned rank) const noexcept { return rank / trainers; }
+};
+
+// Throws SetupError.
+[[nodiscard]] RunPlan make_run_plan(const RunOptions& options);
+
+// 0 if the command can be executed; else what a shell returns: 127 for what is not there, 126 for what is not
+// executable.
+[[nodiscard]] int command_fault(const std::string& name);
+
+// A TCP port of 127.0.0.1 that nobody uses now. Throws SetupError.
+[[nodiscard]] unsigned free_port();
+
+// Variables that trainers get on top of those of this process: what torchrun sets where all ranks are on one machine,
+// and where their daemon is. As "NAME=value".
+[[nodiscard]] std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port,
+                                                      const std::string& socket);
+
+// This process's environment, with these in place of those of the same name.
+[[nodiscard]] std::vector<std::string> environment_with(const std::vector<std::string>& variables);
+
+}  // namespace gradlane

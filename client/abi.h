@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,8 +30,8 @@ extern "C" {
 
 enum gl_message_type {
   GL_MSG_HELLO = 1,       // client: gl_hello
-  GL_MSG_WELCOME = 2,     // daemon: gl_welcome, with file descriptors: control segment, completion eventfd, doorbell
-                          // eventfd of each lane
+  GL_MSG_WELCOME = 2,     // daemon: gl_welcome, with file descriptors: control segment, bell that the daemon rings,
+                          // bell of each lane
   GL_MSG_ALLOCATE = 3,    // client: gl_allocate
   GL_MSG_SEGMENT = 4,     // daemon: gl_segment, with one file descriptor
   GL_MSG_FREE = 5,        // client: gl_segment (bytes is ignored)
@@ -151,7 +152,7 @@ struct gl_lane {
   // Daemon writes.
   uint32_t submit_head;
   uint32_t complete_tail;
-  uint32_t asleep;  // 1: after raising submit_tail, write to the lane's doorbell
+  uint32_t asleep;  // 1: after raising submit_tail, ring the lane's bell
   uint8_t padding1[52];
   // Daemon writes: figures since the client was attached.
   uint64_t data_bytes;
@@ -169,14 +170,27 @@ struct gl_control {
   uint32_t lanes;
   uint8_t padding0[52];
   // Client writes.
-  uint32_t waiting;  // 1: after raising a complete_tail, write to the completion eventfd
+  uint32_t waiting;  // 1: after raising a complete_tail, ring the client's bell
   uint8_t padding1[60];
 };
 GL_ASSERT(sizeof(struct gl_control) == 128);
 
 // Sleep without missing a wake-up. Client: waiting = 1 (seq_cst), look at all complete_tail once more, poll() the
-// eventfd and the socket. Lane: asleep = 1 (seq_cst), look at submit_tail once more, sleep. Whoever raises a tail does
+// bell and the socket. Lane: asleep = 1 (seq_cst), look at submit_tail once more, sleep. Whoever raises a tail does
 // so with seq_cst before it reads the other side's flag.
+
+// A bell is one end of a stream socketpair. Other than an eventfd, whose O_NONBLOCK is shared by all who have it, it
+// can be rung without ever blocking, whatever the other side does with its end.
+static inline void gl_ring(int bell) {
+  const uint8_t one = 1;
+  // Fails where it has been rung often enough, or nobody listens.
+  if (send(bell, &one, sizeof(one), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return;
+}
+
+static inline void gl_silence(int bell) {
+  uint8_t rings[256];
+  if (recv(bell, rings, sizeof(rings), MSG_DONTWAIT) < 0) return;
+}
 
 static inline size_t gl_control_bytes(uint32_t lanes) {
   return sizeof(struct gl_control) + lanes * sizeof(struct gl_lane);

@@ -46,9 +46,7 @@ static void put(gradlane_context* gl, unsigned number, const struct gl_submissio
   // seq_cst: the lane either sees this, or we see that it sleeps.
   __atomic_store_n(&lane->submit_tail, ++ring->submit_tail, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&lane->asleep, __ATOMIC_SEQ_CST) == 0) return;
-  const uint64_t one = 1;
-  while (write(gl->doorbells[number], &one, sizeof(one)) < 0 && errno == EINTR) {
-  }
+  gl_ring(gl->doorbells[number]);
 }
 
 gradlane_code gl_submit(gradlane_context* gl, const struct gl_submission* submission) {

@@ -16,11 +16,7 @@ static const int64_t kHearUs = 5000;
 static void sleep_on_daemon(gradlane_context* gl, int timeout_ms) {
   struct pollfd wanted[2] = {{.fd = gl->completion_fd, .events = POLLIN}, {.fd = gl->socket, .events = POLLIN}};
   if (poll(wanted, gl->gone ? 1 : 2, timeout_ms) <= 0) return;  // EINTR too: the caller looks at the time
-  if (wanted[0].revents != 0) {
-    // Readable, and nobody else reads it, so this does not block. What it says does not matter.
-    uint64_t wakeups[32];
-    (void)!read(gl->completion_fd, wakeups, sizeof(wakeups));
-  }
+  if (wanted[0].revents != 0) gl_silence(gl->completion_fd);
   if (wanted[1].revents != 0) gl_hear(gl);
 }
 

@@ -46,8 +46,7 @@ void TrainerOps::compare(Job& it, unsigned trainer) {
 // Finds this lane's share, and whose tensor the exchange shall work on.
 void TrainerOps::begin_sum(Job& it) noexcept {
   const Operation& operation = std::ranges::find_if(it.parts, &Part::submitted)->operation;
-  it.share = share_of(operation.count, element_bytes(operation.type), setup_.lane, setup_.lanes);
-  if (operation.kind == OpKind::kBarrier) it.share = {};
+  it.share = share(operation);
   it.buffer = 0;
   const bool root_here = shares_buffer() && operation.root / setup_.trainers == setup_.node;
   if (operation.kind == OpKind::kBroadcast && root_here) it.buffer = operation.root % setup_.trainers;

@@ -17,7 +17,7 @@ namespace gradlane {
 // What a node's server talks to.
 struct ServerLanes {
   unsigned lanes = 1;
-  std::vector<int> doorbells;  // eventfd of each lane's worker
+  std::vector<int> doorbells;  // trainers' end of the bell of each lane's worker
   // desks[lane * trainers + trainer]: where commands about this trainer go. With local_reduce the trainers of a lane
   // share a desk.
   std::vector<LaneDesk*> desks;

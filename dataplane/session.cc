@@ -2,7 +2,7 @@
 #include "dataplane/session.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cassert>
@@ -72,8 +72,12 @@ void Session::attach(unsigned slot) {
   const auto lanes = static_cast<uint32_t>(slots_[slot].lanes.size());
   control_ = Segment("gradlane-control", gl_control_bytes(lanes));
   while (!control_.filled()) control_.fill(control_.bytes());
-  completion_ = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!completion_) throw SetupError(std::string("cannot make an eventfd: ") + std::strerror(errno));
+  int bell[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bell) != 0) {
+    throw SetupError(std::string("cannot make a socket pair: ") + std::strerror(errno));
+  }
+  completion_ = FileDescriptor(bell[0]);
+  trainers_bell_ = FileDescriptor(bell[1]);
   auto* const control = new (control_.base()) gl_control{};
   control->magic = GL_MAGIC;
   control->version = GL_ABI_VERSION;
@@ -97,12 +101,13 @@ void Session::welcome() {
   message.pid = static_cast<uint32_t>(getpid());
   message.flags = config_.local_reduce ? GL_WELCOME_LOCAL_REDUCE : 0;
   copy_text(message.codec, config_.codec.name());
-  std::vector<int> fds = {control_.fd(), completion_.get()};
+  std::vector<int> fds = {control_.fd(), trainers_bell_.get()};
   for (const LaneAddress& lane : slots_[*slot_].lanes) fds.push_back(lane.doorbell);
   welcome_ = true;
   spdlog::info("{} has come", who());
   answer(message, fds);
   control_.close_fd();
+  trainers_bell_ = {};
 }
 
 // ---- Rounds

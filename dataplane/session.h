@@ -114,7 +114,8 @@ class Session {
   std::optional<unsigned> slot_;
   std::optional<LaneRound> round_;
   Segment control_;
-  FileDescriptor completion_;
+  FileDescriptor completion_;     // the daemon's end of the bell that wakes the trainer,
+  FileDescriptor trainers_bell_;  //   and the other, until it has been sent
   bool welcome_ = false;
 
   std::array<Segment, GL_MAX_SEGMENTS> segments_;

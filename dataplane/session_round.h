@@ -36,9 +36,7 @@ class LaneRound {
   [[nodiscard]] bool step() noexcept {
     for (; posted_ < lanes_.size(); ++posted_) {
       if (!lanes_[posted_].desk->mailbox.post(&commands_[posted_])) return false;
-      constexpr uint64_t kOne = 1;
-      // It fails where the count is at its highest, and the lane has been woken up then.
-      [[maybe_unused]] const ssize_t written = write(lanes_[posted_].doorbell, &kOne, sizeof(kOne));
+      gl_ring(lanes_[posted_].doorbell);
     }
     for (const Command& command : commands_) {
       if (!command.done.load(std::memory_order_acquire)) return false;

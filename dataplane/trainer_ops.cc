@@ -23,26 +23,22 @@ bool TrainerOps::submit(Nanos now) noexcept {
   bool moved = false;
   while (Command* const command = desk_.mailbox.take()) moved |= obey(*command);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
-    while (take(trainer, now)) moved = true;
+    // A flood of cancels must not keep others waiting.
+    for (unsigned i = 0; i < GL_SLOTS && take(trainer, now); ++i) moved = true;
   }
   moved |= hand_over(now);
-  // Others wait for what nobody here will submit.
-  if (departed_ && exchange_.awaited()) {
-    departed_ = false;
-    exchange_.close();
+  // Others wait for what a trainer that has gone will not submit. In a generation in which nothing was submitted here
+  // they wait for one that is still to come.
+  const bool waited_for = exchange_.awaited() || jobs_submitted_ != jobs_begun_;
+  if (departed_ && waited_for && !exchange_.fresh()) {
+    give_up();
     moved = true;
   }
   return moved;
 }
 
 bool TrainerOps::complete(Nanos now) noexcept {
-  bool moved = false;
-  for (Completion completion; exchange_.next_completion(completion);) {
-    const auto it = std::ranges::find_if(
-        jobs_, [&](const Job& job) { return job.state == Job::State::kExchanging && job.id == completion.id; });
-    end(*it, completion);
-    moved = true;
-  }
+  bool moved = read_completions();
   if (shares_buffer()) {
     for (uint64_t number = jobs_over_; number != jobs_begun_; ++number) {
       Job& it = job(number);
@@ -79,7 +75,7 @@ bool TrainerOps::obey(Command& command) noexcept {
   switch (command.kind) {
     case Command::Kind::kAttach:
       rings.attach(command, exchange_.counters());
-      next_job_[trainer] = base_;
+      next_job_[trainer] = jobs_submitted_;
       leaving_[trainer] = false;
       if (++attached_ == setup_.trainers) departed_ = false;
       if (!exchange_.fresh()) exchange_.close();
@@ -109,17 +105,19 @@ bool TrainerOps::obey(Command& command) noexcept {
   return true;
 }
 
-// Whatever is in flight here cannot end well any more: on no rank.
+// What is not over here cannot end well any more: on no rank.
 void TrainerOps::begin_detach(Command& command) noexcept {
   leaving_[command.trainer - setup_.first_trainer] = true;
   departed_ = true;
   --attached_;
-  if (in_flight()) {
-    fail_waiting("a trainer of this node has gone");
-    exchange_.close();
-  }
-  base_ = jobs_begun_;
-  for (unsigned i = 0; i < setup_.trainers; ++i) next_job_[i] = base_;
+  (void)read_completions();  // the other ranks may have begun anew already
+  const bool exchanging = std::ranges::any_of(jobs_, [](const Job& it) { return it.state == Job::State::kExchanging; });
+  if (exchanging || jobs_submitted_ != jobs_begun_) give_up();
+}
+
+void TrainerOps::give_up() noexcept {
+  fail_waiting("a trainer of this node has gone");
+  exchange_.close();
 }
 
 bool TrainerOps::uses(unsigned trainer, unsigned segment) const noexcept {
@@ -145,34 +143,44 @@ void TrainerOps::finish_commands() noexcept {
 
 bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
   const uint64_t number = next_job_[trainer];
-  if (leaving_[trainer] || number - jobs_over_ >= jobs_.size()) return false;
-  const auto submission = rings_[trainer].next(setup_.limits, desk_.faults[trainer]);
+  if (leaving_[trainer] || number >= jobs_over_ + jobs_.size()) return false;
+  const auto submission = rings_[trainer].next(setup_.limits, desk_.faults[setup_.first_trainer + trainer]);
   if (!submission) return false;
   if (submission->cancel) {
     cancel(trainer, submission->cookie);
     return true;
   }
-  Job& it = job(number);
-  if (number == jobs_begun_) {
-    ++jobs_begun_;
-    it.state = Job::State::kGathering;
-    it.arrived = 0;
-    it.cancelled = false;
-    it.failure.clear();
-    it.deadline = now + setup_.operation_timeout;
-    for (Part& part : it.parts) part.submitted = false;
-    desk_.in_flight.fetch_add(1, std::memory_order_relaxed);
-  }
-  it.parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
-                       submission->operation};
-  ++it.arrived;
-  if (it.arrived > 1) compare(it, trainer);
   next_job_[trainer] = number + 1;
+  Job* const it = begin(number, now);
+  if (it == nullptr) {
+    rings_[trainer].complete(submission->cookie, "it has failed before this trainer submitted it", false);
+    return true;
+  }
+  it->parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
+                        submission->operation};
+  ++it->arrived;
+  if (it->arrived > 1) compare(*it, trainer);
   return true;
 }
 
+// The job with this number, begun if it was not; null if it is over, for the other trainers.
+TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
+  Job& it = job(number);
+  if (number != jobs_begun_) return number < jobs_over_ || it.state == Job::State::kFree ? nullptr : &it;
+  ++jobs_begun_;
+  it.state = Job::State::kGathering;
+  it.arrived = 0;
+  it.cancelled = false;
+  it.failure.clear();
+  it.deadline = now + setup_.operation_timeout;
+  for (Part& part : it.parts) part.submitted = false;
+  desk_.in_flight.fetch_add(1, std::memory_order_relaxed);
+  return &it;
+}
+
 void TrainerOps::cancel(unsigned trainer, uint64_t cookie) noexcept {
-  for (Job& it : jobs_) {
+  for (uint64_t number = jobs_over_; number != jobs_begun_; ++number) {
+    Job& it = job(number);
     const Part& part = it.parts[trainer];
     if (it.state == Job::State::kFree || !part.submitted || part.cookie != cookie) continue;
     it.cancelled = true;
@@ -200,8 +208,9 @@ bool TrainerOps::hand_over(Nanos now) noexcept {
 bool TrainerOps::ready(Job& it, Nanos now) noexcept {
   if (it.state == Job::State::kGathering) {
     if (it.arrived < setup_.trainers) {
-      if (now < it.deadline) return false;
-      it.failure = "trainers of this node have waited for another one for too long";
+      if (now < it.deadline && !it.cancelled) return false;
+      it.failure = it.cancelled ? "a trainer of this node has cancelled it"
+                                : "trainers of this node have waited for another one for too long";
     }
     begin_sum(it);
   }
@@ -210,8 +219,12 @@ bool TrainerOps::ready(Job& it, Nanos now) noexcept {
 }
 
 bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
-  const auto part = std::ranges::find_if(it.parts, &Part::submitted);
-  Operation operation = (it.parts[it.buffer].submitted ? it.parts[it.buffer] : *part).operation;
+  // One that will fail is that of any trainer, as it was submitted: the exchange must take it.
+  if (!it.failure.empty()) {
+    it.buffer = static_cast<unsigned>(std::ranges::find_if(it.parts, &Part::submitted) - it.parts.begin());
+    it.share = share(it.parts[it.buffer].operation);
+  }
+  Operation operation = it.parts[it.buffer].operation;
   if (operation.kind != OpKind::kBarrier) {
     const size_t width = element_bytes(operation.type);
     operation.whole = operation.count;
@@ -235,7 +248,23 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   return true;
 }
 
+Share TrainerOps::share(const Operation& operation) const noexcept {
+  if (operation.kind == OpKind::kBarrier) return {};
+  return share_of(operation.count, element_bytes(operation.type), setup_.lane, setup_.lanes);
+}
+
 // ---- Ending
+
+bool TrainerOps::read_completions() noexcept {
+  bool moved = false;
+  for (Completion completion; exchange_.next_completion(completion);) {
+    const auto it = std::ranges::find_if(
+        jobs_, [&](const Job& job) { return job.state == Job::State::kExchanging && job.id == completion.id; });
+    end(*it, completion);
+    moved = true;
+  }
+  return moved;
+}
 
 void TrainerOps::end(Job& it, const Completion& completion) noexcept {
   it.completion = completion;

@@ -86,10 +86,14 @@ class TrainerOps {
   void begin_detach(Command& command) noexcept;
   void finish_commands() noexcept;
   bool take(unsigned trainer, Nanos now) noexcept;
+  [[nodiscard]] Job* begin(uint64_t number, Nanos now) noexcept;
   void cancel(unsigned trainer, uint64_t cookie) noexcept;
   bool hand_over(Nanos now) noexcept;
   [[nodiscard]] bool ready(Job& job, Nanos now) noexcept;
   [[nodiscard]] bool submit_job(Job& job, Nanos now) noexcept;
+  [[nodiscard]] Share share(const Operation& operation) const noexcept;
+  void give_up() noexcept;
+  [[nodiscard]] bool read_completions() noexcept;
   void end(Job& job, const Completion& completion) noexcept;
   void finish(Job& job, const char* failure) noexcept;
   void fail_waiting(const char* failure) noexcept;
@@ -111,11 +115,10 @@ class TrainerOps {
   uint64_t jobs_begun_ = 0;                        // numbers below this have been begun,
   uint64_t jobs_submitted_ = 0;                    //   have been given to the exchange,
   uint64_t jobs_over_ = 0;                         //   are over, and all before them
-  uint64_t base_ = 0;                              // where a trainer that comes begins
   std::array<bool, kMaxTrainers> leaving_{};
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
-  bool departed_ = false;          // a trainer has gone, and no other has come
+  bool departed_ = false;          // a trainer has gone, and not all are there again
   Nanos published_at_ = 0;
   std::vector<uint8_t> scratch_;
 };

@@ -1,8 +1,6 @@
 // trainer_rings.cc - taking and checking submissions, writing completions (worker thread only)
 #include "dataplane/trainer_rings.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -91,10 +89,9 @@ std::optional<Submission> TrainerRings::next(const SubmissionLimits& limits, Fau
     (void)fault(report, TrainerFault::kRingCounts, complete_tail_ - unread, complete_tail_);
     return std::nullopt;
   }
-  if (open_ + unread >= GL_SLOTS) return std::nullopt;
-
   gl_submission entry;
   std::memcpy(&entry, &lane_->submissions[submit_head_ % GL_SLOTS], sizeof(entry));
+  if (entry.kind != GL_CANCEL && open_ + unread >= GL_SLOTS) return std::nullopt;
   __atomic_store_n(&lane_->submit_head, ++submit_head_, __ATOMIC_RELEASE);
   Submission result;
   if (!check(entry, limits, result, report)) return std::nullopt;
@@ -189,9 +186,7 @@ void TrainerRings::notify() noexcept {
   if (!completed_) return;
   completed_ = false;
   if (!attached() || load_seq_cst(control_->waiting) == 0) return;
-  const uint64_t one = 1;
-  // Fails only if the count is at its limit, and the trainer has been woken up long ago.
-  [[maybe_unused]] const auto written = write(completion_fd_, &one, sizeof(one));
+  gl_ring(completion_fd_);
 }
 
 // ---- Sleeping
@@ -199,7 +194,8 @@ void TrainerRings::notify() noexcept {
 bool TrainerRings::fall_asleep() noexcept {
   if (!attached()) return true;
   store_seq_cst(lane_->asleep, 1);
-  return faulty_ || load_seq_cst(lane_->submit_tail) == submit_head_;
+  if (faulty_ || load_seq_cst(lane_->submit_tail) == submit_head_) return true;
+  return open_ + (complete_tail_ - load_acquire(lane_->complete_head)) == GL_SLOTS;
 }
 
 void TrainerRings::wake_up() noexcept {

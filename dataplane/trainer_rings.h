@@ -42,8 +42,8 @@ class TrainerRings {
   void add_segment(unsigned number, uint8_t* base, size_t bytes) noexcept { segments_[number] = {base, bytes}; }
   void remove_segment(unsigned number) noexcept { segments_[number] = {}; }
 
-  // The next submission, if there is one, its completion will have room, and the trainer has no fault. A bad one is a
-  // fault, which is reported once.
+  // The next submission, if there is one, its completion will have room (cancels have none), and the trainer has no
+  // fault. A bad one is a fault, which is reported once.
   [[nodiscard]] std::optional<Submission> next(const SubmissionLimits& limits, FaultReport& report) noexcept;
 
   // Says how a submission of next() ended; there is room. An empty text is success.
@@ -51,7 +51,8 @@ class TrainerRings {
   // Wakes the trainer if it waits and something was completed since the last call.
   void notify() noexcept;
 
-  // Before the worker sleeps; false: there are submissions, do not.
+  // Before the worker sleeps; false: there are submissions, do not. Those that have no room for their completion can
+  // wait: a trainer that does not read must not keep the worker awake.
   [[nodiscard]] bool fall_asleep() noexcept;
   void wake_up() noexcept;
 

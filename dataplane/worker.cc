@@ -5,7 +5,7 @@
 #include <rte_lcore.h>
 #include <sched.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,17 +18,21 @@
 
 namespace gradlane {
 
-Worker::Worker(IdlePolicy policy)
-    : idle_(policy), doorbell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  // Edge-triggered, so that the count is never read: a trainer shares the description, and could make that block.
-  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {}};
-  if (doorbell_ < 0 || epoll_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, doorbell_, &event) != 0) {
-    throw SetupError(std::string("a worker needs an eventfd and an epoll instance: ") + std::strerror(errno));
+Worker::Worker(IdlePolicy policy) : idle_(policy), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  int pair[2] = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) {
+    bell_ = pair[0];
+    doorbell_ = pair[1];
+  }
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (epoll_ < 0 || bell_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bell_, &event) != 0) {
+    throw SetupError(std::string("a worker needs a socket pair and an epoll instance: ") + std::strerror(errno));
   }
 }
 
 Worker::~Worker() {
   stop();
+  close(bell_);
   close(doorbell_);
   close(epoll_);
 }
@@ -56,8 +60,7 @@ void Worker::start(const std::string& name, int core) {
 void Worker::stop() noexcept {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_relaxed);
-  const uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(doorbell_, &one, sizeof(one));
+  gl_ring(doorbell_);
   thread_.join();
 }
 
@@ -96,7 +99,7 @@ void Worker::sleep(Nanos most) noexcept {
   if (may) {
     const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
     epoll_event event;
-    epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
+    if (epoll_pwait2(epoll_, &event, 1, &timeout, nullptr) > 0) gl_silence(bell_);
   }
   for (Endpoint* const endpoint : endpoints_) endpoint->wake_up();
 }

@@ -30,7 +30,7 @@ class Worker {
   void start(const std::string& name, int core);
   void stop() noexcept;  // and waits for the end of the thread
 
-  // eventfd: a trainer writes to it where this worker sleeps.
+  // The trainers' end of its bell: they ring it where this worker sleeps.
   [[nodiscard]] int doorbell() const noexcept { return doorbell_; }
 
  private:
@@ -41,6 +41,7 @@ class Worker {
   std::vector<PortQueue*> queues_;
   std::vector<Endpoint*> endpoints_;
   Idle idle_;
+  int bell_ = -1;
   int doorbell_ = -1;
   int epoll_ = -1;
   std::atomic<bool> stop_{false};  // control thread writes, worker reads

@@ -34,6 +34,13 @@ int make_memory(const char* name, size_t bytes, uint8_t** base) {
   return fd;
 }
 
+// The daemon's end and the client's.
+std::pair<int, int> make_bell() {
+  int ends[2];
+  require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
+  return {ends[0], ends[1]};
+}
+
 void ring(int fd) {
   const uint64_t one = 1;
   require(write(fd, &one, sizeof(one)) == sizeof(one), "eventfd");
@@ -110,7 +117,7 @@ void FakeDaemon::run() {
     lock.lock();
     set_asleep(0);
     drain(wake_);
-    for (const Lane& lane : lanes_) drain(lane.doorbell);
+    for (const Lane& lane : lanes_) gl_silence(lane.doorbell);
     if ((fds[0].revents & POLLIN) != 0) accept_client();
     if (fds[2].revents != 0 && fds[2].fd == client_) serve_message();
     if (fds[3].revents != 0 && fds[3].fd == newcomer_) serve_newcomer();
@@ -194,14 +201,16 @@ void FakeDaemon::greet() {
   control_->magic = GL_MAGIC;
   control_->version = GL_ABI_VERSION;
   control_->lanes = settings_.lanes;
-  completion_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  std::vector<int> fds{control_fd, completion_fd_};
+  const auto [completion_fd, trainers_fd] = make_bell();
+  completion_fd_ = completion_fd;
+  std::vector<int> fds{control_fd, trainers_fd};
   const uint32_t first = settings_.first_count;
   for (uint32_t i = 0; i < settings_.lanes; ++i) {
     auto* const shared = reinterpret_cast<gl_lane*>(control_ + 1) + i;
     shared->submit_tail = shared->submit_head = shared->complete_tail = shared->complete_head = first;
-    lanes_.push_back({shared, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), first, first, {}});
-    fds.push_back(lanes_.back().doorbell);
+    const auto [doorbell, trainers_doorbell] = make_bell();
+    lanes_.push_back({shared, doorbell, first, first, {}});
+    fds.push_back(trainers_doorbell);
   }
   gl_welcome welcome{};
   welcome.type = GL_MSG_WELCOME;
@@ -213,9 +222,10 @@ void FakeDaemon::greet() {
   welcome.pid = static_cast<uint32_t>(getpid());
   welcome.flags = settings_.flags;
   copy_text(static_cast<char*>(welcome.codec), GL_NAME, settings_.codec);
+  const std::vector<int> made = fds;
   if (settings_.welcome) settings_.welcome(welcome, fds);
   send_message(client_, &welcome, sizeof(welcome), fds);
-  close(control_fd);
+  for (const int fd : made) close(fd);
 }
 
 void FakeDaemon::allocate(const gl_allocate& request) {
@@ -287,7 +297,7 @@ void FakeDaemon::put(unsigned lane, const gl_completion& completion) {
   Lane& it = lanes_[lane];
   it.shared->completions[it.complete_tail % GL_SLOTS] = completion;
   __atomic_store_n(&it.shared->complete_tail, ++it.complete_tail, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&control_->waiting, __ATOMIC_SEQ_CST) != 0) ring(completion_fd_);
+  if (__atomic_load_n(&control_->waiting, __ATOMIC_SEQ_CST) != 0) gl_ring(completion_fd_);
 }
 
 void FakeDaemon::set_asleep(uint32_t asleep) {
@@ -365,7 +375,7 @@ size_t FakeDaemon::segments() {
 void FakeDaemon::set_complete_tail(unsigned lane, uint32_t value) {
   const std::lock_guard lock(mutex_);
   __atomic_store_n(&lanes_[lane].shared->complete_tail, value, __ATOMIC_SEQ_CST);
-  ring(completion_fd_);
+  gl_ring(completion_fd_);
 }
 
 void FakeDaemon::set_submit_head(unsigned lane, uint32_t value) {

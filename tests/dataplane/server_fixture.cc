@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -98,7 +97,10 @@ struct FakeLanes::Known {
 
 FakeLanes::FakeLanes(unsigned lanes, unsigned trainers, bool local_reduce) : lanes_(lanes), trainers_(trainers) {
   for (unsigned lane = 0; lane < lanes; ++lane) {
-    doorbells_.emplace_back(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    bells_.emplace_back(ends[0]);
+    doorbells_.emplace_back(ends[1]);
     for (unsigned trainer = 0; trainer < trainers; ++trainer) {
       if (trainer == 0 || !local_reduce) owned_.push_back(std::make_unique<LaneDesk>());
       desks_.push_back(owned_.back().get());
@@ -149,8 +151,9 @@ void FakeLanes::run() {
 }
 
 void FakeLanes::take(unsigned lane, LaneDesk& desk) {
-  uint64_t count = 0;
-  if (read(doorbells_[lane].get(), &count, sizeof(count)) > 0) rings_ += static_cast<unsigned>(count);
+  std::array<char, 64> rings;
+  const ssize_t count = recv(bells_[lane].get(), rings.data(), rings.size(), MSG_DONTWAIT);
+  if (count > 0) rings_ += static_cast<unsigned>(count);
   while (Command* const command = desk.mailbox.take()) held_.emplace_back(lane, command);
 }
 

@@ -111,7 +111,8 @@ class FakeLanes {
   unsigned trainers_;
   std::vector<std::unique_ptr<LaneDesk>> owned_;
   std::vector<LaneDesk*> desks_;
-  std::vector<FileDescriptor> doorbells_;
+  std::vector<FileDescriptor> bells_;      // the lanes' ends
+  std::vector<FileDescriptor> doorbells_;  // and the trainers'
   std::atomic<bool> hold_{false}, stall_{false}, stalled_{false}, end_{false};
   std::atomic<unsigned> rings_{0};
   std::vector<std::pair<unsigned, Command*>> held_;  // thread only

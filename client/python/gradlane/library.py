@@ -60,6 +60,7 @@ def _declare(lib):
     signatures = {
         "gradlane_open": (integer, [ctypes.POINTER(context), ctypes.POINTER(Options)]),
         "gradlane_close": (None, [context]),
+        "gradlane_disconnect": (None, [context]),
         "gradlane_version": (integer, []),
         "gradlane_rank": (integer, [context]),
         "gradlane_world": (integer, [context]),

@@ -15,6 +15,7 @@
 #include "compress/error.h"
 #include "dataplane/eal.h"
 #include "dataplane/node.h"
+#include "dataplane/telemetry.h"
 
 namespace gradlane {
 namespace {
@@ -138,6 +139,7 @@ int run_daemon(const std::vector<NodeConfig>& configs) {
                  config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
                  config.codec.name(), config.mtu, config.socket);
   }
+  if (std::ranges::any_of(configs, &NodeConfig::telemetry)) serve_telemetry(nodes);
   const char* signal = nullptr;
   for (auto tended = Clock::now(); signal == nullptr; signal = step(nodes, signals, kStep)) {
     if (Clock::now() - tended < kStep) continue;
@@ -146,6 +148,7 @@ int run_daemon(const std::vector<NodeConfig>& configs) {
   }
   spdlog::info("{}: shutting down", signal);
   shut_down(nodes, signals);
+  forget_telemetry();
   links.drain();
   nodes.clear();
   spdlog::info("ended");

@@ -34,7 +34,34 @@ bool Endpoint::poll(Nanos now) noexcept {
   if (received_ || moved || now >= exchange_.deadline()) exchange_.poll(now);
   received_ = false;
   moved |= ops_.complete(now);
+  if (published_.due(now)) publish();
   return moved;
+}
+
+void Endpoint::publish() noexcept {
+  for (size_t i = 0; i < kCounters; ++i) published_.set(i, exchange_.counters()[static_cast<Counter>(i)]);
+  const RingStatus status = exchange_.ring_status();
+  using State = RingNews::State;
+  const State state = status.whole ? State::kWhole : status.refused ? State::kRefused : State::kIncomplete;
+  const Failure& refused = status.refused;
+  const uint64_t fields[] = {static_cast<uint64_t>(state),
+                             status.missing,
+                             static_cast<uint64_t>(refused.code),
+                             refused.rank,
+                             static_cast<uint64_t>(refused.field),
+                             refused.ours,
+                             refused.theirs};
+  for (size_t i = 0; i < std::size(fields); ++i) news_.set(i, fields[i]);
+}
+
+RingNews Endpoint::ring_news() const noexcept {
+  return {.state = static_cast<RingNews::State>(news_[0]),
+          .missing = static_cast<unsigned>(news_[1]),
+          .refused = {.code = static_cast<FailureCode>(news_[2]),
+                      .rank = static_cast<uint16_t>(news_[3]),
+                      .field = static_cast<Field>(news_[4]),
+                      .ours = news_[5],
+                      .theirs = news_[6]}};
 }
 
 void Endpoint::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {

@@ -8,11 +8,21 @@
 #include "collectives/exchange.h"
 #include "dataplane/packet_pool.h"
 #include "dataplane/port_queue.h"
+#include "dataplane/snapshot.h"
 #include "dataplane/trainer_ops.h"
 
 namespace gradlane {
 
 // Worker thread only, but for construction and connections.
+// The ring as one rank sees it.
+struct RingNews {
+  enum class State : uint8_t { kUnknown, kWhole, kIncomplete, kRefused };
+  State state = State::kUnknown;
+  unsigned missing = 0;  // kIncomplete: the first rank that nothing is known of
+  Failure refused;       // kRefused
+  bool operator==(const RingNews&) const = default;
+};
+
 class Endpoint final : public PacketIo {
  public:
   Endpoint(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk);
@@ -35,6 +45,13 @@ class Endpoint final : public PacketIo {
   void wake_up() noexcept { ops_.wake_up(); }
 
   [[nodiscard]] const Exchange& exchange() const noexcept { return exchange_; }
+  // Any thread: visit(name, value) for all counters, as of some 100 ms ago.
+  template <class Visit>
+  void for_each_published(Visit visit) const {
+    for (size_t i = 0; i < kCounters; ++i) visit(counter_name(static_cast<Counter>(i)), published_[i]);
+  }
+  // Any thread: how the ring looked then.
+  [[nodiscard]] RingNews ring_news() const noexcept;
   [[nodiscard]] unsigned rank() const noexcept { return rank_; }
 
   // ---- PacketIo
@@ -59,6 +76,7 @@ class Endpoint final : public PacketIo {
 
   [[nodiscard]] bool deliver(unsigned from, const Packet& packet, size_t bytes) noexcept;
   [[nodiscard]] bool read_inbox(Nanos now) noexcept;
+  void publish() noexcept;
 
   const unsigned rank_;
   PacketPool& pool_;
@@ -71,6 +89,9 @@ class Endpoint final : public PacketIo {
   bool received_ = false;  // since the last poll
   Exchange exchange_;
   TrainerOps ops_;
+  // Worker writes, others read.
+  Snapshot<kCounters> published_;
+  Snapshot<7> news_;  // RingNews, field by field
 };
 
 }  // namespace gradlane

@@ -16,16 +16,19 @@ struct Stage {
   Nanos sleep;
 };
 constexpr Stage kStages[] = {
+    {kSecond, 3 * kMillisecond},
     {100 * kMillisecond, kMillisecond},
     {5 * kMillisecond, 200 * kMicrosecond},
     {0, 50 * kMicrosecond},
 };
+constexpr Nanos kSleepInFlight = 200 * kMicrosecond;  // at most
 constexpr Nanos kLeastSleep = 20 * kMicrosecond;
 
 }  // namespace
 
 Idle::Advice Idle::after(bool moved, bool in_flight, Nanos now, Nanos deadline) noexcept {
-  if (moved) moved_at_ = now;
+  // Keep-alives come several times a second, and are no reason to stay awake.
+  if (moved && in_flight) moved_at_ = now;
   if (policy_ == IdlePolicy::kSpin || moved) return {};
   const Nanos idle = now - std::min(moved_at_, now);
   if (policy_ == IdlePolicy::kYield) return {.yield = true, .sleep = 0};
@@ -39,7 +42,7 @@ Idle::Advice Idle::after(bool moved, bool in_flight, Nanos now, Nanos deadline) 
       break;
     }
   }
-  if (in_flight) sleep = std::min(sleep, kStages[1].sleep);
+  if (in_flight) sleep = std::min(sleep, kSleepInFlight);
   if (deadline != kNever) sleep = std::min(sleep, deadline > now ? deadline - now : Nanos{0});
   if (sleep < kLeastSleep) return {.yield = true, .sleep = 0};
   return {.yield = false, .sleep = sleep};

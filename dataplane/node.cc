@@ -200,6 +200,29 @@ void Node::start() {
 
 void Node::tend() {
   for (Wire& wire : wires_) wire.port->tend();
+  log_ring();
+}
+
+void Node::log_ring() {
+  using State = RingNews::State;
+  logged_.resize(endpoints_.size());
+  for (size_t i = 0; i < endpoints_.size(); ++i) {
+    const RingNews news = endpoints_[i]->ring_news();
+    RingNews& last = logged_[i];
+    const bool ended = last.state == State::kWhole && news.state != State::kWhole;
+    // Of ranks that come one after the other nothing is said.
+    const bool worth_it = news.state != last.state && (news.state != State::kIncomplete || ended);
+    if (!worth_it) continue;
+    last = news;
+    const unsigned rank = endpoints_[i]->rank();
+    const size_t lane = i / ranks_per_node(config_);
+    if (news.state == State::kWhole) spdlog::info("rank {} lane {}: the ring is whole", rank, lane);
+    if (news.state == State::kIncomplete) {
+      spdlog::warn("rank {} lane {}: the ring is not whole any more: nothing is known of rank {}", rank, lane,
+                   news.missing);
+    }
+    if (news.state == State::kRefused) spdlog::error("rank {} lane {}: {}", rank, lane, failure_text(news.refused));
+  }
 }
 
 uint32_t Node::in_flight() const noexcept {
@@ -225,23 +248,22 @@ void Node::stop_workers() {
 }
 
 void Node::log_counters() const {
-  for (const Wire& wire : wires_) {
-    for (size_t i = 0; i < wire.queues.size(); ++i) {
-      std::string text;
-      wire.queues[i]->counters().for_each_nonzero(
-          [&text](const char* name, uint64_t value) { text += fmt::format(" {} {}", name, value); });
-      spdlog::debug("port {} queue {}:{}", wire.port->name(), i, text);
-    }
-  }
-  for (size_t i = 0; i < endpoints_.size(); ++i) {
+  const auto append = [](std::string& text, const char* name, uint64_t value) {
+    if (value != 0) text += fmt::format(" {} {}", name, value);
+  };
+  for_each_queue([&append](const PortQueue& queue, unsigned number) {
     std::string text;
-    for (size_t c = 0; c < kCounters; ++c) {
-      const auto counter = static_cast<Counter>(c);
-      const uint64_t value = endpoints_[i]->exchange().counters()[counter];
-      if (value != 0) text += fmt::format(" {} {}", counter_name(counter), value);
+    for (size_t i = 0; i < QueueCounters::kSize; ++i) append(text, QueueCounters::name(i), queue.counters()[i]);
+    spdlog::debug("port {} queue {}:{}", queue.port().name(), number, text);
+  });
+  for_each_endpoint([&append](const Endpoint& endpoint, unsigned lane) {
+    std::string text;
+    for (size_t i = 0; i < kCounters; ++i) {
+      const auto counter = static_cast<Counter>(i);
+      append(text, counter_name(counter), endpoint.exchange().counters()[counter]);
     }
-    spdlog::debug("rank {} lane {}:{}", endpoints_[i]->rank(), i / ranks_per_node(config_), text);
-  }
+    spdlog::debug("rank {} lane {}:{}", endpoint.rank(), lane, text);
+  });
 }
 
 void Node::say_goodbye() {

@@ -29,12 +29,26 @@ class Node {
   [[nodiscard]] static size_t packet_bytes(const NodeConfig& config);
 
   void start();
-  // Every 100 ms: ports that could not start yet.
+  // Every 100 ms: ports that could not start yet, news of the ring for the log.
   void tend();
 
   [[nodiscard]] Server& server() noexcept { return *server_; }
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
   [[nodiscard]] uint32_t in_flight() const noexcept;  // operations, each lane counted
+
+  // visit(queue, number) and visit(endpoint, lane); what other threads may read of them.
+  template <class Visit>
+  void for_each_queue(Visit visit) const {
+    for (const Wire& wire : wires_) {
+      for (unsigned i = 0; i < wire.queues.size(); ++i) visit(*wire.queues[i], i);
+    }
+  }
+  template <class Visit>
+  void for_each_endpoint(Visit visit) const {
+    for (size_t i = 0; i < endpoints_.size(); ++i) {
+      visit(*endpoints_[i], static_cast<unsigned>(i / ranks_per_node(config_)));
+    }
+  }
 
   // ---- The end, in this order, with some time in between.
   // Fails what is in flight, and has the other ranks hear of it.
@@ -49,6 +63,7 @@ class Node {
   void connect_ports();
   void connect_endpoint(unsigned lane, unsigned local);
   void make_server();
+  void log_ring();
   [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
   [[nodiscard]] Endpoint& endpoint(unsigned lane, unsigned local) {
     return *endpoints_[lane * ranks_per_node(config_) + local];
@@ -71,6 +86,7 @@ class Node {
   std::vector<Wire> wires_;
   std::vector<std::unique_ptr<LaneDesk>> desks_;      // as endpoints_
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by lane * ranks_per_node + local rank
+  std::vector<RingNews> logged_;                      // by endpoint: what the log says of the ring
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Command>> closing_;
   std::unique_ptr<Server> server_;

@@ -18,7 +18,8 @@ namespace {
 
 constexpr Nanos kArpInterval = 100 * kMillisecond;
 constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to end
-constexpr size_t kLeastFrame = 60;            // of Ethernet, without FCS
+constexpr Nanos kStall = 5 * kMillisecond;
+constexpr size_t kLeastFrame = 60;  // of Ethernet, without FCS
 
 // A frame of IEEE 802's EtherType for local experiments says that this end of the link is about to go, and nothing
 // else.
@@ -69,6 +70,12 @@ const char* queue_counter_name(QueueCounter counter) noexcept {
       break;
   }
   return "?";
+}
+
+const char* QueueCounters::name(size_t i) noexcept {
+  if (i < kEvents) return queue_counter_name(static_cast<QueueCounter>(i));
+  if (i < kEvents + kVerdicts) return frame_verdict_name(static_cast<FrameVerdict>(i - kEvents));
+  return traffic_class_name(static_cast<TrafficClass>(i - kEvents - kVerdicts));
 }
 
 PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
@@ -179,7 +186,11 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   const uint64_t mac = neighbour.mac.load(std::memory_order_relaxed);
   if (mac == 0) {
     counters_.add(QueueCounter::kNoMac);
-    return false;
+    return true;
+  }
+  if (stalled_until_ != 0 || !port_.started()) {
+    counters_.add(QueueCounter::kLinkDown);
+    return true;
   }
   if (queued_count_ == kQueued) flush();
   if (queued_count_ == kQueued) {
@@ -215,6 +226,8 @@ void PortQueue::flush() noexcept {
   std::array<uint32_t, kQueued> lengths;
   for (size_t i = 0; i < queued_count_; ++i) lengths[i] = queued_[i]->pkt_len;
   const uint16_t sent = rte_eth_tx_burst(port_.id(), queue_, queued_.data(), static_cast<uint16_t>(queued_count_));
+  refused_ = sent == 0;
+  if (sent != 0) refused_at_ = 0;
   for (size_t i = 0; i < sent; ++i) bytes += lengths[i];
   counters_.add(QueueCounter::kSent, sent);
   counters_.add(QueueCounter::kSentBytes, bytes);
@@ -223,6 +236,10 @@ void PortQueue::flush() noexcept {
 }
 
 void PortQueue::poll(Nanos now) noexcept {
+  if (published_.due(now)) {
+    for (size_t i = 0; i < QueueCounters::kSize; ++i) published_.set(i, counters_[i]);
+  }
+  look_after_stall(now);
   if (!setup_.first || now < arp_at_) return;
   arp_at_ = kNever;
   for (const Neighbour* const neighbour : neighbours_) {
@@ -239,6 +256,21 @@ void PortQueue::poll(Nanos now) noexcept {
     }
     counters_.add(QueueCounter::kArpSent);
   }
+}
+
+// After 5 ms of refusals it sends nothing for 5 ms, tries, and if that is refused as well, goes on like that.
+void PortQueue::look_after_stall(Nanos now) noexcept {
+  if (stalled_until_ != 0) {
+    if (now < stalled_until_) return;
+    stalled_until_ = 0;
+    refused_ = false;
+  }
+  if (!refused_) return;
+  if (refused_at_ == 0) refused_at_ = now;
+  if (now - refused_at_ < kStall) return;
+  stalled_until_ = now + kStall;
+  counters_.add(QueueCounter::kLinkDown, queued_count_);
+  drop_queued();
 }
 
 // ---- The end

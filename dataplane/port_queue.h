@@ -12,6 +12,7 @@
 #include "dataplane/frame.h"
 #include "dataplane/packet_pool.h"
 #include "dataplane/port.h"
+#include "dataplane/snapshot.h"
 
 namespace gradlane {
 
@@ -37,7 +38,8 @@ inline constexpr uint64_t kMacKnown = uint64_t{1} << 63;
   X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour") \
   X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")           \
   X(SendBusy, "send_busy", "packets put off: the device takes no more now")                      \
-  X(NoMac, "no_mac", "packets put off: the neighbour has not answered ARP yet")                  \
+  X(NoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet")                  \
+  X(LinkDown, "link_down", "packets dropped: the device has taken none for some time")           \
   X(NoCopy, "no_copy", "packets put off: no buffer for a copy")                                  \
   X(Answered, "answered", "ARP requests and pings answered")                                     \
   X(ArpSent, "arp_sent", "ARP requests sent")
@@ -57,19 +59,15 @@ struct QueueCounters {
 
   void add(QueueCounter counter, uint64_t n = 1) noexcept { events[static_cast<size_t>(counter)] += n; }
 
-  // visit(name, value)
-  template <class Visit>
-  void for_each_nonzero(Visit visit) const {
-    for (size_t i = 0; i < events.size(); ++i) {
-      if (events[i] != 0) visit(queue_counter_name(static_cast<QueueCounter>(i)), events[i]);
-    }
-    for (size_t i = 0; i < verdicts.size(); ++i) {
-      if (verdicts[i] != 0) visit(frame_verdict_name(static_cast<FrameVerdict>(i)), verdicts[i]);
-    }
-    for (size_t i = 0; i < classes.size(); ++i) {
-      if (classes[i] != 0) visit(traffic_class_name(static_cast<TrafficClass>(i)), classes[i]);
-    }
+  // All of them in a row.
+  static constexpr size_t kEvents = static_cast<size_t>(QueueCounter::kCount);
+  static constexpr size_t kVerdicts = static_cast<size_t>(FrameVerdict::kCount);
+  static constexpr size_t kSize = kEvents + kVerdicts + kTrafficClasses;
+  [[nodiscard]] uint64_t operator[](size_t i) const noexcept {
+    if (i < kEvents) return events[i];
+    return i < kEvents + kVerdicts ? verdicts[i - kEvents] : classes[i - kEvents - kVerdicts];
   }
+  [[nodiscard]] static const char* name(size_t i) noexcept;
 };
 
 class PortQueue {
@@ -91,7 +89,8 @@ class PortQueue {
   bool receive() noexcept;
 
   // Queues the link header and what is behind it, `bytes` bytes in all, as a frame; false if that is not possible now.
-  // `packet` has its own buffer, in front of which the headers have room, and no earlier frame of it is queued.
+  // Where it will not be for longer, the packet counts as sent and lost: asking again and again would keep the CPU
+  // busy. `packet` has its own buffer, in front of which the headers have room, and no earlier frame of it is queued.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept;
 
   // Asks for missing addresses.
@@ -104,6 +103,11 @@ class PortQueue {
   void drop_queued() noexcept;
 
   [[nodiscard]] const QueueCounters& counters() const noexcept { return counters_; }
+  // Any thread: visit(name, value) for all counters, as of some 100 ms ago.
+  template <class Visit>
+  void for_each_published(Visit visit) const {
+    for (size_t i = 0; i < QueueCounters::kSize; ++i) visit(QueueCounters::name(i), published_[i]);
+  }
   [[nodiscard]] const Port& port() const noexcept { return port_; }
 
  private:
@@ -114,6 +118,7 @@ class PortQueue {
   void deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   void learn(uint32_t ip, const MacAddress& mac) noexcept;
   [[nodiscard]] bool queue(rte_mbuf* mbuf) noexcept;
+  void look_after_stall(Nanos now) noexcept;
 
   Port& port_;
   const uint16_t queue_;
@@ -125,8 +130,13 @@ class PortQueue {
   std::array<rte_mbuf*, kQueued> queued_{};
   size_t queued_count_ = 0;
   Nanos quiet_until_ = 0;
+  // The device took nothing of the last burst; since when (0: it takes packets); until when it is left alone.
+  bool refused_ = false;
+  Nanos refused_at_ = 0;
+  Nanos stalled_until_ = 0;
   Nanos arp_at_ = 0;
   QueueCounters counters_;
+  Snapshot<QueueCounters::kSize> published_;
 };
 
 }  // namespace gradlane

@@ -82,11 +82,9 @@ void Worker::run(int core) noexcept {
 void Worker::rest(bool moved) noexcept {
   bool in_flight = false;
   Nanos deadline = kNever;
-  if (!moved) {
-    for (const Endpoint* const endpoint : endpoints_) {
-      in_flight |= endpoint->in_flight();
-      deadline = std::min(deadline, endpoint->deadline());
-    }
+  for (const Endpoint* const endpoint : endpoints_) {
+    in_flight |= endpoint->in_flight();
+    if (!moved) deadline = std::min(deadline, endpoint->deadline());
   }
   const Idle::Advice advice = idle_.after(moved, in_flight, clock_now(), deadline);
   if (advice.yield) sched_yield();

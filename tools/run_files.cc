@@ -59,7 +59,7 @@ std::string port(const RunPlan& plan, unsigned node, unsigned from, unsigned id,
     text += fmt::format("    ring: link{}\n", from);
   } else {
     text += fmt::format(
-        "    device: 'net_memif{},role={},id=0,socket={}/link{}-{}.sock,socket-abstract=no,bsize=9216,rsize=10'\n", id,
+        "    device: 'net_memif{},role={},id=0,socket={}/link{}-{}.sock,socket-abstract=no,bsize=9216,rsize=8'\n", id,
         first ? "server" : "client", folder, from, to);
   }
   return text + fmt::format("    nodes: [{}]\n", first ? to : from);

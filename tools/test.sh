@@ -7,8 +7,8 @@ case "${1:-}" in
   "") ;;
   -h | --help)
     echo "usage: tools/test.sh"
-    echo "Installs missing packages (needs root for that), builds into build/ and build-sanitize/, runs all tests."
-    echo "FUZZ_SECONDS sets how long each fuzzer looks for new findings (default 45)."
+    echo "Installs missing packages (needs root for that), builds into build/, build-sanitize/ and build-thread/, runs all tests."
+    echo "FUZZ_SECONDS sets how long each fuzzer looks for new findings (default 25)."
     exit 0
     ;;
   *)
@@ -17,7 +17,7 @@ case "${1:-}" in
     ;;
 esac
 
-fuzz_seconds=${FUZZ_SECONDS:-45}
+fuzz_seconds=${FUZZ_SECONDS:-25}
 failed=0
 
 step() { printf '\n== %s\n' "$*"; }
@@ -50,12 +50,24 @@ step "tests"
 meson test -C build --no-rebuild --print-errorlogs || failed=1
 
 step "build with AddressSanitizer and UndefinedBehaviorSanitizer"
-CXX=clang++ configure build-sanitize -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
+CXX=clang++ CC=clang configure build-sanitize -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
   -Doptimization=1 -Dcpp_args=-fno-sanitize-recover=all
 ninja -C build-sanitize --quiet
 
 step "tests with sanitizers"
 meson test -C build-sanitize --no-rebuild --print-errorlogs || failed=1
+
+step "build with ThreadSanitizer"
+CXX=clang++ CC=clang configure build-thread -Db_sanitize=thread -Db_lundef=false -Doptimization=1
+threads=$(meson introspect build-thread --tests |
+  python3 -c 'import json, sys
+for test in json.load(sys.stdin):
+    if "gradlane:threads" in test["suite"]: print("tests/" + test["cmd"][0].rsplit("/", 1)[1])')
+# shellcheck disable=SC2086  # words are what is wanted
+ninja -C build-thread --quiet $threads
+
+step "tests with ThreadSanitizer"
+meson test -C build-thread --suite threads --no-rebuild --print-errorlogs || failed=1
 
 # fuzz TARGET SECONDS OPTION... looks for new findings, from the corpus of TARGET on.
 fuzz() {
@@ -75,7 +87,11 @@ fuzz() {
 }
 fuzz codec "$fuzz_seconds" -max_len=600 -timeout=10
 fuzz exchange "$fuzz_seconds" -max_len=4096 -timeout=20
+fuzz config "$fuzz_seconds" -max_len=2048 -timeout=10
+fuzz frame "$fuzz_seconds" -max_len=256 -timeout=10
+fuzz server "$fuzz_seconds" -max_len=2048 -timeout=20
 
 step "summary"
-tools/count_tests.py build/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml || failed=1
+tools/count_tests.py build/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml \
+  build-thread/meson-logs/testlog.junit.xml || failed=1
 exit "$failed"

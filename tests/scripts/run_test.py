@@ -351,7 +351,7 @@ class RunTest(unittest.TestCase):
         return [" ".join(port.split()) for port in text.split("  - ")[1:]]
 
     def test_memif_config(self):
-        end = "socket-abstract=no,bsize=9216,rsize=10'"
+        end = "socket-abstract=no,bsize=9216,rsize=8'"
         texts = self.kept_configs("-n", "3", "--codec", "bf16", "--lanes", "2", "--idle", "yield", "--mtu", "1500",
                                   "--log", "info", "--trainers", "2", "--local-reduce")
         self.assertEqual(len(texts), 3)
@@ -363,7 +363,7 @@ class RunTest(unittest.TestCase):
             self.assertIn(line, texts[2].splitlines())
 
     def test_config_of_two_nodes(self):
-        end = "socket=link0-1.sock,socket-abstract=no,bsize=9216,rsize=10'"
+        end = "socket=link0-1.sock,socket-abstract=no,bsize=9216,rsize=8'"
         first, second = self.kept_configs("-n", "2")
         self.assertEqual(self.ports(first), [f"name: next device: 'net_memif0,role=server,id=0,{end} nodes: [1]"])
         self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,id=0,{end} nodes: [0]"])

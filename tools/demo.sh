@@ -58,7 +58,10 @@ if ! meson setup "${again[@]}" build >build.log 2>&1; then
   exit 1
 fi
 rm -f build.log
-ninja -C build --quiet
+quiet=(--quiet)
+[ -t 1 ] && quiet=()  # ninja's line of progress is for terminals
+echo "some minutes the first time"
+ninja -C build "${quiet[@]}" tools/gradlane tools/gradlaned client/all_reduce_example  # with libgradlane
 
 # NumPy and scikit-learn are Debian packages, which another python3 in the PATH does not see.
 python=

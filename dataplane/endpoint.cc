@@ -106,8 +106,6 @@ bool Endpoint::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
       std::find_if(routes_.data(), routes_.data() + route_count_, [rank](const Route& it) { return it.rank == rank; });
   if (route == routes_.data() + route_count_) return false;
   if (route->other != nullptr) return route->other->deliver(rank_, packet, bytes);
-  // Queued, or with the device still: what is sent must not change under it.
-  if (rte_mbuf_refcnt_read(mbuf_of(packet)) != 1) return false;
   return route->queue->send(packet, bytes, route->flow, *route->neighbour);
 }
 

@@ -46,6 +46,10 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
     it->ip = config_.nodes[node].ip;
     if (config_.nodes[node].mac) it->mac = pack_mac(*config_.nodes[node].mac);
   }
+  for (unsigned i = 0; i < config_.threads; ++i) workers_.push_back(std::make_unique<Worker>(config_.idle));
+  for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i) desks_.push_back(std::make_unique<LaneDesk>());
+  // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
+  make_server();
   std::vector<rte_mempool*> mempools;
   for (unsigned lane = 0; lane < config_.lanes; ++lane) {
     const std::string name = "n" + std::to_string(index) + "lane" + std::to_string(lane);
@@ -56,13 +60,11 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
     const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(wires_.size());
     wires_.emplace_back().port = std::make_unique<Port>(port, config_, mempools, links, unique);
   }
-  for (unsigned i = 0; i < config_.threads; ++i) workers_.push_back(std::make_unique<Worker>(config_.idle));
   make_endpoints();
   connect_ports();
   for (unsigned lane = 0; lane < config_.lanes; ++lane) {
     for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_endpoint(lane, local);
   }
-  make_server();
 }
 
 Node::~Node() { stop_workers(); }
@@ -107,9 +109,9 @@ void Node::make_endpoints() {
   for (setup.lane = 0; setup.lane < config_.lanes; ++setup.lane) {
     for (unsigned local = 0; local < ranks; ++local) {
       setup.first_trainer = local;
-      auto& desk = desks_.emplace_back(std::make_unique<LaneDesk>());
+      LaneDesk& desk = *desks_[endpoints_.size()];
       endpoints_.push_back(
-          std::make_unique<Endpoint>(exchange_config(config_.rank * ranks + local), setup, *pools_[setup.lane], *desk));
+          std::make_unique<Endpoint>(exchange_config(config_.rank * ranks + local), setup, *pools_[setup.lane], desk));
       worker_of(setup.lane).add(*endpoints_.back());
     }
   }

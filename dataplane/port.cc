@@ -7,6 +7,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -120,10 +121,15 @@ Port::Port(const PortConfig& config, const NodeConfig& node, std::span<rte_mempo
 }
 
 Port::~Port() {
-  if (!socket_.empty()) unlink(socket_.c_str());
+  remove_socket();
   if (!made_ || needs_goodbye_) return;
   if (started()) rte_eth_dev_stop(id_);
   rte_eth_dev_close(id_);
+}
+
+void Port::remove_socket() const noexcept {
+  struct stat status {};
+  if (!socket_.empty() && lstat(socket_.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) unlink(socket_.c_str());
 }
 
 void Port::fail(const std::string& text) const { throw SetupError("port " + name_ + ": " + text); }
@@ -145,7 +151,7 @@ void Port::make_device(const PortConfig& config, const NodeConfig& node, RingLin
     reconnects_ = value_of(config.device, "role") != "server";
     socket_ = memif_socket(config.device);
     // A file that an earlier process left keeps the server from starting.
-    if (!socket_.empty()) unlink(socket_.c_str());
+    remove_socket();
   }
   // A virtual device that cannot be made does not always fail rte_dev_probe(): the port must be there, too.
   const int probed = rte_dev_probe(config.device.c_str());

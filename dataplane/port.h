@@ -73,6 +73,7 @@ class Port {
   void make_device(const PortConfig& config, const NodeConfig& node, RingLinks& links, const std::string& unique);
   bool try_start() noexcept;
   void start(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools);
+  void remove_socket() const noexcept;
   [[noreturn]] void fail(const std::string& text) const;
 
   std::string name_;

@@ -199,7 +199,9 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   }
   auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
   uint8_t* frame = packet.data - kFrameBytes;
-  if (port_.shares_buffers()) {
+  // Queued already, or with the device still, which may keep a packet until hundreds of others have gone: a packet that
+  // must be sent again goes as a copy, too.
+  if (port_.shares_buffers() || rte_mbuf_refcnt_read(mbuf) != 1) {
     mbuf = pool_.allocate();
     if (mbuf == nullptr) {
       counters_.add(QueueCounter::kNoCopy);

@@ -90,7 +90,7 @@ class PortQueue {
 
   // Queues the link header and what is behind it, `bytes` bytes in all, as a frame; false if that is not possible now.
   // Where it will not be for longer, the packet counts as sent and lost: asking again and again would keep the CPU
-  // busy. `packet` has its own buffer, in front of which the headers have room, and no earlier frame of it is queued.
+  // busy. `packet` has its own buffer, in front of which the headers have room.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept;
 
   // Asks for missing addresses.

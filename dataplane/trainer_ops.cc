@@ -112,7 +112,9 @@ void TrainerOps::begin_detach(Command& command) noexcept {
   --attached_;
   (void)read_completions();  // the other ranks may have begun anew already
   const bool exchanging = std::ranges::any_of(jobs_, [](const Job& it) { return it.state == Job::State::kExchanging; });
-  if (exchanging || jobs_submitted_ != jobs_begun_) give_up();
+  // After a failure others may not have submitted anything in this generation, and think that it is a fresh one.
+  const bool uneven = failed_ && !exchange_.fresh();
+  if (exchanging || uneven || jobs_submitted_ != jobs_begun_) give_up();
 }
 
 void TrainerOps::give_up() noexcept {
@@ -286,6 +288,7 @@ void TrainerOps::finish(Job& it, const char* failure) noexcept {
     const Part& part = it.parts[trainer];
     if (part.submitted) rings_[trainer].complete(part.cookie, failure, it.completion.residual_cleared);
   }
+  failed_ = failure[0] != 0;
   it.state = Job::State::kFree;
   it.completion = {};
   desk_.in_flight.fetch_sub(1, std::memory_order_relaxed);

@@ -118,6 +118,7 @@ class TrainerOps {
   std::array<bool, kMaxTrainers> leaving_{};
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
+  bool failed_ = false;            // the last operation that ended
   bool departed_ = false;          // a trainer has gone, and not all are there again
   Nanos published_at_ = 0;
   std::vector<uint8_t> scratch_;

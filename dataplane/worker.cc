@@ -24,7 +24,7 @@ Worker::Worker(IdlePolicy policy) : idle_(policy), epoll_(epoll_create1(EPOLL_CL
     bell_ = pair[0];
     doorbell_ = pair[1];
   }
-  epoll_event event{.events = EPOLLIN, .data = {}};
+  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
   if (epoll_ < 0 || bell_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bell_, &event) != 0) {
     throw SetupError(std::string("a worker needs a socket pair and an epoll instance: ") + std::strerror(errno));
   }
@@ -97,7 +97,11 @@ void Worker::sleep(Nanos most) noexcept {
   if (may) {
     const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
     epoll_event event;
-    if (epoll_pwait2(epoll_, &event, 1, &timeout, nullptr) > 0) gl_silence(bell_);
+    if (epoll_pwait2(epoll_, &event, 1, &timeout, nullptr) > 0) {
+      gl_silence(bell_);
+      // A trainer has shut it down, for all: no sleep is so long that it would be missed much.
+      if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, bell_, nullptr);
+    }
   }
   for (Endpoint* const endpoint : endpoints_) endpoint->wake_up();
 }

@@ -107,7 +107,8 @@ enum gl_submission_kind {  // those of the exchange, and one more
   GL_ALL_GATHER = 2,
   GL_BROADCAST = 3,
   GL_BARRIER = 4,
-  GL_CANCEL = 5  // the operation with this cookie; has no completion of its own
+  GL_CANCEL = 5,  // the operation with this cookie; has no completion of its own
+  GL_RESUME = 6   // begin afresh: what this trainer has in flight fails, and numbers begin at 0; has no completion
 };
 
 #define GL_FLAG_AVERAGE 1u
@@ -158,7 +159,8 @@ struct gl_lane {
   uint64_t data_bytes;
   uint64_t data_packets;
   uint64_t retransmitted;
-  uint8_t padding2[40];
+  uint64_t beats;  // goes up some times a second, as long as the lane runs
+  uint8_t padding2[32];
   struct gl_submission submissions[GL_SLOTS];
   struct gl_completion completions[GL_SLOTS];
 };

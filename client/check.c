@@ -18,6 +18,8 @@ static const char* kind_name(enum gl_submission_kind kind) {
       return "barrier";
     case GL_CANCEL:
       return "cancel";
+    case GL_RESUME:
+      return "resume";
   }
   return "operation";
 }

@@ -63,8 +63,12 @@ int gradlane_world(const gradlane_context* gl) { return gl != NULL ? (int)gl->we
 
 const char* gradlane_codec(const gradlane_context* gl) { return gl != NULL ? gl->welcome.codec : ""; }
 
-void gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
-  if (gl != NULL) gl->next_tag = next_tag;
+gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
+  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_resume: the context is NULL");
+  if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
+  gl->next_tag = next_tag;
+  const struct gl_submission resume = {.kind = GL_RESUME};
+  return gl_submit(gl, &resume);
 }
 
 gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figures) {

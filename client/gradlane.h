@@ -148,9 +148,10 @@ gradlane_code gradlane_cancel(gradlane_context* gl, gradlane_request request);
 // context. -1: there are no more file descriptors.
 int gradlane_fd(gradlane_context* gl);
 
-// After an error: sets the count that default tags come from, to the same number on all ranks, before the next
-// operation.
-void gradlane_resume(gradlane_context* gl, uint64_t next_tag);
+// After an error, on all ranks: sets the count that default tags come from, to the same number everywhere. What this
+// rank has in flight fails, on other ranks too; so if the next operation fails because another rank was later, resume
+// and try again (docs/client.md).
+gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 
 // ---- Figures
 

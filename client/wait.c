@@ -11,6 +11,9 @@
 
 // How often the socket is looked at while polling the rings.
 static const int64_t kHearUs = 5000;
+// How often a sleeper looks whether the daemon runs, and after how long without a sign of that it gives up.
+static const int kLookMs = 1000;
+static const int64_t kStoppedUs = 10000000;
 
 // Sleeps until a lane has completed something, or the daemon says goodbye, or for timeout_ms (-1: no limit).
 static void sleep_on_daemon(gradlane_context* gl, int timeout_ms) {
@@ -34,16 +37,33 @@ static void spin(gradlane_context* gl, const struct gl_request* it, int64_t unti
   }
 }
 
+static uint64_t beats(const gradlane_context* gl) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < gl->welcome.lanes; ++i) sum += __atomic_load_n(&gl->lanes[i].beats, __ATOMIC_RELAXED);
+  return sum;
+}
+
 static void sleep_until(gradlane_context* gl, const struct gl_request* it, int64_t deadline_us) {
   __atomic_store_n(&gl->control->waiting, 1, __ATOMIC_SEQ_CST);
+  uint64_t last = beats(gl);
+  int64_t moved_us = gl_now_us();
   for (;;) {
     gl_progress(gl);
     if (it->state != GL_RUNNING) break;
-    int timeout_ms = -1;
+    const int64_t now_us = gl_now_us();
+    int timeout_ms = kLookMs;
     if (deadline_us >= 0) {
-      const int64_t left_us = deadline_us - gl_now_us();
+      const int64_t left_us = deadline_us - now_us;
       if (left_us <= 0) break;
-      timeout_ms = (int)((left_us + 999) / 1000);
+      if (left_us < kLookMs * 1000) timeout_ms = (int)((left_us + 999) / 1000);
+    }
+    const uint64_t sum = beats(gl);
+    if (sum != last) moved_us = now_us;
+    last = sum;
+    if (!gl->gone && now_us - moved_us > kStoppedUs) {
+      gl_gone(gl, "the daemon at %s (pid %u) has not moved for %d s: it is stopped, or hangs", gl->address.sun_path,
+              gl->welcome.pid, (int)(kStoppedUs / 1000000));
+      continue;
     }
     sleep_on_daemon(gl, timeout_ms);
   }

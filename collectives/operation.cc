@@ -77,14 +77,13 @@ std::string value_text(Field field, uint64_t value) {
   }
 }
 
-// ": count: 100 here, 200 there", or nothing where no difference is named.
+}  // namespace
+
 std::string difference_text(const Failure& failure, const std::string& here, const std::string& there) {
   if (failure.field == Field::kNone) return "";
   return std::string(": ") + field_name(failure.field) + ": " + value_text(failure.field, failure.ours) + " " + here +
          ", " + value_text(failure.field, failure.theirs) + " " + there;
 }
-
-}  // namespace
 
 size_t element_bytes(ElementType type) noexcept {
   switch (type) {
@@ -159,7 +158,7 @@ std::string failure_text(const Failure& failure) {
     case FailureCode::kStuck:
       return "the operation took too long: it was waiting for " + rank;
     case FailureCode::kClosed:
-      return rank + " was shut down";
+      return rank + " has left, or was shut down";
   }
   // What another rank sent.
   return "unknown failure " + std::to_string(static_cast<unsigned>(failure.code)) + ", " + rank;

@@ -65,7 +65,7 @@ enum class FailureCode : uint8_t {
   kAborted,    // cancelled on `rank`
   kNoRing,     // the ring did not come up in time: nothing was heard of `rank`
   kStuck,      // the operation took too long; `rank` is the nearest one that this one waits for
-  kClosed,     // `rank` was shut down
+  kClosed,     // `rank` was shut down, or left
 };
 
 // What two nodes or two operations can differ in.
@@ -98,6 +98,8 @@ struct Failure {
 
 // "rank 3 has been silent for too long", "rank 1 refused: codec: fixed:10 here, raw there". For logs and error texts.
 [[nodiscard]] std::string failure_text(const Failure& failure);
+// ": count: 100 here, 200 there", or nothing where no difference is named; in the caller's words for here and there.
+[[nodiscard]] std::string difference_text(const Failure& failure, const std::string& here, const std::string& there);
 
 struct Completion {
   uint64_t id = 0;                // what submit() gave

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "compress/error.h"
 #include "dataplane/eal.h"
@@ -102,7 +103,8 @@ bool step_until(Nodes& nodes, const Signals& signals, milliseconds most, Done do
 void shut_down(Nodes& nodes, const Signals& signals) {
   const auto all = [&nodes](auto predicate) { return std::ranges::all_of(nodes, predicate); };
   const auto idle = [](const auto& node) { return node->in_flight() == 0; };
-  const auto patience = nodes.front()->config().shutdown_timeout / kMillisecond;
+  Nanos patience = 0;
+  for (const auto& node : nodes) patience = std::max(patience, node->config().shutdown_timeout / kMillisecond);
   if (!step_until(nodes, signals, milliseconds(patience), [&] { return all(idle); })) {
     spdlog::warn("operations are still in flight after {} ms: they fail", patience);
   }
@@ -139,7 +141,8 @@ int run_daemon(const std::vector<NodeConfig>& configs) {
                  config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
                  config.codec.name(), config.mtu, config.socket);
   }
-  if (std::ranges::any_of(configs, &NodeConfig::telemetry)) serve_telemetry(nodes);
+  std::optional<Telemetry> telemetry;
+  if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes);
   const char* signal = nullptr;
   for (auto tended = Clock::now(); signal == nullptr; signal = step(nodes, signals, kStep)) {
     if (Clock::now() - tended < kStep) continue;
@@ -148,8 +151,9 @@ int run_daemon(const std::vector<NodeConfig>& configs) {
   }
   spdlog::info("{}: shutting down", signal);
   shut_down(nodes, signals);
-  forget_telemetry();
+  telemetry.reset();
   links.drain();
+  for (const auto& node : nodes) node->abandon_memory();
   nodes.clear();
   spdlog::info("ended");
   return 0;

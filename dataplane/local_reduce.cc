@@ -9,38 +9,43 @@ namespace {
 
 constexpr size_t kCopyBytes = size_t{256} << 10;
 
-std::string differs(const char* what, unsigned trainer, uint64_t first, uint64_t theirs) {
-  return std::string("trainers of this node run different operations: ") + what + ": " + std::to_string(first) +
-         " here, " + std::to_string(theirs) + " by trainer " + std::to_string(trainer) + " of the node";
-}
-
 }  // namespace
 
 // With the first one that submitted it.
 void TrainerOps::compare(Job& it, unsigned trainer) {
-  const auto first = std::ranges::find_if(it.parts, &Part::submitted);
-  const Part& other =
-      first == it.parts.begin() + trainer ? *std::ranges::find_if(first + 1, it.parts.end(), &Part::submitted) : *first;
-  const Operation& a = other.operation;
+  const auto earlier = [&](unsigned other) { return other != trainer && it.parts[other].submitted; };
+  unsigned first = 0;
+  while (!earlier(first)) ++first;
+  const Operation& a = it.parts[first].operation;
   const Operation& b = it.parts[trainer].operation;
-  const auto id = [this](const Operation& op) {
-    const Codec& codec = op.codec ? *op.codec : setup_.limits.codec;
+  const auto codec_of = [this](const Operation& operation) {
+    if (operation.type != ElementType::kFloat32) return uint64_t{0};
+    const Codec& codec = operation.codec ? *operation.codec : setup_.limits.codec;
     return static_cast<uint64_t>(codec.id()) << 8 | codec.param();
   };
-  if (a.kind != b.kind)
-    it.failure = differs("kind", trainer, static_cast<uint64_t>(a.kind), static_cast<uint64_t>(b.kind));
-  else if (a.type != b.type)
-    it.failure = differs("type", trainer, static_cast<uint64_t>(a.type), static_cast<uint64_t>(b.type));
-  else if (a.count != b.count)
-    it.failure = differs("count", trainer, a.count, b.count);
-  else if (a.root != b.root)
-    it.failure = differs("root", trainer, a.root, b.root);
-  else if (a.average != b.average)
-    it.failure = differs("average", trainer, a.average ? 1 : 0, b.average ? 1 : 0);
-  else if (a.type == ElementType::kFloat32 && id(a) != id(b))
-    it.failure = differs("codec", trainer, id(a), id(b));
-  else if (a.tag != b.tag)
-    it.failure = differs("tag", trainer, a.tag, b.tag);
+  const struct {
+    Field field;
+    uint64_t ours;
+    uint64_t theirs;
+  } fields[] = {
+      {Field::kKind, static_cast<uint64_t>(a.kind), static_cast<uint64_t>(b.kind)},
+      {Field::kType, static_cast<uint64_t>(a.type), static_cast<uint64_t>(b.type)},
+      {Field::kCount, a.count, b.count},
+      {Field::kRoot, a.root, b.root},
+      {Field::kAverage, a.average ? 1U : 0U, b.average ? 1U : 0U},
+      {Field::kCodec, codec_of(a), codec_of(b)},
+      {Field::kTag, a.tag, b.tag},
+  };
+  for (const auto& each : fields) {
+    if (each.ours == each.theirs || !it.failure.empty()) continue;
+    const Failure failure{
+        .code = FailureCode::kMismatch, .field = each.field, .ours = each.ours, .theirs = each.theirs};
+    const auto named = [this](unsigned local) {
+      return "by rank " + std::to_string(setup_.node * setup_.trainers + local);
+    };
+    it.failure =
+        "trainers of one node run different operations" + difference_text(failure, named(first), named(trainer));
+  }
 }
 
 // Finds this lane's share, and whose tensor the exchange shall work on.

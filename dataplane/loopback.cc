@@ -82,8 +82,8 @@ void LoopbackPorts::open(size_t i, const std::string& device) {
   check(rte_eth_dev_configure(port, 1, 1, &conf), device, "configure it with one queue");
   uint16_t receive = kDescriptors, transmit = kDescriptors;
   check(rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit), device, "size its queues");
-  check(rte_eth_rx_queue_setup(port, 0, receive, SOCKET_ID_ANY, nullptr, pool_->mempool()), device, "receive from it");
-  check(rte_eth_tx_queue_setup(port, 0, transmit, SOCKET_ID_ANY, nullptr), device, "send to it");
+  check(rte_eth_rx_queue_setup(port, 0, receive, kAnySocket, nullptr, pool_->mempool()), device, "receive from it");
+  check(rte_eth_tx_queue_setup(port, 0, transmit, kAnySocket, nullptr), device, "send to it");
   check(rte_eth_dev_start(port), device, "start it");
   // Frames have addresses of their own. Some devices take everything in any case, and do not know this call.
   (void)rte_eth_promiscuous_enable(port);

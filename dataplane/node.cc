@@ -13,7 +13,12 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kPortBuffers = 2 * 512 + 128;  // in rings of a device, received, waiting to be sent
-constexpr size_t kThreadBuffers = 512;          // in the cache of a thread
+// Looks at the ring, 100 ms apart, that find it incomplete before the log says so.
+constexpr unsigned kLooksAfterWhole = 5;
+constexpr unsigned kLooksAtStart = 50;
+// AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
+constexpr size_t kXdpBuffers = 2 * 2048 + 128;
+constexpr size_t kThreadBuffers = 512;  // in the cache of a thread
 
 uint64_t random_bits() {
   uint64_t bits = 0;
@@ -24,8 +29,12 @@ uint64_t random_bits() {
 
 size_t buffers_per_lane(const NodeConfig& config) {
   const size_t exchange = 2 * config.window + 16;
+  size_t in_ports = 0;
+  for (const PortConfig& port : config.ports) {
+    in_ports += port.device.starts_with("net_af_xdp") ? kXdpBuffers : kPortBuffers;
+  }
   const size_t inbox = config.trainers > 1 ? 512 : 0;
-  return ranks_per_node(config) * (exchange + inbox) + config.ports.size() * kPortBuffers + kThreadBuffers;
+  return ranks_per_node(config) * (exchange + inbox) + in_ports + kThreadBuffers;
 }
 
 }  // namespace
@@ -44,7 +53,8 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
     auto& it = neighbours_.emplace_back(std::make_unique<Neighbour>());
     it->node = node;
     it->ip = config_.nodes[node].ip;
-    if (config_.nodes[node].mac) it->mac = pack_mac(*config_.nodes[node].mac);
+    it->configured = config_.nodes[node].mac.has_value();
+    if (it->configured) it->mac = pack_mac(*config_.nodes[node].mac);
   }
   for (unsigned i = 0; i < config_.threads; ++i) workers_.push_back(std::make_unique<Worker>(config_.idle));
   for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i) desks_.push_back(std::make_unique<LaneDesk>());
@@ -198,6 +208,7 @@ void Node::start() {
     const int core = config_.cores.empty() ? -1 : static_cast<int>(config_.cores[i]);
     workers_[i]->start("gl-n" + std::to_string(config_.rank) + "-w" + std::to_string(i), core);
   }
+  server_->open();
 }
 
 void Node::tend() {
@@ -207,23 +218,24 @@ void Node::tend() {
 
 void Node::log_ring() {
   using State = RingNews::State;
-  logged_.resize(endpoints_.size());
+  news_.resize(endpoints_.size());
   for (size_t i = 0; i < endpoints_.size(); ++i) {
-    const RingNews news = endpoints_[i]->ring_news();
-    RingNews& last = logged_[i];
-    const bool ended = last.state == State::kWhole && news.state != State::kWhole;
-    // Of ranks that come one after the other nothing is said.
-    const bool worth_it = news.state != last.state && (news.state != State::kIncomplete || ended);
-    if (!worth_it) continue;
-    last = news;
-    const unsigned rank = endpoints_[i]->rank();
-    const size_t lane = i / ranks_per_node(config_);
-    if (news.state == State::kWhole) spdlog::info("rank {} lane {}: the ring is whole", rank, lane);
-    if (news.state == State::kIncomplete) {
-      spdlog::warn("rank {} lane {}: the ring is not whole any more: nothing is known of rank {}", rank, lane,
-                   news.missing);
+    const RingNews now = endpoints_[i]->ring_news();
+    LoggedNews& last = news_[i];
+    last.looks = now.state == last.seen ? last.looks + 1 : 0;
+    last.seen = now.state;
+    // Generations follow one another within milliseconds, and nodes start one after the other: of that nothing is said.
+    const unsigned patience = last.logged == State::kWhole ? kLooksAfterWhole : kLooksAtStart;
+    if (now.state == last.logged || (now.state == State::kIncomplete && last.looks < patience)) continue;
+    last.logged = now.state;
+    const std::string who = fmt::format("rank {} lane {}", endpoints_[i]->rank(), i / ranks_per_node(config_));
+    if (now.state == State::kWhole) spdlog::info("{}: the ring is whole", who);
+    if (now.state == State::kRefused) spdlog::error("{}: {}", who, failure_text(now.refused));
+    if (now.state == State::kIncomplete && now.missing != endpoints_[i]->rank()) {
+      spdlog::warn("{}: the ring is not whole: nothing is known of rank {}", who, now.missing);
+    } else if (now.state == State::kIncomplete) {
+      spdlog::warn("{}: the ring is not whole", who);
     }
-    if (news.state == State::kRefused) spdlog::error("rank {} lane {}: {}", rank, lane, failure_text(news.refused));
   }
 }
 
@@ -266,6 +278,10 @@ void Node::log_counters() const {
     }
     spdlog::debug("rank {} lane {}:{}", endpoint.rank(), lane, text);
   });
+}
+
+void Node::abandon_memory() noexcept {
+  for (const auto& pool : pools_) pool->abandon();
 }
 
 void Node::say_goodbye() {

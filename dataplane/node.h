@@ -55,8 +55,9 @@ class Node {
   void post_close();
   [[nodiscard]] bool closed() const noexcept;  // all lanes have done so
   void stop_workers();
-  void log_counters() const;  // those that are not 0, at level debug; workers are stopped
-  void say_goodbye();         // on links that need it; workers are stopped
+  void log_counters() const;       // those that are not 0, at level debug; workers are stopped
+  void say_goodbye();              // on links that need it; workers are stopped
+  void abandon_memory() noexcept;  // packet buffers are left to the end of the process
 
  private:
   void make_endpoints();
@@ -86,7 +87,13 @@ class Node {
   std::vector<Wire> wires_;
   std::vector<std::unique_ptr<LaneDesk>> desks_;      // as endpoints_
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by lane * ranks_per_node + local rank
-  std::vector<RingNews> logged_;                      // by endpoint: what the log says of the ring
+  // By endpoint: what the log says of the ring, what was seen last, and how often since.
+  struct LoggedNews {
+    RingNews::State logged = RingNews::State::kUnknown;
+    RingNews::State seen = RingNews::State::kUnknown;
+    unsigned looks = 0;
+  };
+  std::vector<LoggedNews> news_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Command>> closing_;
   std::unique_ptr<Server> server_;

@@ -31,7 +31,7 @@ PacketPool::PacketPool(const std::string& name, size_t buffers, size_t mtu) {
   }
 }
 
-PacketPool::~PacketPool() { rte_mempool_free(pool_); }
+PacketPool::~PacketPool() { rte_mempool_free(pool_); }  // which takes null
 
 rte_mbuf* PacketPool::allocate() noexcept { return rte_pktmbuf_alloc(pool_); }
 

@@ -14,6 +14,9 @@ struct rte_mempool;
 
 namespace gradlane {
 
+// As DPDK's functions for devices take it: SOCKET_ID_ANY, in an unsigned parameter.
+inline constexpr unsigned kAnySocket = ~0U;
+
 // Fixed at construction (control thread); buffers are taken and given back by any worker.
 class PacketPool {
  public:
@@ -22,6 +25,9 @@ class PacketPool {
   ~PacketPool();
   PacketPool(const PacketPool&) = delete;
   PacketPool& operator=(const PacketPool&) = delete;
+
+  // Not to be freed: at the end of the process, where EAL would write zeros over all of it.
+  void abandon() noexcept { pool_ = nullptr; }
 
   [[nodiscard]] rte_mempool* mempool() const noexcept { return pool_; }
   [[nodiscard]] rte_mbuf* allocate() noexcept;  // null: none left

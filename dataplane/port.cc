@@ -15,13 +15,14 @@
 
 #include "compress/error.h"
 #include "dataplane/frame.h"
+#include "dataplane/packet_pool.h"
 
 namespace gradlane {
 namespace {
 
 constexpr unsigned kRingPackets = 512;
 constexpr uint16_t kDescriptors = 512;
-constexpr unsigned kPatience = 3;  // looks at a link, 100 ms apart, before its client tries again
+constexpr unsigned kPatience = 10;  // looks at a link, 100 ms apart, before its client tries again
 
 // "net_memif0" of "net_memif0,role=server,...".
 std::string driver_of(const std::string& devargs) { return devargs.substr(0, devargs.find(',')); }
@@ -138,7 +139,7 @@ void Port::make_device(const PortConfig& config, const NodeConfig& node, RingLin
   if (config.kind == PortConfig::Kind::kRing) {
     const RingLinks::End end = links.take(config.device, node.lanes);
     const int id = rte_eth_from_rings(("ring_" + unique).c_str(), const_cast<rte_ring**>(end.rx.data()), node.lanes,
-                                      const_cast<rte_ring**>(end.tx.data()), node.lanes, SOCKET_ID_ANY);
+                                      const_cast<rte_ring**>(end.tx.data()), node.lanes, kAnySocket);
     if (id < 0) throw SetupError("no in-process ring device could be made");
     id_ = static_cast<uint16_t>(id);
     shares_buffers_ = true;
@@ -183,8 +184,8 @@ void Port::start(const PortConfig& config, const NodeConfig& node, std::span<rte
   uint16_t tx = kDescriptors;
   rte_eth_dev_adjust_nb_rx_tx_desc(id_, &rx, &tx);
   for (uint16_t queue = 0; queue < count; ++queue) {
-    if (rte_eth_rx_queue_setup(id_, queue, rx, SOCKET_ID_ANY, nullptr, pools[queue]) != 0 ||
-        rte_eth_tx_queue_setup(id_, queue, tx, SOCKET_ID_ANY, nullptr) != 0) {
+    if (rte_eth_rx_queue_setup(id_, queue, rx, kAnySocket, nullptr, pools[queue]) != 0 ||
+        rte_eth_tx_queue_setup(id_, queue, tx, kAnySocket, nullptr) != 0) {
       throw SetupError("queue " + std::to_string(queue) + " cannot be set up");
     }
   }

@@ -169,7 +169,7 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
 
 void PortQueue::learn(uint32_t ip, const MacAddress& mac) noexcept {
   for (Neighbour* const neighbour : neighbours_) {
-    if (neighbour->ip == ip) neighbour->mac.store(pack_mac(mac), std::memory_order_relaxed);
+    if (neighbour->ip == ip && !neighbour->configured) neighbour->mac.store(pack_mac(mac), std::memory_order_relaxed);
   }
 }
 

@@ -22,6 +22,7 @@ class Endpoint;
 struct Neighbour {
   unsigned node = 0;
   uint32_t ip = 0;
+  bool configured = false;       // the address is, and what ARP says of it is ignored
   std::atomic<uint64_t> mac{0};  // 48 bits in the order of the wire, and kMacKnown; any worker writes and reads
 };
 inline constexpr uint64_t kMacKnown = uint64_t{1} << 63;

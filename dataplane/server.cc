@@ -43,6 +43,7 @@ class ServerState {
  public:
   ServerState(const NodeConfig& config, const ServerLanes& lanes);
 
+  void open();
   void step();
   void close(const std::string& text);
 
@@ -83,6 +84,10 @@ ServerState::ServerState(const NodeConfig& config, const ServerLanes& lanes)
       again_(checked(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
       slots_(config_, lanes.desks, lanes.doorbells) {
   watch(EPOLL_CTL_ADD, again_.get(), 0, &again_);
+}
+
+void ServerState::open() {
+  listener_.open();
   watch(EPOLL_CTL_ADD, listener_.fd(), EPOLLIN, &listener_);
 }
 
@@ -182,6 +187,7 @@ void ServerState::close(const std::string& text) {
 
 Server::Server(const NodeConfig& config, ServerLanes lanes) : state_(std::make_unique<ServerState>(config, lanes)) {}
 Server::~Server() = default;
+void Server::open() { state_->open(); }
 
 int Server::fd() const noexcept { return state_->fd(); }
 void Server::step() { state_->step(); }

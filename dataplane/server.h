@@ -37,6 +37,9 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // From now on trainers can connect: everything they need is there.
+  void open();
+
   [[nodiscard]] int fd() const noexcept;  // an epoll instance: for poll() or another epoll
   void step();
   [[nodiscard]] bool busy() const noexcept;  // commands are under way

@@ -114,13 +114,13 @@ ListeningSocket::ListeningSocket(const std::string& path) : path_(checked(path))
   umask(before);
   if (bound != 0) fail("cannot make the socket " + path, error);
   struct stat ours {};
-  if (listen(fd_.get(), kBacklog) != 0 || stat(path.c_str(), &ours) != 0) {
-    const int listen_error = errno;
-    unlink(path.c_str());
-    fail("cannot listen on " + path, listen_error);
-  }
+  if (stat(path.c_str(), &ours) != 0) fail("cannot look at " + path, errno);
   device_ = ours.st_dev;
   inode_ = ours.st_ino;
+}
+
+void ListeningSocket::open() const {
+  if (listen(fd_.get(), kBacklog) != 0) fail("cannot listen on " + path_, errno);
 }
 
 ListeningSocket::~ListeningSocket() {

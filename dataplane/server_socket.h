@@ -41,6 +41,7 @@ class ListeningSocket {
  public:
   explicit ListeningSocket(const std::string& path);
   ~ListeningSocket();
+  void open() const;  // connections are refused before
   ListeningSocket(const ListeningSocket&) = delete;
   ListeningSocket& operator=(const ListeningSocket&) = delete;
 

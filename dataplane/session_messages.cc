@@ -149,7 +149,7 @@ std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned l
     case TrainerFault::kOutOfBounds:
       return "operation on " + b + " bytes at offset " + a + " of a segment of " + c + where;
     case TrainerFault::kTooLarge:
-      return "tensor of " + a + " bytes, at most " + b + " are allowed (max_tensor)" + where;
+      return "tensor of " + a + " bytes, at most " + b + " are allowed (exchange.max_tensor)" + where;
     case TrainerFault::kBadOperation:
       return "average of integers, no such root, residual without error feedback, or not with local_reduce" + where;
   }

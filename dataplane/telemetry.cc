@@ -57,14 +57,14 @@ int ranks(const char*, const char*, rte_tel_data* data) {
 
 }  // namespace
 
-void serve_telemetry(std::span<const std::unique_ptr<Node>> nodes) {
+Telemetry::Telemetry(std::span<const std::unique_ptr<Node>> nodes) {
   const std::lock_guard lock(mutex);
   served = nodes;
   rte_telemetry_register_cmd("/gradlane/ports", ports, "Frames of each port and queue, by what became of them");
   rte_telemetry_register_cmd("/gradlane/ranks", ranks, "Packets, runs and operations of each rank and lane");
 }
 
-void forget_telemetry() noexcept {
+Telemetry::~Telemetry() {
   const std::lock_guard lock(mutex);
   served = {};
 }

@@ -8,8 +8,14 @@
 
 namespace gradlane {
 
-// Registers /gradlane/ports and /gradlane/ranks. The nodes stay where they are until forget_telemetry().
-void serve_telemetry(std::span<const std::unique_ptr<Node>> nodes);
-void forget_telemetry() noexcept;
+// Serves /gradlane/ports and /gradlane/ranks as long as it lives; the nodes live longer and stay where they are. One at
+// a time.
+class Telemetry {
+ public:
+  explicit Telemetry(std::span<const std::unique_ptr<Node>> nodes);
+  ~Telemetry();
+  Telemetry(const Telemetry&) = delete;
+  Telemetry& operator=(const Telemetry&) = delete;
+};
 
 }  // namespace gradlane

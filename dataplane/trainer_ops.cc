@@ -7,6 +7,7 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, as they end in any order
+constexpr const char* kResumed = "a trainer of this rank has begun afresh";
 constexpr Nanos kPublish = 100 * kMillisecond;
 constexpr size_t kScratch = size_t{64} << 10;
 
@@ -76,6 +77,7 @@ bool TrainerOps::obey(Command& command) noexcept {
     case Command::Kind::kAttach:
       rings.attach(command, exchange_.counters());
       next_job_[trainer] = jobs_submitted_;
+      afresh_[trainer] = true;
       leaving_[trainer] = false;
       if (++attached_ == setup_.trainers) departed_ = false;
       if (!exchange_.fresh()) exchange_.close();
@@ -152,7 +154,12 @@ bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
     cancel(trainer, submission->cookie);
     return true;
   }
+  if (submission->resume) {
+    resume(trainer);
+    return true;
+  }
   next_job_[trainer] = number + 1;
+  afresh_[trainer] = false;
   Job* const it = begin(number, now);
   if (it == nullptr) {
     rings_[trainer].complete(submission->cookie, "it has failed before this trainer submitted it", false);
@@ -163,6 +170,30 @@ bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
   ++it->arrived;
   if (it->arrived > 1) compare(*it, trainer);
   return true;
+}
+
+// What it has in flight fails, and the ring begins a new generation where numbers may differ between ranks: because
+// something is in flight here, which others may not know, or an operation was given up here alone. All other failures
+// are the same on all ranks. Trainers of this node that have begun afresh before may have submitted the next operation,
+// which stays.
+void TrainerOps::resume(unsigned trainer) noexcept {
+  (void)read_completions();
+  const bool exchanging = std::ranges::any_of(jobs_, [](const Job& it) { return it.state == Job::State::kExchanging; });
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    Job& it = job(number);
+    if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, kResumed);
+  }
+  if (!exchange_.fresh() && (exchanging || stuck_)) {
+    fail_waiting(kResumed);
+    exchange_.close();
+  }
+  stuck_ = false;
+  while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
+  afresh_[trainer] = true;
+  // Also of trainers that had begun afresh before: what was dropped here is not what they will submit.
+  for (unsigned i = 0; i < setup_.trainers; ++i) {
+    if (afresh_[i]) next_job_[i] = jobs_submitted_;
+  }
 }
 
 // The job with this number, begun if it was not; null if it is over, for the other trainers.
@@ -270,8 +301,14 @@ bool TrainerOps::read_completions() noexcept {
 
 void TrainerOps::end(Job& it, const Completion& completion) noexcept {
   it.completion = completion;
+  stuck_ |= completion.failure.code == FailureCode::kStuck;
   if (completion.failure) {
-    finish(it, it.failure.empty() ? failure_text(completion.failure).c_str() : it.failure.c_str());
+    if (it.failure.empty()) {
+      it.failure = failure_text(completion.failure);
+      if (shares_buffer())
+        it.failure += " (ranks of this ring are nodes, each of " + std::to_string(setup_.trainers) + " trainers)";
+    }
+    finish(it, it.failure.c_str());
     return;
   }
   if (!shares_buffer() || it.share.count == 0) {

@@ -88,6 +88,7 @@ class TrainerOps {
   bool take(unsigned trainer, Nanos now) noexcept;
   [[nodiscard]] Job* begin(uint64_t number, Nanos now) noexcept;
   void cancel(unsigned trainer, uint64_t cookie) noexcept;
+  void resume(unsigned trainer) noexcept;
   bool hand_over(Nanos now) noexcept;
   [[nodiscard]] bool ready(Job& job, Nanos now) noexcept;
   [[nodiscard]] bool submit_job(Job& job, Nanos now) noexcept;
@@ -116,9 +117,11 @@ class TrainerOps {
   uint64_t jobs_submitted_ = 0;                    //   have been given to the exchange,
   uint64_t jobs_over_ = 0;                         //   are over, and all before them
   std::array<bool, kMaxTrainers> leaving_{};
+  std::array<bool, kMaxTrainers> afresh_{};  // has come, or resumed, and submitted nothing since
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
   bool failed_ = false;            // the last operation that ended
+  bool stuck_ = false;             // one was given up here alone since the last resume
   bool departed_ = false;          // a trainer has gone, and not all are there again
   Nanos published_at_ = 0;
   std::vector<uint8_t> scratch_;

@@ -62,6 +62,7 @@ void TrainerRings::publish(const Counters& counters) noexcept {
   const Base now = figures(counters);
   store_relaxed(lane_->data_bytes, now.data_bytes - base_.data_bytes);
   store_relaxed(lane_->data_packets, now.data_packets - base_.data_packets);
+  store_relaxed(lane_->beats, ++beats_);
   store_relaxed(lane_->retransmitted, now.retransmitted - base_.retransmitted);
 }
 
@@ -91,11 +92,12 @@ std::optional<Submission> TrainerRings::next(const SubmissionLimits& limits, Fau
   }
   gl_submission entry;
   std::memcpy(&entry, &lane_->submissions[submit_head_ % GL_SLOTS], sizeof(entry));
-  if (entry.kind != GL_CANCEL && open_ + unread >= GL_SLOTS) return std::nullopt;
+  const bool operation = entry.kind != GL_CANCEL && entry.kind != GL_RESUME;
+  if (operation && open_ + unread >= GL_SLOTS) return std::nullopt;
   __atomic_store_n(&lane_->submit_head, ++submit_head_, __ATOMIC_RELEASE);
   Submission result;
   if (!check(entry, limits, result, report)) return std::nullopt;
-  if (!result.cancel) ++open_;
+  if (operation) ++open_;
   return result;
 }
 
@@ -104,6 +106,10 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
   result.cookie = entry.cookie;
   if (entry.kind == GL_CANCEL) {
     result.cancel = true;
+    return true;
+  }
+  if (entry.kind == GL_RESUME) {
+    result.resume = true;
     return true;
   }
   if (entry.kind > GL_BARRIER || entry.type > GRADLANE_BYTES) {

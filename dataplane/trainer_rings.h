@@ -25,6 +25,7 @@ struct SubmissionLimits {
 // A submission that has been checked: nothing of it is read from shared memory again.
 struct Submission {
   uint64_t cookie = 0;
+  bool resume = false;                 // begin afresh; all else is unset
   bool cancel = false;                 // the operation with this cookie; all else is unset
   Operation operation;                 // data and residual point into segments; `whole` and `pitch` are not set
   unsigned segment = GL_MAX_SEGMENTS;  // of the data; GL_MAX_SEGMENTS: none
@@ -81,6 +82,7 @@ class TrainerRings {
   uint32_t open_ = 0;  // taken and not completed
   bool faulty_ = false;
   bool completed_ = false;
+  uint64_t beats_ = 0;
   struct Base {
     uint64_t data_bytes = 0, data_packets = 0, retransmitted = 0;
   };

@@ -52,6 +52,13 @@ bool Worker::poll() noexcept {
 // ---- Threads
 
 void Worker::start(const std::string& name, int core) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  if (core >= CPU_SETSIZE || (core >= 0 && !CPU_ISSET(core, &allowed))) {
+    throw SetupError("workers.cores: this process may not run on CPU " + std::to_string(core) +
+                     "; `taskset -pc $$` tells where it may");
+  }
   stop_.store(false, std::memory_order_relaxed);
   thread_ = std::thread([this, core] { run(core); });
   pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
@@ -97,7 +104,10 @@ void Worker::sleep(Nanos most) noexcept {
   if (may) {
     const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
     epoll_event event;
-    if (epoll_pwait2(epoll_, &event, 1, &timeout, nullptr) > 0) {
+    const int events = epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
+    // A kernel before 5.11, or a container that does not allow it: then trainers cannot wake it up.
+    if (events < 0 && errno != EINTR) nanosleep(&timeout, nullptr);
+    if (events > 0) {
       gl_silence(bell_);
       // A trainer has shut it down, for all: no sleep is so long that it would be missed much.
       if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, bell_, nullptr);

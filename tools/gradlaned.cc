@@ -27,7 +27,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_VERSION);
   app.footer(
       "Runs until SIGTERM or SIGINT: then it waits for what is in flight, removes its\n"
-      "socket and exits with 0. Bad configuration: exit 2. docs/configuration.md has\n"
+      "socket and exits with 0. If it cannot start: exit 2. docs/configuration.md has\n"
       "all settings.");
   try {
     app.parse(argc, argv);

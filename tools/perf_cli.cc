@@ -4,7 +4,7 @@
 namespace gradlane {
 
 CLI::App* add_perf(CLI::App& app, PerfOptions& options) {
-  CLI::App* perf = app.add_subcommand("perf", "Time and check collectives on a ring, from a trainer's side");
+  CLI::App* perf = app.add_subcommand("perf", "Time and check collectives on a ring, as a trainer");
   const auto add = [perf](const char* name, auto& value, const char* text) {
     return perf->add_option(name, value, text)->type_name("");
   };

@@ -288,7 +288,7 @@ bool FakeDaemon::serve_lane(unsigned number) {
     if (settings_.on_submission && !settings_.on_submission(number, submission)) continue;
     gl_completion completion{};
     completion.cookie = submission.cookie;
-    if (submission.kind != GL_CANCEL) put(number, completion);
+    if (submission.kind != GL_CANCEL && submission.kind != GL_RESUME) put(number, completion);
   }
   return true;
 }

@@ -37,7 +37,7 @@ TEST(Operation, FailuresInWords) {
       {{kAborted, 2}, "cancelled on rank 2"},
       {{kNoRing, 7}, "the ring did not come up in time: nothing was heard of rank 7"},
       {{kStuck, 1}, "the operation took too long: it was waiting for rank 1"},
-      {{kClosed, 0}, "rank 0 was shut down"},
+      {{kClosed, 0}, "rank 0 has left, or was shut down"},
       {{static_cast<FailureCode>(99), 5}, "unknown failure 99, rank 5"},
 
       {{kRefused, 1}, "rank 1 is configured differently"},

@@ -282,7 +282,7 @@ TEST_F(ServerEndTest, Faults) {
       {TrainerFault::kBadCodec, "no codec has id 1 and parameter 2 (ring of lane 1)"},
       {TrainerFault::kBadSegment, "operation names segment 1, which does not exist (ring of lane 1)"},
       {TrainerFault::kOutOfBounds, "operation on 2 bytes at offset 1 of a segment of 3 (ring of lane 1)"},
-      {TrainerFault::kTooLarge, "tensor of 1 bytes, at most 2 are allowed (max_tensor) (ring of lane 1)"},
+      {TrainerFault::kTooLarge, "tensor of 1 bytes, at most 2 are allowed (exchange.max_tensor) (ring of lane 1)"},
       {TrainerFault::kBadOperation,
        "average of integers, no such root, residual without error feedback, or not with local_reduce (ring of lane 1)"},
   };

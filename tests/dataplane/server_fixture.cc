@@ -227,6 +227,7 @@ ServerTest::~ServerTest() {
 void ServerTest::start() {
   lanes_ = std::make_unique<FakeLanes>(config_.lanes, config_.trainers, config_.local_reduce);
   server_ = std::make_unique<Server>(config_, lanes_->interface());
+  server_->open();
 }
 
 testing::AssertionResult ServerTest::until(const std::function<bool()>& condition) {

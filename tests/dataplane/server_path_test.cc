@@ -154,6 +154,7 @@ TEST_F(ServerPathTest, OnlyOneOfManyStarts) {
       threads.emplace_back([&] {
         try {
           server = std::make_unique<Server>(config_, lanes_->interface());
+          server->open();
         } catch (const SetupError&) {
           ++refused;
         }

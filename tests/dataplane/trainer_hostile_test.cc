@@ -39,7 +39,7 @@ struct Bad {
 const std::vector<Bad>& bad_ones() {
   using S = gl_submission;
   static const std::vector<Bad> all = {
-      {"kind 6", TrainerFault::kBadKind, [](S& it) { it.kind = 6; }},
+      {"kind 7", TrainerFault::kBadKind, [](S& it) { it.kind = 7; }},
       {"kind 255", TrainerFault::kBadKind, [](S& it) { it.kind = 255; }},
       {"type 7", TrainerFault::kBadKind, [](S& it) { it.type = 7; }},
       {"type 255 of a barrier", TrainerFault::kBadKind, [](S& it) { it.kind = GL_BARRIER, it.type = 255; }},

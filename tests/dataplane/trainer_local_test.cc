@@ -78,14 +78,14 @@ std::vector<Difference> differences(const gl_submission& good) {
     all.push_back({field, good, one, other});
     change(all.back().odd);
   };
-  add("kind", "0", "3", [](gl_submission& it) { it.kind = GL_BROADCAST; });
-  add("kind", "0", "4", [](gl_submission& it) { it.kind = GL_BARRIER; });
-  add("type", "0", "4", [](gl_submission& it) { it.type = GRADLANE_INT32; });
+  add("kind", "all-reduce", "broadcast", [](gl_submission& it) { it.kind = GL_BROADCAST; });
+  add("kind", "all-reduce", "barrier", [](gl_submission& it) { it.kind = GL_BARRIER; });
+  add("type", "float32", "int32", [](gl_submission& it) { it.type = GRADLANE_INT32; });
   add("count", "50000", "49999", [](gl_submission& it) { it.count = 49'999; });
   add("count", "50000", "0", [](gl_submission& it) { it.count = 0; });
-  add("average", "0", "1", [](gl_submission& it) { it.flags = GL_FLAG_AVERAGE; });
+  add("average", "no", "yes", [](gl_submission& it) { it.flags = GL_FLAG_AVERAGE; });
   add("tag", "7", "8", [](gl_submission& it) { it.tag = 8; });
-  add("codec", "here", "by trainer", [](gl_submission& it) { it.flags = GL_FLAG_CODEC; });
+  add("codec", "fixed:10", "raw", [](gl_submission& it) { it.flags = GL_FLAG_CODEC; });
   return all;
 }
 

@@ -199,6 +199,7 @@ void run(Input input) {
   config.socket = folder() + "/socket";
   InlineLanes lanes;
   Server server(config, lanes.interface());
+  server.open();
   std::array<FileDescriptor, kClients> clients;
   for (FileDescriptor& client : clients) client = connect_to(config.socket);
   server.step();

@@ -149,8 +149,12 @@ class Context:
         return self._finish(self._submit("barrier", (), None, None, self._how(False, None, None, tag)), async_)
 
     def resume(self, next_tag):
-        """After an error: sets the count that default tags come from, to the same number on all ranks."""
-        self._lib.gradlane_resume(self._handle(), _unsigned("next_tag", next_tag))
+        """After an error, on all ranks: counts default tags from `next_tag` on.
+
+        What this rank has in flight fails, on other ranks too. So if the next operation fails because another rank was
+        later, resume and try again.
+        """
+        self.connection.check(self._lib.gradlane_resume(self._handle(), _unsigned("next_tag", next_tag)))
 
     # ---- Watching
 

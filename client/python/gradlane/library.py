@@ -77,7 +77,7 @@ def _declare(lib):
         "gradlane_test": (integer, [context, ctypes.c_uint64]),
         "gradlane_cancel": (integer, [context, ctypes.c_uint64]),
         "gradlane_fd": (integer, [context]),
-        "gradlane_resume": (None, [context, ctypes.c_uint64]),
+        "gradlane_resume": (ctypes.c_int, [context, ctypes.c_uint64]),
         "gradlane_get_figures": (integer, [context, ctypes.POINTER(Figures)]),
     }
     for name, (result, arguments) in signatures.items():

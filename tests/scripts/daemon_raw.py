@@ -1,0 +1,136 @@
+"""A trainer without the client library, which does what no library would (client/abi.h; for daemon_test.py)."""
+
+import array
+import mmap
+import os
+import socket
+import struct
+
+MAGIC, VERSION = 0x4E414C47, 1
+HELLO, WELCOME, ALLOCATE, SEGMENT, FREE, FREED, FIND_CODEC, CODEC, REFUSED, GOODBYE = range(1, 11)
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, BARRIER, CANCEL, RESUME = range(7)
+SLOTS = 64
+CONTROL_BYTES, LANE_HEADER = 128, 192
+LANE_BYTES = LANE_HEADER + SLOTS * (64 + 256)
+WAITING = 64  # in the control segment
+SUBMIT_TAIL, COMPLETE_HEAD, SUBMIT_HEAD, COMPLETE_TAIL = 0, 4, 64, 68  # in a lane
+
+
+def connect(path):
+    raw = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    raw.settimeout(10)
+    raw.connect(str(path))
+    return raw
+
+
+def hello(rank=-1):
+    return struct.pack("<IIIi", HELLO, MAGIC, VERSION, rank)
+
+
+def text_of(message):
+    return message[8:].split(b"\0")[0].decode()
+
+
+class RawTrainer:
+    def __init__(self, path, rank):
+        self.socket = connect(path)
+        self.fds = []
+        self.socket.send(hello(rank))
+        answer, fds = self.receive()
+        kind, self.rank, self.world, self.lanes = struct.unpack_from("<IIII", answer)
+        assert kind == WELCOME, (kind, text_of(answer))
+        self.control_fd, self.completion_fd, *self.doorbells = fds
+        self.control = mmap.mmap(self.control_fd, CONTROL_BYTES + self.lanes * LANE_BYTES)
+        self.words = memoryview(self.control).cast("I")  # written as a whole, other than by struct
+
+    def close(self):
+        self.socket.close()
+        self.words.release()
+        self.control.close()
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+
+    def receive(self):
+        """A message and its file descriptors; an empty one: the connection has ended."""
+        try:
+            message, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(32 * 4))
+        except ConnectionResetError:
+            return b"", []
+        fds = array.array("i")
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(data[: len(data) - len(data) % 4])
+        self.fds += fds
+        return message, list(fds)
+
+    def allocate(self, size):
+        """Number of the segment, its file descriptor."""
+        self.socket.send(struct.pack("<IIQ", ALLOCATE, 0, size))
+        answer, fds = self.receive()
+        kind, number = struct.unpack_from("<II", answer)
+        assert kind == SEGMENT, text_of(answer)
+        return number, fds[0]
+
+    def goodbye(self):
+        """What the daemon says before it ends the connection, which it must do; empty: it did not say anything."""
+        text = ""
+        while True:
+            message, _ = self.receive()
+            if not message:
+                return text
+            if struct.unpack_from("<I", message)[0] == GOODBYE:
+                text = text_of(message)
+
+    def at(self, place, lane=0):
+        return CONTROL_BYTES + lane * LANE_BYTES + place
+
+    def read(self, place, lane=0):
+        return self.words[self.at(place, lane) // 4]
+
+    def write(self, place, value, lane=0):
+        self.words[self.at(place, lane) // 4] = value & 0xFFFFFFFF
+
+    def wait_for_completions(self, waiting=1):
+        self.words[WAITING // 4] = waiting
+
+    def take_completions(self):
+        for lane in range(self.lanes):
+            self.write(COMPLETE_HEAD, self.read(COMPLETE_TAIL, lane), lane)
+
+    def submit(self, kind=ALL_REDUCE, count=0, segment=0, offset=0, type=0, flags=0, codec=0, param=0, root=0, tag=0,
+               residual_segment=0, residual_offset=0, cookie=1, lane=None):
+        """To one lane, or to all of them; rings their doorbells."""
+        entry = struct.pack("<QQQQQIIIBBBBB7x", cookie, tag, count, offset, residual_offset, segment, residual_segment,
+                            root, kind, type, flags, codec, param)
+        for number in range(self.lanes) if lane is None else [lane]:
+            tail = self.read(SUBMIT_TAIL, number)
+            place = self.at(LANE_HEADER + tail % SLOTS * 64, number)
+            self.control[place : place + 64] = entry
+            self.write(SUBMIT_TAIL, tail + 1, number)
+            self.ring(number)
+
+    def ring(self, lane=0):
+        use(self.doorbells[lane], lambda bell: bell.send(b"x", socket.MSG_DONTWAIT))
+
+
+def use(fd, action):
+    """With a socket of this file descriptor; nothing there, or no room, is no fault."""
+    with socket.socket(fileno=os.dup(fd)) as bell:
+        try:
+            action(bell)
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            pass
+
+
+def fill(fd):
+    """Sends until there is no room, and has the other end's writes block, if they share this description."""
+
+    def flood(bell):
+        bell.setblocking(True)
+        while True:
+            bell.send(b"x" * 4096, socket.MSG_DONTWAIT)
+
+    use(fd, flood)

@@ -122,6 +122,7 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
     text += "; allowed: " + allowed;
   } else if (!extras.empty()) {
     text = "unexpected argument '" + extras.front() + "'";
+    if (last->get_name() == "run") text += "; the command to run goes behind '--'";
   }
   return text + "\nsee '" + path + " --help'";
 }

@@ -44,6 +44,7 @@ ERRORS = [
     (["perf", "--op", "foo"], {}, ["foo", "allreduce"]),
     (["perf", "--type", "int32", "--codec", "fixed:10"], {}, ["int32", "float32"]),
     (["run", "-n", "0"], {}, ["-n", "1"]),
+    (["run", "-n", "2", "python3", "train.py"], {}, ["python3", "behind '--'"]),
     (["foo"], {}, ["foo", "bench", "codecs"]),
     (["--speed"], {}, ["--speed", "gradlane --help"]),
     ([], {}, ["subcommand", "bench", "codecs"]),

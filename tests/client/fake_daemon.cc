@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -39,16 +38,6 @@ std::pair<int, int> make_bell() {
   int ends[2];
   require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
   return {ends[0], ends[1]};
-}
-
-void ring(int fd) {
-  const uint64_t one = 1;
-  require(write(fd, &one, sizeof(one)) == sizeof(one), "eventfd");
-}
-
-void drain(int fd) {
-  uint64_t count = 0;
-  (void)!read(fd, &count, sizeof(count));
 }
 
 void copy_text(char* out, size_t room, const std::string& text) {
@@ -87,18 +76,19 @@ FakeDaemon::FakeDaemon(Settings settings) : settings_(std::move(settings)) {
   copy_text(static_cast<char*>(address.sun_path), sizeof(address.sun_path), path_);
   require(bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "bind");
   require(listen(listener_, 8) == 0, "listen");
-  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  wake_ = make_bell();
   thread_ = std::thread([this] { run(); });
 }
 
 FakeDaemon::~FakeDaemon() {
   stop_ = true;
-  ring(wake_);
+  gl_ring(wake_.second);
   thread_.join();
   drop_client();
   if (newcomer_ >= 0) close(newcomer_);
   close(listener_);
-  close(wake_);
+  close(wake_.first);
+  close(wake_.second);
   unlink(path_.c_str());
   rmdir(folder_.c_str());
 }
@@ -110,13 +100,14 @@ void FakeDaemon::run() {
     // As the real lanes do: say so, look once more, sleep.
     set_asleep(1);
     if (serve_lanes()) continue;
-    std::vector<pollfd> fds{{listener_, POLLIN, 0}, {wake_, POLLIN, 0}, {client_, POLLIN, 0}, {newcomer_, POLLIN, 0}};
+    std::vector<pollfd> fds{
+        {listener_, POLLIN, 0}, {wake_.first, POLLIN, 0}, {client_, POLLIN, 0}, {newcomer_, POLLIN, 0}};
     for (const Lane& lane : lanes_) fds.push_back({lane.doorbell, POLLIN, 0});
     lock.unlock();
     poll(fds.data(), fds.size(), -1);
     lock.lock();
     set_asleep(0);
-    drain(wake_);
+    gl_silence(wake_.first);
     for (const Lane& lane : lanes_) gl_silence(lane.doorbell);
     if ((fds[0].revents & POLLIN) != 0) accept_client();
     if (fds[2].revents != 0 && fds[2].fd == client_) serve_message();
@@ -354,7 +345,7 @@ void FakeDaemon::hang_up() {
 void FakeDaemon::pause(bool paused) {
   const std::lock_guard lock(mutex_);
   paused_ = paused;
-  ring(wake_);
+  gl_ring(wake_.second);
 }
 
 std::vector<gl_submission> FakeDaemon::seen(unsigned lane) {

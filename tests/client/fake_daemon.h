@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/abi.h"
@@ -99,7 +100,7 @@ class FakeDaemon {
   std::string folder_;
   std::string path_;
   int listener_ = -1;
-  int wake_ = -1;
+  std::pair<int, int> wake_{-1, -1};
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> codec_questions_{0};
 

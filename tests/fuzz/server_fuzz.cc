@@ -9,7 +9,6 @@
 //   lanes    with bit 3: byte 1 is the fault that lane 0 finds in trainer 0
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 

@@ -9,6 +9,8 @@ packages=(
   libcli11-dev libfmt-dev libisal-dev nlohmann-json3-dev libgtest-dev
   # the daemon, its configuration and logs; dpdk has the drivers and testpmd, to compare with
   dpdk libdpdk-dev libnuma-dev libspdlog-dev libyaml-cpp-dev
+  # tests in network namespaces
+  iproute2 iputils-ping
   # trainers in Python, and the data of the demo
   python3-numpy python3-sklearn libopenblas0-serial
   # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX

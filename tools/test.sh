@@ -8,7 +8,7 @@ case "${1:-}" in
   -h | --help)
     echo "usage: tools/test.sh"
     echo "Installs missing packages (needs root for that), builds into build/, build-sanitize/ and build-thread/, runs all tests."
-    echo "FUZZ_SECONDS sets how long each fuzzer looks for new findings (default 25)."
+    echo "FUZZ_SECONDS sets how long each fuzzer looks for new findings (default 15)."
     exit 0
     ;;
   *)
@@ -17,7 +17,7 @@ case "${1:-}" in
     ;;
 esac
 
-fuzz_seconds=${FUZZ_SECONDS:-25}
+fuzz_seconds=${FUZZ_SECONDS:-15}
 failed=0
 
 step() { printf '\n== %s\n' "$*"; }

@@ -280,7 +280,7 @@ class RunTest(unittest.TestCase):
         run = self.start("-n", "2", command=sh("sleep 60 & echo ready; sleep 60"))
         for _ in range(2):
             self.assertIn("ready", run.process.stdout.readline())
-        self.assertGreaterEqual(len(run.pids()), 7)
+        wait_until(lambda: len(run.pids()) >= 7, "shells have not started their sleeps")
         run.process.kill()
         wait_until(lambda: run.pids() == [], "processes are left")
         self.finish(run, -signal.SIGKILL)

@@ -123,7 +123,7 @@ TEST(Gone, AfterItsLastOperation) {
 // The first of the next job need not wait for the last.
 TEST(Gone, ANewJobBeginsBeforeAllHaveCome) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
-  for (int job = 0; job < 4; ++job) {
+  for (unsigned job = 0; job < 4; ++job) {
     trainers.run(kTask);
     for (unsigned rank = 0; rank < 3; ++rank) trainers[rank].detach();
     trainers.come(0);

@@ -26,7 +26,7 @@ struct Command {
     kClose,
   };
   Kind kind = Kind::kAttach;
-  unsigned trainer = 0;  // local number
+  unsigned trainer = 0;  // local number; with kClose any of the desk's
   // kAttach; `lane` is this lane's part of the control segment.
   gl_control* control = nullptr;
   gl_lane* lane = nullptr;

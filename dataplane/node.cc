@@ -249,6 +249,7 @@ void Node::post_close() {
   for (size_t i = 0; i < desks_.size(); ++i) {
     auto command = std::make_unique<Command>();
     command->kind = Command::Kind::kClose;
+    command->trainer = static_cast<unsigned>(i % ranks_per_node(config_));
     if (desks_[i]->mailbox.post(command.get())) closing_.push_back(std::move(command));
   }
 }

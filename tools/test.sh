@@ -51,7 +51,7 @@ meson test -C build --no-rebuild --print-errorlogs || failed=1
 
 step "build with AddressSanitizer and UndefinedBehaviorSanitizer"
 CXX=clang++ CC=clang configure build-sanitize -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
-  -Doptimization=1 -Dcpp_args=-fno-sanitize-recover=all
+  -Doptimization=1 -Dcpp_args=-fno-sanitize-recover=all -Dc_args=-fno-sanitize-recover=all
 ninja -C build-sanitize --quiet
 
 step "tests with sanitizers"

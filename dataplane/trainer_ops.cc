@@ -8,6 +8,8 @@ namespace {
 
 constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, as they end in any order
 constexpr const char* kResumed = "a trainer of this rank has begun afresh";
+constexpr const char* kFailedBefore =
+    "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up";
 constexpr Nanos kPublish = 100 * kMillisecond;
 constexpr size_t kScratch = size_t{64} << 10;
 
@@ -162,7 +164,7 @@ bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
   afresh_[trainer] = false;
   Job* const it = begin(number, now);
   if (it == nullptr) {
-    rings_[trainer].complete(submission->cookie, "it has failed before this trainer submitted it", false);
+    rings_[trainer].complete(submission->cookie, kFailedBefore, false);
     return true;
   }
   it->parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,

@@ -35,8 +35,6 @@ PacketPool::~PacketPool() { rte_mempool_free(pool_); }  // which takes null
 
 rte_mbuf* PacketPool::allocate() noexcept { return rte_pktmbuf_alloc(pool_); }
 
-size_t PacketPool::available() const noexcept { return rte_mempool_avail_count(pool_); }
-
 size_t PacketPool::bytes_needed(size_t buffers, size_t mtu) noexcept {
   // Without hugepages no mbuf crosses a page of 4 KiB, and larger ones have pages to themselves.
   constexpr size_t kPage = 4096;

@@ -31,7 +31,6 @@ class PacketPool {
 
   [[nodiscard]] rte_mempool* mempool() const noexcept { return pool_; }
   [[nodiscard]] rte_mbuf* allocate() noexcept;  // null: none left
-  [[nodiscard]] size_t available() const noexcept;
 
   // Memory that EAL must have for one.
   [[nodiscard]] static size_t bytes_needed(size_t buffers, size_t mtu) noexcept;

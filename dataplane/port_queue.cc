@@ -159,9 +159,7 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
   } else if (endpoints_[to] == nullptr) {
     counters_.add(QueueCounter::kWrongLane);
   } else {
-    Packet packet = packet_of(mbuf);
-    packet.handle = mbuf;
-    endpoints_[to]->receive((*neighbour)->node * ranks + from % ranks, packet, parsed.bytes, now);
+    endpoints_[to]->receive((*neighbour)->node * ranks + from % ranks, packet_of(mbuf), parsed.bytes, now);
     return;
   }
   rte_pktmbuf_free(mbuf);

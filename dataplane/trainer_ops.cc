@@ -32,8 +32,7 @@ bool TrainerOps::submit(Nanos now) noexcept {
   moved |= hand_over(now);
   // Others wait for what a trainer that has gone will not submit. In a generation in which nothing was submitted here
   // they wait for one that is still to come.
-  const bool waited_for = exchange_.awaited() || jobs_submitted_ != jobs_begun_;
-  if (departed_ && waited_for && !exchange_.fresh()) {
+  if (departed_ && !exchange_.fresh() && (exchange_.awaited() || jobs_submitted_ != jobs_begun_)) {
     give_up();
     moved = true;
   }
@@ -115,15 +114,18 @@ void TrainerOps::begin_detach(Command& command) noexcept {
   departed_ = true;
   --attached_;
   (void)read_completions();  // the other ranks may have begun anew already
-  const bool exchanging = std::ranges::any_of(jobs_, [](const Job& it) { return it.state == Job::State::kExchanging; });
   // After a failure others may not have submitted anything in this generation, and think that it is a fresh one.
   const bool uneven = failed_ && !exchange_.fresh();
-  if (exchanging || uneven || jobs_submitted_ != jobs_begun_) give_up();
+  if (exchanging() || uneven || jobs_submitted_ != jobs_begun_) give_up();
 }
 
 void TrainerOps::give_up() noexcept {
   fail_waiting("a trainer of this node has gone");
   exchange_.close();
+}
+
+bool TrainerOps::exchanging() const noexcept {
+  return std::ranges::any_of(jobs_, [](const Job& it) { return it.state == Job::State::kExchanging; });
 }
 
 bool TrainerOps::uses(unsigned trainer, unsigned segment) const noexcept {
@@ -180,12 +182,11 @@ bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
 // which stays.
 void TrainerOps::resume(unsigned trainer) noexcept {
   (void)read_completions();
-  const bool exchanging = std::ranges::any_of(jobs_, [](const Job& it) { return it.state == Job::State::kExchanging; });
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     Job& it = job(number);
     if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, kResumed);
   }
-  if (!exchange_.fresh() && (exchanging || stuck_)) {
+  if (!exchange_.fresh() && (exchanging() || stuck_)) {
     fail_waiting(kResumed);
     exchange_.close();
   }
@@ -307,8 +308,9 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
   if (completion.failure) {
     if (it.failure.empty()) {
       it.failure = failure_text(completion.failure);
-      if (shares_buffer())
+      if (shares_buffer()) {
         it.failure += " (ranks of this ring are nodes, each of " + std::to_string(setup_.trainers) + " trainers)";
+      }
     }
     finish(it, it.failure.c_str());
     return;

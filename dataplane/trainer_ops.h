@@ -98,6 +98,7 @@ class TrainerOps {
   void end(Job& job, const Completion& completion) noexcept;
   void finish(Job& job, const char* failure) noexcept;
   void fail_waiting(const char* failure) noexcept;
+  [[nodiscard]] bool exchanging() const noexcept;  // the exchange has operations of this rank
   [[nodiscard]] bool uses(unsigned trainer, unsigned segment) const noexcept;
 
   // ---- local_reduce.cc: several trainers

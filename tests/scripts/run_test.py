@@ -14,94 +14,8 @@ import sys
 import tempfile
 import time
 import unittest
-import uuid
 
-GRADLANE = ""
-DAEMON = ""
-FAKE = str(pathlib.Path(__file__).resolve().parent / "run_fake_daemon.py")
-PATIENCE = 30
-
-
-def needs_fake(test):
-    def run(self):
-        if DAEMON != FAKE:
-            self.skipTest("needs the fake daemon")
-        test(self)
-
-    return run
-
-
-class Run:
-    """One `gradlane run`, in an environment that all its descendants can be told by."""
-
-    def __init__(self, *arguments, command=None, env=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
-        self.mark = f"GRADLANE_RUN_TEST={uuid.uuid4()}"
-        self.folder = tempfile.mkdtemp(prefix="run-test-")
-        name, value = self.mark.split("=")
-        environment = {k: v for k, v in os.environ.items() if k not in ("XDG_RUNTIME_DIR", "OMP_NUM_THREADS")}
-        environment.update({"GRADLANED": DAEMON, "TMPDIR": self.folder, name: value}, **(env or {}))
-        line = [GRADLANE, "run", *arguments] + (["--", *command] if command else [])
-        self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True,
-                                        env=environment)
-        self.out = self.err = ""
-
-    def end(self):
-        self.out, self.err = self.process.communicate(timeout=PATIENCE)
-        self.err = self.err or ""
-        return self.process.returncode
-
-    def pids(self):
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                if self.mark.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-        return found
-
-    def pid_of(self, text):
-        """Of a process with this in its command line."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            for pid in self.pids():
-                try:
-                    words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                except OSError:
-                    continue
-                if pid != self.process.pid and any(text.encode() in word for word in words):
-                    return pid
-            time.sleep(0.02)
-        raise AssertionError(f"no process with {text}")
-
-    def lines(self, prefix):
-        return [line[len(prefix):] for line in self.out.splitlines() if line.startswith(prefix)]
-
-    def files(self):
-        return sorted(os.listdir(self.folder))
-
-    def clean(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.communicate(timeout=PATIENCE)
-        for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def sh(text):
-    return ["sh", "-c", text]
-
-
-def wait_until(test, what):
-    deadline = time.monotonic() + PATIENCE
-    while not test():
-        if time.monotonic() > deadline:
-            raise AssertionError(what)
-        time.sleep(0.02)
-
+from run_fixture import FAKE, PATIENCE, Programs, Run, needs_fake, sh, wait_until
 
 # Runs that take long wait for time-outs: they do so in the background.
 SLOW = {
@@ -183,7 +97,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(sorted(run.out.splitlines()), ["[0] out 0", "[0] unfinished", "[1] out 1", "[1] unfinished"])
         self.assertIn("[0] err 0\n", run.err)
         self.assertIn("[1] err 1\n", run.err)
-        if DAEMON == FAKE:
+        if Programs.daemon == FAKE:
             self.assertIn("[node 1] fake daemon of 1", run.err)
 
     def test_no_prefix(self):
@@ -340,9 +254,9 @@ class RunTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, folder)
         self.run_it(*arguments, "--keep-configs", folder, command=["true"])
         paths = sorted(pathlib.Path(folder).iterdir())
-        if DAEMON != FAKE:
+        if Programs.daemon != FAKE:
             for path in paths:
-                subprocess.run([DAEMON, "--check", "--config", path], check=True, timeout=PATIENCE,
+                subprocess.run([Programs.daemon, "--check", "--config", path], check=True, timeout=PATIENCE,
                                stdout=subprocess.DEVNULL)
         return [path.read_text(encoding="ascii") for path in paths]
 
@@ -425,8 +339,8 @@ class RunTest(unittest.TestCase):
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    GRADLANE = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    DAEMON = FAKE
+    Programs.gradlane = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    Programs.daemon = FAKE
     if len(sys.argv) > 1 and not sys.argv[1].startswith("-") and os.path.exists(sys.argv[1]):
-        DAEMON = str(pathlib.Path(sys.argv.pop(1)).resolve())
+        Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
     unittest.main()

@@ -46,6 +46,20 @@ struct PortConfig {
   std::optional<MacAddress> mac;  // absent: the device's own
 };
 
+// Faults that a node makes itself, in the frames it receives, to see what comes of them. Probabilities are per frame.
+struct InjectedFaults {
+  double drop = 0;
+  double duplicate = 0;
+  double reorder = 0;  // arrives behind up to 8 later ones
+  double corrupt = 0;  // one bit is another one
+  double delay = 0;    // arrives delay_time late
+  Nanos delay_time = kMillisecond;
+  uint64_t seed = 1;
+
+  [[nodiscard]] bool any() const noexcept { return drop + duplicate + reorder + corrupt + delay > 0; }
+  bool operator==(const InjectedFaults&) const = default;
+};
+
 struct NodeConfig {
   std::string file;  // where it was read from, for messages
 
@@ -85,8 +99,15 @@ struct NodeConfig {
   Nanos shutdown_timeout = 2 * kSecond;  // how long operations in flight may take to end after SIGTERM
   Nanos min_rto = 5 * kMillisecond;
 
+  // ---- Protection. docs/security.md
+  std::string key_file;  // packets carry a tag made with the key in it; empty: they do not
+  std::string user;      // whom the daemon becomes once it has all it needs; empty: it stays who it is
+
+  InjectedFaults faults;
+
   // ---- Talking to the outside.
   std::string socket;        // path; made by the daemon
+  std::string admin;         // path: `gradlane stats` and `gradlane check` ask here
   bool telemetry = false;    // DPDK's, for dpdk-telemetry.py
   std::string log = "info";  // trace, debug, info, warn, error
 };

@@ -19,6 +19,9 @@ constexpr size_t kPacketFrame = 2048;
 constexpr size_t kPacketBlock = 4096;
 constexpr size_t kPacketHeader = 66;  // of an AF_PACKET frame, in front of the packet
 
+constexpr size_t kVirtioQueues = 8;
+constexpr size_t kVirtioSize = 1024;
+
 std::string_view name_of(std::string_view device) { return device.substr(0, device.find(',')); }
 
 // The value of `key=` in "name,key=value,...".
@@ -63,21 +66,66 @@ std::string memif_fault(std::string_view device, size_t frame) {
       frame, buffer, frame);
 }
 
-std::string af_packet_fault(std::string_view device, size_t frame) {
+// Packets at queues that no lane reads would be lost.
+std::string spread_fault(std::string_view device, std::string_view key, unsigned lanes) {
+  const size_t queues = number(device, key, 1);
+  if (queues <= lanes) return "";
+  return fmt::format("{}={}, and workers.lanes is {}; allowed: {}=1 to {}", key, queues, lanes, key, lanes);
+}
+
+std::string af_packet_fault(std::string_view device, size_t frame, unsigned lanes) {
   if (!argument(device, "iface")) return "AF_PACKET needs a network interface; allowed: iface=NAME";
   const size_t room = number(device, "framesz", kPacketFrame);
   const size_t block = number(device, "blocksz", kPacketBlock);
   if (room < frame + kPacketHeader) {
     return fmt::format(
         "frames of this MTU have up to {} bytes, and AF_PACKET cuts off what is beyond framesz - {}; "
-        "allowed: framesz={} and more, best framesz=16384,blocksz=65536",
+        "allowed: framesz={} and more, best framesz=9216,blocksz=36864",
         frame, kPacketHeader, frame + kPacketHeader);
   }
-  if (block % room == 0) return "";
+  if (block % room == 0) return spread_fault(device, "qpairs", lanes);
   return fmt::format(
       "framesz={} does not divide blocksz={}, and AF_PACKET would hang; allowed: a blocksz of {}, or a "
       "multiple of it",
       room, block, room);
+}
+
+std::string queues_fault(std::string_view device, unsigned lanes) {
+  const size_t queues = number(device, "queues", 1);
+  if (lanes > kVirtioQueues) {
+    return fmt::format("DPDK's virtio has {} queue pairs at most, and workers.lanes is {}; allowed: lanes: {}",
+                       kVirtioQueues, lanes, kVirtioQueues);
+  }
+  if (queues == lanes) return "";
+  return fmt::format("queues={}, and workers.lanes is {}; allowed: queues={}, on both sides", queues, lanes, lanes);
+}
+
+// A pair of net_vhost and net_virtio_user survives the end of either process in one form only.
+std::string vhost_fault(std::string_view device, unsigned lanes) {
+  if (!argument(device, "iface")) return "vhost needs a socket; allowed: iface=PATH, as on the other side";
+  if (argument(device, "client") != "1") {
+    return "a vhost server is not found again by the other side when it is restarted; allowed: client=1 here, and "
+           "net_virtio_user with server=1 on the other side";
+  }
+  return queues_fault(device, lanes);
+}
+
+std::string virtio_fault(std::string_view device, unsigned lanes) {
+  const auto path = argument(device, "path");
+  if (!path) return "virtio_user needs a socket; allowed: path=PATH, as on the other side";
+  if (argument(device, "mac")) return "its MAC address is that of the port; allowed: the port's key 'mac'";
+  if (path->starts_with("/dev/vhost")) return "";  // the kernel, or a card
+  if (argument(device, "server") != "1") {
+    return "a virtio_user client does not find the other side again when that is restarted; allowed: server=1 here, "
+           "and "
+           "net_vhost with client=1 on the other side";
+  }
+  const auto size = argument(device, "queue_size");
+  if (size && number(device, "queue_size", 0) > kVirtioSize) {
+    return fmt::format("queue_size={} needs more buffers than there are; allowed: queue_size={} and less", *size,
+                       kVirtioSize);
+  }
+  return queues_fault(device, lanes);
 }
 
 std::string lower(std::string text) {
@@ -93,7 +141,7 @@ std::string device_key(const PortConfig& port) {
   return lower(name.size() == 7 ? "0000:" + name : name);
 }
 
-std::string device_fault(const PortConfig& port, size_t ip_mtu) {
+std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) {
   const std::string_view name = name_of(port.device);
   const size_t frame = ip_mtu + kEthernetHeader;
   switch (port.kind) {
@@ -110,8 +158,11 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu) {
   }
   if (name.starts_with("net_memif")) return memif_fault(port.device, frame);
   if (name.starts_with("net_af_packet") || name.starts_with("eth_af_packet")) {
-    return af_packet_fault(port.device, frame);
+    return af_packet_fault(port.device, frame, lanes);
   }
+  if (name.starts_with("net_af_xdp")) return spread_fault(port.device, "queue_count", lanes);
+  if (name.starts_with("net_vhost") || name.starts_with("eth_vhost")) return vhost_fault(port.device, lanes);
+  if (name.starts_with("net_virtio_user") || name.starts_with("virtio_user")) return virtio_fault(port.device, lanes);
   return "";
 }
 

@@ -43,6 +43,13 @@ std::string ports_text(const NodeConfig& config) {
   return text;
 }
 
+std::string faults_text(const InjectedFaults& faults) {
+  return fmt::format(
+      "faults: {{drop: {}, duplicate: {}, reorder: {}, corrupt: {}, delay: {}, delay_time: {}, seed: {}}}\n",
+      probability_text(faults.drop), probability_text(faults.duplicate), probability_text(faults.reorder),
+      probability_text(faults.corrupt), probability_text(faults.delay), duration_text(faults.delay_time), faults.seed);
+}
+
 // 64-bit FNV-1a.
 class Digest {
  public:
@@ -62,8 +69,9 @@ class Digest {
 std::string config_text(const NodeConfig& config) {
   const auto time = [](Nanos value) { return duration_text(value); };
   std::string text = fmt::format("rank: {}\n", config.rank) + nodes_text(config);
-  text += fmt::format("trainers: {}\nlocal_reduce: {}\nsocket: {}\ncodec: {}\nmtu: {}\nudp_port: {}\n", config.trainers,
-                      config.local_reduce, in_quotes(config.socket), config.codec.name(), config.mtu, config.udp_port);
+  text += fmt::format("trainers: {}\nlocal_reduce: {}\nsocket: {}\nadmin: {}\n", config.trainers, config.local_reduce,
+                      in_quotes(config.socket), in_quotes(config.admin));
+  text += fmt::format("codec: {}\nmtu: {}\nudp_port: {}\n", config.codec.name(), config.mtu, config.udp_port);
   text += fmt::format("tos: {{compressed: {:#04x}, raw: {:#04x}, control: {:#04x}}}\n", config.tos_compressed,
                       config.tos_raw, config.tos_control);
   text += ports_text(config);
@@ -76,6 +84,9 @@ std::string config_text(const NodeConfig& config) {
   text += fmt::format("timeouts: {{peer: {}, start: {}, operation: {}, shutdown: {}, min_rto: {}}}\n",
                       time(config.peer_timeout), time(config.start_timeout), time(config.operation_timeout),
                       time(config.shutdown_timeout), time(config.min_rto));
+  if (!config.key_file.empty()) text += fmt::format("auth: {{key_file: {}}}\n", in_quotes(config.key_file));
+  if (!config.user.empty()) text += fmt::format("user: {}\n", in_quotes(config.user));
+  text += faults_text(config.faults);
   return text + fmt::format("telemetry: {}\nlog: {}\n", config.telemetry, config.log);
 }
 

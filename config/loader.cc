@@ -21,9 +21,9 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kKeys[] = {"rank",     "nodes",    "trainers",  "local_reduce", "socket",  "codec",
-                                 "mtu",      "udp_port", "tos",       "ports",        "workers", "memory",
-                                 "exchange", "timeouts", "telemetry", "log"};
+constexpr const char* kKeys[] = {"rank",     "nodes",    "trainers", "local_reduce", "socket",    "admin",  "codec",
+                                 "mtu",      "udp_port", "tos",      "ports",        "workers",   "memory", "exchange",
+                                 "timeouts", "auth",     "user",     "faults",       "telemetry", "log"};
 constexpr const char* kNodeKeys[] = {"rank", "ip", "mac"};
 constexpr const char* kTosKeys[] = {"compressed", "raw", "control"};
 constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
@@ -31,6 +31,11 @@ constexpr const char* kMemoryKeys[] = {"hugepages", "per_trainer"};
 constexpr const char* kExchangeKeys[] = {"window", "operations", "max_tensor", "queue_target"};
 constexpr const char* kTimeoutKeys[] = {"peer", "start", "operation", "shutdown", "min_rto"};
 
+constexpr const char* kAuthKeys[] = {"key_file"};
+constexpr const char* kFaultKeys[] = {"drop", "duplicate", "reorder", "corrupt", "delay", "delay_time", "seed"};
+
+constexpr size_t kLongestPath = 4095;   // PATH_MAX, without the 0 at its end
+constexpr size_t kLongestUser = 32;     // of useradd
 constexpr size_t kLongestSocket = 107;  // sun_path, without the 0 at its end
 constexpr size_t kLongestCodec = 31;    // GL_NAME of client/abi.h, without the 0 at its end
 constexpr unsigned kMaxCore = 1023;
@@ -217,9 +222,53 @@ void read_udp_port(const Section& root, NodeConfig& config) {
                           config.udp_port, count, kMaxUdpPort + 1 - count));
 }
 
-void read_outside(const Section& root, NodeConfig& config) {
+void read_protection(const Section& root, NodeConfig& config) {
+  if (const auto value = root.find("auth")) {
+    const Section section(*value, kAuthKeys);
+    if (value->node().kind == YamlNode::Kind::kMap) {
+      if (const auto file = section.need("key_file")) config.key_file = file->text(kLongestPath).value_or("");
+    }
+  }
+  if (const auto user = root.find("user")) config.user = user->name(kLongestUser).value_or("");
+}
+
+// Each is decided on its own, so that together they may come to more than 1.
+void read_faults(const Section& root, NodeConfig& config) {
+  const auto value = root.find("faults");
+  if (!value) return;
+  const Section section(*value, kFaultKeys);
+  InjectedFaults& faults = config.faults;
+  section.probability("drop", faults.drop);
+  section.probability("duplicate", faults.duplicate);
+  section.probability("reorder", faults.reorder);
+  section.probability("corrupt", faults.corrupt);
+  section.probability("delay", faults.delay);
+  section.duration("delay_time", faults.delay_time, 10 * kMicrosecond, kSecond);
+  section.whole("seed", faults.seed, 0, UINT64_MAX);
+}
+
+// Trainers' and the administrator's: two paths.
+void read_sockets(const Section& root, NodeConfig& config) {
+  const size_t faults = root.value().faults().count();
   config.socket = fmt::format("/run/gradlane/node{}.sock", config.rank);
-  if (const auto socket = root.find("socket")) config.socket = socket->text(kLongestSocket).value_or(config.socket);
+  const auto socket = root.find("socket");
+  if (socket) config.socket = socket->text(kLongestSocket).value_or(config.socket);
+  if (const auto admin = root.find("admin")) {
+    config.admin = admin->text(kLongestSocket).value_or("");
+    if (config.admin == config.socket) admin->fault("this is the path of `socket`, allowed: a different one");
+    return;
+  }
+  static constexpr std::string_view kSuffix = ".sock";
+  config.admin = config.socket;
+  if (config.admin.ends_with(kSuffix)) config.admin.resize(config.admin.size() - kSuffix.size());
+  config.admin += ".admin";
+  if (config.admin.size() <= kLongestSocket || root.value().faults().count() != faults) return;
+  socket->fault(
+      fmt::format("`admin` would be the same path with .admin at its end, of {} bytes, allowed: up to {}; set it",
+                  config.admin.size(), kLongestSocket));
+}
+
+void read_outside(const Section& root, NodeConfig& config) {
   root.flag("telemetry", config.telemetry);
   if (const auto log = root.find("log")) {
     if (const auto choice = log->choice(kLogWords)) config.log = kLogWords[*choice];
@@ -259,6 +308,9 @@ NodeConfig parse_config(std::string_view text, const std::string& name) {
   read_memory(root, config);
   read_exchange(root, config);
   read_timeouts(root, config);
+  read_protection(root, config);
+  read_faults(root, config);
+  read_sockets(root, config);
   read_outside(root, config);
   faults.throw_first();
   return config;

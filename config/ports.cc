@@ -71,7 +71,7 @@ class PortReader {
     const auto text = port.kind == Kind::kRing ? chosen->name(kLongestLink) : chosen->text(kLongestDevice);
     if (!text) return;
     port.device = *text;
-    if (const std::string fault = device_fault(port, config_.mtu); !fault.empty()) {
+    if (const std::string fault = device_fault(port, config_.mtu, config_.lanes); !fault.empty()) {
       chosen->fault(fault);
     } else {
       check_unique(devices_, device_key(port), *chosen, "device");

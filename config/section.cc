@@ -103,6 +103,15 @@ std::optional<Nanos> Value::duration(Nanos least, Nanos most) const {
   return std::nullopt;
 }
 
+std::optional<double> Value::probability() const {
+  static constexpr std::string_view kAllowed = "0 to 1, as in 1%, 0.1%, 0.01";
+  const std::string* const text = scalar("a probability", kAllowed);
+  if (text == nullptr) return std::nullopt;
+  const auto probability = parse_probability(*text);
+  if (!probability) fault(fmt::format("{} is no probability, allowed: {}", quoted(*text), kAllowed));
+  return probability;
+}
+
 std::optional<bool> Value::flag() const {
   static constexpr const char* kFlags[] = {"false", "true"};
   const auto number = choice(kFlags);

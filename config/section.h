@@ -28,6 +28,7 @@ class Value {
   [[nodiscard]] std::optional<uint64_t> whole(uint64_t least, uint64_t most) const;
   [[nodiscard]] std::optional<uint64_t> size(uint64_t least, uint64_t most) const;
   [[nodiscard]] std::optional<Nanos> duration(Nanos least, Nanos most) const;
+  [[nodiscard]] std::optional<double> probability() const;
   [[nodiscard]] std::optional<bool> flag() const;
   // The number of the choice that the text is.
   [[nodiscard]] std::optional<size_t> choice(std::span<const char* const> choices) const;
@@ -72,6 +73,9 @@ class Section {
   }
   void duration(std::string_view key, Nanos& target, Nanos least, Nanos most) const {
     if (const auto found = find(key)) set(target, found->duration(least, most));
+  }
+  void probability(std::string_view key, double& target) const {
+    if (const auto found = find(key)) set(target, found->probability());
   }
   void flag(std::string_view key, bool& target) const {
     if (const auto found = find(key)) set(target, found->flag());

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iterator>
 #include <span>
@@ -70,6 +71,19 @@ std::optional<uint64_t> parse_size(std::string_view text) noexcept {
 
 std::optional<Nanos> parse_duration(std::string_view text) noexcept { return parse_quantity(text, kTimes); }
 
+std::optional<double> parse_probability(std::string_view text) noexcept {
+  const bool percent = text.ends_with('%');
+  if (percent) text.remove_suffix(1);
+  // from_chars() takes more: inf, 1., .5
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (text.empty() || !digit(text.front()) || !digit(text.back())) return std::nullopt;
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  if (rest != end || error != std::errc() || value > (percent ? 100 : 1)) return std::nullopt;
+  return percent ? value / 100 : value;
+}
+
 std::optional<uint32_t> parse_ip(std::string_view text) noexcept {
   if (std::ranges::count(text, '.') != 3) return std::nullopt;
   uint32_t ip = 0;
@@ -98,6 +112,13 @@ std::optional<MacAddress> parse_mac(std::string_view text) noexcept {
 std::string size_text(uint64_t bytes) { return quantity_text(bytes, kSizes); }
 
 std::string duration_text(Nanos time) { return quantity_text(time, kTimes); }
+
+std::string probability_text(double probability) {
+  std::array<char, 400> text;  // the smallest double has 326 digits behind its point
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size(), probability, std::chars_format::fixed);
+  return error == std::errc() ? std::string(text.data(), end) : "0";
+}
 
 std::string ip_text(uint32_t ip) {
   return fmt::format("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);

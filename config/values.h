@@ -22,6 +22,9 @@ namespace gradlane {
 // A decimal number with ns, us, ms, s, min or h behind it.
 [[nodiscard]] std::optional<Nanos> parse_duration(std::string_view text) noexcept;
 
+// A decimal number from 0 to 1, or a percentage from 0% to 100%: 0.01, 1%.
+[[nodiscard]] std::optional<double> parse_probability(std::string_view text) noexcept;
+
 // 10.77.0.1, in host byte order.
 [[nodiscard]] std::optional<uint32_t> parse_ip(std::string_view text) noexcept;
 
@@ -31,6 +34,7 @@ namespace gradlane {
 // What the parsers above take, in the largest unit that leaves no fraction.
 [[nodiscard]] std::string size_text(uint64_t bytes);
 [[nodiscard]] std::string duration_text(Nanos time);
+[[nodiscard]] std::string probability_text(double probability);  // which reads to the very same one
 [[nodiscard]] std::string ip_text(uint32_t ip);
 [[nodiscard]] std::string mac_text(const MacAddress& mac);
 

@@ -20,6 +20,7 @@ nodes:
 trainers: 3
 local_reduce: true
 socket: /tmp/with space/"node" \2.sock
+admin: /tmp/other.sock
 codec: inceptionn:10,truncate
 mtu: 9000
 udp_port: 0x4000
@@ -38,6 +39,9 @@ workers: {lanes: 4, threads: 2, cores: [1, 3], idle: spin}
 memory: {hugepages: true, per_trainer: 3MiB}
 exchange: {window: 4096, operations: 7, max_tensor: 1000, queue_target: 33}
 timeouts: {peer: 1500ms, start: 2min, operation: 3h, shutdown: 0s, min_rto: 70us}
+auth: {key_file: /etc/a "b".key}
+user: grad-lane_1
+faults: {drop: 1%, duplicate: 0.1%, reorder: 0.02, corrupt: 1, delay: 12.5%, delay_time: 3ms, seed: 0xffffffffffffffff}
 telemetry: true
 log: trace
 )";
@@ -51,6 +55,7 @@ TEST(Config, DefaultsAreThoseOfTheStruct) {
   want.nodes = {{.rank = 0, .ip = 0x0a000001, .mac = {}}, {.rank = 1, .ip = 0x0a000002, .mac = {}}};
   want.ports = {{.name = "e0", .kind = PortConfig::Kind::kRing, .device = "x", .nodes = {}, .mac = {}}};
   want.socket = "/run/gradlane/node0.sock";
+  want.admin = "/run/gradlane/node0.admin";
   const NodeConfig config = parse_config(two_nodes(), "a.yaml");
   EXPECT_TRUE(same(config, want)) << config_text(config);
   EXPECT_EQ(config.file, "a.yaml");
@@ -60,6 +65,23 @@ TEST(Config, SocketIsNamedAfterTheNode) {
   std::string text = two_nodes();
   text.replace(text.find("rank: 0"), 7, "rank: 1");
   EXPECT_EQ(parse_config(text, "").socket, "/run/gradlane/node1.sock");
+}
+
+TEST(Config, AdminIsBesideTheSocket) {
+  const auto admin = [](const char* more) { return parse_config(two_nodes(more), "").admin; };
+  EXPECT_EQ(admin("socket: /a/b.sock"), "/a/b.admin");
+  EXPECT_EQ(admin("socket: /a.sock/b"), "/a.sock/b.admin");
+  EXPECT_EQ(admin("socket: .sock"), ".admin");
+  EXPECT_EQ(admin("socket: /a/b.sock\nadmin: c"), "c");
+}
+
+TEST(Config, ProbabilitiesComeBackAsTheyWere) {
+  for (const char* drop : {"0", "0%", "1", "100%", "0.3333333333333333", "33.333333333333336%", "0.0000001%", "1.0",
+                           "99.99999999999999%", "00.1"}) {
+    const NodeConfig config = parse_config(two_nodes(std::string("faults: {drop: ") + drop + "}"), "");
+    EXPECT_EQ(parse_config(config_text(config), "").faults, config.faults) << config_text(config);
+    EXPECT_EQ(config.faults.any(), drop[0] != '0' || std::string_view(drop).size() > 2) << drop;
+  }
 }
 
 TEST(Config, OneNodeNeedsNoPorts) {
@@ -121,12 +143,17 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config.operation_timeout, 10800 * kSecond);
   EXPECT_EQ(config.shutdown_timeout, 0u);
   EXPECT_EQ(config.min_rto, 70 * kMicrosecond);
+  EXPECT_EQ(config.admin, "/tmp/other.sock");
+  EXPECT_EQ(config.key_file, "/etc/a \"b\".key");
+  EXPECT_EQ(config.user, "grad-lane_1");
+  EXPECT_EQ(fields(config.faults), std::tuple(0.01, 0.001, 0.02, 1.0, 0.125, 3 * kMillisecond, UINT64_MAX));
   EXPECT_TRUE(config.telemetry);
   EXPECT_EQ(config.log, "trace");
 }
 
 TEST(Config, TextReadsToTheSame) {
   for (const std::string& text : {std::string(kEveryKey), two_nodes(), two_nodes("socket: \"null\"\nlog: warn"),
+                                  two_nodes("auth: {key_file: \"~\"}\nuser: \"true\"\nfaults: {delay: 100%}"),
                                   two_nodes("workers: {idle: yield}")}) {
     const NodeConfig config = parse_config(text, "");
     const std::string written = config_text(config);
@@ -175,7 +202,8 @@ TEST(Digest, LeavesOutWhatMayDiffer) {
   const uint64_t base = digest(two_nodes());
   for (const char* more :
        {"mtu: 600", "codec: raw", "socket: /tmp/x", "log: error", "telemetry: true", "memory: {per_trainer: 1GiB}",
-        "workers: {idle: spin, cores: [1]}", "exchange: {window: 2}", "timeouts: {peer: 1s}"}) {
+        "workers: {idle: spin, cores: [1]}", "exchange: {window: 2}", "timeouts: {peer: 1s}", "admin: /tmp/y",
+        "auth: {key_file: k}", "user: nobody", "faults: {drop: 1%}"}) {
     EXPECT_EQ(digest(two_nodes(more)), base) << more;
   }
   std::string text = two_nodes();

@@ -28,8 +28,9 @@ TEST(Examples, AllLoad) {
     names.push_back(entry.path().filename());
   }
   std::ranges::sort(names);
-  EXPECT_EQ(names, (std::vector<std::string>{"af_packet.yaml", "af_xdp.yaml", "memif-0.yaml", "memif-1.yaml",
-                                             "pci.yaml", "rings-0.yaml", "rings-1.yaml"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"af_packet.yaml", "af_xdp.yaml", "memif-0.yaml", "memif-1.yaml", "pci.yaml",
+                                      "rings-0.yaml", "rings-1.yaml", "vhost-0.yaml", "vhost-1.yaml"}));
 }
 
 void check_pair(const NodeConfig& zero, const NodeConfig& one) {
@@ -56,6 +57,15 @@ TEST(Examples, MemifsAreServerAndClient) {
   std::string device = zero.ports.at(0).device;
   device.replace(device.find("role=server"), 11, "role=client");
   EXPECT_EQ(device, one.ports.at(0).device);
+}
+
+TEST(Examples, VhostAndVirtioMeetAtOneSocket) {
+  const NodeConfig zero = example("vhost-0.yaml");
+  const NodeConfig one = example("vhost-1.yaml");
+  check_pair(zero, one);
+  const std::string socket = "=/tmp/gradlane-link01.sock,";
+  EXPECT_TRUE(zero.ports.at(0).device.starts_with("net_virtio_user0,path" + socket + "server=1,queues=1,"));
+  EXPECT_EQ(one.ports.at(0).device, "net_vhost0,iface" + socket + "client=1,queues=1");
 }
 
 }  // namespace

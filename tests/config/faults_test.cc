@@ -37,8 +37,8 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 }
 
 constexpr std::string_view kRootKeys =
-    "rank, nodes, trainers, local_reduce, socket, codec, mtu, udp_port, tos, ports, workers, memory, exchange, "
-    "timeouts, telemetry, log";
+    "rank, nodes, trainers, local_reduce, socket, admin, codec, mtu, udp_port, tos, ports, workers, memory, exchange, "
+    "timeouts, auth, user, faults, telemetry, log";
 
 TEST(Faults, TheFilesTheRowsAreMadeOfAreRight) { EXPECT_EQ(fault_of(std::string(kNodes) + kPorts), ""); }
 
@@ -94,7 +94,7 @@ TEST(Faults, Types) {
          {"socket: \"\"", "4:9: socket: '' has 0 bytes, allowed: 1 to 107 bytes"},
          {"socket: \"a\\nb\"",
           "4:9: socket: 'a\\x0ab' has control characters in it, allowed: 1 to 107 bytes without any"}});
-  EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "socket: " + std::string(107, 'a')), "");
+  EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "admin: x\nsocket: " + std::string(107, 'a')), "");
   EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "socket: " + std::string(108, 'a')),
             "n.yaml:4:9: socket: '" + std::string(60, 'a') + "...' has 108 bytes, allowed: 1 to 107 bytes");
 }
@@ -138,6 +138,50 @@ TEST(Faults, Quantities) {
        {"udp_port: 65530\ntrainers: 4\nworkers: {lanes: 2}",
         "4:11: udp_port: 65530 is the first of 8 ports, one for each lane and trainer, allowed: 1 to 65528"}});
   EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "udp_port: 65528\ntrainers: 4\nworkers: {lanes: 2}"), "");
+}
+
+TEST(Faults, Sockets) {
+  check(std::string(kNodes) + kPorts,
+        {{"socket: /a\nadmin: /a", "5:8: admin: this is the path of `socket`, allowed: a different one"},
+         {"admin: /run/gradlane/node1.sock", "4:8: admin: this is the path of `socket`, allowed: a different one"},
+         {"admin: \"\"", "4:8: admin: '' has 0 bytes, allowed: 1 to 107 bytes"},
+         {"admin: []", "4:8: admin: a list where a text should be, allowed: 1 to 107 bytes"}});
+  const std::string before = std::string(kNodes) + kPorts + "socket: ";
+  EXPECT_EQ(fault_of(before + std::string(101, 'a')), "");
+  EXPECT_EQ(fault_of(before + std::string(101, 'a') + ".sock"), "");
+  EXPECT_EQ(fault_of(before + std::string(102, 'a')),
+            "n.yaml:4:9: socket: `admin` would be the same path with .admin at its end, of 108 bytes, allowed: up to "
+            "107; set it");
+}
+
+TEST(Faults, Protection) {
+  check(std::string(kNodes) + kPorts,
+        {{"auth: key", "4:7: auth: 'key' where a map should be, allowed: keys key_file"},
+         {"auth: {}", "4:7: auth.key_file: is missing, and has no default"},
+         {"auth: {key: a}", "4:8: auth.key: unknown key, allowed: key_file"},
+         {"auth: {key_file: ''}", "4:18: auth.key_file: '' has 0 bytes, allowed: 1 to 4095 bytes"},
+         {"user: a b", "4:7: user: 'a b' is no name, allowed: 1 to 32 letters, digits, '_', '-' and '.'"},
+         {"user: ''", "4:7: user: '' has 0 bytes, allowed: 1 to 32 bytes"}});
+}
+
+TEST(Faults, InjectedFaults) {
+  check(std::string(kNodes) + kPorts,
+        {{"faults: [1]",
+          "4:9: faults: a list where a map should be, allowed: keys drop, duplicate, reorder, corrupt, delay, "
+          "delay_time, seed"},
+         {"faults: {drop: 2}", "4:16: faults.drop: '2' is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
+         {"faults: {drop: -1}", "4:16: faults.drop: '-1' is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
+         {"faults: {drop: 101%}", "4:16: faults.drop: '101%' is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
+         {"faults: {drop: {}}",
+          "4:16: faults.drop: a map where a probability should be, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
+         {"faults: {delay_time: 2s}",
+          "4:22: faults.delay_time: '2s' is out of range, allowed: 10us to 1s, as in 10us, 500ms, 2s"},
+         {"faults: {seed: -1}", "4:16: faults.seed: '-1' is no whole number, allowed: 0 to 18446744073709551615"}});
+  for (const char* wrong : {"1.", ".5", "1e-3", "nan", "inf", "%", "1 %", "1%%", "0x1", "0,5", "1.1", "''", "1.0.0"}) {
+    const std::string fault = fault_of(std::string(kNodes) + kPorts + "faults: {drop: \"" + wrong + "\"}");
+    EXPECT_TRUE(fault.ends_with("is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01")) << wrong << ": " << fault;
+  }
+  EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "faults: {drop: 100%, delay: 1, reorder: 60%}"), "");
 }
 
 TEST(Faults, Workers) {
@@ -201,6 +245,37 @@ TEST(Faults, World) {
   EXPECT_EQ(fault_of(text + "local_reduce: true"), "");
 }
 
+TEST(Faults, LocalLinks) {
+  const std::string nodes = "rank: 0\nnodes: [{rank: 0, ip: 1.1.1.1}, {rank: 1, ip: 1.1.1.2}]\n";
+  const auto fault = [&](const std::string& device, unsigned lanes = 1) {
+    return fault_of(nodes + "ports: [{device: \"" + device + "\"}]\nworkers: {lanes: " + std::to_string(lanes) + "}");
+  };
+  const std::string at = "n.yaml:3:18: ports[0].device: ";
+  EXPECT_EQ(fault("net_vhost0,iface=/s,client=1"), "");
+  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queue_size=1024"), "");
+  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queues=8", 8), "");
+  EXPECT_EQ(fault("net_virtio_user0,path=/dev/vhost-net"), "");
+  EXPECT_EQ(fault("net_vhost0,client=1"), at + "vhost needs a socket; allowed: iface=PATH, as on the other side");
+  EXPECT_EQ(fault("net_virtio_user0,server=1"),
+            at + "virtio_user needs a socket; allowed: path=PATH, as on the other side");
+  EXPECT_EQ(fault("net_vhost0,iface=/s"),
+            at + "a vhost server is not found again by the other side when it is restarted; allowed: client=1 here, "
+                 "and net_virtio_user with server=1 on the other side");
+  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=0"),
+            at + "a virtio_user client does not find the other side again when that is restarted; allowed: server=1 "
+                 "here, and net_vhost with client=1 on the other side");
+  EXPECT_EQ(fault("net_vhost0,iface=/s,client=1", 2),
+            at + "queues=1, and workers.lanes is 2; allowed: queues=2, on both sides");
+  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queues=2"),
+            at + "queues=2, and workers.lanes is 1; allowed: queues=1, on both sides");
+  EXPECT_EQ(fault("net_vhost0,iface=/s,client=1,queues=9", 9),
+            at + "DPDK's virtio has 8 queue pairs at most, and workers.lanes is 9; allowed: lanes: 8");
+  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queue_size=2048"),
+            at + "queue_size=2048 needs more buffers than there are; allowed: queue_size=1024 and less");
+  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,mac=02:00:00:00:00:01"),
+            at + "its MAC address is that of the port; allowed: the port's key 'mac'");
+}
+
 TEST(Faults, Ports) {
   const char* const no_way = "3:8: ports: no port reaches node 0, allowed: one for each neighbour in the ring";
   check(kNodes,
@@ -248,7 +323,7 @@ TEST(Faults, Devices) {
           "3:18: ports[0].device: AF_PACKET needs a network interface; allowed: iface=NAME"},
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=1024\"}]",
           "3:18: ports[0].device: frames of this MTU have up to 1514 bytes, and AF_PACKET cuts off what is beyond "
-          "framesz - 66; allowed: framesz=1580 and more, best framesz=16384,blocksz=65536"},
+          "framesz - 66; allowed: framesz=1580 and more, best framesz=9216,blocksz=36864"},
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=3072\"}]",
           "3:18: ports[0].device: framesz=3072 does not divide blocksz=4096, and AF_PACKET would hang; allowed: a "
           "blocksz of 3072, or a multiple of it"}});

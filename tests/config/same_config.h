@@ -18,12 +18,17 @@ inline auto fields(const PortConfig& port) {
   return std::tuple(name, kind, device, nodes, mac);
 }
 
+inline auto fields(const InjectedFaults& faults) {
+  const auto& [drop, duplicate, reorder, corrupt, delay, delay_time, seed] = faults;
+  return std::tuple(drop, duplicate, reorder, corrupt, delay, delay_time, seed);
+}
+
 // All but the name of the file.
 inline auto fields(const NodeConfig& config) {
   const auto& [file, rank, nodes, trainers, local_reduce, ports, mtu, udp_port, tos_compressed, tos_raw, tos_control,
                lanes, threads, cores, idle, hugepages, trainer_memory, codec, window, operations, max_tensor,
-               queue_target, peer_timeout, start_timeout, operation_timeout, shutdown_timeout, min_rto, socket,
-               telemetry, log] = config;
+               queue_target, peer_timeout, start_timeout, operation_timeout, shutdown_timeout, min_rto, key_file, user,
+               faults, socket, admin, telemetry, log] = config;
   std::vector<decltype(fields(NodeAddress{}))> node_fields;
   for (const NodeAddress& node : nodes) node_fields.push_back(fields(node));
   std::vector<decltype(fields(PortConfig{}))> port_fields;
@@ -31,7 +36,7 @@ inline auto fields(const NodeConfig& config) {
   return std::tuple(rank, node_fields, trainers, local_reduce, port_fields, mtu, udp_port, tos_compressed, tos_raw,
                     tos_control, lanes, threads, cores, idle, hugepages, trainer_memory, codec.name(), window,
                     operations, max_tensor, queue_target, peer_timeout, start_timeout, operation_timeout,
-                    shutdown_timeout, min_rto, socket, telemetry, log);
+                    shutdown_timeout, min_rto, key_file, user, fields(faults), socket, admin, telemetry, log);
 }
 
 inline bool same(const NodeConfig& a, const NodeConfig& b) { return fields(a) == fields(b); }

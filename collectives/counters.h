@@ -53,9 +53,9 @@ namespace gradlane {
   X(RunsStored, "runs_stored", "runs stored and not passed on")                      \
   X(RunsDiscarded, "runs_discarded", "runs of operations that were over")            \
   X(ReducePackets, "reduce_packets", "data packets of the reduce phase")             \
-  X(ReduceBytes, "reduce_bytes", "their bytes, from the link header on")             \
+  X(ReduceBytes, "reduce_bytes", "bytes of reduce_packets, from the link header on") \
   X(GatherPackets, "gather_packets", "data packets of the gather phase")             \
-  X(GatherBytes, "gather_bytes", "their bytes, from the link header on")             \
+  X(GatherBytes, "gather_bytes", "bytes of gather_packets, from the link header on") \
   /* operations and sessions */                                                      \
   X(OperationsDone, "operations_done", "operations that succeeded")                  \
   X(OperationsFailed, "operations_failed", "operations that failed")                 \

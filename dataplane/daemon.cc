@@ -16,6 +16,8 @@
 #include "compress/error.h"
 #include "dataplane/eal.h"
 #include "dataplane/node.h"
+#include "dataplane/privileges.h"
+#include "dataplane/status.h"
 #include "dataplane/telemetry.h"
 
 namespace gradlane {
@@ -74,7 +76,28 @@ void start_dpdk(const std::vector<NodeConfig>& nodes) {
   start_eal(options);
 }
 
+// The user that all nodes of this process ask for.
+std::string user_of(const std::vector<NodeConfig>& configs) {
+  const std::string& user = configs.front().user;
+  for (const NodeConfig& config : configs) {
+    if (config.user == user) continue;
+    throw SetupError(config.file + ": user is '" + config.user + "', and '" + user + "' in " + configs.front().file +
+                     ": nodes of one process have one user");
+  }
+  return user;
+}
+
 using Nodes = std::vector<std::unique_ptr<Node>>;
+
+// All that root is needed for has been done.
+void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
+  if (!privileges.active()) return;
+  for (const auto& node : nodes) {
+    for (const std::string& path : node->files()) privileges.give(path);
+  }
+  privileges.drop();
+  spdlog::info("running as user {} from now on, without capabilities", nodes.front()->config().user);
+}
 
 // One look at everything, waiting `most` for something to happen; the name of a signal that came, or null.
 const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
@@ -82,11 +105,18 @@ const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
   bool busy = false;
   for (const auto& node : nodes) {
     fds.push_back({node->server().fd(), POLLIN, 0});
-    busy |= node->server().busy();
+    busy |= node->server().busy() || node->prober().running();
+    if (node->admin() == nullptr) continue;
+    fds.push_back({node->admin()->fd(), POLLIN, 0});
+    busy |= node->admin()->busy();
   }
   const milliseconds wait = busy ? std::min(most, kBusyStep) : most;
   poll(fds.data(), fds.size(), static_cast<int>(wait.count()));
-  for (const auto& node : nodes) node->server().step();
+  for (const auto& node : nodes) {
+    node->server().step();
+    node->step_probing();
+    if (node->admin() != nullptr) node->admin()->step();
+  }
   return signals.take();
 }
 
@@ -124,8 +154,13 @@ void shut_down(Nodes& nodes, const Signals& signals) {
 
 }  // namespace
 
-int run_daemon(const std::vector<NodeConfig>& configs) {
+int run_daemon(const std::vector<NodeConfig>& configs, const std::string& version) {
+  const ProcessFacts process{version, Clock::now()};
   const Signals signals;
+  const Privileges privileges(user_of(configs));
+  for (const NodeConfig& config : configs) {
+    for (const std::string& path : {config.socket, config.admin}) privileges.prepare_folder_of(path);
+  }
   start_dpdk(configs);
   RingLinks links;
   Nodes nodes;
@@ -140,11 +175,15 @@ int run_daemon(const std::vector<NodeConfig>& configs) {
                  config.nodes.size(), config.trainers, config.trainers == 1 ? "" : "s",
                  config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
                  config.codec.name(), config.mtu, config.socket);
+    if (config.admin.empty()) continue;
+    const auto answer = [&it = *node, &process](const std::string& line) { return answer_admin(it, process, line); };
+    node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
   }
+  drop_privileges(privileges, nodes);
   std::optional<Telemetry> telemetry;
   if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes);
   const char* signal = nullptr;
-  for (auto tended = Clock::now(); signal == nullptr; signal = step(nodes, signals, kStep)) {
+  for (auto tended = Clock::now() - kStep; signal == nullptr; signal = step(nodes, signals, kStep)) {
     if (Clock::now() - tended < kStep) continue;
     tended = Clock::now();
     for (const auto& node : nodes) node->tend();

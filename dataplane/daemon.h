@@ -1,14 +1,16 @@
 // daemon.h - gradlaned: nodes of one process, from start to orderly end
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "config/config.h"
 
 namespace gradlane {
 
-// Runs until SIGTERM or SIGINT and returns 0. Throws SetupError if it cannot start. One call per process, which
-// then ends by std::_Exit(): DPDK's threads still run, and may look after links that their other side leaves.
-int run_daemon(const std::vector<NodeConfig>& nodes);
+// Runs until SIGTERM or SIGINT and returns 0. `version` is what it says of itself. Throws SetupError if it cannot
+// start. One call per process, which then ends by std::_Exit(): DPDK's threads still run, and may look after links that
+// their other side leaves.
+int run_daemon(const std::vector<NodeConfig>& nodes, const std::string& version);
 
 }  // namespace gradlane

@@ -38,7 +38,9 @@ void start_eal(const EalOptions& options) {
   std::vector<std::string> arguments = {"gradlaned", "-l", std::to_string(first_cpu(affinity)),
                                         options.verbose ? "--log-level=*:7" : "--log-level=*:4"};
   if (options.hugepages) {
-    arguments.insert(arguments.end(), {"--in-memory", "--socket-mem", std::to_string(megabytes)});
+    // One file, so that vhost can hand it to the other side.
+    arguments.insert(arguments.end(),
+                     {"--in-memory", "--single-file-segments", "--socket-mem", std::to_string(megabytes)});
   } else {
     // Runs anywhere, leaves no files, needs no name that others could have.
     arguments.insert(arguments.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
@@ -60,8 +62,10 @@ void start_eal(const EalOptions& options) {
                               : "; it needs about " + std::to_string(megabytes) + " MiB of memory";
     throw SetupError(text);
   }
-  // A client says so whenever its server is not there yet; we say it ourselves.
-  rte_log_set_level_pattern("pmd.net.memif*", options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);
+  // They say so at length whenever the other side is not there; we say it ourselves.
+  for (const char* const driver : {"pmd.net.memif*", "pmd.net.vhost*", "pmd.net.virtio.*", "lib.vhost.*"}) {
+    rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);
+  }
   nanos_per_cycle = static_cast<uint64_t>((static_cast<Wide>(kSecond) << 32) / rte_get_tsc_hz());
 }
 

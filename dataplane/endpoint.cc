@@ -4,6 +4,7 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace gradlane {
@@ -21,11 +22,11 @@ Endpoint::~Endpoint() {
 }
 
 void Endpoint::connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow) {
-  routes_.at(route_count_++) = {rank, &queue, &neighbour, flow, nullptr};
+  routes_.at(route_count_++) = {rank, &queue, &neighbour, flow, nullptr, 0};
 }
 
 void Endpoint::connect(unsigned rank, Endpoint& other) {
-  routes_.at(route_count_++) = {rank, nullptr, nullptr, {}, &other};
+  routes_.at(route_count_++) = {rank, nullptr, nullptr, {}, &other, 0};
 }
 
 bool Endpoint::poll(Nanos now) noexcept {
@@ -51,7 +52,30 @@ void Endpoint::publish() noexcept {
                              static_cast<uint64_t>(refused.field),
                              refused.ours,
                              refused.theirs};
-  for (size_t i = 0; i < std::size(fields); ++i) news_.set(i, fields[i]);
+  static_assert(std::size(fields) == kRingFields);
+  for (size_t i = 0; i < kRingFields; ++i) news_.set(i, fields[i]);
+  for (size_t link = 0; link < route_count_; ++link) publish_link(link);
+}
+
+void Endpoint::publish_link(size_t link) noexcept {
+  const std::span<const unsigned> neighbours = exchange_.neighbours();
+  const auto it = std::ranges::find(neighbours, routes_[link].rank);
+  if (it == neighbours.end()) return;
+  const LinkStatus status = exchange_.link_status(static_cast<size_t>(it - neighbours.begin()));
+  const uint64_t fields[] = {status.up, routes_[link].heard, status.smoothed_rtt,
+                             std::bit_cast<uint64_t>(status.window), status.in_flight};
+  static_assert(std::size(fields) == kLinkFields);
+  for (size_t i = 0; i < kLinkFields; ++i) news_.set(kRingFields + link * kLinkFields + i, fields[i]);
+}
+
+LinkNews Endpoint::link_news(size_t link) const noexcept {
+  const auto field = [&](size_t i) { return news_[kRingFields + link * kLinkFields + i]; };
+  return {.rank = routes_[link].rank,
+          .up = field(0) != 0,
+          .heard = field(1),
+          .rtt = static_cast<double>(field(2)),
+          .window = std::bit_cast<double>(field(3)),
+          .in_flight = field(4)};
 }
 
 RingNews Endpoint::ring_news() const noexcept {
@@ -66,6 +90,7 @@ RingNews Endpoint::ring_news() const noexcept {
 
 void Endpoint::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {
   received_ = true;
+  routes_[from == routes_[0].rank ? 0 : 1].heard = now;
   if (!exchange_.receive(from, packet, bytes, now)) rte_pktmbuf_free(mbuf_of(packet));
 }
 

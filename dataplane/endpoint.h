@@ -13,7 +13,6 @@
 
 namespace gradlane {
 
-// Worker thread only, but for construction and connections.
 // The ring as one rank sees it.
 struct RingNews {
   enum class State : uint8_t { kUnknown, kWhole, kIncomplete, kRefused };
@@ -23,6 +22,17 @@ struct RingNews {
   bool operator==(const RingNews&) const = default;
 };
 
+// A link to a neighbour's rank.
+struct LinkNews {
+  unsigned rank = 0;
+  bool up = false;    // both ends have met in this session
+  Nanos heard = 0;    // when a packet of it came last; 0: none yet
+  double rtt = 0;     // smoothed, in ns; 0: not known
+  double window = 0;  // of congestion, in packets
+  size_t in_flight = 0;
+};
+
+// Worker thread only, but for construction and connections.
 class Endpoint final : public PacketIo {
  public:
   Endpoint(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk);
@@ -52,6 +62,9 @@ class Endpoint final : public PacketIo {
   }
   // Any thread: how the ring looked then.
   [[nodiscard]] RingNews ring_news() const noexcept;
+  // Any thread, too: its neighbours' ranks, and the links to them as they were then.
+  [[nodiscard]] size_t links() const noexcept { return route_count_; }
+  [[nodiscard]] LinkNews link_news(size_t link) const noexcept;
   [[nodiscard]] unsigned rank() const noexcept { return rank_; }
 
   // ---- PacketIo
@@ -66,6 +79,7 @@ class Endpoint final : public PacketIo {
     const Neighbour* neighbour = nullptr;
     Flow flow;
     Endpoint* other = nullptr;
+    Nanos heard = 0;
   };
   struct Letter {
     unsigned from = 0;
@@ -77,6 +91,7 @@ class Endpoint final : public PacketIo {
   [[nodiscard]] bool deliver(unsigned from, const Packet& packet, size_t bytes) noexcept;
   [[nodiscard]] bool read_inbox(Nanos now) noexcept;
   void publish() noexcept;
+  void publish_link(size_t link) noexcept;
 
   const unsigned rank_;
   PacketPool& pool_;
@@ -91,7 +106,9 @@ class Endpoint final : public PacketIo {
   TrainerOps ops_;
   // Worker writes, others read.
   Snapshot<kCounters> published_;
-  Snapshot<7> news_;  // RingNews, field by field
+  static constexpr size_t kRingFields = 7;
+  static constexpr size_t kLinkFields = 5;
+  Snapshot<kRingFields + 2 * kLinkFields> news_;  // RingNews, LinkNews of two links, field by field
 };
 
 }  // namespace gradlane

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collectives/wire.h"
+#include "dataplane/probe.h"
 
 namespace gradlane {
 namespace {
@@ -69,7 +70,18 @@ uint16_t fold(uint64_t sum) noexcept {
 
 // Of `bytes` bytes, in the order of memory; an odd last one is padded with zero. 0xffff: the checksum inside is right.
 uint16_t ones_sum(const uint8_t* data, size_t bytes) noexcept {
-  uint64_t sum = 0;
+  // Halves of 64-bit words, four of each at a time, which are vectors to all compilers.
+  using Words = uint64_t __attribute__((vector_size(32)));
+  Words low{};
+  Words high{};
+  for (; bytes >= sizeof(Words); data += sizeof(Words), bytes -= sizeof(Words)) {
+    Words words;
+    std::memcpy(&words, data, sizeof(words));
+    low += words & 0xffffffff;
+    high += words >> 32;
+  }
+  low += high;
+  uint64_t sum = low[0] + low[1] + low[2] + low[3];
   for (; bytes >= 4; data += 4, bytes -= 4) sum += load<uint32_t>(data);
   if (bytes >= 2) sum += load<uint16_t>(data);
   if (bytes % 2 != 0) sum += data[bytes - 1];
@@ -137,7 +149,7 @@ FrameVerdict parse_udp(const uint8_t* ip, size_t header, size_t length, const Lo
   parsed.source_port = load16(udp + kUdpSource);
   parsed.destination_port = destination;
   parsed.bytes = udp_length - kUdpBytes;
-  return FrameVerdict::kGradlane;
+  return is_probe({udp + kUdpBytes, parsed.bytes}) ? FrameVerdict::kProbe : FrameVerdict::kGradlane;
 }
 
 FrameVerdict parse_ipv4(std::span<const uint8_t> frame, const LocalAddress& local, const Classifier& classifier,
@@ -153,12 +165,14 @@ FrameVerdict parse_ipv4(std::span<const uint8_t> frame, const LocalAddress& loca
   const uint16_t sum = header == kIpv4Bytes ? plain_header_sum(ip) : ones_sum(ip, header);
   if (sum != 0xffff) return FrameVerdict::kBadIpHeader;
 
-  parsed.traffic = classifier.classify(ip[kIpTos]);
+  parsed.tos = ip[kIpTos];
+  parsed.traffic = classifier.classify(parsed.tos);
   if (load32(ip + kIpDestination) != local.ip) return FrameVerdict::kNotForUs;
   if ((load16(ip + kIpFragment) & kFragmentBits) != 0) return FrameVerdict::kFragment;
   if (ip[kIpProtocol] == kIcmp) return parse_icmp(frame.data(), header, length, parsed);
-  if (ip[kIpProtocol] != kUdp || parsed.traffic == TrafficClass::kHost) return FrameVerdict::kHost;
-  return parse_udp(ip, header, length, local, parsed);
+  if (ip[kIpProtocol] != kUdp) return FrameVerdict::kHost;
+  const FrameVerdict verdict = parse_udp(ip, header, length, local, parsed);
+  return parsed.traffic == TrafficClass::kHost && verdict != FrameVerdict::kProbe ? FrameVerdict::kHost : verdict;
 }
 
 }  // namespace
@@ -285,6 +299,34 @@ void write_headers(uint8_t* frame, const Flow& flow, uint8_t tos, size_t bytes) 
   store16(udp + kUdpDestination, flow.destination_port);
   store16(udp + kUdpLength, static_cast<uint16_t>(kUdpBytes + bytes));
   store16(udp + kUdpChecksum, 0);
+}
+
+namespace {
+
+// In the order of memory.
+uint64_t pseudo_header_sum(const uint8_t* ip) noexcept {
+  return uint64_t{load<uint32_t>(ip + kIpSource)} + load<uint32_t>(ip + kIpDestination) +
+         __builtin_bswap16(uint16_t{kUdp}) + load<uint16_t>(ip + kIpv4Bytes + kUdpLength);
+}
+
+}  // namespace
+
+void seal_udp(uint8_t* frame, size_t bytes) noexcept {
+  const uint8_t* const ip = frame + kEthernetBytes;
+  uint8_t* const udp = frame + kEthernetBytes + kIpv4Bytes;
+  std::memset(udp + kUdpChecksum, 0, 2);
+  const uint16_t sum = fold(pseudo_header_sum(ip) + ones_sum(udp, kUdpBytes + bytes));
+  const auto checksum = static_cast<uint16_t>(sum == 0xffff ? 0xffff : ~sum);  // 0 says that there is none
+  std::memcpy(udp + kUdpChecksum, &checksum, sizeof(checksum));
+}
+
+void begin_udp_checksum(uint8_t* frame) noexcept {
+  const uint16_t sum = fold(pseudo_header_sum(frame + kEthernetBytes));
+  std::memcpy(frame + kEthernetBytes + kIpv4Bytes + kUdpChecksum, &sum, sizeof(sum));
+}
+
+bool has_udp_checksum(const uint8_t* frame) noexcept {
+  return load<uint16_t>(frame + kEthernetBytes + kIpv4Bytes + kUdpChecksum) != 0;
 }
 
 void write_arp_request(uint8_t* frame, const LocalAddress& local, uint32_t ip) noexcept {

@@ -38,11 +38,12 @@ class Classifier {
 
 // ---- Receiving
 
-// Every frame is exactly one of these. All but the first three are dropped, and counted under this name.
+// Every frame is exactly one of these. All but the first four are dropped, and counted under this name.
 #define GRADLANE_FRAME_VERDICTS(X)                                                         \
   X(Gradlane, "gradlane", "packets for the exchange")                                      \
   X(Arp, "arp", "ARP requests for this node's address, and replies to it")                 \
   X(Echo, "echo", "ICMP echo requests to this node's address")                             \
+  X(Probe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS")    \
   X(NotForUs, "not_for_us", "frames for another MAC or IP address")                        \
   X(Host, "host", "IPv4 packets of other ToS classes, ports or protocols")                 \
   X(OtherEtherType, "other_ethertype", "frames that are neither IPv4 nor ARP")             \
@@ -74,15 +75,17 @@ struct LocalAddress {
 struct ParsedFrame {
   FrameVerdict verdict = FrameVerdict::kRunt;
   TrafficClass traffic = TrafficClass::kHost;
-  uint32_t source_ip = 0;  // kGradlane, kEcho; kArp: the sender's, 0 if it only probes for the address (RFC 5227)
+  uint8_t tos = 0;         // kGradlane, kProbe: as it arrived
+  uint32_t source_ip = 0;  // kGradlane, kProbe, kEcho; kArp: the sender's, 0 if it only probes for the address (RFC 5227)
   uint16_t source_port = 0;
   uint16_t destination_port = 0;
-  size_t bytes = 0;         // kGradlane: of the UDP payload, which is at kFrameBytes; kEcho: of the ICMP message
+  size_t bytes = 0;         // kGradlane, kProbe: of the UDP payload, which is at kFrameBytes; kEcho: of the ICMP message
   MacAddress source_mac{};  // kArp: the sender's, as the ARP packet says
 };
 
 // Looks at a received frame. Only packets of a gradlane class, UDP, to our address and ports are kGradlane; their IP
 // header checksum was verified (the packet's own CRC covers the rest; a UDP checksum that is not 0 is left to the NIC).
+// Probes (dataplane/probe.h) may be of any class: they are to find out who changes ToS bytes.
 // Reads nothing outside `frame`, whatever it contains. A frame may be longer than its packet (padding).
 //
 // IPv4 comes to our own MAC address only: a broadcast frame with our IP address is not for us (RFC 1122, 3.3.6), nor is
@@ -110,6 +113,13 @@ struct Flow {
 // Writes the kFrameBytes headers in front of a payload of `bytes` bytes: don't-fragment, TTL 64, correct IP checksum,
 // UDP checksum 0 (none; the gradlane header has a CRC32C of everything behind it).
 void write_headers(uint8_t* frame, const Flow& flow, uint8_t tos, size_t bytes) noexcept;
+
+// Then, for what leaves this machine: the UDP checksum (RFC 768), with the payload as it is now; a sum of 0 is 0xffff.
+void seal_udp(uint8_t* frame, size_t bytes) noexcept;
+// Or the sum of the pseudo-header alone, not complemented: where devices go on from.
+void begin_udp_checksum(uint8_t* frame) noexcept;
+// Of a kGradlane frame.
+[[nodiscard]] bool has_udp_checksum(const uint8_t* frame) noexcept;
 
 // Writes an ARP request (RFC 826) of kArpFrameBytes bytes: who has `ip`?
 void write_arp_request(uint8_t* frame, const LocalAddress& local, uint32_t ip) noexcept;

@@ -5,20 +5,25 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "compress/error.h"
 #include "config/loader.h"
+#include "config/values.h"
+#include "dataplane/device.h"
+#include "dataplane/eal.h"
+#include "dataplane/kernel_interface.h"
+#include "dataplane/status.h"
 
 namespace gradlane {
 namespace {
 
 constexpr size_t kPortBuffers = 2 * 512 + 128;  // in rings of a device, received, waiting to be sent
-// Looks at the ring, 100 ms apart, that find it incomplete before the log says so.
-constexpr unsigned kLooksAfterWhole = 5;
-constexpr unsigned kLooksAtStart = 50;
 // AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
 constexpr size_t kXdpBuffers = 2 * 2048 + 128;
-constexpr size_t kThreadBuffers = 512;  // in the cache of a thread
+constexpr size_t kThreadBuffers = 512;           // in the cache of a thread
+constexpr size_t kLongestFrame = 32768;          // of AF_PACKET
+constexpr Nanos kFaultsInterval = 60 * kSecond;  // between lines of the log that say that there are faults on purpose
 
 uint64_t random_bits() {
   uint64_t bits = 0;
@@ -32,15 +37,37 @@ size_t buffers_per_lane(const NodeConfig& config) {
   size_t in_ports = 0;
   for (const PortConfig& port : config.ports) {
     in_ports += port.device.starts_with("net_af_xdp") ? kXdpBuffers : kPortBuffers;
+    if (is_virtio(port)) in_ports += 2 * parse_whole(devargs_value(port.device, "queue_size")).value_or(0);
   }
+  if (config.faults.any()) in_ports += config.ports.size() * FaultInjector::kHeld;
   const size_t inbox = config.trainers > 1 ? 512 : 0;
   return ranks_per_node(config) * (exchange + inbox) + in_ports + kThreadBuffers;
+}
+
+// AF_PACKET wants buffers with room for all of its own.
+size_t longest_packet(const NodeConfig& config) {
+  size_t longest = config.mtu;
+  for (const PortConfig& port : config.ports) {
+    if (!is_af_packet(port)) continue;
+    const size_t frame = parse_whole(devargs_value(port.device, "framesz")).value_or(0);
+    longest = std::max(longest, std::min(frame, kLongestFrame));
+  }
+  return longest;
+}
+
+// Where packet buffers should be: on the NUMA node that the ports agree on; -1: anywhere.
+int buffers_node(const NodeConfig& config) {
+  if (!config.hugepages || config.ports.empty()) return -1;
+  const int node = Port::numa_node_of(config.ports.front());
+  const bool agree =
+      std::ranges::all_of(config.ports, [node](const auto& it) { return Port::numa_node_of(it) == node; });
+  return agree ? node : -1;
 }
 
 }  // namespace
 
 size_t Node::packet_bytes(const NodeConfig& config) {
-  return config.lanes * PacketPool::bytes_needed(buffers_per_lane(config), config.mtu);
+  return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config), longest_packet(config));
 }
 
 Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
@@ -60,28 +87,68 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i) desks_.push_back(std::make_unique<LaneDesk>());
   // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
   make_server();
-  std::vector<rte_mempool*> mempools;
-  for (unsigned lane = 0; lane < config_.lanes; ++lane) {
-    const std::string name = "n" + std::to_string(index) + "lane" + std::to_string(lane);
-    pools_.push_back(std::make_unique<PacketPool>(name, buffers_per_lane(config_), config_.mtu));
-    mempools.push_back(pools_.back()->mempool());
-  }
+  // One for all lanes: a queue may have the packets of several, and must not run out of buffers as these hold on to
+  // some.
+  pools_.push_back(std::make_unique<PacketPool>("n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
+                                                longest_packet(config_), buffers_node(config_)));
+  const std::vector<rte_mempool*> mempools(config_.lanes, pools_.front()->mempool());
   for (const PortConfig& port : config_.ports) {
     const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(wires_.size());
     wires_.emplace_back().port = std::make_unique<Port>(port, config_, mempools, links, unique);
   }
+  agree_on_workers();
   make_endpoints();
   connect_ports();
   for (unsigned lane = 0; lane < config_.lanes; ++lane) {
     for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_endpoint(lane, local);
   }
+  make_prober();
 }
 
-Node::~Node() { stop_workers(); }
+Node::~Node() {
+  stop_workers();
+  for (Wire& wire : wires_) {
+    if (wire.port->leave()) (void)wire.port.release();
+  }
+}
 
 Neighbour* Node::neighbour(unsigned node) noexcept {
   const auto it = std::ranges::find_if(neighbours_, [node](const auto& each) { return each->node == node; });
   return it == neighbours_.end() ? nullptr : it->get();
+}
+
+// What arrives must be polled by the worker whose lane it is for. Lane k and queue k are worker (k % their number)'s,
+// and with a divisor of the threads that the trainers' bells were made for, each bell has one worker.
+void Node::agree_on_workers() {
+  const auto threads = static_cast<unsigned>(workers_.size());
+  unsigned count = threads;
+  const auto allow = [&](const Wire& wire) { return wire.port->steering().allows(count); };
+  while (count > 1 && (threads % count != 0 || !std::ranges::all_of(wires_, allow))) --count;
+  for (const Wire& wire : wires_) {
+    const Steering& steering = wire.port->steering();
+    const auto level = !steering.allows(threads) ? spdlog::level::warn
+                       : threads > 1             ? spdlog::level::info
+                                                 : spdlog::level::debug;
+    spdlog::log(level, "port {}: {}", wire.port->name(), steering.text());
+  }
+  if (count == threads) return;
+  spdlog::warn("node {}: {} worker thread{} instead of {}, as packets cannot be divided among more", config_.rank,
+               count, count == 1 ? "" : "s", threads);
+  for (unsigned i = count; i < threads; ++i) workers_[i % count]->stand_in_for(*workers_[i]);
+  workers_.resize(count);
+}
+
+void Node::log_numa() const {
+  for (size_t i = 0; i < workers_.size() && i < config_.cores.size(); ++i) {
+    const int node = numa_node_of(config_.cores[i]);
+    for (const Wire& wire : wires_) {
+      const int port = wire.port->numa_node();
+      if (node < 0 || port < 0 || node == port) continue;
+      spdlog::warn(
+          "port {} is on NUMA node {}, and worker {} on CPU {} of NUMA node {}: workers.cores are best on node {}",
+          wire.port->name(), port, i, config_.cores[i], node, port);
+    }
+  }
 }
 
 // ---- Endpoints
@@ -89,7 +156,7 @@ Neighbour* Node::neighbour(unsigned node) noexcept {
 ExchangeConfig Node::exchange_config(unsigned rank) const {
   ExchangeConfig config;
   config.world = world_of(config_);
-  config.mtu = config_.mtu - kIpUdpBytes;
+  config.mtu = config_.mtu - kIpUdpBytes - (config_.key_file.empty() ? 0 : kAuthBytes);
   config.rank_table = rank_table_digest(config_);
   config.codec = config_.codec;
   config.rank = rank;
@@ -121,7 +188,7 @@ void Node::make_endpoints() {
       setup.first_trainer = local;
       LaneDesk& desk = *desks_[endpoints_.size()];
       endpoints_.push_back(
-          std::make_unique<Endpoint>(exchange_config(config_.rank * ranks + local), setup, *pools_[setup.lane], desk));
+          std::make_unique<Endpoint>(exchange_config(config_.rank * ranks + local), setup, *pools_.front(), desk));
       worker_of(setup.lane).add(*endpoints_.back());
     }
   }
@@ -131,6 +198,8 @@ void Node::make_endpoints() {
 
 void Node::connect_ports() {
   const unsigned ranks = ranks_per_node(config_);
+  std::optional<RingKey> key;
+  if (!config_.key_file.empty()) key.emplace(config_.key_file);
   for (Wire& wire : wires_) {
     std::vector<Neighbour*> reached;
     const auto& nodes = wire.port->nodes();
@@ -143,9 +212,14 @@ void Node::connect_ports() {
                    .ip = config_.nodes[config_.rank].ip,
                    .udp_port = config_.udp_port,
                    .udp_ports = static_cast<uint16_t>(config_.lanes * ranks)};
+    setup.identity = probe_identity(config_);
+    setup.key = key ? &*key : nullptr;
+    setup.faults = config_.faults;
     for (unsigned i = 0; i < wire.port->queues(); ++i) {
       setup.first = i == 0;
-      wire.queues.push_back(std::make_unique<PortQueue>(*wire.port, i, *pools_[i], classifier_, setup, reached));
+      setup.fault_stream =
+          (uint64_t{config_.rank} * kMaxPorts + static_cast<uint64_t>(&wire - wires_.data())) * kMaxLanes + i;
+      wire.queues.push_back(std::make_unique<PortQueue>(*wire.port, i, *pools_.front(), classifier_, setup, reached));
       worker_of(i).add(*wire.queues.back());
     }
     // What arrives at any queue goes to the lane it is for, if this worker has that.
@@ -188,6 +262,26 @@ void Node::connect_endpoint(unsigned lane, unsigned local) {
   }
 }
 
+void Node::make_prober() {
+  std::vector<ProbeRun::Setup> setups;
+  std::vector<ProbeBoard*> boards;
+  for (const auto& it : neighbours_) {
+    ProbeRun::Setup setup;
+    setup.node = it->node;
+    setup.ip = it->ip;
+    setup.mac = &it->mac;
+    setup.tos = {config_.tos_compressed, config_.tos_raw, config_.tos_control};
+    setup.mtu = config_.mtu;
+    setup.overhead = config_.mtu - exchange_config(config_.rank).mtu;
+    setups.push_back(setup);
+    boards.push_back(&it->probes);
+  }
+  prober_ = std::make_unique<Prober>(setups, boards);
+}
+
+void Node::start_probing(Nanos most) { prober_->begin(clock_now(), most, random_bits()); }
+void Node::step_probing() { prober_->step(clock_now()); }
+
 void Node::make_server() {
   ServerLanes lanes;
   lanes.lanes = config_.lanes;
@@ -203,39 +297,60 @@ void Node::make_server() {
 
 // ---- Start and end
 
+std::vector<std::string> Node::files() const {
+  std::vector<std::string> paths = {config_.socket, config_.socket + ".lock", config_.admin};
+  for (const Wire& wire : wires_) paths.push_back(wire.port->socket_file());
+  return paths;
+}
+
 void Node::start() {
+  log_faults();
+  log_numa();
   for (size_t i = 0; i < workers_.size(); ++i) {
     const int core = config_.cores.empty() ? -1 : static_cast<int>(config_.cores[i]);
     workers_[i]->start("gl-n" + std::to_string(config_.rank) + "-w" + std::to_string(i), core);
   }
+  log_ring();  // nobody is met yet, but who there should be is known from now on
   server_->open();
 }
 
+void Node::log_faults() {
+  if (!config_.faults.any()) return;
+  spdlog::warn("node {}: faults are injected into what is received: {}: results stay right, throughput does not",
+               config_.rank, faults_summary(config_.faults));
+  faults_logged_at_ = clock_now();
+}
+
 void Node::tend() {
+  if (clock_now() - faults_logged_at_ > kFaultsInterval) log_faults();
   for (Wire& wire : wires_) wire.port->tend();
+  look_for_wrong_lanes();
   log_ring();
 }
 
-void Node::log_ring() {
-  using State = RingNews::State;
-  news_.resize(endpoints_.size());
-  for (size_t i = 0; i < endpoints_.size(); ++i) {
-    const RingNews now = endpoints_[i]->ring_news();
-    LoggedNews& last = news_[i];
-    last.looks = now.state == last.seen ? last.looks + 1 : 0;
-    last.seen = now.state;
-    // Generations follow one another within milliseconds, and nodes start one after the other: of that nothing is said.
-    const unsigned patience = last.logged == State::kWhole ? kLooksAfterWhole : kLooksAtStart;
-    if (now.state == last.logged || (now.state == State::kIncomplete && last.looks < patience)) continue;
-    last.logged = now.state;
-    const std::string who = fmt::format("rank {} lane {}", endpoints_[i]->rank(), i / ranks_per_node(config_));
-    if (now.state == State::kWhole) spdlog::info("{}: the ring is whole", who);
-    if (now.state == State::kRefused) spdlog::error("{}: {}", who, failure_text(now.refused));
-    if (now.state == State::kIncomplete && now.missing != endpoints_[i]->rank()) {
-      spdlog::warn("{}: the ring is not whole: nothing is known of rank {}", who, now.missing);
-    } else if (now.state == State::kIncomplete) {
-      spdlog::warn("{}: the ring is not whole", who);
+// No ring comes up like that.
+void Node::look_for_wrong_lanes() {
+  const std::string_view wrong = queue_counter_name(QueueCounter::kWrongLane);
+  for (Wire& wire : wires_) {
+    uint64_t packets = 0;
+    for (const auto& queue : wire.queues) {
+      queue->for_each_published([&](const char* name, uint64_t value) { packets += name == wrong ? value : 0; });
     }
+    if (packets == 0 || wire.wrong_lanes_logged) continue;
+    wire.wrong_lanes_logged = true;
+    spdlog::warn("port {}: packets arrive at queues of other lanes, and are dropped: workers.threads: 1 helps",
+                 wire.port->name());
+  }
+}
+
+void Node::log_ring() {
+  const Nanos now = clock_now();
+  for (const RingLine& line : ring_.look(ring_facts(*this, now), now)) {
+    using Level = RingLine::Level;
+    const auto level = line.level == Level::kInfo      ? spdlog::level::info
+                       : line.level == Level::kWarning ? spdlog::level::warn
+                                                       : spdlog::level::err;
+    spdlog::log(level, "{}", line.text);
   }
 }
 
@@ -290,6 +405,7 @@ void Node::say_goodbye() {
     for (const auto& queue : wire.queues) {
       queue->say_goodbye();
       queue->drop_queued();
+      queue->drop_held();
     }
   }
 }

@@ -2,16 +2,20 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "dataplane/admin.h"
 #include "dataplane/endpoint.h"
 #include "dataplane/frame.h"
 #include "dataplane/mailbox.h"
 #include "dataplane/packet_pool.h"
 #include "dataplane/port.h"
 #include "dataplane/port_queue.h"
+#include "dataplane/prober.h"
+#include "dataplane/ring_news.h"
 #include "dataplane/server.h"
 #include "dataplane/worker.h"
 
@@ -32,9 +36,30 @@ class Node {
   // Every 100 ms: ports that could not start yet, news of the ring for the log.
   void tend();
 
-  [[nodiscard]] Server& server() noexcept { return *server_; }
+  [[nodiscard]] Server& server() const noexcept { return *server_; }
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
+  [[nodiscard]] std::vector<std::string> files() const;  // that it makes in the file system; not all need be there
   [[nodiscard]] uint32_t in_flight() const noexcept;  // operations, each lane counted
+
+  // A port and its queues; lanes beyond their number share them.
+  struct Wire {
+    std::unique_ptr<Port> port;
+    std::vector<std::unique_ptr<PortQueue>> queues;
+    bool wrong_lanes_logged = false;
+  };
+  [[nodiscard]] std::span<const Wire> wires() const noexcept { return wires_; }
+  [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
+  [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
+  [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }  // as of the last tend()
+
+  // Where people ask; null: nowhere.
+  void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
+  [[nodiscard]] AdminSocket* admin() const noexcept { return admin_.get(); }
+
+  // What the ways to neighbours are like. start_probing() does nothing while a run is on its way.
+  void start_probing(Nanos most);
+  void step_probing();  // every few ms while it runs
+  [[nodiscard]] const Prober& prober() const noexcept { return *prober_; }
 
   // visit(queue, number) and visit(endpoint, lane); what other threads may read of them.
   template <class Visit>
@@ -63,8 +88,13 @@ class Node {
   void make_endpoints();
   void connect_ports();
   void connect_endpoint(unsigned lane, unsigned local);
+  void make_prober();
   void make_server();
+  void agree_on_workers();
+  void log_numa() const;
+  void look_for_wrong_lanes();
   void log_ring();
+  void log_faults();
   [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
   [[nodiscard]] Endpoint& endpoint(unsigned lane, unsigned local) {
     return *endpoints_[lane * ranks_per_node(config_) + local];
@@ -73,30 +103,21 @@ class Node {
   [[nodiscard]] Worker& worker_of(unsigned lane) { return *workers_[lane % workers_.size()]; }
   [[nodiscard]] PortQueue& queue_to(unsigned node, unsigned lane);
 
-  // A port and its queues; lanes beyond their number share them.
-  struct Wire {
-    std::unique_ptr<Port> port;
-    std::vector<std::unique_ptr<PortQueue>> queues;
-  };
-
   const NodeConfig config_;
   const Classifier classifier_;
   const uint64_t incarnation_;
   std::vector<std::unique_ptr<Neighbour>> neighbours_;  // in the ring
-  std::vector<std::unique_ptr<PacketPool>> pools_;      // by lane
+  std::vector<std::unique_ptr<PacketPool>> pools_;      // one for all lanes
   std::vector<Wire> wires_;
   std::vector<std::unique_ptr<LaneDesk>> desks_;      // as endpoints_
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by lane * ranks_per_node + local rank
-  // By endpoint: what the log says of the ring, what was seen last, and how often since.
-  struct LoggedNews {
-    RingNews::State logged = RingNews::State::kUnknown;
-    RingNews::State seen = RingNews::State::kUnknown;
-    unsigned looks = 0;
-  };
-  std::vector<LoggedNews> news_;
+  RingWatch ring_;
+  Nanos faults_logged_at_ = 0;
+  std::unique_ptr<Prober> prober_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Command>> closing_;
   std::unique_ptr<Server> server_;
+  std::unique_ptr<AdminSocket> admin_;
 };
 
 }  // namespace gradlane

@@ -3,6 +3,7 @@
 
 #include <rte_errno.h>
 #include <rte_mbuf.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
@@ -11,20 +12,25 @@
 namespace gradlane {
 namespace {
 
-constexpr unsigned kCache = 256;           // mbufs kept by each worker
-constexpr size_t kLeastRoom = 2048 + 128;  // drivers take less badly
+constexpr unsigned kCache = 256;     // mbufs kept by each worker
+constexpr size_t kLeastRoom = 2048;  // drivers take less badly
 
 size_t room_of(size_t mtu) {
-  // Drivers may add a VLAN tag or look a little further; 64 more keep rooms of neighbours apart.
-  const size_t room = RTE_PKTMBUF_HEADROOM + kEthernetBytes + mtu + 64;
-  return std::max(kLeastRoom, (room + 63) / 64 * 64);
+  // Two VLAN tags and the checksum of Ethernet. Some cards count in KiB, and would spread a packet that may be longer
+  // than the whole ones over two buffers.
+  const size_t frame = (kEthernetBytes + mtu + 2 * 4 + 4 + 1023) / 1024 * 1024;
+  return RTE_PKTMBUF_HEADROOM + std::max(kLeastRoom, frame);
 }
 
 }  // namespace
 
-PacketPool::PacketPool(const std::string& name, size_t buffers, size_t mtu) {
-  pool_ = rte_pktmbuf_pool_create(name.c_str(), static_cast<unsigned>(buffers), kCache, 0,
-                                  static_cast<uint16_t>(room_of(mtu)), SOCKET_ID_ANY);
+PacketPool::PacketPool(const std::string& name, size_t buffers, size_t mtu, int socket) {
+  for (const int where : {socket, SOCKET_ID_ANY}) {
+    if (pool_ != nullptr) break;
+    pool_ = rte_pktmbuf_pool_create(name.c_str(), static_cast<unsigned>(buffers), kCache, 0,
+                                    static_cast<uint16_t>(room_of(mtu)), where);
+    if (pool_ == nullptr && where >= 0) spdlog::warn("no memory for packet buffers on NUMA node {}", where);
+  }
   if (pool_ == nullptr) {
     throw SetupError("no memory for " + std::to_string(buffers) + " packet buffers of " + std::to_string(mtu) +
                      " bytes: " + rte_strerror(rte_errno) + "; a smaller exchange.window or mtu needs less");

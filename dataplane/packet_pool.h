@@ -20,8 +20,9 @@ inline constexpr unsigned kAnySocket = ~0U;
 // Fixed at construction (control thread); buffers are taken and given back by any worker.
 class PacketPool {
  public:
-  // `buffers` of them, each with room for an IP packet of `mtu` bytes in one segment. Throws SetupError.
-  PacketPool(const std::string& name, size_t buffers, size_t mtu);
+  // `buffers` of them, each with room for an IP packet of `mtu` bytes in one segment, in memory of that NUMA node if it
+  // has some (-1: of any). Throws SetupError.
+  PacketPool(const std::string& name, size_t buffers, size_t mtu, int socket = -1);
   ~PacketPool();
   PacketPool(const PacketPool&) = delete;
   PacketPool& operator=(const PacketPool&) = delete;

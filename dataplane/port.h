@@ -1,93 +1,110 @@
-// port.h - a DPDK port of a node: made from devargs, a PCI address or an in-process link (control thread only)
+// port.h - a DPDK port of a node: made from devargs, a PCI address or an in-process link (control thread, and one
+// thread for each device that makes its caller wait)
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "dataplane/device.h"
+#include "dataplane/ring_links.h"
+#include "dataplane/steering.h"
 
-struct rte_ring;
+struct rte_eth_dev_info;
 struct rte_mempool;
 
 namespace gradlane {
 
-// In-process links by name: two nodes of the process that name the same one get its two ends.
-class RingLinks {
- public:
-  ~RingLinks();
-  // rx and tx rings of one end, one per lane. Throws SetupError for a third end, or another number of lanes.
-  struct End {
-    std::vector<rte_ring*> rx, tx;
-  };
-  [[nodiscard]] End take(const std::string& name, unsigned lanes);
-  void check_all_have_two_ends() const;
-  // Gives back packets on their way, while their pools are still there.
-  void drain() noexcept;
-
- private:
-  struct Link {
-    unsigned ends = 0;
-    std::vector<rte_ring*> there, back;
-  };
-  std::map<std::string, Link> links_;
-};
-
 class Port {
  public:
   // Makes the device with one queue pair per lane, or as many as it can have, and starts it; received packets go to the
-  // pool of the lane. Throws SetupError: "port e0: ...". `unique` tells the devices of several nodes apart.
+  // pool of the lane. A device that blocks comes later, see tend(). Throws SetupError: "port e0: ...". `unique` tells
+  // the devices of several nodes apart.
   Port(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools, RingLinks& links,
        const std::string& unique);
-  // Stops and closes the device; one that needs_goodbye() is left to the end of the process.
+  // Stops and closes the device, unless that is left to the end of the process.
   ~Port();
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& device() const noexcept { return config_.device; }
+  // Only once started().
   [[nodiscard]] uint16_t id() const noexcept { return id_; }
   [[nodiscard]] unsigned queues() const noexcept { return queues_; }
   [[nodiscard]] const MacAddress& mac() const noexcept { return mac_; }
-  [[nodiscard]] const std::vector<unsigned>& nodes() const noexcept { return nodes_; }
+  [[nodiscard]] const std::vector<unsigned>& nodes() const noexcept { return config_.nodes; }
   // What is sent arrives as the same buffer, which the receiver may write to: so only copies are sent.
-  [[nodiscard]] bool shares_buffers() const noexcept { return shares_buffers_; }
-  // memif. The other side crashes if it polls while this side ends, as its rings are unmapped then. And a side that
-  // stops its device while the other one does, may crash in DPDK's interrupt thread: it is only left alone, see the
-  // destructor.
-  [[nodiscard]] bool needs_goodbye() const noexcept { return needs_goodbye_; }
-  [[nodiscard]] bool link_up() const noexcept;
+  [[nodiscard]] bool shares_buffers() const noexcept { return traits_.shares_buffers; }
+  // memif, see DeviceTraits.
+  [[nodiscard]] bool needs_goodbye() const noexcept { return traits_.needs_goodbye; }
+  // The socket file that the device has made; empty: none.
+  [[nodiscard]] std::string socket_file() const { return made_ && !traits_.blocks ? traits_.socket : ""; }
+  // A link in the memory of this machine.
+  [[nodiscard]] bool local_link() const noexcept { return traits_.local; }
+  // The device computes the checksums of IPv4 and UDP of packets whose flags ask for it. Only once started().
+  [[nodiscard]] bool checksum_offload() const noexcept { return checksum_offload_; }
+  // Of a card; -1: not known, or not a card.
+  [[nodiscard]] int numa_node() const noexcept { return numa_node_; }
+  // The same before the port is made.
+  [[nodiscard]] static int numa_node_of(const PortConfig& config) noexcept;
+  // How packets of a lane come to its queue, and how many workers that allows.
+  [[nodiscard]] const Steering& steering() const noexcept { return steering_; }
+  // As of the last look, at most 100 ms ago.
+  [[nodiscard]] bool link_up() const noexcept { return link_up_.load(std::memory_order_relaxed); }
 
-  // Every 100 ms. A memif client cannot start before its server listens, is turned away by one that has not started,
-  // and does not come back by itself to one that has restarted: so it is stopped and started again until its link is
-  // up.
-  void tend() noexcept;
+  // Every 100 ms, once all devices of the process have been made, as DPDK makes one at a time; the first time it starts
+  // the thread of a device that blocks, which is started() when its neighbour has come. Looks at the link. A memif
+  // client cannot start before its server listens, is turned away by one that has not started, and does not come back
+  // by itself to one that has restarted: so it is stopped and started again until its link is up. Throws SetupError if
+  // a device that blocks cannot be had.
+  void tend();
+  // The end of a device that blocks; false: it has none. Its thread may wait for the neighbour still, so that nothing
+  // of the port can be freed; both end with the process.
+  [[nodiscard]] bool leave() noexcept;
   // Any thread. Queues must not be touched otherwise.
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
 
  private:
-  void make_device(const PortConfig& config, const NodeConfig& node, RingLinks& links, const std::string& unique);
+  void make_ring(RingLinks& links, const std::string& unique);
+  void probe();
+  [[nodiscard]] static bool find(const PortConfig& config, uint16_t& id) noexcept;
   bool try_start() noexcept;
-  void start(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools);
-  void remove_socket() const noexcept;
+  void start();
+  void configure(const rte_eth_dev_info& info);
+  void look_at_link() noexcept;
+  void begin();
+  void keep() noexcept;
   [[noreturn]] void fail(const std::string& text) const;
 
-  std::string name_;
-  std::vector<unsigned> nodes_;
+  const PortConfig config_;
+  const DeviceTraits traits_;
+  const std::string name_;
+  // Of the node.
+  const size_t mtu_;
+  const unsigned lanes_;
+  const std::vector<rte_mempool*> pools_;  // by lane
+  // Written by whoever makes the device, before started_.
   uint16_t id_ = 0;
   bool made_ = false;
-  std::string socket_;       // memif server: its file
-  bool reconnects_ = false;  // memif client
-  unsigned down_ = 0;        // looks in a row that found the link of a started client down
-  unsigned queues_ = 1;
+  bool checksum_offload_ = false;
+  int numa_node_ = -1;
+  unsigned interface_ = 0;  // of the kernel, that the device sends and receives with; 0: none
+  unsigned queues_;
   MacAddress mac_{};
-  bool shares_buffers_ = false;
-  bool needs_goodbye_ = false;
-  std::atomic<bool> started_{false};  // control thread writes, workers read
+  unsigned down_ = 0;                 // looks in a row that found the link of a started memif client down
+  bool logged_up_ = false;            // what the log says of the link
+  bool kept_ = false;                 // there is a thread
+  std::string failure_;               // of the thread, before failed_
+  std::atomic<bool> failed_{false};   // its thread writes, the control thread reads
+  std::atomic<bool> left_{false};     // the control thread writes, its thread reads
+  std::atomic<bool> link_up_{false};  // whoever tends the device writes, any thread reads
+  Steering steering_;
+  std::atomic<bool> started_{false};  // whoever tends the device writes, workers read
 };
 
 }  // namespace gradlane

@@ -17,6 +17,8 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kArpInterval = 100 * kMillisecond;
+constexpr uint64_t kQuickArps = 50;           // so often; then,
+constexpr Nanos kSlowArp = 1 * kSecond;       // where nobody answers
 constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to end
 constexpr Nanos kStall = 5 * kMillisecond;
 constexpr size_t kLeastFrame = 60;  // of Ethernet, without FCS
@@ -24,6 +26,15 @@ constexpr size_t kLeastFrame = 60;  // of Ethernet, without FCS
 // A frame of IEEE 802's EtherType for local experiments says that this end of the link is about to go, and nothing
 // else.
 constexpr std::array<uint8_t, 2> kGoodbyeType = {0x88, 0xb5};
+
+// What the device has found out about a packet for the exchange. It may call it wrong that there is no UDP checksum.
+FrameVerdict device_verdict(rte_mbuf* mbuf, FrameVerdict parsed) noexcept {
+  if (parsed != FrameVerdict::kGradlane && parsed != FrameVerdict::kProbe) return parsed;
+  const uint64_t flags = mbuf->ol_flags;
+  if ((flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_BAD) return FrameVerdict::kBadIpHeader;
+  const bool bad = (flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
+  return bad && has_udp_checksum(rte_pktmbuf_mtod(mbuf, const uint8_t*)) ? FrameVerdict::kBadChecksum : parsed;
+}
 
 uint8_t* frame_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
 
@@ -86,7 +97,15 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
       classifier_(classifier),
       setup_(setup),
       neighbours_(neighbours.begin(), neighbours.end()),
-      endpoints_(setup.local.udp_ports) {}
+      endpoints_(setup.local.udp_ports),
+      checksum_(port.local_link()         ? Checksum::kNone
+                : port.checksum_offload() ? Checksum::kDevice
+                                          : Checksum::kSoftware) {
+  if (setup.faults.any()) injector_ = std::make_unique<FaultInjector>(setup.faults, setup.fault_stream);
+  if (setup.key == nullptr) return;
+  sealer_.emplace(*setup.key, setup.local.ip);
+  for (const Neighbour* const neighbour : neighbours_) openers_.emplace_back(*setup.key, neighbour->ip);
+}
 
 void PortQueue::connect(unsigned index, Endpoint& endpoint) { endpoints_[index] = &endpoint; }
 
@@ -100,14 +119,15 @@ bool PortQueue::receive() noexcept {
   }
   std::array<rte_mbuf*, kBurst> burst;
   const uint16_t count = rte_eth_rx_burst(port_.id(), queue_, burst.data(), kBurst);
-  if (count == 0) return false;
+  if (count == 0 && deadline() == kNever) return false;
   const Nanos now = clock_now();
   for (uint16_t i = 0; i < count; ++i) rte_prefetch0(frame_of(burst[i]));
-  for (uint16_t i = 0; i < count; ++i) take(burst[i], now);
-  return true;
+  for (uint16_t i = 0; i < count; ++i) arrive(burst[i], now);
+  const bool late = take_held(now);
+  return count != 0 || late;
 }
 
-void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
+void PortQueue::arrive(rte_mbuf* mbuf, Nanos now) noexcept {
   counters_.add(QueueCounter::kReceived);
   counters_.add(QueueCounter::kReceivedBytes, mbuf->pkt_len);
   if (mbuf->nb_segs != 1) {
@@ -115,18 +135,33 @@ void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
     rte_pktmbuf_free(mbuf);
     return;
   }
+  // Which must not get lost, whatever is injected: what is at stake is this process.
   if (port_.needs_goodbye() && is_goodbye(mbuf)) {
     quiet_until_ = now + kQuiet;
     rte_pktmbuf_free(mbuf);
     return;
   }
-  const ParsedFrame parsed = parse_frame({frame_of(mbuf), mbuf->data_len}, setup_.local, classifier_);
+  if (injector_) {
+    inject(mbuf, now);
+  } else {
+    take(mbuf, now);
+  }
+}
+
+void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
+  ParsedFrame parsed = parse_frame({frame_of(mbuf), mbuf->data_len}, setup_.local, classifier_);
+  parsed.verdict = device_verdict(mbuf, parsed.verdict);
   ++counters_.verdicts[static_cast<size_t>(parsed.verdict)];
   switch (parsed.verdict) {
     case FrameVerdict::kGradlane:
       ++counters_.classes[static_cast<size_t>(parsed.traffic)];
+      if (!authenticate(mbuf, parsed)) break;
       deliver(mbuf, parsed, now);
       return;
+    case FrameVerdict::kProbe:
+      if (!authenticate(mbuf, parsed)) break;
+      take_probe(mbuf, parsed, now);
+      break;
     case FrameVerdict::kArp:
       learn(parsed.source_ip, parsed.source_mac);
       [[fallthrough]];
@@ -146,6 +181,26 @@ void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
       break;
   }
   rte_pktmbuf_free(mbuf);
+}
+
+// First of all that looks at what a packet says. The tag is cut off.
+bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept {
+  if (openers_.empty()) return !sealer_;
+  const auto neighbour =
+      std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
+  if (neighbour == neighbours_.end()) {
+    counters_.add(QueueCounter::kNotNeighbour);
+    return false;
+  }
+  const size_t bytes =
+      openers_[static_cast<size_t>(neighbour - neighbours_.begin())].open(frame_of(mbuf), parsed.bytes);
+  if (bytes == PacketOpener::kForged) {
+    counters_.add(QueueCounter::kForged);
+    (*neighbour)->forged.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  parsed.bytes = bytes;
+  return true;
 }
 
 void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
@@ -181,9 +236,20 @@ bool PortQueue::queue(rte_mbuf* mbuf) noexcept {
 }
 
 bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept {
+  return send(packet, bytes, flow, neighbour, classifier_.tos_of(class_of(packet.data, bytes)));
+}
+
+bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour, uint8_t tos) noexcept {
   const uint64_t mac = neighbour.mac.load(std::memory_order_relaxed);
   if (mac == 0) {
     counters_.add(QueueCounter::kNoMac);
+    return true;
+  }
+  flow.destination_mac = unpack_mac(mac);
+  auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
+  // It is sent again, and has not gone for the first time: its new header goes then, and tag and checksum must fit it.
+  if (rte_mbuf_refcnt_read(mbuf) != 1 && std::find(queued_.begin(), queued_end(), mbuf) != queued_end()) {
+    finish(mbuf, bytes, flow, tos);
     return true;
   }
   if (stalled_until_ != 0 || !port_.started()) {
@@ -195,10 +261,9 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
     counters_.add(QueueCounter::kSendBusy);
     return false;
   }
-  auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
   uint8_t* frame = packet.data - kFrameBytes;
-  // Queued already, or with the device still, which may keep a packet until hundreds of others have gone: a packet that
-  // must be sent again goes as a copy, too.
+  // With the device still, which may keep a packet until hundreds of others have gone: a packet that must be sent again
+  // goes as a copy, too.
   if (port_.shares_buffers() || rte_mbuf_refcnt_read(mbuf) != 1) {
     mbuf = pool_.allocate();
     if (mbuf == nullptr) {
@@ -213,11 +278,26 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
     mbuf->data_off = static_cast<uint16_t>(frame - static_cast<uint8_t*>(mbuf->buf_addr));
     mbuf->ol_flags = 0;
   }
-  flow.destination_mac = unpack_mac(mac);
-  write_headers(frame, flow, classifier_.tos_of(class_of(frame + kFrameBytes, bytes)), bytes);
-  set_length(mbuf, kFrameBytes + bytes);
+  finish(mbuf, bytes, flow, tos);
   queued_[queued_count_++] = mbuf;
   return true;
+}
+
+// All that is around a packet of `bytes` bytes: headers, tag, checksum.
+void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept {
+  uint8_t* const frame = frame_of(mbuf);
+  const size_t payload = bytes + (sealer_ ? kAuthBytes : 0);
+  write_headers(frame, flow, tos, payload);
+  // Behind the packet there is nothing of anybody: it has its buffer for itself.
+  if (sealer_) sealer_->seal(frame, bytes);
+  set_length(mbuf, kFrameBytes + payload);
+  if (checksum_ == Checksum::kSoftware) seal_udp(frame, payload);
+  if (checksum_ != Checksum::kDevice) return;
+  begin_udp_checksum(frame);
+  mbuf->tx_offload = 0;
+  mbuf->l2_len = kEthernetBytes;
+  mbuf->l3_len = kIpv4Bytes;
+  mbuf->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM;
 }
 
 void PortQueue::flush() noexcept {
@@ -240,11 +320,13 @@ void PortQueue::poll(Nanos now) noexcept {
     for (size_t i = 0; i < QueueCounters::kSize; ++i) published_.set(i, counters_[i]);
   }
   look_after_stall(now);
+  if (setup_.first) send_probes(now);
   if (!setup_.first || now < arp_at_) return;
   arp_at_ = kNever;
-  for (const Neighbour* const neighbour : neighbours_) {
+  for (Neighbour* const neighbour : neighbours_) {
     if (neighbour->mac.load(std::memory_order_relaxed) != 0) continue;
-    arp_at_ = now + kArpInterval;
+    const uint64_t tries = neighbour->arp_tries.fetch_add(1, std::memory_order_relaxed);
+    arp_at_ = std::min(arp_at_, now + (tries < kQuickArps ? kArpInterval : kSlowArp));
     rte_mbuf* const mbuf = pool_.allocate();
     if (mbuf == nullptr) return;
     std::memset(frame_of(mbuf), 0, kLeastFrame);

@@ -5,13 +5,18 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "collectives/packet.h"
+#include "dataplane/fault_injector.h"
 #include "dataplane/frame.h"
+#include "dataplane/packet_auth.h"
 #include "dataplane/packet_pool.h"
 #include "dataplane/port.h"
+#include "dataplane/probe_board.h"
 #include "dataplane/snapshot.h"
 
 namespace gradlane {
@@ -24,6 +29,10 @@ struct Neighbour {
   uint32_t ip = 0;
   bool configured = false;       // the address is, and what ARP says of it is ignored
   std::atomic<uint64_t> mac{0};  // 48 bits in the order of the wire, and kMacKnown; any worker writes and reads
+  // Packets from its address that were not made with the ring's key; any worker writes, others read.
+  std::atomic<uint64_t> forged{0};
+  std::atomic<uint64_t> arp_tries{0};  // requests for its address; any worker writes, others read
+  ProbeBoard probes;
 };
 inline constexpr uint64_t kMacKnown = uint64_t{1} << 63;
 [[nodiscard]] uint64_t pack_mac(const MacAddress& mac) noexcept;
@@ -32,18 +41,26 @@ inline constexpr uint64_t kMacKnown = uint64_t{1} << 63;
 // What becomes of packets between the frame and the exchange, beside FrameVerdict.
 #define GRADLANE_QUEUE_COUNTERS(X)                                                               \
   X(Received, "received", "frames received")                                                     \
-  X(ReceivedBytes, "received_bytes", "their bytes")                                              \
+  X(ReceivedBytes, "received_bytes", "bytes of frames received")                                 \
   X(Sent, "sent", "frames sent")                                                                 \
-  X(SentBytes, "sent_bytes", "their bytes")                                                      \
+  X(SentBytes, "sent_bytes", "bytes of frames sent")                                             \
   X(Segmented, "segmented", "frames dropped: in more than one buffer")                           \
   X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour") \
+  X(Forged, "forged", "gradlane packets dropped: not made with the ring's key")                  \
   X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")           \
   X(SendBusy, "send_busy", "packets put off: the device takes no more now")                      \
   X(NoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet")                  \
   X(LinkDown, "link_down", "packets dropped: the device has taken none for some time")           \
   X(NoCopy, "no_copy", "packets put off: no buffer for a copy")                                  \
   X(Answered, "answered", "ARP requests and pings answered")                                     \
-  X(ArpSent, "arp_sent", "ARP requests sent")
+  X(InjectedDrop, "injected_drop", "frames thrown away on purpose (faults)")                     \
+  X(InjectedDuplicate, "injected_duplicate", "frames doubled on purpose")                        \
+  X(InjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones")       \
+  X(InjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each")              \
+  X(InjectedDelay, "injected_delay", "frames held back on purpose, for some time")               \
+  X(ArpSent, "arp_sent", "ARP requests sent")                                                    \
+  X(ProbeSent, "probe_sent", "probes and answers to probes sent")                                \
+  X(ProbeRefused, "probe_refused", "probes dropped: damaged, from no neighbour, not asked for")
 
 enum class QueueCounter : uint8_t {
 #define GRADLANE_QUEUE_ENUM(symbol, name, help) k##symbol,
@@ -76,7 +93,11 @@ class PortQueue {
   struct Setup {
     LocalAddress local;
     unsigned ranks_per_node = 1;
-    bool first = false;  // of its port: asks for addresses
+    bool first = false;  // of its port: asks for addresses, sends probes
+    ProbeIdentity identity{};
+    const RingKey* key = nullptr;  // for tags; null: packets have none. Not kept
+    InjectedFaults faults;
+    uint64_t fault_stream = 0;  // another one for each queue
   };
   PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
             std::span<Neighbour* const> neighbours);
@@ -93,8 +114,14 @@ class PortQueue {
   // Where it will not be for longer, the packet counts as sent and lost: asking again and again would keep the CPU
   // busy. `packet` has its own buffer, in front of which the headers have room.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept;
+  // The same with this ToS, whatever the packet is.
+  [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
+                          uint8_t tos) noexcept;
 
-  // Asks for missing addresses.
+  // When frames that were held back on purpose must be looked at.
+  [[nodiscard]] Nanos deadline() const noexcept { return injector_ ? injector_->deadline() : kNever; }
+
+  // Asks for missing addresses, sends probes.
   void poll(Nanos now) noexcept;
   // Hands what is queued to the device.
   void flush() noexcept;
@@ -102,6 +129,11 @@ class PortQueue {
   void say_goodbye() noexcept;
   // Gives back what is queued.
   void drop_queued() noexcept;
+  // Gives back what is held back.
+  void drop_held() noexcept;
+
+  // Probes come and go just now: who sleeps between them finds long round trips.
+  [[nodiscard]] bool probing(Nanos now) const noexcept { return now < probing_until_; }
 
   [[nodiscard]] const QueueCounters& counters() const noexcept { return counters_; }
   // Any thread: visit(name, value) for all counters, as of some 100 ms ago.
@@ -115,8 +147,18 @@ class PortQueue {
   static constexpr size_t kBurst = 32;
   static constexpr size_t kQueued = 64;
 
+  void arrive(rte_mbuf* mbuf, Nanos now) noexcept;
+  void inject(rte_mbuf* mbuf, Nanos now) noexcept;
+  void duplicate(const rte_mbuf& mbuf, Nanos now) noexcept;
+  bool take_held(Nanos now) noexcept;
   void take(rte_mbuf* mbuf, Nanos now) noexcept;
+  [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept;
+  void finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
+  [[nodiscard]] auto queued_end() noexcept { return queued_.begin() + static_cast<ptrdiff_t>(queued_count_); }
   void deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
+  void take_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
+  void send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept;
+  void send_probes(Nanos now) noexcept;
   void learn(uint32_t ip, const MacAddress& mac) noexcept;
   [[nodiscard]] bool queue(rte_mbuf* mbuf) noexcept;
   void look_after_stall(Nanos now) noexcept;
@@ -128,6 +170,12 @@ class PortQueue {
   const Setup setup_;
   std::vector<Neighbour*> neighbours_;
   std::vector<Endpoint*> endpoints_;  // by index; null: of another worker
+  // What leaves this machine has UDP checksums.
+  enum class Checksum : uint8_t { kNone, kSoftware, kDevice };
+  const Checksum checksum_;
+  std::unique_ptr<FaultInjector> injector_;
+  std::optional<PacketSealer> sealer_;
+  std::vector<PacketOpener> openers_;  // as neighbours_; none: without authentication
   std::array<rte_mbuf*, kQueued> queued_{};
   size_t queued_count_ = 0;
   Nanos quiet_until_ = 0;
@@ -136,6 +184,7 @@ class PortQueue {
   Nanos refused_at_ = 0;
   Nanos stalled_until_ = 0;
   Nanos arp_at_ = 0;
+  Nanos probing_until_ = 0;
   QueueCounters counters_;
   Snapshot<QueueCounters::kSize> published_;
 };

@@ -1,4 +1,4 @@
-// server_socket.cc - the listening socket of a node: its directory, its lock, its file (control thread)
+// server_socket.cc - a listening socket of a node: its directory, its lock, its file (control thread)
 #include "dataplane/server_socket.h"
 
 #include <fcntl.h>
@@ -22,16 +22,16 @@ constexpr mode_t kSocketUmask = 0117;  // leaves 0660
 
 [[noreturn]] void fail(const std::string& what, int error) { throw SetupError(what + ": " + std::strerror(error)); }
 
-[[noreturn]] void fail_taken(const std::string& path) {
-  throw SetupError("another daemon listens on " + path + "; stop it, or give this one another path (socket)");
+[[noreturn]] void fail_taken(const std::string& path, const std::string& setting) {
+  throw SetupError("another daemon listens on " + path + "; stop it, or give this one another path (" + setting + ")");
 }
 
-const std::string& checked(const std::string& path) {
+const std::string& checked(const std::string& path, const std::string& setting) {
   constexpr size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
-  if (path.empty()) throw SetupError("the path of the socket is empty (socket)");
+  if (path.empty()) throw SetupError("the path of the socket is empty (" + setting + ")");
   if (path.size() > kMost) {
     throw SetupError("the path of the socket, " + path + ", has " + std::to_string(path.size()) + " bytes; at most " +
-                     std::to_string(kMost) + " are possible (socket)");
+                     std::to_string(kMost) + " are possible (" + setting + ")");
   }
   return path;
 }
@@ -43,27 +43,28 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-FileDescriptor make_socket() {
-  FileDescriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+FileDescriptor make_socket(ListeningSocket::Kind kind) {
+  const int type = kind == ListeningSocket::Kind::kStream ? SOCK_STREAM : SOCK_SEQPACKET;
+  FileDescriptor fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) fail("cannot make a Unix socket", errno);
   return fd;
 }
 
 // Removes a socket file that nobody listens on.
-void remove_stale(const std::string& path) {
+void remove_stale(const std::string& path, ListeningSocket::Kind kind, const std::string& setting) {
   struct stat there {};
   if (lstat(path.c_str(), &there) != 0) {
     if (errno == ENOENT) return;
     fail("cannot look at " + path, errno);
   }
   if (!S_ISSOCK(there.st_mode)) {
-    throw SetupError(path + " is there and is no socket; remove it, or give the daemon another path (socket)");
+    throw SetupError(path + " is there and is no socket; remove it, or give the daemon another path (" + setting + ")");
   }
-  const FileDescriptor fd = make_socket();
+  const FileDescriptor fd = make_socket(kind);
   const sockaddr_un address = address_of(path);
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) fail_taken(path);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) fail_taken(path, setting);
   // Somebody listens who is busy, or speaks another protocol.
-  if (errno == EAGAIN || errno == EPROTOTYPE) fail_taken(path);
+  if (errno == EAGAIN || errno == EPROTOTYPE) fail_taken(path, setting);
   if (errno == ENOENT) return;
   if (errno != ECONNREFUSED) fail("cannot connect to " + path + " to see whether another daemon listens there", errno);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) fail("cannot remove the stale socket " + path, errno);
@@ -86,13 +87,13 @@ SocketDirectory::~SocketDirectory() {
   if (!made_.empty()) rmdir(made_.c_str());
 }
 
-SocketLock::SocketLock(const std::string& socket_path) : path_(socket_path + ".lock") {
+SocketLock::SocketLock(const std::string& socket_path, const std::string& setting) : path_(socket_path + ".lock") {
   // Again if the file has been removed, by a daemon that ended, between our opening and locking it.
   for (;;) {
     fd_ = FileDescriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
     if (!fd_) fail("cannot open the lock file " + path_, errno);
     if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno == EWOULDBLOCK) fail_taken(socket_path);
+      if (errno == EWOULDBLOCK) fail_taken(socket_path, setting);
       fail("cannot lock " + path_, errno);
     }
     struct stat ours {};
@@ -104,9 +105,10 @@ SocketLock::SocketLock(const std::string& socket_path) : path_(socket_path + ".l
 
 SocketLock::~SocketLock() { unlink(path_.c_str()); }
 
-ListeningSocket::ListeningSocket(const std::string& path) : path_(checked(path)), directory_(path), lock_(path) {
-  remove_stale(path);
-  fd_ = make_socket();
+ListeningSocket::ListeningSocket(const std::string& path, Kind kind, const std::string& setting)
+    : path_(checked(path, setting)), directory_(path), lock_(path, setting) {
+  remove_stale(path, kind, setting);
+  fd_ = make_socket(kind);
   const sockaddr_un address = address_of(path);
   const mode_t before = umask(kSocketUmask);
   const int bound = bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));

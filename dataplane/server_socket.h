@@ -1,8 +1,9 @@
-// server_socket.h - the listening socket of a node: its directory, its lock, its file (control thread)
+// server_socket.h - a listening socket of a node: its directory, its lock, its file (control thread)
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 #include "dataplane/server_fd.h"
@@ -26,7 +27,7 @@ class SocketDirectory {
 // kernel takes it from a daemon that dies, so what is left of one does not matter.
 class SocketLock {
  public:
-  explicit SocketLock(const std::string& socket_path);
+  SocketLock(const std::string& socket_path, const std::string& setting);
   ~SocketLock();
   SocketLock(const SocketLock&) = delete;
   SocketLock& operator=(const SocketLock&) = delete;
@@ -36,10 +37,11 @@ class SocketLock {
   FileDescriptor fd_;
 };
 
-// All of it. Everything throws SetupError.
+// All of it. Everything throws SetupError, which names the setting of the path.
 class ListeningSocket {
  public:
-  explicit ListeningSocket(const std::string& path);
+  enum class Kind : uint8_t { kPackets, kStream };
+  explicit ListeningSocket(const std::string& path, Kind kind = Kind::kPackets, const std::string& setting = "socket");
   ~ListeningSocket();
   void open() const;  // connections are refused before
   ListeningSocket(const ListeningSocket&) = delete;

@@ -1,11 +1,13 @@
 // telemetry.cc - figures as DPDK's telemetry wants them (its thread; registration by the control thread)
 #include "dataplane/telemetry.h"
 
+#include <rte_mempool.h>
 #include <rte_telemetry.h>
 
 #include <algorithm>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace gradlane {
 namespace {
@@ -13,6 +15,14 @@ namespace {
 // DPDK's callbacks get no argument of ours, so this is the one place with a variable of its own.
 std::mutex mutex;
 std::span<const std::unique_ptr<Node>> served;
+// By node: what RingWatch has seen last, and how the node is.
+struct Look {
+  std::vector<RingWatch::Seen> neighbours;
+  unsigned attached = 0;
+};
+std::vector<Look> looks;
+
+constexpr size_t kLongestText = RTE_TEL_MAX_STRING_LEN - 1;
 
 // Names may have letters, digits, '_' and '/' only.
 std::string tel_name(std::string name) {
@@ -21,14 +31,85 @@ std::string tel_name(std::string name) {
   return name;
 }
 
-// One dictionary per queue or rank: visit(name, value) for each counter.
-template <class ForEach>
-void add(rte_tel_data* all, const std::string& name, ForEach for_each) {
+// A dictionary that fill(dictionary) puts entries into.
+template <class Fill>
+void add_dictionary(rte_tel_data* all, const std::string& name, Fill fill) {
   rte_tel_data* const one = rte_tel_data_alloc();
   if (one == nullptr) return;
   rte_tel_data_start_dict(one);
-  for_each([one](const char* counter, uint64_t value) { rte_tel_data_add_dict_u64(one, counter, value); });
+  fill(one);
   rte_tel_data_add_dict_container(all, tel_name(name).c_str(), one, 0);
+}
+
+// One dictionary per queue or rank: visit(name, value) for each counter.
+template <class ForEach>
+void add(rte_tel_data* all, const std::string& name, ForEach for_each) {
+  add_dictionary(all, name, [&for_each](rte_tel_data* one) {
+    for_each([one](const char* counter, uint64_t value) { rte_tel_data_add_dict_u64(one, counter, value); });
+  });
+}
+
+void add_text(rte_tel_data* one, const char* name, const std::string& text) {
+  rte_tel_data_add_dict_string(one, name, text.substr(0, kLongestText).c_str());
+}
+
+std::string name_of(const Node& node) { return "node" + std::to_string(node.config().rank); }
+
+int status(const char*, const char*, rte_tel_data* data) {
+  const std::lock_guard lock(mutex);
+  rte_tel_data_start_dict(data);
+  for (size_t i = 0; i < served.size(); ++i) {
+    const Node& node = *served[i];
+    const NodeConfig& config = node.config();
+    bool whole = true;
+    node.for_each_endpoint([&whole](const Endpoint& endpoint, unsigned) {
+      whole &= endpoint.ring_news().state == RingNews::State::kWhole;
+    });
+    add_dictionary(data, name_of(node), [&](rte_tel_data* one) {
+      add_text(one, "ring", whole ? "whole" : "not whole");
+      add_text(one, "codec", config.codec.name());
+      rte_tel_data_add_dict_u64(one, "nodes", config.nodes.size());
+      rte_tel_data_add_dict_u64(one, "mtu", config.mtu);
+      rte_tel_data_add_dict_u64(one, "lanes", config.lanes);
+      rte_tel_data_add_dict_u64(one, "trainers", config.trainers);
+      rte_tel_data_add_dict_u64(one, "attached", looks[i].attached);
+      rte_tel_data_add_dict_u64(one, "in_flight", node.in_flight());
+    });
+  }
+  return 0;
+}
+
+int neighbours(const char*, const char*, rte_tel_data* data) {
+  const std::lock_guard lock(mutex);
+  rte_tel_data_start_dict(data);
+  for (size_t i = 0; i < served.size(); ++i) {
+    for (const RingWatch::Seen& seen : looks[i].neighbours) {
+      add_dictionary(data, name_of(*served[i]) + "/node" + std::to_string(seen.facts.node), [&seen](rte_tel_data* one) {
+        add_text(one, "state", seen.facts.up ? "up" : "missing");
+        add_text(one, "why", seen.why);
+        add_text(one, "port", seen.facts.port);
+        rte_tel_data_add_dict_u64(one, "arp_tries", seen.facts.arp_tries);
+        rte_tel_data_add_dict_u64(one, "forged", seen.facts.forged);
+      });
+    }
+  }
+  return 0;
+}
+
+int pools(const char*, const char*, rte_tel_data* data) {
+  const std::lock_guard lock(mutex);
+  rte_tel_data_start_dict(data);
+  for (const auto& node : served) {
+    for (size_t lane = 0; lane < node->pools().size(); ++lane) {
+      const rte_mempool* const pool = node->pools()[lane]->mempool();
+      if (pool == nullptr) continue;
+      add_dictionary(data, name_of(*node) + "/lane" + std::to_string(lane), [pool](rte_tel_data* one) {
+        rte_tel_data_add_dict_u64(one, "buffers", pool->size);
+        rte_tel_data_add_dict_u64(one, "free", rte_mempool_avail_count(pool));
+      });
+    }
+  }
+  return 0;
 }
 
 int ports(const char*, const char*, rte_tel_data* data) {
@@ -60,13 +141,25 @@ int ranks(const char*, const char*, rte_tel_data* data) {
 Telemetry::Telemetry(std::span<const std::unique_ptr<Node>> nodes) {
   const std::lock_guard lock(mutex);
   served = nodes;
+  looks.resize(nodes.size());
+  rte_telemetry_register_cmd("/gradlane/status", status, "What each node is like: its ring, trainers, operations");
+  rte_telemetry_register_cmd("/gradlane/neighbours", neighbours, "Neighbours of each node, and why one is missing");
+  rte_telemetry_register_cmd("/gradlane/pools", pools, "Packet buffers of each lane");
   rte_telemetry_register_cmd("/gradlane/ports", ports, "Frames of each port and queue, by what became of them");
   rte_telemetry_register_cmd("/gradlane/ranks", ranks, "Packets, runs and operations of each rank and lane");
+}
+
+void Telemetry::look() {
+  std::vector<Look> latest;
+  for (const auto& node : served) latest.push_back({node->ring().neighbours(), node->server().attached()});
+  const std::lock_guard lock(mutex);
+  looks = std::move(latest);
 }
 
 Telemetry::~Telemetry() {
   const std::lock_guard lock(mutex);
   served = {};
+  looks.clear();
 }
 
 }  // namespace gradlane

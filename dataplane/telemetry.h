@@ -8,12 +8,14 @@
 
 namespace gradlane {
 
-// Serves /gradlane/ports and /gradlane/ranks as long as it lives; the nodes live longer and stay where they are. One at
-// a time.
+// Serves /gradlane/status, neighbours, pools, ports and ranks as long as it lives; the nodes live longer and stay where
+// they are. One at a time.
 class Telemetry {
  public:
   explicit Telemetry(std::span<const std::unique_ptr<Node>> nodes);
   ~Telemetry();
+  // What the control thread alone knows: to be called after it has tended the nodes.
+  void look();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 };

@@ -20,21 +20,32 @@ namespace gradlane {
 
 Worker::Worker(IdlePolicy policy) : idle_(policy), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   int pair[2] = {-1, -1};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) {
-    bell_ = pair[0];
-    doorbell_ = pair[1];
-  }
-  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
-  if (epoll_ < 0 || bell_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bell_, &event) != 0) {
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) bells_.push_back({pair[0], pair[1]});
+  watch(pair[0]);
+}
+
+void Worker::watch(int bell) {
+  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = bell}};
+  if (epoll_ < 0 || bell < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bell, &event) != 0) {
     throw SetupError(std::string("a worker needs a socket pair and an epoll instance: ") + std::strerror(errno));
   }
 }
 
 Worker::~Worker() {
   stop();
-  close(bell_);
-  close(doorbell_);
+  for (const Bell& it : bells_) {
+    close(it.bell);
+    close(it.doorbell);
+  }
   close(epoll_);
+}
+
+void Worker::stand_in_for(Worker& other) {
+  for (const Bell& it : other.bells_) {
+    bells_.push_back(it);
+    watch(it.bell);
+  }
+  other.bells_.clear();
 }
 
 bool Worker::poll() noexcept {
@@ -67,7 +78,7 @@ void Worker::start(const std::string& name, int core) {
 void Worker::stop() noexcept {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_relaxed);
-  gl_ring(doorbell_);
+  gl_ring(doorbell());
   thread_.join();
 }
 
@@ -93,7 +104,12 @@ void Worker::rest(bool moved) noexcept {
     in_flight |= endpoint->in_flight();
     if (!moved) deadline = std::min(deadline, endpoint->deadline());
   }
-  const Idle::Advice advice = idle_.after(moved, in_flight, clock_now(), deadline);
+  const Nanos now = clock_now();
+  for (const PortQueue* const queue : queues_) {
+    in_flight |= queue->probing(now);
+    if (!moved) deadline = std::min(deadline, queue->deadline());
+  }
+  const Idle::Advice advice = idle_.after(moved, in_flight, now, deadline);
   if (advice.yield) sched_yield();
   if (advice.sleep != 0) sleep(advice.sleep);
 }
@@ -108,9 +124,9 @@ void Worker::sleep(Nanos most) noexcept {
     // A kernel before 5.11, or a container that does not allow it: then trainers cannot wake it up.
     if (events < 0 && errno != EINTR) nanosleep(&timeout, nullptr);
     if (events > 0) {
-      gl_silence(bell_);
+      gl_silence(event.data.fd);
       // A trainer has shut it down, for all: no sleep is so long that it would be missed much.
-      if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, bell_, nullptr);
+      if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, event.data.fd, nullptr);
     }
   }
   for (Endpoint* const endpoint : endpoints_) endpoint->wake_up();

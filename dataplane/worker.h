@@ -31,9 +31,12 @@ class Worker {
   void stop() noexcept;  // and waits for the end of the thread
 
   // The trainers' end of its bell: they ring it where this worker sleeps.
-  [[nodiscard]] int doorbell() const noexcept { return doorbell_; }
+  [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell; }
+  // Does the work of one that will not be started: what rings its bell wakes this one up.
+  void stand_in_for(Worker& other);
 
  private:
+  void watch(int bell);
   void run(int core) noexcept;
   void rest(bool moved) noexcept;
   void sleep(Nanos most) noexcept;
@@ -41,8 +44,11 @@ class Worker {
   std::vector<PortQueue*> queues_;
   std::vector<Endpoint*> endpoints_;
   Idle idle_;
-  int bell_ = -1;
-  int doorbell_ = -1;
+  struct Bell {
+    int bell = -1;
+    int doorbell = -1;
+  };
+  std::vector<Bell> bells_;  // its own first
   int epoll_ = -1;
   std::atomic<bool> stop_{false};  // control thread writes, worker reads
   std::thread thread_;

@@ -46,7 +46,7 @@ int run(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("gradlaned"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   spdlog::set_level(spdlog::level::from_str(nodes.front().log));
-  const int code = gradlane::run_daemon(nodes);
+  const int code = gradlane::run_daemon(nodes, GRADLANE_VERSION);
   spdlog::shutdown();
   std::_Exit(code);
 }

@@ -138,5 +138,58 @@ TEST(FrameSend, ChecksumsOfManyAddresses) {
   }
 }
 
+// RFC 768, as it is written: the pseudo-header in front, and all of it summed up.
+unsigned slow_udp_checksum(const Bytes& frame) {
+  const unsigned length = get16(frame, kL4 + 4);
+  Bytes bytes(12);
+  put32(bytes, 0, get32(frame, kIp + 12));
+  put32(bytes, 4, get32(frame, kIp + 16));
+  bytes[9] = 17;
+  put16(bytes, 10, length);
+  bytes.insert(bytes.end(), frame.begin() + kL4, frame.begin() + static_cast<ptrdiff_t>(kL4 + length));
+  const unsigned checksum = slow_checksum(bytes, 0, bytes.size(), 12 + 6);
+  return checksum == 0 ? 0xffff : checksum;
+}
+
+TEST(FrameSend, UdpChecksumsOfEveryLength) {
+  uint32_t bits = 1;
+  for (size_t payload = 0; payload <= 8972; payload += payload < 300 ? 1 : 59) {
+    Bytes frame = udp(kTosRaw, kPort, payload);
+    for (size_t at = kFrameBytes; at < frame.size(); ++at) {
+      bits = bits * 1664525 + 1013904223;
+      frame[at] = static_cast<uint8_t>(payload % 3 == 0 ? 0xff : bits >> 24);
+    }
+    const Bytes before = frame;
+    put16(frame, kL4 + 6, 0xabcd);  // whatever was there
+    seal_udp(frame.data(), payload);
+    ASSERT_EQ(get16(frame, kL4 + 6), slow_udp_checksum(before)) << payload;
+    EXPECT_TRUE(has_udp_checksum(frame.data()));
+    frame[kL4 + 6] = frame[kL4 + 7] = 0;
+    EXPECT_FALSE(has_udp_checksum(frame.data()));
+    ASSERT_EQ(frame, before) << payload;  // and nothing else has changed
+  }
+}
+
+// A computed 0 is sent as 0xffff: 0 says that there is none.
+TEST(FrameSend, UdpChecksumIsNeverZero) {
+  Bytes frame = udp(kTosRaw, kPort, 2);
+  unsigned ones = 0;
+  for (unsigned word = 0; word <= 0xffff; ++word) {
+    put16(frame, kFrameBytes, word);
+    seal_udp(frame.data(), 2);
+    ASSERT_NE(get16(frame, kL4 + 6), 0u) << word;
+    ones += get16(frame, kL4 + 6) == 0xffff ? 1 : 0;
+  }
+  EXPECT_NE(ones, 0u);
+}
+
+// What a device is given to go on from.
+TEST(FrameSend, UdpChecksumBegunForDevices) {
+  Bytes frame = udp(kTosRaw, kPort, 333);
+  begin_udp_checksum(frame.data());
+  const unsigned devices = slow_checksum(frame, kL4, frame.size(), frame.size());
+  EXPECT_EQ(devices, slow_udp_checksum(udp(kTosRaw, kPort, 333)));
+}
+
 }  // namespace
 }  // namespace gradlane::test

@@ -1,6 +1,7 @@
 // frame_fixture.h - frames written byte by byte from the RFCs, apart from the code under test
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -59,9 +60,9 @@ inline void seal_icmp(Bytes& frame) {
 }
 
 inline Bytes ethernet(const MacAddress& to, const MacAddress& from, unsigned type) {
-  Bytes frame(to.begin(), to.end());
-  frame.insert(frame.end(), from.begin(), from.end());
-  frame.resize(14);
+  Bytes frame(14);
+  std::copy(to.begin(), to.end(), frame.begin());
+  std::copy(from.begin(), from.end(), frame.begin() + 6);
   put16(frame, 12, type);
   return frame;
 }

@@ -1,8 +1,9 @@
 // frame_fuzz.cc - libFuzzer target: any frame is parsed, answered if it asks for that, and the answer parsed
 //
 // Aborts if a verdict or an answer contradicts itself. The frame lies in a heap block of its exact size, for the
-// address sanitizer to watch. Input: byte 0: bit 0 puts the checksum of the IP header right, bit 1 that of ICMP, so
-// that damage gets past them; the frame behind it.
+// address sanitizer to watch. What is for the exchange is looked at for a tag, too. Input: byte 0: bit 0 puts the
+// checksum of the IP header right, bit 1 that of ICMP, so that damage gets past them; bit 2 makes a tag in the last
+// bytes of a packet for the exchange, which must then open; the frame behind it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "dataplane/frame.h"
+#include "dataplane/packet_auth.h"
 #include "tests/dataplane/frame_fixture.h"
 
 namespace gradlane::test {
@@ -47,6 +49,23 @@ void check_answer(const Bytes& answer, const ParsedFrame& request) {
   if (get16(answer, kL4 + 2) != slow_checksum(answer, kL4, answer.size(), kL4 + 2)) fail("a wrong ICMP checksum");
 }
 
+// Without a tag nothing is authentic, with one everything is. The packet is in a block of its exact size.
+void check_tag(const Bytes& frame, const ParsedFrame& parsed, bool tagged) {
+  static const RingKey key(Bytes(32, 0x5a));
+  static PacketSealer sealer(key, kTheirIp);
+  static PacketOpener opener(key, kTheirIp);
+  Bytes exact(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(kFrameBytes + parsed.bytes));
+  exact.shrink_to_fit();
+  const bool room = parsed.bytes >= kAuthBytes;
+  if (tagged && room) {
+    exact[kL4 + 6] = exact[kL4 + 7] = 0;
+    sealer.seal(exact.data(), parsed.bytes - kAuthBytes);
+    if ((frame[0] & 2) != 0) seal_udp(exact.data(), parsed.bytes);
+  }
+  const size_t opened = opener.open(exact.data(), parsed.bytes);
+  if (opened != (tagged && room ? parsed.bytes - kAuthBytes : PacketOpener::kForged)) fail("a tag that lies");
+}
+
 void execute(uint8_t flags, std::span<const uint8_t> input) {
   Bytes frame(input.begin(), input.end());
   put_right(frame, flags);
@@ -58,7 +77,9 @@ void execute(uint8_t flags, std::span<const uint8_t> input) {
     if (kFrameBytes + parsed.bytes > frame.size()) fail("a payload longer than the frame");
     if (parsed.traffic == TrafficClass::kHost) fail("a packet of no gradlane class");
     if (!std::equal(kOurMac.begin(), kOurMac.end(), frame.begin())) fail("a packet to another MAC");
+    check_tag(frame, parsed, (flags & 4) != 0);
   }
+  if (parsed.verdict == FrameVerdict::kProbe && kFrameBytes + parsed.bytes > frame.size()) fail("a probe too long");
   if (bytes == 0) {
     if (parsed.verdict == FrameVerdict::kEcho) fail("a ping without an answer");
     if (frame != before) fail("no answer, but another frame");

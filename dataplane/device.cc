@@ -1,0 +1,118 @@
+// device.cc - what is known of DPDK's drivers, and the socket files of some (control thread only)
+#include "dataplane/device.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "compress/error.h"
+
+namespace gradlane {
+namespace {
+
+// Drivers have an older name, too.
+bool is_driver(const std::string& devargs, const char* name, const char* older) {
+  return devargs.starts_with(name) || devargs.starts_with(older);
+}
+
+DeviceTraits memif_traits(const std::string& devargs) {
+  DeviceTraits traits;
+  traits.local = traits.needs_goodbye = traits.left_to_the_end = true;
+  const bool server = devargs_value(devargs, "role") == "server";
+  traits.reconnects = !server;
+  // Abstract sockets, the default, have no file.
+  if (server && devargs_value(devargs, "socket-abstract") == "no") traits.socket = devargs_value(devargs, "socket");
+  return traits;
+}
+
+DeviceTraits virtio_traits(const std::string& devargs) {
+  DeviceTraits traits;
+  traits.wants_mtu = traits.needs_mac = traits.left_to_the_end = true;
+  const std::string path = devargs_value(devargs, "path");
+  // /dev/vhost-net is the kernel, and /dev/vhost-vdpa-0 a card.
+  if (path.starts_with("/dev/vhost")) return traits;
+  traits.local = true;
+  if (devargs_value(devargs, "server") != "1") return traits;
+  traits.blocks = true;
+  traits.socket = path;
+  return traits;
+}
+
+DeviceTraits vhost_traits(const std::string& devargs) {
+  DeviceTraits traits;
+  traits.local = traits.needs_mac = traits.left_to_the_end = true;
+  if (devargs_value(devargs, "client") != "1") traits.socket = devargs_value(devargs, "iface");
+  return traits;
+}
+
+}  // namespace
+
+DeviceTraits traits_of(const PortConfig& config) {
+  DeviceTraits traits;
+  if (config.kind == PortConfig::Kind::kPci) traits.wants_mtu = true;
+  if (config.kind == PortConfig::Kind::kRing) traits.local = traits.shares_buffers = true;
+  if (config.kind != PortConfig::Kind::kDevice) return traits;
+  if (config.device.starts_with("net_memif")) return memif_traits(config.device);
+  if (is_virtio(config)) return virtio_traits(config.device);
+  if (is_driver(config.device, "net_vhost", "eth_vhost")) return vhost_traits(config.device);
+  return traits;
+}
+
+bool is_virtio(const PortConfig& config) noexcept {
+  return config.kind == PortConfig::Kind::kDevice && is_driver(config.device, "net_virtio_user", "virtio_user");
+}
+
+std::string device_name(const std::string& devargs) { return devargs.substr(0, devargs.find(',')); }
+
+std::string devargs_value(const std::string& devargs, const std::string& key) {
+  const size_t at = devargs.find("," + key + "=");
+  if (at == std::string::npos) return "";
+  const size_t start = at + key.size() + 2;
+  return devargs.substr(start, devargs.find(',', start) - start);
+}
+
+void check_frames(const std::string& devargs, size_t frame) {
+  if (!devargs.starts_with("net_memif")) return;
+  size_t bsize = 2048;
+  const std::string value = devargs_value(devargs, "bsize");
+  std::from_chars(value.data(), value.data() + value.size(), bsize);
+  if (bsize < frame) {
+    throw SetupError("bsize is " + std::to_string(bsize) + ", and frames have up to " + std::to_string(frame) +
+                     " bytes: say bsize=9216, on both sides");
+  }
+}
+
+MacAddress mac_of(uint32_t ip) noexcept {
+  const auto byte = [ip](unsigned shift) { return static_cast<uint8_t>(ip >> shift); };
+  return {0x02, 0x67, byte(24), byte(16), byte(8), byte(0)};
+}
+
+// ---- Socket files
+
+void remove_socket(const std::string& path) noexcept {
+  struct stat status {};
+  if (!path.empty() && lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) unlink(path.c_str());
+}
+
+void check_socket(const std::string& path) {
+  if (path.empty()) return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    throw SetupError("socket '" + path + "': at most " + std::to_string(sizeof(address.sun_path) - 1) + " bytes");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool made = fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (!made) throw SetupError("socket '" + path + "': " + std::strerror(error));
+  unlink(path.c_str());
+}
+
+}  // namespace gradlane

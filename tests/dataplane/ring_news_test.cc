@@ -1,0 +1,217 @@
+// ring_news_test.cc - facts of a ring in, lines of the log out
+#include "dataplane/ring_news.h"
+
+#include <gtest/gtest.h>
+
+namespace gradlane::test {
+namespace {
+
+using Level = RingLine::Level;
+using PortState = NeighbourFacts::PortState;
+
+constexpr Nanos kStart = 1000 * kSecond;
+
+// A neighbour of which nothing is wrong but that it is not up.
+NeighbourFacts missing(unsigned node = 2) {
+  NeighbourFacts facts;
+  facts.node = node;
+  facts.ip = 0x0a4d0001 + node;
+  facts.port = "e0";
+  facts.mac_known = true;
+  return facts;
+}
+
+NeighbourFacts up(unsigned node = 2) {
+  NeighbourFacts facts = missing(node);
+  facts.up = true;
+  return facts;
+}
+
+RingFacts ring(std::vector<NeighbourFacts> neighbours) {
+  RingFacts facts;
+  facts.node = 1;
+  facts.udp_port = 18400;
+  facts.known = true;
+  facts.neighbours = std::move(neighbours);
+  return facts;
+}
+
+RingFacts whole_ring() {
+  RingFacts facts = ring({up()});
+  facts.whole = true;
+  return facts;
+}
+
+Failure other_mtu() { return {FailureCode::kRefused, 2, Field::kMtu, 1500, 9000}; }
+
+struct Case {
+  const char* name;
+  void (*change)(NeighbourFacts&);
+  Nanos missing_for;
+  const char* text;
+};
+
+const Case kCases[] = {
+    {"up", [](NeighbourFacts& it) { it.up = true; }, 0, ""},
+    {"link down", [](NeighbourFacts& it) { it.port_state = PortState::kDown; }, 5 * kSecond, "port e0: link is down"},
+    {"link down inside the machine",
+     [](NeighbourFacts& it) {
+       it.port_state = PortState::kDown;
+       it.local = true;
+     },
+     5 * kSecond, "port e0: link is down: the daemon of node 2 is not running"},
+    {"not started",
+     [](NeighbourFacts& it) {
+       it.port_state = PortState::kStarting;
+       it.local = true;
+     },
+     5 * kSecond, "port e0: it has not started: the daemon of node 2 is not running"},
+    {"no ARP yet",
+     [](NeighbourFacts& it) {
+       it.mac_known = false;
+       it.arp_tries = 1;
+     },
+     kSecond / 10, "no answer from 10.77.0.3 on port e0 yet (ARP, 1 try)"},
+    {"no ARP",
+     [](NeighbourFacts& it) {
+       it.mac_known = false;
+       it.arp_tries = 50;
+     },
+     5 * kSecond, "no answer from 10.77.0.3 on port e0 after 5 s (ARP, 50 tries)"},
+    {"another key",
+     [](NeighbourFacts& it) {
+       it.forged = 7;
+       it.heard = true;
+     },
+     5 * kSecond, "packets of node 2 (10.77.0.3) are not authentic (7 so far): it has another key, or none"},
+    {"one way", [](NeighbourFacts& it) { it.heard = true; }, 6 * kSecond,
+     "node 2 (10.77.0.3) is heard, but has not met this node for 6 s: do packets to its UDP port 18400 arrive there?"},
+    {"no hello yet", [](NeighbourFacts&) {}, kSecond - 1,
+     "no hello from node 2 (10.77.0.3) yet: its daemon is not running, or UDP port 18400 is filtered"},
+    {"no hello", [](NeighbourFacts&) {}, 75 * kSecond,
+     "no hello from node 2 (10.77.0.3) for 75 s: its daemon is not running, or UDP port 18400 is filtered"},
+    {"refused",
+     [](NeighbourFacts& it) {
+       it.refused = other_mtu();
+       it.heard = true;
+       it.forged = 1;
+     },
+     5 * kSecond, "refused: rank 2 of node 2 (10.77.0.3) is configured differently: mtu: 1500 here, 9000 there"},
+    {"refused, and then unplugged",
+     [](NeighbourFacts& it) {
+       it.refused = other_mtu();
+       it.port_state = PortState::kDown;
+     },
+     5 * kSecond, "port e0: link is down"},
+};
+
+TEST(RingNews, MostConcreteReasonFirst) {
+  for (const Case& it : kCases) {
+    NeighbourFacts facts = missing();
+    it.change(facts);
+    EXPECT_EQ(missing_text(facts, 18400, it.missing_for), it.text) << it.name;
+  }
+}
+
+// ---- When what is logged
+
+class RingWatchTest : public testing::Test {
+ protected:
+  // Looks every 100 ms for so long; all lines with the time of each in ms.
+  std::vector<std::pair<Nanos, RingLine>> watch(const RingFacts& facts, Nanos time) {
+    std::vector<std::pair<Nanos, RingLine>> lines;
+    for (const Nanos end = now_ + time; now_ < end; now_ += 100 * kMillisecond) {
+      for (const RingLine& line : watch_.look(facts, now_)) lines.emplace_back((now_ - kStart) / kMillisecond, line);
+    }
+    return lines;
+  }
+  RingWatch watch_;
+  Nanos now_ = kStart;
+};
+
+TEST_F(RingWatchTest, EveryFiveSecondsALinePerMissingNeighbour) {
+  RingFacts facts = ring({up(0), missing(2)});
+  const auto lines = watch(facts, 12 * kSecond);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].first, 5000U);
+  EXPECT_EQ(lines[0].second.level, Level::kWarning);
+  EXPECT_EQ(lines[0].second.text,
+            "node 1: node 2 is missing: no hello from node 2 (10.77.0.3) for 5 s: its daemon is not running, or UDP "
+            "port 18400 is filtered");
+  EXPECT_EQ(lines[1].first, 10'000U);
+  facts.neighbours[0] = missing(0);
+  EXPECT_EQ(watch(facts, 5 * kSecond).size(), 2U);
+}
+
+TEST_F(RingWatchTest, WholeIsSaidOnceAndTroubleAfterItSoon) {
+  EXPECT_EQ(watch(ring({missing()}), 2 * kSecond).size(), 0U);
+  auto lines = watch(whole_ring(), 20 * kSecond);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].second, (RingLine{Level::kInfo, "node 1: the ring is whole"}));
+  EXPECT_EQ(watch(ring({missing()}), 300 * kMillisecond).size(), 0U) << "generations follow one another";
+  EXPECT_EQ(watch(whole_ring(), kSecond).size(), 0U);
+  lines = watch(ring({missing()}), 6 * kSecond);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[1].first - lines[0].first, 5000U);
+  EXPECT_EQ(watch(whole_ring(), kSecond).size(), 1U);
+}
+
+TEST_F(RingWatchTest, NothingIsKnownAtFirst) {
+  RingFacts facts = ring({missing()});
+  facts.known = false;
+  EXPECT_EQ(watch(facts, 20 * kSecond).size(), 0U);
+}
+
+TEST_F(RingWatchTest, RefusalsAreErrorsAtOnceAndAgain) {
+  RingFacts facts = ring({missing()});
+  EXPECT_EQ(watch(facts, kSecond).size(), 0U);
+  facts.neighbours[0].refused = other_mtu();
+  auto lines = watch(facts, 6 * kSecond);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].first, 1000U);
+  EXPECT_EQ(lines[0].second.level, Level::kError);
+  EXPECT_EQ(lines[1].first, 6000U);
+  facts.neighbours[0].refused.field = Field::kCodec;
+  EXPECT_EQ(watch(facts, kSecond).size(), 1U) << "another field is news";
+  // A refusal comes and goes with generations: that is no news.
+  facts.neighbours[0].refused = {};
+  EXPECT_EQ(watch(facts, 200 * kMillisecond).size(), 0U);
+  facts.neighbours[0].refused = other_mtu();
+  facts.neighbours[0].refused.field = Field::kCodec;
+  EXPECT_EQ(watch(facts, 200 * kMillisecond).size(), 0U);
+}
+
+TEST_F(RingWatchTest, NeighboursAreThereButSomebodyIsNot) {
+  RingFacts facts = ring({up(0), up(2)});
+  facts.ranks_per_node = 2;
+  facts.missing = 7;
+  auto lines = watch(facts, 5100 * kMillisecond);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(
+      lines[0].second.text,
+      "node 1: the ring is not whole: this node's neighbours are there, but nothing is known of rank 7 on node 3; "
+      "its log and those of the nodes beside it say more");
+  facts.missing = 2;  // on this node itself
+  lines = watch(facts, 5 * kSecond);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].second.text, "node 1: the ring is not whole");
+}
+
+TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
+  RingFacts facts = whole_ring();
+  facts.neighbours[0].forged = 40;
+  (void)watch(facts, kSecond);
+  facts.whole = false;
+  facts.neighbours[0].up = false;
+  (void)watch(facts, 2 * kSecond);
+  EXPECT_TRUE(watch_.neighbours()[0].why.starts_with("no hello from node 2 (10.77.0.3) for 1 s"))
+      << watch_.neighbours()[0].why;
+  facts.neighbours[0].forged = 43;
+  (void)watch(facts, kSecond);
+  EXPECT_NE(watch_.neighbours()[0].why.find("not authentic (3 so far)"), std::string::npos);
+  (void)watch(whole_ring(), kSecond);
+  EXPECT_EQ(watch_.neighbours()[0].why, "");
+}
+
+}  // namespace
+}  // namespace gradlane::test

@@ -14,6 +14,7 @@ struct RunOptions {
   std::string lanes;
   std::string trainers;  // per node
   std::string mtu;       // of IP
+  std::string rate;      // of links
   std::string idle;
   std::string log;
   std::string keep_configs;  // directory that gets copies of the configuration files

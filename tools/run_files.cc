@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "compress/error.h"
+#include "tools/run_net.h"
 
 namespace gradlane {
 namespace {
@@ -57,12 +58,25 @@ std::string port(const RunPlan& plan, unsigned node, unsigned from, unsigned id,
   std::string text = fmt::format("  - name: {}\n", first ? "next" : "prev");
   if (plan.link == RunPlan::Link::kRing) {
     text += fmt::format("    ring: link{}\n", from);
+  } else if (plan.link == RunPlan::Link::kVhost && first) {
+    text += fmt::format(
+        "    device: 'net_virtio_user{},path={}/link{}-{}.sock,server=1,queues={},queue_size=256,mrg_rxbuf=1,"
+        "in_order=1'\n",
+        id, folder, from, to, plan.lanes);
+  } else if (plan.link == RunPlan::Link::kVhost) {
+    text += fmt::format("    device: 'net_vhost{},iface={}/link{}-{}.sock,client=1,queues={}'\n", id, folder, from, to,
+                        plan.lanes);
   } else {
     text += fmt::format(
         "    device: 'net_memif{},role={},id=0,socket={}/link{}-{}.sock,socket-abstract=no,bsize=9216,rsize=8'\n", id,
         first ? "server" : "client", folder, from, to);
   }
   return text + fmt::format("    nodes: [{}]\n", first ? to : from);
+}
+
+std::string workers(const RunPlan& plan) {
+  return fmt::format("workers: {{lanes: {}, threads: {}, idle: {}}}\nlog: {}\n", plan.lanes, plan.lanes, plan.idle,
+                     plan.log);
 }
 
 }  // namespace
@@ -78,11 +92,13 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
   // Two nodes have one link: both ways round the ring are the same.
   const bool has_next = plan.nodes > 2 || (plan.nodes == 2 && node == 0);
   const bool has_previous = plan.nodes > 2 || (plan.nodes == 2 && node == 1);
+  if (plan.link == RunPlan::Link::kVeth) {
+    if (plan.nodes > 1) text += fmt::format("  - device: '{}'\n", veth_device(plan.mtu));
+    return text + workers(plan);
+  }
   if (has_next) text += port(plan, node, node, 0, folder);
   if (has_previous) text += port(plan, node, before, has_next ? 1 : 0, folder);
-  text += fmt::format("workers: {{lanes: {}, threads: {}, idle: {}}}\nlog: {}\n", plan.lanes, plan.lanes, plan.idle,
-                      plan.log);
-  return text;
+  return text + workers(plan);
 }
 
 RunFiles::RunFiles(std::string folder) : folder_(std::move(folder)) {}

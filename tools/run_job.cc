@@ -47,7 +47,8 @@ RunJob::RunJob(const RunPlan& plan, const RunFiles& files)
       files_(files),
       port_(free_port()),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGCHLD}),
-      warden_(files.folder()),
+      warden_(files.folder(), run_spaces(plan)),
+      net_(plan, warden_),
       out_(STDOUT_FILENO) {
   if (!same_file(STDOUT_FILENO, STDERR_FILENO)) err_.emplace(STDERR_FILENO);
   adopt_orphans();
@@ -95,6 +96,7 @@ void RunJob::start_daemons() {
   for (unsigned node = 0; node < plan_.nodes; ++node) {
     spec.command.insert(spec.command.end(), {"--config", files_.config(node)});
     if (plan_.link == RunPlan::Link::kRing) continue;
+    const InSpace in(net_.space(node));
     start(spec, fmt::format("the daemon of node {}", node), fmt::format("[node {}] ", node), false);
     spec.command = {plan_.daemon};
   }

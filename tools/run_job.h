@@ -10,6 +10,7 @@
 
 #include "tools/child.h"
 #include "tools/run_files.h"
+#include "tools/run_net.h"
 #include "tools/run_output.h"
 #include "tools/run_plan.h"
 #include "tools/run_warden.h"
@@ -90,6 +91,7 @@ class RunJob {
   const unsigned port_;
   SignalQueue signals_;
   RunWarden warden_;
+  RunNet net_;
   LineSink out_;
   std::optional<LineSink> err_;  // none where both are the same file: lines must not cut one another
   std::vector<Process> processes_;

@@ -19,9 +19,12 @@
 #include "compress/codec.h"
 #include "compress/error.h"
 #include "config/config.h"
+#include "tools/run_net.h"
 
 namespace gradlane {
 namespace {
+
+constexpr unsigned kMaxVhostLanes = 8;  // DPDK's virtio driver has no more queue pairs
 
 using Names = std::vector<std::string>;
 
@@ -71,6 +74,8 @@ std::string look_up(const std::string& name, int& fault) {
   return "";
 }
 
+}  // namespace
+
 std::string find_daemon() {
   int fault = 0;
   if (const char* const chosen = std::getenv("GRADLANED"); chosen != nullptr && *chosen != '\0') {
@@ -87,13 +92,28 @@ std::string find_daemon() {
   throw SetupError(fmt::format("no gradlaned: neither {} nor in PATH; set GRADLANED to its path", beside));
 }
 
+namespace {
+
+// What only this link has, and needs.
+void plan_veth(const RunOptions& options, RunPlan& plan) {
+  if (geteuid() != 0) {
+    throw SetupError("--link veth needs root, for network namespaces: 'sudo gradlane run ...', or leave it out");
+  }
+  plan.link = RunPlan::Link::kVeth;
+  plan.mtu = 1500;
+  if (!options.rate.empty()) plan.rate = parse_rate(options.rate);
+}
+
 }  // namespace
 
 RunPlan make_run_plan(const RunOptions& options) {
   RunPlan plan;
   if (options.nodes.empty()) throw SetupError("-n is missing: the number of nodes\nsee 'gradlane run --help'");
   plan.nodes = parse_number("-n", options.nodes, 1, 1, kMaxRunNodes);
-  plan.link = parse_name("--link", options.link, {"memif", "ring"}) == "ring" ? RunPlan::Link::kRing : plan.link;
+  const std::string link = parse_name("--link", options.link, {"vhost", "memif", "ring", "veth"});
+  if (link == "memif") plan.link = RunPlan::Link::kMemif;
+  plan.link = link == "ring" ? RunPlan::Link::kRing : plan.link;
+  if (link == "veth") plan_veth(options, plan);
   plan.codec = find_codec(options.codec.empty() ? kDefaultCodec : options.codec).name();
   plan.lanes = parse_number("--lanes", options.lanes, 1, 1, kMaxLanes);
   plan.trainers = parse_number("--trainers", options.trainers, 1, 1, kMaxTrainers);
@@ -108,6 +128,16 @@ RunPlan make_run_plan(const RunOptions& options) {
   if (plan.ranks() > kMaxWorld) {
     throw SetupError(fmt::format("-n {} --trainers {}: that makes {} ranks; at most {}", plan.nodes, plan.trainers,
                                  plan.ranks(), kMaxWorld));
+  }
+  if (!options.rate.empty() && plan.link != RunPlan::Link::kVeth) {
+    throw SetupError(fmt::format("--rate {}: only links of --link veth have one", options.rate));
+  }
+  if (plan.lanes > 1 && plan.link == RunPlan::Link::kVeth) {
+    throw SetupError(fmt::format("--lanes {}: with --link veth it must be 1; its ports have one queue", plan.lanes));
+  }
+  if (plan.lanes > kMaxVhostLanes && plan.link == RunPlan::Link::kVhost) {
+    throw SetupError(fmt::format("--lanes {}: at most {} with --link vhost; with --link memif {}", plan.lanes,
+                                 kMaxVhostLanes, kMaxLanes));
   }
   plan.daemon = find_daemon();
   return plan;

@@ -15,16 +15,19 @@ inline constexpr unsigned kMaxRunNodes = 64;
 
 struct RunPlan {
   enum class Link : uint8_t {
-    kMemif,  // a process per node, shared memory between neighbours
+    kVhost,  // a process per node, shared memory between neighbours
+    kMemif,  // likewise; it may happen that a node dies with a neighbour that is killed
     kRing,   // all nodes in one process
+    kVeth,   // a process per node, each in a network namespace with a cable to a switch
   };
   unsigned nodes = 1;
-  Link link = Link::kMemif;
+  Link link = Link::kVhost;
   std::string codec;
   unsigned lanes = 1;
   unsigned trainers = 1;  // per node
   bool local_reduce = false;
   size_t mtu = 9000;  // of IP
+  uint64_t rate = 0;  // of links, in bit/s; 0: as fast as they are
   std::string idle;
   std::string log;
   std::string keep_configs;
@@ -38,6 +41,9 @@ struct RunPlan {
 
 // Throws SetupError.
 [[nodiscard]] RunPlan make_run_plan(const RunOptions& options);
+
+// The path of gradlaned: what GRADLANED names, or the one beside this executable, or in PATH. Throws SetupError.
+[[nodiscard]] std::string find_daemon();
 
 // 0 if the command can be executed; else what a shell returns: 127 for what is not there, 126 for what is not
 // executable.

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "compress/error.h"
+#include "tools/run_net.h"
 
 namespace gradlane {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 constexpr pid_t kAllIsWell = 0;
 constexpr int kPatience = 200;  // times 10 ms, until what was killed is gone
 
-[[noreturn]] void watch(int pipe, const std::string& folder) {
+[[noreturn]] void watch(int pipe, const std::string& folder, const std::vector<std::string>& spaces) {
   setpgid(0, 0);
   prctl(PR_SET_NAME, "run-warden");
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -40,6 +41,7 @@ constexpr int kPatience = 200;  // times 10 ms, until what was killed is gone
     std::erase_if(groups, [](pid_t group) { return kill(-group, SIGKILL) != 0; });
     usleep(10000);
   }
+  remove_spaces(spaces);
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   _exit(0);
@@ -47,13 +49,13 @@ constexpr int kPatience = 200;  // times 10 ms, until what was killed is gone
 
 }  // namespace
 
-RunWarden::RunWarden(const std::string& folder) {
+RunWarden::RunWarden(const std::string& folder, const std::vector<std::string>& spaces) {
   std::array<int, 2> ends = {};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw SetupError(fmt::format("no pipe: {}", std::strerror(errno)));
   pid_ = fork();
   if (pid_ == 0) {
     close(ends[1]);
-    watch(ends[0], folder);
+    watch(ends[0], folder, spaces);
   }
   const int error = errno;
   close(ends[0]);

@@ -4,15 +4,16 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 namespace gradlane {
 
 // It waits at a pipe. Should this process die without a word, it kills the process groups that it was told of and
-// removes the folder. (Children of this process die by themselves then, but not theirs.)
+// removes the folder and the network namespaces. (Children of this process die by themselves then, but not theirs.)
 class RunWarden {
  public:
   // Signals that may come to this process's group must be blocked already, SIGPIPE ignored. Throws SetupError.
-  explicit RunWarden(const std::string& folder);
+  RunWarden(const std::string& folder, const std::vector<std::string>& spaces);
   // All is well: the warden ends and touches nothing.
   ~RunWarden();
   RunWarden(const RunWarden&) = delete;

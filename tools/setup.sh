@@ -10,7 +10,7 @@ packages=(
   # the daemon, its configuration and logs; dpdk has the drivers and testpmd, to compare with
   dpdk libdpdk-dev libnuma-dev libspdlog-dev libyaml-cpp-dev
   # tests in network namespaces
-  iproute2 iputils-ping
+  ethtool iperf3 iproute2 iputils-ping nftables
   # trainers in Python, and the data of the demo
   python3-numpy python3-sklearn libopenblas0-serial
   # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX

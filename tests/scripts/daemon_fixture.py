@@ -90,11 +90,11 @@ class Daemon:
 
 
 class Ring:
-    """Configuration files of some nodes, and their daemons: one process with link "ring", one each with "memif"."""
+    """Configuration files of some nodes, and their daemons: one process with link "ring", else one each."""
 
     def __init__(self, folder, nodes, link="ring", trainers=1, lanes=1, threads=None, mtu=1500, **settings):
         self.folder = pathlib.Path(folder)
-        self.nodes, self.trainers, self.link = nodes, trainers, link
+        self.nodes, self.trainers, self.link, self.lanes = nodes, trainers, link, lanes
         self.files = [self.folder / f"n{node}.yaml" for node in range(nodes)]
         self.sockets = [self.folder / f"n{node}.sock" for node in range(nodes)]
         self.daemons = []
@@ -114,12 +114,17 @@ class Ring:
             if self.link == "ring":
                 yield f"  - {{ring: link{first}, nodes: [{other}]}}"
                 continue
+            if self.link == "vhost":
+                device = (f"net_virtio_user{number},path={self.folder}/link{first}.sock,server=1,queue_size=256"
+                          if first == node else f"net_vhost{number},iface={self.folder}/link{first}.sock,client=1")
+                yield f"  - {{device: '{device},queues={self.lanes}', nodes: [{other}]}}"
+                continue
             role = "server" if first == node else "client"
             yield (f"  - {{device: 'net_memif{number},role={role},id=0,socket={self.folder}/link{first}.sock,"
                    f"socket-abstract=no,bsize=9216,rsize=10', nodes: [{other}]}}")
 
     def start(self, node=None):
-        """All daemons, or that of one node (memif)."""
+        """All daemons, or that of one node (not with link "ring")."""
         if node is not None:
             self.daemons[node] = Daemon(self.files[node])
         elif self.link == "ring":

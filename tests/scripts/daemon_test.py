@@ -342,6 +342,9 @@ lib.gradlane_close(gl)
     def test_memif(self):
         self.check("-n", "3", "--link", "memif")
 
+    def test_vhost(self):
+        self.check("-n", "3", "--link", "vhost")
+
     def test_memif_with_several_trainers(self):
         self.check("-n", "2", "--trainers", "2", "--link", "memif")
 

@@ -33,13 +33,14 @@ def needs_fake(test):
 class Run:
     """One `gradlane run`, in an environment that all its descendants can be told by."""
 
-    def __init__(self, *arguments, command=None, env=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
+    def __init__(self, *arguments, command=None, env=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                 prefix=()):
         self.mark = f"GRADLANE_RUN_TEST={uuid.uuid4()}"
         self.folder = tempfile.mkdtemp(prefix="run-test-")
         name, value = self.mark.split("=")
         environment = {k: v for k, v in os.environ.items() if k not in ("XDG_RUNTIME_DIR", "OMP_NUM_THREADS")}
         environment.update({"GRADLANED": Programs.daemon, "TMPDIR": self.folder, name: value}, **(env or {}))
-        line = [Programs.gradlane, "run", *arguments] + (["--", *command] if command else [])
+        line = [*prefix, Programs.gradlane, "run", *arguments] + (["--", *command] if command else [])
         self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True,
                                         env=environment)
         self.out = self.err = ""

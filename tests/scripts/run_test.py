@@ -220,7 +220,7 @@ class RunTest(unittest.TestCase):
 
     @needs_fake
     def test_daemon_that_ends_early(self):
-        for link, name in (("memif", "node 1"), ("ring", "all nodes")):
+        for link, name in (("vhost", "node 1"), ("memif", "node 1"), ("ring", "all nodes")):
             run = self.run_it("-n", "2", "--link", link, command=["true"], code=1,
                               env={"FAKE_DAEMON": "exit", "FAKE_NODE": "1"})
             self.assertIn(f"gradlane: the daemon of {name} exited with code 3 before it was ready; its last line: "
@@ -261,12 +261,23 @@ class RunTest(unittest.TestCase):
         return [path.read_text(encoding="ascii") for path in paths]
 
     def ports(self, text):
-        text = re.sub(r"socket=\S*/", "socket=", text.split("ports:")[1].split("workers:")[0])
+        text = re.sub(r"(socket|path|iface)=[^ ,]*/", r"\1=", text.split("ports:")[1].split("workers:")[0])
         return [" ".join(port.split()) for port in text.split("  - ")[1:]]
+
+    def test_vhost_config(self):
+        end = ",mrg_rxbuf=1,in_order=1'"
+        server = f"name: next device: 'net_virtio_user0,path=link%s.sock,server=1,queues=2,queue_size=256{end} nodes: [%u]"
+        client = "name: prev device: 'net_vhost%u,iface=link%s.sock,client=1,queues=2' nodes: [%u]"
+        for link in ((), ("--link", "vhost")):
+            texts = self.kept_configs("-n", "3", "--lanes", "2", *link)
+            self.assertEqual(self.ports(texts[2]), [server % ("2-0", 0), client % (1, "1-2", 1)])
+        texts = self.kept_configs("-n", "2", "--lanes", "2")
+        self.assertEqual([self.ports(text) for text in texts], [[server % ("0-1", 1)], [client % (0, "0-1", 0)]])
+        self.run_it("-n", "2", "--lanes", "9", command=["true"], code=2)
 
     def test_memif_config(self):
         end = "socket-abstract=no,bsize=9216,rsize=8'"
-        texts = self.kept_configs("-n", "3", "--codec", "bf16", "--lanes", "2", "--idle", "yield", "--mtu", "1500",
+        texts = self.kept_configs("-n", "3", "--link", "memif", "--codec", "bf16", "--lanes", "2", "--idle", "yield", "--mtu", "1500",
                                   "--log", "info", "--trainers", "2", "--local-reduce")
         self.assertEqual(len(texts), 3)
         self.assertEqual(self.ports(texts[2]), [
@@ -278,7 +289,7 @@ class RunTest(unittest.TestCase):
 
     def test_config_of_two_nodes(self):
         end = "socket=link0-1.sock,socket-abstract=no,bsize=9216,rsize=8'"
-        first, second = self.kept_configs("-n", "2")
+        first, second = self.kept_configs("-n", "2", "--link", "memif")
         self.assertEqual(self.ports(first), [f"name: next device: 'net_memif0,role=server,id=0,{end} nodes: [1]"])
         self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,id=0,{end} nodes: [0]"])
 
@@ -311,7 +322,7 @@ class RunTest(unittest.TestCase):
             (["-n", "65"], ["-n '65'", "1 to 64"]),
             (["-n", "two"], ["-n 'two'", "1 to 64"]),
             (["-n", "2", "--codec", "zip"], ["zip", "fixed[:B]"]),
-            (["-n", "2", "--link", "tcp"], ["--link 'tcp'", "memif, ring"]),
+            (["-n", "2", "--link", "tcp"], ["--link 'tcp'", "vhost, memif, ring"]),
             (["-n", "2", "--lanes", "17"], ["--lanes '17'", "1 to 16"]),
             (["-n", "2", "--trainers", "17"], ["--trainers '17'", "1 to 16"]),
             (["-n", "64", "--trainers", "16"], ["1024 ranks", "at most 256"]),

@@ -1,0 +1,127 @@
+// check_links.cc - the kernel's interfaces that ports use (main thread only)
+#include "tools/check_links.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "config/values.h"
+#include "tools/check_host.h"
+
+namespace gradlane {
+namespace {
+
+// Asks the kernel about one interface, in the network namespace of this process.
+class Interface {
+ public:
+  explicit Interface(const std::string& name) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    name.copy(request_.ifr_name, sizeof(request_.ifr_name) - 1);
+  }
+  ~Interface() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Interface(const Interface&) = delete;
+  Interface& operator=(const Interface&) = delete;
+
+  [[nodiscard]] bool exists() { return ask(SIOCGIFINDEX); }
+  [[nodiscard]] bool has_flag(int flag) { return ask(SIOCGIFFLAGS) && (request_.ifr_flags & flag) != 0; }
+  [[nodiscard]] size_t mtu() { return ask(SIOCGIFMTU) ? static_cast<size_t>(request_.ifr_mtu) : 0; }
+  [[nodiscard]] std::string driver() {
+    ethtool_drvinfo info{};
+    info.cmd = ETHTOOL_GDRVINFO;
+    return ask_ethtool(&info) ? std::string(info.driver) : "";
+  }
+  [[nodiscard]] bool is_on(uint32_t command) {
+    ethtool_value value{.cmd = command, .data = 0};
+    return ask_ethtool(&value) && value.data != 0;
+  }
+
+ private:
+  bool ask(unsigned long what) { return ioctl(fd_, what, &request_) == 0; }
+  bool ask_ethtool(void* what) {
+    request_.ifr_data = static_cast<char*>(what);
+    return ask(SIOCETHTOOL);
+  }
+
+  int fd_;
+  ifreq request_{};
+};
+
+// Name of the interface to which the kernel has given this address; empty: none.
+std::string owner_of(uint32_t ip) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string name;
+  for (const ifaddrs* it = all; it != nullptr; it = it->ifa_next) {
+    if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in address{};
+    std::memcpy(&address, it->ifa_addr, sizeof(address));
+    if (ntohl(address.sin_addr.s_addr) == ip) name = it->ifa_name;
+  }
+  freeifaddrs(all);
+  return name;
+}
+
+// Packets of other programs on a veth come with half a checksum, and longer than the MTU, unless these are off.
+void check_offloads(Interface& interface, const std::string& name, CheckReport& report) {
+  if (interface.driver() != "veth") return;
+  const bool on = interface.is_on(ETHTOOL_GTXCSUM) || interface.is_on(ETHTOOL_GTSO) || interface.is_on(ETHTOOL_GGRO);
+  if (!on) return;
+  report.note("interface " + name,
+              fmt::format("a veth with offloads: packets of the kernel's own programs, ping for one, come damaged; "
+                          "ethtool -K {} tx off tso off gso off gro off, on both ends",
+                          name));
+}
+
+void check_interface(const PortConfig& port, const std::string& name, const NodeConfig& config, bool own,
+                     CheckReport& report) {
+  const std::string what = fmt::format("interface {} of port {}", name, port.name);
+  Interface interface(name);
+  if (!interface.exists()) {
+    if (!own) return report.note(what, "not in this network namespace; the daemon may be in another one");
+    return report.fail(what, "there is no such interface", "`ip link` lists what there is in this network namespace");
+  }
+  if (!interface.has_flag(IFF_UP)) {
+    return report.fail(what, "it is down", fmt::format("ip link set {} up", name));
+  }
+  if (!interface.has_flag(IFF_RUNNING)) {
+    return report.fail(what, "no carrier", "look at the cable, and at the port of the switch at its other end");
+  }
+  const size_t mtu = interface.mtu();
+  if (mtu < config.mtu) {
+    return report.fail(what, fmt::format("its MTU is {}, that of the configuration {}", mtu, config.mtu),
+                       fmt::format("ip link set {} mtu {}, or mtu: {} on all nodes", name, config.mtu, mtu));
+  }
+  report.ok(fmt::format("{}: up, MTU {}", what, mtu));
+  check_offloads(interface, name, report);
+}
+
+}  // namespace
+
+void check_interfaces(const NodeConfig& config, bool own, CheckReport& report) {
+  bool any = false;
+  for (const PortConfig& port : config.ports) {
+    const std::string name = interface_of(port);
+    if (name.empty()) continue;
+    any = true;
+    check_interface(port, name, config, own, report);
+  }
+  const uint32_t ip = config.nodes[config.rank].ip;
+  const std::string owner = any ? owner_of(ip) : "";
+  if (owner.empty()) return;
+  report.fail(fmt::format("address {}", ip_text(ip)),
+              fmt::format("the kernel has it too, on {}: it answers for gradlane, and refuses its packets", owner),
+              fmt::format("ip addr del {} dev {}, or another address in `nodes`", ip_text(ip), owner));
+}
+
+}  // namespace gradlane

@@ -1,0 +1,277 @@
+// stats_table.cc - the daemon's document as text (no I/O)
+#include "tools/stats_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gradlane {
+namespace {
+
+using nlohmann::json;
+using Lines = std::vector<std::string>;
+
+// What two looks say. `before` may be null.
+struct Looks {
+  const json& now;
+  const json* before;
+  double seconds;
+  [[nodiscard]] bool rates() const { return before != nullptr && seconds > 0; }
+};
+
+// ---- Reading a document that may lack anything
+
+const json& at(const json& object, const char* key) {
+  static const json nothing;
+  if (!object.is_object()) return nothing;
+  const auto it = object.find(key);
+  return it == object.end() ? nothing : *it;
+}
+
+std::string text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_null() ? "-" : value.dump();
+}
+
+double number(const json& value) { return value.is_number() ? value.get<double>() : 0; }
+
+// An element of an array, or nothing.
+const json* element(const json* array, size_t i) {
+  return array != nullptr && array->is_array() && i < array->size() ? &(*array)[i] : nullptr;
+}
+
+const json* member(const json* object, const char* key) { return object == nullptr ? nullptr : &at(*object, key); }
+
+// ---- Numbers as people read them
+
+// Three digits: 4.56, 45.6, 456.
+std::string digits(double value) {
+  if (value < 9.995) return fmt::format("{:.2f}", value);
+  return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
+// 999, 1.23k, 45.6M
+std::string count_text(double value) {
+  static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
+  size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  return unit == 0 ? fmt::format("{:.0f}", value) : digits(value) + kUnits[unit];
+}
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<uint64_t>(seconds);
+  if (whole < 60) return fmt::format("{:.1f} s", seconds);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  if (whole < 86400) return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+  return fmt::format("{} d {} h", whole / 86400, whole / 3600 % 24);
+}
+
+// ---- Tables: the first column to the left, others to the right
+
+Lines table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  Lines lines;
+  for (const auto& row : rows) {
+    std::string line = fmt::format("{:<{}}", row[0], widths[0]);
+    for (size_t i = 1; i < row.size(); ++i) line += fmt::format("  {:>{}}", row[i], widths[i]);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+void append(Lines& lines, const Lines& more) { lines.insert(lines.end(), more.begin(), more.end()); }
+
+// ---- Sums over counters
+
+double counter(const json* counters, const char* name) { return counters == nullptr ? 0 : number(at(*counters, name)); }
+
+double over_queues(const json* port, const char* name) {
+  const json* const queues = member(port, "queues");
+  double sum = 0;
+  for (size_t i = 0; element(queues, i) != nullptr; ++i) sum += counter(member(element(queues, i), "counters"), name);
+  return sum;
+}
+
+double dropped(const json* port) {
+  static constexpr const char* kDrops[] = {"segmented",  "not_neighbour", "forged",       "wrong_lane",
+                                           "no_mac",     "link_down",     "runt",         "bad_ip_header",
+                                           "ip_options", "fragment",      "bad_udp",      "bad_checksum",
+                                           "bad_arp",    "injected_drop", "probe_refused"};
+  double sum = 0;
+  for (const char* const name : kDrops) sum += over_queues(port, name);
+  return sum;
+}
+
+// ---- Parts of the page
+
+Lines node_lines(const json& now) {
+  std::string flags;
+  if (at(now, "auth") == true) flags += "   packets authenticated";
+  if (const json& faults = at(now, "faults"); !faults.is_null()) flags += "   FAULTS INJECTED: " + faults.dump();
+  const auto plural = [](const json& count, const char* what) {
+    return fmt::format("{} {}{}", text(count), what, number(count) == 1 ? "" : "s");
+  };
+  Lines lines{fmt::format("node {} of {}   up {}   gradlane {}   pid {}   {:.1f} MiB", text(at(now, "node")),
+                          text(at(now, "nodes")), time_text(number(at(now, "uptime_s"))), text(at(now, "version")),
+                          text(at(now, "pid")), number(at(now, "rss_kb")) / 1024),
+              fmt::format("codec {}   MTU {}   {}   {} of {} attached   {} in flight{}", text(at(now, "codec")),
+                          text(at(now, "mtu")), plural(at(now, "lanes"), "lane"), text(at(now, "attached")),
+                          plural(at(now, "trainers"), "trainer"), plural(at(now, "in_flight"), "operation"), flags)};
+  std::string pools;
+  for (const json& pool : at(now, "pools")) {
+    pools +=
+        fmt::format("   lane {}: {} of {}", text(at(pool, "lane")), text(at(pool, "free")), text(at(pool, "buffers")));
+  }
+  if (!pools.empty()) lines.push_back("free packet buffers" + pools);
+  return lines;
+}
+
+Lines port_lines(const Looks& looks) {
+  const json& ports = at(looks.now, "ports");
+  if (!ports.is_array() || ports.empty()) return {};
+  const json* const ports_before = member(looks.before, "ports");
+  std::vector<std::vector<std::string>> rows;
+  rows.push_back(
+      looks.rates()
+          ? std::vector<std::string>{"port", "link", "rx Gb/s", "tx Gb/s", "rx frames/s", "tx frames/s", "dropped/s"}
+          : std::vector<std::string>{"port", "link", "rx bytes", "tx bytes", "rx frames", "tx frames", "dropped"});
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const json* const port = &ports[i];
+    const json* const before = element(ports_before, i);
+    const bool rates = looks.rates() && before != nullptr;
+    const auto figure = [&](const char* name) {
+      const double total = over_queues(port, name);
+      return rates ? std::max(total - over_queues(before, name), 0.0) / looks.seconds : total;
+    };
+    const auto bytes = [&](const char* name) {
+      return rates ? digits(figure(name) * 8 / 1e9) : count_text(figure(name));
+    };
+    const double drops = rates ? std::max(dropped(port) - dropped(before), 0.0) / looks.seconds : dropped(port);
+    rows.push_back({text(at(*port, "name")), text(at(*port, "link")), bytes("received_bytes"), bytes("sent_bytes"),
+                    count_text(figure("received")), count_text(figure("sent")), count_text(drops)});
+  }
+  return table(rows);
+}
+
+Lines neighbour_lines(const json& now) {
+  const json& neighbours = at(now, "neighbours");
+  if (!neighbours.is_array() || neighbours.empty()) return {};
+  std::vector<std::vector<std::string>> rows = {{"neighbour", "address", "port", "MAC", "state"}};
+  for (const json& it : neighbours) {
+    rows.push_back({fmt::format("node {}", text(at(it, "node"))), text(at(it, "ip")), text(at(it, "port")),
+                    text(at(it, "mac")), text(at(it, "state"))});
+  }
+  const Lines formatted = table(rows);
+  Lines lines{formatted.front()};
+  for (size_t i = 0; i < neighbours.size(); ++i) {
+    lines.push_back(formatted[i + 1]);
+    const json& why = at(neighbours[i], "why");
+    if (why.is_string() && why != "") lines.push_back("  " + why.get<std::string>());
+  }
+  return lines;
+}
+
+std::string ring_text(const json& rank) {
+  std::string ring = text(at(rank, "ring"));
+  if (const json& missing = at(rank, "missing"); !missing.is_null()) ring += ", no rank " + text(missing);
+  return ring;
+}
+
+// To each neighbour: "12.3/14.0".
+std::string link_text(const json& rank, const char* key) {
+  std::string result;
+  for (const json& link : at(rank, "links")) {
+    const bool up = at(link, "up") == true;
+    result += (result.empty() ? "" : "/") + (up ? digits(number(at(link, key))) : std::string("-"));
+  }
+  return result.empty() ? "-" : result;
+}
+
+Lines rank_lines(const Looks& looks) {
+  const json& ranks = at(looks.now, "ranks");
+  if (!ranks.is_array() || ranks.empty()) return {};
+  const json* const ranks_before = member(looks.before, "ranks");
+  const bool rates = looks.rates();
+  std::vector<std::vector<std::string>> rows = {{"rank", "lane", "ring", "RTT us", "window", rates ? "done/s" : "done",
+                                                 "failed", rates ? "packets/s" : "packets",
+                                                 rates ? "resent/s" : "resent"}};
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const json* const counters = member(&ranks[i], "counters");
+    const json* const before = member(element(ranks_before, i), "counters");
+    const auto figure = [&](std::initializer_list<const char*> names) {
+      double sum = 0;
+      for (const char* const name : names) sum += counter(counters, name) - (rates ? counter(before, name) : 0);
+      return rates ? count_text(std::max(sum, 0.0) / looks.seconds) : count_text(sum);
+    };
+    rows.push_back({text(at(ranks[i], "rank")), text(at(ranks[i], "lane")), ring_text(ranks[i]),
+                    link_text(ranks[i], "rtt_us"), link_text(ranks[i], "window"), figure({"operations_done"}),
+                    count_text(counter(counters, "operations_failed")), figure({"data_sent"}),
+                    figure({"retransmit_timeout", "retransmit_sack"})});
+  }
+  Lines lines = table(rows);
+  for (const json& rank : ranks) {
+    const json& refused = at(rank, "refused");
+    if (refused.is_string() && refused != "") {
+      lines.push_back(fmt::format("  refused by rank {}: {}", text(at(rank, "rank")), refused.get<std::string>()));
+    }
+  }
+  return lines;
+}
+
+Lines counter_lines(const std::string& title, const json* counters, const json* before, const Looks& looks) {
+  Lines lines;
+  if (counters == nullptr || !counters->is_object()) return lines;
+  for (const auto& [name, value] : counters->items()) {
+    if (number(value) == 0) continue;
+    std::string line = fmt::format("  {:<20} {:>14}", name, value.dump());
+    if (looks.rates()) {
+      const double rate = std::max(number(value) - counter(before, name.c_str()), 0.0) / looks.seconds;
+      line += fmt::format(" {:>10}", count_text(rate) + "/s");
+    }
+    lines.push_back(line + "  " + counter_text(name));
+  }
+  if (!lines.empty()) lines.insert(lines.begin(), title);
+  return lines;
+}
+
+Lines all_counters(const Looks& looks) {
+  Lines lines;
+  const json& ports = at(looks.now, "ports");
+  for (size_t i = 0; element(&ports, i) != nullptr; ++i) {
+    const json* const queues = member(&ports[i], "queues");
+    const json* const before = member(element(member(looks.before, "ports"), i), "queues");
+    for (size_t q = 0; element(queues, q) != nullptr; ++q) {
+      append(lines,
+             counter_lines(fmt::format("port {}, queue {}:", text(at(ports[i], "name")), q),
+                           member(element(queues, q), "counters"), member(element(before, q), "counters"), looks));
+    }
+  }
+  const json& ranks = at(looks.now, "ranks");
+  for (size_t i = 0; element(&ranks, i) != nullptr; ++i) {
+    append(lines,
+           counter_lines(fmt::format("rank {}, lane {}:", text(at(ranks[i], "rank")), text(at(ranks[i], "lane"))),
+                         member(&ranks[i], "counters"), member(element(member(looks.before, "ranks"), i), "counters"),
+                         looks));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> stats_lines(const json& now, const json* before, double seconds, bool all) {
+  const Looks looks{now, before, seconds};
+  Lines lines = node_lines(now);
+  for (const Lines& part :
+       {port_lines(looks), neighbour_lines(now), rank_lines(looks), all ? all_counters(looks) : Lines()}) {
+    if (part.empty()) continue;
+    lines.emplace_back();
+    append(lines, part);
+  }
+  return lines;
+}
+
+}  // namespace gradlane

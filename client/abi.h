@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 1u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 2u     // both sides speak the same, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
 #define GL_MAX_LANES 16u     // of a node
@@ -129,7 +129,8 @@ struct gl_submission {
   uint8_t flags;
   uint8_t codec;  // as gl_codec_name's id
   uint8_t param;
-  uint8_t reserved[7];
+  uint8_t reserved[3];
+  uint32_t ends_seen;  // the lane's `ends`, as far as the application has been told
 };
 
 struct gl_completion {
@@ -141,9 +142,16 @@ struct gl_completion {
   uint8_t padding[48];
 };
 
+GL_ASSERT(offsetof(struct gl_submission, ends_seen) == 60);
 GL_ASSERT(sizeof(struct gl_submission) == 64);
 GL_ASSERT(sizeof(struct gl_completion) == 256);
 
+// When a generation of the ring ends, all ranks' operations fail and numbers begin at 0 with what is submitted next. An
+// application that has not been told of that yet submits what belongs to the old count. So `ends` counts the
+// generations that have ended with something of this client in them. It goes up before the completions that tell of it.
+// What is submitted with a lesser `ends_seen` fails at once with the same cause, is given no number, and tells of the
+// end like any other failure. GL_RESUME says that the application knows of all there have been.
+//
 // Counts go up and wrap; entry i of a ring is at i % GL_SLOTS. `tail - head` entries are there.
 struct gl_lane {
   // Client writes.
@@ -154,7 +162,8 @@ struct gl_lane {
   uint32_t submit_head;
   uint32_t complete_tail;
   uint32_t asleep;  // 1: after raising submit_tail, ring the lane's bell
-  uint8_t padding1[52];
+  uint32_t ends;    // see above
+  uint8_t padding1[48];
   // Daemon writes: figures since the client was attached.
   uint64_t data_bytes;
   uint64_t data_packets;

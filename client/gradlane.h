@@ -150,7 +150,8 @@ int gradlane_fd(gradlane_context* gl);
 
 // After an error, on all ranks: sets the count that default tags come from, to the same number everywhere. What this
 // rank has in flight fails, on other ranks too; so if the next operation fails because another rank was later, resume
-// and try again (docs/client.md).
+// and try again (docs/client.md). It also says that the caller knows of all failures so far: without it, what is
+// submitted before gradlane_wait() or gradlane_test() has told of one that ended everything fails at once as well.
 gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 
 // ---- Figures

@@ -50,18 +50,21 @@ enum gl_request_state { GL_FREE, GL_RUNNING, GL_OVER };
 
 struct gl_request {
   enum gl_request_state state;
-  uint64_t cookie;       // generation << 8 | slot; the caller's gradlane_request
-  uint32_t lanes_left;   // bit i: lane i has not completed it
+  uint64_t cookie;      // generation << 8 | slot; the caller's gradlane_request
+  uint32_t lanes_left;  // bit i: lane i has not completed it
+  uint32_t lanes_failed;
   gradlane_code code;    // how it has ended, as far as known
   struct gl_range data;  // in use until the caller knows of the end
   struct gl_range residual;
-  char text[GL_ERROR_TEXT];  // of the first lane that failed
+  char text[GL_ERROR_TEXT];     // of the first lane that failed
+  uint32_t ends[GL_MAX_LANES];  // of each lane that failed, at that time
 };
 
 // The library's own counts of a ring: what others could have written over is not read back.
 struct gl_ring {
   uint32_t submit_tail;
   uint32_t complete_head;
+  uint32_t ends_seen;  // the lane's `ends`, as far as the caller has been told
 };
 
 struct gradlane_context {
@@ -91,6 +94,11 @@ struct gradlane_context {
   int epoll_fd;
   int over_fd;
   bool over_signalled;
+
+  // Whether the daemon runs: the sum of its lanes' beats, when it was looked at, and for how long it has not changed.
+  uint64_t beats;
+  int64_t looked_us;
+  int64_t still_us;
 
   bool gone;
   char gone_text[GL_ERROR_TEXT];

@@ -43,6 +43,10 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   const uint32_t bit = 1u << lane;
   if (it == NULL || it->state != GL_RUNNING || (it->lanes_left & bit) == 0) return false;
   if (completion->code != GRADLANE_OK && completion->code != GRADLANE_FAILED) return false;
+  if (completion->code != GRADLANE_OK) {
+    it->lanes_failed |= bit;
+    it->ends[lane] = __atomic_load_n(&gl->lanes[lane].ends, __ATOMIC_RELAXED);  // written before the completion was
+  }
   if (completion->code != GRADLANE_OK && it->code == GRADLANE_OK) {
     it->code = GRADLANE_FAILED;
     completion->text[GL_TEXT - 1] = 0;

@@ -42,7 +42,9 @@ static gradlane_code await_room(gradlane_context* gl) {
 static void put(gradlane_context* gl, unsigned number, const struct gl_submission* submission) {
   struct gl_lane* const lane = &gl->lanes[number];
   struct gl_ring* const ring = &gl->rings[number];
-  lane->submissions[ring->submit_tail % GL_SLOTS] = *submission;
+  struct gl_submission* const entry = &lane->submissions[ring->submit_tail % GL_SLOTS];
+  *entry = *submission;
+  entry->ends_seen = ring->ends_seen;
   // seq_cst: the lane either sees this, or we see that it sleeps.
   __atomic_store_n(&lane->submit_tail, ++ring->submit_tail, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&lane->asleep, __ATOMIC_SEQ_CST) == 0) return;

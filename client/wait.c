@@ -11,7 +11,7 @@
 
 // How often the socket is looked at while polling the rings.
 static const int64_t kHearUs = 5000;
-// How often a sleeper looks whether the daemon runs, and after how long without a sign of that it gives up.
+// How often a sleeper looks whether the daemon runs, and after how long without a sign of that it is given up.
 static const int kLookMs = 1000;
 static const int64_t kStoppedUs = 10000000;
 
@@ -43,31 +43,47 @@ static uint64_t beats(const gradlane_context* gl) {
   return sum;
 }
 
+// Gives up a daemon that has not moved. Waits may be short and many, so the time adds up over calls; of the time
+// between two looks a second counts at most, as the trainer may have been stopped together with its daemon.
+static void look_at_daemon(gradlane_context* gl, int64_t now_us) {
+  const uint64_t sum = beats(gl);
+  const int64_t since_us = now_us - gl->looked_us;
+  gl->looked_us = now_us;
+  gl->still_us = sum == gl->beats ? gl->still_us + (since_us < kLookMs * 1000 ? since_us : kLookMs * 1000) : 0;
+  gl->beats = sum;
+  if (gl->gone || gl->still_us <= kStoppedUs) return;
+  gl_gone(gl, "the daemon at %s (pid %u) has not moved for %d s: it is stopped, or hangs", gl->address.sun_path,
+          gl->welcome.pid, (int)(kStoppedUs / 1000000));
+}
+
 static void sleep_until(gradlane_context* gl, const struct gl_request* it, int64_t deadline_us) {
   __atomic_store_n(&gl->control->waiting, 1, __ATOMIC_SEQ_CST);
-  uint64_t last = beats(gl);
-  int64_t moved_us = gl_now_us();
   for (;;) {
     gl_progress(gl);
     if (it->state != GL_RUNNING) break;
     const int64_t now_us = gl_now_us();
+    look_at_daemon(gl, now_us);
+    if (it->state != GL_RUNNING) break;
     int timeout_ms = kLookMs;
     if (deadline_us >= 0) {
       const int64_t left_us = deadline_us - now_us;
       if (left_us <= 0) break;
       if (left_us < kLookMs * 1000) timeout_ms = (int)((left_us + 999) / 1000);
     }
-    const uint64_t sum = beats(gl);
-    if (sum != last) moved_us = now_us;
-    last = sum;
-    if (!gl->gone && now_us - moved_us > kStoppedUs) {
-      gl_gone(gl, "the daemon at %s (pid %u) has not moved for %d s: it is stopped, or hangs", gl->address.sun_path,
-              gl->welcome.pid, (int)(kStoppedUs / 1000000));
-      continue;
-    }
     sleep_on_daemon(gl, timeout_ms);
   }
   if (gl->epoll_fd < 0) __atomic_store_n(&gl->control->waiting, 0, __ATOMIC_RELAXED);
+}
+
+// The caller is told of a failure: what it submits from now on, it submits knowing of the ends of generations that this
+// tells of. Lanes that had completed the operation before theirs ended do not say so by a failure.
+static void see_ends(gradlane_context* gl, const struct gl_request* it) {
+  for (uint32_t i = 0; i < gl->welcome.lanes; ++i) {
+    const bool failed = (it->lanes_failed >> i & 1) != 0;
+    const uint32_t ends = failed ? it->ends[i] : __atomic_load_n(&gl->lanes[i].ends, __ATOMIC_RELAXED);
+    uint32_t* const seen = &gl->rings[i].ends_seen;
+    if ((int32_t)(ends - *seen) > 0) *seen = ends;
+  }
 }
 
 // Tells the caller how it ended, and forgets it.
@@ -75,7 +91,10 @@ static gradlane_code finish(gradlane_context* gl, struct gl_request* it) {
   gradlane_code code = GRADLANE_PENDING;
   if (it->state == GL_OVER) {
     code = it->code;
-    if (code != GRADLANE_OK) (void)gl_fail(gl, code, "%s", it->text);
+    if (code != GRADLANE_OK) {
+      (void)gl_fail(gl, code, "%s", it->text);
+      see_ends(gl, it);
+    }
     it->state = GL_FREE;
     --gl->over;
   }
@@ -112,6 +131,7 @@ gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request) {
   // Not over, perhaps because the daemon has ended. With an event loop the wake-up is taken before what it tells of is
   // looked at, so that none is lost.
   if (it->state == GL_RUNNING || gl->epoll_fd >= 0) {
+    look_at_daemon(gl, gl_now_us());
     sleep_on_daemon(gl, 0);
     gl_progress(gl);
   }

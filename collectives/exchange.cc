@@ -92,14 +92,19 @@ Nanos ExchangeState::deadline() const noexcept {
 }
 
 RingStatus ExchangeState::ring_status() const noexcept {
-  return {membership_.whole(), membership_.session(), membership_.missing(), membership_.refused()};
+  return {membership_.whole(), membership_.session(), membership_.missing(), membership_.refused(),
+          membership_.cause()};
 }
 
 LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
   const Link& link = links_[neighbour];
-  return {link.peer(),           link.up(),
-          link.in_flight(),      link.congestion_window(),
-          link.rtt().smoothed(), link.rtt().known() ? link.rtt().least() : 0};
+  return {link.peer(),
+          link.up(),
+          link.in_flight(),
+          link.congestion_window(),
+          link.rtt().smoothed(),
+          link.rtt().known() ? link.rtt().least() : 0,
+          membership_.refused(neighbour)};
 }
 
 bool ExchangeState::awaited() const noexcept {

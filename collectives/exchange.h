@@ -21,6 +21,7 @@ struct RingStatus {
   uint64_t session = 0;
   unsigned missing = 0;  // not whole: the first rank, counting back from this one, that nothing is known of
   Failure refused;       // by this rank, of a neighbour that is configured differently
+  Failure ended;         // why the generation before this one ended; none: there was none
 };
 
 // What a link to one neighbour does; for status displays, tests and tuning.
@@ -31,6 +32,7 @@ struct LinkStatus {
   double window = 0;       // congestion window, packets
   Nanos smoothed_rtt = 0;  // 0: not measured yet
   Nanos least_rtt = 0;
+  Failure refused;  // the neighbour is configured differently
 };
 
 // The exchange of one lane of one node. docs/exchange.md explains it. The owner gives it packets and the time, and

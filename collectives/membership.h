@@ -60,6 +60,8 @@ class Membership {
   [[nodiscard]] const Failure& cause() const noexcept { return cause_; }
   // A neighbour that is configured differently, if there is one.
   [[nodiscard]] const Failure& refused() const noexcept;
+  // This one, if it is.
+  [[nodiscard]] const Failure& refused(size_t link) const noexcept { return peers_[link].refused; }
 
  private:
   struct Peer {

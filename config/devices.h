@@ -13,8 +13,8 @@ namespace gradlane {
 // of a link.
 [[nodiscard]] std::string device_key(const PortConfig& port);
 
-// Why this device cannot carry packets of that MTU, or would damage them, or cannot serve so many lanes; empty if nothing
-// is known against it.
+// Why this device cannot carry packets of that MTU, or would damage them, or cannot serve so many lanes; empty if
+// nothing is known against it.
 [[nodiscard]] std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes);
 
 }  // namespace gradlane

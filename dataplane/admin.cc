@@ -1,6 +1,7 @@
 // admin.cc - requests in, documents out, and nobody who can keep the control thread waiting (control thread only)
 #include "dataplane/admin.h"
 
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -20,7 +21,7 @@ namespace {
 // Bounds of what one step does.
 constexpr int kAcceptsPerStep = 16;
 constexpr size_t kWritePerStep = size_t{256} << 10;
-constexpr size_t kDrain = size_t{64} << 10;
+constexpr size_t kDrain = size_t{512} << 10;  // more than the kernel holds for a socket
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -29,6 +30,7 @@ struct AdminSocket::Client {
   enum class State : uint8_t { kReading, kLater, kWriting, kGone };
   FileDescriptor fd;
   State state = State::kReading;
+  Clock::time_point came;
   Clock::time_point until;  // dropped then
   std::string text;         // the request, then the answer
   size_t written = 0;
@@ -78,47 +80,60 @@ void AdminSocket::step(Clock::time_point now) {
     // Both ways are closed: nobody is there to read an answer.
     if (client != clients_.end() && (event.events & (EPOLLHUP | EPOLLERR)) != 0) client->state = Client::State::kGone;
   }
-  if (cannot_accept_ && now >= accept_again_) {
+  if (somebody_came) accept_some(now);
+  for (Client& client : clients_) step_client(client, now);
+  const bool some_went =
+      std::erase_if(clients_, [](const Client& it) { return it.state == Client::State::kGone; }) != 0;
+  if (cannot_accept_ && (some_went || now >= accept_again_)) {
     cannot_accept_ = false;
     (void)watch(EPOLL_CTL_MOD, listener_.fd(), EPOLLIN);
   }
-  if (somebody_came) accept_some(now);
-  for (Client& client : clients_) step_client(client, now);
-  std::erase_if(clients_, [](const Client& client) { return client.state == Client::State::kGone; });
 }
 
 // ---- Who comes
 
 void AdminSocket::accept_some(Clock::time_point now) {
   for (int i = 0; i < kAcceptsPerStep; ++i) {
+    if (const Clock::time_point free = make_room(now); free > now) return look_away(free);
     FileDescriptor socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
-      make_room();
       if (!watch(EPOLL_CTL_ADD, socket.get(), EPOLLIN)) continue;
       Client& client = clients_.emplace_back();
       client.fd = std::move(socket);
+      client.came = now;
       client.until = now + kPatience;
       continue;
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
     if (errno != EAGAIN) {
-      // Out of file descriptors, say. It stays readable, so look away for some time.
+      // Out of file descriptors, say.
       spdlog::debug("cannot accept clients of the admin socket: {}", std::strerror(errno));
-      cannot_accept_ = true;
-      accept_again_ = now + kAcceptPause;
-      (void)watch(EPOLL_CTL_MOD, listener_.fd(), 0);
+      look_away(now + kAcceptPause);
     }
     return;
   }
 }
 
-// Whoever has been here longest without a request goes, or else whoever has been here longest.
-void AdminSocket::make_room() {
+// It stays readable.
+void AdminSocket::look_away(Clock::time_point until) noexcept {
+  cannot_accept_ = true;
+  accept_again_ = until;
+  (void)watch(EPOLL_CTL_MOD, listener_.fd(), 0);
+}
+
+// Whoever has been here longest without a request goes, or else whoever has been here longest; but nobody at once,
+// whose request may be on its way. Returns when there will be room.
+AdminSocket::Clock::time_point AdminSocket::make_room(Clock::time_point now) {
   std::erase_if(clients_, [](const Client& client) { return client.state == Client::State::kGone; });
-  if (clients_.size() < kMostClients) return;
+  if (clients_.size() < kMostClients) return now;
+  pollfd waiting{listener_.fd(), POLLIN, 0};
+  if (poll(&waiting, 1, 0) != 1) return now;  // for nobody
   const auto idle =
       std::ranges::find_if(clients_, [](const Client& client) { return client.state == Client::State::kReading; });
-  clients_.erase(idle != clients_.end() ? idle : clients_.begin());
+  const auto goes = idle != clients_.end() ? idle : clients_.begin();
+  const Clock::time_point may_go = goes->came + kLeastStay;
+  if (may_go <= now) clients_.erase(goes);
+  return std::max(may_go, now);
 }
 
 // ---- What they want
@@ -187,7 +202,7 @@ void AdminSocket::write_answer(Client& client) {
   client.written += static_cast<size_t>(sent);
   if (client.written != client.text.size()) return;
   // What is left unread would reach the client as an error in place of the end.
-  std::array<char, 4096> rest;
+  std::array<char, 16384> rest;
   for (size_t drained = 0; drained < kDrain; drained += rest.size()) {
     if (recv(client.fd.get(), rest.data(), rest.size(), 0) <= 0) break;
   }

@@ -34,6 +34,7 @@ class AdminSocket {
   using Handler = std::function<AdminAnswer(const std::string& request)>;  // without the newline
   static constexpr size_t kMostClients = 16;
   static constexpr size_t kMostRequest = 256;
+  static constexpr std::chrono::milliseconds kLeastStay{100};  // before it has to make room for another one
   static constexpr std::chrono::seconds kPatience{5};
   static constexpr std::chrono::seconds kLater{60};
 
@@ -52,7 +53,8 @@ class AdminSocket {
  private:
   struct Client;
   void accept_some(Clock::time_point now);
-  void make_room();
+  void look_away(Clock::time_point until) noexcept;
+  [[nodiscard]] Clock::time_point make_room(Clock::time_point now);
   void read_request(Client& client, Clock::time_point now);
   void answer(Client& client, const std::string& request, Clock::time_point now);
   void ready(Client& client, std::string text, Clock::time_point now);

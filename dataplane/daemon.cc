@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -12,9 +13,12 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "compress/error.h"
+#include "dataplane/device.h"
 #include "dataplane/eal.h"
+#include "dataplane/kernel_interface.h"
 #include "dataplane/node.h"
 #include "dataplane/privileges.h"
 #include "dataplane/status.h"
@@ -89,6 +93,35 @@ std::string user_of(const std::vector<NodeConfig>& configs) {
 
 using Nodes = std::vector<std::unique_ptr<Node>>;
 
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
+}
+
+// What the user will not be able to do.
+void look_ahead(const Node& node) {
+  const std::string& user = node.config().user;
+  std::set<std::string> folders;
+  for (const std::string& path : node.files()) {
+    if (!path.empty()) folders.insert(folder_of(path));
+  }
+  for (const std::string& folder : folders) {
+    if (Privileges::may_write_to(folder)) continue;
+    spdlog::warn("user {} may not write to {}: sockets and locks of this daemon stay there at its end", user, folder);
+  }
+  for (const PortConfig& port : node.config().ports) {
+    const DeviceTraits traits = traits_of(port);
+    if (traits.blocks && !Privileges::may_write_to(folder_of(traits.socket))) {
+      throw SetupError(fmt::format("port {}: user {} may not make {}: its folder must be the user's", port.name, user,
+                                   traits.socket));
+    }
+    if (!is_af_xdp(port)) continue;
+    const std::string interface = devargs_value(port.device, "iface");
+    spdlog::warn("port {}: user {} may not take the XDP program off {} at the end: ip link set {} xdp off", port.name,
+                 user, interface, interface);
+  }
+}
+
 // All that root is needed for has been done.
 void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
   if (!privileges.active()) return;
@@ -96,6 +129,7 @@ void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
     for (const std::string& path : node->files()) privileges.give(path);
   }
   privileges.drop();
+  for (const auto& node : nodes) look_ahead(*node);
   spdlog::info("running as user {} from now on, without capabilities", nodes.front()->config().user);
 }
 
@@ -106,7 +140,6 @@ const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
   for (const auto& node : nodes) {
     fds.push_back({node->server().fd(), POLLIN, 0});
     busy |= node->server().busy() || node->prober().running();
-    if (node->admin() == nullptr) continue;
     fds.push_back({node->admin()->fd(), POLLIN, 0});
     busy |= node->admin()->busy();
   }
@@ -115,7 +148,7 @@ const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
   for (const auto& node : nodes) {
     node->server().step();
     node->step_probing();
-    if (node->admin() != nullptr) node->admin()->step();
+    node->admin()->step();
   }
   return signals.take();
 }
@@ -175,7 +208,6 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
                  config.nodes.size(), config.trainers, config.trainers == 1 ? "" : "s",
                  config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
                  config.codec.name(), config.mtu, config.socket);
-    if (config.admin.empty()) continue;
     const auto answer = [&it = *node, &process](const std::string& line) { return answer_admin(it, process, line); };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
   }
@@ -187,6 +219,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
     if (Clock::now() - tended < kStep) continue;
     tended = Clock::now();
     for (const auto& node : nodes) node->tend();
+    if (telemetry) telemetry->look();
   }
   spdlog::info("{}: shutting down", signal);
   shut_down(nodes, signals);

@@ -60,6 +60,8 @@ DeviceTraits traits_of(const PortConfig& config) {
   if (config.device.starts_with("net_memif")) return memif_traits(config.device);
   if (is_virtio(config)) return virtio_traits(config.device);
   if (is_driver(config.device, "net_vhost", "eth_vhost")) return vhost_traits(config.device);
+  traits.kernel =
+      is_driver(config.device, "net_af_packet", "eth_af_packet") || is_driver(config.device, "net_af_xdp", "net_tap");
   return traits;
 }
 

@@ -44,17 +44,25 @@ void Endpoint::publish() noexcept {
   const RingStatus status = exchange_.ring_status();
   using State = RingNews::State;
   const State state = status.whole ? State::kWhole : status.refused ? State::kRefused : State::kIncomplete;
-  const Failure& refused = status.refused;
-  const uint64_t fields[] = {static_cast<uint64_t>(state),
-                             status.missing,
-                             static_cast<uint64_t>(refused.code),
-                             refused.rank,
-                             static_cast<uint64_t>(refused.field),
-                             refused.ours,
-                             refused.theirs};
-  static_assert(std::size(fields) == kRingFields);
-  for (size_t i = 0; i < kRingFields; ++i) news_.set(i, fields[i]);
+  news_.set(0, static_cast<uint64_t>(state));
+  news_.set(1, status.missing);
+  publish(status.refused, 2);
   for (size_t link = 0; link < route_count_; ++link) publish_link(link);
+}
+
+void Endpoint::publish(const Failure& failure, size_t at) noexcept {
+  const uint64_t fields[] = {static_cast<uint64_t>(failure.code), failure.rank, static_cast<uint64_t>(failure.field),
+                             failure.ours, failure.theirs};
+  static_assert(std::size(fields) == kFailureFields);
+  for (size_t i = 0; i < kFailureFields; ++i) news_.set(at + i, fields[i]);
+}
+
+Failure Endpoint::published_failure(size_t at) const noexcept {
+  return {.code = static_cast<FailureCode>(news_[at]),
+          .rank = static_cast<uint16_t>(news_[at + 1]),
+          .field = static_cast<Field>(news_[at + 2]),
+          .ours = news_[at + 3],
+          .theirs = news_[at + 4]};
 }
 
 void Endpoint::publish_link(size_t link) noexcept {
@@ -64,28 +72,28 @@ void Endpoint::publish_link(size_t link) noexcept {
   const LinkStatus status = exchange_.link_status(static_cast<size_t>(it - neighbours.begin()));
   const uint64_t fields[] = {status.up, routes_[link].heard, status.smoothed_rtt,
                              std::bit_cast<uint64_t>(status.window), status.in_flight};
-  static_assert(std::size(fields) == kLinkFields);
-  for (size_t i = 0; i < kLinkFields; ++i) news_.set(kRingFields + link * kLinkFields + i, fields[i]);
+  static_assert(std::size(fields) + kFailureFields == kLinkFields);
+  const size_t at = kRingFields + link * kLinkFields;
+  for (size_t i = 0; i < std::size(fields); ++i) news_.set(at + i, fields[i]);
+  publish(status.refused, at + std::size(fields));
 }
 
 LinkNews Endpoint::link_news(size_t link) const noexcept {
-  const auto field = [&](size_t i) { return news_[kRingFields + link * kLinkFields + i]; };
+  const size_t at = kRingFields + link * kLinkFields;
+  const auto field = [&](size_t i) { return news_[at + i]; };
   return {.rank = routes_[link].rank,
           .up = field(0) != 0,
           .heard = field(1),
           .rtt = static_cast<double>(field(2)),
           .window = std::bit_cast<double>(field(3)),
-          .in_flight = field(4)};
+          .in_flight = field(4),
+          .refused = published_failure(at + 5)};
 }
 
 RingNews Endpoint::ring_news() const noexcept {
   return {.state = static_cast<RingNews::State>(news_[0]),
           .missing = static_cast<unsigned>(news_[1]),
-          .refused = {.code = static_cast<FailureCode>(news_[2]),
-                      .rank = static_cast<uint16_t>(news_[3]),
-                      .field = static_cast<Field>(news_[4]),
-                      .ours = news_[5],
-                      .theirs = news_[6]}};
+          .refused = published_failure(2)};
 }
 
 void Endpoint::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {

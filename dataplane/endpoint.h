@@ -30,6 +30,7 @@ struct LinkNews {
   double rtt = 0;     // smoothed, in ns; 0: not known
   double window = 0;  // of congestion, in packets
   size_t in_flight = 0;
+  Failure refused;  // by this rank, of that one
 };
 
 // Worker thread only, but for construction and connections.
@@ -92,6 +93,8 @@ class Endpoint final : public PacketIo {
   [[nodiscard]] bool read_inbox(Nanos now) noexcept;
   void publish() noexcept;
   void publish_link(size_t link) noexcept;
+  void publish(const Failure& failure, size_t at) noexcept;
+  [[nodiscard]] Failure published_failure(size_t at) const noexcept;
 
   const unsigned rank_;
   PacketPool& pool_;
@@ -106,8 +109,9 @@ class Endpoint final : public PacketIo {
   TrainerOps ops_;
   // Worker writes, others read.
   Snapshot<kCounters> published_;
-  static constexpr size_t kRingFields = 7;
-  static constexpr size_t kLinkFields = 5;
+  static constexpr size_t kFailureFields = 5;
+  static constexpr size_t kRingFields = 2 + kFailureFields;
+  static constexpr size_t kLinkFields = 5 + kFailureFields;
   Snapshot<kRingFields + 2 * kLinkFields> news_;  // RingNews, LinkNews of two links, field by field
 };
 

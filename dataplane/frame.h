@@ -43,7 +43,7 @@ class Classifier {
   X(Gradlane, "gradlane", "packets for the exchange")                                      \
   X(Arp, "arp", "ARP requests for this node's address, and replies to it")                 \
   X(Echo, "echo", "ICMP echo requests to this node's address")                             \
-  X(Probe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS")    \
+  X(Probe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS")   \
   X(NotForUs, "not_for_us", "frames for another MAC or IP address")                        \
   X(Host, "host", "IPv4 packets of other ToS classes, ports or protocols")                 \
   X(OtherEtherType, "other_ethertype", "frames that are neither IPv4 nor ARP")             \
@@ -75,11 +75,12 @@ struct LocalAddress {
 struct ParsedFrame {
   FrameVerdict verdict = FrameVerdict::kRunt;
   TrafficClass traffic = TrafficClass::kHost;
-  uint8_t tos = 0;         // kGradlane, kProbe: as it arrived
-  uint32_t source_ip = 0;  // kGradlane, kProbe, kEcho; kArp: the sender's, 0 if it only probes for the address (RFC 5227)
+  uint8_t tos = 0;  // kGradlane, kProbe: as it arrived
+  uint32_t source_ip =
+      0;  // kGradlane, kProbe, kEcho; kArp: the sender's, 0 if it only probes for the address (RFC 5227)
   uint16_t source_port = 0;
   uint16_t destination_port = 0;
-  size_t bytes = 0;         // kGradlane, kProbe: of the UDP payload, which is at kFrameBytes; kEcho: of the ICMP message
+  size_t bytes = 0;  // kGradlane, kProbe: of the UDP payload, which is at kFrameBytes; kEcho: of the ICMP message
   MacAddress source_mac{};  // kArp: the sender's, as the ARP packet says
 };
 

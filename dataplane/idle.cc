@@ -8,7 +8,6 @@ namespace {
 
 constexpr Nanos kSpin = 3 * kMicrosecond;
 constexpr Nanos kYield = 100 * kMicrosecond;
-constexpr Nanos kYieldInFlight = 2 * kMillisecond;  // somebody computes, or its packets wait for the CPU
 
 // Sleeps, by how long nothing has moved.
 struct Stage {
@@ -33,7 +32,7 @@ Idle::Advice Idle::after(bool moved, bool in_flight, Nanos now, Nanos deadline) 
   const Nanos idle = now - std::min(moved_at_, now);
   if (policy_ == IdlePolicy::kYield) return {.yield = true, .sleep = 0};
   if (idle < kSpin) return {};
-  if (idle < (in_flight ? kYieldInFlight : kYield)) return {.yield = true, .sleep = 0};
+  if (idle < (in_flight ? patience_ : kYield)) return {.yield = true, .sleep = 0};
 
   Nanos sleep = 0;
   for (const Stage& stage : kStages) {

@@ -13,7 +13,12 @@ namespace gradlane {
 // cost as much CPU as polling does.
 class Idle {
  public:
-  explicit Idle(IdlePolicy policy) noexcept : policy_(policy) {}
+  // How long a worker yields while operations are in flight, before it sleeps: where links are in memory, packets come
+  // as soon as a neighbour has the CPU; the kernel's take tens of microseconds whatever we do, and need it themselves.
+  static constexpr Nanos kMemoryPatience = 2 * kMillisecond;
+  static constexpr Nanos kKernelPatience = 30 * kMicrosecond;
+
+  explicit Idle(IdlePolicy policy, Nanos patience = kMemoryPatience) noexcept : policy_(policy), patience_(patience) {}
 
   struct Advice {
     bool yield = false;
@@ -26,6 +31,7 @@ class Idle {
 
  private:
   IdlePolicy policy_;
+  Nanos patience_;
   Nanos moved_at_ = 0;
 };
 

@@ -39,8 +39,12 @@ bool is_af_packet(const PortConfig& port) noexcept {
          (port.device.starts_with("net_af_packet") || port.device.starts_with("eth_af_packet"));
 }
 
+bool is_af_xdp(const PortConfig& port) noexcept {
+  return port.kind == PortConfig::Kind::kDevice && port.device.starts_with("net_af_xdp");
+}
+
 std::string check_kernel_interface(const PortConfig& port, size_t mtu) {
-  const bool xdp = port.kind == PortConfig::Kind::kDevice && port.device.starts_with("net_af_xdp");
+  const bool xdp = is_af_xdp(port);
   if (!xdp && !is_af_packet(port)) return "";
   const std::string name = devargs_value(port.device, "iface");
   ifreq request = request_for(name);

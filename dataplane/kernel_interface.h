@@ -9,6 +9,7 @@
 namespace gradlane {
 
 [[nodiscard]] bool is_af_packet(const PortConfig& port) noexcept;
+[[nodiscard]] bool is_af_xdp(const PortConfig& port) noexcept;
 
 // AF_PACKET and AF_XDP devices name an interface, that must exist and take packets of the MTU: throws SetupError if
 // not, with what to do. Returns what the log should warn of: "" or that it is down. Other devices are fine.

@@ -22,6 +22,9 @@ struct Command {
     kRemoveSegment,
     // The trainer is gone. What it has in flight fails on all ranks; done when nothing touches its memory any more.
     kDetach,
+    // After that, if other lanes had to end the generation (broke_off): this one does so as well. Else they would run
+    // apart, as what ranks have submitted since does not begin on all lanes.
+    kBreakOff,
     // Shutdown: fail everything in flight and tell the other ranks why.
     kClose,
   };
@@ -36,6 +39,7 @@ struct Command {
   uint8_t* base = nullptr;
   size_t bytes = 0;
 
+  bool broke_off = false;         // kDetach: the lane has ended the generation; it writes that before `done`
   std::atomic<bool> done{false};  // lane writes, control thread reads
 };
 

@@ -64,6 +64,11 @@ int buffers_node(const NodeConfig& config) {
   return agree ? node : -1;
 }
 
+Nanos patience_for(const NodeConfig& config) {
+  const auto in_kernel = [](const PortConfig& port) { return traits_of(port).kernel; };
+  return std::ranges::any_of(config.ports, in_kernel) ? Idle::kKernelPatience : Idle::kMemoryPatience;
+}
+
 }  // namespace
 
 size_t Node::packet_bytes(const NodeConfig& config) {
@@ -83,7 +88,9 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
     it->configured = config_.nodes[node].mac.has_value();
     if (it->configured) it->mac = pack_mac(*config_.nodes[node].mac);
   }
-  for (unsigned i = 0; i < config_.threads; ++i) workers_.push_back(std::make_unique<Worker>(config_.idle));
+  for (unsigned i = 0; i < config_.threads; ++i) {
+    workers_.push_back(std::make_unique<Worker>(config_.idle, patience_for(config_)));
+  }
   for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i) desks_.push_back(std::make_unique<LaneDesk>());
   // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
   make_server();
@@ -115,40 +122,6 @@ Node::~Node() {
 Neighbour* Node::neighbour(unsigned node) noexcept {
   const auto it = std::ranges::find_if(neighbours_, [node](const auto& each) { return each->node == node; });
   return it == neighbours_.end() ? nullptr : it->get();
-}
-
-// What arrives must be polled by the worker whose lane it is for. Lane k and queue k are worker (k % their number)'s,
-// and with a divisor of the threads that the trainers' bells were made for, each bell has one worker.
-void Node::agree_on_workers() {
-  const auto threads = static_cast<unsigned>(workers_.size());
-  unsigned count = threads;
-  const auto allow = [&](const Wire& wire) { return wire.port->steering().allows(count); };
-  while (count > 1 && (threads % count != 0 || !std::ranges::all_of(wires_, allow))) --count;
-  for (const Wire& wire : wires_) {
-    const Steering& steering = wire.port->steering();
-    const auto level = !steering.allows(threads) ? spdlog::level::warn
-                       : threads > 1             ? spdlog::level::info
-                                                 : spdlog::level::debug;
-    spdlog::log(level, "port {}: {}", wire.port->name(), steering.text());
-  }
-  if (count == threads) return;
-  spdlog::warn("node {}: {} worker thread{} instead of {}, as packets cannot be divided among more", config_.rank,
-               count, count == 1 ? "" : "s", threads);
-  for (unsigned i = count; i < threads; ++i) workers_[i % count]->stand_in_for(*workers_[i]);
-  workers_.resize(count);
-}
-
-void Node::log_numa() const {
-  for (size_t i = 0; i < workers_.size() && i < config_.cores.size(); ++i) {
-    const int node = numa_node_of(config_.cores[i]);
-    for (const Wire& wire : wires_) {
-      const int port = wire.port->numa_node();
-      if (node < 0 || port < 0 || node == port) continue;
-      spdlog::warn(
-          "port {} is on NUMA node {}, and worker {} on CPU {} of NUMA node {}: workers.cores are best on node {}",
-          wire.port->name(), port, i, config_.cores[i], node, port);
-    }
-  }
 }
 
 // ---- Endpoints
@@ -213,13 +186,13 @@ void Node::connect_ports() {
                    .udp_port = config_.udp_port,
                    .udp_ports = static_cast<uint16_t>(config_.lanes * ranks)};
     setup.identity = probe_identity(config_);
-    setup.key = key ? &*key : nullptr;
     setup.faults = config_.faults;
     for (unsigned i = 0; i < wire.port->queues(); ++i) {
       setup.first = i == 0;
       setup.fault_stream =
           (uint64_t{config_.rank} * kMaxPorts + static_cast<uint64_t>(&wire - wires_.data())) * kMaxLanes + i;
-      wire.queues.push_back(std::make_unique<PortQueue>(*wire.port, i, *pools_.front(), classifier_, setup, reached));
+      wire.queues.push_back(std::make_unique<PortQueue>(*wire.port, i, *pools_.front(), classifier_, setup,
+                                                        key ? &*key : nullptr, reached));
       worker_of(i).add(*wire.queues.back());
     }
     // What arrives at any queue goes to the lane it is for, if this worker has that.
@@ -298,7 +271,7 @@ void Node::make_server() {
 // ---- Start and end
 
 std::vector<std::string> Node::files() const {
-  std::vector<std::string> paths = {config_.socket, config_.socket + ".lock", config_.admin};
+  std::vector<std::string> paths = {config_.socket, config_.socket + ".lock", config_.admin, config_.admin + ".lock"};
   for (const Wire& wire : wires_) paths.push_back(wire.port->socket_file());
   return paths;
 }
@@ -326,21 +299,6 @@ void Node::tend() {
   for (Wire& wire : wires_) wire.port->tend();
   look_for_wrong_lanes();
   log_ring();
-}
-
-// No ring comes up like that.
-void Node::look_for_wrong_lanes() {
-  const std::string_view wrong = queue_counter_name(QueueCounter::kWrongLane);
-  for (Wire& wire : wires_) {
-    uint64_t packets = 0;
-    for (const auto& queue : wire.queues) {
-      queue->for_each_published([&](const char* name, uint64_t value) { packets += name == wrong ? value : 0; });
-    }
-    if (packets == 0 || wire.wrong_lanes_logged) continue;
-    wire.wrong_lanes_logged = true;
-    spdlog::warn("port {}: packets arrive at queues of other lanes, and are dropped: workers.threads: 1 helps",
-                 wire.port->name());
-  }
 }
 
 void Node::log_ring() {

@@ -39,7 +39,7 @@ class Node {
   [[nodiscard]] Server& server() const noexcept { return *server_; }
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
   [[nodiscard]] std::vector<std::string> files() const;  // that it makes in the file system; not all need be there
-  [[nodiscard]] uint32_t in_flight() const noexcept;  // operations, each lane counted
+  [[nodiscard]] uint32_t in_flight() const noexcept;     // operations, each lane counted
 
   // A port and its queues; lanes beyond their number share them.
   struct Wire {
@@ -52,7 +52,7 @@ class Node {
   [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
   [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }  // as of the last tend()
 
-  // Where people ask; null: nowhere.
+  // Where people ask; null until it is set.
   void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
   [[nodiscard]] AdminSocket* admin() const noexcept { return admin_.get(); }
 

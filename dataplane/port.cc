@@ -67,6 +67,8 @@ Port::~Port() {
   remove_socket(traits_.socket);
   if (!made_ || traits_.left_to_the_end) return;
   steering_.remove();
+  // It would outlive the device. Needs the rights that enabling it needed.
+  if (traits_.kernel && promiscuous_) (void)rte_eth_promiscuous_disable(id_);
   if (started()) rte_eth_dev_stop(id_);
   rte_eth_dev_close(id_);
 }
@@ -132,12 +134,14 @@ void Port::start() {
   }
   const bool own_mac = !config_.mac && !traits_.needs_mac;
   rte_ether_addr address{};
+  bool taken = own_mac;
   if (!own_mac) {
     std::ranges::copy(mac_, address.addr_bytes);
     // Some virtual devices do not take one; what counts is which frames we answer to.
-    (void)rte_eth_dev_default_mac_addr_set(id_, &address);
+    taken = rte_eth_dev_default_mac_addr_set(id_, &address) == 0;
   }
-  (void)rte_eth_promiscuous_enable(id_);
+  // An interface of the kernel would be promiscuous for everybody.
+  if (!traits_.kernel || !taken) promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
   if (!try_start() && !traits_.needs_goodbye) throw SetupError("the device does not start");
   if (!traits_.blocks) steering_.apply(id_, queues_);
   if (own_mac) {

@@ -91,6 +91,7 @@ class Port {
   // Written by whoever makes the device, before started_.
   uint16_t id_ = 0;
   bool made_ = false;
+  bool promiscuous_ = false;
   bool checksum_offload_ = false;
   int numa_node_ = -1;
   unsigned interface_ = 0;  // of the kernel, that the device sends and receives with; 0: none

@@ -18,7 +18,7 @@ namespace {
 
 constexpr Nanos kArpInterval = 100 * kMillisecond;
 constexpr uint64_t kQuickArps = 50;           // so often; then,
-constexpr Nanos kSlowArp = 1 * kSecond;       // where nobody answers
+constexpr Nanos kSlowArp = 1 * kSecond;       // where nobody answers, or somebody has
 constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to end
 constexpr Nanos kStall = 5 * kMillisecond;
 constexpr size_t kLeastFrame = 60;  // of Ethernet, without FCS
@@ -90,7 +90,7 @@ const char* QueueCounters::name(size_t i) noexcept {
 }
 
 PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
-                     std::span<Neighbour* const> neighbours)
+                     const RingKey* key, std::span<Neighbour* const> neighbours)
     : port_(port),
       queue_(static_cast<uint16_t>(queue)),
       pool_(pool),
@@ -102,9 +102,9 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
                 : port.checksum_offload() ? Checksum::kDevice
                                           : Checksum::kSoftware) {
   if (setup.faults.any()) injector_ = std::make_unique<FaultInjector>(setup.faults, setup.fault_stream);
-  if (setup.key == nullptr) return;
-  sealer_.emplace(*setup.key, setup.local.ip);
-  for (const Neighbour* const neighbour : neighbours_) openers_.emplace_back(*setup.key, neighbour->ip);
+  if (key == nullptr) return;
+  sealer_.emplace(*key, setup.local.ip);
+  for (const Neighbour* const neighbour : neighbours_) openers_.emplace_back(*key, neighbour->ip);
 }
 
 void PortQueue::connect(unsigned index, Endpoint& endpoint) { endpoints_[index] = &endpoint; }
@@ -112,9 +112,10 @@ void PortQueue::connect(unsigned index, Endpoint& endpoint) { endpoints_[index] 
 // ---- Receiving
 
 bool PortQueue::receive() noexcept {
-  if (!port_.started()) return false;
+  // What was held back has come before, and would keep this thread awake.
+  if (!port_.started()) return take_held(clock_now());
   if (quiet_until_ != 0) {
-    if (clock_now() < quiet_until_) return false;
+    if (const Nanos now = clock_now(); now < quiet_until_) return take_held(now);
     quiet_until_ = 0;
   }
   std::array<rte_mbuf*, kBurst> burst;
@@ -320,12 +321,20 @@ void PortQueue::poll(Nanos now) noexcept {
     for (size_t i = 0; i < QueueCounters::kSize; ++i) published_.set(i, counters_[i]);
   }
   look_after_stall(now);
-  if (setup_.first) send_probes(now);
-  if (!setup_.first || now < arp_at_) return;
+  if (!setup_.first) return;
+  send_probes(now);
+  ask_for_addresses(now);
+}
+
+// Those that are known are asked for from time to time, too: an address may change, and ARP believes whoever answers,
+// so that a wrong one must not stay.
+void PortQueue::ask_for_addresses(Nanos now) noexcept {
+  if (now < arp_at_) return;
   arp_at_ = kNever;
   for (Neighbour* const neighbour : neighbours_) {
-    if (neighbour->mac.load(std::memory_order_relaxed) != 0) continue;
-    const uint64_t tries = neighbour->arp_tries.fetch_add(1, std::memory_order_relaxed);
+    if (neighbour->configured) continue;
+    const bool known = neighbour->mac.load(std::memory_order_relaxed) != 0;
+    const uint64_t tries = known ? kQuickArps : neighbour->arp_tries.fetch_add(1, std::memory_order_relaxed);
     arp_at_ = std::min(arp_at_, now + (tries < kQuickArps ? kArpInterval : kSlowArp));
     rte_mbuf* const mbuf = pool_.allocate();
     if (mbuf == nullptr) return;

@@ -95,12 +95,12 @@ class PortQueue {
     unsigned ranks_per_node = 1;
     bool first = false;  // of its port: asks for addresses, sends probes
     ProbeIdentity identity{};
-    const RingKey* key = nullptr;  // for tags; null: packets have none. Not kept
     InjectedFaults faults;
     uint64_t fault_stream = 0;  // another one for each queue
   };
+  // `key`: for tags; null: packets have none. Not kept.
   PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
-            std::span<Neighbour* const> neighbours);
+            const RingKey* key, std::span<Neighbour* const> neighbours);
   PortQueue(const PortQueue&) = delete;
   PortQueue& operator=(const PortQueue&) = delete;
 
@@ -121,7 +121,7 @@ class PortQueue {
   // When frames that were held back on purpose must be looked at.
   [[nodiscard]] Nanos deadline() const noexcept { return injector_ ? injector_->deadline() : kNever; }
 
-  // Asks for missing addresses, sends probes.
+  // Asks for addresses, sends probes, looks after devices that take nothing.
   void poll(Nanos now) noexcept;
   // Hands what is queued to the device.
   void flush() noexcept;
@@ -161,6 +161,7 @@ class PortQueue {
   void send_probes(Nanos now) noexcept;
   void learn(uint32_t ip, const MacAddress& mac) noexcept;
   [[nodiscard]] bool queue(rte_mbuf* mbuf) noexcept;
+  void ask_for_addresses(Nanos now) noexcept;
   void look_after_stall(Nanos now) noexcept;
 
   Port& port_;

@@ -1,6 +1,7 @@
 // privileges.cc - from root to a user who may do little, once everything is open (control thread)
 #include "dataplane/privileges.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
@@ -14,6 +15,7 @@
 #include <cstring>
 
 #include "compress/error.h"
+#include "dataplane/server_fd.h"
 
 namespace gradlane {
 namespace {
@@ -43,14 +45,20 @@ Privileges::Privileges(const std::string& user) : user_(user) {
     throw SetupError("user: there is no user '" + user + "' on this machine (getent passwd lists them)");
   }
   if (entry->pw_uid == 0) throw SetupError("user: '" + user + "' is root, which has all rights: name another one");
-  if (geteuid() == entry->pw_uid) return;  // nothing to drop
-  if (geteuid() != 0) {
+  const bool is_user = geteuid() == entry->pw_uid;
+  if (is_user && has_capabilities()) {
+    // Each thread has its own, and DPDK has threads that only the change from root to a user reaches.
+    throw SetupError("user: started as '" + user + "' with capabilities, which could not be dropped for all threads: " +
+                     "start the daemon as root instead, or without capabilities, or leave `user` out to keep them");
+  }
+  if (!is_user && geteuid() != 0) {
     throw SetupError("user: only root can become '" + user + "': start the daemon as root, or as that user");
   }
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("user: no ban on new privileges");
+  if (is_user) return;
   uid_ = entry->pw_uid;
   gid_ = entry->pw_gid;
   active_ = true;
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("user: no ban on new privileges");
 }
 
 void Privileges::prepare_folder_of(const std::string& path) const {
@@ -63,7 +71,17 @@ void Privileges::prepare_folder_of(const std::string& path) const {
 
 void Privileges::give(const std::string& path) const {
   if (!active_ || path.empty()) return;
-  if (lchown(path.c_str(), uid_, gid_) != 0 && errno != ENOENT) fail("user: cannot give " + path + " to " + user_);
+  // In a folder of the user's it may be replaced any time, by a link to a file of root's, say.
+  const FileDescriptor fd(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return;
+  struct stat what {};
+  if (!fd || fstat(fd.get(), &what) != 0) fail("user: cannot look at " + path);
+  if (!S_ISDIR(what.st_mode) && what.st_nlink > 1) throw SetupError("user: " + path + " has another name: remove it");
+  if (fchownat(fd.get(), "", uid_, gid_, AT_EMPTY_PATH) != 0) fail("user: cannot give " + path + " to " + user_);
+}
+
+bool Privileges::may_write_to(const std::string& folder) {
+  return faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
 }
 
 void Privileges::drop() const {

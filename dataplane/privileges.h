@@ -11,8 +11,9 @@ namespace gradlane {
 // user in all its threads, in the user's groups, without any capability, and cannot get one back by exec either.
 class Privileges {
  public:
-  // Empty `user`: nothing below does anything. Throws SetupError: there is no such user, or this process is not root
-  // and somebody else. Before the first thread starts, as threads inherit the ban on new privileges.
+  // Empty `user`: nothing below does anything. A process that is the user already, without capabilities, only gets the
+  // ban on new privileges. Throws SetupError: there is no such user; this process is not root and somebody else; it is
+  // the user and has capabilities. Before the first thread starts, as threads inherit the ban.
   explicit Privileges(const std::string& user);
 
   // Sees to it that the folder of a file that the daemon will make is the user's, if it is not there yet; else the
@@ -22,6 +23,9 @@ class Privileges {
   void give(const std::string& path) const;
   // Throws SetupError if anything of root is left.
   void drop() const;
+
+  // Whether this process, as what it is now, can make files there, and remove its own.
+  [[nodiscard]] static bool may_write_to(const std::string& folder);
 
   [[nodiscard]] bool active() const noexcept { return active_; }
 

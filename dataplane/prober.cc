@@ -12,7 +12,7 @@ constexpr unsigned kEachClass = 3;                 // small probes of a round, o
 constexpr unsigned kSmallRounds = 4;               // for classes that are not answered, while others are
 constexpr unsigned kFullRounds = 4;
 constexpr unsigned kSearchProbes = 3;
-constexpr unsigned kSearchRounds = 16;  // more than the logarithm of any MTU
+constexpr unsigned kSearchRounds = 48;  // thrice the logarithm of any MTU
 
 }  // namespace
 
@@ -28,6 +28,7 @@ void ProbeRun::begin(Nanos now, Nanos most, uint64_t nonce) {
   nonce_ = nonce;
   end_ = now + most;
   too_long_ = setup_.mtu;
+  confirmed_ = false;
   asked_ = 0;
   enter(Stage::kAddress, now);
 }
@@ -76,8 +77,7 @@ void ProbeRun::start_round(Nanos now) {
     result_.tried = true;
     for (size_t i = 0; i < kProbedClasses; ++i) ask(traffic(i), setup_.mtu);
   } else {
-    const size_t middle = (result_.largest + too_long_) / 2;
-    for (unsigned i = 0; i < kSearchProbes; ++i) ask(TrafficClass::kControl, middle);
+    for (unsigned i = 0; i < kSearchProbes; ++i) ask(TrafficClass::kControl, tried());
   }
   round_end_ = std::min(end_, now + (stage_ == Stage::kSearch ? kSearchTime : kRoundTime));
 }
@@ -155,12 +155,29 @@ void ProbeRun::next_stage(Nanos now) {
       if (rounds_ < kFullRounds) return start_round(now);
       return enter(Stage::kSearch, now);
     case Stage::kSearch:
-      if (answers_ == 0) too_long_ = (result_.largest + too_long_) / 2;
-      if (too_long_ - result_.largest <= 1 || rounds_ >= kSearchRounds) return enter(Stage::kDone, now);
+      next_size();
+      if (confirmed_ || rounds_ >= kSearchRounds) return enter(Stage::kDone, now);
       return start_round(now);
     case Stage::kAddress:
     case Stage::kDone:
       break;
+  }
+}
+
+// What a round of the search is about: the middle, and in the end once more the shortest that did not pass, as that may
+// have been lost for another reason.
+size_t ProbeRun::tried() const noexcept {
+  return too_long_ - result_.largest > 1 ? (result_.largest + too_long_) / 2 : too_long_;
+}
+
+void ProbeRun::next_size() {
+  const size_t last = asks_[0].ip_bytes;
+  if (answers_ == 0) {
+    confirmed_ = last == too_long_;
+    too_long_ = last;
+  } else if (last == too_long_) {
+    too_long_ = setup_.mtu;
+    confirmed_ = last == setup_.mtu;
   }
 }
 

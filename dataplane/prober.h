@@ -40,7 +40,8 @@ struct ProbeResult {
 
 // One neighbour, one run at a time. A run waits for the neighbour's address; sends small probes of every ToS class, a
 // round every 200 ms until one is answered, and then some more for classes that are not; then probes as long as the
-// exchange's packets may be, and if none of those is answered, looks for the longest that is by halving the interval.
+// exchange's packets may be, and if none of those is answered, looks for the longest that is by halving the interval;
+// what it finds it tries once more.
 class ProbeRun {
  public:
   struct Setup {
@@ -70,6 +71,8 @@ class ProbeRun {
   [[nodiscard]] bool collect();
   void note(size_t slot, const ProbeAnswer& answer);
   void next_stage(Nanos now);
+  [[nodiscard]] size_t tried() const noexcept;
+  void next_size();
   void finish();
   [[nodiscard]] size_t least() const noexcept { return setup_.overhead + kLeastProbe; }
   [[nodiscard]] bool all_classes_answered() const noexcept;
@@ -93,7 +96,8 @@ class ProbeRun {
   std::array<Asked, ProbeBoard::kSlots> asks_{};
   unsigned answers_ = 0;
   bool collecting_ = false;
-  size_t too_long_ = 0;  // kSearch: the shortest that is known not to pass
+  size_t too_long_ = 0;     // kSearch: the shortest that did not pass,
+  bool confirmed_ = false;  //   twice
   std::vector<Nanos> rtts_;
 };
 

@@ -18,7 +18,7 @@ std::string span_text(Nanos time) { return time < kSecond ? " yet" : fmt::format
 
 }  // namespace
 
-std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos missing_for) {
+std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, bool auth, Nanos missing_for) {
   using PortState = NeighbourFacts::PortState;
   if (facts.up) return "";
   const std::string name = name_of(facts);
@@ -36,12 +36,13 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
     return fmt::format("no answer from {} on port {} {} (ARP, {} {})", ip_text(facts.ip), facts.port, after,
                        facts.arp_tries, facts.arp_tries == 1 ? "try" : "tries");
   }
-  if (facts.forged != 0) {
+  if (facts.forged != 0 && !facts.heard) {
     return fmt::format("packets of {} are not authentic ({} so far): it has another key, or none", name, facts.forged);
   }
   if (facts.heard) {
-    return fmt::format("{} is heard, but has not met this node{}: do packets to its UDP port {} arrive there?", name,
-                       span_text(missing_for), udp_port);
+    return fmt::format("{} is heard, but has not met this node{}: nothing arrives there at UDP port {}{}", name,
+                       span_text(missing_for), udp_port,
+                       auth ? "" : ", or it has an auth.key_file, and this node none");
   }
   return fmt::format("no hello from {}{}: its daemon is not running, or UDP port {} is filtered", name,
                      span_text(missing_for), udp_port);
@@ -51,6 +52,11 @@ void RingWatch::look_at_neighbours(const RingFacts& facts, Nanos now) {
   seen_.resize(facts.neighbours.size());
   for (size_t i = 0; i < seen_.size(); ++i) {
     Seen& seen = seen_[i];
+    if (facts.neighbours[i].forged != seen.facts.forged) {
+      seen.forged_at = now;
+    } else if (now - seen.forged_at >= kForgedPause) {
+      seen.forged_before = seen.facts.forged;
+    }
     seen.facts = facts.neighbours[i];
     if (seen.facts.up) {
       seen.missing_since = 0;
@@ -60,7 +66,7 @@ void RingWatch::look_at_neighbours(const RingFacts& facts, Nanos now) {
     }
     NeighbourFacts since = seen.facts;
     since.forged -= seen.forged_before;
-    seen.why = missing_text(since, facts.udp_port, now - seen.missing_since);
+    seen.why = missing_text(since, facts.udp_port, facts.auth, now - seen.missing_since);
   }
 }
 
@@ -74,7 +80,13 @@ std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
   }
   if (!lines.empty()) return lines;
   const std::string who = fmt::format("node {}: the ring is not whole", facts.node);
-  if (!facts.missing || *facts.missing / facts.ranks_per_node == facts.node) return {{Level::kWarning, who}};
+  if (!facts.missing) return {{Level::kWarning, who}};
+  if (*facts.missing / facts.ranks_per_node == facts.node) {
+    return {{Level::kWarning,
+             fmt::format("{}: this node hears its neighbours, but they do not answer it: do its packets arrive there, "
+                         "at UDP port {}?",
+                         who, facts.udp_port)}};
+  }
   return {{Level::kWarning,
            fmt::format("{}: this node's neighbours are there, but nothing is known of rank {} on node {}; its log and "
                        "those of the nodes beside it say more",

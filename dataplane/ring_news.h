@@ -23,13 +23,14 @@ struct NeighbourFacts {
   bool mac_known = false;
   uint64_t arp_tries = 0;  // so far; 0: its address is configured, or has not been asked for yet
   uint64_t forged = 0;     // packets from its address so far that were refused: not authentic
-  bool heard = false;      // packets of it have come to a rank here lately
+  bool heard = false;      // packets of it, authentic ones, have come to a rank here lately
   Failure refused;         // by this node, of one of its ranks: field, ours, theirs
 };
 
 struct RingFacts {
   unsigned node = 0;
   uint16_t udp_port = 0;
+  bool auth = false;  // packets of this node have tags
   unsigned ranks_per_node = 1;
   bool known = false;               // all ranks of this node have looked at the ring
   bool whole = false;               // all of them have found it whole
@@ -46,7 +47,8 @@ struct RingLine {
 };
 
 // What is wrong with a neighbour that has been missing for so long, most concrete first; "" if it is up.
-[[nodiscard]] std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos missing_for);
+// Packets of a node with a key are damaged to one without: that one hears it, and knows no more.
+[[nodiscard]] std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, bool auth, Nanos missing_for);
 
 // Looks at the ring again and again, and says what to log: nothing in the first 5 s and in the first 500 ms after the
 // ring was whole, then a line for each missing neighbour every 5 s, and one when the ring is whole. A node that is
@@ -54,6 +56,8 @@ struct RingLine {
 class RingWatch {
  public:
   static constexpr Nanos kAgain = 5 * kSecond;
+  // Hellos with another key come far more often. A few packets may be a neighbour's own (docs/security.md).
+  static constexpr Nanos kForgedPause = 2 * kSecond;
   static constexpr Nanos kAtStart = 5 * kSecond;
   static constexpr Nanos kAfterWhole = kSecond / 2;
 
@@ -64,7 +68,8 @@ class RingWatch {
     NeighbourFacts facts;
     std::string why;  // "": it is up
     Nanos missing_since = 0;
-    uint64_t forged_before = 0;  // when it was up last
+    uint64_t forged_before = 0;  // when it was up last, or there were no more of them for kForgedPause
+    Nanos forged_at = 0;         // when there were more
   };
   [[nodiscard]] const std::vector<Seen>& neighbours() const noexcept { return seen_; }
 

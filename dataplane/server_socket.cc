@@ -70,6 +70,15 @@ void remove_stale(const std::string& path, ListeningSocket::Kind kind, const std
   if (unlink(path.c_str()) != 0 && errno != ENOENT) fail("cannot remove the stale socket " + path, errno);
 }
 
+// Without O_CREAT first: where fs.protected_regular is on, root may not say that of a file in /tmp that is another
+// user's, as one that a killed daemon with a `user` has left.
+FileDescriptor open_lock(const std::string& path) {
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  FileDescriptor fd(open(path.c_str(), kFlags));
+  if (!fd && errno == ENOENT) fd = FileDescriptor(open(path.c_str(), kFlags | O_CREAT, kLockMode));
+  return fd;
+}
+
 }  // namespace
 
 SocketDirectory::SocketDirectory(const std::string& socket_path) {
@@ -90,7 +99,7 @@ SocketDirectory::~SocketDirectory() {
 SocketLock::SocketLock(const std::string& socket_path, const std::string& setting) : path_(socket_path + ".lock") {
   // Again if the file has been removed, by a daemon that ended, between our opening and locking it.
   for (;;) {
-    fd_ = FileDescriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
+    fd_ = open_lock(path_);
     if (!fd_) fail("cannot open the lock file " + path_, errno);
     if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) fail_taken(socket_path, setting);
@@ -99,6 +108,9 @@ SocketLock::SocketLock(const std::string& socket_path, const std::string& settin
     struct stat ours {};
     struct stat there {};
     if (fstat(fd_.get(), &ours) != 0) fail("cannot look at " + path_, errno);
+    // It may become another user's with the socket: it must be nothing else.
+    if (!S_ISREG(ours.st_mode) || ours.st_nlink > 1)
+      throw SetupError(path_ + " is no lock file of a daemon: remove it");
     if (stat(path_.c_str(), &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) return;
   }
 }

@@ -132,7 +132,7 @@ void Session::begin(State state, Command::Kind kind, unsigned segment) {
 
 void Session::finish_round() {
   const State was = state_;
-  if (was == State::kDetaching) return release();
+  if (was == State::kDetaching) return round_->broken() ? begin(was, Command::Kind::kBreakOff) : release();
   state_ = State::kReady;
   if (was == State::kRemoving) {
     used_ -= segments_[current_].bytes();

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,6 +26,13 @@ class LaneRound {
 
   [[nodiscard]] size_t lanes() const noexcept { return lanes_.size(); }
   [[nodiscard]] Command& command(size_t lane) noexcept { return commands_[lane]; }
+
+  // The trainer has gone, and some lanes, but not all, have ended the generation.
+  [[nodiscard]] bool broken() const noexcept {
+    const auto broke_off = std::ranges::count_if(commands_, &Command::broke_off);
+    return commands_[0].kind == Command::Kind::kDetach && broke_off != 0 &&
+           broke_off != static_cast<ptrdiff_t>(commands_.size());
+  }
 
   void begin() noexcept {
     for (Command& command : commands_) command.done.store(false, std::memory_order_relaxed);

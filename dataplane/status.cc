@@ -191,6 +191,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
   const NodeConfig& config = node.config();
   RingFacts facts{.node = config.rank,
                   .udp_port = config.udp_port,
+                  .auth = !config.key_file.empty(),
                   .ranks_per_node = ranks_per_node(config),
                   .known = true,
                   .whole = true,
@@ -222,8 +223,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
       if (to == facts.neighbours.end()) continue;
       to->up &= link.up;
       to->heard |= link.heard != 0 && now - std::min(link.heard, now) < kLately;
-      if (news.state == State::kRefused && news.refused.rank == link.rank)
-        to->refused = in_ip_terms(news.refused, config);
+      if (link.refused) to->refused = in_ip_terms(link.refused, config);
     }
   });
   return facts;

@@ -100,10 +100,10 @@ int pools(const char*, const char*, rte_tel_data* data) {
   const std::lock_guard lock(mutex);
   rte_tel_data_start_dict(data);
   for (const auto& node : served) {
-    for (size_t lane = 0; lane < node->pools().size(); ++lane) {
-      const rte_mempool* const pool = node->pools()[lane]->mempool();
+    for (size_t i = 0; i < node->pools().size(); ++i) {
+      const rte_mempool* const pool = node->pools()[i]->mempool();
       if (pool == nullptr) continue;
-      add_dictionary(data, name_of(*node) + "/lane" + std::to_string(lane), [pool](rte_tel_data* one) {
+      add_dictionary(data, name_of(*node) + "/pool" + std::to_string(i), [pool](rte_tel_data* one) {
         rte_tel_data_add_dict_u64(one, "buffers", pool->size);
         rte_tel_data_add_dict_u64(one, "free", rte_mempool_avail_count(pool));
       });
@@ -144,7 +144,7 @@ Telemetry::Telemetry(std::span<const std::unique_ptr<Node>> nodes) {
   looks.resize(nodes.size());
   rte_telemetry_register_cmd("/gradlane/status", status, "What each node is like: its ring, trainers, operations");
   rte_telemetry_register_cmd("/gradlane/neighbours", neighbours, "Neighbours of each node, and why one is missing");
-  rte_telemetry_register_cmd("/gradlane/pools", pools, "Packet buffers of each lane");
+  rte_telemetry_register_cmd("/gradlane/pools", pools, "Packet buffers of each node");
   rte_telemetry_register_cmd("/gradlane/ports", ports, "Frames of each port and queue, by what became of them");
   rte_telemetry_register_cmd("/gradlane/ranks", ranks, "Packets, runs and operations of each rank and lane");
 }

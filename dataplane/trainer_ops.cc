@@ -10,6 +10,7 @@ constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, as
 constexpr const char* kResumed = "a trainer of this rank has begun afresh";
 constexpr const char* kFailedBefore =
     "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up";
+constexpr const char* kReplaced = "another trainer of this node has taken the place of one that has gone";
 constexpr Nanos kPublish = 100 * kMillisecond;
 constexpr size_t kScratch = size_t{64} << 10;
 
@@ -23,7 +24,7 @@ TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDes
 }
 
 bool TrainerOps::submit(Nanos now) noexcept {
-  bool moved = false;
+  bool moved = generation_has_ended() && read_completions();
   while (Command* const command = desk_.mailbox.take()) moved |= obey(*command);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     // A flood of cancels must not keep others waiting.
@@ -76,12 +77,13 @@ bool TrainerOps::obey(Command& command) noexcept {
   TrainerRings& rings = rings_[trainer];
   switch (command.kind) {
     case Command::Kind::kAttach:
+      if (!exchange_.fresh()) break_off(kReplaced);
       rings.attach(command, exchange_.counters());
+      ends_[trainer] = {};
       next_job_[trainer] = jobs_submitted_;
       afresh_[trainer] = true;
       leaving_[trainer] = false;
       if (++attached_ == setup_.trainers) departed_ = false;
-      if (!exchange_.fresh()) exchange_.close();
       break;
     case Command::Kind::kAddSegment:
       rings.add_segment(command.segment, command.base, command.bytes);
@@ -99,9 +101,11 @@ bool TrainerOps::obey(Command& command) noexcept {
       begin_detach(command);
       waiting_.push_back(&command);
       return true;
+    case Command::Kind::kBreakOff:
+      if (!gave_up_ && !exchange_.fresh()) give_up();
+      break;
     case Command::Kind::kClose:
-      fail_waiting("the daemon is shutting down");
-      exchange_.close();
+      break_off("the daemon is shutting down");
       break;
   }
   command.done.store(true, std::memory_order_release);
@@ -112,6 +116,7 @@ bool TrainerOps::obey(Command& command) noexcept {
 void TrainerOps::begin_detach(Command& command) noexcept {
   leaving_[command.trainer - setup_.first_trainer] = true;
   departed_ = true;
+  gave_up_ = false;
   --attached_;
   (void)read_completions();  // the other ranks may have begun anew already
   // After a failure others may not have submitted anything in this generation, and think that it is a fresh one.
@@ -120,8 +125,8 @@ void TrainerOps::begin_detach(Command& command) noexcept {
 }
 
 void TrainerOps::give_up() noexcept {
-  fail_waiting("a trainer of this node has gone");
-  exchange_.close();
+  gave_up_ = true;
+  break_off("a trainer of this node has gone");
 }
 
 bool TrainerOps::exchanging() const noexcept {
@@ -142,6 +147,7 @@ void TrainerOps::finish_commands() noexcept {
     const bool detach = command->kind == Command::Kind::kDetach;
     if (uses(trainer, detach ? GL_MAX_SEGMENTS : command->segment)) return false;
     if (detach) rings_[trainer].detach();
+    command->broke_off = detach && gave_up_;
     command->done.store(true, std::memory_order_release);
     return true;
   });
@@ -160,6 +166,10 @@ bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
   }
   if (submission->resume) {
     resume(trainer);
+    return true;
+  }
+  if (unaware(trainer, *submission)) {
+    reject(trainer, submission->cookie);
     return true;
   }
   next_job_[trainer] = number + 1;
@@ -187,8 +197,7 @@ void TrainerOps::resume(unsigned trainer) noexcept {
     if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, kResumed);
   }
   if (!exchange_.fresh() && (exchanging() || stuck_)) {
-    fail_waiting(kResumed);
-    exchange_.close();
+    break_off(kResumed);
   }
   stuck_ = false;
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
@@ -197,6 +206,8 @@ void TrainerOps::resume(unsigned trainer) noexcept {
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     if (afresh_[i]) next_job_[i] = jobs_submitted_;
   }
+  ends_[trainer].known = ends_[trainer].count;
+  ends_[trainer].took_part = false;
 }
 
 // The job with this number, begun if it was not; null if it is over, for the other trainers.
@@ -280,6 +291,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   }
   it.state = Job::State::kExchanging;
   it.id = submitted.id;
+  for (unsigned i = 0; i < setup_.trainers; ++i) ends_[i].took_part |= it.parts[i].submitted;
   if (it.cancelled || !it.failure.empty()) exchange_.abort(it.id);
   return true;
 }
@@ -292,13 +304,17 @@ Share TrainerOps::share(const Operation& operation) const noexcept {
 // ---- Ending
 
 bool TrainerOps::read_completions() noexcept {
-  bool moved = false;
+  const bool ended = generation_has_ended();
+  const Told told = ended ? count_end() : Told{};
+  bool moved = ended;
   for (Completion completion; exchange_.next_completion(completion);) {
     const auto it = std::ranges::find_if(
         jobs_, [&](const Job& job) { return job.state == Job::State::kExchanging && job.id == completion.id; });
     end(*it, completion);
+    if (ended && completion.failure.code == FailureCode::kNoRing) why_ended_ = failure_text(completion.failure);
     moved = true;
   }
+  if (ended) drop_unaware(told);
   return moved;
 }
 

@@ -36,6 +36,12 @@ struct TrainerOpsSetup {
 //
 // With one trainer the first two and the last are nothing. Operations reach the exchange in the order in which they
 // were submitted, whatever becomes of them, so that numbers agree on all ranks.
+//
+// When a generation of the ring ends, numbers begin at 0 with what ranks submit next. That must not be what a trainer
+// submitted before it was told: it belongs to the old count, and nobody else may run it. So each trainer that had
+// something in the generation must be told first. What it submits until then (gl_submission's ends_seen is behind)
+// fails at once, with the cause of the end, and gets no number. That may be all that tells it: it had nothing in
+// flight.
 class TrainerOps {
  public:
   TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDesk& desk);
@@ -78,6 +84,8 @@ class TrainerOps {
     Completion completion;
   };
 
+  using Told = std::array<bool, kMaxTrainers>;  // of the end of a generation, or will be by its next submission
+
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
   [[nodiscard]] bool shares_buffer() const noexcept { return setup_.trainers > 1; }
 
@@ -101,6 +109,15 @@ class TrainerOps {
   [[nodiscard]] bool exchanging() const noexcept;  // the exchange has operations of this rank
   [[nodiscard]] bool uses(unsigned trainer, unsigned segment) const noexcept;
 
+  // ---- trainer_generations.cc
+  [[nodiscard]] bool generation_has_ended() const noexcept;  // and nobody was told
+  void break_off(const char* failure) noexcept;
+  Told count_end() noexcept;
+  void tell(unsigned trainer) noexcept;
+  void drop_unaware(Told told) noexcept;
+  [[nodiscard]] bool unaware(unsigned trainer, const Submission& submission) const noexcept;
+  void reject(unsigned trainer, uint64_t cookie) noexcept;
+
   // ---- local_reduce.cc: several trainers
   void compare(Job& job, unsigned trainer);
   void begin_sum(Job& job) noexcept;
@@ -119,11 +136,19 @@ class TrainerOps {
   uint64_t jobs_over_ = 0;                         //   are over, and all before them
   std::array<bool, kMaxTrainers> leaving_{};
   std::array<bool, kMaxTrainers> afresh_{};  // has come, or resumed, and submitted nothing since
+  struct Ends {                              // of generations
+    bool took_part = false;                  // something of this trainer's was given to the exchange in this one
+    uint32_t count = 0;                      // of those that it took part in
+    uint32_t known = 0;                      // it has resumed when there were so many
+  };
+  std::array<Ends, kMaxTrainers> ends_{};
+  std::string why_ended_;  // the last one
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
   bool failed_ = false;            // the last operation that ended
   bool stuck_ = false;             // one was given up here alone since the last resume
   bool departed_ = false;          // a trainer has gone, and not all are there again
+  bool gave_up_ = false;           // the generation, since it has gone
   Nanos published_at_ = 0;
   std::vector<uint8_t> scratch_;
 };

@@ -104,6 +104,7 @@ std::optional<Submission> TrainerRings::next(const SubmissionLimits& limits, Fau
 bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
                          FaultReport& report) noexcept {
   result.cookie = entry.cookie;
+  result.ends_seen = entry.ends_seen;
   if (entry.kind == GL_CANCEL) {
     result.cancel = true;
     return true;
@@ -186,6 +187,10 @@ void TrainerRings::complete(uint64_t cookie, const char* failure, bool residual_
   store_seq_cst(lane_->complete_tail, ++complete_tail_);
   --open_;
   completed_ = true;
+}
+
+void TrainerRings::publish_ends(uint32_t ends) noexcept {
+  if (attached()) store_relaxed(lane_->ends, ends);  // a completion's tail follows
 }
 
 void TrainerRings::notify() noexcept {

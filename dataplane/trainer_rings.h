@@ -30,6 +30,7 @@ struct Submission {
   Operation operation;                 // data and residual point into segments; `whole` and `pitch` are not set
   unsigned segment = GL_MAX_SEGMENTS;  // of the data; GL_MAX_SEGMENTS: none
   unsigned residual_segment = GL_MAX_SEGMENTS;
+  uint32_t ends_seen = 0;  // of generations that this trainer had something in (gl_lane)
 };
 
 // Worker thread only, between attach() and detach(). The trainer may write anything anywhere in its memory at any time:
@@ -49,6 +50,7 @@ class TrainerRings {
 
   // Says how a submission of next() ended; there is room. An empty text is success.
   void complete(uint64_t cookie, const char* failure, bool residual_cleared) noexcept;
+  void publish_ends(uint32_t ends) noexcept;  // before the completions that tell of the last one
   // Wakes the trainer if it waits and something was completed since the last call.
   void notify() noexcept;
 

@@ -18,7 +18,7 @@
 
 namespace gradlane {
 
-Worker::Worker(IdlePolicy policy) : idle_(policy), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+Worker::Worker(IdlePolicy policy, Nanos patience) : idle_(policy, patience), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   int pair[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) bells_.push_back({pair[0], pair[1]});
   watch(pair[0]);

@@ -15,7 +15,7 @@ namespace gradlane {
 // Owns nothing of what it polls. Everything connected to it is touched by its thread only while it runs.
 class Worker {
  public:
-  explicit Worker(IdlePolicy policy);
+  Worker(IdlePolicy policy, Nanos patience);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <array>
@@ -68,6 +69,8 @@ std::string only_one() {
     case EPERM:
       throw SetupError(fmt::format(
           "no permission to use {}: it is for its user and group only; use sudo, or join that group", path));
+    case EAGAIN:
+      throw SetupError(fmt::format("no connection to {}: the daemon hangs, or has too many clients", path));
     case EPROTOTYPE:
       throw SetupError(fmt::format("{} is the trainers' socket, or another program's; {}", path, kWhere));
     default:
@@ -75,13 +78,16 @@ std::string only_one() {
   }
 }
 
-FileDescriptor connect_to(const std::string& path) {
+// While others keep the daemon busy, a connection waits for its turn.
+FileDescriptor connect_to(const std::string& path, std::chrono::milliseconds patience) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) throw SetupError("this path is too long for a socket: " + path);
   std::memcpy(address.sun_path, path.data(), path.size());
-  FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) throw SetupError(std::string("cannot make a Unix socket: ") + std::strerror(errno));
+  const timeval most{.tv_sec = patience.count() / 1000, .tv_usec = patience.count() % 1000 * 1000};
+  (void)setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     fail_to_connect(path, errno);
   return fd;
@@ -93,14 +99,15 @@ std::string read_all(int fd, const std::string& path, std::chrono::milliseconds 
   std::vector<char> bytes(size_t{64} << 10);
   const auto end = Clock::now() + patience;
   while (text.size() < kMostAnswer) {
-    const ssize_t got = recv(fd, bytes.data(), bytes.size(), 0);
+    const ssize_t got = recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got == 0) return text;
     if (got > 0) {
       text.append(bytes.data(), static_cast<size_t>(got));
       continue;
     }
     if (errno != EAGAIN && errno != EINTR) {
-      throw SetupError(fmt::format("the daemon behind {} has gone: {}", path, std::strerror(errno)));
+      throw SetupError(
+          fmt::format("the daemon behind {} has gone, or has too many clients: {}", path, std::strerror(errno)));
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     if (left.count() <= 0) {
@@ -126,7 +133,7 @@ std::string admin_path(const AdminPlace& place) {
 }
 
 nlohmann::json ask_admin(const std::string& path, const std::string& request, std::chrono::milliseconds patience) {
-  const FileDescriptor fd = connect_to(path);
+  const FileDescriptor fd = connect_to(path, patience);
   const std::string line = request + "\n";
   // A line is shorter than any socket's buffer.
   if (send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {

@@ -25,7 +25,8 @@ using std::chrono::milliseconds;
 
 constexpr Nanos kLeastTime = 100 * kMillisecond;
 constexpr Nanos kMostTime = 30 * kSecond;
-constexpr milliseconds kPatience{5000};  // for answers that take the daemon no time
+constexpr milliseconds kPatience{5000};                          // for answers that take the daemon no time
+constexpr milliseconds kLongestProbe{kMostTime / kMillisecond};  // somebody else's may be on its way, and serves us
 constexpr milliseconds kLook{100};
 constexpr milliseconds kLinger{1000};  // neighbours' checks may not be done with our daemon yet
 
@@ -89,12 +90,11 @@ class Check {
     if (!daemon.start(report_)) return;
     try {
       const auto end = Clock::now() + time_;
-      document = daemon.ask(fmt::format("probe {}", time_.count()), time_ + kPatience);
+      document = daemon.ask(fmt::format("probe {}", time_.count()), kLongestProbe + kPatience);
       tell_daemon(config, daemon.runs(), document);
+      settle(daemon, end, document);
       check_ports(config, document, report_);
       check_neighbours(config, document, report_);
-      print();
-      wait_for_ring(daemon, end, document);
       check_ring(document, report_);
     } catch (const SetupError& error) {
       report_.fail("daemon", error.what(), "nothing is known of the neighbours then");
@@ -113,10 +113,10 @@ class Check {
     report_.fail("daemon", "it runs with another configuration than this file has now", "restart it");
   }
 
-  // Where all neighbours answer, the ring may be whole in a moment.
-  void wait_for_ring(CheckDaemon& daemon, Clock::time_point end, nlohmann::json& document) {
+  // Where all neighbours answer, links and the ring are told to be up in a moment.
+  void settle(CheckDaemon& daemon, Clock::time_point end, nlohmann::json& document) {
     if (!all_neighbours_answer(document)) return;
-    while (!ring_is_whole(document) && Clock::now() < end) {
+    while (!(ring_is_whole(document) && all_links_up(document)) && Clock::now() < end) {
       daemon.wait(kLook);
       const nlohmann::json news = daemon.ask("stats", kPatience);
       for (const auto& [key, value] : news.items()) document[key] = value;

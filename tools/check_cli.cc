@@ -4,7 +4,7 @@
 namespace gradlane {
 
 CLI::App* add_check(CLI::App& app, CheckOptions& options) {
-  CLI::App* check = app.add_subcommand("check", "Why a ring does not come up: this machine, the ways to neighbours");
+  CLI::App* check = app.add_subcommand("check", "Why a ring does not come up");
   check->add_option("--config,-c", options.config, "Configuration of the node")->type_name("FILE")->required();
   check->add_option("--time", options.time, "For neighbours to answer, at most (5s)")->type_name("");
   check->add_flag("--json", options.json, "JSON instead of lines");

@@ -202,6 +202,10 @@ void check_ring(const json& document, CheckReport& report) {
               "run this on the other nodes too, at the same time or with their daemons up");
 }
 
+bool all_links_up(const json& document) {
+  return std::ranges::all_of(list_at(document, "ports"), [](const json& it) { return text_at(it, "link") == "up"; });
+}
+
 bool ring_is_whole(const json& document) {
   const json ranks = list_at(document, "ranks");
   return !ranks.empty() && std::ranges::all_of(ranks, [](const json& it) { return text_at(it, "ring") == "whole"; });

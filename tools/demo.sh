@@ -84,7 +84,7 @@ train() {
   shift
   step "training with $name"
   local file=$results/${#files[@]}.json
-  if ! PYTHONDONTWRITEBYTECODE=1 build/tools/gradlane run -n "$nodes" --link memif --no-prefix -- \
+  if ! PYTHONDONTWRITEBYTECODE=1 build/tools/gradlane run -n "$nodes" --no-prefix -- \
     "$python" tools/digits.py --epochs "$epochs" --json "$file" "$@"; then
     echo "tools/demo.sh: the training with $name failed; see above" >&2
     exit 1

@@ -78,7 +78,7 @@ CLI::App* add_bench_exchange(CLI::App& bench, gradlane::ExchangeBenchOptions& op
 }
 
 CLI::App* add_bench_auth(CLI::App& bench, gradlane::AuthBenchOptions& options) {
-  CLI::App* auth = bench.add_subcommand("auth", "Cost of tags and checksums of packets, beside memcpy and CRC32C");
+  CLI::App* auth = bench.add_subcommand("auth", "Cost of tags and checksums of packets, beside memcpy");
   auth->add_flag("--quick", options.quick, "Fewer samples");
   auth->add_flag("--json", options.json, "JSON instead of a table");
   auth->footer(

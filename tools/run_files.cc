@@ -94,7 +94,8 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
   const bool has_previous = plan.nodes > 2 || (plan.nodes == 2 && node == 1);
   if (plan.link == RunPlan::Link::kVeth) {
     if (plan.nodes > 1) text += fmt::format("  - device: '{}'\n", veth_device(plan.mtu));
-    return text + workers(plan);
+    // The kernel's shapers let packets go one by one, by timer; with more of them waiting, fewer of those come in vain.
+    return text + workers(plan) + "exchange: {queue_target: 32}\n";
   }
   if (has_next) text += port(plan, node, node, 0, folder);
   if (has_previous) text += port(plan, node, before, has_next ? 1 : 0, folder);

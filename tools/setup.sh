@@ -8,9 +8,9 @@ packages=(
   # libraries of the command line and the tests
   libcli11-dev libfmt-dev libisal-dev nlohmann-json3-dev libgtest-dev
   # the daemon, its configuration and logs; dpdk has the drivers and testpmd, to compare with
-  dpdk libdpdk-dev libnuma-dev libspdlog-dev libyaml-cpp-dev
+  dpdk libdpdk-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
   # tests in network namespaces
-  ethtool iperf3 iproute2 iputils-ping nftables
+  ethtool iperf3 iproute2 iputils-ping nftables procps
   # trainers in Python, and the data of the demo
   python3-numpy python3-sklearn libopenblas0-serial
   # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX

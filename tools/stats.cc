@@ -87,8 +87,8 @@ class Screen {
   const bool terminal_;
 };
 
-int watch(const std::string& path, const StatsOptions& options) {
-  const Interval interval(interval_of(options.interval));
+int watch(const std::string& path, const StatsOptions& options, double seconds) {
+  const Interval interval(seconds);
   std::optional<Screen> screen;
   std::optional<nlohmann::json> before;
   Clock::time_point looked_at;
@@ -128,9 +128,10 @@ int watch(const std::string& path, const StatsOptions& options) {
 }  // namespace
 
 int run_stats(const StatsOptions& options) {
+  const double seconds = interval_of(options.interval);
   const std::string path = admin_path(options.place);
   signal(SIGPIPE, SIG_IGN);
-  if (options.watch) return watch(path, options);
+  if (options.watch) return watch(path, options, seconds);
   const nlohmann::json document = ask_admin(path, "stats", kPatience);
   if (options.json) {
     fmt::print("{}\n", document.dump(2));

@@ -123,8 +123,7 @@ Lines node_lines(const json& now) {
                           plural(at(now, "trainers"), "trainer"), plural(at(now, "in_flight"), "operation"), flags)};
   std::string pools;
   for (const json& pool : at(now, "pools")) {
-    pools +=
-        fmt::format("   lane {}: {} of {}", text(at(pool, "lane")), text(at(pool, "free")), text(at(pool, "buffers")));
+    pools += fmt::format("   {} of {}", text(at(pool, "free")), text(at(pool, "buffers")));
   }
   if (!pools.empty()) lines.push_back("free packet buffers" + pools);
   return lines;

@@ -61,6 +61,10 @@ class FakeDaemon {
   // Writes over what only daemons write: for garbage.
   void set_complete_tail(unsigned lane, uint32_t value);
   void set_submit_head(unsigned lane, uint32_t value);
+  void set_ends(unsigned lane, uint32_t value) {
+    const std::lock_guard lock(mutex_);
+    __atomic_store_n(&lanes_[lane].shared->ends, value, __ATOMIC_RELAXED);
+  }
   void put_completion(unsigned lane, const gl_completion& completion);
   void set_figures(unsigned lane, uint64_t bytes, uint64_t packets, uint64_t retransmitted);
   void send_raw(uint32_t type);  // a message out of turn

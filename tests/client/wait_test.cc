@@ -95,6 +95,41 @@ TEST_P(Wait, FailsWithTheTextOfTheFirstLane) {
   EXPECT_STREQ(gradlane_error(gl_.get()), "lane 0");
 }
 
+// What is submitted says which ends of generations the caller was told of: by waits, not by what has arrived.
+TEST_P(Wait, EndsAreSeenWhenTheCallerIsTold) {
+  const uint32_t last = GetParam().lanes - 1;
+  open_manual();
+  const auto seen_by = [&](gradlane_request request, unsigned lane) {
+    const size_t count = static_cast<size_t>(request >> 8);  // the first is 1
+    EXPECT_TRUE(daemon_->await_seen(lane, count));
+    return daemon_->seen(lane)[count - 1].ends_seen;
+  };
+  for (const uint32_t first : {0U, 0x7fffffffU, 0xffffffffU}) {
+    for (unsigned i = 0; i <= last; ++i) daemon_->set_ends(i, first);
+    const gradlane_request before = start(3);
+    complete(before, GRADLANE_FAILED, "rank 1 has left");
+    EXPECT_EQ(wait(before), GRADLANE_FAILED);
+
+    const gradlane_request good = start(0);
+    const gradlane_request bad = start(1);
+    complete(good);
+    for (unsigned i = 0; i <= last; ++i) daemon_->set_ends(i, first + 1);
+    complete(bad, GRADLANE_FAILED, "rank 1 has left");
+    EXPECT_EQ(wait(good), GRADLANE_OK);  // which takes in the end of the other, too
+    const gradlane_request unaware = start(2);
+    EXPECT_EQ(seen_by(unaware, last), first);
+    EXPECT_EQ(seen_by(unaware, 0), first);
+    EXPECT_EQ(wait(bad), GRADLANE_FAILED);
+    const gradlane_request aware = start(3);
+    EXPECT_EQ(seen_by(aware, last), first + 1);
+    EXPECT_EQ(seen_by(aware, 0), first + 1) << "also of a lane that had completed it before";
+    complete(unaware, GRADLANE_FAILED, "rank 1 has left");
+    complete(aware);
+    EXPECT_EQ(wait(unaware), GRADLANE_FAILED);
+    EXPECT_EQ(wait(aware), GRADLANE_OK);
+  }
+}
+
 TEST_P(Wait, TextWithoutEnd) {
   open_manual();
   const gradlane_request request = start();

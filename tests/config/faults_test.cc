@@ -324,6 +324,10 @@ TEST(Faults, Devices) {
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=1024\"}]",
           "3:18: ports[0].device: frames of this MTU have up to 1514 bytes, and AF_PACKET cuts off what is beyond "
           "framesz - 66; allowed: framesz=1580 and more, best framesz=9216,blocksz=36864"},
+         {"ports: [{device: \"net_af_packet0,iface=a,qpairs=2\"}]",
+          "3:18: ports[0].device: qpairs=2, and workers.lanes is 1; allowed: qpairs=1 to 1"},
+         {"ports: [{device: \"net_af_xdp0,iface=a,queue_count=3\"}]\nworkers: {lanes: 2}",
+          "3:18: ports[0].device: queue_count=3, and workers.lanes is 2; allowed: queue_count=1 to 2"},
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=3072\"}]",
           "3:18: ports[0].device: framesz=3072 does not divide blocksz=4096, and AF_PACKET would hang; allowed: a "
           "blocksz of 3072, or a multiple of it"}});

@@ -109,6 +109,16 @@ TEST(Idle, StaysReadyWhileOperationsAreInFlight) {
   EXPECT_LT(idle.after(false, true, late, kNever).sleep, idle.after(false, false, late, kNever).sleep);
 }
 
+// Links of the kernel: packets take their time, and the CPU.
+TEST(Idle, SleepsSoonerWhereLinksAreTheKernels) {
+  Idle idle(IdlePolicy::kAdaptive, Idle::kKernelPatience);
+  (void)idle.after(true, true, kStart, kNever);
+  EXPECT_TRUE(idle.after(false, true, kStart + Idle::kKernelPatience / 2, kNever).yield);
+  const auto advice = idle.after(false, true, kStart + 2 * Idle::kKernelPatience, kNever);
+  EXPECT_NE(advice.sleep, 0U);
+  EXPECT_LE(advice.sleep, 200 * kMicrosecond);
+}
+
 // `now` is read by others; one that is earlier than the last must not look like years.
 TEST(Idle, TimeThatGoesBackIsNoLongTime) {
   Idle idle = moved_at_start(IdlePolicy::kAdaptive);

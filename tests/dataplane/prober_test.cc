@@ -153,6 +153,17 @@ TEST(Prober, FindsTheLongestThatPasses) {
   }
 }
 
+// Nothing arrives for 150 ms, in the middle of the search.
+TEST(Prober, LossesDoNotMislead) {
+  for (unsigned first = 21; first < 45; first += 3) {
+    Way way;
+    way.passes = [first](Way::Probe& probe) {
+      return probe.ip_bytes <= 1400 && (probe.number < first || probe.number >= first + 3);
+    };
+    EXPECT_EQ(way.probe(10 * kSecond).largest, 1400U) << first;
+  }
+}
+
 TEST(Prober, RunsOutOfTimeWhileSearching) {
   Way way(9000);
   way.passes = [](Way::Probe& probe) { return probe.ip_bytes <= 1500; };

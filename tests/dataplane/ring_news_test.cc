@@ -49,6 +49,7 @@ struct Case {
   void (*change)(NeighbourFacts&);
   Nanos missing_for;
   const char* text;
+  bool auth = false;
 };
 
 const Case kCases[] = {
@@ -78,14 +79,18 @@ const Case kCases[] = {
        it.arp_tries = 50;
      },
      5 * kSecond, "no answer from 10.77.0.3 on port e0 after 5 s (ARP, 50 tries)"},
-    {"another key",
-     [](NeighbourFacts& it) {
-       it.forged = 7;
-       it.heard = true;
-     },
-     5 * kSecond, "packets of node 2 (10.77.0.3) are not authentic (7 so far): it has another key, or none"},
+    {"another key", [](NeighbourFacts& it) { it.forged = 7; }, 5 * kSecond,
+     "packets of node 2 (10.77.0.3) are not authentic (7 so far): it has another key, or none"},
     {"one way", [](NeighbourFacts& it) { it.heard = true; }, 6 * kSecond,
-     "node 2 (10.77.0.3) is heard, but has not met this node for 6 s: do packets to its UDP port 18400 arrive there?"},
+     "node 2 (10.77.0.3) is heard, but has not met this node for 6 s: nothing arrives there at UDP port 18400, or it "
+     "has an auth.key_file, and this node none"},
+    {"heard, and somebody else forges",
+     [](NeighbourFacts& it) {
+       it.heard = true;
+       it.forged = 7;
+     },
+     kSecond - 1, "node 2 (10.77.0.3) is heard, but has not met this node yet: nothing arrives there at UDP port 18400",
+     true},
     {"no hello yet", [](NeighbourFacts&) {}, kSecond - 1,
      "no hello from node 2 (10.77.0.3) yet: its daemon is not running, or UDP port 18400 is filtered"},
     {"no hello", [](NeighbourFacts&) {}, 75 * kSecond,
@@ -109,7 +114,7 @@ TEST(RingNews, MostConcreteReasonFirst) {
   for (const Case& it : kCases) {
     NeighbourFacts facts = missing();
     it.change(facts);
-    EXPECT_EQ(missing_text(facts, 18400, it.missing_for), it.text) << it.name;
+    EXPECT_EQ(missing_text(facts, 18400, it.auth, it.missing_for), it.text) << it.name;
   }
 }
 
@@ -194,7 +199,9 @@ TEST_F(RingWatchTest, NeighboursAreThereButSomebodyIsNot) {
   facts.missing = 2;  // on this node itself
   lines = watch(facts, 5 * kSecond);
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0].second.text, "node 1: the ring is not whole");
+  EXPECT_EQ(lines[0].second.text,
+            "node 1: the ring is not whole: this node hears its neighbours, but they do not answer it: do its packets "
+            "arrive there, at UDP port 18400?");
 }
 
 TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
@@ -209,6 +216,9 @@ TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
   facts.neighbours[0].forged = 43;
   (void)watch(facts, kSecond);
   EXPECT_NE(watch_.neighbours()[0].why.find("not authentic (3 so far)"), std::string::npos);
+  // No more of them come: it was something else.
+  (void)watch(facts, 3 * kSecond);
+  EXPECT_TRUE(watch_.neighbours()[0].why.starts_with("no hello from")) << watch_.neighbours()[0].why;
   (void)watch(whole_ring(), kSecond);
   EXPECT_EQ(watch_.neighbours()[0].why, "");
 }

@@ -185,8 +185,11 @@ void FakeLanes::carry_out(unsigned lane, Command& command) {
         return known.lane == lane && known.trainer == command.trainer && (all || known.segment == command.segment);
       });
       EXPECT_GE(gone, 1U);
+      command.broke_off = all && (break_off_ >> lane & 1) != 0;
       break;
     }
+    case Command::Kind::kBreakOff:
+      break;
     case Command::Kind::kClose:
       ADD_FAILURE() << "the server does not close lanes";
   }

@@ -95,6 +95,8 @@ class FakeLanes {
   [[nodiscard]] LaneDesk& desk(unsigned lane, unsigned trainer) const;
   // Commands are taken, and done only when this is over.
   void hold(bool on) { hold_ = on; }
+  // Of these lanes (bit i: lane i) a generation ends when a trainer goes.
+  void break_off(unsigned lanes) { break_off_ = lanes; }
   // Commands are not even taken.
   void stall(bool on);
   [[nodiscard]] std::vector<Told> told() const;
@@ -114,7 +116,7 @@ class FakeLanes {
   std::vector<FileDescriptor> bells_;      // the lanes' ends
   std::vector<FileDescriptor> doorbells_;  // and the trainers'
   std::atomic<bool> hold_{false}, stall_{false}, stalled_{false}, end_{false};
-  std::atomic<unsigned> rings_{0};
+  std::atomic<unsigned> rings_{0}, break_off_{0};
   std::vector<std::pair<unsigned, Command*>> held_;  // thread only
   std::vector<Known> known_;                         // thread only
   mutable std::mutex mutex_;

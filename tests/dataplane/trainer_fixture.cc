@@ -194,7 +194,17 @@ bool Trainer::done() {
   if (!std::ranges::all_of(commands_, [](const auto& it) { return it->done.load(); })) return false;
   if (commands_.empty()) return true;
   if (commands_[0]->kind == Command::Kind::kRemoveSegment) segments_.erase(commands_[0]->segment);
-  if (commands_[0]->kind == Command::Kind::kDetach) {
+  const auto broke_off = std::ranges::count_if(commands_, [](const auto& it) { return it->broke_off; });
+  if (broke_off != 0 && broke_off != static_cast<ptrdiff_t>(commands_.size())) {
+    for (size_t i = 0; i < commands_.size(); ++i) {
+      commands_[i]->kind = Command::Kind::kBreakOff;
+      commands_[i]->broke_off = false;
+      commands_[i]->done = false;
+      if (!world_.desk(node_, static_cast<unsigned>(i)).mailbox.post(commands_[i].get())) fail("a mailbox is full");
+    }
+    return false;
+  }
+  if (commands_[0]->kind == Command::Kind::kDetach || commands_[0]->kind == Command::Kind::kBreakOff) {
     segments_.clear();
     memory_.reset();
   }
@@ -210,6 +220,7 @@ void Trainer::attach() {
   const unsigned lanes = world_.config().lanes;
   memory_ = std::make_unique<GuardedPages>(gl_control_bytes(lanes));
   heads_.assign(lanes, 0);
+  ends_seen_.assign(lanes, 0);
   outcomes_.clear();
   post(Command::Kind::kAttach);
   finish();
@@ -252,6 +263,7 @@ gl_lane& Trainer::lane(unsigned lane) { return reinterpret_cast<gl_lane*>(memory
 void Trainer::put(unsigned number, const gl_submission& submission) {
   gl_lane& it = lane(number);
   it.submissions[it.submit_tail % GL_SLOTS] = submission;
+  it.submissions[it.submit_tail % GL_SLOTS].ends_seen = ends_seen_[number];
   __atomic_store_n(&it.submit_tail, it.submit_tail + 1, __ATOMIC_SEQ_CST);
 }
 
@@ -268,6 +280,12 @@ void Trainer::cancel(uint64_t cookie) {
   for (unsigned i = 0; i < world_.config().lanes; ++i) put(i, submission);
 }
 
+void Trainer::resume() {
+  gl_submission submission{};
+  submission.kind = GL_RESUME;
+  for (unsigned i = 0; i < world_.config().lanes; ++i) put(i, submission);
+}
+
 void Trainer::read() {
   if (memory_ == nullptr) return;
   for (unsigned i = 0; i < world_.config().lanes; ++i) {
@@ -280,6 +298,7 @@ void Trainer::read() {
       outcome.residual_cleared |= entry.residual_cleared != 0;
       if (entry.code != GRADLANE_OK) {
         ++outcome.failed;
+        outcome.ends[i] = __atomic_load_n(&it.ends, __ATOMIC_RELAXED);
         outcome.text = entry.text;
       }
       __atomic_store_n(&it.complete_head, ++heads_[i], __ATOMIC_RELEASE);
@@ -292,6 +311,10 @@ std::optional<Outcome> Trainer::over(uint64_t cookie) {
   const auto it = outcomes_.find(cookie);
   if (it == outcomes_.end() || it->second.lanes < world_.config().lanes) return std::nullopt;
   if (it->second.lanes > world_.config().lanes) fail("an operation was completed twice");
+  for (unsigned i = 0; i < world_.config().lanes && it->second.failed != 0; ++i) {
+    const auto at = it->second.ends.find(i);
+    ends_seen_[i] = std::max(ends_seen_[i], at != it->second.ends.end() ? at->second : lane(i).ends);
+  }
   return it->second;
 }
 

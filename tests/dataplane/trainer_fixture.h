@@ -87,6 +87,7 @@ class TrainerWorld {
 struct Outcome {
   unsigned lanes = 0;  // that have completed it
   unsigned failed = 0;
+  std::map<unsigned, uint32_t> ends{};  // of lanes that failed, at that time
   bool residual_cleared = false;
   std::string text;  // of the last that failed
 };
@@ -122,7 +123,9 @@ class Trainer {
   uint64_t submit(gl_submission submission);
   void put(unsigned lane, const gl_submission& submission);
   void cancel(uint64_t cookie);
-  // Reads completions; nothing if not all lanes have said how it ended.
+  void resume();
+  // Reads completions, and is told of failures as the client library does it; nothing if not all lanes have said how it
+  // ended.
   [[nodiscard]] std::optional<Outcome> over(uint64_t cookie);
   void read();
   [[nodiscard]] size_t completions() const { return completions_; }  // read so far, of all lanes
@@ -140,6 +143,7 @@ class Trainer {
   std::map<unsigned, std::unique_ptr<GuardedPages>> segments_;
   std::vector<std::unique_ptr<Command>> commands_;
   std::vector<uint32_t> heads_;
+  std::vector<uint32_t> ends_seen_;
   uint64_t next_cookie_;
   std::map<uint64_t, Outcome> outcomes_;
   size_t completions_ = 0;

@@ -20,11 +20,13 @@ void expect_failed(const std::vector<Outcome>& ends, unsigned but, const std::st
   }
 }
 
-// Takes over from one that has gone. Numbers begin afresh then, and the others, which stay, must hear of that before
-// they submit anything.
+// Takes over from one that has gone. Numbers begin afresh then, and the others, which stay, know that.
 void come_again(Trainers& trainers, unsigned rank) {
   trainers.come(rank);
   trainers.world.run_for(kMillisecond);
+  for (unsigned other = 0; other < trainers.world.ranks(); ++other) {
+    if (other != rank) trainers[other].resume();
+  }
 }
 
 // The others' operations, which all but `but` have submitted.

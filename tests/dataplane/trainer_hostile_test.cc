@@ -19,12 +19,15 @@ TrainerConfig config() {
   return it;
 }
 
-// The session's part: away with it, and a new one.
+// The session's part: away with it, and a new one. The others know of that.
 void replace(Trainers& trainers, unsigned rank) {
   trainers[rank].detach();
   trainers[rank].forget_faults();
   trainers.come(rank);
   trainers.world.run_for(kMillisecond);
+  for (unsigned other = 0; other < trainers.world.ranks(); ++other) {
+    if (other != rank) trainers[other].resume();
+  }
 }
 
 gl_submission fp32(size_t count) { return submission_of(OpKind::kAllReduce, ElementType::kFloat32, count); }

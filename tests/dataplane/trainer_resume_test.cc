@@ -10,11 +10,7 @@ namespace {
 
 constexpr Task kTask{.count = 30'000};
 
-void resume(Trainers& trainers, unsigned rank) {
-  gl_submission submission{};
-  submission.kind = GL_RESUME;
-  for (unsigned lane = 0; lane < trainers.world.config().lanes; ++lane) trainers[rank].put(lane, submission);
-}
+void resume(Trainers& trainers, unsigned rank) { trainers[rank].resume(); }
 
 // One rank has submitted more than the others; it resumes first, or last, or in between, and the others have submitted
 // the next operation before, or not.

@@ -98,6 +98,7 @@ class InlineLanes {
       case Command::Kind::kDetach:
         known = {};
         break;
+      case Command::Kind::kBreakOff:
       case Command::Kind::kClose:
         fail("lanes are told to close");
     }

@@ -104,20 +104,109 @@ def check_ring(args, folder, network, entry):
         assert [path.name for path in sockets.iterdir() if path.suffix != ".lock"] == [], list(sockets.iterdir())
 
 
+def write_config(folder, name, extra=""):
+    """Of one node, whose socket is in that folder."""
+    config = folder / "one.yaml"
+    nodes = "[{rank: 0, ip: 10.77.0.1}, {rank: 1, ip: 10.77.0.2}]" if extra else "[{rank: 0, ip: 10.77.0.1}]"
+    config.write_text(f"rank: 0\nnodes: {nodes}\nsocket: {folder}/x.sock\nuser: {name}\n{extra}")
+    config.chmod(0o644)
+    return str(config)
+
+
+class One:
+    """A daemon with that configuration, started by that command."""
+
+    def __init__(self, args, config, *command):
+        self.log = pathlib.Path(config).with_suffix(".log")
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen([*command, args.gradlaned, "--config", config], stderr=log)
+
+    def __enter__(self):
+        try:
+            links_ring.wait_for(lambda: "node 0 of" in self.log.read_text() or self.process.poll() is not None, "a start")
+            assert self.process.poll() is None, self.log.read_text()
+        except BaseException:
+            self.process.kill()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+def as_nobody(*capabilities):
+    """A command's beginning: as that user, with these capabilities and no other."""
+    names = ",".join(["-all", *(f"+{name}" for name in capabilities)])
+    return ["setpriv", "--reuid", USER, "--regid", str(pwd.getpwnam(USER).pw_gid), "--clear-groups", "--inh-caps",
+            names, "--ambient-caps", names]
+
+
+def check_already_the_user(args, folder, entry):
+    """Who is the user before the start needs nothing, must not have capabilities, and cannot get any."""
+    folder.chmod(0o777)
+    config = write_config(folder, USER)
+    with One(args, config, *as_nobody()) as daemon:
+        check_threads(daemon.process.pid, entry)
+    result = subprocess.run([*as_nobody("net_raw"), args.gradlaned, "--config", config], capture_output=True, text=True,
+                            timeout=60)
+    assert result.returncode == 2 and "started as 'nobody' with capabilities" in result.stderr, result
+
+
+def check_what_the_user_cannot(args, folder, network):
+    """What stays when the daemon ends is said at its start."""
+    folder.chmod(0o755)
+    with One(args, write_config(folder, USER)) as daemon:
+        links_ring.wait_for(lambda: f"user nobody may not write to {folder}: sockets and locks" in daemon.log.read_text(),
+                            "a warning")
+    for path in folder.glob("x.*"):
+        path.unlink()
+    port = f"ports: [{{device: 'net_virtio_user0,path={folder}/link.sock,server=1,queues=1'}}]\n"
+    result = subprocess.run([args.gradlaned, "--config", write_config(folder, USER, port)], capture_output=True,
+                            text=True, timeout=60)
+    assert result.returncode == 2 and f"user nobody may not make {folder}/link.sock" in result.stderr, result
+    folder.chmod(0o777)
+    xdp = "ports: [{device: 'net_af_xdp0,iface=gl0,start_queue=0,queue_count=1'}]\n"
+    with_bpf = ["sh", "-c", 'mount -t bpf bpf /sys/fs/bpf && exec "$@"', "sh"]
+    with One(args, write_config(folder, USER, xdp), *network.command(1, *with_bpf)) as daemon:
+        links_ring.wait_for(lambda: "ip link set gl0 xdp off" in daemon.log.read_text(), "a warning")
+        assert "may not write to" not in daemon.log.read_text()
+    links_net.run("ip", "-n", network.names[1], "link", "set", "gl0", "xdp", "off")
+
+
+def check_interface(args, folder, network):
+    """It is as it was: not promiscuous, neither meanwhile nor at the end."""
+    def flags():
+        return links_net.run("ip", "-n", network.names[0], "link", "show", "gl0")
+
+    for mac in ("", ", mac: '02:00:00:00:77:01'"):
+        port = f"ports: [{{device: 'net_af_packet0,iface=gl0,qdisc_bypass=0'{mac}}}]\n"
+        config = write_config(folder, USER, port).replace("user: nobody\n", "")
+        with One(args, config, *network.command(0)):
+            assert "PROMISC" not in flags(), flags()
+        assert "PROMISC" not in flags(), flags()
+
+
 def check_refusals(args, folder):
     """Before anything is started: who cannot become the user, and why."""
+    folder.chmod(0o755)
     def start(name, **options):
-        config = folder / "refused.yaml"
-        config.write_text(f"rank: 0\nnodes: [{{rank: 0, ip: 10.77.0.1}}]\nsocket: {folder}/x.sock\nuser: {name}\n")
-        config.chmod(0o644)
-        result = subprocess.run([args.gradlaned, "--config", str(config)], capture_output=True, text=True, timeout=60,
-                                **options)
+        result = subprocess.run([args.gradlaned, "--config", write_config(folder, name)], capture_output=True,
+                                text=True, timeout=60, **options)
         assert result.returncode == 2, result
         return result.stderr
 
     assert "there is no user 'nobody-of-this-name'" in start("nobody-of-this-name")
     assert "'root' is root" in start("root")
     assert "only root can become 'nobody'" in start(USER, user=STRANGER, group=STRANGER, extra_groups=[])
+    # What is given to the user must be the daemon's own.
+    (folder / "x.sock.lock").write_text("")
+    os.link(folder / "x.sock.lock", folder / "other")
+    assert "x.sock.lock is no lock file" in start(USER)
 
 
 def main():
@@ -127,10 +216,14 @@ def main():
     args = parser.parse_args()
     links_net.require()
     entry = pwd.getpwnam(USER)
-    with tempfile.TemporaryDirectory() as folder, links_net.Network(2) as network:
-        check_ring(args, pathlib.Path(folder), network, entry)
-        check_refusals(args, pathlib.Path(folder))
-    print("3 passed, 0 failed")
+    checks = 0
+    with links_net.Network(2) as network:
+        for check, *more in ((check_ring, network, entry), (check_already_the_user, entry),
+                             (check_what_the_user_cannot, network), (check_interface, network), (check_refusals,)):
+            with tempfile.TemporaryDirectory() as folder:
+                check(args, pathlib.Path(folder), *more)
+            checks += 1
+    print(f"{checks} passed, 0 failed")
     return 0
 
 

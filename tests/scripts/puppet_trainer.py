@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A trainer that does what lines of JSON on its standard input say, and answers with lines of JSON; run by reliability.py.
+"""A trainer that does what lines of JSON on its standard input say, and answers in kind; run by reliability.py.
 
 {"do": "open"}                                        connects                      -> opened
 {"do": "stream", "seed", "count", "codec", "tag"}     all-reduces until one fails,  -> step (each), failed
@@ -11,7 +11,7 @@
                                                       does it: open, resume, retry
 {"do": "close"}                                                                     -> closed
 
-Two operations of a stream are always in flight, so that a fault meets one. Times are those of time.monotonic(), which
+Two to four operations of a stream are in flight, so that a fault meets one. Times are those of time.monotonic(), which
 is one clock for all processes of a machine. Every result is compared with what the ranks' data must give.
 """
 
@@ -26,7 +26,7 @@ import time
 import gradlane
 import numpy
 
-AHEAD = 2  # operations in flight
+AHEAD = (2, 3, 4)  # operations in flight: the same on all ranks, as they all end with what is in flight
 PATIENCE = 60  # seconds; whoever waits for so long hangs
 FLAG = 2048  # what a rank that wants to stop adds to the first element; other sums stay below
 
@@ -164,23 +164,24 @@ class Puppet:
 
     def stream(self, seed, count, codec, tag=None):
         data = Data(self.gl.rank, self.gl.world, seed, count)
-        arrays = [self.gl.zeros(count) for _ in range(AHEAD)]
+        ahead = AHEAD[seed % len(AHEAD)]
+        arrays = [self.gl.zeros(count) for _ in range(ahead)]
         pending = collections.deque()
         digest = hashlib.sha256()
         begun, step, wrong, pause, asked, stopping = 0, 0, 0, 0.0, False, False
         last = time.monotonic()
         try:
             while pending or not stopping:
-                while len(pending) < AHEAD and not stopping:
+                while len(pending) < ahead and not stopping:
                     asked = asked or (self.inbox.get(wait=False) or {}).get("do") == "stop"
-                    data.fill(arrays[begun % AHEAD], begun, asked)
-                    pending.append(self.gl.all_reduce(arrays[begun % AHEAD], codec=codec, async_=True,
+                    data.fill(arrays[begun % ahead], begun, asked)
+                    pending.append(self.gl.all_reduce(arrays[begun % ahead], codec=codec, async_=True,
                                                       tag=None if tag is None else tag + begun))
                     begun += 1
                 pending[0].wait(PATIENCE)
                 pending.popleft()
                 pause, last = max(pause, time.monotonic() - last), time.monotonic()
-                array = arrays[step % AHEAD]
+                array = arrays[step % ahead]
                 digest.update(array.tobytes())
                 wrong += data.wrong(array, step)
                 stopping = stopping or array[0] >= FLAG / 2

@@ -15,6 +15,7 @@ class Seen:
 
     texts: dict = dataclasses.field(default_factory=dict)  # by rank: what its trainer was told
     times: dict = dataclasses.field(default_factory=dict)  # by rank: how long after the fault
+    last: float = 0.0  # how long after the fault the last request of any trainer was over
     names: set = dataclasses.field(default_factory=set)  # ranks that all but the victims must hear of
     own: float = None  # where only the victim's own trainer is told later, by design: how long after the fault
     pause: float = None  # the longest between two results, where there is no error
@@ -35,11 +36,15 @@ class Row:
 
 
 def expect_named(seen, events, since, names, gone=(), bound=BOUND_S):
-    """Each of these trainers was told of one of `names` in time; those of `gone`, that their daemon is."""
+    """Each of these trainers was told of one of `names` in time, by all that it had in flight or submitted until then.
+
+    Those of `gone` were told that their daemon is.
+    """
     for rank, event in events.items():
         error = event["errors"][0]
         seen.texts[rank] = error["text"]
         seen.times[rank] = event["at_first"] - since
+        seen.last = max(seen.last, event["at"] - since)
         where = f"trainer {rank}, {seen.times[rank]:.2f} s after the fault: {error['kind']}: {error['text']}"
         if rank in gone:
             require(error["kind"] == "DaemonGone", f"{where}: must be told that its daemon has gone")
@@ -47,6 +52,17 @@ def expect_named(seen, events, since, names, gone=(), bound=BOUND_S):
             require(error["kind"] == "OperationFailed", where)
             require(named_ranks(error["text"]) & set(names), f"{where}: must name one of {sorted(names)}")
         require(bound is None or seen.times[rank] <= bound, f"{where}: later than {bound} s")
+        check_later(rank, event, since, names, bound)
+
+
+def check_later(rank, event, since, names, bound):
+    """The errors of what was in flight behind it."""
+    last = event["at"] - since
+    require(bound is None or last <= bound, f"trainer {rank}: the last error came {last:.2f} s after the fault, later "
+            f"than {bound} s: {event['errors'][-1]['text']}")
+    for error in event["errors"]:
+        require(error["kind"] == "DaemonGone" or named_ranks(error["text"]) & set(names),
+                f"trainer {rank}: a later error names none of {sorted(names)}: {error['kind']}: {error['text']}")
 
 
 def recover(stage, seen, since, options):

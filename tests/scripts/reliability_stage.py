@@ -19,7 +19,7 @@ BOUND_S = PEER_S + 1  # from a fault to the error
 PATIENCE = 40  # seconds, for all that has no bound of its own; longer than any time-out of the daemons
 SPREAD = 0.5  # seconds, between trainers that do not wait for each other
 COUNT = 1_000_000  # floats: an operation takes long enough that faults come in the middle of one
-TIMEOUTS = f"{{peer: {PEER_S * 1000:.0f}ms, start: 20s, operation: 30s, shutdown: 1s}}"
+TIMEOUTS = f"{{peer: {PEER_S * 1000:.0f}ms, start: 20s, operation: 15s, shutdown: 1s}}"
 
 
 class Problem(Exception):

@@ -9,7 +9,6 @@ from reliability_stage import BOUND_S
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 BEGIN, END = "<!-- matrix: written by tests/scripts/reliability.py --write-docs -->", "<!-- end of the matrix -->"
-LINKS = {"veth": "veth", "vhost": "vhost", "memif": "memif"}
 
 
 @dataclasses.dataclass
@@ -37,9 +36,9 @@ class Result:
 
     def fields(self):
         return {"link": self.link, "row": self.row.name, "fault": self.row.fault, "victim": self.victim,
-                "texts": self.seen.texts, "seconds": self.seen.times, "bound": None if self.row.pause else BOUND_S,
-                "pause": self.seen.pause, "recovered": self.seen.recovered, "ok": not self.problem,
-                "problem": self.problem}
+                "texts": self.seen.texts, "seconds": self.seen.times, "last": self.seen.last, "own": self.seen.own,
+                "bound": None if self.row.pause else BOUND_S, "pause": self.seen.pause,
+                "recovered": self.seen.recovered, "ok": not self.problem, "problem": self.problem}
 
 
 def milliseconds(seconds):
@@ -63,14 +62,14 @@ def table_row(row, link, results):
     recovered = max((result.seen.recovered for result in results if result.seen.recovered is not None), default=None)
     if row.pause:
         pause = max((result.seen.pause for result in results if result.seen.pause is not None), default=None)
-        saw, after = "no error", f"pause of {milliseconds(pause)}"
+        saw, after, recovered = "no error", f"a pause of {milliseconds(pause)}", None
     else:
         saw = "<br>".join(f"\"{text}\"" for text in kinds_of_text(results)) or "-"
         after = f"{milliseconds(slowest)} of {BOUND_S * 1000:.0f}"
         own = max((result.seen.own for result in results if result.seen.own is not None), default=None)
         after += f"; its own trainer {milliseconds(own)} of {HANG_BOUND_S * 1000:.0f}" if own is not None else ""
     verdict = "as promised" if good == len(results) else "**not as promised**"
-    return (f"| {row.fault} | {LINKS[link]} | {saw} | {after} | {milliseconds(recovered)} | "
+    return (f"| {row.fault} | {link} | {saw} | {after} | {milliseconds(recovered)} | "
             f"{good} of {len(results)}: {verdict} |")
 
 

@@ -63,6 +63,7 @@ class RunNet {
   void add_space(const std::string& name) const;
   void add_cable(const RunPlan& plan, unsigned node) const;
   void shape(const RunPlan& plan, const std::string& interface) const;
+  void keep_from_kernel(const std::string& interface) const;
   void run(const std::vector<std::string>& command, const char* hint = "") const;
 
   std::vector<std::string> names_;

@@ -227,8 +227,8 @@ void RunNet::shape(const RunPlan& plan, const std::string& interface) const {
 // none, and drop it: a tenth of all the work. Without nftables it does so.
 void RunNet::keep_from_kernel(const std::string& interface) const {
   try {
-    run({"nft", "table netdev gradlane { chain input { type filter hook ingress device " + interface +
-                    " priority 0; policy drop; } }"});
+    run({"nft", "table netdev gradlane {\nchain input {\ntype filter hook ingress device " + interface +
+                    " priority 0; policy drop;\n}\n}"});
   } catch (const SetupError&) {
   }
 }

@@ -78,8 +78,8 @@ void set_kernel(const char* name, const char* value) {
 // In the namespace where this process is: each frame is what it will be on a cable, with all its checksums.
 void turn_offloads_off(const std::string& interface) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  for (const uint32_t what : {ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO}) {
-    ethtool_value value = {what, 0};
+  for (const int what : {ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO}) {
+    ethtool_value value = {static_cast<uint32_t>(what), 0};
     ifreq request = {};
     interface.copy(static_cast<char*>(request.ifr_name), IFNAMSIZ - 1);
     request.ifr_data = reinterpret_cast<char*>(&value);

@@ -236,7 +236,7 @@ TEST_F(KeyFile, WrongTextsAreRefused) {
 TEST_F(KeyFile, WrongFilesAreRefused) {
   EXPECT_EQ(fault(),
             "cannot be read: No such file or directory; to make one: openssl rand -hex 32 > FILE; chmod 600 FILE");
-  for (const mode_t mode : {0640, 0604, 0660, 0610, 0644}) {
+  for (const mode_t mode : {0640U, 0604U, 0660U, 0610U, 0644U}) {
     write(kDigits, mode);
     EXPECT_TRUE(fault().starts_with("its mode is 06")) << mode << ": " << fault();
   }

@@ -1,4 +1,4 @@
-// packet_pool.h - packet buffers of a lane (mbufs), and where in them packets lie
+// packet_pool.h - packet buffers of a node (mbufs), and where in them packets lie
 #pragma once
 
 #include <cstddef>

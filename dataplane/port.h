@@ -22,7 +22,7 @@ namespace gradlane {
 class Port {
  public:
   // Makes the device with one queue pair per lane, or as many as it can have, and starts it; received packets go to the
-  // pool of the lane. A device that blocks comes later, see tend(). Throws SetupError: "port e0: ...". `unique` tells
+  // node's pool. A device that blocks comes later, see tend(). Throws SetupError: "port e0: ...". `unique` tells
   // the devices of several nodes apart.
   Port(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools, RingLinks& links,
        const std::string& unique);

@@ -115,7 +115,7 @@ class Soak:
             usage.wait_until_back()
         except AssertionError as error:
             self.leaks.append(str(error))
-        print(f"packet buffers in use {usage.buffers}, by node and lane; memory {usage.rss_kb} kB, "
+        print(f"packet buffers in use {usage.buffers}, by node; memory {usage.rss_kb} kB, "
               f"grown by {usage.growth_kb()}", flush=True)
 
     def good(self):

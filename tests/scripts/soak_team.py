@@ -117,7 +117,7 @@ RSS_TOLERANCE_KB = 200
 
 
 def buffers_in_use(ring):
-    """Packet buffers by node and lane; None if the daemons have no admin sockets."""
+    """Packet buffers by node; None if the daemons have no admin sockets."""
     stats = [ring.stats(node) for node in range(ring.nodes)]
     if any(one is None for one in stats):
         return None
@@ -144,7 +144,7 @@ class Usage:
             now, growth = buffers_in_use(self.ring), self.growth_kb()
             if now == self.buffers and growth <= RSS_TOLERANCE_KB:
                 return
-            assert time.monotonic() < back, (f"packet buffers in use, by node and lane: {self.buffers} before, {now} "
+            assert time.monotonic() < back, (f"packet buffers in use, by node: {self.buffers} before, {now} "
                                              f"after; memory: {self.rss_kb} kB before, {growth} more after")
             time.sleep(0.05)
 

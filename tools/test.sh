@@ -52,8 +52,8 @@ meson test -C build --no-rebuild --print-errorlogs || failed=1
 step "build with AddressSanitizer and UndefinedBehaviorSanitizer"
 # Lines for reports, and no more of debugging information, which takes long to write.
 CXX=clang++ CC=clang configure build-sanitize -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
-  -Doptimization=1 -Ddebug=false -Dcpp_args=-fno-sanitize-recover=all,-gline-tables-only \
-  -Dc_args=-fno-sanitize-recover=all,-gline-tables-only
+  -Doptimization=1 -Ddebug=false "-Dcpp_args=-fno-sanitize-recover=all -gline-tables-only" \
+  "-Dc_args=-fno-sanitize-recover=all -gline-tables-only"
 ninja -C build-sanitize --quiet
 
 step "tests with sanitizers"

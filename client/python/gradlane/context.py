@@ -184,7 +184,7 @@ class Context:
         if not self.connection.closed:
             self._spare[block.size].append(block)
 
-    def library_wait(self, number, timeout_ms):
+    def wait_in_library(self, number, timeout_ms):
         """None: it ended well; else the error, of code PENDING if it has not ended."""
         code = self._lib.gradlane_wait(self._handle(), number, timeout_ms)
         if code == errors.OK:
@@ -192,7 +192,7 @@ class Context:
         text = "" if code == errors.PENDING else self._lib.gradlane_error(self._handle()).decode(errors="replace")
         return errors.error(code, text)
 
-    def library_cancel(self, number):
+    def cancel_in_library(self, number):
         self.connection.check(self._lib.gradlane_cancel(self._handle(), number))
 
     def forget(self, number):

@@ -74,7 +74,7 @@ class Request:
                 if left <= 0:
                     raise TimeoutError(f"the operation has not ended within {timeout} s")
                 slice_ms = min(_SLICE_MS, int(left * 1000) + 1)
-            self._take(self._context.library_wait(self._number, slice_ms))
+            self._take(self._context.wait_in_library(self._number, slice_ms))
         if self._error is not None:
             raise self._error
         return None if self._data is None else self._data.array
@@ -82,13 +82,13 @@ class Request:
     def done(self):
         """Whether it is over, however it ended; wait() then returns or raises at once."""
         if not self._over:
-            self._take(self._context.library_wait(self._number, 0))
+            self._take(self._context.wait_in_library(self._number, 0))
         return self._over
 
     def cancel(self):
         """Has it fail on all ranks, if it is not over. It must still be waited for."""
         if not self._over:
-            self._context.library_cancel(self._number)
+            self._context.cancel_in_library(self._number)
 
     def disconnected(self, error):
         """The context is closing."""

@@ -7,8 +7,8 @@ packages=(
   gcc g++ meson ninja-build pkg-config
   # libraries of the command line and the tests
   libcli11-dev libfmt-dev libisal-dev nlohmann-json3-dev libgtest-dev
-  # the daemon, its configuration and logs; dpdk has the drivers and testpmd, to compare with
-  dpdk libdpdk-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
+  # the daemon, its configuration and logs; dpdk has the drivers, dpdk-dev testpmd, to compare with
+  dpdk dpdk-dev libdpdk-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
   # tests in network namespaces
   ethtool iperf3 iproute2 iputils-ping nftables procps
   # trainers in Python, and the data of the demo

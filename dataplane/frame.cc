@@ -4,48 +4,28 @@
 #include <cstring>
 
 #include "collectives/wire.h"
+#include "dataplane/internet.h"
 #include "dataplane/probe.h"
 
 namespace gradlane {
 namespace {
 
-// ---- Where fields are. Ethernet from the start of the frame, IPv4 from its header, and so on.
+using namespace internet;
 
-constexpr size_t kDestinationMac = 0, kSourceMac = 6, kEtherType = 12;
-constexpr uint16_t kEtherIpv4 = 0x0800, kEtherArp = 0x0806;
+// ---- Where fields are that only this file looks at, from the header of their protocol on.
+
 constexpr MacAddress kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
 constexpr size_t kArpOperation = 6, kArpSenderMac = 8, kArpSenderIp = 14, kArpTargetMac = 18, kArpTargetIp = 24;
 constexpr uint64_t kArpOfIpv4 = 0x0001'0800'0604;  // hardware and protocol types and address lengths
 constexpr uint16_t kArpRequest = 1, kArpReply = 2;
 
-constexpr size_t kIpTos = 1, kIpLength = 2, kIpId = 4, kIpFragment = 6, kIpTtl = 8, kIpProtocol = 9, kIpChecksum = 10,
-                 kIpSource = 12, kIpDestination = 16;
-constexpr uint16_t kDontFragment = 0x4000, kFragmentBits = 0x3fff;  // more fragments, and the offset
-constexpr uint8_t kIcmp = 1, kUdp = 17;
-constexpr uint8_t kTtl = 64;
-
-constexpr size_t kUdpSource = 0, kUdpDestination = 2, kUdpLength = 4, kUdpChecksum = 6;
 constexpr size_t kIcmpBytes = 8, kIcmpChecksum = 2;
 constexpr uint16_t kEchoRequest = 0x0800;  // type and code
 
 constexpr uint32_t kFirstGroupIp = 0xe0000000;  // from here on: multicast, reserved, broadcast
-constexpr uint8_t kEcnBits = 3;
 
 // ---- Bytes
-
-// Network byte order.
-uint16_t load16(const uint8_t* from) noexcept { return __builtin_bswap16(load<uint16_t>(from)); }
-uint32_t load32(const uint8_t* from) noexcept { return __builtin_bswap32(load<uint32_t>(from)); }
-
-void store16(uint8_t* to, uint16_t value) noexcept {
-  value = __builtin_bswap16(value);
-  std::memcpy(to, &value, sizeof(value));
-}
-void store32(uint8_t* to, uint32_t value) noexcept {
-  value = __builtin_bswap32(value);
-  std::memcpy(to, &value, sizeof(value));
-}
 
 MacAddress load_mac(const uint8_t* from) noexcept {
   MacAddress mac;
@@ -57,50 +37,6 @@ void store_mac(uint8_t* to, const MacAddress& mac) noexcept { std::memcpy(to, ma
 // A MAC address as a number, for comparisons in one instruction. The order of its bytes does not matter.
 uint64_t mac_key(const uint8_t* mac) noexcept { return load<uint32_t>(mac) | uint64_t{load<uint16_t>(mac + 4)} << 32; }
 bool is_group(const uint8_t* mac) noexcept { return (mac[0] & 1) != 0; }
-
-// ---- The Internet checksum (RFC 1071): one's complement sum, which is the same in either byte order.
-
-uint16_t fold(uint64_t sum) noexcept {
-  sum = (sum & 0xffffffff) + (sum >> 32);
-  sum = (sum & 0xffffffff) + (sum >> 32);
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<uint16_t>(sum);
-}
-
-// Of `bytes` bytes, in the order of memory; an odd last one is padded with zero. 0xffff: the checksum inside is right.
-uint16_t ones_sum(const uint8_t* data, size_t bytes) noexcept {
-  // Halves of 64-bit words. Two vectors of two words at a time, as every x86-64 has registers for.
-  using Words = uint64_t __attribute__((vector_size(16)));
-  Words sums[4] = {};
-  for (; bytes >= 2 * sizeof(Words); data += 2 * sizeof(Words), bytes -= 2 * sizeof(Words)) {
-    const auto first = load<Words>(data);
-    const auto second = load<Words>(data + sizeof(Words));
-    sums[0] += first & 0xffffffff;
-    sums[1] += first >> 32;
-    sums[2] += second & 0xffffffff;
-    sums[3] += second >> 32;
-  }
-  sums[0] += sums[1] + sums[2] + sums[3];
-  uint64_t sum = sums[0][0] + sums[0][1];
-  for (; bytes >= 4; data += 4, bytes -= 4) sum += load<uint32_t>(data);
-  if (bytes >= 2) sum += load<uint16_t>(data);
-  if (bytes % 2 != 0) sum += data[bytes - 1];
-  return fold(sum);
-}
-
-// Of an IP header without options, which nearly all are.
-uint16_t plain_header_sum(const uint8_t* ip) noexcept {
-  return fold((load<uint64_t>(ip) >> 32) + (load<uint64_t>(ip) & 0xffffffff) + (load<uint64_t>(ip + 8) >> 32) +
-              (load<uint64_t>(ip + 8) & 0xffffffff) + load<uint32_t>(ip + 16));
-}
-
-// Fills in the checksum at `field` that makes `bytes` bytes right.
-void seal(uint8_t* data, size_t bytes, size_t field) noexcept {
-  std::memset(data + field, 0, 2);
-  const auto checksum = static_cast<uint16_t>(~ones_sum(data, bytes));
-  std::memcpy(data + field, &checksum, sizeof(checksum));
-}
 
 // ---- Parsing. Each step fills in its part of `parsed` and returns the verdict.
 
@@ -302,28 +238,15 @@ void write_headers(uint8_t* frame, const Flow& flow, uint8_t tos, size_t bytes) 
   store16(udp + kUdpChecksum, 0);
 }
 
-namespace {
-
-// In the order of memory.
-uint64_t pseudo_header_sum(const uint8_t* ip) noexcept {
-  return uint64_t{load<uint32_t>(ip + kIpSource)} + load<uint32_t>(ip + kIpDestination) +
-         __builtin_bswap16(uint16_t{kUdp}) + load<uint16_t>(ip + kIpv4Bytes + kUdpLength);
-}
-
-}  // namespace
-
 void seal_udp(uint8_t* frame, size_t bytes) noexcept {
-  const uint8_t* const ip = frame + kEthernetBytes;
-  uint8_t* const udp = frame + kEthernetBytes + kIpv4Bytes;
-  std::memset(udp + kUdpChecksum, 0, 2);
-  const uint16_t sum = fold(pseudo_header_sum(ip) + ones_sum(udp, kUdpBytes + bytes));
-  const auto checksum = static_cast<uint16_t>(sum == 0xffff ? 0xffff : ~sum);  // 0 says that there is none
-  std::memcpy(udp + kUdpChecksum, &checksum, sizeof(checksum));
+  uint8_t* const ip = frame + kEthernetBytes;
+  seal_l4(ip, ip + kIpv4Bytes, kUdp, kUdpBytes + bytes);
 }
 
 void begin_udp_checksum(uint8_t* frame) noexcept {
-  const uint16_t sum = fold(pseudo_header_sum(frame + kEthernetBytes));
-  std::memcpy(frame + kEthernetBytes + kIpv4Bytes + kUdpChecksum, &sum, sizeof(sum));
+  const uint8_t* const ip = frame + kEthernetBytes;
+  const uint16_t sum = fold(pseudo_header_sum(ip, kUdp, load16(ip + kIpv4Bytes + kUdpLength)));
+  store(frame + kEthernetBytes + kIpv4Bytes + kUdpChecksum, sum);
 }
 
 bool has_udp_checksum(const uint8_t* frame) noexcept {

@@ -14,6 +14,7 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kEthernetHeader = 14;
+constexpr size_t kVlanTag = 4;
 constexpr size_t kMemifBuffer = 2048;  // defaults of DPDK's drivers
 constexpr size_t kPacketFrame = 2048;
 constexpr size_t kPacketBlock = 4096;
@@ -164,6 +165,29 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
   if (name.starts_with("net_vhost") || name.starts_with("eth_vhost")) return vhost_fault(port.device, lanes);
   if (name.starts_with("net_virtio_user") || name.starts_with("virtio_user")) return virtio_fault(port.device, lanes);
   return "";
+}
+
+std::string accelerator_device_fault(const PortConfig& port, size_t ip_mtu) {
+  if (port.kind == PortConfig::Kind::kDevice) {
+    for (const char* const key : {"qpairs", "queues", "queue_count"}) {
+      const size_t queues = number(port.device, key, 1);
+      if (queues == 1) continue;
+      return fmt::format("{}={}, and an accelerator has one worker; allowed: {}=1, or nothing of it", key, queues, key);
+    }
+    if (name_of(port.device).starts_with("net_tap") && !argument(port.device, "iface")) {
+      return "its interface would have a name that nobody knows; allowed: iface=NAME";
+    }
+  }
+  return device_fault(port, ip_mtu + kVlanTag, 1);
+}
+
+std::string interface_name(const PortConfig& port) {
+  if (port.kind != PortConfig::Kind::kDevice) return "";
+  static constexpr const char* kDrivers[] = {"net_af_packet", "eth_af_packet",   "net_af_xdp",
+                                             "net_tap",       "net_virtio_user", "virtio_user"};
+  const std::string_view name = name_of(port.device);
+  if (std::ranges::none_of(kDrivers, [&](const char* driver) { return name.starts_with(driver); })) return "";
+  return std::string(argument(port.device, "iface").value_or(""));
 }
 
 }  // namespace gradlane

@@ -17,4 +17,10 @@ namespace gradlane {
 // nothing is known against it.
 [[nodiscard]] std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes);
 
+// The same for a port of an accelerator, which has one worker and passes frames with VLAN tags on.
+[[nodiscard]] std::string accelerator_device_fault(const PortConfig& port, size_t ip_mtu);
+
+// The kernel's interface that it stands on, or makes: "eth1" of "net_af_packet0,iface=eth1"; empty if it names none.
+[[nodiscard]] std::string interface_name(const PortConfig& port);
+
 }  // namespace gradlane

@@ -2,21 +2,12 @@
 #include <fmt/format.h>
 
 #include "config/loader.h"
+#include "config/sections.h"
 #include "config/values.h"
 #include "config/words.h"
 
 namespace gradlane {
 namespace {
-
-// As YAML writes texts in double quotes. Those of a configuration have no control characters.
-std::string in_quotes(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + '"';
-}
 
 std::string mac_entry(const std::optional<MacAddress>& mac) {
   return mac ? fmt::format(", mac: {}", in_quotes(mac_text(*mac))) : "";
@@ -31,23 +22,14 @@ std::string nodes_text(const NodeConfig& config) {
 }
 
 std::string ports_text(const NodeConfig& config) {
-  static constexpr const char* kKinds[] = {"device", "pci", "ring"};  // by PortConfig::Kind
   if (config.ports.empty()) return "ports: []\n";
   std::string text = "ports:\n";
   for (const PortConfig& port : config.ports) {
-    text += fmt::format("  - name: {}\n    {}: {}\n", in_quotes(port.name), kKinds[static_cast<size_t>(port.kind)],
-                        in_quotes(port.device));
+    text += fmt::format("  - name: {}\n    {}\n", in_quotes(port.name), device_text(port));
     if (!port.nodes.empty()) text += fmt::format("    nodes: [{}]\n", fmt::join(port.nodes, ", "));
     if (port.mac) text += fmt::format("    mac: {}\n", in_quotes(mac_text(*port.mac)));
   }
   return text;
-}
-
-std::string faults_text(const InjectedFaults& faults) {
-  return fmt::format(
-      "faults: {{drop: {}, duplicate: {}, reorder: {}, corrupt: {}, delay: {}, delay_time: {}, seed: {}}}\n",
-      probability_text(faults.drop), probability_text(faults.duplicate), probability_text(faults.reorder),
-      probability_text(faults.corrupt), probability_text(faults.delay), duration_text(faults.delay_time), faults.seed);
 }
 
 // 64-bit FNV-1a.
@@ -68,7 +50,7 @@ class Digest {
 
 std::string config_text(const NodeConfig& config) {
   const auto time = [](Nanos value) { return duration_text(value); };
-  std::string text = fmt::format("rank: {}\n", config.rank) + nodes_text(config);
+  std::string text = fmt::format("mode: node\nrank: {}\n", config.rank) + nodes_text(config);
   text += fmt::format("trainers: {}\nlocal_reduce: {}\nsocket: {}\nadmin: {}\n", config.trainers, config.local_reduce,
                       in_quotes(config.socket), in_quotes(config.admin));
   text += fmt::format("codec: {}\nmtu: {}\nudp_port: {}\n", config.codec.name(), config.mtu, config.udp_port);

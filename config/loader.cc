@@ -5,42 +5,32 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "compress/error.h"
 #include "config/ports.h"
 #include "config/section.h"
+#include "config/sections.h"
 #include "config/words.h"
 #include "config/yaml_tree.h"
 
 namespace gradlane {
 namespace {
 
-constexpr const char* kKeys[] = {"rank",     "nodes",    "trainers", "local_reduce", "socket",    "admin",  "codec",
-                                 "mtu",      "udp_port", "tos",      "ports",        "workers",   "memory", "exchange",
-                                 "timeouts", "auth",     "user",     "faults",       "telemetry", "log"};
+constexpr const char* kKeys[] = {"mode",     "rank",     "nodes",    "trainers", "local_reduce", "socket",    "admin",
+                                 "codec",    "mtu",      "udp_port", "tos",      "ports",        "workers",   "memory",
+                                 "exchange", "timeouts", "auth",     "user",     "faults",       "telemetry", "log"};
 constexpr const char* kNodeKeys[] = {"rank", "ip", "mac"};
-constexpr const char* kTosKeys[] = {"compressed", "raw", "control"};
 constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
 constexpr const char* kMemoryKeys[] = {"hugepages", "per_trainer"};
 constexpr const char* kExchangeKeys[] = {"window", "operations", "max_tensor", "queue_target"};
 constexpr const char* kTimeoutKeys[] = {"peer", "start", "operation", "shutdown", "min_rto"};
 
 constexpr const char* kAuthKeys[] = {"key_file"};
-constexpr const char* kFaultKeys[] = {"drop", "duplicate", "reorder", "corrupt", "delay", "delay_time", "seed"};
-
-constexpr size_t kLongestPath = 4095;   // PATH_MAX, without the 0 at its end
-constexpr size_t kLongestUser = 32;     // of useradd
-constexpr size_t kLongestSocket = 107;  // sun_path, without the 0 at its end
-constexpr size_t kLongestCodec = 31;    // GL_NAME of client/abi.h, without the 0 at its end
-constexpr unsigned kMaxCore = 1023;
-constexpr unsigned kMaxUdpPort = 65535;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+// Of an accelerator's file.
+constexpr const char* kForeignKeys[] = {"host", "wire", "repack", "connections"};
+constexpr KeysElsewhere kElsewhere = {kForeignKeys, "a key of `mode: accelerator`, and this is a node's file"};
 
 class NodesReader {
  public:
@@ -112,29 +102,6 @@ bool read_identity(const Section& root, NodeConfig& config) {
   return true;
 }
 
-void read_tos(const Section& root, NodeConfig& config) {
-  const auto value = root.find("tos");
-  if (!value) return;
-  const Section section(*value, kTosKeys);
-  uint8_t* const targets[] = {&config.tos_compressed, &config.tos_raw, &config.tos_control};
-  const size_t faults = value->faults().count();
-  for (size_t i = 0; i < std::size(kTosKeys); ++i) {
-    section.whole(kTosKeys[i], *targets[i], 0, 0xff);
-    if (*targets[i] % 4 == 0) continue;
-    section.find(kTosKeys[i])
-        ->fault(fmt::format("{:#04x} has ECN bits set, the two lowest, allowed: multiples of 4", *targets[i]));
-  }
-  if (value->faults().count() != faults) return;
-  for (size_t i = 0; i < std::size(kTosKeys); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (*targets[i] != *targets[j]) continue;
-      section.find(kTosKeys[i])
-          .value_or(*value)
-          .fault(fmt::format("{:#04x} is that of {} too, allowed: different ones", *targets[i], kTosKeys[j]));
-    }
-  }
-}
-
 // `checked`: the number of threads is right.
 void read_cores(const Value& value, NodeConfig& config, bool checked) {
   const size_t faults = value.faults().count();
@@ -162,9 +129,7 @@ void read_workers(const Section& root, NodeConfig& config) {
         fmt::format("{} threads for {} lanes, allowed: 1 to the number of lanes", config.threads, config.lanes));
   }
   if (const auto cores = section.find("cores")) read_cores(*cores, config, numbers);
-  if (const auto idle = section.find("idle")) {
-    if (const auto choice = idle->choice(kIdleWords)) config.idle = static_cast<IdlePolicy>(*choice);
-  }
+  read_idle(section, config.idle);
 }
 
 void read_memory(const Section& root, NodeConfig& config) {
@@ -200,18 +165,6 @@ void read_timeouts(const Section& root, NodeConfig& config) {
   section.duration("min_rto", config.min_rto, 10 * kMicrosecond, kSecond);
 }
 
-void read_codec(const Section& root, NodeConfig& config) {
-  const auto value = root.find("codec");
-  if (!value) return;
-  const auto name = value->text(kLongestCodec);
-  if (!name) return;
-  try {
-    config.codec = find_codec(*name);
-  } catch (const SetupError& error) {
-    value->fault(error.what());
-  }
-}
-
 // UDP ports: one per lane and trainer.
 void read_udp_port(const Section& root, NodeConfig& config) {
   root.whole("udp_port", config.udp_port, 1, kMaxUdpPort);
@@ -229,22 +182,7 @@ void read_protection(const Section& root, NodeConfig& config) {
       if (const auto file = section.need("key_file")) config.key_file = file->text(kLongestPath).value_or("");
     }
   }
-  if (const auto user = root.find("user")) config.user = user->name(kLongestUser).value_or("");
-}
-
-// Each is decided on its own, so that together they may come to more than 1.
-void read_faults(const Section& root, NodeConfig& config) {
-  const auto value = root.find("faults");
-  if (!value) return;
-  const Section section(*value, kFaultKeys);
-  InjectedFaults& faults = config.faults;
-  section.probability("drop", faults.drop);
-  section.probability("duplicate", faults.duplicate);
-  section.probability("reorder", faults.reorder);
-  section.probability("corrupt", faults.corrupt);
-  section.probability("delay", faults.delay);
-  section.duration("delay_time", faults.delay_time, 10 * kMicrosecond, kSecond);
-  section.whole("seed", faults.seed, 0, UINT64_MAX);
+  read_user(root, config.user);
 }
 
 // Trainers' and the administrator's: two paths.
@@ -268,23 +206,6 @@ void read_sockets(const Section& root, NodeConfig& config) {
                   config.admin.size(), kLongestSocket));
 }
 
-void read_outside(const Section& root, NodeConfig& config) {
-  root.flag("telemetry", config.telemetry);
-  if (const auto log = root.find("log")) {
-    if (const auto choice = log->choice(kLogWords)) config.log = kLogWords[*choice];
-  }
-}
-
-std::string read_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to see that it is too long
-  if (file) {
-    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-    if (std::ferror(file.get()) == 0) return text;
-  }
-  throw SetupError(fmt::format("{}: cannot read the configuration: {}", path, std::strerror(errno)));
-}
-
 }  // namespace
 
 NodeConfig parse_config(std::string_view text, const std::string& name) {
@@ -296,12 +217,19 @@ NodeConfig parse_config(std::string_view text, const std::string& name) {
     faults.add(tree.place, "", "nothing is set, needed: rank and nodes");
     faults.throw_first();
   }
-  const Section root(Value(tree, "", faults), kKeys);
+  if (const YamlNode* const mode = accelerator_mode(tree)) {
+    faults.add(mode->place, "mode", "this is an accelerator's file, and that of a node is needed here, allowed: node");
+    faults.throw_first();
+  }
+  const Section root(Value(tree, "", faults), kKeys, kElsewhere);
+  if (const auto mode = root.find("mode")) (void)mode->choice(kModeWords);
   if (tree.kind != YamlNode::Kind::kMap) faults.throw_first();
   const bool identity = read_identity(root, config);
   root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
-  read_codec(root, config);
-  read_tos(root, config);
+  read_codec(root, config.codec);
+  const TosClass classes[] = {
+      {"compressed", config.tos_compressed}, {"raw", config.tos_raw}, {"control", config.tos_control}};
+  read_tos(root, classes, 0);
   read_workers(root, config);
   read_udp_port(root, config);
   read_ports(root, config, identity);
@@ -309,13 +237,14 @@ NodeConfig parse_config(std::string_view text, const std::string& name) {
   read_exchange(root, config);
   read_timeouts(root, config);
   read_protection(root, config);
-  read_faults(root, config);
+  read_faults(root, config.faults);
   read_sockets(root, config);
-  read_outside(root, config);
+  root.flag("telemetry", config.telemetry);
+  read_log(root, config.log);
   faults.throw_first();
   return config;
 }
 
-NodeConfig load_config(const std::string& path) { return parse_config(read_file(path), path); }
+NodeConfig load_config(const std::string& path) { return parse_config(read_config_file(path), path); }
 
 }  // namespace gradlane

@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "config/devices.h"
+#include "config/sections.h"
 
 namespace gradlane {
 namespace {
 
 constexpr const char* kPortKeys[] = {"name", "device", "pci", "ring", "nodes", "mac"};
 constexpr size_t kLongestName = 31;
-constexpr size_t kLongestLink = 16;  // DPDK's names of rings have 28 bytes, and some are ours
-constexpr size_t kLongestDevice = 1000;
 
 class PortReader {
  public:
@@ -47,30 +45,9 @@ class PortReader {
 
   void read_device(const Section& section, PortConfig& port) {
     using Kind = PortConfig::Kind;
-    static constexpr std::pair<const char*, Kind> kKinds[] = {
-        {"device", Kind::kDevice}, {"pci", Kind::kPci}, {"ring", Kind::kRing}};
-    std::optional<Value> chosen;
-    for (const auto& [key, kind] : kKinds) {
-      const auto found = section.find(key);
-      if (!found) continue;
-      if (chosen) {
-        found->fault(fmt::format("a port is one device, and this one has {} already, allowed: one of device, pci, ring",
-                                 chosen->path()));
-        return;
-      }
-      chosen = found;
-      port.kind = kind;
-    }
-    if (!chosen) {
-      if (section.value().node().kind == YamlNode::Kind::kMap) {
-        section.value().faults().add_missing(section.value().node().place, section.value().path(),
-                                             "has no device, allowed: one of the keys device, pci, ring");
-      }
-      return;
-    }
-    const auto text = port.kind == Kind::kRing ? chosen->name(kLongestLink) : chosen->text(kLongestDevice);
-    if (!text) return;
-    port.device = *text;
+    static constexpr DeviceKey kKinds[] = {{"device", Kind::kDevice}, {"pci", Kind::kPci}, {"ring", Kind::kRing}};
+    const auto chosen = read_port_device(section, kKinds, port);
+    if (!chosen) return;
     if (const std::string fault = device_fault(port, config_.mtu, config_.lanes); !fault.empty()) {
       chosen->fault(fault);
     } else {

@@ -183,7 +183,8 @@ std::optional<std::vector<Value>> Value::list(const char* of_what) const {
   return values;
 }
 
-Section::Section(const Value& value, std::span<const char* const> allowed) : value_(value) {
+Section::Section(const Value& value, std::span<const char* const> allowed, const KeysElsewhere& elsewhere)
+    : value_(value) {
   const YamlNode& node = value.node();
   const std::string keys = fmt::format("{}", fmt::join(allowed, ", "));
   if (node.kind != Kind::kMap) {
@@ -196,8 +197,9 @@ Section::Section(const Value& value, std::span<const char* const> allowed) : val
   for (const YamlNode& key : node.keys) {
     sorted.push_back(&key);
     if (std::ranges::find(allowed, key.text) != allowed.end()) continue;
-    value.faults().add(key.place, path_of(key_text(key.text)),
-                       fmt::format("unknown key{} allowed: {}", guess(key.text, allowed), keys));
+    const bool known = std::ranges::find(elsewhere.keys, key.text) != elsewhere.keys.end();
+    const std::string why = known ? elsewhere.what + std::string(",") : "unknown key" + guess(key.text, allowed);
+    value.faults().add(key.place, path_of(key_text(key.text)), fmt::format("{} allowed: {}", why, keys));
   }
   std::ranges::stable_sort(sorted, {}, [](const YamlNode* key) -> const std::string& { return key->text; });
   for (size_t i = 1; i < sorted.size(); ++i) {

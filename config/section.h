@@ -50,11 +50,17 @@ class Value {
   Faults* faults_;
 };
 
+// Keys that are unknown here and known elsewhere, and what to say of them.
+struct KeysElsewhere {
+  std::span<const char* const> keys;
+  const char* what = "";
+};
+
 // A map whose keys are known.
 class Section {
  public:
   // Records a fault if `value` is no map, and for keys that are unknown or given twice.
-  Section(const Value& value, std::span<const char* const> allowed);
+  Section(const Value& value, std::span<const char* const> allowed, const KeysElsewhere& elsewhere = {});
 
   [[nodiscard]] std::optional<Value> find(std::string_view key) const;
   // The same, with a fault if it is not there.

@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "config/accelerator.h"
 #include "config/loader.h"
 #include "tests/config/same_config.h"
 
@@ -20,17 +22,23 @@ std::filesystem::path folder() {
 
 NodeConfig example(const char* name) { return load_config(folder() / name); }
 
+template <class Config>
+void check_text(const Config& config, const std::string& path) {
+  const AnyConfig again = parse_any_config(config_text(config), "");
+  ASSERT_TRUE(std::holds_alternative<Config>(again)) << path;
+  EXPECT_TRUE(same(std::get<Config>(again), config)) << path;
+}
+
 TEST(Examples, AllLoad) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-    const NodeConfig config = load_config(entry.path());
-    EXPECT_TRUE(same(parse_config(config_text(config), ""), config)) << entry.path();
+    std::visit([&](const auto& config) { check_text(config, entry.path()); }, load_any_config(entry.path()));
     names.push_back(entry.path().filename());
   }
   std::ranges::sort(names);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"af_packet.yaml", "af_xdp.yaml", "memif-0.yaml", "memif-1.yaml", "pci.yaml",
-                                      "rings-0.yaml", "rings-1.yaml", "vhost-0.yaml", "vhost-1.yaml"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"accelerator-tap.yaml", "accelerator.yaml", "af_packet.yaml",
+                                             "af_xdp.yaml", "memif-0.yaml", "memif-1.yaml", "pci.yaml", "rings-0.yaml",
+                                             "rings-1.yaml", "vhost-0.yaml", "vhost-1.yaml"}));
 }
 
 void check_pair(const NodeConfig& zero, const NodeConfig& one) {
@@ -66,6 +74,18 @@ TEST(Examples, VhostAndVirtioMeetAtOneSocket) {
   const std::string socket = "=/tmp/gradlane-link01.sock,";
   EXPECT_TRUE(zero.ports.at(0).device.starts_with("net_virtio_user0,path" + socket + "server=1,queues=1,"));
   EXPECT_EQ(one.ports.at(0).device, "net_vhost0,iface" + socket + "client=1,queues=1");
+}
+
+TEST(Examples, AcceleratorsUnderstandEachOther) {
+  const auto veth = std::get<AcceleratorConfig>(load_any_config(folder() / "accelerator.yaml"));
+  const auto tap = std::get<AcceleratorConfig>(load_any_config(folder() / "accelerator-tap.yaml"));
+  EXPECT_EQ(veth.mtu, tap.mtu);
+  EXPECT_EQ(veth.tos_compressed, tap.tos_compressed);
+  EXPECT_EQ(veth.tos_wire, tap.tos_wire);
+  EXPECT_EQ(veth.udp_port, tap.udp_port);
+  EXPECT_EQ(veth.host.device, "net_af_packet0,iface=gla0,qdisc_bypass=0,framecnt=4096");
+  EXPECT_EQ(tap.host.device, "net_tap0,iface=gl0");
+  EXPECT_FALSE(veth.faults.any() || tap.faults.any());
 }
 
 }  // namespace

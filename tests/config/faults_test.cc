@@ -37,8 +37,8 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 }
 
 constexpr std::string_view kRootKeys =
-    "rank, nodes, trainers, local_reduce, socket, admin, codec, mtu, udp_port, tos, ports, workers, memory, exchange, "
-    "timeouts, auth, user, faults, telemetry, log";
+    "mode, rank, nodes, trainers, local_reduce, socket, admin, codec, mtu, udp_port, tos, ports, workers, memory, "
+    "exchange, timeouts, auth, user, faults, telemetry, log";
 
 TEST(Faults, TheFilesTheRowsAreMadeOfAreRight) { EXPECT_EQ(fault_of(std::string(kNodes) + kPorts), ""); }
 

@@ -1,8 +1,9 @@
-// same_config.h - compares all fields of two NodeConfigs, for tests
+// same_config.h - compares all fields of two configurations, for tests
 #pragma once
 
 #include <tuple>
 
+#include "config/accelerator.h"
 #include "config/config.h"
 
 namespace gradlane::test {
@@ -39,6 +40,14 @@ inline auto fields(const NodeConfig& config) {
                     shutdown_timeout, min_rto, key_file, user, fields(faults), socket, admin, telemetry, log);
 }
 
+inline auto fields(const AcceleratorConfig& config) {
+  const auto& [file, host, wire, mtu, codec, tos_compressed, tos_wire, udp_port, repack, repack_hold, connections,
+               memory, hugepages, idle, core, faults, user, admin, log] = config;
+  return std::tuple(fields(host), fields(wire), mtu, codec.name(), tos_compressed, tos_wire, udp_port, repack,
+                    repack_hold, connections, memory, hugepages, idle, core, fields(faults), user, admin, log);
+}
+
+inline bool same(const AcceleratorConfig& a, const AcceleratorConfig& b) { return fields(a) == fields(b); }
 inline bool same(const NodeConfig& a, const NodeConfig& b) { return fields(a) == fields(b); }
 
 }  // namespace gradlane::test

@@ -1,0 +1,146 @@
+// accelerator.cc - from a YAML file to an AcceleratorConfig, and back (set-up only)
+#include "config/accelerator.h"
+
+#include <fmt/format.h>
+
+#include "config/devices.h"
+#include "config/loader.h"
+#include "config/sections.h"
+#include "config/values.h"
+#include "config/words.h"
+#include "config/yaml_tree.h"
+
+namespace gradlane {
+namespace {
+
+constexpr const char* kKeys[] = {"mode",        "host",   "wire",   "codec",  "mtu",  "tos",   "udp_port", "repack",
+                                 "connections", "memory", "worker", "faults", "user", "admin", "log"};
+constexpr const char* kPortKeys[] = {"device", "pci"};
+constexpr const char* kRepackKeys[] = {"enabled", "hold"};
+constexpr const char* kMemoryKeys[] = {"records", "hugepages"};
+constexpr const char* kWorkerKeys[] = {"core", "idle"};
+// Of a node's file. Not `workers`, which is near enough to `worker`.
+constexpr const char* kForeignKeys[] = {"rank",  "nodes",    "trainers", "local_reduce", "socket",
+                                        "ports", "exchange", "timeouts", "auth",         "telemetry"};
+constexpr KeysElsewhere kElsewhere = {kForeignKeys, "a key of `mode: node`, and this is an accelerator's file"};
+
+constexpr Nanos kMostHold = kMillisecond;
+constexpr size_t kLeastConnections = 16;
+constexpr size_t kMostConnections = size_t{1} << 20;
+constexpr uint64_t kMostMemory = uint64_t{16} << 30;
+
+// Its value, or nothing after a fault.
+std::optional<Value> read_port(const Section& root, const char* name, size_t mtu, PortConfig& port) {
+  using Kind = PortConfig::Kind;
+  static constexpr DeviceKey kKinds[] = {{"device", Kind::kDevice}, {"pci", Kind::kPci}};
+  port.name = name;
+  const auto value = root.need(name);
+  if (!value) return std::nullopt;
+  const auto chosen = read_port_device(Section(*value, kPortKeys), kKinds, port);
+  if (!chosen) return std::nullopt;
+  const std::string fault = accelerator_device_fault(port, mtu);
+  if (fault.empty()) return chosen;
+  chosen->fault(fault);
+  return std::nullopt;
+}
+
+void read_both_ports(const Section& root, AcceleratorConfig& config) {
+  const auto host = read_port(root, "host", config.mtu, config.host);
+  const auto wire = read_port(root, "wire", config.mtu, config.wire);
+  if (!host || !wire) return;
+  if (device_key(config.host) == device_key(config.wire)) {
+    return wire->fault(
+        fmt::format("the device {} is that of host too, allowed: different ones", quoted(device_key(config.wire))));
+  }
+  const std::string interface = interface_name(config.wire);
+  if (interface.empty() || interface != interface_name(config.host)) return;
+  wire->fault(fmt::format("the interface {} is that of host too, allowed: different ones", quoted(interface)));
+}
+
+// What changes floats by a known amount, and makes them smaller.
+void read_accelerator_codec(const Section& root, Codec& codec) {
+  const size_t faults = root.value().faults().count();
+  read_codec(root, codec);
+  if (root.value().faults().count() != faults) return;
+  if (codec.id() == CodecId::kFixed || codec.id() == CodecId::kInceptionn) return;
+  root.find("codec")->fault(
+      fmt::format("an accelerator does not compress with {}, allowed: fixed:B, inceptionn:B, as "
+                  "in fixed:10",
+                  codec.name()));
+}
+
+void read_repack(const Section& root, AcceleratorConfig& config) {
+  const auto value = root.find("repack");
+  if (!value) return;
+  const Section section(*value, kRepackKeys);
+  section.flag("enabled", config.repack);
+  section.duration("hold", config.repack_hold, 0, kMostHold);
+}
+
+void read_memory(const Section& root, AcceleratorConfig& config) {
+  const auto value = root.find("memory");
+  if (!value) return;
+  const Section section(*value, kMemoryKeys);
+  section.size("records", config.memory, kMiB, kMostMemory);
+  section.flag("hugepages", config.hugepages);
+}
+
+void read_worker(const Section& root, AcceleratorConfig& config) {
+  const auto value = root.find("worker");
+  if (!value) return;
+  const Section section(*value, kWorkerKeys);
+  if (const auto core = section.find("core")) {
+    if (const auto number = core->whole(0, kMaxCore)) config.core = static_cast<unsigned>(*number);
+  }
+  read_idle(section, config.idle);
+}
+
+AcceleratorConfig read_accelerator(const YamlNode& tree, const std::string& name) {
+  Faults faults(name);
+  AcceleratorConfig config;
+  config.file = name;
+  const Section root(Value(tree, "", faults), kKeys, kElsewhere);
+  root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
+  read_both_ports(root, config);
+  read_accelerator_codec(root, config.codec);
+  const TosClass classes[] = {{"compressed", config.tos_compressed}, {"wire", config.tos_wire}};
+  read_tos(root, classes, 4);  // 0 is that of all programs
+  root.whole("udp_port", config.udp_port, 1, kMaxUdpPort);
+  read_repack(root, config);
+  root.whole("connections", config.connections, kLeastConnections, kMostConnections);
+  read_memory(root, config);
+  read_worker(root, config);
+  read_faults(root, config.faults);
+  read_user(root, config.user);
+  if (const auto admin = root.find("admin")) config.admin = admin->text(kLongestSocket).value_or("");
+  read_log(root, config.log);
+  faults.throw_first();
+  return config;
+}
+
+}  // namespace
+
+AnyConfig parse_any_config(std::string_view text, const std::string& name) {
+  const YamlNode tree = parse_yaml(text, name);
+  if (accelerator_mode(tree) != nullptr) return read_accelerator(tree, name);
+  return parse_config(text, name);
+}
+
+AnyConfig load_any_config(const std::string& path) { return parse_any_config(read_config_file(path), path); }
+
+std::string config_text(const AcceleratorConfig& config) {
+  std::string text = fmt::format("mode: accelerator\nhost: {{{}}}\nwire: {{{}}}\n", device_text(config.host),
+                                 device_text(config.wire));
+  text += fmt::format("codec: {}\nmtu: {}\ntos: {{compressed: {:#04x}, wire: {:#04x}}}\nudp_port: {}\n",
+                      config.codec.name(), config.mtu, config.tos_compressed, config.tos_wire, config.udp_port);
+  text += fmt::format("repack: {{enabled: {}, hold: {}}}\n", config.repack, duration_text(config.repack_hold));
+  text += fmt::format("connections: {}\nmemory: {{records: {}, hugepages: {}}}\n", config.connections,
+                      size_text(config.memory), config.hugepages);
+  const std::string core = config.core ? fmt::format("core: {}, ", *config.core) : "";
+  text += fmt::format("worker: {{{}idle: {}}}\n", core, kIdleWords[static_cast<size_t>(config.idle)]);
+  text += faults_text(config.faults);
+  if (!config.user.empty()) text += fmt::format("user: {}\n", in_quotes(config.user));
+  return text + fmt::format("admin: {}\nlog: {}\n", in_quotes(config.admin), config.log);
+}
+
+}  // namespace gradlane

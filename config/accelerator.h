@@ -1,0 +1,59 @@
+// accelerator.h - the configuration of an accelerator, and of whatever mode a file says (set-up only)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "config/config.h"
+
+namespace gradlane {
+
+// A file with `mode: accelerator` (docs/accelerator.md): one process between a host port and a wire port.
+struct AcceleratorConfig {
+  std::string file;  // where it was read from, for messages
+
+  // ---- How packets travel. Names "host" and "wire"; kinds kDevice and kPci.
+  PortConfig host;
+  PortConfig wire;
+  size_t mtu = 1500;                        // of IP, on both sides
+  Codec codec = find_codec(kDefaultCodec);  // fixed or inceptionn
+  uint8_t tos_compressed = 0x28;            // programs ask for compression with it
+  uint8_t tos_wire = 0x30;                  // what is compressed has it between accelerators
+  uint16_t udp_port = 18400;                // where accelerators ask each other whether they are there
+
+  // ---- Several compressed packets in one.
+  bool repack = true;
+  Nanos repack_hold = 20 * kMicrosecond;  // most time that a packet waits for others
+
+  // ---- Memory.
+  size_t connections = 65536;        // of TCP, that are known at the same time
+  size_t memory = size_t{64} << 20;  // for what was compressed and not acknowledged yet
+  bool hugepages = false;
+
+  // ---- The worker.
+  IdlePolicy idle = IdlePolicy::kAdaptive;
+  std::optional<unsigned> core;  // absent: wherever the scheduler likes
+
+  InjectedFaults faults;  // in what the wire port receives
+
+  // ---- Talking to the outside.
+  std::string user;  // whom it becomes once it has all it needs; empty: it stays who it is
+  std::string admin = "/run/gradlane/accelerator.admin";
+  std::string log = "info";  // trace, debug, info, warn, error
+};
+
+// By `mode`: node, which is the default, or accelerator.
+using AnyConfig = std::variant<NodeConfig, AcceleratorConfig>;
+
+// As load_config() and parse_config() of config/loader.h, for files of both modes.
+[[nodiscard]] AnyConfig load_any_config(const std::string& path);
+[[nodiscard]] AnyConfig parse_any_config(std::string_view text, const std::string& name);
+
+// All settings, defaults included, as a file that reads to the same AcceleratorConfig.
+[[nodiscard]] std::string config_text(const AcceleratorConfig& config);
+
+}  // namespace gradlane

@@ -1,0 +1,161 @@
+// sections.cc - parts of a configuration file that both modes have (set-up only)
+#include "config/sections.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "compress/error.h"
+#include "config/values.h"
+#include "config/words.h"
+
+namespace gradlane {
+namespace {
+
+constexpr const char* kFaultKeys[] = {"drop", "duplicate", "reorder", "corrupt", "delay", "delay_time", "seed"};
+
+constexpr size_t kLongestUser = 32;   // of useradd
+constexpr size_t kLongestCodec = 31;  // GL_NAME of client/abi.h, without the 0 at its end
+constexpr size_t kLongestLink = 16;   // DPDK's names of rings have 28 bytes, and some are ours
+constexpr size_t kLongestDevice = 1000;
+
+}  // namespace
+
+std::string read_config_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to see that it is too long
+  if (file) {
+    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+    if (std::ferror(file.get()) == 0) return text;
+  }
+  throw SetupError(fmt::format("{}: cannot read the configuration: {}", path, std::strerror(errno)));
+}
+
+const YamlNode* accelerator_mode(const YamlNode& tree) {
+  const auto found = std::ranges::find(tree.keys, "mode", &YamlNode::text);
+  if (found == tree.keys.end()) return nullptr;
+  const YamlNode& mode = tree.items[static_cast<size_t>(found - tree.keys.begin())];
+  return mode.kind == YamlNode::Kind::kScalar && mode.text == kModeWords[1] ? &mode : nullptr;
+}
+
+void read_codec(const Section& root, Codec& codec) {
+  const auto value = root.find("codec");
+  if (!value) return;
+  const auto name = value->text(kLongestCodec);
+  if (!name) return;
+  try {
+    codec = find_codec(*name);
+  } catch (const SetupError& error) {
+    value->fault(error.what());
+  }
+}
+
+void read_idle(const Section& worker, IdlePolicy& idle) {
+  if (const auto value = worker.find("idle")) {
+    if (const auto choice = value->choice(kIdleWords)) idle = static_cast<IdlePolicy>(*choice);
+  }
+}
+
+void read_user(const Section& root, std::string& user) {
+  if (const auto value = root.find("user")) user = value->name(kLongestUser).value_or("");
+}
+
+// Each is decided on its own, so that together they may come to more than 1.
+void read_faults(const Section& root, InjectedFaults& faults) {
+  const auto value = root.find("faults");
+  if (!value) return;
+  const Section section(*value, kFaultKeys);
+  section.probability("drop", faults.drop);
+  section.probability("duplicate", faults.duplicate);
+  section.probability("reorder", faults.reorder);
+  section.probability("corrupt", faults.corrupt);
+  section.probability("delay", faults.delay);
+  section.duration("delay_time", faults.delay_time, 10 * kMicrosecond, kSecond);
+  section.whole("seed", faults.seed, 0, UINT64_MAX);
+}
+
+void read_log(const Section& root, std::string& log) {
+  if (const auto value = root.find("log")) {
+    if (const auto choice = value->choice(kLogWords)) log = kLogWords[*choice];
+  }
+}
+
+void read_tos(const Section& root, std::span<const TosClass> classes, unsigned least) {
+  const auto value = root.find("tos");
+  if (!value) return;
+  std::vector<const char*> keys;
+  for (const TosClass& it : classes) keys.push_back(it.key);
+  const Section section(*value, keys);
+  const size_t faults = value->faults().count();
+  for (const auto& [key, tos] : classes) {
+    section.whole(key, tos, least, 0xff);
+    if (tos % 4 == 0) continue;
+    section.find(key)->fault(fmt::format("{:#04x} has ECN bits set, the two lowest, allowed: multiples of 4", tos));
+  }
+  if (value->faults().count() != faults) return;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (classes[i].value != classes[j].value) continue;
+      section.find(classes[i].key)
+          .value_or(*value)
+          .fault(fmt::format("{:#04x} is that of {} too, allowed: different ones", classes[i].value, classes[j].key));
+    }
+  }
+}
+
+std::optional<Value> read_port_device(const Section& section, std::span<const DeviceKey> keys, PortConfig& port) {
+  std::vector<const char*> words;
+  for (const DeviceKey& it : keys) words.push_back(it.key);
+  const std::string allowed = fmt::format("{}", fmt::join(words, ", "));
+  std::optional<Value> chosen;
+  for (const auto& [key, kind] : keys) {
+    const auto found = section.find(key);
+    if (!found) continue;
+    if (chosen) {
+      found->fault(fmt::format("a port is one device, and this one has {} already, allowed: one of {}", chosen->path(),
+                               allowed));
+      return std::nullopt;
+    }
+    chosen = found;
+    port.kind = kind;
+  }
+  if (!chosen) {
+    if (section.value().node().kind == YamlNode::Kind::kMap) {
+      section.value().faults().add_missing(section.value().node().place, section.value().path(),
+                                           fmt::format("has no device, allowed: one of the keys {}", allowed));
+    }
+    return std::nullopt;
+  }
+  const auto text = port.kind == PortConfig::Kind::kRing ? chosen->name(kLongestLink) : chosen->text(kLongestDevice);
+  if (!text) return std::nullopt;
+  port.device = *text;
+  return chosen;
+}
+
+std::string in_quotes(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + '"';
+}
+
+std::string device_text(const PortConfig& port) {
+  static constexpr const char* kKinds[] = {"device", "pci", "ring"};  // by PortConfig::Kind
+  return fmt::format("{}: {}", kKinds[static_cast<size_t>(port.kind)], in_quotes(port.device));
+}
+
+std::string faults_text(const InjectedFaults& faults) {
+  return fmt::format(
+      "faults: {{drop: {}, duplicate: {}, reorder: {}, corrupt: {}, delay: {}, delay_time: {}, seed: {}}}\n",
+      probability_text(faults.drop), probability_text(faults.duplicate), probability_text(faults.reorder),
+      probability_text(faults.corrupt), probability_text(faults.delay), duration_text(faults.delay_time), faults.seed);
+}
+
+}  // namespace gradlane

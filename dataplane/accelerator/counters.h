@@ -14,7 +14,7 @@ namespace gradlane::accel {
   X(Marked, "marked", "marked ones that came from the host")                                                     \
   X(Compressed, "compressed", "marked ones sent compressed")                                                     \
   X(PayloadBytes, "payload_bytes", "bytes of payload of those")                                                  \
-  X(RecordBytes, "record_bytes", "bytes that this payload has on the wire")                                      \
+  X(CompressedBytes, "compressed_bytes", "bytes that this payload has on the wire")                              \
   X(Resent, "resent", "of the compressed ones: retransmissions, of the very same bytes")                         \
   X(WireFrames, "wire_frames", "frames on the wire that the compressed ones were sent in")                       \
   X(RawNoPeer, "raw_no_peer", "marked ones sent uncompressed: no accelerator answers at their destination")      \

@@ -1,0 +1,71 @@
+// wire_format.h - the bytes of a compressed packet behind its UDP or TCP header; docs/accelerator.md in code
+//
+// A *bundle* is one wire packet: the Ethernet, IPv4 and UDP or TCP headers of its first packet, a GroupHeader, and 1 to
+// kMaxRecords records, to the end of the IP packet. A record stands for one packet: a RecordHeader, the header words
+// its mask names (4 bytes each, as in the packet, from the lowest bit on), the lead bytes, the trail bytes, and the
+// block of the codec. Integers are little-endian; header words are copied and stay in network order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/wire.h"
+
+namespace gradlane::accel {
+
+inline constexpr uint8_t kGroupMagic = 0xa6;
+inline constexpr uint8_t kGroupVersion = 1;
+inline constexpr uint8_t kKindRecords = 1, kKindHello = 2, kKindAnswer = 3;
+
+struct [[gnu::packed]] GroupHeader {
+  uint8_t magic;
+  uint8_t version_kind;  // version in the high 4 bits, kind in the low ones
+  uint8_t codec;         // CodecId; hello and answer: 0
+  uint8_t param;         // likewise
+};
+inline constexpr size_t kGroupBytes = 4;
+static_assert(sizeof(GroupHeader) == kGroupBytes);
+static_assert(offsetof(GroupHeader, version_kind) == 1);
+static_assert(offsetof(GroupHeader, codec) == 2);
+static_assert(offsetof(GroupHeader, param) == 3);
+
+struct [[gnu::packed]] RecordHeader {
+  uint16_t payload_bytes;  // of the packet's UDP or TCP payload
+  uint16_t block_bytes;
+  uint8_t shape;  // kLeadMask and so on
+  uint8_t zero;
+  uint16_t mask;  // header words that follow; the first record: 0
+};
+inline constexpr size_t kRecordHeaderBytes = 8;
+static_assert(sizeof(RecordHeader) == kRecordHeaderBytes);
+static_assert(offsetof(RecordHeader, block_bytes) == 2);
+static_assert(offsetof(RecordHeader, shape) == 4);
+static_assert(offsetof(RecordHeader, zero) == 5);
+static_assert(offsetof(RecordHeader, mask) == 6);
+
+// Of RecordHeader::shape. The floats are what is between lead and trail: an exact number, at least one.
+inline constexpr uint8_t kLeadMask = 0x03;          // raw bytes in front of the first float
+inline constexpr uint8_t kTrailMask = 0x0c;         // raw bytes behind the last
+inline constexpr unsigned kTrailShift = 2;          //
+inline constexpr uint8_t kNoUdpChecksumBit = 0x10;  // the packet's UDP checksum was 0
+inline constexpr uint8_t kShapeZeros = 0xe0;
+
+// Bits of RecordHeader::mask: words of the headers that are not as predicted from those of the record before.
+inline constexpr unsigned kIpWord = 0;       // id, flags, fragment offset; predicted: id + 1, flags as before
+inline constexpr unsigned kSeqWord = 1;      // TCP; predicted: as before, plus payload_bytes of the record before
+inline constexpr unsigned kAckWord = 2;      // TCP; predicted: as before
+inline constexpr unsigned kControlWord = 3;  // data offset (always as before), flags, window; predicted: as before
+inline constexpr unsigned kOptionWord = 4;   // TCP: the first of up to 10 option words; predicted: as before
+inline constexpr unsigned kMaxOptionWords = 10;
+inline constexpr unsigned kMaxHeaderWords = kOptionWord + kMaxOptionWords;
+
+inline constexpr size_t kMaxRecords = 32;
+
+// What stands behind the GroupHeader of hello and answer.
+struct [[gnu::packed]] HelloBody {
+  uint64_t nonce;
+};
+inline constexpr size_t kHelloBytes = kGroupBytes + sizeof(HelloBody);  // of UDP payload
+static_assert(kHelloBytes == 12);
+
+}  // namespace gradlane::accel

@@ -2,18 +2,14 @@
 #include "dataplane/daemon.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "compress/error.h"
 #include "dataplane/device.h"
@@ -21,6 +17,7 @@
 #include "dataplane/kernel_interface.h"
 #include "dataplane/node.h"
 #include "dataplane/privileges.h"
+#include "dataplane/signals.h"
 #include "dataplane/status.h"
 #include "dataplane/telemetry.h"
 
@@ -34,35 +31,6 @@ constexpr milliseconds kStep{100};     // between looks at what no file descript
 constexpr milliseconds kBusyStep{2};   // while lanes work on commands
 constexpr milliseconds kNewsTime{50};  // for the other ranks to hear that this one ends
 constexpr milliseconds kLetGo{2000};   // for lanes to let go of trainers' memory
-
-// SIGTERM and SIGINT as a file descriptor; blocked in all threads from here on.
-class Signals {
- public:
-  Signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    signal(SIGPIPE, SIG_IGN);
-    fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd_ < 0) throw SetupError(std::string("signalfd: ") + std::strerror(errno));
-  }
-  ~Signals() { close(fd_); }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
-  [[nodiscard]] int fd() const noexcept { return fd_; }
-  // The name of one that has come, or null.
-  [[nodiscard]] const char* take() const noexcept {
-    signalfd_siginfo info;
-    if (read(fd_, &info, sizeof(info)) != sizeof(info)) return nullptr;
-    return info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM";
-  }
-
- private:
-  int fd_ = -1;
-};
 
 void start_dpdk(const std::vector<NodeConfig>& nodes) {
   std::vector<std::string> pci;
@@ -93,22 +61,10 @@ std::string user_of(const std::vector<NodeConfig>& configs) {
 
 using Nodes = std::vector<std::unique_ptr<Node>>;
 
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
-}
-
 // What the user will not be able to do.
 void look_ahead(const Node& node) {
   const std::string& user = node.config().user;
-  std::set<std::string> folders;
-  for (const std::string& path : node.files()) {
-    if (!path.empty()) folders.insert(folder_of(path));
-  }
-  for (const std::string& folder : folders) {
-    if (Privileges::may_write_to(folder)) continue;
-    spdlog::warn("user {} may not write to {}: sockets and locks of this daemon stay there at its end", user, folder);
-  }
+  warn_of_leftovers(user, node.files());
   for (const PortConfig& port : node.config().ports) {
     const DeviceTraits traits = traits_of(port);
     if (traits.blocks && !Privileges::may_write_to(folder_of(traits.socket))) {

@@ -6,14 +6,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 
 #include "compress/error.h"
+#include "config/values.h"
+#include "dataplane/kernel_interface.h"
 
 namespace gradlane {
 namespace {
+
+constexpr size_t kLongestFrame = 32768;  // of AF_PACKET
 
 // Drivers have an older name, too.
 bool is_driver(const std::string& devargs, const char* name, const char* older) {
@@ -76,6 +81,16 @@ std::string devargs_value(const std::string& devargs, const std::string& key) {
   if (at == std::string::npos) return "";
   const size_t start = at + key.size() + 2;
   return devargs.substr(start, devargs.find(',', start) - start);
+}
+
+size_t longest_packet(std::span<const PortConfig> ports, size_t mtu) {
+  size_t longest = mtu;
+  for (const PortConfig& port : ports) {
+    if (!is_af_packet(port)) continue;
+    const size_t frame = parse_whole(devargs_value(port.device, "framesz")).value_or(0);
+    longest = std::max(longest, std::min(frame, kLongestFrame));
+  }
+  return longest;
 }
 
 void check_frames(const std::string& devargs, size_t frame) {

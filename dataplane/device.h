@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "config/config.h"
@@ -43,6 +44,9 @@ struct DeviceTraits {
 
 // net_virtio_user: its rings have `queue_size` packets, and hold on to as many.
 [[nodiscard]] bool is_virtio(const PortConfig& config) noexcept;
+
+// AF_PACKET wants buffers with room for all of its own: the longest of these and of the MTU.
+[[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu);
 
 // Throws SetupError if frames of so many bytes would damage its memory.
 void check_frames(const std::string& devargs, size_t frame);

@@ -1,6 +1,7 @@
 // kernel_interface.cc - asking the kernel about its interfaces and CPUs (control thread only)
 #include "dataplane/kernel_interface.h"
 
+#include <linux/if_packet.h>
 #include <net/if.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/ioctl.h>
@@ -70,6 +71,18 @@ bool interface_running(unsigned index) noexcept {
   ifreq request{};
   if (if_indextoname(index, request.ifr_name) == nullptr || !ask(SIOCGIFFLAGS, request)) return false;
   return (request.ifr_flags & IFF_UP) != 0 && (request.ifr_flags & IFF_RUNNING) != 0;
+}
+
+FileDescriptor make_promiscuous(unsigned index) {
+  // A flag of the interface, which rte_eth_promiscuous_enable() sets, would stay after a process that is killed.
+  FileDescriptor fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+  packet_mreq request{};
+  request.mr_ifindex = static_cast<int>(index);
+  request.mr_type = PACKET_MR_PROMISC;
+  if (!fd || setsockopt(fd.get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request, sizeof(request)) != 0) {
+    throw SetupError(std::string("the interface cannot be made promiscuous: ") + std::strerror(errno));
+  }
+  return fd;
 }
 
 int numa_node_of(unsigned cpu, const std::string& root) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "dataplane/server_fd.h"
 
 namespace gradlane {
 
@@ -17,6 +18,9 @@ namespace gradlane {
 
 // What DPDK's AF_PACKET does not tell: up, and with a link. `index`: of the interface.
 [[nodiscard]] bool interface_running(unsigned index) noexcept;
+
+// The interface takes frames for whomever, as long as this is open. Throws SetupError.
+[[nodiscard]] FileDescriptor make_promiscuous(unsigned index);
 
 // The NUMA node of a CPU; -1: not known. `root` is /sys/devices/system, but in tests.
 [[nodiscard]] int numa_node_of(unsigned cpu, const std::string& root = "/sys/devices/system");

@@ -22,7 +22,6 @@ constexpr size_t kPortBuffers = 2 * 512 + 128;  // in rings of a device, receive
 // AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
 constexpr size_t kXdpBuffers = 2 * 2048 + 128;
 constexpr size_t kThreadBuffers = 512;           // in the cache of a thread
-constexpr size_t kLongestFrame = 32768;          // of AF_PACKET
 constexpr Nanos kFaultsInterval = 60 * kSecond;  // between lines of the log that say that there are faults on purpose
 
 uint64_t random_bits() {
@@ -44,17 +43,6 @@ size_t buffers_per_lane(const NodeConfig& config) {
   return ranks_per_node(config) * (exchange + inbox) + in_ports + kThreadBuffers;
 }
 
-// AF_PACKET wants buffers with room for all of its own.
-size_t longest_packet(const NodeConfig& config) {
-  size_t longest = config.mtu;
-  for (const PortConfig& port : config.ports) {
-    if (!is_af_packet(port)) continue;
-    const size_t frame = parse_whole(devargs_value(port.device, "framesz")).value_or(0);
-    longest = std::max(longest, std::min(frame, kLongestFrame));
-  }
-  return longest;
-}
-
 // Where packet buffers should be: on the NUMA node that the ports agree on; -1: anywhere.
 int buffers_node(const NodeConfig& config) {
   if (!config.hugepages || config.ports.empty()) return -1;
@@ -72,7 +60,7 @@ Nanos patience_for(const NodeConfig& config) {
 }  // namespace
 
 size_t Node::packet_bytes(const NodeConfig& config) {
-  return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config), longest_packet(config));
+  return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config), longest_packet(config.ports, config.mtu));
 }
 
 Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
@@ -97,7 +85,7 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   // One for all lanes: a queue may have the packets of several, and must not run out of buffers as these hold on to
   // some.
   pools_.push_back(std::make_unique<PacketPool>("n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
-                                                longest_packet(config_), buffers_node(config_)));
+                                                longest_packet(config_.ports, config_.mtu), buffers_node(config_)));
   const std::vector<rte_mempool*> mempools(config_.lanes, pools_.front()->mempool());
   for (const PortConfig& port : config_.ports) {
     const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(wires_.size());

@@ -18,6 +18,7 @@
 #include "dataplane/frame.h"
 #include "dataplane/kernel_interface.h"
 #include "dataplane/packet_pool.h"
+#include "dataplane/packet_socket.h"
 
 namespace gradlane {
 namespace {
@@ -28,20 +29,43 @@ constexpr useconds_t kLookEvery = 100'000;  // us
 
 }  // namespace
 
-Port::Port(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools, RingLinks& links,
-           const std::string& unique)
+Port::Port(const PortConfig& config, const NodeConfig* node, size_t mtu, std::span<rte_mempool* const> pools)
     : config_(config),
       traits_(traits_of(config)),
       name_(config.name),
-      mtu_(node.mtu),
-      lanes_(node.lanes),
+      all_frames_(node == nullptr),
+      mtu_(mtu),
+      lanes_(node == nullptr ? 1 : node->lanes),
       pools_(pools.begin(), pools.end()),
-      queues_(node.lanes),
-      steering_(node, config.nodes, traits_.local) {
+      queues_(lanes_),
+      steering_(node == nullptr ? Steering() : Steering(*node, config.nodes, traits_.local)) {
   if (config.mac) mac_ = *config.mac;
-  if (!config.mac && traits_.needs_mac) mac_ = mac_of(node.nodes[node.rank].ip);
+  if (!config.mac && traits_.needs_mac) mac_ = mac_of(node == nullptr ? 0 : node->nodes[node->rank].ip);
+}
+
+Port::Port(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools, RingLinks& links,
+           const std::string& unique)
+    : Port(config, &node, node.mtu, pools) {
+  make([&] {
+    if (config_.kind == PortConfig::Kind::kRing) {
+      make_ring(links, unique);
+    } else {
+      probe();
+    }
+  });
+}
+
+Port::Port(const PortConfig& config, size_t mtu, rte_mempool* pool) : Port(config, nullptr, mtu, {&pool, 1}) {
+  make([this] {
+    const WithoutFanout fragments_stay;
+    probe();
+  });
+}
+
+template <class Make>
+void Port::make(Make make_device) {
   try {
-    check_frames(config.device, node.mtu + kEthernetBytes);
+    check_frames(config_.device, mtu_ + kEthernetBytes);
     // A file that an earlier process left keeps a server from starting.
     remove_socket(traits_.socket);
     check_socket(traits_.socket);
@@ -49,16 +73,13 @@ Port::Port(const PortConfig& config, const NodeConfig& node, std::span<rte_mempo
       steering_.apply(0, queues_);
       return;
     }
-    const std::string warning = check_kernel_interface(config, mtu_);
+    const std::string warning = check_kernel_interface(config_, mtu_);
     if (!warning.empty()) spdlog::warn("port {}: {}", name_, warning);
-    if (config.kind == PortConfig::Kind::kRing) {
-      make_ring(links, unique);
-    } else {
-      probe();
-    }
+    make_device();
     start();
   } catch (const SetupError& error) {
     if (made_) rte_eth_dev_close(id_);
+    made_ = false;
     fail(error.what());
   }
 }
@@ -140,8 +161,12 @@ void Port::start() {
     // Some virtual devices do not take one; what counts is which frames we answer to.
     taken = rte_eth_dev_default_mac_addr_set(id_, &address) == 0;
   }
-  // An interface of the kernel would be promiscuous for everybody.
-  if (!traits_.kernel || !taken) promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
+  if (all_frames_) {
+    open_to_all();
+  } else if (!traits_.kernel || !taken) {
+    // An interface of the kernel would be promiscuous for everybody.
+    promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
+  }
   if (!try_start() && !traits_.needs_goodbye) throw SetupError("the device does not start");
   if (!traits_.blocks) steering_.apply(id_, queues_);
   if (own_mac) {
@@ -154,12 +179,37 @@ void Port::configure(const rte_eth_dev_info& info) {
   rte_eth_conf conf{};
   const size_t room = rte_pktmbuf_data_room_size(pools_[0]) - size_t{RTE_PKTMBUF_HEADROOM};
   ask_for_mtu(info, config_, traits_, mtu_, room, conf);
-  checksum_offload_ = ask_for_checksums(info, traits_, conf);
+  if (!all_frames_) checksum_offload_ = ask_for_checksums(info, traits_, conf);
   if (!traits_.blocks) steering_.prepare(info, queues_, conf);
   const auto count = static_cast<uint16_t>(queues_);
   int result = rte_eth_dev_configure(id_, count, count, &conf);
   if (result != 0 && steering_.give_up_rss(conf)) result = rte_eth_dev_configure(id_, count, count, &conf);
   if (result != 0) throw SetupError("the device cannot be configured");
+}
+
+void Port::open_to_all() {
+  if (is_af_packet(config_) || is_af_xdp(config_)) {
+    if (interface_ != 0) listening_ = make_promiscuous(interface_);
+    if (is_af_packet(config_) && interface_ != 0) look_at_socket();
+  } else if (!traits_.kernel) {
+    // The other kernel devices are taps, which have all that the host sends.
+    promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
+  }
+  if (!promiscuous_ && config_.kind == PortConfig::Kind::kPci) {
+    throw SetupError("the card cannot be made promiscuous, and would not receive what is for the host");
+  }
+}
+
+void Port::look_at_socket() {
+  packet_socket_ = find_packet_socket(interface_);
+  if (packet_socket_ < 0) return;
+  if (!ignore_outgoing(packet_socket_)) {
+    spdlog::warn("port {}: what the kernel itself sends there is passed on, too: Linux 4.20 and later can leave it out",
+                 name_);
+  }
+  if (!reassembles(packet_socket_)) return;
+  spdlog::warn("port {}: the kernel puts IP fragments together before they arrive: those longer than the MTU get lost",
+               name_);
 }
 
 bool Port::try_start() noexcept {
@@ -181,6 +231,7 @@ void Port::tend() {
   if (failed_.load(std::memory_order_acquire)) fail(failure_);
   if (traits_.blocks && !kept_) begin();
   if (!traits_.blocks) look_at_link();
+  if (packet_socket_ >= 0) missed_ += take_missed(packet_socket_);
   if (logged_up_ != link_up()) {
     logged_up_ = !logged_up_;
     spdlog::info("port {}: the link is {}", name_, logged_up_ ? "up" : "down");

@@ -1,5 +1,5 @@
-// port.h - a DPDK port of a node: made from devargs, a PCI address or an in-process link (control thread, and one
-// thread for each device that makes its caller wait)
+// port.h - a DPDK port of a node or an accelerator: made from devargs, a PCI address or an in-process link (control
+// thread, and one thread for each device that makes its caller wait)
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "dataplane/device.h"
 #include "dataplane/ring_links.h"
+#include "dataplane/server_fd.h"
 #include "dataplane/steering.h"
 
 struct rte_eth_dev_info;
@@ -26,6 +27,8 @@ class Port {
   // the devices of several nodes apart.
   Port(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools, RingLinks& links,
        const std::string& unique);
+  // For an accelerator: one queue pair, and all frames, whomever they are for, as they are. No ring.
+  Port(const PortConfig& config, size_t mtu, rte_mempool* pool);
   // Stops and closes the device, unless that is left to the end of the process.
   ~Port();
   Port(const Port&) = delete;
@@ -48,6 +51,10 @@ class Port {
   [[nodiscard]] bool local_link() const noexcept { return traits_.local; }
   // The device computes the checksums of IPv4 and UDP of packets whose flags ask for it. Only once started().
   [[nodiscard]] bool checksum_offload() const noexcept { return checksum_offload_; }
+  // Of an accelerator's AF_PACKET device, for push_ring(); -1: it is another device. Only once started().
+  [[nodiscard]] int packet_socket() const noexcept { return packet_socket_; }
+  // Frames that came to it and got lost, as its ring was full. Control thread.
+  [[nodiscard]] uint64_t missed() const noexcept { return missed_; }
   // Of a card; -1: not known, or not a card.
   [[nodiscard]] int numa_node() const noexcept { return numa_node_; }
   // The same before the port is made.
@@ -70,12 +77,18 @@ class Port {
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
 
  private:
+  // `node`: null for an accelerator.
+  Port(const PortConfig& config, const NodeConfig* node, size_t mtu, std::span<rte_mempool* const> pools);
+  template <class Make>
+  void make(Make make_device);
   void make_ring(RingLinks& links, const std::string& unique);
   void probe();
   [[nodiscard]] static bool find(const PortConfig& config, uint16_t& id) noexcept;
   bool try_start() noexcept;
   void start();
   void configure(const rte_eth_dev_info& info);
+  void open_to_all();
+  void look_at_socket();
   void look_at_link() noexcept;
   void begin();
   void keep() noexcept;
@@ -85,6 +98,7 @@ class Port {
   const DeviceTraits traits_;
   const std::string name_;
   // Of the node.
+  const bool all_frames_;  // those for others, too; and nothing of them is looked at
   const size_t mtu_;
   const unsigned lanes_;
   const std::vector<rte_mempool*> pools_;  // by lane
@@ -92,6 +106,9 @@ class Port {
   uint16_t id_ = 0;
   bool made_ = false;
   bool promiscuous_ = false;
+  int packet_socket_ = -1;
+  uint64_t missed_ = 0;       // as of the last tend()
+  FileDescriptor listening_;  // keeps an interface of the kernel promiscuous
   bool checksum_offload_ = false;
   int numa_node_ = -1;
   unsigned interface_ = 0;  // of the kernel, that the device sends and receives with; 0: none

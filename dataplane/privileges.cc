@@ -5,14 +5,17 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
+#include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "compress/error.h"
 #include "dataplane/server_fd.h"
@@ -92,6 +95,22 @@ void Privileges::drop() const {
   // The last root user id that goes takes all capabilities with it (capabilities(7)).
   if (setresuid(uid_, uid_, uid_) != 0) fail("user: cannot become " + user_);
   if (has_capabilities() || setuid(0) == 0) throw SetupError("user: something of root is left; see capabilities(7)");
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
+}
+
+void warn_of_leftovers(const std::string& user, const std::vector<std::string>& files) {
+  std::set<std::string> folders;
+  for (const std::string& path : files) {
+    if (!path.empty()) folders.insert(folder_of(path));
+  }
+  for (const std::string& folder : folders) {
+    if (Privileges::may_write_to(folder)) continue;
+    spdlog::warn("user {} may not write to {}: sockets and locks of this daemon stay there at its end", user, folder);
+  }
 }
 
 }  // namespace gradlane

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 namespace gradlane {
 
@@ -35,5 +36,11 @@ class Privileges {
   uid_t uid_ = 0;
   gid_t gid_ = 0;
 };
+
+// "/run/x" of "/run/x/y.sock".
+[[nodiscard]] std::string folder_of(const std::string& path);
+
+// After drop(): the log says which of these files the user may not remove at the end.
+void warn_of_leftovers(const std::string& user, const std::vector<std::string>& files);
 
 }  // namespace gradlane

@@ -62,6 +62,8 @@ Steering::Steering(const NodeConfig& config, std::span<const unsigned> nodes, bo
       by_construction_(by_construction),
       flows_(arriving_flows(config, nodes)) {}
 
+Steering::Steering() noexcept : lanes_(1), threads_(1), ranks_(1), udp_port_(0), by_construction_(false) {}
+
 void Steering::prepare(const rte_eth_dev_info& info, unsigned queues, rte_eth_conf& conf) {
   queues_ = queues;
   if (by_construction_ || threads_ == 1 || queues_ == 1) return;

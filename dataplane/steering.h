@@ -28,6 +28,8 @@ class Steering {
  public:
   // `nodes` are reached through the port.
   Steering(const NodeConfig& config, std::span<const unsigned> nodes, bool by_construction);
+  // One queue pair, and no lanes.
+  Steering() noexcept;
   Steering(const Steering&) = delete;
   Steering& operator=(const Steering&) = delete;
 

@@ -2,7 +2,6 @@
 #include "dataplane/worker.h"
 
 #include <pthread.h>
-#include <rte_lcore.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -15,6 +14,7 @@
 
 #include "compress/error.h"
 #include "dataplane/eal.h"
+#include "dataplane/poll_thread.h"
 
 namespace gradlane {
 
@@ -63,13 +63,7 @@ bool Worker::poll() noexcept {
 // ---- Threads
 
 void Worker::start(const std::string& name, int core) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  sched_getaffinity(0, sizeof(allowed), &allowed);
-  if (core >= CPU_SETSIZE || (core >= 0 && !CPU_ISSET(core, &allowed))) {
-    throw SetupError("workers.cores: this process may not run on CPU " + std::to_string(core) +
-                     "; `taskset -pc $$` tells where it may");
-  }
+  check_core(core, "workers.cores");
   stop_.store(false, std::memory_order_relaxed);
   thread_ = std::thread([this, core] { run(core); });
   pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
@@ -83,16 +77,8 @@ void Worker::stop() noexcept {
 }
 
 void Worker::run(int core) noexcept {
-  if (core >= 0) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-  }
-  // With an lcore id, pools have a cache for this thread; without, they are slower.
-  const bool registered = rte_thread_register() == 0;
+  const PollThread thread(core);
   while (!stop_.load(std::memory_order_relaxed)) rest(poll());
-  if (registered) rte_thread_unregister();
 }
 
 // ---- Idle

@@ -1,0 +1,160 @@
+// accelerator_daemon.cc - the control thread of an accelerator: start, a look every 100 ms, orderly end
+#include "dataplane/accelerator_daemon.h"
+
+#include <poll.h>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "compress/error.h"
+#include "config/values.h"
+#include "dataplane/accelerator_news.h"
+#include "dataplane/accelerator_status.h"
+#include "dataplane/accelerator_worker.h"
+#include "dataplane/device.h"
+#include "dataplane/eal.h"
+#include "dataplane/offloads.h"
+#include "dataplane/packet_pool.h"
+#include "dataplane/privileges.h"
+#include "dataplane/signals.h"
+
+namespace gradlane {
+namespace {
+
+using Clock = AdminSocket::Clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStep{100};  // between looks at what no file descriptor tells
+// In rings of two devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
+constexpr size_t kBuffers = 2 * (2 * 512 + AcceleratorQueue::kQueued) + FaultInjector::kHeld + 512 + 256;
+
+size_t longest_frame(const AcceleratorConfig& config) {
+  const std::array ports = {config.host, config.wire};
+  return longest_packet(ports, config.mtu);
+}
+
+void check_offloads(const AcceleratorConfig& config) {
+  std::string text;
+  for (const std::string& fault : offload_faults(config)) text += (text.empty() ? "" : "\n") + fault;
+  if (!text.empty()) throw SetupError(text);
+}
+
+void start_dpdk(const AcceleratorConfig& config) {
+  std::vector<std::string> pci;
+  for (const PortConfig* const port : {&config.host, &config.wire}) {
+    if (port->kind == PortConfig::Kind::kPci) pci.push_back(port->device);
+  }
+  EalOptions options;
+  options.memory_bytes = PacketPool::bytes_needed(kBuffers, longest_frame(config));
+  options.hugepages = config.hugepages;
+  options.verbose = config.log == "debug" || config.log == "trace";
+  options.pci = pci;
+  start_eal(options);
+}
+
+uint64_t random_bits() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+AcceleratorWorker::Setup worker_setup(const AcceleratorConfig& config) {
+  AcceleratorWorker::Setup setup;
+  setup.engine.codec = config.codec;
+  setup.engine.mtu = config.mtu;
+  setup.engine.tos_compressed = config.tos_compressed;
+  setup.engine.tos_wire = config.tos_wire;
+  setup.engine.udp_port = config.udp_port;
+  setup.engine.hold = config.repack ? config.repack_hold : 0;
+  setup.engine.streams.streams = config.connections;
+  setup.engine.streams.memory = config.memory;
+  setup.engine.streams.seed = random_bits();
+  setup.engine.seed = random_bits();
+  setup.faults = config.faults;
+  setup.idle = config.idle;
+  const bool kernel = traits_of(config.host).kernel || traits_of(config.wire).kernel;
+  setup.patience = kernel ? Idle::kKernelPatience : Idle::kMemoryPatience;
+  return setup;
+}
+
+void log_start(const AcceleratorConfig& config) {
+  const std::string repack = config.repack ? "up to " + duration_text(config.repack_hold) + " to share a frame" : "no";
+  spdlog::info("accelerator: host {}, wire {}, codec {}, MTU {}, ToS {:#04x} ({:#04x} on the wire), repacking: {}",
+               config.host.device, config.wire.device, config.codec.name(), config.mtu, config.tos_compressed,
+               config.tos_wire, repack);
+  if (!config.faults.any()) return;
+  spdlog::warn("faults are injected into what comes from the wire: {}", faults_summary(config.faults));
+}
+
+// All that root is needed for has been done.
+void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
+                     const Port& wire) {
+  if (!privileges.active()) return;
+  const std::vector<std::string> files = {config.admin, config.admin + ".lock", host.socket_file(), wire.socket_file()};
+  for (const std::string& path : files) privileges.give(path);
+  privileges.drop();
+  warn_of_leftovers(config.user, files);
+  spdlog::info("running as user {} from now on, without capabilities", config.user);
+}
+
+// Answers people until a signal comes; its name.
+const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
+                  AcceleratorNews& news) {
+  for (auto tended = Clock::now() - kStep;;) {
+    if (Clock::now() - tended >= kStep) {
+      tended = Clock::now();
+      host.tend();
+      wire.tend();
+      news.look(worker.engine(), clock_now());
+    }
+    std::array<pollfd, 2> fds = {{{signals.fd(), POLLIN, 0}, {admin.fd(), POLLIN, 0}}};
+    ::poll(fds.data(), fds.size(), static_cast<int>(kStep.count()));
+    admin.step();
+    if (const char* const signal = signals.take()) return signal;
+  }
+}
+
+// Neither may be destroyed while a device's thread waits for its other side.
+void leave(std::unique_ptr<Port>& port) {
+  if (port->leave()) (void)port.release();
+}
+
+}  // namespace
+
+int run_accelerator(const AcceleratorConfig& config, const std::string& version) {
+  const ProcessFacts process{version, Clock::now()};
+  const Signals signals;
+  const Privileges privileges(config.user);
+  check_offloads(config);
+  privileges.prepare_folder_of(config.admin);
+  // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
+  std::optional<AcceleratorParts> parts;
+  AdminSocket admin(config.admin, [&parts](const std::string& line) { return answer_accelerator_admin(*parts, line); });
+  start_dpdk(config);
+
+  PacketPool pool("accelerator", kBuffers, longest_frame(config));
+  auto host = std::make_unique<Port>(config.host, config.mtu, pool.mempool());
+  auto wire = std::make_unique<Port>(config.wire, config.mtu, pool.mempool());
+  AcceleratorWorker worker(worker_setup(config), *host, *wire, pool);
+  AcceleratorNews news(config);
+  parts.emplace(AcceleratorParts{config, process, *host, *wire, worker, news});
+  worker.start(config.core ? static_cast<int>(*config.core) : -1);
+  log_start(config);
+  drop_privileges(privileges, config, *host, *wire);
+
+  const char* const signal = serve(signals, admin, *host, *wire, worker, news);
+  spdlog::info("{}: shutting down", signal);
+  worker.stop();
+  pool.abandon();
+  leave(host);
+  leave(wire);
+  spdlog::info("ended");
+  return 0;
+}
+
+}  // namespace gradlane

@@ -13,10 +13,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <variant>
 #include <vector>
 
 #include "compress/error.h"
-#include "config/loader.h"
+#include "config/accelerator.h"
 #include "dataplane/server_fd.h"
 
 namespace gradlane {
@@ -127,7 +128,9 @@ std::string admin_path(const AdminPlace& place) {
   if (given > 1) throw SetupError("--socket, --admin, --config: one of them is enough");
   if (!place.admin.empty()) return place.admin;
   if (!place.socket.empty()) return beside(place.socket);
-  if (!place.config.empty()) return load_config(place.config).admin;
+  if (!place.config.empty()) {
+    return std::visit([](const auto& config) { return config.admin; }, load_any_config(place.config));
+  }
   const char* const socket = std::getenv("GRADLANE_SOCKET");
   return socket != nullptr && *socket != 0 ? beside(socket) : only_one();
 }

@@ -7,10 +7,16 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <thread>
+#include <variant>
 
 #include "compress/error.h"
+#include "config/accelerator.h"
 #include "config/loader.h"
 #include "config/values.h"
+#include "dataplane/node.h"
+#include "tools/admin_client.h"
+#include "tools/check_accelerator.h"
 #include "tools/check_daemon.h"
 #include "tools/check_host.h"
 #include "tools/check_links.h"
@@ -38,11 +44,18 @@ milliseconds time_of(const CheckOptions& options) {
   return milliseconds(*time / kMillisecond);
 }
 
-std::optional<NodeConfig> read_config(const std::string& file, CheckReport& report) {
+std::string summary(const NodeConfig& config) {
+  return fmt::format("node {} of {}, {}", config.rank, config.nodes.size(), ip_text(config.nodes[config.rank].ip));
+}
+std::string summary(const AcceleratorConfig& config) {
+  return fmt::format("accelerator, host {}, wire {}", config.host.device, config.wire.device);
+}
+
+std::optional<AnyConfig> read_config(const std::string& file, CheckReport& report) {
   try {
-    NodeConfig config = load_config(file);
-    report.ok(fmt::format("configuration {}: node {} of {}, {}", file, config.rank, config.nodes.size(),
-                          ip_text(config.nodes[config.rank].ip)));
+    AnyConfig config = load_any_config(file);
+    const std::string what = std::visit([](const auto& it) { return summary(it); }, config);
+    report.ok(fmt::format("configuration {}: {}", file, what));
     return config;
   } catch (const SetupError& error) {
     report.fail("configuration", error.what(), "docs/configuration.md has all settings");
@@ -55,16 +68,10 @@ class Check {
   explicit Check(const CheckOptions& options) : options_(options), time_(time_of(options)) {}
 
   int run() {
-    const std::optional<NodeConfig> config = read_config(options_.config, report_);
+    const std::optional<AnyConfig> config = read_config(options_.config, report_);
     print();
     nlohmann::json document;
-    if (config) {
-      CheckDaemon daemon(*config);
-      check_host(*config, daemon.runs());
-      check_with(*config, daemon, document);
-      print();
-      if (!daemon.runs() && all_neighbours_answer(document)) daemon.wait(kLinger);
-    }
+    if (config) std::visit([&](const auto& it) { check_all(it, document); }, *config);
     if (options_.json) {
       nlohmann::json all = report_.json();
       all["daemon"] = document;
@@ -74,12 +81,47 @@ class Check {
   }
 
  private:
+  void check_all(const NodeConfig& config, nlohmann::json& document) {
+    CheckDaemon daemon(config);
+    check_host(config, daemon.runs());
+    check_with(config, daemon, document);
+    print();
+    if (!daemon.runs() && all_neighbours_answer(document)) daemon.wait(kLinger);
+  }
+
+  // None is started for the while: programs of this machine would lose their interface again when the check ends.
+  void check_all(const AcceleratorConfig& config, nlohmann::json& document) {
+    const bool runs = somebody_listens(config.admin);
+    check_accelerator_machine(config, runs, report_);
+    print();
+    if (runs) {
+      check_accelerator(config, document);
+    } else {
+      report_.note("daemon", fmt::format("none runs on {}: nothing is known of other accelerators", config.admin));
+    }
+    print();
+  }
+
+  void check_accelerator(const AcceleratorConfig& config, nlohmann::json& document) {
+    try {
+      const auto end = Clock::now() + time_;
+      document = ask_admin(config.admin, "stats", kPatience);
+      while (asks_peers(document) && Clock::now() < end) {
+        std::this_thread::sleep_for(kLook);
+        document = ask_admin(config.admin, "stats", kPatience);
+      }
+      check_accelerator_answer(config, document, report_);
+    } catch (const SetupError& error) {
+      report_.fail("daemon", error.what(), "nothing is known of other accelerators then");
+    }
+  }
+
   void check_host(const NodeConfig& config, bool daemon_runs) {
-    check_cpus(config, report_);
-    check_numa(config, report_);
+    check_cpus(workers_of(config), report_);
+    check_numa(config.ports, config.cores, report_);
     if (!daemon_runs) {
       check_files(config, report_);
-      check_hugepages(config, report_);
+      check_hugepages(config.hugepages ? Node::packet_bytes(config) : 0, report_);
       check_permissions(config, report_);
     }
     check_interfaces(config, !daemon_runs, report_);

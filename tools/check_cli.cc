@@ -4,15 +4,18 @@
 namespace gradlane {
 
 CLI::App* add_check(CLI::App& app, CheckOptions& options) {
-  CLI::App* check = app.add_subcommand("check", "Why a ring does not come up");
-  check->add_option("--config,-c", options.config, "Configuration of the node")->type_name("FILE")->required();
+  CLI::App* check = app.add_subcommand("check", "Why a ring does not come up, or an accelerator does not compress");
+  check->add_option("--config,-c", options.config, "Configuration of the node or accelerator")
+      ->type_name("FILE")
+      ->required();
   check->add_option("--time", options.time, "For neighbours to answer, at most (5s)")->type_name("");
   check->add_flag("--json", options.json, "JSON instead of lines");
   check->footer(
       "One line for each item: ok, note, or FAIL with why and what to do. Exit status 0\n"
       "if nothing fails, 1 if something does, 2 for wrong options. Asks the daemon that\n"
-      "runs with this file; without one, starts gradlaned for the while. On all nodes\n"
-      "at the same time, checks see each other. docs/check.md has all items.");
+      "runs with this file; without one, starts gradlaned for the while, but not as an\n"
+      "accelerator. On all nodes at the same time, checks see each other. docs/check.md\n"
+      "has all items.");
   return check;
 }
 

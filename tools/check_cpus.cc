@@ -31,37 +31,37 @@ bool contains(const std::vector<unsigned>& all, unsigned one) { return std::rang
 std::string cpu_folder(unsigned cpu) { return fmt::format("/sys/devices/system/cpu/cpu{}", cpu); }
 
 // Cores that cannot be used at all.
-bool check_each_core(const NodeConfig& config, const std::vector<unsigned>& allowed, CheckReport& report) {
+bool check_each_core(const CheckedWorkers& workers, const std::vector<unsigned>& allowed, CheckReport& report) {
   bool good = true;
-  for (const unsigned core : config.cores) {
+  for (const unsigned core : workers.cores) {
     if (contains(allowed, core)) continue;
     good = false;
     std::error_code ignored;
     const bool there = fs::exists(cpu_folder(core), ignored);
-    report.fail(fmt::format("CPU {} of `workers.cores`", core),
+    report.fail(fmt::format("CPU {} of `{}`", core, workers.cores_key),
                 there ? "this process may not run there" : "there is no such CPU",
                 fmt::format("use of {}", fmt::join(allowed, ", ")));
   }
   return good;
 }
 
-void check_pinned(const NodeConfig& config, CheckReport& report) {
-  const std::string cores = fmt::format("{}", fmt::join(config.cores, ", "));
-  report.ok(fmt::format("CPUs {} of `workers.cores`", cores));
+void check_pinned(const CheckedWorkers& workers, CheckReport& report) {
+  const std::string cores = fmt::format("{}", fmt::join(workers.cores, ", "));
+  report.ok(fmt::format("CPUs {} of `{}`", cores, workers.cores_key));
   const std::vector<unsigned> isolated = parse_cpu_list(first_line("/sys/devices/system/cpu/isolated"));
-  const bool alone = std::ranges::all_of(config.cores, [&](unsigned core) { return contains(isolated, core); });
+  const bool alone = std::ranges::all_of(workers.cores, [&](unsigned core) { return contains(isolated, core); });
   alone
       ? report.ok("CPUs of workers are isolated")
       : report.note("isolation", fmt::format("the kernel runs other threads on CPUs {} too; for steady times boot with "
                                              "isolcpus={}",
-                                             cores, fmt::join(config.cores, ",")));
-  for (size_t i = 0; i < config.cores.size(); ++i) {
-    const std::string path = cpu_folder(config.cores[i]) + "/topology/thread_siblings_list";
+                                             cores, fmt::join(workers.cores, ",")));
+  for (size_t i = 0; i < workers.cores.size(); ++i) {
+    const std::string path = cpu_folder(workers.cores[i]) + "/topology/thread_siblings_list";
     const std::vector<unsigned> siblings = parse_cpu_list(first_line(path));
-    for (size_t j = i + 1; j < config.cores.size(); ++j) {
-      if (config.cores[i] != config.cores[j] && !contains(siblings, config.cores[j])) continue;
-      report.note("SMT", fmt::format("CPUs {} and {} are one core: two workers there share its speed", config.cores[i],
-                                     config.cores[j]));
+    for (size_t j = i + 1; j < workers.cores.size(); ++j) {
+      if (workers.cores[i] != workers.cores[j] && !contains(siblings, workers.cores[j])) continue;
+      report.note("SMT", fmt::format("CPUs {} and {} are one core: two workers there share its speed", workers.cores[i],
+                                     workers.cores[j]));
     }
   }
 }
@@ -107,34 +107,39 @@ std::vector<unsigned> parse_cpu_list(std::string_view text) {
   return all;
 }
 
-void check_cpus(const NodeConfig& config, CheckReport& report) {
-  const std::vector<unsigned> allowed = allowed_cpus();
-  if (!config.cores.empty()) {
-    if (check_each_core(config, allowed, report)) check_pinned(config, report);
-  } else {
-    report.ok(fmt::format("{} worker thread{}, {} CPU{}", config.threads, config.threads == 1 ? "" : "s",
-                          allowed.size(), allowed.size() == 1 ? "" : "s"));
-  }
-  if (config.idle == IdlePolicy::kAdaptive || allowed.size() > config.threads) return;
-  const std::string text =
-      fmt::format("{} thread{} that never sleep{} on {} CPU{}", config.threads, config.threads == 1 ? "" : "s",
-                  config.threads == 1 ? "s" : "", allowed.size(), allowed.size() == 1 ? "" : "s");
-  if (config.idle == IdlePolicy::kSpin && allowed.size() < config.threads) {
-    return report.fail("workers.idle: spin", text, "set workers.idle to adaptive, or workers.threads lower");
-  }
-  report.note("workers.idle", text + ": trainers and the daemon's other threads get little time there");
+CheckedWorkers workers_of(const NodeConfig& config) {
+  return {"workers", "workers.cores", config.cores, config.threads, config.idle};
 }
 
-void check_numa(const NodeConfig& config, CheckReport& report) {
+void check_cpus(const CheckedWorkers& workers, CheckReport& report) {
+  const std::vector<unsigned> allowed = allowed_cpus();
+  if (!workers.cores.empty()) {
+    if (check_each_core(workers, allowed, report)) check_pinned(workers, report);
+  } else {
+    report.ok(fmt::format("{} worker thread{}, {} CPU{}", workers.threads, workers.threads == 1 ? "" : "s",
+                          allowed.size(), allowed.size() == 1 ? "" : "s"));
+  }
+  if (workers.idle == IdlePolicy::kAdaptive || allowed.size() > workers.threads) return;
+  const std::string text =
+      fmt::format("{} thread{} that never sleep{} on {} CPU{}", workers.threads, workers.threads == 1 ? "" : "s",
+                  workers.threads == 1 ? "s" : "", allowed.size(), allowed.size() == 1 ? "" : "s");
+  if (workers.idle == IdlePolicy::kSpin && allowed.size() < workers.threads) {
+    return report.fail(workers.section + ".idle: spin", text, "set workers.idle to adaptive, or workers.threads lower");
+  }
+  report.note(workers.section + ".idle",
+              text + ": other programs and the daemon's other threads get little time there");
+}
+
+void check_numa(const std::vector<PortConfig>& ports, const std::vector<unsigned>& cores, CheckReport& report) {
   bool looked = false;
   bool good = true;
-  for (const PortConfig& port : config.ports) {
+  for (const PortConfig& port : ports) {
     const std::string pci = pci_address(port);
     const std::string interface = interface_of(port);
     if (pci.empty() && interface.empty()) continue;
     const int node =
         numa_of_device(pci.empty() ? "/sys/class/net/" + interface + "/device" : "/sys/bus/pci/devices/" + pci);
-    for (const unsigned core : config.cores) {
+    for (const unsigned core : cores) {
       const int core_node = numa_of_cpu(core);
       if (node < 0 || core_node < 0) continue;
       looked = true;

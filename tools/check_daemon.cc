@@ -31,15 +31,6 @@ constexpr milliseconds kTick{20};
 constexpr size_t kMostLog = size_t{64} << 10;
 constexpr size_t kLogLines = 5;
 
-bool somebody_listens(const std::string& path) {
-  const FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 || errno == EAGAIN ||
-         errno == EACCES;
-}
-
 // Without "2026-11-21 19:30:41.780 " at its beginning: verdicts have no times.
 std::string without_time(const std::string& line) {
   constexpr std::string_view kPattern = "0000-00-00 00:00:00.000 ";
@@ -63,6 +54,15 @@ std::vector<std::string> last_lines(const std::string& log, size_t most) {
 }
 
 }  // namespace
+
+bool somebody_listens(const std::string& path) {
+  const FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 || errno == EAGAIN ||
+         errno == EACCES;
+}
 
 CheckDaemon::CheckDaemon(const NodeConfig& config)
     : config_(config), signals_({SIGINT, SIGTERM, SIGHUP}), runs_(somebody_listens(config.admin)) {}

@@ -11,6 +11,9 @@
 
 namespace gradlane {
 
+// On this admin socket.
+[[nodiscard]] bool somebody_listens(const std::string& path);
+
 class CheckDaemon {
  public:
   explicit CheckDaemon(const NodeConfig& config);

@@ -1,4 +1,4 @@
-// check_host.cc - what a node needs of its machine: files, hugepages, rights (main thread only)
+// check_host.cc - what a daemon needs of its machine: files, hugepages, rights (main thread only)
 #include "tools/check_host.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,6 @@
 #include "compress/error.h"
 #include "dataplane/device.h"
 #include "dataplane/kernel_interface.h"
-#include "dataplane/node.h"
 #include "dataplane/packet_auth.h"
 
 namespace gradlane {
@@ -41,29 +40,18 @@ bool has_capability(unsigned number) {
   return false;
 }
 
-// The folder of a socket is there and can be written to, or can be made.
-void check_folder(const char* key, const std::string& socket, CheckReport& report) {
-  const size_t slash = socket.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : socket.substr(0, slash);
-  const std::string what = fmt::format("folder of `{}` {}", key, folder);
-  std::error_code ignored;
-  if (fs::exists(folder, ignored)) {
-    if (access(folder.c_str(), W_OK | X_OK) == 0) return report.ok(what + " can be written to");
-    return report.fail(what, "no permission to make a socket there",
-                       "run as its owner or as root, or set `socket` to a path of yours");
-  }
-  const fs::path parent = fs::path(folder).parent_path().empty() ? "." : fs::path(folder).parent_path();
-  if (access(parent.c_str(), W_OK | X_OK) == 0) return report.ok(what + " can be made");
-  report.fail(what, fmt::format("it is not there, and cannot be made in {}", parent.string()),
-              "make it, run as root, or set `socket` to a path of yours");
-}
-
 void check_kernel_port(const PortConfig& port, CheckReport& report) {
   const std::string what = fmt::format("permissions for port {}", port.name);
   // Root in a container may be without.
   if (has_capability(CAP_NET_RAW) && has_capability(CAP_NET_ADMIN)) return report.ok(what);
   report.fail(what, "raw packets of an interface need root, or CAP_NET_RAW and CAP_NET_ADMIN",
               "run with sudo, or: setcap cap_net_raw,cap_net_admin+ep $(which gradlaned)");
+}
+
+void check_tap_port(const PortConfig& port, CheckReport& report) {
+  const std::string what = fmt::format("permissions for port {}", port.name);
+  if (has_capability(CAP_NET_ADMIN) && access("/dev/net/tun", R_OK | W_OK) == 0) return report.ok(what);
+  report.fail(what, "making an interface needs root, or CAP_NET_ADMIN and /dev/net/tun", "run with sudo");
 }
 
 void check_pci_port(const PortConfig& port, CheckReport& report) {
@@ -91,6 +79,29 @@ void check_pci_port(const PortConfig& port, CheckReport& report) {
 
 }  // namespace
 
+void check_user(const std::string& user, CheckReport& report) {
+  if (user.empty()) return;
+  const std::string what = fmt::format("user '{}'", user);
+  getpwnam(user.c_str()) != nullptr ? report.ok(what)
+                                    : report.fail(what, "there is no such user", "make it, or remove `user`");
+}
+
+void check_folder(const char* key, const std::string& socket, CheckReport& report) {
+  const size_t slash = socket.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : socket.substr(0, slash);
+  const std::string what = fmt::format("folder of `{}` {}", key, folder);
+  std::error_code ignored;
+  if (fs::exists(folder, ignored)) {
+    if (access(folder.c_str(), W_OK | X_OK) == 0) return report.ok(what + " can be written to");
+    return report.fail(what, "no permission to make a socket there",
+                       "run as its owner or as root, or set `socket` to a path of yours");
+  }
+  const fs::path parent = fs::path(folder).parent_path().empty() ? "." : fs::path(folder).parent_path();
+  if (access(parent.c_str(), W_OK | X_OK) == 0) return report.ok(what + " can be made");
+  report.fail(what, fmt::format("it is not there, and cannot be made in {}", parent.string()),
+              "make it, run as root, or set `socket` to a path of yours");
+}
+
 std::string first_line(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -109,11 +120,7 @@ std::string pci_address(const PortConfig& port) {
 }
 
 void check_files(const NodeConfig& config, CheckReport& report) {
-  if (!config.user.empty()) {
-    const std::string what = fmt::format("user '{}'", config.user);
-    getpwnam(config.user.c_str()) != nullptr ? report.ok(what)
-                                             : report.fail(what, "there is no such user", "make it, or remove `user`");
-  }
+  check_user(config.user, report);
   if (config.key_file.empty()) return;
   const std::string what = fmt::format("key file {}", config.key_file);
   try {
@@ -124,9 +131,9 @@ void check_files(const NodeConfig& config, CheckReport& report) {
   }
 }
 
-void check_hugepages(const NodeConfig& config, CheckReport& report) {
-  if (!config.hugepages) return report.ok("hugepages: not used");
-  const size_t need = Node::packet_bytes(config) + kEalBytes;
+void check_hugepages(size_t need, CheckReport& report) {
+  if (need == 0) return report.ok("hugepages: not used");
+  need += kEalBytes;
   size_t free = 0;
   size_t largest = 0;
   std::error_code ignored;
@@ -148,11 +155,14 @@ void check_hugepages(const NodeConfig& config, CheckReport& report) {
                           (need >> 21) + 1));
 }
 
+void check_port_permissions(const PortConfig& port, CheckReport& report) {
+  if (port.kind == PortConfig::Kind::kDevice && port.device.starts_with("net_tap")) check_tap_port(port, report);
+  if (!interface_of(port).empty()) check_kernel_port(port, report);
+  if (!pci_address(port).empty()) check_pci_port(port, report);
+}
+
 void check_permissions(const NodeConfig& config, CheckReport& report) {
-  for (const PortConfig& port : config.ports) {
-    if (!interface_of(port).empty()) check_kernel_port(port, report);
-    if (!pci_address(port).empty()) check_pci_port(port, report);
-  }
+  for (const PortConfig& port : config.ports) check_port_permissions(port, report);
   check_folder("socket", config.socket, report);
   if (fs::path(config.admin).parent_path() != fs::path(config.socket).parent_path()) {
     check_folder("admin", config.admin, report);

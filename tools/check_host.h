@@ -1,6 +1,7 @@
-// check_host.h - what a node needs of its machine: memory, rights, CPUs (main thread only)
+// check_host.h - what a daemon needs of its machine: memory, rights, CPUs (main thread only)
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,12 +13,27 @@ namespace gradlane {
 
 // Files that the configuration names, and the user.
 void check_files(const NodeConfig& config, CheckReport& report);
-void check_hugepages(const NodeConfig& config, CheckReport& report);
+void check_user(const std::string& user, CheckReport& report);
+// `need` bytes of packet buffers; 0: none of them is in hugepages.
+void check_hugepages(size_t need, CheckReport& report);
 // Of this process, for the daemon that it would start.
 void check_permissions(const NodeConfig& config, CheckReport& report);
-void check_cpus(const NodeConfig& config, CheckReport& report);
-// Ports against workers.cores.
-void check_numa(const NodeConfig& config, CheckReport& report);
+void check_port_permissions(const PortConfig& port, CheckReport& report);
+// The folder of a socket is there and can be written to, or can be made. `key`: of the configuration.
+void check_folder(const char* key, const std::string& socket, CheckReport& report);
+
+// Threads that poll, and the names of their settings.
+struct CheckedWorkers {
+  std::string section;          // "workers"
+  std::string cores_key;        // "workers.cores"
+  std::vector<unsigned> cores;  // empty: anywhere
+  unsigned threads = 1;
+  IdlePolicy idle = IdlePolicy::kAdaptive;
+};
+[[nodiscard]] CheckedWorkers workers_of(const NodeConfig& config);
+void check_cpus(const CheckedWorkers& workers, CheckReport& report);
+// Ports against the workers' cores.
+void check_numa(const std::vector<PortConfig>& ports, const std::vector<unsigned>& cores, CheckReport& report);
 
 // ---- Shared with check_links.cc
 

@@ -73,7 +73,8 @@ std::string owner_of(uint32_t ip) {
 }
 
 // Packets of other programs on a veth come with half a checksum, and longer than the MTU, unless these are off.
-void check_offloads(Interface& interface, const std::string& name, CheckReport& report) {
+void check_veth(const std::string& name, CheckReport& report) {
+  Interface interface(name);
   if (interface.driver() != "veth") return;
   const bool on = interface.is_on(ETHTOOL_GTXCSUM) || interface.is_on(ETHTOOL_GTSO) || interface.is_on(ETHTOOL_GGRO);
   if (!on) return;
@@ -83,30 +84,32 @@ void check_offloads(Interface& interface, const std::string& name, CheckReport& 
                           name));
 }
 
-void check_interface(const PortConfig& port, const std::string& name, const NodeConfig& config, bool own,
-                     CheckReport& report) {
+}  // namespace
+
+bool check_interface(const PortConfig& port, const std::string& name, size_t mtu, bool own, CheckReport& report) {
   const std::string what = fmt::format("interface {} of port {}", name, port.name);
   Interface interface(name);
   if (!interface.exists()) {
-    if (!own) return report.note(what, "not in this network namespace; the daemon may be in another one");
-    return report.fail(what, "there is no such interface", "`ip link` lists what there is in this network namespace");
+    if (own) {
+      report.fail(what, "there is no such interface", "`ip link` lists what there is in this network namespace");
+    } else {
+      report.note(what, "not in this network namespace; the daemon may be in another one");
+    }
+  } else if (!interface.has_flag(IFF_UP)) {
+    report.fail(what, "it is down", fmt::format("ip link set {} up", name));
+  } else if (!interface.has_flag(IFF_RUNNING)) {
+    report.fail(what, "no carrier", "look at the cable, and at the port of the switch at its other end");
+  } else if (const size_t has = interface.mtu(); has < mtu) {
+    report.fail(what, fmt::format("its MTU is {}, that of the configuration {}", has, mtu),
+                fmt::format("ip link set {} mtu {}, or mtu: {} on all nodes", name, mtu, has));
+  } else {
+    report.ok(fmt::format("{}: up, MTU {}", what, has));
+    return true;
   }
-  if (!interface.has_flag(IFF_UP)) {
-    return report.fail(what, "it is down", fmt::format("ip link set {} up", name));
-  }
-  if (!interface.has_flag(IFF_RUNNING)) {
-    return report.fail(what, "no carrier", "look at the cable, and at the port of the switch at its other end");
-  }
-  const size_t mtu = interface.mtu();
-  if (mtu < config.mtu) {
-    return report.fail(what, fmt::format("its MTU is {}, that of the configuration {}", mtu, config.mtu),
-                       fmt::format("ip link set {} mtu {}, or mtu: {} on all nodes", name, config.mtu, mtu));
-  }
-  report.ok(fmt::format("{}: up, MTU {}", what, mtu));
-  check_offloads(interface, name, report);
+  return false;
 }
 
-}  // namespace
+size_t interface_mtu(const std::string& name) { return Interface(name).mtu(); }
 
 void check_interfaces(const NodeConfig& config, bool own, CheckReport& report) {
   bool any = false;
@@ -114,7 +117,7 @@ void check_interfaces(const NodeConfig& config, bool own, CheckReport& report) {
     const std::string name = interface_of(port);
     if (name.empty()) continue;
     any = true;
-    check_interface(port, name, config, own, report);
+    if (check_interface(port, name, config.mtu, own, report)) check_veth(name, report);
   }
   const uint32_t ip = config.nodes[config.rank].ip;
   const std::string owner = any ? owner_of(ip) : "";

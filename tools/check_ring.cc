@@ -8,34 +8,14 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "tools/json_fields.h"
+
 namespace gradlane {
 namespace {
 
 using nlohmann::json;
 
 constexpr unsigned kDscp = 0xfc;  // the rest is ECN, which routers may change
-
-// Of a document that may be another version's: nothing in it is taken for granted.
-std::string text_at(const json& of, const char* key) {
-  const auto it = of.find(key);
-  return it != of.end() && it->is_string() ? it->get<std::string>() : "";
-}
-uint64_t number_at(const json& of, const char* key) {
-  const auto it = of.find(key);
-  return it != of.end() && it->is_number() ? it->get<uint64_t>() : 0;
-}
-bool flag_at(const json& of, const char* key) {
-  const auto it = of.find(key);
-  return it != of.end() && it->is_boolean() && it->get<bool>();
-}
-json list_at(const json& of, const char* key) {
-  const auto it = of.find(key);
-  return it != of.end() && it->is_array() ? *it : json::array();
-}
-json object_at(const json& of, const char* key) {
-  const auto it = of.find(key);
-  return it != of.end() && it->is_object() ? *it : json::object();
-}
 
 // One neighbour: what its probes said, and who it is to people.
 struct Subject {

@@ -1,4 +1,4 @@
-// gradlaned.cc - the node daemon's command line
+// gradlaned.cc - the daemon's command line
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -7,10 +7,13 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "compress/error.h"
+#include "config/accelerator.h"
 #include "config/loader.h"
+#include "dataplane/accelerator_daemon.h"
 #include "dataplane/daemon.h"
 #include "tools/version.h"
 
@@ -18,16 +21,37 @@ namespace {
 
 constexpr int kBadInput = 2;
 
+// Throws SetupError. Nodes may share a process; an accelerator has one of its own.
+void check_together(const std::vector<gradlane::AnyConfig>& configs, const std::vector<std::string>& files) {
+  if (configs.size() == 1) return;
+  for (size_t i = 0; i < configs.size(); ++i) {
+    if (std::holds_alternative<gradlane::NodeConfig>(configs[i])) continue;
+    throw gradlane::SetupError(files[i] + " is an accelerator's file, and one of " + std::to_string(configs.size()) +
+                               "; start a gradlaned for each accelerator, with nothing else in it");
+  }
+}
+
+int run_all(const std::vector<gradlane::AnyConfig>& configs) {
+  if (const auto* const accelerator = std::get_if<gradlane::AcceleratorConfig>(&configs.front())) {
+    return gradlane::run_accelerator(*accelerator, GRADLANE_VERSION);
+  }
+  std::vector<gradlane::NodeConfig> nodes;
+  for (const gradlane::AnyConfig& config : configs) nodes.push_back(std::get<gradlane::NodeConfig>(config));
+  return gradlane::run_daemon(nodes, GRADLANE_VERSION);
+}
+
 int run(int argc, char** argv) {
-  CLI::App app{"gradlaned: one or more nodes of a ring, and the socket their trainers come to", "gradlaned"};
+  CLI::App app{"gradlaned: nodes of a ring and the socket their trainers come to, or an accelerator", "gradlaned"};
   std::vector<std::string> files;
   bool check = false;
-  app.add_option("--config,-c", files, "Configuration of a node; once for each node")->type_name("FILE")->required();
+  app.add_option("--config,-c", files, "Configuration of an accelerator, or of a node; once for each node")
+      ->type_name("FILE")
+      ->required();
   app.add_flag("--check", check, "Check and print the configuration with all defaults, and end");
   app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_VERSION);
   app.footer(
       "Runs until SIGTERM or SIGINT: then it waits for what is in flight, removes its\n"
-      "socket and exits with 0. If it cannot start: exit 2. docs/configuration.md has\n"
+      "sockets and exits with 0. If it cannot start: exit 2. docs/configuration.md has\n"
       "all settings.");
   try {
     app.parse(argc, argv);
@@ -37,16 +61,20 @@ int run(int argc, char** argv) {
     throw gradlane::SetupError(std::string(error.what()) + "\nsee 'gradlaned --help'");
   }
 
-  std::vector<gradlane::NodeConfig> nodes;
-  for (const std::string& file : files) nodes.push_back(gradlane::load_config(file));
+  std::vector<gradlane::AnyConfig> configs;
+  for (const std::string& file : files) configs.push_back(gradlane::load_any_config(file));
+  check_together(configs, files);
   if (check) {
-    for (const gradlane::NodeConfig& node : nodes) std::fputs(gradlane::config_text(node).c_str(), stdout);
+    for (const gradlane::AnyConfig& config : configs) {
+      std::visit([](const auto& it) { std::fputs(gradlane::config_text(it).c_str(), stdout); }, config);
+    }
     return 0;
   }
   spdlog::set_default_logger(spdlog::stderr_color_mt("gradlaned"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
-  spdlog::set_level(spdlog::level::from_str(nodes.front().log));
-  const int code = gradlane::run_daemon(nodes, GRADLANE_VERSION);
+  const std::string level = std::visit([](const auto& it) { return it.log; }, configs.front());
+  spdlog::set_level(spdlog::level::from_str(level));
+  const int code = run_all(configs);
   spdlog::shutdown();
   std::_Exit(code);
 }

@@ -22,13 +22,16 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
     return run->add_option(name, value, text)->type_name("");
   };
   add("-n", options.nodes, "Nodes, each with a daemon of its own (1 to 64)");
-  add("--link", options.link, "vhost, memif: a process per node; ring: all in one;\nveth: namespaces (vhost)");
+  add("--link", options.link,
+      "vhost, memif: a process per node; ring: all in one;\nveth: namespaces; accelerator: hosts behind one (vhost)");
   add("--codec", options.codec, "Of fp32; 'gradlane codecs' lists them (fixed:10)");
   add("--lanes", options.lanes, "Worker threads of each node (1)");
   add("--trainers", options.trainers, "Per node: the command runs this often for each (1)");
   run->add_flag("--local-reduce", options.local_reduce, "A node's trainers are summed up before the ring");
-  add("--mtu", options.mtu, "Of IP (9000; veth: 1500)");
-  add("--rate", options.rate, "Of each link of veth, both ways: 1gbit, 200mbit (no limit)");
+  add("--mtu", options.mtu, "Of IP (9000; veth, accelerator: 1500)");
+  add("--rate", options.rate, "Of each link of veth, accelerator: 1gbit, 200mbit (none)");
+  add("--accelerator", options.accelerator, "Of that link: gradlane, or none to compare (gradlane)");
+  add("--repack", options.repack, "Accelerators put packets together: on, off (on)");
   add("--idle", options.idle, "Of workers: spin, yield, adaptive (adaptive)");
   add("--log", options.log, "Of daemons: trace, debug, info, warn, error (warn)");
   add("--keep-configs", options.keep_configs, "Copy the daemons' configuration files to DIR")->type_name("DIR");

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "compress/error.h"
-#include "tools/run_net.h"
+#include "tools/run_interface.h"
 
 namespace gradlane {
 namespace {
@@ -79,12 +79,22 @@ std::string workers(const RunPlan& plan) {
                      plan.log);
 }
 
+std::string accelerator_config(const RunPlan& plan, unsigned node, const std::string& folder) {
+  std::string text = fmt::format("# The accelerator of node {} of {}, written by gradlane run\n", node, plan.nodes);
+  text += fmt::format("mode: accelerator\nhost: {{device: '{}'}}\nwire: {{device: '{}'}}\n",
+                      accelerator_device(0, kHostPortName, plan.mtu), accelerator_device(1, kWirePortName, plan.mtu));
+  text += fmt::format("codec: '{}'\nmtu: {}\nrepack: {{enabled: {}}}\n", plan.codec, plan.mtu, plan.repack);
+  return text +
+         fmt::format("worker: {{idle: {}}}\nadmin: '{}/n{}.admin'\nlog: {}\n", plan.idle, folder, node, plan.log);
+}
+
 }  // namespace
 
 std::string run_config(const RunPlan& plan, unsigned node, const std::string& folder) {
+  if (plan.link == RunPlan::Link::kAccelerator) return accelerator_config(plan, node, folder);
   std::string text =
       fmt::format("# Node {} of {}, written by gradlane run\nrank: {}\nnodes:\n", node, plan.nodes, node);
-  for (unsigned i = 0; i < plan.nodes; ++i) text += fmt::format("  - {{rank: {}, ip: 10.77.0.{}}}\n", i, i + 1);
+  for (unsigned i = 0; i < plan.nodes; ++i) text += fmt::format("  - {{rank: {}, ip: {}}}\n", i, node_address(i));
   text += fmt::format("trainers: {}\nlocal_reduce: {}\n", plan.trainers, plan.local_reduce);
   text += fmt::format("socket: '{}/n{}.sock'\ncodec: '{}'\nmtu: {}\n", folder, node, plan.codec, plan.mtu);
   text += plan.nodes == 1 ? "ports: []\n" : "ports:\n";
@@ -106,6 +116,7 @@ RunFiles::RunFiles(std::string folder) : folder_(std::move(folder)) {}
 
 // Once the other constructor is through, the destructor runs whatever happens here.
 RunFiles::RunFiles(const RunPlan& plan) : RunFiles(make_folder()) {
+  if (!plan.has_daemons()) return;
   std::error_code error;
   if (!plan.keep_configs.empty()) std::filesystem::create_directories(plan.keep_configs, error);
   if (error) throw SetupError(fmt::format("--keep-configs '{}': {}", plan.keep_configs, error.message()));
@@ -122,6 +133,7 @@ RunFiles::~RunFiles() {
 }
 
 std::string RunFiles::socket(unsigned node) const { return fmt::format("{}/n{}.sock", folder_, node); }
+std::string RunFiles::admin(unsigned node) const { return fmt::format("{}/n{}.admin", folder_, node); }
 std::string RunFiles::config(unsigned node) const { return fmt::format("{}/n{}.yaml", folder_, node); }
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// run_files.h - the files of `gradlane run`: a directory of its own with a socket and a configuration file per node
+// run_files.h - the files of `gradlane run`: a directory of its own with sockets and a configuration file per node
 #pragma once
 
 #include <string>
@@ -18,7 +18,8 @@ class RunFiles {
   RunFiles& operator=(const RunFiles&) = delete;
 
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
-  [[nodiscard]] std::string socket(unsigned node) const;
+  [[nodiscard]] std::string socket(unsigned node) const;  // of trainers
+  [[nodiscard]] std::string admin(unsigned node) const;   // of an accelerator
   [[nodiscard]] std::string config(unsigned node) const;
 
  private:

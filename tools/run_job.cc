@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <utility>
 
 #include "compress/error.h"
+#include "tools/run_spaces.h"
 
 namespace gradlane {
 namespace {
@@ -28,17 +27,6 @@ constexpr seconds kGrace{5};      // between SIGTERM and SIGKILL
 constexpr milliseconds kTick{20};
 constexpr milliseconds kLongTick{500};
 constexpr int kBrokenPipe = 128 + SIGPIPE;
-
-bool accepts(const std::string& path) {
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return false;
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const bool accepted = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  close(fd);
-  return accepted;
-}
 
 }  // namespace
 
@@ -89,6 +77,7 @@ void RunJob::start(const ChildSpec& spec, const std::string& name, const std::st
 }
 
 void RunJob::start_daemons() {
+  if (!plan_.has_daemons()) return;
   ChildSpec spec;
   spec.environment = environment_with({});
   spec.one_pipe = true;
@@ -103,28 +92,46 @@ void RunJob::start_daemons() {
   if (plan_.link == RunPlan::Link::kRing) start(spec, "the daemon of all nodes", "[nodes] ", false);
 }
 
+std::string RunJob::socket_path(unsigned node) const {
+  return plan_.has_accelerators() ? files_.admin(node) : files_.socket(node);
+}
+
 bool RunJob::all_sockets_ready() {
-  while (ready_ < plan_.nodes && accepts(files_.socket(ready_))) ++ready_;
-  return ready_ == plan_.nodes;
+  if (!plan_.has_daemons()) return true;
+  for (; ready_ < plan_.nodes; ++ready_) {
+    const std::string path = socket_path(ready_);
+    if (!(plan_.has_accelerators() ? probe_.answers(path) : takes_trainers(path))) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> RunJob::variables(unsigned rank) const {
+  if (plan_.link != RunPlan::Link::kAccelerator) {
+    return rank_variables(plan_, rank, port_, files_.socket(plan_.node_of(rank)));
+  }
+  return host_variables(plan_, rank, port_, plan_.accelerators ? files_.admin(rank) : "");
 }
 
 void RunJob::start_trainers() {
   const bool has_threads = std::getenv("OMP_NUM_THREADS") != nullptr;
   for (unsigned rank = 0; rank < plan_.ranks(); ++rank) {
-    std::vector<std::string> variables = rank_variables(plan_, rank, port_, files_.socket(plan_.node_of(rank)));
+    std::vector<std::string> its = variables(rank);
     // All share these CPUs.
-    if (!has_threads) variables.emplace_back("OMP_NUM_THREADS=1");
-    start({plan_.command, environment_with(variables)}, fmt::format("rank {}", rank),
+    if (!has_threads) its.emplace_back("OMP_NUM_THREADS=1");
+    const InSpace in(plan_.link == RunPlan::Link::kAccelerator ? net_.space(rank) : "");
+    start({plan_.command, environment_with(its)}, fmt::format("rank {}", rank),
           plan_.prefix ? fmt::format("[{}] ", rank) : "", true);
   }
 }
 
 void RunJob::print_how_to_attach() {
-  out().add("", fmt::format("{} node{} up; Ctrl-C ends {}. Of each trainer's shell:", plan_.nodes,
-                            plan_.nodes == 1 ? " is" : "s are", plan_.nodes == 1 ? "it" : "them"));
+  const bool hosts = plan_.link == RunPlan::Link::kAccelerator;
+  out().add("", fmt::format("{} node{} up; Ctrl-C ends {}. {}:", plan_.nodes, plan_.nodes == 1 ? " is" : "s are",
+                            plan_.nodes == 1 ? "it" : "them", hosts ? "A shell in each" : "Of each trainer's shell"));
   for (unsigned rank = 0; rank < plan_.ranks(); ++rank) {
-    const auto variables = rank_variables(plan_, rank, port_, files_.socket(plan_.node_of(rank)));
-    out().add("", fmt::format("export {}", fmt::join(variables, " ")));
+    const auto its = variables(rank);
+    out().add("", hosts ? fmt::format("ip netns exec {} env {} sh", net_.space(rank), fmt::join(its, " "))
+                        : fmt::format("export {}", fmt::join(its, " ")));
   }
 }
 
@@ -238,7 +245,7 @@ void RunJob::advance() {
         enter(Phase::kRunning);
         plan_.command.empty() ? print_how_to_attach() : start_trainers();
       } else if (late()) {
-        say(fmt::format("node {} does not answer on {} after {} s", ready_, files_.socket(ready_), kStartTime.count()));
+        say(fmt::format("node {} does not answer on {} after {} s", ready_, socket_path(ready_), kStartTime.count()));
         stop(1, SIGTERM);
       }
       break;

@@ -13,6 +13,7 @@
 #include "tools/run_net.h"
 #include "tools/run_output.h"
 #include "tools/run_plan.h"
+#include "tools/run_ready.h"
 #include "tools/run_warden.h"
 
 namespace gradlane {
@@ -34,7 +35,7 @@ class RunJob {
   using Clock = std::chrono::steady_clock;
 
   enum class Phase : uint8_t {
-    kStarting,      // daemons, until all sockets take connections
+    kStarting,      // daemons, until all are ready
     kRunning,       // trainers
     kForsaken,      // a daemon has died; trainers may end by themselves, with an error that says more
     kStopTrainers,  // asked to
@@ -61,6 +62,8 @@ class RunJob {
   void start_trainers();
   void start(const ChildSpec& spec, const std::string& name, const std::string& prefix, bool trainer);
   void print_how_to_attach();
+  [[nodiscard]] std::string socket_path(unsigned node) const;  // of its daemon
+  [[nodiscard]] std::vector<std::string> variables(unsigned rank) const;
   [[nodiscard]] bool all_sockets_ready();
 
   void wait_for_events();
@@ -99,6 +102,7 @@ class RunJob {
   Phase phase_ = Phase::kStarting;
   Clock::time_point deadline_;
   unsigned ready_ = 0;          // nodes
+  AdminProbe probe_;            // of the next one, if it is an accelerator
   unsigned interruptions_ = 0;  // SIGINT and the like
   int code_ = 0;
 };

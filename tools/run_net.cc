@@ -1,57 +1,26 @@
-// run_net.cc - the network of `gradlane run --link veth` (main thread: set-up and end; removal: the warden too)
+// run_net.cc - the network of `gradlane run --link veth` and accelerator (main thread: set-up and end)
 #include "tools/run_net.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
 #include <poll.h>
-#include <sched.h>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
-#include <fstream>
-#include <numeric>
 #include <utility>
 
 #include "compress/error.h"
 #include "tools/child.h"
+#include "tools/run_interface.h"
+#include "tools/run_spaces.h"
 
 namespace gradlane {
 namespace {
 
-constexpr const char* kFolder = "/run/netns/";  // where `ip netns` keeps names
 constexpr const char* kBridge = "br0";
-constexpr double kLeastRate = 1e6;
-constexpr double kMostRate = 100e9;
-constexpr uint64_t kLeastBurst = 64 << 10;
-constexpr uint64_t kBurstsPerSecond = 500;
-constexpr uint64_t kQueuedPackets = 256;
-constexpr size_t kEthernet = 14;
-constexpr size_t kFrameSpare = 80;  // what AF_PACKET puts before a packet, and the Ethernet header
-
-// Of iproute2. Not everybody's PATH has the folders of root's programs.
-std::string find_tool(const std::string& name) {
-  for (const std::string& each : {name, "/usr/sbin/" + name, "/sbin/" + name}) {
-    if (command_fault(each) == 0) return each;
-  }
-  throw SetupError(
-      fmt::format("--link veth needs the command '{}', and it is not there: install iproute2 "
-                  "(tools/setup.sh does), or leave it out",
-                  name));
-}
 
 // All that a program prints, until its end of the pipe is closed.
 std::string read_all(int fd) {
@@ -69,124 +38,34 @@ std::string read_all(int fd) {
   return text;
 }
 
-// In the namespace where this process is. Without that part of the kernel there is nothing to set.
-void set_kernel(const char* name, const char* value) {
-  std::ofstream file(fmt::format("/proc/sys/net/{}", name));
-  file << value << '\n';
-}
-
-// In the namespace where this process is: each frame is what it will be on a cable, with all its checksums.
-void turn_offloads_off(const std::string& interface) {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  for (const int what : {ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO}) {
-    ethtool_value value = {static_cast<uint32_t>(what), 0};
-    ifreq request = {};
-    interface.copy(static_cast<char*>(request.ifr_name), IFNAMSIZ - 1);
-    request.ifr_data = reinterpret_cast<char*>(&value);
-    if (ioctl(fd, SIOCETHTOOL, &request) == 0 || errno == EOPNOTSUPP) continue;
-    const int error = errno;
-    close(fd);
-    throw SetupError(fmt::format("cannot turn offloads of {} off: {}", interface, std::strerror(error)));
-  }
-  close(fd);
-}
-
 std::string port_name(unsigned node) { return fmt::format("n{}", node); }
 
 }  // namespace
 
-uint64_t parse_rate(const std::string& text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
-  std::string unit(rest, end);
-  std::ranges::transform(unit, unit.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  constexpr std::array<std::pair<const char*, double>, 4> kUnits = {
-      {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}}};
-  for (const auto& [name, factor] : kUnits) {
-    if (error != std::errc() || unit != name) continue;
-    if (value * factor >= kLeastRate && value * factor <= kMostRate) return static_cast<uint64_t>(value * factor);
-  }
-  throw SetupError(fmt::format("--rate '{}': must be 1mbit to 100gbit, as in 1gbit, 200mbit, 2.5gbit", text));
-}
-
-ShaperSizes shaper_sizes(uint64_t rate, size_t mtu) {
-  const uint64_t burst = std::max(kLeastBurst, rate / 8 / kBurstsPerSecond);
-  return {burst, burst + kQueuedPackets * (mtu + kEthernet)};
-}
-
-std::string veth_device(size_t mtu) {
-  // A frame must fit the daemon's packet buffers too, so it is not much longer than it must be; a block is whole frames
-  // and whole pages.
-  const size_t frame = std::max(size_t{2048}, (mtu + kFrameSpare + 15) / 16 * 16);
-  const size_t block = std::lcm(frame, size_t{4096});
-  return fmt::format("net_af_packet0,iface={},qdisc_bypass=0,framesz={},blocksz={}", kVethName, frame, block);
-}
-
-// ---- Namespaces
-
-std::vector<std::string> run_spaces(const RunPlan& plan) {
-  std::vector<std::string> names;
-  if (plan.link != RunPlan::Link::kVeth) return names;
-  for (unsigned i = 0; i < plan.nodes; ++i) names.push_back(fmt::format("gradlane-{}-n{}", getpid(), i));
-  names.push_back(fmt::format("gradlane-{}-sw", getpid()));
-  return names;
-}
-
-// As `ip netns del` does.
-void remove_spaces(const std::vector<std::string>& names) noexcept {
-  for (const std::string& name : names) {
-    const std::string path = kFolder + name;
-    (void)umount2(path.c_str(), MNT_DETACH);
-    (void)unlink(path.c_str());
-  }
-}
-
-InSpace::InSpace(const std::string& name) {
-  if (name.empty()) return;
-  before_ = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-  const int there = open((kFolder + name).c_str(), O_RDONLY | O_CLOEXEC);
-  const bool entered = before_ >= 0 && there >= 0 && setns(there, CLONE_NEWNET) == 0;
-  const int error = errno;
-  if (there >= 0) close(there);
-  if (entered) return;
-  if (before_ >= 0) close(before_);
-  throw SetupError(fmt::format("cannot enter the network namespace {}: {}", name, std::strerror(error)));
-}
-
-InSpace::~InSpace() {
-  if (before_ < 0) return;
-  // Nothing can be right in the wrong place; the warden clears up.
-  if (setns(before_, CLONE_NEWNET) != 0) std::terminate();
-  close(before_);
-}
-
-// ---- What is in them
-
-RunNet::RunNet(std::vector<std::string> names, const RunWarden& warden) : names_(std::move(names)), warden_(warden) {
-  for (const std::string& name : names_) {
-    if (access((kFolder + name).c_str(), F_OK) != 0) continue;
-    throw SetupError(fmt::format("there is a network namespace {} already: 'ip netns del {}' removes it", name, name));
-  }
+RunNet::RunNet(std::vector<std::string> names, const RunPlan& plan, const RunWarden& warden)
+    : names_(std::move(names)), plan_(plan), warden_(warden) {
+  require_new_spaces(names_);
 }
 
 // Once the other constructor is through, the destructor runs whatever happens here.
-RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces(plan), warden) {
+RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces(plan), plan, warden) {
   if (names_.empty()) return;
   for (const std::string& name : names_) add_space(name);
+  const bool behind = plan.has_accelerators();
   {
     const InSpace in(names_.back());
     run({"ip", "link", "add", kBridge, "mtu", std::to_string(plan.mtu), "up", "type", "bridge", "mcast_snooping", "0"});
     turn_offloads_off(kBridge);
-    for (unsigned node = 0; node < plan.nodes; ++node) add_cable(plan, node);
+    for (unsigned node = 0; node < plan.nodes; ++node) add_cable(node, behind ? kWirePortName : kVethName);
   }
   for (unsigned node = 0; node < plan.nodes; ++node) {
     const InSpace in(names_[node]);
-    run({"ip", "link", "set", kVethName, "up"});
-    turn_offloads_off(kVethName);
+    if (plan.link == RunPlan::Link::kAccelerator) {
+      add_host(node);
+      continue;
+    }
+    finish_cable(kVethName);
     keep_from_kernel(kVethName);
-    shape(plan, kVethName);
   }
 }
 
@@ -194,31 +73,39 @@ RunNet::~RunNet() { remove_spaces(names_); }
 
 void RunNet::add_space(const std::string& name) const {
   run({"ip", "netns", "add", name},
-      "; --link veth needs network namespaces: where a container has none, start it with --privileged, "
-      "or leave it out");
+      fmt::format("; --link {} needs network namespaces: where a container has none, start it with --privileged, "
+                  "or leave it out",
+                  plan_.link_name));
   const InSpace in(name);
   // Interfaces send nothing of their own.
   set_kernel("ipv6/conf/all/disable_ipv6", "1");
   set_kernel("ipv6/conf/default/disable_ipv6", "1");
   // The bridge is a switch: it does not show packets to the machine's firewall, which takes longer than all the rest.
   for (const char* const table : {"iptables", "ip6tables", "arptables"}) {
-    set_kernel(fmt::format("bridge/bridge-nf-call-{}", table).c_str(), "0");
+    set_kernel(fmt::format("bridge/bridge-nf-call-{}", table), "0");
   }
 }
 
 // From the switch's namespace, where this process is, to the node's.
-void RunNet::add_cable(const RunPlan& plan, unsigned node) const {
-  const std::string mtu = std::to_string(plan.mtu);
-  run({"ip", "link", "add", port_name(node), "mtu", mtu, "master", kBridge, "up", "type", "veth", "peer", "name",
-       kVethName, "mtu", mtu, "netns", names_[node]});
+void RunNet::add_cable(unsigned node, const std::string& end) const {
+  const std::string mtu = std::to_string(plan_.mtu);
+  run({"ip", "link", "add", port_name(node), "mtu", mtu, "master", kBridge, "up", "type", "veth", "peer", "name", end,
+       "mtu", mtu, "netns", names_[node]});
   turn_offloads_off(port_name(node));
-  shape(plan, port_name(node));
+  shape(port_name(node));
 }
 
-void RunNet::shape(const RunPlan& plan, const std::string& interface) const {
-  if (plan.rate == 0) return;
-  const auto [burst, limit] = shaper_sizes(plan.rate, plan.mtu);
-  run({"tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", fmt::format("{}bit", plan.rate), "burst",
+// The node's end, in its namespace, where this process is.
+void RunNet::finish_cable(const std::string& end) const {
+  run({"ip", "link", "set", end, "up"});
+  turn_offloads_off(end);
+  shape(end);
+}
+
+void RunNet::shape(const std::string& interface) const {
+  if (plan_.rate == 0) return;
+  const auto [burst, limit] = shaper_sizes(plan_.rate, plan_.mtu);
+  run({"tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", fmt::format("{}bit", plan_.rate), "burst",
        std::to_string(burst), "limit", std::to_string(limit)},
       "; --rate needs the kernel's tbf (sch_tbf): 'modprobe sch_tbf', or leave --rate out");
 }
@@ -227,13 +114,29 @@ void RunNet::shape(const RunPlan& plan, const std::string& interface) const {
 // none, and drop it: a tenth of all the work. Without nftables it does so.
 void RunNet::keep_from_kernel(const std::string& interface) const {
   try {
-    run({"nft", "table netdev gradlane {\nchain input {\ntype filter hook ingress device " + interface +
-                    " priority 0; policy drop;\n}\n}"});
+    drop_input(interface);
   } catch (const SetupError&) {
   }
 }
 
-void RunNet::run(const std::vector<std::string>& command, const char* hint) const {
+void RunNet::drop_input(const std::string& interface) const {
+  run({"nft", "table netdev gradlane {\nchain " + interface + " {\ntype filter hook ingress device " + interface +
+                  " priority 0; policy drop;\n}\n}"},
+      "; --link accelerator needs nftables: tools/setup.sh installs it");
+}
+
+// Of iproute2 and nftables. Not everybody's PATH has the folders of root's programs.
+std::string RunNet::find_tool(const std::string& name) const {
+  for (const std::string& each : {name, "/usr/sbin/" + name, "/sbin/" + name}) {
+    if (command_fault(each) == 0) return each;
+  }
+  throw SetupError(
+      fmt::format("--link {} needs the command '{}', and it is not there: install {} "
+                  "(tools/setup.sh does), or leave it out",
+                  plan_.link_name, name, name == "nft" ? "nftables" : "iproute2"));
+}
+
+void RunNet::run(const std::vector<std::string>& command, const std::string& hint) const {
   ChildSpec spec;
   spec.command = command;
   spec.command.front() = find_tool(command.front());

@@ -9,17 +9,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "collectives/wire.h"
 #include "compress/codec.h"
 #include "compress/error.h"
 #include "config/config.h"
-#include "tools/run_net.h"
+#include "tools/run_interface.h"
 
 namespace gradlane {
 namespace {
@@ -94,14 +96,73 @@ std::string find_daemon() {
 
 namespace {
 
-// What only this link has, and needs.
-void plan_veth(const RunOptions& options, RunPlan& plan) {
+// What only links of the kernel's have, and need.
+void plan_spaces(const RunOptions& options, RunPlan& plan) {
   if (geteuid() != 0) {
-    throw SetupError("--link veth needs root, for network namespaces: 'sudo gradlane run ...', or leave it out");
+    throw SetupError(fmt::format(
+        "--link {} needs root, for network namespaces: 'sudo gradlane run ...', or leave it out", plan.link_name));
   }
-  plan.link = RunPlan::Link::kVeth;
   plan.mtu = 1500;
   if (!options.rate.empty()) plan.rate = parse_rate(options.rate);
+}
+
+void plan_link(const RunOptions& options, RunPlan& plan) {
+  using Link = RunPlan::Link;
+  plan.link_name = parse_name("--link", options.link, {"vhost", "memif", "ring", "veth", "accelerator"});
+  constexpr std::array<std::pair<std::string_view, Link>, 5> kLinks = {{{"vhost", Link::kVhost},
+                                                                        {"memif", Link::kMemif},
+                                                                        {"ring", Link::kRing},
+                                                                        {"veth", Link::kVeth},
+                                                                        {"accelerator", Link::kAccelerator}}};
+  for (const auto& [name, link] : kLinks) plan.link = plan.link_name == name ? link : plan.link;
+  if (plan.has_spaces()) {
+    plan_spaces(options, plan);
+  } else if (!options.rate.empty()) {
+    throw SetupError(fmt::format("--rate {}: only links of --link veth and --link accelerator have one", options.rate));
+  }
+}
+
+// An accelerator is for programs that know nothing of gradlane: there are no trainers, and nothing is divided.
+void plan_accelerators(const RunOptions& options, RunPlan& plan) {
+  plan.repack = parse_name("--repack", options.repack, {"on", "off"}) == "on";
+  plan.accelerators = parse_name("--accelerator", options.accelerator, {"gradlane", "none"}) == "gradlane";
+  if (plan.link != RunPlan::Link::kAccelerator) {
+    for (const auto& [name, value] : {std::pair{"--repack", options.repack}, {"--accelerator", options.accelerator}}) {
+      if (!value.empty()) throw SetupError(fmt::format("{} {}: only --link accelerator has accelerators", name, value));
+    }
+    return;
+  }
+  if (plan.nodes < 2) throw SetupError(fmt::format("-n {}: with --link accelerator at least 2", plan.nodes));
+  if (plan.trainers > 1 || plan.local_reduce) {
+    throw SetupError(fmt::format("{}: with --link accelerator there are no trainers; the command runs once per node",
+                                 plan.local_reduce ? "--local-reduce" : "--trainers " + options.trainers));
+  }
+  if (!plan.accelerators) {
+    for (const auto& [name, value] : {std::pair{"--codec", options.codec},
+                                      {"--repack", options.repack},
+                                      {"--idle", options.idle},
+                                      {"--log", options.log},
+                                      {"--keep-configs", options.keep_configs}}) {
+      if (value.empty()) continue;
+      throw SetupError(fmt::format("{} {}: there is no daemon with --accelerator none", name, value));
+    }
+  } else if (!plan.codec.starts_with("fixed") && !plan.codec.starts_with("inceptionn")) {
+    throw SetupError(fmt::format("--codec {}: accelerators have fixed:B and inceptionn:B", plan.codec));
+  }
+}
+
+void check_lanes(const RunPlan& plan) {
+  if (plan.lanes > 1 && plan.link == RunPlan::Link::kAccelerator) {
+    throw SetupError(
+        fmt::format("--lanes {}: with --link accelerator it must be 1; accelerators have one", plan.lanes));
+  }
+  if (plan.lanes > 1 && plan.has_spaces()) {
+    throw SetupError(fmt::format("--lanes {}: with --link veth it must be 1; its ports have one queue", plan.lanes));
+  }
+  if (plan.lanes > kMaxVhostLanes && plan.link == RunPlan::Link::kVhost) {
+    throw SetupError(fmt::format("--lanes {}: at most {} with --link vhost; with --link memif {}", plan.lanes,
+                                 kMaxVhostLanes, kMaxLanes));
+  }
 }
 
 }  // namespace
@@ -110,10 +171,7 @@ RunPlan make_run_plan(const RunOptions& options) {
   RunPlan plan;
   if (options.nodes.empty()) throw SetupError("-n is missing: the number of nodes\nsee 'gradlane run --help'");
   plan.nodes = parse_number("-n", options.nodes, 1, 1, kMaxRunNodes);
-  const std::string link = parse_name("--link", options.link, {"vhost", "memif", "ring", "veth"});
-  if (link == "memif") plan.link = RunPlan::Link::kMemif;
-  plan.link = link == "ring" ? RunPlan::Link::kRing : plan.link;
-  if (link == "veth") plan_veth(options, plan);
+  plan_link(options, plan);
   plan.codec = find_codec(options.codec.empty() ? kDefaultCodec : options.codec).name();
   plan.lanes = parse_number("--lanes", options.lanes, 1, 1, kMaxLanes);
   plan.trainers = parse_number("--trainers", options.trainers, 1, 1, kMaxTrainers);
@@ -129,19 +187,13 @@ RunPlan make_run_plan(const RunOptions& options) {
     throw SetupError(fmt::format("-n {} --trainers {}: that makes {} ranks; at most {}", plan.nodes, plan.trainers,
                                  plan.ranks(), kMaxWorld));
   }
-  if (!options.rate.empty() && plan.link != RunPlan::Link::kVeth) {
-    throw SetupError(fmt::format("--rate {}: only links of --link veth have one", options.rate));
-  }
-  if (plan.lanes > 1 && plan.link == RunPlan::Link::kVeth) {
-    throw SetupError(fmt::format("--lanes {}: with --link veth it must be 1; its ports have one queue", plan.lanes));
-  }
-  if (plan.lanes > kMaxVhostLanes && plan.link == RunPlan::Link::kVhost) {
-    throw SetupError(fmt::format("--lanes {}: at most {} with --link vhost; with --link memif {}", plan.lanes,
-                                 kMaxVhostLanes, kMaxLanes));
-  }
-  plan.daemon = find_daemon();
+  check_lanes(plan);
+  plan_accelerators(options, plan);
+  if (plan.has_daemons()) plan.daemon = find_daemon();
   return plan;
 }
+
+std::string node_address(unsigned node) { return fmt::format("10.77.0.{}", node + 1); }
 
 int command_fault(const std::string& name) {
   int fault = 0;
@@ -178,6 +230,27 @@ std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsi
       "GRADLANE_SOCKET=" + socket,
       fmt::format("GRADLANE_NODE={}", plan.node_of(rank)),
   };
+}
+
+std::vector<std::string> host_variables(const RunPlan& plan, unsigned node, unsigned port, const std::string& admin) {
+  std::vector<std::string> addresses;
+  for (unsigned i = 0; i < plan.nodes; ++i) addresses.push_back(node_address(i));
+  std::vector<std::string> result = {
+      fmt::format("RANK={}", node),
+      fmt::format("WORLD_SIZE={}", plan.nodes),
+      "LOCAL_RANK=0",
+      "LOCAL_WORLD_SIZE=1",
+      fmt::format("NODE_RANK={}", node),
+      fmt::format("GROUP_RANK={}", node),
+      fmt::format("GROUP_WORLD_SIZE={}", plan.nodes),
+      "MASTER_ADDR=" + addresses.front(),
+      fmt::format("MASTER_PORT={}", port),
+      "GRADLANE_ADDRESS=" + addresses[node],
+      fmt::format("GRADLANE_PEERS={}", fmt::join(addresses, ",")),
+      fmt::format("GRADLANE_NODE={}", node),
+  };
+  if (!admin.empty()) result.push_back("GRADLANE_ADMIN=" + admin);
+  return result;
 }
 
 std::vector<std::string> environment_with(const std::vector<std::string>& variables) {

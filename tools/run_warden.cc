@@ -16,7 +16,7 @@
 #include <system_error>
 
 #include "compress/error.h"
-#include "tools/run_net.h"
+#include "tools/run_spaces.h"
 
 namespace gradlane {
 namespace {

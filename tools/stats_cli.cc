@@ -10,7 +10,7 @@ void add_admin_place(CLI::App& app, AdminPlace& place) {
 }
 
 CLI::App* add_stats(CLI::App& app, StatsOptions& options) {
-  CLI::App* stats = app.add_subcommand("stats", "Links, neighbours, counters of a running daemon");
+  CLI::App* stats = app.add_subcommand("stats", "Links, neighbours or peers, counters of a running daemon");
   add_admin_place(*stats, options.place);
   CLI::Option* const watch = stats->add_option("--watch,-w", options.interval, "Again and again, every so often (1)");
   watch->type_name("[SECONDS]")->expected(0, 1)->each([&options](const std::string&) { options.watch = true; });

@@ -4,90 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <utility>
+
+#include "tools/stats_accelerator.h"
+#include "tools/stats_parts.h"
 
 namespace gradlane {
 namespace {
 
 using nlohmann::json;
-using Lines = std::vector<std::string>;
-
-// What two looks say. `before` may be null.
-struct Looks {
-  const json& now;
-  const json* before;
-  double seconds;
-  [[nodiscard]] bool rates() const { return before != nullptr && seconds > 0; }
-};
-
-// ---- Reading a document that may lack anything
-
-const json& at(const json& object, const char* key) {
-  static const json nothing;
-  if (!object.is_object()) return nothing;
-  const auto it = object.find(key);
-  return it == object.end() ? nothing : *it;
-}
-
-std::string text(const json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  return value.is_null() ? "-" : value.dump();
-}
-
-double number(const json& value) { return value.is_number() ? value.get<double>() : 0; }
-
-// An element of an array, or nothing.
-const json* element(const json* array, size_t i) {
-  return array != nullptr && array->is_array() && i < array->size() ? &(*array)[i] : nullptr;
-}
-
-const json* member(const json* object, const char* key) { return object == nullptr ? nullptr : &at(*object, key); }
-
-// ---- Numbers as people read them
-
-// Three digits: 4.56, 45.6, 456.
-std::string digits(double value) {
-  if (value < 9.995) return fmt::format("{:.2f}", value);
-  return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
-}
-
-// 999, 1.23k, 45.6M
-std::string count_text(double value) {
-  static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
-  size_t unit = 0;
-  for (; value >= 1000 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
-  return unit == 0 ? fmt::format("{:.0f}", value) : digits(value) + kUnits[unit];
-}
-
-std::string time_text(double seconds) {
-  const auto whole = static_cast<uint64_t>(seconds);
-  if (whole < 60) return fmt::format("{:.1f} s", seconds);
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  if (whole < 86400) return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
-  return fmt::format("{} d {} h", whole / 86400, whole / 3600 % 24);
-}
-
-// ---- Tables: the first column to the left, others to the right
-
-Lines table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  Lines lines;
-  for (const auto& row : rows) {
-    std::string line = fmt::format("{:<{}}", row[0], widths[0]);
-    for (size_t i = 1; i < row.size(); ++i) line += fmt::format("  {:>{}}", row[i], widths[i]);
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
-void append(Lines& lines, const Lines& more) { lines.insert(lines.end(), more.begin(), more.end()); }
 
 // ---- Sums over counters
-
-double counter(const json* counters, const char* name) { return counters == nullptr ? 0 : number(at(*counters, name)); }
 
 double over_queues(const json* port, const char* name) {
   const json* const queues = member(port, "queues");
@@ -225,13 +152,8 @@ Lines counter_lines(const std::string& title, const json* counters, const json* 
   Lines lines;
   if (counters == nullptr || !counters->is_object()) return lines;
   for (const auto& [name, value] : counters->items()) {
-    if (number(value) == 0) continue;
-    std::string line = fmt::format("  {:<20} {:>14}", name, value.dump());
-    if (looks.rates()) {
-      const double rate = std::max(number(value) - counter(before, name.c_str()), 0.0) / looks.seconds;
-      line += fmt::format(" {:>10}", count_text(rate) + "/s");
-    }
-    lines.push_back(line + "  " + counter_text(name));
+    std::string line = counter_line(name, value, before, looks, counter_text(name));
+    if (!line.empty()) lines.push_back(std::move(line));
   }
   if (!lines.empty()) lines.insert(lines.begin(), title);
   return lines;
@@ -263,6 +185,7 @@ Lines all_counters(const Looks& looks) {
 
 std::vector<std::string> stats_lines(const json& now, const json* before, double seconds, bool all) {
   const Looks looks{now, before, seconds};
+  if (at(now, "mode") == "accelerator") return accelerator_lines(looks, all);
   Lines lines = node_lines(now);
   for (const Lines& part :
        {port_lines(looks), neighbour_lines(now), rank_lines(looks), all ? all_counters(looks) : Lines()}) {

@@ -91,6 +91,7 @@ fuzz codec "$fuzz_seconds" -max_len=600 -timeout=10
 fuzz exchange "$fuzz_seconds" -max_len=4096 -timeout=20
 fuzz config "$fuzz_seconds" -max_len=2048 -timeout=10
 fuzz frame "$fuzz_seconds" -max_len=256 -timeout=10
+fuzz bundle "$fuzz_seconds" -max_len=1600 -timeout=10
 fuzz probe "$fuzz_seconds" -max_len=256 -timeout=10
 fuzz server "$fuzz_seconds" -max_len=2048 -timeout=20
 fuzz trainer "$fuzz_seconds" -max_len=600 -timeout=20

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Set-up, build, and then the demonstration of accelerator mode: an ordinary program sends floats over TCP between two
+# hosts behind accelerators, unmarked, with ToS 0x28, and with packets put together. See docs/accelerator.md.
+set -euo pipefail
+caller=$PWD
+cd "$(dirname "$0")/.."
+
+usage() {
+  echo "usage: sudo tools/accelerator_demo.sh [--json FILE] [--floats N] [--rate R] [--codec C]"
+  echo "Installs missing packages, builds into build/, and sends the same floats over TCP three times, through a wire"
+  echo "between two network namespaces. Ends with a table; exit status 1 if a float was further off than the codec says."
+  echo "  --json FILE   write the table as JSON to it"
+  echo "  --floats N    each time (33554432)"
+  echo "  --rate R      of the wire (200mbit)"
+  echo "  --codec C     fixed:B or inceptionn:B (fixed:10)"
+}
+
+bad() {
+  echo "tools/accelerator_demo.sh: $1; see tools/accelerator_demo.sh --help" >&2
+  exit 2
+}
+
+options=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help) usage && exit 0 ;;
+    --json | --floats | --rate | --codec) [ $# -ge 2 ] || bad "$1 needs a value" ;;
+    *) bad "unknown argument '$1'" ;;
+  esac
+  value=$2
+  if [ "$1" = --json ]; then
+    [[ "$value" = /* ]] || value=$caller/$value
+    # Before the work, not after it.
+    touch "$value" 2>/dev/null || bad "--json '$value': cannot write to it"
+  fi
+  options+=("$1" "$value")
+  shift 2
+done
+[ "$(id -u)" -eq 0 ] || bad "network namespaces need root"
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "packages"
+tools/setup.sh
+
+step "build"
+again=()
+[ -d build/meson-private ] && again=(--reconfigure)
+if ! meson setup "${again[@]}" build >build.log 2>&1; then
+  tail -n 30 build.log >&2
+  echo "tools/accelerator_demo.sh: could not configure build; if it is from elsewhere, remove it and try again" >&2
+  exit 1
+fi
+rm -f build.log
+quiet=(--quiet)
+[ -t 1 ] && quiet=()  # ninja's line of progress is for terminals
+echo "some minutes the first time"
+ninja -C build "${quiet[@]}" tools/gradlane tools/gradlaned
+
+# NumPy is a Debian package, which another python3 in the PATH does not see.
+python=
+for candidate in python3 /usr/bin/python3; do
+  if "$candidate" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("numpy"))'; then
+    python=$candidate
+    break
+  fi
+done
+[ -n "$python" ] || { echo "tools/accelerator_demo.sh: no python3 here has numpy; run tools/setup.sh" >&2; exit 1; }
+
+step "floats over TCP"
+"$python" -B tools/accelerator_demo.py "${options[@]}"

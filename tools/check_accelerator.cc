@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "dataplane/accelerator/peers.h"
 #include "dataplane/offloads.h"
 #include "tools/json_fields.h"
 
@@ -50,6 +51,9 @@ void check_links_up(const json& document, CheckReport& report) {
   }
 }
 
+// Marked traffic went there a short time ago: else nobody is asked, and nothing is known.
+bool is_used(const json& peer) { return number_at(peer, "asked_s_ago") < accel::Peers::kKept / kSecond; }
+
 void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& report) {
   const std::string ip = text_at(peer, "ip");
   const std::string state = text_at(peer, "state");
@@ -57,6 +61,9 @@ void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& 
   const uint64_t uncompressed = number_at(peer, "uncompressed_packets");
   if (state == "answers") {
     return report.ok(fmt::format("{}: an accelerator answers; {} packets went there compressed", ip, compressed));
+  }
+  if (!is_used(peer)) {
+    return report.note(ip, "no marked traffic has gone there lately: it is not known whether an accelerator answers");
   }
   if (uncompressed == 0) return report.note(ip, "no accelerator answers there, and no marked traffic goes there");
   report.fail(
@@ -121,7 +128,7 @@ void check_accelerator_answer(const AcceleratorConfig& config, const json& docum
 
 bool asks_peers(const json& document) {
   return std::ranges::any_of(list_at(document, "peers"),
-                             [](const json& it) { return text_at(it, "state") == "asked"; });
+                             [](const json& it) { return text_at(it, "state") == "asked" && is_used(it); });
 }
 
 }  // namespace gradlane

@@ -76,7 +76,7 @@ class Accelerator {
   [[nodiscard]] bool on_wire(const PacketView& view) const noexcept {
     return view.layer != Layer::kOther && (view.tos & ~3) == setup_.tos_wire;
   }
-  [[nodiscard]] static Segment segment_of(const PacketView& view) noexcept;
+  [[nodiscard]] static Segment segment_of(const uint8_t* frame, const PacketView& view) noexcept;
 
   // ---- Host to wire, outbound.cc
   // Each returns the record to send instead of the payload, which is in scratch_; empty: the frame goes as it is now.

@@ -28,7 +28,7 @@ void Accelerator::hear_segment(const Frame& frame, const PacketView& view, bool 
   const bool ends = (view.flags & (kRst | kFin)) != 0;
   if (!ends && ((view.flags & kAck) == 0 || !streams_.any_records())) return;
   if (!checked && !l4_checksum_right(frame.data, view)) return;
-  streams_.from_wire(segment_of(view), now);
+  streams_.from_wire(segment_of(frame.data, view), now);
 }
 
 void Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) noexcept {

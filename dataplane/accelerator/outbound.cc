@@ -3,6 +3,29 @@
 #include "dataplane/accelerator/record.h"
 
 namespace gradlane::accel {
+namespace {
+
+constexpr size_t kTcpBytes = 20;  // without options
+constexpr uint8_t kEndOfOptions = 0, kNoOption = 1, kMd5 = 19, kAuthentication = 29, kMultipath = 30;
+
+// TCP options of a SYN with which no byte of the connection may be changed: MD5 (RFC 2385) and TCP-AO (RFC 5925) sign
+// the data, and MPTCP (RFC 8684) may send it by other connections too, where floats lie elsewhere.
+bool binds_data(const uint8_t* frame, const PacketView& view) noexcept {
+  const uint8_t* option = frame + view.l4 + kTcpBytes;
+  const uint8_t* const end = frame + view.payload;
+  while (option < end && *option != kEndOfOptions) {
+    if (*option == kMd5 || *option == kAuthentication || *option == kMultipath) return true;
+    if (*option == kNoOption) {
+      ++option;
+    } else {
+      if (end - option < 2 || option[1] < 2) return true;  // whatever it is
+      option += option[1];
+    }
+  }
+  return false;
+}
+
+}  // namespace
 void Accelerator::from_host(Frame frame, Nanos now) noexcept {
   counters_.add(Counter::kFromHost);
   if (too_long({frame.data, frame.bytes}, setup_.mtu)) {
@@ -71,18 +94,19 @@ Accelerator::Record Accelerator::take_marked_udp(const Frame& frame, const Packe
   return record.empty() ? leave(view, Counter::kRawNoGain) : record;
 }
 
-Segment Accelerator::segment_of(const PacketView& view) noexcept {
+Segment Accelerator::segment_of(const uint8_t* frame, const PacketView& view) noexcept {
+  const bool bound = (view.flags & kSyn) != 0 && binds_data(frame, view);
   return {.key = view.key,
           .seq = view.seq,
           .ack = view.ack,
           .flags = view.flags,
           .bytes = view.payload_bytes,
-          .plain = view.layer == Layer::kTcp};
+          .plain = view.layer == Layer::kTcp && !bound};
 }
 
 // Streams hear of every segment, as a program may mark a connection at any time.
 Accelerator::Record Accelerator::take_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept {
-  const Segment segment = segment_of(view);
+  const Segment segment = segment_of(frame.data, view);
   const TcpStreams::Decision decision = streams_.from_host(segment, now);
   // Addresses are asked as soon as there is a marked packet, so that the answer is there when data comes.
   const bool restored = marked(view) && restores(frame, view, now);

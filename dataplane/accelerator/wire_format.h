@@ -44,9 +44,9 @@ static_assert(offsetof(RecordHeader, zero) == 5);
 static_assert(offsetof(RecordHeader, mask) == 6);
 
 // Of RecordHeader::shape. The floats are what is between lead and trail: an exact number, at least one.
-inline constexpr uint8_t kLeadMask = 0x03;          // raw bytes in front of the first float
-inline constexpr uint8_t kTrailMask = 0x0c;         // raw bytes behind the last
-inline constexpr unsigned kTrailShift = 2;          //
+inline constexpr uint8_t kLeadMask = 0x03;   // raw bytes in front of the first float
+inline constexpr uint8_t kTrailMask = 0x0c;  // raw bytes behind the last
+inline constexpr unsigned kTrailShift = 2;
 inline constexpr uint8_t kNoUdpChecksumBit = 0x10;  // the packet's UDP checksum was 0
 inline constexpr uint8_t kShapeZeros = 0xe0;
 

@@ -20,6 +20,7 @@ import numpy
 
 import accelerator_net
 import accelerator_traffic as traffic
+import accelerator_wire
 import links_net
 import links_ring
 
@@ -122,6 +123,19 @@ def other_boundaries(hosts, bumps):
         # Else this was no test of what it is for.
         bumps.counted(0, "resent", 1)
         assert any(bumps.counter(i, "overwritten") > 0 for i in range(2)), "no retransmission had other boundaries"
+
+
+def any_boundaries(hosts, bumps):
+    """Segments that overlap each other in whatever way and come in whatever order: no float is a mixture."""
+    codec = "fixed:10"
+    for seed, isn in enumerate((0xFFFFFFFF - 20_000, 0x7FFFFFFF - 21_001, 3)):
+        values = traffic.edges(15_000, seed)
+        received = accelerator_wire.pieces_in_any_order(hosts, values.tobytes(), seed, traffic.MARK, isn)
+        changed = traffic.check_floats(values, received, codec, f"any boundaries, seed {seed}")
+        assert bumps.kind != "accelerator" or changed > values.size / 10, f"only {changed} floats came compressed"
+    data = random.Random(9).randbytes(40_001)
+    received = accelerator_wire.pieces_in_any_order(hosts, data, 9, 0, 5)
+    assert received == data, f"without the mark, byte {traffic.first_difference(received, data)} differs"
 
 
 def slow_readers(hosts, _bumps):
@@ -284,6 +298,7 @@ def main():
             check("1000 connections", many_connections, hosts, bumps)
             check("loss, with all options of TCP", loss_and_options, hosts, bumps)
             check("other boundaries", other_boundaries, hosts, bumps)
+            check("any boundaries", any_boundaries, hosts, bumps)
             check("slow readers", slow_readers, hosts, bumps)
             if args.bump == "accelerator":
                 check("nothing left", nothing_left, bumps)

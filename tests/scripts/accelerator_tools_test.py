@@ -66,9 +66,9 @@ def changed(**fields):
     return document
 
 
-def peer(state, uncompressed=12):
+def peer(state, uncompressed=12, ago=0.1):
     return [{"ip": "10.77.0.2", "state": state, "compressed_packets": 0, "uncompressed_packets": uncompressed,
-             "asked_s_ago": 0.1}]
+             "asked_s_ago": ago}]
 
 
 class FakeDaemon:
@@ -173,6 +173,16 @@ class CheckTest(ToolsTest):
         with self.daemon(changed(peers=peer("asked"))) as daemon:
             self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) goes there uncompressed")
             self.assertGreater(len(daemon.requests), 1)
+
+    def test_nothing_is_sent_any_more(self):
+        """Nobody is asked then, so nothing is known, and nothing is wrong."""
+        for state in ("silent", "asked"):
+            with self.daemon(changed(peers=peer(state, ago=60.5))) as daemon:
+                self.check(0, r"^note 10\.77\.0\.2: no marked traffic has gone there lately")
+                self.assertEqual(len(daemon.requests), 1)
+            self.admin.unlink()
+        with self.daemon(changed(peers=peer("silent", ago=59.5))):
+            self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic")
 
     def test_nothing_is_sent(self):
         with self.daemon(changed(peers=peer("silent", uncompressed=0))):

@@ -217,6 +217,37 @@ TEST_F(AcceleratorTest, TcpIsCompressedFromItsSynOn) {
   near_.wire.clear();
 }
 
+// Of MPTCP other connections carry data too; MD5 and TCP-AO sign it.
+TEST_F(AcceleratorTest, ConnectionsWhoseDataMustNotBeChangedAreNot) {
+  ends_.meet();
+  const std::vector<std::pair<Bytes, bool>> cases = {
+      {{2, 4, 5, 0xb4}, true},
+      {{1, 1, 4, 2}, true},
+      {{30, 12, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, false},
+      {{1, 1, 19, 18, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, false},
+      {{2, 4, 5, 0xb4, 29, 4, 1, 1}, false},
+      {{0, 30, 12, 0}, true},
+      {{3, 0, 0, 0}, false},
+      {{1, 1, 1, 3}, false},
+  };
+  uint16_t port = 3000;
+  for (const auto& [options, compressed] : cases) {
+    Packet packet;
+    packet.source_port = ++port;
+    packet.flags = 0x02;
+    packet.tcp_options = options;
+    near_.from_host(frame_of(packet));
+    near_.wire.clear();
+    packet.flags = 0x10;
+    packet.tcp_options = {};
+    ++packet.seq;
+    packet.payload = payload(Data::kGradients, 1400, 1);
+    near_.from_host(frame_of(packet));
+    EXPECT_EQ(near_.wire.at(0)[15], compressed ? kTosWire : kTosCompressed) << port - 3001;
+    near_.wire.clear();
+  }
+}
+
 TEST_F(AcceleratorTest, RetransmissionsKeepTheBytesThatWereSent) {
   ends_.meet();
   Connection connection;

@@ -10,7 +10,7 @@
 namespace gradlane::test {
 namespace {
 
-constexpr size_t kMark = 10, kProtocol = 9;  // IP checksum; from the IP header on
+constexpr size_t kChecksum = 10, kProtocol = 9;  // from the IP header on
 
 size_t l4_at(const Bytes& frame) { return kIp + (frame[kIp] & 15U) * 4; }
 size_t header_bytes(const Packet& packet) { return packet.protocol == 17 ? 8 : 20 + packet.tcp_options.size(); }
@@ -136,7 +136,7 @@ std::string fault_in(const Bytes& frame) {
   if (frame.size() < kL4 || get16(frame, 12) != 0x0800) return "not IPv4";
   if (frame[kIp] != 0x45) return "IP version or options";
   if (payload_end(frame) != frame.size()) return "IP length";
-  if (get16(frame, kIp + kMark) != slow_checksum(frame, kIp, kL4, kIp + kMark)) return "IP checksum";
+  if (get16(frame, kIp + kChecksum) != slow_checksum(frame, kIp, kL4, kIp + kChecksum)) return "IP checksum";
   if ((get16(frame, kIp + 6) & 0xbfff) != 0) return "IP flags";
   const uint8_t protocol = frame[kIp + kProtocol];
   if (protocol != 6 && protocol != 17) return "protocol";

@@ -4,7 +4,7 @@
 namespace gradlane {
 
 CLI::App* add_check(CLI::App& app, CheckOptions& options) {
-  CLI::App* check = app.add_subcommand("check", "Why a ring does not come up, or an accelerator does not compress");
+  CLI::App* check = app.add_subcommand("check", "Why a ring or an accelerator does not do its work");
   check->add_option("--config,-c", options.config, "Configuration of the node or accelerator")
       ->type_name("FILE")
       ->required();

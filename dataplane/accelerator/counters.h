@@ -23,7 +23,7 @@ namespace gradlane::accel {
   X(RawNoGain, "raw_no_gain", "likewise: compressed they would not be smaller")                                  \
   X(RawShape, "raw_shape", "likewise: fragments, IP options, protocols other than UDP and TCP")                  \
   X(RawFlags, "raw_flags", "likewise: TCP segments with SYN, FIN, RST or URG")                                   \
-  X(RawUnknown, "raw_unknown", "likewise: of TCP connections whose start was not seen, or that are too many")    \
+  X(RawUnknown, "raw_unknown", "likewise: of TCP connections not followed from their start; or sent so before")  \
   X(RawSentBefore, "raw_sent_before", "likewise: TCP retransmissions with other boundaries")                     \
   X(RawNoMemory, "raw_no_memory", "likewise: no memory to remember them until they are acknowledged")            \
   X(RawChecksum, "raw_checksum", "likewise: their checksum is wrong, so that nothing is known of their payload") \

@@ -31,8 +31,12 @@ using Clock = AdminSocket::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStep{100};  // between looks at what no file descriptor tells
-// In rings of two devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
-constexpr size_t kBuffers = 2 * (2 * 512 + AcceleratorQueue::kQueued) + FaultInjector::kHeld + 512 + 256;
+
+// In devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
+size_t buffers_for(const AcceleratorConfig& config) {
+  constexpr size_t kElsewhere = 2 * AcceleratorQueue::kQueued + FaultInjector::kHeld + 512 + 256;
+  return buffers_in(config.host) + buffers_in(config.wire) + kElsewhere;
+}
 
 size_t longest_frame(const AcceleratorConfig& config) {
   const std::array ports = {config.host, config.wire};
@@ -51,7 +55,7 @@ void start_dpdk(const AcceleratorConfig& config) {
     if (port->kind == PortConfig::Kind::kPci) pci.push_back(port->device);
   }
   EalOptions options;
-  options.memory_bytes = PacketPool::bytes_needed(kBuffers, longest_frame(config));
+  options.memory_bytes = PacketPool::bytes_needed(buffers_for(config), longest_frame(config));
   options.hugepages = config.hugepages;
   options.verbose = config.log == "debug" || config.log == "trace";
   options.pci = pci;
@@ -137,7 +141,7 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   AdminSocket admin(config.admin, [&parts](const std::string& line) { return answer_accelerator_admin(*parts, line); });
   start_dpdk(config);
 
-  PacketPool pool("accelerator", kBuffers, longest_frame(config));
+  PacketPool pool("accelerator", buffers_for(config), longest_frame(config));
   auto host = std::make_unique<Port>(config.host, config.mtu, pool.mempool());
   auto wire = std::make_unique<Port>(config.wire, config.mtu, pool.mempool());
   AcceleratorWorker worker(worker_setup(config), *host, *wire, pool);

@@ -19,6 +19,9 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kLongestFrame = 32768;  // of AF_PACKET
+constexpr size_t kPortBuffers = 2 * 512 + 128;
+// AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
+constexpr size_t kXdpBuffers = 2 * 2048 + 128;
 
 // Drivers have an older name, too.
 bool is_driver(const std::string& devargs, const char* name, const char* older) {
@@ -81,6 +84,11 @@ std::string devargs_value(const std::string& devargs, const std::string& key) {
   if (at == std::string::npos) return "";
   const size_t start = at + key.size() + 2;
   return devargs.substr(start, devargs.find(',', start) - start);
+}
+
+size_t buffers_in(const PortConfig& port) {
+  const size_t buffers = port.device.starts_with("net_af_xdp") ? kXdpBuffers : kPortBuffers;
+  return buffers + (is_virtio(port) ? 2 * parse_whole(devargs_value(port.device, "queue_size")).value_or(0) : 0);
 }
 
 size_t longest_packet(std::span<const PortConfig> ports, size_t mtu) {

@@ -45,6 +45,9 @@ struct DeviceTraits {
 // net_virtio_user: its rings have `queue_size` packets, and hold on to as many.
 [[nodiscard]] bool is_virtio(const PortConfig& config) noexcept;
 
+// Packet buffers that one of its queue pairs holds on to: in its rings, received, waiting to be sent.
+[[nodiscard]] size_t buffers_in(const PortConfig& port);
+
 // AF_PACKET wants buffers with room for all of its own: the longest of these and of the MTU.
 [[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu);
 

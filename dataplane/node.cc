@@ -9,7 +9,6 @@
 
 #include "compress/error.h"
 #include "config/loader.h"
-#include "config/values.h"
 #include "dataplane/device.h"
 #include "dataplane/eal.h"
 #include "dataplane/kernel_interface.h"
@@ -18,9 +17,6 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kPortBuffers = 2 * 512 + 128;  // in rings of a device, received, waiting to be sent
-// AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
-constexpr size_t kXdpBuffers = 2 * 2048 + 128;
 constexpr size_t kThreadBuffers = 512;           // in the cache of a thread
 constexpr Nanos kFaultsInterval = 60 * kSecond;  // between lines of the log that say that there are faults on purpose
 
@@ -34,10 +30,7 @@ uint64_t random_bits() {
 size_t buffers_per_lane(const NodeConfig& config) {
   const size_t exchange = 2 * config.window + 16;
   size_t in_ports = 0;
-  for (const PortConfig& port : config.ports) {
-    in_ports += port.device.starts_with("net_af_xdp") ? kXdpBuffers : kPortBuffers;
-    if (is_virtio(port)) in_ports += 2 * parse_whole(devargs_value(port.device, "queue_size")).value_or(0);
-  }
+  for (const PortConfig& port : config.ports) in_ports += buffers_in(port);
   if (config.faults.any()) in_ports += config.ports.size() * FaultInjector::kHeld;
   const size_t inbox = config.trainers > 1 ? 512 : 0;
   return ranks_per_node(config) * (exchange + inbox) + in_ports + kThreadBuffers;

@@ -23,8 +23,9 @@ namespace gradlane::accel {
   X(RawNoGain, "raw_no_gain", "likewise: compressed they would not be smaller")                                  \
   X(RawShape, "raw_shape", "likewise: fragments, IP options, protocols other than UDP and TCP")                  \
   X(RawFlags, "raw_flags", "likewise: TCP segments with SYN, FIN, RST or URG")                                   \
-  X(RawUnknown, "raw_unknown", "likewise: of TCP connections not followed from their start; or sent so before")  \
-  X(RawSentBefore, "raw_sent_before", "likewise: TCP retransmissions with other boundaries")                     \
+  X(RawUnknown, "raw_unknown", "likewise: of TCP connections that are not followed from their start")            \
+  X(RawSentBefore, "raw_sent_before",                                                                            \
+    "likewise: TCP retransmissions, of what went uncompressed or with other boundaries")                         \
   X(RawNoMemory, "raw_no_memory", "likewise: no memory to remember them until they are acknowledged")            \
   X(RawChecksum, "raw_checksum", "likewise: their checksum is wrong, so that nothing is known of their payload") \
   X(Overwritten, "overwritten", "retransmissions in which values were put as they were sent before, compressed") \

@@ -87,8 +87,9 @@ bool too_long(std::span<const uint8_t> frame, size_t mtu) noexcept {
     if (load16(frame.data() + kEtherType + kVlanTagBytes) == kEtherVlan) most += kVlanTagBytes;
   }
   if (frame.size() > most) return true;
-  return type == kEtherIpv4 && frame[kEthernetBytes] >> 4 == 4 &&
-         load16(frame.data() + kEthernetBytes + kIpLength) > frame.size() - kEthernetBytes;
+  const size_t length = load16(frame.data() + kEthernetBytes + kIpLength);
+  return type == kEtherIpv4 && frame[kEthernetBytes] >> 4 == 4 && length > mtu &&
+         length > frame.size() - kEthernetBytes;
 }
 
 bool ip_checksum_right(const uint8_t* frame) noexcept {

@@ -66,7 +66,7 @@ struct PacketView {
 }
 
 // A super-segment of an offload: the frame is longer than an Ethernet header (with VLAN tag if it has one) and mtu
-// bytes, or its IPv4 length says more than the frame has.
+// bytes, or its IPv4 length is, and a device has cut the frame.
 [[nodiscard]] bool too_long(std::span<const uint8_t> frame, size_t mtu) noexcept;
 
 // ---- Checksums (RFC 1071) and fields under them (RFC 1624). `frame` is one that view_packet() says is IPv4.

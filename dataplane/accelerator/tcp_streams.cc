@@ -100,7 +100,8 @@ TcpStreams::Decision TcpStreams::decide(uint32_t index, const Segment& segment) 
   // Nothing comes behind a FIN.
   if (fin) stream.exact_only = true;
   if (segment.bytes == 0) return {};
-  if (!fresh) return stream.records.empty() ? Decision{} : Decision{Treatment::kSentBefore, 0, index};
+  const bool over = stream.exact_only && stream.records.empty();  // about to be forgotten
+  if (!fresh) return over ? Decision{} : Decision{Treatment::kSentBefore, 0, index};
   if (stream.exact_only || (segment.flags & kNeverCompressed) != 0) return {};
   const unsigned lead = (stream.base - begin) % sizeof(float);
   if (segment.bytes < lead + sizeof(float)) return {};

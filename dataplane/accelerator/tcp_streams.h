@@ -94,7 +94,7 @@ class TcpStreams {
   // Every TCP segment from host to wire, whatever its ToS, in order.
   // kUntouched: an unknown stream, or nothing to do: send it as it is.
   // kFresh: the floats from `lead` on may be compressed, if remember() takes the record before it is sent.
-  // kSentBefore: send what again() gives, or else what overwrite() leaves.
+  // kSentBefore: send what again() gives, or else what overwrite() leaves, which is all of it if it was sent exact.
   [[nodiscard]] Decision from_host(const Segment& segment, Nanos now) noexcept;
   // Of a kFresh segment. False: there is no memory; send it as it is.
   [[nodiscard]] bool remember(const Decision& decision, const Segment& segment,

@@ -1,4 +1,4 @@
-"""Packets as accelerators send them to each other, and what is wrong with them here. docs/accelerator.md has the format.
+"""Packets as accelerators send them to each other (docs/accelerator.md has the format), and with something wrong.
 
 A frame is Ethernet and IPv4 without options, then UDP or TCP: as bytes, for the wire.
 """
@@ -214,8 +214,8 @@ def bad_hello(generator, frame):
     return with_payload(frame, frame[at : at + 1] + bytes([generator.choice((0x12, 0x13)), 0, 0]) + body)
 
 
-MALFORMED = [noise, noise_in_group, wrong_ip_checksum, flipped, cut, lengthened, other_version, other_kind, unknown_codec,
-             unknown_parameter, raw_codec, lying_payload, lying_block, lying_shape, not_zero, lying_mask,
+MALFORMED = [noise, noise_in_group, wrong_ip_checksum, flipped, cut, lengthened, other_version, other_kind,
+             unknown_codec, unknown_parameter, raw_codec, lying_payload, lying_block, lying_shape, not_zero, lying_mask,
              too_many_records, lying_second_record, fragment, with_options, other_protocol, urgent_flags, bad_hello]
 
 

@@ -140,8 +140,11 @@ class Hosts(links_net.Network):
 
 
 class Bumps(links_ring.Ring):
-    """What is in the places for bumps: kind "accelerator" or "testpmd". Daemons are started, killed and watched as those
-    of a ring. settings: further keys of the configuration file, in YAML; a value may be a function of the host."""
+    """What is in the places for bumps: kind "accelerator" or "testpmd".
+
+    Daemons are started, killed and watched as those of a ring. settings: further keys of the configuration file, in
+    YAML; a value may be a function of the host.
+    """
 
     def __init__(self, hosts, folder, gradlaned, kind="accelerator", **settings):
         # Not the parent's: there is no ring to describe.

@@ -41,8 +41,8 @@ def wide(count, seed=3):
 def special(count, seed=4):
     """NaNs, infinities and denormals, some in each packet, so that the packets are worth compressing."""
     words = laplace(count, seed).view("<u4")
-    odd = [0x7FC00000, 0xFFC00001, 0x7F800001, 0xFFFFFFFF, 0x7F800000, 0xFF800000, 1, 0x80000001, 0x007FFFFF, 0x80000000,
-           0, 0x7F7FFFFF, 0x3F800000, 0xBF7FFFFF]
+    odd = [0x7FC00000, 0xFFC00001, 0x7F800001, 0xFFFFFFFF, 0x7F800000, 0xFF800000, 1, 0x80000001, 0x007FFFFF,
+           0x80000000, 0, 0x7F7FFFFF, 0x3F800000, 0xBF7FFFFF]
     generator = numpy.random.default_rng(seed)
     places = generator.integers(0, count, count // 20)
     words[places] = generator.choice(numpy.array(odd, dtype="<u4"), places.size)
@@ -78,7 +78,7 @@ def check_floats(sent, received, codec="fixed:10", what=""):
 
 
 def connect(hosts, client, server, tos=0, late=False, set_listener=None, set_client=None):
-    """The two ends of a connection. late: ToS is set when it stands, at both ends. set_...: called with the sockets."""
+    """The two ends of a connection. late: ToS is set when it stands, at both ends. set_...: called with sockets."""
     with hosts.socket(server) as listener:
         if set_listener:
             set_listener(listener)
@@ -115,7 +115,8 @@ class Transfer:
         self.received = bytearray()
         self._sender, self._receiver, self._chunks, self._read, self._pause = sender, receiver, chunks, read, pause
         self._errors = []
-        self._threads = [threading.Thread(target=self._keep_error, args=(each,)) for each in (self._send, self._receive)]
+        self._threads = [threading.Thread(target=self._keep_error, args=(work,))
+                         for work in (self._send, self._receive)]
         for thread in self._threads:
             thread.start()
 
@@ -182,7 +183,7 @@ def close(*pairs):
 
 
 class Datagrams:
-    """From host i to host j, few at a time and in order: as nothing may get lost here, nothing does for want of room."""
+    """From host i to host j, few at a time: nothing may get lost here, so nothing shall for want of room."""
 
     BURST = 24
 

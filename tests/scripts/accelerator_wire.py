@@ -1,6 +1,6 @@
 """A TCP sender that cuts its stream into whatever pieces, and a wire that delivers them in whatever order.
 
-Both are more than a kernel does, and all that TCP allows: a segment may overlap any other, and come late, twice or never.
+Both do more than a kernel, and all that TCP allows: a segment may overlap any other, and come late, twice or never.
 One thread does it all, so that the wire loses nothing that it does not mean to.
 """
 
@@ -140,10 +140,11 @@ class Sender:
             self.sent = max(self.sent, end)
 
     def _send(self, seq, flags, options=b"", payload=b""):
-        ip = struct.pack("!BBHHHBBH4s4s", 0x45, self.tos, 0, self.generator.randrange(65536), 0x4000, 64, frames.TCP, 0,
+        number = self.generator.randrange(65536)
+        ip = struct.pack("!BBHHHBBH4s4s", 0x45, self.tos, 0, number, 0x4000, 64, frames.TCP, 0,
                          socket.inet_aton(SENDER), socket.inet_aton(self.address))
-        tcp = struct.pack("!HHIIBBHHH", self.own_port, self.port, seq, self.ack, (20 + len(options)) * 4, flags, 65535, 0,
-                          0)
+        header = 20 + len(options)
+        tcp = struct.pack("!HHIIBBHHH", self.own_port, self.port, seq, self.ack, 4 * header, flags, 65535, 0, 0)
         self.socket.send(frames.put_right(self.macs + b"\x08\0" + ip + tcp + options + payload))
 
     def _hear(self, flags):

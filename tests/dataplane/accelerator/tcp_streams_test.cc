@@ -54,7 +54,7 @@ TEST_F(TcpStreamsTest, SynDataCountsAsSent) {
   Segment syn = segment(0, 50, kSyn);
   --syn.seq;
   EXPECT_EQ(send(syn).treatment, Treatment::kUntouched);
-  EXPECT_EQ(treated(0, 500), Treatment::kUntouched);  // sent in part: exact
+  EXPECT_EQ(treated(0, 500), Treatment::kSentBefore);  // sent in part: exact
   EXPECT_EQ(treated(500, 500), Treatment::kFresh);
 }
 
@@ -64,7 +64,7 @@ TEST_F(TcpStreamsTest, AGapIsFreshAndItsBytesAreNot) {
   expect_overwritten(segment(0, 1100), {{1000, 'e'}, {100, 'l'}});
   compress(1400, 400);
   acknowledge(1800);
-  EXPECT_EQ(treated(0, 1000), Treatment::kUntouched);
+  EXPECT_EQ(treated(0, 1000), Treatment::kSentBefore);
 }
 
 TEST_F(TcpStreamsTest, FarAheadIsNoPartOfTheStream) {
@@ -173,7 +173,7 @@ TEST_F(TcpStreamsTest, NoMemoryIsExact) {
   const TcpStreams::Decision decision = small.from_host(segment(0, 400), 0);
   ASSERT_EQ(decision.treatment, Treatment::kFresh);
   EXPECT_FALSE(small.remember(decision, segment(0, 400), std::vector<uint8_t>(300)));
-  EXPECT_EQ(small.from_host(segment(0, 400), 0).treatment, Treatment::kUntouched);
+  EXPECT_EQ(small.from_host(segment(0, 400), 0).treatment, Treatment::kSentBefore);
   EXPECT_EQ(small.figure(kNoMemory), 1u);
 }
 

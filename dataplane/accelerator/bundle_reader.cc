@@ -66,7 +66,7 @@ BundleFault BundleReader::begin(std::span<const uint8_t> frame, const PacketView
 }
 
 BundleFault BundleReader::check(size_t mtu) noexcept {
-  if (view_.layer == Layer::kOther) return BundleFault::kBadHeaders;
+  if (view_.layer < Layer::kIpv4) return BundleFault::kBadHeaders;
   if (!ip_checksum_right(frame_)) return BundleFault::kBadIpChecksum;
   if (view_.layer != Layer::kTcp && view_.layer != Layer::kUdp) return BundleFault::kBadHeaders;
   const bool udp = view_.layer == Layer::kUdp;

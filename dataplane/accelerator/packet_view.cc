@@ -65,13 +65,18 @@ bool l4_sum_right(const uint8_t* frame, const PacketView& view) noexcept {
 
 PacketView view_packet(std::span<const uint8_t> frame) noexcept {
   PacketView view;
-  if (frame.size() < kEthernetBytes + kIpv4Bytes || load16(frame.data() + kEtherType) != kEtherIpv4) return view;
+  // As far as the fields that anything is done with.
+  if (frame.size() < kEthernetBytes + kIpSource || load16(frame.data() + kEtherType) != kEtherIpv4) return view;
   const uint8_t* const ip = frame.data() + kEthernetBytes;
   const size_t header = size_t{ip[0] & 0xfU} * 4;
   const size_t length = load16(ip + kIpLength);
-  if (ip[0] >> 4 != 4 || header < kIpv4Bytes || length < header || length > frame.size() - kEthernetBytes) return view;
+  if (ip[0] >> 4 != 4) return view;
+  view.layer = Layer::kBroken;
   view.tos = ip[kIpTos];
   view.reserved_bit = (load16(ip + kIpFragment) & kReservedFlag) != 0;
+  if (frame.size() < kEthernetBytes + kIpv4Bytes || header < kIpv4Bytes || length < header ||
+      length > frame.size() - kEthernetBytes)
+    return view;
   view.ip_bytes = header;
   view.length = length;
   view.layer = view_l4(ip, view);

@@ -30,7 +30,8 @@ inline constexpr uint8_t kNeverCompressed = kFin | kSyn | kRst | kUrg;
 inline constexpr uint8_t kEcnMask = internet::kEcnBits;  // the bits of the ToS byte that are not the code point
 
 enum class Layer : uint8_t {
-  kOther,          // not plain Ethernet with IPv4: VLAN, IPv6, ARP, shorter than it says, bad version
+  kOther,          // not plain Ethernet with IPv4: VLAN, IPv6, ARP, bad version
+  kBroken,         // IPv4 whose header says what cannot be, or that there is more than there is
   kIpv4,           // IPv4, but no TCP or UDP with a payload to look at: other protocols, later fragments, bad lengths
   kOptions,        // TCP or UDP with IP options: the key and the TCP fields are right; not to be compressed
   kFirstFragment,  // first fragment of a TCP or UDP packet, with the L4 header in it: likewise; IP options or not
@@ -40,11 +41,12 @@ enum class Layer : uint8_t {
 
 struct PacketView {
   Layer layer = Layer::kOther;
-  // From kIpv4 on:
+  // From kBroken on:
   uint8_t tos = 0;
   bool reserved_bit = false;  // of the IP flags
-  size_t ip_bytes = 0;        // header
-  size_t length = 0;          // of the IP packet; the frame may be longer (padding)
+  // From kIpv4 on:
+  size_t ip_bytes = 0;  // header
+  size_t length = 0;    // of the IP packet; the frame may be longer (padding)
   // From kOptions on:
   FlowKey key{};
   size_t l4 = 0, payload = 0;  // offsets from the start of the frame

@@ -14,7 +14,7 @@ import links_net
 import links_ring
 
 SENDER = "10.77.0.150"  # no address of a kernel: nobody but the sender here answers for it
-SYN, RST, ACK = 2, 4, 16
+SYN, RST, PSH, ACK = 2, 4, 8, 16
 LATE = 40  # frames that wait on the wire at most
 
 
@@ -136,12 +136,15 @@ class Sender:
             begin = max(0, self.generator.choice((acked, self.generator.randint(acked - 100, self.sent))))
         end = min(begin + size, most)
         if begin < end:
-            self._send((self.base + begin) & 0xFFFFFFFF, ACK, payload=data[begin:end])
+            push = self.generator.choice((0, PSH))
+            self._send((self.base + begin) & 0xFFFFFFFF, ACK | push, payload=data[begin:end])
             self.sent = max(self.sent, end)
 
     def _send(self, seq, flags, options=b"", payload=b""):
         number = self.generator.randrange(65536)
-        ip = struct.pack("!BBHHHBBH4s4s", 0x45, self.tos, 0, number, 0x4000, 64, frames.TCP, 0,
+        # Programs may set and clear the mark at any time.
+        tos = self.tos if self.generator.random() < 0.9 else 0
+        ip = struct.pack("!BBHHHBBH4s4s", 0x45, tos, 0, number, 0x4000, 64, frames.TCP, 0,
                          socket.inet_aton(SENDER), socket.inet_aton(self.address))
         header = 20 + len(options)
         tcp = struct.pack("!HHIIBBHHH", self.own_port, self.port, seq, self.ack, 4 * header, flags, 65535, 0, 0)

@@ -156,6 +156,17 @@ TEST_F(AcceleratorTest, WhatIsDamagedOnTheWireIsDropped) {
   EXPECT_EQ(far_.count(Counter::kWireDropped), good.size() - 14 - 3);
 }
 
+TEST_F(AcceleratorTest, WhatIsCutOnTheWireIsDropped) {
+  ends_.meet();
+  near_.from_host(frame_of(udp(payload(Data::kGradients, 1000, 1))));
+  const Bytes good = near_.wire.at(0);
+  near_.wire.clear();
+  for (size_t bytes = 26; bytes < good.size(); ++bytes)
+    far_.from_wire(Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(bytes)));
+  EXPECT_TRUE(far_.host.empty());
+  EXPECT_EQ(far_.count(Counter::kWireDropped), good.size() - 26);
+}
+
 TEST_F(AcceleratorTest, OffloadsOfTheHostAreDealtWith) {
   ends_.meet();
   near_.from_host(frame_of({.tos = 0, .payload = Bytes(3000, 1)}));

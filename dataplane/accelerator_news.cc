@@ -86,8 +86,8 @@ std::vector<std::string> AcceleratorNews::advice(const accel::Accelerator& engin
   std::vector<std::string> advice = offload_faults(config_);
   if (super_segments_.lately(now)) advice.push_back(super_segments());
   if (unfinished_.lately(now)) advice.push_back(unfinished());
-  engine.peers().for_each(now, [&](uint32_t ip, State state, uint64_t, uint64_t, Nanos) {
-    if (state == State::kSilent) advice.push_back(silent_text(ip));
+  engine.peers().for_each(now, [&](uint32_t ip, State state, uint64_t, uint64_t, Nanos ago) {
+    if (state == State::kSilent && ago < accel::Peers::kKept) advice.push_back(silent_text(ip));
   });
   return advice;
 }

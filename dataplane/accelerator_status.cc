@@ -52,12 +52,12 @@ json peers_json(const accel::Peers& peers) {
   peers.for_each(now,
                  [&](uint32_t ip, accel::Peers::State state, uint64_t compressed, uint64_t uncompressed, Nanos ago) {
                    // The worker may have looked at the clock a little later.
-                   const Nanos asked = ago > now ? 0 : ago;
+                   const Nanos used = ago > now ? 0 : ago;
                    list.push_back({{"ip", ip_text(ip)},
                                    {"state", state_name(state)},
                                    {"compressed_packets", compressed},
                                    {"uncompressed_packets", uncompressed},
-                                   {"asked_s_ago", static_cast<double>(asked) / kSecond}});
+                                   {"used_s_ago", static_cast<double>(used) / kSecond}});
                  });
   return list;
 }

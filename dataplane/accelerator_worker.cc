@@ -15,8 +15,9 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kLively = kMillisecond;           // after a frame, the next one may come at any time
-constexpr Nanos kFlushTime = 100 * kMillisecond;  // at the end, for devices to take what waits
+constexpr Nanos kSettleEvery = 100 * kMicrosecond;  // while the other direction keeps it busy
+constexpr Nanos kLively = kMillisecond;             // after a frame, the next one may come at any time
+constexpr Nanos kFlushTime = 100 * kMillisecond;    // at the end, for devices to take what waits
 
 accel::Frame frame_of(rte_mbuf* mbuf) noexcept {
   return {rte_pktmbuf_mtod(mbuf, uint8_t*), mbuf->data_len, size_t{mbuf->buf_len} - mbuf->data_off, mbuf};
@@ -64,13 +65,17 @@ void AcceleratorWorker::to_host(const accel::Frame& frame) noexcept { host_.send
 
 bool AcceleratorWorker::poll() noexcept {
   bool moved = pass_from_host();
+  // What comes from the wire may take long.
+  engine_->poll(clock_now());
   moved |= pass_from_wire();
   const Nanos now = clock_now();
   if (moved) received_at_ = now;
   engine_->poll(now);
+  const bool settle = !moved || now >= settle_at_;
+  if (settle) settle_at_ = now + kSettleEvery;
   for (AcceleratorQueue* const queue : {&wire_, &host_}) {
     queue->flush(now);
-    if (!moved) queue->settle(now);
+    if (settle) queue->settle(now);
     queue->tend(now);
   }
   return moved;

@@ -64,6 +64,7 @@ class AcceleratorWorker final : private accel::FrameIo {
   std::unique_ptr<FaultInjector> injector_;
   Idle idle_;
   Nanos received_at_ = 0;
+  Nanos settle_at_ = 0;
   std::atomic<bool> stop_{false};  // control thread writes, worker reads
   std::thread thread_;
 };

@@ -52,7 +52,7 @@ void check_links_up(const json& document, CheckReport& report) {
 }
 
 // Marked traffic went there a short time ago: else nobody is asked, and nothing is known.
-bool is_used(const json& peer) { return number_at(peer, "asked_s_ago") < accel::Peers::kKept / kSecond; }
+bool is_used(const json& peer) { return number_at(peer, "used_s_ago") < accel::Peers::kKept / kSecond; }
 
 void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& report) {
   const std::string ip = text_at(peer, "ip");

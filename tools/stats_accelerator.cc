@@ -160,7 +160,7 @@ Lines peer_lines(const Looks& looks) {
       const double amount = std::max(number(at(peer, key)) - counter(before, key), 0.0);
       return count_text(looks.rates() ? amount / looks.seconds : amount);
     };
-    const json& ago = at(peer, "asked_s_ago");
+    const json& ago = at(peer, "used_s_ago");
     rows.push_back({text(at(peer, "ip")), text(at(peer, "state")), figure("compressed_packets"),
                     figure("uncompressed_packets"), ago.is_number() ? time_text(number(ago)) + " ago" : "-"});
   }

@@ -41,7 +41,7 @@ Accelerator::Accelerator(const Setup& setup, FrameIo& io)
       io_(io),
       peers_(setup.seed),
       streams_(setup.codec, setup.streams),
-      bundles_({setup.codec, setup.mtu, setup.tos_wire, setup.hold}, io, counters_),
+      bundles_({setup.codec, setup.tos_wire, setup.hold}, io, counters_),
       reader_(setup.codec.isa()) {}
 
 void Accelerator::poll(Nanos now) noexcept {

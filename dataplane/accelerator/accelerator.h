@@ -14,6 +14,7 @@
 #include "dataplane/accelerator/bundle.h"
 #include "dataplane/accelerator/counters.h"
 #include "dataplane/accelerator/frame_io.h"
+#include "dataplane/accelerator/host_macs.h"
 #include "dataplane/accelerator/open_bundles.h"
 #include "dataplane/accelerator/packet_view.h"
 #include "dataplane/accelerator/peers.h"
@@ -86,7 +87,7 @@ class Accelerator {
   [[nodiscard]] Record compress_fresh(const Frame& frame, const PacketView& view, const Segment& segment,
                                       const TcpStreams::Decision& decision) noexcept;
   [[nodiscard]] Record send_again(const Frame& frame, const PacketView& view, const Segment& segment,
-                                  const TcpStreams::Decision& decision, Nanos now) noexcept;
+                                  const TcpStreams::Decision& decision, bool restored) noexcept;
   [[nodiscard]] Record encode(std::span<const uint8_t> payload, unsigned lead) noexcept;
   [[nodiscard]] Record leave(const PacketView& view, Counter why) noexcept;  // as it is
   [[nodiscard]] bool restores(const Frame& frame, const PacketView& view, Nanos now) noexcept {
@@ -98,7 +99,9 @@ class Accelerator {
   }
 
   // ---- Wire to host, inbound.cc
+  [[nodiscard]] bool is_ours(const Frame& frame, const PacketView& view, Nanos now) noexcept;
   void take_bundle(Frame frame, const PacketView& view, Nanos now) noexcept;
+  void take_hello(Frame frame, const PacketView& view, Nanos now) noexcept;
   void restore_all(Nanos now) noexcept;  // what reader_ has
   void hear_segment(const Frame& frame, const PacketView& view, bool checked, Nanos now) noexcept;
   void ask_peers(Nanos now) noexcept;
@@ -108,6 +111,7 @@ class Accelerator {
   Counters counters_;
   std::array<uint64_t, kFaults> faults_{};
   Peers peers_;
+  HostMacs host_macs_;
   TcpStreams streams_;
   OpenBundles bundles_;
   BundleReader reader_;

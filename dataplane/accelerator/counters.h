@@ -39,6 +39,8 @@ namespace gradlane::accel {
   X(NoBuffer, "no_buffer", "dropped: no buffer was left for a restored packet")                                  \
   X(HelloSent, "hello_sent", "questions sent whether an accelerator is there")                                   \
   X(HelloReceived, "hello_received", "such questions answered")                                                  \
+  X(HelloOthers, "hello_others", "dropped: such questions, not about this host")                                 \
+  X(Foreign, "foreign", "passed: packets with tos.wire of hosts without an accelerator")                         \
   X(HelloAnswers, "hello_answers", "answers to our questions")                                                   \
   X(HelloRefused, "hello_refused", "dropped: answers to nothing that was asked")                                 \
   X(WireDropped, "wire_dropped", "dropped: packets with tos.wire that are damaged, see the bundle_ counters")

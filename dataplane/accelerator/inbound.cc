@@ -11,15 +11,32 @@ void Accelerator::from_wire(Frame frame, Nanos now) noexcept {
   }
   const PacketView view = view_packet({frame.data, frame.bytes});
   if (on_wire(view)) {
-    if (!view.reserved_bit) {
+    if (view.reserved_bit) {
+      set_reserved_bit(frame.data, false);
+      counters_.add(Counter::kUnescaped);
+    } else if (is_ours(frame, view, now)) {
       take_bundle(frame, view, now);
       return;
+    } else {
+      counters_.add(Counter::kForeign);
     }
-    set_reserved_bit(frame.data, false);
-    counters_.add(Counter::kUnescaped);
+  }
+  // Where both ends of the wire are in one machine.
+  if (view.layer >= Layer::kOptions && view.layer != Layer::kFirstFragment &&
+      l4_checksum_unfinished(frame.data, view)) {
+    set_l4_checksum(frame.data, view);
+    counters_.add(Counter::kChecksumFinished);
   }
   hear_segment(frame, view, false, now);
   io_.to_host(frame);
+}
+
+// Others may use the code point too. An accelerator sends nothing else with it, and what looks like a bundle is taken
+// for one even if nobody has heard of the sender yet: it would be rubbish to the host.
+bool Accelerator::is_ours(const Frame& frame, const PacketView& view, Nanos now) noexcept {
+  if (view.layer == Layer::kBroken) return true;
+  if (view.layer >= Layer::kOptions && has_group_header(payload_of(frame, view))) return true;
+  return peers_.is_accelerator(source_ip(frame.data), now);
 }
 
 // Acknowledgements and ends of connections. `checked`: its checksum is right.
@@ -41,9 +58,7 @@ void Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) no
   }
   switch (reader_.kind()) {
     case kKindHello:
-      counters_.add(Counter::kHelloReceived);
-      frame.bytes = answer_hello(frame.data, view);
-      io_.to_wire(frame);
+      take_hello(frame, view, now);
       return;
     case kKindAnswer:
       counters_.add(peers_.answered(view.key.source_ip, reader_.nonce(), now) ? Counter::kHelloAnswers
@@ -55,6 +70,18 @@ void Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) no
   io_.release(frame);
 }
 
+void Accelerator::take_hello(Frame frame, const PacketView& view, Nanos now) noexcept {
+  if (!host_macs_.has(frame.data)) {
+    counters_.add(Counter::kHelloOthers);
+    io_.release(frame);
+    return;
+  }
+  counters_.add(Counter::kHelloReceived);
+  peers_.asks(view.key.source_ip, now);
+  frame.bytes = answer_hello(frame.data, view);
+  io_.to_wire(frame);
+}
+
 void Accelerator::restore_all(Nanos now) noexcept {
   counters_.add(Counter::kRestoredFrames);
   for (size_t left = reader_.records(); left != 0; --left) {
@@ -64,6 +91,11 @@ void Accelerator::restore_all(Nanos now) noexcept {
       return;
     }
     restored.bytes = reader_.next(setup_.tos_compressed, {restored.data, restored.room});
+    if (restored.bytes == 0) {
+      counters_.add(Counter::kNoBuffer, left);
+      io_.release(restored);
+      return;
+    }
     counters_.add(Counter::kRestored);
     hear_segment(restored, view_packet({restored.data, restored.bytes}), true, now);
     io_.to_host(restored);

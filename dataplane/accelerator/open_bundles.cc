@@ -48,7 +48,8 @@ void OpenBundles::add(const Frame& frame, const PacketView& view, std::span<cons
   Slot& slot = slots_[open_];
   slot.frame = frame;
   slot.due = now + setup_.hold;
-  slot.writer.begin(frame.data, view, std::min(setup_.mtu, frame.room - kEthernetBytes), setup_.codec, record);
+  // No longer than what the host would have sent: it knows the MTU of the whole way, and we do not.
+  slot.writer.begin(frame.data, view, std::min(view.length, frame.room - kEthernetBytes), setup_.codec, record);
   if (setup_.hold == 0) {
     send(slot);
   } else {

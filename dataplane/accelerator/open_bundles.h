@@ -15,17 +15,16 @@
 
 namespace gradlane::accel {
 
-// A bundle goes to the wire once it is full, `hold` after its first packet came, or when another packet of its flow
-// follows that cannot be in it: so the order within a flow is kept. At most kSlots flows have one at a time; one more
-// sends the oldest off.
+// A bundle is never longer than its first packet was. It goes to the wire once it is full, `hold` after its first
+// packet came, or when another packet of its flow follows that cannot be in it: so the order within a flow is kept. At
+// most kSlots flows have one at a time; one more sends the oldest off.
 class OpenBundles {
  public:
   static constexpr size_t kSlots = 16;
 
-  // `hold` 0: every packet is a frame of its own. `mtu`: of IP.
+  // `hold` 0: every packet is a frame of its own.
   struct Setup {
     Codec codec;
-    size_t mtu;
     uint8_t tos_wire;
     Nanos hold;
   };

@@ -2,16 +2,23 @@
 #include "dataplane/accelerator/accelerator.h"
 #include "dataplane/accelerator/record.h"
 
+#include "dataplane/frame.h"
+#include "dataplane/internet.h"
+
 namespace gradlane::accel {
 namespace {
 
-constexpr size_t kTcpBytes = 20;  // without options
 constexpr uint8_t kEndOfOptions = 0, kNoOption = 1, kMd5 = 19, kAuthentication = 29, kMultipath = 30;
+
+// Of packets that are whole. What was wrong must not be made right on the way.
+bool checksums_right(const uint8_t* frame, const PacketView& view) noexcept {
+  return ip_checksum_right(frame) && l4_checksum_right(frame, view);
+}
 
 // TCP options of a SYN with which no byte of the connection may be changed: MD5 (RFC 2385) and TCP-AO (RFC 5925) sign
 // the data, and MPTCP (RFC 8684) may send it by other connections too, where floats lie elsewhere.
 bool binds_data(const uint8_t* frame, const PacketView& view) noexcept {
-  const uint8_t* option = frame + view.l4 + kTcpBytes;
+  const uint8_t* option = frame + view.l4 + internet::kTcpBytes;
   const uint8_t* const end = frame + view.payload;
   while (option < end && *option != kEndOfOptions) {
     if (*option == kMd5 || *option == kAuthentication || *option == kMultipath) return true;
@@ -28,6 +35,7 @@ bool binds_data(const uint8_t* frame, const PacketView& view) noexcept {
 }  // namespace
 void Accelerator::from_host(Frame frame, Nanos now) noexcept {
   counters_.add(Counter::kFromHost);
+  if (frame.bytes >= kEthernetBytes) host_macs_.learn(frame.data + kMacBytes);
   if (too_long({frame.data, frame.bytes}, setup_.mtu)) {
     counters_.add(Counter::kSuperSegment);
     io_.release(frame);
@@ -89,7 +97,7 @@ Accelerator::Record Accelerator::take_marked_udp(const Frame& frame, const Packe
   if (view.payload_bytes % sizeof(float) != 0) return leave(view, Counter::kRawSize);
   if (view.payload_bytes < kLeastPayload) return leave(view, Counter::kRawSmall);
   if (!restores(frame, view, now)) return leave(view, Counter::kRawNoPeer);
-  if (!l4_checksum_right(frame.data, view)) return leave(view, Counter::kRawChecksum);
+  if (!checksums_right(frame.data, view)) return leave(view, Counter::kRawChecksum);
   const Record record = encode(payload_of(frame, view), 0);
   return record.empty() ? leave(view, Counter::kRawNoGain) : record;
 }
@@ -111,7 +119,7 @@ Accelerator::Record Accelerator::take_tcp(const Frame& frame, const PacketView& 
   // Addresses are asked as soon as there is a marked packet, so that the answer is there when data comes.
   const bool restored = marked(view) && restores(frame, view, now);
   if (decision.treatment == TcpStreams::Treatment::kSentBefore) {
-    return send_again(frame, view, segment, decision, now);
+    return send_again(frame, view, segment, decision, restored);
   }
   if (!marked(view)) return {};
   if (view.layer != Layer::kTcp || view.reserved_bit) return leave(view, Counter::kRawShape);
@@ -124,7 +132,7 @@ Accelerator::Record Accelerator::take_tcp(const Frame& frame, const PacketView& 
 
 Accelerator::Record Accelerator::compress_fresh(const Frame& frame, const PacketView& view, const Segment& segment,
                                                 const TcpStreams::Decision& decision) noexcept {
-  if (!l4_checksum_right(frame.data, view)) return leave(view, Counter::kRawChecksum);
+  if (!checksums_right(frame.data, view)) return leave(view, Counter::kRawChecksum);
   const Record record = encode(payload_of(frame, view), decision.lead);
   if (record.empty()) return leave(view, Counter::kRawNoGain);
   if (!streams_.remember(decision, segment, record)) return leave(view, Counter::kRawNoMemory);
@@ -133,10 +141,9 @@ Accelerator::Record Accelerator::compress_fresh(const Frame& frame, const Packet
 
 // Bytes that have been on the wire keep the values that they had there.
 Accelerator::Record Accelerator::send_again(const Frame& frame, const PacketView& view, const Segment& segment,
-                                            const TcpStreams::Decision& decision, Nanos now) noexcept {
-  // A wrong checksum must stay wrong.
-  if (!l4_checksum_right(frame.data, view)) return leave(view, Counter::kRawChecksum);
-  if (may_compress(view) && marked(view) && restores(frame, view, now)) {
+                                            const TcpStreams::Decision& decision, bool restored) noexcept {
+  if (!checksums_right(frame.data, view)) return leave(view, Counter::kRawChecksum);
+  if (restored && may_compress(view)) {
     const size_t bytes = streams_.again(decision, segment, scratch_);
     if (bytes != 0) {
       counters_.add(Counter::kResent);

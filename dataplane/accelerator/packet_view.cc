@@ -103,6 +103,8 @@ bool ip_checksum_right(const uint8_t* frame) noexcept {
   return (header == kIpv4Bytes ? plain_header_sum(ip) : ones_sum(ip, header)) == 0xffff;
 }
 
+uint32_t source_ip(const uint8_t* frame) noexcept { return load32(frame + kEthernetBytes + kIpSource); }
+
 bool l4_checksum_right(const uint8_t* frame, const PacketView& view) noexcept {
   if (view.key.protocol == kUdp && load<uint16_t>(checksum_field(frame, view)) == 0) return true;
   return l4_sum_right(frame, view);

@@ -74,6 +74,7 @@ struct PacketView {
 // ---- Checksums (RFC 1071) and fields under them (RFC 1624). `frame` is one that view_packet() says is IPv4.
 
 [[nodiscard]] bool ip_checksum_right(const uint8_t* frame) noexcept;
+[[nodiscard]] uint32_t source_ip(const uint8_t* frame) noexcept;
 
 // The rest is for kOptions, kTcp and kUdp: packets that are whole.
 

@@ -1,15 +1,19 @@
 // peers.cc - behind which addresses accelerators restore what this one compresses (worker thread)
 #include "dataplane/accelerator/peers.h"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <cstring>
+
+#include "compress/error.h"
 
 namespace gradlane::accel {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr uint32_t kFirstGroupIp = 0xe0000000;  // from here on: multicast, reserved, broadcast
-constexpr unsigned kSilentAfter = 3;            // questions
+constexpr uint32_t kFirstGroupIp = 0xe0000000;            // from here on: multicast, reserved, broadcast
+constexpr unsigned kSilentAfter = Peers::kQuickAsks + 1;  // questions
 
 uint64_t mix(uint64_t value) noexcept {  // splitmix64
   value += 0x9e3779b97f4a7c15;
@@ -24,6 +28,17 @@ void add(std::atomic<T>& counter) noexcept {
 }
 
 }  // namespace
+
+void Peers::Free::operator()(evp_cipher_ctx_st* context) const noexcept { EVP_CIPHER_CTX_free(context); }
+
+Peers::Peers(uint64_t seed) : seed_(seed), cipher_(EVP_CIPHER_CTX_new()) {
+  const std::array<uint64_t, 2> key = {mix(seed), mix(~seed)};
+  if (cipher_ && EVP_EncryptInit_ex(cipher_.get(), EVP_aes_128_ecb(), nullptr,
+                                    reinterpret_cast<const uint8_t*>(key.data()), nullptr) == 1) {
+    return;
+  }
+  throw SetupError("libcrypto has no AES-128, which nonces are made with");
+}
 
 bool Peers::holds(const Peer& peer, Nanos now) noexcept {
   const Nanos at = peer.answered_at.load(kRelaxed);
@@ -47,32 +62,38 @@ Peers::Peer* Peers::find(uint32_t ip) noexcept {
   return found == end ? nullptr : last_ = found;
 }
 
-Peers::Peer& Peers::make(const uint8_t* frame, uint32_t ip, Nanos now) noexcept {
+Peers::Peer* Peers::make(uint32_t ip, Nanos now) noexcept {
   Peer* const bucket = bucket_of(ip);
   Peer& peer = *std::min_element(bucket, bucket + kWays, [](const Peer& a, const Peer& b) {
     return a.used_at.load(kRelaxed) < b.used_at.load(kRelaxed);
   });
+  const Nanos used_at = peer.used_at.load(kRelaxed);
+  if (used_at != 0 && now - used_at < kAgain) return nullptr;
+  peer.used_at.store(0, kRelaxed);
   peer.ip.store(ip, kRelaxed);
   peer.asks.store(0, kRelaxed);
   peer.answered_at.store(0, kRelaxed);
   peer.compressed.store(0, kRelaxed);
   peer.uncompressed.store(0, kRelaxed);
   peer.nonce = 0;
-  peer.ask_at = now;
-  ask_at_ = std::min(ask_at_, now);
-  std::memcpy(peer.headers.data(), frame, kTemplate);
-  return *(last_ = &peer);
+  peer.ask_at = kNever;
+  peer.asked_us_at = 0;
+  return last_ = &peer;
 }
 
 bool Peers::restores(const uint8_t* frame, uint32_t ip, Nanos now) noexcept {
   if (ip == 0 || ip >= kFirstGroupIp || (frame[0] & 1) != 0) return false;
   Peer* peer = find(ip);
-  if (peer == nullptr) peer = &make(frame, ip, now);
-  if (now - peer->used_at.load(kRelaxed) > kAgain) {
+  if (peer == nullptr) peer = make(ip, now);
+  if (peer == nullptr) return false;
+  const Nanos used_at = peer->used_at.load(kRelaxed);
+  if (used_at == 0 || now - used_at > kAgain) {
     // The way there may be another one by now.
     std::memcpy(peer->headers.data(), frame, kTemplate);
-    if (peer->ask_at == kNever) peer->asks.store(0, kRelaxed);
-    peer->ask_at = std::min(peer->ask_at, now);
+    if (peer->ask_at == kNever) {
+      peer->asks.store(0, kRelaxed);
+      peer->ask_at = now;
+    }
     ask_at_ = std::min(ask_at_, peer->ask_at);
   }
   peer->used_at.store(now, kRelaxed);
@@ -95,13 +116,30 @@ bool Peers::answered(uint32_t ip, uint64_t nonce, Nanos now) noexcept {
   return true;
 }
 
+void Peers::asks(uint32_t ip, Nanos now) noexcept {
+  Peer* peer = find(ip);
+  if (peer == nullptr) peer = make(ip, now);
+  if (peer != nullptr) peer->asked_us_at = now;
+}
+
+bool Peers::is_accelerator(uint32_t ip, Nanos now) noexcept {
+  const Peer* const peer = find(ip);
+  if (peer == nullptr) return false;
+  const Nanos heard_at = std::max(peer->asked_us_at, peer->answered_at.load(kRelaxed));
+  return heard_at != 0 && now - heard_at < kKept;
+}
+
 uint64_t Peers::next_nonce() noexcept {
-  const uint64_t nonce = mix(nonce_state_++);
-  return nonce == 0 ? 1 : nonce;
+  const std::array<uint64_t, 2> counter = {++nonces_, 0};
+  std::array<uint64_t, 2> nonce = {};
+  int bytes = 0;
+  (void)EVP_EncryptUpdate(cipher_.get(), reinterpret_cast<uint8_t*>(nonce.data()), &bytes,
+                          reinterpret_cast<const uint8_t*>(counter.data()), sizeof(counter));
+  return nonce[0] == 0 ? 1 : nonce[0];
 }
 
 Peers::Question Peers::next_question(Nanos now) noexcept {
-  if (now < ask_at_) return {};
+  if (now < ask_at_ || now - asked_at_ < kApart) return {};
   for (; looked_at_ < kMost; ++looked_at_) {
     Peer& peer = peers_[looked_at_];
     if (peer.ip.load(kRelaxed) == 0 || now < peer.ask_at) continue;
@@ -112,7 +150,8 @@ Peers::Question Peers::next_question(Nanos now) noexcept {
     const unsigned asks = peer.asks.load(kRelaxed);
     peer.asks.store(asks + 1, kRelaxed);
     peer.ask_at = now + (asks < kQuickAsks && !holds(peer, now) ? kQuick : kAgain);
-    peer.nonce = next_nonce();
+    if (peer.nonce == 0) peer.nonce = next_nonce();
+    asked_at_ = now;
     return {peer.headers.data(), peer.nonce};
   }
   looked_at_ = 0;

@@ -5,8 +5,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "collectives/packet.h"
+
+struct evp_cipher_ctx_st;
 
 namespace gradlane::accel {
 
@@ -23,16 +26,17 @@ class Peers {
   static constexpr Nanos kAgain = kSecond;   // and where somebody has answered, this far apart
   static constexpr Nanos kHolds = 3 * kSecond;
   static constexpr Nanos kKept = 60 * kSecond;
-  static constexpr size_t kTemplate = 34;  // Ethernet and IPv4 headers, whose addresses a hello has
+  static constexpr Nanos kApart = kMillisecond;  // questions, whatever their number
+  static constexpr size_t kTemplate = 34;        // Ethernet and IPv4 headers, whose addresses a hello has
 
   enum class State : uint8_t {
     kAsked,    // just now
     kAnswers,  // compressed packets may go there
-    kSilent,   // was asked several times, and nobody answers
+    kSilent,   // was asked for a second, and nobody answers
   };
 
-  // `seed` makes hashes and nonces unpredictable.
-  explicit Peers(uint64_t seed) noexcept : seed_(seed), nonce_state_(~seed) {}
+  // `seed` makes hashes and nonces unpredictable. Throws SetupError.
+  explicit Peers(uint64_t seed);
 
   // A marked packet is about to go where this frame (Ethernet, IPv4) goes: may it be compressed? Addresses of groups
   // never answer.
@@ -40,8 +44,13 @@ class Peers {
   // What became of it.
   void count(uint32_t ip, bool compressed) noexcept;
 
-  // An answer came from that address. False: to nothing that was asked there lately.
+  // An answer came from that address. False: to nothing that was asked there lately. All questions have the same nonce
+  // until one is answered, so that the way there and back may be long.
   [[nodiscard]] bool answered(uint32_t ip, uint64_t nonce, Nanos now) noexcept;
+  // A question came from there: it is an accelerator's.
+  void asks(uint32_t ip, Nanos now) noexcept;
+  // There was an accelerator within the last kKept: all that it sends with the wire's code point is its own.
+  [[nodiscard]] bool is_accelerator(uint32_t ip, Nanos now) noexcept;
 
   // An address that has to be asked now; none: headers is null. Call until there is none. Cheap where none is due.
   struct Question {
@@ -55,10 +64,10 @@ class Peers {
   void for_each(Nanos now, Visit visit) const {
     for (const Peer& peer : peers_) {
       const uint32_t ip = peer.ip.load(std::memory_order_relaxed);
-      if (ip != 0) {
-        visit(ip, state_of(peer, now), peer.compressed.load(std::memory_order_relaxed),
-              peer.uncompressed.load(std::memory_order_relaxed), now - peer.used_at.load(std::memory_order_relaxed));
-      }
+      const Nanos used_at = peer.used_at.load(std::memory_order_relaxed);
+      if (ip == 0 || used_at == 0) continue;
+      visit(ip, state_of(peer, now), peer.compressed.load(std::memory_order_relaxed),
+            peer.uncompressed.load(std::memory_order_relaxed), now - used_at);
     }
   }
 
@@ -68,11 +77,12 @@ class Peers {
     std::atomic<uint32_t> ip{0};    // 0: free
     std::atomic<unsigned> asks{0};  // since the last answer
     std::atomic<Nanos> answered_at{0};
-    std::atomic<Nanos> used_at{0};
+    std::atomic<Nanos> used_at{0};  // 0: never
     std::atomic<uint64_t> compressed{0};
     std::atomic<uint64_t> uncompressed{0};
-    uint64_t nonce = 0;  // of the last question
+    uint64_t nonce = 0;  // of questions without an answer
     Nanos ask_at = 0;
+    Nanos asked_us_at = 0;
     std::array<uint8_t, kTemplate> headers{};
   };
 
@@ -80,12 +90,18 @@ class Peers {
   [[nodiscard]] static bool holds(const Peer& peer, Nanos now) noexcept;
   [[nodiscard]] Peer* bucket_of(uint32_t ip) noexcept;
   [[nodiscard]] Peer* find(uint32_t ip) noexcept;
-  [[nodiscard]] Peer& make(const uint8_t* frame, uint32_t ip, Nanos now) noexcept;
+  // Null: all who could make room are in use.
+  [[nodiscard]] Peer* make(uint32_t ip, Nanos now) noexcept;
   [[nodiscard]] uint64_t next_nonce() noexcept;
 
+  struct Free {
+    void operator()(evp_cipher_ctx_st* context) const noexcept;
+  };
   const uint64_t seed_;
-  uint64_t nonce_state_;
+  const std::unique_ptr<evp_cipher_ctx_st, Free> cipher_;  // of a counter, which makes nonces
+  uint64_t nonces_ = 0;
   Nanos ask_at_ = kNever;  // when the first of all is due, or earlier
+  Nanos asked_at_ = 0;     // the last of all
   size_t looked_at_ = 0;   // by next_question()
   Peer* last_ = nullptr;   // which most packets go to
   std::array<Peer, kMost> peers_{};

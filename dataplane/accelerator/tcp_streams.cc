@@ -15,6 +15,8 @@ constexpr uint32_t kMostWindow = uint32_t{1} << 30;
 constexpr uint32_t kResetWindow = uint32_t{1} << 20;
 // A first fragment does not say how long the packet is; no packet is longer.
 constexpr uint32_t kMostPacket = 65536;
+// What does not get through compressed may do so uncompressed: something on the way may not like it.
+constexpr unsigned kMostResent = 3;
 constexpr size_t kMostSwept = 32;    // buckets a call
 constexpr size_t kSweepCalls = 512;  // for the whole table, if it is not large
 
@@ -123,6 +125,7 @@ size_t TcpStreams::again(const Decision& decision, const Segment& segment, std::
   if (record == kNone || records_.seq(record) != segment.seq || records_.payload_bytes(record) != segment.bytes) {
     return 0;
   }
+  if (records_.count_resent(record) >= kMostResent) return 0;
   const size_t bytes = records_.copy(record, out);
   if (bytes != 0) count(StreamFigure::kSentAgain);
   return bytes;

@@ -41,7 +41,7 @@ DOCUMENT = {
                  "stream_begun": 6},
     "streams": {"tracked": 5, "most": 65536, "records": 34, "record_bytes": 12345},
     "peers": [{"ip": "10.77.0.2", "state": "answers", "compressed_packets": 8000, "uncompressed_packets": 1500,
-               "asked_s_ago": 0.5}],
+               "used_s_ago": 0.5}],
     "advice": [],
 }
 
@@ -68,7 +68,7 @@ def changed(**fields):
 
 def peer(state, uncompressed=12, ago=0.1):
     return [{"ip": "10.77.0.2", "state": state, "compressed_packets": 0, "uncompressed_packets": uncompressed,
-             "asked_s_ago": ago}]
+             "used_s_ago": ago}]
 
 
 class FakeDaemon:

@@ -54,18 +54,21 @@ TEST_F(PeersTest, AnAnswerHoldsForSomeSeconds) {
   EXPECT_FALSE(restores(kStart + Peers::kHolds));
 }
 
-TEST_F(PeersTest, OnlyTheLastQuestionsNonceIsAnAnswerAndOnlyOnce) {
+TEST_F(PeersTest, OnlyTheQuestionsNonceIsAnAnswerAndOnlyOnce) {
   (void)restores(kStart);
   const uint64_t first = questions(kStart).at(0);
   EXPECT_FALSE(peers_->answered(kIp, first + 1, kStart));
   EXPECT_FALSE(peers_->answered(kIp, 0, kStart));
   EXPECT_FALSE(peers_->answered(kIp + 1, first, kStart));
   EXPECT_FALSE(restores(kStart + 1));
-  const uint64_t second = questions(kStart + Peers::kQuick).at(0);
-  EXPECT_NE(second, first);
+  // Asked again with the same one: the first answer may be on its way.
+  EXPECT_EQ(questions(kStart + Peers::kQuick).at(0), first);
+  EXPECT_TRUE(peers_->answered(kIp, first, kStart + Peers::kQuick));
   EXPECT_FALSE(peers_->answered(kIp, first, kStart + Peers::kQuick));
-  EXPECT_TRUE(peers_->answered(kIp, second, kStart + Peers::kQuick));
-  EXPECT_FALSE(peers_->answered(kIp, second, kStart + Peers::kQuick));
+  const uint64_t second = questions(kStart + Peers::kQuick + Peers::kAgain).at(0);
+  EXPECT_NE(second, first);
+  EXPECT_FALSE(peers_->answered(kIp, first, kStart + 2 * Peers::kAgain));
+  EXPECT_TRUE(peers_->answered(kIp, second, kStart + 2 * Peers::kAgain));
 }
 
 TEST_F(PeersTest, AsksQuicklyThenSlowlyThenStops) {
@@ -139,13 +142,45 @@ TEST_F(PeersTest, CountsWhatBecameOfPackets) {
   EXPECT_EQ(seen, 1U);
 }
 
+TEST_F(PeersTest, NoncesAreNotThoseOfAnotherSeed) {
+  Peers other(8);
+  (void)restores(kStart);
+  (void)other.restores(headers_.data(), kIp, kStart);
+  const uint64_t nonce = questions(kStart).at(0);
+  EXPECT_NE(nonce, other.next_question(kStart).nonce);
+  EXPECT_NE(nonce, 0U);
+}
+
+TEST_F(PeersTest, WhoAsksIsAnAccelerator) {
+  EXPECT_FALSE(peers_->is_accelerator(kIp, kStart));
+  peers_->asks(kIp, kStart);
+  EXPECT_TRUE(peers_->is_accelerator(kIp, kStart + Peers::kKept - 1));
+  EXPECT_FALSE(peers_->is_accelerator(kIp, kStart + Peers::kKept));
+  EXPECT_FALSE(restores(kStart));  // that has to be asked
+  EXPECT_EQ(questions(kStart).size(), 1U);
+  EXPECT_FALSE(peers_->is_accelerator(kIp + 1, kStart));
+}
+
+// Thousands of addresses at once are not asked each with every packet.
+TEST_F(PeersTest, QuestionsAreNotMoreThanOneAMillisecond) {
+  size_t asked = 0;
+  for (uint32_t i = 0; i < 80'000; ++i) {
+    const Nanos now = kStart + i * 10 * kMicrosecond;
+    (void)restores(now, 0x0b000000 + i % 4000);
+    asked += questions(now).size();
+  }
+  EXPECT_LE(asked, 801U);
+  EXPECT_GE(asked, 400U);
+}
+
 // More addresses than there is place for: those that are used stay.
 TEST_F(PeersTest, ManyAddressesDoNotPushOutTheUsedOne) {
   (void)restores(kStart);
   ASSERT_TRUE(peers_->answered(kIp, questions(kStart).at(0), kStart));
   Nanos now = kStart;
   for (uint32_t i = 1; i <= 20 * Peers::kMost; ++i) {
-    now += kMicrosecond;
+    now += 100 * kMicrosecond;
+    for (const uint64_t nonce : questions(now)) (void)peers_->answered(kIp, nonce, now);
     (void)restores(now, 0x0b000000 + i);
     EXPECT_TRUE(restores(now));
   }

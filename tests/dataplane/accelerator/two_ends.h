@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dataplane/accelerator/accelerator.h"
@@ -93,6 +94,12 @@ class TwoEnds {
     Packet packet;
     packet.protocol = 17;
     packet.payload.resize(64);
+    // An accelerator answers for its host once it has heard of it.
+    Packet other = packet;
+    other.tos = 0;
+    std::swap(other.from, other.to);
+    far.from_host(frame_of(other), now);
+    far.wire.clear();
     near.from_host(frame_of(packet), now);
     near.poll(now);
     deliver(now);
@@ -109,6 +116,15 @@ inline Packet udp(const Bytes& payload, uint8_t tos = kTosCompressed) {
   packet.tos = tos;
   packet.payload = payload;
   return packet;
+}
+
+// A UDP frame as a kernel leaves it to a device that computes checksums: the field has the sum of the pseudo-header.
+inline Bytes unfinished(Bytes frame) {
+  uint32_t sum = 17 + get16(frame, 38);
+  for (size_t i = 26; i < 34; i += 2) sum += get16(frame, i);
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+  put16(frame, l4_checksum_at(frame), sum);
+  return frame;
 }
 
 // A connection from the SYN on; packets of it have consecutive ids.

@@ -1,0 +1,206 @@
+// neighbours_test.cc - what the engine does with machines that are not its peer, and with what networks do to packets
+#include <gtest/gtest.h>
+
+#include "dataplane/accelerator/accelerator.h"
+#include "tests/dataplane/accelerator/two_ends.h"
+
+namespace gradlane::test {
+namespace {
+
+using accel::Counter;
+
+constexpr Nanos kNow = End::kStart;
+
+class NeighboursTest : public ::testing::Test {
+ protected:
+  // A hello as the near accelerator sends it.
+  Bytes hello(const Packet& to) {
+    near_.from_host(frame_of(to));
+    near_.wire.clear();
+    near_.poll();
+    return near_.wire.empty() ? Bytes{} : std::exchange(near_.wire, {}).at(0);
+  }
+  static Packet reversed(Packet packet) {
+    std::swap(packet.from, packet.to);
+    std::swap(packet.source_ip, packet.destination_ip);
+    std::swap(packet.source_port, packet.destination_port);
+    return packet;
+  }
+
+  TwoEnds ends_{with_hold(0)};
+  End& near_ = ends_.near;
+  End& far_ = ends_.far;
+  Packet datagram_ = udp(payload(Data::kGradients, 1000, 1));
+};
+
+TEST_F(NeighboursTest, NobodyAnswersInTheNameOfOthers) {
+  const Bytes question = hello(datagram_);
+  ASSERT_EQ(question.size(), accel::kHelloFrameBytes);
+  // It has not heard of its host yet; it has, but a switch floods a question for somebody else.
+  far_.from_wire(question);
+  EXPECT_TRUE(far_.wire.empty());
+  Packet from_host = reversed(datagram_);
+  from_host.tos = 0;
+  far_.from_host(frame_of(from_host));
+  far_.wire.clear();
+  Bytes others = question;
+  others[5] ^= 1;
+  far_.from_wire(others);
+  Bytes everybodys = question;
+  std::fill_n(everybodys.begin(), 6, uint8_t{0xff});
+  far_.from_wire(everybodys);
+  EXPECT_TRUE(far_.wire.empty());
+  EXPECT_EQ(far_.count(Counter::kHelloOthers), 3U);
+  far_.from_wire(question);
+  EXPECT_EQ(far_.wire.size(), 1U);
+  EXPECT_TRUE(far_.host.empty());
+}
+
+TEST_F(NeighboursTest, TheWiresCodePointOfOrdinaryHostsPasses) {
+  const Bytes data = payload(Data::kGradients, 1000, 1);
+  std::vector<Bytes> frames;
+  for (const uint8_t protocol : {uint8_t{6}, uint8_t{17}}) {
+    Packet packet = udp(data, kTosWire);
+    packet.protocol = protocol;
+    frames.push_back(frame_of(packet));
+    packet.fragment = 0x2000;
+    frames.push_back(frame_of(packet));
+  }
+  Bytes ping = frames[2];
+  ping[23] = 1;
+  seal_frame(ping);
+  frames.push_back(ping);
+  for (const Bytes& frame : frames) far_.from_wire(frame);
+  EXPECT_EQ(far_.host, frames);
+  EXPECT_EQ(far_.count(Counter::kForeign), frames.size());
+
+  // From an accelerator nothing comes like that.
+  ends_.meet();
+  far_.host.clear();
+  for (const Bytes& frame : frames) far_.from_wire(frame);
+  EXPECT_TRUE(far_.host.empty());
+  EXPECT_EQ(far_.count(Counter::kWireDropped), frames.size());
+}
+
+// After a restart it may not have heard of who compresses for it.
+TEST_F(NeighboursTest, BundlesAreRestoredWhoeverSentThem) {
+  ends_.meet();
+  near_.from_host(frame_of(datagram_));
+  const Bytes bundle = near_.wire.at(0);
+  near_.wire.clear();
+  End fresh(with_hold(0));
+  fresh.from_wire(bundle);
+  ASSERT_EQ(fresh.host.size(), 1U);
+  EXPECT_EQ(fresh.host[0], lossy_frame(find_codec(kDefaultCodec), frame_of(datagram_), 0));
+  Bytes damaged = bundle;
+  damaged[60] ^= 1;
+  fresh.from_wire(damaged);
+  EXPECT_EQ(fresh.host.size(), 1U);
+  EXPECT_EQ(fresh.count(Counter::kWireDropped), 1U);
+}
+
+TEST_F(NeighboursTest, ChecksumsThatTheWireLeftUnfinishedAreFinished) {
+  Packet packet = udp(Bytes(100, 7), 0);
+  const Bytes right = frame_of(packet);
+  far_.from_wire(unfinished(right));
+  EXPECT_EQ(far_.host.at(0), right);
+}
+
+TEST_F(NeighboursTest, AWrongIpChecksumStaysWrong) {
+  ends_.meet();
+  Bytes frame = frame_of(datagram_);
+  frame[24] ^= 1;
+  near_.from_host(frame);
+  EXPECT_EQ(near_.wire.at(0), frame);
+  EXPECT_EQ(near_.count(Counter::kRawChecksum), 1U);
+  near_.wire.clear();
+}
+
+// Whatever MTU the way has, the host knows it.
+TEST(Repacked, NoFrameIsLongerThanWhatTheHostSent) {
+  TwoEnds ends(with_hold(20 * kMicrosecond));
+  ends.meet();
+  for (const size_t bytes : {200U, 700U, 1372U}) {
+    Packet packet = udp(payload(Data::kGradients, bytes, 1));
+    for (int i = 0; i < 40; ++i) ends.near.from_host(frame_of(packet));
+    ends.near.engine().flush();
+    EXPECT_LT(ends.near.wire.size(), 25U);
+    for (const Bytes& frame : ends.near.wire) EXPECT_LE(frame.size(), 42 + bytes);
+    ends.deliver();
+    EXPECT_EQ(ends.far.host.size(), 40U);
+    ends.far.host.clear();
+  }
+}
+
+TEST(Repacked, WhereThereIsNoPlaceForOneMoreFlowTheOldestGoes) {
+  TwoEnds ends(with_hold(20 * kMicrosecond));
+  ends.meet();
+  Packet packet = udp(payload(Data::kGradients, 1000, 1));
+  for (size_t i = 0; i <= accel::OpenBundles::kSlots; ++i) {
+    packet.source_port = static_cast<uint16_t>(1000 + i);
+    ends.near.from_host(frame_of(packet), kNow + static_cast<Nanos>(i));
+  }
+  ASSERT_EQ(ends.near.wire.size(), 1U);
+  EXPECT_EQ(get16(ends.near.wire[0], 34), 1000U);
+  ends.near.engine().flush();
+  ends.near.wire.clear();
+}
+
+TEST(Repacked, EachPacketWithoutABufferIsCounted) {
+  TwoEnds ends(with_hold(20 * kMicrosecond));
+  ends.meet();
+  for (int i = 0; i < 3; ++i) ends.near.from_host(frame_of(udp(payload(Data::kGradients, 1000, 1))));
+  ends.near.engine().flush();
+  ends.far.refuse_buffers(true);
+  ends.deliver();
+  EXPECT_EQ(ends.far.count(Counter::kNoBuffer), 3U);
+  EXPECT_EQ(ends.far.held(), 0U);
+}
+
+// ---- Retransmissions
+
+class AgainTest : public ::testing::Test {
+ protected:
+  AgainTest() {
+    ends_.meet();
+    near_.from_host(connection_.syn());
+    start_ = connection_.seq();
+    near_.from_host(connection_.data(data_));
+    near_.wire.clear();
+  }
+  TwoEnds ends_{with_hold(0)};
+  End& near_ = ends_.near;
+  Connection connection_;
+  uint32_t start_ = 0;
+  Bytes data_ = payload(Data::kGradients, 1448, 3);
+};
+
+// Something on the way may not let compressed packets pass.
+TEST_F(AgainTest, WhatDoesNotGetThroughCompressedIsSentUncompressed) {
+  const Bytes sent = lossy(find_codec(kDefaultCodec), data_, 0);
+  size_t compressed = 0;
+  for (int i = 0; i < 10; ++i) {
+    near_.from_host(connection_.again(start_, data_));
+    const Bytes frame = std::exchange(near_.wire, {}).at(0);
+    if (frame[15] == kTosWire) {
+      ++compressed;
+    } else {
+      EXPECT_EQ(payload_of(frame), sent);
+      EXPECT_EQ(fault_in(frame), "");
+    }
+  }
+  EXPECT_EQ(compressed, 3U);
+}
+
+TEST_F(AgainTest, AWrongChecksumStaysWrong) {
+  for (const size_t at : {24U, 100U}) {
+    Bytes frame = connection_.again(start_ + 1, Bytes(data_.begin() + 1, data_.end()));
+    frame[at] ^= 1;
+    near_.from_host(frame);
+    EXPECT_EQ(std::exchange(near_.wire, {}).at(0), frame);
+  }
+  EXPECT_EQ(near_.count(Counter::kOverwritten), 0U);
+}
+
+}  // namespace
+}  // namespace gradlane::test

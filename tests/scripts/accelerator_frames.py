@@ -78,6 +78,11 @@ def changed(frame, offset, *values):
     return put_right(frame[:at] + bytes(values) + frame[at + len(values) :])
 
 
+def hello(frame, port=18400):
+    """The question of an accelerator, from and to where this UDP packet goes."""
+    return with_payload(frame[:34] + struct.pack("!HH", port, port) + frame[38:], b"\xa6\x12\0\0" + bytes(range(8)))
+
+
 # ---- Each of these makes something that must not be delivered of a right compressed packet with one record.
 
 

@@ -168,6 +168,10 @@ def malformed(hosts, bumps):
 
     with (accelerator_net.Sniffer(hosts, hosts.names[1], "gl0", from_strangers) as arrived,
           hosts.raw_socket(hosts.switch, "p1") as raw):
+        # Only from accelerators is everything with that code point an accelerator's.
+        datagram = next(frame for frame in recorded if frame[23] == frames.UDP)
+        for stranger in (STRANGER, OTHER_STRANGER):
+            raw.send(frames.sent_from(frames.hello(datagram), stranger))
         # First that what is right does arrive: else nothing is proved below.
         raw.send(recorded[0])
         raw.send(frames.of_tiny_records(recorded[-1], 32))

@@ -272,7 +272,7 @@ def print_bounds(result, args):
         print(f"  {name:16} {ratio:>7} {'repacked' if row['repack'] else '':9} {now['bytes'] / 1e6:7.1f} "
               f"{base['bytes'] / now['bytes']:5.1f}x {now['packets']:8.0f} {base['packets'] / now['packets']:5.1f}x "
               f"{now['seconds']:6.2f}s {base['seconds'] / now['seconds']:5.1f}x {down}   {worst:.2g}")
-    print("  the paper's system, whole exchanges on 10 Gb/s: communication time down by 70.9 to 80.7 %")
+    print("  the paper, whole trainings on its hardware: communication time down by 70.9 to 80.7 %")
 
 
 def print_tables(result, args):
@@ -305,7 +305,7 @@ def parse():
     parser.add_argument("--only", default=",".join(PARTS), help=f"some parts, with commas between: {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, help="of everything (3)")
     parser.add_argument("--seconds", type=float, help="of each stream (5)")
-    parser.add_argument("--quick", action="store_true", help="one round, short, one rate: about a minute and a half")
+    parser.add_argument("--quick", action="store_true", help="one round, short, one rate: about two minutes")
     parser.add_argument("--json", action="store_true", help="one object instead of tables")
     args = parser.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 3)

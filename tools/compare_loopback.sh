@@ -8,7 +8,7 @@ gradlane=${1:-$(dirname "$0")/../build/tools/gradlane}
 rounds=${2:-5}
 seconds=${3:-3}
 
-command -v dpdk-testpmd > /dev/null || { echo "compare_loopback.sh: no dpdk-testpmd here (package dpdk)" >&2; exit 2; }
+command -v dpdk-testpmd > /dev/null || { echo "compare_loopback.sh: no dpdk-testpmd here (package dpdk-dev)" >&2; exit 2; }
 [ -x "$gradlane" ] || { echo "compare_loopback.sh: no program $gradlane; build first, or name it" >&2; exit 2; }
 
 exec python3 - "$gradlane" "$rounds" "$seconds" << 'PYTHON'

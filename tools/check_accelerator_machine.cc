@@ -6,7 +6,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -60,6 +63,40 @@ void check_no_addresses(const std::string& interface, const std::string& what, C
   }
 }
 
+// All that a command prints; nothing if it fails.
+std::string output_of(const char* command) {
+  std::string text;
+  std::FILE* const pipe = popen(command, "r");
+  if (pipe == nullptr) return text;
+  std::array<char, 4096> buffer{};
+  for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) != 0;) text.append(buffer.data(), got);
+  return pclose(pipe) == 0 ? text : "";
+}
+
+// Whether an nftables chain drops all that comes in on the interface, as docs/accelerator.md has it set up.
+bool ingress_is_dropped(const nlohmann::json& listing, const std::string& interface) {
+  for (const nlohmann::json& item : listing.value("nftables", nlohmann::json::array())) {
+    const nlohmann::json chain = item.value("chain", nlohmann::json::object());
+    if (chain.value("hook", "") != "ingress" || chain.value("policy", "") != "drop") continue;
+    const nlohmann::json devices = chain.value("dev", nlohmann::json());
+    if (devices == interface ||
+        (devices.is_array() && std::ranges::find(devices, nlohmann::json(interface)) != devices.end())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A packet socket sees frames beside the kernel, not instead of it.
+void check_kernel_is_deaf(const std::string& interface, const std::string& what, CheckReport& report) {
+  const auto listing = nlohmann::json::parse(
+      output_of("PATH=$PATH:/usr/sbin:/sbin nft -j list chains netdev 2>/dev/null"), nullptr, false);
+  if (listing.is_object() && ingress_is_dropped(listing, interface)) return;
+  report.note(what, std::string("no nftables chain drops what comes in there, or this user may not see it: the kernel "
+                                "takes those frames too, compressed ones among them, if their address is its own; "
+                                "docs/accelerator.md, \"Set it up\", has the rule"));
+}
+
 // The interface that programs use, at the other end of a veth.
 void check_host_end(const AcceleratorConfig& config, const std::string& interface, CheckReport& report) {
   const auto peer = veth_peer(interface);
@@ -89,6 +126,7 @@ void check_wire_interface(const AcceleratorConfig& config, bool runs, CheckRepor
   const std::string interface = interface_of(config.wire);
   if (interface.empty() || !check_interface(config.wire, interface, config.mtu, !runs, report)) return;
   check_no_addresses(interface, label(interface, config.wire), report);
+  check_kernel_is_deaf(interface, label(interface, config.wire), report);
 }
 
 void check_offloads(const AcceleratorConfig& config, CheckReport& report) {

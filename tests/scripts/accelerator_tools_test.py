@@ -421,12 +421,21 @@ class InterfacesTest(ToolsTest):
         self.inside(*shlex.split(line[line.index("sysctl"):]))
         self.assertFalse([line for line in self.check(0) if "past the accelerator" in line])
 
+    def test_the_kernel_is_kept_off_the_wire(self):
+        self.good()
+        note = "no nftables chain drops what comes in there"
+        self.check(0, f"^note interface eth1 of port wire: {note}.*docs/accelerator.md")
+        rule = "chain wire { type filter hook ingress device %s priority 0; policy drop; };"
+        self.inside("nft", "table netdev gradlane { " + rule % "gla0" + " }")
+        self.check(0, f"^note interface eth1 of port wire: {note}")
+        self.inside("nft", "delete table netdev gradlane; table netdev gradlane { " + rule % "eth1" + " }")
+        self.assertFalse([line for line in self.check(0) if note in line])
+
     def test_host_in_another_namespace(self):
         self.good()
         self.inside("ip", "link", "set", "gl0", "netns", self.other)
         links_net.run("ip", "-n", self.other, "link", "set", "gl0", "up")
         self.check(0, "^note interface gla0 of port host: the host's end of it is not in this network namespace")
-
 
     def test_a_real_daemon(self):
         """Its document is what these programs read."""

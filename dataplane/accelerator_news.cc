@@ -26,6 +26,13 @@ std::string silent_text(uint32_t ip) {
   return ip_text(ip) + ": marked traffic goes uncompressed, no accelerator answers";
 }
 
+std::string blocked_text(uint32_t ip) {
+  return ip_text(ip) +
+         ": an accelerator answers, but compressed TCP segments do not arrive: something on the way, such as a "
+         "firewall "
+         "that follows connections, does not let them pass; marked traffic goes uncompressed for some minutes";
+}
+
 }  // namespace
 
 std::string AcceleratorNews::super_segments() const {
@@ -69,6 +76,7 @@ void AcceleratorNews::look_at_peers(const accel::Accelerator& engine, Nanos now)
     peers[ip] = state == State::kAsked ? logged : state;
     if (peers[ip] == logged) return;
     if (state == State::kSilent) spdlog::warn("{}", silent_text(ip));
+    if (state == State::kBlocked) spdlog::warn("{}", blocked_text(ip));
     if (state == State::kAnswers) spdlog::info("{}: an accelerator answers, marked traffic is compressed", ip_text(ip));
   });
   peers_.swap(peers);
@@ -87,7 +95,9 @@ std::vector<std::string> AcceleratorNews::advice(const accel::Accelerator& engin
   if (super_segments_.lately(now)) advice.push_back(super_segments());
   if (unfinished_.lately(now)) advice.push_back(unfinished());
   engine.peers().for_each(now, [&](uint32_t ip, State state, uint64_t, uint64_t, Nanos ago) {
-    if (state == State::kSilent && ago < accel::Peers::kKept) advice.push_back(silent_text(ip));
+    if (ago >= accel::Peers::kKept) return;
+    if (state == State::kSilent) advice.push_back(silent_text(ip));
+    if (state == State::kBlocked) advice.push_back(blocked_text(ip));
   });
   return advice;
 }

@@ -15,7 +15,17 @@ using nlohmann::json;
 
 const char* state_name(accel::Peers::State state) {
   using State = accel::Peers::State;
-  return state == State::kAnswers ? "answers" : state == State::kSilent ? "silent" : "asked";
+  switch (state) {
+    case State::kAnswers:
+      return "answers";
+    case State::kSilent:
+      return "silent";
+    case State::kBlocked:
+      return "blocked";
+    case State::kAsked:
+      break;
+  }
+  return "asked";
 }
 
 json config_json(const AcceleratorConfig& config) {

@@ -66,7 +66,9 @@ void AcceleratorWorker::to_host(const accel::Frame& frame) noexcept { host_.send
 bool AcceleratorWorker::poll() noexcept {
   bool moved = pass_from_host();
   // What comes from the wire may take long.
-  engine_->poll(clock_now());
+  const Nanos middle = clock_now();
+  engine_->poll(middle);
+  wire_.flush(middle);
   moved |= pass_from_wire();
   const Nanos now = clock_now();
   if (moved) received_at_ = now;

@@ -65,6 +65,13 @@ void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& 
   if (!is_used(peer)) {
     return report.note(ip, "no marked traffic has gone there lately: it is not known whether an accelerator answers");
   }
+  if (state == "blocked") {
+    return report.fail(ip,
+                       "an accelerator answers, but compressed TCP segments do not arrive: marked traffic goes there "
+                       "uncompressed for some minutes",
+                       "look for what follows TCP connections on the way: firewalls, NAT, proxies; "
+                       "docs/accelerator.md, \"What it cannot do\"");
+  }
   if (uncompressed == 0) return report.note(ip, "no accelerator answers there, and no marked traffic goes there");
   report.fail(
       ip,

@@ -87,7 +87,7 @@ class Accelerator {
   [[nodiscard]] Record compress_fresh(const Frame& frame, const PacketView& view, const Segment& segment,
                                       const TcpStreams::Decision& decision) noexcept;
   [[nodiscard]] Record send_again(const Frame& frame, const PacketView& view, const Segment& segment,
-                                  const TcpStreams::Decision& decision, bool restored) noexcept;
+                                  const TcpStreams::Decision& decision, bool restored, Nanos now) noexcept;
   [[nodiscard]] Record encode(std::span<const uint8_t> payload, unsigned lead) noexcept;
   [[nodiscard]] Record leave(const PacketView& view, Counter why) noexcept;  // as it is
   [[nodiscard]] bool restores(const Frame& frame, const PacketView& view, Nanos now) noexcept {
@@ -99,8 +99,8 @@ class Accelerator {
   }
 
   // ---- Wire to host, inbound.cc
-  [[nodiscard]] bool is_ours(const Frame& frame, const PacketView& view, Nanos now) noexcept;
-  void take_bundle(Frame frame, const PacketView& view, Nanos now) noexcept;
+  // False: it is an ordinary packet, and the caller goes on with it.
+  [[nodiscard]] bool take_bundle(Frame frame, const PacketView& view, Nanos now) noexcept;
   void take_hello(Frame frame, const PacketView& view, Nanos now) noexcept;
   void restore_all(Nanos now) noexcept;  // what reader_ has
   void hear_segment(const Frame& frame, const PacketView& view, bool checked, Nanos now) noexcept;

@@ -139,9 +139,6 @@ class BundleReader {
   uint64_t nonce_ = 0;
 };
 
-// Whether this payload is that of a bundle, a hello or an answer, of whatever version, or wants to look like it.
-[[nodiscard]] bool has_group_header(std::span<const uint8_t> payload) noexcept;
-
 // ---- Hellos: UDP between the same port, TTL 64.
 
 inline constexpr size_t kHelloFrameBytes = 14 + 20 + 8 + kHelloBytes;

@@ -55,13 +55,6 @@ const char* bundle_fault_help(BundleFault fault) noexcept {
   return kHelps[static_cast<size_t>(fault)];
 }
 
-bool has_group_header(std::span<const uint8_t> payload) noexcept {
-  if (payload.size() < kGroupBytes) return false;
-  const auto group = load<GroupHeader>(payload.data());
-  const unsigned kind = group.version_kind & 0xf;
-  return group.magic == kGroupMagic && group.version_kind >> 4 != 0 && kind >= kKindRecords && kind <= kKindAnswer;
-}
-
 BundleFault BundleReader::begin(std::span<const uint8_t> frame, const PacketView& view, size_t mtu) noexcept {
   frame_ = frame.data();
   view_ = view;

@@ -14,8 +14,7 @@ void Accelerator::from_wire(Frame frame, Nanos now) noexcept {
     if (view.reserved_bit) {
       set_reserved_bit(frame.data, false);
       counters_.add(Counter::kUnescaped);
-    } else if (is_ours(frame, view, now)) {
-      take_bundle(frame, view, now);
+    } else if (take_bundle(frame, view, now)) {
       return;
     } else {
       counters_.add(Counter::kForeign);
@@ -25,18 +24,10 @@ void Accelerator::from_wire(Frame frame, Nanos now) noexcept {
   if (view.layer >= Layer::kOptions && view.layer != Layer::kFirstFragment &&
       l4_checksum_unfinished(frame.data, view)) {
     set_l4_checksum(frame.data, view);
-    counters_.add(Counter::kChecksumFinished);
+    counters_.add(Counter::kWireChecksumFinished);
   }
   hear_segment(frame, view, false, now);
   io_.to_host(frame);
-}
-
-// Others may use the code point too. An accelerator sends nothing else with it, and what looks like a bundle is taken
-// for one even if nobody has heard of the sender yet: it would be rubbish to the host.
-bool Accelerator::is_ours(const Frame& frame, const PacketView& view, Nanos now) noexcept {
-  if (view.layer == Layer::kBroken) return true;
-  if (view.layer >= Layer::kOptions && has_group_header(payload_of(frame, view))) return true;
-  return peers_.is_accelerator(source_ip(frame.data), now);
 }
 
 // Acknowledgements and ends of connections. `checked`: its checksum is right.
@@ -48,18 +39,23 @@ void Accelerator::hear_segment(const Frame& frame, const PacketView& view, bool 
   streams_.from_wire(segment_of(frame.data, view), now);
 }
 
-void Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) noexcept {
+// Others may use the code point too; accelerators send nothing else with it. What is a bundle in every bit is taken for
+// one even if nobody has heard of its sender yet: to the host it would be rubbish.
+bool Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) noexcept {
   const BundleFault fault = reader_.begin({frame.data, frame.bytes}, view, setup_.mtu);
   if (fault != BundleFault::kNone) {
+    // Of a damaged header nobody knows whose it was.
+    const bool readable = view.layer != Layer::kBroken && fault != BundleFault::kBadIpChecksum;
+    if (readable && !peers_.is_accelerator(source_ip(frame.data), now)) return false;
     ++faults_[static_cast<size_t>(fault)];
     counters_.add(Counter::kWireDropped);
     io_.release(frame);
-    return;
+    return true;
   }
   switch (reader_.kind()) {
     case kKindHello:
       take_hello(frame, view, now);
-      return;
+      return true;
     case kKindAnswer:
       counters_.add(peers_.answered(view.key.source_ip, reader_.nonce(), now) ? Counter::kHelloAnswers
                                                                               : Counter::kHelloRefused);
@@ -68,10 +64,11 @@ void Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) no
       restore_all(now);
   }
   io_.release(frame);
+  return true;
 }
 
 void Accelerator::take_hello(Frame frame, const PacketView& view, Nanos now) noexcept {
-  if (!host_macs_.has(frame.data)) {
+  if (!host_macs_.has(frame.data, now)) {
     counters_.add(Counter::kHelloOthers);
     io_.release(frame);
     return;

@@ -35,7 +35,7 @@ bool binds_data(const uint8_t* frame, const PacketView& view) noexcept {
 }  // namespace
 void Accelerator::from_host(Frame frame, Nanos now) noexcept {
   counters_.add(Counter::kFromHost);
-  if (frame.bytes >= kEthernetBytes) host_macs_.learn(frame.data + kMacBytes);
+  if (frame.bytes >= kEthernetBytes) host_macs_.learn(frame.data + HostMacs::kMacBytes, now);
   if (too_long({frame.data, frame.bytes}, setup_.mtu)) {
     counters_.add(Counter::kSuperSegment);
     io_.release(frame);
@@ -119,7 +119,7 @@ Accelerator::Record Accelerator::take_tcp(const Frame& frame, const PacketView& 
   // Addresses are asked as soon as there is a marked packet, so that the answer is there when data comes.
   const bool restored = marked(view) && restores(frame, view, now);
   if (decision.treatment == TcpStreams::Treatment::kSentBefore) {
-    return send_again(frame, view, segment, decision, restored);
+    return send_again(frame, view, segment, decision, restored, now);
   }
   if (!marked(view)) return {};
   if (view.layer != Layer::kTcp || view.reserved_bit) return leave(view, Counter::kRawShape);
@@ -141,8 +141,15 @@ Accelerator::Record Accelerator::compress_fresh(const Frame& frame, const Packet
 
 // Bytes that have been on the wire keep the values that they had there.
 Accelerator::Record Accelerator::send_again(const Frame& frame, const PacketView& view, const Segment& segment,
-                                            const TcpStreams::Decision& decision, bool restored) noexcept {
+                                            const TcpStreams::Decision& decision, bool restored, Nanos now) noexcept {
   if (!checksums_right(frame.data, view)) return leave(view, Counter::kRawChecksum);
+  const uint32_t ip = view.key.destination_ip;
+  if (restored && streams_.stuck(decision, peers_.answers_since(ip, now), now)) {
+    // Hellos arrive and compressed segments do not: something on the way does not let them pass.
+    counters_.add(Counter::kBlocked);
+    streams_.give_up(decision);
+    peers_.block(ip, now);
+  }
   if (restored && may_compress(view)) {
     const size_t bytes = streams_.again(decision, segment, scratch_);
     if (bytes != 0) {

@@ -12,7 +12,8 @@ namespace gradlane::accel {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr uint32_t kFirstGroupIp = 0xe0000000;            // from here on: multicast, reserved, broadcast
+constexpr uint32_t kFirstGroupIp = 0xe0000000;  // from here on: multicast, reserved, broadcast
+constexpr size_t kMacBytes = 6;
 constexpr unsigned kSilentAfter = Peers::kQuickAsks + 1;  // questions
 
 uint64_t mix(uint64_t value) noexcept {  // splitmix64
@@ -46,6 +47,7 @@ bool Peers::holds(const Peer& peer, Nanos now) noexcept {
 }
 
 Peers::State Peers::state_of(const Peer& peer, Nanos now) noexcept {
+  if (now < peer.blocked_until.load(kRelaxed)) return State::kBlocked;
   if (holds(peer, now)) return State::kAnswers;
   return peer.asks.load(kRelaxed) >= kSilentAfter ? State::kSilent : State::kAsked;
 }
@@ -73,6 +75,7 @@ Peers::Peer* Peers::make(uint32_t ip, Nanos now) noexcept {
   peer.ip.store(ip, kRelaxed);
   peer.asks.store(0, kRelaxed);
   peer.answered_at.store(0, kRelaxed);
+  peer.blocked_until.store(0, kRelaxed);
   peer.compressed.store(0, kRelaxed);
   peer.uncompressed.store(0, kRelaxed);
   peer.nonce = 0;
@@ -86,18 +89,20 @@ bool Peers::restores(const uint8_t* frame, uint32_t ip, Nanos now) noexcept {
   Peer* peer = find(ip);
   if (peer == nullptr) peer = make(ip, now);
   if (peer == nullptr) return false;
-  const Nanos used_at = peer->used_at.load(kRelaxed);
-  if (used_at == 0 || now - used_at > kAgain) {
-    // The way there may be another one by now.
-    std::memcpy(peer->headers.data(), frame, kTemplate);
-    if (peer->ask_at == kNever) {
-      peer->asks.store(0, kRelaxed);
-      peer->ask_at = now;
-    }
-    ask_at_ = std::min(ask_at_, peer->ask_at);
+  if (std::memcmp(peer->headers.data(), frame, kMacBytes) != 0) {
+    // Another machine on the way or at its end: what the one before answered says nothing of it.
+    peer->answered_at.store(0, kRelaxed);
+    peer->nonce = 0;
+    peer->ask_at = kNever;
+  }
+  std::memcpy(peer->headers.data(), frame, kTemplate);
+  if (peer->ask_at == kNever) {
+    peer->asks.store(0, kRelaxed);
+    peer->ask_at = now;
+    ask_at_ = std::min(ask_at_, now);
   }
   peer->used_at.store(now, kRelaxed);
-  return holds(*peer, now);
+  return holds(*peer, now) && now >= peer->blocked_until.load(kRelaxed);
 }
 
 void Peers::count(uint32_t ip, bool compressed) noexcept {
@@ -108,6 +113,7 @@ void Peers::count(uint32_t ip, bool compressed) noexcept {
 bool Peers::answered(uint32_t ip, uint64_t nonce, Nanos now) noexcept {
   Peer* const peer = find(ip);
   if (peer == nullptr || peer->nonce == 0 || peer->nonce != nonce) return false;
+  if (!holds(*peer, now)) peer->answers_since = now;
   peer->nonce = 0;
   peer->asks.store(0, kRelaxed);
   peer->answered_at.store(now, kRelaxed);
@@ -116,7 +122,18 @@ bool Peers::answered(uint32_t ip, uint64_t nonce, Nanos now) noexcept {
   return true;
 }
 
+Nanos Peers::answers_since(uint32_t ip, Nanos now) noexcept {
+  const Peer* const peer = find(ip);
+  return peer != nullptr && holds(*peer, now) ? peer->answers_since : now;
+}
+
+void Peers::block(uint32_t ip, Nanos now) noexcept {
+  Peer* const peer = find(ip);
+  if (peer != nullptr) peer->blocked_until.store(now + kBlockedFor, kRelaxed);
+}
+
 void Peers::asks(uint32_t ip, Nanos now) noexcept {
+  if (ip == 0 || ip >= kFirstGroupIp) return;
   Peer* peer = find(ip);
   if (peer == nullptr) peer = make(ip, now);
   if (peer != nullptr) peer->asked_us_at = now;
@@ -149,8 +166,8 @@ Peers::Question Peers::next_question(Nanos now) noexcept {
     }
     const unsigned asks = peer.asks.load(kRelaxed);
     peer.asks.store(asks + 1, kRelaxed);
-    peer.ask_at = now + (asks < kQuickAsks && !holds(peer, now) ? kQuick : kAgain);
-    if (peer.nonce == 0) peer.nonce = next_nonce();
+    peer.ask_at = now + (asks + 1 < kQuickAsks && !holds(peer, now) ? kQuick : kAgain);
+    if (peer.nonce == 0 || asks >= kQuickAsks) peer.nonce = next_nonce();
     asked_at_ = now;
     return {peer.headers.data(), peer.nonce};
   }

@@ -26,6 +26,7 @@ class Peers {
   static constexpr Nanos kAgain = kSecond;   // and where somebody has answered, this far apart
   static constexpr Nanos kHolds = 3 * kSecond;
   static constexpr Nanos kKept = 60 * kSecond;
+  static constexpr Nanos kBlockedFor = 300 * kSecond;
   static constexpr Nanos kApart = kMillisecond;  // questions, whatever their number
   static constexpr size_t kTemplate = 34;        // Ethernet and IPv4 headers, whose addresses a hello has
 
@@ -33,6 +34,7 @@ class Peers {
     kAsked,    // just now
     kAnswers,  // compressed packets may go there
     kSilent,   // was asked for a second, and nobody answers
+    kBlocked,  // answers, but compressed packets do not arrive: none are sent for kBlockedFor
   };
 
   // `seed` makes hashes and nonces unpredictable. Throws SetupError.
@@ -44,11 +46,15 @@ class Peers {
   // What became of it.
   void count(uint32_t ip, bool compressed) noexcept;
 
-  // An answer came from that address. False: to nothing that was asked there lately. All questions have the same nonce
-  // until one is answered, so that the way there and back may be long.
+  // An answer came from that address. False: to nothing that was asked there lately. The quick
+  // questions have one nonce, so that the way there and back may be long.
   [[nodiscard]] bool answered(uint32_t ip, uint64_t nonce, Nanos now) noexcept;
   // A question came from there: it is an accelerator's.
   void asks(uint32_t ip, Nanos now) noexcept;
+  // Since when it has answered without a pause; `now` if it does not.
+  [[nodiscard]] Nanos answers_since(uint32_t ip, Nanos now) noexcept;
+  // What is sent there compressed does not arrive.
+  void block(uint32_t ip, Nanos now) noexcept;
   // There was an accelerator within the last kKept: all that it sends with the wire's code point is its own.
   [[nodiscard]] bool is_accelerator(uint32_t ip, Nanos now) noexcept;
 
@@ -67,7 +73,7 @@ class Peers {
       const Nanos used_at = peer.used_at.load(std::memory_order_relaxed);
       if (ip == 0 || used_at == 0) continue;
       visit(ip, state_of(peer, now), peer.compressed.load(std::memory_order_relaxed),
-            peer.uncompressed.load(std::memory_order_relaxed), now - used_at);
+            peer.uncompressed.load(std::memory_order_relaxed), used_at < now ? now - used_at : 0);
     }
   }
 
@@ -78,11 +84,13 @@ class Peers {
     std::atomic<unsigned> asks{0};  // since the last answer
     std::atomic<Nanos> answered_at{0};
     std::atomic<Nanos> used_at{0};  // 0: never
+    std::atomic<Nanos> blocked_until{0};
     std::atomic<uint64_t> compressed{0};
     std::atomic<uint64_t> uncompressed{0};
     uint64_t nonce = 0;  // of questions without an answer
     Nanos ask_at = 0;
     Nanos asked_us_at = 0;
+    Nanos answers_since = 0;
     std::array<uint8_t, kTemplate> headers{};
   };
 

@@ -51,7 +51,6 @@ bool SentRecords::append(List& list, uint32_t seq, size_t payload_bytes, std::sp
   head.seq = seq;
   head.payload_bytes = static_cast<uint16_t>(payload_bytes);
   head.record_bytes = static_cast<uint16_t>(record.size());
-  head.resent = 0;
   (list.first_ == kNone ? list.first_ : chunks_[list.last_].next_record) = first;
   list.last_ = first;
   ++records_;

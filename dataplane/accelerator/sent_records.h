@@ -47,11 +47,6 @@ class SentRecords {
   [[nodiscard]] uint32_t end(uint32_t record) const noexcept {
     return chunks_[record].seq + chunks_[record].payload_bytes;
   }
-  // How often it was counted before; counts once more.
-  [[nodiscard]] unsigned count_resent(uint32_t record) noexcept {
-    uint8_t& resent = chunks_[record].resent;
-    return resent == UINT8_MAX ? resent : resent++;
-  }
   // The bytes, into `out`; how many, or 0 if there is no room for them.
   [[nodiscard]] size_t copy(uint32_t record, std::span<uint8_t> out) const noexcept;
 
@@ -68,8 +63,7 @@ class SentRecords {
     uint32_t seq;
     uint16_t payload_bytes;
     uint16_t record_bytes;
-    uint8_t resent;  // times
-    uint8_t data[239];
+    uint8_t data[240];
   };
   static_assert(sizeof(Chunk) == 256);
 

@@ -19,9 +19,11 @@ struct alignas(64) Stream {
   uint32_t host_ack = 0;  // what the host acknowledged last
   SentRecords::List records{};
   Nanos last_seen = 0;
+  Nanos progressed_at = 0;  // when records were acknowledged last, or the first of them was sent
   bool confirmed = false;   // the host went on from `base`
   bool exact_only = false;  // nothing more is compressed; forgotten as soon as there are no records
   bool open_end = false;    // a fragment came: more may have been sent than sent_end says
+  bool raw_only = false;    // nor is anything sent again compressed
   bool reset = false;       // the peer sent a RST, and the host nothing since
 };
 static_assert(sizeof(Stream) == 64);
@@ -49,6 +51,7 @@ class StreamTable {
   void erase(uint32_t index) noexcept;
 
   [[nodiscard]] Stream& operator[](uint32_t index) noexcept { return streams_[index]; }
+  [[nodiscard]] const Stream& operator[](uint32_t index) const noexcept { return streams_[index]; }
   [[nodiscard]] bool used(uint32_t index) const noexcept { return tags_[index / kWays].of[index % kWays] != 0; }
   [[nodiscard]] size_t size() const noexcept { return size_; }
   [[nodiscard]] size_t buckets() const noexcept { return buckets_; }

@@ -15,8 +15,7 @@ constexpr uint32_t kMostWindow = uint32_t{1} << 30;
 constexpr uint32_t kResetWindow = uint32_t{1} << 20;
 // A first fragment does not say how long the packet is; no packet is longer.
 constexpr uint32_t kMostPacket = 65536;
-// What does not get through compressed may do so uncompressed: something on the way may not like it.
-constexpr unsigned kMostResent = 3;
+constexpr Nanos kStuck = 3 * kSecond;
 constexpr size_t kMostSwept = 32;    // buckets a call
 constexpr size_t kSweepCalls = 512;  // for the whole table, if it is not large
 
@@ -112,20 +111,32 @@ TcpStreams::Decision TcpStreams::decide(uint32_t index, const Segment& segment) 
 
 bool TcpStreams::remember(const Decision& decision, const Segment& segment, std::span<const uint8_t> record) noexcept {
   if (decision.treatment != Treatment::kFresh) return false;
-  const bool kept = records_.append(table_[decision.stream].records, segment.seq, segment.bytes, record);
+  Stream& stream = table_[decision.stream];
+  if (stream.records.empty()) stream.progressed_at = stream.last_seen;
+  const bool kept = records_.append(stream.records, segment.seq, segment.bytes, record);
   count(kept ? StreamFigure::kRemembered : StreamFigure::kNoMemory);
   return kept;
 }
 
+bool TcpStreams::stuck(const Decision& decision, Nanos since, Nanos now) const noexcept {
+  if (decision.treatment != Treatment::kSentBefore) return false;
+  const Stream& stream = table_[decision.stream];
+  return !stream.records.empty() && !stream.raw_only && now - std::max(stream.progressed_at, since) > kStuck;
+}
+
+void TcpStreams::give_up(const Decision& decision) noexcept {
+  table_[decision.stream].exact_only = table_[decision.stream].raw_only = true;
+}
+
 size_t TcpStreams::again(const Decision& decision, const Segment& segment, std::span<uint8_t> out) noexcept {
-  if (decision.treatment != Treatment::kSentBefore || (segment.flags & kNeverCompressed) != 0 || !segment.plain) {
+  if (decision.treatment != Treatment::kSentBefore || (segment.flags & kNeverCompressed) != 0 || !segment.plain ||
+      table_[decision.stream].raw_only) {
     return 0;
   }
   const uint32_t record = records_.find(table_[decision.stream].records, segment.seq);
   if (record == kNone || records_.seq(record) != segment.seq || records_.payload_bytes(record) != segment.bytes) {
     return 0;
   }
-  if (records_.count_resent(record) >= kMostResent) return 0;
   const size_t bytes = records_.copy(record, out);
   if (bytes != 0) count(StreamFigure::kSentAgain);
   return bytes;
@@ -172,7 +183,7 @@ void TcpStreams::from_wire(const Segment& segment, Nanos now) noexcept {
     count(StreamFigure::kBadAck);
     return;
   }
-  records_.release(stream.records, segment.ack);
+  if (records_.release(stream.records, segment.ack) != 0) stream.progressed_at = now;
   if (stream.exact_only && stream.records.empty()) forget(index, StreamFigure::kEnded);
 }
 

@@ -99,9 +99,13 @@ class TcpStreams {
   // Of a kFresh segment. False: there is no memory; send it as it is.
   [[nodiscard]] bool remember(const Decision& decision, const Segment& segment,
                               std::span<const uint8_t> record) noexcept;
-  // The record of exactly these bytes, into `out`; its length, or 0: there is none, it was sent again several times in
-  // vain, or the segment has flags with which it must not be compressed.
+  // The record of exactly these bytes, into `out`; its length, or 0: there is none, the stream was given up, or the
+  // segment has flags with which it must not be compressed.
   [[nodiscard]] size_t again(const Decision& decision, const Segment& segment, std::span<uint8_t> out) noexcept;
+  // Of a kSentBefore segment: nothing compressed was acknowledged for 3 s, all of them later than `since`.
+  [[nodiscard]] bool stuck(const Decision& decision, Nanos since, Nanos now) const noexcept;
+  // From now on nothing of the stream is sent compressed; records keep their values.
+  void give_up(const Decision& decision) noexcept;
   // Puts the values of records in place wherever they cover `payload`, the segment's. True: some did, and the checksum
   // has to be computed again.
   [[nodiscard]] bool overwrite(const Decision& decision, const Segment& segment, std::span<uint8_t> payload) noexcept;

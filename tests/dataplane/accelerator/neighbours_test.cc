@@ -51,6 +51,12 @@ TEST_F(NeighboursTest, NobodyAnswersInTheNameOfOthers) {
   far_.from_wire(everybodys);
   EXPECT_TRUE(far_.wire.empty());
   EXPECT_EQ(far_.count(Counter::kHelloOthers), 3U);
+  // Hosts may be bridges.
+  for (uint8_t i = 0; i < 100; ++i) {
+    from_host.from[3] = i;
+    far_.from_host(frame_of(from_host));
+  }
+  far_.wire.clear();
   far_.from_wire(question);
   EXPECT_EQ(far_.wire.size(), 1U);
   EXPECT_TRUE(far_.host.empty());
@@ -94,9 +100,35 @@ TEST_F(NeighboursTest, BundlesAreRestoredWhoeverSentThem) {
   EXPECT_EQ(fresh.host[0], lossy_frame(find_codec(kDefaultCodec), frame_of(datagram_), 0));
   Bytes damaged = bundle;
   damaged[60] ^= 1;
-  fresh.from_wire(damaged);
-  EXPECT_EQ(fresh.host.size(), 1U);
-  EXPECT_EQ(fresh.count(Counter::kWireDropped), 1U);
+  far_.from_wire(damaged);
+  EXPECT_TRUE(far_.host.empty());
+  EXPECT_EQ(far_.count(Counter::kWireDropped), 1U);
+}
+
+// Nobody would ever get the packet through.
+TEST_F(NeighboursTest, WhatOnlyLooksLikeABundlePasses) {
+  Packet packet = udp(Bytes(100, 3), kTosWire);
+  packet.payload[0] = 0xa6;
+  packet.payload[1] = 0x11;
+  far_.from_wire(frame_of(packet));
+  ASSERT_EQ(far_.host.size(), 1U);
+  EXPECT_EQ(far_.host[0], frame_of(packet));
+}
+
+// The address has moved to another machine, while packets flow.
+TEST_F(NeighboursTest, WhatAnsweredBeforeDoesNotAnswerForAnotherMachine) {
+  ends_.meet();
+  near_.from_host(frame_of(datagram_));
+  EXPECT_EQ(near_.wire.at(0)[15], kTosWire);
+  near_.wire.clear();
+  datagram_.to[5] ^= 1;
+  near_.from_host(frame_of(datagram_));
+  EXPECT_EQ(near_.wire.at(0), frame_of(datagram_));
+  near_.wire.clear();
+  near_.poll(kNow + kMillisecond);
+  ASSERT_EQ(near_.wire.size(), 1U);
+  EXPECT_EQ(near_.wire[0][5], datagram_.to[5]);
+  near_.wire.clear();
 }
 
 TEST_F(NeighboursTest, ChecksumsThatTheWireLeftUnfinishedAreFinished) {
@@ -104,6 +136,8 @@ TEST_F(NeighboursTest, ChecksumsThatTheWireLeftUnfinishedAreFinished) {
   const Bytes right = frame_of(packet);
   far_.from_wire(unfinished(right));
   EXPECT_EQ(far_.host.at(0), right);
+  EXPECT_EQ(far_.count(Counter::kWireChecksumFinished), 1U);
+  EXPECT_EQ(far_.count(Counter::kChecksumFinished), 0U);
 }
 
 TEST_F(NeighboursTest, AWrongIpChecksumStaysWrong) {
@@ -175,21 +209,58 @@ class AgainTest : public ::testing::Test {
   Bytes data_ = payload(Data::kGradients, 1448, 3);
 };
 
-// Something on the way may not let compressed packets pass.
+// Hellos are answered, and what is compressed does not arrive.
 TEST_F(AgainTest, WhatDoesNotGetThroughCompressedIsSentUncompressed) {
   const Bytes sent = lossy(find_codec(kDefaultCodec), data_, 0);
-  size_t compressed = 0;
-  for (int i = 0; i < 10; ++i) {
-    near_.from_host(connection_.again(start_, data_));
+  Nanos now = kNow;
+  for (; now < kNow + 10 * kSecond; now += 200 * kMillisecond) {
+    near_.poll(now);
+    ends_.deliver(now);
+    near_.from_host(connection_.again(start_, data_), now);
     const Bytes frame = std::exchange(near_.wire, {}).at(0);
-    if (frame[15] == kTosWire) {
-      ++compressed;
-    } else {
+    const bool compressed = frame[15] == kTosWire;
+    EXPECT_EQ(compressed, now <= kNow + 3 * kSecond) << now - kNow;
+    if (!compressed) {
       EXPECT_EQ(payload_of(frame), sent);
       EXPECT_EQ(fault_in(frame), "");
     }
   }
-  EXPECT_EQ(compressed, 3U);
+  EXPECT_EQ(near_.count(Counter::kBlocked), 1U);
+  // Others are spared that, for a while; then it is tried again.
+  const auto is_compressed = [this](uint16_t port, Nanos when) {
+    Connection other(kTosCompressed, 5, port);
+    near_.from_host(other.syn(), when);
+    near_.poll(when);
+    ends_.deliver(when);
+    near_.from_host(other.data(data_), when);
+    return std::exchange(near_.wire, {}).at(0)[15] == kTosWire;
+  };
+  EXPECT_FALSE(is_compressed(1, now));
+  for (; now < kNow + 3 * kSecond + accel::Peers::kBlockedFor; now += kSecond / 2) {
+    near_.poll(now);
+    ends_.deliver(now);
+  }
+  EXPECT_FALSE(is_compressed(2, now - kSecond));
+  (void)is_compressed(3, now + kSecond);
+  EXPECT_TRUE(is_compressed(4, now + kSecond));
+}
+
+// An outage is no reason: hellos are not answered either, and the connection goes on compressed.
+TEST_F(AgainTest, AnOutageBlocksNobody) {
+  const Nanos end = kNow + 20 * kSecond;
+  for (Nanos now = kNow; now < end; now += 500 * kMillisecond) {
+    near_.poll(now);
+    near_.from_host(connection_.again(start_, data_), now);
+    near_.wire.clear();
+  }
+  for (Nanos now = end; now < end + 2 * kSecond; now += 500 * kMillisecond) {
+    near_.poll(now);
+    ends_.deliver(now);
+    near_.from_host(connection_.again(start_, data_), now);
+  }
+  EXPECT_EQ(near_.wire.back()[15], kTosWire);
+  EXPECT_EQ(near_.count(Counter::kBlocked), 0U);
+  near_.wire.clear();
 }
 
 TEST_F(AgainTest, AWrongChecksumStaysWrong) {

@@ -78,8 +78,10 @@ TEST_F(PeersTest, AsksQuicklyThenSlowlyThenStops) {
     (void)restores(now);
     asked += questions(now).size();
   }
-  EXPECT_EQ(asked, Peers::kQuickAsks + 1);
-  EXPECT_EQ(state(kStart + kSecond), Peers::State::kSilent);
+  EXPECT_EQ(asked, Peers::kQuickAsks);
+  EXPECT_EQ(state(kStart + kSecond), Peers::State::kAsked);
+  (void)questions(kStart + 1300 * kMillisecond);
+  EXPECT_EQ(state(kStart + 1300 * kMillisecond), Peers::State::kSilent);
   asked = 0;
   for (Nanos now = kStart + kSecond; now < kStart + 200 * kSecond; now += 10 * kMillisecond) {
     asked += questions(now).size();

@@ -38,7 +38,7 @@ TEST(SentRecords, OrderOfSequenceNumbersIsModulo) {
 TEST(SentRecords, KeepsBytesOfAnyLength) {
   SentRecords records(1 << 20);
   Rng random(1);
-  for (const size_t bytes : std::vector<size_t>{1, 238, 239, 240, 478, 479, 1448, 9000, 65535}) {
+  for (const size_t bytes : std::vector<size_t>{1, 239, 240, 241, 480, 481, 1448, 9000, 65535}) {
     List list;
     const auto record = bytes_of(bytes, random);
     ASSERT_TRUE(records.append(list, 100, bytes, record));
@@ -49,7 +49,7 @@ TEST(SentRecords, KeepsBytesOfAnyLength) {
     EXPECT_EQ(records.end(found), 100 + bytes);
     std::vector<uint8_t> small(bytes - 1);
     EXPECT_EQ(records.copy(found, small), 0u);
-    EXPECT_EQ(records.memory_used(), (bytes + 238) / 239 * 256);
+    EXPECT_EQ(records.memory_used(), (bytes + 239) / 240 * 256);
     EXPECT_EQ(records.clear(list), 1u);
     EXPECT_EQ(records.memory_used(), 0u);
   }
@@ -76,7 +76,7 @@ TEST(SentRecords, FullMemoryChangesNothingAndComesBack) {
   for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(records.append(list, i * 1000, 1000, record));
   EXPECT_FALSE(records.append(list, 3000, 1000, record));
   EXPECT_EQ(records.memory_used(), 9u * 256);
-  EXPECT_TRUE(records.append(list, 3000, 100, std::span(record).first(239)));
+  EXPECT_TRUE(records.append(list, 3000, 100, std::span(record).first(240)));
   EXPECT_EQ(records.memory_used(), records.memory());
   EXPECT_EQ(records.release(list, 1000), 1u);
   EXPECT_TRUE(records.append(list, 3100, 1000, record));

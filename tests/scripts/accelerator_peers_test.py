@@ -75,6 +75,24 @@ def both_there(hosts, bumps, args):
     traffic.close(pair)
 
 
+# ---- Something on the way
+
+
+def blocked(hosts, bumps, args):
+    """Compressed TCP segments get lost, and nothing else: connections go on without compression, and check says so."""
+    bumps.warm(0, 1)
+    links_net.run(*hosts.in_switch("nft", "table bridge blocked { chain forward { type filter hook forward priority 5; "
+                                   "ip dscp af12 ip protocol tcp counter drop; }; }"))
+    values = traffic.laplace(100_000)
+    for _ in range(2):
+        pair = traffic.connect(hosts, 0, 1, tos=traffic.MARK)
+        traffic.check_floats(values, traffic.Transfer(*pair, values.tobytes(), what="blocked on the way").finish())
+        traffic.close(pair)
+    assert bumps.stats(0)["counters"]["blocked"] >= 1
+    verdict = check(hosts, bumps, args)
+    assert verdict.returncode == 1 and "compressed TCP segments do not arrive" in verdict.stdout, verdict.stdout
+
+
 # ---- Killed
 
 
@@ -243,6 +261,7 @@ def main():
     both = (True, True)
     run("no accelerator there", (True, False), legacy, args)
     run("gradlane check", both, both_there, args)
+    run("blocked", both, blocked, args)
     run("killed", both, killed)
     run("malformed packets", both, malformed, repack="{enabled: false}")
     run("truncated frames", both, truncated, repack="{enabled: false}")

@@ -19,7 +19,7 @@ constexpr std::pair<const char*, const char*> kReasons[] = {
     {"raw_no_peer", "no accelerator answers there"},        {"raw_small", "too little payload"},
     {"raw_size", "UDP payload no multiple of 4 bytes"},     {"raw_no_gain", "would not be smaller"},
     {"raw_shape", "fragments, IP options, not UDP or TCP"}, {"raw_flags", "SYN, FIN, RST, URG"},
-    {"raw_unknown", "connection not known from its start"}, {"raw_sent_before", "sent before with other boundaries"},
+    {"raw_unknown", "connection not known from its start"}, {"raw_sent_before", "a retransmission"},
     {"raw_no_memory", "no memory to remember it"},          {"raw_checksum", "checksum is wrong"},
 };
 constexpr std::string_view kReasonPrefix = "raw_";
@@ -59,7 +59,8 @@ Lines head_lines(const json& now) {
   if (const json& rss = at(now, "rss_kb"); !rss.is_null()) first += fmt::format("   {:.1f} MiB", number(rss) / 1024);
   if (const json& faults = at(now, "faults"); !faults.is_null()) first += "   FAULTS INJECTED: " + faults.dump();
   const bool repack = at(config, "repack") == true;
-  const std::string held = repack ? fmt::format("repacked within {} us", text(at(config, "hold_us"))) : "not repacked";
+  const std::string held =
+      repack ? fmt::format("repacked within {:g} us", counter(&config, "hold_us")) : "not repacked";
   Lines lines{first, fmt::format("codec {}   MTU {}   ToS {}, on the wire {}   {}", text(at(config, "codec")),
                                  text(at(config, "mtu")), tos_text(at(config, "tos_compressed")),
                                  tos_text(at(config, "tos_wire")), held)};
@@ -83,10 +84,14 @@ Lines port_lines(const Looks& looks) {
     const auto bytes = [&](const char* key) {
       return looks.rates() ? digits(figure(key) * 8 / 1e9) : count_text(figure(key));
     };
+    // What came and was lost in front of the accelerator, or could not be sent.
+    double lost = 0;
+    for (const char* const key : {"missed", "dropped_full", "dropped_stalled", "dropped_segmented"})
+      lost += figure(key);
     const json& up = at(*port, "link_up");
     rows.push_back({name, up.is_boolean() ? (up == true ? "up" : "down") : "-", bytes("received_bytes"),
-                    bytes("sent_bytes"), count_text(figure("received")), count_text(figure("sent")),
-                    count_text(figure("dropped_full")), text(at(*port, "device"))});
+                    bytes("sent_bytes"), count_text(figure("received")), count_text(figure("sent")), count_text(lost),
+                    text(at(*port, "device"))});
   }
   return rows.size() == 1 ? Lines() : table(rows);
 }

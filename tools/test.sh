@@ -82,7 +82,6 @@ meson test -C build-thread --suite threads --no-rebuild --print-errorlogs || fai
 fuzz() {
   local target=$1 seconds=$2
   shift 2
-  step "fuzzing ${target}s for $seconds s"
   local findings=build-findings/$target/  # kept when build folders are removed
   local grown=build-sanitize/corpus/$target log=build-sanitize/fuzz-$target.log
   mkdir -p "$findings" "$grown"
@@ -90,18 +89,23 @@ fuzz() {
     -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings" "$@" 2>"$log"; then
     tail -n 40 "$log" >&2
     echo "the fuzzer found something: add the file in $findings to tests/fuzz/corpus/$target and mend it" >&2
-    failed=1
+    return 1
   fi
-  grep -E 'number_of_executed_units' "$log" || true
+  echo "$target: $(grep -E 'number_of_executed_units' "$log")"
 }
-fuzz codec "$fuzz_seconds" -max_len=600 -timeout=10
-fuzz exchange "$fuzz_seconds" -max_len=4096 -timeout=20
-fuzz config "$fuzz_seconds" -max_len=2048 -timeout=10
-fuzz frame "$fuzz_seconds" -max_len=256 -timeout=10
-fuzz bundle "$fuzz_seconds" -max_len=1600 -timeout=10
-fuzz probe "$fuzz_seconds" -max_len=256 -timeout=10
-fuzz server "$fuzz_seconds" -max_len=2048 -timeout=20
-fuzz trainer "$fuzz_seconds" -max_len=600 -timeout=20
+step "fuzzing for $fuzz_seconds s each, two at a time"
+fuzz codec "$fuzz_seconds" -max_len=600 -timeout=10 &
+fuzz exchange "$fuzz_seconds" -max_len=4096 -timeout=20 || failed=1
+wait $! || failed=1
+fuzz config "$fuzz_seconds" -max_len=2048 -timeout=10 &
+fuzz frame "$fuzz_seconds" -max_len=256 -timeout=10 || failed=1
+wait $! || failed=1
+fuzz bundle "$fuzz_seconds" -max_len=1600 -timeout=10 &
+fuzz probe "$fuzz_seconds" -max_len=256 -timeout=10 || failed=1
+wait $! || failed=1
+fuzz server "$fuzz_seconds" -max_len=2048 -timeout=20 &
+fuzz trainer "$fuzz_seconds" -max_len=600 -timeout=20 || failed=1
+wait $! || failed=1
 
 step "summary"
 tools/count_tests.py build/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml \

@@ -165,7 +165,7 @@ TEST(PacketView, EveryLength) {
 TEST(PacketView, AnyBytes) {
   Rng rng(1);
   const Bytes frames[] = {frame_of(tcp()), frame_of(udp())};
-  size_t seen[6] = {};
+  size_t seen[static_cast<size_t>(Layer::kUdp) + 1] = {};
   for (int round = 0; round < 100000; ++round) {
     Bytes frame = frames[rng.below(2)];
     for (size_t i = 0; i < 3; ++i) frame[12 + rng.below(42)] = static_cast<uint8_t>(rng.bits());

@@ -38,34 +38,8 @@ while [ $# -gt 0 ]; do
 done
 [ "$(id -u)" -eq 0 ] || bad "network namespaces need root"
 
-step() { printf '\n== %s\n' "$*"; }
-
-step "packages"
-tools/setup.sh
-
-step "build"
-again=()
-[ -d build/meson-private ] && again=(--reconfigure)
-if ! meson setup "${again[@]}" build >build.log 2>&1; then
-  tail -n 30 build.log >&2
-  echo "tools/accelerator_demo.sh: could not configure build; if it is from elsewhere, remove it and try again" >&2
-  exit 1
-fi
-rm -f build.log
-quiet=(--quiet)
-[ -t 1 ] && quiet=()  # ninja's line of progress is for terminals
-echo "some minutes the first time"
-ninja -C build "${quiet[@]}" tools/gradlane tools/gradlaned
-
-# NumPy is a Debian package, which another python3 in the PATH does not see.
-python=
-for candidate in python3 /usr/bin/python3; do
-  if "$candidate" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("numpy"))'; then
-    python=$candidate
-    break
-  fi
-done
-[ -n "$python" ] || { echo "tools/accelerator_demo.sh: no python3 here has numpy; run tools/setup.sh" >&2; exit 1; }
+source tools/demo_build.sh
+demo_build "numpy" tools/gradlane tools/gradlaned
 
 step "floats over TCP"
 "$python" -B tools/accelerator_demo.py "${options[@]}"

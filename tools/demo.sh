@@ -44,35 +44,8 @@ if [ -n "$json" ]; then
   touch "$json" 2>/dev/null || bad "--json '$json': cannot write to it"
 fi
 
-step() { printf '\n== %s\n' "$*"; }
-
-step "packages"
-tools/setup.sh
-
-step "build"
-again=()
-[ -d build/meson-private ] && again=(--reconfigure)
-if ! meson setup "${again[@]}" build >build.log 2>&1; then
-  tail -n 30 build.log >&2
-  echo "tools/demo.sh: could not configure build; if it is from elsewhere, remove it and try again" >&2
-  exit 1
-fi
-rm -f build.log
-quiet=(--quiet)
-[ -t 1 ] && quiet=()  # ninja's line of progress is for terminals
-echo "some minutes the first time"
-ninja -C build "${quiet[@]}" tools/gradlane tools/gradlaned client/all_reduce_example  # with libgradlane
-
-# NumPy and scikit-learn are Debian packages, which another python3 in the PATH does not see.
-python=
-for candidate in python3 /usr/bin/python3; do
-  if "$candidate" -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("numpy") and u.find_spec("sklearn")))'
-  then
-    python=$candidate
-    break
-  fi
-done
-[ -n "$python" ] || { echo "tools/demo.sh: no python3 here has numpy and sklearn; run tools/setup.sh" >&2; exit 1; }
+source tools/demo_build.sh
+demo_build "numpy sklearn" tools/gradlane tools/gradlaned client/all_reduce_example  # with libgradlane
 
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT

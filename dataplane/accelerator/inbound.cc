@@ -2,6 +2,7 @@
 #include "dataplane/accelerator/accelerator.h"
 
 namespace gradlane::accel {
+
 void Accelerator::from_wire(Frame frame, Nanos now) noexcept {
   counters_.add(Counter::kFromWire);
   if (too_long({frame.data, frame.bytes}, setup_.mtu)) {

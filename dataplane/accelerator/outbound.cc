@@ -33,6 +33,7 @@ bool binds_data(const uint8_t* frame, const PacketView& view) noexcept {
 }
 
 }  // namespace
+
 void Accelerator::from_host(Frame frame, Nanos now) noexcept {
   counters_.add(Counter::kFromHost);
   if (frame.bytes >= kEthernetBytes) host_macs_.learn(frame.data + HostMacs::kMacBytes, now);

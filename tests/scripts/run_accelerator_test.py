@@ -17,6 +17,7 @@ import unittest
 
 import links_net
 from run_fixture import PATIENCE, Programs, Run, sh, wait_until
+from run_spaces import SpacesTest, inside, namespaces
 
 FAKE = str(pathlib.Path(__file__).resolve().parent / "run_fake_accelerator.py")
 PORTS = ("gla0", "glw0")
@@ -54,19 +55,8 @@ else:
 """
 
 
-def namespaces(run):
-    """Those of this run that are there now."""
-    listed = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
-    return sorted(name for name in listed if name.startswith(f"gradlane-{run.process.pid}-"))
-
-
 def space(run, name):
     return f"gradlane-{run.process.pid}-{name}"
-
-
-def inside(namespace, *command):
-    """What a command in a namespace prints."""
-    return links_net.run("ip", "netns", "exec", namespace, *command)
 
 
 def answers(namespace, address):
@@ -74,8 +64,8 @@ def answers(namespace, address):
     return subprocess.run(command, capture_output=True, timeout=PATIENCE).returncode == 0
 
 
-class RunAcceleratorTest(unittest.TestCase):
-    maxDiff = None
+class RunAcceleratorTest(SpacesTest):
+    link = "accelerator"
     slow = {}
 
     @classmethod
@@ -83,34 +73,6 @@ class RunAcceleratorTest(unittest.TestCase):
         for name, (arguments, keywords) in SLOW.items():
             cls.slow[name] = Run("--link", "accelerator", *arguments, **keywords)
             cls.addClassCleanup(cls.clean, cls.slow[name])
-
-    def start(self, *arguments, **keywords):
-        run = Run("--link", "accelerator", *arguments, **keywords)
-        self.addCleanup(self.clean, run)
-        return run
-
-    @staticmethod
-    def clean(run):
-        run.clean()
-        for name in namespaces(run):
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=PATIENCE)
-
-    def finish(self, run, code):
-        self.assertEqual(run.end(), code, f"{run.out}\n{run.err}")
-        self.assertEqual(namespaces(run), [])
-        self.assertEqual(run.pids(), [])
-        self.assertEqual(run.files(), [])
-        return run
-
-    def run_it(self, *arguments, code=0, **keywords):
-        return self.finish(self.start(*arguments, **keywords), code)
-
-    def started(self, *arguments, nodes=2, **keywords):
-        """A run whose commands wait to be ended."""
-        run = self.start("-n", str(nodes), *arguments, command=sh("echo ready; exec sleep 60"), **keywords)
-        for _ in range(nodes):
-            self.assertIn("ready", run.process.stdout.readline())
-        return run
 
     def stop(self, run):
         run.process.send_signal(signal.SIGTERM)

@@ -9,58 +9,20 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
 import links_net
-from run_fixture import PATIENCE, Programs, Run, sh, wait_until
+from run_fixture import Programs, Run, sh, wait_until
+from run_spaces import SpacesTest, inside, namespaces
 
 EXACT = ["-n", "2", "-w", "1", "--json"]
 
 
-def namespaces(run):
-    """Those of this run that are there now."""
-    listed = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
-    return sorted(name for name in listed if name.startswith(f"gradlane-{run.process.pid}-"))
-
-
-def inside(namespace, *command):
-    """What a command in a namespace prints."""
-    return links_net.run("ip", "netns", "exec", namespace, *command)
-
-
-class RunVethTest(unittest.TestCase):
-    maxDiff = None
-
-    def start(self, *arguments, **keywords):
-        run = Run("--link", "veth", *arguments, **keywords)
-        self.addCleanup(self.clean, run)
-        return run
-
-    def clean(self, run):
-        run.clean()
-        for name in namespaces(run):
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=PATIENCE)
-
-    def finish(self, run, code):
-        self.assertEqual(run.end(), code, f"{run.out}\n{run.err}")
-        self.assertEqual(namespaces(run), [])
-        self.assertEqual(run.pids(), [])
-        self.assertEqual(run.files(), [])
-        return run
-
-    def run_it(self, *arguments, code=0, **keywords):
-        return self.finish(self.start(*arguments, **keywords), code)
-
-    def started(self, *arguments, nodes=2):
-        """A run whose trainers wait to be ended."""
-        run = self.start("-n", str(nodes), *arguments, command=sh("echo ready; exec sleep 60"))
-        for _ in range(nodes):
-            self.assertIn("ready", run.process.stdout.readline())
-        return run
+class RunVethTest(SpacesTest):
+    link = "veth"
 
     # ---- Results
 

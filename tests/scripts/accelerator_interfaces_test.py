@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""`gradlane check` about the interfaces of an accelerator, in network namespaces: needs root, and is left out without.
+
+Usage: accelerator_interfaces_test.py GRADLANE GRADLANED
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import links_net
+from accelerator_tools import BINARIES, DOCUMENT, TIMEOUT, ToolsTest, changed, main
+from links_ring import wait_for
+
+SENDER = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
+    for _ in range(3):
+        sender.sendto(bytes(1000), ("10.77.0.2", 5000))
+"""
+
+class InterfacesTest(ToolsTest):
+    """In a namespace: the host's interface gl0 and gla0 are a veth pair, eth1 and far another one."""
+
+    def setUp(self):
+        super().setUp()
+        reason = links_net.can_run()
+        if reason is not None:
+            if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+                self.fail(f"{reason}; CI is set, where these cases must not be left out")
+            self.skipTest(reason)
+        links_net.end_orderly_on_sigterm()
+        links_net.remove_leftovers()
+        self.namespace = f"{links_net.PREFIX}{os.getpid()}-host"
+        self.other = f"{links_net.PREFIX}{os.getpid()}-other"
+        for name in (self.namespace, self.other):
+            links_net.run("ip", "netns", "add", name)
+            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True, timeout=TIMEOUT)
+        self.inside("sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+        for one, two in (("gl0", "gla0"), ("eth1", "far")):
+            self.inside("ip", "link", "add", one, "type", "veth", "peer", "name", two)
+            self.inside("ip", "link", "set", one, "up")
+            self.inside("ip", "link", "set", two, "up")
+        self.write_config(host="net_af_packet0,iface=gla0", wire="net_af_packet1,iface=eth1")
+
+    def inside(self, *command):
+        return links_net.run("ip", "netns", "exec", self.namespace, *command)
+
+    def mend(self, lines):
+        """Does what the lines say, and returns the commands."""
+        commands = [match[0] for line in lines for match in re.finditer(r"ethtool -K [a-z0-9 -]+", line)]
+        for command in commands:
+            self.inside(*shlex.split(command))
+        return commands
+
+    def test_the_commands_that_it_prints_mend_offloads(self):
+        self.inside("ethtool", "-K", "gl0", "tx", "on", "tso", "on", "gso", "on")
+        self.inside("ethtool", "-K", "eth1", "gro", "on")
+        self.inside("ethtool", "-K", "gla0", "gro", "on")
+        lines = self.check(1, "^FAIL offloads: port host: gla0 .*: ethtool -K gla0 gro off",
+                           "^FAIL offloads: port wire: eth1 .*: ethtool -K eth1 gro off",
+                           "^FAIL offloads: .*gl0, the host's end of gla0.*: ethtool -K gl0 tx off",
+                           "^ok   interface gla0 of port host: up, MTU 1500", "^ok   interface eth1 of port wire: up",
+                           "^ok   interface gl0, the host's end of gla0: MTU 1500")
+        self.assertEqual(len(self.mend(lines)), 3)
+        self.check(0, "^ok   offloads that change packets are off", "^note daemon: none runs")
+        # Told once, not again by the daemon's own words.
+        self.inside("ethtool", "-K", "eth1", "gro", "on")
+        words = [line for line in self.check(1, "^FAIL offloads") if line.startswith("FAIL")][0]
+        with self.daemon(changed(advice=[words.removeprefix("FAIL offloads: ")])):
+            self.check(1, "^FAIL offloads")
+
+    def good(self):
+        for interface in ("gl0", "gla0", "eth1"):
+            self.inside("ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
+
+    def test_interfaces_that_do_not_fit(self):
+        self.good()
+        self.check(0, "^ok   offloads that change packets are off")
+        self.inside("ip", "link", "set", "eth1", "down")
+        self.check(1, "^FAIL interface eth1 of port wire: it is down; ip link set eth1 up")
+        self.inside("ip", "link", "set", "eth1", "up")
+        self.inside("ip", "link", "set", "far", "down")
+        self.check(1, "^FAIL interface eth1 of port wire: no carrier")
+        self.inside("ip", "link", "set", "far", "up")
+        self.inside("ip", "link", "set", "eth1", "mtu", "1400")
+        self.check(1, "^FAIL interface eth1 of port wire: its MTU is 1400, that of the configuration 1500")
+        self.inside("ip", "link", "set", "eth1", "mtu", "1500")
+        self.inside("ip", "link", "set", "gl0", "mtu", "3000")
+        self.check(1, "^FAIL interface gl0, the host's end of gla0: its MTU is 3000, .*; ip link set gl0 mtu 1500")
+        self.inside("ip", "link", "set", "gl0", "mtu", "1500")
+        self.inside("ip", "link", "del", "eth1")
+        self.check(1, "^FAIL interface eth1 of port wire: there is no such interface")
+        with self.daemon(changed()):
+            self.check(0, "^note interface eth1 of port wire: not in this network namespace")
+
+    def test_addresses_of_the_wire(self):
+        self.good()
+        self.inside("ip", "addr", "add", "10.77.0.1/24", "dev", "eth1")
+        self.check(0, r"^note interface eth1 of port wire: the kernel has 10\.77\.0\.1 there, .*ip addr flush dev eth1")
+        self.inside("ip", "addr", "flush", "dev", "eth1")
+        self.inside("sysctl", "-q", "-w", "net.ipv6.conf.eth1.disable_ipv6=0")
+        self.inside("ip", "addr", "add", "fd77::1/64", "dev", "eth1")
+        (line,) = [line for line in self.check(0) if "IPv6" in line]
+        self.inside(*shlex.split(line[line.index("sysctl"):]))
+        self.assertFalse([line for line in self.check(0) if "past the accelerator" in line])
+
+    def test_the_kernel_is_kept_off_the_wire(self):
+        self.good()
+        note = "no nftables chain drops what comes in there"
+        self.check(0, f"^note interface eth1 of port wire: {note}.*docs/accelerator.md")
+        rule = "chain wire { type filter hook ingress device %s priority 0; policy drop; };"
+        self.inside("nft", "table netdev gradlane { " + rule % "gla0" + " }")
+        self.check(0, f"^note interface eth1 of port wire: {note}")
+        self.inside("nft", "delete table netdev gradlane; table netdev gradlane { " + rule % "eth1" + " }")
+        self.assertFalse([line for line in self.check(0) if note in line])
+
+    def test_host_in_another_namespace(self):
+        self.good()
+        self.inside("ip", "link", "set", "gl0", "netns", self.other)
+        links_net.run("ip", "-n", self.other, "link", "set", "gl0", "up")
+        self.check(0, "^note interface gla0 of port host: the host's end of it is not in this network namespace")
+
+    def test_a_real_daemon(self):
+        """Its document is what these programs read."""
+        self.good()
+        command = ["ip", "netns", "exec", self.namespace, BINARIES["gradlaned"], "--config", str(self.config)]
+        with open(self.folder / "log", "w", encoding="utf-8") as log:
+            daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(daemon.wait, TIMEOUT)
+        self.addCleanup(daemon.terminate)
+        wait_for(lambda: self.admin.exists() or daemon.poll() is not None, "the daemon")
+        self.assertIsNone(daemon.poll(), (self.folder / "log").read_text())
+        self.check(0, f"^note daemon: asked the one that runs, process {daemon.pid}", "^ok   link of port host: up",
+                   "^ok   link of port wire: up", r"^note peers: no marked traffic \(ToS 0x28\)")
+        # To an address where nobody is.
+        self.inside("ip", "addr", "add", "10.77.0.1/24", "dev", "gl0")
+        self.inside("ip", "neigh", "add", "10.77.0.2", "lladdr", "02:00:00:00:00:02", "dev", "gl0")
+        self.inside(sys.executable, "-c", SENDER)
+        self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) goes there uncompressed: no accelerator answers; ",
+                   options=("--time", "5s"))
+        table = self.run_program("gradlane", "stats", "--config", self.config).stdout
+        for pattern in (r"^accelerator   up ", r"^host +up ", "^uncompressed: no accelerator answers there +3 +100.0 %$",
+                        "^TCP connections   0 of 65536   0 segments", r"^10\.77\.0\.2 +(silent|asked) +0 +3 "):
+            self.assertTrue(re.search(pattern, table, re.MULTILINE), f"{pattern}:\n{table}")
+        document = json.loads(self.run_program("gradlane", "stats", "--config", self.config, "--json").stdout)
+        full = self.run_program("gradlane", "stats", "--config", self.config, "--all").stdout
+        for name in document["counters"]:
+            self.assertNotRegex(full, rf"\n  {name} +\d+  \n", "a counter that stats does not know")
+        for part in ("ports", "config", "counters", "streams"):
+            self.assertLessEqual(set(DOCUMENT[part]), set(document[part]), part)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,8 @@ packages=(
   ethtool iperf3 iproute2 iputils-ping nftables procps
   # trainers in Python, and the data of the demo
   python3-numpy python3-sklearn libopenblas0-serial
+  # PyTorch, and what gradlane is compared with
+  python3-torch openmpi-bin python3-mpi4py python3-matplotlib
   # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX
   clang libclang-rt-14-dev clang-format binutils python3 qemu-user
 )

@@ -21,6 +21,7 @@ struct RunOptions {
   std::string log;
   std::string keep_configs;  // directory that gets copies of the configuration files
   bool local_reduce = false;
+  bool inside = false;  // the command runs in the nodes' namespaces
   bool no_prefix = false;
   bool has_command = false;  // there was a "--"
   std::vector<std::string> command;

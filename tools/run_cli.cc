@@ -28,6 +28,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add("--lanes", options.lanes, "Worker threads of each node (1)");
   add("--trainers", options.trainers, "Per node: the command runs this often for each (1)");
   run->add_flag("--local-reduce", options.local_reduce, "A node's trainers are summed up before the ring");
+  run->add_flag("--inside", options.inside, "With veth: in the nodes' namespaces, with eth0 for TCP");
   add("--mtu", options.mtu, "Of IP (9000; veth, accelerator: 1500)");
   add("--rate", options.rate, "Of each link of veth, accelerator: 1gbit, 200mbit (none)");
   add("--accelerator", options.accelerator, "Of that link: gradlane, or none to compare (gradlane)");
@@ -37,9 +38,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add("--keep-configs", options.keep_configs, "Copy the daemons' configuration files to DIR")->type_name("DIR");
   run->add_flag("--no-prefix", options.no_prefix, "No \"[rank] \" before lines of output");
   run->footer(
-      "gradlane run -n 4 -- python3 train.py --lr 0.1   runs what stands behind -- once\n"
-      "per rank, with RANK, WORLD_SIZE, MASTER_ADDR ... as torchrun sets them, and\n"
-      "GRADLANE_SOCKET. Without a command: the nodes stay up until Ctrl-C.");
+      "gradlane run -n 4 -- python3 train.py   once per rank, with GRADLANE_SOCKET and\n"
+      "what torchrun sets. Without a command: the nodes stay up until Ctrl-C.");
   return run;
 }
 

@@ -7,7 +7,8 @@
 
 namespace gradlane {
 
-inline constexpr const char* kVethName = "gl0";  // of the interface in each node's namespace
+inline constexpr const char* kVethName = "gl0";     // of the interface in each node's namespace
+inline constexpr const char* kInsideName = "eth0";  // of the kernel's own interface there, with --inside
 inline constexpr const char* kHostPortName =
     "gla0";  // of its other end, where an accelerator takes what the kernel sends
 inline constexpr const char* kWirePortName = "glw0";  // of the accelerator's end of the cable

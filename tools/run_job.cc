@@ -106,10 +106,12 @@ bool RunJob::all_sockets_ready() {
 }
 
 std::vector<std::string> RunJob::variables(unsigned rank) const {
-  if (plan_.link != RunPlan::Link::kAccelerator) {
-    return rank_variables(plan_, rank, port_, files_.socket(plan_.node_of(rank)));
+  if (plan_.link == RunPlan::Link::kAccelerator) {
+    return host_variables(plan_, rank, port_, plan_.accelerators ? files_.admin(rank) : "");
   }
-  return host_variables(plan_, rank, port_, plan_.accelerators ? files_.admin(rank) : "");
+  const std::string socket = files_.socket(plan_.node_of(rank));
+  return plan_.inside ? inside_variables(plan_, rank, port_, socket, net_.spaces())
+                      : rank_variables(plan_, rank, port_, socket);
 }
 
 void RunJob::start_trainers() {
@@ -118,20 +120,24 @@ void RunJob::start_trainers() {
     std::vector<std::string> its = variables(rank);
     // All share these CPUs.
     if (!has_threads) its.emplace_back("OMP_NUM_THREADS=1");
-    const InSpace in(plan_.link == RunPlan::Link::kAccelerator ? net_.space(rank) : "");
+    const InSpace in(plan_.runs_inside() ? net_.space(plan_.node_of(rank)) : "");
     start({plan_.command, environment_with(its)}, fmt::format("rank {}", rank),
           plan_.prefix ? fmt::format("[{}] ", rank) : "", true);
   }
 }
 
 void RunJob::print_how_to_attach() {
-  const bool hosts = plan_.link == RunPlan::Link::kAccelerator;
+  const bool inside = plan_.runs_inside();
+  const char* const what = !inside              ? "Of each trainer's shell"
+                           : plan_.trainers > 1 ? "A shell for each trainer"
+                                                : "A shell in each";
   out().add("", fmt::format("{} node{} up; Ctrl-C ends {}. {}:", plan_.nodes, plan_.nodes == 1 ? " is" : "s are",
-                            plan_.nodes == 1 ? "it" : "them", hosts ? "A shell in each" : "Of each trainer's shell"));
+                            plan_.nodes == 1 ? "it" : "them", what));
   for (unsigned rank = 0; rank < plan_.ranks(); ++rank) {
     const auto its = variables(rank);
-    out().add("", hosts ? fmt::format("ip netns exec {} env {} sh", net_.space(rank), fmt::join(its, " "))
-                        : fmt::format("export {}", fmt::join(its, " ")));
+    out().add("", inside
+                      ? fmt::format("ip netns exec {} env {} sh", net_.space(plan_.node_of(rank)), fmt::join(its, " "))
+                      : fmt::format("export {}", fmt::join(its, " ")));
   }
 }
 

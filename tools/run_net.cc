@@ -38,7 +38,9 @@ std::string read_all(int fd) {
   return text;
 }
 
+// Of the switch.
 std::string port_name(unsigned node) { return fmt::format("n{}", node); }
+std::string inside_port_name(unsigned node) { return fmt::format("e{}", node); }
 
 }  // namespace
 
@@ -56,7 +58,11 @@ RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces
     const InSpace in(names_.back());
     run({"ip", "link", "add", kBridge, "mtu", std::to_string(plan.mtu), "up", "type", "bridge", "mcast_snooping", "0"});
     turn_offloads_off(kBridge);
-    for (unsigned node = 0; node < plan.nodes; ++node) add_cable(node, behind ? kWirePortName : kVethName);
+    for (unsigned node = 0; node < plan.nodes; ++node) {
+      add_cable(node, port_name(node), behind ? kWirePortName : kVethName);
+      turn_offloads_off(port_name(node));
+      if (plan.inside) add_cable(node, inside_port_name(node), kInsideName);
+    }
   }
   for (unsigned node = 0; node < plan.nodes; ++node) {
     const InSpace in(names_[node]);
@@ -66,6 +72,7 @@ RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces
     }
     finish_cable(kVethName);
     keep_from_kernel(kVethName);
+    if (plan.inside) add_kernel_network(node);
   }
 }
 
@@ -87,12 +94,11 @@ void RunNet::add_space(const std::string& name) const {
 }
 
 // From the switch's namespace, where this process is, to the node's.
-void RunNet::add_cable(unsigned node, const std::string& end) const {
+void RunNet::add_cable(unsigned node, const std::string& port, const std::string& end) const {
   const std::string mtu = std::to_string(plan_.mtu);
-  run({"ip", "link", "add", port_name(node), "mtu", mtu, "master", kBridge, "up", "type", "veth", "peer", "name", end,
-       "mtu", mtu, "netns", names_[node]});
-  turn_offloads_off(port_name(node));
-  shape(port_name(node));
+  run({"ip", "link", "add", port, "mtu", mtu, "master", kBridge, "up", "type", "veth", "peer", "name", end, "mtu", mtu,
+       "netns", names_[node]});
+  shape(port);
 }
 
 // The node's end, in its namespace, where this process is.
@@ -100,6 +106,17 @@ void RunNet::finish_cable(const std::string& end) const {
   run({"ip", "link", "set", end, "up"});
   turn_offloads_off(end);
   shape(end);
+}
+
+// What commands in the node's namespace have beside gradlane's interface. It is all the kernel's: offloads too.
+void RunNet::add_kernel_network(unsigned node) const {
+  // By itself a kernel answers for its address at any interface, gradlane's too. There packets would be lost, or pass
+  // beside the cable that is meant for them.
+  set_kernel("ipv4/conf/all/arp_ignore", "1");
+  run({"ip", "link", "set", "lo", "up"});
+  run({"ip", "link", "set", kInsideName, "up"});
+  shape(kInsideName);
+  run({"ip", "address", "add", inside_address(node) + "/24", "dev", kInsideName});
 }
 
 void RunNet::shape(const std::string& interface) const {

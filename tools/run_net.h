@@ -19,6 +19,8 @@ class RunNet {
   RunNet(const RunNet&) = delete;
   RunNet& operator=(const RunNet&) = delete;
 
+  // Of the nodes, and the switch's, which is the last.
+  [[nodiscard]] const std::vector<std::string>& spaces() const noexcept { return names_; }
   // To be in when the node's daemon is started; empty where there is none.
   [[nodiscard]] std::string space(unsigned node) const { return names_.empty() ? "" : names_[node]; }
 
@@ -27,8 +29,9 @@ class RunNet {
   RunNet(std::vector<std::string> names, const RunPlan& plan, const RunWarden& warden);
 
   void add_space(const std::string& name) const;
-  void add_cable(unsigned node, const std::string& end) const;
+  void add_cable(unsigned node, const std::string& port, const std::string& end) const;
   void finish_cable(const std::string& end) const;
+  void add_kernel_network(unsigned node) const;
   void shape(const std::string& interface) const;
   void keep_from_kernel(const std::string& interface) const;
   void drop_input(const std::string& interface) const;

@@ -151,6 +151,15 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
   }
 }
 
+void plan_inside(const RunOptions& options, RunPlan& plan) {
+  plan.inside = options.inside;
+  if (!plan.inside || plan.link == RunPlan::Link::kVeth) return;
+  throw SetupError(plan.link == RunPlan::Link::kAccelerator
+                       ? "--inside: leave it out; with --link accelerator the command runs in the hosts' namespaces"
+                       : fmt::format("--inside: needs --link veth; with --link {} nodes have no namespaces to be in",
+                                     plan.link_name));
+}
+
 void check_lanes(const RunPlan& plan) {
   if (plan.lanes > 1 && plan.link == RunPlan::Link::kAccelerator) {
     throw SetupError(
@@ -189,11 +198,14 @@ RunPlan make_run_plan(const RunOptions& options) {
   }
   check_lanes(plan);
   plan_accelerators(options, plan);
+  plan_inside(options, plan);
   if (plan.has_daemons()) plan.daemon = find_daemon();
   return plan;
 }
 
 std::string node_address(unsigned node) { return fmt::format("10.77.0.{}", node + 1); }
+
+std::string inside_address(unsigned node) { return fmt::format("10.77.1.{}", node + 1); }
 
 int command_fault(const std::string& name) {
   int fault = 0;
@@ -215,8 +227,40 @@ unsigned free_port() {
   return ntohs(address.sin_port);
 }
 
-std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port, const std::string& socket) {
+namespace {
+
+// Of commands that are in their nodes' namespaces: to torchrun each node is a machine of its own.
+std::vector<std::string> machine_variables(const RunPlan& plan, unsigned rank, unsigned port,
+                                           std::string (*address_of)(unsigned)) {
+  std::vector<std::string> addresses;
+  for (unsigned i = 0; i < plan.nodes; ++i) addresses.push_back(address_of(i));
+  const unsigned node = plan.node_of(rank);
   return {
+      fmt::format("RANK={}", rank),
+      fmt::format("WORLD_SIZE={}", plan.ranks()),
+      fmt::format("LOCAL_RANK={}", rank % plan.trainers),
+      fmt::format("LOCAL_WORLD_SIZE={}", plan.trainers),
+      fmt::format("NODE_RANK={}", node),
+      fmt::format("GROUP_RANK={}", node),
+      fmt::format("GROUP_WORLD_SIZE={}", plan.nodes),
+      "MASTER_ADDR=" + addresses.front(),
+      fmt::format("MASTER_PORT={}", port),
+      "GRADLANE_ADDRESS=" + addresses[node],
+      fmt::format("GRADLANE_PEERS={}", fmt::join(addresses, ",")),
+      fmt::format("GRADLANE_NODE={}", node),
+  };
+}
+
+// For Gloo, which does not look for an interface by itself.
+void add_interface(std::vector<std::string>& variables, const char* interface) {
+  constexpr const char* kName = "GLOO_SOCKET_IFNAME";
+  if (std::getenv(kName) == nullptr) variables.push_back(fmt::format("{}={}", kName, interface));
+}
+
+}  // namespace
+
+std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port, const std::string& socket) {
+  std::vector<std::string> result = {
       fmt::format("RANK={}", rank),
       fmt::format("WORLD_SIZE={}", plan.ranks()),
       fmt::format("LOCAL_RANK={}", rank),
@@ -230,26 +274,24 @@ std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsi
       "GRADLANE_SOCKET=" + socket,
       fmt::format("GRADLANE_NODE={}", plan.node_of(rank)),
   };
+  add_interface(result, "lo");
+  return result;
+}
+
+std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, unsigned port, const std::string& socket,
+                                          std::vector<std::string> spaces) {
+  std::vector<std::string> result = machine_variables(plan, rank, port, inside_address);
+  spaces.resize(plan.nodes);  // without the switch's
+  result.push_back("GRADLANE_SOCKET=" + socket);
+  result.push_back(fmt::format("GRADLANE_NAMESPACES={}", fmt::join(spaces, ",")));
+  add_interface(result, kInsideName);
+  return result;
 }
 
 std::vector<std::string> host_variables(const RunPlan& plan, unsigned node, unsigned port, const std::string& admin) {
-  std::vector<std::string> addresses;
-  for (unsigned i = 0; i < plan.nodes; ++i) addresses.push_back(node_address(i));
-  std::vector<std::string> result = {
-      fmt::format("RANK={}", node),
-      fmt::format("WORLD_SIZE={}", plan.nodes),
-      "LOCAL_RANK=0",
-      "LOCAL_WORLD_SIZE=1",
-      fmt::format("NODE_RANK={}", node),
-      fmt::format("GROUP_RANK={}", node),
-      fmt::format("GROUP_WORLD_SIZE={}", plan.nodes),
-      "MASTER_ADDR=" + addresses.front(),
-      fmt::format("MASTER_PORT={}", port),
-      "GRADLANE_ADDRESS=" + addresses[node],
-      fmt::format("GRADLANE_PEERS={}", fmt::join(addresses, ",")),
-      fmt::format("GRADLANE_NODE={}", node),
-  };
+  std::vector<std::string> result = machine_variables(plan, node, port, node_address);
   if (!admin.empty()) result.push_back("GRADLANE_ADMIN=" + admin);
+  add_interface(result, kVethName);
   return result;
 }
 

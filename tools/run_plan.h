@@ -29,8 +29,9 @@ struct RunPlan {
   unsigned lanes = 1;
   unsigned trainers = 1;  // per node
   bool local_reduce = false;
-  size_t mtu = 9000;  // of IP
-  uint64_t rate = 0;  // of links, in bit/s; 0: as fast as they are
+  bool inside = false;  // of kVeth: commands run in the nodes' namespaces, which have a network of the kernel's too
+  size_t mtu = 9000;    // of IP
+  uint64_t rate = 0;    // of links, in bit/s; 0: as fast as they are
   bool repack = true;
   bool accelerators = true;  // of kAccelerator; false: cables lead straight to the hosts
   std::string idle;
@@ -43,6 +44,8 @@ struct RunPlan {
   [[nodiscard]] bool has_spaces() const noexcept { return link == Link::kVeth || link == Link::kAccelerator; }
   [[nodiscard]] bool has_accelerators() const noexcept { return link == Link::kAccelerator && accelerators; }
   [[nodiscard]] bool has_daemons() const noexcept { return link != Link::kAccelerator || accelerators; }
+  // Whether the command of a rank is in its node's namespace.
+  [[nodiscard]] bool runs_inside() const noexcept { return inside || link == Link::kAccelerator; }
   [[nodiscard]] unsigned ranks() const noexcept { return nodes * trainers; }
   [[nodiscard]] unsigned node_of(unsigned rank) const noexcept { return rank / trainers; }
 };
@@ -52,6 +55,8 @@ struct RunPlan {
 
 // The IPv4 address of a node: "10.77.0.1" of node 0.
 [[nodiscard]] std::string node_address(unsigned node);
+// That of its kernel, with --inside: "10.77.1.1".
+[[nodiscard]] std::string inside_address(unsigned node);
 
 // The path of gradlaned: what GRADLANED names, or the one beside this executable, or in PATH. Throws SetupError.
 [[nodiscard]] std::string find_daemon();
@@ -60,13 +65,18 @@ struct RunPlan {
 // executable.
 [[nodiscard]] int command_fault(const std::string& name);
 
-// A TCP port of 127.0.0.1 that nobody uses now. Throws SetupError.
+// A TCP port of 127.0.0.1 that nobody uses now. In the namespaces of a run, which are new, no port is used. Throws
+// SetupError.
 [[nodiscard]] unsigned free_port();
 
 // Variables that trainers get on top of those of this process: what torchrun sets where all ranks are on one machine,
 // and where their daemon is: its socket. As "NAME=value".
 [[nodiscard]] std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port,
                                                       const std::string& socket);
+// The same with --inside: what torchrun sets where each node is a machine of its own, and where the nodes are: their
+// addresses and `spaces`, the names of their namespaces.
+[[nodiscard]] std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, unsigned port,
+                                                        const std::string& socket, std::vector<std::string> spaces);
 // The same for hosts behind accelerators: what torchrun sets where each rank is on a machine of its own, all addresses,
 // and the accelerator's admin socket, if there is one.
 [[nodiscard]] std::vector<std::string> host_variables(const RunPlan& plan, unsigned node, unsigned port,

@@ -82,7 +82,8 @@ class RunAcceleratorTest(SpacesTest):
 
     def test_environment(self):
         names = ("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE MASTER_ADDR "
-                 "OMP_NUM_THREADS GRADLANE_NODE GRADLANE_ADDRESS GRADLANE_PEERS GRADLANE_SOCKET").split()
+                 "OMP_NUM_THREADS GRADLANE_NODE GRADLANE_ADDRESS GRADLANE_PEERS GRADLANE_SOCKET "
+                 "GLOO_SOCKET_IFNAME").split()
         show = " ".join(f"${{{name}-none}}" for name in names) + " $MASTER_PORT $GRADLANE_ADMIN"
         run = self.run_it("-n", "3", command=sh(f"echo {show}; test -S $GRADLANE_ADMIN && readlink /proc/self/ns/net"),
                           env={"RANK": "77", "MASTER_ADDR": "example.org"})
@@ -91,10 +92,10 @@ class RunAcceleratorTest(SpacesTest):
         for rank in range(3):
             line, ours = run.lines(f"[{rank}] ")
             words = line.split()
-            self.assertEqual(words[:13], [str(rank), "3", "0", "1", str(rank), str(rank), "3", "10.77.0.1", "1",
-                                          str(rank), f"10.77.0.{rank + 1}", peers, "none"])
-            ports.add(int(words[13]))
-            admins.add(words[14])
+            self.assertEqual(words[:14], [str(rank), "3", "0", "1", str(rank), str(rank), "3", "10.77.0.1", "1",
+                                          str(rank), f"10.77.0.{rank + 1}", peers, "none", "gl0"])
+            ports.add(int(words[14]))
+            admins.add(words[15])
             spaces.add(ours)
         self.assertEqual((len(ports), len(admins), len(spaces)), (1, 3, 4))
 

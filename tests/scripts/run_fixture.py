@@ -38,7 +38,7 @@ class Run:
         self.mark = f"GRADLANE_RUN_TEST={uuid.uuid4()}"
         self.folder = tempfile.mkdtemp(prefix="run-test-")
         name, value = self.mark.split("=")
-        environment = {k: v for k, v in os.environ.items() if k not in ("XDG_RUNTIME_DIR", "OMP_NUM_THREADS")}
+        environment = {k: v for k, v in os.environ.items() if k not in ("XDG_RUNTIME_DIR", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME")}
         environment.update({"GRADLANED": Programs.daemon, "TMPDIR": self.folder, name: value}, **(env or {}))
         line = [*prefix, Programs.gradlane, "run", *arguments] + (["--", *command] if command else [])
         self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True,

@@ -55,7 +55,7 @@ class RunTest(unittest.TestCase):
 
     def test_environment_is_that_of_torchrun(self):
         names = ("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE MASTER_ADDR "
-                 "OMP_NUM_THREADS GRADLANE_NODE").split()
+                 "OMP_NUM_THREADS GRADLANE_NODE GLOO_SOCKET_IFNAME").split()
         show = " ".join(f"${name}" for name in names) + " $MASTER_PORT $GRADLANE_SOCKET"
         run = self.run_it("-n", "2", "--trainers", "2", command=sh(f"echo {show}; test -S $GRADLANE_SOCKET"),
                           env={"RANK": "77", "MASTER_ADDR": "example.org"})
@@ -63,18 +63,19 @@ class RunTest(unittest.TestCase):
         for rank in range(4):
             (line,) = run.lines(f"[{rank}] ")
             words = line.split()
-            self.assertEqual(words[:10], [str(rank), "4", str(rank), "4", "0", "0", "1", "127.0.0.1", "1",
-                                          str(rank // 2)])
-            ports.add(int(words[10]))
-            sockets.append(words[11])
+            self.assertEqual(words[:11], [str(rank), "4", str(rank), "4", "0", "0", "1", "127.0.0.1", "1",
+                                          str(rank // 2), "lo"])
+            ports.add(int(words[11]))
+            sockets.append(words[12])
         self.assertEqual(len(ports), 1)
         self.assertTrue(1024 <= ports.pop() <= 65535)
         self.assertTrue(sockets[0] == sockets[1] != sockets[2] == sockets[3], sockets)
         self.assertTrue(all(len(path) <= 107 for path in sockets), sockets)
 
-    def test_threads_of_the_user_stay(self):
-        run = self.run_it("-n", "1", command=sh("echo $OMP_NUM_THREADS"), env={"OMP_NUM_THREADS": "3"})
-        self.assertEqual(run.out, "[0] 3\n")
+    def test_settings_of_the_user_stay(self):
+        for name, value in (("OMP_NUM_THREADS", "3"), ("GLOO_SOCKET_IFNAME", "eth7")):
+            run = self.run_it("-n", "1", command=sh(f"echo ${name}"), env={name: value})
+            self.assertEqual(run.out, f"[0] {value}\n")
 
     def test_command_gets_its_arguments_as_they_are(self):
         words = ["-c", "[1,2]", "", "--codec", "--", "a b", "sim", "--help"]

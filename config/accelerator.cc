@@ -13,16 +13,18 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kKeys[] = {"mode",        "host",   "wire",   "codec",  "mtu",  "tos",   "udp_port", "repack",
-                                 "connections", "memory", "worker", "faults", "user", "admin", "log"};
-constexpr const char* kPortKeys[] = {"device", "pci"};
+constexpr const char* kAcceleratorKeys[] = {"mode",   "host",     "wire",   "codec",       "mtu",
+                                            "tos",    "udp_port", "repack", "connections", "memory",
+                                            "worker", "faults",   "user",   "admin",       "log"};
+constexpr const char* kAcceleratorPortKeys[] = {"device", "pci"};
 constexpr const char* kRepackKeys[] = {"enabled", "hold"};
-constexpr const char* kMemoryKeys[] = {"records", "hugepages"};
-constexpr const char* kWorkerKeys[] = {"core", "idle"};
+constexpr const char* kAcceleratorMemoryKeys[] = {"records", "hugepages"};
+constexpr const char* kAcceleratorWorkerKeys[] = {"core", "idle"};
 // Of a node's file. Not `workers`, which is near enough to `worker`.
-constexpr const char* kForeignKeys[] = {"rank",  "nodes",    "trainers", "local_reduce", "socket",
-                                        "ports", "exchange", "timeouts", "auth",         "telemetry"};
-constexpr KeysElsewhere kElsewhere = {kForeignKeys, "a key of `mode: node`, and this is an accelerator's file"};
+constexpr const char* kAcceleratorForeignKeys[] = {"rank",  "nodes",    "trainers", "local_reduce", "socket",
+                                                   "ports", "exchange", "timeouts", "auth",         "telemetry"};
+constexpr KeysElsewhere kNodeElsewhere = {kAcceleratorForeignKeys,
+                                          "a key of `mode: node`, and this is an accelerator's file"};
 
 constexpr Nanos kMostHold = kMillisecond;
 constexpr size_t kLeastConnections = 16;
@@ -36,7 +38,7 @@ std::optional<Value> read_port(const Section& root, const char* name, size_t mtu
   port.name = name;
   const auto value = root.need(name);
   if (!value) return std::nullopt;
-  const auto chosen = read_port_device(Section(*value, kPortKeys), kKinds, port);
+  const auto chosen = read_port_device(Section(*value, kAcceleratorPortKeys), kKinds, port);
   if (!chosen) return std::nullopt;
   const std::string fault = accelerator_device_fault(port, mtu);
   if (fault.empty()) return chosen;
@@ -80,7 +82,7 @@ void read_repack(const Section& root, AcceleratorConfig& config) {
 void read_memory(const Section& root, AcceleratorConfig& config) {
   const auto value = root.find("memory");
   if (!value) return;
-  const Section section(*value, kMemoryKeys);
+  const Section section(*value, kAcceleratorMemoryKeys);
   section.size("records", config.memory, kMiB, kMostMemory);
   section.flag("hugepages", config.hugepages);
 }
@@ -88,7 +90,7 @@ void read_memory(const Section& root, AcceleratorConfig& config) {
 void read_worker(const Section& root, AcceleratorConfig& config) {
   const auto value = root.find("worker");
   if (!value) return;
-  const Section section(*value, kWorkerKeys);
+  const Section section(*value, kAcceleratorWorkerKeys);
   if (const auto core = section.find("core")) {
     if (const auto number = core->whole(0, kMaxCore)) config.core = static_cast<unsigned>(*number);
   }
@@ -99,7 +101,7 @@ AcceleratorConfig read_accelerator(const YamlNode& tree, const std::string& name
   Faults faults(name);
   AcceleratorConfig config;
   config.file = name;
-  const Section root(Value(tree, "", faults), kKeys, kElsewhere);
+  const Section root(Value(tree, "", faults), kAcceleratorKeys, kNodeElsewhere);
   root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
   read_both_ports(root, config);
   read_accelerator_codec(root, config.codec);

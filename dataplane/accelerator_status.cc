@@ -14,15 +14,15 @@ namespace {
 using nlohmann::json;
 
 const char* state_name(accel::Peers::State state) {
-  using State = accel::Peers::State;
+  using PeerState = accel::Peers::State;
   switch (state) {
-    case State::kAnswers:
+    case PeerState::kAnswers:
       return "answers";
-    case State::kSilent:
+    case PeerState::kSilent:
       return "silent";
-    case State::kBlocked:
+    case PeerState::kBlocked:
       return "blocked";
-    case State::kAsked:
+    case PeerState::kAsked:
       break;
   }
   return "asked";

@@ -12,11 +12,11 @@ namespace {
 constexpr Nanos kStayAwake = 20 * kMillisecond;
 constexpr size_t kIpLength = 2;
 
-uint8_t* frame_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
+uint8_t* bytes_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
 
 // Of the IP packet, as its header says.
 size_t ip_bytes(rte_mbuf* mbuf) noexcept {
-  return __builtin_bswap16(load<uint16_t>(frame_of(mbuf) + kEthernetBytes + kIpLength));
+  return __builtin_bswap16(load<uint16_t>(bytes_of(mbuf) + kEthernetBytes + kIpLength));
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ size_t ip_bytes(rte_mbuf* mbuf) noexcept {
 // The buffer stays the caller's. Only neighbours are answered, at ports of gradlane, and by no more than they sent.
 void PortQueue::take_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
   const auto from = std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
-  const auto header = parse_probe({frame_of(mbuf) + kFrameBytes, parsed.bytes});
+  const auto header = parse_probe({bytes_of(mbuf) + kFrameBytes, parsed.bytes});
   const unsigned port = unsigned{parsed.source_port} - setup_.local.udp_port;
   if (from == neighbours_.end() || !header || port >= setup_.local.udp_ports) {
     counters_.add(QueueCounter::kProbeRefused);

@@ -118,9 +118,9 @@ Faults parse_faults(const SimOptions& options, const LinkModel& link) {
 }
 
 size_t parse_mtu(const std::string& text) {
-  const std::string allowed = fmt::format("{} to {} bytes", kMinPacket + kIpUdpBytes, kMaxMtu + kIpUdpBytes);
-  const Quantity mtu = {"--mtu", kNone, kMinPacket + kIpUdpBytes, kMaxMtu + kIpUdpBytes, allowed.c_str()};
-  return parse_whole(mtu, text) - kIpUdpBytes;
+  const std::string allowed = fmt::format("{} to {} bytes", kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes);
+  const Quantity mtu = {"--mtu", kNone, kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes, allowed.c_str()};
+  return parse_whole(mtu, text) - kUdpIpBytes;
 }
 
 size_t parse_window(const std::string& text) {

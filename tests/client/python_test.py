@@ -264,8 +264,10 @@ class Memory(unittest.TestCase):
         numpy.testing.assert_array_equal(bits, 0)
 
     def test_memory_comes_back(self):
-        # 64 MiB at a time, 6.4 GiB in all: more than a trainer may have.
-        for _ in range(100):
+        if gl.world > 1:
+            self.skipTest("a matter between one trainer and its daemon")
+        # 64 MiB at a time, 4.5 GiB in all: more than a trainer may have.
+        for _ in range(72):
             data = gl.zeros(1 << 24)
             data[0] = data[-1] = 1
             del data
@@ -275,7 +277,7 @@ class Memory(unittest.TestCase):
             while arrays:
                 arrays.pop()
 
-        for _ in range(20):
+        for _ in range(5):
             arrays = [gl.zeros(10000) for _ in range(50)]
             thread = threading.Thread(target=drop, args=(arrays,))
             thread.start()

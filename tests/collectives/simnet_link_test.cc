@@ -14,7 +14,7 @@
 namespace gradlane::test {
 namespace {
 
-constexpr size_t kOverhead = kIpUdpBytes + kEthernetBytes;
+constexpr size_t kOverhead = kUdpIpBytes + kEthernetBytes;
 static_assert(kOverhead == 66);
 
 // ---- The schedule

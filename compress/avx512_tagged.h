@@ -194,6 +194,7 @@ struct HopSource {
           const NarrowGroup narrow(load_tags(block_tags + g * kTagBytes));
           if (narrow.has_raw() || !in.has(narrow.bytes())) [[unlikely]]
             return false;
+          fetch_next_page(local + g * kGroupFloats);
           Floats x = load_floats(local + g * kGroupFloats);
           if constexpr (kFeedback) {
             x = add(x, load_floats(residual + g * kGroupFloats));

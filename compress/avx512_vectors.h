@@ -31,6 +31,14 @@ GRADLANE_INLINE void store_floats(float* p, Floats x) {
   _mm512_storeu_ps(bytes_at(p, 16), x.high);
 }
 
+// The page behind this one: processors fetch ahead by themselves within a page only. It need not exist.
+GRADLANE_INLINE void fetch_next_page(const float* p) {
+  constexpr size_t kPage = 4096;
+  const auto* const ahead = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) + kPage);
+  _mm_prefetch(ahead, _MM_HINT_T0);
+  _mm_prefetch(ahead + 64, _MM_HINT_T0);
+}
+
 // Loads and stores the first `count` of 32 floats only; loaded are zeros for the others.
 class SomeFloats {
  public:

@@ -22,7 +22,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 // The interface this header describes. It grows at the ends of structs only, and gradlane_version() is never below.
-#define GRADLANE_API_VERSION 1
+// Version 2 has gradlane_sum_of_squares().
+#define GRADLANE_API_VERSION 2
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -167,6 +168,13 @@ typedef struct gradlane_figures {
 // What this rank's daemon has sent since the context was opened; as of the latest completion or, if none comes, some
 // 100 ms ago.
 gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figures);
+
+// ---- Looking at results
+
+// The sum of the squares of `count` floats at any address, as good as double precision is: the same bits on every
+// machine, so that all ranks, which have the same result, decide alike by it. NaN or Inf where data has one. It
+// needs no context, and any thread may call it.
+double gradlane_sum_of_squares(const float* data, size_t count);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

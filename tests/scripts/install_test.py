@@ -62,6 +62,7 @@ def main():
         output = run(gradlane, "run", "-n", "2", "--", str(program), env=environment)
         assert output.count("wrong 0") == 2, output
         package = only(root, "__init__.py").parent.parent
+        only(root, "gradlane/torch/hook.py")
         environment.update(PYTHONPATH=str(package), GRADLANE_LIBRARY=str(library))
         code = "import gradlane; gl = gradlane.open(); a = gl.zeros(8); gl.all_reduce(a); print('fine', gl.rank)"
         output = run(gradlane, "run", "-n", "2", "--", args.python, "-c", code, env=environment)

@@ -10,11 +10,13 @@
 See docs/client.md of gradlane.
 """
 
+from .adaptive import AdaptiveBound
 from .context import Context, Figures, open  # noqa: A004
 from .errors import BadArgument, DaemonGone, Error, NoDaemon, OperationFailed, OutOfMemory, TooManyRequests
 from .requests import Request
 
 __all__ = [
+    "AdaptiveBound",
     "BadArgument",
     "Context",
     "DaemonGone",

@@ -6,7 +6,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 1
+API_VERSION = 2
 
 
 class Options(ctypes.Structure):
@@ -61,7 +61,6 @@ def _declare(lib):
         "gradlane_open": (integer, [ctypes.POINTER(context), ctypes.POINTER(Options)]),
         "gradlane_close": (None, [context]),
         "gradlane_disconnect": (None, [context]),
-        "gradlane_version": (integer, []),
         "gradlane_rank": (integer, [context]),
         "gradlane_world": (integer, [context]),
         "gradlane_codec": (ctypes.c_char_p, [context]),
@@ -79,6 +78,7 @@ def _declare(lib):
         "gradlane_fd": (integer, [context]),
         "gradlane_resume": (ctypes.c_int, [context, ctypes.c_uint64]),
         "gradlane_get_figures": (integer, [context, ctypes.POINTER(Figures)]),
+        "gradlane_sum_of_squares": (ctypes.c_double, [context, size]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(lib, name)
@@ -95,8 +95,13 @@ def load():
         except OSError as reason:
             reasons.append(str(reason))
             continue
-        _declare(lib)
+        # An int without arguments, to ctypes too. What is asked for below may be missing in an older library.
         if lib.gradlane_version() < API_VERSION:
-            raise errors.error(-7, f"{path} has interface {lib.gradlane_version()}, this package needs {API_VERSION}")
+            raise errors.error(
+                -7,
+                f"{path} has interface {lib.gradlane_version()}, this package needs {API_VERSION}: install one version, "
+                "or set GRADLANE_LIBRARY to the library that belongs to it",
+            )
+        _declare(lib)
         return lib
     raise ImportError("cannot load libgradlane; set GRADLANE_LIBRARY to its path: " + "; ".join(reasons))

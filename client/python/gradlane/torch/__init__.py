@@ -1,0 +1,38 @@
+"""gradlane for PyTorch: a backend of torch.distributed, and a communication hook of DistributedDataParallel.
+
+    import gradlane.torch
+
+    torch.distributed.init_process_group("gradlane")   # under gradlane run, or with what torchrun sets
+    model = torch.nn.parallel.DistributedDataParallel(model)
+
+See docs/pytorch.md of gradlane.
+"""
+
+import math
+
+import torch
+import torch.distributed as dist
+
+from . import backend
+from .codec import use_codec
+from .engine import Engine
+from .hook import State, hook
+
+__all__ = ["Engine", "State", "empty", "hook", "use_codec", "zeros"]
+
+backend.register()
+
+
+def zeros(*size, dtype=None):
+    """A tensor of zeros in memory that is shared with the daemon: all-reduce and broadcast do not copy it.
+
+    After init_process_group("gradlane"), or inside a job with a hook's State; ordinary memory in a job of one rank.
+    size, dtype: as of torch.zeros(). Raises OutOfMemory. The tensor stays valid when the process group is destroyed.
+    """
+    if not Engine.exists() and dist.is_initialized() and dist.get_world_size() == 1:
+        return torch.zeros(*size, dtype=dtype)
+    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return Engine.existing().zeros(math.prod(shape), dtype or torch.get_default_dtype()).view(*shape)
+
+
+empty = zeros

@@ -1,0 +1,210 @@
+"""The backend "gradlane" of torch.distributed: a process group over the engine.
+
+    torch.distributed.init_process_group("gradlane")
+
+Sums of float32 go through the codec, all else is exact. docs/pytorch.md of gradlane says what there is.
+"""
+
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from .. import errors
+from .codec import Setting
+from .engine import Engine
+from .staging import Operand
+from .work import Work
+
+_ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo')"
+
+
+def create(store, rank, size, timeout):
+    """What init_process_group() and new_group() call."""
+    if not dist.is_initialized():
+        # A new job. Groups of an earlier one may still be referenced, by a model say, and ranks may disagree about how
+        # many operations there have been.
+        Engine.renew()
+        Setting.bounds = {}
+        if size > 1:
+            _meet(store, size, timeout)
+    return Group(rank, size, timeout)
+
+
+def _meet(store, size, timeout):
+    """Waits for all ranks: a rank that is taken anew ends what others are still finishing of the job before."""
+    arrived = store.add("gradlane", 1)
+    key = f"gradlane {(arrived - 1) // size}"
+    if arrived % size == 0:
+        store.set(key, "all")
+    store.wait([key], timeout)
+
+
+def register():
+    """Makes the name known to torch.distributed."""
+    if hasattr(dist.Backend, "GRADLANE"):
+        return
+    try:
+        dist.Backend.register_backend("gradlane", create, devices=["cpu", "cuda"])
+    except TypeError:  # PyTorch 1
+        dist.Backend.register_backend("gradlane", create)
+
+
+class Group(dist.ProcessGroup):
+    """All ranks, or one: then there is nothing to exchange, and no daemon needed. Methods are named by PyTorch."""
+
+    def __init__(self, rank, size, timeout):
+        super().__init__(rank, size)
+        self._rank, self._size = rank, size
+        self._timeout = timeout.total_seconds()
+        self._engine = None
+        if size == 1:
+            return
+        if dist.is_initialized() and size != dist.get_world_size():
+            raise errors.bad_argument(
+                f"gradlane: a group of {size} of {dist.get_world_size()} ranks; there are groups of all or of one. "
+                f"For others {_ANOTHER}"
+            )
+        self._engine = Engine.shared(rank=rank, world=size)
+        weakref.finalize(self, self._engine.release).atexit = False
+
+    def getBackendName(self):  # noqa: N802
+        return "gradlane"
+
+    # ---- Sums
+
+    def allreduce(self, tensors, opts=None):
+        return self._reduce("all_reduce", _only(tensors, "all_reduce"), tensors, opts)
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        name = "all_reduce_coalesced"
+        if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
+            raise errors.bad_argument(f"gradlane: {name} needs tensors, of one type and on one device")
+        flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+        def spread(result):
+            for tensor, part in zip(tensors, result.split([tensor.numel() for tensor in tensors])):
+                tensor.detach().copy_(part.view(tensor.shape))
+
+        return self._reduce(name, flat, tensors, opts, spread)
+
+    def reduce(self, tensors, opts):
+        tensor = _only(tensors, "reduce")
+        return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, opts)
+
+    def reduce_scatter(self, outputs, inputs, opts=None):
+        output, blocks = _only(outputs, "reduce_scatter"), _only(inputs, "reduce_scatter")
+        average = _average("reduce_scatter", opts)
+        if self._engine is None:
+            output.copy_(blocks[0])
+        # An adaptive bound would need the whole result on all ranks.
+        codec, bound = Setting.choose(output.numel())
+        codec = codec if bound is None else "raw"
+        return self._begin(outputs, "reduce_scatter", output, blocks, average=average, codec=codec)
+
+    def _reduce_scatter_base(self, output, tensor, opts=None):
+        return self.reduce_scatter([output], [self._blocks("reduce_scatter_tensor", tensor, output)], opts)
+
+    def _reduce(self, name, tensor, result, opts, on_result=None):
+        average = _average(name, opts)
+        codec, bound = Setting.choose(tensor.numel()) if tensor.dtype == torch.float32 else (None, None)
+        if bound is None:
+            return self._begin(result, "all_reduce", tensor, average=average, codec=codec, on_result=on_result)
+
+        def update(reduced):
+            bound.update(reduced.detach().cpu().contiguous().numpy(), 1.0 if average else 1.0 / self._size)
+            if on_result is not None:
+                on_result(reduced)
+
+        # All ranks ask for the codec when the operations before have ended, so they all get the same.
+        return self._begin(result, "all_reduce", tensor, average=average, codec=bound.codec, on_result=update,
+                           on_failure=bound.reset)
+
+    # ---- Copies
+
+    def broadcast(self, tensors, opts):
+        return self._begin(tensors, "broadcast", _only(tensors, "broadcast"), opts.rootRank)
+
+    def allgather(self, outputs, inputs, opts=None):
+        own, theirs = _only(inputs, "all_gather"), _only(outputs, "all_gather")
+        if self._engine is None:
+            theirs[0].copy_(own)
+        return self._begin(outputs, "all_gather", theirs, own)
+
+    def _allgather_base(self, output, tensor, opts=None):
+        return self.allgather([self._blocks("all_gather_into_tensor", output, tensor)], [tensor.reshape(-1)])
+
+    def barrier(self, opts=None):
+        return self._begin([], "barrier")
+
+    # ---- Private
+
+    def _blocks(self, name, large, small):
+        """The flat parts of `large`, one per rank."""
+        if large.numel() != small.numel() * self._size or not large.is_contiguous():
+            raise errors.bad_argument(
+                f"gradlane: {name} with {small.numel()} elements per rank needs a contiguous tensor of "
+                f"{small.numel() * self._size} for all ranks, not one of {large.numel()}"
+            )
+        return list(large.detach().view(self._size, -1))
+
+    def _begin(self, result, name, *arguments, on_failure=None, **how):
+        """Starts an operation of the engine; a Work with `result`."""
+        work = Work(result)
+
+        def start(result, on_error):
+            if self._engine is None:
+                if name == "all_reduce":
+                    Operand(torch.zeros, arguments[0], name, True, how["average"])
+                future = Future()
+                future.set_result(result)
+                return future
+
+            def failed(error):
+                on_error(error)
+                if on_failure is not None:
+                    on_failure()
+
+            return getattr(self._engine, name)(*arguments, timeout=self._timeout, result=result, on_error=failed, **how)
+
+        return work.begin(start)
+
+
+def _only(tensors, name):
+    """PyTorch passes lists for several GPUs of a process, which nobody has any more."""
+    if len(tensors) != 1:
+        raise errors.bad_argument(f"gradlane: {name} takes one tensor per process, not {len(tensors)}")
+    return tensors[0]
+
+
+def _average(name, opts):
+    if opts is None or opts.reduceOp == dist.ReduceOp.SUM:
+        return False
+    if opts.reduceOp == dist.ReduceOp.AVG:
+        return True
+    others = ("MIN", "MAX", "PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+    op = next((other for other in others if opts.reduceOp == getattr(dist.ReduceOp, other, None)), str(opts.reduceOp))
+    raise NotImplementedError(f"gradlane: {name} with {op}; the backend gradlane has SUM and AVG; {_ANOTHER}")
+
+
+def _absent(method, name):
+    def refuse(self, *arguments, **options):
+        raise NotImplementedError(f"gradlane: the backend gradlane has no {name}; {_ANOTHER}")
+
+    refuse.__name__ = method
+    return refuse
+
+
+for _method, _name in {
+    "allgather_coalesced": "all_gather_coalesced",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+    "gather": "gather",
+    "monitored_barrier": "monitored_barrier",
+    "recv": "recv",
+    "recv_anysource": "recv from any rank",
+    "scatter": "scatter",
+    "send": "send",
+}.items():
+    setattr(Group, _method, _absent(_method, _name))

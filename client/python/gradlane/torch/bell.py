@@ -1,0 +1,33 @@
+"""How any thread wakes the engine's."""
+
+import os
+import select
+
+
+class Bell:
+    """A pipe: ring() makes `descriptor` readable, hush() undoes it."""
+
+    def __init__(self):
+        self.descriptor, self._end = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._end, False)
+
+    def ring(self):
+        try:
+            os.write(self._end, b"!")
+        except BlockingIOError:
+            pass  # it has been ringing for long
+
+    def hush(self):
+        try:
+            os.read(self.descriptor, 4096)
+        except BlockingIOError:
+            pass
+
+    def wait(self):
+        select.select([self.descriptor], [], [])
+        self.hush()
+
+    def close(self):
+        os.close(self.descriptor)
+        os.close(self._end)

@@ -1,0 +1,215 @@
+"""The process's connection to its daemon, for the backend and the hook: operations on tensors, from any thread.
+
+They run in the order of the calls, one after the other; driver.py has the details. Large tensors travel in pieces,
+several of them under way.
+"""
+
+import atexit
+import os
+import threading
+import time
+
+import torch
+
+from .. import context, errors
+from . import operations, staging
+from .codec import EXACT
+from .driver import Driver
+
+_of_parents = []  # engines of processes that this one was forked from: never to be closed here
+
+
+class Engine:
+    """Use shared(). All methods that start an operation return a Future, and set what goes wrong as its exception.
+
+    A tensor belongs to the operation until its future is completed. Options of all of them: timeout: seconds until the
+    operation fails, on all ranks; None: no limit but the daemons'. result: the value of the future; None: the tensor.
+    on_result(tensor) is called when the data is in place, on_error(exception) if it failed, before the future is
+    completed. The future's own exception is a RuntimeError with the other's class and text.
+    """
+
+    _current = None
+    _guard = threading.RLock()  # a finalizer may release() in the middle of shared()
+
+    @staticmethod
+    def shared(rank=None, world=None):
+        """The process's engine, opened at first use; each call must be followed by a release().
+
+        rank: which one to be, None: what RANK says. world: how many ranks the caller's job has. Raises BadArgument if
+        the daemon has others, and what gradlane.open() raises.
+        """
+        with Engine._guard:
+            engine = Engine._current
+            if engine is None or not engine.usable:
+                engine = Engine(context.open(rank=rank))
+            if (world is not None and world != engine.world) or (rank is not None and rank != engine.rank):
+                text = f"this is rank {rank} of {world} of the job, but {engine.rank} of {engine.world} of the daemons"
+                if engine is not Engine._current:
+                    engine.close()
+                raise errors.bad_argument(f"{text}: start one process per trainer of the daemons, as gradlane run does")
+            Engine._current = engine
+            engine._users += 1
+            return engine
+
+    @staticmethod
+    def exists():
+        return Engine._current is not None and Engine._current.usable
+
+    @staticmethod
+    def existing():
+        """The engine that the process has. Raises BadArgument if there is none."""
+        if not Engine.exists():
+            raise errors.bad_argument("gradlane: there is no connection; call init_process_group('gradlane') first")
+        return Engine._current
+
+    @staticmethod
+    def renew():
+        """Closes the engine, whoever still uses it: the next shared() connects anew."""
+        with Engine._guard:
+            engine, Engine._current = Engine._current, None
+        if engine is not None:
+            engine.close()
+
+    def __init__(self, connected):
+        self.rank, self.world, self.codec = connected.rank, connected.world, connected.codec
+        self._context = connected  # keeps the connection open
+        self._users = 0
+        self._driver = Driver(connected.connection)
+        self._memory = self._driver.memory
+        self._summed = self._has_local_reduce(connected.connection)
+        os.register_at_fork(after_in_child=self._forget)
+        atexit.register(self.close, silent=True)
+
+    @property
+    def usable(self):
+        """Whether there is a daemon that operations can go to."""
+        return not self._driver.closed and not self._driver.gone
+
+    # ---- Memory
+
+    def zeros(self, numel, dtype=torch.float32):
+        """A tensor of zeros in shared memory: all_reduce and broadcast use it where it is. Raises OutOfMemory."""
+        with self._driver.lock:
+            self._driver.check()
+            return self._memory.tensor(numel, dtype)
+
+    empty = zeros
+
+    # ---- Operations
+
+    def all_reduce(self, tensor, *, average=False, codec=None, residual=None, **options):
+        """The tensor ends as the sum of the ranks' tensors, or their mean. In place.
+
+        codec: of float32; None: the daemon's, or raw for fewer than 1024 elements; a function: called when all
+        operations before have ended. residual: error feedback, float32
+        of zeros() of the same size.
+        """
+        operand = self._operand(tensor, "all_reduce", True, average)
+        address = None
+        if residual is not None:
+            address = self._memory.address(residual)
+            if address is None or residual.dtype != torch.float32 or residual.numel() != tensor.numel():
+                raise errors.bad_argument(
+                    f"gradlane: the residual must be {tensor.numel()} elements of float32 of Engine.zeros()"
+                )
+        codec = self._codec(codec, operand, tensor)
+        place = self._memory.address(operand.work)
+        operation = operations.InPlace(operand, place, codec, average, address)
+        operation.keep = residual
+        return self._start(operation, tensor, **options)
+
+    def broadcast(self, tensor, root, **options):
+        """The tensor ends as that of rank `root`, bit by bit, whatever its type. In place."""
+        operand = self._operand(tensor, "broadcast", False)
+        operation = operations.InPlace(operand, self._memory.address(operand.work), root=root)
+        return self._start(operation, tensor, **options)
+
+    def all_gather(self, outputs, tensor, **options):
+        """outputs: a tensor per rank, as large as `tensor`; outputs[i] ends as rank i's tensor, bit by bit."""
+        own = self._operand(tensor, "all_gather", False)
+        theirs = [self._operand(output, "all_gather", False) for output in outputs]
+        self._match("all_gather", own, theirs)
+        many = [operand.work.data_ptr() for operand in theirs]
+        operation = operations.Blocks(True, self.rank, many, own.work.data_ptr(), own.nbytes, own.type, 1,
+                                      theirs, summed=self._summed)
+        operation.source = own
+        return self._start(operation, outputs, **options)
+
+    def reduce_scatter(self, output, inputs, *, average=False, codec=None, **options):
+        """inputs: a tensor per rank, as large as `output`, which ends as the sum of the ranks' inputs[rank]."""
+        target = self._operand(output, "reduce_scatter", True, average)
+        theirs = [self._operand(tensor, "reduce_scatter", True, average) for tensor in inputs]
+        self._match("reduce_scatter", target, theirs)
+        many = [operand.work.data_ptr() for operand in theirs]
+        codec = self._codec(codec, target, output)
+        operation = operations.Blocks(False, self.rank, many, target.work.data_ptr(), target.nbytes, target.type,
+                                      target.work.element_size(), [target], codec, average, self._summed)
+        operation.source = theirs
+        return self._start(operation, output, **options)
+
+    def barrier(self, **options):
+        """Ends when all ranks have started it."""
+        return self._start(operations.Operation(), None, **options)
+
+    # ---- Ends
+
+    def release(self):
+        """To be called once per shared(): the last user closes the connection."""
+        with Engine._guard:
+            self._users -= 1
+            if self._users > 0:
+                return
+            if Engine._current is self:
+                Engine._current = None
+        self.close()
+
+    def close(self, silent=False):
+        """Gives the rank back; what is not over fails, on all ranks. Tensors of zeros() stay valid."""
+        atexit.unregister(self.close)
+        self._driver.close(self._context.close, silent)
+
+    # ---- Private
+
+    def _forget(self):
+        """In a child after fork(): the connection is the parent's."""
+        if self._driver.closed:
+            return
+        self._driver.closed = True
+        Engine._current = None
+        Engine._guard = threading.RLock()
+        atexit.unregister(self.close)
+        _of_parents.append(self)
+
+    def _has_local_reduce(self, connection):
+        # Without data it is refused in any case; the text says what for.
+        code = connection.lib.gradlane_all_gather(connection.handle, None, 1, staging.BYTES, None, None)
+        text = connection.lib.gradlane_error(connection.handle).decode(errors="replace")
+        return code == errors.BAD_ARGUMENT and "local_reduce" in text
+
+    def _operand(self, tensor, name, reduce, average=False):
+        return staging.Operand(self.zeros, tensor, name, reduce, average)
+
+    def _codec(self, codec, operand, tensor):
+        if operand.type != staging.FLOAT32:
+            return None
+        if codec is None and tensor.numel() < EXACT:
+            codec = "raw"
+        return codec
+
+    def _match(self, name, one, many):
+        if len(many) != self.world:
+            raise errors.bad_argument(f"gradlane: {name} with {len(many)} blocks, and there are {self.world} ranks")
+        for other in many:
+            if other.nbytes != one.nbytes or other.tensor.dtype != one.tensor.dtype:
+                raise errors.bad_argument(
+                    f"gradlane: {name} of {tuple(one.tensor.shape)} {one.tensor.dtype} with a block of "
+                    f"{tuple(other.tensor.shape)} {other.tensor.dtype}; all must be of one size and type"
+                )
+
+    def _start(self, operation, tensor, timeout=None, result=None, on_result=None, on_error=None):
+        operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
+        operation.result = tensor if result is None else result
+        if timeout is not None:
+            operation.timeout = timeout
+            operation.deadline = time.monotonic() + timeout
+        return self._driver.start(operation)

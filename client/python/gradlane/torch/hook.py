@@ -1,0 +1,248 @@
+"""Gradients of DistributedDataParallel through gradlane, whatever the job's backend is.
+
+    ddp.register_comm_hook(gradlane.torch.State(codec="fixed:10", error_feedback=True), gradlane.torch.hook)
+
+What is kept from step to step, residuals and adaptive bounds, belongs to buckets, and DDP forms its buckets anew after
+the first step. So each bucket starts from what its parameters had before, wherever that was: in other buckets, or in a
+state dict.
+"""
+
+import re
+
+import torch
+import torch.distributed as dist
+
+from .. import adaptive, errors
+from .engine import Engine
+
+_VERSION = 1  # of state dicts
+
+
+class _Kept:
+    """For the parameters that travel in one bucket, in its order. residual, bound: None if there is none."""
+
+    def __init__(self, parameters, residual, bound):
+        self.parameters = parameters
+        self.residual = residual
+        self.bound = bound
+        self.future = None  # of its latest exchange
+        self.offsets = []
+        offset = 0
+        for parameter in parameters:
+            self.offsets.append(offset)
+            offset += parameter.numel()
+
+    def residual_of(self, position):
+        """A view, in the shape of the parameter."""
+        if self.residual is None:
+            return None
+        parameter, offset = self.parameters[position], self.offsets[position]
+        return self.residual[offset:offset + parameter.numel()].view(parameter.shape)
+
+    def reset(self):
+        if self.residual is not None:
+            self.residual.zero_()
+        if self.bound is not None:
+            self.bound.reset()
+
+    def take(self, result):
+        """Of the exchange under way; called before DDP gets it."""
+        if self.bound is not None:
+            self.bound.update(result.detach().cpu().numpy())
+
+    def settle(self):
+        """The exchange before this one is over. Had it failed, all starts anew."""
+        future, self.future = self.future, None
+        if future is None:
+            return
+        try:
+            future.wait()
+        except RuntimeError:
+            self.reset()
+
+
+class _Loaded:
+    """A parameter's part of a state dict."""
+
+    def __init__(self, shape, residual, bound):
+        self.shape, self.residual, self.bound = tuple(shape), residual, bound
+
+
+class State:
+    """How hook() averages gradients, and what is kept from step to step. One per DDP model.
+
+    codec: of float32 gradients, "fixed:10" or "fixed:auto", say; None: the daemon's. Other types travel exactly.
+    error_feedback: what rounding takes away is added in the next step; with codec fixed. process_group: None: the
+    default one; it must have as many ranks as the daemons.
+
+    Raises NoDaemon, and BadArgument if something does not go together. The connection is shared with backend gradlane.
+    """
+
+    def __init__(self, codec=None, error_feedback=False, process_group=None):
+        adaptive.AdaptiveBound.parse(codec)  # raises what is wrong with it
+        # Never released: whoever opens a rank anew ends what other ranks still do.
+        self._engine = _open(process_group)
+        self._group = process_group
+        self.codec = self._engine.codec if codec is None else codec
+        self.error_feedback = error_feedback
+        if error_feedback and re.match(r"fixed(:|$)", self.codec) is None:
+            raise errors.bad_argument(
+                f"error_feedback with codec {self.codec!r}{' of the daemon' if codec is None else ''}: it goes with "
+                "fixed, 'fixed:10' or 'fixed:auto' say"
+            )
+        self._order = {}  # parameters: their numbers, in the order of first sight, which is the same in every run
+        self._where = {}  # parameters: (_Kept, position in it)
+        self._loaded = []  # by number; for those that have no place yet
+
+    def reset(self):
+        """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure."""
+        for kept in {kept for kept, _ in self._where.values()}:
+            kept.settle()
+            kept.reset()
+        self._loaded = [_Loaded(loaded.shape, None, None) for loaded in self._loaded]
+
+    def state_dict(self):
+        """Residuals and adaptive bounds, for a checkpoint, of this rank: each rank has its own."""
+        entries = [self._entry(parameter) for parameter in self._order] + self._loaded[len(self._order):]
+        bounds = list({id(entry.bound): entry.bound for entry in entries if entry.bound is not None}.values())
+        numbers = {id(bound): number for number, bound in enumerate(bounds)}
+        return {
+            "version": _VERSION,
+            "shapes": [entry.shape for entry in entries],
+            "residuals": [None if entry.residual is None else entry.residual.clone() for entry in entries],
+            "bounds": [bound.state_dict() for bound in bounds],
+            "bound_of": [None if entry.bound is None else numbers[id(entry.bound)] for entry in entries],
+        }
+
+    def load_state_dict(self, state):
+        """Goes on from state_dict() of the same rank. Parameters that do not fit are found now or in the first step."""
+        if state.get("version") != _VERSION:
+            raise errors.bad_argument(f"a state dict of version {state.get('version')}, this is version {_VERSION}")
+        if not self.error_feedback and any(residual is not None for residual in state["residuals"]):
+            raise errors.bad_argument("the state dict has residuals, and this State has no error_feedback")
+        bounds = [self._bound_of(saved) for saved in state["bounds"]]
+        loaded = [
+            _Loaded(shape, residual, None if number is None else bounds[number])
+            for shape, residual, number in zip(state["shapes"], state["residuals"], state["bound_of"])
+        ]
+        for parameter, number in self._order.items():
+            _check_fits(loaded, number, parameter)
+        if self._order and len(loaded) > len(self._order):
+            raise _too_many(loaded, self._order)
+        self._loaded = loaded
+        self._where = {}
+
+    # ---- Private
+
+    def _exchange(self, bucket):
+        if not self._engine.usable:
+            self._reconnect()
+        buffer = bucket.buffer()
+        kept = self._keep(bucket.parameters(), buffer)
+        if bucket.is_last():
+            if len(self._loaded) > len(self._order):
+                raise _too_many(self._loaded, self._order)
+            self._loaded = []
+        codec, residual = None, None
+        if buffer.dtype == torch.float32:
+            codec = self.codec if kept.bound is None else kept.bound.codec()
+            residual = kept.residual
+        if residual is not None and codec == "raw":  # a step of the adaptive bound: all that is owed goes now
+            buffer.add_(residual.to(buffer.device))
+            residual.zero_()
+            residual = None
+        options = {"codec": codec, "residual": residual, "on_result": kept.take}
+        kept.future = self._engine.all_reduce(buffer, average=True, **options)
+        return kept.future
+
+    def _reconnect(self):
+        """The process group was destroyed since, and there is another one; or there is another daemon."""
+        state = self.state_dict()
+        self._engine = _open(self._group)
+        self.load_state_dict(state)
+
+    def _keep(self, parameters, buffer):
+        """What is kept for these parameters."""
+        kept = self._where.get(parameters[0], (None, 0))[0]
+        if kept is not None and list(map(id, kept.parameters)) == list(map(id, parameters)):
+            kept.settle()
+            return kept
+        for parameter in parameters:
+            number = self._order.setdefault(parameter, len(self._order))
+            if self._loaded and parameter not in self._where:
+                _check_fits(self._loaded, number, parameter)
+        kept = _Kept(parameters, None, None)
+        if buffer.dtype == torch.float32:
+            before = [self._entry(parameter) for parameter in parameters]
+            kept.bound = self._joined_bound(before)
+            if self.error_feedback:
+                kept.residual = self._engine.zeros(buffer.numel())
+                for position, entry in enumerate(before):
+                    if entry.residual is not None:
+                        kept.residual_of(position).copy_(entry.residual)
+        for position, parameter in enumerate(parameters):
+            self._where[parameter] = (kept, position)
+        return kept
+
+    def _entry(self, parameter):
+        """What there is of the parameter so far."""
+        kept, position = self._where.get(parameter, (None, 0))
+        if kept is not None:
+            kept.settle()
+            return _Loaded(parameter.shape, kept.residual_of(position), kept.bound)
+        number = self._order[parameter]
+        return self._loaded[number] if number < len(self._loaded) else _Loaded(parameter.shape, None, None)
+
+    def _joined_bound(self, entries):
+        bound = adaptive.AdaptiveBound.parse(self.codec)
+        if bound is not None and all(entry.bound is not None for entry in entries):
+            bound.join(list({id(entry.bound): entry.bound for entry in entries}.values()))
+        return bound
+
+    def _bound_of(self, saved):
+        bound = adaptive.AdaptiveBound.parse(self.codec)
+        if bound is not None and bound.bits == saved["bits"]:  # else this one starts anew
+            bound.load_state_dict(saved)
+        return bound
+
+
+def hook(state, bucket):
+    """For DistributedDataParallel.register_comm_hook(State(...), hook): averages a bucket over the ranks."""
+    if not isinstance(state, State):
+        raise errors.bad_argument(
+            f"gradlane.torch.hook with a state of {type(state).__name__}: it is "
+            "ddp.register_comm_hook(gradlane.torch.State(), gradlane.torch.hook)"
+        )
+    return state._exchange(bucket)
+
+
+def _open(process_group):
+    rank = world = None
+    if dist.is_available() and dist.is_initialized():
+        rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
+    try:
+        return Engine.shared(rank, world)
+    except errors.NoDaemon as error:
+        raise errors.NoDaemon(
+            error.code, f"{error}; start the job with 'gradlane run -n N -- COMMAND', or a daemon on each node"
+        ) from error
+
+
+def _check_fits(loaded, number, parameter):
+    if number >= len(loaded):
+        raise errors.bad_argument(
+            f"the state dict is of another model: it has {len(loaded)} parameters, and here there is one more, "
+            f"of shape {tuple(parameter.shape)}"
+        )
+    if loaded[number].shape != tuple(parameter.shape):
+        raise errors.bad_argument(
+            f"the state dict is of another model, or of other buckets: its parameter {number} (in the order in which "
+            f"DDP first had gradients) has shape {loaded[number].shape}, here it has {tuple(parameter.shape)}"
+        )
+
+
+def _too_many(loaded, order):
+    return errors.bad_argument(
+        f"the state dict is of another model: it has {len(loaded)} parameters, of which parameter {len(order)} has "
+        f"shape {loaded[len(order)].shape}; here there are {len(order)}"
+    )

@@ -1,0 +1,142 @@
+"""Tensors as the daemon can take them: types, shared memory, copies.
+
+Whatever the daemon reads or writes lies in shared memory. A contiguous CPU tensor of a type that the daemon adds is
+copied there piece by piece, or used where it is if it came from Engine.empty(). All others are copied as a whole first
+(Operand): non-contiguous ones, types that travel as another, and CUDA tensors.
+"""
+
+import weakref
+
+import torch
+
+from .. import buffers, errors
+
+PIECE = 1 << 20  # bytes of an operation of the daemon; a larger tensor is several. The same on all ranks
+WINDOW = 6  # pieces under way at a time
+
+FLOAT32, BYTES = 0, 6
+_TYPES = {
+    torch.float32: FLOAT32,
+    torch.float64: 1,
+    torch.float16: 2,
+    torch.bfloat16: 3,
+    torch.int32: 4,
+    torch.int64: 5,
+}
+_WIDENED = (torch.uint8, torch.int8, torch.int16, torch.bool)  # summed as int32
+_COMPLEX = (torch.complex64, torch.complex128)  # summed as pairs
+
+
+class Memory:
+    """The shared memory of a connection, as tensors and as staging blocks. Under the engine's lock, but address()."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self._blocks = weakref.WeakValueDictionary()  # by address: what tensors lie in
+        self._pieces = []  # staging blocks; all of one size
+        self._free = []
+
+    def tensor(self, numel, dtype):
+        """A tensor of `numel` zeros. Raises OutOfMemory. It keeps its memory, also when the engine is closed."""
+        # NumPy has no bfloat16, so the type comes in afterwards.
+        nbytes = numel * torch.empty(0, dtype=dtype).element_size()
+        block = self._connection.allocate(nbytes)
+        tensor = torch.from_numpy(buffers.array_over(block, nbytes, "uint8")).view(dtype)
+        if numel > 0:
+            register_for_cuda(block)
+            self._blocks[block.address] = block
+        return tensor
+
+    def address(self, tensor):
+        """Of the tensor's data if it lies here, or None."""
+        storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+        block = self._blocks.get(storage.data_ptr())
+        return tensor.data_ptr() if block is not None else None
+
+    def borrow(self):
+        """The address of a staging block of PIECE bytes, or None if all are in use. Raises OutOfMemory."""
+        if self._free:
+            return self._free.pop()
+        if len(self._pieces) == WINDOW:
+            return None
+        try:
+            self._pieces.append(self._connection.allocate(PIECE))
+        except errors.OutOfMemory:
+            if not self._pieces:
+                raise
+            return None
+        return self._pieces[-1].address
+
+    def give_back(self, address):
+        self._free.append(address)
+
+
+def register_for_cuda(block):
+    """Pins the memory, so that copies from and to a GPU need no other; without CUDA nothing."""
+    if not torch.cuda.is_available():
+        return
+    runtime = torch.cuda.cudart()
+    if int(runtime.cudaHostRegister(block.address, max(block.size, 1), 0)) == 0:
+        weakref.finalize(block, runtime.cudaHostUnregister, block.address).atexit = False
+
+
+def check(tensor, name):
+    """Raises what is wrong with a tensor for any operation."""
+    if not isinstance(tensor, torch.Tensor):
+        raise errors.bad_argument(f"gradlane: {name} of {type(tensor).__name__}, not of a tensor")
+    if tensor.layout != torch.strided:
+        raise errors.bad_argument(f"gradlane: {name} of a tensor of layout {tensor.layout}; make it dense, to_dense()")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise errors.bad_argument(f"gradlane: {name} of a tensor on {tensor.device}; there are CPU and CUDA")
+    if tensor.is_quantized:
+        raise errors.bad_argument(f"gradlane: {name} of a quantized tensor, {tensor.dtype}; dequantize it")
+
+
+class Operand:
+    """A tensor of an operation. `work` is what is exchanged, contiguous and on the CPU; `type` the daemon's.
+
+    reduce: it is summed, so that the type matters; else only its bytes do. finish() puts the result into the tensor.
+    """
+
+    def __init__(self, memory, tensor, name, reduce, average=False):
+        check(tensor, name)
+        self.tensor = tensor.detach()
+        work = self.tensor
+        self.type = BYTES
+        if reduce:
+            work = self._summable(work, name, average)
+        if work.device.type == "cuda":
+            host = memory(work.numel(), work.dtype)
+            host.copy_(work.reshape(-1))  # waits for what the current stream still does to the tensor
+            work = host
+        self.work = work.contiguous()
+
+    def _summable(self, work, name, average):
+        dtype = work.dtype
+        if dtype in _COMPLEX:
+            work = torch.view_as_real(work.resolve_conj())
+        elif dtype in _WIDENED and not average:
+            work = work.to(torch.int32)
+        if work.dtype not in _TYPES or average and not work.dtype.is_floating_point:
+            raise errors.bad_argument(
+                f"gradlane: {name} of {dtype} has no {'average' if average else 'sum'}; convert the tensor to "
+                f"{'a floating type' if average else 'float32, say'}"
+            )
+        self.type = _TYPES[work.dtype]
+        return work
+
+    @property
+    def nbytes(self):
+        return self.work.numel() * self.work.element_size()
+
+    def finish(self):
+        if self.work.data_ptr() == self.tensor.data_ptr():
+            return
+        work = self.work
+        if self.tensor.is_complex() and not work.is_complex():
+            work = torch.view_as_complex(work.reshape(*self.tensor.shape, 2))
+        if self.tensor.dtype == torch.bool:
+            work = work != 0
+        self.tensor.copy_(work.reshape(self.tensor.shape))
+        if self.tensor.device.type == "cuda":
+            torch.cuda.current_stream(self.tensor.device).synchronize()

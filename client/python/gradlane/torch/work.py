@@ -1,0 +1,81 @@
+"""What the backend's operations return: Work objects of PyTorch."""
+
+import collections
+import threading
+
+import torch.distributed as dist
+
+_KEPT = 32
+
+_Base = getattr(dist, "Work", None) or dist._Work
+
+
+class Work(_Base):
+    """An operation that was started. wait() raises gradlane's own exceptions.
+
+    C++ code that holds it finds the methods here only as long as this Python object lives, and waits for ever without
+    them (PyTorch 1.13). So it is kept until wait() or get_future() was called; of those over for which nobody ever does
+    the latest 32 are. (The works that PyTorch makes from futures would not need that, but their wait() does not raise.)
+    """
+
+    _kept = collections.OrderedDict()
+    _lock = threading.RLock()
+
+    def __init__(self, tensors):
+        super().__init__()
+        self._tensors = tensors
+        self._error = None
+        self._future = None
+
+    def begin(self, start):
+        """Starts the operation: start(result=, on_error=) returns its future. Returns self."""
+        self._future = start(result=self._tensors, on_error=self._fail)
+        with Work._lock:
+            Work._kept[id(self)] = self
+            while len(Work._kept) > _KEPT and next(iter(Work._kept.values())).is_completed():
+                Work._kept.popitem(last=False)
+        return self
+
+    def _fail(self, error):
+        self._error = error
+
+    def _asked(self):
+        with Work._lock:
+            Work._kept.pop(id(self), None)
+
+    def wait(self, timeout=None):
+        """True when it is over, or raises what went wrong; TimeoutError if it takes longer than a timedelta `timeout`,
+        which leaves the operation as it is."""
+        seconds = timeout.total_seconds() if timeout is not None else 0
+        if seconds > 0 and not self.is_completed():
+            ended = threading.Event()
+            self._future.add_done_callback(lambda _: ended.set())
+            if not ended.wait(seconds):
+                raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
+        try:
+            self._future.wait()
+        except RuntimeError as error:
+            raise self._error or error from None
+        finally:
+            self._asked()
+        return True
+
+    def synchronize(self):
+        self.wait()
+
+    def get_future(self):
+        """Of the list of tensors that the operation was called with."""
+        self._asked()
+        return self._future
+
+    def result(self):
+        return self._tensors
+
+    def is_completed(self):
+        return self._future.done()
+
+    def is_success(self):
+        return self.is_completed() and self._error is None
+
+    def exception(self):
+        return self._error

@@ -1,0 +1,42 @@
+// squares.c - the sum of squares of floats, the same bits on every x86-64 machine (any thread; no context)
+//
+// Element i belongs to lane i % 16. Each lane is a double that adds the squares of its elements in order; at the end
+// lanes are added in pairs, 0 + 8, 1 + 9, ..., then 0 + 4, and so on. So the order of all additions is fixed, and
+// wider instructions change nothing. The square of a float is exact in a double, so fused multiply-add would not change
+// anything either.
+#include <emmintrin.h>
+
+#include "client/gradlane.h"
+
+enum { kLanes = 16, kPairs = kLanes / 2 };
+
+// Adds 4 floats to the lanes of two vectors.
+static inline void add_squares(const float* data, __m128d* low, __m128d* high) {
+  const __m128 x = _mm_loadu_ps(data);
+  const __m128d first = _mm_cvtps_pd(x);
+  const __m128d second = _mm_cvtps_pd(_mm_movehl_ps(x, x));
+  *low = _mm_add_pd(*low, _mm_mul_pd(first, first));
+  *high = _mm_add_pd(*high, _mm_mul_pd(second, second));
+}
+
+double gradlane_sum_of_squares(const float* data, size_t count) {
+  __m128d sums[kPairs];
+  for (unsigned i = 0; i < kPairs; ++i) sums[i] = _mm_setzero_pd();
+  const size_t whole = count - count % kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    add_squares(data + i, &sums[0], &sums[1]);
+    add_squares(data + i + 4, &sums[2], &sums[3]);
+    add_squares(data + i + 8, &sums[4], &sums[5]);
+    add_squares(data + i + 12, &sums[6], &sums[7]);
+  }
+  double lanes[kLanes];
+  for (unsigned i = 0; i < kPairs; ++i) _mm_storeu_pd(&lanes[2 * i], sums[i]);
+  for (size_t i = whole; i < count; ++i) {
+    const double x = (double)data[i];
+    lanes[i - whole] += x * x;
+  }
+  for (unsigned half = kLanes / 2; half > 0; half /= 2) {
+    for (unsigned i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}

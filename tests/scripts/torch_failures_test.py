@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Tests of failures under the backend "gradlane": torch_failures_test.py GRADLANE GRADLANED. Ranks are processes of
+torch_trainer.py, and told what to do line by line."""
+
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import daemon_fixture
+from daemon_fixture import PATIENCE, Ring, wait_for
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    print("skipped: this python3 has no torch; tools/setup.sh installs it for /usr/bin/python3")
+    sys.exit(77)
+
+TRAINER = pathlib.Path(__file__).resolve().parent / "torch_trainer.py"
+HEARING = 60  # a process may have to load PyTorch first
+MANY = "works = [reduce(1000000, async_op=True) for _ in range(100)]"
+
+
+class Trainer:
+    def __init__(self, ring, rank, world):
+        environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "PYTHONUNBUFFERED": "1",
+                       "OMP_NUM_THREADS": "1", "GRADLANE_SOCKET": ring.socket_of(rank)}
+        self.process = subprocess.Popen([sys.executable, str(TRAINER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=environment)
+
+    def say(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        ready, _, _ = select.select([self.process.stdout], [], [], HEARING)
+        if not ready:
+            raise AssertionError(f"no answer within {HEARING} s")
+        return self.process.stdout.readline().rstrip("\n")
+
+    def end(self):
+        """Of its input; the exit status."""
+        self.process.stdin.close()
+        status = self.process.wait(PATIENCE)
+        self.process.stdout.close()
+        return status
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Failures(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="gradlane-torch-")
+        cls.ring = Ring(cls.folder.name, 2, link="vhost").start()
+        cls.trainers = [Trainer(cls.ring, rank, 2) for rank in range(2)]
+        cls.stores = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        for trainer in cls.trainers:
+            if trainer.process.poll() is None:
+                trainer.kill()
+        for daemon in cls.ring.daemons:
+            daemon.stop()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        for rank, trainer in enumerate(self.trainers):
+            if trainer.process.poll() is not None:
+                self.trainers[rank] = Trainer(self.ring, rank, 2)
+        self.init(60)
+
+    def init(self, timeout):
+        """A new process group on both, and that it works."""
+        type(self).stores += 1
+        self.ask("if dist.is_initialized(): dist.destroy_process_group()")
+        self.assertEqual(self.ask(f"init({timeout}, '{self.folder.name}/store{self.stores}')"), ["ok None"] * 2)
+        self.assertEqual(self.ask("reduce()"), ["ok 2.0"] * 2)
+        self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
+
+    def ask(self, *lines):
+        """The answers to a line for both, or one each."""
+        for trainer, line in zip(self.trainers, lines * 2 if len(lines) == 1 else lines):
+            trainer.say(line)
+        return [trainer.hear() for trainer in self.trainers]
+
+    def one(self, rank, line):
+        self.trainers[rank].say(line)
+        return self.trainers[rank].hear()
+
+    def assertFails(self, text, pattern):  # noqa: N802
+        self.assertRegex(text, "^(OperationFailed|DaemonGone): gradlane: .*" + pattern)
+
+    def test_a_rank_that_is_late(self):
+        self.one(0, "dist.group.WORLD._timeout = 1")
+        self.one(0, "work = reduce(async_op=True)")
+        self.one(0, "large = reduce(1000000, async_op=True)")
+        self.assertFails(self.one(0, "work.wait()"), "not over within its timeout of 1 s")
+        self.assertFails(self.one(0, "large.wait()"), "not over within its timeout of 1 s")
+        self.assertFails(self.one(0, "reduce(1000000)"), "not over within its timeout of 1 s")
+        self.assertFails(self.one(1, "reduce()"), "cancelled on rank 0")
+
+    def test_different_operations(self):
+        for answer in self.ask("reduce(10)", "reduce(20)"):
+            self.assertFails(answer, "runs another operation: count: ")
+        self.assertEqual(self.ask("reduce()"), ["ok 2.0"] * 2)
+
+    def test_a_failure_reaches_cpp(self):
+        """DDP's reducer waits in C++, for futures."""
+        self.ask("model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))")
+        self.one(0, "loss = model(torch.ones(2, 1000)).sum()")
+        self.trainers[1].kill()
+        self.assertRegex(self.one(0, "loss.backward()"), "^RuntimeError: .*OperationFailed: gradlane: rank 1 has left")
+        # Works of C++: no parameter is passed off as received.
+        answer = self.one(0, "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))")
+        self.assertRegex(answer, "OperationFailed: gradlane: ")
+
+    def test_a_rank_is_killed(self):
+        self.one(0, MANY)
+        self.trainers[1].kill()
+        for number in (0, 1, 99):
+            self.assertFails(self.one(0, f"works[{number}].wait()"), "rank 1 has left")
+
+    def test_a_daemon_is_killed(self):
+        self.one(0, MANY)
+        self.ring.daemons[1].signal(signal.SIGKILL)
+        self.ring.daemons[1].end()
+        self.assertFails(self.one(0, "works[0].wait()"), "rank 1")
+        self.assertFails(self.one(0, "works[99].wait()"), "rank 1")
+        self.assertRegex(self.one(1, "reduce()"), "^DaemonGone: gradlane: the daemon at .* has ended")
+        self.assertRegex(self.one(1, "reduce(1000000)"), "^DaemonGone: gradlane: the daemon at .* has ended")
+        self.ring.start(1)
+
+    def test_group_is_destroyed_meanwhile(self):
+        self.one(0, MANY)
+        self.one(0, "dist.destroy_process_group()")
+        self.one(0, "import gc; gc.collect()")
+        self.assertFails(self.one(0, "works[0].wait()"), "was destroyed")
+        self.assertFails(self.one(0, "works[99].wait()"), "was destroyed")
+
+    def test_exit_in_the_middle(self):
+        self.one(0, MANY)
+        self.one(1, "works = [reduce(async_op=True) for _ in range(3)]")
+        self.assertEqual([trainer.end() for trainer in self.trainers], [0, 0])
+
+    def test_exit_with_a_waiting_thread(self):
+        self.one(0, "import threading; threading.Thread(target=reduce, daemon=True).start()")
+        self.one(0, "threading.Thread(target=reduce, args=(1000000,), daemon=True).start()")
+        self.one(0, "time.sleep(0.3)")
+        self.assertEqual(self.trainers[0].end(), 0)
+
+    def test_daemons_keep_nothing(self):
+        wait_for(lambda: all(len(daemon.lines("has come")) > 0 for daemon in self.ring.daemons), "trainers in the log")
+        before = [daemon.open_files() for daemon in self.ring.daemons]
+        for _ in range(3):
+            self.init(60)
+        self.assertEqual([daemon.open_files() for daemon in self.ring.daemons], before)
+
+    def test_no_daemon(self):
+        self.one(0, "os.environ['GRADLANE_SOCKET'] = '/nowhere/gradlane'")
+        answer = self.one(0, "gradlane.open(timeout=0)")
+        self.assertRegex(answer, "^NoDaemon: no daemon at /nowhere/gradlane")
+        self.one(0, f"os.environ['GRADLANE_SOCKET'] = '{self.ring.socket_of(0)}'")
+
+
+if __name__ == "__main__":
+    daemon_fixture.BINARIES.update(gradlane=sys.argv[1], gradlaned=sys.argv[2])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -1,0 +1,82 @@
+# data.py - what tensors hold: normal values, or gradients of the digits classifier while it is trained
+
+import os
+import pathlib
+import sys
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SIGMA = 0.01
+WORKERS = 4
+BATCH = 32  # images per worker and step, learning rate and momentum: those of the demo
+RATE, MOMENTUM, SEED, SPLIT_SEED = 0.05, 0.9, 1, 3
+STEP = 88  # 8 epochs of 11 steps: compresses somewhat less than all 50 epochs of the demo do together
+
+
+def path(folder, data, rank):
+    return pathlib.Path(folder) / f"{data}-{rank}.f32"
+
+
+def source(folder, data, rank, numel):
+    """The first `numel` values of what a rank holds. Mapped; changes would be the caller's own."""
+    return np.memmap(path(folder, data, rank), np.float32, "c", shape=(numel,))
+
+
+def write_gauss(folder, numel, ranks):
+    for rank in range(ranks):
+        values = np.random.default_rng((SEED, rank)).standard_normal(numel, np.float32)
+        values *= np.float32(SIGMA)
+        values.tofile(path(folder, "gauss", rank))
+
+
+def digits_gradients(steps):
+    """What each of four workers has after `steps` steps of training, before it is averaged. Plain SGD, no codec."""
+    sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "client" / "python")]
+    import digits
+
+    images, labels, _, _ = digits.load_digits(SPLIT_SEED)
+    weights = np.zeros(digits.PARAMETERS, np.float32)
+    digits.initialize(weights, SEED)
+    gradients = np.zeros((WORKERS, digits.PARAMETERS), np.float32)
+    velocity = np.zeros(digits.PARAMETERS, np.float32)
+    per_epoch = len(labels) // (WORKERS * BATCH)
+    for step in range(steps + 1):
+        epoch, within = divmod(step, per_epoch)
+        order = np.random.default_rng((SEED, epoch)).permutation(len(labels))
+        for worker in range(WORKERS):
+            first = within * WORKERS * BATCH + worker * BATCH
+            mine = order[first : first + BATCH]
+            layers = digits.layers_of(gradients[worker])
+            digits.backward(digits.layers_of(weights), layers, images[mine], labels[mine])
+        velocity *= np.float32(MOMENTUM)
+        velocity += gradients.mean(axis=0)
+        weights -= np.float32(RATE) * velocity
+    return gradients
+
+
+def write_digits(folder, numel, ranks, steps):
+    """Repeated until they fill a tensor. Returns what there is to say about them."""
+    gradients = digits_gradients(steps)
+    for rank in range(ranks):
+        np.resize(gradients[rank], numel).tofile(path(folder, "digits", rank))
+    return {"step": steps, "workers": WORKERS, "parameters": gradients.shape[1],
+            "rms": float(np.sqrt(np.mean(np.square(gradients, dtype=np.float64)))),
+            "below_2^-10": float(np.mean(np.abs(gradients) < 2.0**-10))}
+
+
+def write(folder, jobs, quick):
+    """All that the jobs need, for as many ranks and values as they need."""
+    os.makedirs(folder, exist_ok=True)
+    ranks = max(job.nodes for job in jobs)
+    about = {}
+    for data in ("gauss", "digits"):
+        sizes = [point.size for job in jobs for point in job.points if point.data == data]
+        if not sizes:
+            continue
+        if data == "gauss":
+            write_gauss(folder, max(sizes) // 4, ranks)
+            about[data] = {"sigma": SIGMA}
+        else:
+            about[data] = write_digits(folder, max(sizes) // 4, ranks, 3 if quick else STEP)
+    return about

@@ -1,0 +1,84 @@
+# figures.py - what was wanted of gradlane, beside what was measured
+
+import plan
+
+MIB = plan.MIB
+
+
+class Rows:
+    """Looks rows up by what they are."""
+
+    def __init__(self, rows):
+        self.rows = {self.key(row): row for row in rows}
+
+    @staticmethod
+    def key(row):
+        return row["nodes"], row["rate"], row["mtu"], row["bytes"], row["data"], row["method"]
+
+    def get(self, nodes, rate, mtu, size, data, method):
+        return self.rows.get((nodes, rate, plan.JUMBO if rate == "none" else mtu, size, data, method))
+
+
+def ratio(rows, place, slow, fast):
+    """How many times longer `slow` takes: of the medians, least (best of slow / worst of fast), and most."""
+    one, other = rows.get(*place, slow), rows.get(*place, fast)
+    if one is None or other is None:
+        return None
+    return one["median"] / other["median"], one["min"] / other["max"], one["max"] / other["min"]
+
+
+def speed_up(rows, text, place, method, against, wanted):
+    found = ratio(rows, place, against, method)
+    measured = None if found is None else f"{found[0]:.2f}x ({found[1]:.2f} to {found[2]:.2f})"
+    return {"what": text, "wanted": f"at least {wanted:g}x", "measured": measured,
+            "met": None if found is None else found[0] >= wanted}
+
+
+def saving(rows, text, place, method, against, wanted):
+    found = ratio(rows, place, against, method)
+    measured = None if found is None else "{:.1f} % ({:.1f} to {:.1f})".format(*(100 - 100 / each for each in found))
+    return {"what": text, "wanted": f"at least {wanted:g} % less", "measured": measured,
+            "met": None if found is None else 100 - 100 / found[0] >= wanted}
+
+
+def not_slower(rows, text, place, method, against, wanted):
+    found = ratio(rows, place, method, against)
+    measured = None if found is None else f"{found[0]:.2f}x its time ({found[1]:.2f} to {found[2]:.2f})"
+    return {"what": text, "wanted": f"at most {wanted:g}x", "measured": measured,
+            "met": None if found is None else found[0] <= wanted}
+
+
+def shaped(rows, mtu):
+    found = []
+    for name, data, wanted in (("Gaussian 0.01", "gauss", 3), ("digits gradients", "digits", 8)):
+        where = (4, "1gbit", mtu, 16 * MIB, data)
+        what = f"4 nodes, 1 Gb/s, MTU {mtu}, 16 MiB {name}, fixed:10"
+        found.append(speed_up(rows, f"{what}: faster than Gloo", where, "gradlane fixed:10", "gloo", wanted))
+        found.append(saving(rows, f"{what}: time against worker-aggregator", where, "gradlane fixed:10", "aggregator",
+                            90))
+    return found
+
+
+def unshaped(rows, mtu):
+    found = []
+    two, four = (2, "none", mtu, 64 * MIB, "gauss"), (4, "none", mtu, 64 * MIB, "gauss")
+    for method, against, wanted in (("raw", "gloo", 2), ("raw", "mpi shm", 1), ("fixed:10", "mpi shm", 1.5)):
+        found.append(speed_up(rows, f"2 nodes, unshaped, 64 MiB, {method}: faster than {plan.LABELS[against]}", two,
+                              f"gradlane {method}", against, wanted))
+    found.append(speed_up(rows, "4 nodes, unshaped, 64 MiB, raw: faster than Gloo", four, "gradlane raw", "gloo", 1.5))
+    for size in (plan.TINY, *plan.SIZES):
+        for nodes in (2, 4):
+            for method in ("gradlane raw", "backend raw"):
+                found.append(not_slower(
+                    rows, f"{nodes} nodes, unshaped, {plan.size_text(size)}, {plan.LABELS[method]}: against Gloo",
+                    (nodes, "none", mtu, size, "gauss"), method, "gloo", 1.1))
+    return found
+
+
+def figures(results):
+    """Each with what, wanted, measured (text; None: not in these results) and met."""
+    rows = Rows(results["rows"])
+    found = shaped(rows, results["mtu"])
+    if results["mtu"] != plan.JUMBO:
+        found += [each for each in shaped(rows, plan.JUMBO) if each["measured"]]
+    return found + unshaped(rows, results["mtu"])

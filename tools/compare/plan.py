@@ -1,0 +1,147 @@
+# plan.py - what tools/compare.sh measures: jobs, each of points, and how long that may take
+
+import dataclasses
+
+KIB, MIB = 1024, 1024 * 1024
+NODES = (4, 2)
+RATES = ("1gbit", "5gbit", "none")  # of --rate; none: shared memory and loopback
+SIZES = (64 * KIB, MIB, 16 * MIB, 64 * MIB)
+TINY = 4 * KIB  # only where nothing is shaped: a question of latency
+REAL = 16 * MIB  # the size at which gradients of a training are taken, too
+JUMBO = 9000
+FOOTPRINT = 16 * MIB  # of the tensors of one sample, where they are small
+MOST_OPERATIONS = 256
+
+# In the order of tables. Those of "gradlane" have their tensors in shared memory; "backend" is the PyTorch backend
+# with ordinary tensors.
+METHODS = (
+    "gradlane raw", "gradlane bf16", "gradlane fixed:10", "gradlane fixed:auto", "gradlane inceptionn:10",
+    "backend raw", "backend fixed:10",
+    "gloo", "gloo fp16", "aggregator", "mpi tcp", "mpi ring", "mpi shm",
+)
+LABELS = {
+    "gradlane raw": "gradlane raw", "gradlane bf16": "gradlane bf16", "gradlane fixed:10": "gradlane fixed:10",
+    "gradlane fixed:auto": "gradlane fixed:auto", "gradlane inceptionn:10": "gradlane inceptionn:10",
+    "backend raw": "PyTorch backend raw", "backend fixed:10": "PyTorch backend fixed:10",
+    "gloo": "Gloo", "gloo fp16": "Gloo, fp16 hook", "aggregator": "worker-aggregator",
+    "mpi tcp": "Open MPI, TCP", "mpi ring": "Open MPI, TCP, its ring", "mpi shm": "Open MPI, shared memory",
+}
+OURS = tuple(name for name in METHODS if name.split()[0] in ("gradlane", "backend"))
+
+
+@dataclasses.dataclass
+class Point:
+    """A tensor's size, what it holds, and the methods that all-reduce it."""
+
+    size: int
+    data: str
+    methods: list
+
+
+@dataclasses.dataclass
+class Job:
+    """One run of `gradlane run`."""
+
+    nodes: int
+    rate: str
+    mtu: int
+    points: list
+
+    def name(self):
+        where = "unshaped" if self.rate == "none" else f"{self.rate}, MTU {self.mtu}"
+        return f"{self.nodes} nodes, {where}"
+
+
+@dataclasses.dataclass
+class Effort:
+    """How often a point is sampled: as often as `seconds` allow, but between `least` and `most` times."""
+
+    least: int
+    most: int
+    seconds: float
+    sample: float  # seconds that a sample should take at least: several operations, where they are short
+
+
+# A sample is long beside the 2 ms that a shaper lets pass at once after a pause.
+FULL = Effort(least=7, most=21, seconds=14.0, sample=0.05)
+QUICK = Effort(least=2, most=2, seconds=1.0, sample=0.004)
+
+
+def size_text(size):
+    return f"{size // MIB} MiB" if size % MIB == 0 else f"{size // KIB} KiB"
+
+
+def parse_size(text):
+    units = {"k": KIB, "kib": KIB, "m": MIB, "mib": MIB}
+    digits = text.rstrip("KMkmiIbB ")
+    unit = text[len(digits):].strip().lower()
+    if not digits.isdigit() or unit not in units:
+        raise ValueError(f"size {text!r}; such as 64K, 16M")
+    return int(digits) * units[unit]
+
+
+def parse_filter(texts):
+    """--only nodes=4 rate=1gbit,none size=16M "method=gloo,gradlane fixed:10" data=gauss: what is kept, by key."""
+    kept = {}
+    for text in texts:
+        key, mark, values = text.partition("=")
+        if not mark or key not in ("nodes", "rate", "size", "method", "data", "mtu"):
+            raise ValueError(f"--only {text!r}; nodes=, rate=, size=, data=, mtu= or method=, and commas")
+        parsers = {"nodes": int, "mtu": int, "size": parse_size}
+        parse = parsers.get(key, str.strip)
+        kept.setdefault(key, set()).update(parse(value) for value in values.split(","))
+    unknown = kept.get("method", set()) - set(METHODS)
+    if unknown:
+        raise ValueError(f"--only method={','.join(sorted(unknown))}; there are: {', '.join(METHODS)}")
+    if kept.get("rate", set()) - set(RATES):
+        raise ValueError(f"--only rate=: there are {', '.join(RATES)}")
+    return kept
+
+
+def wants(kept, key, value):
+    return key not in kept or value in kept[key]
+
+
+def methods_for(rate, kept):
+    left_out = "mpi ring" if rate == "none" else "mpi shm"
+    return [name for name in METHODS if wants(kept, "method", name) and name != left_out]
+
+
+def points_for(rate, sizes, real, kept):
+    wanted = [(size, "gauss") for size in sizes] + [(size, "digits") for size in real]
+    methods = methods_for(rate, kept)
+    return [Point(size, data, methods) for size, data in wanted
+            if methods and wants(kept, "size", size) and wants(kept, "data", data)]
+
+
+def jobs(quick, mtu, kept):
+    """All jobs, those that matter most first."""
+    if quick:
+        rows = [(2, rate, mtu, (64 * KIB, MIB), (MIB,)) for rate in ("1gbit", "none")]
+    else:
+        rows = []
+        for rate in ("1gbit", "none", "5gbit"):
+            sizes = SIZES if rate != "none" else (TINY, *SIZES)
+            rows += [(nodes, rate, mtu, sizes, (REAL,)) for nodes in NODES]
+        if mtu != JUMBO:
+            rows.insert(1, (4, "1gbit", JUMBO, (REAL,), (REAL,)))
+    found = []
+    for nodes, rate, job_mtu, sizes, real in rows:
+        job = Job(nodes, rate, job_mtu if rate != "none" else JUMBO, points_for(rate, sizes, real, kept))
+        if job.points and all(wants(kept, *pair) for pair in (("nodes", nodes), ("rate", rate), ("mtu", job.mtu))):
+            found.append(job)
+    return found
+
+
+def guess_seconds(job, point, effort):
+    """Roughly, for the time that remains. Checks and the first, untimed samples included."""
+    slow = {"1gbit": 0.08e9, "5gbit": 0.2e9, "none": 1.0e9}[job.rate]  # bytes/s of tensor, in the mean over methods
+    size = max(point.size, MIB)
+    around = 2 * (job.nodes - 1) / job.nodes * size / slow * len(point.methods)
+    rounds = min(effort.most, max(effort.least, effort.seconds / max(around, 1e-3)))
+    return around * (rounds + 2) + 0.3 * len(point.methods) * point.size / (64 * MIB) * job.nodes
+
+
+def guess_start(job):
+    """Daemons, PyTorch and Open MPI, in seconds."""
+    return 4.0 + 2.5 * job.nodes

@@ -1,0 +1,35 @@
+# report.py - tables and plots of results, to a folder and to the documentation
+
+import shutil
+
+import plots
+import tables
+
+BEGIN, END = "<!-- compare: begin -->", "<!-- compare: end -->"
+NAMES = ("busbw-4", "busbw-2", "time", "cpu")
+
+
+def write(results, folder):
+    """report.md and PNGs; returns the text."""
+    for name in NAMES:
+        (folder / f"{name}.png").unlink(missing_ok=True)
+    made = plots.all_plots(results, folder)
+    text = tables.whole(results, lambda name: f"{name}.png" if name in made else None)
+    (folder / "report.md").write_text(text)
+    return text
+
+
+def write_docs(results, folder, docs):
+    """The same between two marks of docs/benchmarks.md; plots as docs/images/compare-*.png."""
+    page = docs / "benchmarks.md"
+    head, begin, rest = page.read_text().partition(BEGIN)
+    _, end, foot = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"compare.sh: {page} has no lines '{BEGIN}' and '{END}', between which tables go")
+    images = docs / "images"
+    images.mkdir(exist_ok=True)
+    made = [name for name in NAMES if (folder / f"{name}.png").exists()]
+    for name in made:
+        shutil.copyfile(folder / f"{name}.png", images / f"compare-{name}.png")
+    text = tables.whole(results, lambda name: f"images/compare-{name}.png" if name in made else None)
+    page.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{foot}")

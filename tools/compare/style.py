@@ -1,0 +1,16 @@
+# style.py - how plots look: colours of Okabe and Ito, which the colour-blind can tell apart, and markers besides
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+GREY = "#7F7F7F"
+
+plt.rcParams.update({
+    "figure.dpi": 110, "savefig.dpi": 110, "font.size": 10, "axes.grid": True, "axes.grid.which": "major",
+    "grid.color": "#DDDDDD", "grid.linewidth": 0.7, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.axisbelow": True, "legend.frameon": False, "lines.linewidth": 1.6, "lines.markersize": 5.5,
+})

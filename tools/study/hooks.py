@@ -1,0 +1,101 @@
+"""hooks.py - the ways of the study to average gradients, as communication hooks of DDP (the study's trainers)"""
+
+import concurrent.futures
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+
+class Aggregator:
+    """Worker-aggregator: gradients are summed up on rank 0, which sends the average to all.
+
+    Each leg has a thread and a process group of its own, so that the next bucket goes up while one comes down, and
+    backward goes on meanwhile. All ranks have the same order in both.
+    """
+
+    def __init__(self):
+        self.up, self.down = dist.new_group(), dist.new_group()
+        self.up_thread, self.down_thread = (concurrent.futures.ThreadPoolExecutor(1) for _ in range(2))
+
+    def hook(self, _, bucket):
+        gradients, done = bucket.buffer(), torch.futures.Future()
+        self.up_thread.submit(self._guarded, done, self._reduce, gradients, done)
+        return done
+
+    def close(self):
+        self.up_thread.shutdown()
+        self.down_thread.shutdown()
+        dist.destroy_process_group(self.up)
+        dist.destroy_process_group(self.down)
+
+    def _guarded(self, done, function, *arguments):
+        try:
+            function(*arguments)
+        except Exception as error:  # whatever it is, backward waits for this future
+            done.set_exception(error)
+
+    def _reduce(self, gradients, done):
+        dist.reduce(gradients, 0, group=self.up)
+        if dist.get_rank() == 0:
+            gradients /= dist.get_world_size()
+        self.down_thread.submit(self._guarded, done, self._broadcast, gradients, done)
+
+    def _broadcast(self, gradients, done):
+        dist.broadcast(gradients, 0, group=self.down)
+        done.set_result(gradients)
+
+
+class Recorder:
+    """Wraps a hook, and adds up the time in which at least one of its operations was under way."""
+
+    def __init__(self, hook):
+        self._hook = hook
+        self._lock = threading.Lock()
+        self._begun, self._times = 0, []
+
+    def hook(self, state, bucket):
+        begin = time.perf_counter()
+        self._begun += 1
+        future = self._hook(state, bucket)
+        future.add_done_callback(lambda _: self._ended(begin))
+        return future
+
+    def _ended(self, begin):
+        end = time.perf_counter()
+        with self._lock:
+            self._times.append((begin, end))
+
+    def take(self):
+        """Seconds since the last call."""
+        patience = time.monotonic() + 5
+        while True:  # a callback may be some microseconds later than whom it woke
+            with self._lock:
+                if len(self._times) == self._begun:
+                    break
+            if time.monotonic() > patience:
+                raise RuntimeError(f"{self._begun} exchanges have begun, but {len(self._times)} have ended")
+            time.sleep(0.001)
+        seconds, busy_until = 0.0, 0.0
+        for begin, end in sorted(self._times):
+            seconds += max(0.0, end - max(begin, busy_until))
+            busy_until = max(busy_until, end)
+        self._begun, self._times = 0, []
+        return seconds
+
+
+def hook_of(method):
+    """State, hook, and what to call in the end. DDP without a hook does what Gloo's does."""
+    if method.kind == "gloo":
+        return None, default_hooks.allreduce_hook, lambda: None
+    if method.kind == "fp16":
+        return None, default_hooks.fp16_compress_hook, lambda: None
+    if method.kind == "aggregator":
+        aggregator = Aggregator()
+        return None, aggregator.hook, aggregator.close
+    import gradlane.torch  # here, as the other methods need neither it nor a daemon
+
+    state = gradlane.torch.State(codec=method.codec, error_feedback=method.feedback)
+    return state, gradlane.torch.hook, lambda: None

@@ -1,0 +1,88 @@
+"""job.py - one `gradlane run` of the study, and the results that its rank 0 prints (the study's command)"""
+
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+
+import plan
+
+HERE = pathlib.Path(__file__).resolve().parent
+CLIENT = HERE.parent.parent / "client" / "python"
+MARK = b"result: "
+PATIENCE = 240  # seconds without a word; trainers themselves give up after 60
+ENDING = 20
+
+
+class Failed(Exception):
+    """A job that did not get through; results that it had printed by then are good."""
+
+
+def command(settings, gradlane, spec):
+    words = [gradlane, "run", "-n", settings["nodes"], "--link", "veth", "--inside", "--rate", settings["link_rate"]]
+    words += ["--no-prefix", "--", sys.executable, "-u", HERE / "train.py", spec]
+    return [str(word) for word in words]
+
+
+def environment():
+    path = os.pathsep.join(filter(None, [str(CLIENT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def end(process):
+    """Ends `gradlane run`, which ends and removes all that it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            process.send_signal(number)
+            try:
+                process.wait(ENDING)
+            except subprocess.TimeoutExpired:
+                continue
+    process.stdout.close()
+
+
+def lines_of(process):
+    """Lines of its standard output, as they come."""
+    rest = b""
+    while True:
+        readable, _, _ = select.select([process.stdout], [], [], PATIENCE)
+        if not readable:
+            raise Failed(f"nothing has come from it for {PATIENCE} s")
+        piece = os.read(process.stdout.fileno(), 65536)
+        if not piece:
+            break
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def results(settings, gradlane, trainings, data):
+    """Trains, and yields what came out of each training as soon as it is there."""
+    with tempfile.TemporaryDirectory(prefix="gradlane-study-") as folder:
+        spec = pathlib.Path(folder, "spec.json")
+        kept = {name: settings[name] for name in ("batch", "epochs", "rate", "momentum")}
+        spec.write_text(json.dumps(kept | {"data": str(data), "trainings": trainings}))
+        # In a session of its own: Ctrl-C is for the study, which then ends this in order.
+        process = subprocess.Popen(
+            command(settings, gradlane, spec), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment(),
+            bufsize=0, start_new_session=True,
+        )
+        missing = {plan.key(training) for training in trainings}
+        try:
+            for line in lines_of(process):
+                if not line.startswith(MARK):
+                    print(line.decode(errors="replace"), file=sys.stderr, flush=True)
+                    continue
+                result = json.loads(line.removeprefix(MARK))
+                missing.discard(plan.key(result))
+                yield result
+            status = process.wait(ENDING)
+        finally:
+            end(process)
+        if status != 0 or missing:
+            raise Failed(f"it ended with status {status}, and {len(missing)} of {len(trainings)} trainings are missing")

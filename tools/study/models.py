@@ -1,0 +1,75 @@
+"""models.py - the networks of the study and the digits they learn (the study's trainers)"""
+
+import math
+
+import numpy
+import torch
+
+CLASSIFIER = (64, 500, 500, 500, 500, 10)
+
+
+def classifier():
+    """The network of the INCEPTIONN paper, as in tools/digits.py."""
+    layers = []
+    for inputs, outputs in zip(CLASSIFIER, CLASSIFIER[1:]):
+        layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def convolutional():
+    return torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 8, 8)),
+        torch.nn.Conv2d(1, 32, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(32, 64, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(1024, 256),
+        torch.nn.ReLU(),
+        torch.nn.Linear(256, 10),
+    )
+
+
+MAKE = {"digits": classifier, "conv": convolutional}
+
+
+def initialize(model, seed):
+    """He et al., 2015: normal with variance 2 / inputs; biases are 0."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in model:
+            if hasattr(layer, "weight"):
+                spread = math.sqrt(2 / layer.weight[0].numel())
+                layer.weight.copy_(torch.randn(layer.weight.shape, generator=random) * spread)
+                layer.bias.zero_()
+
+
+class Share:
+    """The part of the digits that this rank trains on and is tested with. An epoch is the same for all methods."""
+
+    def __init__(self, file, rank, world, batch):
+        with numpy.load(file) as arrays:
+            images, labels, test_images, test_labels = (
+                torch.from_numpy(arrays[name]) for name in ("images", "labels", "test_images", "test_labels")
+            )
+        self.images, self.labels = images, labels
+        self.rank, self.world, self.batch = rank, world, batch
+        self.steps = len(labels) // (world * batch)
+        self.tests = len(test_labels)
+        self.test_images, self.test_labels = test_images[rank::world], test_labels[rank::world]
+
+    def epoch(self, seed, epoch):
+        """The rank's batches of images and labels, one for each step."""
+        order = torch.from_numpy(numpy.random.default_rng((seed, epoch)).permutation(len(self.labels)))
+        batches = []
+        for step in range(self.steps):
+            first = (step * self.world + self.rank) * self.batch
+            mine = order[first : first + self.batch]
+            batches.append((self.images[mine], self.labels[mine]))
+        return batches
+
+    def correct(self, model):
+        """How many of the rank's test images the model gets right."""
+        with torch.no_grad():
+            return int((model(self.test_images).argmax(1) == self.test_labels).sum())

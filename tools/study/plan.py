@@ -1,0 +1,85 @@
+"""plan.py - what is trained how, and in which order (the study's command and its trainers; needs no PyTorch)"""
+
+import dataclasses
+
+WORKER_AGGREGATOR = "worker-aggregator"
+GLOO = "Gloo"
+DEFAULT = "fixed:10"
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A way to average gradients. kind: gloo, aggregator, fp16 or gradlane; the rest is gradlane's."""
+
+    name: str
+    kind: str
+    codec: str = ""
+    feedback: bool = False
+
+
+def _gradlane(codec, feedback=False):
+    return Method(codec + (" + feedback" if feedback else ""), "gradlane", codec, feedback)
+
+
+# Gloo is what the others' accuracy is compared with, the worker-aggregator what their time is.
+METHODS = [
+    Method(WORKER_AGGREGATOR, "aggregator"),
+    Method(GLOO, "gloo"),
+    Method("Gloo, fp16 hook", "fp16"),
+    _gradlane("raw"),
+    _gradlane("bf16"),
+    _gradlane("fixed:10"),
+    _gradlane("fixed:10", True),
+    _gradlane("fixed:8"),
+    _gradlane("fixed:8", True),
+    _gradlane("fixed:6"),
+    _gradlane("fixed:6", True),
+    _gradlane("fixed:auto"),
+    _gradlane("inceptionn:10"),
+    _gradlane("inceptionn:10,truncate"),
+]
+BY_NAME = {method.name: method for method in METHODS}
+
+MODELS = {
+    "digits": "64-500-500-500-500-10, 789,010 parameters",
+    "conv": "convolutional, 283,786 parameters",
+}
+# The convolutional net is there to see whether another kind of network does the same: fewer methods will do.
+CONV_METHODS = [
+    WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:auto", "inceptionn:10",
+]
+QUICK_METHODS = {
+    "digits": [WORKER_AGGREGATOR, GLOO, "fixed:10", "fixed:8 + feedback"],
+    "conv": [GLOO, "fixed:10"],
+}
+
+# Seconds a training takes on two cores at 1 Gb/s, all included: for the first guess of how long it will take.
+GUESS = {"aggregator": 18, "gloo": 11, "fp16": 16, "gradlane": 7}
+START_UP = 15
+
+
+def selected(model, quick, only):
+    """Names of the model's methods. Those that all others are compared with are there if any is."""
+    names = QUICK_METHODS[model] if quick else CONV_METHODS if model == "conv" else list(BY_NAME)
+    if only:
+        wanted = {WORKER_AGGREGATOR, GLOO, *only}
+        names = [name for name in BY_NAME if name in wanted]
+    return names
+
+
+def jobs(models, seeds, quick, only):
+    """A list of trainings for each seed. The order of methods is turned on from seed to seed, so that none is always
+    the first, or behind the same one."""
+    result = []
+    for turn, seed in enumerate(seeds):
+        trainings = []
+        for model in models:
+            names = selected(model, quick, only)
+            at = turn * 3 % len(names)
+            trainings += [{"model": model, "seed": seed, "method": name} for name in names[at:] + names[:at]]
+        result.append(trainings)
+    return result
+
+
+def key(training):
+    return training["model"], training["seed"], training["method"]

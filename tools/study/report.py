@@ -1,0 +1,142 @@
+"""report.py - the study's tables as markdown, and where they belong in its page (no PyTorch)"""
+
+import re
+
+import plan
+import summary
+
+PAPER_LESS = "70.9-80.7 %"
+PAPER_FASTER = "2.2-3.1x"
+NONE = "-"
+
+
+def number(value, digits=1, unit=""):
+    return NONE if value is None else f"{value:.{digits}f}{unit}"
+
+
+def table(heads, rows):
+    """Columns as wide as their widest cell, so that the source is readable, too."""
+    cells = [heads, *rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in cells]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines) + "\n"
+
+
+def times(model):
+    """Where the time of an epoch goes."""
+    rows = []
+    for row in model["rows"]:
+        share = row["exchange_ms"] / row["epoch_ms"]
+        sent = row["step_bytes"]
+        rows.append([
+            row["method"],
+            number(row["epoch_ms"], 0),
+            number(model["compute_ms"], 0),
+            number(row["exchange_ms"], 0),
+            f"{100 * share:.0f} %",
+            number(row["operations_ms"], 0),
+            number(sent and sent / 1e6, 2),
+            number(row["bytes_gloo"], 1, "x"),
+        ])
+    heads = ["method", "epoch (ms)", "compute", "exchange", "share", "in operations", "sent per step (MB)",
+             "fewer bytes than Gloo"]
+    return table(heads, rows)
+
+
+def speeds(model):
+    """How much sooner a training ends."""
+    rows = []
+    for row in model["rows"]:
+        less = row.get("exchange_less_aggregator")
+        rows.append([
+            row["method"],
+            number(row["seconds"]["mean"], 1),
+            f"{row['seconds']['least']:.1f}-{row['seconds']['most']:.1f}",
+            number(row.get("training_aggregator"), 2, "x"),
+            number(row["training_gloo"], 2, "x"),
+            NONE if less is None or row["method"] == plan.WORKER_AGGREGATOR else f"{100 * less:.1f} %",
+        ])
+    rows.append(["the paper", NONE, NONE, PAPER_FASTER, NONE, PAPER_LESS])
+    heads = ["method", "training (s)", "least-most", "against worker-aggregator", "against Gloo",
+             "less exchange than worker-aggregator"]
+    return table(heads, rows)
+
+
+def accuracies(model):
+    """What is learned, and when."""
+    rows = []
+    for row in model["rows"]:
+        accuracy, all_reached = row["accuracy"], row["seconds_to"] is not None
+        missed = f"{row['reached']} of {row['seeds']} seeds"
+        rows.append([
+            row["method"],
+            number(row["epochs_to"]["mean"], 1) if all_reached else missed,
+            number(row["seconds_to"]["mean"], 2) if all_reached else NONE,
+            number(row.get("to_accuracy_aggregator"), 2, "x"),
+            number(row["to_accuracy_gloo"], 2, "x"),
+            number(accuracy["mean"], 2, " %"),
+            f"{accuracy['least']:.2f}-{accuracy['most']:.2f}",
+            number(accuracy["deviation"], 2),
+            f"{row['accuracy_gloo']:+.2f}",
+            "identical" if row["identical"] else "DIFFERENT",
+        ])
+    heads = ["method", f"epochs to {model['target']:.2f} %", "seconds", "against worker-aggregator", "against Gloo",
+             "final accuracy", "least-most", "deviation", "less Gloo's", "replicas"]
+    return table(heads, rows)
+
+
+def figures(result):
+    rows = []
+    for figure in result["figures"]:
+        value = NONE if figure["value"] is None else f"{figure['value']:.2f} {figure['unit']}"
+        wanted = f"{figure['wanted']} {figure['unit']}"
+        rows.append([figure["what"], wanted, value, "met" if figure["met"] else "NOT MET"])
+    same = "none" if not result["different"] else str(len(result["different"]))
+    rows.append(["trainings whose replicas were not the same bits in the end", "none", same,
+                 "NOT MET" if result["different"] else "met"])
+    return table(["figure", "at least", "measured", ""], rows)
+
+
+def machine(result):
+    """What was run, in a sentence or two."""
+    about = result["settings"]
+    return (
+        f"{about['nodes']} nodes with {about['link_rate']} each way, on one machine with {about['cores']} cores; "
+        f"PyTorch {about['torch']}. Epochs: {about['epochs']}, of {about['steps']} steps; images per node and step: "
+        f"{about['batch']}; seeds: {about['seeds']}; SGD with momentum {about['momentum']} and a rate that falls from "
+        f"{about['rate']} to 0 along a cosine.\n"
+    )
+
+
+def blocks(result):
+    """Parts of the page by name."""
+    parts = {"machine": machine(result), "figures": figures(result)}
+    for name, model in result["models"].items():
+        parts |= {f"{name} times": times(model), f"{name} speed": speeds(model), f"{name} accuracy": accuracies(model)}
+    return parts
+
+
+def document(result):
+    """All tables, as a file of their own."""
+    text = f"# Training study\n\n{machine(result)}"
+    if result["settings"]["quick"]:
+        text += "\nWith --quick, which only shows that it works: figures mean nothing.\n"
+    if result["missing"]:
+        text += f"\nNot complete: {len(result['missing'])} trainings are missing, so means are of different seeds.\n"
+    text += f"\n{figures(result)}"
+    for model in result["models"].values():
+        text += f"\n## {model['about']}\n"
+        text += f"\n{times(model)}\n{speeds(model)}\n{accuracies(model)}"
+        text += f"\nTo {model['target']:.2f} %: the mean final accuracy of Gloo, fp32, less {summary.TARGET_BELOW}.\n"
+    return text
+
+
+def fill_in(page, parts):
+    """Puts each part between its markers, `<!-- study: NAME -->` and `<!-- end -->`; every one must have its place."""
+    for name, text in parts.items():
+        pattern = re.compile(rf"(<!-- study: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+        page, count = pattern.subn(lambda match: f"{match[1]}\n{text}\n{match[2]}", page)
+        if count != 1:
+            raise ValueError(f"there are {count} places for '{name}' in it, which must be one")
+    return page

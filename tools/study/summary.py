@@ -1,0 +1,136 @@
+"""summary.py - what the trainings say together: times, accuracies and the study's figures (no PyTorch)"""
+
+import statistics
+
+import plan
+
+TARGET_BELOW = 0.5  # points below the mean accuracy of fp32: "the same accuracy"
+SPEED_UP = 2.5
+WITHIN = 0.3
+
+
+def spread(values):
+    values = list(values)
+    return {
+        "mean": statistics.fmean(values),
+        "least": min(values),
+        "most": max(values),
+        "deviation": statistics.stdev(values) if len(values) > 1 else 0.0,
+    }
+
+
+def reached(training, target):
+    """The first epoch that is as accurate as the target, and the seconds of training up to its end; or None."""
+    for epoch, accuracy in enumerate(training["accuracy"], 1):
+        if accuracy >= target - 1e-9:
+            return epoch, sum(training["epoch_seconds"][:epoch])
+    return None
+
+
+def row_of(method, trainings, compute, target):
+    steps = trainings[0]["steps"]
+    epochs = [seconds for training in trainings for seconds in training["epoch_seconds"]]
+    operations = [seconds for training in trainings for seconds in training["operation_seconds"]]
+    sent = [training["step_bytes"] for training in trainings if training["step_bytes"] is not None]
+    firsts = [first for first in (reached(training, target) for training in trainings) if first]
+    everywhere = len(firsts) == len(trainings)
+    epoch = statistics.median(epochs)
+    return {
+        "method": method,
+        "seeds": len(trainings),
+        "epoch_ms": 1e3 * epoch,
+        "exchange_ms": 1e3 * max(0.0, epoch - compute),
+        "operations_ms": 1e3 * statistics.median(operations),
+        "step_bytes": statistics.fmean(sent) if sent else None,
+        "steps": steps,
+        "seconds": spread(sum(training["epoch_seconds"]) for training in trainings),
+        "accuracy": spread(training["accuracy"][-1] for training in trainings),
+        "accuracies": [training["accuracy"][-1] for training in trainings],
+        "reached": len(firsts),
+        "epochs_to": spread(first[0] for first in firsts) if everywhere else None,
+        "seconds_to": spread(first[1] for first in firsts) if everywhere else None,
+        "identical": all(training["identical"] for training in trainings),
+    }
+
+
+def ratio(upper, lower):
+    return upper / lower if upper is not None and lower else None
+
+
+def compare(row, base, name):
+    """Adds how the row stands to another method: speed-ups, and by how much the exchange is shorter."""
+    row[f"training_{name}"] = base["seconds"]["mean"] / row["seconds"]["mean"]
+    both = base["seconds_to"] and row["seconds_to"]
+    row[f"to_accuracy_{name}"] = base["seconds_to"]["mean"] / row["seconds_to"]["mean"] if both else None
+    share = ratio(row["exchange_ms"], base["exchange_ms"])
+    row[f"exchange_less_{name}"] = None if share is None else 1 - share
+    row[f"bytes_{name}"] = ratio(base["step_bytes"], row["step_bytes"])
+    row[f"accuracy_{name}"] = row["accuracy"]["mean"] - base["accuracy"]["mean"]
+
+
+def curve(trainings):
+    """Means over the seeds after each epoch."""
+    seconds, accuracy, total = [], [], 0.0
+    for epoch in range(len(trainings[0]["accuracy"])):
+        total += statistics.fmean(training["epoch_seconds"][epoch] for training in trainings)
+        seconds.append(total)
+        accuracy.append(statistics.fmean(training["accuracy"][epoch] for training in trainings))
+    return {"seconds": seconds, "accuracy": accuracy}
+
+
+def of_model(model, trainings):
+    """Rows of all methods, the same order as in the plan; None without Gloo, which all are compared with."""
+    by_method = {name: [t for t in trainings if t["method"] == name] for name in plan.BY_NAME}
+    by_method = {name: sorted(found, key=lambda t: t["seed"]) for name, found in by_method.items() if found}
+    if plan.GLOO not in by_method:
+        return None
+    fp32 = spread(training["accuracy"][-1] for training in by_method[plan.GLOO])
+    target = fp32["mean"] - TARGET_BELOW
+    # The same for all methods, so it is measured together: before each training, without exchange.
+    compute = statistics.median(seconds for training in trainings for seconds in training["compute_seconds"])
+    rows = [row_of(name, found, compute, target) | {"curve": curve(found)} for name, found in by_method.items()]
+    bases = {row["method"]: row for row in rows}
+    for row in rows:
+        compare(row, bases[plan.GLOO], "gloo")
+        if plan.WORKER_AGGREGATOR in bases:
+            compare(row, bases[plan.WORKER_AGGREGATOR], "aggregator")
+    return {
+        "model": model,
+        "about": plan.MODELS[model],
+        "parameters": trainings[0]["parameters"],
+        "target": target,
+        "compute_ms": 1e3 * compute,
+        "rows": rows,
+    }
+
+
+def figure(what, wanted, value, met, unit):
+    return {"what": what, "wanted": wanted, "value": value, "unit": unit, "met": met}
+
+
+def figures(models):
+    """What the study is to show, and whether it does. Of the classifier, as it is the one of the paper."""
+    digits = models.get("digits")
+    rows = {row["method"]: row for row in digits["rows"]} if digits else {}
+    result = []
+    for name in (plan.DEFAULT, "fixed:8 + feedback", "fixed:auto"):
+        row = rows.get(name)
+        if row is None:
+            continue
+        faster = row.get("to_accuracy_aggregator")
+        what = f"{name}: to the same accuracy, faster than the worker-aggregator by"
+        result.append(figure(what, SPEED_UP, faster, faster is not None and faster >= SPEED_UP, "x"))
+        below = row["accuracy_gloo"]
+        what = f"{name}: final accuracy less that of fp32, seeds: {row['seeds']}"
+        result.append(figure(what, -WITHIN, below, below >= -WITHIN, "points"))
+    return result
+
+
+def summarize(settings, trainings):
+    models = {}
+    for model in plan.MODELS:
+        found = of_model(model, [training for training in trainings if training["model"] == model])
+        if found:
+            models[model] = found
+    different = [plan.key(training) for training in trainings if not training["identical"]]
+    return {"settings": settings, "models": models, "figures": figures(models), "different": different}

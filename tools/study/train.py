@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""train.py - one rank of the study's trainings; `gradlane run` starts it on all nodes, tools/study/study.py that
+
+train.py SPEC: a JSON file that says what to train. For each training, rank 0 prints a line "result: {...}".
+"""
+
+import contextlib
+import datetime
+import gc
+import hashlib
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import numpy
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import hooks
+import models
+import plan
+
+PATIENCE = datetime.timedelta(seconds=60)
+PROBES = 3  # epochs without exchange
+
+
+def sent_bytes():
+    """What this node has put on its cables so far, headers of all packets included; None where there is no shaper.
+
+    The shaper counts each packet of TCP, the interface only what the kernel hands over in one piece.
+    """
+    text = subprocess.run(["tc", "-s", "-j", "qdisc", "show"], check=True, capture_output=True, text=True).stdout
+    shapers = [queue for queue in json.loads(text) if queue["kind"] == "tbf" and queue["dev"] in ("gl0", "eth0")]
+    return sum(shaper["bytes"] for shaper in shapers) if shapers else None
+
+
+def gathered(*values):
+    """A row for each rank."""
+    mine = torch.tensor(values, dtype=torch.float64)
+    rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, mine)
+    return torch.stack(rows)
+
+
+def digests(model):
+    """The SHA-256 of each rank's weights."""
+    own = hashlib.sha256()
+    for parameter in model.parameters():
+        own.update(parameter.detach().numpy().tobytes())
+    mine = torch.from_numpy(numpy.frombuffer(own.digest(), numpy.uint8).copy())
+    rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, mine)
+    return [bytes(row.numpy()).hex() for row in rows]
+
+
+class Training:
+    """A model under DDP from its first weights on, with one method."""
+
+    def __init__(self, spec, share, model, seed, method):
+        self.spec, self.share, self.seed = spec, share, seed
+        self.method = plan.BY_NAME[method]
+        self.about = {"model": model, "seed": seed, "method": method}
+        self.model = models.MAKE[model]()
+        self.recorder = None
+        self.close = lambda: None
+        self.ddp = DistributedDataParallel(self.model)
+        if self.method.kind != "gloo":  # that is DDP as it comes
+            self._register()
+        self._begin()
+
+    def _register(self):
+        state, hook, self.close = hooks.hook_of(self.method)
+        self.recorder = hooks.Recorder(hook)
+        self.ddp.register_comm_hook(state, self.recorder.hook)
+
+    def _begin(self):
+        models.initialize(self.model, self.seed)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self.spec["rate"], momentum=self.spec["momentum"])
+
+    def _steps(self, epoch):
+        """Trains for an epoch; seconds from a barrier's end to the end of the last step, on this rank."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.spec["rate"] * (1 + math.cos(math.pi * epoch / self.spec["epochs"])) / 2
+        batches = self.share.epoch(self.seed, epoch)
+        dist.barrier()
+        start = time.perf_counter()
+        for images, labels in batches:
+            self.optimizer.zero_grad(set_to_none=True)
+            torch.nn.functional.cross_entropy(self.ddp(images), labels).backward()
+            self.optimizer.step()
+        return time.perf_counter() - start
+
+    def _compute(self):
+        """Seconds of epochs in which nothing is exchanged, on the slowest rank; leaves no trace in the model."""
+        seconds = []
+        for epoch in range(PROBES):
+            with self.ddp.no_sync():
+                seconds.append(float(gathered(self._steps(epoch)).max()))
+        self._begin()
+        return seconds
+
+    def _operations_of_plain_ddp(self):
+        """Its operations cannot be watched: an epoch more, with the hook that does the same."""
+        self.ddp = DistributedDataParallel(self.model)
+        self._register()
+        self._steps(0)  # buckets are made anew after the first step
+        self.recorder.take()
+        self._steps(1)
+        return [float(gathered(self.recorder.take()).mean())]
+
+    def run(self):
+        """What came out, for rank 0 to print; the same on all ranks but for the time in all."""
+        begin = time.perf_counter()
+        compute = self._compute()
+        sent = sent_bytes()
+        epochs, operations, accuracy = [], [], []
+        for epoch in range(self.spec["epochs"]):
+            own = self._steps(epoch)
+            busy = self.recorder.take() if self.recorder else 0.0
+            seconds, busy, correct = gathered(own, busy, self.share.correct(self.model)).unbind(1)
+            epochs.append(float(seconds.max()))
+            operations.append(float(busy.mean()))
+            accuracy.append(100 * float(correct.sum()) / self.share.tests)
+        if sent is not None:
+            sent = float(gathered(sent_bytes() - sent).mean()) / (self.spec["epochs"] * self.share.steps)
+        hashes = digests(self.model)
+        if not self.recorder:
+            operations = self._operations_of_plain_ddp()
+        dist.barrier()
+        self.close()
+        return self.about | {
+            "steps": self.share.steps,
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+            "compute_seconds": compute,
+            "epoch_seconds": epochs,
+            "operation_seconds": operations,
+            "accuracy": accuracy,
+            "step_bytes": sent,
+            "identical": len(set(hashes)) == 1,
+            "hashes": hashes,
+            "wall_seconds": time.perf_counter() - begin,
+        }
+
+
+def warm_up(spec, share):
+    """Connections are made and libraries loaded by the first training; it does not count."""
+    kinds = {}
+    for training in spec["trainings"]:
+        kinds.setdefault(plan.BY_NAME[training["method"]].kind, training)
+    for training in kinds.values():
+        Training(spec | {"epochs": 1}, share, **training).run()
+
+
+def main():
+    spec = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=PATIENCE)
+    with contextlib.ExitStack() as at_end:
+        if any(plan.BY_NAME[training["method"]].kind == "gradlane" for training in spec["trainings"]):
+            import gradlane.torch.engine
+
+            # Stays connected from one training to the next.
+            at_end.callback(gradlane.torch.engine.Engine.shared().release)
+        share = models.Share(spec["data"], dist.get_rank(), dist.get_world_size(), spec["batch"])
+        warm_up(spec, share)
+        for training in spec["trainings"]:
+            result = Training(spec, share, **training).run()
+            if dist.get_rank() == 0:
+                print("result: " + json.dumps(result), flush=True)
+            gc.collect()
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ImportError, RuntimeError) as error:
+        sys.exit(f"train.py: rank {os.environ.get('RANK', '?')}: {type(error).__name__}: {error}")

@@ -1,6 +1,7 @@
 // link.h - reliable channel to one neighbour over datagrams: every packet is delivered once, in any order
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,6 +42,8 @@ class Link {
   void set_up(Nanos now) noexcept;
   [[nodiscard]] bool up() const noexcept { return up_; }
   [[nodiscard]] Nanos last_heard() const noexcept { return heard_at_; }
+  // This rank did not run for so long, so the neighbour's silence does not count.
+  void excuse(Nanos asleep, Nanos now) noexcept { heard_at_ = std::min(heard_at_ + asleep, now); }
 
   // ---- Sending data.
   // Whether a data packet may go now. What passes through may exceed the congestion window by a quarter, so that it

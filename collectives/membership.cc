@@ -236,6 +236,13 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
 
 Membership::Event Membership::poll(Nanos now) noexcept {
   Event event = Event::kNone;
+  // Whoever did not run heard nothing, and cannot say who was silent: a machine that stood still for a while would
+  // find all its neighbours dead. Links that are up are polled every keep-alive, which is half of this.
+  const Nanos asleep = now - polled_at_;
+  if (polled_at_ != 0 && asleep > silence_ / 6) {
+    for (Link& link : links_) link.excuse(asleep, now);
+  }
+  polled_at_ = now;
   for (const Link& link : links_) {
     if (!link.up() || now - link.last_heard() < silence_) continue;
     counters_.add(Counter::kPeerSilent);

@@ -92,6 +92,7 @@ class Membership {
   const unsigned world_;
   const unsigned rank_;
   const Nanos silence_;       // without a sign of life until a neighbour is given up
+  Nanos polled_at_ = 0;       // 0: never yet
   const Nanos max_interval_;  // of hellos
   Hello self_{};              // what all hellos have in common
   std::span<Link> links_;     // successor, then predecessor; one for both in a world of two

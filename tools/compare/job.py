@@ -125,8 +125,9 @@ class Job:
             times.append(self.sample(self.methods[name])[0])
         most = self.most_operations(point["size"])
         wanted = math.ceil(self.effort.sample / min(times))
-        operations = max(1, min(most, wanted, int(self.effort.seconds / self.effort.least / sum(times))))
-        rounds = int(self.effort.seconds / (sum(times) * operations))
+        seconds = self.effort.seconds * (1 if point["data"] == "gauss" else plan.REAL_MORE)
+        operations = max(1, min(most, wanted, round(seconds / self.effort.least / sum(times))))
+        rounds = int(seconds / (sum(times) * operations))
         return operations, min(self.effort.most, max(self.effort.least, rounds))
 
     def check(self, point, names):

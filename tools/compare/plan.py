@@ -9,7 +9,7 @@ SIZES = (64 * KIB, MIB, 16 * MIB, 64 * MIB)
 TINY = 4 * KIB  # only where nothing is shaped: a question of latency
 REAL = 16 * MIB  # the size at which gradients of a training are taken, too
 JUMBO = 9000
-FOOTPRINT = 16 * MIB  # of the tensors of one sample, where they are small
+FOOTPRINT = 64 * MIB  # of the tensors of one sample, where they are small
 MOST_OPERATIONS = 256
 
 # In the order of tables. Those of "gradlane" have their tensors in shared memory; "backend" is the PyTorch backend
@@ -62,7 +62,9 @@ class Effort:
     sample: float  # seconds that a sample should take at least: several operations, where they are short
 
 
-# A sample is long beside the 2 ms that a shaper lets pass at once after a pause.
+# A sample is long beside the 2 ms that a shaper lets pass at once after a pause. Gradients of a training compress so
+# well that they need several operations for that, and more time with all other methods.
+REAL_MORE = 4
 FULL = Effort(least=7, most=21, seconds=14.0, sample=0.05)
 QUICK = Effort(least=2, most=2, seconds=1.0, sample=0.004)
 

@@ -65,13 +65,23 @@ def write_digits(folder, numel, ranks, steps):
             "below_2^-10": float(np.mean(np.abs(gradients) < 2.0**-10))}
 
 
+def sizes_of(data, jobs):
+    return [point.size for job in jobs for point in job.points if point.data == data]
+
+
+def room(jobs):
+    """Bytes that write() needs, and a result of Open MPI's."""
+    largest = [max(sizes_of(data, jobs), default=0) for data in ("gauss", "digits")]
+    return max(job.nodes for job in jobs) * sum(largest) + max(largest)
+
+
 def write(folder, jobs, quick):
     """All that the jobs need, for as many ranks and values as they need."""
     os.makedirs(folder, exist_ok=True)
     ranks = max(job.nodes for job in jobs)
     about = {}
     for data in ("gauss", "digits"):
-        sizes = [point.size for job in jobs for point in job.points if point.data == data]
+        sizes = sizes_of(data, jobs)
         if not sizes:
             continue
         if data == "gauss":

@@ -1,5 +1,6 @@
 # job.py - a rank of one job of tools/compare.sh (started by `gradlane run`; rank 0 prints what it measures as JSON)
 
+import datetime
 import json
 import math
 import os
@@ -23,6 +24,7 @@ import plan
 from gradlane.torch.engine import Engine
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
+PATIENCE = datetime.timedelta(seconds=120)  # with ranks that do not come; a sample takes some seconds
 
 
 def idle_seconds():
@@ -38,9 +40,9 @@ class Job:
         self.effort = plan.Effort(**orders["effort"])
         names = [name for name in plan.METHODS if any(name in point["methods"] for point in orders["points"])]
         backend = any(name.startswith("backend") for name in names)
-        dist.init_process_group("gradlane" if backend else "gloo")
+        dist.init_process_group("gradlane" if backend else "gloo", timeout=PATIENCE)
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self.gloo = dist.new_group(backend="gloo") if backend else dist.group.WORLD
+        self.gloo = dist.new_group(backend="gloo", timeout=PATIENCE) if backend else dist.group.WORLD
         self.engine = Engine.shared()
         self.cores = os.cpu_count()
         self.programs = []
@@ -93,7 +95,11 @@ class Job:
         return max(1, min(plan.MOST_OPERATIONS, plan.FOOTPRINT // size))
 
     def sample(self, method):
-        """Seconds of an operation on the slowest rank, and of CPU of the whole machine."""
+        """Seconds of an operation on the slowest rank, and of CPU of the whole machine.
+
+        The latter go by ticks, so they are right in the mean only, and may be less than nothing. The barrier and the
+        exchange of times are in them.
+        """
         method.fill()
         self.barrier()
         if self.rank == 0:
@@ -102,7 +108,7 @@ class Job:
         seconds = self.slowest(method.run())
         busy = 0.0
         if self.rank == 0:
-            busy = max(0.0, (time.perf_counter() - begin) * self.cores - (idle_seconds() - idle))
+            busy = (time.perf_counter() - begin) * self.cores - (idle_seconds() - idle)
         return seconds / self.operations, busy / self.operations
 
     def set_up(self, point, operations):
@@ -161,7 +167,7 @@ class Job:
                 samples[name].append(self.sample(self.methods[name]))
         for name in point["methods"]:
             times = [seconds for seconds, _ in samples[name]]
-            busy = sum(each for _, each in samples[name]) / rounds
+            busy = max(0.0, sum(each for _, each in samples[name]) / rounds)
             self.say("row", row={
                 **{key: self.orders[key] for key in ("nodes", "rate", "mtu")}, "bytes": point["size"],
                 "data": point["data"], "method": name, "operations": operations, "samples": times,

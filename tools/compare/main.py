@@ -1,7 +1,9 @@
 # main.py - compares gradlane with what else all-reduces, in one run (tools/compare.sh starts it; docs/benchmarks.md)
 
 import argparse
+import contextlib
 import dataclasses
+import importlib.util
 import json
 import os
 import pathlib
@@ -18,6 +20,14 @@ import plan
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 JOB = pathlib.Path(__file__).resolve().parent / "job.py"
+SHM = "/dev/shm"
+# What would lead Gloo, Open MPI or daemons elsewhere than where the report says. GRADLANE_LIBRARY is a build's.
+FOREIGN = ("GLOO_SOCKET_IFNAME", "OMPI_MCA_", "PMIX_MCA_", "GRADLANE_")
+KEPT = ("GRADLANE_LIBRARY",)
+
+
+class Refused(Exception):
+    """What is missing here, and what to do."""
 
 
 def say(text):
@@ -36,31 +46,48 @@ def machine():
             "matplotlib": matplotlib.__version__}
 
 
+def environment():
+    """Of jobs."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN) or name in KEPT}
+    return {**kept, "PYTHONPATH": str(ROOT / "client" / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 class Progress:
     """What is done, and roughly how long the rest takes."""
 
     def __init__(self, jobs, effort):
         self.effort = effort
-        self.begin = time.monotonic()
-        self.jobs = jobs
+        self.started = time.monotonic()
         self.points = sum(len(job.points) for job in jobs)
         self.at = 0
-        self.weights = [plan.guess_start(job) for job in jobs]
-        self.left = sum(self.weights) + sum(plan.guess_seconds(job, point, effort) for job in jobs
-                                            for point in job.points)
+        self.left = sum(sum(self.parts_of(job)) for job in jobs)
         self.gone = 0.0  # of what was guessed
+        self.parts = []  # of the job that runs, what is not over: its start, or the point that is measured, comes first
 
-    def past(self, seconds):
+    def parts_of(self, job):
+        return [plan.guess_start(job), *(plan.guess_seconds(job, point, self.effort) for point in job.points)]
+
+    def begin(self, job):
+        self.parts = self.parts_of(job)
+
+    def end(self):
+        """Of a job, which may have failed before all of its points were measured."""
+        self.past()
+        self.left -= sum(self.parts)
+
+    def past(self):
+        seconds = self.parts.pop(0)
         self.gone += seconds
         self.left -= seconds
 
     def text(self):
-        spent = time.monotonic() - self.begin
+        spent = time.monotonic() - self.started
         rate = spent / self.gone if self.gone > 20 else 1.0
         left = max(0.0, self.left * rate)
         return f"{self.at} of {self.points}, {spent / 60:.1f} min spent, about {left / 60:.0f} left"
 
     def point(self, job, point):
+        self.past()
         self.at += 1
         say(f"{job.name()}: {plan.size_text(point.size)} {point.data}: {self.text()}")
 
@@ -89,15 +116,29 @@ class Run:
         self.results["notes"].append(text)
 
     def all(self):
-        with tempfile.TemporaryDirectory(prefix="gradlane-compare-", dir="/dev/shm") as folder:
-            say("making data")
-            self.results["data"] = data.write(folder, self.jobs, self.args.quick)
+        with contextlib.ExitStack() as stack:
+            folder = self.make_data(stack)
             for job in self.jobs:
+                self.progress.begin(job)
                 self.job(job, pathlib.Path(folder))
-                self.progress.past(plan.guess_start(job))
+                self.progress.end()
                 self.save()
-        self.results["seconds"] = time.monotonic() - self.progress.begin
+        self.results["seconds"] = time.monotonic() - self.progress.started
         self.save()
+
+    def make_data(self, stack):
+        """In memory; returns the folder, which goes with the stack."""
+        say("making data")
+        try:
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix=f"gradlane-compare-{os.getpid()}-", dir=SHM))
+            self.results["data"] = data.write(folder, self.jobs, self.args.quick)
+        except OSError as error:
+            need = data.room(self.jobs) / plan.MIB
+            raise Refused(f"cannot write data to {SHM}, where {need:.0f} MiB are needed: {error}. Make it larger "
+                          f"('mount -o remount,size=1G {SHM}'), or leave large tensors out with --only "
+                          "size=...") from error
+        return folder
 
     def job(self, job, folder):
         mine = folder / f"job-{len(self.results['jobs'])}"
@@ -113,9 +154,9 @@ class Run:
         command += ["--", sys.executable, "-u", JOB, mine / "orders.json"]
         say(f"{job.name()}: starting")
         self.results["jobs"].append({"nodes": job.nodes, "rate": job.rate, "mtu": job.mtu})
-        env = {**os.environ, "PYTHONPATH": str(ROOT / "client" / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   text=True, env=env)
+                                   text=True, env=environment())
+        self.results["jobs"][-1]["pid"] = process.pid  # namespaces are named after it
         try:
             for line in process.stdout:
                 self.heard(job, line)
@@ -147,10 +188,10 @@ class Run:
             self.results["about"].update(said["about"])
         elif kind == "idle":
             self.results["jobs"][-1]["idle_cores"] = said["busy_cores"]
+            if said["busy_cores"] > plan.QUIET:
+                say(f"compare.sh: {said['busy_cores']:.1f} cores are busy with other work; results will not be worth much")
         else:
             point = job.points[said["number"]]
-            if said["number"] > 0:
-                self.progress.past(plan.guess_seconds(job, job.points[said["number"] - 1], self.effort))
             self.progress.point(job, point)
             if kind == "late":
                 self.note(f"{job.name()}: {plan.size_text(point.size)} {point.data} left out: {self.args.minutes} "
@@ -168,8 +209,9 @@ def parse():
                         help="nodes=2, rate=1gbit,none, size=64K,16M, data=gauss, mtu=1500, 'method=gloo,gradlane raw'")
     parser.add_argument("--quick", action="store_true", help="two nodes, small tensors, two samples: half a minute")
     parser.add_argument("--samples", type=int, metavar="N", help="of each point (7 to 21, as time allows)")
-    parser.add_argument("--mtu", type=int, default=1500, help="of links with a rate (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=25, help="points are left out after so many (%(default)s)")
+    parser.add_argument("--mtu", type=int, default=plan.MTU, help="of links with a rate (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=25, metavar="M",
+                        help="points are left out after so many (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print results.json instead of tables")
     parser.add_argument("--render", action="store_true", help="measure nothing: tables and plots of DIR/results.json")
     parser.add_argument("--write-docs", action="store_true", help="tables to docs/benchmarks.md, plots to docs/images")
@@ -186,7 +228,22 @@ def parse():
         parser.error(f"--samples {args.samples}; 1 or more")
     if not 576 <= args.mtu <= 9000:
         parser.error(f"--mtu {args.mtu}; 576 to 9000")
+    if not args.minutes > 0:
+        parser.error(f"--minutes {args.minutes:g}; more than 0")
+    few = args.samples is not None and args.samples < plan.FULL.least
+    if args.write_docs and (args.quick or args.only or few or args.mtu != plan.MTU):
+        parser.error(f"--write-docs: the page has all of it, with {plan.FULL.least} samples at least and MTU {plan.MTU}; "
+                     "leave out --quick, --only, --mtu and fewer --samples")
     return args
+
+
+def missing_mpi(jobs):
+    """What Open MPI lacks here, if it is to be measured."""
+    if not any(name.startswith("mpi ") for job in jobs for point in job.points for name in point.methods):
+        return None
+    if shutil.which("mpirun") is None:
+        return "mpirun"
+    return None if importlib.util.find_spec("mpi4py") else "mpi4py"
 
 
 def measure(args):
@@ -195,14 +252,20 @@ def measure(args):
     if shaped and os.getuid() != 0:
         say("compare.sh: links with a rate need root: run 'sudo tools/compare.sh', or add --only rate=none")
         return 2
-    if shutil.which("mpirun") is None:
-        say("compare.sh: no mpirun here: run tools/setup.sh, or leave Open MPI out with --only method=...")
+    lacks = missing_mpi(args.jobs)
+    if lacks:
+        say(f"compare.sh: no {lacks} here: run tools/setup.sh, or leave Open MPI out with --only method=...")
         return 2
     args.gradlane = args.gradlane.resolve()
     run = Run(args, args.jobs)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         run.all()
+    except Refused as reason:
+        say(f"compare.sh: {reason}")
+        return 2
     except KeyboardInterrupt:
         run.note("interrupted")
         run.save()
@@ -211,7 +274,23 @@ def measure(args):
     if wrong:
         run.note(f"{len(wrong)} of {len(run.results['rows'])} results are wrong")
         run.save()
+    if not run.results["rows"]:
+        run.note("nothing was measured")
+        run.save()
+        return 1
     return 1 if wrong or run.results.get("failed") else 0
+
+
+def write_docs(results, out):
+    """If they are good enough for the page; returns whether they are."""
+    import report
+
+    reasons = report.unfit(results)
+    if reasons:
+        say(f"compare.sh: --write-docs: docs/benchmarks.md is left as it was: {'; '.join(reasons)}")
+        return False
+    report.write_docs(results, out, ROOT / "docs")
+    return True
 
 
 def main():
@@ -225,8 +304,8 @@ def main():
 
     results = json.loads(path.read_text())
     text = report.write(results, args.out)
-    if args.write_docs:
-        report.write_docs(results, args.out, ROOT / "docs")
+    if args.write_docs and not write_docs(results, args.out):
+        code = code or 1
     print(path.read_text() if args.json else text)
     return code
 

@@ -8,7 +8,8 @@ RATES = ("1gbit", "5gbit", "none")  # of --rate; none: shared memory and loopbac
 SIZES = (64 * KIB, MIB, 16 * MIB, 64 * MIB)
 TINY = 4 * KIB  # only where nothing is shaped: a question of latency
 REAL = 16 * MIB  # the size at which gradients of a training are taken, too
-JUMBO = 9000
+MTU, JUMBO = 1500, 9000  # of links with a rate; the former if nothing else is asked for
+QUIET = 0.3  # cores that may be busy with other work before a run is not worth much
 FOOTPRINT = 64 * MIB  # of the tensors of one sample, where they are small
 MOST_OPERATIONS = 256
 

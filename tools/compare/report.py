@@ -2,6 +2,8 @@
 
 import shutil
 
+import figures
+import plan
 import plots
 import tables
 
@@ -17,6 +19,25 @@ def write(results, folder):
     text = tables.whole(results, lambda name: f"{name}.png" if name in made else None)
     (folder / "report.md").write_text(text)
     return text
+
+
+def unfit(results):
+    """Why the documentation should not have these results: texts, none if it should."""
+    wanted = {(job.nodes, job.rate, job.mtu, point.size, point.data, method)
+              for job in plan.jobs(False, plan.MTU, {}) for point in job.points for method in point.methods}
+    rows = results["rows"]
+    missing = len(wanted - {figures.Rows.key(row) for row in rows})
+    wrong = sum(1 for row in rows if row["wrong"] or not row["same_on_all_ranks"])
+    fewest = min((len(row["samples"]) for row in rows), default=0)
+    found = [
+        (results["quick"], "they are of --quick"),
+        (results["mtu"] != plan.MTU, f"they are with MTU {results['mtu']}, not {plan.MTU}"),
+        (missing, f"{missing} of {len(wanted)} results are missing"),
+        (wrong, f"{wrong} results are wrong"),
+        (results.get("failed"), "a job failed"),
+        (fewest < plan.FULL.least, f"there are {fewest} samples of some, fewer than {plan.FULL.least}"),
+    ]
+    return [text for bad, text in found if bad]
 
 
 def write_docs(results, folder, docs):

@@ -118,13 +118,17 @@ def detail(rows):
 
 def lost(results):
     lines = []
+    compared = False
     for place, rows in places(results):
         for (size, data), found in tensors(rows):
+            compared = compared or (best_other(found) is not None and any(method in found for method in plan.OURS))
             for method in plan.OURS:
                 for other in losses(found, found[method]) if method in found else ():
                     ratio = found[method]["median"] / found[other]["median"]
                     lines.append([place_name(*place), tensor_name(size, data), plan.LABELS[method], plan.LABELS[other],
                                   f"{ratio:.2f}"])
+    if not compared:
+        return "There is nothing to compare in these results."
     if not lines:
         return "Nowhere in these results."
     return table(["links", "tensor", "method", "slower than", "time, times its"], lines)
@@ -154,16 +158,29 @@ def machine(results):
                      f"{digits['below_2^-10']:.0%} below 2^-10, repeated to fill the tensor.")
     idle = [job["idle_cores"] for job in results["jobs"] if "idle_cores" in job]
     if idle:
-        lines.append(f"While nobody did anything, {min(idle):.2f} to {max(idle):.2f} cores were busy.")
+        lines.append(f"Before each job, while nobody did anything, {min(idle):.2f} to {max(idle):.2f} cores were busy.")
     if "seconds" in results:
         lines.append(f"The run took {results['seconds'] / 60:.0f} minutes.")
     lines += [f"Note: {note}." for note in results["notes"]]
     return " ".join(lines)
 
 
+def warnings(results):
+    """What takes away from all that follows, as paragraphs."""
+    found = []
+    if results["quick"]:
+        found.append("**With `--quick`, which only shows that all works: few samples, small tensors. These times mean "
+                     "nothing.**\n")
+    idle = max((job.get("idle_cores", 0.0) for job in results["jobs"]), default=0.0)
+    if idle > plan.QUIET:
+        found.append(f"**WARNING: the machine was not quiet. Up to {idle:.1f} cores were busy with other work before jobs "
+                     "began: do not rely on these times.**\n")
+    return found
+
+
 def whole(results, image):
     """All of it. image(name) gives a plot's address, or None."""
-    parts = ["### Machine\n", machine(results) + "\n", "### Figures\n", met_table(results) + "\n", "### Plots\n"]
+    parts = [*warnings(results), "### Machine\n", machine(results) + "\n", "### Figures\n", met_table(results) + "\n", "### Plots\n"]
     for name, text in (("busbw-4", "Bus bandwidth against size, 4 nodes"), ("busbw-2", "the same, 2 nodes"),
                        ("time", "Time against bandwidth of the links"), ("cpu", "CPU time")):
         if image(name):

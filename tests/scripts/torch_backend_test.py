@@ -22,6 +22,7 @@ except ImportError:
 
 import gradlane
 import gradlane.torch
+from gradlane.torch.codec import Setting
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
@@ -140,6 +141,14 @@ class Sums(Case):
             if WORLD > 1:
                 self.assertGreater(error, 0)
 
+    def test_codec_for_a_while(self):
+        with gradlane.torch.use_codec("fixed:auto"):
+            dist.all_reduce(torch.ones(5000))
+            with gradlane.torch.use_codec("raw"):
+                dist.all_reduce(torch.ones(5000))
+            if WORLD > 1:
+                self.assertNotEqual(Setting.bounds[5000].codec(), "raw")
+
     def test_reduce(self):
         for root in range(WORLD):
             tensor = given(RANK, 5000)
@@ -243,6 +252,20 @@ class Tensors(Case):
                 self.assertSame(tensor, summed(tensor.numel(), dtype).view(shape))
                 dist.broadcast(tensor[1:], 0)
                 dist.all_reduce(tensor[1:3])
+
+    def test_shared_number(self):
+        self.assertEqual((gradlane.torch.zeros(()).shape, gradlane.torch.zeros((2, 3)).shape), ((), (2, 3)))
+
+    def test_inference_mode(self):
+        """Also where the engine's thread ends the operation: it has a mode of its own."""
+        with torch.inference_mode():
+            tensors = [torch.ones(1500000, dtype=torch.uint8), torch.ones(5, dtype=torch.bool), torch.ones(1500000)]
+            together = [torch.ones(400000) for _ in range(2)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        works.append(dist.all_reduce_coalesced(together, async_op=True))
+        for tensor, work in zip(tensors + together[:1], works):
+            work.wait()
+            self.assertEqual(tensor[0], 1 if tensor.dtype == torch.bool else WORLD)
 
     def test_shared_and_ordinary_memory_go_together(self):
         tensor = gradlane.torch.zeros(700000) if RANK == 0 else torch.zeros(700000)

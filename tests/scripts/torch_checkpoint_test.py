@@ -99,6 +99,26 @@ class Checkpoints(unittest.TestCase):
             gradlane.torch.State().load_state_dict({})
 
 
+    def test_of_other_buckets(self):
+        """Parameters of one shape: numbers would go to others, and nothing else would tell."""
+        shapes = [(3000,)] * 4
+        saved = {}
+        for kib in (1024, 8):
+            state = gradlane.torch.State("fixed:8", True)
+            step(wrapped(Given(*shapes), state, kib, find_unused_parameters=True), draw(0, shapes))
+            saved[kib] = state.state_dict()
+        for kib, other in ((1024, 8), (8, 1024)):
+            state = gradlane.torch.State("fixed:8", True)
+            state.load_state_dict(saved[kib])
+            step(wrapped(Given(*shapes), state, kib, find_unused_parameters=True), draw(1, shapes))
+            with self.assertRaisesRegex(gradlane.BadArgument, "of other buckets"):
+                state.load_state_dict(saved[other])
+            state = gradlane.torch.State("fixed:8", True)
+            state.load_state_dict(saved[other])
+            with self.assertRaisesRegex(Exception, "of other buckets: bucket 0 of the first step had [14] param"):
+                step(wrapped(Given(*shapes), state, kib, find_unused_parameters=True), draw(1, shapes))
+
+
 class Reconnecting(unittest.TestCase):
     def test_another_process_group(self):
         if BACKEND != "gradlane":

@@ -33,10 +33,10 @@ class Given(torch.nn.Module):
         return sum((value * gradient).sum().double() for value, gradient in zip(self.values, gradients))
 
 
-def wrapped(module, state, bucket_kib=25 * 1024, hook=gradlane.torch.hook):
+def wrapped(module, state, bucket_kib=25 * 1024, hook=gradlane.torch.hook, **options):
     """DDP with the hook, and buckets of this size from the second step on."""
     with unittest.mock.patch.object(dist, "_DEFAULT_FIRST_BUCKET_BYTES", bucket_kib * 1024):
-        ddp = DistributedDataParallel(module, bucket_cap_mb=bucket_kib / 1024)
+        ddp = DistributedDataParallel(module, bucket_cap_mb=bucket_kib / 1024, **options)
     ddp.register_comm_hook(state, hook)
     return ddp
 

@@ -114,6 +114,75 @@ class Failures(unittest.TestCase):
             self.assertFails(answer, "runs another operation: count: ")
         self.assertEqual(self.ask("reduce()"), ["ok 2.0"] * 2)
 
+    def test_refused_operations_leave_nothing(self):
+        self.assertEqual(self.ask("refused(8)"), ["ok None"] * 2)
+        self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
+
+    def test_refused_operations_fail_alone(self):
+        """Also where others are queued behind them, as on rank 0."""
+        codecs = ("raw", "fixed:99", "raw", "raw")
+        lines = [f"w{number} = coded('{codec}', 400000)" for number, codec in enumerate(codecs)]
+        for line in lines:
+            self.one(0, line)
+        for number, line in enumerate(lines):
+            self.one(1, line)
+            for answer in self.ask(f"w{number}.wait()"):
+                self.assertRegex(answer, "^BadArgument" if number == 1 else "^ok True")
+            self.assertEqual(self.ask(f"w{number}.result()[0][0].item()"), ["ok 1.0" if number == 1 else "ok 2.0"] * 2)
+
+    def test_an_error_after_the_exchange(self):
+        """On one rank: none of its operations behind fails, and its thread goes on."""
+        self.ask("engine = gradlane.torch.Engine.existing()")
+        self.ask("works = [engine.all_reduce(torch.ones(400000), on_result=RANK or (lambda _: 0)) for _ in range(2)]")
+        self.assertEqual(self.one(0, "works[0].wait()[0].item()"), "ok 2.0")
+        self.assertRegex(self.one(1, "works[0].wait()"), "TypeError")
+        self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
+
+    def test_interrupted(self):
+        for _ in range(8):
+            self.assertEqual(self.ask("interrupted()", "reduce(2000)"), ["ok interrupted", "ok 2.0"])
+        self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
+        self.assertEqual(self.ask("len(driver().memory._lent)"), ["ok 0"] * 2)
+
+    def test_never_added_to_another(self):
+        """Rank 0 had three queued when the first failed, rank 1 had one."""
+        self.one(0, "works = [reduce(400000, async_op=True) for _ in range(3)]")
+        self.assertFails(self.one(1, "reduce(401000)"), "runs another operation")
+        self.assertFails(self.one(0, "works[2].wait()"), "runs another operation")
+        for answer in self.ask("reduce(400000, 1000.0)", "reduce(400000, 10.0)"):
+            self.assertFails(answer, "runs another operation: tag: .*disagree")
+
+    def test_disagreement_about_failures(self):
+        """A callback may have started operations where the one before was a success; the next would have its number."""
+        self.one(0, "driver()._past += 1")
+        for answer in self.ask("reduce()"):
+            self.assertFails(answer, "runs another operation: tag: ")
+
+    def test_sizes_that_differ_in_the_last_piece(self):
+        """No piece is added, though the first one is the same."""
+        for answer in self.ask("reduce(400000)", "reduce(401000)"):
+            self.assertFails(answer, "runs another operation: tag: ")
+
+    def test_retry_at_once(self):
+        self.assertEqual(self.ask("retried(4)"), [f"ok {[2.0] * 4}"] * 2)
+
+    def test_the_engines_thread_ends(self):
+        self.one(0, "driver()._sleep = None")
+        self.one(0, "work = reduce(1000000, async_op=True)")
+        self.assertFails(self.one(0, "work.wait()"), "its thread has ended, .*TypeError")
+        self.assertFails(self.one(0, "reduce()"), "its thread has ended, .*TypeError")
+
+    def test_many_files(self):
+        self.one(0, "import resource; limits = resource.getrlimit(resource.RLIMIT_NOFILE)")
+        self.one(0, "resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))")
+        self.one(0, "files = [os.open('/dev/null', os.O_RDONLY) for _ in range(1100)]")
+        try:
+            self.init(60)
+            for _ in range(2):
+                self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
+        finally:
+            self.trainers[0].kill()
+
     def test_a_failure_reaches_cpp(self):
         """DDP's reducer waits in C++, for futures."""
         self.ask("model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))")
@@ -161,8 +230,10 @@ class Failures(unittest.TestCase):
     def test_daemons_keep_nothing(self):
         wait_for(lambda: all(len(daemon.lines("has come")) > 0 for daemon in self.ring.daemons), "trainers in the log")
         before = [daemon.open_files() for daemon in self.ring.daemons]
-        for _ in range(3):
+        held = self.ask("held()")
+        for _ in range(5):
             self.init(60)
+        self.assertEqual(self.ask("held()"), held)
         self.assertEqual([daemon.open_files() for daemon in self.ring.daemons], before)
 
     def test_no_daemon(self):

@@ -5,9 +5,12 @@ A line is one of `ok VALUE` and `CLASS: TEXT`.
 """
 
 import datetime
+import gc
 import os
 import sys
+import threading
 import time
+import unittest.mock
 
 import torch
 import torch.distributed as dist
@@ -29,8 +32,62 @@ def reduce(numel=4, value=1.0, **options):
     return work if work is not None else tensor[0].item()
 
 
-NAMES = {"gradlane": gradlane, "torch": torch, "dist": dist, "os": os, "sys": sys, "time": time, "init": init,
-         "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
+def coded(codec, numel):
+    with gradlane.torch.use_codec(codec):
+        return reduce(numel, async_op=True)
+
+
+def refused(times):
+    for _ in range(times):
+        try:
+            coded("fixed:99", 2000).wait()
+        except gradlane.BadArgument:
+            continue
+        raise AssertionError("it was not refused")
+
+
+def interrupted():
+    """A sum, as if Ctrl-C were pressed while the call waits."""
+    while driver()._queue:  # else it would not wait
+        time.sleep(0.01)
+    land = driver()._land
+
+    def interrupt(*arguments):
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return land(*arguments)
+
+    try:
+        with unittest.mock.patch.object(driver(), "_land", interrupt):
+            return reduce(2000)
+    except KeyboardInterrupt:
+        return "interrupted"
+
+
+def retried(times):
+    """After operations that differ between the ranks, others at once that do not."""
+    sums = []
+    for _ in range(times):
+        try:
+            reduce(400000 + 1000 * RANK)
+        except gradlane.OperationFailed:
+            sums.append(reduce(400000))
+    return sums
+
+
+def driver():
+    return gradlane.torch.Engine.existing()._driver
+
+
+def held():
+    gc.collect()
+    engines = sum(isinstance(thing, gradlane.torch.Engine) for thing in gc.get_objects())
+    return len(os.listdir("/proc/self/fd")), engines
+
+
+NAMES = {"gradlane": gradlane, "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
+         "driver": driver, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
+         "time": time, "init": init, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
 for line in sys.stdin:
     try:
         try:

@@ -32,7 +32,7 @@ def zeros(*size, dtype=None):
     if not Engine.exists() and dist.is_initialized() and dist.get_world_size() == 1:
         return torch.zeros(*size, dtype=dtype)
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return Engine.existing().zeros(math.prod(shape), dtype or torch.get_default_dtype()).view(*shape)
+    return Engine.existing().zeros(math.prod(shape), dtype or torch.get_default_dtype()).view(tuple(shape))
 
 
 empty = zeros

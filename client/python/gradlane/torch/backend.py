@@ -67,6 +67,7 @@ class Group(dist.ProcessGroup):
                 f"For others {_ANOTHER}"
             )
         self._engine = Engine.shared(rank=rank, world=size)
+        self._engine.groups = True
         weakref.finalize(self, self._engine.release).atexit = False
 
     def getBackendName(self):  # noqa: N802

@@ -11,6 +11,8 @@ class Bell:
         self.descriptor, self._end = os.pipe()
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._end, False)
+        self._poll = select.poll()  # select() has no descriptors from 1024 on
+        self._poll.register(self.descriptor, select.POLLIN)
 
     def ring(self):
         try:
@@ -25,7 +27,7 @@ class Bell:
             pass
 
     def wait(self):
-        select.select([self.descriptor], [], [])
+        self._poll.poll()
         self.hush()
 
     def close(self):

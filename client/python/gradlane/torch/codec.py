@@ -2,10 +2,17 @@
 
 import contextlib
 
+from .. import errors
 from ..adaptive import AdaptiveBound
 
 EXACT = 1024  # tensors of fewer elements are control values more often than gradients: they travel as they are
 _WINDOW = 8  # of adaptive bounds, which several tensors of one size may share
+
+
+def check(codec):
+    """Raises BadArgument if it cannot be the name of a codec."""
+    if codec is not None and not isinstance(codec, str):
+        raise errors.bad_argument(f"gradlane: codec {codec!r} is {type(codec).__name__}; it is a name, 'fixed:8' say")
 
 
 class Setting:
@@ -16,6 +23,7 @@ class Setting:
 
     @classmethod
     def set(cls, name):
+        check(name)
         AdaptiveBound.parse(name)  # raises if it is a bad fixed:auto
         cls.name, cls.bounds = name, {}
 
@@ -36,9 +44,9 @@ def use_codec(name):
 
     "raw", "bf16", "fixed:8", ...; None: the daemon's. "fixed:auto", "fixed:auto:6": bounds that follow the tensors'
     magnitudes (gradlane.AdaptiveBound): all tensors with the same number of elements share one. Used as a context
-    manager, it sets back the old one at the end.
+    manager, it sets back the old one at the end, with its bounds.
     """
-    old = Setting.name
+    old = Setting.name, Setting.bounds
     Setting.set(name)
 
     @contextlib.contextmanager
@@ -46,6 +54,6 @@ def use_codec(name):
         try:
             yield
         finally:
-            Setting.set(old)
+            Setting.name, Setting.bounds = old
 
     return scope()

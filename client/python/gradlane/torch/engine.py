@@ -8,15 +8,27 @@ import atexit
 import os
 import threading
 import time
+import weakref
 
 import torch
 
 from .. import context, errors
 from . import operations, staging
-from .codec import EXACT
+from .codec import EXACT, check
 from .driver import Driver
 
+_engines = weakref.WeakSet()
 _of_parents = []  # engines of processes that this one was forked from: never to be closed here
+
+
+def _forget():
+    """In a child after fork()."""
+    Engine._guard = threading.RLock()
+    for engine in list(_engines):
+        engine._forget()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 class Engine:
@@ -56,6 +68,11 @@ class Engine:
         return Engine._current is not None and Engine._current.usable
 
     @staticmethod
+    def of_groups():
+        """Whether process groups use the engine that the process has."""
+        return Engine._current is not None and Engine._current.groups
+
+    @staticmethod
     def existing():
         """The engine that the process has. Raises BadArgument if there is none."""
         if not Engine.exists():
@@ -77,7 +94,8 @@ class Engine:
         self._driver = Driver(connected.connection)
         self._memory = self._driver.memory
         self._summed = self._has_local_reduce(connected.connection)
-        os.register_at_fork(after_in_child=self._forget)
+        self.groups = False  # whether process groups use it
+        _engines.add(self)
         atexit.register(self.close, silent=True)
 
     @property
@@ -172,11 +190,11 @@ class Engine:
 
     def _forget(self):
         """In a child after fork(): the connection is the parent's."""
-        if self._driver.closed:
+        closed = self._driver.closed
+        self._driver.forget()
+        if closed:
             return
-        self._driver.closed = True
         Engine._current = None
-        Engine._guard = threading.RLock()
         atexit.unregister(self.close)
         _of_parents.append(self)
 
@@ -190,6 +208,8 @@ class Engine:
         return staging.Operand(self.zeros, tensor, name, reduce, average)
 
     def _codec(self, codec, operand, tensor):
+        if not callable(codec):
+            check(codec)
         if operand.type != staging.FLOAT32:
             return None
         if codec is None and tensor.numel() < EXACT:
@@ -209,7 +229,15 @@ class Engine:
     def _start(self, operation, tensor, timeout=None, result=None, on_result=None, on_error=None):
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
         operation.result = tensor if result is None else result
+        operation.inference = _inference((tensor, result))
         if timeout is not None:
             operation.timeout = timeout
             operation.deadline = time.monotonic() + timeout
         return self._driver.start(operation)
+
+
+def _inference(tensors):
+    """Whether one of them, in lists at any depth, was made in inference mode. Only there it can be written to."""
+    if isinstance(tensors, torch.Tensor):
+        return tensors.is_inference()
+    return isinstance(tensors, (list, tuple)) and any(map(_inference, tensors))

@@ -13,59 +13,11 @@ import torch
 import torch.distributed as dist
 
 from .. import adaptive, errors
+from .codec import check
 from .engine import Engine
+from .kept import Kept, Loaded, check_buckets, check_fits, too_many
 
-_VERSION = 1  # of state dicts
-
-
-class _Kept:
-    """For the parameters that travel in one bucket, in its order. residual, bound: None if there is none."""
-
-    def __init__(self, parameters, residual, bound):
-        self.parameters = parameters
-        self.residual = residual
-        self.bound = bound
-        self.future = None  # of its latest exchange
-        self.offsets = []
-        offset = 0
-        for parameter in parameters:
-            self.offsets.append(offset)
-            offset += parameter.numel()
-
-    def residual_of(self, position):
-        """A view, in the shape of the parameter."""
-        if self.residual is None:
-            return None
-        parameter, offset = self.parameters[position], self.offsets[position]
-        return self.residual[offset:offset + parameter.numel()].view(parameter.shape)
-
-    def reset(self):
-        if self.residual is not None:
-            self.residual.zero_()
-        if self.bound is not None:
-            self.bound.reset()
-
-    def take(self, result):
-        """Of the exchange under way; called before DDP gets it."""
-        if self.bound is not None:
-            self.bound.update(result.detach().cpu().numpy())
-
-    def settle(self):
-        """The exchange before this one is over. Had it failed, all starts anew."""
-        future, self.future = self.future, None
-        if future is None:
-            return
-        try:
-            future.wait()
-        except RuntimeError:
-            self.reset()
-
-
-class _Loaded:
-    """A parameter's part of a state dict."""
-
-    def __init__(self, shape, residual, bound):
-        self.shape, self.residual, self.bound = tuple(shape), residual, bound
+_VERSION = 2  # of state dicts
 
 
 class State:
@@ -79,6 +31,7 @@ class State:
     """
 
     def __init__(self, codec=None, error_feedback=False, process_group=None):
+        check(codec)
         adaptive.AdaptiveBound.parse(codec)  # raises what is wrong with it
         # Never released: whoever opens a rank anew ends what other ranks still do.
         self._engine = _open(process_group)
@@ -91,15 +44,27 @@ class State:
                 "fixed, 'fixed:10' or 'fixed:auto' say"
             )
         self._order = {}  # parameters: their numbers, in the order of first sight, which is the same in every run
-        self._where = {}  # parameters: (_Kept, position in it)
+        self._firsts = []  # how many parameters the buckets of the first step had: numbers depend on that
+        self._saved_firsts = []  # of the state dict
+        self._where = {}  # parameters: (Kept, position in it)
         self._loaded = []  # by number; for those that have no place yet
 
     def reset(self):
-        """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure."""
+        """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure.
+
+        It meets the other ranks and connects anew, so that ranks agree again about how many operations there have been;
+        but not if a process group of backend gradlane has the same connection, which must be made anew then.
+        """
+        alone = self._engine.groups or Engine.of_groups() or not (dist.is_available() and dist.is_initialized())
+        if not alone:
+            Engine.renew()  # first: nobody waits for what has no end then
         for kept in {kept for kept, _ in self._where.values()}:
             kept.settle()
             kept.reset()
-        self._loaded = [_Loaded(loaded.shape, None, None) for loaded in self._loaded]
+        self._loaded = [Loaded(loaded.shape, None, None) for loaded in self._loaded]
+        if not alone:
+            dist.barrier(group=self._group)  # a rank that is taken anew ends what others are still doing
+            self._reconnect()
 
     def state_dict(self):
         """Residuals and adaptive bounds, for a checkpoint, of this rank: each rank has its own."""
@@ -108,6 +73,7 @@ class State:
         numbers = {id(bound): number for number, bound in enumerate(bounds)}
         return {
             "version": _VERSION,
+            "buckets": self._firsts + self._saved_firsts[len(self._firsts):],
             "shapes": [entry.shape for entry in entries],
             "residuals": [None if entry.residual is None else entry.residual.clone() for entry in entries],
             "bounds": [bound.state_dict() for bound in bounds],
@@ -122,14 +88,15 @@ class State:
             raise errors.bad_argument("the state dict has residuals, and this State has no error_feedback")
         bounds = [self._bound_of(saved) for saved in state["bounds"]]
         loaded = [
-            _Loaded(shape, residual, None if number is None else bounds[number])
+            Loaded(shape, residual, None if number is None else bounds[number])
             for shape, residual, number in zip(state["shapes"], state["residuals"], state["bound_of"])
         ]
         for parameter, number in self._order.items():
-            _check_fits(loaded, number, parameter)
+            check_fits(loaded, number, parameter)
         if self._order and len(loaded) > len(self._order):
-            raise _too_many(loaded, self._order)
-        self._loaded = loaded
+            raise too_many(loaded, self._order)
+        check_buckets(state["buckets"], self._firsts)
+        self._loaded, self._saved_firsts = loaded, list(state["buckets"])
         self._where = {}
 
     # ---- Private
@@ -138,11 +105,15 @@ class State:
         if not self._engine.usable:
             self._reconnect()
         buffer = bucket.buffer()
+        known = len(self._order)
         kept = self._keep(bucket.parameters(), buffer)
+        if len(self._order) > known:
+            self._firsts.append(len(self._order) - known)
         if bucket.is_last():
             if len(self._loaded) > len(self._order):
-                raise _too_many(self._loaded, self._order)
+                raise too_many(self._loaded, self._order)
             self._loaded = []
+        check_buckets(self._saved_firsts, self._firsts)
         codec, residual = None, None
         if buffer.dtype == torch.float32:
             codec = self.codec if kept.bound is None else kept.bound.codec()
@@ -170,8 +141,8 @@ class State:
         for parameter in parameters:
             number = self._order.setdefault(parameter, len(self._order))
             if self._loaded and parameter not in self._where:
-                _check_fits(self._loaded, number, parameter)
-        kept = _Kept(parameters, None, None)
+                check_fits(self._loaded, number, parameter)
+        kept = Kept(parameters, None, None)
         if buffer.dtype == torch.float32:
             before = [self._entry(parameter) for parameter in parameters]
             kept.bound = self._joined_bound(before)
@@ -189,9 +160,9 @@ class State:
         kept, position = self._where.get(parameter, (None, 0))
         if kept is not None:
             kept.settle()
-            return _Loaded(parameter.shape, kept.residual_of(position), kept.bound)
+            return Loaded(parameter.shape, kept.residual_of(position), kept.bound)
         number = self._order[parameter]
-        return self._loaded[number] if number < len(self._loaded) else _Loaded(parameter.shape, None, None)
+        return self._loaded[number] if number < len(self._loaded) else Loaded(parameter.shape, None, None)
 
     def _joined_bound(self, entries):
         bound = adaptive.AdaptiveBound.parse(self.codec)
@@ -226,23 +197,3 @@ def _open(process_group):
         raise errors.NoDaemon(
             error.code, f"{error}; start the job with 'gradlane run -n N -- COMMAND', or a daemon on each node"
         ) from error
-
-
-def _check_fits(loaded, number, parameter):
-    if number >= len(loaded):
-        raise errors.bad_argument(
-            f"the state dict is of another model: it has {len(loaded)} parameters, and here there is one more, "
-            f"of shape {tuple(parameter.shape)}"
-        )
-    if loaded[number].shape != tuple(parameter.shape):
-        raise errors.bad_argument(
-            f"the state dict is of another model, or of other buckets: its parameter {number} (in the order in which "
-            f"DDP first had gradients) has shape {loaded[number].shape}, here it has {tuple(parameter.shape)}"
-        )
-
-
-def _too_many(loaded, order):
-    return errors.bad_argument(
-        f"the state dict is of another model: it has {len(loaded)} parameters, of which parameter {len(order)} has "
-        f"shape {loaded[len(order)].shape}; here there are {len(order)}"
-    )

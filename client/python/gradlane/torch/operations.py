@@ -6,9 +6,18 @@ copies are memmove through ctypes, which lets go of the interpreter lock.
 
 import collections
 import ctypes
+import zlib
 
+from .. import errors
 from . import staging
 from .staging import PIECE
+
+_CHECK_BITS, _NUMBER_BITS, _PIECE_BITS = 20, 24, 20  # of tags
+
+
+def _mask(bits):
+    return (1 << bits) - 1
+
 
 class Failure:
     """A future's value that outcome() turns into an exception. torch's set_exception() is not seen from C++."""
@@ -25,11 +34,29 @@ def outcome(future):
     return value
 
 
+class Flight:
+    """A piece under way.
+
+    request: 0 until the daemon has it. codes: [what the latest wait said]. staged: the address is of a staging block.
+    """
+
+    __slots__ = ("piece", "address", "staged", "request", "codes")
+
+    def __init__(self, piece, address):
+        self.piece, self.address, self.staged = piece, address, address is None
+        self.request = ctypes.c_uint64()
+        self.codes = []
+
+    @property
+    def ended(self):
+        return bool(self.codes) and self.codes[-1] != errors.PENDING
+
+
 class Operation:
     """Base, and barrier: one piece without data.
 
     codec, average: as in gradlane_how. deadline: on the monotonic clock, or None. The driver has flights, next_piece,
-    number, future and error: the first thing that went wrong.
+    number, future and error: the first thing that went wrong. inference: its tensors were made in inference mode.
     """
 
     name = "barrier"
@@ -42,12 +69,23 @@ class Operation:
     def __init__(self):
         self.flights = collections.deque()
         self.next_piece = 0
+        self.number = None
         self.error = None
+        self.inference = False
         self.deadline = None
         self.tensor = self.result = self.on_result = self.on_error = None
 
     def fail(self, error):
         self.error = self.error or error
+
+    def tag(self, piece, past):
+        """The same on two ranks only if they mean the same piece of the same call: its number, a hash of what it is.
+
+        past: what has failed, as a number.
+        """
+        what = f"{self.name} {self.nbytes} {self.type} {self.average} {past}"
+        check = zlib.crc32(what.encode()) & _mask(_CHECK_BITS)
+        return (check << _NUMBER_BITS | self.number & _mask(_NUMBER_BITS)) << _PIECE_BITS | piece & _mask(_PIECE_BITS)
 
     def function(self, lib):
         return getattr(lib, "gradlane_" + self.name)

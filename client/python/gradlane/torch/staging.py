@@ -34,7 +34,7 @@ class Memory:
         self._connection = connection
         self._blocks = weakref.WeakValueDictionary()  # by address: what tensors lie in
         self._pieces = []  # staging blocks; all of one size
-        self._free = []
+        self._lent = set()  # addresses of these
 
     def tensor(self, numel, dtype):
         """A tensor of `numel` zeros. Raises OutOfMemory. It keeps its memory, also when the engine is closed."""
@@ -53,22 +53,28 @@ class Memory:
         block = self._blocks.get(storage.data_ptr())
         return tensor.data_ptr() if block is not None else None
 
-    def borrow(self):
-        """The address of a staging block of PIECE bytes, or None if all are in use. Raises OutOfMemory."""
-        if self._free:
-            return self._free.pop()
-        if len(self._pieces) == WINDOW:
-            return None
-        try:
-            self._pieces.append(self._connection.allocate(PIECE))
-        except errors.OutOfMemory:
-            if not self._pieces:
-                raise
-            return None
-        return self._pieces[-1].address
+    def lend(self, flight):
+        """Its address becomes that of a staging block of PIECE bytes, or stays None if all are in use.
 
-    def give_back(self, address):
-        self._free.append(address)
+        Raises OutOfMemory. An exception anywhere in it leaves nothing that give_back() would not mend.
+        """
+        free = next((block.address for block in self._pieces if block.address not in self._lent), None)
+        if free is None:
+            if len(self._pieces) == WINDOW:
+                return
+            try:
+                self._pieces.append(self._connection.allocate(PIECE))
+            except errors.OutOfMemory:
+                if not self._pieces:
+                    raise
+                return
+            free = self._pieces[-1].address
+        flight.address = free
+        self._lent.add(free)
+
+    def give_back(self, flight):
+        if flight.staged:
+            self._lent.discard(flight.address)
 
 
 def register_for_cuda(block):

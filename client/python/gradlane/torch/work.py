@@ -1,6 +1,7 @@
 """What the backend's operations return: Work objects of PyTorch."""
 
 import collections
+import os
 import threading
 
 import torch.distributed as dist
@@ -79,3 +80,10 @@ class Work(_Base):
 
     def exception(self):
         return self._error
+
+
+def _renew_lock():
+    Work._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)

@@ -1,0 +1,153 @@
+"""How pieces of operations get to the daemon and back, and what numbers and tags they have.
+
+The thread that calls may be interrupted anywhere, by Ctrl-C: what it has done so far is in the operation at any moment,
+so that _repair() can have the engine's thread go on.
+"""
+
+import ctypes
+import threading
+import zlib
+
+from .. import errors, library
+from . import staging
+from .operations import Flight
+
+FOR_ALL = (errors.OperationFailed, errors.DaemonGone)  # failures that operations behind share
+
+
+class Pieces:
+    """Base of Driver. An operation is in one thread at a time."""
+
+    def __init__(self, connection):
+        self.lock = threading.RLock()  # around the library, the memory and the queue
+        self.memory = staging.Memory(connection)
+        self.closed = False
+        self.gone = False  # the daemon is
+        self._dead = None  # why the engine's thread is
+        self._connection = connection
+        self._lib = connection.lib
+        self._how = library.How(ctypes.sizeof(library.How))
+        self._how.has_tag = 1
+        self._counted = 0
+        self._past = 0  # a hash of the numbers of those that failed
+
+    def check(self):
+        """Raises if there is no connection any more."""
+        if self.closed:
+            raise errors.error(-3, "gradlane: the process group was destroyed, or belongs to the parent of a fork")
+        if self._dead is not None:
+            raise self._death()
+
+    def _submit(self, operation):
+        """Starts the next piece; False if there is none, or no room yet."""
+        piece, flights = operation.next_piece, operation.flights
+        if piece == operation.piece_count or operation.error is not None or len(flights) == staging.WINDOW:
+            return False
+        try:
+            flight = Flight(piece, operation.place(piece))
+            flights.append(flight)
+            if flight.staged:
+                with self.lock:
+                    self.memory.lend(flight)
+                if flight.address is None:
+                    flights.pop()
+                    return False
+                operation.load(piece, flight.address)
+            with self.lock:
+                self.check()
+                self._call(operation, flight)
+        except Exception as error:  # noqa: BLE001 - whoever waits shall have it
+            operation.fail(error)
+            self._withdraw(operation)
+            return False
+        operation.next_piece = piece + 1
+        return True
+
+    def _withdraw(self, operation):
+        """Takes back the latest piece if the daemon does not have it."""
+        if operation.flights and operation.flights[-1].request.value == 0:
+            with self.lock:
+                self.memory.give_back(operation.flights[-1])
+            operation.flights.pop()
+
+    def _call(self, operation, flight):
+        how, piece = self._how, flight.piece
+        if piece == 0 and callable(operation.codec):
+            operation.codec = operation.codec()
+        how.codec = operation.codec.encode() if operation.codec is not None else None
+        how.average = operation.average
+        how.residual = operation.residual_of(piece)
+        how.tag = operation.tag(piece, self._past)
+        arguments = operation.arguments(piece, flight.address)
+        code = operation.function(self._lib)(
+            self._connection.handle, *arguments, ctypes.byref(how), ctypes.byref(flight.request)
+        )
+        if code != errors.OK:
+            flight.request.value = 0
+            raise self._error(code)
+
+    def _death(self):
+        return errors.error(-3, f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew")
+
+    def _error(self, code):
+        self.gone = self.gone or code == -3
+        text = self._lib.gradlane_error(self._connection.handle).decode(errors="replace")
+        if code == -4 and " tag: " in text:
+            text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
+        return errors.error(code, "gradlane: " + text)
+
+    def _land(self, operation, timeout_ms=0):
+        """Takes the end of the oldest piece under way; False if it has not ended."""
+        flight = operation.flights[0]
+        with self.lock:
+            if self.closed:
+                operation.fail(errors.error(-3, "gradlane: the process group was destroyed before the operation ended"))
+                operation.flights.clear()
+                return True
+            if not flight.ended:
+                # The library says only once how it ended. Ctrl-C comes between calls from Python: here not before that
+                # is kept, as it is C that calls.
+                wait = (self._connection.handle,), (flight.request,), (timeout_ms,)
+                flight.codes[:] = map(self._lib.gradlane_wait, *wait)
+            code = flight.codes[-1]
+            if code == errors.PENDING:
+                return False
+            if code != errors.OK:
+                operation.fail(self._error(code))
+        if flight.staged:
+            if code == errors.OK:
+                operation.unload(flight.piece, flight.address)
+            with self.lock:
+                self.memory.give_back(flight)
+        operation.flights.popleft()
+        return True
+
+    def _cancel(self, operation):
+        with self.lock:
+            for flight in operation.flights:
+                self._lib.gradlane_cancel(self._connection.handle, flight.request)
+
+    def _descriptor(self):
+        """Readable while a piece may have ended."""
+        return self._lib.gradlane_fd(self._connection.handle)
+
+    def _repair(self, operation):
+        """After an exception anywhere in _try(), Ctrl-C above all: as if it had come between two pieces."""
+        flights = operation.flights
+        if flights and flights[-1].request.value == 0:
+            self._withdraw(operation)
+        elif flights:
+            operation.next_piece = flights[-1].piece + 1
+        if flights and flights[0].ended:
+            self._land(operation)
+
+    def _count(self, operation):
+        """Gives the operation its number, when its turn comes; each has one, whether it begins or fails before that."""
+        if operation.number is None:
+            operation.number = self._counted  # no call in between, where Ctrl-C could come
+            self._counted += 1
+
+    def _note(self, operation):
+        """Ranks that disagree about what has failed may disagree about numbers, so their tags shall differ."""
+        if isinstance(operation.error, FOR_ALL):
+            self._past = zlib.crc32(b"%d" % operation.number, self._past)

@@ -4,13 +4,22 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-# They are Debian packages, which another python3 in the PATH does not see.
-look='import importlib.util as u, sys; sys.exit(not all(u.find_spec(name) for name in sys.argv[1:]))'
-for python in python3 /usr/bin/python3 none; do
-  "$python" -c "$look" torch mpi4py matplotlib numpy sklearn 2>/dev/null && break
-done
-if [ "$python" = none ]; then
-  echo "tools/compare.sh: no python3 here has torch, mpi4py, matplotlib, numpy and sklearn; run tools/setup.sh" >&2
+# Sets `python` to one that has these modules. They are Debian packages, which another python3 in the PATH does not see.
+find_python() {
+  local look='import importlib.util as u, sys; sys.exit(not all(u.find_spec(name) for name in sys.argv[1:]))'
+  for python in python3 /usr/bin/python3; do
+    if "$python" -c "$look" "$@" 2>/dev/null; then return; fi
+  done
+  return 1
+}
+
+case " $* " in
+  *" --render "*) modules=(matplotlib numpy) ;;
+  *) modules=(matplotlib numpy sklearn torch) ;;
+esac
+# Open MPI can be left out; main.py says what it lacks if it is not.
+if ! find_python "${modules[@]}" mpi4py && ! find_python "${modules[@]}"; then
+  echo "tools/compare.sh: no python3 here has ${modules[*]}; run tools/setup.sh" >&2
   exit 2
 fi
 

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -25,8 +26,10 @@ EXPECTED = {
 PNG = b"\x89PNG\r\n"
 
 sys.path.insert(0, str(ROOT / "tools" / "study"))
+import job  # noqa: E402
 import plan  # noqa: E402
 import report  # noqa: E402
+import study as command  # noqa: E402
 import summary  # noqa: E402
 
 
@@ -56,6 +59,9 @@ def check_command_line():
         (["--models", "vgg"], "'vgg'"),
         (["--seeds", "0"], "from 1 to 99"),
         (["--quick", "--write-docs"], "leave out"),
+        (["--seeds", "4", "--write-docs"], "leave out"),
+        (["--epochs", "14", "--write-docs"], "leave out"),
+        (["--link-rate", "2gbit", "--write-docs"], "leave out"),
     ):
         assert text in study(*options, status=2).stderr, options
 
@@ -89,11 +95,42 @@ def check_quick(gradlane, folder):
 def check_goes_on(gradlane, folder):
     """What is there is not trained again; a line that was cut off is as if it had not been."""
     file = folder / "trainings.jsonl"
-    file.write_text(file.read_text()[:-10])
+    *kept, lost = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(kept) + lost[:-10])
     text = study("--report", "--out", folder).stdout
     assert "## " + plan.MODELS["digits"] in text and "Not complete: 1 trainings" in text, text
     result = study("--quick", "--resume", "--epochs", "3", "--gradlane", gradlane, "--out", folder, status=1)
     assert "has epochs 2, not 3" in result.stderr, result
+    said = study("--quick", "--resume", "--gradlane", gradlane, "--out", folder, timeout=120).stderr
+    assert "1 trainings in" in said, said
+    *before, fresh = file.read_text().splitlines(keepends=True)
+    assert before == kept, "lines that were there, with their times to the last digit, are not the same"
+    assert plan.key(json.loads(fresh)) == plan.key(json.loads(lost)) and fresh != lost, (fresh, lost)
+    result = json.loads((folder / "results.json").read_text())
+    assert not result["missing"] and not result["failures"], result
+    assert len(result["settings"]["idle_cores"]) == 2, result["settings"]  # a job of each run
+
+
+def check_page_stays(folder):
+    """What is not a whole study does not get into the documentation."""
+    page = ROOT / "docs" / "study.md"
+    before = page.read_bytes()
+    result = study("--report", "--write-docs", "--out", folder, status=1)
+    assert "left as it was" in result.stderr, result
+    assert page.read_bytes() == before
+    whole = {"quick": False, "only": None, "models": list(plan.MODELS), "seeds": 5, "epochs": 15, "link_rate": "1gbit"}
+    assert command.for_page(whole) and command.for_page(whole | {"seeds": 6})
+    for name, value in (("quick", True), ("only", ["raw"]), ("models", ["digits"]), ("seeds", 4), ("epochs", 16),
+                        ("link_rate", "2gbit")):
+        assert not command.for_page(whole | {name: value}), name
+
+
+def check_environment():
+    """What would lead trainers elsewhere does not get to them."""
+    strange = {"GLOO_SOCKET_IFNAME": "eth9", "GRADLANE_SOCKET": "/a", "GRADLANED": "/b"}
+    with unittest.mock.patch.dict(os.environ, strange):
+        found = job.environment()
+    assert [name for name in strange if name in found] == ["GRADLANED"] and "PATH" in found, found
 
 
 def check_summary(result):
@@ -111,6 +148,12 @@ def check_summary(result):
     bad = [figure for figure in again["figures"] if figure["what"].startswith("fixed:10:")]
     assert len(bad) == 2 and not any(figure["met"] for figure in bad), bad
     assert again["different"] == [("digits", 1, "fixed:10")], again["different"]
+    assert all(f"{again['models']['digits']['target']:.2f} %" in figure["what"] for figure in bad[:1]), bad
+    for busy, warned in (([], False), ([0.1, 0.2], False), ([0.1, 0.4], True)):
+        text = report.document(result | {"settings": result["settings"] | {"idle_cores": busy}})
+        assert ("not quiet" in text) == warned, text
+    old = {name: value for name, value in result["settings"].items() if name != "idle_cores"}
+    assert "not quiet" not in report.document(result | {"settings": old})  # of studies that did not look
     tables = report.document(again | {"missing": []})
     assert "DIFFERENT" in tables and "0 of 1 seeds" in tables, tables
 
@@ -120,14 +163,19 @@ def main():
     parser.add_argument("gradlane")
     gradlane = parser.parse_args().gradlane
     reason = missing()
+    if reason and os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        print(f"{reason}; CI is set, where this must not be left out")
+        return 1
     if reason:
         print(f"skipped: {reason}")
         return SKIPPED
     check_command_line()
+    check_environment()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         result = check_quick(gradlane, folder)
         check_goes_on(gradlane, folder)
+        check_page_stays(folder)
     check_summary(result)
     print("the study is in order")
     return 0

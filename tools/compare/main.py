@@ -189,7 +189,8 @@ class Run:
         elif kind == "idle":
             self.results["jobs"][-1]["idle_cores"] = said["busy_cores"]
             if said["busy_cores"] > plan.QUIET:
-                say(f"compare.sh: {said['busy_cores']:.1f} cores are busy with other work; results will not be worth much")
+                say(f"compare.sh: WARNING: {said['busy_cores']:.1f} cores are busy with other work; do not rely on "
+                    "these times")
         else:
             point = job.points[said["number"]]
             self.progress.point(job, point)
@@ -232,8 +233,8 @@ def parse():
         parser.error(f"--minutes {args.minutes:g}; more than 0")
     few = args.samples is not None and args.samples < plan.FULL.least
     if args.write_docs and (args.quick or args.only or few or args.mtu != plan.MTU):
-        parser.error(f"--write-docs: the page has all of it, with {plan.FULL.least} samples at least and MTU {plan.MTU}; "
-                     "leave out --quick, --only, --mtu and fewer --samples")
+        parser.error(f"--write-docs: the page has all, with MTU {plan.MTU} and {plan.FULL.least} samples or more; "
+                     "leave out --quick, --only, --mtu and --samples")
     return args
 
 

@@ -141,7 +141,8 @@ def guess_seconds(job, point, effort):
     slow = {"1gbit": 0.08e9, "5gbit": 0.2e9, "none": 1.0e9}[job.rate]  # bytes/s of tensor, in the mean over methods
     size = max(point.size, MIB)
     around = 2 * (job.nodes - 1) / job.nodes * size / slow * len(point.methods)
-    rounds = min(effort.most, max(effort.least, effort.seconds / max(around, 1e-3)))
+    seconds = effort.seconds * (1 if point.data == "gauss" else REAL_MORE)
+    rounds = min(effort.most, max(effort.least, seconds / max(around, 1e-3)))
     return around * (rounds + 2) + 0.3 * len(point.methods) * point.size / (64 * MIB) * job.nodes
 
 

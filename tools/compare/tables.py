@@ -169,18 +169,19 @@ def warnings(results):
     """What takes away from all that follows, as paragraphs."""
     found = []
     if results["quick"]:
-        found.append("**With `--quick`, which only shows that all works: few samples, small tensors. These times mean "
-                     "nothing.**\n")
+        found.append("**With `--quick`, which only shows that all works: few samples, small tensors. Times and figures "
+                     "mean nothing.**\n")
     idle = max((job.get("idle_cores", 0.0) for job in results["jobs"]), default=0.0)
     if idle > plan.QUIET:
-        found.append(f"**WARNING: the machine was not quiet. Up to {idle:.1f} cores were busy with other work before jobs "
-                     "began: do not rely on these times.**\n")
+        found.append(f"**WARNING: the machine was not quiet. Up to {idle:.1f} cores were busy with other work before "
+                     "jobs began: do not rely on these times.**\n")
     return found
 
 
 def whole(results, image):
     """All of it. image(name) gives a plot's address, or None."""
-    parts = [*warnings(results), "### Machine\n", machine(results) + "\n", "### Figures\n", met_table(results) + "\n", "### Plots\n"]
+    parts = [*warnings(results), "### Machine\n", machine(results) + "\n", "### Figures\n", met_table(results) + "\n",
+             "### Plots\n"]
     for name, text in (("busbw-4", "Bus bandwidth against size, 4 nodes"), ("busbw-2", "the same, 2 nodes"),
                        ("time", "Time against bandwidth of the links"), ("cpu", "CPU time")):
         if image(name):

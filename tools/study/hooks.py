@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
+import plan
+
 
 class Aggregator:
     """Worker-aggregator: gradients are summed up on rank 0, which sends the average to all.
@@ -17,7 +19,7 @@ class Aggregator:
     """
 
     def __init__(self):
-        self.up, self.down = dist.new_group(), dist.new_group()
+        self.up, self.down = (dist.new_group(timeout=plan.PATIENCE) for _ in range(2))
         self.up_thread, self.down_thread = (concurrent.futures.ThreadPoolExecutor(1) for _ in range(2))
 
     def hook(self, _, bucket):

@@ -13,8 +13,11 @@ import plan
 
 HERE = pathlib.Path(__file__).resolve().parent
 CLIENT = HERE.parent.parent / "client" / "python"
-MARK = b"result: "
-PATIENCE = 240  # seconds without a word; trainers themselves give up after 60
+MARK, ALIVE = b"result: ", b"epoch"
+PATIENCE = 240  # seconds without a word; trainers say one after each epoch, and give up by themselves after 60
+# What would lead Gloo or daemons elsewhere than where the report says. GRADLANE_LIBRARY is a build's.
+FOREIGN = ("GLOO_SOCKET_IFNAME", "OMPI_MCA_", "GRADLANE_")
+KEPT = ("GRADLANE_LIBRARY",)
 ENDING = 20
 
 
@@ -30,7 +33,8 @@ def command(settings, gradlane, spec):
 
 def environment():
     path = os.pathsep.join(filter(None, [str(CLIENT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN) or name in KEPT}
+    return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def end(process):
@@ -75,6 +79,8 @@ def results(settings, gradlane, trainings, data):
         missing = {plan.key(training) for training in trainings}
         try:
             for line in lines_of(process):
+                if line == ALIVE:
+                    continue
                 if not line.startswith(MARK):
                     print(line.decode(errors="replace"), file=sys.stderr, flush=True)
                     continue

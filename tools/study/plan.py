@@ -1,10 +1,14 @@
 """plan.py - what is trained how, and in which order (the study's command and its trainers; needs no PyTorch)"""
 
 import dataclasses
+import datetime
 
 WORKER_AGGREGATOR = "worker-aggregator"
 GLOO = "Gloo"
 DEFAULT = "fixed:10"
+PATIENCE = datetime.timedelta(seconds=60)  # of a trainer, with others
+SEEDS, EPOCHS, LINK_RATE = 5, 15, "1gbit"  # of the page, if nothing else is asked for
+QUIET = 0.3  # cores that may be busy with other work before a study is not worth much
 
 
 @dataclasses.dataclass(frozen=True)

@@ -98,14 +98,25 @@ def figures(result):
     return table(["figure", "at least", "measured", ""], rows)
 
 
+def idle(settings):
+    """Cores that were busy before jobs, at most; None of studies that did not look."""
+    return max(settings.get("idle_cores", []), default=None)
+
+
 def machine(result):
     """What was run, in a sentence or two."""
     about = result["settings"]
-    return (
+    busy = idle(about)
+    loud = ""
+    if busy is not None and busy > plan.QUIET:
+        loud = (f"**WARNING: the machine was not quiet. Up to {busy:.1f} cores were busy with other work before jobs "
+                "began: do not rely on these times.**\n\n")
+    return loud + (
         f"{about['nodes']} nodes with {about['link_rate']} each way, on one machine with {about['cores']} cores; "
         f"PyTorch {about['torch']}. Epochs: {about['epochs']}, of {about['steps']} steps; images per node and step: "
         f"{about['batch']}; seeds: {about['seeds']}; SGD with momentum {about['momentum']} and a rate that falls from "
-        f"{about['rate']} to 0 along a cosine.\n"
+        f"{about['rate']} to 0 along a cosine."
+        + ("" if busy is None else f" Before each job, {busy:.2f} cores were busy at most.") + "\n"
     )
 
 
@@ -121,7 +132,7 @@ def document(result):
     """All tables, as a file of their own."""
     text = f"# Training study\n\n{machine(result)}"
     if result["settings"]["quick"]:
-        text += "\nWith --quick, which only shows that it works: figures mean nothing.\n"
+        text += "\n**With --quick, which only shows that it works: figures mean nothing.**\n"
     if result["missing"]:
         text += f"\nNot complete: {len(result['missing'])} trainings are missing, so means are of different seeds.\n"
     text += f"\n{figures(result)}"

@@ -8,6 +8,7 @@ each codec. docs/study.md explains what is measured. Needs root.
 
 import argparse
 import collections
+import contextlib
 import datetime
 import json
 import os
@@ -26,7 +27,7 @@ PAGE = ROOT / "docs" / "study.md"
 IMAGES = ROOT / "docs" / "images"
 SPLIT = 3  # the demo's
 TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
-EPOCHS, QUICK_EPOCHS = 15, 2
+QUICK_EPOCHS = 2
 TRIES = 2
 
 
@@ -35,7 +36,8 @@ def interrupt(*_):
 
 
 def say(text):
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # where the terminal is gone; what is trained is in files
+        print(text, file=sys.stderr, flush=True)
 
 
 # ---- The command line
@@ -63,6 +65,13 @@ def methods(text):
     return found
 
 
+def for_page(settings):
+    """Whether docs/study.md is about such a study."""
+    return (not settings["quick"] and not settings["only"] and settings["models"] == list(plan.MODELS)
+            and settings["seeds"] >= plan.SEEDS and settings["epochs"] == plan.EPOCHS
+            and settings["link_rate"] == plan.LINK_RATE)
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="tools/study.sh", allow_abbrev=False, description=__doc__.split("\n\n", 1)[1],
@@ -73,13 +82,13 @@ def parse_arguments():
                         "results.json, tables.md and pictures in the end")
     parser.add_argument("--quick", action="store_true",
                         help=f"few methods, one seed, {QUICK_EPOCHS} epochs: to see whether it works")
-    parser.add_argument("--seeds", type=whole(1, 99), help="trainings of each kind (5)")
-    parser.add_argument("--epochs", type=whole(1, 1000), help=f"of each training ({EPOCHS})")
+    parser.add_argument("--seeds", type=whole(1, 99), help=f"trainings of each kind ({plan.SEEDS})")
+    parser.add_argument("--epochs", type=whole(1, 1000), help=f"of each training ({plan.EPOCHS})")
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(plan.MODELS),
                         metavar="MODEL,...", help=" or ".join(plan.MODELS) + " (both)")
     parser.add_argument("--only", type=methods, metavar="METHOD,...",
                         help="these, the worker-aggregator and Gloo; there are: " + "; ".join(plan.BY_NAME))
-    parser.add_argument("--link-rate", default="1gbit", metavar="R", help="of each node's cable (%(default)s)")
+    parser.add_argument("--link-rate", default=plan.LINK_RATE, metavar="R", help="of each node's cable (%(default)s)")
     parser.add_argument("--resume", action="store_true", help="keep the trainings that are in DIR, do the others")
     parser.add_argument("--report", action="store_true", help="train nothing: tables and pictures of what is in DIR")
     parser.add_argument("--write-docs", action="store_true",
@@ -91,12 +100,13 @@ def parse_arguments():
     for model in args.models:
         if model not in plan.MODELS:
             parser.error(f"--models: '{model}': there are {' and '.join(plan.MODELS)}")
-    if args.write_docs and (args.quick or args.only or args.models != list(plan.MODELS)):
-        parser.error("--write-docs: the page has tables of everything; leave out --quick, --only and --models")
     if args.resume and args.report:
         parser.error("--resume trains, --report does not; choose one")
-    args.seeds = args.seeds or (1 if args.quick else 5)
-    args.epochs = args.epochs or (QUICK_EPOCHS if args.quick else EPOCHS)
+    args.seeds = args.seeds or (1 if args.quick else plan.SEEDS)
+    args.epochs = args.epochs or (QUICK_EPOCHS if args.quick else plan.EPOCHS)
+    if args.write_docs and not for_page(vars(args)):
+        parser.error(f"--write-docs: the page has tables of everything, {plan.SEEDS} seeds or more; leave out "
+                     "--quick, --only, --models, --epochs, --link-rate and fewer --seeds")
     if not args.report and os.geteuid() != 0:
         parser.error("network namespaces need root; use sudo")
     return args
@@ -132,6 +142,7 @@ def settings_of(args, images):
         "cores": len(os.sched_getaffinity(0)),
         "torch": importlib.metadata.version("torch"),
         "date": datetime.date.today().isoformat(),
+        "idle_cores": [],
     }
 
 
@@ -153,7 +164,7 @@ class Progress:
         seconds = plan.START_UP * max(1, round(self.jobs * len(self.left) / max(1, len(self.all))))
         for training in self.left.values():
             took = self.seen[training["model"], training["method"]]
-            guess = plan.GUESS[plan.BY_NAME[training["method"]].kind] * self.epochs / EPOCHS
+            guess = plan.GUESS[plan.BY_NAME[training["method"]].kind] * self.epochs / plan.EPOCHS
             seconds += sum(took) / len(took) if took else guess
         return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
@@ -167,6 +178,38 @@ class Progress:
         say(f"[{at}/{len(self.all)}] {result['model']}, seed {result['seed']}, {result['method']}: "
             f"{result['accuracy'][-1]:.2f} %, {sum(result['epoch_seconds']):.1f} s, {replicas}; "
             + (f"about {self.minutes()} left" if self.left else "the last one"))
+
+
+def idle_seconds():
+    """Of all cores of the machine together, since it was started: with what was stolen from a virtual one."""
+    with open("/proc/stat") as file:
+        fields = [int(field) for field in file.readline().split()[1:]]
+    return (fields[3] + fields[4] + fields[7]) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_cores():
+    """While nothing of the study runs: the less of two looks, as the kernel may still clear a job away."""
+    looks = []
+    for _ in range(2):
+        idle, start = idle_seconds(), time.monotonic()
+        time.sleep(0.5)
+        looks.append(os.cpu_count() - (idle_seconds() - idle) / (time.monotonic() - start))
+    return max(0.0, min(looks))
+
+
+def look_around(settings, out):
+    """Whether the machine is quiet is part of the results."""
+    busy = busy_cores()
+    settings["idle_cores"].append(busy)
+    save_settings(settings, out)
+    if busy > plan.QUIET:
+        say(f"tools/study.sh: WARNING: {busy:.1f} cores are busy with other work; do not rely on these times")
+
+
+def save_settings(settings, out):
+    fresh = out / "settings.new"
+    fresh.write_text(json.dumps(settings, indent=1) + "\n")
+    fresh.rename(out / "settings.json")
 
 
 def load(out):
@@ -187,9 +230,10 @@ def begin(args, settings):
             if before[name] != settings[name]:
                 before_that, now = before[name], settings[name]
                 raise SystemExit(f"tools/study.sh: --resume: {args.out} has {name} {before_that}, not {now}")
+        settings["idle_cores"] = before.get("idle_cores", [])
     else:
         trainings = []
-    (args.out / "settings.json").write_text(json.dumps(settings, indent=1) + "\n")
+    save_settings(settings, args.out)
     (args.out / "trainings.jsonl").write_text("".join(json.dumps(training) + "\n" for training in trainings))
     return trainings
 
@@ -213,6 +257,7 @@ def train(args, out):
                 wanted = [training for training in wanted if plan.key(training) in progress.left]
                 if not wanted:
                     continue
+                look_around(settings, out)
                 try:
                     for result in job.results(settings, args.gradlane, wanted, data):
                         with open(out / "trainings.jsonl", "a") as file:
@@ -247,8 +292,10 @@ def finish(args, settings, trainings, failures):
     print(json.dumps(result | {"trainings": trainings}) if args.json else tables, flush=True)
     say(f"results.json, tables.md{''.join(', ' + name for name in pictures)} are in {args.out}")
     if args.write_docs:
-        if missing or settings["quick"] or settings["only"] or settings["models"] != list(plan.MODELS):
-            raise SystemExit("tools/study.sh: docs/study.md is left as it was, as the study is not complete")
+        if missing or result["different"] or not for_page(settings):
+            raise SystemExit("tools/study.sh: docs/study.md is left as it was: it is for complete studies with "
+                             f"{plan.SEEDS} seeds or more, {plan.EPOCHS} epochs, {plan.LINK_RATE} and replicas that do "
+                             "not differ")
         PAGE.write_text(report.fill_in(PAGE.read_text(), report.blocks(result)))
         IMAGES.mkdir(exist_ok=True)
         for name in pictures:
@@ -260,7 +307,9 @@ def main():
     args = parse_arguments()
     if args.check:
         return 0
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, interrupt)
     args.gradlane = args.gradlane or str(ROOT / "build" / "tools" / "gradlane")
     start = time.monotonic()
     if args.report:

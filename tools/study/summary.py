@@ -118,7 +118,8 @@ def figures(models):
         if row is None:
             continue
         faster = row.get("to_accuracy_aggregator")
-        what = f"{name}: to the same accuracy, faster than the worker-aggregator by"
+        same = f"the same accuracy, {digits['target']:.2f} % (the mean of fp32 less {TARGET_BELOW} points)"
+        what = f"{name}: to {same}, faster than the worker-aggregator by"
         result.append(figure(what, SPEED_UP, faster, faster is not None and faster >= SPEED_UP, "x"))
         below = row["accuracy_gloo"]
         what = f"{name}: final accuracy less that of fp32, seeds: {row['seeds']}"

@@ -5,7 +5,6 @@ train.py SPEC: a JSON file that says what to train. For each training, rank 0 pr
 """
 
 import contextlib
-import datetime
 import gc
 import hashlib
 import json
@@ -25,7 +24,6 @@ import hooks
 import models
 import plan
 
-PATIENCE = datetime.timedelta(seconds=60)
 PROBES = 3  # epochs without exchange
 
 
@@ -45,6 +43,12 @@ def gathered(*values):
     rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(rows, mine)
     return torch.stack(rows)
+
+
+def alive():
+    """For the study, which ends a job that says nothing for too long."""
+    if dist.get_rank() == 0:
+        print("epoch", flush=True)
 
 
 def digests(model):
@@ -101,6 +105,7 @@ class Training:
         for epoch in range(PROBES):
             with self.ddp.no_sync():
                 seconds.append(float(gathered(self._steps(epoch)).max()))
+        alive()
         self._begin()
         return seconds
 
@@ -110,6 +115,7 @@ class Training:
         self._register()
         self._steps(0)  # buckets are made anew after the first step
         self.recorder.take()
+        alive()
         self._steps(1)
         return [float(gathered(self.recorder.take()).mean())]
 
@@ -121,6 +127,7 @@ class Training:
         epochs, operations, accuracy = [], [], []
         for epoch in range(self.spec["epochs"]):
             own = self._steps(epoch)
+            alive()  # what is behind it, tests and not times, leaves it time to get through
             busy = self.recorder.take() if self.recorder else 0.0
             seconds, busy, correct = gathered(own, busy, self.share.correct(self.model)).unbind(1)
             epochs.append(float(seconds.max()))
@@ -159,7 +166,7 @@ def warm_up(spec, share):
 def main():
     spec = json.loads(pathlib.Path(sys.argv[1]).read_text())
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=PATIENCE)
+    dist.init_process_group("gloo", timeout=plan.PATIENCE)
     with contextlib.ExitStack() as at_end:
         if any(plan.BY_NAME[training["method"]].kind == "gradlane" for training in spec["trainings"]):
             import gradlane.torch.engine

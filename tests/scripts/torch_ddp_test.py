@@ -6,21 +6,16 @@ torch_ddp_test.py [TEST...]. All ranks run the same tests in the same order.
 import datetime
 import os
 import signal
-import sys
 import threading
 import unittest
 import warnings
 
 os.environ.setdefault("GLOG_minloglevel", "2")  # no warnings about options that a test sets for the sake of it
 
-try:
-    import torch
-    import torch.distributed as dist
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-    from torch.nn.parallel import DistributedDataParallel
-except ImportError:
-    print("skipped: this python3 has no torch; tools/setup.sh installs it for /usr/bin/python3")
-    sys.exit(77)
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
 
 import gradlane
 import gradlane.torch

@@ -14,12 +14,6 @@ import unittest
 import daemon_fixture
 from daemon_fixture import PATIENCE, Ring, wait_for
 
-try:
-    import torch  # noqa: F401
-except ImportError:
-    print("skipped: this python3 has no torch; tools/setup.sh installs it for /usr/bin/python3")
-    sys.exit(77)
-
 TRAINER = pathlib.Path(__file__).resolve().parent / "torch_trainer.py"
 HEARING = 60  # a process may have to load PyTorch first
 MANY = "works = [reduce(1000000, async_op=True) for _ in range(100)]"

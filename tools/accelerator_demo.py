@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The same floats over TCP three times: unmarked, marked, and marked with packets put together on the wire.
 
 Called by accelerator_demo.sh, which builds first. Two hosts of `gradlane run --link accelerator`; on each of them this

@@ -39,7 +39,7 @@ done
 [ "$(id -u)" -eq 0 ] || bad "network namespaces need root"
 
 source tools/demo_build.sh
-demo_build "numpy" tools/gradlane tools/gradlaned
+demo_build tools/gradlane tools/gradlaned
 
 step "floats over TCP"
-"$python" -B tools/accelerator_demo.py "${options[@]}"
+python3 -B tools/accelerator_demo.py "${options[@]}"

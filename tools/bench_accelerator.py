@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Measures accelerator mode: two hosts in network namespaces, each behind a gradlaned that is its NIC. Needs root.
 
 A stream of float32 over TCP by an ordinary program (float_stream.py) at ToS 0 and 0x28, over wires with a tbf; what

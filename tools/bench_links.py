@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Measures gradlane on links of a known rate: raw, compressed, and with packets lost, beside TCP. Needs root.
 
 Four nodes in network namespaces on a bridge, tbf shapers of 1 Gb/s both ways on each cable, MTU 1500: `gradlane run

@@ -2,6 +2,7 @@
 # Checks what no compiler does: include directions, house style that a script can see, formatting.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/build.sh
 
 failed=0
 tools/check_layers.py || failed=1

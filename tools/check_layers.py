@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Checks include directions between folders, and style that a script can see (docs/design.md, "Folders")."""
 
 import argparse

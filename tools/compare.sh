@@ -4,22 +4,14 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-# Sets `python` to one that has these modules. They are Debian packages, which another python3 in the PATH does not see.
-find_python() {
-  local look='import importlib.util as u, sys; sys.exit(not all(u.find_spec(name) for name in sys.argv[1:]))'
-  for python in python3 /usr/bin/python3; do
-    if "$python" -c "$look" "$@" 2>/dev/null; then return; fi
-  done
-  return 1
-}
+source "$root/tools/build.sh"
 
 case " $* " in
-  *" --render "*) modules=(matplotlib numpy) ;;
-  *) modules=(matplotlib numpy sklearn torch) ;;
+  *" --render "*) modules="matplotlib, numpy" ;;
+  *) modules="matplotlib, numpy, sklearn, torch" ;;  # main.py says what it lacks for Open MPI
 esac
-# Open MPI can be left out; main.py says what it lacks if it is not.
-if ! find_python "${modules[@]}" mpi4py && ! find_python "${modules[@]}"; then
-  echo "tools/compare.sh: no python3 here has ${modules[*]}; run tools/setup.sh" >&2
+if ! python3 -c "import $modules" 2>/dev/null; then
+  echo "tools/compare.sh: $(command -v python3) lacks one of $modules; run tools/setup.sh" >&2
   exit 2
 fi
 
@@ -32,4 +24,4 @@ case " $* " in
     fi
     ;;
 esac
-PYTHONDONTWRITEBYTECODE=1 exec "$python" "$root/tools/compare/main.py" "$@"
+PYTHONDONTWRITEBYTECODE=1 exec python3 "$root/tools/compare/main.py" "$@"

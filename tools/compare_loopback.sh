@@ -11,7 +11,7 @@ seconds=${3:-3}
 command -v dpdk-testpmd > /dev/null || { echo "compare_loopback.sh: no dpdk-testpmd here (package dpdk-dev)" >&2; exit 2; }
 [ -x "$gradlane" ] || { echo "compare_loopback.sh: no program $gradlane; build first, or name it" >&2; exit 2; }
 
-exec python3 - "$gradlane" "$rounds" "$seconds" << 'PYTHON'
+exec /usr/bin/python3 - "$gradlane" "$rounds" "$seconds" << 'PYTHON'
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Adds up the results of meson test runs, GoogleTest's cases one by one. Lists what failed, and why tests were skipped."""
 
 import argparse

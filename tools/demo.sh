@@ -45,7 +45,7 @@ if [ -n "$json" ]; then
 fi
 
 source tools/demo_build.sh
-demo_build "numpy sklearn" tools/gradlane tools/gradlaned client/all_reduce_example  # with libgradlane
+demo_build tools/gradlane tools/gradlaned client/all_reduce_example  # with libgradlane
 
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
@@ -58,7 +58,7 @@ train() {
   step "training with $name"
   local file=$results/${#files[@]}.json
   if ! PYTHONDONTWRITEBYTECODE=1 build/tools/gradlane run -n "$nodes" --no-prefix -- \
-    "$python" tools/digits.py --epochs "$epochs" --json "$file" "$@"; then
+    python3 tools/digits.py --epochs "$epochs" --json "$file" "$@"; then
     echo "tools/demo.sh: the training with $name failed; see above" >&2
     exit 1
   fi

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Puts what several runs of digits.py have written side by side; the first is what the others are compared with.
 
 Its exit status is 1 if the replicas of a run were not bit-identical at the end.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Trains a classifier of handwritten digits, as one of the trainers of `gradlane run`.
 
 The network is the one of the INCEPTIONN paper (Li et al., MICRO 2018): five layers, 64-500-500-500-500-10 neurons. The

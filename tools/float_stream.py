@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Sends float32 values over TCP, and checks what arrives: an ordinary program, as there are many.
 
     float_stream.py receive --port 5000

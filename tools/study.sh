@@ -4,9 +4,10 @@
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
+source tools/demo_build.sh
 export PYTHONDONTWRITEBYTECODE=1
 
-# What cannot be used is said before the work, not after it. Debian's python3 may not be the first in the PATH.
+# What cannot be used is said before the work, not after it.
 python3 tools/study/study.py --check "$@"
 build=yes
 for argument in "$@"; do
@@ -16,15 +17,10 @@ for argument in "$@"; do
   esac
 done
 
-modules="numpy sklearn torch matplotlib"
 if [ -n "$build" ]; then
-  source tools/demo_build.sh
-  demo_build "$modules" tools/gradlane tools/gradlaned client/all_reduce_example >&2  # with libgradlane
-else
-  python=python3
-  "$python" -c "import ${modules// /, }" 2>/dev/null || python=/usr/bin/python3
+  demo_build tools/gradlane tools/gradlaned client/all_reduce_example >&2  # with libgradlane
 fi
 
 tools=$PWD/tools/study
 cd "$caller"  # paths on the command line are the caller's
-exec "$python" "$tools/study.py" "$@"
+exec python3 "$tools/study.py" "$@"

@@ -7,7 +7,7 @@ case "${1:-}" in
   "") ;;
   -h | --help)
     echo "usage: tools/test.sh"
-    echo "Installs missing packages (needs root for that), builds into build/, build-sanitize/ and build-thread/, runs all tests."
+    echo "Installs missing packages (needs root for that), builds into build-test/, build-sanitize/ and build-thread/, runs all tests."
     echo "FUZZ_SECONDS sets how long each fuzzer looks for new findings (default 8)."
     exit 0
     ;;
@@ -20,21 +20,7 @@ esac
 fuzz_seconds=${FUZZ_SECONDS:-8}
 failed=0
 
-step() { printf '\n== %s\n' "$*"; }
-
-# Configures a build folder, or an existing one again, which picks up changed options.
-configure() {
-  local folder=$1
-  shift
-  local again=()
-  [ -d "$folder/meson-private" ] && again=(--reconfigure)
-  if ! meson setup "${again[@]}" "$folder" "$@" >"$folder.log" 2>&1; then
-    tail -n 30 "$folder.log" >&2
-    echo "tools/test.sh: could not configure $folder; if it is from elsewhere, remove it and try again" >&2
-    exit 1
-  fi
-  rm -f "$folder.log"
-}
+source tools/build.sh
 
 step "packages"
 tools/setup.sh
@@ -43,14 +29,14 @@ step "layers, style, format"
 tools/check.sh || failed=1
 
 step "build"
-configure build -Dunity=on
-ninja -C build --quiet
+configure build-test -Dunity=on -Dassertions=true
+ninja -C build-test --quiet
 
 # Lines for reports, and no more of debugging information, which takes long to write.
-CXX=clang++ CC=clang configure build-sanitize -Dunity=on -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
+CXX=clang++ CC=clang configure build-sanitize -Dunity=on -Dassertions=true -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
   -Doptimization=1 "-Dcpp_args=-fno-sanitize-recover=all -gline-tables-only" \
   "-Dc_args=-fno-sanitize-recover=all -gline-tables-only"
-CXX=clang++ CC=clang configure build-thread -Dunity=on -Db_sanitize=thread -Db_lundef=false -Doptimization=1 \
+CXX=clang++ CC=clang configure build-thread -Dunity=on -Dassertions=true -Db_sanitize=thread -Db_lundef=false -Doptimization=1 \
   -Dcpp_args=-gline-tables-only -Dc_args=-gline-tables-only
 threads=$(meson introspect build-thread --tests |
   python3 -c 'import json, sys
@@ -72,7 +58,7 @@ step "tests"
 # shellcheck disable=SC2086  # words are what is wanted
 early_builds $threads &
 early=$!
-meson test -C build --no-rebuild --num-processes 3 --print-errorlogs || failed=1
+meson test -C build-test --no-rebuild --num-processes 3 --print-errorlogs || failed=1
 kill "$early" 2>/dev/null || true
 wait "$early" || true
 
@@ -119,6 +105,6 @@ fuzz trainer "$fuzz_seconds" -max_len=600 -timeout=20 || failed=1
 wait $! || failed=1
 
 step "summary"
-tools/count_tests.py build/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml \
+tools/count_tests.py build-test/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml \
   build-thread/meson-logs/testlog.junit.xml || failed=1
 exit "$failed"

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of AdaptiveBound: by itself, with the codec modelled in NumPy, and under `gradlane run -n N` on a ring too.
 
 PYTHONPATH=client/python.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of the Python package, at any world size: run it under `gradlane run -n N`, with PYTHONPATH=client/python.
 
 All ranks run the same tests in the same order, so collectives in them match up.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # make_golden.py - writes the golden vectors of all codecs (golden/*.txt), or checks that the files are up to date
 """Writes golden/<codec>.txt with what reference_codec.py makes of chosen inputs; golden_test.cc replays it.
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # reference_codec.py - docs/codec-format.md in exact arithmetic: the codecs a second time, to check the C++ against
 """Codecs of docs/codec-format.md on fp32 bit patterns, in integers and fractions: slow, and no float operation in it.
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The demonstration of accelerator mode, with few floats: its figures are right. And its program sees wrong floats."""
 
 import json

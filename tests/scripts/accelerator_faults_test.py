@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """TCP through two accelerators while frames get lost, doubled, reordered and damaged: no connection that is stuck, no
 float outside the codec's bound, no other byte that is wrong, and nothing left behind in the accelerators' tables.
 

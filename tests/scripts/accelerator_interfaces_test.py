@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """`gradlane check` about the interfaces of an accelerator, in network namespaces: needs root, and is left out without.
 
 Usage: accelerator_interfaces_test.py GRADLANE GRADLANED

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """An accelerator whose neighbour has none, or lost it, or sends what is no compressed packet."""
 
 import argparse

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Programs that know nothing of accelerators, between two hosts that have one each.
 
 What arrives is what was sent: to the byte without the mark, within the codec's bound with it.

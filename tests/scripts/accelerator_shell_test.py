@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The shell of accelerator mode: what becomes of frames, interfaces and processes. Needs root.
 
 What the engine does with marked packets is tested elsewhere: here, nothing is compressed.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """`gradlane check` and `gradlane stats` about accelerators, against a daemon that says what the test wants it to say.
 
 Usage: accelerator_tools_test.py GRADLANE GRADLANED

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Daemons whose packets have tags: rings with one key, with two, with none; records replayed; UDP checksums."""
 
 import argparse

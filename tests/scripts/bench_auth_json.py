@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane bench auth --quick` and checks the form of what it prints, not the speed."""
 
 import argparse

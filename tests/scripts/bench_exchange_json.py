@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane bench exchange --quick --json` and checks the form of what it prints, not the speed."""
 
 import argparse

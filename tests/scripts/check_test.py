@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """`gradlane check` against real daemons: rings that are in order, and rings with one thing wrong, which it must name.
 
 Over memif without root; over bridges in network namespaces as root: without root those cases are left out, and told.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs the `gradlane` command as a user would: help that fits a screen, and errors that say what is allowed."""
 
 import argparse

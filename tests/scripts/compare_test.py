@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs tools/compare.sh --quick: its results must be right, whole, and rendered. Times are not looked at."""
 
 import argparse

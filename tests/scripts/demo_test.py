@@ -1,11 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Trains for one epoch on two nodes, as the demo does, and checks what is reported, and that replicas are identical."""
 
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,19 +16,10 @@ PARAMETERS = 789010
 STEPS = 22  # 1437 images in batches of 2 * 32
 
 
-def find_python():
-    """One that has what the demo needs; Debian's is not always the first in the PATH."""
-    for name in ("python3", "/usr/bin/python3"):
-        python = shutil.which(name)
-        if python and subprocess.run([python, "-c", "import numpy, sklearn"], capture_output=True).returncode == 0:
-            return python
-    return None
-
-
-def train(gradlane, python, folder, name, *options):
+def train(gradlane, folder, name, *options):
     file = folder / f"{name}.json"
     command = [gradlane, "run", "-n", "2", "--link", "memif", "--no-prefix", "--"]
-    command += [python, str(TOOLS / "digits.py"), "--epochs", "1", "--json", str(file), *options]
+    command += [sys.executable, str(TOOLS / "digits.py"), "--epochs", "1", "--json", str(file), *options]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     result = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
     assert result.returncode == 0, (command, result)
@@ -70,16 +61,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlane")
     gradlane = parser.parse_args().gradlane
-    python = find_python()
-    if python is None:
-        print("skipped: no python3 here has numpy and sklearn; tools/setup.sh installs them")
+    if not all(importlib.util.find_spec(name) for name in ("numpy", "sklearn")):
+        print(f"skipped: {sys.executable} lacks numpy or sklearn; tools/setup.sh installs them")
         return SKIPPED
 
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        raw = train(gradlane, python, folder, "raw", "--codec", "raw")
+        raw = train(gradlane, folder, "raw", "--codec", "raw")
         check(json.loads(raw.read_text()), "raw", False, 0.9, 1)
-        feedback = train(gradlane, python, folder, "feedback", "--codec", "fixed:7", "--feedback")
+        feedback = train(gradlane, folder, "feedback", "--codec", "fixed:7", "--feedback")
         check(json.loads(feedback.read_text()), "fixed:7", True, 2, 16)
         check_table([raw, feedback], folder)
     print("two trainings in order")

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Two daemons on kernel interfaces (AF_PACKET on veth, in network namespaces of their own): ARP, ping, a ring."""
 
 import argparse

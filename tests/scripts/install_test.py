@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Installs into an empty folder and builds the C example against that, as somebody does who has no source tree."""
 
 import argparse

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Checks that no code of one instruction set can leak into the portable path.
 
 A function that the linker may share between translation units (a weak symbol) and that was compiled with AVX flags

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Rings of two nodes on interfaces of the kernel: AF_PACKET with jumbo frames and with fewer queues than workers, AF_XDP.
 
 And what is said of interfaces that are not as they should be. On veth, in network namespaces of its own."""

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Kills daemons under load, and looks at what becomes of their neighbours on the same machine.
 
 local_links_test.py GRADLANED [unittest's arguments]                        the short form: vhost links only

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane loopback` for a second in each mode: figures that add up, no packet lost, an orderly end by Ctrl-C,
 errors that help."""
 

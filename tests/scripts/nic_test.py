@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """How packets come to lanes: gradlaned on DPDK's own null, tap and ring devices, as stand-ins for a network card.
 
 Each case looks at what was chosen, at the log's reason for it, and at packets where the device has some."""

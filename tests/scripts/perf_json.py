@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane perf --json` on two nodes, small and short, and checks the form and the results, not the speed."""
 
 import argparse

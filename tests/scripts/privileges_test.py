@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Least privilege: what the daemon is after its start, and what other users of its machine cannot reach. Needs root."""
 
 import argparse

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A trainer that does what lines of JSON on its standard input say, and answers in kind; run by reliability.py.
 
 {"do": "open"}                                        connects                      -> opened

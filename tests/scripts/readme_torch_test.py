@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """README's lines for PyTorch, run as they stand by `gradlane run`: all ranks print the same.
 
 usage: readme_torch_test.py GRADLANE README

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The fault matrix: breaks rings of real daemons while operations are in flight, and checks what trainers see of it.
 
 reliability.py GRADLANED [--links veth,vhost] [--rows kill,stop,...] [--repeat N] [--short] [--json] [--write-docs]

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane run --link accelerator` as a user would: its network, what commands get, and what it leaves behind.
 
 run_accelerator_test.py GRADLANE [GRADLANED]: without a daemon, run_fake_accelerator.py takes its place. Needs root, ip,

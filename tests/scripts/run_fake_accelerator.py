@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Stands in for gradlaned in run_accelerator_test.py: hands frames on between its two ports as they are, or misbehaves.
 
 FAKE_DAEMON: sink (takes frames, and hands none on), exit (before it is ready), mute (listens, never answers).

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Stands in for gradlaned in run_test.py: listens on the sockets of its configuration files, and misbehaves on request.
 
 FAKE_DAEMON: exit (before it listens), deaf (never listens), stubborn (does not end on SIGTERM), dirty (exits with 3 on

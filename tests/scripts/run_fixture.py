@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Starts `gradlane run` for tests, and finds what it leaves behind."""
 
 import os

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane run --link veth --inside`: what commands get and see, TCP beside gradlane, and what is left behind.
 
 run_inside_test.py GRADLANE GRADLANED: needs root, ip, tc, nft, ethtool and ping; without them it is skipped (exit

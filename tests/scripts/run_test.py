@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane run` as a user would, with good and bad trainers and daemons, and looks for what it leaves behind.
 
 run_test.py GRADLANE [GRADLANED]: without a daemon, run_fake_daemon.py takes its place.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane run --link veth` as a user would, looks at the network that it makes, and for what it leaves behind.
 
 run_veth_test.py GRADLANE GRADLANED: needs root, ip, tc and ethtool; without them it is skipped (exit status 77).

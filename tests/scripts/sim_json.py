@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs `gradlane sim` on small networks: form and repeatability of what it prints, no wrong sums, errors that help."""
 
 import argparse

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A soak: 24 combinations of sizes, codecs and faults on 4 nodes over veth. Results must be those without faults.
 
 In `wire` the switch loses frames at random, in `injected` the daemons drop, duplicate, reorder and corrupt what

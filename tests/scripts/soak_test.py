@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Results never change: 10,000 all-reduces on 4 nodes, without faults, with injected ones, and with loss on the wire.
 
 Every rank has the same bytes in all three; and when it is over, daemons have no more packet buffers in use, and no more

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A trainer that does as it is told, and says what came out: started by soak_team.py, one process per rank.
 
 It reads jobs, one JSON object per line, from its input:

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """What a daemon says of itself: its log while a ring is incomplete, the admin socket, `gradlane stats`, telemetry.
 
 Usage: stats_test.py GRADLANE GRADLANED. Real daemons on memif and in-process links; no root.

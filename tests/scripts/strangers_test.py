@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Strangers on the network of a ring: junk, forgeries and replays change no result. Real daemons on veth; needs root."""
 
 import argparse

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs the training study in its short form, and looks at what it reports: tables, pictures, identical replicas.
 
 study_test.py GRADLANE: needs root, ip, tc, PyTorch and Matplotlib; without them it is skipped (exit status 77).

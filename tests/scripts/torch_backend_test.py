@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of the backend "gradlane" of PyTorch: gradlane run -n N -- torch_backend_test.py [TEST...].
 
 All ranks run the same tests in the same order, so collectives in them match up.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of what gradlane.torch's hook keeps: gradlane run -n N -- torch_checkpoint_test.py gradlane|gloo [TEST...].
 
 All ranks run the same tests in the same order, so collectives in them match up.

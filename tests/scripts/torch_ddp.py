@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """What tests of gradlane.torch's hook share: models with gradients that are given, and one to train."""
 
 import io

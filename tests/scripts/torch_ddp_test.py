@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of DistributedDataParallel on the backend "gradlane", and of what the backend refuses: gradlane run -n N --
 torch_ddp_test.py [TEST...]. All ranks run the same tests in the same order.
 """

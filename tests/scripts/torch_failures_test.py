@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of failures under the backend "gradlane": torch_failures_test.py GRADLANE GRADLANED. Ranks are processes of
 torch_trainer.py, and told what to do line by line."""
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of gradlane.torch's hook: gradlane run -n N -- torch_hook_test.py gradlane|gloo [TEST...].
 
 All ranks run the same tests in the same order, so collectives in them match up.

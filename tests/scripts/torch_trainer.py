@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A rank of torch_failures_test.py: runs the lines of Python that come in, and prints how each has ended.
 
 A line is one of `ok VALUE` and `CLASS: TEXT`.

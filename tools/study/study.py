@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """study.py - trains the study's networks with every method, and writes what came out; tools/study.sh calls it
 
 The training study: the digits classifier and a small convolutional net under PyTorch's DistributedDataParallel, on four

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """train.py - one rank of the study's trainings; `gradlane run` starts it on all nodes, tools/study/study.py that
 
 train.py SPEC: a JSON file that says what to train. For each training, rank 0 prints a line "result: {...}".

@@ -66,7 +66,8 @@ std::function<void(Bytes&)> set(size_t at, uint8_t value) {
 }
 void relength(Bytes& wire) {
   put16(wire, kIp + 2, static_cast<unsigned>(wire.size() - kIp));
-  if (wire[kIp + 9] == 17) put16(wire, kL4 + 4, static_cast<unsigned>(wire.size() - kL4));
+  const bool has_length = wire.size() >= kL4 + 6;  // not cut before it
+  if (wire[kIp + 9] == 17 && has_length) put16(wire, kL4 + 4, static_cast<unsigned>(wire.size() - kL4));
 }
 void cut_to(Bytes& wire, size_t bytes) {
   wire.resize(bytes);

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 2u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 3u     // both sides speak the same, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
 #define GL_MAX_LANES 16u     // of a node
@@ -133,13 +133,23 @@ struct gl_submission {
   uint32_t ends_seen;  // the lane's `ends`, as far as the application has been told
 };
 
+// What a codec has taken away from a sample of this trainer's values, without error feedback; all 0 where nothing was
+// looked at. Sums, for adding: the lost share of the norm is sqrt(lost_squares / squares).
+struct gl_loss {
+  uint64_t values;  // not 0, finite
+  uint64_t zeroed;  // of these, became 0
+  double squares;   // of the values
+  double lost_squares;
+};
+
 struct gl_completion {
   uint64_t cookie;
   int32_t code;              // gradlane_code: GRADLANE_OK or GRADLANE_FAILED
   uint8_t residual_cleared;  // 1: the residual is all zeros now
   uint8_t reserved[3];
   char text[GL_TEXT];  // why it failed; always ends with 0
-  uint8_t padding[48];
+  struct gl_loss loss;
+  uint8_t padding[16];
 };
 
 GL_ASSERT(offsetof(struct gl_submission, ends_seen) == 60);

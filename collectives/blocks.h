@@ -35,6 +35,16 @@ class Blocks {
     return each_ != 0 ? each_ : offset(block + 1) - offset(block);
   }
 
+  // Where an element lies, counted over all blocks, and how many of its block are left from there on.
+  struct Place {
+    size_t offset;
+    size_t left;
+  };
+  [[nodiscard]] Place place(size_t element) const noexcept {
+    if (each_ == 0) return {element, elements_ - element};  // blocks that are spread lie side by side
+    return {element / each_ * pitch_ + element % each_, each_ - element % each_};
+  }
+
   // Granules of the longest block.
   [[nodiscard]] size_t stride() const noexcept {
     return each_ != 0 ? (each_ + granule_ - 1) / granule_ : (granules_ + blocks_ - 1) / blocks_;

@@ -59,6 +59,10 @@ namespace gradlane {
   /* operations and sessions */                                                      \
   X(OperationsDone, "operations_done", "operations that succeeded")                  \
   X(OperationsFailed, "operations_failed", "operations that failed")                 \
+  X(LossyOperations, "lossy_operations", "sums through a lossy codec without error feedback: a sample of each is looked at") \
+  X(LossyValues, "lossy_values", "values in these samples that were not zero")       \
+  X(LossyZeroed, "lossy_zeroed", "of these, values that became zero")                \
+  X(LossyNormPpm, "lossy_norm_ppm", "lost share of each sample's norm, in millionths, added up") \
   X(Sessions, "sessions", "sessions entered")                                        \
   X(PeerSilent, "peer_silent", "neighbours given up for silence")                    \
   X(PeerRestarted, "peer_restarted", "neighbours that came back without their state")

@@ -48,6 +48,7 @@ struct Running {
   Nanos deadline = 0;
   Failure failure;
   bool residual_cleared = false;
+  Loss loss;
   int32_t token = 0;  // what a barrier sums up
 
   // What is still to come, and to be sent.
@@ -104,6 +105,7 @@ class ExchangeState {
   Exchange::Refusal check(const Operation& operation) const noexcept;
   void start_waiting(Nanos now) noexcept;
   void start(Running& it, Nanos now) noexcept;
+  void look_at_loss(Running& it) noexcept;
   void check_deadlines(Nanos now) noexcept;
   void end_if_done(Running& it) noexcept;
   void end(Running& it, const Failure& failure) noexcept;

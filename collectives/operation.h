@@ -7,6 +7,7 @@
 #include <string>
 
 #include "compress/codec.h"
+#include "compress/loss.h"
 
 namespace gradlane {
 
@@ -105,6 +106,7 @@ struct Completion {
   uint64_t id = 0;                // what submit() gave
   Failure failure;                // none: success
   bool residual_cleared = false;  // it is all zeros now; else the operation succeeded, never started, or has none
+  Loss loss;                      // of a sample of this rank's contribution: sample_loss()
 };
 
 }  // namespace gradlane

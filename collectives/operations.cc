@@ -4,6 +4,7 @@
 
 #include "collectives/crc32c.h"
 #include "collectives/exchange_state.h"
+#include "collectives/loss_sample.h"
 
 namespace gradlane {
 namespace {
@@ -53,6 +54,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   it.failure = {};
   it.announce = 0;
   it.spread_failure = false;
+  it.loss = {};
   it.deadline = now + config_.start_timeout;
   Operation& own = it.operation;
   if (own.kind == OpKind::kBarrier) {
@@ -88,7 +90,7 @@ bool ExchangeState::next_completion(Completion& completion) noexcept {
   for (uint64_t id = read_; id != submitted_; ++id) {
     Running& it = table_[id % table_.size()];
     if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
-    completion = {.id = id, .failure = it.failure, .residual_cleared = it.residual_cleared};
+    completion = {.id = id, .failure = it.failure, .residual_cleared = it.residual_cleared, .loss = it.loss};
     it.unread = false;
     release_if_read(it);
     while (read_ != submitted_ && !table_[read_ % table_.size()].unread) ++read_;
@@ -142,6 +144,7 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
     if (sum.expected && sum.send) it.coming[channel_of(sum)] += it.blocks.count(block);
     if (strategy_.arrival(op, Phase::kGather, block).expected) it.results_left += it.blocks.count(block);
   }
+  look_at_loss(it);
   it.state = Running::State::kRunning;
   it.deadline = now + config_.operation_timeout;
   it.announce = strategy_.sources();
@@ -156,6 +159,15 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
     const auto& announced = peers_[link].announced[it.number % peers_[link].announced.size()];
     if (announced.valid && announced.number == it.number) compare(it, link, announced.descriptor);
   }
+}
+
+void ExchangeState::look_at_loss(Running& it) noexcept {
+  it.loss = sample_loss(it.operation, it.blocks, it.id);
+  if (it.loss.values == 0) return;
+  counters_.add(Counter::kLossyOperations);
+  counters_.add(Counter::kLossyValues, it.loss.values);
+  counters_.add(Counter::kLossyZeroed, it.loss.zeroed);
+  counters_.add(Counter::kLossyNormPpm, static_cast<uint64_t>(it.loss.lost_share() * 1e6));
 }
 
 // ---- Ending.

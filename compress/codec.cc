@@ -15,14 +15,13 @@ namespace gradlane {
 // A row of the table of codecs.
 struct CodecRow {
   CodecId id;
-  const char* word;           // the name up to the colon
-  const char* usage;          // how to write the whole name
-  const char* promise;        // in a few words
-  OpsRow ops;                 // its kernels; those of truncation stand behind them
-  unsigned min_bits = 0;      // range of b
-  unsigned max_bits = 0;      // 0: no parameter
-  unsigned default_bits = 0;  // 0: b must be given
-  bool truncates = false;     // takes ",truncate"
+  const char* word;        // the name up to the colon
+  const char* usage;       // how to write the whole name
+  const char* promise;     // in a few words
+  OpsRow ops;              // its kernels; those of truncation stand behind them
+  unsigned min_bits = 0;   // range of b
+  unsigned max_bits = 0;   // 0: no parameter
+  bool truncates = false;  // takes ",truncate"
   bool feedback = false;
   size_t flat_width = 0;  // bytes per float of a codec without tags
 };
@@ -53,12 +52,11 @@ constexpr CodecRow kCodecs[] = {
      .truncates = true},
     {.id = CodecId::kFixed,
      .word = "fixed",
-     .usage = "fixed[:B]",
-     .promise = "error <= 2^-B, exact sums, B = 1..30, default 10",
+     .usage = "fixed:B",
+     .promise = "error <= 2^-B, exact sums, B = 1..30",
      .ops = kRowFixed,
      .min_bits = 1,
      .max_bits = 30,
-     .default_bits = 10,
      .feedback = true},
 };
 static_assert(kRowInceptionnTruncate == kRowInceptionn + 1);
@@ -97,10 +95,12 @@ uint8_t parse_param(std::string_view name, const CodecRow& row, std::optional<st
     if (text) refuse(name, word + " takes no parameter");
     return 0;
   }
-  if (!text) {
-    if (row.default_bits == 0) refuse(name, word + " needs its parameter B");
-    return static_cast<uint8_t>(row.default_bits);
+  if (row.id == CodecId::kFixed && (!text || text->starts_with("auto"))) {
+    refuse(name,
+           "name its B, as in fixed:10; a bound that follows the gradients is the trainer's choice: fixed:auto in "
+           "PyTorch, gradlane.AdaptiveBound with NumPy");
   }
+  if (!text) refuse(name, word + " needs its parameter B");
   uint8_t flags = 0;
   if (const size_t comma = text->find(','); comma != text->npos) {
     const std::string_view option = text->substr(comma + 1);

@@ -13,8 +13,10 @@
 
 namespace gradlane {
 
-// What new configurations use.
-inline constexpr std::string_view kDefaultCodec = "fixed:10";
+// What new configurations use: exact unless asked.
+inline constexpr std::string_view kDefaultCodec = "raw";
+// Where being lossy is what was asked for: accelerators, measurements of codecs.
+inline constexpr std::string_view kDefaultLossyCodec = "fixed:10";
 
 // In the parameter byte of `inceptionn`: rounds towards zero.
 inline constexpr uint8_t kTruncateBit = 0x80;
@@ -137,7 +139,7 @@ class Codec {
   Isa isa_ = Isa::kScalar;
 };
 
-// The codec of a text name: raw, bf16, fp16, inceptionn:B[,truncate], fixed[:B]. Throws SetupError with the list of
+// The codec of a text name: raw, bf16, fp16, inceptionn:B[,truncate], fixed:B. Throws SetupError with the list of
 // what is allowed for anything else, and when GRADLANE_ISA is not usable here.
 [[nodiscard]] Codec find_codec(std::string_view name);
 [[nodiscard]] Codec find_codec(std::string_view name, Isa isa);

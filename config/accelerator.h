@@ -19,11 +19,11 @@ struct AcceleratorConfig {
   // ---- How packets travel. Names "host" and "wire"; kinds kDevice and kPci.
   PortConfig host;
   PortConfig wire;
-  size_t mtu = 1500;                        // of IP, on both sides
-  Codec codec = find_codec(kDefaultCodec);  // fixed or inceptionn
-  uint8_t tos_compressed = 0x28;            // programs ask for compression with it
-  uint8_t tos_wire = 0x30;                  // what is compressed has it between accelerators
-  uint16_t udp_port = 18400;                // where accelerators ask each other whether they are there
+  size_t mtu = 1500;                             // of IP, on both sides
+  Codec codec = find_codec(kDefaultLossyCodec);  // fixed or inceptionn
+  uint8_t tos_compressed = 0x28;                 // programs ask for compression with it
+  uint8_t tos_wire = 0x30;                       // what is compressed has it between accelerators
+  uint16_t udp_port = 18400;                     // where accelerators ask each other whether they are there
 
   // ---- Several compressed packets in one.
   bool repack = true;

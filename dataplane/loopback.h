@@ -27,7 +27,7 @@ struct LoopbackConfig {
   unsigned burst = 32;     // packets, 1 to kMaxLoopbackBurst
   size_t packets = 32;     // to start with, on each port; not in mode ring
   size_t frame_bytes = 0;  // with the Ethernet header; at least kMinLoopbackFrame (kMinLoopbackPacket for codec, ring)
-  Codec codec = find_codec(kDefaultCodec);
+  Codec codec = find_codec(kDefaultLossyCodec);
   std::span<const float> data;  // what packets and tensors are filled with; at least kLoopbackFloats
   size_t tensor_floats = 0;     // mode ring
 };

@@ -343,7 +343,8 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
 void TrainerOps::finish(Job& it, const char* failure) noexcept {
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     const Part& part = it.parts[trainer];
-    if (part.submitted) rings_[trainer].complete(part.cookie, failure, it.completion.residual_cleared);
+    if (part.submitted)
+      rings_[trainer].complete(part.cookie, failure, it.completion.residual_cleared, it.completion.loss);
   }
   failed_ = failure[0] != 0;
   it.state = Job::State::kFree;

@@ -49,7 +49,7 @@ class TrainerRings {
   [[nodiscard]] std::optional<Submission> next(const SubmissionLimits& limits, FaultReport& report) noexcept;
 
   // Says how a submission of next() ended; there is room. An empty text is success.
-  void complete(uint64_t cookie, const char* failure, bool residual_cleared) noexcept;
+  void complete(uint64_t cookie, const char* failure, bool residual_cleared, const Loss& loss = {}) noexcept;
   void publish_ends(uint32_t ends) noexcept;  // before the completions that tell of the last one
   // Wakes the trainer if it waits and something was completed since the last call.
   void notify() noexcept;

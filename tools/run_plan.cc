@@ -181,7 +181,9 @@ RunPlan make_run_plan(const RunOptions& options) {
   if (options.nodes.empty()) throw SetupError("-n is missing: the number of nodes\nsee 'gradlane run --help'");
   plan.nodes = parse_number("-n", options.nodes, 1, 1, kMaxRunNodes);
   plan_link(options, plan);
-  plan.codec = find_codec(options.codec.empty() ? kDefaultCodec : options.codec).name();
+  const bool marked = plan.link == RunPlan::Link::kAccelerator;  // what is marked is to be compressed
+  const std::string_view codec = marked ? kDefaultLossyCodec : kDefaultCodec;
+  plan.codec = find_codec(options.codec.empty() ? codec : options.codec).name();
   plan.lanes = parse_number("--lanes", options.lanes, 1, 1, kMaxLanes);
   plan.trainers = parse_number("--trainers", options.trainers, 1, 1, kMaxTrainers);
   plan.local_reduce = options.local_reduce;

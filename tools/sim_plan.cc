@@ -146,7 +146,7 @@ SimPlan make_plan(const SimOptions& options) {
   for (const std::string& text : options.nodes) plan.nodes.push_back(static_cast<unsigned>(parse_whole(nodes, text)));
   if (plan.nodes.empty()) plan.nodes = {2, 4, 8, 16};
   for (const std::string& name : options.codecs) plan.codecs.push_back(find_codec(name));
-  if (plan.codecs.empty()) plan.codecs = {find_codec(kDefaultCodec)};
+  if (plan.codecs.empty()) plan.codecs = {find_codec(kDefaultLossyCodec)};
   for (const std::string& name : options.ops) plan.ops.push_back(parse_op(name));
   if (plan.ops.empty()) plan.ops = {OpKind::kAllReduce};
 

@@ -148,6 +148,28 @@ Lines rank_lines(const Looks& looks) {
   return lines;
 }
 
+// What lossy codecs take away: a line for each rank and lane that has summed through one, of the time between the
+// looks.
+Lines loss_lines(const Looks& looks) {
+  Lines lines;
+  const json& ranks = at(looks.now, "ranks");
+  const json* const ranks_before = member(looks.before, "ranks");
+  for (size_t i = 0; element(&ranks, i) != nullptr; ++i) {
+    const json* const before = member(element(ranks_before, i), "counters");
+    const auto figure = [&](const char* name) {
+      return counter(member(&ranks[i], "counters"), name) - (looks.rates() ? counter(before, name) : 0);
+    };
+    const double sums = figure("lossy_operations");
+    const double values = figure("lossy_values");
+    if (sums <= 0 || values <= 0) continue;
+    lines.push_back(fmt::format(
+        "rank {}, lane {}: rounding made {:.1f} % of the values zero and took {:.1f} % of the norm ({} sums)",
+        text(at(ranks[i], "rank")), text(at(ranks[i], "lane")), 100 * figure("lossy_zeroed") / values,
+        figure("lossy_norm_ppm") / sums / 1e4, count_text(sums)));
+  }
+  return lines;
+}
+
 Lines counter_lines(const std::string& title, const json* counters, const json* before, const Looks& looks) {
   Lines lines;
   if (counters == nullptr || !counters->is_object()) return lines;
@@ -187,8 +209,8 @@ std::vector<std::string> stats_lines(const json& now, const json* before, double
   const Looks looks{now, before, seconds};
   if (at(now, "mode") == "accelerator") return accelerator_lines(looks, all);
   Lines lines = node_lines(now);
-  for (const Lines& part :
-       {port_lines(looks), neighbour_lines(now), rank_lines(looks), all ? all_counters(looks) : Lines()}) {
+  for (const Lines& part : {port_lines(looks), neighbour_lines(now), rank_lines(looks), loss_lines(looks),
+                            all ? all_counters(looks) : Lines()}) {
     if (part.empty()) continue;
     lines.emplace_back();
     append(lines, part);

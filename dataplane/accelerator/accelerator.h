@@ -30,8 +30,8 @@ class Accelerator {
   static constexpr size_t kMostPayload = 9000;
 
   struct Setup {
-    Codec codec = find_codec(kDefaultCodec);  // fixed or inceptionn
-    size_t mtu = 1500;                        // of IP, at most kMostPayload
+    Codec codec = find_codec(kDefaultLossyCodec);  // fixed or inceptionn
+    size_t mtu = 1500;                             // of IP, at most kMostPayload
     uint8_t tos_compressed = 0x28;
     uint8_t tos_wire = 0x30;
     uint16_t udp_port = 18400;  // of hellos

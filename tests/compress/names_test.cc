@@ -66,9 +66,17 @@ TEST_P(Names, WireIds) {
   }
 }
 
-TEST_P(Names, DefaultParameter) {
-  EXPECT_EQ(codec("fixed").name(), "fixed:10");
-  EXPECT_EQ(codec(std::string(kDefaultCodec)).name(), kDefaultCodec);
+// Exact unless asked: nobody gets a bound that he has not named.
+TEST_P(Names, Defaults) {
+  EXPECT_EQ(kDefaultCodec, "raw");
+  for (const std::string_view name : {kDefaultCodec, kDefaultLossyCodec}) {
+    EXPECT_EQ(codec(std::string(name)).name(), name);
+  }
+  for (const char* const name : {"fixed", "fixed:auto", "fixed:auto:6"}) {
+    const std::string error = setup_error([&] { (void)codec(name); });
+    EXPECT_TRUE(contains(error, "name its B, as in fixed:10")) << error;
+    EXPECT_TRUE(contains(error, "fixed:auto in PyTorch, gradlane.AdaptiveBound with NumPy")) << error;
+  }
 }
 
 TEST_P(Names, NothingForBadIds) {
@@ -123,8 +131,7 @@ TEST_P(Names, BadNamesAreRefusedWithWhatIsAllowed) {
                            "auto"}) {
     const std::string text = setup_error([&] { (void)find_codec(name, GetParam()); });
     EXPECT_TRUE(contains(text, std::string("'") + name + "'")) << name << ": " << text;
-    for (const char* usage :
-         {"raw", "bf16", "fp16", "inceptionn:B[,truncate]", "B = 2..14", "fixed[:B]", "B = 1..30"}) {
+    for (const char* usage : {"raw", "bf16", "fp16", "inceptionn:B[,truncate]", "B = 2..14", "fixed:B", "B = 1..30"}) {
       EXPECT_TRUE(contains(text, usage)) << name << ": " << text;
     }
   }

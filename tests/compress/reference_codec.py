@@ -348,8 +348,6 @@ def find_codec(name):
     number, comma, option = rest.partition(",")
     if name in FlatCodec.ids:
         return FlatCodec(name)
-    if name == "fixed":
-        return Fixed(10)
     if number.isdecimal():
         b = int(number)
         if word == "fixed" and not comma and 1 <= b <= 30:
@@ -361,7 +359,7 @@ def find_codec(name):
 
 def main():
     parser = argparse.ArgumentParser(description="Shows the block that a codec makes of a few floats.")
-    parser.add_argument("codec", help="raw, bf16, fp16, inceptionn:B[,truncate], fixed[:B]")
+    parser.add_argument("codec", help="raw, bf16, fp16, inceptionn:B[,truncate], fixed:B")
     parser.add_argument("floats", nargs="+", help="decimal numbers, inf, nan, or 0x and the bits of an fp32")
     args = parser.parse_args()
     try:

@@ -257,7 +257,7 @@ TEST_F(ServerTest, FindCodec) {
     uint8_t param;
     uint8_t feedback;
   } codecs[] = {{"raw", "raw", CodecId::kRaw, 0, 0},
-                {"fixed", "fixed:10", CodecId::kFixed, 10, 1},
+                {"fixed:07", "fixed:7", CodecId::kFixed, 7, 1},
                 {"fixed:7", "fixed:7", CodecId::kFixed, 7, 1},
                 {"inceptionn:14,truncate", "inceptionn:14,truncate", CodecId::kInceptionn, 14 | kTruncateBit, 0}};
   for (const auto& each : codecs) {

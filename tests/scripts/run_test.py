@@ -324,7 +324,7 @@ class RunTest(unittest.TestCase):
             (["-n", "0"], ["-n '0'", "1 to 64"]),
             (["-n", "65"], ["-n '65'", "1 to 64"]),
             (["-n", "two"], ["-n 'two'", "1 to 64"]),
-            (["-n", "2", "--codec", "zip"], ["zip", "fixed[:B]"]),
+            (["-n", "2", "--codec", "zip"], ["zip", "fixed:B"]),
             (["-n", "2", "--link", "tcp"], ["--link 'tcp'", "vhost, memif, ring"]),
             (["-n", "2", "--lanes", "17"], ["--lanes '17'", "1 to 16"]),
             (["-n", "2", "--trainers", "17"], ["--trainers '17'", "1 to 16"]),

@@ -97,7 +97,7 @@ TEST_F(NeighboursTest, BundlesAreRestoredWhoeverSentThem) {
   End fresh(with_hold(0));
   fresh.from_wire(bundle);
   ASSERT_EQ(fresh.host.size(), 1U);
-  EXPECT_EQ(fresh.host[0], lossy_frame(find_codec(kDefaultCodec), frame_of(datagram_), 0));
+  EXPECT_EQ(fresh.host[0], lossy_frame(find_codec(kDefaultLossyCodec), frame_of(datagram_), 0));
   Bytes damaged = bundle;
   damaged[60] ^= 1;
   far_.from_wire(damaged);
@@ -211,7 +211,7 @@ class AgainTest : public ::testing::Test {
 
 // Hellos are answered, and what is compressed does not arrive.
 TEST_F(AgainTest, WhatDoesNotGetThroughCompressedIsSentUncompressed) {
-  const Bytes sent = lossy(find_codec(kDefaultCodec), data_, 0);
+  const Bytes sent = lossy(find_codec(kDefaultLossyCodec), data_, 0);
   Nanos now = kNow;
   for (; now < kNow + 10 * kSecond; now += 200 * kMillisecond) {
     near_.poll(now);

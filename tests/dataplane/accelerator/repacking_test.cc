@@ -17,7 +17,7 @@ class RepackingTest : public ::testing::Test {
  protected:
   static constexpr Nanos kHold = 20 * kMicrosecond;
   RepackingTest() { both_.meet(); }
-  static Bytes expected(const Bytes& frame) { return lossy_frame(find_codec(kDefaultCodec), frame, 0); }
+  static Bytes expected(const Bytes& frame) { return lossy_frame(find_codec(kDefaultLossyCodec), frame, 0); }
   ~RepackingTest() override { EXPECT_EQ(here_.held() + there_.held(), 0U); }
   TwoEnds both_{with_hold(kHold)};
   End& here_ = both_.near;

@@ -163,9 +163,9 @@ Lines loss_lines(const Looks& looks) {
     const double values = figure("lossy_values");
     if (sums <= 0 || values <= 0) continue;
     lines.push_back(fmt::format(
-        "rank {}, lane {}: rounding made {:.1f} % of the values zero and took {:.1f} % of the norm ({} sums)",
+        "rank {}, lane {}: rounding made {:.1f} % of the values zero and took {:.1f} % of the norm ({} sum{})",
         text(at(ranks[i], "rank")), text(at(ranks[i], "lane")), 100 * figure("lossy_zeroed") / values,
-        figure("lossy_norm_ppm") / sums / 1e4, count_text(sums)));
+        figure("lossy_norm_ppm") / sums / 1e4, count_text(sums), sums == 1 ? "" : "s"));
   }
   return lines;
 }

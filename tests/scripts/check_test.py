@@ -128,7 +128,7 @@ def configurations_differ():
     with ring("memif", 2) as nodes:
         replace(nodes.config(1), "mtu: 1500", "mtu: 1400\ncodec: fixed:8\ntos: {raw: 0x24}")
         verdicts = finish(start(nodes, 0, time="3s"), start(nodes, 1, time="3s"))
-        verdicts[0].expect(1, "^FAIL configuration of node 1 .*mtu is 1500 here and 1400 there, codec is fixed:10 here "
+        verdicts[0].expect(1, "^FAIL configuration of node 1 .*mtu is 1500 here and 1400 there, codec is raw here "
                            "and fixed:8 there, the table of ranks differs", "^FAIL ring: not whole: ", others=True)
         verdicts[1].expect(1, "^FAIL configuration of node 0 .*mtu is 1400 here and 1500 there", others=True)
 

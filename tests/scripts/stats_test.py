@@ -4,6 +4,7 @@
 Usage: stats_test.py GRADLANE GRADLANED. Real daemons on memif and in-process links; no root.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -147,7 +148,7 @@ class RefusedTest(StatsTest):
 
 class FiguresTest(StatsTest):
     def test_document_and_table(self):
-        ring = self.ring(2, lanes=2, telemetry="true")
+        ring = self.ring(2, lanes=2, telemetry="true", codec="fixed:10")
         contexts = self.open_all(ring)
         self.check_all_reduce(contexts, 100_000)
         wait_for(lambda: self.is_whole(ring, 0), "the ring")
@@ -182,6 +183,30 @@ class FiguresTest(StatsTest):
         self.assertRegex(full, r"gradlane +\d+  packets for the exchange")
         self.watch(ring, contexts)
 
+    def test_what_rounding_takes(self):
+        ring = self.ring(2)
+        contexts = self.open_all(ring)
+        tiny = [gl.zeros(100_000) for gl in contexts]
+        for array in tiny:
+            array[:] = 1e-5
+        path = self.admin(ring, 0)
+        for codec, words in (("raw", None), ("fixed:20", "made 0.0 % of the values zero and took"),
+                             ("fixed:10", "made 50.0 % of the values zero and took")):
+            for request in [gl.all_reduce(array, codec=codec, async_=True) for gl, array in zip(contexts, tiny)]:
+                request.wait(10)
+            wait_for(lambda: ask(path)["in_flight"] == 0, "the end")
+            table = stats("--admin", path).stdout
+            if words is None:
+                self.assertNotIn("rounding", table)
+            else:
+                self.wait_for_line(path, words)
+        counters = ask(path)["ranks"][0]["counters"]
+        self.assertEqual((counters["lossy_operations"], counters["lossy_values"], counters["lossy_zeroed"]),
+                         (2, 4096, 2048))
+
+    def wait_for_line(self, path, words):
+        wait_for(lambda: words in stats("--admin", path).stdout, words)
+
     def watch(self, ring, contexts):
         """A few rounds, on a pipe and on a terminal."""
         command = [BINARIES["gradlane"], "stats", "--admin", str(self.admin(ring, 0)), "--watch", "0.2"]
@@ -204,7 +229,11 @@ class FiguresTest(StatsTest):
             time.sleep(0.7)
             watching.send_signal(signal.SIGINT)
             self.assertEqual(watching.wait(10), 0)
-        screen = os.read(master, 1 << 16).decode()
+        os.set_blocking(master, False)
+        screen = ""
+        with contextlib.suppress(BlockingIOError):
+            while True:  # a terminal hands out some 4 KiB at a time
+                screen += os.read(master, 1 << 16).decode()
         os.close(master)
         os.close(terminal)
         self.assertEqual(screen.count("\x1b[2J"), 1, "cleared once, and then written over")

@@ -113,6 +113,10 @@ gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figur
     all.data_packets += __atomic_load_n(&lane->data_packets, __ATOMIC_RELAXED);
     all.retransmitted += __atomic_load_n(&lane->retransmitted, __ATOMIC_RELAXED);
   }
+  all.lossy_values = gl->losses.total.values;
+  all.lossy_zeroed = gl->losses.total.zeroed;
+  all.lossy_squares = gl->losses.total.squares;
+  all.lossy_lost_squares = gl->losses.total.lost_squares;
   memcpy(figures, &all, all.struct_size);
   return GRADLANE_OK;
 }

@@ -25,7 +25,7 @@ extern "C" {
 // The interface this header describes. It grows at the ends of structs only, by whole multiples of 8 bytes, and
 // gradlane_version() is never below: programs that were built with an older header go on working, as the library takes
 // what their shorter structs do not have for its default. Version 2 has gradlane_sum_of_squares(); version 3 time
-// limits of operations, any number of requests, tensors of any size.
+// limits of operations, any number of requests, tensors of any size, and warnings.
 #define GRADLANE_API_VERSION 3
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
@@ -64,11 +64,13 @@ typedef struct gradlane_options {
   // Of operations that name none (gradlane_how): how long they may take. 0: as the daemon's configuration says,
   // timeouts.operation and timeouts.start.
   int64_t operation_timeout_ms;
+  int keep_warnings;  // 1: warnings are for gradlane_warning(), which the caller asks; 0: they go to stderr
+  int reserved;       // 0
 } gradlane_options;
 
 // All fields at their defaults.
 #define GRADLANE_OPTIONS_INIT \
-  { sizeof(gradlane_options), NULL, -1, -1, -1, 0 }
+  { sizeof(gradlane_options), NULL, -1, -1, -1, 0, 0, 0 }
 
 // Connects. `options` may be NULL. On failure *gl is NULL and gradlane_error(NULL) says why.
 gradlane_code gradlane_open(gradlane_context** gl, const gradlane_options* options);
@@ -183,11 +185,23 @@ typedef struct gradlane_figures {
   uint64_t data_bytes;     // sent by this rank in data packets, behind the UDP header, retransmissions included
   uint64_t data_packets;   // the same in packets
   uint64_t retransmitted;  // of these
+  // What lossy codecs have taken away without error feedback, of samples of what this rank gave to its sums: up to 2048
+  // values of each. The lost share of the norm is the root of lossy_lost_squares / lossy_squares.
+  uint64_t lossy_values;      // that were not zero
+  uint64_t lossy_zeroed;      // of these, became zero
+  double lossy_squares;       // sum of the squares of the values
+  double lossy_lost_squares;  // the same of what rounding has taken from them
 } gradlane_figures;
 
 // What this rank's daemon has sent since the context was opened; as of the latest completion or, if none comes, some
 // 100 ms ago.
 gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figures);
+
+// Where a codec takes a tenth of the norm of what this rank gives to a sum, or makes zero of half of its values,
+// without error feedback, the library says so: on stderr, or with keep_warnings (gradlane_options) here. Once for each
+// operation, number of elements and codec, of which it knows 16. Returns the next warning that nobody has had, or NULL;
+// it is valid until gradlane_close().
+const char* gradlane_warning(gradlane_context* gl);
 
 // ---- Looking at results
 

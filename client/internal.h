@@ -56,6 +56,25 @@ struct gl_operation {
   bool pays;       // too small for a codec: the residual is added to the data
 };
 
+// A class of tensors that the caller is, or was, to be warned of.
+struct gl_loss_warning {
+  uint64_t elements;
+  uint8_t kind;
+  uint8_t codec;
+  bool untold;
+  char text[GL_ERROR_TEXT];
+};
+
+// More are not warned of: whoever has not heeded so many has decided.
+enum { GL_LOSS_WARNINGS = 16 };
+
+struct gl_losses {
+  struct gl_loss total;
+  bool keep;  // warnings are for gradlane_warning(), not for stderr
+  unsigned count;
+  struct gl_loss_warning warnings[GL_LOSS_WARNINGS];
+};
+
 enum gl_request_state { GL_FREE, GL_RUNNING, GL_OVER };
 
 // An operation of the caller's, from the call until the caller knows how it ended. To the daemon it is one or more
@@ -71,6 +90,7 @@ struct gl_request {
   uint32_t lanes_failed;             // bit i: lane i
   uint32_t ends[GL_MAX_LANES];       // of each lane that failed, at that time
   uint32_t ends_seen[GL_MAX_LANES];  // at the time of the call
+  struct gl_loss loss;               // of all parts
   struct gl_request* next;           // in the queue, or free
   char text[GL_ERROR_TEXT];          // of the first lane that failed
 };
@@ -140,6 +160,8 @@ struct gradlane_context {
   uint64_t beats;
   int64_t looked_us;
   int64_t still_us;
+
+  struct gl_losses losses;
 
   bool gone;
   char gone_text[GL_ERROR_TEXT];
@@ -234,6 +256,12 @@ struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request number
 const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes);
 // It is over.
 void gl_end_request(gradlane_context* gl, struct gl_request* request);
+
+// ---- loss.c
+
+// Counts what a codec has taken away from an operation that succeeded, and warns if it is much.
+void gl_note_loss(gradlane_context* gl, const struct gl_submission* submission, const struct gl_loss* loss);
+void gl_add_loss(struct gl_loss* to, const struct gl_loss* loss);
 
 // ---- progress.c
 

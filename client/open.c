@@ -26,6 +26,7 @@ struct wishes {
   int timeout_ms;
   int spin_us;
   uint32_t operation_timeout_ms;
+  bool keep_warnings;
 };
 
 static gradlane_code read_rank(int* rank) {
@@ -64,6 +65,7 @@ static gradlane_code read_wishes(const gradlane_options* given, struct wishes* w
   wishes->rank = options.rank < 0 ? -1 : options.rank;
   wishes->timeout_ms = options.timeout_ms < 0 ? kConnectMs : options.timeout_ms;
   wishes->spin_us = options.spin_us < 0 ? kSpinUs : options.spin_us;
+  wishes->keep_warnings = options.keep_warnings != 0;
   const gradlane_code code =
       gl_read_limit(NULL, "gradlane_open", options.operation_timeout_ms, &wishes->operation_timeout_ms);
   return code != GRADLANE_OK ? code : read_rank(&wishes->rank);
@@ -188,6 +190,7 @@ static gradlane_context* make_context(const struct wishes* wishes) {
   gl->address = wishes->address;
   gl->spin_us = wishes->spin_us;
   gl->timeout_ms = wishes->operation_timeout_ms;
+  gl->losses.keep = wishes->keep_warnings;
   gl->owner = getpid();
   return gl;
 }

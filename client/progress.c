@@ -47,6 +47,7 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
     completion->text[GL_TEXT - 1] = 0;
     note_failure(gl, it, flight->part, completion->text);
   }
+  gl_add_loss(&it->loss, &completion->loss);
   flight->lanes_left &= ~bit;
   if (flight->lanes_left != 0) return true;
   *flight = gl->flights[--gl->flight_count];

@@ -37,6 +37,7 @@ struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operatio
   it->cancelled = false;
   it->code = GRADLANE_OK;
   it->lanes_failed = 0;
+  it->loss = (struct gl_loss){0};
   for (unsigned i = 0; i < gl->welcome.lanes; ++i) it->ends_seen[i] = gl->rings[i].ends_seen;
   it->next = NULL;
   return it;
@@ -81,6 +82,7 @@ void gl_end_request(gradlane_context* gl, struct gl_request* request) {
   // Some lanes may have updated their part, others cleared it or never touched it: one state for all of it.
   const struct gl_range residual = request->operation.residual;
   if (request->code == GRADLANE_FAILED && residual.bytes > 0) memset(residual.base, 0, residual.bytes);
+  if (request->code == GRADLANE_OK) gl_note_loss(gl, &request->operation.submission, &request->loss);
   request->state = GL_OVER;
   ++gl->over;
   ++gl->operations;

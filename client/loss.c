@@ -1,0 +1,88 @@
+// loss.c - what lossy codecs have taken away: figures, and a warning once per class of tensors (the thread of the
+// context)
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/internal.h"
+
+// Shares from which on the library warns, of a sample of what this rank gave to one sum.
+static const double kNormShare = 0.1;    // of the norm, lost
+static const double kZeroedShare = 0.5;  // of the values that were not zero, became zero
+
+static const char* sum_name(uint8_t kind) { return kind == GL_REDUCE_SCATTER ? "reduce_scatter" : "all_reduce"; }
+
+// As the caller or the configuration has named it.
+static const char* codec_name(const gradlane_context* gl, const struct gl_submission* submission) {
+  if ((submission->flags & GL_FLAG_CODEC) == 0) return gl->welcome.codec;
+  for (size_t i = 0; i < gl->codecs.count; ++i) {
+    const struct gl_codec_name* const it = &gl->codecs.entries[i];
+    if (it->id == submission->codec && it->param == submission->param) return it->name;
+  }
+  return "its codec";
+}
+
+// The share of the norm in whole percent; libc has no square root.
+static unsigned norm_percent(const struct gl_loss* loss) {
+  unsigned percent = 0;
+  while (percent < 100 && (percent + 1) * (percent + 1) * loss->squares <= 1e4 * loss->lost_squares) ++percent;
+  return percent;
+}
+
+static bool too_much(const struct gl_loss* loss) {
+  return loss->lost_squares >= kNormShare * kNormShare * loss->squares ||
+         (double)loss->zeroed >= kZeroedShare * (double)loss->values;
+}
+
+// The entry of a class that nobody was warned of; NULL if somebody was, or there are more classes than entries.
+static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct gl_submission* submission) {
+  for (unsigned i = 0; i < losses->count; ++i) {
+    const struct gl_loss_warning* const it = &losses->warnings[i];
+    if (it->elements == submission->count && it->kind == submission->kind && it->codec == submission->codec) {
+      return NULL;
+    }
+  }
+  if (losses->count == GL_LOSS_WARNINGS) return NULL;
+  struct gl_loss_warning* const it = &losses->warnings[losses->count++];
+  *it = (struct gl_loss_warning){
+      .elements = submission->count, .kind = submission->kind, .codec = submission->codec, .untold = true};
+  return it;
+}
+
+void gl_add_loss(struct gl_loss* to, const struct gl_loss* loss) {
+  to->values += loss->values;
+  to->zeroed += loss->zeroed;
+  to->squares += loss->squares;
+  to->lost_squares += loss->lost_squares;
+}
+
+void gl_note_loss(gradlane_context* gl, const struct gl_submission* submission, const struct gl_loss* loss) {
+  struct gl_losses* const losses = &gl->losses;
+  if (loss->values == 0) return;
+  gl_add_loss(&losses->total, loss);
+  if (!too_much(loss)) return;
+  struct gl_loss_warning* const warning = new_class(losses, submission);
+  if (warning == NULL) return;
+  (void)snprintf(
+      warning->text, sizeof(warning->text),
+      "%s of %" PRIu64
+      " elements by codec %.31s: rounding took %u %% of the norm of what rank %u gave, and made zero of "
+      "%u %% of its values that were not zero (of a sample). What is lost is lost: a training may stop for it. Use "
+      "codec raw, error feedback (a residual), or a bound that follows the values (AdaptiveBound, in PyTorch "
+      "fixed:auto)",
+      sum_name(submission->kind), submission->count, codec_name(gl, submission), norm_percent(loss), gl->welcome.rank,
+      (unsigned)(100.0 * (double)loss->zeroed / (double)loss->values));
+  if (losses->keep) return;
+  (void)fprintf(stderr, "gradlane: warning: %s\n", gradlane_warning(gl));
+}
+
+const char* gradlane_warning(gradlane_context* gl) {
+  if (gl == NULL) return NULL;
+  for (unsigned i = 0; i < gl->losses.count; ++i) {
+    struct gl_loss_warning* const it = &gl->losses.warnings[i];
+    if (!it->untold) continue;
+    it->untold = false;
+    return it->text;
+  }
+  return NULL;
+}

@@ -12,7 +12,7 @@ import unittest.mock
 import numpy
 
 import gradlane
-from gradlane import adaptive, library
+from gradlane import _library as library, adaptive
 
 RANKS = 4
 COUNT = 1024

@@ -111,5 +111,7 @@ def block_of(array):
 def array_over(block, shape, dtype):
     """An array over the start of the block."""
     dtype = numpy.dtype(dtype)
+    if dtype.itemsize == 0:
+        return numpy.zeros(shape, dtype)
     count = int(numpy.prod(shape, dtype=numpy.int64))
     return numpy.asarray(block)[: count * dtype.itemsize].view(dtype).reshape(shape)

@@ -131,6 +131,8 @@ class Context(Core):
             raise _arguments.wrong("dtype", dtype, f"a NumPy dtype ({reason})") from None
         if dtype.hasobject:
             raise errors.bad_argument(f"dtype {dtype} holds objects of this process, which cannot lie in shared memory")
+        if dtype.itemsize == 0 and dtype.kind in "SUV" and dtype.fields is None:
+            raise errors.bad_argument(f"dtype {dtype} has no length: name one, {dtype.kind}8 say")
         size, shape = _arguments.shape("shape", shape, dtype.itemsize)
         return _buffers.array_over(self._allocate(size), shape, dtype)
 

@@ -42,7 +42,8 @@ class Injector:
         self.fired = False
 
     def trace(self, frame, event, _):
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        # Python swallows whatever comes in a finalizer.
+        if not frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code.co_name in ("__del__", "disconnect"):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

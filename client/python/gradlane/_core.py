@@ -68,6 +68,7 @@ class Core:
         if tag is not None:
             how.has_tag = 1
             how.tag = _arguments.whole("tag", tag, 0, MAX_TAG)
+        how.timeout_ms = _arguments.milliseconds("timeout", timeout)
         return how
 
     def _reduce(self, name, array, how, codec, residual, type_name, async_):

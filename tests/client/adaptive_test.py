@@ -12,7 +12,7 @@ import unittest.mock
 import numpy
 
 import gradlane
-from gradlane import adaptive, library
+from gradlane import _library as library, adaptive
 
 RANKS = 4
 COUNT = 1024
@@ -302,7 +302,7 @@ class Interface(unittest.TestCase):
             gradlane_version = staticmethod(lambda: 1)
 
         with unittest.mock.patch.object(library.ctypes, "CDLL", lambda path: Older()):
-            with self.assertRaisesRegex(gradlane.NoDaemon, "interface 1, this package needs 2: install"):
+            with self.assertRaisesRegex(gradlane.NoDaemon, "interface 1, this package needs 3: install"):
                 library.load()
 
 

@@ -66,6 +66,11 @@ class FakeDaemon {
     const std::lock_guard lock(mutex_);
     __atomic_store_n(&lanes_[lane].shared->ends, value, __ATOMIC_RELAXED);
   }
+  // As a daemon that runs does some times a second.
+  void beat() {
+    const std::lock_guard lock(mutex_);
+    for (const Lane& lane : lanes_) __atomic_fetch_add(&lane.shared->beats, 1, __ATOMIC_RELAXED);
+  }
   void put_completion(unsigned lane, const gl_completion& completion);
   void set_figures(unsigned lane, uint64_t bytes, uint64_t packets, uint64_t retransmitted);
   void send_raw(uint32_t type);  // a message out of turn

@@ -39,8 +39,9 @@ int main(int argc, char** argv) {
   }
   bool paused = false;
   for (;;) {
-    int signal = 0;
-    sigwait(&signals, &signal);
+    const timespec beat = {0, 500'000'000};
+    const int signal = sigtimedwait(&signals, nullptr, &beat);
+    daemon.beat();
     if (signal == SIGUSR1) daemon.goodbye("told to by SIGUSR1");
     if (signal == SIGUSR2) daemon.pause(paused = !paused);
     int status = 0;

@@ -79,10 +79,12 @@ class Operations(unittest.TestCase):
         data[:] = as_bfloat16(rank_data(gl.rank, 500))
         gl.all_reduce(data, type="bfloat16")
         numpy.testing.assert_array_equal(from_bfloat16(data), expected_sum(500))
+        gl.all_gather(blocks := gl.zeros((gl.world, 3), "uint16"), type="bfloat16")
+        self.assertEqual(numpy.count_nonzero(blocks), 0)
         with self.assertRaisesRegex(gradlane.BadArgument, "uint16"):
             gl.all_reduce(gl.empty(5), type="bfloat16")
-        with self.assertRaisesRegex(gradlane.BadArgument, "uint16"):
-            gl.all_reduce(data)
+        with self.assertRaisesRegex(gradlane.BadArgument, "'bf16'; there is 'bfloat16'"):
+            gl.all_reduce(data, type="bf16")
 
     def test_average(self):
         data = gl.empty((10, 20))
@@ -127,8 +129,11 @@ class Operations(unittest.TestCase):
         numpy.testing.assert_array_equal(blocks[gl.rank], expected[gl.rank])
         gl.all_gather(blocks, codec="raw")
         numpy.testing.assert_array_equal(blocks, expected)
-        with self.assertRaisesRegex(gradlane.BadArgument, "blocks of equal size" if gl.world > 1 else "codec"):
-            gl.all_gather(gl.zeros(gl.world + 1), codec="none such")
+        if gl.world > 1:
+            with self.assertRaisesRegex(gradlane.BadArgument, f"{gl.world + 1} elements are not {gl.world} blocks"):
+                gl.all_gather(gl.zeros(gl.world + 1))
+        with self.assertRaisesRegex(gradlane.BadArgument, "'fixed:8': copies are exact"):
+            gl.all_gather(blocks, codec="fixed:8")
 
     def test_broadcast(self):
         for root in {0, gl.world - 1}:
@@ -136,7 +141,7 @@ class Operations(unittest.TestCase):
             data[:] = rank_data(gl.rank, 40)
             gl.broadcast(data, root=root)
             numpy.testing.assert_array_equal(data, rank_data(root, 40))
-        with self.assertRaisesRegex(gradlane.BadArgument, f"root {gl.world}"):
+        with self.assertRaisesRegex(gradlane.BadArgument, f"root is {gl.world} .int.; it is a whole"):
             gl.broadcast(gl.zeros(1), root=gl.world)
 
     def test_error_feedback(self):
@@ -175,13 +180,11 @@ class Operations(unittest.TestCase):
         read_only.flags.writeable = False
         cases = [
             ("not a NumPy array", lambda: gl.all_reduce([1.0, 2.0])),
-            ("not writable", lambda: gl.all_reduce(read_only)),
-            ("complex64", lambda: gl.all_reduce(numpy.zeros(3, numpy.complex64))),
-            ("native byte order", lambda: gl.all_reduce(numpy.zeros(3, ">f4"))),
+            ("data is read-only", lambda: gl.all_reduce(read_only)),
             ("average of int32", lambda: gl.all_reduce(gl.zeros(3, "int32"), average=True)),
             ("fixd:10", lambda: gl.all_reduce(gl.zeros(3), codec="fixd:10")),
             ("takes no residual", lambda: gl.all_reduce(gl.zeros(3), codec="raw", residual=gl.zeros(3))),
-            ("not 3 of float32", lambda: gl.all_reduce(gl.zeros(3), residual=gl.zeros(4))),
+            ("residual has 4 elements, and data 3", lambda: gl.all_reduce(gl.zeros(3), residual=gl.zeros(4))),
             ("tag is -1", lambda: gl.all_reduce(gl.zeros(3), tag=-1)),
             ("tag is 18446744073709551616", lambda: gl.barrier(tag=1 << 64)),
             ("object", lambda: gl.zeros(3, object)),
@@ -307,18 +310,17 @@ class WithFakeDaemon(unittest.TestCase):
         context = gradlane.open()
         requests = [context.all_reduce(numpy.zeros(10, numpy.float32), async_=True) for _ in range(3)]
         requests[0].wait()
+        os.kill(int(FAKE), signal.SIGUSR2)
+        requests[1:] = [self.unseen(context) for _ in range(2)]
         context.close()
+        os.kill(int(FAKE), signal.SIGUSR2)
         with self.assertRaises(gradlane.DaemonGone):
             requests[1].wait()
 
     def test_interrupts(self):
         with gradlane.open() as context:
             os.kill(int(FAKE), signal.SIGUSR2)
-            request = context.barrier(async_=True)
-            self.wait_shortly(request)
-            while request.done():  # until the daemon has seen the signal
-                request = context.barrier(async_=True)
-                self.wait_shortly(request)
+            request = self.unseen(context)
             with self.assertRaises(TimeoutError):
                 request.wait(timeout=0.05)
             for call in (request.wait, context.barrier):
@@ -330,6 +332,14 @@ class WithFakeDaemon(unittest.TestCase):
             os.kill(int(FAKE), signal.SIGUSR2)
             request.wait()
             context.barrier()
+
+    def unseen(self, context):
+        """A request of a daemon that was told to pause: it does from some moment on."""
+        while True:
+            request = context.barrier(async_=True)
+            self.wait_shortly(request)
+            if not request.done():
+                return request
 
     def wait_shortly(self, request):
         try:

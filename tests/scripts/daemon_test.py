@@ -368,7 +368,7 @@ class IdleTest(DaemonTest):
 
 def library_path():
     gradlane_package()
-    from gradlane import library
+    from gradlane import _library as library
 
     return library.load()._name
 

@@ -11,9 +11,9 @@ See docs/client.md of gradlane.
 """
 
 from .adaptive import AdaptiveBound
-from .context import Context, Figures, open  # noqa: A004
+from ._context import Context, Figures, open  # noqa: A004
 from .errors import BadArgument, DaemonGone, Error, NoDaemon, OperationFailed, OutOfMemory, TooManyRequests
-from .requests import Request
+from ._requests import Request
 
 __all__ = [
     "AdaptiveBound",
@@ -29,3 +29,7 @@ __all__ = [
     "TooManyRequests",
     "open",
 ]
+
+for _name in __all__:  # what tracebacks and help() say is what can be written
+    globals()[_name].__module__ = __name__
+del _name

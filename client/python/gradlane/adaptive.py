@@ -1,11 +1,10 @@
 """The bound of codec fixed that follows a tensor's magnitude from step to step: what "fixed:auto" stands for."""
 
-import collections
 import math
 
 import numpy
 
-from . import errors, library
+from . import _arguments, _buffers, _library, errors
 
 NAME = "fixed:auto"
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 1, 4, 12
@@ -13,30 +12,37 @@ MAX_B = 30  # of fixed:B
 CHANGE = 8.0  # a result that has grown or shrunk by more than this is no measure of the next one
 MAX_EXPONENT = 12  # with fixed:1 and a larger RMS most values travel as fp32 anyway
 
-_library = None
+_loaded = None
 
 
 def sum_of_squares(array):
     """Of a float32 array, C-contiguous: the same bits on every rank that has the same array."""
-    global _library
+    global _loaded
     if not isinstance(array, numpy.ndarray) or array.dtype != numpy.float32 or not array.flags.c_contiguous:
         what = f"an array of {array.dtype}" if isinstance(array, numpy.ndarray) else type(array).__name__
         raise errors.bad_argument(f"the result is {what}, not a C-contiguous NumPy array of float32")
-    if _library is None:
-        _library = library.load()
-    return _library.gradlane_sum_of_squares(array.ctypes.data, array.size)
+    if _loaded is None:
+        _loaded = _library.load()
+    return _loaded.gradlane_sum_of_squares(array.ctypes.data, array.size)
 
 
 class AdaptiveBound:
     """Chooses B of fixed:B for each operation on one tensor, by the results of the operations before.
 
-        bound = gradlane.AdaptiveBound()
+        bound = gradlane.AdaptiveBound(error_feedback=True)      # one per tensor, kept from step to step
         while training:
-            gl.all_reduce(gradients, average=True, codec=bound.codec())
-            bound.update(gradients)
+            gl.all_reduce(gradients, average=True, codec=bound)
 
-    All ranks have the same bytes as a result, so all choose the same codec, with no message about it. They must update
-    at the same points: before the next codec(), and one bound per tensor.
+    It takes in the result when the operation ends: when all_reduce() returns, or of an asynchronous one when wait()
+    returns or done() says True, so it can have one under way at a time. All ranks have the same bytes as a result, so
+    all choose the same codec, with no message about it: they must use their bounds for the same operations, and wait
+    for them before the next. An operation that failed resets it. As one may fail on some ranks only, call reset() on
+    all ranks before going on.
+
+    bits: see below. window: so many results count. error_feedback: what rounding takes away is kept, and added in the
+    next step; all that is owed goes with a step that is raw.
+
+    By hand, codec() says what the next operation is to use, and update() takes in the result.
 
     The promise: the average over the ranks is off by at most 2^-bits times the RMS of the previous result, in every
     element; with window=n times the smallest RMS of the previous n results. (As long as sums stay within the range of
@@ -51,15 +57,18 @@ class AdaptiveBound:
     - where fixed has no bound that is fine enough (2^-bits RMS below 2^-30), or nothing to gain (RMS of 8192 or more).
     """
 
-    def __init__(self, bits=DEFAULT_BITS, window=1):
-        if isinstance(bits, bool) or not isinstance(bits, int) or not MIN_BITS <= bits <= MAX_BITS:
-            raise errors.bad_argument(f"bits is {bits!r}; {MIN_BITS} to {MAX_BITS}")
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise errors.bad_argument(f"window is {window!r}; 1 or more results")
-        self.bits = bits
-        self.window = window
-        self._squares = collections.deque(maxlen=window)  # means of squares, finite and above 0
-        self._steady = False
+    def __init__(self, bits=DEFAULT_BITS, window=1, *, error_feedback=False):
+        self.bits = _arguments.whole("bits", bits, MIN_BITS, MAX_BITS)
+        self.window = _arguments.whole("window", window, 1, 1 << 31)
+        self.error_feedback = _arguments.flag("error_feedback", error_feedback)
+        # Means of squares, finite and above 0; whether they are a measure; the operation that will give the next one.
+        # They change together, at once, whatever exception may come in between.
+        self._state = (), False, None
+        self._residual = None
+
+    def __repr__(self):
+        options = f"bits={self.bits}, window={self.window}, error_feedback={self.error_feedback}"
+        return f"<gradlane.AdaptiveBound({options}): next codec {self.codec()!r}>"
 
     @staticmethod
     def parse(codec, window=1):
@@ -76,10 +85,11 @@ class AdaptiveBound:
 
     def codec(self):
         """Of the next operation: "raw", or "fixed:B"."""
-        if not self._steady:
+        squares, steady, _ = self._state
+        if not steady:
             return "raw"
         # RMS is at least 2^exponent and less than twice that. In whole numbers, so no rounding of a logarithm matters.
-        exponent = (math.frexp(min(self._squares))[1] - 1) // 2
+        exponent = (math.frexp(min(squares))[1] - 1) // 2
         bound = self.bits - exponent
         if bound > MAX_B or exponent > MAX_EXPONENT:
             return "raw"
@@ -87,43 +97,92 @@ class AdaptiveBound:
 
     def update(self, result, scale=1.0):
         """Takes in a result, the same on all ranks: float32, C-contiguous. scale: 1 / world if it is a sum."""
-        if result.size == 0:
-            return
-        mean = sum_of_squares(result) / result.size * scale * scale
-        if not 0.0 < mean < math.inf:  # NaN neither
-            self.reset()
-            return
-        if self._squares:
-            low, high = min(self._squares), max(self._squares)
-            self._steady = mean >= low / CHANGE**2 and mean <= high * CHANGE**2
-            if not self._steady:
-                self._squares.clear()
-        else:
-            self._steady = True
-        self._squares.append(mean)
+        self._state = *self._after(result, scale), self._user
 
     def reset(self):
-        """Forgets all results, so that the next operation is raw; on all ranks, after one that failed say."""
-        self._squares.clear()
-        self._steady = False
+        """Forgets all results, so that the next operation is raw, and what it owes; on all ranks, after a failure."""
+        if self._residual is not None:
+            self._residual[...] = 0
+        self._state = (), False, self._user
 
     def state_dict(self):
-        """What it knows, in plain numbers, for a checkpoint."""
-        return {"bits": self.bits, "squares": list(self._squares), "steady": self._steady}
+        """What it knows, in plain numbers, for a checkpoint; with error feedback an array too, of this rank."""
+        squares, steady, _ = self._state
+        state = {"bits": self.bits, "squares": list(squares), "steady": steady}
+        if self.error_feedback:
+            state["residual"] = None if self._residual is None else numpy.array(self._residual)
+        return state
 
     def load_state_dict(self, state):
         """Goes on from state_dict() of a bound with as many bits."""
-        squares = [float(square) for square in state["squares"]]
+        squares = tuple(float(square) for square in state["squares"])
         if state["bits"] != self.bits:
             raise errors.bad_argument(f"the state is of a bound of {state['bits']} bits, this one has {self.bits}")
         if not all(0.0 < square < math.inf for square in squares) or len(squares) > self.window:
             raise errors.bad_argument(f"the state holds {squares}, not up to {self.window} mean squares")
-        self._squares = collections.deque(squares, self.window)
-        self._steady = bool(state["steady"]) and bool(squares)
+        if ("residual" in state) != self.error_feedback:
+            raise errors.bad_argument(
+                f"the state is of a bound with error_feedback={'residual' in state}, this one has {self.error_feedback}"
+            )
+        residual = state.get("residual")
+        if residual is not None:
+            residual = numpy.array(residual, numpy.float32).ravel()
+        self._residual = residual
+        self._state = squares, bool(state["steady"]) and bool(squares), self._user
 
     def join(self, others):
         """Goes on for a tensor made up of those of `others`: as fine as the finest, raw if one of them would be."""
-        self.reset()
-        if others and all(other._steady for other in others):
-            self._squares.append(min(min(other._squares) for other in others))
-            self._steady = True
+        squares = ()
+        if others and all(other._state[1] for other in others):
+            squares = (min(min(other._state[0]) for other in others),)
+        self._state = squares, bool(squares), self._user
+
+    # ---- Private
+
+    def _after(self, result, scale):
+        """What is known after a result."""
+        squares, steady, _ = self._state
+        if result.size == 0:
+            return squares, steady
+        mean = sum_of_squares(result) / result.size * scale * scale
+        if not 0.0 < mean < math.inf:  # NaN neither
+            return (), False
+        if squares:
+            steady = mean >= min(squares) / CHANGE**2 and mean <= max(squares) * CHANGE**2
+        else:
+            steady = True
+        return ((*squares, mean) if steady else (mean,))[-self.window:], steady
+
+    # ---- For contexts
+
+    @property
+    def _user(self):
+        """The operation that it has chosen a codec for, if that has not ended."""
+        return self._state[2]
+
+    def _lend(self, operation):
+        self._state = *self._state[:2], operation
+
+    def _take(self, operation, result):
+        """The operation's result, or None if it failed; once."""
+        if self._user is not operation:
+            return
+        if result is None:
+            self.reset()
+        after = ((), False) if result is None else self._after(result, operation.scale)
+        self._state = *after, None
+
+    def _residual_in(self, context, size):
+        """The residual, in the memory of this context."""
+        old = self._residual
+        if old is not None and old.size != size:
+            raise errors.bad_argument(
+                f"the AdaptiveBound is of a tensor of {old.size} elements, this one has {size}: each needs its own"
+            )
+        block = None if old is None else _buffers.block_of(old)
+        if block is None or block.connection is not context._connection:
+            new = context.zeros(size)
+            if old is not None:
+                new[...] = old
+            self._residual = new
+        return self._residual

@@ -36,13 +36,14 @@ class TooManyRequests(Error):
 OK = 0
 PENDING = 1
 BAD_ARGUMENT = -1
+FAILED = -4
 TOO_MANY = -6
 
 _CLASSES = {
     BAD_ARGUMENT: BadArgument,
     -2: NoDaemon,
     -3: DaemonGone,
-    -4: OperationFailed,
+    FAILED: OperationFailed,
     -5: OutOfMemory,
     TOO_MANY: TooManyRequests,
     -7: NoDaemon,

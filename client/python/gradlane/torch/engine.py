@@ -12,7 +12,7 @@ import weakref
 
 import torch
 
-from .. import context, errors
+from .. import _context, errors
 from . import operations, staging
 from .codec import EXACT, check
 from .driver import Driver
@@ -53,7 +53,7 @@ class Engine:
         with Engine._guard:
             engine = Engine._current
             if engine is None or not engine.usable:
-                engine = Engine(context.open(rank=rank))
+                engine = Engine(_context.open(rank=rank))
             if (world is not None and world != engine.world) or (rank is not None and rank != engine.rank):
                 text = f"this is rank {rank} of {world} of the job, but {engine.rank} of {engine.world} of the daemons"
                 if engine is not Engine._current:
@@ -91,9 +91,9 @@ class Engine:
         self.rank, self.world, self.codec = connected.rank, connected.world, connected.codec
         self._context = connected  # keeps the connection open
         self._users = 0
-        self._driver = Driver(connected.connection)
+        self._driver = Driver(connected._connection)
         self._memory = self._driver.memory
-        self._summed = self._has_local_reduce(connected.connection)
+        self._summed = self._has_local_reduce(connected._connection)
         self.groups = False  # whether process groups use it
         _engines.add(self)
         atexit.register(self.close, silent=True)

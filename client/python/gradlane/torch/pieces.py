@@ -8,7 +8,7 @@ import ctypes
 import threading
 import zlib
 
-from .. import errors, library
+from .. import _library, errors
 from . import staging
 from .operations import Flight
 
@@ -26,7 +26,7 @@ class Pieces:
         self._dead = None  # why the engine's thread is
         self._connection = connection
         self._lib = connection.lib
-        self._how = library.How(ctypes.sizeof(library.How))
+        self._how = _library.How(ctypes.sizeof(_library.How))
         self._how.has_tag = 1
         self._counted = 0
         self._past = 0  # a hash of the numbers of those that failed

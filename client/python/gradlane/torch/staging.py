@@ -9,7 +9,7 @@ import weakref
 
 import torch
 
-from .. import buffers, errors
+from .. import _buffers, errors
 
 PIECE = 1 << 20  # bytes of an operation of the daemon; a larger tensor is several. The same on all ranks
 WINDOW = 6  # pieces under way at a time
@@ -41,7 +41,7 @@ class Memory:
         # NumPy has no bfloat16, so the type comes in afterwards.
         nbytes = numel * torch.empty(0, dtype=dtype).element_size()
         block = self._connection.allocate(nbytes)
-        tensor = torch.from_numpy(buffers.array_over(block, nbytes, "uint8")).view(dtype)
+        tensor = torch.from_numpy(_buffers.array_over(block, nbytes, "uint8")).view(dtype)
         if numel > 0:
             register_for_cuda(block)
             self._blocks[block.address] = block

@@ -1,0 +1,105 @@
+"""Arguments of the public functions: what is wrong with one raises BadArgument, which says what to write instead."""
+
+import math
+import numbers
+import operator
+import os
+
+import numpy
+
+from . import errors
+
+_BOOLS = (bool, numpy.bool_)
+_SHOWN = 100  # characters of a value in a message
+MAX_MS = (1 << 31) - 1
+
+
+def wrong(what, value, allowed):
+    """The exception: allowed says what it could be."""
+    text = repr(value)
+    if len(text) > _SHOWN:
+        text = f"{text[:_SHOWN]}..."
+    return errors.bad_argument(f"{what} is {text} ({type(value).__name__}); it is {allowed}")
+
+
+def whole(what, value, low, high):
+    """A whole number from low to high, as an int; NumPy's are fine, bools are not."""
+    allowed = f"a whole number, {low} to {high if high < 1 << 63 else f'2^{high.bit_length()} - 1'}"
+    if isinstance(value, _BOOLS):
+        raise wrong(what, value, allowed)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise wrong(what, value, allowed) from None
+    if not low <= number <= high:
+        raise wrong(what, value, allowed)
+    return number
+
+
+def flag(what, value):
+    if not isinstance(value, _BOOLS):
+        raise wrong(what, value, "True or False")
+    return bool(value)
+
+
+def seconds(what, value):
+    """As a float, 0 or more; inf is none."""
+    if isinstance(value, _BOOLS) or not isinstance(value, (numbers.Real, numpy.number)) or not value >= 0:
+        raise wrong(what, value, "a number of seconds, 0 or more, or None")
+    return float(value)
+
+
+def milliseconds(what, value):
+    """Of a time limit in seconds, which is above 0. None, and what is longer than any operation: 0."""
+    if value is None:
+        return 0
+    limit = seconds(what, value)
+    if limit == 0:
+        raise wrong(what, value, "a number of seconds above 0, or None")
+    return MAX_MS if limit * 1000 > MAX_MS else math.ceil(limit * 1000)
+
+
+def path(what, value):
+    """As bytes; None stays None."""
+    if value is None:
+        return None
+    try:
+        text = os.fsencode(value)
+    except TypeError:
+        raise wrong(what, value, "a path") from None
+    if b"\0" in text:
+        raise wrong(what, value, "a path, without a zero byte")
+    return text
+
+
+def codec_name(codec):
+    """As bytes; None stays None. Whether there is such a codec is the daemon's to say."""
+    if codec is None:
+        return None
+    if not isinstance(codec, str):
+        raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say, or a gradlane.AdaptiveBound")
+    if codec == "fixed" or codec.startswith("fixed:auto"):
+        raise errors.bad_argument(
+            f"codec is {codec!r}, and a call has no steps before it to find a bound from: name one, 'fixed:10' say, or "
+            f"pass a gradlane.AdaptiveBound({codec[11:] if codec[11:].isdigit() else ''}), one per tensor, kept from "
+            "step to step"
+        )
+    if not codec.isascii() or not codec.isprintable():
+        raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say")
+    return codec.encode()
+
+
+def shape(what, value, itemsize):
+    """The bytes of an array of this shape, and the shape as a tuple."""
+    allowed = "a whole number of elements, or a tuple of these"
+    sizes = tuple(value) if isinstance(value, (tuple, list, numpy.ndarray)) and numpy.ndim(value) == 1 else (value,)
+    numbers_ = []
+    for size in sizes:
+        try:
+            numbers_.append(whole(what, size, 0, 1 << 62))
+        except errors.BadArgument:
+            raise wrong(what, value, allowed) from None
+    total = math.prod(numbers_) * itemsize
+    if total > 1 << 62:
+        raise errors.bad_argument(f"{what} is {value!r}, which is {total} bytes")
+    return total, tuple(numbers_)

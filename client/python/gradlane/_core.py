@@ -1,0 +1,247 @@
+"""What a context does behind its methods: starting operations, and taking in how they end, whatever comes in between.
+
+A handler of signals may raise an exception between any two steps in Python: see _operations.py. An operation that is
+interrupted while its caller waits inside the call is cancelled and waited for, for a moment, before the exception goes
+on; if that is interrupted too, by the next operation.
+"""
+
+import collections
+import ctypes
+import time
+
+import numpy
+
+from . import _arguments, _forms, _library, errors
+from ._operands import Operand, bounds, check_array, overlap
+from ._operations import Holder, Operation, describe
+from ._requests import Request
+from .adaptive import AdaptiveBound
+
+MAX_TAG = (1 << 64) - 1
+_PAGE = 4096
+_SLICE_MS = 100  # of waiting, for signals
+_CANCEL_S = 1.0  # to wait for the end of what was cancelled
+_BLOCKS = ("reduce_scatter", "all_gather")
+_FLOAT32 = _forms.Form(_forms.FLOAT32, 1, numpy.dtype("float32"), False)
+
+
+class Core:
+    """Base of Context."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self._lib = connection.lib
+        self._pending = {}  # operations that are not over: keeps arrays alive that the daemon uses
+        self._dropped = collections.deque()  # Holders of operations whose Requests are gone
+        self._abandoned = collections.deque()  # operations whose callers got an exception that is none of theirs
+        self._spare = collections.defaultdict(list)  # Blocks for copies, by size
+
+    # ---- Memory
+
+    def _allocate(self, size):
+        try:
+            return self._connection.allocate(size)
+        except errors.OutOfMemory:
+            if not any(self._spare.values()):
+                raise
+            self._spare.clear()
+            return self._connection.allocate(size)
+
+    def _borrow(self, size):
+        """A Block for a copy of `size` bytes, of an earlier copy if there is one."""
+        rounded = -(-max(size, 1) // _PAGE) * _PAGE
+        spare = self._spare[rounded]
+        return spare.pop() if spare else self._allocate(rounded)
+
+    def _give_back(self, block):
+        if not self._connection.closed:
+            self._spare[block.size].append(block)
+
+    # ---- Starting
+
+    def _how(self, tag, timeout, average=False, codec=None):
+        _ = self._connection.handle  # raises, before whatever else may be wrong
+        how = _library.How(ctypes.sizeof(_library.How))
+        how.average = _arguments.flag("average", average)
+        if not isinstance(codec, AdaptiveBound):
+            how.codec = _arguments.codec_name(codec)
+        if tag is not None:
+            how.has_tag = 1
+            how.tag = _arguments.whole("tag", tag, 0, MAX_TAG)
+        how.timeout_ms = _arguments.milliseconds("timeout", timeout)
+        return how
+
+    def _reduce(self, name, array, how, codec, residual, type_name, async_):
+        check_array("data", array)
+        form = _forms.of_sum(array, type_name, how.average)
+        count = self._count(name, array, form)
+        bound = codec if isinstance(codec, AdaptiveBound) else None
+        self._tidy()
+        if bound is not None:
+            residual = self._begin(bound, name, array, form, residual)
+            how.codec = bound.codec().encode()
+        if residual is not None:
+            self._check_residual(residual, array)
+        self._clear(name, [array] if residual is None else [array, residual])
+        pay = bound is not None and how.codec == b"raw" and residual is not None
+        pay = pay and bool(numpy.any(residual))
+        operation = Operation(name, Operand(self, array, form, copy=pay), bound)
+        if pay:
+            operation.data.work += residual
+            operation.paid = residual
+        elif residual is not None and not (bound is not None and how.codec == b"raw"):
+            operation.residual = Operand(self, residual, _FLOAT32)
+            how.residual = operation.residual.address
+        if not how.average:
+            operation.scale = 1 / self.world
+        return self._run(operation, (operation.data.address, count, form.code), how, async_)
+
+    def _copy(self, name, array, more, how, type_name, async_):
+        check_array("data", array)
+        if how.codec not in (None, b"raw"):
+            raise errors.bad_argument(f"{name}: codec {how.codec.decode()!r}: copies are exact; leave the codec out")
+        form = _forms.of_copy(array, type_name)
+        count = self._count(name, array, form)
+        self._tidy()
+        self._clear(name, [array])
+        operation = Operation(name, Operand(self, array, form))
+        return self._run(operation, (operation.data.address, count, form.code, *more), how, async_)
+
+    def _count(self, name, array, form):
+        if name not in _BLOCKS:
+            return array.size * form.per_element
+        if array.size % self.world != 0:
+            raise errors.bad_argument(
+                f"{name}: {array.size} elements are not {self.world} blocks of equal size, one per rank"
+            )
+        return array.size // self.world * form.per_element
+
+    def _check_residual(self, residual, array):
+        check_array("residual", residual)
+        if residual.dtype != numpy.float32 or array.dtype.kind != "f" or array.dtype.itemsize != 4:
+            raise errors.bad_argument(
+                f"residual of {residual.dtype} for data of {array.dtype}: both must be float32, as other types travel "
+                "as they are"
+            )
+        if residual.size != array.size:
+            raise errors.bad_argument(f"residual has {residual.size} elements, and data {array.size}")
+        if overlap(residual, array):
+            raise errors.bad_argument("residual and data have memory in common; the residual is an array of its own")
+
+    def _begin(self, bound, name, array, form, residual):
+        """Whether it can choose the codec; returns the residual."""
+        if name != "all_reduce" or form[:2] != _FLOAT32[:2]:
+            raise errors.bad_argument(
+                f"{name} of {array.dtype} with an AdaptiveBound: they are for all_reduce of float32"
+            )
+        user = bound._user
+        if user is not None and not user.over:
+            if user.holder is None or user.holder() is not None:
+                raise errors.bad_argument(
+                    f"the AdaptiveBound is in use by {describe(user)}, which nobody has waited for: it needs that "
+                    "result first; and each tensor needs a bound of its own"
+                )
+            self._await(user)
+        if not bound.error_feedback:
+            return residual
+        if residual is not None:
+            raise errors.bad_argument("residual with an AdaptiveBound that has error_feedback: it keeps one itself")
+        return bound._residual_in(self, array.size)
+
+    def _run(self, operation, arguments, how, async_):
+        handle = self._connection.handle
+        async_ = _arguments.flag("async_", async_)
+        function = getattr(self._lib, "gradlane_" + operation.name)
+        request = Request(self, operation)
+        operation.holder = Holder(request, self._dropped.append)
+        operation.holder.operation = operation
+        try:
+            self._pending[operation] = True
+            if operation.bound is not None:
+                operation.bound._lend(operation)
+            number = ctypes.byref(operation.number)
+            self._connection.check(function(handle, *arguments, ctypes.byref(how), number))
+            return request if async_ else request.wait()
+        except BaseException:
+            self._abandon(operation)
+            raise
+
+    def _clear(self, name, arrays):
+        """Makes sure that nothing under way uses these."""
+        if not self._pending:
+            return
+        for array in arrays:
+            low, high = bounds(array)
+            for other in list(self._pending):
+                if not other.uses(array, low, high):
+                    continue
+                if other.holder is None or other.holder() is not None:
+                    raise errors.bad_argument(
+                        f"{name}: the array is in use by {describe(other)}, which nobody has waited for: wait for its "
+                        "request first"
+                    )
+                self._await(other)
+
+    # ---- Ends
+
+    def _ask(self, operation, timeout_ms):
+        """Whether it is over, within the time."""
+        if self._dropped:
+            self._reap()
+        return self._look(operation, timeout_ms)
+
+    def _look(self, operation, timeout_ms, copy=True):
+        if operation.over:
+            return True
+        if operation.number.value == 0:
+            operation.forget(self)
+        elif operation.ended or operation.ask(self._lib, self._connection.handle, timeout_ms):
+            operation.settle(self, copy)
+        return operation.over
+
+    def _await(self, operation):
+        """Of a request that was dropped: its result goes nowhere but to what the daemon writes to."""
+        while not self._look(operation, _SLICE_MS, copy=False):
+            pass
+
+    def _cancel(self, operation):
+        self._connection.check(self._lib.gradlane_cancel(self._connection.handle, operation.number))
+
+    def _tidy(self):
+        """Takes in the ends of what nobody waits for any more: before an operation starts."""
+        if self._abandoned:
+            self._end_abandoned()
+        self._reap()
+
+    def _reap(self):
+        """Requests that were dropped; operations end in the order of their starts, most of the time."""
+        while self._dropped:
+            operation = self._dropped[0].operation
+            if operation is not None and not self._look(operation, 0, copy=False):
+                return
+            self._dropped.popleft()
+
+    def _abandon(self, operation):
+        """An exception has come that is not the operation's: nobody will wait for it."""
+        if operation.over:
+            return
+        if operation.number.value == 0:
+            operation.forget(self)
+            return
+        self._abandoned.append(operation)
+        self._end_abandoned(time.monotonic() + _CANCEL_S)
+
+    def _end_abandoned(self, until=None):
+        """Cancels and waits. until: then it is left for later; None: as long as it takes.
+
+        Results are copied to plain arrays only in time: later, something else may be in there.
+        """
+        while self._abandoned:
+            operation = self._abandoned[0]
+            if not operation.cancelled and not operation.ended:
+                self._lib.gradlane_cancel(self._connection.handle, operation.number)
+                operation.cancelled = True
+            while not self._look(operation, _SLICE_MS, copy=until is not None):
+                if until is not None and time.monotonic() > until:
+                    return
+            self._abandoned.popleft()

@@ -1,0 +1,77 @@
+"""Arrays as operations work on them: where they are, if that is shared memory, or else on copies of them."""
+
+import numpy
+
+from . import _buffers, errors
+
+
+def check_array(what, array):
+    """Raises what is wrong with any array that a result goes to."""
+    if not isinstance(array, numpy.ndarray):
+        raise errors.bad_argument(
+            f"{what} is {type(array).__name__}, not a NumPy array: results go into the array that is passed, so make "
+            "one, with gl.zeros() say"
+        )
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise errors.bad_argument(f"{what} is a masked array, and masks do not travel: pass its .data, or .filled()")
+    if not array.flags.writeable:
+        raise errors.bad_argument(f"{what} is read-only, and the result goes there: pass a copy")
+
+
+def bounds(array):
+    """Addresses of the first byte of the array, and of the one behind the last."""
+    low = high = array.__array_interface__["data"][0]
+    if array.size == 0:
+        return low, low
+    for count, stride in zip(array.shape, array.strides):
+        low, high = low + min(stride * (count - 1), 0), high + max(stride * (count - 1), 0)
+    return low, high + array.itemsize
+
+
+def overlap(array, other):
+    """Whether they have elements in common, as far as can be said soon; they may lie anywhere."""
+    try:
+        return numpy.shares_memory(array, other, max_work=10000)
+    except numpy.TooHardError:
+        return False
+
+
+class Operand:
+    """An array, and `work`, what of it the daemon works on: the same memory, or a copy of it.
+
+    copy: it must be a copy. An exception may come between any two steps: what has not been given back by then goes with
+    this object.
+    """
+
+    def __init__(self, context, array, form, copy=False):
+        dtype, self.array = array.dtype, array
+        self._bounds = None
+        self._view = array.view(form.dtype) if form.raw and dtype.itemsize > 0 else array
+        self._block = None
+        block = _buffers.block_of(array)
+        if block is not None and block.connection is context._connection and array.flags.c_contiguous and not copy:
+            if form.raw or form.dtype == dtype:
+                self.work = self._view
+                self.address = array.ctypes.data
+                return
+        self._block = context._borrow(array.size * form.dtype.itemsize)
+        self.work = _buffers.array_over(self._block, array.shape, form.dtype)
+        self.work[...] = self._view
+        self.address = self._block.address
+
+    @property
+    def bounds(self):
+        if self._bounds is None:
+            self._bounds = bounds(self.array)
+        return self._bounds
+
+    def results(self):
+        """[(where to, from where)] of what is to be copied when the operation has ended."""
+        return [(self._view, self.work)] if self._block is not None and self.array.flags.writeable else []
+
+    def release(self, context):
+        """The daemon is done with it."""
+        block, self._block = self._block, None
+        self.work = self._view = None
+        if block is not None:
+            context._give_back(block)

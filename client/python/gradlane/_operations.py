@@ -1,0 +1,113 @@
+"""Operations under way, as the context keeps them.
+
+A handler of signals may raise an exception between any two steps in Python, and KeyboardInterrupt does. So whatever the
+library says is kept by C, in the call that asks for it; from then on each step can be done again, or later, by whoever
+looks at the operation next.
+"""
+
+import ctypes
+import functools
+import itertools
+import weakref
+
+import numpy
+
+from . import errors
+from ._operands import overlap
+
+_CALL = functools.partial.__call__
+_SET = numpy.ndarray.__setitem__
+
+
+class Holder(weakref.ref):
+    """A reference to the Request of an operation. When that goes it is appended to a deque, by C."""
+
+    operation = None
+
+
+class Operation:
+    """From before the library has it until its end is taken in.
+
+    number: the library's, 0 until it has the operation. said: code and text of its latest answer. holder: of the
+    Request. bound: an AdaptiveBound that chose its codec, or None. outcome: code and text, when it is over.
+    """
+
+    def __init__(self, name, data=None, bound=None):
+        self.name = name
+        self.data = data
+        self.residual = None
+        self.paid = None  # the array of a residual that is in the data, to be zeros then
+        self.bound = bound
+        self.scale = 1.0  # of the data, so that it is an average
+        self.number = ctypes.c_uint64()
+        self.said = []
+        self.outcome = None
+        self.holder = None
+        self.cancelled = False
+        self._copied = False
+
+    @property
+    def over(self):
+        return self.outcome is not None
+
+    @property
+    def ended(self):
+        """Whether the library has said how, and forgotten it."""
+        return bool(self.said) and self.said[0] != errors.PENDING
+
+    def operands(self):
+        return [operand for operand in (self.data, self.residual) if operand is not None]
+
+    def uses(self, array, low, high):
+        """Whether of this array, which lies between the addresses."""
+        for operand in self.operands():
+            other_low, other_high = operand.bounds
+            if low < other_high and other_low < high and overlap(array, operand.array):
+                return True
+        return False
+
+    def ask(self, lib, handle, timeout_ms):
+        """Whether it has ended, within the time."""
+        if not self.ended:
+            wait = functools.partial(lib.gradlane_wait, handle, self.number, timeout_ms)
+            self.said[:] = map(_CALL, (wait, functools.partial(lib.gradlane_error, handle)))
+        return self.ended
+
+    def settle(self, context, copy=True):
+        """Takes in how it has ended. copy: the result goes to a plain array, too."""
+        if self.over:
+            return
+        code = self.said[0]
+        if not self._copied:
+            copies = self.data.results() if copy and code == errors.OK and self.data is not None else []
+            if code in (errors.OK, errors.FAILED):  # the residual is zeros if it has failed
+                copies += self.residual.results() if self.residual is not None else []
+                copies += [(self.paid, 0)] if self.paid is not None else []
+            targets, sources = zip(*copies) if copies else ((), ())
+            list(map(_SET, targets, itertools.repeat(...), sources))
+            self._copied = True
+        if self.bound is not None:
+            self.bound._take(self, self.data.work if code == errors.OK else None)
+        self.drop(context)
+        self.outcome = code, self.said[1].decode(errors="replace")
+
+    def forget(self, context):
+        """The library never had it."""
+        self.drop(context)
+        if self.bound is not None:
+            self.bound._lend(None)
+        self.outcome = errors.BAD_ARGUMENT, "it has not begun"
+
+    def drop(self, context):
+        """The library does not have it, or no more."""
+        for operand in self.operands():
+            operand.release(context)
+        context._pending.pop(self, None)
+        self.holder = None
+
+
+def describe(operation):
+    if operation.data is None:
+        return operation.name
+    array = operation.data.array
+    return f"{operation.name} of {array.size} {array.dtype}"

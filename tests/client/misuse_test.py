@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""Tests of what users do by mistake, and of what they ask when they wonder: to be run as python_test.py is."""
+
+import gc
+import io
+import multiprocessing
+import os
+import pydoc
+import select
+import subprocess
+import sys
+import textwrap
+import traceback
+import unittest
+
+import numpy
+
+import gradlane
+
+gl = None
+FAKE = os.environ.get("GRADLANE_FAKE_PID")
+STRANGE = (None, True, "5", [1], 1.5, numpy.float32(2), numpy.bool_(True), numpy.arange(2), -1, 1 << 70)
+
+
+def setUpModule():
+    global gl
+    gl = gradlane.open()
+
+
+def tearDownModule():
+    gl.close()
+
+
+def floats(count=4):
+    return numpy.ones(count, numpy.float32)
+
+
+class Arguments(unittest.TestCase):
+    def refused(self, call, pattern):
+        with self.assertRaisesRegex(gradlane.BadArgument, pattern):
+            call()
+
+    def test_options_have_names(self):
+        for call in (gl.all_reduce, gl.reduce_scatter, gl.all_gather, gl.broadcast):
+            with self.assertRaisesRegex(TypeError, "takes 2 positional arguments but 3 were given"):
+                call(floats(), "sum")
+        for call in (gl.barrier, gradlane.open):
+            with self.assertRaises(TypeError):
+                call(5, 5)
+
+    def test_whole_numbers(self):
+        calls = {
+            "tag": lambda value: gl.barrier(tag=value),
+            "root": lambda value: gl.broadcast(floats(), root=value),
+            "rank": lambda value: gradlane.open(rank=value),
+            "spin_us": lambda value: gradlane.open(spin_us=value),
+            "next_tag": gl.resume,
+            "bits": gradlane.AdaptiveBound,
+            "window": lambda value: gradlane.AdaptiveBound(window=value),
+        }
+        for name, call in calls.items():
+            for value in STRANGE:
+                if value is None and name in ("tag", "rank", "spin_us"):
+                    continue
+                with self.subTest(name, value=value):
+                    kind = type(value).__name__
+                    self.refused(lambda: call(value), rf"{name} is .* \({kind}\); it is a whole number, [01] to [0-9^]+")
+
+    def test_flags(self):
+        for name in ("average", "async_"):
+            for value in (None, 1, "yes", "sum"):
+                self.refused(lambda: gl.all_reduce(floats(), **{name: value}), f"{name} is .*; it is True or False")
+        self.refused(lambda: gl.barrier(async_=1), "True or False")
+        self.refused(lambda: gradlane.AdaptiveBound(error_feedback="yes"), "True or False")
+
+    def test_seconds(self):
+        request = gl.barrier(async_=True)
+        for value in ("5", True, [], -1, float("nan"), 1j):
+            self.refused(lambda: request.wait(timeout=value), r"timeout is .*; it is a number of seconds, 0 or more")
+            self.refused(lambda: gradlane.open(timeout=value), "timeout is .*; it is a number of seconds")
+        request.wait(timeout=float("inf"))
+        gl.barrier(async_=True).wait(timeout=numpy.float32(60))
+
+    def test_codecs(self):
+        for value in (10, b"raw", ["raw"], 1.5, gradlane.AdaptiveBound):
+            self.refused(lambda: gl.all_reduce(floats(), codec=value), r"codec is .*; it is a name, 'raw' or 'fixed:10'")
+        for value in ("fixed", "fixed:auto", "fixed:auto:6"):
+            self.refused(lambda: gl.all_reduce(floats(), codec=value), rf"'{value}'.*gradlane\.AdaptiveBound\(6?\)")
+        # Whatever the type of the array is.
+        for array in (floats(), numpy.ones(4, "i4"), numpy.ones(4, "f8"), floats(0)):
+            for value in ("fixd:10", "", "raw\0", "r\xe4w", "x" * 100, *([] if FAKE else ["fixed:99"])):
+                self.refused(lambda: gl.all_reduce(array, codec=value), "codec")
+            self.refused(lambda: gl.broadcast(array, codec="fixed:8"), "copies are exact; leave the codec out")
+        gl.broadcast(floats(), codec="raw")
+
+    def test_residuals(self):
+        read_only = floats()
+        read_only.flags.writeable = False
+        data = floats()
+        for residual, pattern in (
+            (list, "residual is type, not a NumPy array"),
+            ([0.0] * 4, "residual is list, not a NumPy array"),
+            (numpy.zeros(4), "residual of float64 for data of float32: both must be float32"),
+            (floats(5), "residual has 5 elements, and data 4"),
+            (read_only, "residual is read-only"),
+            (data, "residual and data have memory in common"),
+        ):
+            self.refused(lambda: gl.all_reduce(data, codec="fixed:8", residual=residual), pattern)
+        self.refused(lambda: gl.all_reduce(numpy.zeros(4), residual=floats()), "for data of float64")
+
+    def test_shapes(self):
+        for shape in (-1, 1.5, "3", (2, -1), None, (2, None), True, [[1]]):
+            self.refused(lambda: gl.zeros(shape), "shape is .*; it is a whole number of elements, or a tuple")
+        self.refused(lambda: gl.zeros((1 << 40, 1 << 40)), "bytes")
+        self.refused(lambda: gl.zeros(3, "float31"), "dtype is 'float31'")
+        self.refused(lambda: gl.zeros(3, "S"), "dtype .S0 has no length")
+        for shape in (numpy.int64(6), [2, 3], numpy.array([6]), (6,), ()):
+            self.assertEqual(numpy.shape(gl.zeros(shape)), numpy.shape(numpy.zeros(shape)))
+
+    def test_numbers_of_numpy(self):
+        data = floats()
+        gl.all_reduce(data, average=numpy.bool_(True), tag=numpy.uint64(1 << 63), async_=numpy.False_)
+        gl.broadcast(data, root=numpy.int8(0), tag=numpy.int32(7))
+        gradlane.AdaptiveBound(numpy.int16(4))
+
+    def tearDown(self):
+        gl.barrier()  # nothing has happened on any rank
+
+
+class Texts(unittest.TestCase):
+    def help(self, thing):
+        return pydoc.plain(pydoc.render_doc(thing))
+
+    def test_help(self):
+        text = self.help(gradlane)
+        for word in ("all_reduce(self, array, *, average=False", "AdaptiveBound", "open(socket=None, *", "docs/client.md"):
+            self.assertIn(word, text)
+        for thing in (gradlane.Context, gradlane.Request, gradlane.AdaptiveBound, gradlane.open):
+            text = self.help(thing)
+            for line in text.splitlines():
+                name = line.lstrip(" |").split("(")[0]
+                self.assertFalse(name.startswith("_") and not name.startswith("__") and "(" in line, line)
+        for method in (gl.all_reduce, gl.reduce_scatter, gl.all_gather, gl.broadcast, gl.barrier, gl.zeros, gl.close):
+            self.assertTrue(method.__doc__)
+        public = {name for name in dir(gl) if not name.startswith("_")}
+        self.assertEqual(public, {
+            "all_gather", "all_reduce", "barrier", "broadcast", "close", "codec", "empty", "figures", "fileno", "rank",
+            "reduce_scatter", "resume", "world", "zeros"})
+
+    def test_names(self):
+        for name in gradlane.__all__:
+            self.assertEqual(getattr(gradlane, name).__module__, "gradlane")
+        self.assertEqual(gradlane.__all__, sorted(gradlane.__all__))
+        try:
+            gl.zeros(-1)
+        except gradlane.BadArgument:
+            self.assertIn("\ngradlane.BadArgument: shape", traceback.format_exc())
+
+    def test_repr(self):
+        self.assertEqual(repr(gl), f"<gradlane.Context: rank {gl.rank} of {gl.world}, codec {gl.codec}, 0 operations under way>")
+        request = gl.all_reduce(floats(), async_=True)
+        self.assertEqual(repr(request), "<gradlane.Request: all_reduce of 4 float32, not waited for>")
+        request.wait()
+        self.assertEqual(repr(request), "<gradlane.Request: all_reduce of 4 float32, over>")
+        bound = gradlane.AdaptiveBound(5)
+        self.assertEqual(repr(bound), "<gradlane.AdaptiveBound(bits=5, window=1, error_feedback=False): next codec 'raw'>")
+        bound.update(floats())
+        self.assertIn("next codec 'fixed:5'", repr(bound))
+
+
+class Many(unittest.TestCase):
+    def test_requests(self):
+        for count in (70, 1000):
+            for make in (lambda: gl.zeros(10), lambda: floats(10)):
+                arrays = [make() for _ in range(count)]
+                for index, array in enumerate(arrays):
+                    array[:] = index + gl.rank
+                requests = [gl.all_reduce(array, codec="raw", async_=True) for array in arrays]
+                for index, request in enumerate(requests):
+                    self.assertEqual(set(request.wait()), {index * gl.world + sum(range(gl.world))})
+
+    def test_dropped(self):
+        array = gl.zeros(10)
+        for index in range(300):
+            gl.all_reduce(gl.zeros(1000), async_=True)
+            if index % 10 == 0:
+                gl.all_reduce(array, async_=True)  # which is in use by one that was dropped
+        gl.barrier()
+        request = gl.barrier(async_=True)
+        while select.select([gl.fileno()], [], [], 0)[0]:
+            request.done()
+        request.wait()
+        gc.collect()
+        gl.barrier()
+        self.assertIn("0 operations under way", repr(gl))
+
+    def test_memory_of_copies(self):
+        """Copies of all sizes, more than a trainer may have: what is not in use goes."""
+        for megabytes in range(400, 700, 100) if gl.world == 1 and not FAKE else ():
+            gl.all_reduce(numpy.zeros(megabytes << 18, numpy.float32), codec="raw")
+
+
+class Forks(unittest.TestCase):
+    def in_child(self, check):
+        """Runs it after fork(); what fails there fails here."""
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            text = ""
+            try:
+                check()
+            except BaseException:  # noqa: BLE001 - told to the parent
+                text = traceback.format_exc()
+            os.write(writer, text.encode() or b"fine")
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            self.assertEqual(pipe.read().decode(), "fine")
+        os.waitpid(pid, 0)
+
+    def test_uses(self):
+        shared = gl.zeros(1000)
+        shared[:] = 3
+        plain = floats(1000)
+        request = gl.all_reduce(shared, codec="raw", async_=True)
+        over = gl.barrier(async_=True)
+        over.wait()
+        calls = [
+            lambda: gl.all_reduce(plain), lambda: gl.all_reduce(shared), lambda: gl.broadcast(plain), gl.barrier,
+            lambda: gl.all_gather(numpy.zeros(gl.world)), lambda: gl.zeros(10), gl.figures, gl.fileno, gl.close,
+            lambda: gl.resume(5), request.wait, request.done, request.cancel, lambda: gl.__enter__().__exit__(*3 * [None]),
+        ]
+
+        def check():
+            for number, call in enumerate(calls):
+                with self.subTest(number), self.assertRaisesRegex(
+                        gradlane.BadArgument, f"of process {os.getppid()}, which this process, {os.getpid()}, was forked"):
+                    call()
+            over.wait()
+            self.assertIn(f"of process {os.getppid()}", repr(gl))
+            gl.__exit__(SystemExit, SystemExit(0), None)
+
+        self.in_child(check)
+        request.wait()
+        numpy.testing.assert_array_equal(shared, 3 * gl.world)
+        gl.all_reduce(plain)
+        self.works()
+
+    def works(self):
+        for _ in range(20):
+            data = floats(1000)
+            gl.all_reduce(data, codec="raw")
+            self.assertEqual(set(data), {gl.world})
+
+    def test_garbage(self):
+        arrays = [gl.zeros(10000) for _ in range(20)]
+        requests = [gl.all_reduce(array, async_=True) for array in arrays[:10]]
+
+        def check():
+            global gl
+            arrays.clear()
+            requests.clear()
+            gl = None
+            gc.collect()
+
+        self.in_child(check)
+        for request in requests:
+            request.wait()
+        arrays[15][:] = 7
+        self.works()
+
+    def test_multiprocessing(self):
+        arrays = [gl.zeros(10000) for _ in range(5)]
+        request = gl.all_reduce(arrays[0], async_=True)
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            self.works()
+            self.assertEqual(pool.map(abs, range(-5, 5)), list(map(abs, range(-5, 5))))
+            self.works()
+        process = multiprocessing.get_context("fork").Process(target=sorted, args=([3, 1, 2],))
+        process.start()
+        self.works()
+        process.join()
+        self.assertEqual(process.exitcode, 0)
+        request.wait()
+        self.works()
+
+
+@unittest.skipUnless(FAKE, "needs tests/client/fake_daemon")
+class WithFakeDaemon(unittest.TestCase):
+    """Last by its name: it takes the connection away from the tests above."""
+
+    def run_python(self, code):
+        run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60,
+                             check=False)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        return run.stdout
+
+    def test_children_that_end_inside(self):
+        out = self.run_python("""
+            import os, sys, gradlane
+            with gradlane.open() as gl:
+                array = gl.zeros(10)
+                pid = os.fork()
+                if pid == 0:
+                    sys.exit(7)
+                assert os.waitpid(pid, 0)[1] >> 8 == 7
+                gl.all_reduce(array)
+            print("fine")
+        """)
+        self.assertEqual(out, "fine\n")
+
+    def test_children_that_open_their_own(self):
+        out = self.run_python("""
+            import os, gradlane
+            gl = gradlane.open()
+            array = gl.zeros(10)
+            gl.close()
+            pid = os.fork()
+            if pid == 0:
+                with gradlane.open() as mine:
+                    mine.all_reduce(mine.zeros(10))
+                    mine.all_reduce(array)
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+            gradlane.open().barrier()
+            print("fine")
+        """)
+        self.assertEqual(out, "fine\n")
+
+    def test_ends_without_closing(self):
+        for code in ("gl", "gl, a = gl, gl.zeros(5)", "r = gl.all_reduce(gl.zeros(5), async_=True)", "gl.a = gl",
+                     "gl.all_reduce(gl.zeros(5), async_=True)"):
+            self.run_python(f"import gradlane; gl = gradlane.open(); {code}")
+
+
+if __name__ == "__main__":
+    unittest.main()

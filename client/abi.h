@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 2u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 3u     // both sides speak the same, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
 #define GL_MAX_LANES 16u     // of a node
@@ -80,7 +80,7 @@ struct gl_codec_name {
   uint8_t id;
   uint8_t param;
   uint8_t feedback;  // 1: it takes residuals
-  uint8_t reserved;
+  uint8_t exact;     // 1: values arrive as they were sent
   char name[GL_NAME];
 };
 
@@ -111,9 +111,18 @@ enum gl_submission_kind {  // those of the exchange, and one more
   GL_RESUME = 6   // begin afresh: what this trainer has in flight fails, and numbers begin at 0; has no completion
 };
 
+// A tensor (for reduce-scatter and all-gather: of all blocks) that is longer than GL_PART_BYTES, or than the greatest
+// power of two that gl_welcome's max_bytes has room for if that is less, is several operations to the daemon: the first
+// elements (of each block), the next ones, and so on. So ranks divide alike, unless a daemon takes less than
+// GL_PART_BYTES: then counts differ, and the operation fails on all. Parts but the first have tags of their own, so
+// that ranks that lost count of each other never add different parts.
+#define GL_PART_BYTES (UINT64_C(64) << 20)
+
 #define GL_FLAG_AVERAGE 1u
-#define GL_FLAG_CODEC 2u     // codec and param are set
-#define GL_FLAG_RESIDUAL 4u  // residual_segment and residual_offset are set
+#define GL_FLAG_CODEC 2u       // codec and param are set
+#define GL_FLAG_RESIDUAL 4u    // residual_segment and residual_offset are set
+#define GL_FLAG_EXACT 8u       // through no codec, whichever is named or configured
+#define GL_FLAG_CANCELLED 16u  // given up already: it has its number, and fails on all ranks
 
 struct gl_submission {
   uint64_t cookie;  // comes back in the completion
@@ -121,16 +130,20 @@ struct gl_submission {
   uint64_t count;   // elements, as in gradlane.h
   uint64_t offset;  // of the data in its segment, bytes
   uint64_t residual_offset;
-  uint32_t segment;
-  uint32_t residual_segment;
-  uint32_t root;
+  union {
+    uint64_t root;   // broadcast
+    uint64_t pitch;  // reduce-scatter, all-gather: elements from a rank's block to the next, of residuals too; 0: count
+  };
+  uint32_t timeout_ms;  // from its turn in the lane until it fails, on all ranks; 0: as configured
+  uint8_t segment;
+  uint8_t residual_segment;
   uint8_t kind;  // gl_submission_kind
   uint8_t type;  // gradlane_type
   uint8_t flags;
   uint8_t codec;  // as gl_codec_name's id
   uint8_t param;
-  uint8_t reserved[3];
-  uint32_t ends_seen;  // the lane's `ends`, as far as the application has been told
+  uint8_t reserved;
+  uint32_t ends_seen;  // the lane's `ends`, as far as the application had been told when it asked for this
 };
 
 struct gl_completion {
@@ -142,6 +155,7 @@ struct gl_completion {
   uint8_t padding[48];
 };
 
+GL_ASSERT(offsetof(struct gl_submission, pitch) == 40);
 GL_ASSERT(offsetof(struct gl_submission, ends_seen) == 60);
 GL_ASSERT(sizeof(struct gl_submission) == 64);
 GL_ASSERT(sizeof(struct gl_completion) == 256);

@@ -127,11 +127,10 @@ static void insert(gradlane_context* gl, struct gl_buffer buffer) {
 }
 
 gradlane_code gradlane_alloc(gradlane_context* gl, size_t bytes, void** buffer) {
-  if (gl == NULL || buffer == NULL) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_alloc: %s is NULL",
-                   gl == NULL ? "the context" : "where to put the buffer");
-  }
+  if (buffer == NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_alloc: where to put the buffer is NULL");
   *buffer = NULL;
+  const gradlane_code usable = gl_check_context(gl, "gradlane_alloc");
+  if (usable != GRADLANE_OK) return usable;
   if (bytes == 0 || bytes > PTRDIFF_MAX - kPage) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_alloc: %zu bytes", bytes);
   }
@@ -155,7 +154,8 @@ gradlane_code gradlane_alloc(gradlane_context* gl, size_t bytes, void** buffer) 
 }
 
 gradlane_code gradlane_free(gradlane_context* gl, void* buffer) {
-  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_free: the context is NULL");
+  const gradlane_code usable = gl_check_context(gl, "gradlane_free");
+  if (usable != GRADLANE_OK) return usable;
   if (buffer == NULL) return GRADLANE_OK;
   const size_t next = find_index(gl, buffer);
   if (next == 0 || (void*)gl->buffers.entries[next - 1].base != buffer) {
@@ -165,7 +165,7 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer) {
   const struct gl_request* const user = gl_find_user(gl, it.base, it.bytes);
   if (user != NULL) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_free: request %llu uses the buffer; wait for it first",
-                   (unsigned long long)user->cookie);
+                   (unsigned long long)user->number);
   }
   memmove(&gl->buffers.entries[next - 1], &gl->buffers.entries[next], (gl->buffers.count - next) * sizeof(it));
   --gl->buffers.count;

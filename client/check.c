@@ -37,25 +37,44 @@ static const struct type_row kTypes[] = {
     [GRADLANE_BYTES] = {"bytes", 1, false},
 };
 
+enum {
+  kGranule = 128,                                  // elements; a multiple of the exchange's granules of all types
+  kLeastHow = offsetof(gradlane_how, timeout_ms),  // bytes, before version 3
+};
+
 static bool reduces(enum gl_submission_kind kind) { return kind == GL_ALL_REDUCE || kind == GL_REDUCE_SCATTER; }
 
-// Bytes of the tensor.
+// Bytes of the tensor, and how it is divided (abi.h).
 static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
-                             const struct type_row* type, size_t* bytes) {
-  const bool blocks = kind == GL_REDUCE_SCATTER || kind == GL_ALL_GATHER;
-  const size_t world = blocks ? gl->welcome.world : 1;
-  if (__builtin_mul_overflow(count, type->bytes, bytes) || __builtin_mul_overflow(*bytes, world, bytes) ||
-      *bytes > gl->welcome.max_bytes) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: %zu elements of %s%s are more than the %" PRIu64 " bytes that the daemon takes at a time",
-                   kind_name(kind), count, type->name, blocks ? " per rank" : "", gl->welcome.max_bytes);
+                             const struct type_row* type, struct gl_operation* out, size_t* bytes) {
+  out->width = (uint32_t)type->bytes;
+  out->blocks = kind == GL_REDUCE_SCATTER || kind == GL_ALL_GATHER;
+  out->each = count;
+  out->parts = 1;
+  const size_t row = type->bytes * (out->blocks ? gl->welcome.world : 1);
+  if (__builtin_mul_overflow(count, row, bytes)) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %zu elements of %s%s are more than there is memory", kind_name(kind),
+                   count, type->name, out->blocks ? " per rank" : "");
   }
+  uint64_t most = GL_PART_BYTES;
+  while (most > gl->welcome.max_bytes) most /= 2;
+  if (*bytes <= most) return GRADLANE_OK;
+  if (row > most) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: an element of %s per rank is %zu bytes, and the daemon takes %" PRIu64
+                   " at a time: raise its exchange.max_tensor",
+                   kind_name(kind), type->name, row, gl->welcome.max_bytes);
+  }
+  out->each = most / row;
+  // Lanes and packets divide by such granules.
+  if (out->each > kGranule) out->each -= out->each % kGranule;
+  out->parts = (count - 1) / out->each + 1;
   return GRADLANE_OK;
 }
 
 // Where `base` lies. `what` is "data" or "residual".
 static gradlane_code locate(gradlane_context* gl, const char* kind, const char* what, void* base, size_t bytes,
-                            struct gl_range* range, uint32_t* segment, uint64_t* offset) {
+                            struct gl_range* range, uint8_t* segment, uint64_t* offset) {
   *range = (struct gl_range){.base = base, .bytes = bytes};
   *segment = 0;
   *offset = 0;
@@ -73,9 +92,9 @@ static gradlane_code locate(gradlane_context* gl, const char* kind, const char* 
   const struct gl_request* const user = gl_find_user(gl, base, bytes);
   if (user != NULL) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s is in use by request %llu, which nobody has waited for", kind,
-                   what, (unsigned long long)user->cookie);
+                   what, (unsigned long long)user->number);
   }
-  *segment = buffer->segment;
+  *segment = (uint8_t)buffer->segment;
   *offset = (uint64_t)(range->base - gl->segments[buffer->segment].base);
   return GRADLANE_OK;
 }
@@ -90,27 +109,42 @@ static gradlane_code check_average(gradlane_context* gl, enum gl_submission_kind
   return GRADLANE_OK;
 }
 
-// Codec and residual, which go together.
-static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type, size_t bytes,
-                                 const gradlane_how* how, struct gl_operation* out) {
+// Which codec, if any. `codec` is that of the daemon's configuration where none is named.
+static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
+                                 const gradlane_how* how, struct gl_submission* submission,
+                                 struct gl_codec_name* codec) {
+  const gradlane_code code = gl_find_codec(gl, how->codec, codec);
+  if (code != GRADLANE_OK) return code;
+  const bool copies = kind == GL_ALL_GATHER || kind == GL_BROADCAST;
+  if (copies && how->codec != NULL && codec->exact == 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s rounds, and copies are exact; name raw, or none",
+                   kind_name(kind), codec->name);
+  }
+  if (type != GRADLANE_FLOAT32 || kind == GL_BARRIER) return GRADLANE_OK;
+  const uint64_t elements = how->whole != 0 ? how->whole : submission->count;
+  if (copies || elements < GRADLANE_EXACT_BELOW) {
+    submission->flags |= GL_FLAG_EXACT;
+  } else if (how->codec != NULL) {
+    submission->flags |= GL_FLAG_CODEC;
+    submission->codec = codec->id;
+    submission->param = codec->param;
+  }
+  return GRADLANE_OK;
+}
+
+static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
+                                    size_t bytes, const gradlane_how* how, const struct gl_codec_name* codec,
+                                    struct gl_operation* out) {
   const char* const name = kind_name(kind);
   struct gl_submission* const submission = &out->submission;
-  struct gl_codec_name codec;
-  const gradlane_code code = gl_find_codec(gl, how->codec, &codec);
-  if (code != GRADLANE_OK) return code;
-  if (how->codec != NULL && type == GRADLANE_FLOAT32 && kind != GL_BARRIER) {
-    submission->flags |= GL_FLAG_CODEC;
-    submission->codec = codec.id;
-    submission->param = codec.param;
-  }
   if (how->residual == NULL) return GRADLANE_OK;
   if (!reduces(kind) || type != GRADLANE_FLOAT32) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s of %s: a residual is for all_reduce and reduce_scatter of float32",
                    name, kTypes[type].name);
   }
-  if (codec.feedback == 0) {
+  if (codec->feedback == 0) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s takes no residual; one that does is fixed:10", name,
-                   codec.name);
+                   codec->name);
   }
   if ((uintptr_t)how->residual % sizeof(float) != 0) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: residual at %p is not at a multiple of %zu bytes", name,
@@ -124,7 +158,11 @@ static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind k
   if (residual < data + bytes && data < residual + bytes) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: data and residual, of %zu bytes each, overlap", name, bytes);
   }
-  submission->flags |= GL_FLAG_RESIDUAL;
+  if ((submission->flags & GL_FLAG_EXACT) != 0) {
+    out->pays = true;
+  } else {
+    submission->flags |= GL_FLAG_RESIDUAL;
+  }
   return GRADLANE_OK;
 }
 
@@ -144,34 +182,48 @@ static gradlane_code check_kind(gradlane_context* gl, enum gl_submission_kind ki
   return GRADLANE_OK;
 }
 
+// Everything but the arguments' own values.
+static gradlane_code read_how(gradlane_context* gl, const char* call, const gradlane_how* given, gradlane_how* how) {
+  const gradlane_code code = gl_check_context(gl, call);
+  if (code != GRADLANE_OK) return code;
+  *how = (gradlane_how)GRADLANE_HOW_INIT;
+  if (given == NULL || gl_read_struct(how, sizeof(*how), kLeastHow, given)) return GRADLANE_OK;
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                 "%s: struct_size of gradlane_how is %zu; this library knows %d to %zu: start from GRADLANE_HOW_INIT, "
+                 "and have a library that is as new as gradlane.h",
+                 call, given->struct_size, kLeastHow, sizeof(*how));
+}
+
 gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind kind, void* data, size_t count,
-                                 gradlane_type type, int root, const gradlane_how* how, struct gl_operation* out) {
-  const gradlane_how defaults = GRADLANE_HOW_INIT;
-  if (how == NULL) how = &defaults;
-  if (how->struct_size != sizeof(*how)) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: struct_size of gradlane_how is %zu, and %zu here: start from GRADLANE_HOW_INIT",
-                   kind_name(kind), how->struct_size, sizeof(*how));
-  }
+                                 gradlane_type type, int root, const gradlane_how* given, struct gl_operation* out) {
+  const char* const call = kind_name(kind);
+  gradlane_how how;
+  gradlane_code code = read_how(gl, call, given, &how);
+  if (code != GRADLANE_OK) return code;
   memset(out, 0, sizeof(*out));
   struct gl_submission* const submission = &out->submission;
   submission->kind = (uint8_t)kind;
   submission->type = (uint8_t)type;
   submission->count = count;
-  submission->root = (uint32_t)root;
-  submission->tag = how->has_tag != 0 ? how->tag : gl->next_tag;
+  if (kind == GL_BROADCAST) submission->root = (uint64_t)root;
+  submission->tag = how.has_tag != 0 ? how.tag : gl->next_tag;
 
-  gradlane_code code = check_kind(gl, kind, type, root);
+  code = gl_read_limit(gl, call, how.timeout_ms, &submission->timeout_ms);
+  if (code != GRADLANE_OK) return code;
+  if (submission->timeout_ms == 0) submission->timeout_ms = gl->timeout_ms;
+  code = check_kind(gl, kind, type, root);
   if (code != GRADLANE_OK) return code;
   size_t bytes = 0;
-  code = measure(gl, kind, count, &kTypes[type], &bytes);
+  code = measure(gl, kind, count, &kTypes[type], out, &bytes);
   if (code != GRADLANE_OK) return code;
-  code = locate(gl, kind_name(kind), "data", data, bytes, &out->data, &submission->segment, &submission->offset);
+  code = locate(gl, call, "data", data, bytes, &out->data, &submission->segment, &submission->offset);
   if (code != GRADLANE_OK) return code;
-  if (how->average != 0) {
+  if (how.average != 0) {
     code = check_average(gl, kind, &kTypes[type]);
     if (code != GRADLANE_OK) return code;
     submission->flags |= GL_FLAG_AVERAGE;
   }
-  return check_codec(gl, kind, type, bytes, how, out);
+  struct gl_codec_name codec;
+  code = check_codec(gl, kind, type, &how, submission, &codec);
+  return code != GRADLANE_OK ? code : check_residual(gl, kind, type, bytes, &how, &codec, out);
 }

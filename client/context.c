@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +13,9 @@
 
 // Of calls that have no context to keep it in.
 static _Thread_local char open_error[GL_ERROR_TEXT];
+
+// Of gradlane_figures, since version 1.
+enum { kLeastFigures = offsetof(gradlane_figures, retransmitted) + sizeof(uint64_t) };
 
 gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* format, ...) {
   va_list arguments;
@@ -22,6 +26,33 @@ gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* form
 }
 
 const char* gradlane_error(const gradlane_context* gl) { return gl != NULL ? gl->error : open_error; }
+
+gradlane_code gl_check_context(gradlane_context* gl, const char* call) {
+  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "%s: the context is NULL", call);
+  const pid_t here = getpid();
+  if (here == gl->owner) return GRADLANE_OK;
+  return gl_fail(
+      gl, GRADLANE_BAD_ARGUMENT,
+      "%s: the context was opened by process %d, and this is %d, a child of fork(): open a context of its own", call,
+      (int)gl->owner, (int)here);
+}
+
+bool gl_read_struct(void* out, size_t size, size_t least, const void* in) {
+  size_t given;
+  memcpy(&given, in, sizeof(given));
+  if (given < least || given > size || given % 8 != 0) return false;
+  memcpy(out, in, given);
+  return true;
+}
+
+gradlane_code gl_read_limit(gradlane_context* gl, const char* call, int64_t ms, uint32_t* out) {
+  if (ms < 0 || ms > UINT32_MAX) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: a time limit of %lld ms; 0 (the default) to %u", call, (long long)ms,
+                   UINT32_MAX);
+  }
+  *out = (uint32_t)ms;
+  return GRADLANE_OK;
+}
 
 void gl_close_fd(int* fd) {
   // Linux closes it even if it says EINTR.
@@ -37,7 +68,9 @@ int64_t gl_now_us(void) {
 
 void gradlane_close(gradlane_context* gl) {
   if (gl == NULL) return;
-  // To the daemon the end of the connection cancels everything.
+  // To the daemon the end of the connection cancels everything. That closing alone would not end it while a child of
+  // fork() has the socket too; and for that child, it is not its to end.
+  if (gl->socket >= 0 && getpid() == gl->owner) (void)shutdown(gl->socket, SHUT_RDWR);
   gl_close_fd(&gl->socket);
   gl_close_fd(&gl->epoll_fd);
   gl_close_fd(&gl->over_fd);
@@ -45,12 +78,13 @@ void gradlane_close(gradlane_context* gl) {
   for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl_close_fd(&gl->doorbells[i]);
   gl_unmap_buffers(gl);
   if (gl->control != NULL) (void)munmap(gl->control, gl->welcome.control_bytes);
+  gl_free_requests(gl);
   free(gl->codecs.entries);
   free(gl);
 }
 
 void gradlane_disconnect(gradlane_context* gl) {
-  if (gl == NULL) return;
+  if (gl_check_context(gl, "gradlane_disconnect") != GRADLANE_OK) return;
   gl_gone(gl, "this program has disconnected from the daemon at %s", gl->address.sun_path);
   gl_update_fd(gl);
 }
@@ -63,29 +97,22 @@ int gradlane_world(const gradlane_context* gl) { return gl != NULL ? (int)gl->we
 
 const char* gradlane_codec(const gradlane_context* gl) { return gl != NULL ? gl->welcome.codec : ""; }
 
-gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
-  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_resume: the context is NULL");
-  if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
-  gl->next_tag = next_tag;
-  const struct gl_submission resume = {.kind = GL_RESUME};
-  return gl_submit(gl, &resume);
-}
-
 gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figures) {
-  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_get_figures: the context is NULL");
-  if (figures == NULL || figures->struct_size != sizeof(*figures)) {
+  const gradlane_code code = gl_check_context(gl, "gradlane_get_figures");
+  if (code != GRADLANE_OK) return code;
+  gradlane_figures all = {.struct_size = sizeof(all)};
+  if (figures == NULL || !gl_read_struct(&all, sizeof(all), kLeastFigures, figures)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_get_figures: struct_size is %zu; set it to %zu",
-                   figures != NULL ? figures->struct_size : 0, sizeof(*figures));
+                   figures != NULL ? figures->struct_size : 0, sizeof(all));
   }
-  figures->operations = gl->operations;
-  figures->data_bytes = 0;
-  figures->data_packets = 0;
-  figures->retransmitted = 0;
+  all.operations = gl->operations;
+  all.data_bytes = all.data_packets = all.retransmitted = 0;
   for (unsigned i = 0; i < gl->welcome.lanes; ++i) {
     const struct gl_lane* const lane = &gl->lanes[i];
-    figures->data_bytes += __atomic_load_n(&lane->data_bytes, __ATOMIC_RELAXED);
-    figures->data_packets += __atomic_load_n(&lane->data_packets, __ATOMIC_RELAXED);
-    figures->retransmitted += __atomic_load_n(&lane->retransmitted, __ATOMIC_RELAXED);
+    all.data_bytes += __atomic_load_n(&lane->data_bytes, __ATOMIC_RELAXED);
+    all.data_packets += __atomic_load_n(&lane->data_packets, __ATOMIC_RELAXED);
+    all.retransmitted += __atomic_load_n(&lane->retransmitted, __ATOMIC_RELAXED);
   }
+  memcpy(figures, &all, all.struct_size);
   return GRADLANE_OK;
 }

@@ -9,7 +9,8 @@
 //
 // Every function returns GRADLANE_OK or one of the other codes below, and gradlane_error() then has a sentence that
 // says what was wrong. A context, its buffers and requests belong to one thread at a time; the library starts none and
-// installs no signal handler. After fork() the child must not use, nor close, what the parent has opened. Link with
+// installs no signal handler. A context belongs to the process that opened it: after fork() the child's calls are
+// refused, the parent notices nothing of them, and gradlane_close() in the child frees what is the child's. Link with
 // -lgradlane; it needs libc only.
 #pragma once
 
@@ -21,9 +22,11 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-// The interface this header describes. It grows at the ends of structs only, and gradlane_version() is never below.
-// Version 2 has gradlane_sum_of_squares().
-#define GRADLANE_API_VERSION 2
+// The interface this header describes. It grows at the ends of structs only, by whole multiples of 8 bytes, and
+// gradlane_version() is never below: programs that were built with an older header go on working, as the library takes
+// what their shorter structs do not have for its default. Version 2 has gradlane_sum_of_squares(); version 3 time
+// limits of operations, any number of requests, tensors of any size.
+#define GRADLANE_API_VERSION 3
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -36,13 +39,9 @@ typedef enum gradlane_code {
                                // may still write to them for a moment), open a new context
   GRADLANE_FAILED = -4,        // the operation failed, here and (see docs/client.md) on the other ranks
   GRADLANE_NO_MEMORY = -5,
-  GRADLANE_TOO_MANY = -6,  // GRADLANE_MAX_REQUESTS are not finished: wait for one
+  GRADLANE_TOO_MANY = -6,  // not since version 3: what the daemon has no room for waits in the library
   GRADLANE_VERSION = -7    // daemon and library speak different versions
 } gradlane_code;
-
-// Requests that may be unfinished at a time; a request is finished when gradlane_wait() or gradlane_test() has said how
-// it ended.
-#define GRADLANE_MAX_REQUESTS 64
 
 typedef enum gradlane_type {
   GRADLANE_FLOAT32 = 0,
@@ -62,11 +61,14 @@ typedef struct gradlane_options {
   int rank;            // which of the daemon's ranks to be; -1: what RANK says, or if it is not set any free one
   int timeout_ms;      // to connect, while there is no daemon yet; 0: at once; -1: 10 s
   int spin_us;         // how long waits poll before they sleep; -1: 20
+  // Of operations that name none (gradlane_how): how long they may take. 0: as the daemon's configuration says,
+  // timeouts.operation and timeouts.start.
+  int64_t operation_timeout_ms;
 } gradlane_options;
 
 // All fields at their defaults.
 #define GRADLANE_OPTIONS_INIT \
-  { sizeof(gradlane_options), NULL, -1, -1, -1 }
+  { sizeof(gradlane_options), NULL, -1, -1, -1, 0 }
 
 // Connects. `options` may be NULL. On failure *gl is NULL and gradlane_error(NULL) says why.
 gradlane_code gradlane_open(gradlane_context** gl, const gradlane_options* options);
@@ -102,29 +104,47 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // says that the request is over. Each operation ends in bounded time, on every rank: with a result, or with an error
 // that names the rank and the reason. All ranks that succeed have the same bytes.
 //
+// Any number of requests may be unfinished. The daemon works on up to 64 operations at a time; others wait in the
+// library, in the order of the calls, and move on in any call that waits, tests or starts an operation. Tensors may be
+// of any size: of one that is longer than 64 MiB, or than the daemon takes, parts travel one behind the other.
+//
 // all-reduce      data: count elements; ends as their sum over the ranks
 // reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks, the others undefined
 // all-gather      data: world * count elements, block `rank` is this rank's; ends as all ranks' blocks
 // broadcast       data: count elements; ends as those of rank `root`
 // barrier         ends when all ranks have started it
+//
+// Only sums of float32 go through a codec, and only those of GRADLANE_EXACT_BELOW elements or more (of reduce-scatter:
+// per block). All else arrives bit by bit. Integers are added modulo 2^32 or 2^64, bytes modulo 256.
 
 typedef uint64_t gradlane_request;  // 0: none
 
+#define GRADLANE_EXACT_BELOW 1024
+
 typedef struct gradlane_how {
   size_t struct_size;  // sizeof(gradlane_how)
-  const char* codec;   // of fp32, "raw" or "fixed:10" say; NULL: the daemon's. Others travel as they are.
-  float* residual;     // error feedback (codec fixed; all-reduce, reduce-scatter): as many floats as data, from
-                       // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again
-                       // after GRADLANE_FAILED
-  int average;         // 1: divide sums by the number of ranks; floating types only
+  // Of sums of float32, "raw" or "fixed:10" say; NULL: the daemon's. For all-gather and broadcast of float32 "raw" is
+  // the only one that can be named.
+  const char* codec;
+  // Error feedback (codec fixed; all-reduce, reduce-scatter): as many floats as data, from gradlane_alloc(), zeros at
+  // first and kept from step to step; NULL: none. All zeros again after GRADLANE_FAILED. A sum that is too small for a
+  // codec pays what is owed: the residual is added to the data by the call, and is zeros then.
+  float* residual;
+  int average;  // 1: divide sums by the number of ranks; floating types only
   // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the
   // operations of this context; gradlane_resume() sets that count.
   int has_tag;
   uint64_t tag;
+  // How long the operation may take from its turn in the daemon on, which is when those before it have begun. Then it
+  // fails, on all ranks. 0: the context's. Ranks need not agree: the shortest that is over ends it.
+  int64_t timeout_ms;
+  // Elements (of reduce-scatter: per block) of the tensor that this is a part of, where the caller divides one: whether
+  // it is small goes by this. 0: it is all.
+  size_t whole;
 } gradlane_how;
 
 #define GRADLANE_HOW_INIT \
-  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0 }
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0 }
 
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
@@ -141,16 +161,16 @@ gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gr
 gradlane_code gradlane_wait(gradlane_context* gl, gradlane_request request, int timeout_ms);
 gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request);
 
-// Has it fail on all ranks, if it is not over. It still must be waited for.
+// Has it fail on all ranks, if it is not over: at once, or when its turn comes. It still must be waited for.
 gradlane_code gradlane_cancel(gradlane_context* gl, gradlane_request request);
 
-// A file descriptor that is readable while a request is over that nobody was told of, or may be, or the daemon has
-// gone: for poll(), select() or an event loop, which then calls gradlane_test() for each request. It belongs to the
-// context. -1: there are no more file descriptors.
+// A file descriptor that is readable while a request is over that nobody was told of, or may be, or one that waits in
+// the library can move on, or the daemon has gone: for poll(), select() or an event loop, which then calls
+// gradlane_test() for each request. It belongs to the context. -1: gradlane_error() says why.
 int gradlane_fd(gradlane_context* gl);
 
 // After an error, on all ranks: sets the count that default tags come from, to the same number everywhere. What this
-// rank has in flight fails, on other ranks too; so if the next operation fails because another rank was later, resume
+// rank has unfinished fails, on other ranks too; so if the next operation fails because another rank was later, resume
 // and try again (docs/client.md). It also says that the caller knows of all failures so far: without it, what is
 // submitted before gradlane_wait() or gradlane_test() has told of one that ended everything fails at once as well.
 gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);

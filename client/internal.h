@@ -13,8 +13,6 @@
 #include "client/abi.h"
 #include "client/gradlane.h"
 
-_Static_assert(GRADLANE_MAX_REQUESTS == GL_SLOTS, "a ring has room for all requests");
-
 enum { GL_ERROR_TEXT = 512 };
 
 struct gl_codec_cache {
@@ -46,18 +44,46 @@ struct gl_range {
   size_t bytes;
 };
 
+// What an operation's arguments say, checked.
+struct gl_operation {
+  struct gl_submission submission;  // of all parts: cookie and what is a part's own are not filled in
+  struct gl_range data;             // in use until the caller knows of the end
+  struct gl_range residual;
+  uint64_t each;  // elements of each part but the last
+  uint64_t parts;
+  uint32_t width;  // bytes of an element
+  bool blocks;     // one per rank
+  bool pays;       // too small for a codec: the residual is added to the data
+};
+
 enum gl_request_state { GL_FREE, GL_RUNNING, GL_OVER };
 
+// An operation of the caller's, from the call until the caller knows how it ended. To the daemon it is one or more
+// parts, each with a cookie.
 struct gl_request {
   enum gl_request_state state;
-  uint64_t cookie;      // generation << 8 | slot; the caller's gradlane_request
+  uint64_t number;  // count << GL_INDEX_BITS | index; the caller's gradlane_request
+  struct gl_operation operation;
+  uint64_t begun;                    // parts that have been put into the rings,
+  uint64_t ended;                    //   and that all lanes have completed
+  bool cancelled;                    // or a part has failed: what has not begun fails, too, and keeps its place
+  gradlane_code code;                // how it has ended, as far as known
+  uint32_t lanes_failed;             // bit i: lane i
+  uint32_t ends[GL_MAX_LANES];       // of each lane that failed, at that time
+  uint32_t ends_seen[GL_MAX_LANES];  // at the time of the call
+  struct gl_request* next;           // in the queue, or free
+  char text[GL_ERROR_TEXT];          // of the first lane that failed
+};
+
+enum { GL_INDEX_BITS = 24 };
+
+// A part in the rings.
+struct gl_flight {
+  uint64_t cookie;
+  struct gl_request* request;
+  uint64_t part;
   uint32_t lanes_left;  // bit i: lane i has not completed it
-  uint32_t lanes_failed;
-  gradlane_code code;    // how it has ended, as far as known
-  struct gl_range data;  // in use until the caller knows of the end
-  struct gl_range residual;
-  char text[GL_ERROR_TEXT];     // of the first lane that failed
-  uint32_t ends[GL_MAX_LANES];  // of each lane that failed, at that time
+  bool cancel;          // the lanes are to be told, when their rings have room
 };
 
 // The library's own counts of a ring: what others could have written over is not read back.
@@ -73,7 +99,9 @@ struct gradlane_context {
   int doorbells[GL_MAX_LANES];
   struct sockaddr_un address;
   struct gl_welcome welcome;  // checked
+  pid_t owner;                // the process that has opened it
   int spin_us;
+  uint32_t timeout_ms;  // of operations that name none; 0: the daemon's
 
   struct gl_control* control;
   struct gl_lane* lanes;
@@ -83,14 +111,27 @@ struct gradlane_context {
   struct gl_buffers buffers;
   struct gl_codec_cache codecs;  // the first is that of the daemon's configuration
 
-  struct gl_request requests[GL_SLOTS];
-  unsigned over;  // requests in state GL_OVER
-  uint64_t generation;
+  // All that there are, by index; `free` is a list of those in state GL_FREE.
+  struct gl_request** requests;
+  size_t request_count;
+  size_t request_room;
+  struct gl_request* free;
+  size_t over;       // requests in state GL_OVER
+  uint64_t started;  // requests, ever
   uint64_t next_tag;
   uint64_t operations;  // ended
 
+  // On the way to the daemon, in this order: cancels, a resume, and requests of which not all parts have begun.
+  struct gl_flight flights[GL_SLOTS];
+  unsigned flight_count;
+  uint64_t cookies;  // ever used
+  bool resuming;
+  struct gl_request* first;
+  struct gl_request* last;
+  bool blocked;  // something waits for room in a ring, of which the daemon does not tell
+
   // Of gradlane_fd(), -1 before: an epoll instance over completion_fd, socket and over_fd, the last of which is
-  // readable while `over` is not 0.
+  // readable while `over` is not 0, or `blocked`.
   int epoll_fd;
   int over_fd;
   bool over_signalled;
@@ -110,6 +151,13 @@ struct gradlane_context {
 // Keeps the text for gradlane_error() and returns the code. `gl` NULL: for gradlane_error(NULL).
 gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
+// Whether there is a context, of this process. `call` is for the text.
+gradlane_code gl_check_context(gradlane_context* gl, const char* call);
+// Reads a struct of the caller's, which may be that of an older header: it then has at least `least` bytes, and what it
+// does not have stays as it is in `out`. False: no version has a struct of this size.
+bool gl_read_struct(void* out, size_t size, size_t least, const void* in);
+// A time limit of the caller's; 0 stays 0.
+gradlane_code gl_read_limit(gradlane_context* gl, const char* call, int64_t ms, uint32_t* out);
 void gl_close_fd(int* fd);
 int64_t gl_now_us(void);  // monotonic
 
@@ -160,33 +208,40 @@ void gl_unmap_buffers(gradlane_context* gl);
 
 // ---- check.c
 
-// What an operation's arguments say, checked; cookie not filled in.
-struct gl_operation {
-  struct gl_submission submission;
-  struct gl_range data;
-  struct gl_range residual;
-};
-
 gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind kind, void* data, size_t count,
                                  gradlane_type type, int root, const gradlane_how* how, struct gl_operation* operation);
 
-// ---- submit.c
+// ---- queue.c
 
-// Puts an entry into every lane's ring, if all have room.
-gradlane_code gl_submit(gradlane_context* gl, const struct gl_submission* submission);
+// Puts the request behind all others.
+void gl_enqueue(gradlane_context* gl, struct gl_request* request);
+// Puts into the rings what they have room for.
+void gl_advance(gradlane_context* gl);
+// Fails what has not begun, of all requests.
+void gl_drop_queue(gradlane_context* gl, gradlane_code code, const char* text);
+// Has the lanes told that this one is given up.
+void gl_cancel_request(gradlane_context* gl, struct gl_request* request);
+
+// ---- requests.c
+
+// A new one in state GL_RUNNING, or NULL: no memory.
+struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operation* operation);
+void gl_release_request(gradlane_context* gl, struct gl_request* request);
+void gl_free_requests(gradlane_context* gl);
+// The unfinished request of this number, or NULL.
+struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request number);
+// The unfinished request that uses any of these bytes, or NULL.
+const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes);
+// It is over.
+void gl_end_request(gradlane_context* gl, struct gl_request* request);
 
 // ---- progress.c
 
-// Takes what the lanes have completed.
+// Takes what the lanes have completed, and has them go on with what waits.
 void gl_progress(gradlane_context* gl);
 
 // The connection is of no use any more: takes what was completed, fails all else.
 void gl_gone(gradlane_context* gl, const char* format, ...) __attribute__((format(printf, 2, 3)));
-
-// The unfinished request of this number, or NULL.
-struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request request);
-// The unfinished request that uses any of these bytes, or NULL.
-const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes);
 
 // Makes what gradlane_fd() has given readable or not.
 void gl_update_fd(gradlane_context* gl);

@@ -14,8 +14,9 @@
 enum {
   kConnectMs = 10000,  // default of timeout_ms
   kRetryMs = 20,
-  kHelloMs = 2000,  // at least, for the daemon's answer
-  kSpinUs = 20,     // default of spin_us
+  kHelloMs = 2000,                                                   // at least, for the daemon's answer
+  kSpinUs = 20,                                                      // default of spin_us
+  kLeastOptions = offsetof(gradlane_options, operation_timeout_ms),  // bytes, before version 3
 };
 
 // What the caller and the environment say.
@@ -24,6 +25,7 @@ struct wishes {
   int rank;
   int timeout_ms;
   int spin_us;
+  uint32_t operation_timeout_ms;
 };
 
 static gradlane_code read_rank(int* rank) {
@@ -39,15 +41,15 @@ static gradlane_code read_rank(int* rank) {
   return GRADLANE_OK;
 }
 
-static gradlane_code read_wishes(const gradlane_options* options, struct wishes* wishes) {
-  const gradlane_options defaults = GRADLANE_OPTIONS_INIT;
-  if (options == NULL) options = &defaults;
-  if (options->struct_size != sizeof(*options)) {
+static gradlane_code read_wishes(const gradlane_options* given, struct wishes* wishes) {
+  gradlane_options options = GRADLANE_OPTIONS_INIT;
+  if (given != NULL && !gl_read_struct(&options, sizeof(options), kLeastOptions, given)) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
-                   "struct_size of gradlane_options is %zu, and %zu here: start from GRADLANE_OPTIONS_INIT",
-                   options->struct_size, sizeof(*options));
+                   "struct_size of gradlane_options is %zu; this library knows %d to %zu: start from "
+                   "GRADLANE_OPTIONS_INIT, and have a library that is as new as gradlane.h",
+                   given->struct_size, kLeastOptions, sizeof(options));
   }
-  const char* const path = options->socket != NULL ? options->socket : getenv("GRADLANE_SOCKET");
+  const char* const path = options.socket != NULL ? options.socket : getenv("GRADLANE_SOCKET");
   if (path == NULL || path[0] == 0) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
                    "no socket is named: set GRADLANE_SOCKET to the path of the daemon's, or run under `gradlane run`");
@@ -59,10 +61,12 @@ static gradlane_code read_wishes(const gradlane_options* options, struct wishes*
   memset(wishes, 0, sizeof(*wishes));
   wishes->address.sun_family = AF_UNIX;
   memcpy(wishes->address.sun_path, path, strlen(path));
-  wishes->rank = options->rank < 0 ? -1 : options->rank;
-  wishes->timeout_ms = options->timeout_ms < 0 ? kConnectMs : options->timeout_ms;
-  wishes->spin_us = options->spin_us < 0 ? kSpinUs : options->spin_us;
-  return read_rank(&wishes->rank);
+  wishes->rank = options.rank < 0 ? -1 : options.rank;
+  wishes->timeout_ms = options.timeout_ms < 0 ? kConnectMs : options.timeout_ms;
+  wishes->spin_us = options.spin_us < 0 ? kSpinUs : options.spin_us;
+  const gradlane_code code =
+      gl_read_limit(NULL, "gradlane_open", options.operation_timeout_ms, &wishes->operation_timeout_ms);
+  return code != GRADLANE_OK ? code : read_rank(&wishes->rank);
 }
 
 static void sleep_ms(int ms) { (void)poll(NULL, 0, ms); }
@@ -183,6 +187,8 @@ static gradlane_context* make_context(const struct wishes* wishes) {
   for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl->doorbells[i] = -1;
   gl->address = wishes->address;
   gl->spin_us = wishes->spin_us;
+  gl->timeout_ms = wishes->operation_timeout_ms;
+  gl->owner = getpid();
   return gl;
 }
 

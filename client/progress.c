@@ -1,7 +1,7 @@
 // progress.c - completions, merged over the lanes (the thread of the context)
 //
-// A request is over when all lanes have completed it. It has failed if one of them has; the text is that of the first
-// which did.
+// A request is over when all lanes have completed all of its parts. It has failed if one of them has; the text is that
+// of the first which did.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,50 +10,47 @@
 
 #include "client/internal.h"
 
-struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request request) {
-  struct gl_request* const it = &gl->requests[(request & 0xff) % GL_SLOTS];
-  return it->state != GL_FREE && it->cookie == request ? it : NULL;
+// The text of the first lane that failed. Of several parts it says which one.
+static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t part, const char* text) {
+  it->code = GRADLANE_FAILED;
+  if (it->operation.parts > 1) gl_cancel_request(gl, it);
+  char where[128] = "";
+  if (it->operation.parts > 1) {
+    const bool small = gl->welcome.max_bytes < GL_PART_BYTES;
+    (void)snprintf(
+        where, sizeof(where), " (part %llu of %llu%s)", (unsigned long long)part + 1,
+        (unsigned long long)it->operation.parts,
+        small ? "; how long parts are follows from exchange.max_tensor, which must be alike on all nodes" : "");
+  }
+  (void)snprintf(it->text, sizeof(it->text), "%s%s", text, where);
 }
 
-static bool overlaps(struct gl_range range, uintptr_t base, size_t bytes) {
-  const uintptr_t start = (uintptr_t)range.base;
-  return range.bytes > 0 && bytes > 0 && base < start + range.bytes && start < base + bytes;
-}
-
-const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes) {
-  for (unsigned i = 0; i < GL_SLOTS; ++i) {
-    const struct gl_request* const it = &gl->requests[i];
-    if (it->state == GL_FREE) continue;
-    if (overlaps(it->data, (uintptr_t)base, bytes) || overlaps(it->residual, (uintptr_t)base, bytes)) return it;
+static struct gl_flight* find_flight(gradlane_context* gl, uint64_t cookie) {
+  for (unsigned i = 0; i < gl->flight_count; ++i) {
+    if (gl->flights[i].cookie == cookie) return &gl->flights[i];
   }
   return NULL;
 }
 
-static void end(gradlane_context* gl, struct gl_request* it) {
-  // Some lanes may have updated their part, others cleared it or never touched it: one state for all of it.
-  if (it->code == GRADLANE_FAILED && it->residual.bytes > 0) memset(it->residual.base, 0, it->residual.bytes);
-  it->state = GL_OVER;
-  ++gl->over;
-  ++gl->operations;
-}
-
 // False: no daemon writes such a completion.
 static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* completion) {
-  struct gl_request* const it = gl_find_request(gl, completion->cookie);
+  struct gl_flight* const flight = find_flight(gl, completion->cookie);
   const uint32_t bit = 1u << lane;
-  if (it == NULL || it->state != GL_RUNNING || (it->lanes_left & bit) == 0) return false;
+  if (flight == NULL || (flight->lanes_left & bit) == 0) return false;
   if (completion->code != GRADLANE_OK && completion->code != GRADLANE_FAILED) return false;
+  struct gl_request* const it = flight->request;
   if (completion->code != GRADLANE_OK) {
     it->lanes_failed |= bit;
     it->ends[lane] = __atomic_load_n(&gl->lanes[lane].ends, __ATOMIC_RELAXED);  // written before the completion was
   }
   if (completion->code != GRADLANE_OK && it->code == GRADLANE_OK) {
-    it->code = GRADLANE_FAILED;
     completion->text[GL_TEXT - 1] = 0;
-    memcpy(it->text, completion->text, GL_TEXT);
+    note_failure(gl, it, flight->part, completion->text);
   }
-  it->lanes_left &= ~bit;
-  if (it->lanes_left == 0) end(gl, it);
+  flight->lanes_left &= ~bit;
+  if (flight->lanes_left != 0) return true;
+  *flight = gl->flights[--gl->flight_count];
+  if (++it->ended == it->operation.parts) gl_end_request(gl, it);
   return true;
 }
 
@@ -83,7 +80,11 @@ static bool take_from_lanes(gradlane_context* gl) {
 }
 
 void gl_progress(gradlane_context* gl) {
-  if (gl->gone || take_from_lanes(gl)) return;
+  if (gl->gone) return;
+  if (take_from_lanes(gl)) {
+    gl_advance(gl);
+    return;
+  }
   gl_gone(gl,
           "the daemon at %s (pid %u) has written what cannot be into the shared memory; it, or another part of "
           "this program, is broken",
@@ -100,17 +101,20 @@ void gl_gone(gradlane_context* gl, const char* format, ...) {
   // For the daemon to know, and for gradlane_fd() to stay readable.
   (void)shutdown(gl->socket, SHUT_RDWR);
   (void)take_from_lanes(gl);
-  for (unsigned i = 0; i < GL_SLOTS; ++i) {
-    struct gl_request* const it = &gl->requests[i];
+  gl->first = NULL;
+  gl->flight_count = 0;
+  gl->blocked = false;
+  for (size_t i = 0; i < gl->request_count; ++i) {
+    struct gl_request* const it = gl->requests[i];
     if (it->state != GL_RUNNING) continue;
     it->code = GRADLANE_DAEMON_GONE;
     memcpy(it->text, gl->gone_text, sizeof(it->text));
-    end(gl, it);
+    gl_end_request(gl, it);
   }
 }
 
 void gl_update_fd(gradlane_context* gl) {
-  const bool wanted = gl->over > 0;
+  const bool wanted = gl->over > 0 || gl->blocked;
   if (gl->epoll_fd < 0 || gl->over_signalled == wanted) return;
   // Neither can block nor fail: the count of the eventfd is 0 or 1.
   uint64_t count = 1;

@@ -1,101 +1,48 @@
-// submit.c - operations on their way into the lanes' rings (the thread of the context)
-#include <errno.h>
-#include <sched.h>
-#include <unistd.h>
+// submit.c - what callers start: operations, and what ends them early (the thread of the context)
+#include <string.h>
 
 #include "client/internal.h"
 
-// How long to wait for room in a ring. Operations always have some; only cancels can fill it up.
-static const int64_t kRoomUs = 100000;
-
-// Of the ring that has the least, or -1: the daemon's count is garbage.
-static int room(const gradlane_context* gl) {
-  uint32_t least = GL_SLOTS;
-  for (unsigned i = 0; i < gl->welcome.lanes; ++i) {
-    const uint32_t head = __atomic_load_n(&gl->lanes[i].submit_head, __ATOMIC_ACQUIRE);
-    const uint32_t used = gl->rings[i].submit_tail - head;
-    if (used > GL_SLOTS) return -1;
-    if (GL_SLOTS - used < least) least = GL_SLOTS - used;
+// What a codec had kept from earlier sums. Data may lie at any address.
+static void pay(const struct gl_operation* operation) {
+  uint8_t* const data = operation->data.base;
+  for (size_t at = 0; at < operation->data.bytes; at += sizeof(float)) {
+    float value;
+    float owed;
+    memcpy(&value, data + at, sizeof(value));
+    memcpy(&owed, operation->residual.base + at, sizeof(owed));
+    value += owed;
+    memcpy(data + at, &value, sizeof(value));
   }
-  return (int)least;
-}
-
-static gradlane_code await_room(gradlane_context* gl) {
-  const int64_t deadline_us = gl_now_us() + kRoomUs;
-  for (;;) {
-    const int places = room(gl);
-    if (places > 0) return GRADLANE_OK;
-    if (places < 0) {
-      gl_gone(gl, "the daemon at %s (pid %u) has written an impossible count into the shared memory",
-              gl->address.sun_path, gl->welcome.pid);
-    }
-    gl_hear(gl);
-    if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
-    if (gl_now_us() >= deadline_us) {
-      return gl_fail(gl, GRADLANE_TOO_MANY,
-                     "the daemon has %u operations and cancellations to begin with: wait for one", GL_SLOTS);
-    }
-    (void)usleep(200);
-  }
-}
-
-static void put(gradlane_context* gl, unsigned number, const struct gl_submission* submission) {
-  struct gl_lane* const lane = &gl->lanes[number];
-  struct gl_ring* const ring = &gl->rings[number];
-  struct gl_submission* const entry = &lane->submissions[ring->submit_tail % GL_SLOTS];
-  *entry = *submission;
-  entry->ends_seen = ring->ends_seen;
-  // seq_cst: the lane either sees this, or we see that it sleeps.
-  __atomic_store_n(&lane->submit_tail, ++ring->submit_tail, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&lane->asleep, __ATOMIC_SEQ_CST) == 0) return;
-  gl_ring(gl->doorbells[number]);
-}
-
-gradlane_code gl_submit(gradlane_context* gl, const struct gl_submission* submission) {
-  const gradlane_code code = await_room(gl);
-  if (code != GRADLANE_OK) return code;
-  for (unsigned i = 0; i < gl->welcome.lanes; ++i) put(gl, i, submission);
-  return GRADLANE_OK;
-}
-
-static struct gl_request* free_request(gradlane_context* gl) {
-  for (unsigned i = 0; i < GL_SLOTS; ++i) {
-    if (gl->requests[i].state == GL_FREE) return &gl->requests[i];
-  }
-  return NULL;
+  memset(operation->residual.base, 0, operation->residual.bytes);
 }
 
 static gradlane_code start(gradlane_context* gl, enum gl_submission_kind kind, void* data, size_t count,
                            gradlane_type type, int root, const gradlane_how* how, gradlane_request* request) {
   if (request != NULL) *request = 0;
-  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "the context is NULL");
   struct gl_operation operation;
-  gradlane_code code = gl_check_operation(gl, kind, data, count, type, root, how, &operation);
+  const gradlane_code code = gl_check_operation(gl, kind, data, count, type, root, how, &operation);
   if (code != GRADLANE_OK) return code;
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
-  struct gl_request* const it = free_request(gl);
-  if (it == NULL) {
-    return gl_fail(gl, GRADLANE_TOO_MANY, "%d requests are not finished: wait for one", GRADLANE_MAX_REQUESTS);
+  struct gl_request* const it = gl_new_request(gl, &operation);
+  if (it == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for another request");
+  if (operation.pays) pay(&operation);
+  gl_enqueue(gl, it);
+  if (gl->first == it && gl->flight_count < GL_SLOTS) {
+    gl_advance(gl);
+  } else {
+    gl_progress(gl);
   }
-  const uint64_t cookie = (gl->generation + 1) << 8 | (uint64_t)(it - gl->requests);
-  operation.submission.cookie = cookie;
-  *it = (struct gl_request){.state = GL_RUNNING,
-                            .cookie = cookie,
-                            .lanes_left = (1u << gl->welcome.lanes) - 1,
-                            .code = GRADLANE_OK,
-                            .data = operation.data,
-                            .residual = operation.residual};
-  code = gl_submit(gl, &operation.submission);
-  if (code != GRADLANE_OK) {
-    // No lane knows of it. If the daemon has gone it counts as over; nobody will ask.
-    if (it->state == GL_OVER) --gl->over;
-    it->state = GL_FREE;
-    return code;
+  if (gl->gone) {
+    // As if it had not been started: nobody knows its number.
+    gl_release_request(gl, it);
+    gl_update_fd(gl);
+    return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   }
-  ++gl->generation;
   ++gl->next_tag;
-  if (request == NULL) return gradlane_wait(gl, cookie, -1);
-  *request = cookie;
+  if (request == NULL) return gradlane_wait(gl, it->number, -1);
+  *request = it->number;
+  gl_update_fd(gl);
   return GRADLANE_OK;
 }
 
@@ -124,13 +71,29 @@ gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gr
 }
 
 gradlane_code gradlane_cancel(gradlane_context* gl, gradlane_request request) {
-  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_cancel: the context is NULL");
-  const struct gl_request* const it = gl_find_request(gl, request);
+  const gradlane_code code = gl_check_context(gl, "gradlane_cancel");
+  if (code != GRADLANE_OK) return code;
+  struct gl_request* const it = gl_find_request(gl, request);
   if (it == NULL) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "there is no request %llu, or it was waited for before",
                    (unsigned long long)request);
   }
   if (it->state == GL_OVER) return GRADLANE_OK;
-  const struct gl_submission cancel = {.cookie = request, .kind = GL_CANCEL};
-  return gl_submit(gl, &cancel);
+  gl_cancel_request(gl, it);
+  gl_progress(gl);
+  gl_update_fd(gl);
+  return GRADLANE_OK;
+}
+
+gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
+  const gradlane_code code = gl_check_context(gl, "gradlane_resume");
+  if (code != GRADLANE_OK) return code;
+  if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
+  gl->next_tag = next_tag;
+  // They belong to what is given up; the daemon fails what it has.
+  gl_drop_queue(gl, GRADLANE_FAILED, "this rank has begun afresh (gradlane_resume) before the operation had its turn");
+  gl->resuming = true;
+  gl_advance(gl);
+  gl_update_fd(gl);
+  return gl->gone ? gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text) : GRADLANE_OK;
 }

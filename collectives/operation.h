@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "collectives/packet.h"
 #include "compress/codec.h"
 
 namespace gradlane {
@@ -47,6 +48,9 @@ struct Operation {
   float* residual = nullptr;
   // For fp32; by default the one the exchange is configured with.
   std::optional<Codec> codec;
+  // From its submission to its failure; 0: start_timeout, then operation_timeout. Need not be alike on all ranks: the
+  // first to run out of time fails it for all.
+  Nanos timeout = 0;
 
   // ---- A tensor divided among several exchanges; 0 where this is all of it.
   // Elements of the whole: what `count` is of it must follow from that alone, in the same way on all ranks, which

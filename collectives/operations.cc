@@ -53,12 +53,13 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   it.failure = {};
   it.announce = 0;
   it.spread_failure = false;
-  it.deadline = now + config_.start_timeout;
+  it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
   Operation& own = it.operation;
   if (own.kind == OpKind::kBarrier) {
     it.token = 1;
     own = Operation{};
     own.tag = operation.tag;
+    own.timeout = operation.timeout;
     own.kind = OpKind::kBarrier;
     own.type = ElementType::kInt32;
     own.count = 1;
@@ -143,7 +144,7 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
     if (strategy_.arrival(op, Phase::kGather, block).expected) it.results_left += it.blocks.count(block);
   }
   it.state = Running::State::kRunning;
-  it.deadline = now + config_.operation_timeout;
+  if (op.timeout == 0) it.deadline = now + config_.operation_timeout;
   it.announce = strategy_.sources();
   for (size_t i = 0; i < coming_.size(); ++i) coming_[i] += it.coming[i];
   set_deadline();

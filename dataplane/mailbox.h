@@ -79,7 +79,8 @@ enum class TrainerFault : uint32_t {
   kBadSegment,    // no such segment: a = its number
   kOutOfBounds,   // bytes outside the segment: a = offset, b = bytes needed, c = bytes of the segment
   kTooLarge,      // a = bytes of the tensor, b = allowed
-  kBadOperation,  // average of integers, no such root, residual where there is no feedback, not with local_reduce
+  kBadOperation,  // average of integers, no such root, residual where there is no feedback, not with local_reduce,
+                  // blocks that overlap
 };
 
 struct FaultReport {

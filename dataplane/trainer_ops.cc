@@ -179,6 +179,10 @@ bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
     rings_[trainer].complete(submission->cookie, kFailedBefore, false);
     return true;
   }
+  it->cancelled |= submission->cancelled;
+  const Nanos timeout = submission->operation.timeout;
+  if (timeout != 0) it->timeout = it->timeout != 0 ? std::min(it->timeout, timeout) : timeout;
+  it->deadline = it->begun_at + (it->timeout != 0 ? it->timeout : setup_.operation_timeout);
   it->parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
                         submission->operation};
   ++it->arrived;
@@ -219,7 +223,8 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.arrived = 0;
   it.cancelled = false;
   it.failure.clear();
-  it.deadline = now + setup_.operation_timeout;
+  it.begun_at = now;
+  it.timeout = 0;
   for (Part& part : it.parts) part.submitted = false;
   desk_.in_flight.fetch_add(1, std::memory_order_relaxed);
   return &it;
@@ -272,13 +277,11 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     it.share = share(it.parts[it.buffer].operation);
   }
   Operation operation = it.parts[it.buffer].operation;
+  operation.timeout = it.timeout;
   if (operation.kind != OpKind::kBarrier) {
     const size_t width = element_bytes(operation.type);
     operation.whole = operation.count;
     operation.count = it.share.count;
-    if (operation.kind == OpKind::kReduceScatter || operation.kind == OpKind::kAllGather) {
-      operation.pitch = operation.whole;
-    }
     if (operation.data != nullptr) operation.data = static_cast<uint8_t*>(operation.data) + it.share.first * width;
     if (operation.residual != nullptr) operation.residual += it.share.first;
     if (shares_buffer()) operation.root /= setup_.trainers;

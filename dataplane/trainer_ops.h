@@ -76,6 +76,8 @@ class TrainerOps {
     Share share;          // of the tensor, this lane's
     uint64_t id = 0;      // the exchange's
     bool cancelled = false;
+    Nanos begun_at = 0;
+    Nanos timeout = 0;    // the shortest that a trainer has named; 0: none has
     Nanos deadline = 0;   // for all trainers to have submitted it
     std::string failure;  // not empty: it will fail on all ranks, and this is why
     // Summing and copying: the other trainer, and how many elements are done.

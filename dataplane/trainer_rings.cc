@@ -120,10 +120,14 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
   operation.kind = static_cast<OpKind>(entry.kind);
   operation.type = static_cast<ElementType>(entry.type);
   operation.tag = entry.tag;
+  operation.timeout = entry.timeout_ms * kMillisecond;
+  result.cancelled = (entry.flags & GL_FLAG_CANCELLED) != 0;
   if (operation.kind == OpKind::kBarrier) return true;
 
   operation.count = entry.count;
-  operation.root = operation.kind == OpKind::kBroadcast ? entry.root : 0;
+  const uint64_t root = operation.kind == OpKind::kBroadcast ? entry.root : 0;
+  operation.root = static_cast<unsigned>(root);
+  operation.pitch = !has_shares(operation.kind) ? 0 : entry.pitch != 0 ? entry.pitch : entry.count;
   operation.average = (entry.flags & GL_FLAG_AVERAGE) != 0;
   Codec codec = limits.codec;
   if ((entry.flags & GL_FLAG_CODEC) != 0) {
@@ -132,11 +136,16 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     codec = *named;
     operation.codec = codec;
   }
+  if ((entry.flags & GL_FLAG_EXACT) != 0) {
+    codec = *find_codec(CodecId::kRaw, 0, limits.codec.isa());
+    operation.codec = codec;
+  }
   const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
   const bool sensible =
-      operation.root < limits.world && (!operation.average || (reduces(operation.kind) && floating(operation.type))) &&
+      root < limits.world && (!operation.average || (reduces(operation.kind) && floating(operation.type))) &&
       (!feedback || (reduces(operation.kind) && operation.type == ElementType::kFloat32 && codec.has_feedback())) &&
-      !(limits.local_reduce && has_shares(operation.kind));
+      !(limits.local_reduce && has_shares(operation.kind)) &&
+      (!has_shares(operation.kind) || operation.pitch >= entry.count);
   if (!sensible) return fault(report, TrainerFault::kBadOperation);
 
   const size_t element = element_bytes(operation.type) * (has_shares(operation.kind) ? limits.world : 1);
@@ -144,7 +153,15 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     const bool fits = entry.count <= ~uint64_t{0} / element;
     return fault(report, TrainerFault::kTooLarge, fits ? entry.count * element : ~uint64_t{0}, limits.max_bytes);
   }
-  const size_t bytes = operation.count * element;
+  // From its first byte to its last: other parts of the tensor may lie between the blocks.
+  const size_t width = element_bytes(operation.type);
+  size_t bytes = operation.count * width;
+  if (has_shares(operation.kind) && bytes != 0) {
+    size_t apart = 0;
+    const bool fits = !__builtin_mul_overflow(operation.pitch, (limits.world - 1) * width, &apart) &&
+                      !__builtin_add_overflow(bytes, apart, &bytes);
+    if (!fits) return fault(report, TrainerFault::kOutOfBounds, entry.offset, ~uint64_t{0}, 0);
+  }
   uint8_t* place = nullptr;
   if (bytes != 0) {
     if (!locate(entry.segment, entry.offset, bytes, place, report)) return false;

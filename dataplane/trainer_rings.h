@@ -27,7 +27,8 @@ struct Submission {
   uint64_t cookie = 0;
   bool resume = false;                 // begin afresh; all else is unset
   bool cancel = false;                 // the operation with this cookie; all else is unset
-  Operation operation;                 // data and residual point into segments; `whole` and `pitch` are not set
+  bool cancelled = false;              // this one, before it begins
+  Operation operation;                 // data and residual point into segments; `whole` is not set
   unsigned segment = GL_MAX_SEGMENTS;  // of the data; GL_MAX_SEGMENTS: none
   unsigned residual_segment = GL_MAX_SEGMENTS;
   uint32_t ends_seen = 0;  // of generations that this trainer had something in (gl_lane)

@@ -36,7 +36,8 @@ void Trainer::free(void* buffer) { require(gradlane_free(gl_, buffer), "free"); 
 
 void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const std::string& codec) {
   gradlane_how how = GRADLANE_HOW_INIT;
-  if (type == GRADLANE_FLOAT32) how.codec = codec.c_str();
+  const bool sums = op == PerfOp::kAllReduce || op == PerfOp::kReduceScatter;  // all else is exact
+  if (type == GRADLANE_FLOAT32 && sums) how.codec = codec.c_str();
   const char* const what = perf_op_name(op);
   switch (op) {
     case PerfOp::kAllReduce:

@@ -55,8 +55,9 @@ TEST_F(Arguments, AllReduce) {
   EXPECT_EQ(it.count, 50U);
   EXPECT_EQ(it.offset, 40U);
   EXPECT_EQ(it.segment, 0U);
-  EXPECT_EQ(it.flags, 0);
+  EXPECT_EQ(it.flags, GL_FLAG_EXACT);
   EXPECT_EQ(it.tag, 0U);
+  EXPECT_EQ(it.timeout_ms, 0U);
 }
 
 TEST_F(Arguments, How) {
@@ -65,6 +66,8 @@ TEST_F(Arguments, How) {
   how_.average = 1;
   how_.has_tag = 1;
   how_.tag = 0x123456789abcdef0;
+  how_.timeout_ms = 1500;
+  how_.whole = 1024;
   ASSERT_EQ(all_reduce(data_, kCount, &how_), GRADLANE_OK);
   const gl_submission it = last();
   EXPECT_EQ(it.flags, GL_FLAG_AVERAGE | GL_FLAG_CODEC | GL_FLAG_RESIDUAL);
@@ -73,6 +76,7 @@ TEST_F(Arguments, How) {
   EXPECT_EQ(it.residual_segment, 0U);
   EXPECT_EQ(it.residual_offset, 4096U);
   EXPECT_EQ(it.tag, 0x123456789abcdef0U);
+  EXPECT_EQ(it.timeout_ms, 1500U);
 }
 
 TEST_F(Arguments, OtherKinds) {
@@ -118,6 +122,101 @@ TEST_F(Arguments, CodecsAreAskedForOnce) {
   EXPECT_EQ(last().flags, 0);
 }
 
+// Only sums may be rounded.
+TEST_F(Arguments, CopiesAreExact) {
+  for (const char* const name : {static_cast<const char*>(nullptr), "raw"}) {
+    how_.codec = name;
+    ASSERT_EQ(gradlane_all_gather(gl_.get(), data_, 16, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
+    EXPECT_EQ(last().flags, GL_FLAG_EXACT);
+    ASSERT_EQ(gradlane_broadcast(gl_.get(), data_, kCount, GRADLANE_FLOAT32, 0, &how_, nullptr), GRADLANE_OK);
+    EXPECT_EQ(last().flags, GL_FLAG_EXACT);
+  }
+  const size_t before = daemon_->seen(0).size();
+  how_.codec = "fixed:10";
+  EXPECT_EQ(gradlane_broadcast(gl_.get(), data_, kCount, GRADLANE_FLOAT32, 0, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(gl_.get(), "broadcast: codec fixed:10 rounds, and copies are exact; name raw, or none");
+  EXPECT_EQ(gradlane_all_gather(gl_.get(), data_, 16, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(gl_.get(), "all_gather: codec fixed:10 rounds");
+  EXPECT_EQ(daemon_->seen(0).size(), before);
+}
+
+TEST_F(Arguments, SmallSumsAreExact) {
+  float* const data = allocate(gl_, 3 * 1024);
+  const auto flags = [&](size_t count, bool scatter) {
+    if (scatter) {
+      EXPECT_EQ(gradlane_reduce_scatter(gl_.get(), data, count, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
+    } else {
+      EXPECT_EQ(all_reduce(data, count, &how_), GRADLANE_OK);
+    }
+    return last().flags;
+  };
+  for (const bool scatter : {false, true}) {
+    how_ = GRADLANE_HOW_INIT;
+    EXPECT_EQ(flags(1023, scatter), GL_FLAG_EXACT);
+    EXPECT_EQ(flags(1024, scatter), 0);
+    how_.codec = "fixed:7";
+    EXPECT_EQ(flags(1023, scatter), GL_FLAG_EXACT);
+    EXPECT_EQ(flags(1024, scatter), GL_FLAG_CODEC);
+    how_.whole = 100'000;
+    EXPECT_EQ(flags(10, scatter), GL_FLAG_CODEC);
+    how_.whole = 1023;
+    EXPECT_EQ(flags(1024, scatter), GL_FLAG_EXACT);
+  }
+  // Other types have no codec anyway.
+  ASSERT_EQ(all_reduce(data, 10, nullptr, GRADLANE_FLOAT16), GRADLANE_OK);
+  EXPECT_EQ(last().flags, 0);
+}
+
+// What a residual has kept is paid by the exact sum.
+TEST_F(Arguments, SmallSumsPayWhatIsOwed) {
+  uint8_t* const bytes = reinterpret_cast<uint8_t*>(data_) + 1;  // data at any address
+  const float value = 1.0F;
+  std::memcpy(bytes + 8, &value, sizeof(value));
+  residual_[2] = 0x1p-12F;
+  residual_[50] = 3.0F;
+  how_.residual = residual_;
+  ASSERT_EQ(all_reduce(bytes, 50, &how_), GRADLANE_OK) << gradlane_error(gl_.get());
+  EXPECT_EQ(last().flags, GL_FLAG_EXACT);
+  float sum = 0;
+  std::memcpy(&sum, bytes + 8, sizeof(sum));
+  EXPECT_EQ(sum, 1.0F + 0x1p-12F);
+  EXPECT_EQ(residual_[2], 0.0F);
+  EXPECT_EQ(residual_[50], 3.0F) << "of elements beyond it";
+  // Refused calls change nothing.
+  residual_[2] = 1.0F;
+  how_.codec = "raw";
+  EXPECT_EQ(all_reduce(bytes, 50, &how_), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(residual_[2], 1.0F);
+}
+
+TEST_F(Arguments, TimeLimits) {
+  gl_.reset();
+  gradlane_options options = options_for(daemon_->path());
+  options.operation_timeout_ms = 1'800'000;
+  gradlane_context* gl = nullptr;
+  ASSERT_EQ(gradlane_open(&gl, &options), GRADLANE_OK) << gradlane_error(nullptr);
+  gl_.reset(gl);
+  ASSERT_EQ(gradlane_barrier(gl, nullptr, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().timeout_ms, 1'800'000U);
+  how_.timeout_ms = 7;
+  ASSERT_EQ(gradlane_barrier(gl, &how_, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().timeout_ms, 7U);
+  how_.timeout_ms = UINT32_MAX;
+  ASSERT_EQ(gradlane_barrier(gl, &how_, nullptr), GRADLANE_OK);
+  EXPECT_EQ(last().timeout_ms, UINT32_MAX);
+  const size_t before = daemon_->seen(0).size();
+  for (const int64_t wrong : {int64_t{-1}, int64_t{UINT32_MAX} + 1, INT64_MIN, INT64_MAX}) {
+    how_.timeout_ms = wrong;
+    EXPECT_EQ(gradlane_barrier(gl, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
+    EXPECT_SAYS(gl, "barrier: a time limit of " + std::to_string(wrong) + " ms; 0 (the default) to 4294967295");
+    options.operation_timeout_ms = wrong;
+    EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_BAD_ARGUMENT);
+    EXPECT_SAYS(nullptr, "a time limit of " + std::to_string(wrong));
+    gl = gl_.get();
+  }
+  EXPECT_EQ(daemon_->seen(0).size(), before);
+}
+
 TEST_F(Arguments, NoElements) {
   ASSERT_EQ(all_reduce(nullptr, 0), GRADLANE_OK);
   EXPECT_EQ(last().count, 0U);
@@ -135,8 +234,8 @@ TEST_F(Arguments, DataOutsideBuffers) {
 }
 
 TEST_F(Arguments, Sizes) {
-  expect_bad(all_reduce(data_, SIZE_MAX / 4 + 2), "more than the 268435456 bytes");
-  expect_bad(all_reduce(data_, (size_t{64} << 20) + 1), "more than the 268435456 bytes");
+  expect_bad(all_reduce(data_, SIZE_MAX / 4 + 2), "more than there is memory");
+  expect_bad(all_reduce(data_, (size_t{64} << 20) + 1), "its buffer has 400");
   expect_bad(gradlane_reduce_scatter(gl_.get(), data_, SIZE_MAX / 9, GRADLANE_FLOAT32, nullptr, nullptr), "per rank");
   expect_bad(gradlane_all_gather(gl_.get(), data_, SIZE_MAX / 2, GRADLANE_BYTES, nullptr, nullptr), "per rank");
 }
@@ -186,11 +285,48 @@ TEST_F(Arguments, Residuals) {
 }
 
 TEST_F(Arguments, StructSizes) {
-  how_.struct_size = 8;
-  expect_bad(all_reduce(data_, 1, &how_), "GRADLANE_HOW_INIT");
+  for (const size_t wrong : {size_t{0}, size_t{8}, size_t{39}, size_t{44}, sizeof(how_) + 8, SIZE_MAX}) {
+    how_.struct_size = wrong;
+    expect_bad(all_reduce(data_, 1, &how_), "GRADLANE_HOW_INIT");
+    gradlane_options options = options_for(daemon_->path());
+    options.struct_size = wrong;
+    gradlane_context* gl = nullptr;
+    EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_BAD_ARGUMENT) << wrong;
+    EXPECT_SAYS(nullptr, "GRADLANE_OPTIONS_INIT");
+  }
   gradlane_figures figures{};
   EXPECT_EQ(gradlane_get_figures(gl_.get(), &figures), GRADLANE_BAD_ARGUMENT);
   EXPECT_EQ(gradlane_get_figures(gl_.get(), nullptr), GRADLANE_BAD_ARGUMENT);
+}
+
+// Programs that were built with version 2 of the header: what lies behind their structs is not looked at.
+TEST_F(Arguments, OlderStructs) {
+  constexpr size_t kHow2 = 40;
+  constexpr size_t kOptions2 = 32;
+  constexpr size_t kFigures2 = 40;
+  how_.codec = "raw";
+  how_.has_tag = 1;
+  how_.tag = 9;
+  how_.timeout_ms = -5;
+  how_.whole = 4096;
+  how_.struct_size = kHow2;
+  ASSERT_EQ(all_reduce(data_, 10, &how_), GRADLANE_OK) << gradlane_error(gl_.get());
+  EXPECT_EQ(last().tag, 9U);
+  EXPECT_EQ(last().timeout_ms, 0U);
+  EXPECT_EQ(last().flags, GL_FLAG_EXACT);
+  gradlane_figures figures{};
+  figures.struct_size = kFigures2;
+  ASSERT_EQ(gradlane_get_figures(gl_.get(), &figures), GRADLANE_OK);
+  EXPECT_EQ(figures.operations, 1U);
+  EXPECT_EQ(figures.struct_size, kFigures2);
+  gl_.reset();
+  gradlane_options options = options_for(daemon_->path());
+  options.operation_timeout_ms = -5;
+  options.struct_size = kOptions2;
+  gradlane_context* gl = nullptr;
+  ASSERT_EQ(gradlane_open(&gl, &options), GRADLANE_OK) << gradlane_error(nullptr);
+  gl_.reset(gl);
+  EXPECT_EQ(gradlane_version(), 3);
 }
 
 TEST_F(Arguments, LocalReduce) {

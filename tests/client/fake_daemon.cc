@@ -258,6 +258,7 @@ void FakeDaemon::find_codec(gl_codec_name request) {
   request.id = fixed ? 5 : 1;
   request.param = static_cast<uint8_t>(fixed ? std::atoi(name.c_str() + 6) : 0);
   request.feedback = fixed ? 1 : 0;
+  request.exact = fixed ? 0 : 1;
   send_message(client_, &request, sizeof(request));
 }
 
@@ -309,6 +310,7 @@ void FakeDaemon::drop_client() {
   control_ = nullptr;
   if (completion_fd_ >= 0) close(completion_fd_);
   completion_fd_ = -1;
+  changed_.notify_all();
 }
 
 // ---- From the test's thread.
@@ -356,6 +358,11 @@ std::vector<gl_submission> FakeDaemon::seen(unsigned lane) {
 bool FakeDaemon::await_seen(unsigned lane, size_t count) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return lanes_[lane].seen.size() >= count; });
+}
+
+bool FakeDaemon::await_gone() {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return client_ < 0; });
 }
 
 size_t FakeDaemon::segments() {

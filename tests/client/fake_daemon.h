@@ -57,6 +57,7 @@ class FakeDaemon {
   // Waits until the lane has seen so many. False: not within 10 s.
   [[nodiscard]] bool await_seen(unsigned lane, size_t count);
   [[nodiscard]] size_t segments();
+  [[nodiscard]] bool await_gone();  // the client; false: not within 10 s
   [[nodiscard]] unsigned codec_questions() const noexcept { return codec_questions_; }
   // Writes over what only daemons write: for garbage.
   void set_complete_tail(unsigned lane, uint32_t value);

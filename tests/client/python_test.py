@@ -206,10 +206,9 @@ class Requests(unittest.TestCase):
             request.cancel()  # does nothing any more
             numpy.testing.assert_array_equal(arrays[index], sum(range(gl.world)) + gl.world * index)
 
-    def test_too_many(self):
-        requests = [gl.barrier(async_=True) for _ in range(64)]
-        with self.assertRaises(gradlane.TooManyRequests):
-            gl.barrier()
+    def test_more_than_the_daemon_takes(self):
+        requests = [gl.barrier(async_=True) for _ in range(200)]
+        gl.barrier()
         for request in requests:
             request.wait()
 

@@ -37,11 +37,13 @@ class Wait : public testing::TestWithParam<Mode> {
     EXPECT_NE(request, 0U);
     return request;
   }
+  // What the daemon knows it as: cookies count parts from 1 on, and here no request has two.
+  static uint64_t cookie_of(gradlane_request request) { return request >> 24; }
   // On all lanes, the last of which has the given end.
   void complete(gradlane_request request, int32_t code = GRADLANE_OK, const std::string& text = "") {
     const uint32_t lanes = GetParam().lanes;
-    for (unsigned i = 0; i + 1 < lanes; ++i) daemon_->complete(i, request);
-    daemon_->complete(lanes - 1, request, code, text);
+    for (unsigned i = 0; i + 1 < lanes; ++i) daemon_->complete(i, cookie_of(request));
+    daemon_->complete(lanes - 1, cookie_of(request), code, text);
   }
   gradlane_code wait(gradlane_request request, int timeout_ms = kLong) {
     return gradlane_wait(gl_.get(), request, timeout_ms);

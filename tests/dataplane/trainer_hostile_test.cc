@@ -51,7 +51,7 @@ const std::vector<Bad>& bad_ones() {
        [](S& it) { it.flags = GL_FLAG_CODEC, it.codec = static_cast<uint8_t>(CodecId::kFixed), it.param = 31; }},
       {"segment 1", TrainerFault::kBadSegment, [](S& it) { it.segment = 1; }},
       {"segment 64", TrainerFault::kBadSegment, [](S& it) { it.segment = GL_MAX_SEGMENTS; }},
-      {"segment 2^32-1", TrainerFault::kBadSegment, [](S& it) { it.segment = ~0U; }},
+      {"segment 255", TrainerFault::kBadSegment, [](S& it) { it.segment = 255; }},
       {"one byte beyond", TrainerFault::kOutOfBounds, [](S& it) { it.offset = kMaxBytes - 400 + 1; }},
       {"offset at the end", TrainerFault::kOutOfBounds, [](S& it) { it.offset = kMaxBytes; }},
       {"offset 2^64-1", TrainerFault::kOutOfBounds, [](S& it) { it.offset = ~uint64_t{0}; }},
@@ -62,13 +62,21 @@ const std::vector<Bad>& bad_ones() {
       {"blocks too large", TrainerFault::kTooLarge,
        [](S& it) { it.kind = GL_ALL_GATHER, it.count = kMaxBytes / 8 + 1; }},
       {"root 2", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_BROADCAST, it.root = 2; }},
-      {"root 2^32-1", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_BROADCAST, it.root = ~0U; }},
+      {"root 2^32", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_BROADCAST, it.root = uint64_t{1} << 32; }},
+      {"root 2^64-1", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_BROADCAST, it.root = ~uint64_t{0}; }},
+      {"blocks that overlap", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_GATHER, it.pitch = 99; }},
+      {"last block beyond", TrainerFault::kOutOfBounds,
+       [](S& it) { it.kind = GL_REDUCE_SCATTER, it.pitch = kMaxBytes / 4 - 99; }},
+      {"pitch 2^64-1", TrainerFault::kOutOfBounds, [](S& it) { it.kind = GL_ALL_GATHER, it.pitch = ~uint64_t{0}; }},
+      {"pitch 2^62", TrainerFault::kOutOfBounds,
+       [](S& it) { it.kind = GL_REDUCE_SCATTER, it.pitch = uint64_t{1} << 62; }},
       {"average of integers", TrainerFault::kBadOperation,
        [](S& it) { it.type = GRADLANE_INT32, it.flags = GL_FLAG_AVERAGE; }},
       {"average of a broadcast", TrainerFault::kBadOperation,
        [](S& it) { it.kind = GL_BROADCAST, it.flags = GL_FLAG_AVERAGE; }},
       {"residual of doubles", TrainerFault::kBadOperation, [](S& it) { it.type = GRADLANE_FLOAT64; }, true},
       {"residual of an all-gather", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_GATHER; }, true},
+      {"residual of an exact sum", TrainerFault::kBadOperation, [](S& it) { it.flags |= GL_FLAG_EXACT; }, true},
       {"residual for raw", TrainerFault::kBadOperation,
        [](S& it) { it.flags |= GL_FLAG_CODEC, it.codec = static_cast<uint8_t>(CodecId::kRaw); }, true},
       {"residual in no segment", TrainerFault::kBadSegment, [](S& it) { it.residual_segment = 63; }, true},
@@ -234,7 +242,7 @@ TEST(Hostile, RandomBytesInSharedMemory) {
       gl_submission any = fp32(random() % 300);
       any.kind = static_cast<uint8_t>(random() % 6);
       any.type = static_cast<uint8_t>(random() % 7);
-      any.root = random() % 4;
+      if (any.kind == GL_BROADCAST) any.root = random() % 4;
       for (unsigned lane = 0; lane < 2; ++lane) trainers[who].put(lane, any);
       for (unsigned rank = 0; rank < 4; ++rank) {
         if (rank != who && i % 8 == 0) trainers.submit(rank, {.count = 100});

@@ -123,7 +123,8 @@ class Play {
     if (!shares && (kind == OpKind::kReduceScatter || kind == OpKind::kAllGather)) it.kind = GL_ALL_REDUCE;
     it.count = input_.take<uint16_t>() % 256;
     it.offset = input_.take<uint8_t>();
-    it.root = input_.take<uint8_t>() % world_.ranks();
+    const unsigned root = input_.take<uint8_t>() % world_.ranks();
+    if (kind == OpKind::kBroadcast) it.root = root;
     return it;
   }
 

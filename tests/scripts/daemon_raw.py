@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 
-MAGIC, VERSION = 0x4E414C47, 2
+MAGIC, VERSION = 0x4E414C47, 3
 HELLO, WELCOME, ALLOCATE, SEGMENT, FREE, FREED, FIND_CODEC, CODEC, REFUSED, GOODBYE = range(1, 11)
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, BARRIER, CANCEL, RESUME = range(7)
 SLOTS = 64
@@ -99,10 +99,10 @@ class RawTrainer:
             self.write(COMPLETE_HEAD, self.read(COMPLETE_TAIL, lane), lane)
 
     def submit(self, kind=ALL_REDUCE, count=0, segment=0, offset=0, type=0, flags=0, codec=0, param=0, root=0, tag=0,
-               residual_segment=0, residual_offset=0, cookie=1, ends_seen=0, lane=None):
-        """To one lane, or to all of them; rings their doorbells."""
-        entry = struct.pack("<QQQQQIIIBBBBB3xI", cookie, tag, count, offset, residual_offset, segment, residual_segment,
-                            root, kind, type, flags, codec, param, ends_seen)
+               residual_segment=0, residual_offset=0, cookie=1, ends_seen=0, timeout_ms=0, lane=None):
+        """To one lane, or to all of them; rings their doorbells. root: or of blocks the pitch."""
+        entry = struct.pack("<QQQQQQIBBBBBBBxI", cookie, tag, count, offset, residual_offset, root, timeout_ms, segment,
+                            residual_segment, kind, type, flags, codec, param, ends_seen)
         for number in range(self.lanes) if lane is None else [lane]:
             tail = self.read(SUBMIT_TAIL, number)
             place = self.at(LANE_HEADER + tail % SLOTS * 64, number)

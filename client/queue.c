@@ -1,0 +1,144 @@
+// queue.c - operations on their way into the lanes' rings (the thread of the context)
+//
+// The daemon works on GL_SLOTS parts at a time. What it has no room for waits here, in the order of the calls: all
+// lanes of all ranks must have the same order.
+#include <stdio.h>
+#include <string.h>
+
+#include "client/internal.h"
+
+// Of the ring that has the least, or -1: the daemon's count is garbage.
+static int room(const gradlane_context* gl) {
+  uint32_t least = GL_SLOTS;
+  for (unsigned i = 0; i < gl->welcome.lanes; ++i) {
+    const uint32_t head = __atomic_load_n(&gl->lanes[i].submit_head, __ATOMIC_ACQUIRE);
+    const uint32_t used = gl->rings[i].submit_tail - head;
+    if (used > GL_SLOTS) return -1;
+    if (GL_SLOTS - used < least) least = GL_SLOTS - used;
+  }
+  return (int)least;
+}
+
+static void put(gradlane_context* gl, const struct gl_submission* submission, const uint32_t* ends_seen) {
+  for (unsigned i = 0; i < gl->welcome.lanes; ++i) {
+    struct gl_lane* const lane = &gl->lanes[i];
+    struct gl_ring* const ring = &gl->rings[i];
+    struct gl_submission* const entry = &lane->submissions[ring->submit_tail % GL_SLOTS];
+    *entry = *submission;
+    if (ends_seen != NULL) entry->ends_seen = ends_seen[i];
+    // seq_cst: the lane either sees this, or we see that it sleeps.
+    __atomic_store_n(&lane->submit_tail, ++ring->submit_tail, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&lane->asleep, __ATOMIC_SEQ_CST) != 0) gl_ring(gl->doorbells[i]);
+  }
+}
+
+// Another number for another part, and none that callers are likely to choose (splitmix64, by Steele, Lea and Flood).
+static uint64_t tag_of(uint64_t tag, uint64_t part) {
+  if (part == 0) return tag;
+  uint64_t z = tag + part * UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
+static struct gl_submission part_of(const struct gl_operation* operation, uint64_t part) {
+  struct gl_submission it = operation->submission;
+  if (operation->parts == 1) return it;
+  const uint64_t first = part * operation->each;
+  const uint64_t left = it.count - first;
+  if (operation->blocks) it.pitch = it.count;
+  it.count = left < operation->each ? left : operation->each;
+  it.offset += first * operation->width;
+  it.residual_offset += first * operation->width;
+  it.tag = tag_of(it.tag, part);
+  return it;
+}
+
+static void begin_part(gradlane_context* gl, struct gl_request* request) {
+  struct gl_submission part = part_of(&request->operation, request->begun);
+  part.cookie = ++gl->cookies;
+  // It must have its number: other ranks may have begun it.
+  if (request->cancelled) part.flags |= GL_FLAG_CANCELLED;
+  gl->flights[gl->flight_count++] = (struct gl_flight){.cookie = part.cookie,
+                                                       .request = request,
+                                                       .part = request->begun,
+                                                       .lanes_left = (1u << gl->welcome.lanes) - 1,
+                                                       .cancel = false};
+  ++request->begun;
+  put(gl, &part, request->ends_seen);
+}
+
+static bool send_cancels(gradlane_context* gl, int* places) {
+  for (unsigned i = 0; i < gl->flight_count; ++i) {
+    struct gl_flight* const it = &gl->flights[i];
+    if (!it->cancel) continue;
+    if (*places == 0) return false;
+    const struct gl_submission cancel = {.cookie = it->cookie, .kind = GL_CANCEL};
+    put(gl, &cancel, NULL);
+    it->cancel = false;
+    --*places;
+  }
+  return true;
+}
+
+static bool send_resume(gradlane_context* gl, int* places) {
+  if (!gl->resuming) return true;
+  if (*places == 0) return false;
+  const struct gl_submission resume = {.kind = GL_RESUME};
+  put(gl, &resume, NULL);
+  gl->resuming = false;
+  --*places;
+  return true;
+}
+
+static bool send_parts(gradlane_context* gl, int* places) {
+  while (gl->first != NULL && gl->flight_count < GL_SLOTS) {
+    if (*places == 0) return false;
+    struct gl_request* const it = gl->first;
+    begin_part(gl, it);
+    --*places;
+    if (it->begun == it->operation.parts) gl->first = it->next;
+  }
+  return true;
+}
+
+void gl_advance(gradlane_context* gl) {
+  if (gl->gone) return;
+  int places = room(gl);
+  if (places < 0) {
+    gl_gone(gl, "the daemon at %s (pid %u) has written an impossible count into the shared memory",
+            gl->address.sun_path, gl->welcome.pid);
+    return;
+  }
+  gl->blocked = !send_cancels(gl, &places) || !send_resume(gl, &places) || !send_parts(gl, &places);
+}
+
+void gl_enqueue(gradlane_context* gl, struct gl_request* request) {
+  if (gl->first == NULL) {
+    gl->first = request;
+  } else {
+    gl->last->next = request;
+  }
+  gl->last = request;
+}
+
+void gl_drop_queue(gradlane_context* gl, gradlane_code code, const char* text) {
+  while (gl->first != NULL) {
+    struct gl_request* const it = gl->first;
+    gl->first = it->next;
+    if (it->code == GRADLANE_OK) {
+      it->code = code;
+      (void)snprintf(it->text, sizeof(it->text), "%s", text);
+    }
+    it->operation.parts = it->begun;
+    if (it->ended == it->begun) gl_end_request(gl, it);
+  }
+}
+
+void gl_cancel_request(gradlane_context* gl, struct gl_request* request) {
+  if (request->cancelled) return;
+  request->cancelled = true;
+  for (unsigned i = 0; i < gl->flight_count; ++i) {
+    if (gl->flights[i].request == request) gl->flights[i].cancel = true;
+  }
+}

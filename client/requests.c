@@ -1,0 +1,87 @@
+// requests.c - the caller's requests: made, found, over, forgotten (the thread of the context)
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/internal.h"
+
+static const uint64_t kIndexMask = (UINT64_C(1) << GL_INDEX_BITS) - 1;
+
+static bool grow_table(gradlane_context* gl) {
+  if (gl->request_count < gl->request_room) return true;
+  if (gl->request_count > kIndexMask) return false;
+  const size_t room = gl->request_room == 0 ? 64 : gl->request_room * 2;
+  struct gl_request** const requests = realloc(gl->requests, room * sizeof(*requests));
+  if (requests == NULL) return false;
+  gl->requests = requests;
+  gl->request_room = room;
+  return true;
+}
+
+struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operation* operation) {
+  struct gl_request* it = gl->free;
+  if (it != NULL) {
+    gl->free = it->next;
+  } else {
+    if (!grow_table(gl)) return NULL;
+    it = malloc(sizeof(*it));
+    if (it == NULL) return NULL;
+    it->number = gl->request_count;
+    gl->requests[gl->request_count++] = it;
+  }
+  const uint64_t index = it->number & kIndexMask;
+  // All but `ends` and `text`, which nobody reads before they are written.
+  it->state = GL_RUNNING;
+  it->number = ++gl->started << GL_INDEX_BITS | index;
+  it->operation = *operation;
+  it->begun = it->ended = 0;
+  it->cancelled = false;
+  it->code = GRADLANE_OK;
+  it->lanes_failed = 0;
+  for (unsigned i = 0; i < gl->welcome.lanes; ++i) it->ends_seen[i] = gl->rings[i].ends_seen;
+  it->next = NULL;
+  return it;
+}
+
+void gl_release_request(gradlane_context* gl, struct gl_request* request) {
+  if (request->state == GL_OVER) --gl->over;
+  request->state = GL_FREE;
+  request->next = gl->free;
+  gl->free = request;
+}
+
+void gl_free_requests(gradlane_context* gl) {
+  for (size_t i = 0; i < gl->request_count; ++i) free(gl->requests[i]);
+  free(gl->requests);
+}
+
+struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request number) {
+  const uint64_t index = number & kIndexMask;
+  if (index >= gl->request_count) return NULL;
+  struct gl_request* const it = gl->requests[index];
+  return it->state != GL_FREE && it->number == number ? it : NULL;
+}
+
+static bool overlaps(struct gl_range range, uintptr_t base, size_t bytes) {
+  const uintptr_t start = (uintptr_t)range.base;
+  return range.bytes > 0 && bytes > 0 && base < start + range.bytes && start < base + bytes;
+}
+
+const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes) {
+  for (size_t i = 0; i < gl->request_count; ++i) {
+    const struct gl_request* const it = gl->requests[i];
+    if (it->state == GL_FREE) continue;
+    if (overlaps(it->operation.data, (uintptr_t)base, bytes) ||
+        overlaps(it->operation.residual, (uintptr_t)base, bytes))
+      return it;
+  }
+  return NULL;
+}
+
+void gl_end_request(gradlane_context* gl, struct gl_request* request) {
+  // Some lanes may have updated their part, others cleared it or never touched it: one state for all of it.
+  const struct gl_range residual = request->operation.residual;
+  if (request->code == GRADLANE_FAILED && residual.bytes > 0) memset(residual.base, 0, residual.bytes);
+  request->state = GL_OVER;
+  ++gl->over;
+  ++gl->operations;
+}

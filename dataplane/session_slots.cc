@@ -7,7 +7,10 @@
 namespace gradlane {
 
 Slots::Slots(const NodeConfig& config, const std::vector<LaneDesk*>& desks, const std::vector<int>& doorbells)
-    : node_(config.rank), first_rank_(config.rank * config.trainers), slots_(config.trainers) {
+    : node_(config.rank),
+      first_rank_(config.rank * config.trainers),
+      world_(config.nodes.size() * config.trainers),
+      slots_(config.trainers) {
   assert(desks.size() == doorbells.size() * config.trainers);
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     for (size_t lane = 0; lane < doorbells.size(); ++lane) {
@@ -33,7 +36,8 @@ Slots::Answer Slots::ask(int rank) const {
   const auto wanted = static_cast<unsigned>(rank);
   if (wanted < first_rank_ || wanted - first_rank_ >= slots_.size()) {
     return {Kind::kRefused, 0,
-            "rank " + std::to_string(rank) + " is not on this node: node " + std::to_string(node_) + " has " + ranks()};
+            "rank " + std::to_string(rank) + " is not on this node: node " + std::to_string(node_) + " has " + ranks() +
+                ", of " + std::to_string(world_) + " ranks"};
   }
   const Slot& slot = slots_[wanted - first_rank_];
   if (!slot.taken) return {Kind::kYours, wanted - first_rank_, {}};

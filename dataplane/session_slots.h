@@ -42,6 +42,7 @@ class Slots {
 
   unsigned node_;
   unsigned first_rank_;
+  size_t world_;  // ranks of all nodes
   std::vector<Slot> slots_;
 };
 

@@ -46,6 +46,30 @@ std::string parse_name(const char* option, const std::string& text, const Names&
   throw SetupError(fmt::format("{} '{}': must be one of {}", option, text, fmt::join(allowed, ", ")));
 }
 
+// What daemons cannot do is left to trainers: fixed:auto, whose bound follows each tensor, and fixed without a number.
+std::string adaptive_codec(const std::string& name) {
+  constexpr std::string_view kAuto = "fixed:auto";
+  if (name == "fixed" || name == kAuto) return std::string(kAuto);
+  if (!name.starts_with(kAuto)) return {};
+  unsigned bits = 0;
+  const char* const end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(std::min(name.data() + kAuto.size() + 1, end), end, bits);
+  if (name[kAuto.size()] != ':' || error != std::errc() || rest != end || bits < 1 || bits > 12) {
+    throw SetupError(fmt::format("--codec '{}': it is fixed:auto, or fixed:auto:BITS with BITS 1 to 12", name));
+  }
+  return fmt::format("{}:{}", kAuto, bits);
+}
+
+// The daemons' codec, and what trainers are told that one was named.
+void plan_codec(const RunOptions& options, RunPlan& plan) {
+  const bool named = !options.codec.empty();
+  const bool marked = plan.link == RunPlan::Link::kAccelerator;  // what is marked is to be compressed
+  if (!marked) plan.trainers_codec = adaptive_codec(options.codec);
+  const bool adaptive = !plan.trainers_codec.empty();
+  plan.codec = find_codec(adaptive || !named ? (marked ? kDefaultLossyCodec : kDefaultCodec) : options.codec).name();
+  if (named && !adaptive) plan.trainers_codec = plan.codec;
+}
+
 int file_fault(const std::string& path) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) return errno == EACCES ? 126 : 127;
@@ -181,9 +205,7 @@ RunPlan make_run_plan(const RunOptions& options) {
   if (options.nodes.empty()) throw SetupError("-n is missing: the number of nodes\nsee 'gradlane run --help'");
   plan.nodes = parse_number("-n", options.nodes, 1, 1, kMaxRunNodes);
   plan_link(options, plan);
-  const bool marked = plan.link == RunPlan::Link::kAccelerator;  // what is marked is to be compressed
-  const std::string_view codec = marked ? kDefaultLossyCodec : kDefaultCodec;
-  plan.codec = find_codec(options.codec.empty() ? codec : options.codec).name();
+  plan_codec(options, plan);
   plan.lanes = parse_number("--lanes", options.lanes, 1, 1, kMaxLanes);
   plan.trainers = parse_number("--trainers", options.trainers, 1, 1, kMaxTrainers);
   plan.local_reduce = options.local_reduce;
@@ -276,6 +298,7 @@ std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsi
       "GRADLANE_SOCKET=" + socket,
       fmt::format("GRADLANE_NODE={}", plan.node_of(rank)),
   };
+  if (!plan.trainers_codec.empty()) result.push_back("GRADLANE_CODEC=" + plan.trainers_codec);
   add_interface(result, "lo");
   return result;
 }
@@ -286,6 +309,7 @@ std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, un
   spaces.resize(plan.nodes);  // without the switch's
   result.push_back("GRADLANE_SOCKET=" + socket);
   result.push_back(fmt::format("GRADLANE_NAMESPACES={}", fmt::join(spaces, ",")));
+  if (!plan.trainers_codec.empty()) result.push_back("GRADLANE_CODEC=" + plan.trainers_codec);
   add_interface(result, kInsideName);
   return result;
 }

@@ -26,6 +26,8 @@ struct RunPlan {
   Link link = Link::kVhost;
   std::string link_name;
   std::string codec;
+  std::string
+      trainers_codec;  // of --codec, for PyTorch: fixed:auto, say, which daemons do not do; empty: none was named
   unsigned lanes = 1;
   unsigned trainers = 1;  // per node
   bool local_reduce = false;

@@ -111,7 +111,8 @@ TEST_F(ServerTest, Ranks) {
   for (const int foreign : {0, 2, 6, 1000, -2, -2147483647 - 1}) {
     const Reply reply = ask(other, hello_message(foreign));
     EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
-    EXPECT_EQ(reply.text(), "rank " + std::to_string(foreign) + " is not on this node: node 1 has ranks 3 to 5");
+    EXPECT_EQ(reply.text(),
+              "rank " + std::to_string(foreign) + " is not on this node: node 1 has ranks 3 to 5, of 6 ranks");
   }
   // After all that it may still say hello.
   EXPECT_EQ(ask(other, hello_message(-1)).as<gl_welcome>().rank, 3U);

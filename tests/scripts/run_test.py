@@ -77,6 +77,17 @@ class RunTest(unittest.TestCase):
             run = self.run_it("-n", "1", command=sh(f"echo ${name}"), env={name: value})
             self.assertEqual(run.out, f"[0] {value}\n")
 
+    def test_codec_of_trainers(self):
+        """fixed:auto is theirs, and the daemons' is raw then; what is not named is not said."""
+        for options, told, daemons in ((["fixed"], "fixed:auto", "raw"), (["fixed:auto:6"], "fixed:auto:6", "raw"),
+                                       (["fixed:9"], "fixed:9", "fixed:9"), ([], "", None)):
+            with tempfile.TemporaryDirectory() as folder:
+                options = [word for name in options for word in ("--codec", name)]
+                run = self.run_it("-n", "1", "--keep-configs", folder, *options, command=sh("echo .$GRADLANE_CODEC"))
+                self.assertEqual(run.out, f"[0] .{told}\n")
+                text = pathlib.Path(folder, "n0.yaml").read_text(encoding="ascii")
+                self.assertIn(f"codec: '{daemons}'" if daemons else "codec: ", text)
+
     def test_command_gets_its_arguments_as_they_are(self):
         words = ["-c", "[1,2]", "", "--codec", "--", "a b", "sim", "--help"]
         script = "import sys; print(sys.argv[1:])"
@@ -325,6 +336,8 @@ class RunTest(unittest.TestCase):
             (["-n", "65"], ["-n '65'", "1 to 64"]),
             (["-n", "two"], ["-n 'two'", "1 to 64"]),
             (["-n", "2", "--codec", "zip"], ["zip", "fixed:B"]),
+            (["-n", "2", "--codec", "fixed:auto:13"], ["fixed:auto:13", "BITS 1 to 12"]),
+            (["-n", "2", "--codec", "fixed:automatic"], ["fixed:automatic", "BITS 1 to 12"]),
             (["-n", "2", "--link", "tcp"], ["--link 'tcp'", "vhost, memif, ring"]),
             (["-n", "2", "--lanes", "17"], ["--lanes '17'", "1 to 16"]),
             (["-n", "2", "--trainers", "17"], ["--trainers '17'", "1 to 16"]),

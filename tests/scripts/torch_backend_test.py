@@ -10,6 +10,7 @@ import os
 import pathlib
 import threading
 import unittest
+import unittest.mock
 import warnings
 
 import torch
@@ -17,7 +18,7 @@ import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
-from gradlane.torch.codec import Setting
+from gradlane.torch.codec import Setting, of_the_job
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
@@ -143,6 +144,42 @@ class Sums(Case):
                 dist.all_reduce(torch.ones(5000))
             if WORLD > 1:
                 self.assertNotEqual(Setting.bounds[5000].codec(), "raw")
+
+    def test_codec_of_the_job(self):
+        """That of gradlane run --codec, which may be one that daemons do not know."""
+        self.addCleanup(of_the_job.cache_clear)
+        for name, wanted in (("fixed:auto:6", "raw"), ("fixed", "raw"), ("bf16", "bf16"), ("", None)):
+            of_the_job.cache_clear()
+            with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC=name):
+                codec, bound = Setting.choose(5000)
+                self.assertEqual(codec if bound is None else bound.codec(), wanted)
+                with gradlane.torch.use_codec("fp16"):
+                    self.assertEqual(Setting.choose(5000), ("fp16", None))
+            Setting.bounds.clear()
+        of_the_job.cache_clear()
+        with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC="fixd"):
+            with self.assertRaisesRegex(gradlane.BadArgument, "GRADLANE_CODEC in the environment: .*codec 'fixd'"):
+                dist.new_group([RANK])
+
+    @unittest.skipIf(WORLD == 1, "there is no daemon")
+    def test_names_of_codecs(self):
+        """use_codec() knows what the daemon knows, at both ends of each range."""
+        words = ["raw", "raw:1", "bf16", "bf16:", "fp16", "fp", "fixed", "fixed:", "inceptionn", "inceptionn:8,truncate",
+                 "inceptionn:,truncate", "inceptionn:8,", "fixed:8,truncate", "fixed:+8", "fixed: 8", "Raw", " raw", ""]
+        words += [f"{word}:{bits}" for word in ("fixed", "inceptionn") for bits in (0, 1, 2, 14, 15, 30, 31, "07")]
+        for word in words:
+            try:
+                with gradlane.torch.use_codec(word):
+                    known = True
+            except gradlane.BadArgument:
+                known = False
+            try:
+                gradlane.torch.Engine.existing().all_reduce(torch.ones(5000), codec=lambda: word).wait()  # noqa: B023
+                daemons = True
+            except RuntimeError as error:
+                self.assertIn("BadArgument", str(error))
+                daemons = False
+            self.assertEqual(known, daemons, word)
 
     def test_reduce(self):
         for root in range(WORLD):

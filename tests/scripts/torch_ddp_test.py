@@ -3,7 +3,6 @@
 torch_ddp_test.py [TEST...]. All ranks run the same tests in the same order.
 """
 
-import datetime
 import os
 import signal
 import threading
@@ -208,8 +207,6 @@ class Refusals(unittest.TestCase):
             dist.all_gather([torch.zeros(5) for _ in range(WORLD)], torch.zeros(4))
         with self.assertRaisesRegex(gradlane.BadArgument, "needs a contiguous tensor of"):
             dist._all_gather_base(torch.zeros(WORLD * 4 + 1), torch.zeros(4))
-        with self.assertRaisesRegex(gradlane.BadArgument, "nonsense"), gradlane.torch.use_codec("nonsense"):
-            dist.all_reduce(torch.zeros(5000))
         engine = gradlane.torch.Engine.existing()
         with self.assertRaisesRegex(gradlane.BadArgument, "on meta; there are CPU and CUDA"):
             engine.all_reduce(torch.ones(4, device="meta"))
@@ -217,8 +214,10 @@ class Refusals(unittest.TestCase):
                      lambda codec: engine.all_reduce(torch.zeros(5000), codec=codec)):
             with self.assertRaisesRegex(gradlane.BadArgument, "codec 8 is int"):
                 call(8)
-        with self.assertRaisesRegex(gradlane.BadArgument, "fixed:auto"):
-            gradlane.torch.use_codec("fixed:auto:99")
+            for codec in ("nonsense", "fixd:8", "fixed:99", "fixed:", "fixed:auto:99", "inceptionn:8,trunc", "", "raw:1"):
+                # Where it is set, and with all that there is.
+                with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .*fixed:auto or fixed:auto:BITS"):
+                    call(codec)
         tensor = torch.ones(5000)  # nothing has happened
         dist.all_reduce(tensor)
         self.assertEqual(tensor[0], WORLD)
@@ -232,9 +231,22 @@ class Refusals(unittest.TestCase):
             if RANK == rank:
                 dist.all_reduce(tensor, group=alone)
         self.assertEqual(tensor[0], WORLD)
-        if WORLD > 2:
-            with self.assertRaisesRegex(ValueError if RANK < 2 else RuntimeError, "a group of 2 of|Timed out"):
-                dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1))
+
+    @unittest.skipIf(WORLD < 3, "there are only groups of all or of one")
+    def test_other_groups(self):
+        """Refused at once on all ranks, members or not."""
+        wanted = f"a group of 2 of {WORLD} ranks; .* backend='gloo'"
+        with self.assertRaisesRegex(gradlane.BadArgument, wanted):
+            dist.new_group([0, 1])
+        with self.assertRaisesRegex(gradlane.BadArgument, wanted):
+            dist.new_group(ranks=(WORLD - 1, 0), backend="gradlane")
+        # A program that got hold of the function before gradlane.torch did: nobody waits either.
+        group = dist.new_group.__wrapped__([0, 1])
+        if RANK < 2:
+            for call in (lambda: dist.all_reduce(torch.ones(4), group=group), lambda: dist.barrier(group=group)):
+                with self.assertRaisesRegex(gradlane.BadArgument, wanted):
+                    call()
+        dist.barrier()
 
     def test_another_backend_beside_it(self):
         group = dist.new_group(backend="gloo")

@@ -15,6 +15,7 @@ import daemon_fixture
 from daemon_fixture import PATIENCE, Ring, wait_for
 
 TRAINER = pathlib.Path(__file__).resolve().parent / "torch_trainer.py"
+MODEL = "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))"
 HEARING = 60  # a process may have to load PyTorch first
 MANY = "works = [reduce(1000000, async_op=True) for _ in range(100)]"
 
@@ -120,9 +121,8 @@ class Failures(unittest.TestCase):
             self.one(0, line)
         for number, line in enumerate(lines):
             self.one(1, line)
-            for answer in self.ask(f"w{number}.wait()"):
-                self.assertRegex(answer, "^BadArgument" if number == 1 else "^ok True")
-            self.assertEqual(self.ask(f"w{number}.result()[0][0].item()"), ["ok 1.0" if number == 1 else "ok 2.0"] * 2)
+            for answer in self.ask(f"w{number}.wait()[0].item()"):
+                self.assertRegex(answer, "^RuntimeError: .*BadArgument" if number == 1 else "^ok 2.0")
 
     def test_an_error_after_the_exchange(self):
         """On one rank: none of its operations behind fails, and its thread goes on."""
@@ -137,6 +137,35 @@ class Failures(unittest.TestCase):
             self.assertEqual(self.ask("interrupted()", "reduce(2000)"), ["ok interrupted", "ok 2.0"])
         self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
         self.assertEqual(self.ask("len(driver().memory._lent)"), ["ok 0"] * 2)
+
+    def test_ctrl_c(self):
+        """The call ends at once; the operation with the other rank."""
+        for line in ("reduce()", "reduce(1000000)", "dist.barrier()"):
+            for _ in range(2):
+                self.assertRegex(self.one(0, f"ctrl_c(lambda: {line})"), "^KeyboardInterrupt")
+                self.assertRegex(self.one(1, line), "^ok")
+                self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
+
+    def test_ctrl_c_in_backward(self):
+        """C++ waits there, until the other rank has come; then it arrives, in PyTorch 1.13 as a RuntimeError of it."""
+        self.ask(MODEL)
+        self.trainers[0].say("ctrl_c(backward)")
+        self.assertEqual(self.one(1, "backward()"), "ok None")
+        self.assertRegex(self.trainers[0].hear(), "^(RuntimeError: .*)?KeyboardInterrupt")
+        self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
+        self.ask(MODEL)
+        self.assertEqual(self.ask("backward()"), ["ok None"] * 2)
+
+    def test_workers_of_a_data_loader(self):
+        """Children by fork(): what they must not do fails there, and does nothing to the parent."""
+        self.assertEqual(self.ask("loaded()"), [f"ok {([0, 1, 4, 9, 16, 25], [2.0] * 8, 2.0)}"] * 2)
+
+    def test_a_rank_has_less_to_do(self):
+        """And ends well, while the other one waits for it in backward()."""
+        self.ask(MODEL)
+        self.trainers[0].say("backward()")
+        self.assertEqual(self.trainers[1].end(), 0)
+        self.assertRegex(self.trainers[0].hear(), "^RuntimeError: .*OperationFailed: gradlane: rank 1 has left")
 
     def test_never_added_to_another(self):
         """Rank 0 had three queued when the first failed, rank 1 had one."""

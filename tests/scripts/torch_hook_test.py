@@ -23,7 +23,7 @@ from torch_ddp import same_everywhere, step, worst, wrapped
 
 class Average(unittest.TestCase):
     def test_within_the_bound(self):
-        for codec, bound in (("fixed:10", 2.0**-10), ("fixed:6", 2.0**-6), ("raw", 0), (None, 2.0**-10)):
+        for codec, bound in (("fixed:10", 2.0**-10), ("fixed:6", 2.0**-6), ("raw", 0)):
             for feedback in (False,) if codec == "raw" else (False, True):
                 with self.subTest(codec=codec, feedback=feedback):
                     ddp = wrapped(Given(*SHAPES), gradlane.torch.State(codec, feedback), 8)
@@ -189,14 +189,25 @@ class Errors(unittest.TestCase):
         for codec in ("raw", "bf16", "inceptionn:8"):
             with self.assertRaisesRegex(gradlane.BadArgument, f"error_feedback with codec '{codec}'.*'fixed:10'"):
                 gradlane.torch.State(codec, error_feedback=True)
-        gradlane.torch.State("fixed", error_feedback=True)
-        with self.assertRaisesRegex(gradlane.BadArgument, "BITS 1 to 12"):
-            gradlane.torch.State("fixed:auto:20")
+        with self.assertRaisesRegex(gradlane.BadArgument, "error_feedback 'no' is str"):
+            gradlane.torch.State("fixed:8", "no")
 
-    def test_no_such_codec(self):
-        ddp = wrapped(Given((5,)), gradlane.torch.State("fixd:10"))
-        with self.assertRaisesRegex(Exception, "codec 'fixd:10': unknown codec"):
-            step(ddp, draw(0, [(5,)]))
+    def test_wrong_where_it_is_said(self):
+        for codec in ("fixd:10", "fixed:31", "fixed:auto:20"):
+            with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .* raw, bf16, .*BITS 1 to 12"):
+                gradlane.torch.State(codec)
+        with self.assertRaisesRegex(gradlane.BadArgument, "codec 10 is int; .* fixed:B"):
+            gradlane.torch.State(codec=10)
+        with self.assertRaisesRegex(gradlane.BadArgument, "process_group is list; leave it out"):
+            gradlane.torch.State(process_group=[0, 1])
+
+    def test_what_is_not_said(self):
+        for codec in (None, "fixed", "fixed:auto"):
+            for feedback in (None, False, True):
+                state = gradlane.torch.State(codec, feedback)
+                self.assertEqual((state.codec, state.error_feedback), ("fixed:auto", feedback is not False))
+        for codec in ("raw", "fixed:8"):
+            self.assertFalse(gradlane.torch.State(codec).error_feedback)
 
     def test_no_state(self):
         ddp = wrapped(Given((5,)), None)

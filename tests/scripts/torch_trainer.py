@@ -7,6 +7,7 @@ A line is one of `ok VALUE` and `CLASS: TEXT`.
 import datetime
 import gc
 import os
+import signal
 import sys
 import threading
 import time
@@ -33,15 +34,16 @@ def reduce(numel=4, value=1.0, **options):
 
 
 def coded(codec, numel):
-    with gradlane.torch.use_codec(codec):
-        return reduce(numel, async_op=True)
+    """A future; a codec that there is not is refused by the daemon, when the operation's turn comes."""
+    return gradlane.torch.Engine.existing().all_reduce(torch.ones(numel), codec=lambda: codec)
 
 
 def refused(times):
     for _ in range(times):
         try:
             coded("fixed:99", 2000).wait()
-        except gradlane.BadArgument:
+        except RuntimeError as error:
+            assert "BadArgument" in str(error), error
             continue
         raise AssertionError("it was not refused")
 
@@ -64,6 +66,21 @@ def interrupted():
         return "interrupted"
 
 
+def ctrl_c(call):
+    """The same by a signal, which comes when the other rank is waited for."""
+    def press():
+        while not driver()._queue:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    return call()
+
+
+def backward():
+    NAMES["model"](torch.ones(2, 1000)).sum().backward()
+
+
 def retried(times):
     """After operations that differ between the ranks, others at once that do not."""
     sums = []
@@ -73,6 +90,30 @@ def retried(times):
         except gradlane.OperationFailed:
             sums.append(reduce(400000))
     return sums
+
+
+class Squares(torch.utils.data.Dataset):
+    """Read by workers of a DataLoader, which are children by fork(). One of them tries what it must not."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, number):
+        if number == 3:
+            try:
+                dist.all_reduce(torch.ones(4))
+            except gradlane.DaemonGone as error:
+                assert "parent of a fork" in str(error), error
+            else:
+                raise AssertionError("a child took part")
+        return number * number
+
+
+def loaded():
+    """What workers read while the parent's operations are under way, and the sums of these."""
+    works = [reduce(400000, async_op=True) for _ in range(8)]
+    read = torch.cat(list(torch.utils.data.DataLoader(Squares(), num_workers=2, multiprocessing_context="fork")))
+    return read.tolist(), [work.wait() and work.result()[0][0].item() for work in works], reduce()
 
 
 def driver():
@@ -85,7 +126,7 @@ def held():
     return len(os.listdir("/proc/self/fd")), engines
 
 
-NAMES = {"gradlane": gradlane, "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
+NAMES = {"loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane, "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
          "driver": driver, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
          "time": time, "init": init, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
 for line in sys.stdin:
@@ -95,6 +136,6 @@ for line in sys.stdin:
         except SyntaxError:
             value = exec(line, NAMES)  # noqa: S102
         text = f"ok {value}"
-    except Exception as error:  # noqa: BLE001
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
         text = f"{type(error).__name__}: {error}"
     print(text.replace("\n", " "), flush=True)

@@ -12,8 +12,9 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import errors
-from .codec import Setting
+from .codec import Setting, of_the_job
 from .engine import Engine
+from .meeting import meet, refusal, watch
 from .staging import Operand
 from .work import Work
 
@@ -22,23 +23,13 @@ _ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo
 
 def create(store, rank, size, timeout):
     """What init_process_group() and new_group() call."""
-    if not dist.is_initialized():
-        # A new job. Groups of an earlier one may still be referenced, by a model say, and ranks may disagree about how
-        # many operations there have been.
-        Engine.renew()
-        Setting.bounds = {}
-        if size > 1:
-            _meet(store, size, timeout)
-    return Group(rank, size, timeout)
-
-
-def _meet(store, size, timeout):
-    """Waits for all ranks: a rank that is taken anew ends what others are still finishing of the job before."""
-    arrived = store.add("gradlane", 1)
-    key = f"gradlane {(arrived - 1) // size}"
-    if arrived % size == 0:
-        store.set(key, "all")
-    store.wait([key], timeout)
+    if dist.is_initialized():
+        return Group(rank, size, timeout)
+    # A new job. Groups of an earlier one may still be referenced, by a model say, and ranks may disagree about how
+    # many operations there have been.
+    Engine.renew()
+    Setting.bounds = {}
+    return Group(rank, size, timeout) if size == 1 else meet(store, rank, size, timeout, Group)
 
 
 def register():
@@ -49,6 +40,7 @@ def register():
         dist.Backend.register_backend("gradlane", create, devices=["cpu", "cuda"])
     except TypeError:  # PyTorch 1
         dist.Backend.register_backend("gradlane", create)
+    watch()
 
 
 class Group(dist.ProcessGroup):
@@ -58,14 +50,14 @@ class Group(dist.ProcessGroup):
         super().__init__(rank, size)
         self._rank, self._size = rank, size
         self._timeout = timeout.total_seconds()
-        self._engine = None
+        self._engine = self._refusal = None
+        of_the_job()  # raises if there is no such codec
         if size == 1:
             return
         if dist.is_initialized() and size != dist.get_world_size():
-            raise errors.bad_argument(
-                f"gradlane: a group of {size} of {dist.get_world_size()} ranks; there are groups of all or of one. "
-                f"For others {_ANOTHER}"
-            )
+            # Not raised here: the ranks that are no members would wait in new_group() for those that are.
+            self._refusal = refusal(size, dist.get_world_size())
+            return
         self._engine = Engine.shared(rank=rank, world=size)
         self._engine.groups = True
         weakref.finalize(self, self._engine.release).atexit = False
@@ -152,6 +144,8 @@ class Group(dist.ProcessGroup):
 
     def _begin(self, result, name, *arguments, on_failure=None, **how):
         """Starts an operation of the engine; a Work with `result`."""
+        if self._refusal is not None:
+            raise self._refusal
         work = Work(result)
 
         def start(result, on_error):

@@ -6,6 +6,7 @@ several of them under way.
 
 import atexit
 import os
+import re
 import threading
 import time
 import weakref
@@ -14,9 +15,10 @@ import torch
 
 from .. import _context, errors
 from . import operations, staging
-from .codec import EXACT, check
+from .codec import EXACT, check, is_adaptive
 from .driver import Driver
 
+_OF_RANKS = re.compile(r", of ([0-9]+) ranks")  # in the daemon's refusal of a rank that another node has
 _engines = weakref.WeakSet()
 _of_parents = []  # engines of processes that this one was forked from: never to be closed here
 
@@ -24,6 +26,7 @@ _of_parents = []  # engines of processes that this one was forked from: never to
 def _forget():
     """In a child after fork()."""
     Engine._guard = threading.RLock()
+    Engine._world = None
     for engine in list(_engines):
         engine._forget()
 
@@ -41,6 +44,7 @@ class Engine:
     """
 
     _current = None
+    _world = None  # of the latest engine
     _guard = threading.RLock()  # a finalizer may release() in the middle of shared()
 
     @staticmethod
@@ -64,6 +68,21 @@ class Engine:
             return engine
 
     @staticmethod
+    def world_of(rank):
+        """How many ranks the daemons have, to be asked before ranks meet; None if it cannot be known then.
+
+        The first time in a process it connects. Later that would end what other ranks are still finishing.
+        """
+        with Engine._guard:
+            if Engine._world is None:
+                try:
+                    Engine._current = Engine(context.open(rank=rank))
+                except errors.Error as error:
+                    world = _OF_RANKS.search(str(error))
+                    return int(world[1]) if world else None
+            return Engine._world
+
+    @staticmethod
     def exists():
         return Engine._current is not None and Engine._current.usable
 
@@ -81,14 +100,17 @@ class Engine:
 
     @staticmethod
     def renew():
-        """Closes the engine, whoever still uses it: the next shared() connects anew."""
+        """Closes the engine, whoever still uses it: the next shared() connects anew. Not if nobody has used it yet."""
         with Engine._guard:
-            engine, Engine._current = Engine._current, None
-        if engine is not None:
-            engine.close()
+            engine = Engine._current
+            if engine is None or engine._users == 0 and engine.usable:
+                return
+            Engine._current = None
+        engine.close()
 
     def __init__(self, connected):
         self.rank, self.world, self.codec = connected.rank, connected.world, connected.codec
+        Engine._world = self.world
         self._context = connected  # keeps the connection open
         self._users = 0
         self._driver = Driver(connected._connection)
@@ -208,8 +230,11 @@ class Engine:
         return staging.Operand(self.zeros, tensor, name, reduce, average)
 
     def _codec(self, codec, operand, tensor):
-        if not callable(codec):
-            check(codec)
+        if not callable(codec) and is_adaptive(check(codec)):
+            raise errors.bad_argument(
+                f"gradlane: codec {codec!r} of one operation; a gradlane.AdaptiveBound per tensor does that: pass its "
+                "codec() and call its update()"
+            )
         if operand.type != staging.FLOAT32:
             return None
         if codec is None and tensor.numel() < EXACT:

@@ -1,19 +1,17 @@
 """Gradients of DistributedDataParallel through gradlane, whatever the job's backend is.
 
-    ddp.register_comm_hook(gradlane.torch.State(codec="fixed:10", error_feedback=True), gradlane.torch.hook)
+    ddp.register_comm_hook(gradlane.torch.State(), gradlane.torch.hook)
 
 What is kept from step to step, residuals and adaptive bounds, belongs to buckets, and DDP forms its buckets anew after
 the first step. So each bucket starts from what its parameters had before, wherever that was: in other buckets, or in a
 state dict.
 """
 
-import re
-
 import torch
 import torch.distributed as dist
 
 from .. import adaptive, errors
-from .codec import check
+from .codec import bound_of, check, is_adaptive
 from .engine import Engine
 from .kept import Kept, Loaded, check_buckets, check_fits, too_many
 
@@ -23,26 +21,20 @@ _VERSION = 2  # of state dicts
 class State:
     """How hook() averages gradients, and what is kept from step to step. One per DDP model.
 
-    codec: of float32 gradients, "fixed:10" or "fixed:auto", say; None: the daemon's. Other types travel exactly.
-    error_feedback: what rounding takes away is added in the next step; with codec fixed. process_group: None: the
-    default one; it must have as many ranks as the daemons.
+    codec: of float32 gradients; None or "fixed": "fixed:auto", whose bound follows the gradients. Other types travel
+    exactly. error_feedback: what rounding takes away is added in the next step; with codecs fixed. None: with
+    "fixed:auto" yes, else no. process_group: None: the default one; it must have as many ranks as the daemons.
 
     Raises NoDaemon, and BadArgument if something does not go together. The connection is shared with backend gradlane.
     """
 
-    def __init__(self, codec=None, error_feedback=False, process_group=None):
-        check(codec)
-        adaptive.AdaptiveBound.parse(codec)  # raises what is wrong with it
+    def __init__(self, codec=None, error_feedback=None, process_group=None):
+        self.codec = check(codec) or adaptive.NAME
+        self.error_feedback = _feedback(error_feedback, self.codec)
+        _check_group(process_group)
         # Never released: whoever opens a rank anew ends what other ranks still do.
         self._engine = _open(process_group)
         self._group = process_group
-        self.codec = self._engine.codec if codec is None else codec
-        self.error_feedback = error_feedback
-        if error_feedback and re.match(r"fixed(:|$)", self.codec) is None:
-            raise errors.bad_argument(
-                f"error_feedback with codec {self.codec!r}{' of the daemon' if codec is None else ''}: it goes with "
-                "fixed, 'fixed:10' or 'fixed:auto' say"
-            )
         self._order = {}  # parameters: their numbers, in the order of first sight, which is the same in every run
         self._firsts = []  # how many parameters the buckets of the first step had: numbers depend on that
         self._saved_firsts = []  # of the state dict
@@ -165,13 +157,13 @@ class State:
         return self._loaded[number] if number < len(self._loaded) else Loaded(parameter.shape, None, None)
 
     def _joined_bound(self, entries):
-        bound = adaptive.AdaptiveBound.parse(self.codec)
+        bound = bound_of(self.codec)
         if bound is not None and all(entry.bound is not None for entry in entries):
             bound.join(list({id(entry.bound): entry.bound for entry in entries}.values()))
         return bound
 
     def _bound_of(self, saved):
-        bound = adaptive.AdaptiveBound.parse(self.codec)
+        bound = bound_of(self.codec)
         if bound is not None and bound.bits == saved["bits"]:  # else this one starts anew
             bound.load_state_dict(saved)
         return bound
@@ -185,6 +177,25 @@ def hook(state, bucket):
             "ddp.register_comm_hook(gradlane.torch.State(), gradlane.torch.hook)"
         )
     return state._exchange(bucket)
+
+
+def _feedback(wanted, codec):
+    if wanted is None:
+        return is_adaptive(codec)
+    if not isinstance(wanted, bool):
+        raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {type(wanted).__name__}; True, False or None")
+    if wanted and not codec.startswith("fixed"):
+        raise errors.bad_argument(
+            f"gradlane: error_feedback with codec {codec!r}: it goes with fixed, 'fixed:auto' or 'fixed:10' say"
+        )
+    return wanted
+
+
+def _check_group(group):
+    if group is None or isinstance(group, dist.ProcessGroup):
+        return
+    what = "one that this rank is no member of" if group is dist.GroupMember.NON_GROUP_MEMBER else f"{type(group).__name__}"
+    raise errors.bad_argument(f"gradlane: process_group is {what}; leave it out, or pass a group of all ranks")
 
 
 def _open(process_group):

@@ -48,10 +48,11 @@ class Work(_Base):
         """True when it is over, or raises what went wrong; TimeoutError if it takes longer than a timedelta `timeout`,
         which leaves the operation as it is."""
         seconds = timeout.total_seconds() if timeout is not None else 0
-        if seconds > 0 and not self.is_completed():
+        if not self.is_completed():
+            # Ctrl-C would not get through to the future's own wait().
             ended = threading.Event()
             self._future.add_done_callback(lambda _: ended.set())
-            if not ended.wait(seconds):
+            if not ended.wait(seconds if seconds > 0 else None):
                 raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
         try:
             self._future.wait()

@@ -1,0 +1,121 @@
+"""How the ranks of a job find each other, and learn at once if they cannot be one.
+
+PyTorch has ranks wait for each other by its own time limit, 30 minutes, whatever has become of the others. So what is
+wrong with the numbers of a job or a group is found before PyTorch waits for anybody, where each rank can see it
+(watch()), and what only one rank sees is told to all (meet()).
+"""
+
+import datetime
+import functools
+import inspect
+import os
+import urllib.parse
+
+import torch.distributed as dist
+
+from .. import errors
+from .engine import Engine
+
+_LEAVING = datetime.timedelta(seconds=5)
+
+
+def meet(store, rank, size, timeout, join):
+    """Calls join(rank, size, timeout), which connects, when all ranks are here, and returns its result if it has gone
+    well on all. Else it raises on all what has gone wrong.
+
+    Not before all are here: a rank that is taken anew ends what others are still finishing of the job before.
+    """
+    key = f"gradlane {(store.add('gradlane', 1) - 1) // size}"
+    _wait_for_all(store, key, size, timeout)
+    joined, text = None, "ok"
+    try:
+        joined = join(rank, size, timeout)
+    except Exception as error:  # noqa: BLE001 - the others shall hear of it
+        joined, text = error, str(error)
+    store.set(f"{key} rank {rank}", text)
+    texts = [store.get(f"{key} rank {other}").decode(errors="replace") for other in range(size)]
+    failed = next((other for other, its in enumerate(texts) if its != "ok"), None)
+    if failed is None:
+        return joined
+    try:
+        _wait_for_all(store, key + " failed", size, min(timeout, _LEAVING))  # the store goes with rank 0
+    except RuntimeError:
+        pass  # somebody was faster
+    raise joined if isinstance(joined, Exception) else errors.bad_argument(
+        f"gradlane: rank {failed} of the job cannot take part: {texts[failed]}"
+    )
+
+
+def _wait_for_all(store, key, size, timeout):
+    if store.add(key, 1) == size:
+        store.set(key + " all", "here")
+    store.wait([key + " all"], timeout)
+
+
+def refusal(size, world):
+    """Of a group that there cannot be."""
+    return errors.bad_argument(
+        f"gradlane: a group of {size} of {world} ranks; the backend gradlane has groups of all ranks, or of one. For "
+        "others make a group of another backend: dist.new_group(ranks, backend='gloo')"
+    )
+
+
+def watch():
+    """Has PyTorch's init_process_group() and new_group() look at the numbers first, for backend gradlane alone."""
+    for name, look in (("init_process_group", _look_at_job), ("new_group", _look_at_group)):
+        original = getattr(dist.distributed_c10d, name)
+        watched = _watched(original, look)
+        for module in (dist, dist.distributed_c10d):  # whose functions call each other
+            if getattr(module, name) is original:
+                setattr(module, name, watched)
+
+
+def _watched(original, look):
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def watched(*arguments, **options):
+        try:
+            call = signature.bind(*arguments, **options).arguments
+        except TypeError:
+            call = None  # the original says what is wrong with it
+        if call is not None:
+            look(call)
+        return original(*arguments, **options)
+
+    return watched
+
+
+def _look_at_group(call):
+    ranks = call.get("ranks")
+    if not dist.is_initialized() or ranks is None:
+        return
+    size, world = len(set(ranks)), dist.get_world_size()
+    if _is_ours(call.get("backend") or dist.get_backend()) and 1 < size < world:
+        raise refusal(size, world)
+
+
+def _look_at_job(call):
+    """Whether there are as many ranks as the daemons have. What else is wrong, meet() will find."""
+    if not _is_ours(call.get("backend")) or dist.is_initialized():
+        return
+    url = urllib.parse.urlparse(call.get("init_method") or "env://")
+    named = dict(urllib.parse.parse_qsl(url.query))
+    job = []
+    for word in ("rank", "world_size"):
+        number = call.get(word, -1)
+        if number == -1:
+            number = named.get(word, os.environ.get(word.upper()) if url.scheme == "env" else None)
+        job.append(int(number) if str(number).isdecimal() else None)
+    if None in job or job[1] == 1:
+        return
+    world = Engine.world_of(job[0])
+    if world is not None and world != job[1]:
+        raise errors.bad_argument(
+            f"gradlane: WORLD_SIZE is {job[1]}, and the daemons have {world} ranks: start one process per rank of the "
+            "daemons, as gradlane run does, or change `nodes` (and `trainers`) in their configurations"
+        )
+
+
+def _is_ours(backend):
+    return isinstance(backend, str) and backend.lower() == "gradlane"

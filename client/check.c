@@ -109,6 +109,10 @@ static gradlane_code check_average(gradlane_context* gl, enum gl_submission_kind
   return GRADLANE_OK;
 }
 
+static uint64_t whole_of(const gradlane_how* how, const struct gl_submission* submission) {
+  return how->whole != 0 ? how->whole : submission->count;
+}
+
 // Which codec, if any. `codec` is that of the daemon's configuration where none is named.
 static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
                                  const gradlane_how* how, struct gl_submission* submission,
@@ -121,8 +125,7 @@ static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind k
                    kind_name(kind), codec->name);
   }
   if (type != GRADLANE_FLOAT32 || kind == GL_BARRIER) return GRADLANE_OK;
-  const uint64_t elements = how->whole != 0 ? how->whole : submission->count;
-  if (copies || elements < GRADLANE_EXACT_BELOW) {
+  if (copies || whole_of(how, submission) < GRADLANE_EXACT_BELOW) {
     submission->flags |= GL_FLAG_EXACT;
   } else if (how->codec != NULL) {
     submission->flags |= GL_FLAG_CODEC;
@@ -205,6 +208,7 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   submission->kind = (uint8_t)kind;
   submission->type = (uint8_t)type;
   submission->count = count;
+  out->whole = whole_of(&how, submission);
   if (kind == GL_BROADCAST) submission->root = (uint64_t)root;
   submission->tag = how.has_tag != 0 ? how.tag : gl->next_tag;
 

@@ -51,6 +51,7 @@ struct gl_operation {
   struct gl_range residual;
   uint64_t each;  // elements of each part but the last
   uint64_t parts;
+  uint64_t whole;  // elements of the caller's tensor, of which this may be a part
   uint32_t width;  // bytes of an element
   bool blocks;     // one per rank
   bool pays;       // too small for a codec: the residual is added to the data
@@ -260,7 +261,7 @@ void gl_end_request(gradlane_context* gl, struct gl_request* request);
 // ---- loss.c
 
 // Counts what a codec has taken away from an operation that succeeded, and warns if it is much.
-void gl_note_loss(gradlane_context* gl, const struct gl_submission* submission, const struct gl_loss* loss);
+void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, const struct gl_loss* loss);
 void gl_add_loss(struct gl_loss* to, const struct gl_loss* loss);
 
 // ---- progress.c

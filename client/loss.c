@@ -35,17 +35,18 @@ static bool too_much(const struct gl_loss* loss) {
 }
 
 // The entry of a class that nobody was warned of; NULL if somebody was, or there are more classes than entries.
-static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct gl_submission* submission) {
+static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct gl_operation* operation) {
+  const struct gl_submission* const submission = &operation->submission;
   for (unsigned i = 0; i < losses->count; ++i) {
     const struct gl_loss_warning* const it = &losses->warnings[i];
-    if (it->elements == submission->count && it->kind == submission->kind && it->codec == submission->codec) {
+    if (it->elements == operation->whole && it->kind == submission->kind && it->codec == submission->codec) {
       return NULL;
     }
   }
   if (losses->count == GL_LOSS_WARNINGS) return NULL;
   struct gl_loss_warning* const it = &losses->warnings[losses->count++];
   *it = (struct gl_loss_warning){
-      .elements = submission->count, .kind = submission->kind, .codec = submission->codec, .untold = true};
+      .elements = operation->whole, .kind = submission->kind, .codec = submission->codec, .untold = true};
   return it;
 }
 
@@ -56,12 +57,13 @@ void gl_add_loss(struct gl_loss* to, const struct gl_loss* loss) {
   to->lost_squares += loss->lost_squares;
 }
 
-void gl_note_loss(gradlane_context* gl, const struct gl_submission* submission, const struct gl_loss* loss) {
+void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, const struct gl_loss* loss) {
+  const struct gl_submission* const submission = &operation->submission;
   struct gl_losses* const losses = &gl->losses;
   if (loss->values == 0) return;
   gl_add_loss(&losses->total, loss);
   if (!too_much(loss)) return;
-  struct gl_loss_warning* const warning = new_class(losses, submission);
+  struct gl_loss_warning* const warning = new_class(losses, operation);
   if (warning == NULL) return;
   (void)snprintf(
       warning->text, sizeof(warning->text),
@@ -70,7 +72,7 @@ void gl_note_loss(gradlane_context* gl, const struct gl_submission* submission, 
       "%u %% of its values that were not zero (of a sample). What is lost is lost: a training may stop for it. Use "
       "codec raw, error feedback (a residual), or a bound that follows the values (AdaptiveBound, in PyTorch "
       "fixed:auto)",
-      sum_name(submission->kind), submission->count, codec_name(gl, submission), norm_percent(loss), gl->welcome.rank,
+      sum_name(submission->kind), operation->whole, codec_name(gl, submission), norm_percent(loss), gl->welcome.rank,
       (unsigned)(100.0 * (double)loss->zeroed / (double)loss->values));
   if (losses->keep) return;
   (void)fprintf(stderr, "gradlane: warning: %s\n", gradlane_warning(gl));

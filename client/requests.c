@@ -82,7 +82,7 @@ void gl_end_request(gradlane_context* gl, struct gl_request* request) {
   // Some lanes may have updated their part, others cleared it or never touched it: one state for all of it.
   const struct gl_range residual = request->operation.residual;
   if (request->code == GRADLANE_FAILED && residual.bytes > 0) memset(residual.base, 0, residual.bytes);
-  if (request->code == GRADLANE_OK) gl_note_loss(gl, &request->operation.submission, &request->loss);
+  if (request->code == GRADLANE_OK) gl_note_loss(gl, &request->operation, &request->loss);
   request->state = GL_OVER;
   ++gl->over;
   ++gl->operations;

@@ -12,7 +12,16 @@ See docs/client.md of gradlane.
 
 from .adaptive import AdaptiveBound
 from ._context import Context, Figures, open  # noqa: A004
-from .errors import BadArgument, DaemonGone, Error, NoDaemon, OperationFailed, OutOfMemory, TooManyRequests
+from .errors import (
+    BadArgument,
+    DaemonGone,
+    Error,
+    LossWarning,
+    NoDaemon,
+    OperationFailed,
+    OutOfMemory,
+    TooManyRequests,
+)
 from ._requests import Request
 
 __all__ = [
@@ -22,6 +31,7 @@ __all__ = [
     "DaemonGone",
     "Error",
     "Figures",
+    "LossWarning",
     "NoDaemon",
     "OperationFailed",
     "OutOfMemory",

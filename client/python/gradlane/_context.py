@@ -2,6 +2,7 @@
 
 import collections
 import ctypes
+import math
 import time
 import weakref
 
@@ -11,11 +12,14 @@ from . import _arguments, _buffers, _library, errors
 from ._core import MAX_TAG, Core
 from ._operations import Operation
 
-Figures = collections.namedtuple("Figures", "operations data_bytes data_packets retransmitted")
-Figures.__doc__ = """What this rank's daemon has sent for this context.
+Figures = collections.namedtuple(
+    "Figures", "operations data_bytes data_packets retransmitted lossy_values lossy_zeroed lossy_share"
+)
+Figures.__doc__ = """What this rank's daemon has sent for this context, and what lossy codecs have taken.
 
 operations: ended. data_bytes: of data packets, behind the UDP header, retransmissions included. data_packets: the same
-in packets. retransmitted: packets of these.
+in packets. retransmitted: packets of these. lossy_values: that were not zero, in samples of what this rank gave to sums
+through a lossy codec without error feedback. lossy_zeroed: of these, became zero. lossy_share: of their norm, was lost.
 """
 
 _SLICE_S = 0.1  # of waiting for a daemon, for Ctrl-C
@@ -39,6 +43,7 @@ def open(socket=None, *, rank=None, timeout=None, operation_timeout=None, spin_u
         0,
         -1 if spin_us is None else _arguments.whole("spin_us", spin_us, 0, _arguments.MAX_MS),
         _arguments.milliseconds("operation_timeout", operation_timeout),
+        1,  # see _losses.py
     )
     lib = _library.load()
     connection = _buffers.Connection(lib)
@@ -196,4 +201,8 @@ class Context(Core):
         """What this rank has sent: a Figures."""
         figures = _library.Figures(ctypes.sizeof(_library.Figures))
         self._connection.check(self._lib.gradlane_get_figures(self._connection.handle, ctypes.byref(figures)))
-        return Figures(figures.operations, figures.data_bytes, figures.data_packets, figures.retransmitted)
+        squares = figures.lossy_squares
+        return Figures(
+            figures.operations, figures.data_bytes, figures.data_packets, figures.retransmitted, figures.lossy_values,
+            figures.lossy_zeroed, math.sqrt(figures.lossy_lost_squares / squares) if squares > 0 else 0.0,
+        )

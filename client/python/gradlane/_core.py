@@ -11,7 +11,7 @@ import time
 
 import numpy
 
-from . import _arguments, _forms, _library, errors
+from . import _arguments, _forms, _library, _losses, errors
 from ._operands import Operand, bounds, check_array, overlap
 from ._operations import Holder, Operation, describe
 from ._requests import Request
@@ -21,6 +21,7 @@ MAX_TAG = (1 << 64) - 1
 _PAGE = 4096
 _SLICE_MS = 100  # of waiting, for signals
 _CANCEL_S = 1.0  # to wait for the end of what was cancelled
+_SUMS = ("all_reduce", "reduce_scatter")
 _BLOCKS = ("reduce_scatter", "all_gather")
 _FLOAT32 = _forms.Form(_forms.FLOAT32, 1, numpy.dtype("float32"), False)
 
@@ -197,6 +198,8 @@ class Core:
             operation.forget(self)
         elif operation.ended or operation.ask(self._lib, self._connection.handle, timeout_ms):
             operation.settle(self, copy)
+            if operation.name in _SUMS:
+                _losses.warn(self._lib, self._connection.handle)
         return operation.over
 
     def _await(self, operation):

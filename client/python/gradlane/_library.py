@@ -17,6 +17,8 @@ class Options(ctypes.Structure):
         ("timeout_ms", ctypes.c_int),
         ("spin_us", ctypes.c_int),
         ("operation_timeout_ms", ctypes.c_int64),
+        ("keep_warnings", ctypes.c_int),
+        ("reserved", ctypes.c_int),
     ]
 
 
@@ -40,6 +42,10 @@ class Figures(ctypes.Structure):
         ("data_bytes", ctypes.c_uint64),
         ("data_packets", ctypes.c_uint64),
         ("retransmitted", ctypes.c_uint64),
+        ("lossy_values", ctypes.c_uint64),
+        ("lossy_zeroed", ctypes.c_uint64),
+        ("lossy_squares", ctypes.c_double),
+        ("lossy_lost_squares", ctypes.c_double),
     ]
 
 
@@ -68,6 +74,7 @@ def _declare(lib):
         "gradlane_world": (integer, [context]),
         "gradlane_codec": (ctypes.c_char_p, [context]),
         "gradlane_error": (ctypes.c_char_p, [context]),
+        "gradlane_warning": (ctypes.c_char_p, [context]),
         "gradlane_alloc": (integer, [context, size, ctypes.POINTER(context)]),
         "gradlane_free": (integer, [context, context]),
         "gradlane_all_reduce": (integer, reducing),

@@ -30,7 +30,11 @@ class OutOfMemory(Error, MemoryError):
 
 
 class TooManyRequests(Error):
-    """64 requests have not been waited for."""
+    """Of earlier versions: requests that the daemon has no room for wait in the library now."""
+
+
+class LossWarning(UserWarning):
+    """A codec takes much of what this rank gives to sums, without error feedback: a training may stop for it."""
 
 
 OK = 0

@@ -76,7 +76,7 @@ class Engine:
         with Engine._guard:
             if Engine._world is None:
                 try:
-                    Engine._current = Engine(context.open(rank=rank))
+                    Engine._current = Engine(_context.open(rank=rank))
                 except errors.Error as error:
                     world = _OF_RANKS.search(str(error))
                     return int(world[1]) if world else None

@@ -8,7 +8,7 @@ import ctypes
 import threading
 import zlib
 
-from .. import _library, errors
+from .. import _library, _losses, errors
 from . import staging
 from .operations import Flight
 
@@ -114,6 +114,8 @@ class Pieces:
                 return False
             if code != errors.OK:
                 operation.fail(self._error(code))
+            else:
+                self._pass_on_warnings(operation)
         if flight.staged:
             if code == errors.OK:
                 operation.unload(flight.piece, flight.address)
@@ -121,6 +123,13 @@ class Pieces:
                 self.memory.give_back(flight)
         operation.flights.popleft()
         return True
+
+    def _pass_on_warnings(self, operation):
+        """Of what the codec takes. Where warnings are errors, whoever waits for the operation has it."""
+        try:
+            _losses.warn(self._lib, self._connection.handle)
+        except errors.LossWarning as warning:
+            operation.fail(warning)
 
     def _cancel(self, operation):
         with self.lock:

@@ -28,7 +28,7 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kLongestOperation = 36000 * kSecond;  // of timeouts.operation
-constexpr unsigned kMaxVhostLanes = 8;  // DPDK's virtio driver has no more queue pairs
+constexpr unsigned kMaxVhostLanes = 8;                // DPDK's virtio driver has no more queue pairs
 
 using Names = std::vector<std::string>;
 

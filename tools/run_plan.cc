@@ -21,12 +21,14 @@
 #include "compress/codec.h"
 #include "compress/error.h"
 #include "config/config.h"
+#include "config/values.h"
 #include "tools/run_interface.h"
 
 namespace gradlane {
 namespace {
 
-constexpr unsigned kMaxVhostLanes = 8;  // DPDK's virtio driver has no more queue pairs
+constexpr Nanos kLongestOperation = 36000 * kSecond;  // of timeouts.operation
+constexpr unsigned kMaxVhostLanes = 8;                // DPDK's virtio driver has no more queue pairs
 
 using Names = std::vector<std::string>;
 
@@ -68,6 +70,16 @@ void plan_codec(const RunOptions& options, RunPlan& plan) {
   const bool adaptive = !plan.trainers_codec.empty();
   plan.codec = find_codec(adaptive || !named ? (marked ? kDefaultLossyCodec : kDefaultCodec) : options.codec).name();
   if (named && !adaptive) plan.trainers_codec = plan.codec;
+}
+
+// A duration of configuration files, or a number of seconds.
+std::string parse_timeout(const std::string& text) {
+  if (text.empty()) return "";
+  const bool bare = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  const auto time = parse_duration(bare ? text + "s" : text);
+  if (time && *time >= kMillisecond && *time <= kLongestOperation) return duration_text(*time);
+  throw SetupError(fmt::format("--timeout '{}': must be {} to {}, as in 90 (seconds), 500ms, 30min, 2h", text,
+                               duration_text(kMillisecond), duration_text(kLongestOperation)));
 }
 
 int file_fault(const std::string& path) {
@@ -156,6 +168,9 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
     }
     return;
   }
+  if (!plan.timeout.empty()) {
+    throw SetupError(fmt::format("--timeout {}: with --link accelerator there are no operations", options.timeout));
+  }
   if (plan.nodes < 2) throw SetupError(fmt::format("-n {}: with --link accelerator at least 2", plan.nodes));
   if (plan.trainers > 1 || plan.local_reduce) {
     throw SetupError(fmt::format("{}: with --link accelerator there are no trainers; the command runs once per node",
@@ -211,6 +226,7 @@ RunPlan make_run_plan(const RunOptions& options) {
   plan.local_reduce = options.local_reduce;
   plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, kMinIpMtu, kMaxIpMtu);
   plan.idle = parse_name("--idle", options.idle, {"adaptive", "spin", "yield"});
+  plan.timeout = parse_timeout(options.timeout);
   plan.log = parse_name("--log", options.log, {"warn", "trace", "debug", "info", "error"});
   plan.keep_configs = options.keep_configs;
   plan.prefix = !options.no_prefix;

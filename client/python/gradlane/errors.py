@@ -30,7 +30,7 @@ class OutOfMemory(Error, MemoryError):
 
 
 class TooManyRequests(Error):
-    """64 requests have not been waited for."""
+    """Not any more: any number of requests may be unfinished."""
 
 
 OK = 0

@@ -30,7 +30,7 @@ class OutOfMemory(Error, MemoryError):
 
 
 class TooManyRequests(Error):
-    """Not any more: any number of requests may be unfinished."""
+    """Of older versions: now any number of requests may be unfinished."""
 
 
 OK = 0

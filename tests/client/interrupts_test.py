@@ -22,6 +22,7 @@ STOP = 1000.0
 INTERRUPTS = 150
 PACKAGE = os.path.dirname(gradlane.__file__)
 FAKE = os.environ.get("GRADLANE_FAKE_PID")
+STEP = 1 if FAKE else 3  # over bytecodes: what comes between two of them hardly depends on the daemon
 
 
 def setUpModule():
@@ -112,12 +113,12 @@ class EveryPoint(Base):
             after()
             if not injector.fired:
                 break
-            number += 1
+            number += STEP
         self.assertGreater(number, least)
 
     def test_all_reduce(self):
         def test():
-            for array in arrays():
+            for array in arrays()[:2]:
                 self.every_point(lambda: gl.all_reduce(array), lambda: self.check_works(array), 100)
         self.on_rank_0(test)
 

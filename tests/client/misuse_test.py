@@ -132,8 +132,8 @@ class Texts(unittest.TestCase):
         return pydoc.plain(pydoc.render_doc(thing))
 
     def test_help(self):
-        text = self.help(gradlane)
-        for word in ("all_reduce(self, array, *, average=False", "AdaptiveBound", "open(socket=None, *", "docs/client.md"):
+        text = "".join(self.help(gradlane).replace("|", "").split())  # lines end elsewhere in newer Pythons
+        for word in ("all_reduce(self,array,*,average=False", "AdaptiveBound", "open(socket=None,*", "docs/client.md"):
             self.assertIn(word, text)
         for thing in (gradlane.Context, gradlane.Request, gradlane.AdaptiveBound, gradlane.open):
             text = self.help(thing)

@@ -149,10 +149,10 @@ class Operations(unittest.TestCase):
         steps = 40
         value = 0.3 * 2.0**-9
         for make in (gl.zeros, lambda count: numpy.zeros(count, numpy.float32)):
-            residual = make(64)
-            total = numpy.zeros(64)
+            residual = make(2048)  # fewer than 1024 travel exactly
+            total = numpy.zeros(2048)
             for _ in range(steps):
-                data = gl.empty(64)
+                data = gl.empty(2048)
                 data[:] = value
                 gl.all_reduce(data, codec="fixed:10", residual=residual)
                 total += data

@@ -150,8 +150,7 @@ class Context(Core):
 
         Sums of integers wrap around, as NumPy's do; of bool they are "or".
         """
-        how = self._how(tag, timeout, average, codec)
-        return self._reduce("all_reduce", array, how, codec, residual, type, async_)
+        return self._reduce("all_reduce", array, (tag, timeout, average), codec, residual, type, async_)
 
     def reduce_scatter(self, array, *, average=False, codec=None, residual=None, tag=None, timeout=None, type=None,
                        async_=False):
@@ -159,8 +158,7 @@ class Context(Core):
 
         The others are undefined then. Not with local_reduce in the daemon's configuration.
         """
-        how = self._how(tag, timeout, average, codec)
-        return self._reduce("reduce_scatter", array, how, codec, residual, type, async_)
+        return self._reduce("reduce_scatter", array, (tag, timeout, average), codec, residual, type, async_)
 
     def all_gather(self, array, *, codec=None, tag=None, timeout=None, type=None, async_=False):
         """The array is `world` blocks of equal size, of which block `rank` is this rank's; ends as all ranks' blocks.

@@ -64,19 +64,19 @@ class Core:
         _ = self._connection.handle  # raises, before whatever else may be wrong
         how = _library.How(ctypes.sizeof(_library.How))
         how.average = _arguments.flag("average", average)
-        if not isinstance(codec, AdaptiveBound):
-            how.codec = _arguments.codec_name(codec)
+        how.codec = _arguments.codec_name(codec)
         if tag is not None:
             how.has_tag = 1
             how.tag = _arguments.whole("tag", tag, 0, MAX_TAG)
         how.timeout_ms = _arguments.milliseconds("timeout", timeout)
         return how
 
-    def _reduce(self, name, array, how, codec, residual, type_name, async_):
+    def _reduce(self, name, array, options, codec, residual, type_name, async_):
+        bound = codec if isinstance(codec, AdaptiveBound) else None
+        how = self._how(*options, None if bound is not None else codec)
         check_array("data", array)
         form = _forms.of_sum(array, type_name, how.average)
         count = self._count(name, array, form)
-        bound = codec if isinstance(codec, AdaptiveBound) else None
         self._tidy()
         if bound is not None:
             residual = self._begin(bound, name, array, form, residual)

@@ -12,7 +12,8 @@ def check_array(what, array):
             f"{what} is {type(array).__name__}, not a NumPy array: results go into the array that is passed, so make "
             "one, with gl.zeros() say"
         )
-    if isinstance(array, numpy.ma.MaskedArray):
+    # The first use of numpy.ma imports it, with newer NumPy.
+    if type(array) is not numpy.ndarray and isinstance(array, numpy.ma.MaskedArray):
         raise errors.bad_argument(f"{what} is a masked array, and masks do not travel: pass its .data, or .filled()")
     if not array.flags.writeable:
         raise errors.bad_argument(f"{what} is read-only, and the result goes there: pass a copy")
@@ -32,7 +33,7 @@ def overlap(array, other):
     """Whether they have elements in common, as far as can be said soon; they may lie anywhere."""
     try:
         return numpy.shares_memory(array, other, max_work=10000)
-    except numpy.TooHardError:
+    except RuntimeError:  # TooHardError, of several places
         return False
 
 

@@ -79,17 +79,25 @@ class Operation:
             return
         code = self.said[0]
         if not self._copied:
-            copies = self.data.results() if copy and code == errors.OK and self.data is not None else []
-            if code in (errors.OK, errors.FAILED):  # the residual is zeros if it has failed
-                copies += self.residual.results() if self.residual is not None else []
-                copies += [(self.paid, 0)] if self.paid is not None else []
-            targets, sources = zip(*copies) if copies else ((), ())
-            list(map(_SET, targets, itertools.repeat(...), sources))
+            copies = self._copies(code, copy)
+            if copies:
+                targets, sources = zip(*copies)
+                list(map(_SET, targets, itertools.repeat(...), sources))
             self._copied = True
         if self.bound is not None:
             self.bound._take(self, self.data.work if code == errors.OK else None)
         self.drop(context)
         self.outcome = code, self.said[1].decode(errors="replace")
+
+    def _copies(self, code, copy):
+        """[(where to, from where)]"""
+        copies = self.data.results() if copy and code == errors.OK and self.data is not None else []
+        if code in (errors.OK, errors.FAILED):  # the residual is zeros if it has failed
+            if self.residual is not None:
+                copies += self.residual.results()
+            if self.paid is not None:
+                copies.append((self.paid, 0))
+        return copies
 
     def forget(self, context):
         """The library never had it."""

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Tests of time limits in Python: run it under `gradlane run -n 2`, with PYTHONPATH=client/python."""
+
+import os
+import pathlib
+import tempfile
+import time
+import unittest
+
+import numpy
+
+import gradlane
+
+LIMIT = 0.3
+PATIENCE = 60  # of the daemons, by themselves
+gl = None
+# The ranks are of one parent.
+PLACE = pathlib.Path(tempfile.gettempdir(), f"gradlane-timeouts-{os.getppid()}")
+
+
+def setUpModule():
+    global gl
+    gl = gradlane.open(operation_timeout=LIMIT)
+
+
+def tearDownModule():
+    gl.close()
+
+
+class Limits(unittest.TestCase):
+    """Rank 0 is early, and tells the other that it may come."""
+
+    def setUp(self):
+        self.place = PLACE.with_suffix("." + self.id().rsplit(".", 1)[-1])
+
+    def call(self):
+        self.place.touch()
+
+    def await_call(self):
+        while not self.place.exists():
+            time.sleep(0.01)
+        self.place.unlink()
+
+    def fails(self, **options):
+        with self.assertRaises(gradlane.OperationFailed) as caught:
+            gl.all_reduce(numpy.ones(10, numpy.float32), **options)
+        return str(caught.exception)
+
+    def go_on(self, tag):
+        """As docs/client.md says."""
+        gl.resume(tag)
+        while True:
+            try:
+                gl.barrier(timeout=PATIENCE)
+                return
+            except gradlane.OperationFailed:
+                gl.resume(tag)
+
+    def check_late(self, **options):
+        if gl.rank == 0:
+            start = time.monotonic()
+            text = self.fails(**options)
+            self.call()
+            self.assertIn("rank 1", text)
+            self.assertLess(time.monotonic() - start, PATIENCE / 2)
+        else:
+            self.await_call()
+            self.fails(**options)
+
+    def test_of_the_context(self):
+        self.check_late()
+        self.go_on(1 << 20)
+
+    def test_of_a_call(self):
+        self.check_late(timeout=numpy.float32(LIMIT))
+        self.go_on(2 << 20)
+
+    def test_longer_than_the_context(self):
+        data = numpy.ones(10, numpy.float32)
+        if gl.rank == 0:
+            request = gl.all_reduce(data, timeout=PATIENCE, async_=True)
+            try:
+                with self.assertRaises(TimeoutError):
+                    request.wait(timeout=3 * LIMIT)
+            finally:
+                self.call()
+            request.wait()
+        else:
+            self.await_call()
+            gl.all_reduce(data, timeout=PATIENCE)
+        self.assertEqual(set(data), {2})
+
+    def test_wrong(self):
+        for value in (0, -1, "5", True, float("nan")):
+            with self.assertRaisesRegex(gradlane.BadArgument, "timeout is .*; it is a number of seconds"):
+                gl.barrier(timeout=value)
+            with self.assertRaisesRegex(gradlane.BadArgument, "operation_timeout is .*; it is a number of seconds"):
+                gradlane.open(operation_timeout=value)
+        gl.barrier(timeout=float("inf"))
+        gl.barrier(timeout=1e9)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -6,7 +6,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 2
+API_VERSION = 3
 
 
 class Options(ctypes.Structure):
@@ -16,6 +16,7 @@ class Options(ctypes.Structure):
         ("rank", ctypes.c_int),
         ("timeout_ms", ctypes.c_int),
         ("spin_us", ctypes.c_int),
+        ("operation_timeout_ms", ctypes.c_int64),
     ]
 
 
@@ -27,6 +28,8 @@ class How(ctypes.Structure):
         ("average", ctypes.c_int),
         ("has_tag", ctypes.c_int),
         ("tag", ctypes.c_uint64),
+        ("timeout_ms", ctypes.c_int64),
+        ("whole", ctypes.c_size_t),
     ]
 
 

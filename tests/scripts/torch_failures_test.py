@@ -4,11 +4,12 @@ torch_trainer.py, and told what to do line by line."""
 
 import os
 import pathlib
-import select
+import queue
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import daemon_fixture
@@ -26,29 +27,33 @@ class Trainer:
                        "OMP_NUM_THREADS": "1", "GRADLANE_SOCKET": ring.socket_of(rank)}
         self.process = subprocess.Popen([sys.executable, str(TRAINER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=environment)
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        with self.process.stdout as stdout:
+            for line in stdout:
+                self.lines.put(line)
 
     def say(self, line):
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
     def hear(self):
-        ready, _, _ = select.select([self.process.stdout], [], [], HEARING)
-        if not ready:
-            raise AssertionError(f"no answer within {HEARING} s")
-        return self.process.stdout.readline().rstrip("\n")
+        try:
+            return self.lines.get(timeout=HEARING).rstrip("\n")
+        except queue.Empty:
+            raise AssertionError(f"no answer within {HEARING} s") from None
 
     def end(self):
         """Of its input; the exit status."""
         self.process.stdin.close()
-        status = self.process.wait(PATIENCE)
-        self.process.stdout.close()
-        return status
+        return self.process.wait(PATIENCE)
 
     def kill(self):
         self.process.kill()
         self.process.wait()
         self.process.stdin.close()
-        self.process.stdout.close()
 
 
 class Pair(unittest.TestCase):

@@ -139,7 +139,8 @@ class Auto(unittest.TestCase):
     def test_gradients_of_1e_6(self):
         losses = {}
         for codec in ("raw", "fixed:10", "fixed:auto", "fixed:auto:6"):
-            training = Training(codec, False, scale=1e-5)  # gradients of 1e-6 and less
+            # Gradients of 1e-6 and less, in one bucket: sums of fewer than 1024 elements are exact.
+            training = Training(codec, False, scale=1e-5, bucket_kib=64)
             before, first = training.parameters(), training.loss()
             training.run(0, 60)
             losses[codec] = training.loss()

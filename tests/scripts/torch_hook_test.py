@@ -114,10 +114,10 @@ class Residuals(unittest.TestCase):
 
     def test_feedback_trains_where_rounding_does_not(self):
         inputs = torch.randn(64, 10, generator=torch.Generator().manual_seed(RANK))
-        targets = inputs @ torch.linspace(-0.02, 0.02, 10)
+        targets = (inputs @ torch.linspace(-0.02, 0.02, 10)).unsqueeze(1).expand(64, 128)
         losses = {}
         for feedback in (False, True):
-            model = torch.nn.Linear(10, 1)
+            model = torch.nn.Linear(10, 128)  # a sum of fewer than 1024 gradients would be exact
             torch.nn.init.zeros_(model.weight)
             torch.nn.init.zeros_(model.bias)
             ddp = wrapped(model, gradlane.torch.State("fixed:4", feedback))
@@ -125,7 +125,7 @@ class Residuals(unittest.TestCase):
             losses[feedback] = []
             for _ in range(200):
                 optimizer.zero_grad()
-                loss = torch.nn.functional.mse_loss(ddp(inputs).squeeze(1), targets)
+                loss = torch.nn.functional.mse_loss(ddp(inputs), targets, reduction="sum") / 64
                 loss.backward()
                 optimizer.step()
                 losses[feedback].append(float(loss))

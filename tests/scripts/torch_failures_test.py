@@ -4,11 +4,12 @@ torch_trainer.py, and told what to do line by line."""
 
 import os
 import pathlib
-import select
+import queue
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import daemon_fixture
@@ -26,36 +27,44 @@ class Trainer:
                        "OMP_NUM_THREADS": "1", "GRADLANE_SOCKET": ring.socket_of(rank)}
         self.process = subprocess.Popen([sys.executable, str(TRAINER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=environment)
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        with self.process.stdout as stdout:
+            for line in stdout:
+                self.lines.put(line)
 
     def say(self, line):
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
     def hear(self):
-        ready, _, _ = select.select([self.process.stdout], [], [], HEARING)
-        if not ready:
-            raise AssertionError(f"no answer within {HEARING} s")
-        return self.process.stdout.readline().rstrip("\n")
+        try:
+            return self.lines.get(timeout=HEARING).rstrip("\n")
+        except queue.Empty:
+            raise AssertionError(f"no answer within {HEARING} s") from None
 
     def end(self):
         """Of its input; the exit status."""
         self.process.stdin.close()
-        status = self.process.wait(PATIENCE)
-        self.process.stdout.close()
-        return status
+        return self.process.wait(PATIENCE)
 
     def kill(self):
         self.process.kill()
         self.process.wait()
         self.process.stdin.close()
-        self.process.stdout.close()
 
 
-class Failures(unittest.TestCase):
+class Pair(unittest.TestCase):
+    """Two daemons with a rank each."""
+
+    settings = {}
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="gradlane-torch-")
-        cls.ring = Ring(cls.folder.name, 2, link="vhost").start()
+        cls.ring = Ring(cls.folder.name, 2, link="vhost", **cls.settings).start()
         cls.trainers = [Trainer(cls.ring, rank, 2) for rank in range(2)]
         cls.stores = 0
 
@@ -95,14 +104,18 @@ class Failures(unittest.TestCase):
     def assertFails(self, text, pattern):  # noqa: N802
         self.assertRegex(text, "^(OperationFailed|DaemonGone): gradlane: .*" + pattern)
 
+
+class Failures(Pair):
     def test_a_rank_that_is_late(self):
-        self.one(0, "dist.group.WORLD._timeout = 1")
+        """By more than the process group's timeout, which is shorter than the daemons'."""
+        self.one(0, "dist.group.WORLD.options._timeout = datetime.timedelta(seconds=1)")
         self.one(0, "work = reduce(async_op=True)")
         self.one(0, "large = reduce(1000000, async_op=True)")
-        self.assertFails(self.one(0, "work.wait()"), "not over within its timeout of 1 s")
-        self.assertFails(self.one(0, "large.wait()"), "not over within its timeout of 1 s")
-        self.assertFails(self.one(0, "reduce(1000000)"), "not over within its timeout of 1 s")
-        self.assertFails(self.one(1, "reduce()"), "cancelled on rank 0")
+        late = r"the operation took too long: it was waiting for rank 1 \(limit: 1 s, the process group's timeout\)"
+        self.assertFails(self.one(0, "work.wait()"), late)
+        self.assertFails(self.one(0, "large.wait()"), late)
+        self.assertFails(self.one(0, "reduce(1000000)"), late)
+        self.assertFails(self.one(1, "reduce()"), "the operation took too long: it was waiting for rank 1$")
 
     def test_different_operations(self):
         for answer in self.ask("reduce(10)", "reduce(20)"):
@@ -142,14 +155,15 @@ class Failures(unittest.TestCase):
         """The call ends at once; the operation with the other rank."""
         for line in ("reduce()", "reduce(1000000)", "dist.barrier()"):
             for _ in range(2):
-                self.assertRegex(self.one(0, f"ctrl_c(lambda: {line})"), "^KeyboardInterrupt")
+                self.assertEqual(self.one(0, f"ctrl_c(lambda: {line})"), "pressed")
+                self.assertRegex(self.trainers[0].hear(), "^KeyboardInterrupt")
                 self.assertRegex(self.one(1, line), "^ok")
                 self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
 
     def test_ctrl_c_in_backward(self):
         """C++ waits there, until the other rank has come; then it arrives, in PyTorch 1.13 as a RuntimeError of it."""
         self.ask(MODEL)
-        self.trainers[0].say("ctrl_c(backward)")
+        self.assertEqual(self.one(0, "ctrl_c(backward)"), "pressed")
         self.assertEqual(self.one(1, "backward()"), "ok None")
         self.assertRegex(self.trainers[0].hear(), "^(RuntimeError: .*)?KeyboardInterrupt")
         self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
@@ -264,6 +278,20 @@ class Failures(unittest.TestCase):
         answer = self.one(0, "gradlane.open(timeout=0)")
         self.assertRegex(answer, "^NoDaemon: no daemon at /nowhere/gradlane")
         self.one(0, f"os.environ['GRADLANE_SOCKET'] = '{self.ring.socket_of(0)}'")
+
+
+class ShortLimit(Pair):
+    """Of the daemons: what PyTorch was told counts, or its default, 30 minutes."""
+
+    settings = {"timeouts": "{peer: 1s, start: 1s, operation: 1s, shutdown: 500ms}"}
+
+    def test_a_rank_that_is_late(self):
+        self.ask(MODEL)
+        for line in ("reduce()", "reduce(1000000)", "dist.barrier()", "backward()"):
+            self.trainers[0].say(line)
+            self.one(1, "time.sleep(2)")
+            self.assertRegex(self.one(1, line), "^ok")
+            self.assertRegex(self.trainers[0].hear(), "^ok")
 
 
 if __name__ == "__main__":

@@ -114,10 +114,10 @@ class Residuals(unittest.TestCase):
 
     def test_feedback_trains_where_rounding_does_not(self):
         inputs = torch.randn(64, 10, generator=torch.Generator().manual_seed(RANK))
-        targets = inputs @ torch.linspace(-0.02, 0.02, 10)
+        targets = (inputs @ torch.linspace(-0.02, 0.02, 10)).unsqueeze(1).expand(64, 128)
         losses = {}
         for feedback in (False, True):
-            model = torch.nn.Linear(10, 1)
+            model = torch.nn.Linear(10, 128)  # a sum of fewer than 1024 gradients would be exact
             torch.nn.init.zeros_(model.weight)
             torch.nn.init.zeros_(model.bias)
             ddp = wrapped(model, gradlane.torch.State("fixed:4", feedback))
@@ -125,7 +125,7 @@ class Residuals(unittest.TestCase):
             losses[feedback] = []
             for _ in range(200):
                 optimizer.zero_grad()
-                loss = torch.nn.functional.mse_loss(ddp(inputs).squeeze(1), targets)
+                loss = torch.nn.functional.mse_loss(ddp(inputs), targets, reduction="sum") / 64
                 loss.backward()
                 optimizer.step()
                 losses[feedback].append(float(loss))
@@ -139,7 +139,8 @@ class Auto(unittest.TestCase):
     def test_gradients_of_1e_6(self):
         losses = {}
         for codec in ("raw", "fixed:10", "fixed:auto", "fixed:auto:6"):
-            training = Training(codec, False, scale=1e-5)  # gradients of 1e-6 and less
+            # Gradients of 1e-6 and less, in one bucket: sums of fewer than 1024 elements are exact.
+            training = Training(codec, False, scale=1e-5, bucket_kib=64)
             before, first = training.parameters(), training.loss()
             training.run(0, 60)
             losses[codec] = training.loss()

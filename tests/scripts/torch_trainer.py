@@ -67,10 +67,13 @@ def interrupted():
 
 
 def ctrl_c(call):
-    """The same by a signal, which comes when the other rank is waited for."""
+    """The same by a signal, which comes while the call waits for the other rank. Prints a line then."""
+    before = driver()._counted
+
     def press():
-        while not driver()._queue:
+        while driver()._counted == before or not driver()._queue:
             time.sleep(0.001)
+        print("pressed", flush=True)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=press).start()
@@ -126,7 +129,7 @@ def held():
     return len(os.listdir("/proc/self/fd")), engines
 
 
-NAMES = {"loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane, "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
+NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane, "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
          "driver": driver, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
          "time": time, "init": init, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
 for line in sys.stdin:

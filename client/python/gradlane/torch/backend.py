@@ -5,6 +5,7 @@
 Sums of float32 go through the codec, all else is exact. docs/pytorch.md of gradlane says what there is.
 """
 
+import types
 import weakref
 
 import torch
@@ -49,7 +50,7 @@ class Group(dist.ProcessGroup):
     def __init__(self, rank, size, timeout):
         super().__init__(rank, size)
         self._rank, self._size = rank, size
-        self._timeout = timeout.total_seconds()
+        self.options = types.SimpleNamespace(_timeout=timeout)  # as other backends have it
         self._engine = self._refusal = None
         of_the_job()  # raises if there is no such codec
         if size == 1:
@@ -161,7 +162,7 @@ class Group(dist.ProcessGroup):
                 if on_failure is not None:
                     on_failure()
 
-            return getattr(self._engine, name)(*arguments, timeout=self._timeout, result=result, on_error=failed, **how)
+            return getattr(self._engine, name)(*arguments, timeout=self.options._timeout.total_seconds(), result=result, on_error=failed, **how)
 
         return work.begin(start)
 

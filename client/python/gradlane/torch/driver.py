@@ -10,13 +10,11 @@ import collections
 import contextlib
 import select
 import threading
-import time
 import traceback
 
 import torch
 from torch.futures import Future
 
-from .. import errors
 from .bell import Bell
 from .operations import Failure, outcome
 from .pieces import FOR_ALL, Pieces
@@ -199,25 +197,13 @@ class Driver(Pieces):
                 pass
             if not operation.flights:
                 break
-            self._sleep(operation)
+            self._sleep()
             while operation.flights and self._land(operation):
                 pass
         if operation.error is None and operation.next_piece < operation.piece_count:
             operation.fail(RuntimeError(f"gradlane: {operation.name} ended before its data; this is a bug"))
         self._note(operation)
 
-    def _sleep(self, operation):
-        slice_ms = _SLICE_MS
-        if operation.deadline is not None:
-            left_ms = int((operation.deadline - time.monotonic()) * 1000) + 1
-            if left_ms <= 0:
-                self._give_up(operation)
-            slice_ms = min(slice_ms, max(left_ms, 1))
-        if any(descriptor == self._bell.descriptor for descriptor, _ in self._poll.poll(slice_ms)):
+    def _sleep(self):
+        if any(descriptor == self._bell.descriptor for descriptor, _ in self._poll.poll(_SLICE_MS)):
             self._bell.hush()
-
-    def _give_up(self, operation):
-        operation.deadline = None
-        operation.fail(errors.error(-4, f"gradlane: {operation.name} was not over within its timeout of "
-                                        f"{operation.timeout:g} s; a rank is missing or late"))
-        self._cancel(operation)

@@ -8,7 +8,6 @@ import atexit
 import os
 import re
 import threading
-import time
 import weakref
 
 import torch
@@ -37,10 +36,10 @@ os.register_at_fork(after_in_child=_forget)
 class Engine:
     """Use shared(). All methods that start an operation return a Future, and set what goes wrong as its exception.
 
-    A tensor belongs to the operation until its future is completed. Options of all of them: timeout: seconds until the
-    operation fails, on all ranks; None: no limit but the daemons'. result: the value of the future; None: the tensor.
-    on_result(tensor) is called when the data is in place, on_error(exception) if it failed, before the future is
-    completed. The future's own exception is a RuntimeError with the other's class and text.
+    A tensor belongs to the operation until its future is completed. Options of all of them: timeout: seconds from its
+    turn on until the operation fails, on all ranks; None: the daemons' limit. result: the value of the future; None:
+    the tensor. on_result(tensor) is called when the data is in place, on_error(exception) if it failed, before the
+    future is completed. The future's own exception is a RuntimeError with the other's class and text.
     """
 
     _current = None
@@ -255,9 +254,7 @@ class Engine:
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
         operation.result = tensor if result is None else result
         operation.inference = _inference((tensor, result))
-        if timeout is not None:
-            operation.timeout = timeout
-            operation.deadline = time.monotonic() + timeout
+        operation.timeout = timeout
         return self._driver.start(operation)
 
 

@@ -9,6 +9,7 @@ state dict.
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 
 from .. import adaptive, errors
 from .codec import bound_of, check, is_adaptive
@@ -114,7 +115,7 @@ class State:
             buffer.add_(residual.to(buffer.device))
             residual.zero_()
             residual = None
-        options = {"codec": codec, "residual": residual, "on_result": kept.take}
+        options = {"codec": codec, "residual": residual, "on_result": kept.take, "timeout": _timeout_of(self._group)}
         kept.future = self._engine.all_reduce(buffer, average=True, **options)
         return kept.future
 
@@ -196,6 +197,14 @@ def _check_group(group):
         return
     what = "one that this rank is no member of" if group is dist.GroupMember.NON_GROUP_MEMBER else f"{type(group).__name__}"
     raise errors.bad_argument(f"gradlane: process_group is {what}; leave it out, or pass a group of all ranks")
+
+
+def _timeout_of(group):
+    """Seconds that the job's own operations may take: what PyTorch was told, or its default. None: there is no job."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return None
+    options = getattr(group or dist.group.WORLD, "options", None)  # those of Gloo, NCCL and gradlane
+    return getattr(options, "_timeout", default_pg_timeout).total_seconds()
 
 
 def _open(process_group):

@@ -6,12 +6,15 @@ copies are memmove through ctypes, which lets go of the interpreter lock.
 
 import collections
 import ctypes
+import math
+import time
 import zlib
 
 from .. import errors
 from . import staging
 from .staging import PIECE
 
+_LONGEST_MS = 10**9  # of time limits: 11 days
 _CHECK_BITS, _NUMBER_BITS, _PIECE_BITS = 20, 24, 20  # of tags
 
 
@@ -55,8 +58,9 @@ class Flight:
 class Operation:
     """Base, and barrier: one piece without data.
 
-    codec, average: as in gradlane_how. deadline: on the monotonic clock, or None. The driver has flights, next_piece,
-    number, future and error: the first thing that went wrong. inference: its tensors were made in inference mode.
+    codec, average: as in gradlane_how; whole too, which is of all pieces together. timeout: seconds from its turn on,
+    or None. The driver has flights, next_piece, number, begun, future and error: the first thing that went wrong.
+    inference: its tensors were made in inference mode.
     """
 
     name = "barrier"
@@ -65,6 +69,7 @@ class Operation:
     piece_count = 1
     codec = None
     average = False
+    whole = 0
 
     def __init__(self):
         self.flights = collections.deque()
@@ -72,8 +77,17 @@ class Operation:
         self.number = None
         self.error = None
         self.inference = False
-        self.deadline = None
+        self.timeout = self.begun = None
         self.tensor = self.result = self.on_result = self.on_error = None
+
+    @property
+    def timeout_ms(self):
+        """0: the daemon's."""
+        return 0 if self.timeout is None else min(max(math.ceil(self.timeout * 1000), 1), _LONGEST_MS)
+
+    def is_late(self):
+        """Whether it has had its time."""
+        return self.timeout is not None and time.monotonic() >= self.begun + self.timeout
 
     def fail(self, error):
         self.error = self.error or error
@@ -126,6 +140,7 @@ class InPlace(Operation):
         self._item = 1 if self.type == staging.BYTES else operand.work.element_size()
         self._root = root
         self.nbytes = operand.nbytes
+        self.whole = self.nbytes // self._item
         self.piece_count = -(-self.nbytes // PIECE)
         self.finish = operand.finish
 
@@ -168,6 +183,7 @@ class Blocks(Operation):
         self._part = max(PIECE // len(many) // 128 * 128, 128)
         self._keep = keep
         self.nbytes = nbytes * len(many)
+        self.whole = nbytes // item
         self.piece_count = -(-nbytes // self._part)
 
     def place(self, piece):

@@ -6,6 +6,7 @@ so that _repair() can have the engine's thread go on.
 
 import ctypes
 import threading
+import time
 import zlib
 
 from .. import _library, _losses, errors
@@ -78,6 +79,8 @@ class Pieces:
         how.average = operation.average
         how.residual = operation.residual_of(piece)
         how.tag = operation.tag(piece, self._past)
+        how.timeout_ms = operation.timeout_ms
+        how.whole = operation.whole
         arguments = operation.arguments(piece, flight.address)
         code = operation.function(self._lib)(
             self._connection.handle, *arguments, ctypes.byref(how), ctypes.byref(flight.request)
@@ -89,11 +92,13 @@ class Pieces:
     def _death(self):
         return errors.error(-3, f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew")
 
-    def _error(self, code):
+    def _error(self, code, operation=None):
         self.gone = self.gone or code == -3
         text = self._lib.gradlane_error(self._connection.handle).decode(errors="replace")
         if code == -4 and " tag: " in text:
             text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
+        if code == -4 and "took too long" in text and operation is not None and operation.is_late():
+            text += f" (limit: {operation.timeout:g} s, the process group's timeout)"
         return errors.error(code, "gradlane: " + text)
 
     def _land(self, operation, timeout_ms=0):
@@ -113,7 +118,7 @@ class Pieces:
             if code == errors.PENDING:
                 return False
             if code != errors.OK:
-                operation.fail(self._error(code))
+                operation.fail(self._error(code, operation))
             else:
                 self._pass_on_warnings(operation)
         if flight.staged:
@@ -155,6 +160,7 @@ class Pieces:
         if operation.number is None:
             operation.number = self._counted  # no call in between, where Ctrl-C could come
             self._counted += 1
+            operation.begun = time.monotonic()
 
     def _note(self, operation):
         """Ranks that disagree about what has failed may disagree about numbers, so their tags shall differ."""

@@ -3,10 +3,12 @@
 import collections
 import os
 import threading
+import time
 
 import torch.distributed as dist
 
 _KEPT = 32
+_SLICE_S = 0.1
 
 _Base = getattr(dist, "Work", None) or dist._Work
 
@@ -47,13 +49,8 @@ class Work(_Base):
     def wait(self, timeout=None):
         """True when it is over, or raises what went wrong; TimeoutError if it takes longer than a timedelta `timeout`,
         which leaves the operation as it is."""
-        seconds = timeout.total_seconds() if timeout is not None else 0
         if not self.is_completed():
-            # Ctrl-C would not get through to the future's own wait().
-            ended = threading.Event()
-            self._future.add_done_callback(lambda _: ended.set())
-            if not ended.wait(seconds if seconds > 0 else None):
-                raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
+            self._sleep(timeout.total_seconds() if timeout is not None else 0)
         try:
             self._future.wait()
         except RuntimeError as error:
@@ -61,6 +58,16 @@ class Work(_Base):
         finally:
             self._asked()
         return True
+
+    def _sleep(self, seconds):
+        """Until it is over, for so long at most; 0: no limit. Ctrl-C would not get through to the future's wait()."""
+        ended = threading.Event()
+        self._future.add_done_callback(lambda _: ended.set())
+        end = time.monotonic() + seconds
+        # A signal that comes just before the thread sleeps is seen when it wakes up.
+        while not ended.wait(min(_SLICE_S, end - time.monotonic()) if seconds > 0 else _SLICE_S):
+            if 0 < seconds and end <= time.monotonic():
+                raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
 
     def synchronize(self):
         self.wait()

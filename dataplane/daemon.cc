@@ -83,6 +83,7 @@ void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
   if (!privileges.active()) return;
   for (const auto& node : nodes) {
     for (const std::string& path : node->files()) privileges.give(path);
+    privileges.give(node->config().log_file);
   }
   privileges.drop();
   for (const auto& node : nodes) look_ahead(*node);
@@ -145,7 +146,7 @@ void shut_down(Nodes& nodes, const Signals& signals) {
 
 int run_daemon(const std::vector<NodeConfig>& configs, const std::string& version) {
   const ProcessFacts process{version, Clock::now()};
-  const Signals signals;
+  const Signals signals(configs.front().log_file);
   const Privileges privileges(user_of(configs));
   for (const NodeConfig& config : configs) {
     for (const std::string& path : {config.socket, config.admin}) privileges.prepare_folder_of(path);

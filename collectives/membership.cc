@@ -17,7 +17,7 @@ uint64_t generation(uint64_t session) { return session >> 32; }
 
 bool ends_generations(FailureCode code) {
   return code == FailureCode::kSilent || code == FailureCode::kRestarted || code == FailureCode::kRefused ||
-         code == FailureCode::kNoRing || code == FailureCode::kClosed;
+         code == FailureCode::kNoRing || code == FailureCode::kClosed || code == FailureCode::kDoubled;
 }
 
 }  // namespace
@@ -75,6 +75,13 @@ void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) con
 void Membership::refuse_version(size_t link, uint8_t version) noexcept {
   peers_[link].refused = {FailureCode::kRefused, static_cast<uint16_t>(links_[link].peer()), Field::kVersion,
                           kProtocolVersion, version};
+}
+
+Membership::Event Membership::refuse(size_t link, const Failure& why) noexcept {
+  if (peers_[link].refused == why) return Event::kNone;
+  const Event event = whole_ || links_[link].up() ? raise(session_, why) : Event::kNone;
+  peers_[link].refused = why;
+  return event;
 }
 
 const Failure& Membership::refused() const noexcept {

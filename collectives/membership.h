@@ -44,6 +44,9 @@ class Membership {
                               Nanos now) noexcept;
   // A damage-free packet of another protocol version.
   void refuse_version(size_t link, uint8_t version) noexcept;
+  // The owner finds that a neighbour must not take part, and keeps its packets back. Until the next session: to be said
+  // again and again.
+  [[nodiscard]] Event refuse(size_t link, const Failure& why) noexcept;
   // The neighbour has met this life of this node in this session: its packets are for us.
   [[nodiscard]] bool knows_us(size_t link) const noexcept { return peers_[link].knows_us; }
 

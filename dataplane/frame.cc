@@ -52,10 +52,13 @@ FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local
   if (types != kArpOfIpv4 || (operation != kArpRequest && operation != kArpReply)) return FrameVerdict::kBadArp;
   // RFC 1812, 3.3.2: never believe that a station has a group address.
   if (is_group(arp + kArpSenderMac)) return FrameVerdict::kBadArp;
-  if (load32(arp + kArpTargetIp) != local.ip) return FrameVerdict::kNotForUs;
   parsed.source_ip = load32(arp + kArpSenderIp);
   parsed.source_mac = load_mac(arp + kArpSenderMac);
-  return FrameVerdict::kArp;
+  const bool ours = parsed.source_mac == local.mac;
+  if (parsed.source_ip == local.ip && !ours) return FrameVerdict::kRival;
+  if (load32(arp + kArpTargetIp) != local.ip) return FrameVerdict::kNotForUs;
+  // A switch that sends back what it gets: our own probe and announcement.
+  return ours ? FrameVerdict::kNotForUs : FrameVerdict::kArp;
 }
 
 // The packet has `length` bytes, with an IP header of `header` bytes.

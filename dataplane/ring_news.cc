@@ -27,6 +27,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, bool au
     return fmt::format("port {}: {}{}", facts.port, starting ? "it has not started" : "link is down",
                        facts.local ? fmt::format(": the daemon of node {} is not running", facts.node) : "");
   }
+  if (facts.refused.code == FailureCode::kDoubled) return fmt::format("refused: {}", failure_text(facts.refused));
   if (facts.refused) {
     return fmt::format("refused: rank {} of {} is configured differently{}", facts.refused.rank, name,
                        difference_text(facts.refused, "here", "there"));

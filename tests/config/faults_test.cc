@@ -38,7 +38,7 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 
 constexpr std::string_view kRootKeys =
     "mode, rank, nodes, trainers, local_reduce, socket, admin, codec, mtu, udp_port, tos, ports, workers, memory, "
-    "exchange, timeouts, auth, user, faults, telemetry, log";
+    "exchange, timeouts, auth, user, faults, telemetry, log, log_file";
 
 TEST(Faults, TheFilesTheRowsAreMadeOfAreRight) { EXPECT_EQ(fault_of(std::string(kNodes) + kPorts), ""); }
 
@@ -64,7 +64,9 @@ TEST(Faults, Keys) {
 
 TEST(Faults, MissingKeys) {
   check("", {{"rank: 0", "1:1: nodes: is missing, and has no default"},
-             {"# a comment\nnodes: [{rank: 0, ip: 1.1.1.1}]", "2:1: rank: is missing, and has no default"},
+             {"# a comment\nnodes: [{rank: 0, ip: 1.1.1.1}]",
+              "2:1: rank: is missing, and no node has a `host` to find it by, allowed: 0 to 0; or say it by --rank"},
+             {"nodes: [{rank: 0}]", "1:9: nodes[0].ip: is missing, and has no default"},
              {"rank: 0\nnodes: [{ip: 1.1.1.1}]", "2:9: nodes[0].rank: is missing, and has no default"},
              {"rank: 0\nnodes:\n  - rank: 0\n", "3:5: nodes[0].ip: is missing, and has no default"},
              {"rank: 0\nnodes: [{rank: 0, ip: 1.1.1.1}]\nports: [{name: a}]",
@@ -236,6 +238,32 @@ TEST(Faults, Nodes) {
         {{"rank: 1\nnodes: [{rank: 0, ip: 1.1.1.1}]", "1:7: rank: 1 is not in the table of nodes, allowed: 0 to 0"}});
 }
 
+// Which node a file is for, where it does not say so itself.
+TEST(Faults, WhichNode) {
+  const std::string nodes = "nodes: [{rank: 0, ip: 1.1.1.1, host: a}, {rank: 1, ip: 1.1.1.2, host: B.x}]\n";
+  const auto fault = [&](const std::string& text, const NodeChoice& choice) -> std::string {
+    try {
+      return "rank " + std::to_string(parse_config(text + "ports: [{ring: x}]\n", "n.yaml", choice).rank);
+    } catch (const SetupError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(fault(nodes, {{}, {"b.x", "10.0.0.2"}}), "rank 1");
+  EXPECT_EQ(fault(nodes + "rank: auto\n", {{}, {"a"}}), "rank 0");
+  EXPECT_EQ(fault(nodes + "rank: 1\n", {{}, {"a"}}), "rank 1");
+  EXPECT_EQ(fault(nodes + "rank: 1\n", {0, {}}), "rank 0");
+  EXPECT_EQ(fault(nodes, {1, {"a"}}), "rank 1");
+  EXPECT_EQ(fault(nodes, {2, {}}), "n.yaml:1:1: : 2 (--rank) is not in the table of nodes, allowed: 0 to 1");
+  EXPECT_EQ(fault(nodes, {{}, {"c", "10.0.0.3"}}),
+            "n.yaml:1:1: rank: no node has a `host` that is this machine (c, 10.0.0.3), allowed: one; or say --rank 0 to "
+            "1");
+  EXPECT_EQ(fault("rank: auto\n" + nodes, {{}, {"a", "b.x"}}),
+            "n.yaml:1:7: rank: 2 nodes have a `host` that is this machine, allowed: one; or say --rank 0 to 1");
+  EXPECT_EQ(fault("rank: auto\nnodes: [{rank: 0, ip: 1.1.1.1}]\n", {}),
+            "n.yaml:1:7: rank: is to be found, and no node has a `host` to find it by, allowed: 0 to 0; or say it by "
+            "--rank");
+}
+
 TEST(Faults, World) {
   std::string text = "rank: 0\ntrainers: 16\nports: [{device: net_tap0}]\nnodes:\n";
   for (int i = 0; i < 17; ++i) {
@@ -312,7 +340,15 @@ TEST(Faults, Devices) {
         {{"ports: [{device: 0000:03:00.0}]",
           "3:18: ports[0].device: '0000:03:00.0' is a PCI address, allowed: key 'pci' for it"},
          {"ports: [{device: eth0-1}]",
-          "3:18: ports[0].device: 'eth0-1' is no name of a device, allowed: as in net_memif0,role=server,..."},
+          "3:18: ports[0].device: 'eth0-1' is no device of DPDK, allowed: net_af_packet0,iface=eth0-1,qdisc_bypass=0 "
+          "for an interface of that name; docs/configuration.md has others"},
+         {"ports: [{device: eth1}]",
+          "3:18: ports[0].device: 'eth1' is no device of DPDK, allowed: net_af_packet0,iface=eth1,qdisc_bypass=0 for "
+          "an interface of that name; docs/configuration.md has others"},
+         {"ports: [{device: net_afpacket0}]",
+          "3:18: ports[0].device: 'net_afpacket0' is no device of DPDK, allowed: as in net_memif0,role=server,..."},
+         {"ports: [{device: \"afpacket,iface=eth1\"}]",
+          "3:18: ports[0].device: 'afpacket' is no device of DPDK, allowed: as in net_memif0,role=server,..."},
          {"ports: [{pci: eth0}]", "3:15: ports[0].pci: 'eth0' is no PCI address, allowed: as in 0000:03:00.0"},
          {"ports: [{pci: \"0000:AF:00.0\", nodes: [0]}, {pci: \"af:00.0,x=1\", nodes: [2]}]",
           "3:50: ports[1].pci: the device '0000:af:00.0' is that of ports[0] too, allowed: different ones"},

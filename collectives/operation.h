@@ -86,8 +86,8 @@ enum class Field : uint8_t {
   kTag,
 };
 
-// Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they are
-// two incarnations.
+// Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they
+// are two incarnations.
 inline constexpr uint64_t kMacSource = uint64_t{1} << 63;
 
 struct Failure {

@@ -13,10 +13,9 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kAcceleratorKeys[] = {"mode",   "host",     "wire",   "codec",       "mtu",
-                                            "tos",    "udp_port", "repack", "connections", "memory",
-                                            "worker", "faults",   "user",   "admin",       "log",
-                                            "log_file"};
+constexpr const char* kAcceleratorKeys[] = {"mode",     "host",   "wire",        "codec",   "mtu",    "tos",
+                                            "udp_port", "repack", "connections", "memory",  "worker", "faults",
+                                            "user",     "admin",  "log",         "log_file"};
 constexpr const char* kAcceleratorPortKeys[] = {"device", "pci"};
 constexpr const char* kRepackKeys[] = {"enabled", "hold"};
 constexpr const char* kAcceleratorMemoryKeys[] = {"records", "hugepages"};

@@ -55,10 +55,10 @@ bool is_pci(std::string_view text) {
 
 // Of DPDK 22.11: its drivers of virtual devices, and older names of some.
 constexpr std::string_view kVirtualDrivers[] = {
-    "net_af_packet", "net_af_xdp", "net_memif",       "net_vhost",   "net_virtio_user", "net_tap",   "net_tun",
-    "net_pcap",      "net_ring",   "net_null",        "net_bonding", "net_failsafe",    "net_pfe",   "net_enetfec",
-    "net_softnic",   "net_netvsc", "net_vdev_netvsc", "net_octeontx", "eth_af_packet",  "eth_vhost", "virtio_user",
-    "eth_tap",       "eth_pcap",   "eth_ring",        "eth_null",    "eth_bond"};
+    "net_af_packet", "net_af_xdp", "net_memif",       "net_vhost",    "net_virtio_user", "net_tap",   "net_tun",
+    "net_pcap",      "net_ring",   "net_null",        "net_bonding",  "net_failsafe",    "net_pfe",   "net_enetfec",
+    "net_softnic",   "net_netvsc", "net_vdev_netvsc", "net_octeontx", "eth_af_packet",   "eth_vhost", "virtio_user",
+    "eth_tap",       "eth_pcap",   "eth_ring",        "eth_null",     "eth_bond"};
 
 // A driver, and whatever tells its devices apart: net_memif0.
 bool is_device(std::string_view name) {

@@ -24,10 +24,10 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kKeys[] = {"mode",     "rank",     "nodes",    "trainers", "local_reduce", "socket",    "admin",
-                                 "codec",    "mtu",      "udp_port", "tos",      "ports",        "workers",   "memory",
-                                 "exchange", "timeouts", "auth",     "user",     "faults",       "telemetry", "log",
-                                 "log_file"};
+constexpr const char* kKeys[] = {"mode",    "rank",      "nodes",    "trainers", "local_reduce", "socket",
+                                 "admin",   "codec",     "mtu",      "udp_port", "tos",          "ports",
+                                 "workers", "memory",    "exchange", "timeouts", "auth",         "user",
+                                 "faults",  "telemetry", "log",      "log_file"};
 constexpr const char* kNodeKeys[] = {"rank", "ip", "mac", "host"};
 constexpr size_t kLongestHost = 253;  // RFC 1035
 constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
@@ -90,9 +90,7 @@ class NodesReader {
 
 // By the hosts of the nodes, as the file does not say it. `place`: where it could.
 void find_rank(const Section& root, const std::optional<Value>& place, NodeConfig& config, const NodeChoice& choice) {
-  const auto fault = [&](const std::string& text) {
-    place ? place->fault(text) : root.missing("rank", text);
-  };
+  const auto fault = [&](const std::string& text) { place ? place->fault(text) : root.missing("rank", text); };
   const auto is_here = [&choice](const NodeAddress& node) {
     return !node.host.empty() && std::ranges::find(choice.hosts, lower(node.host)) != choice.hosts.end();
   };
@@ -113,8 +111,7 @@ void find_rank(const Section& root, const std::optional<Value>& place, NodeConfi
 
 void read_rank(const Section& root, NodeConfig& config, bool table, const NodeChoice& choice) {
   const auto place = root.find("rank");
-  const bool to_find =
-      !place || (place->node().kind == YamlNode::Kind::kScalar && place->node().text == kAutoWord);
+  const bool to_find = !place || (place->node().kind == YamlNode::Kind::kScalar && place->node().text == kAutoWord);
   if (!to_find) config.rank = static_cast<unsigned>(place->whole(0, kMaxNodes - 1).value_or(0));
   const std::string chosen = choice.rank ? " (--rank)" : "";
   if (choice.rank) config.rank = *choice.rank;
@@ -288,9 +285,7 @@ NodeConfig parse_config(std::string_view text, const std::string& name, const No
   return config;
 }
 
-NodeConfig load_config(const std::string& path) {
-  return parse_config(read_config_file(path), path, this_machine());
-}
+NodeConfig load_config(const std::string& path) { return parse_config(read_config_file(path), path, this_machine()); }
 
 NodeChoice this_machine(std::optional<unsigned> rank) {
   NodeChoice choice{.rank = rank, .hosts = {}};

@@ -24,9 +24,10 @@ void Node::claim_address() {
   address_.emplace("address " + ip_text(ip), "stop it, or set this node's own `rank` and address");
   const std::string owner = owner_of(ip);
   if (owner.empty()) return;
-  spdlog::warn("address {}: the kernel has it too, on {}: it answers for gradlane, and refuses its packets: ip addr del {} "
-               "dev {}",
-               ip_text(ip), owner, ip_text(ip), owner);
+  spdlog::warn(
+      "address {}: the kernel has it too, on {}: it answers for gradlane, and refuses its packets: ip addr del {} "
+      "dev {}",
+      ip_text(ip), owner, ip_text(ip), owner);
 }
 
 bool Node::addresses_settled() {

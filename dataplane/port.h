@@ -121,7 +121,7 @@ class Port {
   bool made_ = false;
   bool promiscuous_ = false;
   int packet_socket_ = -1;
-  uint64_t missed_ = 0;       // as of the last tend()
+  uint64_t missed_ = 0;             // as of the last tend()
   std::optional<HostClaim> claim_;  // of the interface
   FileDescriptor program_;          // keeps an XDP program on it
   FileDescriptor listening_;        // keeps an interface of the kernel promiscuous

@@ -50,29 +50,29 @@ inline constexpr uint64_t kMacKnown = kMacSource;
 [[nodiscard]] uint64_t frame_source(const uint8_t* frame) noexcept;
 
 // What becomes of packets between the frame and the exchange, beside FrameVerdict.
-#define GRADLANE_QUEUE_COUNTERS(X)                                                               \
-  X(Received, "received", "frames received")                                                     \
-  X(ReceivedBytes, "received_bytes", "bytes of frames received")                                 \
-  X(Sent, "sent", "frames sent")                                                                 \
-  X(SentBytes, "sent_bytes", "bytes of frames sent")                                             \
-  X(Segmented, "segmented", "frames dropped: in more than one buffer")                           \
-  X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour") \
+#define GRADLANE_QUEUE_COUNTERS(X)                                                                    \
+  X(Received, "received", "frames received")                                                          \
+  X(ReceivedBytes, "received_bytes", "bytes of frames received")                                      \
+  X(Sent, "sent", "frames sent")                                                                      \
+  X(SentBytes, "sent_bytes", "bytes of frames sent")                                                  \
+  X(Segmented, "segmented", "frames dropped: in more than one buffer")                                \
+  X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour")      \
   X(Stranger, "stranger", "gradlane packets dropped: of a second machine with a neighbour's address") \
-  X(Forged, "forged", "gradlane packets dropped: not made with the ring's key")                  \
-  X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")           \
-  X(SendBusy, "send_busy", "packets put off: the device takes no more now")                      \
-  X(NoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet")                  \
-  X(NoAddress, "no_address", "packets dropped: this node's address is not, or not yet, its own") \
-  X(LinkDown, "link_down", "packets dropped: the device has taken none for some time")           \
-  X(NoCopy, "no_copy", "packets put off: no buffer for a copy")                                  \
-  X(Answered, "answered", "ARP requests and pings answered")                                     \
-  X(InjectedDrop, "injected_drop", "frames thrown away on purpose (faults)")                     \
-  X(InjectedDuplicate, "injected_duplicate", "frames doubled on purpose")                        \
-  X(InjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones")       \
-  X(InjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each")              \
-  X(InjectedDelay, "injected_delay", "frames held back on purpose, for some time")               \
-  X(ArpSent, "arp_sent", "ARP requests sent")                                                    \
-  X(ProbeSent, "probe_sent", "probes and answers to probes sent")                                \
+  X(Forged, "forged", "gradlane packets dropped: not made with the ring's key")                       \
+  X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")                \
+  X(SendBusy, "send_busy", "packets put off: the device takes no more now")                           \
+  X(NoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet")                       \
+  X(NoAddress, "no_address", "packets dropped: this node's address is not, or not yet, its own")      \
+  X(LinkDown, "link_down", "packets dropped: the device has taken none for some time")                \
+  X(NoCopy, "no_copy", "packets put off: no buffer for a copy")                                       \
+  X(Answered, "answered", "ARP requests and pings answered")                                          \
+  X(InjectedDrop, "injected_drop", "frames thrown away on purpose (faults)")                          \
+  X(InjectedDuplicate, "injected_duplicate", "frames doubled on purpose")                             \
+  X(InjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones")            \
+  X(InjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each")                   \
+  X(InjectedDelay, "injected_delay", "frames held back on purpose, for some time")                    \
+  X(ArpSent, "arp_sent", "ARP requests sent")                                                         \
+  X(ProbeSent, "probe_sent", "probes and answers to probes sent")                                     \
   X(ProbeRefused, "probe_refused", "probes dropped: damaged, from no neighbour, not asked for")
 
 enum class QueueCounter : uint8_t {

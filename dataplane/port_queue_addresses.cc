@@ -1,5 +1,5 @@
-// port_queue_addresses.cc - whose addresses these are: this node's claim, those of neighbours, two of one (worker thread
-// only)
+// port_queue_addresses.cc - whose addresses these are: this node's claim, those of neighbours, two of one (worker
+// thread only)
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -13,9 +13,9 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kArpInterval = 100 * kMillisecond;
-constexpr uint64_t kQuickArps = 50;             // so often; then,
-constexpr Nanos kSlowArp = 1 * kSecond;         // where nobody answers, or somebody has
-constexpr Nanos kDoubledTime = 3 * kSecond;     // two that are there are found again much sooner
+constexpr uint64_t kQuickArps = 50;            // so often; then,
+constexpr Nanos kSlowArp = 1 * kSecond;        // where nobody answers, or somebody has
+constexpr Nanos kDoubledTime = 3 * kSecond;    // two that are there are found again much sooner
 constexpr uint64_t kLifeBits = kMacKnown - 1;  // of an incarnation
 
 const uint8_t* packet_in(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*) + kFrameBytes; }
@@ -129,9 +129,11 @@ bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, size_t bytes, Nanos n
   return by_mac == Verdict::kStranger || now < neighbour.doubled_until.load(std::memory_order_relaxed);
 }
 
-// In one order, whoever is believed: it is the same fault. MAC addresses, which have the highest bit, come before lives.
+// In one order, whoever is believed: it is the same fault. MAC addresses, which have the highest bit, come before
+// lives.
 void PortQueue::mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept {
-  const auto [less, more] = std::minmax(watch.believed(), watch.stranger());
+  const uint64_t less = std::min(watch.believed(), watch.stranger());
+  const uint64_t more = std::max(watch.believed(), watch.stranger());
   const bool known = now < neighbour.doubled_until.load(std::memory_order_relaxed);
   if (!known || neighbour.sources[0].load(std::memory_order_relaxed) <= less) {
     neighbour.sources[0].store(less, std::memory_order_relaxed);

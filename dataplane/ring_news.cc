@@ -81,6 +81,10 @@ std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
   }
   if (!lines.empty()) return lines;
   const std::string who = fmt::format("node {}: the ring is not whole", facts.node);
+  if (!facts.rival.empty()) {
+    return {{Level::kError,
+             fmt::format("{}: {} takes itself for this node, too, and neighbours refuse both", who, facts.rival)}};
+  }
   if (!facts.missing) return {{Level::kWarning, who}};
   if (*facts.missing / facts.ranks_per_node == facts.node) {
     return {{Level::kWarning,

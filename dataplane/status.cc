@@ -65,11 +65,15 @@ const char* claim_name(AddressClaim::State state) {
   return "waiting";
 }
 
-// Who else has, or had a moment ago, this node's address.
-json rival_json(const Node::Wire& wire) {
+// Who else has, or had a moment ago, this node's address; "": nobody.
+std::string rival_of(const Node::Wire& wire) {
   const bool lately = wire.news.conflict_at != 0 && clock_now() - wire.news.conflict_at < kRivalTime;
-  if (!lately && wire.claim->state() != AddressClaim::State::kTaken) return nullptr;
+  if (!lately && wire.claim->state() != AddressClaim::State::kTaken) return "";
   return mac_text(unpack_mac(wire.claim->rival()));
+}
+json rival_json(const Node::Wire& wire) {
+  const std::string rival = rival_of(wire);
+  return rival.empty() ? json(nullptr) : json(rival);
 }
 
 const Port* port_to(const Node& node, unsigned other) {
@@ -221,7 +225,11 @@ RingFacts ring_facts(const Node& node, Nanos now) {
                   .known = true,
                   .whole = true,
                   .missing = {},
+                  .rival = {},
                   .neighbours = {}};
+  for (const Node::Wire& wire : node.wires()) {
+    if (facts.rival.empty()) facts.rival = rival_of(wire);
+  }
   for (const auto& neighbour : node.neighbours()) {
     NeighbourFacts& it = facts.neighbours.emplace_back();
     it.node = neighbour->node;

@@ -51,7 +51,8 @@ struct LinkOptions {
 void prepare_xdp() {
   using Print = int(int, const char*, va_list);
   setenv("LIBXDP_SKIP_DISPATCHER", "1", 0);
-  for (const auto& [library, name] : {std::pair("libbpf.so.1", "libbpf_set_print"), {"libxdp.so.1", "libxdp_set_print"}}) {
+  for (const auto& [library, name] :
+       {std::pair("libbpf.so.1", "libbpf_set_print"), {"libxdp.so.1", "libxdp_set_print"}}) {
     if (auto* const set = find_in<void*(Print*)>(library, name)) set(&take_message);
   }
 }

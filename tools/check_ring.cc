@@ -40,7 +40,8 @@ Subject subject_of(const json& probe, const json& document) {
 void check_own_address(const json& port, const NodeConfig& config, CheckReport& report) {
   const std::string state = text_at(port, "address");
   const std::string rival = text_at(port, "rival");
-  const std::string what = fmt::format("address {} on port {}", ip_text(config.nodes[config.rank].ip), text_at(port, "name"));
+  const std::string what =
+      fmt::format("address {} on port {}", ip_text(config.nodes[config.rank].ip), text_at(port, "name"));
   constexpr const char* kAdvice =
       "give every node a configuration of its own: `rank`, or `gradlaned --rank`, and an address that nobody else has";
   if (state == "taken") return report.fail(what, fmt::format("it is in use by {}", rival), kAdvice);

@@ -37,15 +37,15 @@ inline auto fields(const NodeConfig& config) {
   return std::tuple(rank, node_fields, trainers, local_reduce, port_fields, mtu, udp_port, tos_compressed, tos_raw,
                     tos_control, lanes, threads, cores, idle, hugepages, trainer_memory, codec.name(), window,
                     operations, max_tensor, queue_target, peer_timeout, start_timeout, operation_timeout,
-                    shutdown_timeout, min_rto, key_file, user, fields(faults), socket, admin, telemetry, log,
-                    log_file);
+                    shutdown_timeout, min_rto, key_file, user, fields(faults), socket, admin, telemetry, log, log_file);
 }
 
 inline auto fields(const AcceleratorConfig& config) {
   const auto& [file, host, wire, mtu, codec, tos_compressed, tos_wire, udp_port, repack, repack_hold, connections,
                memory, hugepages, idle, core, faults, user, admin, log, log_file] = config;
   return std::tuple(fields(host), fields(wire), mtu, codec.name(), tos_compressed, tos_wire, udp_port, repack,
-                    repack_hold, connections, memory, hugepages, idle, core, fields(faults), user, admin, log, log_file);
+                    repack_hold, connections, memory, hugepages, idle, core, fields(faults), user, admin, log,
+                    log_file);
 }
 
 inline bool same(const AcceleratorConfig& a, const AcceleratorConfig& b) { return fields(a) == fields(b); }

@@ -129,7 +129,7 @@ TEST(SourceWatch, TwoThatAlternateAreDoubledAndNamed) {
   SourceWatch watch;
   const auto verdicts = see(watch, "aababbabbbaba");
   EXPECT_EQ(count(verdicts, Verdict::kDoubled), 1U);
-  EXPECT_EQ(verdicts[10], Verdict::kDoubled);
+  EXPECT_EQ(verdicts[12], Verdict::kDoubled);
   EXPECT_EQ(watch.believed(), uint64_t{'a'});
   EXPECT_EQ(watch.stranger(), uint64_t{'b'});
   // As long as that goes on it is found again.
@@ -171,8 +171,8 @@ TEST(HostClaim, NamesWhatItsProcessHasOnce) {
       const HostClaim other(what, "stop it");
       _exit(1);
     } catch (const SetupError& error) {
-      const std::string expected = "another gradlaned of this machine, process " + std::to_string(getppid()) + ", has " +
-                                   what + ": stop it";
+      const std::string expected =
+          "another gradlaned of this machine, process " + std::to_string(getppid()) + ", has " + what + ": stop it";
       _exit(error.what() == expected ? 0 : 2);
     }
   }

@@ -77,13 +77,13 @@ def a_copy_does_not_start(folder, network):
             stray.refused(f"port e0: 10.77.0.2 is in use by {mac}: is its configuration a copied one")
             status, output = check(network, 3, stray.config)
             assert status == 1 and f"10.77.0.2 is in use by {mac}" in output, output
-        links_ring.wait_for(lambda: f"{mac_of(network, 3)} wanted 10.77.0.2, the address of this node" in nodes.log(1),
-                            "the node says who asked")
+        asked = f"{mac_of(network, 3)} wanted 10.77.0.2, the address of this node"
+        links_ring.wait_for(lambda: asked in nodes.log(1), "the node says who asked")
         assert all(nodes.whole(node) for node in range(3))
         nodes.kill(1)
         nodes.start_node(1)
         nodes.wait_whole()
-        assert "in use" not in nodes.log(1), nodes.log(1)
+        assert "in use" not in nodes.log_of_this_life(1), nodes.log(1)
         # The kernel of another host has the address.
         nodes.terminate(1)
         links_net.run("ip", "-n", network.names[3], "addr", "add", "10.77.0.2/24", "dev", "gl0")
@@ -95,7 +95,7 @@ def a_copy_does_not_start(folder, network):
 
 
 def two_that_are_one_node_are_both_named(folder, network):
-    """They could not see each other when they started. No sum has the stray's part, and all that look read both names."""
+    """They could not see each other when they started. No sum has the stray's part; all who look read both names."""
     network.partition([[0, 1, 2]])
     with ring(folder, network) as nodes, Stray(nodes, 1, 3) as stray:
         nodes.start().wait_whole()
@@ -116,8 +116,8 @@ def two_that_are_one_node_are_both_named(folder, network):
             except Exception as error:  # whatever it is called
                 assert named(str(error)), error
         # Each of the two says who the other one is.
-        links_ring.wait_for(lambda: f"{both[1]} has this node's address 10.77.0.2, too" in nodes.log(1), "node 1's log")
-        links_ring.wait_for(lambda: f"{both[0]} has this node's address 10.77.0.2, too" in stray.log(), "the stray's log")
+        for other, log in ((both[1], lambda: nodes.log(1)), (both[0], stray.log)):
+            links_ring.wait_for(lambda: f"{other} has this node's address 10.77.0.2, too" in log(), "who has it")
         status, output = check(network, 0, nodes.config(0))
         assert status == 1 and named(output), output
         status, output = check(network, 1, nodes.config(1))
@@ -187,7 +187,8 @@ def one_file_for_all_nodes(folder, network):
             shared.write_text(text)
             output = links_net.run(*network.command(i, BINARIES["gradlaned"], "--config", shared, "--check"))
             assert f"rank: {i}\n" in output, output
-            output = links_net.run(*network.command(1 - i, BINARIES["gradlaned"], "--config", shared, "--check", "--rank", i))
+            output = links_net.run(
+                *network.command(1 - i, BINARIES["gradlaned"], "--config", shared, "--check", "--rank", i))
             assert f"rank: {i}\n" in output, output
         result = subprocess.run(network.command(0, BINARIES["gradlane"], "check", "--config", shared, "--rank", "1",
                                                 "--time", "200ms"), capture_output=True, text=True, timeout=60,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rings of two nodes on interfaces of the kernel: AF_PACKET with jumbo frames and with fewer queues than workers, AF_XDP.
+"""Rings of two nodes on interfaces of the kernel: AF_PACKET with jumbo frames, with fewer queues than workers, AF_XDP.
 
 And what is said of interfaces that are not as they should be. On veth, in network namespaces of its own."""
 
@@ -107,7 +107,7 @@ def small_mtu(gradlaned, network):
 
 
 def interface_made_again(gradlaned, network):
-    """As by a driver that is loaded anew. The daemon ends with a status that has it started again; operations say why."""
+    """As by a driver that is loaded anew. The daemon ends, to be started again; operations say why."""
     gone = "port e0: interface gl0 is gone: deleted, made anew, or moved to another network namespace"
     with tempfile.TemporaryDirectory() as folder, links_ring.Ring("veth", 2, folder, gradlaned, network) as nodes:
         nodes.start().wait_whole()
@@ -136,10 +136,10 @@ def xdp_beside_the_kernel(gradlaned, network):
         assert process.wait(timeout=20) == 2, log.read_text()
         expected = "AF_XDP takes all packets away from the kernel, whose address 192.168.7.1 is on interface gl0"
         assert f"port e0: {expected}" in log.read_text(), log.read_text()
+        gradlane = pathlib.Path(gradlaned).with_name("gradlane")
         check = subprocess.run(
-            network.command(0, pathlib.Path(gradlaned).with_name("gradlane"), "check", "--config", folder / "n0.yaml", "--time",
-                            "200ms"), capture_output=True, text=True, timeout=60,
-            env={**os.environ, "GRADLANED": gradlaned})
+            network.command(0, gradlane, "check", "--config", folder / "n0.yaml", "--time", "200ms"),
+            capture_output=True, text=True, timeout=60, env={**os.environ, "GRADLANED": gradlaned})
         assert f"FAIL interface gl0 of port e0: {expected}" in check.stdout, check.stdout
         links_net.run("ip", "-n", network.names[0], "addr", "del", "192.168.7.1/24", "dev", "gl0")
         for end in (signal.SIGTERM, signal.SIGKILL):

@@ -126,12 +126,21 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   Peer& peer = peers_[link];
   const auto rank = static_cast<uint16_t>(links_[link].peer());
   const bool restarted = peer.known && hello.incarnation != peer.incarnation && links_[link].up();
-  if (hello.incarnation != peer.incarnation) peer.met = peer.knows_us = false;
+  // A life that has ended does not come back, and this one has just answered.
+  const bool doubled = restarted && hello.incarnation == peer.previous;
+  if (hello.incarnation != peer.incarnation) {
+    peer.met = peer.knows_us = false;
+    peer.previous = peer.incarnation;
+  }
   peer.known = true;
   peer.incarnation = hello.incarnation;
   peer.session = header.session;
   if (restarted) counters_.add(Counter::kPeerRestarted);
   // Unless others have noticed, and this is how we hear of it.
+  if (doubled) {
+    const auto [less, more] = std::minmax({peer.previous & ~kMacSource, peer.incarnation & ~kMacSource});
+    return raise(header.session, {.code = FailureCode::kDoubled, .rank = rank, .ours = less, .theirs = more});
+  }
   if (restarted && generation(header.session) <= generation(session_)) {
     return raise(header.session, {.code = FailureCode::kRestarted, .rank = rank});
   }

@@ -70,6 +70,7 @@ class Membership {
   struct Peer {
     bool known = false;  // its incarnation is
     uint64_t incarnation = 0;
+    uint64_t previous = 0;   // the incarnation before that; 0: none
     uint64_t challenge = 0;  // what to echo; 0: none heard yet
     uint64_t session = 0;    // its latest
     uint16_t reach = 0;      // in this session

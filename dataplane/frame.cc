@@ -54,11 +54,13 @@ FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local
   if (is_group(arp + kArpSenderMac)) return FrameVerdict::kBadArp;
   parsed.source_ip = load32(arp + kArpSenderIp);
   parsed.source_mac = load_mac(arp + kArpSenderMac);
-  const bool ours = parsed.source_mac == local.mac;
-  if (parsed.source_ip == local.ip && !ours) return FrameVerdict::kRival;
+  if (parsed.source_ip == local.ip || parsed.source_ip == 0) {
+    // A switch may send back what it gets: our own probe and announcement.
+    if (parsed.source_mac == local.mac) return FrameVerdict::kNotForUs;
+    if (parsed.source_ip != 0) return FrameVerdict::kRival;
+  }
   if (load32(arp + kArpTargetIp) != local.ip) return FrameVerdict::kNotForUs;
-  // A switch that sends back what it gets: our own probe and announcement.
-  return ours ? FrameVerdict::kNotForUs : FrameVerdict::kArp;
+  return FrameVerdict::kArp;
 }
 
 // The packet has `length` bytes, with an IP header of `header` bytes.

@@ -35,8 +35,11 @@ struct Neighbour {
   // Packets from its address that were not made with the ring's key; any worker writes, others read.
   std::atomic<uint64_t> forged{0};
   std::atomic<uint64_t> arp_tries{0};  // requests for its address; any worker writes, others read
-  // Two machines take themselves for it: their MAC addresses, or incarnations (FailureCode::kDoubled), and until when
-  // its packets are refused for that; any worker writes and reads.
+  // Who says by ARP, too, that the address is its own, and when; any worker writes and reads.
+  std::atomic<uint64_t> claimant{0};
+  std::atomic<Nanos> claimed_at{0};
+  // Two machines take themselves for it: their MAC addresses, and until when its packets are refused for that; any
+  // worker writes and reads.
   std::array<std::atomic<uint64_t>, 2> sources{};
   std::atomic<Nanos> doubled_until{0};
   ProbeBoard probes;
@@ -190,11 +193,7 @@ class PortQueue {
   const Classifier& classifier_;
   const Setup setup_;
   std::vector<Neighbour*> neighbours_;
-  struct Sources {
-    SourceWatch macs;
-    SourceWatch lives;  // incarnations
-  };
-  std::vector<Sources> sources_;      // as neighbours_
+  std::vector<SourceWatch> sources_;  // as neighbours_: MAC addresses
   std::vector<Endpoint*> endpoints_;  // by index; null: of another worker
   // What leaves this machine has UDP checksums.
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };

@@ -13,10 +13,9 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kArpInterval = 100 * kMillisecond;
-constexpr uint64_t kQuickArps = 50;            // so often; then,
-constexpr Nanos kSlowArp = 1 * kSecond;        // where nobody answers, or somebody has
-constexpr Nanos kDoubledTime = 3 * kSecond;    // two that are there are found again much sooner
-constexpr uint64_t kLifeBits = kMacKnown - 1;  // of an incarnation
+constexpr uint64_t kQuickArps = 50;          // so often; then,
+constexpr Nanos kSlowArp = 1 * kSecond;      // where nobody answers, or somebody has
+constexpr Nanos kDoubledTime = 3 * kSecond;  // two that are there are found again much sooner
 
 const uint8_t* packet_in(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*) + kFrameBytes; }
 
@@ -26,13 +25,6 @@ bool is_whole(const uint8_t* packet, size_t bytes) noexcept {
   const auto header = load<LinkHeader>(packet);
   const uint32_t behind = crc32c(kCrcStart, packet + sizeof(LinkHeader), bytes - sizeof(LinkHeader));
   return header.magic == kMagic && header.crc == ~crc32c(behind, load<HeaderWords>(packet));
-}
-
-// The incarnation that a hello tells; 0: it is none.
-uint64_t life_in(const uint8_t* packet, size_t bytes) noexcept {
-  constexpr size_t kThere = sizeof(LinkHeader) + sizeof(Hello::incarnation);
-  if (bytes < kThere || load<LinkHeader>(packet).kind != PacketKind::kHello) return 0;
-  return load<uint64_t>(packet + sizeof(LinkHeader)) & kLifeBits;
 }
 
 }  // namespace
@@ -104,8 +96,11 @@ void PortQueue::learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept {
   const uint64_t packed = pack_mac(mac);
   for (size_t i = 0; i < neighbours_.size(); ++i) {
     if (neighbours_[i]->ip != ip || neighbours_[i]->configured) continue;
-    const SourceWatch& macs = sources_[i].macs;
-    if (macs.hears(now) && packed != macs.believed()) continue;
+    if (sources_[i].hears(now) && packed != sources_[i].believed()) {
+      neighbours_[i]->claimant.store(packed, std::memory_order_relaxed);
+      neighbours_[i]->claimed_at.store(now, std::memory_order_relaxed);
+      continue;
+    }
     neighbours_[i]->mac.store(packed, std::memory_order_relaxed);
   }
 }
@@ -114,31 +109,24 @@ void PortQueue::learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept {
 bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, size_t bytes, Nanos now) noexcept {
   using Verdict = SourceWatch::Verdict;
   Neighbour& neighbour = *neighbours_[number];
-  Sources& sources = sources_[number];
-  const uint8_t* const packet = packet_in(mbuf);
+  SourceWatch& sources = sources_[number];
   const uint64_t mac = frame_source(rte_pktmbuf_mtod(mbuf, const uint8_t*));
-  Verdict by_mac = Verdict::kBelieved;
-  if (!neighbour.configured && (mac == sources.macs.believed() || is_whole(packet, bytes))) {
-    by_mac = sources.macs.see(mac, now);
-    if (by_mac == Verdict::kDoubled) mark_doubled(neighbour, sources.macs, now);
+  Verdict verdict = Verdict::kBelieved;
+  if (!neighbour.configured && (mac == sources.believed() || is_whole(packet_in(mbuf), bytes))) {
+    verdict = sources.see(mac, now);
+    if (verdict == Verdict::kDoubled) mark_doubled(neighbour, sources, now);
   }
-  // Who starts again has another life, too, so that nobody is a stranger for that.
-  if (const uint64_t life = life_in(packet, bytes); life != 0 && is_whole(packet, bytes)) {
-    if (sources.lives.see(life, now) == Verdict::kDoubled) mark_doubled(neighbour, sources.lives, now);
-  }
-  return by_mac == Verdict::kStranger || now < neighbour.doubled_until.load(std::memory_order_relaxed);
+  return verdict == Verdict::kStranger || now < neighbour.doubled_until.load(std::memory_order_relaxed);
 }
 
-// In one order, whoever is believed: it is the same fault. MAC addresses, which have the highest bit, come before
-// lives.
+// Packets alone may be noise of whoever: a node that takes itself for the neighbour also says so by ARP.
 void PortQueue::mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept {
-  const uint64_t less = std::min(watch.believed(), watch.stranger());
-  const uint64_t more = std::max(watch.believed(), watch.stranger());
-  const bool known = now < neighbour.doubled_until.load(std::memory_order_relaxed);
-  if (!known || neighbour.sources[0].load(std::memory_order_relaxed) <= less) {
-    neighbour.sources[0].store(less, std::memory_order_relaxed);
-    neighbour.sources[1].store(more, std::memory_order_relaxed);
-  }
+  const bool claims = neighbour.claimant.load(std::memory_order_relaxed) == watch.stranger() &&
+                      now - neighbour.claimed_at.load(std::memory_order_relaxed) < SourceWatch::kTogether;
+  if (!claims) return;
+  // In one order, whoever is believed: it is the same fault.
+  neighbour.sources[0].store(std::min(watch.believed(), watch.stranger()), std::memory_order_relaxed);
+  neighbour.sources[1].store(std::max(watch.believed(), watch.stranger()), std::memory_order_relaxed);
   neighbour.doubled_until.store(now + kDoubledTime, std::memory_order_relaxed);
 }
 

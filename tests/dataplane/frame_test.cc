@@ -175,6 +175,7 @@ TEST(Frame, Arp) {
       {"request for a third address, from ours", arp(kEverybody, 1, kOurIp, kOurIp + 1), "rival"},
       {"request of ours that comes back", from_us(arp(kEverybody, 1, kOurIp, kTheirIp)), "not_for_us"},
       {"probe of ours that comes back", from_us(arp(kEverybody, 1, 0, kOurIp)), "not_for_us"},
+      {"request of a host with our MAC, as of links in memory", from_us(arp(kEverybody, 1, kTheirIp, kOurIp)), "arp"},
       {"announcement of ours that comes back", from_us(arp(kEverybody, 1, kOurIp, kOurIp)), "not_for_us"},
       {"for another address", arp(kEverybody, 1, kTheirIp, kOurIp + 1), "not_for_us"},
       {"to another MAC", kArpFrame, "not_for_us", [](Bytes& frame) { std::memset(frame.data(), 2, 6); }},

@@ -128,6 +128,25 @@ def two_that_are_one_node_are_both_named(folder, network):
         nodes.wait_whole()
 
 
+def clones_with_one_mac_address(folder, network):
+    """ARP does not tell them apart. What fails says that there are two."""
+    with ring(folder, network) as nodes:
+        nodes.start().wait_whole()
+        links_net.run("ip", "-n", network.names[3], "link", "set", "gl0", "address", mac_of(network, 1))
+        text = re.compile(r"rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+")
+        with Stray(nodes, 1, 3) as stray, nodes.open(0) as gl:
+            stray.wait_for("node 1 of 3")
+
+            def named():
+                try:
+                    gl.barrier()
+                except Exception as error:  # whatever it is called
+                    return text.search(str(error))
+                raise AssertionError("a barrier that others have not come to")
+
+            links_ring.wait_for(named, "an operation that fails with both")
+
+
 def a_link_that_comes_up_late(folder, network):
     """The address is asked for then, and not used as long as somebody else has it."""
     with ring(folder, network) as nodes:
@@ -204,8 +223,8 @@ def main():
     BINARIES.update(gradlane=os.path.abspath(args.gradlane), gradlaned=os.path.abspath(args.gradlaned))
     links_net.require()
     done = 0
-    for case in (a_copy_does_not_start, two_that_are_one_node_are_both_named, a_link_that_comes_up_late,
-                 two_daemons_of_one_machine, one_file_for_all_nodes):
+    for case in (a_copy_does_not_start, two_that_are_one_node_are_both_named, clones_with_one_mac_address,
+                 a_link_that_comes_up_late, two_daemons_of_one_machine, one_file_for_all_nodes):
         begin = time.monotonic()
         with links_net.Network(4) as network, tempfile.TemporaryDirectory() as folder:
             case(folder, network)

@@ -162,7 +162,7 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     Running& it = at(run.header.operation);
     if (it.state != Running::State::kRunning || it.number != run.header.operation) return;
     const auto notice = load<AbortNotice>(run.payload.data());
-    const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kClosed);
+    const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDoubled);
     fail_everywhere(it,
                     {.code = code == FailureCode::kNone ? FailureCode::kAborted : code,
                      .rank = notice.rank,

@@ -139,6 +139,7 @@ Exchange::Submitted Exchange::submit(const Operation& operation, Nanos now) noex
 }
 void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
 void Exchange::close() noexcept { state_->close(); }
+void Exchange::refuse(const Failure& why) noexcept { state_->refuse(why); }
 bool Exchange::fresh() const noexcept { return state_->fresh(); }
 bool Exchange::awaited() const noexcept { return state_->awaited(); }
 bool Exchange::next_completion(Completion& completion) noexcept { return state_->next_completion(completion); }

@@ -74,6 +74,11 @@ class Exchange {
   // that is polled for longer takes part again.
   void close() noexcept;
 
+  // The neighbour of rank why.rank must not take part, as the owner has found: ends the generation, and what is
+  // submitted from now on fails. Does nothing if that is known. To be called again and again, as it holds for this
+  // session; and the owner keeps its packets back meanwhile.
+  void refuse(const Failure& why) noexcept;
+
   // No operation was submitted in this generation of the ring: the next one will have number 0. Where another program
   // takes over the rank, and this is false, close() lets numbers begin afresh on all ranks.
   [[nodiscard]] bool fresh() const noexcept;

@@ -75,6 +75,7 @@ class ExchangeState {
   Exchange::Submitted submit(const Operation& operation, Nanos now) noexcept;
   void abort(uint64_t id) noexcept;
   void close() noexcept;
+  void refuse(const Failure& why) noexcept;
   bool fresh() const noexcept { return base_ == submitted_; }
   bool awaited() const noexcept;
   bool next_completion(Completion& completion) noexcept;

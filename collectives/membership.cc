@@ -17,7 +17,7 @@ uint64_t generation(uint64_t session) { return session >> 32; }
 
 bool ends_generations(FailureCode code) {
   return code == FailureCode::kSilent || code == FailureCode::kRestarted || code == FailureCode::kRefused ||
-         code == FailureCode::kNoRing || code == FailureCode::kClosed;
+         code == FailureCode::kNoRing || code == FailureCode::kClosed || code == FailureCode::kDoubled;
 }
 
 }  // namespace
@@ -77,6 +77,13 @@ void Membership::refuse_version(size_t link, uint8_t version) noexcept {
                           kProtocolVersion, version};
 }
 
+Membership::Event Membership::refuse(size_t link, const Failure& why) noexcept {
+  if (peers_[link].refused == why) return Event::kNone;
+  const Event event = whole_ || links_[link].up() ? raise(session_, why) : Event::kNone;
+  peers_[link].refused = why;
+  return event;
+}
+
 const Failure& Membership::refused() const noexcept {
   static constexpr Failure kNobody;
   for (const Peer& peer : peers_) {
@@ -119,12 +126,21 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   Peer& peer = peers_[link];
   const auto rank = static_cast<uint16_t>(links_[link].peer());
   const bool restarted = peer.known && hello.incarnation != peer.incarnation && links_[link].up();
-  if (hello.incarnation != peer.incarnation) peer.met = peer.knows_us = false;
+  // A life that has ended does not come back, and this one has just answered.
+  const bool doubled = restarted && hello.incarnation == peer.previous;
+  if (hello.incarnation != peer.incarnation) {
+    peer.met = peer.knows_us = false;
+    peer.previous = peer.incarnation;
+  }
   peer.known = true;
   peer.incarnation = hello.incarnation;
   peer.session = header.session;
   if (restarted) counters_.add(Counter::kPeerRestarted);
   // Unless others have noticed, and this is how we hear of it.
+  if (doubled) {
+    const auto [less, more] = std::minmax({peer.previous & ~kMacSource, peer.incarnation & ~kMacSource});
+    return raise(header.session, {.code = FailureCode::kDoubled, .rank = rank, .ours = less, .theirs = more});
+  }
   if (restarted && generation(header.session) <= generation(session_)) {
     return raise(header.session, {.code = FailureCode::kRestarted, .rank = rank});
   }

@@ -44,6 +44,9 @@ class Membership {
                               Nanos now) noexcept;
   // A damage-free packet of another protocol version.
   void refuse_version(size_t link, uint8_t version) noexcept;
+  // The owner finds that a neighbour must not take part, and keeps its packets back. Until the next session: to be said
+  // again and again.
+  [[nodiscard]] Event refuse(size_t link, const Failure& why) noexcept;
   // The neighbour has met this life of this node in this session: its packets are for us.
   [[nodiscard]] bool knows_us(size_t link) const noexcept { return peers_[link].knows_us; }
 
@@ -67,6 +70,7 @@ class Membership {
   struct Peer {
     bool known = false;  // its incarnation is
     uint64_t incarnation = 0;
+    uint64_t previous = 0;   // the incarnation before that; 0: none
     uint64_t challenge = 0;  // what to echo; 0: none heard yet
     uint64_t session = 0;    // its latest
     uint16_t reach = 0;      // in this session

@@ -138,6 +138,28 @@ const char* op_name(OpKind kind) noexcept {
   return "?";
 }
 
+namespace {
+
+// "02:00:00:00:00:01", "life 0x1234".
+std::string source_text(uint64_t source) {
+  char text[32];
+  const auto byte = [source](unsigned i) { return static_cast<unsigned>(source >> 8 * i & 0xff); };
+  if ((source & kMacSource) == 0) {
+    std::snprintf(text, sizeof(text), "life %#llx", static_cast<unsigned long long>(source));
+  } else {
+    std::snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", byte(0), byte(1), byte(2), byte(3), byte(4),
+                  byte(5));
+  }
+  return text;
+}
+
+// Only the neighbours of the rank know.
+std::string sources_text(const Failure& failure) {
+  return failure.ours == 0 ? "" : ", " + source_text(failure.ours) + " and " + source_text(failure.theirs);
+}
+
+}  // namespace
+
 std::string failure_text(const Failure& failure) {
   const std::string rank = "rank " + std::to_string(failure.rank);
   switch (failure.code) {
@@ -159,6 +181,9 @@ std::string failure_text(const Failure& failure) {
       return "the operation took too long: it was waiting for " + rank;
     case FailureCode::kClosed:
       return rank + " has left, or was shut down";
+    case FailureCode::kDoubled:
+      return rank + " is two machines at once" + sources_text(failure) +
+             ": has one of them the configuration of another node?";
   }
   // What another rank sent.
   return "unknown failure " + std::to_string(static_cast<unsigned>(failure.code)) + ", " + rank;

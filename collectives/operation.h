@@ -71,6 +71,7 @@ enum class FailureCode : uint8_t {
   kNoRing,     // the ring did not come up in time: nothing was heard of `rank`
   kStuck,      // the operation took too long; `rank` is the nearest one that this one waits for
   kClosed,     // `rank` was shut down, or left
+  kDoubled,    // `rank` is two at once: ours and theirs say who, see kMacSource
 };
 
 // What two nodes or two operations can differ in.
@@ -89,6 +90,10 @@ enum class Field : uint8_t {
   kAverage,
   kTag,
 };
+
+// Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they
+// are two incarnations.
+inline constexpr uint64_t kMacSource = uint64_t{1} << 63;
 
 struct Failure {
   FailureCode code = FailureCode::kNone;

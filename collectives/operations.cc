@@ -114,6 +114,12 @@ void ExchangeState::close() noexcept {
   handle(membership_.give_up({.code = FailureCode::kClosed, .rank = static_cast<uint16_t>(config_.rank)}));
 }
 
+void ExchangeState::refuse(const Failure& why) noexcept {
+  const auto ranks = ring_.neighbours();
+  const auto place = std::ranges::find(ranks, unsigned{why.rank});
+  if (place != ranks.end()) handle(membership_.refuse(static_cast<size_t>(place - ranks.begin()), why));
+}
+
 // ---- Starting.
 
 void ExchangeState::start_waiting(Nanos now) noexcept {

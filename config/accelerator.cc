@@ -13,9 +13,9 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kAcceleratorKeys[] = {"mode",   "host",     "wire",   "codec",       "mtu",
-                                            "tos",    "udp_port", "repack", "connections", "memory",
-                                            "worker", "faults",   "user",   "admin",       "log"};
+constexpr const char* kAcceleratorKeys[] = {"mode",     "host",   "wire",        "codec",   "mtu",    "tos",
+                                            "udp_port", "repack", "connections", "memory",  "worker", "faults",
+                                            "user",     "admin",  "log",         "log_file"};
 constexpr const char* kAcceleratorPortKeys[] = {"device", "pci"};
 constexpr const char* kRepackKeys[] = {"enabled", "hold"};
 constexpr const char* kAcceleratorMemoryKeys[] = {"records", "hugepages"};
@@ -115,20 +115,28 @@ AcceleratorConfig read_accelerator(const YamlNode& tree, const std::string& name
   read_faults(root, config.faults);
   read_user(root, config.user);
   if (const auto admin = root.find("admin")) config.admin = admin->text(kLongestSocket).value_or("");
-  read_log(root, config.log);
+  read_log(root, config.log, config.log_file);
   faults.throw_first();
   return config;
 }
 
 }  // namespace
 
-AnyConfig parse_any_config(std::string_view text, const std::string& name) {
+AnyConfig parse_any_config(std::string_view text, const std::string& name, const NodeChoice& choice) {
   const YamlNode tree = parse_yaml(text, name);
-  if (accelerator_mode(tree) != nullptr) return read_accelerator(tree, name);
-  return parse_config(text, name);
+  const YamlNode* const mode = accelerator_mode(tree);
+  if (mode == nullptr) return parse_config(text, name, choice);
+  if (choice.rank) {
+    Faults faults(name);
+    faults.add(mode->place, "mode", "this is an accelerator's file, which has no ranks, allowed: no --rank");
+    faults.throw_first();
+  }
+  return read_accelerator(tree, name);
 }
 
-AnyConfig load_any_config(const std::string& path) { return parse_any_config(read_config_file(path), path); }
+AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank) {
+  return parse_any_config(read_config_file(path), path, this_machine(rank));
+}
 
 std::string config_text(const AcceleratorConfig& config) {
   std::string text = fmt::format("mode: accelerator\nhost: {{{}}}\nwire: {{{}}}\n", device_text(config.host),
@@ -142,6 +150,7 @@ std::string config_text(const AcceleratorConfig& config) {
   text += fmt::format("worker: {{{}idle: {}}}\n", core, kIdleWords[static_cast<size_t>(config.idle)]);
   text += faults_text(config.faults);
   if (!config.user.empty()) text += fmt::format("user: {}\n", in_quotes(config.user));
+  if (!config.log_file.empty()) text += fmt::format("log_file: {}\n", in_quotes(config.log_file));
   return text + fmt::format("admin: {}\nlog: {}\n", in_quotes(config.admin), config.log);
 }
 

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "config/config.h"
+#include "config/loader.h"
 
 namespace gradlane {
 
@@ -44,14 +45,16 @@ struct AcceleratorConfig {
   std::string user;  // whom it becomes once it has all it needs; empty: it stays who it is
   std::string admin = "/run/gradlane/accelerator.admin";
   std::string log = "info";  // trace, debug, info, warn, error
+  std::string log_file;      // path; opened anew on SIGHUP; empty: standard error
 };
 
 // By `mode`: node, which is the default, or accelerator.
 using AnyConfig = std::variant<NodeConfig, AcceleratorConfig>;
 
 // As load_config() and parse_config() of config/loader.h, for files of both modes.
-[[nodiscard]] AnyConfig load_any_config(const std::string& path);
-[[nodiscard]] AnyConfig parse_any_config(std::string_view text, const std::string& name);
+// A rank is that of a node that the file is read for, whatever it says itself; a fault in an accelerator's file.
+[[nodiscard]] AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank = {});
+[[nodiscard]] AnyConfig parse_any_config(std::string_view text, const std::string& name, const NodeChoice& choice = {});
 
 // All settings, defaults included, as a file that reads to the same AcceleratorConfig.
 [[nodiscard]] std::string config_text(const AcceleratorConfig& config);

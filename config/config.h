@@ -31,6 +31,7 @@ struct NodeAddress {
   unsigned rank = 0;              // of the node: its place in the ring
   uint32_t ip = 0;                // IPv4, host byte order
   std::optional<MacAddress> mac;  // absent: asked for by ARP
+  std::string host;               // name or address of the machine, by which it finds its rank; empty: not given
 };
 
 struct PortConfig {
@@ -110,6 +111,7 @@ struct NodeConfig {
   std::string admin;         // path: `gradlane stats` and `gradlane check` ask here
   bool telemetry = false;    // DPDK's, for dpdk-telemetry.py
   std::string log = "info";  // trace, debug, info, warn, error
+  std::string log_file;      // path; opened anew on SIGHUP; empty: standard error
 };
 
 // Ranks of the exchange: trainers, or nodes where they reduce locally.

@@ -53,9 +53,30 @@ bool is_pci(std::string_view text) {
          text[5] == '.' && text[6] >= '0' && text[6] <= '7';
 }
 
+// Of DPDK 22.11: its drivers of virtual devices, and older names of some.
+constexpr std::string_view kVirtualDrivers[] = {
+    "net_af_packet", "net_af_xdp", "net_memif",       "net_vhost",    "net_virtio_user", "net_tap",   "net_tun",
+    "net_pcap",      "net_ring",   "net_null",        "net_bonding",  "net_failsafe",    "net_pfe",   "net_enetfec",
+    "net_softnic",   "net_netvsc", "net_vdev_netvsc", "net_octeontx", "eth_af_packet",   "eth_vhost", "virtio_user",
+    "eth_tap",       "eth_pcap",   "eth_ring",        "eth_null",     "eth_bond"};
+
+// A driver, and whatever tells its devices apart: net_memif0.
 bool is_device(std::string_view name) {
   const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
-  return !name.empty() && name[0] >= 'a' && name[0] <= 'z' && std::ranges::all_of(name, allowed);
+  return std::ranges::all_of(name, allowed) &&
+         std::ranges::any_of(kVirtualDrivers, [&](std::string_view driver) { return name.starts_with(driver); });
+}
+
+// Of a word that is no device: most often it is the name of an interface.
+std::string no_device(std::string_view name, bool alone) {
+  constexpr size_t kLongestInterface = 15;
+  if (!alone || name.empty() || name.size() > kLongestInterface || name.starts_with("net_")) {
+    return fmt::format("{} is no device of DPDK, allowed: as in net_memif0,role=server,...", quoted(name));
+  }
+  return fmt::format(
+      "{} is no device of DPDK, allowed: net_af_packet0,iface={},qdisc_bypass=0 for an interface of that name; "
+      "docs/configuration.md has others",
+      quoted(name), name);
 }
 
 std::string memif_fault(std::string_view device, size_t frame) {
@@ -129,11 +150,6 @@ std::string virtio_fault(std::string_view device, unsigned lanes) {
   return queues_fault(device, lanes);
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 }  // namespace
 
 std::string device_key(const PortConfig& port) {
@@ -154,9 +170,7 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
       break;
   }
   if (is_pci(name)) return fmt::format("{} is a PCI address, allowed: key 'pci' for it", quoted(name));
-  if (!is_device(name)) {
-    return fmt::format("{} is no name of a device, allowed: as in net_memif0,role=server,...", quoted(name));
-  }
+  if (!is_device(name)) return no_device(name, name.size() == port.device.size());
   if (name.starts_with("net_memif")) return memif_fault(port.device, frame);
   if (name.starts_with("net_af_packet") || name.starts_with("eth_af_packet")) {
     return af_packet_fault(port.device, frame, lanes);

@@ -16,7 +16,8 @@ std::string mac_entry(const std::optional<MacAddress>& mac) {
 std::string nodes_text(const NodeConfig& config) {
   std::string text = "nodes:\n";
   for (const NodeAddress& node : config.nodes) {
-    text += fmt::format("  - {{rank: {}, ip: {}{}}}\n", node.rank, ip_text(node.ip), mac_entry(node.mac));
+    const std::string host = node.host.empty() ? "" : fmt::format(", host: {}", in_quotes(node.host));
+    text += fmt::format("  - {{rank: {}, ip: {}{}{}}}\n", node.rank, ip_text(node.ip), mac_entry(node.mac), host);
   }
   return text;
 }
@@ -69,6 +70,7 @@ std::string config_text(const NodeConfig& config) {
   if (!config.key_file.empty()) text += fmt::format("auth: {{key_file: {}}}\n", in_quotes(config.key_file));
   if (!config.user.empty()) text += fmt::format("user: {}\n", in_quotes(config.user));
   text += faults_text(config.faults);
+  if (!config.log_file.empty()) text += fmt::format("log_file: {}\n", in_quotes(config.log_file));
   return text + fmt::format("telemetry: {}\nlog: {}\n", config.telemetry, config.log);
 }
 

@@ -2,9 +2,15 @@
 #include "config/loader.h"
 
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -18,10 +24,12 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kKeys[] = {"mode",     "rank",     "nodes",    "trainers", "local_reduce", "socket",    "admin",
-                                 "codec",    "mtu",      "udp_port", "tos",      "ports",        "workers",   "memory",
-                                 "exchange", "timeouts", "auth",     "user",     "faults",       "telemetry", "log"};
-constexpr const char* kNodeKeys[] = {"rank", "ip", "mac"};
+constexpr const char* kKeys[] = {"mode",    "rank",      "nodes",    "trainers", "local_reduce", "socket",
+                                 "admin",   "codec",     "mtu",      "udp_port", "tos",          "ports",
+                                 "workers", "memory",    "exchange", "timeouts", "auth",         "user",
+                                 "faults",  "telemetry", "log",      "log_file"};
+constexpr const char* kNodeKeys[] = {"rank", "ip", "mac", "host"};
+constexpr size_t kLongestHost = 253;  // RFC 1035
 constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
 constexpr const char* kMemoryKeys[] = {"hugepages", "per_trainer"};
 constexpr const char* kExchangeKeys[] = {"window", "operations", "max_tensor", "queue_target"};
@@ -66,6 +74,7 @@ class NodesReader {
       }
     }
     if (const auto mac = section.find("mac")) node.mac = mac->host_mac();
+    if (const auto host = section.find("host")) node.host = host->name(kLongestHost).value_or("");
     config_.nodes.push_back(node);
   }
 
@@ -79,18 +88,49 @@ class NodesReader {
   std::map<uint32_t, std::string> ips_;
 };
 
+// By the hosts of the nodes, as the file does not say it. `place`: where it could.
+void find_rank(const Section& root, const std::optional<Value>& place, NodeConfig& config, const NodeChoice& choice) {
+  const auto fault = [&](const std::string& text) { place ? place->fault(text) : root.missing("rank", text); };
+  const auto is_here = [&choice](const NodeAddress& node) {
+    return !node.host.empty() && std::ranges::find(choice.hosts, lower(node.host)) != choice.hosts.end();
+  };
+  const auto here = std::ranges::count_if(config.nodes, is_here);
+  const size_t last = config.nodes.size() - 1;
+  if (here == 1) {
+    config.rank = std::ranges::find_if(config.nodes, is_here)->rank;
+  } else if (here != 0) {
+    fault(fmt::format("{} nodes have a `host` that is this machine, allowed: one; or say --rank 0 to {}", here, last));
+  } else if (std::ranges::all_of(config.nodes, [](const NodeAddress& node) { return node.host.empty(); })) {
+    fault(fmt::format("{}, and no node has a `host` to find it by, allowed: 0 to {}; or say it by --rank",
+                      place ? "is to be found" : "is missing", last));
+  } else {
+    fault(fmt::format("no node has a `host` that is this machine ({}), allowed: one; or say --rank 0 to {}",
+                      fmt::join(choice.hosts, ", "), last));
+  }
+}
+
+void read_rank(const Section& root, NodeConfig& config, bool table, const NodeChoice& choice) {
+  const auto place = root.find("rank");
+  const bool to_find = !place || (place->node().kind == YamlNode::Kind::kScalar && place->node().text == kAutoWord);
+  if (!to_find) config.rank = static_cast<unsigned>(place->whole(0, kMaxNodes - 1).value_or(0));
+  const std::string chosen = choice.rank ? " (--rank)" : "";
+  if (choice.rank) config.rank = *choice.rank;
+  if (!table) {
+    if (!place && !choice.rank) root.missing("rank", "is missing, and has no default");
+  } else if (to_find && !choice.rank) {
+    find_rank(root, place, config, choice);
+  } else if (config.rank >= config.nodes.size()) {
+    place.value_or(root.value())
+        .fault(fmt::format("{}{} is not in the table of nodes, allowed: 0 to {}", config.rank, chosen,
+                           config.nodes.size() - 1));
+  }
+}
+
 // Who is who. False: something is wrong with it.
-bool read_identity(const Section& root, NodeConfig& config) {
+bool read_identity(const Section& root, NodeConfig& config, const NodeChoice& choice) {
   const size_t faults = root.value().faults().count();
   if (const auto nodes = root.need("nodes")) NodesReader(config).read(*nodes);
-  const bool table = root.value().faults().count() == faults;
-  if (const auto rank = root.need("rank")) {
-    config.rank = static_cast<unsigned>(rank->whole(0, kMaxNodes - 1).value_or(0));
-    if (table && config.rank >= config.nodes.size()) {
-      rank->fault(
-          fmt::format("{} is not in the table of nodes, allowed: 0 to {}", config.rank, config.nodes.size() - 1));
-    }
-  }
+  read_rank(root, config, root.value().faults().count() == faults, choice);
   root.whole("trainers", config.trainers, 1, kMaxTrainers);
   root.flag("local_reduce", config.local_reduce);
   if (root.value().faults().count() != faults) return false;
@@ -208,7 +248,7 @@ void read_sockets(const Section& root, NodeConfig& config) {
 
 }  // namespace
 
-NodeConfig parse_config(std::string_view text, const std::string& name) {
+NodeConfig parse_config(std::string_view text, const std::string& name, const NodeChoice& choice) {
   const YamlNode tree = parse_yaml(text, name);
   Faults faults(name);
   NodeConfig config;
@@ -224,7 +264,7 @@ NodeConfig parse_config(std::string_view text, const std::string& name) {
   const Section root(Value(tree, "", faults), kKeys, kElsewhere);
   if (const auto mode = root.find("mode")) (void)mode->choice(kModeWords);
   if (tree.kind != YamlNode::Kind::kMap) faults.throw_first();
-  const bool identity = read_identity(root, config);
+  const bool identity = read_identity(root, config, choice);
   root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
   read_codec(root, config.codec);
   const TosClass classes[] = {
@@ -240,11 +280,33 @@ NodeConfig parse_config(std::string_view text, const std::string& name) {
   read_faults(root, config.faults);
   read_sockets(root, config);
   root.flag("telemetry", config.telemetry);
-  read_log(root, config.log);
+  read_log(root, config.log, config.log_file);
   faults.throw_first();
   return config;
 }
 
-NodeConfig load_config(const std::string& path) { return parse_config(read_config_file(path), path); }
+NodeConfig load_config(const std::string& path) { return parse_config(read_config_file(path), path, this_machine()); }
+
+NodeChoice this_machine(std::optional<unsigned> rank) {
+  NodeChoice choice{.rank = rank, .hosts = {}};
+  std::array<char, kLongestHost + 1> name{};
+  if (gethostname(name.data(), name.size() - 1) == 0) {
+    choice.hosts.push_back(lower(name.data()));
+    if (const size_t dot = choice.hosts.front().find('.'); dot != std::string::npos) {
+      choice.hosts.push_back(choice.hosts.front().substr(0, dot));
+    }
+  }
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return choice;
+  for (const ifaddrs* it = all; it != nullptr; it = it->ifa_next) {
+    const bool ipv4 = it->ifa_addr != nullptr && it->ifa_addr->sa_family == AF_INET;
+    if (!ipv4 || (it->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    sockaddr_in address{};
+    std::memcpy(&address, it->ifa_addr, sizeof(address));
+    choice.hosts.push_back(ip_text(ntohl(address.sin_addr.s_addr)));
+  }
+  freeifaddrs(all);
+  return choice;
+}
 
 }  // namespace gradlane

@@ -1,8 +1,10 @@
 // loader.h - from a YAML file to a NodeConfig, and back (set-up only)
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/config.h"
 
@@ -13,8 +15,15 @@ namespace gradlane {
 // before those come faults of the YAML syntax, and behind them keys that are missing.
 [[nodiscard]] NodeConfig load_config(const std::string& path);
 
+// Which of its nodes a file is read for, where it does not say (`rank` is not there, or auto), or whatever it says.
+struct NodeChoice {
+  std::optional<unsigned> rank;    // comes before that of the file
+  std::vector<std::string> hosts;  // what `nodes[].host` of this machine may be: its name and addresses
+};
+[[nodiscard]] NodeChoice this_machine(std::optional<unsigned> rank = {});
+
 // The same of a text; `name` stands for the file in messages.
-[[nodiscard]] NodeConfig parse_config(std::string_view text, const std::string& name);
+[[nodiscard]] NodeConfig parse_config(std::string_view text, const std::string& name, const NodeChoice& choice = {});
 
 // All settings, defaults included, as a file that load_config() reads to the same NodeConfig.
 [[nodiscard]] std::string config_text(const NodeConfig& config);

@@ -79,10 +79,11 @@ void read_faults(const Section& root, InjectedFaults& faults) {
   section.whole("seed", faults.seed, 0, UINT64_MAX);
 }
 
-void read_log(const Section& root, std::string& log) {
+void read_log(const Section& root, std::string& log, std::string& file) {
   if (const auto value = root.find("log")) {
     if (const auto choice = value->choice(kLogWords)) log = kLogWords[*choice];
   }
+  if (const auto path = root.find("log_file")) file = path->text(kLongestPath).value_or("");
 }
 
 void read_tos(const Section& root, std::span<const TosClass> classes, unsigned least) {

@@ -29,7 +29,7 @@ void read_codec(const Section& root, Codec& codec);
 void read_idle(const Section& worker, IdlePolicy& idle);
 void read_user(const Section& root, std::string& user);
 void read_faults(const Section& root, InjectedFaults& faults);
-void read_log(const Section& root, std::string& log);
+void read_log(const Section& root, std::string& log, std::string& file);
 
 // The section `tos`: classes from `least` on, all different, without ECN bits.
 struct TosClass {

@@ -38,4 +38,6 @@ namespace gradlane {
 [[nodiscard]] std::string ip_text(uint32_t ip);
 [[nodiscard]] std::string mac_text(const MacAddress& mac);
 
+[[nodiscard]] std::string lower(std::string text);  // A to Z become a to z
+
 }  // namespace gradlane

@@ -101,6 +101,7 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
   if (!privileges.active()) return;
   const std::vector<std::string> files = {config.admin, config.admin + ".lock", host.socket_file(), wire.socket_file()};
   for (const std::string& path : files) privileges.give(path);
+  privileges.give(config.log_file);
   privileges.drop();
   warn_of_leftovers(config.user, files);
   spdlog::info("running as user {} from now on, without capabilities", config.user);
@@ -132,7 +133,7 @@ void leave(std::unique_ptr<Port>& port) {
 
 int run_accelerator(const AcceleratorConfig& config, const std::string& version) {
   const ProcessFacts process{version, Clock::now()};
-  const Signals signals;
+  const Signals signals(config.log_file);
   const Privileges privileges(config.user);
   check_offloads(config);
   privileges.prepare_folder_of(config.admin);

@@ -31,6 +31,8 @@ constexpr milliseconds kStep{100};     // between looks at what no file descript
 constexpr milliseconds kBusyStep{2};   // while lanes work on commands
 constexpr milliseconds kNewsTime{50};  // for the other ranks to hear that this one ends
 constexpr milliseconds kLetGo{2000};   // for lanes to let go of trainers' memory
+constexpr milliseconds kClaim{2000};   // for addresses to turn out to be free, which takes 300 ms
+constexpr int kLost = 3;               // exit status: a device has gone, and a new process can have it again
 
 void start_dpdk(const std::vector<NodeConfig>& nodes) {
   std::vector<std::string> pci;
@@ -71,10 +73,12 @@ void look_ahead(const Node& node) {
       throw SetupError(fmt::format("port {}: user {} may not make {}: its folder must be the user's", port.name, user,
                                    traits.socket));
     }
-    if (!is_af_xdp(port)) continue;
-    const std::string interface = devargs_value(port.device, "iface");
-    spdlog::warn("port {}: user {} may not take the XDP program off {} at the end: ip link set {} xdp off", port.name,
-                 user, interface, interface);
+  }
+  for (const Node::Wire& wire : node.wires()) {
+    if (!wire.port->program_stays()) continue;
+    const std::string interface = devargs_value(wire.port->device(), "iface");
+    spdlog::warn("port {}: user {} may not take the XDP program off {} at the end: ip link set {} xdp off",
+                 wire.port->name(), user, interface, interface);
   }
 }
 
@@ -83,6 +87,7 @@ void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
   if (!privileges.active()) return;
   for (const auto& node : nodes) {
     for (const std::string& path : node->files()) privileges.give(path);
+    privileges.give(node->config().log_file);
   }
   privileges.drop();
   for (const auto& node : nodes) look_ahead(*node);
@@ -119,18 +124,43 @@ bool step_until(Nodes& nodes, const Signals& signals, milliseconds most, Done do
   return true;
 }
 
-void shut_down(Nodes& nodes, const Signals& signals) {
+// Until a signal comes; its name. Throws DeviceLost.
+const char* work(Nodes& nodes, const Signals& signals, std::optional<Telemetry>& telemetry) {
+  const char* signal = nullptr;
+  for (auto tended = Clock::now() - kStep; signal == nullptr; signal = step(nodes, signals, kStep)) {
+    if (Clock::now() - tended < kStep) continue;
+    tended = Clock::now();
+    for (const auto& node : nodes) node->tend();
+    if (telemetry) telemetry->look();
+  }
+  return signal;
+}
+
+// Workers run, and ask whether the addresses are free. A port whose link is down asks later.
+void settle_addresses(Nodes& nodes, const Signals& signals) {
+  const auto end = Clock::now() + kClaim;
+  const auto settled = [](const auto& node) { return node->addresses_settled(); };
+  pollfd fd{signals.fd(), POLLIN, 0};
+  while (!std::ranges::all_of(nodes, settled) && Clock::now() < end) {
+    if (poll(&fd, 1, static_cast<int>(kBusyStep.count())) != 0) break;  // it ends, as it will see
+  }
+  for (const auto& node : nodes) node->check_addresses();
+}
+
+// `why`: what has gone, so that nothing can end well; null: it was told to end.
+void shut_down(Nodes& nodes, const Signals& signals, const char* why) {
   const auto all = [&nodes](auto predicate) { return std::ranges::all_of(nodes, predicate); };
   const auto idle = [](const auto& node) { return node->in_flight() == 0; };
   Nanos patience = 0;
   for (const auto& node : nodes) patience = std::max(patience, node->config().shutdown_timeout / kMillisecond);
+  if (why != nullptr) patience = 0;
   if (!step_until(nodes, signals, milliseconds(patience), [&] { return all(idle); })) {
     spdlog::warn("operations are still in flight after {} ms: they fail", patience);
   }
-  for (const auto& node : nodes) node->post_close();
+  for (const auto& node : nodes) node->post_close(why);
   step_until(nodes, signals, kLetGo, [&] { return all([](const auto& node) { return node->closed(); }); });
   step_until(nodes, signals, kNewsTime, [] { return false; });
-  for (const auto& node : nodes) node->server().close("the daemon is shutting down");
+  for (const auto& node : nodes) node->server().close(why != nullptr ? why : "the daemon is shutting down");
   step_until(nodes, signals, kLetGo, [&] { return all([](const auto& node) { return node->server().finished(); }); });
 
   for (const auto& node : nodes) node->stop_workers();
@@ -145,7 +175,7 @@ void shut_down(Nodes& nodes, const Signals& signals) {
 
 int run_daemon(const std::vector<NodeConfig>& configs, const std::string& version) {
   const ProcessFacts process{version, Clock::now()};
-  const Signals signals;
+  const Signals signals(configs.front().log_file);
   const Privileges privileges(user_of(configs));
   for (const NodeConfig& config : configs) {
     for (const std::string& path : {config.socket, config.admin}) privileges.prepare_folder_of(path);
@@ -157,8 +187,10 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
     nodes.push_back(std::make_unique<Node>(config, links, static_cast<unsigned>(nodes.size())));
   }
   links.check_all_have_two_ends();
+  for (const auto& node : nodes) node->start();
+  settle_addresses(nodes, signals);
   for (const auto& node : nodes) {
-    node->start();
+    node->open();
     const NodeConfig& config = node->config();
     spdlog::info("node {} of {}: {} trainer{}{}, {} lane{}, codec {}, MTU {}, socket {}", config.rank,
                  config.nodes.size(), config.trainers, config.trainers == 1 ? "" : "s",
@@ -170,21 +202,20 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
   drop_privileges(privileges, nodes);
   std::optional<Telemetry> telemetry;
   if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes);
-  const char* signal = nullptr;
-  for (auto tended = Clock::now() - kStep; signal == nullptr; signal = step(nodes, signals, kStep)) {
-    if (Clock::now() - tended < kStep) continue;
-    tended = Clock::now();
-    for (const auto& node : nodes) node->tend();
-    if (telemetry) telemetry->look();
+  std::string lost;
+  try {
+    spdlog::info("{}: shutting down", work(nodes, signals, telemetry));
+  } catch (const DeviceLost& error) {
+    lost = error.what();
+    spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kLost);
   }
-  spdlog::info("{}: shutting down", signal);
-  shut_down(nodes, signals);
+  shut_down(nodes, signals, lost.empty() ? nullptr : lost.c_str());
   telemetry.reset();
   links.drain();
   for (const auto& node : nodes) node->abandon_memory();
   nodes.clear();
   spdlog::info("ended");
-  return 0;
+  return lost.empty() ? 0 : kLost;
 }
 
 }  // namespace gradlane

@@ -30,6 +30,10 @@ void Endpoint::connect(unsigned rank, Endpoint& other) {
 }
 
 bool Endpoint::poll(Nanos now) noexcept {
+  for (size_t i = 0; i < route_count_; ++i) {
+    if (routes_[i].neighbour == nullptr) continue;
+    if (const Failure why = doubled_failure(*routes_[i].neighbour, routes_[i].rank, now)) exchange_.refuse(why);
+  }
   bool moved = read_inbox(now);
   moved |= ops_.submit(now);
   if (received_ || moved || now >= exchange_.deadline()) exchange_.poll(now);

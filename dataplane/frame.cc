@@ -52,9 +52,14 @@ FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local
   if (types != kArpOfIpv4 || (operation != kArpRequest && operation != kArpReply)) return FrameVerdict::kBadArp;
   // RFC 1812, 3.3.2: never believe that a station has a group address.
   if (is_group(arp + kArpSenderMac)) return FrameVerdict::kBadArp;
-  if (load32(arp + kArpTargetIp) != local.ip) return FrameVerdict::kNotForUs;
   parsed.source_ip = load32(arp + kArpSenderIp);
   parsed.source_mac = load_mac(arp + kArpSenderMac);
+  if (parsed.source_ip == local.ip || parsed.source_ip == 0) {
+    // A switch may send back what it gets: our own probe and announcement.
+    if (parsed.source_mac == local.mac) return FrameVerdict::kNotForUs;
+    if (parsed.source_ip != 0) return FrameVerdict::kRival;
+  }
+  if (load32(arp + kArpTargetIp) != local.ip) return FrameVerdict::kNotForUs;
   return FrameVerdict::kArp;
 }
 

@@ -38,12 +38,13 @@ class Classifier {
 
 // ---- Receiving
 
-// Every frame is exactly one of these. All but the first four are dropped, and counted under this name.
+// Every frame is exactly one of these. All but the first five are dropped, and counted under this name.
 #define GRADLANE_FRAME_VERDICTS(X)                                                         \
   X(Gradlane, "gradlane", "packets for the exchange")                                      \
   X(Arp, "arp", "ARP requests for this node's address, and replies to it")                 \
   X(Echo, "echo", "ICMP echo requests to this node's address")                             \
   X(Probe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS")   \
+  X(Rival, "rival", "ARP packets of another host that has this node's address")            \
   X(NotForUs, "not_for_us", "frames for another MAC or IP address")                        \
   X(Host, "host", "IPv4 packets of other ToS classes, ports or protocols")                 \
   X(OtherEtherType, "other_ethertype", "frames that are neither IPv4 nor ARP")             \
@@ -81,7 +82,7 @@ struct ParsedFrame {
   uint16_t source_port = 0;
   uint16_t destination_port = 0;
   size_t bytes = 0;  // kGradlane, kProbe: of the UDP payload, which is at kFrameBytes; kEcho: of the ICMP message
-  MacAddress source_mac{};  // kArp: the sender's, as the ARP packet says
+  MacAddress source_mac{};  // kArp, kRival: the sender's, as the ARP packet says
 };
 
 // Looks at a received frame. Only packets of a gradlane class, UDP, to our address and ports are kGradlane; their IP
@@ -122,7 +123,8 @@ void begin_udp_checksum(uint8_t* frame) noexcept;
 // Of a kGradlane frame.
 [[nodiscard]] bool has_udp_checksum(const uint8_t* frame) noexcept;
 
-// Writes an ARP request (RFC 826) of kArpFrameBytes bytes: who has `ip`?
+// Writes an ARP request (RFC 826) of kArpFrameBytes bytes: who has `ip`? With local.ip == 0 it is a probe, and about
+// local.ip itself an announcement (RFC 5227).
 void write_arp_request(uint8_t* frame, const LocalAddress& local, uint32_t ip) noexcept;
 
 }  // namespace gradlane

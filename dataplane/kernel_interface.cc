@@ -1,8 +1,13 @@
 // kernel_interface.cc - asking the kernel about its interfaces and CPUs (control thread only)
 #include "dataplane/kernel_interface.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
 #include <linux/if_packet.h>
+#include <linux/sockios.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -12,6 +17,7 @@
 #include <cstring>
 
 #include "compress/error.h"
+#include "config/values.h"
 #include "dataplane/device.h"
 
 namespace gradlane {
@@ -62,9 +68,91 @@ std::string check_kernel_interface(const PortConfig& port, size_t mtu) {
     throw SetupError(
         fmt::format("interface {} has MTU {}, and mtu is {}: ip link set {} mtu {}", name, has, mtu, name, mtu));
   }
+  const CutOff cut_off = cut_off_by_xdp(port);
+  if (cut_off.all) throw SetupError(cut_off_text(port, cut_off) + ": " + cut_off_advice(port));
   request = request_for(name);
-  if (ask(SIOCGIFFLAGS, request) && (request.ifr_flags & IFF_UP) != 0) return "";
+  if (ask(SIOCGIFFLAGS, request) && (request.ifr_flags & IFF_UP) != 0) {
+    return cut_off.address.empty() ? "" : cut_off_text(port, cut_off) + ": " + cut_off_advice(port);
+  }
   return fmt::format("interface {} is down: ip link set {} up", name, name);
+}
+
+namespace {
+
+// Calls visit(entry) for each address of the kernel's.
+template <class Visit>
+void for_each_address(Visit visit) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return;
+  for (const ifaddrs* it = all; it != nullptr; it = it->ifa_next) {
+    if (it->ifa_addr != nullptr) visit(*it);
+  }
+  freeifaddrs(all);
+}
+
+uint32_t ipv4_of(const ifaddrs& entry) {
+  sockaddr_in address{};
+  std::memcpy(&address, entry.ifa_addr, sizeof(address));
+  return ntohl(address.sin_addr.s_addr);
+}
+
+// Every interface that speaks IPv6 has one of this link, which nobody needs.
+std::string global_ipv6(const ifaddrs& entry) {
+  sockaddr_in6 address{};
+  std::memcpy(&address, entry.ifa_addr, sizeof(address));
+  char text[INET6_ADDRSTRLEN]{};
+  if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) return "";
+  return inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text)) == nullptr ? "" : text;
+}
+
+// Receive queues; 0: the driver does not say.
+unsigned receive_queues(const std::string& name) {
+  ethtool_channels channels{};
+  channels.cmd = ETHTOOL_GCHANNELS;
+  ifreq request = request_for(name);
+  request.ifr_data = reinterpret_cast<char*>(&channels);
+  return ask(SIOCETHTOOL, request) ? channels.rx_count + channels.combined_count : 0;
+}
+
+}  // namespace
+
+CutOff cut_off_by_xdp(const PortConfig& port) {
+  CutOff result;
+  if (!is_af_xdp(port)) return result;
+  const std::string name = devargs_value(port.device, "iface");
+  for_each_address([&](const ifaddrs& entry) {
+    if (name != entry.ifa_name) return;
+    if (entry.ifa_addr->sa_family == AF_INET) result.address = ip_text(ipv4_of(entry));
+    if (entry.ifa_addr->sa_family == AF_INET6 && result.address.empty()) result.address = global_ipv6(entry);
+  });
+  const auto taken = parse_whole(devargs_value(port.device, "queue_count")).value_or(1);
+  result.all = !result.address.empty() && taken >= receive_queues(name);
+  return result;
+}
+
+std::string cut_off_text(const PortConfig& port, const CutOff& what) {
+  return fmt::format("AF_XDP takes {} away from the kernel, whose address {} is on interface {}",
+                     what.all ? "all packets" : "the packets of its queues", what.address,
+                     devargs_value(port.device, "iface"));
+}
+
+std::string cut_off_advice(const PortConfig& port) {
+  const std::string name = devargs_value(port.device, "iface");
+  return fmt::format("move that address to another interface (ip addr del ... dev {}), or use net_af_packet0,iface={}",
+                     name, name);
+}
+
+std::string owner_of(uint32_t ip) {
+  std::string name;
+  for_each_address([&](const ifaddrs& entry) {
+    if (entry.ifa_addr->sa_family == AF_INET && ipv4_of(entry) == ip) name = entry.ifa_name;
+  });
+  return name;
+}
+
+bool interface_there(unsigned index) noexcept {
+  char name[IF_NAMESIZE];
+  return if_indextoname(index, name) != nullptr || (errno != ENXIO && errno != ENODEV);
 }
 
 bool interface_running(unsigned index) noexcept {

@@ -12,9 +12,26 @@ namespace gradlane {
 [[nodiscard]] bool is_af_packet(const PortConfig& port) noexcept;
 [[nodiscard]] bool is_af_xdp(const PortConfig& port) noexcept;
 
-// AF_PACKET and AF_XDP devices name an interface, that must exist and take packets of the MTU: throws SetupError if
-// not, with what to do. Returns what the log should warn of: "" or that it is down. Other devices are fine.
+// AF_PACKET and AF_XDP devices name an interface, that must exist and take packets of the MTU, and
+// AF_XDP must leave an address of the kernel's there some queues: throws SetupError if not, with what to do. Returns
+// what the log should warn of: "", that it is down, or what AF_XDP cuts off. Other devices are fine.
 [[nodiscard]] std::string check_kernel_interface(const PortConfig& port, size_t mtu);
+
+// An address of the kernel's that AF_XDP cuts off from what arrives: "192.168.1.5"; or nothing. `all`: no packet
+// gets to the kernel, as the device takes all queues of the interface.
+struct CutOff {
+  std::string address;
+  bool all = false;
+};
+[[nodiscard]] CutOff cut_off_by_xdp(const PortConfig& port);
+[[nodiscard]] std::string cut_off_text(const PortConfig& port, const CutOff& what);
+[[nodiscard]] std::string cut_off_advice(const PortConfig& port);
+
+// The name of the interface to which the kernel has given this address; empty: none.
+[[nodiscard]] std::string owner_of(uint32_t ip);
+
+// Whether there still is an interface of that index.
+[[nodiscard]] bool interface_there(unsigned index) noexcept;
 
 // What DPDK's AF_PACKET does not tell: up, and with a link. `index`: of the interface.
 [[nodiscard]] bool interface_running(unsigned index) noexcept;

@@ -29,7 +29,8 @@ struct Command {
     kClose,
   };
   Kind kind = Kind::kAttach;
-  unsigned trainer = 0;  // local number; with kClose any of the desk's
+  unsigned trainer = 0;       // local number; with kClose any of the desk's
+  const char* why = nullptr;  // kClose: what trainers are told; null: that it is shut down
   // kAttach; `lane` is this lane's part of the control segment.
   gl_control* control = nullptr;
   gl_lane* lane = nullptr;

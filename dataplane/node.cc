@@ -75,6 +75,7 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i) desks_.push_back(std::make_unique<LaneDesk>());
   // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
   make_server();
+  claim_address();
   // One for all lanes: a queue may have the packets of several, and must not run out of buffers as these hold on to
   // some.
   pools_.push_back(std::make_unique<PacketPool>("n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
@@ -82,7 +83,9 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   const std::vector<rte_mempool*> mempools(config_.lanes, pools_.front()->mempool());
   for (const PortConfig& port : config_.ports) {
     const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(wires_.size());
-    wires_.emplace_back().port = std::make_unique<Port>(port, config_, mempools, links, unique);
+    Wire& wire = wires_.emplace_back();
+    wire.port = std::make_unique<Port>(port, config_, mempools, links, unique);
+    wire.claim = std::make_unique<AddressClaim>(wire.port->local_link());
   }
   agree_on_workers();
   make_endpoints();
@@ -161,6 +164,7 @@ void Node::connect_ports() {
       if (nodes.empty() || std::ranges::find(nodes, it->node) != nodes.end()) reached.push_back(it.get());
     }
     PortQueue::Setup setup;
+    setup.claim = wire.claim.get();
     setup.ranks_per_node = ranks;
     setup.local = {.mac = wire.port->mac(),
                    .ip = config_.nodes[config_.rank].ip,
@@ -265,8 +269,9 @@ void Node::start() {
     workers_[i]->start("gl-n" + std::to_string(config_.rank) + "-w" + std::to_string(i), core);
   }
   log_ring();  // nobody is met yet, but who there should be is known from now on
-  server_->open();
 }
+
+void Node::open() { server_->open(); }
 
 void Node::log_faults() {
   if (!config_.faults.any()) return;
@@ -279,6 +284,7 @@ void Node::tend() {
   if (clock_now() - faults_logged_at_ > kFaultsInterval) log_faults();
   for (Wire& wire : wires_) wire.port->tend();
   look_for_wrong_lanes();
+  log_addresses();
   log_ring();
 }
 
@@ -299,10 +305,11 @@ uint32_t Node::in_flight() const noexcept {
   return sum;
 }
 
-void Node::post_close() {
+void Node::post_close(const char* why) {
   for (size_t i = 0; i < desks_.size(); ++i) {
     auto command = std::make_unique<Command>();
     command->kind = Command::Kind::kClose;
+    command->why = why;
     command->trainer = static_cast<unsigned>(i % ranks_per_node(config_));
     if (desks_[i]->mailbox.post(command.get())) closing_.push_back(std::move(command));
   }

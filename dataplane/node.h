@@ -2,14 +2,17 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "dataplane/address_claim.h"
 #include "dataplane/admin.h"
 #include "dataplane/endpoint.h"
 #include "dataplane/frame.h"
+#include "dataplane/host_claim.h"
 #include "dataplane/mailbox.h"
 #include "dataplane/packet_pool.h"
 #include "dataplane/port.h"
@@ -33,6 +36,12 @@ class Node {
   [[nodiscard]] static size_t packet_bytes(const NodeConfig& config);
 
   void start();
+  // Then, again and again: on all ports that are up the address has turned out to be this node's, or somebody else's.
+  [[nodiscard]] bool addresses_settled();
+  // Throws SetupError, naming them, if it is somebody else's.
+  void check_addresses() const;
+  // Trainers may come.
+  void open();
   // Every 100 ms: ports that could not start yet, news of the ring for the log.
   void tend();
 
@@ -41,9 +50,18 @@ class Node {
   [[nodiscard]] std::vector<std::string> files() const;  // that it makes in the file system; not all need be there
   [[nodiscard]] uint32_t in_flight() const noexcept;     // operations, each lane counted
 
+  // What has been logged of the address on a port.
+  struct AddressNews {
+    uint64_t conflicts = 0;
+    uint64_t asked = 0;
+    Nanos conflict_at = 0;  // the last one; 0: none
+    Nanos log_at = 0;       // not before
+  };
   // A port and its queues; lanes beyond their number share them.
   struct Wire {
     std::unique_ptr<Port> port;
+    std::unique_ptr<AddressClaim> claim;
+    AddressNews news;
     std::vector<std::unique_ptr<PortQueue>> queues;
     bool wrong_lanes_logged = false;
   };
@@ -77,7 +95,8 @@ class Node {
 
   // ---- The end, in this order, with some time in between.
   // Fails what is in flight, and has the other ranks hear of it.
-  void post_close();
+  // `why`: what trainers here are told, and stays valid; null: that it is shut down.
+  void post_close(const char* why);
   [[nodiscard]] bool closed() const noexcept;  // all lanes have done so
   void stop_workers();
   void log_counters() const;       // those that are not 0, at level debug; workers are stopped
@@ -86,6 +105,8 @@ class Node {
 
  private:
   void make_endpoints();
+  void claim_address();
+  void log_addresses();
   void connect_ports();
   void connect_endpoint(unsigned lane, unsigned local);
   void make_prober();
@@ -106,6 +127,7 @@ class Node {
   const NodeConfig config_;
   const Classifier classifier_;
   const uint64_t incarnation_;
+  std::optional<HostClaim> address_;                    // none: all ports are links inside this machine
   std::vector<std::unique_ptr<Neighbour>> neighbours_;  // in the ring
   std::vector<std::unique_ptr<PacketPool>> pools_;      // one for all lanes
   std::vector<Wire> wires_;

@@ -19,6 +19,7 @@
 #include "dataplane/kernel_interface.h"
 #include "dataplane/packet_pool.h"
 #include "dataplane/packet_socket.h"
+#include "dataplane/xdp.h"
 
 namespace gradlane {
 namespace {
@@ -75,14 +76,24 @@ void Port::make(Make make_device) {
     }
     const std::string warning = check_kernel_interface(config_, mtu_);
     if (!warning.empty()) spdlog::warn("port {}: {}", name_, warning);
+    if (is_af_packet(config_) || is_af_xdp(config_)) {
+      claim_.emplace("interface " + interface_name(config_), "stop it, or give this one another interface");
+    }
+    if (is_af_xdp(config_)) prepare_xdp();
     make_device();
     start();
+    if (is_af_xdp(config_)) program_ = keep_xdp_program(interface_);
+    (void)take_xdp_messages();
   } catch (const SetupError& error) {
     if (made_) rte_eth_dev_close(id_);
     made_ = false;
+    const std::string messages = take_xdp_messages();
+    if (!messages.empty()) spdlog::warn("port {}: {}", name_, messages);
     fail(error.what());
   }
 }
+
+bool Port::program_stays() const noexcept { return is_af_xdp(config_) && !program_; }
 
 Port::~Port() {
   remove_socket(traits_.socket);
@@ -231,6 +242,7 @@ void Port::tend() {
   if (failed_.load(std::memory_order_acquire)) fail(failure_);
   if (traits_.blocks && !kept_) begin();
   if (!traits_.blocks) look_at_link();
+  look_for_interface();
   if (packet_socket_ >= 0) missed_ += take_missed(packet_socket_);
   if (logged_up_ != link_up()) {
     logged_up_ = !logged_up_;
@@ -248,6 +260,12 @@ void Port::tend() {
   if (down_ < kPatience) return;
   down_ = 0;
   started_.store(false, std::memory_order_release);
+}
+
+void Port::look_for_interface() const {
+  if (interface_ == 0 || interface_there(interface_)) return;
+  throw DeviceLost("port " + name_ + ": interface " + interface_name(config_) +
+                   " is gone: deleted, made anew, or moved to another network namespace");
 }
 
 // ---- Devices that block

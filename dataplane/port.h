@@ -5,12 +5,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "compress/error.h"
 #include "config/config.h"
 #include "dataplane/device.h"
+#include "dataplane/host_claim.h"
 #include "dataplane/ring_links.h"
 #include "dataplane/server_fd.h"
 #include "dataplane/steering.h"
@@ -19,6 +22,12 @@ struct rte_eth_dev_info;
 struct rte_mempool;
 
 namespace gradlane {
+
+// What a port stands on has gone: a new process can have what is there then.
+class DeviceLost : public SetupError {
+ public:
+  using SetupError::SetupError;
+};
 
 class Port {
  public:
@@ -61,6 +70,8 @@ class Port {
   [[nodiscard]] static int numa_node_of(const PortConfig& config) noexcept;
   // How packets of a lane come to its queue, and how many workers that allows.
   [[nodiscard]] const Steering& steering() const noexcept { return steering_; }
+  // AF_XDP: the program stays on the interface if the process has no right to take it off at the end.
+  [[nodiscard]] bool program_stays() const noexcept;
   // As of the last look, at most 100 ms ago.
   [[nodiscard]] bool link_up() const noexcept { return link_up_.load(std::memory_order_relaxed); }
 
@@ -68,7 +79,9 @@ class Port {
   // the thread of a device that blocks, which is started() when its neighbour has come. Looks at the link. A memif
   // client cannot start before its server listens, is turned away by one that has not started, and does not come back
   // by itself to one that has restarted: so it is stopped and started again until its link is up. Throws SetupError if
-  // a device that blocks cannot be had.
+  // a device that blocks cannot be had, and DeviceLost if the interface of the kernel is not there any more: it was
+  // deleted, its driver was loaded anew, or it was given to another network namespace. One of the same name that comes
+  // later is another one, to which the device's sockets do not lead.
   void tend();
   // The end of a device that blocks; false: it has none. Its thread may wait for the neighbour still, so that nothing
   // of the port can be freed; both end with the process.
@@ -90,6 +103,7 @@ class Port {
   void open_to_all();
   void look_at_socket();
   void look_at_link() noexcept;
+  void look_for_interface() const;
   void begin();
   void keep() noexcept;
   [[noreturn]] void fail(const std::string& text) const;
@@ -107,8 +121,10 @@ class Port {
   bool made_ = false;
   bool promiscuous_ = false;
   int packet_socket_ = -1;
-  uint64_t missed_ = 0;       // as of the last tend()
-  FileDescriptor listening_;  // keeps an interface of the kernel promiscuous
+  uint64_t missed_ = 0;             // as of the last tend()
+  std::optional<HostClaim> claim_;  // of the interface
+  FileDescriptor program_;          // keeps an XDP program on it
+  FileDescriptor listening_;        // keeps an interface of the kernel promiscuous
   bool checksum_offload_ = false;
   int numa_node_ = -1;
   unsigned interface_ = 0;  // of the kernel, that the device sends and receives with; 0: none

@@ -12,17 +12,13 @@
 #include "compress/codec.h"
 #include "dataplane/eal.h"
 #include "dataplane/endpoint.h"
+#include "dataplane/internet.h"
 
 namespace gradlane {
 namespace {
 
-constexpr Nanos kArpInterval = 100 * kMillisecond;
-constexpr uint64_t kQuickArps = 50;           // so often; then,
-constexpr Nanos kSlowArp = 1 * kSecond;       // where nobody answers, or somebody has
 constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to end
 constexpr Nanos kStall = 5 * kMillisecond;
-constexpr size_t kLeastFrame = 60;  // of Ethernet, without FCS
-
 // A frame of IEEE 802's EtherType for local experiments says that this end of the link is about to go, and nothing
 // else.
 constexpr std::array<uint8_t, 2> kGoodbyeType = {0x88, 0xb5};
@@ -57,6 +53,12 @@ TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
 }
 
 }  // namespace
+
+uint64_t frame_source(const uint8_t* frame) noexcept {
+  MacAddress mac;
+  std::memcpy(mac.data(), frame + internet::kSourceMac, mac.size());
+  return pack_mac(mac);
+}
 
 uint64_t pack_mac(const MacAddress& mac) noexcept {
   uint64_t packed = 0;
@@ -97,6 +99,7 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
       classifier_(classifier),
       setup_(setup),
       neighbours_(neighbours.begin(), neighbours.end()),
+      sources_(neighbours.size()),
       endpoints_(setup.local.udp_ports),
       checksum_(port.local_link()         ? Checksum::kNone
                 : port.checksum_offload() ? Checksum::kDevice
@@ -153,6 +156,10 @@ void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
   ParsedFrame parsed = parse_frame({frame_of(mbuf), mbuf->data_len}, setup_.local, classifier_);
   parsed.verdict = device_verdict(mbuf, parsed.verdict);
   ++counters_.verdicts[static_cast<size_t>(parsed.verdict)];
+  if (!look_at_claim(parsed)) {
+    rte_pktmbuf_free(mbuf);
+    return;
+  }
   switch (parsed.verdict) {
     case FrameVerdict::kGradlane:
       ++counters_.classes[static_cast<size_t>(parsed.traffic)];
@@ -164,7 +171,7 @@ void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
       take_probe(mbuf, parsed, now);
       break;
     case FrameVerdict::kArp:
-      learn(parsed.source_ip, parsed.source_mac);
+      learn(parsed.source_ip, parsed.source_mac, now);
       [[fallthrough]];
     case FrameVerdict::kEcho: {
       const size_t bytes = answer_frame({frame_of(mbuf), mbuf->data_len}, parsed, setup_.local);
@@ -210,8 +217,12 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
   const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
   const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
   const unsigned ranks = setup_.ranks_per_node;
+  const auto number = static_cast<size_t>(neighbour - neighbours_.begin());
   if (neighbour == neighbours_.end() || from >= endpoints_.size() || from / ranks != to / ranks) {
     counters_.add(QueueCounter::kNotNeighbour);
+    if (parsed.source_ip == setup_.local.ip) setup_.claim->contest(frame_source(frame_of(mbuf)));
+  } else if (is_stranger(number, mbuf, parsed.bytes, now)) {
+    counters_.add(QueueCounter::kStranger);
   } else if (endpoints_[to] == nullptr) {
     counters_.add(QueueCounter::kWrongLane);
   } else {
@@ -219,12 +230,6 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
     return;
   }
   rte_pktmbuf_free(mbuf);
-}
-
-void PortQueue::learn(uint32_t ip, const MacAddress& mac) noexcept {
-  for (Neighbour* const neighbour : neighbours_) {
-    if (neighbour->ip == ip && !neighbour->configured) neighbour->mac.store(pack_mac(mac), std::memory_order_relaxed);
-  }
 }
 
 // ---- Sending
@@ -251,6 +256,10 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   // It is sent again, and has not gone for the first time: its new header goes then, and tag and checksum must fit it.
   if (rte_mbuf_refcnt_read(mbuf) != 1 && std::find(queued_.begin(), queued_end(), mbuf) != queued_end()) {
     finish(mbuf, bytes, flow, tos);
+    return true;
+  }
+  if (!setup_.claim->held()) {
+    counters_.add(QueueCounter::kNoAddress);
     return true;
   }
   if (stalled_until_ != 0 || !port_.started()) {
@@ -322,31 +331,10 @@ void PortQueue::poll(Nanos now) noexcept {
   }
   look_after_stall(now);
   if (!setup_.first) return;
+  claim_address(now);
+  if (!setup_.claim->held()) return;
   send_probes(now);
   ask_for_addresses(now);
-}
-
-// Those that are known are asked for from time to time, too: an address may change, and ARP believes whoever answers,
-// so that a wrong one must not stay.
-void PortQueue::ask_for_addresses(Nanos now) noexcept {
-  if (now < arp_at_) return;
-  arp_at_ = kNever;
-  for (Neighbour* const neighbour : neighbours_) {
-    if (neighbour->configured) continue;
-    const bool known = neighbour->mac.load(std::memory_order_relaxed) != 0;
-    const uint64_t tries = known ? kQuickArps : neighbour->arp_tries.fetch_add(1, std::memory_order_relaxed);
-    arp_at_ = std::min(arp_at_, now + (tries < kQuickArps ? kArpInterval : kSlowArp));
-    rte_mbuf* const mbuf = pool_.allocate();
-    if (mbuf == nullptr) return;
-    std::memset(frame_of(mbuf), 0, kLeastFrame);
-    write_arp_request(frame_of(mbuf), setup_.local, neighbour->ip);
-    set_length(mbuf, kLeastFrame);
-    if (!queue(mbuf)) {
-      rte_pktmbuf_free(mbuf);
-      return;
-    }
-    counters_.add(QueueCounter::kArpSent);
-  }
 }
 
 // After 5 ms of refusals it sends nothing for 5 ms, tries, and if that is refused as well, goes on like that.

@@ -10,7 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "collectives/operation.h"
 #include "collectives/packet.h"
+#include "dataplane/address_claim.h"
 #include "dataplane/fault_injector.h"
 #include "dataplane/frame.h"
 #include "dataplane/packet_auth.h"
@@ -18,6 +20,7 @@
 #include "dataplane/port.h"
 #include "dataplane/probe_board.h"
 #include "dataplane/snapshot.h"
+#include "dataplane/source_watch.h"
 
 namespace gradlane {
 
@@ -32,34 +35,47 @@ struct Neighbour {
   // Packets from its address that were not made with the ring's key; any worker writes, others read.
   std::atomic<uint64_t> forged{0};
   std::atomic<uint64_t> arp_tries{0};  // requests for its address; any worker writes, others read
+  // Who says by ARP, too, that the address is its own, and when; any worker writes and reads.
+  std::atomic<uint64_t> claimant{0};
+  std::atomic<Nanos> claimed_at{0};
+  // Two machines take themselves for it: their MAC addresses, and until when its packets are refused for that; any
+  // worker writes and reads.
+  std::array<std::atomic<uint64_t>, 2> sources{};
+  std::atomic<Nanos> doubled_until{0};
   ProbeBoard probes;
 };
-inline constexpr uint64_t kMacKnown = uint64_t{1} << 63;
+inline constexpr uint64_t kMacKnown = kMacSource;
+// None, or why a neighbour must not take part.
+[[nodiscard]] Failure doubled_failure(const Neighbour& neighbour, unsigned rank, Nanos now) noexcept;
 [[nodiscard]] uint64_t pack_mac(const MacAddress& mac) noexcept;
 [[nodiscard]] MacAddress unpack_mac(uint64_t packed) noexcept;
+// Of whoever sent it, packed.
+[[nodiscard]] uint64_t frame_source(const uint8_t* frame) noexcept;
 
 // What becomes of packets between the frame and the exchange, beside FrameVerdict.
-#define GRADLANE_QUEUE_COUNTERS(X)                                                               \
-  X(Received, "received", "frames received")                                                     \
-  X(ReceivedBytes, "received_bytes", "bytes of frames received")                                 \
-  X(Sent, "sent", "frames sent")                                                                 \
-  X(SentBytes, "sent_bytes", "bytes of frames sent")                                             \
-  X(Segmented, "segmented", "frames dropped: in more than one buffer")                           \
-  X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour") \
-  X(Forged, "forged", "gradlane packets dropped: not made with the ring's key")                  \
-  X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")           \
-  X(SendBusy, "send_busy", "packets put off: the device takes no more now")                      \
-  X(NoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet")                  \
-  X(LinkDown, "link_down", "packets dropped: the device has taken none for some time")           \
-  X(NoCopy, "no_copy", "packets put off: no buffer for a copy")                                  \
-  X(Answered, "answered", "ARP requests and pings answered")                                     \
-  X(InjectedDrop, "injected_drop", "frames thrown away on purpose (faults)")                     \
-  X(InjectedDuplicate, "injected_duplicate", "frames doubled on purpose")                        \
-  X(InjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones")       \
-  X(InjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each")              \
-  X(InjectedDelay, "injected_delay", "frames held back on purpose, for some time")               \
-  X(ArpSent, "arp_sent", "ARP requests sent")                                                    \
-  X(ProbeSent, "probe_sent", "probes and answers to probes sent")                                \
+#define GRADLANE_QUEUE_COUNTERS(X)                                                                    \
+  X(Received, "received", "frames received")                                                          \
+  X(ReceivedBytes, "received_bytes", "bytes of frames received")                                      \
+  X(Sent, "sent", "frames sent")                                                                      \
+  X(SentBytes, "sent_bytes", "bytes of frames sent")                                                  \
+  X(Segmented, "segmented", "frames dropped: in more than one buffer")                                \
+  X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour")      \
+  X(Stranger, "stranger", "gradlane packets dropped: of a second machine with a neighbour's address") \
+  X(Forged, "forged", "gradlane packets dropped: not made with the ring's key")                       \
+  X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")                \
+  X(SendBusy, "send_busy", "packets put off: the device takes no more now")                           \
+  X(NoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet")                       \
+  X(NoAddress, "no_address", "packets dropped: this node's address is not, or not yet, its own")      \
+  X(LinkDown, "link_down", "packets dropped: the device has taken none for some time")                \
+  X(NoCopy, "no_copy", "packets put off: no buffer for a copy")                                       \
+  X(Answered, "answered", "ARP requests and pings answered")                                          \
+  X(InjectedDrop, "injected_drop", "frames thrown away on purpose (faults)")                          \
+  X(InjectedDuplicate, "injected_duplicate", "frames doubled on purpose")                             \
+  X(InjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones")            \
+  X(InjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each")                   \
+  X(InjectedDelay, "injected_delay", "frames held back on purpose, for some time")                    \
+  X(ArpSent, "arp_sent", "ARP requests sent")                                                         \
+  X(ProbeSent, "probe_sent", "probes and answers to probes sent")                                     \
   X(ProbeRefused, "probe_refused", "probes dropped: damaged, from no neighbour, not asked for")
 
 enum class QueueCounter : uint8_t {
@@ -93,7 +109,8 @@ class PortQueue {
   struct Setup {
     LocalAddress local;
     unsigned ranks_per_node = 1;
-    bool first = false;  // of its port: asks for addresses, sends probes
+    AddressClaim* claim = nullptr;  // of its port
+    bool first = false;             // of its port: asks for addresses, sends probes
     ProbeIdentity identity{};
     InjectedFaults faults;
     uint64_t fault_stream = 0;  // another one for each queue
@@ -146,12 +163,16 @@ class PortQueue {
  private:
   static constexpr size_t kBurst = 32;
   static constexpr size_t kQueued = 64;
+  static constexpr size_t kLeastFrame = 60;  // of Ethernet, without FCS
 
   void arrive(rte_mbuf* mbuf, Nanos now) noexcept;
   void inject(rte_mbuf* mbuf, Nanos now) noexcept;
   void duplicate(const rte_mbuf& mbuf, Nanos now) noexcept;
   bool take_held(Nanos now) noexcept;
   void take(rte_mbuf* mbuf, Nanos now) noexcept;
+  [[nodiscard]] bool look_at_claim(const ParsedFrame& parsed) noexcept;
+  [[nodiscard]] bool is_stranger(size_t neighbour, rte_mbuf* mbuf, size_t bytes, Nanos now) noexcept;
+  void mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept;
   [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept;
   void finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
   [[nodiscard]] auto queued_end() noexcept { return queued_.begin() + static_cast<ptrdiff_t>(queued_count_); }
@@ -159,8 +180,10 @@ class PortQueue {
   void take_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   void send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept;
   void send_probes(Nanos now) noexcept;
-  void learn(uint32_t ip, const MacAddress& mac) noexcept;
+  void learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept;
   [[nodiscard]] bool queue(rte_mbuf* mbuf) noexcept;
+  [[nodiscard]] bool send_arp(const LocalAddress& from, uint32_t ip) noexcept;
+  void claim_address(Nanos now) noexcept;
   void ask_for_addresses(Nanos now) noexcept;
   void look_after_stall(Nanos now) noexcept;
 
@@ -170,6 +193,7 @@ class PortQueue {
   const Classifier& classifier_;
   const Setup setup_;
   std::vector<Neighbour*> neighbours_;
+  std::vector<SourceWatch> sources_;  // as neighbours_: MAC addresses
   std::vector<Endpoint*> endpoints_;  // by index; null: of another worker
   // What leaves this machine has UDP checksums.
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };

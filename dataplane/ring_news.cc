@@ -27,6 +27,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, bool au
     return fmt::format("port {}: {}{}", facts.port, starting ? "it has not started" : "link is down",
                        facts.local ? fmt::format(": the daemon of node {} is not running", facts.node) : "");
   }
+  if (facts.refused.code == FailureCode::kDoubled) return fmt::format("refused: {}", failure_text(facts.refused));
   if (facts.refused) {
     return fmt::format("refused: rank {} of {} is configured differently{}", facts.refused.rank, name,
                        difference_text(facts.refused, "here", "there"));
@@ -80,6 +81,10 @@ std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
   }
   if (!lines.empty()) return lines;
   const std::string who = fmt::format("node {}: the ring is not whole", facts.node);
+  if (!facts.rival.empty()) {
+    return {{Level::kError,
+             fmt::format("{}: {} takes itself for this node, too, and neighbours refuse both", who, facts.rival)}};
+  }
   if (!facts.missing) return {{Level::kWarning, who}};
   if (*facts.missing / facts.ranks_per_node == facts.node) {
     return {{Level::kWarning,

@@ -35,6 +35,7 @@ struct RingFacts {
   bool known = false;               // all ranks of this node have looked at the ring
   bool whole = false;               // all of them have found it whole
   std::optional<unsigned> missing;  // the rank that they know nothing of, if there is one
+  std::string rival;  // MAC address of another machine that has this node's address; empty: none was seen lately
   std::vector<NeighbourFacts> neighbours;
 };
 

@@ -13,6 +13,7 @@
 
 #include "config/loader.h"
 #include "config/values.h"
+#include "dataplane/eal.h"
 #include "dataplane/node.h"
 #include "dataplane/probe_json.h"
 
@@ -22,6 +23,7 @@ namespace {
 using nlohmann::json;
 
 constexpr Nanos kProbeTime = 3 * kSecond;
+constexpr Nanos kRivalTime = 15 * kSecond;
 constexpr Nanos kLately = 2 * kSecond;  // hellos come far more often
 
 NeighbourFacts::PortState state_of(const Port& port) {
@@ -47,6 +49,31 @@ const char* ring_name(RingNews::State state) {
       return "refused";
   }
   return "unknown";
+}
+
+const char* claim_name(AddressClaim::State state) {
+  switch (state) {
+    case AddressClaim::State::kWaiting:
+      break;
+    case AddressClaim::State::kProbing:
+      return "probing";
+    case AddressClaim::State::kHeld:
+      return "held";
+    case AddressClaim::State::kTaken:
+      return "taken";
+  }
+  return "waiting";
+}
+
+// Who else has, or had a moment ago, this node's address; "": nobody.
+std::string rival_of(const Node::Wire& wire) {
+  const bool lately = wire.news.conflict_at != 0 && clock_now() - wire.news.conflict_at < kRivalTime;
+  if (!lately && wire.claim->state() != AddressClaim::State::kTaken) return "";
+  return mac_text(unpack_mac(wire.claim->rival()));
+}
+json rival_json(const Node::Wire& wire) {
+  const std::string rival = rival_of(wire);
+  return rival.empty() ? json(nullptr) : json(rival);
 }
 
 const Port* port_to(const Node& node, unsigned other) {
@@ -106,6 +133,8 @@ json ports_json(const Node& node) {
                      {"device", node.config().ports[i].device},
                      {"link", state_name(state_of(*wire.port))},
                      {"mac", mac_text(wire.port->mac())},
+                     {"address", claim_name(wire.claim->state())},
+                     {"rival", rival_json(wire)},
                      {"steering", wire.port->steering().text()},
                      {"queues", std::move(queues)}});
   }
@@ -196,7 +225,11 @@ RingFacts ring_facts(const Node& node, Nanos now) {
                   .known = true,
                   .whole = true,
                   .missing = {},
+                  .rival = {},
                   .neighbours = {}};
+  for (const Node::Wire& wire : node.wires()) {
+    if (facts.rival.empty()) facts.rival = rival_of(wire);
+  }
   for (const auto& neighbour : node.neighbours()) {
     NeighbourFacts& it = facts.neighbours.emplace_back();
     it.node = neighbour->node;

@@ -113,6 +113,7 @@ class TrainerOps {
 
   // ---- trainer_generations.cc
   [[nodiscard]] bool generation_has_ended() const noexcept;  // and nobody was told
+  void blame(const char* why) noexcept;
   void break_off(const char* failure) noexcept;
   Told count_end() noexcept;
   void tell(unsigned trainer) noexcept;

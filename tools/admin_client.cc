@@ -125,11 +125,12 @@ std::string read_all(int fd, const std::string& path, std::chrono::milliseconds 
 
 std::string admin_path(const AdminPlace& place) {
   const int given = int{!place.socket.empty()} + int{!place.admin.empty()} + int{!place.config.empty()};
+  if (place.rank && place.config.empty()) throw SetupError("--rank: says which node of a --config, and there is none");
   if (given > 1) throw SetupError("--socket, --admin, --config: one of them is enough");
   if (!place.admin.empty()) return place.admin;
   if (!place.socket.empty()) return beside(place.socket);
   if (!place.config.empty()) {
-    return std::visit([](const auto& config) { return config.admin; }, load_any_config(place.config));
+    return std::visit([](const auto& config) { return config.admin; }, load_any_config(place.config, place.rank));
   }
   const char* const socket = std::getenv("GRADLANE_SOCKET");
   return socket != nullptr && *socket != 0 ? beside(socket) : only_one();

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace gradlane {
@@ -12,7 +13,8 @@ namespace gradlane {
 struct AdminPlace {
   std::string socket;  // of the trainers: the admin socket stands beside it
   std::string admin;
-  std::string config;  // file of the node
+  std::string config;            // file of the node,
+  std::optional<unsigned> rank;  //   and which of its nodes, whatever it says
 };
 
 // The path of the admin socket. Throws SetupError if there are several places, or none.

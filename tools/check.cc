@@ -51,11 +51,11 @@ std::string summary(const AcceleratorConfig& config) {
   return fmt::format("accelerator, host {}, wire {}", config.host.device, config.wire.device);
 }
 
-std::optional<AnyConfig> read_config(const std::string& file, CheckReport& report) {
+std::optional<AnyConfig> read_config(const CheckOptions& options, CheckReport& report) {
   try {
-    AnyConfig config = load_any_config(file);
+    AnyConfig config = load_any_config(options.config, options.rank);
     const std::string what = std::visit([](const auto& it) { return summary(it); }, config);
-    report.ok(fmt::format("configuration {}: {}", file, what));
+    report.ok(fmt::format("configuration {}: {}", options.config, what));
     return config;
   } catch (const SetupError& error) {
     report.fail("configuration", error.what(), "docs/configuration.md has all settings");
@@ -68,7 +68,7 @@ class Check {
   explicit Check(const CheckOptions& options) : options_(options), time_(time_of(options)) {}
 
   int run() {
-    const std::optional<AnyConfig> config = read_config(options_.config, report_);
+    const std::optional<AnyConfig> config = read_config(options_, report_);
     print();
     nlohmann::json document;
     if (config) std::visit([&](const auto& it) { check_all(it, document); }, *config);
@@ -82,7 +82,7 @@ class Check {
 
  private:
   void check_all(const NodeConfig& config, nlohmann::json& document) {
-    CheckDaemon daemon(config);
+    CheckDaemon daemon(config, options_.rank);
     check_host(config, daemon.runs());
     check_with(config, daemon, document);
     print();

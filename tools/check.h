@@ -1,6 +1,7 @@
 // check.h - `gradlane check`: why a ring does not come up, before and while it does not
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace gradlane {
@@ -8,7 +9,8 @@ namespace gradlane {
 // As the user wrote them.
 struct CheckOptions {
   std::string config;
-  std::string time;  // "": 5s
+  std::optional<unsigned> rank;  // that of this node, whatever the file says
+  std::string time;              // "": 5s
   bool json = false;
 };
 

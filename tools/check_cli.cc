@@ -8,6 +8,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   check->add_option("--config,-c", options.config, "Configuration of the node or accelerator")
       ->type_name("FILE")
       ->required();
+  check->add_option("--rank", options.rank, "The node that this one is, whatever the file says")->type_name("N");
   check->add_option("--time", options.time, "For neighbours to answer, at most (5s)")->type_name("");
   check->add_flag("--json", options.json, "JSON instead of lines");
   check->footer(

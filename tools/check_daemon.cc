@@ -64,8 +64,8 @@ bool somebody_listens(const std::string& path) {
          errno == EACCES;
 }
 
-CheckDaemon::CheckDaemon(const NodeConfig& config)
-    : config_(config), signals_({SIGINT, SIGTERM, SIGHUP}), runs_(somebody_listens(config.admin)) {}
+CheckDaemon::CheckDaemon(const NodeConfig& config, std::optional<unsigned> rank)
+    : config_(config), rank_(rank), signals_({SIGINT, SIGTERM, SIGHUP}), runs_(somebody_listens(config.admin)) {}
 
 CheckDaemon::~CheckDaemon() { stop(); }
 
@@ -74,6 +74,7 @@ bool CheckDaemon::start(CheckReport& report) {
   try {
     ChildSpec spec;
     spec.command = {find_daemon(), "--config", config_.file};
+    if (rank_) spec.command.insert(spec.command.end(), {"--rank", std::to_string(*rank_)});
     spec.environment = environment_with({});
     spec.one_pipe = true;
     child_ = start_child(spec, signals_.mask_before());

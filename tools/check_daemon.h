@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "config/config.h"
@@ -16,7 +17,8 @@ namespace gradlane {
 
 class CheckDaemon {
  public:
-  explicit CheckDaemon(const NodeConfig& config);
+  // `rank`: of the command line.
+  CheckDaemon(const NodeConfig& config, std::optional<unsigned> rank);
   // One that was started here is stopped by SIGTERM.
   ~CheckDaemon();
   CheckDaemon(const CheckDaemon&) = delete;
@@ -39,6 +41,7 @@ class CheckDaemon {
   void stop();
 
   const NodeConfig& config_;
+  const std::optional<unsigned> rank_;
   SignalQueue signals_;
   bool runs_ = false;
   Child child_;

@@ -1,9 +1,7 @@
 // check_links.cc - the kernel's interfaces that ports use (main thread only)
 #include "tools/check_links.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -16,6 +14,7 @@
 #include <cstring>
 
 #include "config/values.h"
+#include "dataplane/kernel_interface.h"
 #include "tools/check_host.h"
 
 namespace gradlane {
@@ -57,21 +56,6 @@ class Interface {
   ifreq request_{};
 };
 
-// Name of the interface to which the kernel has given this address; empty: none.
-std::string owner_of(uint32_t ip) {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return "";
-  std::string name;
-  for (const ifaddrs* it = all; it != nullptr; it = it->ifa_next) {
-    if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in address{};
-    std::memcpy(&address, it->ifa_addr, sizeof(address));
-    if (ntohl(address.sin_addr.s_addr) == ip) name = it->ifa_name;
-  }
-  freeifaddrs(all);
-  return name;
-}
-
 // Packets of other programs on a veth come with half a checksum, and longer than the MTU, unless these are off.
 void check_veth(const std::string& name, CheckReport& report) {
   Interface interface(name);
@@ -82,6 +66,13 @@ void check_veth(const std::string& name, CheckReport& report) {
               fmt::format("a veth with offloads: packets of the kernel's own programs, ping for one, come damaged; "
                           "ethtool -K {} tx off tso off gso off gro off, on both ends",
                           name));
+}
+
+void check_cut_off(const PortConfig& port, const std::string& what, CheckReport& report) {
+  const CutOff cut_off = cut_off_by_xdp(port);
+  if (cut_off.address.empty()) return;
+  if (cut_off.all) return report.fail(what, cut_off_text(port, cut_off), cut_off_advice(port));
+  report.note(what, fmt::format("{}; {}", cut_off_text(port, cut_off), cut_off_advice(port)));
 }
 
 }  // namespace
@@ -104,6 +95,7 @@ bool check_interface(const PortConfig& port, const std::string& name, size_t mtu
                 fmt::format("ip link set {} mtu {}, or mtu: {} on all nodes", name, mtu, has));
   } else {
     report.ok(fmt::format("{}: up, MTU {}", what, has));
+    check_cut_off(port, what, report);
     return true;
   }
   return false;

@@ -36,6 +36,18 @@ Subject subject_of(const json& probe, const json& document) {
   return it;
 }
 
+// Nobody else may have the address of this node.
+void check_own_address(const json& port, const NodeConfig& config, CheckReport& report) {
+  const std::string state = text_at(port, "address");
+  const std::string rival = text_at(port, "rival");
+  const std::string what =
+      fmt::format("address {} on port {}", ip_text(config.nodes[config.rank].ip), text_at(port, "name"));
+  constexpr const char* kAdvice =
+      "give every node a configuration of its own: `rank`, or `gradlaned --rank`, and an address that nobody else has";
+  if (state == "taken") return report.fail(what, fmt::format("it is in use by {}", rival), kAdvice);
+  if (!rival.empty()) report.fail(what, fmt::format("{} has it, too", rival), kAdvice);
+}
+
 bool check_address(const Subject& it, const NodeConfig& config, CheckReport& report) {
   const std::string what = fmt::format("address of {}", it.name);
   if (!flag_at(it.probe, "arp")) {
@@ -145,6 +157,7 @@ void check_ports(const NodeConfig& config, const json& document, CheckReport& re
       report.fail(what, link == "starting" ? "it has not come up yet" : "down",
                   "look at the cable; a link of memif or vhost comes up when the daemon at its other end runs");
     }
+    check_own_address(port, config, report);
   }
   if (config.ports.empty() && config.nodes.size() > 1) report.fail("ports", "there are none", "see `ports`");
   if (object_at(document, "faults").empty()) return;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "config/loader.h"
 #include "dataplane/accelerator_daemon.h"
 #include "dataplane/daemon.h"
+#include "dataplane/log_file.h"
 #include "tools/version.h"
 
 namespace {
@@ -43,16 +45,18 @@ int run_all(const std::vector<gradlane::AnyConfig>& configs) {
 int run(int argc, char** argv) {
   CLI::App app{"gradlaned: nodes of a ring and the socket their trainers come to, or an accelerator", "gradlaned"};
   std::vector<std::string> files;
+  std::optional<unsigned> rank;
   bool check = false;
   app.add_option("--config,-c", files, "Configuration of an accelerator, or of a node; once for each node")
       ->type_name("FILE")
       ->required();
+  app.add_option("--rank", rank, "The node that this one is, whatever the file says")->type_name("N");
   app.add_flag("--check", check, "Check and print the configuration with all defaults, and end");
   app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_VERSION);
   app.footer(
       "Runs until SIGTERM or SIGINT: then it waits for what is in flight, removes its\n"
-      "sockets and exits with 0. If it cannot start: exit 2. docs/configuration.md has\n"
-      "all settings.");
+      "sockets and exits with 0. If it cannot start: exit 2. If an interface goes away:\n"
+      "exit 3. SIGHUP opens `log_file` anew. docs/configuration.md has all settings.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
@@ -61,8 +65,9 @@ int run(int argc, char** argv) {
     throw gradlane::SetupError(std::string(error.what()) + "\nsee 'gradlaned --help'");
   }
 
+  if (rank && files.size() > 1) throw gradlane::SetupError("--rank: of one node, and there are several --config");
   std::vector<gradlane::AnyConfig> configs;
-  for (const std::string& file : files) configs.push_back(gradlane::load_any_config(file));
+  for (const std::string& file : files) configs.push_back(gradlane::load_any_config(file, rank));
   check_together(configs, files);
   if (check) {
     for (const gradlane::AnyConfig& config : configs) {
@@ -70,6 +75,7 @@ int run(int argc, char** argv) {
     }
     return 0;
   }
+  gradlane::open_log(std::visit([](const auto& it) { return it.log_file; }, configs.front()));
   spdlog::set_default_logger(spdlog::stderr_color_mt("gradlaned"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   const std::string level = std::visit([](const auto& it) { return it.log; }, configs.front());
@@ -85,7 +91,9 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "gradlaned: %s\n", error.what());
+    const std::string text = std::string("gradlaned: ") + error.what() + "\n";
+    std::fputs(text.c_str(), stderr);
+    gradlane::tell_starter(text);
     return kBadInput;
   }
 }

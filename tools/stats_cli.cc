@@ -7,6 +7,7 @@ void add_admin_place(CLI::App& app, AdminPlace& place) {
   app.add_option("--socket", place.socket, "Trainers' socket of the node (GRADLANE_SOCKET)")->type_name("PATH");
   app.add_option("--admin", place.admin, "Its admin socket (/run/gradlane/node0.admin)")->type_name("PATH");
   app.add_option("--config,-c", place.config, "Its configuration, which says where that is")->type_name("FILE");
+  app.add_option("--rank", place.rank, "With --config: which of its nodes, whatever it says")->type_name("N");
 }
 
 CLI::App* add_stats(CLI::App& app, StatsOptions& options) {

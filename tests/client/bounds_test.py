@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of AdaptiveBound as the codec of operations: run it under `gradlane run -n N`, with PYTHONPATH=client/python."""
 
 import gc

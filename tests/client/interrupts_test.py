@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of exceptions from signal handlers, at any moment: to be run as python_test.py is.
 
 Rank 0 is interrupted. The others do the same operations, which may fail as cancelled, until it says stop.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of what users do by mistake, and of what they ask when they wonder: to be run as python_test.py is."""
 
 import gc

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of time limits in Python: run it under `gradlane run -n 2`, with PYTHONPATH=client/python."""
 
 import os

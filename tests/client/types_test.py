@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Tests of types and layouts of NumPy arrays: sums are right, copies travel bit by bit. To be run as python_test.py is."""
 
 import functools

@@ -38,6 +38,12 @@ TEST(Operation, FailuresInWords) {
       {{kNoRing, 7}, "the ring did not come up in time: nothing was heard of rank 7"},
       {{kStuck, 1}, "the operation took too long: it was waiting for rank 1"},
       {{kClosed, 0}, "rank 0 has left, or was shut down"},
+      {{kDoubled, 2}, "rank 2 is two machines at once: has one of them the configuration of another node?"},
+      {{kDoubled, 2, Field::kNone, kMacSource | 0x0f0000000002, kMacSource | 0x10ab00000002},
+       "rank 2 is two machines at once, 02:00:00:00:00:0f and 02:00:00:00:ab:10: has one of them the configuration of "
+       "another node?"},
+      {{kDoubled, 2, Field::kNone, 0x12, 0x34ab},
+       "rank 2 is two machines at once, life 0x12 and life 0x34ab: has one of them the configuration of another node?"},
       {{static_cast<FailureCode>(99), 5}, "unknown failure 99, rank 5"},
 
       {{kRefused, 1}, "rank 1 is configured differently"},

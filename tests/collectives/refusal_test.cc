@@ -269,5 +269,31 @@ TEST(Refusal, IsQuiet) {
   EXPECT_LE(per_second, 100U);
 }
 
+// ---- Found by the owner
+
+// A neighbour that is two machines at once: nothing of it is passed on, and everybody hears why.
+TEST(Refusal, OfAnOwner) {
+  for (const unsigned world : {2U, 3U, 4U}) {
+    SCOPED_TRACE(world);
+    TestRing ring(slow_ring(world, world));
+    const Failure doubled = {FailureCode::kDoubled, 1, Field::kNone, kMacSource | 1, kMacSource | 2};
+    EXPECT_TRUE(ring.works());
+    const size_t running = ring.start(kJob);
+    ring.run_for(100 * kMicrosecond);
+    ring.net().node(0).exchange().refuse(doubled);
+    EXPECT_TRUE(ring.finish({&running, 1}, kSecond));
+    EXPECT_EQ(ring.end_of(running, 0)->failure, doubled) << failure_text(ring.end_of(running, 0)->failure);
+    for (unsigned rank = 0; rank < world; ++rank) {
+      const SimCompletion* const end = ring.end_of(running, rank);
+      ASSERT_NE(end, nullptr) << rank;
+      EXPECT_EQ(end->failure.code, FailureCode::kDoubled) << rank << ": " << failure_text(end->failure);
+      EXPECT_EQ(end->failure.rank, 1) << rank;
+    }
+    // It is over when the owner says it no more.
+    ring.run_for(500 * kMillisecond);
+    EXPECT_TRUE(ring.works());
+  }
+}
+
 }  // namespace
 }  // namespace gradlane::test

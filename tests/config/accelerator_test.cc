@@ -119,7 +119,8 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 }
 
 const std::string kRootKeys =
-    "mode, host, wire, codec, mtu, tos, udp_port, repack, connections, memory, worker, faults, user, admin, log";
+    "mode, host, wire, codec, mtu, tos, udp_port, repack, connections, memory, worker, faults, user, admin, log, "
+    "log_file";
 
 TEST(AcceleratorFaults, KeysOfTheOtherModeAreNamedAsSuch) {
   const std::string foreign = ": a key of `mode: node`, and this is an accelerator's file, allowed: " + kRootKeys;

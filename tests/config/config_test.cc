@@ -14,7 +14,7 @@ constexpr const char* kEveryKey = R"(
 rank: 2
 nodes:
   - {rank: 2, ip: 10.77.0.3}
-  - {rank: 0, ip: 10.77.0.1, mac: "02:00:00:00:00:0A"}
+  - {rank: 0, ip: 10.77.0.1, mac: "02:00:00:00:00:0A", host: one.x}
   - {rank: 1, ip: 192.168.200.255}
   - {rank: 3, ip: 1.0.0.0}
 trainers: 3
@@ -44,6 +44,7 @@ user: grad-lane_1
 faults: {drop: 1%, duplicate: 0.1%, reorder: 0.02, corrupt: 1, delay: 12.5%, delay_time: 3ms, seed: 0xffffffffffffffff}
 telemetry: true
 log: trace
+log_file: /var/log/"x" y.log
 )";
 
 std::string two_nodes(const std::string& more = "") {
@@ -93,10 +94,10 @@ TEST(Config, OneNodeNeedsNoPorts) {
 void check_nodes(const NodeConfig& config) {
   const MacAddress mac = {2, 0, 0, 0, 0, 10};
   ASSERT_EQ(config.nodes.size(), 4u);
-  EXPECT_EQ(fields(config.nodes[0]), std::tuple(0u, 0x0a4d0001u, std::optional(mac)));
-  EXPECT_EQ(fields(config.nodes[1]), std::tuple(1u, 0xc0a8c8ffu, std::optional<MacAddress>()));
-  EXPECT_EQ(fields(config.nodes[2]), std::tuple(2u, 0x0a4d0003u, std::optional<MacAddress>()));
-  EXPECT_EQ(fields(config.nodes[3]), std::tuple(3u, 0x01000000u, std::optional<MacAddress>()));
+  EXPECT_EQ(fields(config.nodes[0]), std::tuple(0u, 0x0a4d0001u, std::optional(mac), std::string("one.x")));
+  EXPECT_EQ(fields(config.nodes[1]), std::tuple(1u, 0xc0a8c8ffu, std::optional<MacAddress>(), std::string()));
+  EXPECT_EQ(fields(config.nodes[2]), std::tuple(2u, 0x0a4d0003u, std::optional<MacAddress>(), std::string()));
+  EXPECT_EQ(fields(config.nodes[3]), std::tuple(3u, 0x01000000u, std::optional<MacAddress>(), std::string()));
 }
 
 void check_ports(const NodeConfig& config) {
@@ -149,6 +150,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(fields(config.faults), std::tuple(0.01, 0.001, 0.02, 1.0, 0.125, 3 * kMillisecond, UINT64_MAX));
   EXPECT_TRUE(config.telemetry);
   EXPECT_EQ(config.log, "trace");
+  EXPECT_EQ(config.log_file, "/var/log/\"x\" y.log");
 }
 
 TEST(Config, TextReadsToTheSame) {

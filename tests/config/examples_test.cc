@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,6 +15,8 @@
 
 namespace gradlane::test {
 namespace {
+
+constexpr const char* kEveryNode = "every-node.yaml";
 
 std::filesystem::path folder() {
   const char* const path = std::getenv("GRADLANE_EXAMPLES_DIR");
@@ -32,13 +35,16 @@ void check_text(const Config& config, const std::string& path) {
 TEST(Examples, AllLoad) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-    std::visit([&](const auto& config) { check_text(config, entry.path()); }, load_any_config(entry.path()));
+    // One is for all nodes: which one this machine is, it does not know.
+    const std::optional<unsigned> rank = entry.path().filename() == kEveryNode ? std::optional(0U) : std::nullopt;
+    std::visit([&](const auto& config) { check_text(config, entry.path()); }, load_any_config(entry.path(), rank));
     names.push_back(entry.path().filename());
   }
   std::ranges::sort(names);
-  EXPECT_EQ(names, (std::vector<std::string>{"accelerator-tap.yaml", "accelerator.yaml", "af_packet.yaml",
-                                             "af_xdp.yaml", "memif-0.yaml", "memif-1.yaml", "pci.yaml", "rings-0.yaml",
-                                             "rings-1.yaml", "vhost-0.yaml", "vhost-1.yaml"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"accelerator-tap.yaml", "accelerator.yaml", "af_packet.yaml", "af_xdp.yaml",
+                                      "every-node.yaml", "memif-0.yaml", "memif-1.yaml", "pci.yaml", "rings-0.yaml",
+                                      "rings-1.yaml", "vhost-0.yaml", "vhost-1.yaml"}));
 }
 
 void check_pair(const NodeConfig& zero, const NodeConfig& one) {
@@ -48,6 +54,14 @@ void check_pair(const NodeConfig& zero, const NodeConfig& one) {
   EXPECT_EQ(zero.rank, 0u);
   EXPECT_EQ(one.rank, 1u);
   EXPECT_NE(zero.socket, one.socket);
+}
+
+TEST(Examples, OneFileIsForEveryNode) {
+  for (unsigned rank = 0; rank < 4; ++rank) {
+    const auto config = std::get<NodeConfig>(load_any_config(folder() / kEveryNode, rank));
+    EXPECT_EQ(config.rank, rank);
+    EXPECT_EQ(config.socket, "/run/gradlane/node" + std::to_string(rank) + ".sock");
+  }
 }
 
 TEST(Examples, RingsAreTwoEndsOfOneLink) {

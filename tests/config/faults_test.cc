@@ -38,7 +38,7 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 
 constexpr std::string_view kRootKeys =
     "mode, rank, nodes, trainers, local_reduce, socket, admin, codec, mtu, udp_port, tos, ports, workers, memory, "
-    "exchange, timeouts, auth, user, faults, telemetry, log";
+    "exchange, timeouts, auth, user, faults, telemetry, log, log_file";
 
 TEST(Faults, TheFilesTheRowsAreMadeOfAreRight) { EXPECT_EQ(fault_of(std::string(kNodes) + kPorts), ""); }
 
@@ -64,7 +64,9 @@ TEST(Faults, Keys) {
 
 TEST(Faults, MissingKeys) {
   check("", {{"rank: 0", "1:1: nodes: is missing, and has no default"},
-             {"# a comment\nnodes: [{rank: 0, ip: 1.1.1.1}]", "2:1: rank: is missing, and has no default"},
+             {"# a comment\nnodes: [{rank: 0, ip: 1.1.1.1}]",
+              "2:1: rank: is missing, and no node has a `host` to find it by, allowed: 0 to 0; or say it by --rank"},
+             {"nodes: [{rank: 0}]", "1:9: nodes[0].ip: is missing, and has no default"},
              {"rank: 0\nnodes: [{ip: 1.1.1.1}]", "2:9: nodes[0].rank: is missing, and has no default"},
              {"rank: 0\nnodes:\n  - rank: 0\n", "3:5: nodes[0].ip: is missing, and has no default"},
              {"rank: 0\nnodes: [{rank: 0, ip: 1.1.1.1}]\nports: [{name: a}]",
@@ -245,37 +247,6 @@ TEST(Faults, World) {
   EXPECT_EQ(fault_of(text + "local_reduce: true"), "");
 }
 
-TEST(Faults, LocalLinks) {
-  const std::string nodes = "rank: 0\nnodes: [{rank: 0, ip: 1.1.1.1}, {rank: 1, ip: 1.1.1.2}]\n";
-  const auto fault = [&](const std::string& device, unsigned lanes = 1) {
-    return fault_of(nodes + "ports: [{device: \"" + device + "\"}]\nworkers: {lanes: " + std::to_string(lanes) + "}");
-  };
-  const std::string at = "n.yaml:3:18: ports[0].device: ";
-  EXPECT_EQ(fault("net_vhost0,iface=/s,client=1"), "");
-  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queue_size=1024"), "");
-  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queues=8", 8), "");
-  EXPECT_EQ(fault("net_virtio_user0,path=/dev/vhost-net"), "");
-  EXPECT_EQ(fault("net_vhost0,client=1"), at + "vhost needs a socket; allowed: iface=PATH, as on the other side");
-  EXPECT_EQ(fault("net_virtio_user0,server=1"),
-            at + "virtio_user needs a socket; allowed: path=PATH, as on the other side");
-  EXPECT_EQ(fault("net_vhost0,iface=/s"),
-            at + "a vhost server is not found again by the other side when it is restarted; allowed: client=1 here, "
-                 "and net_virtio_user with server=1 on the other side");
-  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=0"),
-            at + "a virtio_user client does not find the other side again when that is restarted; allowed: server=1 "
-                 "here, and net_vhost with client=1 on the other side");
-  EXPECT_EQ(fault("net_vhost0,iface=/s,client=1", 2),
-            at + "queues=1, and workers.lanes is 2; allowed: queues=2, on both sides");
-  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queues=2"),
-            at + "queues=2, and workers.lanes is 1; allowed: queues=1, on both sides");
-  EXPECT_EQ(fault("net_vhost0,iface=/s,client=1,queues=9", 9),
-            at + "DPDK's virtio has 8 queue pairs at most, and workers.lanes is 9; allowed: lanes: 8");
-  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queue_size=2048"),
-            at + "queue_size=2048 needs more buffers than there are; allowed: queue_size=1024 and less");
-  EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,mac=02:00:00:00:00:01"),
-            at + "its MAC address is that of the port; allowed: the port's key 'mac'");
-}
-
 TEST(Faults, Ports) {
   const char* const no_way = "3:8: ports: no port reaches node 0, allowed: one for each neighbour in the ring";
   check(kNodes,
@@ -312,7 +283,15 @@ TEST(Faults, Devices) {
         {{"ports: [{device: 0000:03:00.0}]",
           "3:18: ports[0].device: '0000:03:00.0' is a PCI address, allowed: key 'pci' for it"},
          {"ports: [{device: eth0-1}]",
-          "3:18: ports[0].device: 'eth0-1' is no name of a device, allowed: as in net_memif0,role=server,..."},
+          "3:18: ports[0].device: 'eth0-1' is no device of DPDK, allowed: net_af_packet0,iface=eth0-1,qdisc_bypass=0 "
+          "for an interface of that name; docs/configuration.md has others"},
+         {"ports: [{device: eth1}]",
+          "3:18: ports[0].device: 'eth1' is no device of DPDK, allowed: net_af_packet0,iface=eth1,qdisc_bypass=0 for "
+          "an interface of that name; docs/configuration.md has others"},
+         {"ports: [{device: net_afpacket0}]",
+          "3:18: ports[0].device: 'net_afpacket0' is no device of DPDK, allowed: as in net_memif0,role=server,..."},
+         {"ports: [{device: \"afpacket,iface=eth1\"}]",
+          "3:18: ports[0].device: 'afpacket' is no device of DPDK, allowed: as in net_memif0,role=server,..."},
          {"ports: [{pci: eth0}]", "3:15: ports[0].pci: 'eth0' is no PCI address, allowed: as in 0000:03:00.0"},
          {"ports: [{pci: \"0000:AF:00.0\", nodes: [0]}, {pci: \"af:00.0,x=1\", nodes: [2]}]",
           "3:50: ports[1].pci: the device '0000:af:00.0' is that of ports[0] too, allowed: different ones"},

@@ -10,8 +10,8 @@ namespace gradlane::test {
 
 // These stop to compile when a struct gets another field.
 inline auto fields(const NodeAddress& node) {
-  const auto& [rank, ip, mac] = node;
-  return std::tuple(rank, ip, mac);
+  const auto& [rank, ip, mac, host] = node;
+  return std::tuple(rank, ip, mac, host);
 }
 
 inline auto fields(const PortConfig& port) {
@@ -29,7 +29,7 @@ inline auto fields(const NodeConfig& config) {
   const auto& [file, rank, nodes, trainers, local_reduce, ports, mtu, udp_port, tos_compressed, tos_raw, tos_control,
                lanes, threads, cores, idle, hugepages, trainer_memory, codec, window, operations, max_tensor,
                queue_target, peer_timeout, start_timeout, operation_timeout, shutdown_timeout, min_rto, key_file, user,
-               faults, socket, admin, telemetry, log] = config;
+               faults, socket, admin, telemetry, log, log_file] = config;
   std::vector<decltype(fields(NodeAddress{}))> node_fields;
   for (const NodeAddress& node : nodes) node_fields.push_back(fields(node));
   std::vector<decltype(fields(PortConfig{}))> port_fields;
@@ -37,14 +37,15 @@ inline auto fields(const NodeConfig& config) {
   return std::tuple(rank, node_fields, trainers, local_reduce, port_fields, mtu, udp_port, tos_compressed, tos_raw,
                     tos_control, lanes, threads, cores, idle, hugepages, trainer_memory, codec.name(), window,
                     operations, max_tensor, queue_target, peer_timeout, start_timeout, operation_timeout,
-                    shutdown_timeout, min_rto, key_file, user, fields(faults), socket, admin, telemetry, log);
+                    shutdown_timeout, min_rto, key_file, user, fields(faults), socket, admin, telemetry, log, log_file);
 }
 
 inline auto fields(const AcceleratorConfig& config) {
   const auto& [file, host, wire, mtu, codec, tos_compressed, tos_wire, udp_port, repack, repack_hold, connections,
-               memory, hugepages, idle, core, faults, user, admin, log] = config;
+               memory, hugepages, idle, core, faults, user, admin, log, log_file] = config;
   return std::tuple(fields(host), fields(wire), mtu, codec.name(), tos_compressed, tos_wire, udp_port, repack,
-                    repack_hold, connections, memory, hugepages, idle, core, fields(faults), user, admin, log);
+                    repack_hold, connections, memory, hugepages, idle, core, fields(faults), user, admin, log,
+                    log_file);
 }
 
 inline bool same(const AcceleratorConfig& a, const AcceleratorConfig& b) { return fields(a) == fields(b); }

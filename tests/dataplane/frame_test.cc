@@ -155,6 +155,13 @@ TEST(Frame, Ping) {
   });
 }
 
+// As a switch with a loop would send it back.
+Bytes from_us(Bytes frame) {
+  std::ranges::copy(kOurMac, frame.begin() + 6);
+  std::ranges::copy(kOurMac, frame.begin() + 22);
+  return frame;
+}
+
 TEST(Frame, Arp) {
   check({
       {"request", kArpFrame, "arp"},
@@ -163,7 +170,13 @@ TEST(Frame, Arp) {
       {"probe for our address", arp(kEverybody, 1, 0, kOurIp), "arp"},
       {"gratuitous, of their address", arp(kEverybody, 1, kTheirIp, kTheirIp), "not_for_us"},
       {"gratuitous reply, of their address", arp(kEverybody, 2, kTheirIp, kTheirIp), "not_for_us"},
-      {"gratuitous, of our address", arp(kEverybody, 1, kOurIp, kOurIp), "arp"},
+      {"gratuitous, of our address", arp(kEverybody, 1, kOurIp, kOurIp), "rival"},
+      {"reply that our address is theirs", arp(kOurMac, 2, kOurIp, kOurIp), "rival"},
+      {"request for a third address, from ours", arp(kEverybody, 1, kOurIp, kOurIp + 1), "rival"},
+      {"request of ours that comes back", from_us(arp(kEverybody, 1, kOurIp, kTheirIp)), "not_for_us"},
+      {"probe of ours that comes back", from_us(arp(kEverybody, 1, 0, kOurIp)), "not_for_us"},
+      {"request of a host with our MAC, as of links in memory", from_us(arp(kEverybody, 1, kTheirIp, kOurIp)), "arp"},
+      {"announcement of ours that comes back", from_us(arp(kEverybody, 1, kOurIp, kOurIp)), "not_for_us"},
       {"for another address", arp(kEverybody, 1, kTheirIp, kOurIp + 1), "not_for_us"},
       {"to another MAC", kArpFrame, "not_for_us", [](Bytes& frame) { std::memset(frame.data(), 2, 6); }},
       {"to a multicast MAC", kArpFrame, "not_for_us", [](Bytes& frame) { std::memset(frame.data(), 1, 6); }},

@@ -53,6 +53,13 @@ struct Case {
 };
 
 const Case kCases[] = {
+    {"two machines at once",
+     [](NeighbourFacts& it) {
+       it.refused = {FailureCode::kDoubled, 2, Field::kNone, kMacSource | 1, kMacSource | 2};
+     },
+     5 * kSecond,
+     "refused: rank 2 is two machines at once, 01:00:00:00:00:00 and 02:00:00:00:00:00: has one of them the "
+     "configuration of another node?"},
     {"up", [](NeighbourFacts& it) { it.up = true; }, 0, ""},
     {"link down", [](NeighbourFacts& it) { it.port_state = PortState::kDown; }, 5 * kSecond, "port e0: link is down"},
     {"link down inside the machine",
@@ -202,6 +209,12 @@ TEST_F(RingWatchTest, NeighboursAreThereButSomebodyIsNot) {
   EXPECT_EQ(lines[0].second.text,
             "node 1: the ring is not whole: this node hears its neighbours, but they do not answer it: do its packets "
             "arrive there, at UDP port 18400?");
+  facts.rival = "02:00:00:00:00:07";
+  lines = watch(facts, 5 * kSecond);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(
+      lines[0].second.text,
+      "node 1: the ring is not whole: 02:00:00:00:00:07 takes itself for this node, too, and neighbours refuse both");
 }
 
 TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {

@@ -29,9 +29,9 @@ def how(**fields):
 
 
 def load():
-    import gradlane.library
+    import gradlane._library
 
-    lib = gradlane.library.load()
+    lib = gradlane._library.load()
     lib.gradlane_all_reduce.argtypes = lib.gradlane_barrier.argtypes = lib.gradlane_broadcast.argtypes = None
     lib.gradlane_all_gather.argtypes = lib.gradlane_reduce_scatter.argtypes = lib.gradlane_open.argtypes = None
     return lib

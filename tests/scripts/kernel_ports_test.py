@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Rings of two nodes on interfaces of the kernel: AF_PACKET with jumbo frames and with fewer queues than workers, AF_XDP.
+"""Rings of two nodes on interfaces of the kernel: AF_PACKET with jumbo frames, with fewer queues than workers, AF_XDP.
 
 And what is said of interfaces that are not as they should be. On veth, in network namespaces of its own."""
 
@@ -13,10 +13,10 @@ import tempfile
 import time
 
 import links_net
+import links_ring
 
 PACKET = "net_af_packet0,iface=gl0,qdisc_bypass=0"
-# No /sys/fs/bpf in a namespace that `ip netns exec` enters, and AF_XDP needs it.
-WITH_BPF = ("sh", "-c", 'mount -t bpf bpf /sys/fs/bpf && exec "$@"', "sh")
+XDP = "net_af_xdp0,iface=gl0,start_queue=0,queue_count=1"
 
 
 def config(folder, rank, device, extra):
@@ -27,7 +27,7 @@ def config(folder, rank, device, extra):
 
 
 def start(network, folder, gradlaned, rank, device, extra):
-    argv = network.command(rank, *(WITH_BPF if "xdp" in device else ()), gradlaned, "--config",
+    argv = network.command(rank, gradlaned, "--config",
                            config(folder, rank, device, extra))
     log = folder / f"log{rank}"
     with open(log, "w") as file:
@@ -64,6 +64,8 @@ def ring(gradlaned, example, network, device, extra="", texts=()):
                 assert process.wait(timeout=20) == 0, log.read_text()
             text = daemons[0][1].read_text()
             assert "wrong_lane" not in text and "segmented" not in text, text
+            # What libbpf says while all is well.
+            assert "libbpf" not in text and "libxdp" not in text, text
             for expected in texts:
                 assert expected in text, (expected, text)
         finally:
@@ -104,6 +106,51 @@ def small_mtu(gradlaned, network):
         assert expected in log.read_text(), log.read_text()
 
 
+def interface_made_again(gradlaned, network):
+    """As by a driver that is loaded anew. The daemon ends, to be started again; operations say why."""
+    gone = "port e0: interface gl0 is gone: deleted, made anew, or moved to another network namespace"
+    with tempfile.TemporaryDirectory() as folder, links_ring.Ring("veth", 2, folder, gradlaned, network) as nodes:
+        nodes.start().wait_whole()
+        with nodes.open(0) as gl:
+            request = gl.barrier(async_=True)  # the other rank does not come to it
+            links_net.run("ip", "-n", network.names[0], "link", "del", "gl0")
+            try:
+                request.wait(20)
+                raise AssertionError("a barrier without an interface")
+            except Exception as error:  # whatever it is called
+                assert gone in str(error), error
+        assert nodes.processes[0].wait(20) == 3, nodes.log(0)
+        assert f"{gone}: shutting down with exit status 3" in nodes.log(0), nodes.log(0)
+        network._connect(network.names[0], "p0")
+        nodes.start_node(0)
+        nodes.wait_whole()
+
+
+def xdp_beside_the_kernel(gradlaned, network):
+    """An address of the kernel's that would be cut off; and the program goes with the daemon, however that ends."""
+    link = ("ip", "-n", network.names[0], "link", "show", "gl0")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        links_net.run("ip", "-n", network.names[0], "addr", "add", "192.168.7.1/24", "dev", "gl0")
+        process, log = start(network, folder, gradlaned, 0, XDP, "")
+        assert process.wait(timeout=20) == 2, log.read_text()
+        expected = "AF_XDP takes all packets away from the kernel, whose address 192.168.7.1 is on interface gl0"
+        assert f"port e0: {expected}" in log.read_text(), log.read_text()
+        gradlane = pathlib.Path(gradlaned).with_name("gradlane")
+        check = subprocess.run(
+            network.command(0, gradlane, "check", "--config", folder / "n0.yaml", "--time", "200ms"),
+            capture_output=True, text=True, timeout=60, env={**os.environ, "GRADLANED": gradlaned})
+        assert f"FAIL interface gl0 of port e0: {expected}" in check.stdout, check.stdout
+        links_net.run("ip", "-n", network.names[0], "addr", "del", "192.168.7.1/24", "dev", "gl0")
+        for end in (signal.SIGTERM, signal.SIGKILL):
+            process, log = start(network, folder, gradlaned, 0, XDP, "")
+            wait_for("node 0 of 2", log, process)
+            assert "xdp" in links_net.run(*link), links_net.run(*link)
+            process.send_signal(end)
+            process.wait(timeout=20)
+            links_ring.wait_for(lambda: "xdp" not in links_net.run(*link), "the program is off")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
@@ -118,7 +165,10 @@ def main():
              ["warning port e0: one queue, one worker for all lanes", "1 worker thread instead of 2"])
         ring(args.gradlaned, args.example, network, PACKET + ",qpairs=2", "workers: {lanes: 2, threads: 2}\n",
              ["warning port e0: 2 queues, one worker for all lanes: this device has neither rte_flow ("])
-        ring(args.gradlaned, args.example, network, "net_af_xdp0,iface=gl0,start_queue=0,queue_count=1")
+        ring(args.gradlaned, args.example, network, XDP)
+        xdp_beside_the_kernel(args.gradlaned, network)
+        interface_made_again(args.gradlaned, network)
+        done += ["AF_XDP beside the kernel", "an interface made again"]
         done += ["an MTU too small", "a cable", "one queue", "queues of the kernel's choice", "AF_XDP"]
     with links_net.Network(2, mtu=9000) as network:
         # The second is what anybody might come to, and wants larger buffers.

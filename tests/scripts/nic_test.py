@@ -4,16 +4,19 @@
 Each case looks at what was chosen, at the log's reason for it, and at packets where the device has some."""
 
 import argparse
+import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 
 import links_net
+import links_ring
 
 # Sends to each UDP port `count` packets like those of the neighbour 10.77.0.2, whose address the kernel has here.
 SENDER = """
@@ -61,6 +64,13 @@ class Daemon:
                 break
             time.sleep(0.05)
         raise AssertionError(f"no '{text}' in: {self.log()}")
+
+    def stats(self):
+        """What the first node says of itself."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.log_path.with_name("n0.admin")))
+            connection.sendall(b"stats\n")
+            return json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
@@ -146,6 +156,8 @@ def tap(gradlaned, folder):
         assert threads(it) == (lanes if steered else 1)
         links_net.run("ip", "-n", name, "addr", "add", "10.77.0.2/24", "dev", "gltap")
         links_net.run("ip", "-n", name, "link", "set", "gltap", "up")
+        # Only then does it ask whether its address is free.
+        links_ring.wait_for(lambda: it.stats()["ports"][0]["address"] == "held", "the address is its own")
         links_net.run("ip", "netns", "exec", name, sys.executable, "-c", SENDER, str(lanes), str(count))
         time.sleep(0.5)
         queues = counters(it.end())

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Jobs whose numbers do not fit the daemons': all ranks learn at once, each with the numbers. PyTorch itself would have
 them wait for 30 minutes. usage: torch_join_test.py GRADLANE
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Trainings with every default of gradlane's, and with fixed:auto, end where Gloo's end: gradlane run -n 4 --
 torch_training_test.py. Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
 

@@ -86,6 +86,7 @@ TEST_P(Fork, EveryCallOfTheChildIsRefused) {
   const gradlane_request after = start(1);
   complete(after);
   EXPECT_EQ(wait(after), GRADLANE_OK) << gradlane_error(gl);
+  EXPECT_TRUE(daemon_->await_seen(0, 2));
   EXPECT_EQ(daemon_->seen(0).size(), 2U);
 }
 

@@ -27,6 +27,12 @@ bool is_whole(const uint8_t* packet, size_t bytes) noexcept {
   return header.magic == kMagic && header.crc == ~crc32c(behind, load<HeaderWords>(packet));
 }
 
+// Whoever takes itself for the neighbour says so by ARP, too, before anything else.
+bool claims(const Neighbour& neighbour, uint64_t mac, Nanos now) noexcept {
+  return neighbour.claimant.load(std::memory_order_relaxed) == mac &&
+         now - neighbour.claimed_at.load(std::memory_order_relaxed) < SourceWatch::kTogether;
+}
+
 }  // namespace
 
 Failure doubled_failure(const Neighbour& neighbour, unsigned rank, Nanos now) noexcept {
@@ -114,16 +120,16 @@ bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, size_t bytes, Nanos n
   Verdict verdict = Verdict::kBelieved;
   if (!neighbour.configured && (mac == sources.believed() || is_whole(packet_in(mbuf), bytes))) {
     verdict = sources.see(mac, now);
-    if (verdict == Verdict::kDoubled) mark_doubled(neighbour, sources, now);
   }
-  return verdict == Verdict::kStranger || now < neighbour.doubled_until.load(std::memory_order_relaxed);
+  // Packets alone may be noise of whoever, which the exchange deals with.
+  if (verdict != Verdict::kBelieved && claims(neighbour, sources.stranger(), now)) {
+    if (verdict == Verdict::kStranger) return true;
+    mark_doubled(neighbour, sources, now);
+  }
+  return now < neighbour.doubled_until.load(std::memory_order_relaxed);
 }
 
-// Packets alone may be noise of whoever: a node that takes itself for the neighbour also says so by ARP.
 void PortQueue::mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept {
-  const bool claims = neighbour.claimant.load(std::memory_order_relaxed) == watch.stranger() &&
-                      now - neighbour.claimed_at.load(std::memory_order_relaxed) < SourceWatch::kTogether;
-  if (!claims) return;
   // In one order, whoever is believed: it is the same fault.
   neighbour.sources[0].store(std::min(watch.believed(), watch.stranger()), std::memory_order_relaxed);
   neighbour.sources[1].store(std::max(watch.believed(), watch.stranger()), std::memory_order_relaxed);

@@ -178,7 +178,7 @@ def flood(strangers, team, reference):
     goes to a stranger's kernel, too.
     """
     quiet = team.run(HEAVY, 60)
-    loud, rate = strangers.refused(["bad_magic", "stranger", "not_neighbour", "host"],
+    loud, rate = strangers.refused(["bad_magic", "stale_session", "not_neighbour", "host"],
                                    lambda: under_flood(strangers, team, f"p{VICTIM}", 1_000_000))
     elsewhere, other_rate = under_flood(strangers, team, "px", 1_000_000)
     assert loud[0]["digest"] == quiet[0]["digest"], "a flood has changed results"

@@ -141,6 +141,10 @@ void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
 void Exchange::close() noexcept { state_->close(); }
 bool Exchange::fresh() const noexcept { return state_->fresh(); }
 bool Exchange::awaited() const noexcept { return state_->awaited(); }
+void Exchange::seek(uint32_t since) noexcept { state_->membership().seek(since); }
+uint32_t Exchange::sought() const noexcept { return state_->membership().sought(); }
+uint32_t Exchange::generation() const noexcept { return state_->membership().generation(); }
+uint32_t Exchange::first_generation() const noexcept { return state_->membership().first_generation(); }
 bool Exchange::next_completion(Completion& completion) noexcept { return state_->next_completion(completion); }
 bool Exchange::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
   return state_->receive(from, packet, bytes, now);

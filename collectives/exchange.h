@@ -81,6 +81,15 @@ class Exchange {
   // A neighbour has started an operation that was not submitted here yet.
   [[nodiscard]] bool awaited() const noexcept;
 
+  // ---- Ranks whose trainer has gone, for the start of a generation (Membership explains it). Operations are begun
+  // here for trainers that took part in generation `since`, which is over.
+  void seek(uint32_t since) noexcept;
+  // In this generation somebody, perhaps of this rank, has begun operations who took part in that one; 0: nobody has.
+  [[nodiscard]] uint32_t sought() const noexcept;
+  [[nodiscard]] uint32_t generation() const noexcept;
+  // The one in which the ring was whole here for the first time; 0: it never was.
+  [[nodiscard]] uint32_t first_generation() const noexcept;
+
   // The oldest unread completion; false if there is none.
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
 

@@ -84,6 +84,7 @@ class ExchangeState {
   const Counters& counters() const noexcept { return counters_; }
   RingStatus ring_status() const noexcept;
   LinkStatus link_status(size_t neighbour) const noexcept;
+  Membership& membership() noexcept { return membership_; }
 
  private:
   // A run of a packet that has been checked.

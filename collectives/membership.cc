@@ -2,6 +2,7 @@
 #include "collectives/membership.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace gradlane {
 namespace {
@@ -13,7 +14,10 @@ constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
 // Nobody can have missed more of them; and they must not wrap.
 constexpr uint64_t kMostGenerations = uint64_t{1} << 20;
 
-uint64_t generation(uint64_t session) { return session >> 32; }
+uint64_t generation_of(uint64_t session) { return session >> 32; }
+
+// Of those that are not 0.
+uint32_t lesser(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 bool ends_generations(FailureCode code) {
   return code == FailureCode::kSilent || code == FailureCode::kRestarted || code == FailureCode::kRefused ||
@@ -87,12 +91,14 @@ const Failure& Membership::refused() const noexcept {
 
 Membership::Event Membership::receive(size_t link, const LinkHeader& header, std::span<const uint8_t> bytes,
                                       Nanos now) noexcept {
-  if (bytes.size() < sizeof(Hello)) {
+  if (bytes.size() < kLeastHello) {
     counters_.add(Counter::kTooShort);
     return Event::kNone;
   }
-  const Hello hello = load<Hello>(bytes.data());
+  Hello hello{};
+  std::memcpy(&hello, bytes.data(), std::min(bytes.size(), sizeof(hello)));
   Peer& peer = peers_[link];
+  peer.brief = bytes.size() < sizeof(hello);
   const Failure before = peer.refused;
   compare(peer, links_[link].peer(), hello);
   if (peer.refused) {
@@ -102,7 +108,7 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
   }
   peer.challenge = hello.challenge;
   const bool echoes = hello.echo == challenge_;
-  const bool absurd = generation(header.session) > generation(session_) + kMostGenerations;
+  const bool absurd = generation_of(header.session) > generation_of(session_) + kMostGenerations;
   if (absurd || (!echoes && !(peer.known && hello.incarnation == peer.incarnation))) {
     // Somebody new, or something late: the answer to our next hello will show.
     counters_.add(Counter::kHelloStale);
@@ -125,7 +131,7 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   peer.session = header.session;
   if (restarted) counters_.add(Counter::kPeerRestarted);
   // Unless others have noticed, and this is how we hear of it.
-  if (restarted && generation(header.session) <= generation(session_)) {
+  if (restarted && generation_of(header.session) <= generation_of(session_)) {
     return raise(header.session, {.code = FailureCode::kRestarted, .rank = rank});
   }
   Event event = Event::kNone;
@@ -142,10 +148,24 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
     // Hellos may come late, and neither goes back within a session.
     peer.knows_us |= hello.met == self_.incarnation;
     peer.reach = std::max(peer.reach, hello.reach);
+    peer.since = lesser(peer.since, hello.since);
+    learn_since(hello.since);
     update_reach();
   }
   if (hello.unsettled != 0 && settled(link)) tell(peer, now);
   return event;
+}
+
+void Membership::seek(uint32_t since) noexcept {
+  own_since_ = lesser(own_since_, since);
+  learn_since(since);
+}
+
+// It only ever becomes less within a session, so hellos may come late, and twice; and neighbours agree in the end.
+void Membership::learn_since(uint32_t since) noexcept {
+  const uint32_t least = lesser(since_, since);
+  if (least != since_) tell_all(0);
+  since_ = least;
 }
 
 void Membership::update_reach() noexcept {
@@ -157,12 +177,13 @@ void Membership::update_reach() noexcept {
   if (reach > reach_ || (whole && !whole_)) tell_all(0);
   reach_ = std::max(reach_, reach);
   whole_ |= whole;
+  if (whole_ && first_generation_ == 0) first_generation_ = generation();
 }
 
 // ---- Sessions.
 
 Membership::Event Membership::raise(uint64_t above, const Failure& cause) noexcept {
-  const uint64_t next = generation(std::max(session_, above)) + 1;
+  const uint64_t next = generation_of(std::max(session_, above)) + 1;
   return enter(next << 32 | random() >> 32, cause);
 }
 
@@ -174,10 +195,12 @@ Membership::Event Membership::give_up(const Failure& cause) noexcept {
 Membership::Event Membership::enter(uint64_t session, const Failure& cause) noexcept {
   // What waits here since this node restarted is none of the operations that its restart has ended.
   const bool own_restart = cause.code == FailureCode::kRestarted && cause.rank == rank_;
-  const bool ended = whole_ || (shared_ && !own_restart && generation(session) != generation(session_));
+  const bool ended = whole_ || (shared_ && !own_restart && generation_of(session) != generation_of(session_));
   const bool first = session_ == 0;
+  if (generation_of(session) != generation()) own_since_ = 0;
   session_ = session;
-  if (ended || generation(session) != 1) cause_ = cause;
+  since_ = own_since_;
+  if (ended || generation_of(session) != 1) cause_ = cause;
   const uint64_t state = random_state_;
   random_state_ = self_.incarnation ^ session;
   challenge_ = random() | 1;
@@ -191,6 +214,7 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
     peers_[i].refused = {};  // who still differs will say so
     peers_[i].met = false;
     peers_[i].knows_us = false;
+    peers_[i].since = 0;
   }
   tell_all(0);
   counters_.add(Counter::kSessions);
@@ -215,7 +239,8 @@ void Membership::tell_all(Nanos at) noexcept {
 // The neighbour needs no more hellos.
 bool Membership::settled(size_t link) const noexcept {
   const Peer& peer = peers_[link];
-  return whole_ && links_[link].up() && peer.knows_us && peer.reach == world_;
+  return whole_ && links_[link].up() && peer.knows_us && peer.reach == world_ &&
+         (peer.brief || peer.since == since_);
 }
 
 bool Membership::send_hello(size_t link, Nanos now) noexcept {
@@ -229,6 +254,7 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.cause_rank = cause_.rank;
   hello.unsettled = settled(link) ? 0 : 1;
   hello.met = peer.met ? peer.incarnation : 0;
+  hello.since = since_;
   uint8_t bytes[sizeof(Hello)];
   store(bytes, hello);
   return links_[link].send_bare(PacketKind::kHello, bytes, now);

@@ -63,6 +63,17 @@ class Membership {
   // This one, if it is.
   [[nodiscard]] const Failure& refused(size_t link) const noexcept { return peers_[link].refused; }
 
+  // ---- Survivors. What begins in a new generation may need a rank whose trainer went with the last one. Only that rank
+  // knows whether another one has come, and all the others only wait for it. So they say, in hellos that go both ways
+  // round the ring, since when they have been there: in which generation their trainers took part. A rank whose trainer
+  // was there then and is not now ends what they have begun. Those that came later are not heard of: at the start of a
+  // job everybody waits for everybody.
+  void seek(uint32_t since) noexcept;
+  [[nodiscard]] uint32_t sought() const noexcept { return since_; }  // the least of them; 0: none
+  [[nodiscard]] uint32_t generation() const noexcept { return static_cast<uint32_t>(session_ >> 32); }
+  // The one in which this node saw the ring whole for the first time; 0: not yet.
+  [[nodiscard]] uint32_t first_generation() const noexcept { return first_generation_; }
+
  private:
   struct Peer {
     bool known = false;  // its incarnation is
@@ -72,6 +83,8 @@ class Membership {
     uint16_t reach = 0;      // in this session
     bool met = false;        // its incarnation was heard of in this session
     bool knows_us = false;   // it has met this life of this node in this session
+    bool brief = false;      // its hellos end before `since`
+    uint32_t since = 0;      // in this session
     Failure refused;
     Nanos hello_at = 0;  // when to send the next hello
     Nanos interval = 0;  // and how much later the one after it
@@ -82,6 +95,7 @@ class Membership {
   [[nodiscard]] Event meet(size_t link, const LinkHeader& header, const Hello& hello, Nanos now) noexcept;
   [[nodiscard]] Event raise(uint64_t above, const Failure& cause) noexcept;
   [[nodiscard]] Event enter(uint64_t session, const Failure& cause) noexcept;
+  void learn_since(uint32_t since) noexcept;
   void update_reach() noexcept;
   void tell(Peer& peer, Nanos now) noexcept;
   void tell_all(Nanos at) noexcept;
@@ -104,7 +118,10 @@ class Membership {
   unsigned reach_ = 1;
   bool whole_ = false;
   bool shared_ = false;  // another rank may be, or have been, in this session or one before
-  Failure cause_;        // of the end of the last generation
+  uint32_t since_ = 0;      // of all ranks in this session
+  uint32_t own_since_ = 0;  // of this one in this generation
+  uint32_t first_generation_ = 0;
+  Failure cause_;  // of the end of the last generation
 };
 
 }  // namespace gradlane

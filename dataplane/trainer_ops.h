@@ -75,6 +75,7 @@ class TrainerOps {
     unsigned buffer = 0;  // the trainer whose tensor the exchange works on
     Share share;          // of the tensor, this lane's
     uint64_t id = 0;      // the exchange's
+    uint32_t generation = 0;  // in which the exchange took it
     bool cancelled = false;
     Nanos deadline = 0;   // for all trainers to have submitted it
     std::string failure;  // not empty: it will fail on all ranks, and this is why
@@ -117,6 +118,8 @@ class TrainerOps {
   void drop_unaware(Told told) noexcept;
   [[nodiscard]] bool unaware(unsigned trainer, const Submission& submission) const noexcept;
   void reject(unsigned trainer, uint64_t cookie) noexcept;
+  void seek(const Job& job) noexcept;
+  [[nodiscard]] bool missed() const noexcept;
 
   // ---- local_reduce.cc: several trainers
   void compare(Job& job, unsigned trainer);
@@ -142,6 +145,8 @@ class TrainerOps {
     uint32_t known = 0;                      // it has resumed when there were so many
   };
   std::array<Ends, kMaxTrainers> ends_{};
+  std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
+  uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
   std::string why_ended_;  // the last one
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done

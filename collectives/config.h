@@ -18,6 +18,9 @@ struct ExchangeConfig {
   Codec codec = find_codec(kDefaultCodec);  // of fp32 operations that name none
   RingSettings settings;                    // what `rank_table` is made of, for naming what differs; zeros: not told
 
+  // Bytes of IP around a packet: users know MTUs of IP, and texts speak of those.
+  size_t around = 0;
+
   // ---- Of this rank.
   unsigned rank = 0;
   uint64_t incarnation = 0;  // random, another one each time the node starts; not 0

@@ -61,6 +61,7 @@ namespace gradlane {
   X(OperationsFailed, "operations_failed", "operations that failed")                 \
   X(Sessions, "sessions", "sessions entered")                                        \
   X(PeerSilent, "peer_silent", "neighbours given up for silence")                    \
+  X(PeerStuck, "peer_stuck", "neighbours given up as they are heard, but packets do not arrive there") \
   X(PeerRestarted, "peer_restarted", "neighbours that came back without their state")
 // clang-format on
 

@@ -92,8 +92,8 @@ Nanos ExchangeState::deadline() const noexcept {
 }
 
 RingStatus ExchangeState::ring_status() const noexcept {
-  return {membership_.whole(), membership_.session(), membership_.missing(), membership_.refused(),
-          membership_.cause()};
+  return {membership_.whole(),   membership_.session(), membership_.missing(),
+          membership_.refused(), membership_.cause(),   failed_};
 }
 
 LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
@@ -141,6 +141,11 @@ void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
 void Exchange::close() noexcept { state_->close(); }
 bool Exchange::fresh() const noexcept { return state_->fresh(); }
 bool Exchange::awaited() const noexcept { return state_->awaited(); }
+void Exchange::complain(unsigned from, uint8_t tos, Nanos now) noexcept {
+  const auto ranks = state_->neighbours();
+  const auto place = std::ranges::find(ranks, from);
+  if (place != ranks.end()) state_->membership().complain(static_cast<size_t>(place - ranks.begin()), tos, now);
+}
 void Exchange::seek(uint32_t since) noexcept { state_->membership().seek(since); }
 uint32_t Exchange::sought() const noexcept { return state_->membership().sought(); }
 uint32_t Exchange::generation() const noexcept { return state_->membership().generation(); }

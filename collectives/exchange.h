@@ -22,6 +22,7 @@ struct RingStatus {
   unsigned missing = 0;  // not whole: the first rank, counting back from this one, that nothing is known of
   Failure refused;       // by this rank, of a neighbour that is configured differently
   Failure ended;         // why the generation before this one ended; none: there was none
+  Failure failed;        // why the last operation failed that did; none: none has
 };
 
 // What a link to one neighbour does; for status displays, tests and tuning.
@@ -80,6 +81,10 @@ class Exchange {
 
   // A neighbour has started an operation that was not submitted here yet.
   [[nodiscard]] bool awaited() const noexcept;
+
+  // Packets of the neighbour of rank `from` come with a ToS byte that no class has, and are dropped. Does nothing for
+  // other ranks.
+  void complain(unsigned from, uint8_t tos, Nanos now) noexcept;
 
   // ---- Ranks whose trainer has gone, for the start of a generation (Membership explains it). Operations are begun
   // here for trainers that took part in generation `since`, which is over.

@@ -193,6 +193,7 @@ class ExchangeState {
   Nanos operations_at_ = kNever;  // the earliest deadline of an operation
   Nanos polled_at_ = 0;
   bool more_ = false;  // poll() stopped early
+  Failure failed_;     // the last operation that did
 
   std::array<Run, kMaxRuns> runs_;  // of the packet at hand
   size_t run_count_ = 0;

@@ -144,7 +144,7 @@ TEST_F(Hostile, Hellos) {
   for (const unsigned from : {kBefore, kBehind}) {
     expect_counted("as it is", from, hello(from, [](LinkHeader&, Hello&) {}), Counter::kHelloReceived);
     Bytes shorter = hello_[from];
-    shorter.resize(sizeof(LinkHeader) + sizeof(Hello) - 1);
+    shorter.resize(sizeof(LinkHeader) + kLeastHello - 1);
     seal(shorter);
     expect_counted("too short", from, shorter, Counter::kTooShort);
     shorter.resize(sizeof(LinkHeader));

@@ -52,8 +52,11 @@ FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local
   if (types != kArpOfIpv4 || (operation != kArpRequest && operation != kArpReply)) return FrameVerdict::kBadArp;
   // RFC 1812, 3.3.2: never believe that a station has a group address.
   if (is_group(arp + kArpSenderMac)) return FrameVerdict::kBadArp;
-  if (load32(arp + kArpTargetIp) != local.ip) return FrameVerdict::kNotForUs;
   parsed.source_ip = load32(arp + kArpSenderIp);
+  if (load32(arp + kArpTargetIp) != local.ip) {
+    parsed.asked_ip = load32(arp + kArpTargetIp);
+    return FrameVerdict::kNotForUs;
+  }
   parsed.source_mac = load_mac(arp + kArpSenderMac);
   return FrameVerdict::kArp;
 }

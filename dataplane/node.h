@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "config/config.h"
 #include "dataplane/admin.h"
 #include "dataplane/endpoint.h"
+#include "dataplane/failure_log.h"
 #include "dataplane/frame.h"
 #include "dataplane/mailbox.h"
 #include "dataplane/packet_pool.h"
@@ -51,6 +53,7 @@ class Node {
   [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
   [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
   [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }  // as of the last tend()
+  [[nodiscard]] std::optional<double> failed_ago() const noexcept;  // seconds since the last failed operation
 
   // Where people ask; null until it is set.
   void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
@@ -94,6 +97,7 @@ class Node {
   void log_numa() const;
   void look_for_wrong_lanes();
   void log_ring();
+  void log_failures();
   void log_faults();
   [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
   [[nodiscard]] Endpoint& endpoint(unsigned lane, unsigned local) {
@@ -112,6 +116,7 @@ class Node {
   std::vector<std::unique_ptr<LaneDesk>> desks_;      // as endpoints_
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by lane * ranks_per_node + local rank
   RingWatch ring_;
+  FailureLog failures_;
   Nanos faults_logged_at_ = 0;
   std::unique_ptr<Prober> prober_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -139,8 +139,8 @@ struct [[gnu::packed]] Hello {
   uint64_t met;  // incarnation of the receiver that the sender has met in this session; 0: none
   // ---- Since the hello has 96 bytes.
   uint32_t since;  // least generation in which trainers took part that have begun something in this session; 0: none
-  uint8_t cause_field;       // Field that the cause is about,
-  uint8_t complaint;         // Field: what is wrong with the receiver's packets as they arrive at the sender; 0: nothing
+  uint8_t cause_field;  // Field that the cause is about,
+  uint8_t complaint;    // Field: what is wrong with the receiver's packets as they arrive at the sender; 0: nothing
   uint16_t complaint_value;  // as they arrive
   uint64_t cause_ours;       //   and its values
   uint64_t cause_theirs;

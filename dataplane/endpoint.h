@@ -17,8 +17,8 @@ namespace gradlane {
 struct RingNews {
   enum class State : uint8_t { kUnknown, kWhole, kIncomplete, kRefused };
   State state = State::kUnknown;
-  unsigned missing = 0;  // kIncomplete: the first rank that nothing is known of
-  Failure refused;       // kRefused
+  unsigned missing = 0;   // kIncomplete: the first rank that nothing is known of
+  Failure refused;        // kRefused
   uint64_t failures = 0;  // so many operations have failed,
   Failure failed;         //   the last of them, or one after it, for this reason
   bool operator==(const RingNews&) const = default;
@@ -32,7 +32,7 @@ struct LinkNews {
   double rtt = 0;     // smoothed, in ns; 0: not known
   double window = 0;  // of congestion, in packets
   size_t in_flight = 0;
-  Failure refused;  // by this rank, of that one
+  Failure refused;      // by this rank, of that one
   uint64_t tagged = 0;  // packets of it with a tag, where this node has no key
 };
 

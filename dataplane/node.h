@@ -53,7 +53,7 @@ class Node {
   [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
   [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
   [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }  // as of the last tend()
-  [[nodiscard]] std::optional<double> failed_ago() const noexcept;  // seconds since the last failed operation
+  [[nodiscard]] std::optional<double> failed_ago() const noexcept;        // seconds since the last failed operation
 
   // Where people ask; null until it is set.
   void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }

@@ -34,14 +34,14 @@ struct Neighbour {
   std::atomic<uint64_t> forged{0};
   std::atomic<uint64_t> arp_tries{0};  // requests for its address; any worker writes, others read
   // What its packets tell of a wrong configuration; any worker writes, others read.
-  std::atomic<uint64_t> untagged{0};   // of the forged ones: whole, but without a tag
-  std::atomic<uint64_t> wrong_tos{0};  // with a ToS byte that no class has,
-  std::atomic<uint8_t> last_tos{0};    //   the last of them this one
+  std::atomic<uint64_t> untagged{0};    // of the forged ones: whole, but without a tag
+  std::atomic<uint64_t> wrong_tos{0};   // with a ToS byte that no class has,
+  std::atomic<uint8_t> last_tos{0};     //   the last of them this one
   std::atomic<uint16_t> other_port{0};  // UDP port of ours that it sends to, which is not; 0: it does not
   // The settings in a hello of its that is for none of our ranks (Told), and when it came last.
   std::atomic<uint64_t> told{0};
   std::atomic<Nanos> told_at{0};
-  std::atomic<uint32_t> asks_for{0};    // address that it asks for by ARP and no node has here; 0: it does not
+  std::atomic<uint32_t> asks_for{0};  // address that it asks for by ARP and no node has here; 0: it does not
   ProbeBoard probes;
 };
 struct Told {
@@ -110,7 +110,7 @@ class PortQueue {
   struct Setup {
     LocalAddress local;
     unsigned ranks_per_node = 1;
-    bool first = false;  // of its port: asks for addresses, sends probes
+    bool first = false;               // of its port: asks for addresses, sends probes
     std::vector<uint32_t> addresses;  // of all nodes
     ProbeIdentity identity{};
     InjectedFaults faults;

@@ -72,9 +72,9 @@ class TrainerOps {
     State state = State::kFree;
     std::vector<Part> parts;  // by trainer
     unsigned arrived = 0;
-    unsigned buffer = 0;  // the trainer whose tensor the exchange works on
-    Share share;          // of the tensor, this lane's
-    uint64_t id = 0;      // the exchange's
+    unsigned buffer = 0;      // the trainer whose tensor the exchange works on
+    Share share;              // of the tensor, this lane's
+    uint64_t id = 0;          // the exchange's
     uint32_t generation = 0;  // in which the exchange took it
     bool cancelled = false;
     Nanos deadline = 0;   // for all trainers to have submitted it
@@ -147,7 +147,7 @@ class TrainerOps {
   std::array<Ends, kMaxTrainers> ends_{};
   std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
   uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
-  std::string why_ended_;  // the last one
+  std::string why_ended_;   // the last one
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
   bool failed_ = false;            // the last operation that ended

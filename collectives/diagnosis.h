@@ -14,8 +14,8 @@ struct LinkFacts {
   unsigned peer = 0;
   bool heard = false;  // lately; then it is our packets that get nowhere
   // ToS byte with which packets arrive that no class has: theirs here, and, as the neighbour says, ours there.
-  std::optional<uint8_t> arrived_tos;
-  std::optional<uint8_t> complained_tos;
+  std::optional<uint8_t> arrived_tos = std::nullopt;
+  std::optional<uint8_t> complained_tos = std::nullopt;
   // heard: of the packet that is never acknowledged, and of the longest one that was meanwhile; of IP.
   uint64_t blocked_bytes = 0;
   uint64_t acked_bytes = 0;

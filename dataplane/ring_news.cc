@@ -100,11 +100,13 @@ NeighbourFacts RingWatch::recent(Seen& seen, const NeighbourFacts& facts, Nanos 
   if (facts.tagged != seen.facts.tagged) seen.tagged_at = now;
   if (facts.wrong_tos != seen.facts.wrong_tos) seen.wrong_tos_at = now;
   if (facts.asks_for != 0) seen.asked_at = now;
+  if (facts.other_port != 0) seen.other_port_at = now;
   const auto lately = [now](Nanos at) { return at != 0 && now - at < kLately; };
   NeighbourFacts it = facts;
   if (!lately(seen.tagged_at)) it.tagged = 0;
   if (!lately(seen.wrong_tos_at)) it.wrong_tos = 0;
   if (it.asks_for == 0 && lately(seen.asked_at)) it.asks_for = seen.facts.asks_for;
+  if (it.other_port == 0 && lately(seen.other_port_at)) it.other_port = seen.facts.other_port;
   return it;
 }
 
@@ -120,6 +122,7 @@ void RingWatch::look_at_neighbours(const RingFacts& facts, Nanos now) {
     NeighbourFacts since = recent(seen, facts.neighbours[i], now);
     seen.facts = facts.neighbours[i];
     seen.facts.asks_for = since.asks_for;
+    seen.facts.other_port = since.other_port;
     if (seen.facts.up) {
       seen.missing_since = 0;
       seen.forged_before = seen.facts.forged;

@@ -80,7 +80,8 @@ class RingWatch {
     Nanos missing_since = 0;
     Nanos tagged_at = 0;         // when there were more of these,
     Nanos wrong_tos_at = 0;      //   of these,
-    Nanos asked_at = 0;          //   and when it asked for such an address
+    Nanos asked_at = 0;          //   when it asked for such an address,
+    Nanos other_port_at = 0;     //   and when it sent to such a port
     uint64_t forged_before = 0;  // when it was up last, or there were no more of them for kForgedPause
     Nanos forged_at = 0;         // when there were more
   };

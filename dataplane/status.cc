@@ -230,7 +230,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
     it.untagged = neighbour->untagged.load(std::memory_order_relaxed);
     it.wrong_tos = neighbour->wrong_tos.load(std::memory_order_relaxed);
     it.last_tos = neighbour->last_tos.load(std::memory_order_relaxed);
-    it.other_port = neighbour->other_port.load(std::memory_order_relaxed);
+    it.other_port = neighbour->other_port.exchange(0, std::memory_order_relaxed);
     it.asks_for = neighbour->asks_for.exchange(0, std::memory_order_relaxed);
     it.refused = difference_to(config, *neighbour, now);
     it.mac_known = neighbour->mac.load(std::memory_order_relaxed) != 0;

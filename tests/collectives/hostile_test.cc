@@ -150,6 +150,10 @@ TEST_F(Hostile, Hellos) {
     shorter.resize(sizeof(LinkHeader));
     seal(shorter);
     expect_counted("empty", from, shorter, Counter::kTooShort);
+    Bytes brief = hello_[from];
+    brief.resize(sizeof(LinkHeader) + kLeastHello);
+    seal(brief);
+    expect_counted("of the first form, shorter", from, brief, Counter::kHelloReceived);
     Bytes longer = hello_[from];
     longer.resize(500);
     seal(longer);

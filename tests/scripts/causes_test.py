@@ -106,6 +106,8 @@ def expect_cause(ring, contexts, pattern, breaks, mends, rounds=2):
 def links_that_lose():
     """DSCP rewritten on one port, of data only and of everything; a bridge port and an interface with a smaller MTU."""
     with links_net.Network(3) as network, ring_of(network, 3) as ring:
+        for name in network.names:  # as devices have; a veth without refuses what its other end would not take
+            links_net.run("tc", "-n", name, "qdisc", "add", "dev", "gl0", "root", "pfifo")
         ring.start().wait_whole()
         assert stats(ring, 0).returncode == 0, stats(ring, 0)
         contexts = [ring.open(rank) for rank in range(3)]

@@ -65,6 +65,7 @@ namespace gradlane {
   X(LossyNormPpm, "lossy_norm_ppm", "lost share of each sample's norm, in millionths, added up") \
   X(Sessions, "sessions", "sessions entered")                                        \
   X(PeerSilent, "peer_silent", "neighbours given up for silence")                    \
+  X(PeerStuck, "peer_stuck", "neighbours given up as they are heard, but packets do not arrive there") \
   X(PeerRestarted, "peer_restarted", "neighbours that came back without their state")
 // clang-format on
 

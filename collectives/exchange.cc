@@ -92,8 +92,8 @@ Nanos ExchangeState::deadline() const noexcept {
 }
 
 RingStatus ExchangeState::ring_status() const noexcept {
-  return {membership_.whole(), membership_.session(), membership_.missing(), membership_.refused(),
-          membership_.cause()};
+  return {membership_.whole(),   membership_.session(), membership_.missing(),
+          membership_.refused(), membership_.cause(),   failed_};
 }
 
 LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
@@ -142,6 +142,15 @@ void Exchange::close() noexcept { state_->close(); }
 void Exchange::refuse(const Failure& why) noexcept { state_->refuse(why); }
 bool Exchange::fresh() const noexcept { return state_->fresh(); }
 bool Exchange::awaited() const noexcept { return state_->awaited(); }
+void Exchange::complain(unsigned from, uint8_t tos, Nanos now) noexcept {
+  const auto ranks = state_->neighbours();
+  const auto place = std::ranges::find(ranks, from);
+  if (place != ranks.end()) state_->membership().complain(static_cast<size_t>(place - ranks.begin()), tos, now);
+}
+void Exchange::seek(uint32_t since) noexcept { state_->membership().seek(since); }
+uint32_t Exchange::sought() const noexcept { return state_->membership().sought(); }
+uint32_t Exchange::generation() const noexcept { return state_->membership().generation(); }
+uint32_t Exchange::first_generation() const noexcept { return state_->membership().first_generation(); }
 bool Exchange::next_completion(Completion& completion) noexcept { return state_->next_completion(completion); }
 bool Exchange::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
   return state_->receive(from, packet, bytes, now);

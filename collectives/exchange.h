@@ -22,6 +22,7 @@ struct RingStatus {
   unsigned missing = 0;  // not whole: the first rank, counting back from this one, that nothing is known of
   Failure refused;       // by this rank, of a neighbour that is configured differently
   Failure ended;         // why the generation before this one ended; none: there was none
+  Failure failed;        // why the last operation failed that did; none: none has
 };
 
 // What a link to one neighbour does; for status displays, tests and tuning.
@@ -85,6 +86,19 @@ class Exchange {
 
   // A neighbour has started an operation that was not submitted here yet.
   [[nodiscard]] bool awaited() const noexcept;
+
+  // Packets of the neighbour of rank `from` come with a ToS byte that no class has, and are dropped. Does nothing for
+  // other ranks.
+  void complain(unsigned from, uint8_t tos, Nanos now) noexcept;
+
+  // ---- Ranks whose trainer has gone, for the start of a generation (Membership explains it). Operations are begun
+  // here for trainers that took part in generation `since`, which is over.
+  void seek(uint32_t since) noexcept;
+  // In this generation somebody, perhaps of this rank, has begun operations who took part in that one; 0: nobody has.
+  [[nodiscard]] uint32_t sought() const noexcept;
+  [[nodiscard]] uint32_t generation() const noexcept;
+  // The one in which the ring was whole here for the first time; 0: it never was.
+  [[nodiscard]] uint32_t first_generation() const noexcept;
 
   // The oldest unread completion; false if there is none.
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;

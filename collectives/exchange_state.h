@@ -86,6 +86,7 @@ class ExchangeState {
   const Counters& counters() const noexcept { return counters_; }
   RingStatus ring_status() const noexcept;
   LinkStatus link_status(size_t neighbour) const noexcept;
+  Membership& membership() noexcept { return membership_; }
 
  private:
   // A run of a packet that has been checked.
@@ -195,6 +196,7 @@ class ExchangeState {
   Nanos operations_at_ = kNever;  // the earliest deadline of an operation
   Nanos polled_at_ = 0;
   bool more_ = false;  // poll() stopped early
+  Failure failed_;     // the last operation that did
 
   std::array<Run, kMaxRuns> runs_;  // of the packet at hand
   size_t run_count_ = 0;

@@ -14,6 +14,7 @@ constexpr unsigned kAckEvery = 4;    // data packets
 constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
 constexpr unsigned kMaxBackoff = 10;
 constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner could not send
+constexpr unsigned kStuck = 8;  // transmissions of a packet, of which one should have arrived at any loss that is usual
 
 uint32_t stamp_of(Nanos now) { return static_cast<uint32_t>(now >> kStampShift) | 1; }
 
@@ -54,6 +55,8 @@ void Link::reset(uint64_t session) noexcept {
   ack_now_ = false;
   ack_at_ = kNever;
   stamp_ = 0;
+  stuck_at_ = 0;
+  acked_bytes_ = 0;
 }
 
 void Link::set_up(Nanos now) noexcept {
@@ -73,8 +76,12 @@ void Link::count_stall() noexcept {
 // ---- Sending.
 
 void Link::send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept {
+  if (unacked_ == next_) {
+    stuck_at_ = now;
+    acked_bytes_ = 0;
+  }
   const uint32_t sequence = next_++;
-  slot(sequence) = {packet, now, 0, payload_crc, static_cast<uint16_t>(bytes), State::kUnsent, false};
+  slot(sequence) = {packet, now, 0, payload_crc, static_cast<uint16_t>(bytes), State::kUnsent, 0};
   ++waiting_;
   transmit(sequence, now);
 }
@@ -82,6 +89,7 @@ void Link::send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) no
 // Sends a packet that waits: for the first time, or again.
 void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   Slot& it = slot(sequence);
+  const Nanos sent_before = sent_at_;
   if (!emit(it.packet, it.bytes, PacketKind::kData, sequence, it.payload_crc, now)) {
     counters_.add(Counter::kTransmitBusy);
     retry_at_ = now + kRetry;
@@ -90,15 +98,18 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   switch (it.state) {
     case State::kLostSack:
       counters_.add(Counter::kRetransmitSack);
-      it.again = true;
+      it.again = static_cast<uint8_t>(std::min(it.again + 1U, kStuck));
       break;
     case State::kLostTimeout:
       counters_.add(Counter::kRetransmitTimeout);
-      it.again = true;
+      it.again = static_cast<uint8_t>(std::min(it.again + 1U, kStuck));
       break;
     default:
       counters_.add(Counter::kDataSent);
   }
+  // What got lost may get lost again: it is no sign of life, or long packets on a short MTU would make this rank
+  // silent.
+  if (it.state != State::kUnsent) sent_at_ = sent_before;
   counters_.add(Counter::kDataBytes, it.bytes);
   it.state = State::kInFlight;
   it.sent_at = now;
@@ -193,6 +204,10 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
 
   const size_t before = in_flight_ + waiting_;
   const bool limited = limited_ || in_flight() >= congestion_.packets();
+  if (acked != 0) {
+    stuck_at_ = now;
+    acked_bytes_ = 0;
+  }
   for (; unacked_ != header.ack; ++unacked_) {
     Slot& it = slot(unacked_);
     if (it.state != State::kArrived) arrived(it);
@@ -228,13 +243,14 @@ void Link::sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcep
 void Link::arrived(Slot& it) noexcept {
   if (it.state == State::kInFlight) {
     --in_flight_;
-    if (!it.again) newest_arrived_ = std::max(newest_arrived_, it.transmission);
+    if (it.again == 0) newest_arrived_ = std::max(newest_arrived_, it.transmission);
   } else {
     --waiting_;
   }
   io_.release(it.packet);
   it.packet = {};
   it.state = State::kArrived;
+  acked_bytes_ = std::max<size_t>(acked_bytes_, it.bytes);
 }
 
 void Link::lose(Slot& it, State reason) noexcept {
@@ -256,6 +272,11 @@ void Link::find_lost(uint32_t end) noexcept {
 }
 
 // ---- Time.
+
+Nanos Link::stuck_since() const noexcept {
+  if (!up_ || unacked_ == next_ || table_[unacked_ & (table_.size() - 1)].again < kStuck) return kNever;
+  return stuck_at_;
+}
 
 void Link::poll(Nanos now) noexcept {
   if (now >= expire_at_) expire(now);

@@ -43,7 +43,15 @@ class Link {
   [[nodiscard]] bool up() const noexcept { return up_; }
   [[nodiscard]] Nanos last_heard() const noexcept { return heard_at_; }
   // This rank did not run for so long, so the neighbour's silence does not count.
-  void excuse(Nanos asleep, Nanos now) noexcept { heard_at_ = std::min(heard_at_ + asleep, now); }
+  void excuse(Nanos asleep, Nanos now) noexcept {
+    heard_at_ = std::min(heard_at_ + asleep, now);
+    stuck_at_ = std::min(stuck_at_ + asleep, now);
+  }
+  // The oldest packet has been sent again and again since then, and is not acknowledged; kNever: that is not so.
+  [[nodiscard]] Nanos stuck_since() const noexcept;
+  // Its length, and that of the longest one acknowledged meanwhile.
+  [[nodiscard]] size_t stuck_bytes() const noexcept { return table_[unacked_ & (table_.size() - 1)].bytes; }
+  [[nodiscard]] size_t acked_bytes() const noexcept { return acked_bytes_; }
 
   // ---- Sending data.
   // Whether a data packet may go now. What passes through may exceed the congestion window by a quarter, so that it
@@ -99,7 +107,7 @@ class Link {
     uint32_t payload_crc = 0;
     uint16_t bytes = 0;
     State state = State::kFree;
-    bool again = false;  // sent more than once: an acknowledgement does not say which one arrived
+    uint8_t again = 0;  // sent so many times more, or more: an acknowledgement does not say which one arrived
   };
 
   Slot& slot(uint32_t sequence) noexcept { return table_[sequence & (table_.size() - 1)]; }
@@ -125,7 +133,7 @@ class Link {
   uint64_t session_ = 0;
   bool up_ = false;
   Nanos heard_at_ = 0;
-  Nanos sent_at_ = 0;  // anything
+  Nanos sent_at_ = 0;  // anything but packets that are sent again
   Packet spare_;
   Nanos retry_at_ = 0;  // after the owner could not send, or had no buffer
 
@@ -133,9 +141,11 @@ class Link {
   std::vector<Slot> table_;
   uint32_t unacked_ = 0;
   uint32_t next_ = 0;
-  uint32_t limit_ = 0;    // the neighbour takes sequence numbers before this one
-  size_t in_flight_ = 0;  // State::kInFlight
-  size_t waiting_ = 0;    // unsent and lost ones
+  Nanos stuck_at_ = 0;      // since when the one at unacked_ has been the oldest
+  size_t acked_bytes_ = 0;  // of the longest one acknowledged since
+  uint32_t limit_ = 0;      // the neighbour takes sequence numbers before this one
+  size_t in_flight_ = 0;    // State::kInFlight
+  size_t waiting_ = 0;      // unsent and lost ones
   uint64_t transmissions_ = 0;
   uint64_t newest_arrived_ = 0;  // of the transmissions known to have arrived
   unsigned backoff_ = 0;

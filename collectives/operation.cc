@@ -4,6 +4,8 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "collectives/diagnosis.h"
+
 namespace gradlane {
 
 namespace {
@@ -15,7 +17,7 @@ const char* field_name(Field field) noexcept {
     case Field::kVersion:
       return "protocol version";
     case Field::kWorld:
-      return "world";
+      return "number of ranks";
     case Field::kRank:
       return "rank";
     case Field::kRankTable:
@@ -36,6 +38,28 @@ const char* field_name(Field field) noexcept {
       return "average";
     case Field::kTag:
       return "tag";
+    case Field::kNodes:
+      return "nodes";
+    case Field::kTrainers:
+      return "trainers";
+    case Field::kLocalReduce:
+      return "local_reduce";
+    case Field::kLanes:
+      return "workers.lanes";
+    case Field::kUdpPort:
+      return "udp_port";
+    case Field::kTosCompressed:
+      return "tos.compressed";
+    case Field::kTosRaw:
+      return "tos.raw";
+    case Field::kTosControl:
+      return "tos.control";
+    case Field::kAddresses:
+      return "addresses in `nodes`, as a digest";
+    case Field::kArrivedTos:
+    case Field::kPacketSize:
+    case Field::kNoAnswer:
+      break;
   }
   return "?";
 }
@@ -57,6 +81,37 @@ std::string hex_text(uint64_t value) {
   return text;
 }
 
+std::string tos_text(uint64_t value) {
+  char text[2 + 2 + 1];
+  std::snprintf(text, sizeof text, "0x%02x", static_cast<unsigned>(value & 0xff));
+  return text;
+}
+
+// Of a neighbour that does not answer: why, and what to do.
+std::string silence_text(const Failure& failure) {
+  constexpr const char* kCheck = "; run gradlane check on both";
+  const Way way = way_of(failure.ours);
+  const std::string from = "rank " + std::to_string(way.from);
+  const std::string to = "rank " + std::to_string(way.to);
+  switch (failure.field) {
+    case Field::kArrivedTos:
+      return "packets of " + from + " arrive at " + to + " with ToS " + tos_text(failure.theirs) +
+             ", which is none of `tos`: a switch between them rewrites DSCP" + kCheck;
+    case Field::kPacketSize: {
+      const std::string most = std::to_string(failure.theirs) + " bytes do";
+      return "packets of " + std::to_string(way.bytes) + " bytes from " + from + " do not arrive at " + to +
+             (failure.theirs != 0 ? ", those of " + most : ", short ones do") +
+             ": the MTU of an interface or a switch port between them is less" + kCheck;
+    }
+    case Field::kNoAnswer:
+      return to + " is heard, but packets of " + from + " do not arrive there: something on the way drops them" +
+             kCheck;
+    default:
+      return "rank " + std::to_string(failure.rank) +
+             " has been silent for too long: it has died, hangs, or cannot be reached";
+  }
+}
+
 // Values may come from another rank: any number must do.
 std::string value_text(Field field, uint64_t value) {
   switch (field) {
@@ -70,6 +125,14 @@ std::string value_text(Field field, uint64_t value) {
     case Field::kType:
       if (value <= static_cast<uint64_t>(ElementType::kBytes)) return element_name(static_cast<ElementType>(value));
       return unknown(std::to_string(value));
+    case Field::kTosCompressed:
+    case Field::kTosRaw:
+    case Field::kTosControl:
+      return tos_text(value);
+    case Field::kAddresses:
+      return hex_text(value).erase(2, 8);
+    case Field::kLocalReduce:
+      return value != 0 ? "true" : "false";
     case Field::kAverage:
       return value != 0 ? "yes" : "no";
     default:
@@ -166,7 +229,7 @@ std::string failure_text(const Failure& failure) {
     case FailureCode::kNone:
       return "no failure";
     case FailureCode::kSilent:
-      return rank + " has been silent for too long: it has died, hangs, or cannot be reached";
+      return silence_text(failure);
     case FailureCode::kRestarted:
       return rank + " has restarted, and knows nothing of the operations that were in flight";
     case FailureCode::kRefused:
@@ -176,7 +239,8 @@ std::string failure_text(const Failure& failure) {
     case FailureCode::kAborted:
       return "cancelled on " + rank;
     case FailureCode::kNoRing:
-      return "the ring did not come up in time: nothing was heard of " + rank;
+      return "the ring did not come up in time: " +
+             (failure.field == Field::kNone ? "nothing was heard of " + rank : silence_text(failure));
     case FailureCode::kStuck:
       return "the operation took too long: it was waiting for " + rank;
     case FailureCode::kClosed:

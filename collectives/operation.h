@@ -63,7 +63,7 @@ struct Operation {
 
 enum class FailureCode : uint8_t {
   kNone,
-  kSilent,     // `rank` has not answered for the peer time-out
+  kSilent,     // `rank` has not answered for the peer time-out, or not to what matters: then `field` says to what
   kRestarted,  // `rank` came back without its state
   kRefused,    // `rank` is configured differently: field, ours, theirs
   kMismatch,   // `rank` runs another operation under the same number: field, ours, theirs
@@ -89,6 +89,19 @@ enum class Field : uint8_t {
   kRoot,
   kAverage,
   kTag,
+  kNodes,
+  kTrainers,
+  kLocalReduce,
+  kLanes,
+  kUdpPort,
+  kTosCompressed,
+  kTosRaw,
+  kTosControl,
+  kAddresses,
+  // Of kSilent; `ours` is a Way (collectives/diagnosis.h).
+  kArrivedTos,  // packets arrive with a ToS byte that no class has: theirs
+  kPacketSize,  // packets as long as this one get lost; theirs: the longest that arrived meanwhile, 0: none
+  kNoAnswer,    // packets get lost, whatever their length
 };
 
 // Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they

@@ -197,6 +197,7 @@ void ExchangeState::end(Running& it, const Failure& failure) noexcept {
   }
   it.state = Running::State::kOver;
   it.failure = failure;
+  if (failure) failed_ = failure;
   counters_.add(failure ? Counter::kOperationsFailed : Counter::kOperationsDone);
   set_deadline();
 }
@@ -219,7 +220,7 @@ void ExchangeState::check_deadlines(Nanos now) noexcept {
   for (Running& it : table_) {
     if (now < it.deadline) continue;
     if (it.state == Running::State::kWaiting) {
-      fail_waiting({.code = FailureCode::kNoRing, .rank = static_cast<uint16_t>(membership_.missing())});
+      fail_waiting(membership_.no_ring());
       return;
     }
     if (it.state == Running::State::kRunning) {

@@ -105,7 +105,22 @@ struct [[gnu::packed]] AbortNotice {
 };
 static_assert(sizeof(AbortNotice) == 24);
 
-// Payload of a hello. Its length may grow in later versions; the first 56 bytes stay.
+// What all nodes must be configured alike in, beside MTU and codec: for naming what differs where digests do.
+struct [[gnu::packed]] RingSettings {
+  uint16_t nodes = 0;  // 0: not told
+  uint16_t trainers = 0;
+  uint16_t lanes = 0;
+  uint16_t udp_port = 0;
+  uint8_t tos_compressed = 0;
+  uint8_t tos_raw = 0;
+  uint8_t tos_control = 0;
+  uint8_t local_reduce = 0;
+  uint32_t addresses = 0;  // digest of the nodes' numbers and addresses
+};
+static_assert(sizeof(RingSettings) == 16);
+
+// Payload of a hello. It has grown, and may grow further: what is missing at its end counts as zeros. The first 56
+// bytes stay.
 struct [[gnu::packed]] Hello {
   uint64_t incarnation;  // random, chosen when the sender's node was made
   uint64_t challenge;    // the receiver shall send this back as `echo`
@@ -122,8 +137,21 @@ struct [[gnu::packed]] Hello {
   uint8_t unsettled;   // 1: the sender wants an answer
   uint16_t cause_rank;
   uint64_t met;  // incarnation of the receiver that the sender has met in this session; 0: none
+  // ---- Since the hello has 96 bytes.
+  uint32_t since;  // least generation in which trainers took part that have begun something in this session; 0: none
+  uint8_t cause_field;  // Field that the cause is about,
+  uint8_t complaint;    // Field: what is wrong with the receiver's packets as they arrive at the sender; 0: nothing
+  uint16_t complaint_value;  // as they arrive
+  uint64_t cause_ours;       //   and its values
+  uint64_t cause_theirs;
+  RingSettings settings;
 };
-static_assert(sizeof(Hello) == 56);
+static_assert(sizeof(Hello) == 96);
+static_assert(offsetof(Hello, since) == 56);
+static_assert(offsetof(Hello, cause_field) == 60);
+static_assert(offsetof(Hello, cause_ours) == 64);
+static_assert(offsetof(Hello, settings) == 80);
+inline constexpr size_t kLeastHello = 56;
 
 inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit
 inline constexpr size_t kMaxMtu = 9216;    // longest packet, from the link header on

@@ -74,6 +74,25 @@ std::string config_text(const NodeConfig& config) {
   return text + fmt::format("telemetry: {}\nlog: {}\n", config.telemetry, config.log);
 }
 
+RingSettings ring_settings(const NodeConfig& config) {
+  Digest addresses;
+  for (const NodeAddress& node : config.nodes) {
+    addresses.add(node.rank);
+    addresses.add(node.ip);
+  }
+  RingSettings settings;
+  settings.nodes = static_cast<uint16_t>(config.nodes.size());
+  settings.trainers = static_cast<uint16_t>(config.trainers);
+  settings.lanes = static_cast<uint16_t>(config.lanes);
+  settings.udp_port = config.udp_port;
+  settings.tos_compressed = config.tos_compressed;
+  settings.tos_raw = config.tos_raw;
+  settings.tos_control = config.tos_control;
+  settings.local_reduce = config.local_reduce ? 1 : 0;
+  settings.addresses = static_cast<uint32_t>(addresses.value() ^ addresses.value() >> 32);
+  return settings;
+}
+
 uint64_t rank_table_digest(const NodeConfig& config) {
   Digest digest;
   digest.add(static_cast<uint32_t>(config.nodes.size()));

@@ -31,5 +31,7 @@ struct NodeChoice {
 // A digest of what must be equal on all nodes: the table of nodes (ranks and IP addresses), trainers, local_reduce,
 // lanes, UDP port, ToS classes.
 [[nodiscard]] uint64_t rank_table_digest(const NodeConfig& config);
+// What goes into that, one by one, so that neighbours can name what differs.
+[[nodiscard]] RingSettings ring_settings(const NodeConfig& config);
 
 }  // namespace gradlane

@@ -22,11 +22,11 @@ Endpoint::~Endpoint() {
 }
 
 void Endpoint::connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow) {
-  routes_.at(route_count_++) = {rank, &queue, &neighbour, flow, nullptr, 0};
+  routes_.at(route_count_++) = {rank, &queue, &neighbour, flow, nullptr, 0, 0};
 }
 
 void Endpoint::connect(unsigned rank, Endpoint& other) {
-  routes_.at(route_count_++) = {rank, nullptr, nullptr, {}, &other, 0};
+  routes_.at(route_count_++) = {rank, nullptr, nullptr, {}, &other, 0, 0};
 }
 
 bool Endpoint::poll(Nanos now) noexcept {
@@ -50,7 +50,9 @@ void Endpoint::publish() noexcept {
   const State state = status.whole ? State::kWhole : status.refused ? State::kRefused : State::kIncomplete;
   news_.set(0, static_cast<uint64_t>(state));
   news_.set(1, status.missing);
-  publish(status.refused, 2);
+  publish(status.refused, 3);
+  publish(status.failed, 3 + kFailureFields);
+  news_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
   for (size_t link = 0; link < route_count_; ++link) publish_link(link);
 }
 
@@ -74,8 +76,9 @@ void Endpoint::publish_link(size_t link) noexcept {
   const auto it = std::ranges::find(neighbours, routes_[link].rank);
   if (it == neighbours.end()) return;
   const LinkStatus status = exchange_.link_status(static_cast<size_t>(it - neighbours.begin()));
-  const uint64_t fields[] = {status.up, routes_[link].heard, status.smoothed_rtt,
-                             std::bit_cast<uint64_t>(status.window), status.in_flight};
+  const uint64_t fields[] = {status.up,           routes_[link].heard,
+                             status.smoothed_rtt, std::bit_cast<uint64_t>(status.window),
+                             status.in_flight,    routes_[link].tagged};
   static_assert(std::size(fields) + kFailureFields == kLinkFields);
   const size_t at = kRingFields + link * kLinkFields;
   for (size_t i = 0; i < std::size(fields); ++i) news_.set(at + i, fields[i]);
@@ -91,19 +94,28 @@ LinkNews Endpoint::link_news(size_t link) const noexcept {
           .rtt = static_cast<double>(field(2)),
           .window = std::bit_cast<double>(field(3)),
           .in_flight = field(4),
-          .refused = published_failure(at + 5)};
+          .refused = published_failure(at + 6),
+          .tagged = field(5)};
 }
 
 RingNews Endpoint::ring_news() const noexcept {
   return {.state = static_cast<RingNews::State>(news_[0]),
           .missing = static_cast<unsigned>(news_[1]),
-          .refused = published_failure(2)};
+          .refused = published_failure(3),
+          .failures = news_[2],
+          .failed = published_failure(3 + kFailureFields)};
 }
 
 void Endpoint::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {
   received_ = true;
-  routes_[from == routes_[0].rank ? 0 : 1].heard = now;
-  if (!exchange_.receive(from, packet, bytes, now)) rte_pktmbuf_free(mbuf_of(packet));
+  Route& route = routes_[from == routes_[0].rank ? 0 : 1];
+  route.heard = now;
+  const uint64_t damaged = exchange_.counters()[Counter::kBadCrc];
+  if (exchange_.receive(from, packet, bytes, now)) return;
+  // To who has no key, a packet with a tag is one with something behind it.
+  const bool tagged = exchange_.counters()[Counter::kBadCrc] != damaged && bytes > kAuthBytes;
+  if (tagged && is_whole({packet.data, bytes - kAuthBytes})) ++route.tagged;
+  rte_pktmbuf_free(mbuf_of(packet));
 }
 
 // ---- Between ranks of this node

@@ -17,8 +17,10 @@ namespace gradlane {
 struct RingNews {
   enum class State : uint8_t { kUnknown, kWhole, kIncomplete, kRefused };
   State state = State::kUnknown;
-  unsigned missing = 0;  // kIncomplete: the first rank that nothing is known of
-  Failure refused;       // kRefused
+  unsigned missing = 0;   // kIncomplete: the first rank that nothing is known of
+  Failure refused;        // kRefused
+  uint64_t failures = 0;  // so many operations have failed,
+  Failure failed;         //   the last of them, or one after it, for this reason
   bool operator==(const RingNews&) const = default;
 };
 
@@ -30,7 +32,8 @@ struct LinkNews {
   double rtt = 0;     // smoothed, in ns; 0: not known
   double window = 0;  // of congestion, in packets
   size_t in_flight = 0;
-  Failure refused;  // by this rank, of that one
+  Failure refused;      // by this rank, of that one
+  uint64_t tagged = 0;  // packets of it with a tag, where this node has no key
 };
 
 // Worker thread only, but for construction and connections.
@@ -45,8 +48,17 @@ class Endpoint final : public PacketIo {
   // or to another rank of this lane of this node.
   void connect(unsigned rank, Endpoint& other);
 
+  [[nodiscard]] bool knows(unsigned from) const noexcept {
+    return from == routes_[0].rank || (route_count_ == 2 && from == routes_[1].rank);
+  }
   // A packet from the neighbour with this rank; the buffer is the endpoint's now.
   void receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept;
+
+  // A packet of it came with this ToS byte, which no class has, and was dropped.
+  void complain(unsigned from, uint8_t tos, Nanos now) noexcept {
+    exchange_.complain(from, tos, now);
+    received_ = true;
+  }
 
   // True if anything moved.
   bool poll(Nanos now) noexcept;
@@ -81,6 +93,7 @@ class Endpoint final : public PacketIo {
     Flow flow;
     Endpoint* other = nullptr;
     Nanos heard = 0;
+    uint64_t tagged = 0;
   };
   struct Letter {
     unsigned from = 0;
@@ -110,8 +123,8 @@ class Endpoint final : public PacketIo {
   // Worker writes, others read.
   Snapshot<kCounters> published_;
   static constexpr size_t kFailureFields = 5;
-  static constexpr size_t kRingFields = 2 + kFailureFields;
-  static constexpr size_t kLinkFields = 5 + kFailureFields;
+  static constexpr size_t kRingFields = 3 + 2 * kFailureFields;
+  static constexpr size_t kLinkFields = 6 + kFailureFields;
   Snapshot<kRingFields + 2 * kLinkFields> news_;  // RingNews, LinkNews of two links, field by field
 };
 

@@ -53,6 +53,10 @@ FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local
   // RFC 1812, 3.3.2: never believe that a station has a group address.
   if (is_group(arp + kArpSenderMac)) return FrameVerdict::kBadArp;
   parsed.source_ip = load32(arp + kArpSenderIp);
+  if (load32(arp + kArpTargetIp) != local.ip) {
+    parsed.asked_ip = load32(arp + kArpTargetIp);
+    return FrameVerdict::kNotForUs;
+  }
   parsed.source_mac = load_mac(arp + kArpSenderMac);
   if (parsed.source_ip == local.ip || parsed.source_ip == 0) {
     // A switch may send back what it gets: our own probe and announcement.

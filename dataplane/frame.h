@@ -83,6 +83,7 @@ struct ParsedFrame {
   uint16_t destination_port = 0;
   size_t bytes = 0;  // kGradlane, kProbe: of the UDP payload, which is at kFrameBytes; kEcho: of the ICMP message
   MacAddress source_mac{};  // kArp, kRival: the sender's, as the ARP packet says
+  uint32_t asked_ip = 0;    // kNotForUs: an ARP packet of source_ip about this address; 0: it is none
 };
 
 // Looks at a received frame. Only packets of a gradlane class, UDP, to our address and ports are kGradlane; their IP

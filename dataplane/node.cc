@@ -50,6 +50,14 @@ Nanos patience_for(const NodeConfig& config) {
   return std::ranges::any_of(config.ports, in_kernel) ? Idle::kKernelPatience : Idle::kMemoryPatience;
 }
 
+void log(const RingLine& line) {
+  using Level = RingLine::Level;
+  const auto level = line.level == Level::kInfo      ? spdlog::level::info
+                     : line.level == Level::kWarning ? spdlog::level::warn
+                                                     : spdlog::level::err;
+  spdlog::log(level, "{}", line.text);
+}
+
 }  // namespace
 
 size_t Node::packet_bytes(const NodeConfig& config) {
@@ -114,7 +122,9 @@ ExchangeConfig Node::exchange_config(unsigned rank) const {
   ExchangeConfig config;
   config.world = world_of(config_);
   config.mtu = config_.mtu - kIpUdpBytes - (config_.key_file.empty() ? 0 : kAuthBytes);
+  config.around = config_.mtu - config.mtu;
   config.rank_table = rank_table_digest(config_);
+  config.settings = ring_settings(config_);
   config.codec = config_.codec;
   config.rank = rank;
   config.incarnation = incarnation_;
@@ -170,6 +180,7 @@ void Node::connect_ports() {
                    .ip = config_.nodes[config_.rank].ip,
                    .udp_port = config_.udp_port,
                    .udp_ports = static_cast<uint16_t>(config_.lanes * ranks)};
+    for (const NodeAddress& node : config_.nodes) setup.addresses.push_back(node.ip);
     setup.identity = probe_identity(config_);
     setup.faults = config_.faults;
     for (unsigned i = 0; i < wire.port->queues(); ++i) {
@@ -285,18 +296,27 @@ void Node::tend() {
   for (Wire& wire : wires_) wire.port->tend();
   look_for_wrong_lanes();
   log_addresses();
+  log_failures();
   log_ring();
 }
 
 void Node::log_ring() {
   const Nanos now = clock_now();
-  for (const RingLine& line : ring_.look(ring_facts(*this, now), now)) {
-    using Level = RingLine::Level;
-    const auto level = line.level == Level::kInfo      ? spdlog::level::info
-                       : line.level == Level::kWarning ? spdlog::level::warn
-                                                       : spdlog::level::err;
-    spdlog::log(level, "{}", line.text);
-  }
+  for (const RingLine& line : ring_.look(ring_facts(*this, now), now)) log(line);
+}
+
+void Node::log_failures() {
+  std::vector<FailedOperations> all;
+  for_each_endpoint([&all](const Endpoint& endpoint, unsigned) {
+    const RingNews news = endpoint.ring_news();
+    all.push_back({.rank = endpoint.rank(), .count = news.failures, .last = news.failed});
+  });
+  for (const RingLine& line : failures_.look(config_.rank, all, clock_now())) log(line);
+}
+
+std::optional<double> Node::failed_ago() const noexcept {
+  if (failures_.failed_at() == 0) return std::nullopt;
+  return static_cast<double>(clock_now() - failures_.failed_at()) / kSecond;
 }
 
 uint32_t Node::in_flight() const noexcept {

@@ -11,6 +11,7 @@
 #include "dataplane/address_claim.h"
 #include "dataplane/admin.h"
 #include "dataplane/endpoint.h"
+#include "dataplane/failure_log.h"
 #include "dataplane/frame.h"
 #include "dataplane/host_claim.h"
 #include "dataplane/mailbox.h"
@@ -69,6 +70,7 @@ class Node {
   [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
   [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
   [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }  // as of the last tend()
+  [[nodiscard]] std::optional<double> failed_ago() const noexcept;        // seconds since the last failed operation
 
   // Where people ask; null until it is set.
   void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
@@ -115,6 +117,7 @@ class Node {
   void log_numa() const;
   void look_for_wrong_lanes();
   void log_ring();
+  void log_failures();
   void log_faults();
   [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
   [[nodiscard]] Endpoint& endpoint(unsigned lane, unsigned local) {
@@ -134,6 +137,7 @@ class Node {
   std::vector<std::unique_ptr<LaneDesk>> desks_;      // as endpoints_
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by lane * ranks_per_node + local rank
   RingWatch ring_;
+  FailureLog failures_;
   Nanos faults_logged_at_ = 0;
   std::unique_ptr<Prober> prober_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -184,6 +184,10 @@ void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
     }
     case FrameVerdict::kHost:
       ++counters_.classes[static_cast<size_t>(TrafficClass::kHost)];
+      take_misfit(mbuf, parsed, now);
+      break;
+    case FrameVerdict::kNotForUs:
+      if (parsed.asked_ip != 0) take_question(parsed);
       break;
     default:
       break;
@@ -198,13 +202,14 @@ bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept {
       std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
   if (neighbour == neighbours_.end()) {
     counters_.add(QueueCounter::kNotNeighbour);
+    take_stranger(mbuf, parsed, clock_now());
     return false;
   }
   const size_t bytes =
       openers_[static_cast<size_t>(neighbour - neighbours_.begin())].open(frame_of(mbuf), parsed.bytes);
   if (bytes == PacketOpener::kForged) {
     counters_.add(QueueCounter::kForged);
-    (*neighbour)->forged.fetch_add(1, std::memory_order_relaxed);
+    take_forged(mbuf, parsed, **neighbour);
     return false;
   }
   parsed.bytes = bytes;
@@ -220,11 +225,18 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
   const auto number = static_cast<size_t>(neighbour - neighbours_.begin());
   if (neighbour == neighbours_.end() || from >= endpoints_.size() || from / ranks != to / ranks) {
     counters_.add(QueueCounter::kNotNeighbour);
-    if (parsed.source_ip == setup_.local.ip) setup_.claim->contest(frame_source(frame_of(mbuf)));
+    if (parsed.source_ip == setup_.local.ip) {
+      setup_.claim->contest(frame_source(frame_of(mbuf)));
+    } else {
+      take_stranger(mbuf, parsed, now);
+    }
   } else if (is_stranger(number, mbuf, parsed.bytes, now)) {
     counters_.add(QueueCounter::kStranger);
   } else if (endpoints_[to] == nullptr) {
     counters_.add(QueueCounter::kWrongLane);
+  } else if (!endpoints_[to]->knows((*neighbour)->node * ranks + from % ranks)) {
+    counters_.add(QueueCounter::kNotNeighbour);
+    take_stranger(mbuf, parsed, now);
   } else {
     endpoints_[to]->receive((*neighbour)->node * ranks + from % ranks, packet_of(mbuf), parsed.bytes, now);
     return;

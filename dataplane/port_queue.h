@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/crc32c.h"
 #include "collectives/operation.h"
 #include "collectives/packet.h"
 #include "dataplane/address_claim.h"
@@ -42,7 +43,22 @@ struct Neighbour {
   // worker writes and reads.
   std::array<std::atomic<uint64_t>, 2> sources{};
   std::atomic<Nanos> doubled_until{0};
+  // What its packets tell of a wrong configuration; any worker writes, others read.
+  std::atomic<uint64_t> untagged{0};    // of the forged ones: whole, but without a tag
+  std::atomic<uint64_t> wrong_tos{0};   // with a ToS byte that no class has,
+  std::atomic<uint8_t> last_tos{0};     //   the last of them this one
+  std::atomic<uint16_t> other_port{0};  // UDP port of ours that it sends to, which is not; 0: it does not
+  // The settings in a hello of its that is for none of our ranks (Told), and when it came last.
+  std::atomic<uint64_t> told{0};
+  std::atomic<Nanos> told_at{0};
+  std::atomic<uint32_t> asks_for{0};  // address that it asks for by ARP and no node has here; 0: it does not
   ProbeBoard probes;
+};
+struct Told {
+  uint16_t nodes = 0;
+  uint16_t trainers = 0;
+  uint16_t lanes = 0;
+  uint16_t local_reduce = 0;
 };
 inline constexpr uint64_t kMacKnown = kMacSource;
 // None, or why a neighbour must not take part.
@@ -62,6 +78,7 @@ inline constexpr uint64_t kMacKnown = kMacSource;
   X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour")      \
   X(Stranger, "stranger", "gradlane packets dropped: of a second machine with a neighbour's address") \
   X(Forged, "forged", "gradlane packets dropped: not made with the ring's key")                       \
+  X(WrongTos, "wrong_tos", "gradlane packets dropped: of a neighbour, with a ToS of no class")        \
   X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")                \
   X(SendBusy, "send_busy", "packets put off: the device takes no more now")                           \
   X(NoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet")                       \
@@ -109,8 +126,9 @@ class PortQueue {
   struct Setup {
     LocalAddress local;
     unsigned ranks_per_node = 1;
-    AddressClaim* claim = nullptr;  // of its port
-    bool first = false;             // of its port: asks for addresses, sends probes
+    AddressClaim* claim = nullptr;    // of its port
+    bool first = false;               // of its port: asks for addresses, sends probes
+    std::vector<uint32_t> addresses;  // of all nodes
     ProbeIdentity identity{};
     InjectedFaults faults;
     uint64_t fault_stream = 0;  // another one for each queue
@@ -160,6 +178,18 @@ class PortQueue {
   }
   [[nodiscard]] const Port& port() const noexcept { return port_; }
 
+  // Any thread: who sent a hello last that is no neighbour; at: 0: nobody has.
+  struct Stranger {
+    uint32_t ip = 0;
+    uint16_t rank = 0;  // as it says
+    Nanos at = 0;
+  };
+  [[nodiscard]] Stranger stranger() const noexcept {
+    const uint64_t packed = stranger_.load(std::memory_order_relaxed);
+    return {static_cast<uint32_t>(packed >> 32), static_cast<uint16_t>(packed),
+            stranger_at_.load(std::memory_order_relaxed)};
+  }
+
  private:
   static constexpr size_t kBurst = 32;
   static constexpr size_t kQueued = 64;
@@ -181,6 +211,12 @@ class PortQueue {
   void send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept;
   void send_probes(Nanos now) noexcept;
   void learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept;
+  // ---- port_queue_misfits.cc
+  [[nodiscard]] Neighbour* neighbour_at(uint32_t ip) const noexcept;
+  void take_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
+  void take_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
+  static void take_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept;
+  void take_question(const ParsedFrame& parsed) noexcept;
   [[nodiscard]] bool queue(rte_mbuf* mbuf) noexcept;
   [[nodiscard]] bool send_arp(const LocalAddress& from, uint32_t ip) noexcept;
   void claim_address(Nanos now) noexcept;
@@ -212,6 +248,12 @@ class PortQueue {
   Nanos probing_until_ = 0;
   QueueCounters counters_;
   Snapshot<QueueCounters::kSize> published_;
+  // Worker writes, others read: a Stranger.
+  std::atomic<uint64_t> stranger_{0};
+  std::atomic<Nanos> stranger_at_{0};
 };
+
+// Whether these bytes are a packet of the exchange with a right CRC.
+[[nodiscard]] bool is_whole(std::span<const uint8_t> packet) noexcept;
 
 }  // namespace gradlane

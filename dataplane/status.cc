@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -84,16 +85,6 @@ const Port* port_to(const Node& node, unsigned other) {
   return wire == node.wires().end() ? nullptr : wire->port.get();
 }
 
-// The exchange's MTU is what remains behind headers; users know that of IP.
-Failure in_ip_terms(Failure failure, const NodeConfig& config) {
-  const size_t around = kIpUdpBytes + (config.key_file.empty() ? 0 : kAuthBytes);
-  if (failure.field == Field::kMtu) {
-    failure.ours += around;
-    failure.theirs += around;
-  }
-  return failure;
-}
-
 // KiB of this process in memory; 0 if that cannot be known.
 uint64_t resident_kb() {
   std::FILE* const file = std::fopen("/proc/self/statm", "re");
@@ -151,6 +142,12 @@ json pools_json(const Node& node) {
   return pools;
 }
 
+// "workers.lanes: 1 here, 2 there"
+std::string difference_of(const Failure& refused) {
+  const std::string text = difference_text(refused, "here", "there");
+  return text.empty() ? text : text.substr(2);
+}
+
 json neighbours_json(const Node& node) {
   json neighbours = json::array();
   for (const RingWatch::Seen& seen : node.ring().neighbours()) {
@@ -164,8 +161,14 @@ json neighbours_json(const Node& node) {
                           {"mac", mac == 0 ? json(nullptr) : json(mac_text(unpack_mac(mac)))},
                           {"state", facts.up ? "up" : "missing"},
                           {"why", seen.why},
+                          {"trouble", seen.trouble},
+                          {"speaks_from", facts.speaks_from == 0 ? "" : ip_text(facts.speaks_from)},
+                          {"difference", difference_of(facts.refused)},
                           {"arp_tries", facts.arp_tries},
-                          {"forged", facts.forged}});
+                          {"forged", facts.forged},
+                          {"untagged", facts.untagged},
+                          {"tagged", facts.tagged},
+                          {"wrong_tos", facts.wrong_tos}});
   }
   return neighbours;
 }
@@ -189,16 +192,37 @@ json ranks_json(const Node& node) {
     using State = RingNews::State;
     const RingNews news = endpoint.ring_news();
     const bool missing = news.state == State::kIncomplete && news.missing != endpoint.rank();
-    ranks.push_back(
-        {{"rank", endpoint.rank()},
-         {"lane", lane},
-         {"ring", ring_name(news.state)},
-         {"missing", missing ? json(news.missing) : json(nullptr)},
-         {"refused", news.state == State::kRefused ? failure_text(in_ip_terms(news.refused, node.config())) : ""},
-         {"links", links_json(endpoint)},
-         {"counters", counters_json(endpoint)}});
+    ranks.push_back({{"rank", endpoint.rank()},
+                     {"lane", lane},
+                     {"ring", ring_name(news.state)},
+                     {"missing", missing ? json(news.missing) : json(nullptr)},
+                     {"refused", news.state == State::kRefused ? failure_text(news.refused) : ""},
+                     {"failed", news.failed ? failure_text(news.failed) : ""},
+                     {"links", links_json(endpoint)},
+                     {"counters", counters_json(endpoint)}});
   });
   return ranks;
+}
+
+// Of a neighbour whose hellos are for none of our ranks, as it has other ones.
+Failure difference_to(const NodeConfig& config, const Neighbour& neighbour, Nanos now) {
+  const Nanos at = neighbour.told_at.load(std::memory_order_relaxed);
+  if (at == 0 || now - std::min(at, now) >= RingWatch::kLately) return {};
+  const Told theirs = std::bit_cast<Told>(neighbour.told.load(std::memory_order_relaxed));
+  const RingSettings ours = ring_settings(config);
+  const struct {
+    Field field;
+    unsigned ours;
+    unsigned theirs;
+  } fields[] = {{Field::kNodes, ours.nodes, theirs.nodes},
+                {Field::kTrainers, ours.trainers, theirs.trainers},
+                {Field::kLocalReduce, ours.local_reduce, theirs.local_reduce},
+                {Field::kLanes, ours.lanes, theirs.lanes}};
+  for (const auto& it : fields) {
+    const auto rank = static_cast<uint16_t>(neighbour.node * theirs.trainers);
+    if (theirs.nodes != 0 && it.ours != it.theirs) return {FailureCode::kRefused, rank, it.field, it.ours, it.theirs};
+  }
+  return {};
 }
 
 // Device names are whatever stands in the configuration.
@@ -220,7 +244,6 @@ RingFacts ring_facts(const Node& node, Nanos now) {
   const NodeConfig& config = node.config();
   RingFacts facts{.node = config.rank,
                   .udp_port = config.udp_port,
-                  .auth = !config.key_file.empty(),
                   .ranks_per_node = ranks_per_node(config),
                   .known = true,
                   .whole = true,
@@ -237,6 +260,12 @@ RingFacts ring_facts(const Node& node, Nanos now) {
     it.up = true;
     it.arp_tries = neighbour->arp_tries.load(std::memory_order_relaxed);
     it.forged = neighbour->forged.load(std::memory_order_relaxed);
+    it.untagged = neighbour->untagged.load(std::memory_order_relaxed);
+    it.wrong_tos = neighbour->wrong_tos.load(std::memory_order_relaxed);
+    it.last_tos = neighbour->last_tos.load(std::memory_order_relaxed);
+    it.other_port = neighbour->other_port.exchange(0, std::memory_order_relaxed);
+    it.asks_for = neighbour->asks_for.exchange(0, std::memory_order_relaxed);
+    it.refused = difference_to(config, *neighbour, now);
     it.mac_known = neighbour->mac.load(std::memory_order_relaxed) != 0;
     if (const Port* const port = port_to(node, it.node)) {
       it.port = port->name();
@@ -244,6 +273,12 @@ RingFacts ring_facts(const Node& node, Nanos now) {
       it.local = port->local_link();
     }
   }
+  node.for_each_queue([&](const PortQueue& queue, unsigned) {
+    const PortQueue::Stranger stranger = queue.stranger();
+    if (stranger.at == 0 || now - std::min(stranger.at, now) >= RingWatch::kLately) return;
+    const auto of = std::ranges::find(facts.neighbours, stranger.rank / facts.ranks_per_node, &NeighbourFacts::node);
+    if (of != facts.neighbours.end()) of->speaks_from = stranger.ip;
+  });
   node.for_each_endpoint([&](const Endpoint& endpoint, unsigned) {
     using State = RingNews::State;
     const RingNews news = endpoint.ring_news();
@@ -256,7 +291,8 @@ RingFacts ring_facts(const Node& node, Nanos now) {
       if (to == facts.neighbours.end()) continue;
       to->up &= link.up;
       to->heard |= link.heard != 0 && now - std::min(link.heard, now) < kLately;
-      if (link.refused) to->refused = in_ip_terms(link.refused, config);
+      if (link.refused) to->refused = link.refused;
+      to->tagged += link.tagged;
     }
   });
   return facts;
@@ -278,6 +314,7 @@ json status_json(const Node& node, const ProcessFacts& process) {
           {"trainers", config.trainers},
           {"attached", node.server().attached()},
           {"in_flight", node.in_flight()},
+          {"failed_s_ago", node.failed_ago() ? json(*node.failed_ago()) : json(nullptr)},
           {"auth", !config.key_file.empty()},
           {"faults", faults_json(config.faults)},
           {"ports", ports_json(node)},

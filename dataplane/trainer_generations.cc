@@ -71,6 +71,29 @@ bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const n
   return static_cast<int32_t>(submission.ends_seen - it.count) < 0 && it.known != it.count;
 }
 
+// In the first operations of a generation: who is still there from an earlier one is not content with waiting.
+void TrainerOps::seek(const Job& it) noexcept {
+  for (unsigned i = 0; i < setup_.trainers; ++i) {
+    if (it.parts[i].submitted && since_[i] != 0 && since_[i] != it.generation) exchange_.seek(since_[i]);
+  }
+}
+
+// Whether somebody who was there together with a trainer that has gone from here waits for the next one. A daemon that
+// was started when others had been in the ring before knows that much: a trainer of its predecessor's has gone.
+bool TrainerOps::missed() const noexcept {
+  if (attached_ == setup_.trainers || !exchange_.fresh()) return false;
+  const uint32_t first = exchange_.first_generation();
+  const uint32_t until = took_part_ != 0 || first == 0 ? took_part_ : first - 1;
+  if (exchange_.sought() != 0 && exchange_.sought() <= until) return true;
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    const Job& it = jobs_[number % jobs_.size()];
+    for (unsigned i = 0; it.state != Job::State::kFree && i < setup_.trainers; ++i) {
+      if (it.parts[i].submitted && since_[i] != 0 && since_[i] <= until) return true;
+    }
+  }
+  return false;
+}
+
 void TrainerOps::reject(unsigned trainer, uint64_t cookie) noexcept {
   char text[GL_TEXT]{};
   const size_t length = std::min(why_ended_.size(), sizeof(text) - 1);

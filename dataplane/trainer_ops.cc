@@ -32,8 +32,9 @@ bool TrainerOps::submit(Nanos now) noexcept {
   }
   moved |= hand_over(now);
   // Others wait for what a trainer that has gone will not submit. In a generation in which nothing was submitted here
-  // they wait for one that is still to come.
-  if (departed_ && !exchange_.fresh() && (exchange_.awaited() || jobs_submitted_ != jobs_begun_)) {
+  // they wait for one that is still to come, unless they have worked with the one that has gone.
+  const bool awaited = !exchange_.fresh() && (exchange_.awaited() || jobs_submitted_ != jobs_begun_);
+  if ((departed_ && awaited) || missed()) {
     give_up();
     moved = true;
   }
@@ -80,6 +81,7 @@ bool TrainerOps::obey(Command& command) noexcept {
       if (!exchange_.fresh()) break_off(kReplaced);
       rings.attach(command, exchange_.counters());
       ends_[trainer] = {};
+      since_[trainer] = 0;
       next_job_[trainer] = jobs_submitted_;
       afresh_[trainer] = true;
       leaving_[trainer] = false;
@@ -302,7 +304,9 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   }
   it.state = Job::State::kExchanging;
   it.id = submitted.id;
+  it.generation = took_part_ = exchange_.generation();
   for (unsigned i = 0; i < setup_.trainers; ++i) ends_[i].took_part |= it.parts[i].submitted;
+  seek(it);
   if (it.cancelled || !it.failure.empty()) exchange_.abort(it.id);
   return true;
 }
@@ -354,8 +358,9 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
 void TrainerOps::finish(Job& it, const char* failure) noexcept {
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     const Part& part = it.parts[trainer];
-    if (part.submitted)
-      rings_[trainer].complete(part.cookie, failure, it.completion.residual_cleared, it.completion.loss);
+    if (!part.submitted) continue;
+    rings_[trainer].complete(part.cookie, failure, it.completion.residual_cleared, it.completion.loss);
+    if (failure[0] == 0 && since_[trainer] == 0) since_[trainer] = it.generation;
   }
   failed_ = failure[0] != 0;
   it.state = Job::State::kFree;

@@ -72,9 +72,10 @@ class TrainerOps {
     State state = State::kFree;
     std::vector<Part> parts;  // by trainer
     unsigned arrived = 0;
-    unsigned buffer = 0;  // the trainer whose tensor the exchange works on
-    Share share;          // of the tensor, this lane's
-    uint64_t id = 0;      // the exchange's
+    unsigned buffer = 0;      // the trainer whose tensor the exchange works on
+    Share share;              // of the tensor, this lane's
+    uint64_t id = 0;          // the exchange's
+    uint32_t generation = 0;  // in which the exchange took it
     bool cancelled = false;
     Nanos begun_at = 0;
     Nanos timeout = 0;    // the shortest that a trainer has named; 0: none has
@@ -120,6 +121,8 @@ class TrainerOps {
   void drop_unaware(Told told) noexcept;
   [[nodiscard]] bool unaware(unsigned trainer, const Submission& submission) const noexcept;
   void reject(unsigned trainer, uint64_t cookie) noexcept;
+  void seek(const Job& job) noexcept;
+  [[nodiscard]] bool missed() const noexcept;
 
   // ---- local_reduce.cc: several trainers
   void compare(Job& job, unsigned trainer);
@@ -145,7 +148,9 @@ class TrainerOps {
     uint32_t known = 0;                      // it has resumed when there were so many
   };
   std::array<Ends, kMaxTrainers> ends_{};
-  std::string why_ended_;  // the last one
+  std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
+  uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
+  std::string why_ended_;   // the last one
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
   bool failed_ = false;            // the last operation that ended

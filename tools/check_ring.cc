@@ -51,8 +51,15 @@ void check_own_address(const json& port, const NodeConfig& config, CheckReport& 
 bool check_address(const Subject& it, const NodeConfig& config, CheckReport& report) {
   const std::string what = fmt::format("address of {}", it.name);
   if (!flag_at(it.probe, "arp")) {
-    report.fail(what, fmt::format("nobody answers ARP requests for {} on port {}", it.ip, it.port),
-                "does its daemon run, does it have this address in its `nodes`, are both in one network (VLAN)?");
+    const std::string from = text_at(it.news, "speaks_from");
+    const std::string why = fmt::format("nobody answers ARP requests for {} on port {}", it.ip, it.port);
+    if (!from.empty()) {
+      report.fail(what, fmt::format("{}, and node {} speaks from {}", why, number_at(it.probe, "node"), from),
+                  "make `nodes` the same in both files");
+    } else {
+      report.fail(what, why,
+                  "does its daemon run, does it have this address in its `nodes`, are both in one network (VLAN)?");
+    }
     return false;
   }
   const size_t node = number_at(it.probe, "node");
@@ -70,9 +77,15 @@ bool check_round_trip(const Subject& it, CheckReport& report) {
     return true;
   }
   const std::string why = fmt::format("none of {} probes was answered", number_at(it.probe, "sent"));
-  if (number_at(it.news, "forged") != 0) {
-    report.fail(what, why + ", and what comes from there has no tag of our key",
-                "put the same key file on all nodes (auth: {key_file: ...})");
+  constexpr const char* kOneKey = "put the same key file on all nodes (auth: {key_file: ...}), or on none";
+  if (number_at(it.news, "tagged") != 0) {
+    report.fail(what, why + ", and what comes from there is authenticated, while this node has no key", kOneKey);
+  } else if (number_at(it.news, "untagged") != 0) {
+    report.fail(what, why + ", and what comes from there is not authenticated, while this node has a key", kOneKey);
+  } else if (number_at(it.news, "forged") != 0) {
+    report.fail(what, why + ", and what comes from there has no tag of our key", kOneKey);
+  } else if (const std::string known = text_at(it.news, "trouble"); !known.empty()) {
+    report.fail(what, why, known);
   } else {
     report.fail(what, why,
                 "does its daemon still run, with the same `udp_port`; does a firewall or a switch drop UDP?");
@@ -137,8 +150,10 @@ void check_agreement(const Subject& it, const json& document, const NodeConfig& 
   compare("the version of the protocol", std::to_string(kProtocolVersion), number("protocol"));
   const json digest = object_at(it.probe, "digest");
   if (text_at(digest, "ours") != text_at(digest, "theirs")) {
-    differences.emplace_back(
-        "the table of ranks differs (`nodes` with their addresses, trainers, local_reduce, lanes, udp_port, tos)");
+    // Hellos carry all settings, one by one: what they differ in is known where they have come.
+    const std::string named = text_at(it.news, "difference");
+    differences.push_back(
+        named.empty() ? "something in `nodes`, trainers, local_reduce, workers.lanes, udp_port or tos differs" : named);
   }
   if (differences.empty()) return report.ok(what + " agrees with ours");
   report.fail(what, fmt::format("{}", fmt::join(differences, ", ")),

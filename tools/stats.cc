@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "compress/error.h"
+#include "tools/stats_parts.h"
 #include "tools/stats_table.h"
 
 namespace gradlane {
@@ -22,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatience{5000};
 constexpr double kLeastInterval = 0.1;
 constexpr double kMostInterval = 3600;
+constexpr double kFailing = 60;  // seconds: operations that failed later ago are over
 
 double interval_of(const std::string& text) {
   double seconds = 1;
@@ -125,20 +127,40 @@ int watch(const std::string& path, const StatsOptions& options, double seconds) 
   }
 }
 
-}  // namespace
+// Accelerators have no ring and no operations.
+int status_of(const nlohmann::json& document) {
+  const auto ranks = document.find("ranks");
+  if (ranks == document.end() || !ranks->is_array()) return kStatsFine;
+  for (const nlohmann::json& rank : *ranks) {
+    if (text(at(rank, "ring")) != "whole") return kStatsRing;
+  }
+  const nlohmann::json& ago = at(document, "failed_s_ago");
+  return ago.is_number() && ago.get<double>() < kFailing ? kStatsFailing : kStatsFine;
+}
 
-int run_stats(const StatsOptions& options) {
-  const double seconds = interval_of(options.interval);
-  const std::string path = admin_path(options.place);
-  signal(SIGPIPE, SIG_IGN);
-  if (options.watch) return watch(path, options, seconds);
+int look(const std::string& path, const StatsOptions& options) {
+  if (options.watch) return watch(path, options, interval_of(options.interval));
   const nlohmann::json document = ask_admin(path, "stats", kPatience);
   if (options.json) {
     fmt::print("{}\n", document.dump(2));
   } else {
     fmt::print("{}\n", fmt::join(stats_lines(document, nullptr, 0, options.all), "\n"));
   }
-  return 0;
+  return status_of(document);
+}
+
+}  // namespace
+
+int run_stats(const StatsOptions& options) {
+  (void)interval_of(options.interval);
+  const std::string path = admin_path(options.place);
+  signal(SIGPIPE, SIG_IGN);
+  try {
+    return look(path, options);
+  } catch (const SetupError& error) {
+    std::fprintf(stderr, "gradlane: %s\n", error.what());
+    return kStatsNoDaemon;
+  }
 }
 
 }  // namespace gradlane

@@ -15,7 +15,15 @@ struct StatsOptions {
   bool all = false;  // counters, too
 };
 
-// Returns the exit status. Throws SetupError if nobody answers at the first look.
+// What it ends with, for monitors; 2 is for wrong options.
+enum StatsStatus {
+  kStatsFine = 0,
+  kStatsNoDaemon = 3,  // nobody answers
+  kStatsRing = 4,      // the ring is not whole
+  kStatsFailing = 5,   // the ring is whole, and operations have failed in the last minute
+};
+
+// Returns the exit status; with `watch` 0 unless nobody answers at the first look. Throws SetupError for wrong options.
 int run_stats(const StatsOptions& options);
 
 }  // namespace gradlane

@@ -24,10 +24,10 @@ double over_queues(const json* port, const char* name) {
 }
 
 double dropped(const json* port) {
-  static constexpr const char* kDrops[] = {"segmented",  "not_neighbour", "forged",       "wrong_lane",
-                                           "no_mac",     "link_down",     "runt",         "bad_ip_header",
-                                           "ip_options", "fragment",      "bad_udp",      "bad_checksum",
-                                           "bad_arp",    "injected_drop", "probe_refused"};
+  static constexpr const char* kDrops[] = {"segmented",     "not_neighbour", "forged",        "wrong_tos",
+                                           "wrong_lane",    "no_mac",        "link_down",     "runt",
+                                           "bad_ip_header", "ip_options",    "fragment",      "bad_udp",
+                                           "bad_checksum",  "bad_arp",       "injected_drop", "probe_refused"};
   double sum = 0;
   for (const char* const name : kDrops) sum += over_queues(port, name);
   return sum;
@@ -97,6 +97,8 @@ Lines neighbour_lines(const json& now) {
     lines.push_back(formatted[i + 1]);
     const json& why = at(neighbours[i], "why");
     if (why.is_string() && why != "") lines.push_back("  " + why.get<std::string>());
+    const json& trouble = at(neighbours[i], "trouble");
+    if (trouble.is_string() && trouble != "" && trouble != why) lines.push_back("  " + trouble.get<std::string>());
   }
   return lines;
 }
@@ -143,6 +145,11 @@ Lines rank_lines(const Looks& looks) {
     const json& refused = at(rank, "refused");
     if (refused.is_string() && refused != "") {
       lines.push_back(fmt::format("  refused by rank {}: {}", text(at(rank, "rank")), refused.get<std::string>()));
+    }
+    const json& failed = at(rank, "failed");
+    if (failed.is_string() && failed != "") {
+      lines.push_back(fmt::format("  the last operation of rank {} that failed: {}", text(at(rank, "rank")),
+                                  failed.get<std::string>()));
     }
   }
   return lines;

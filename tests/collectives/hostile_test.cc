@@ -144,12 +144,16 @@ TEST_F(Hostile, Hellos) {
   for (const unsigned from : {kBefore, kBehind}) {
     expect_counted("as it is", from, hello(from, [](LinkHeader&, Hello&) {}), Counter::kHelloReceived);
     Bytes shorter = hello_[from];
-    shorter.resize(sizeof(LinkHeader) + sizeof(Hello) - 1);
+    shorter.resize(sizeof(LinkHeader) + kLeastHello - 1);
     seal(shorter);
     expect_counted("too short", from, shorter, Counter::kTooShort);
     shorter.resize(sizeof(LinkHeader));
     seal(shorter);
     expect_counted("empty", from, shorter, Counter::kTooShort);
+    Bytes brief = hello_[from];
+    brief.resize(sizeof(LinkHeader) + kLeastHello);
+    seal(brief);
+    expect_counted("of the first form, shorter", from, brief, Counter::kHelloReceived);
     Bytes longer = hello_[from];
     longer.resize(500);
     seal(longer);

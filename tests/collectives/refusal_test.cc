@@ -34,7 +34,20 @@ std::vector<Difference> differences() {
     return find_codec(static_cast<CodecId>(value >> 8), static_cast<uint8_t>(value), Isa::kScalar)->name();
   };
   return {
-      {Field::kWorld, "world", [](ExchangeConfig& c) { c.world = 7; },
+      // With the digest of all of it, which alone would name nothing.
+      {Field::kLanes, "workers.lanes",
+       [](ExchangeConfig& c) {
+         c.settings.lanes = 2;
+         c.rank_table = 0xabcd;
+       },
+       [](const ExchangeConfig& c) { return uint64_t{c.settings.lanes}; }, number},
+      {Field::kTrainers, "trainers",
+       [](ExchangeConfig& c) {
+         c.settings.trainers = 2;
+         c.rank_table = 0xabcd;
+       },
+       [](const ExchangeConfig& c) { return uint64_t{c.settings.trainers}; }, number},
+      {Field::kWorld, "number of ranks", [](ExchangeConfig& c) { c.world = 7; },
        [](const ExchangeConfig& c) { return uint64_t{c.world}; }, number},
       {Field::kRankTable, "rank table", [](ExchangeConfig& c) { c.rank_table = 0xfedcba9876543210; },
        [](const ExchangeConfig& c) { return c.rank_table; }, hex},
@@ -51,6 +64,7 @@ struct OddRing {
       : ring([&] {
           SimConfig config = slow_ring(world, world, loss);
           config.exchange.rank_table = 0x1234;
+          config.exchange.settings = {.nodes = 3, .trainers = 1, .lanes = 1, .udp_port = 18400, .addresses = 0x5678};
           config.adjust = [this, change](unsigned node, ExchangeConfig& each) {
             if (node == 1 && odd) change(each);
           };

@@ -96,6 +96,93 @@ TEST(Gone, OthersSubmitOneMore) {
   }
 }
 
+// Whoever is left tries again and again, by itself: each time it is told at once, until somebody has come.
+void try_in_vain(Trainers& trainers, unsigned gone, const std::vector<unsigned>& left, unsigned rounds) {
+  const std::string named = "rank " + std::to_string(gone / trainers.world.config().trainers) + " has left";
+  for (unsigned round = 0; round < rounds; ++round) {
+    std::vector<uint64_t> cookies(trainers.world.ranks());
+    for (const unsigned rank : left) {
+      trainers[rank].resume();
+      cookies[rank] = trainers.submit(rank, kTask);
+    }
+    const auto told = [&] {
+      return std::ranges::all_of(left, [&](unsigned rank) { return trainers[rank].over(cookies[rank]).has_value(); });
+    };
+    ASSERT_TRUE(trainers.world.run_until(told, kSoon)) << "round " << round;
+    for (const unsigned rank : left) {
+      const Outcome end = *trainers[rank].over(cookies[rank]);
+      EXPECT_NE(end.failed, 0U) << "round " << round << ", rank " << rank;
+      const bool here = rank / trainers.world.config().trainers == gone / trainers.world.config().trainers;
+      EXPECT_NE(end.text.find(here ? "a trainer of this node has gone" : named), std::string::npos) << end.text;
+    }
+  }
+}
+
+TEST(Gone, AndNobodyComesForSomeTime) {
+  for (const unsigned of_each : {1U, 2U}) {
+    for (const unsigned nodes : {2U, 3U, 4U}) {
+      Trainers trainers({.nodes = nodes, .lanes = 2, .trainers = of_each, .operation_timeout = kSecond});
+      const unsigned ranks = trainers.world.ranks();
+      for (unsigned gone = 0; gone < ranks; gone += 2) {
+        SCOPED_TRACE(std::to_string(nodes) + " nodes, " + std::to_string(gone) + " of " + std::to_string(ranks));
+        trainers.run(kTask);
+        trainers[gone].detach();
+        std::vector<unsigned> left;
+        for (unsigned rank = 0; rank < ranks; ++rank) {
+          if (rank != gone) left.push_back(rank);
+        }
+        try_in_vain(trainers, gone, left, 5);
+        come_again(trainers, gone);
+        trainers.run(kTask);
+      }
+    }
+  }
+}
+
+// The ranks beside the one that has gone are busy with something else: of three the last one hears of it all the same.
+TEST(Gone, OnlyOneTriesAgain) {
+  for (unsigned left = 1; left < 4; ++left) {
+    Trainers trainers({.nodes = 4, .lanes = 2, .operation_timeout = kSecond});
+    trainers.run(kTask);
+    trainers[0].detach();
+    try_in_vain(trainers, 0, {1, 2, 3}, 1);
+    try_in_vain(trainers, 0, {left}, 4);
+    come_again(trainers, 0);
+    trainers.run(kTask);
+  }
+}
+
+// One of its place comes and goes without having done anything.
+TEST(Gone, AndTheNextOneToo) {
+  Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
+  trainers.run(kTask);
+  trainers[1].detach();
+  try_in_vain(trainers, 1, {0, 2}, 2);
+  trainers.come(1);
+  trainers[1].detach();
+  try_in_vain(trainers, 1, {0, 2}, 2);
+  come_again(trainers, 1);
+  trainers.run(kTask);
+}
+
+// Those that come for the next job do not know who has gone: they wait for it, as at any start.
+TEST(Gone, OthersThatComeAfterItWait) {
+  Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
+  trainers.run(kTask);
+  trainers[1].detach();
+  try_in_vain(trainers, 1, {0, 2}, 2);
+  std::vector<uint64_t> cookies(3);
+  for (const unsigned rank : {0U, 2U}) {
+    trainers[rank].detach();
+    trainers.come(rank);
+    cookies[rank] = trainers.submit(rank, kTask);
+  }
+  trainers.world.run_for(100 * kMillisecond);
+  trainers.come(1);
+  cookies[1] = trainers.submit(1, kTask);
+  for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U) << end.text;
+}
+
 // It has its result and leaves; the others are still at it.
 TEST(Gone, AfterItsLastOperation) {
   for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast}) {

@@ -67,8 +67,10 @@ def check_refused(folder, args, keys, what):
             links_ring.wait_for(lambda node=node: counter(ring, node, "forged") > 0, f"{what}: forged counts")
             assert not ring.whole(node), what
         for node in range(2):
-            # Packets with a tag are damaged ones to whoever knows of none.
-            why = "it has another key, or none" if node in with_key else "it has an auth.key_file, and this node none"
+            if len(with_key) == 2:
+                why = "do not verify"
+            else:
+                why = "it has no auth.key_file, and this node has one" if node in with_key else "and this node has no key"
             links_ring.wait_for(lambda node=node, why=why: why in ring.stats(node)["neighbours"][0]["why"],
                                 f"{what}: node {node} says why")
 

@@ -265,7 +265,7 @@ def play_absent_trainer(stage, victim, options):
 
 
 def play_early_trainer(stage, victim, options):
-    """Others cannot know whether one that has done nothing will be replaced. They wait, and go on if it is."""
+    """Others are told whenever they try, until one has come that stays."""
     pids = stage.pids()
     seen = Seen(names={victim})
     stage.stream(options.codec)

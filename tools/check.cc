@@ -97,7 +97,7 @@ class Check {
     if (runs) {
       check_accelerator(config, document);
     } else {
-      report_.note("daemon", fmt::format("none runs on {}: nothing is known of other accelerators", config.admin));
+      check_accelerator_is_missing(config, report_);
     }
     print();
   }

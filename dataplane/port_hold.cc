@@ -62,7 +62,12 @@ PortHold::PortHold(const AcceleratorConfig& config)
     add_bypass(batch, bypass_);
     error = batch.send(owner_);
   }
-  if (error == 0) return;
+  if (error == 0) {
+    spdlog::info("the kernel is kept off {} while this process lives, and then {} (nftables: {}, {})", bypass_.ends(),
+                 bypass_.joins() ? "joins them, but for compressed packets" : "drops what comes in there", bypass_.held,
+                 bypass_.table);
+    return;
+  }
   const std::string other = error == EPERM ? who_holds(bypass_) : "";
   throw SetupError(
       fmt::format("the kernel cannot be kept off {}, and would take each packet that comes in there, "

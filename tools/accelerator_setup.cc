@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <net/if.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -67,16 +68,10 @@ std::set<std::string> active_checksums(const std::string& interface) {
 
 class Setup {
  public:
-  explicit Setup(const AcceleratorConfig& config) : config_(config), bypass_(bypass_of(config)) {
-    if (bypass_.joins()) return;
-    throw SetupError(fmt::format(
-        "{}: a veth pair is set up for an accelerator whose host port is one end of it and whose wire is an interface "
-        "of the kernel, as in host: {{device: \"net_af_packet0,iface=gla0\"}}; here host is {}, and wire {}. "
-        "docs/accelerator.md, \"Set it up\", has what such ports need",
-        config.file, config.host.device, config.wire.device));
-  }
+  explicit Setup(const AcceleratorConfig& config) : config_(config), bypass_(bypass_of(config)) {}
 
   void up() {
+    require_pair();
     const Link wire = find_wire();
     prepare_pair(wire);
     prepare_wire(wire);
@@ -93,14 +88,16 @@ class Setup {
 
   void down() {
     if (find_nft_table(bypass_.held)) {
-      throw SetupError(fmt::format("an accelerator runs between {}: stop gradlaned first", bypass_.ends()));
+      throw SetupError(fmt::format("an accelerator has {}: stop gradlaned first", bypass_.ends()));
     }
+    remove_without_pair();
+    if (!bypass_.joins()) return;
     const auto wire = kernel_.find(bypass_.wire.name);
     const auto port = kernel_.find(bypass_.host.name);
     const auto before = port ? WireBefore::parse(port->alias) : std::nullopt;
     if (port && !before) {
-      throw SetupError(
-          fmt::format("{} was not made by gradlane accelerator up: ip link del {}", port->name, port->name));
+      throw SetupError(fmt::format("{} was not made by gradlane accelerator up: ip link del {}, and then this again",
+                                   port->name, port->name));
     }
     remove_bypass(bypass_);
     if (wire && before) restore(*wire, *before);
@@ -114,6 +111,23 @@ class Setup {
   template <class... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) {
     std::printf("%s\n", fmt::format(format, std::forward<Args>(args)...).c_str());
+  }
+
+  void require_pair() const {
+    if (bypass_.joins()) return;
+    throw SetupError(fmt::format(
+        "{}: a veth pair is set up for an accelerator whose host port is one end of it and whose wire is an interface "
+        "of the kernel, as in host: {{device: \"net_af_packet0,iface=gla0\"}}; here host is {}, and wire {}. "
+        "docs/accelerator.md, \"Set it up\", has what such ports need",
+        config_.file, config_.host.device, config_.wire.device));
+  }
+
+  // What gradlaned itself has left, of other ports.
+  void remove_without_pair() {
+    if (bypass_.joins()) return;
+    remove_bypass(bypass_);
+    say("nftables: no table netdev {} any more; interfaces stay as they are",
+        bypass_.table.empty() ? "gradlane-..." : bypass_.table);
   }
 
   Link need(const std::string& name) {
@@ -225,6 +239,13 @@ AcceleratorConfig load(const AcceleratorSetupOptions& options) {
   throw SetupError(options.config + " is the file of a node, not of an accelerator (mode: accelerator)");
 }
 
+// Between taking an address away and giving it elsewhere is no good time for Ctrl-C, or the end of a connection.
+void hold_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, nullptr);
+}
+
 // Of this process; root in a container may be without.
 void require_rights(const char* what, const AcceleratorSetupOptions& options) {
   try {
@@ -240,6 +261,7 @@ void require_rights(const char* what, const AcceleratorSetupOptions& options) {
 int run_accelerator_up(const AcceleratorSetupOptions& options) {
   const AcceleratorConfig config = load(options);
   require_rights("up", options);
+  hold_signals();
   Setup(config).up();
   return 0;
 }
@@ -247,6 +269,7 @@ int run_accelerator_up(const AcceleratorSetupOptions& options) {
 int run_accelerator_down(const AcceleratorSetupOptions& options) {
   const AcceleratorConfig config = load(options);
   require_rights("down", options);
+  hold_signals();
   Setup(config).down();
   return 0;
 }

@@ -166,6 +166,10 @@ def killed(hosts, bumps, programs):
         wait_for(uncompressed, "marked datagrams pass uncompressed")
     assert traffic.check_floats(values, stream.finish(), what="the stream") > 0
     traffic.close(pair)
+    # What its own host marks.
+    pair = traffic.connect(hosts, 1, 0, tos=traffic.MARK)
+    traffic.Transfer(*pair, values.tobytes(), what="from the dead one's host").check_exact()
+    traffic.close(pair)
     # Without the table there is nothing that joins them.
     flush(hosts, 1)
     programs.check(1, 1, r"^FAIL daemon: none runs .* nothing passes between glw0 and gla0 without it: the host has no "

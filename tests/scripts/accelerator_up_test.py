@@ -126,7 +126,7 @@ class UpTest(ToolsTest):
                    "^ok   without gradlaned the kernel joins eth1 and gla0, but for compressed packets")
         self.accelerator("up")  # beside it
         self.pings()
-        self.assertIn("an accelerator runs between eth1 and gla0: stop gradlaned first", self.accelerator("down", 2))
+        self.assertIn("an accelerator has eth1 and gla0: stop gradlaned first", self.accelerator("down", 2))
         daemon.send_signal(signal.SIGKILL)
         daemon.wait(TIMEOUT)
         self.pings()
@@ -188,6 +188,19 @@ class UpTest(ToolsTest):
         self.assertIn("10.77.0.1/24", self.ip("addr", "show", "dev", "lane"))
         self.pings()
         self.accelerator("down")
+
+    def test_a_tap(self):
+        """Its daemon leaves a table, too, which keeps the kernel off the wire: `down` removes that."""
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
+        self.inside("ethtool", "-K", "eth1", "gro", "off")
+        self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
+        daemon = self.start_daemon()
+        self.assertIn("an accelerator has eth1: stop gradlaned first", self.accelerator("down", 2))
+        daemon.terminate()
+        self.assertEqual(daemon.wait(TIMEOUT), 0)
+        self.check(1, "^FAIL daemon: none runs on .*: nothing passes between host and wire without it")
+        self.assertIn("no table netdev gradlane-eth1 any more", self.accelerator("down"))
+        self.pings()
 
     def test_refusals(self):
         self.ip("link", "del", "eth1")

@@ -47,19 +47,19 @@ uint32_t network_number(std::span<const uint8_t> value) { return ntohl(load_at<u
 std::optional<NftTable> find_nft_table(const std::string& name) {
   NetlinkSocket socket(NETLINK_NETFILTER);
   std::optional<NftTable> table;
-  const int error =
-      socket.exchange(netdev_message(NFT_MSG_GETTABLE, NLM_F_ACK).text(NFTA_TABLE_NAME, name),
-                      [&](unsigned, std::span<const uint8_t> payload) {
-                        const auto attributes = attributes_of(payload);
-                        table.emplace();
-                        table->flags = network_number(netlink_attribute(attributes, NFTA_TABLE_FLAGS));
-                        const auto owner = netlink_attribute(attributes, NFTA_TABLE_OWNER);
-                        if (!owner.empty()) table->owner = network_number(owner);
-                        const auto data = netlink_attribute(attributes, NFTA_TABLE_USERDATA);
-                        if (data.size() > 3 && data[0] == kCommentType && size_t{data[1]} + 2 <= data.size()) {
-                          table->comment.assign(reinterpret_cast<const char*>(data.data()) + 2, data[1] - 1U);
-                        }
-                      });
+  const int error = socket.exchange(
+      netdev_message(NFT_MSG_GETTABLE, NLM_F_ACK).text(NFTA_TABLE_NAME, name),
+      [&](unsigned, std::span<const uint8_t> payload) {
+        const auto attributes = attributes_of(payload);
+        table.emplace();
+        table->flags = network_number(netlink_attribute(attributes, NFTA_TABLE_FLAGS));
+        const auto owner = netlink_attribute(attributes, NFTA_TABLE_OWNER);
+        if (!owner.empty()) table->owner = network_number(owner);
+        const auto data = netlink_attribute(attributes, NFTA_TABLE_USERDATA);
+        if (data.size() > 2 && data[0] == kCommentType && data[1] != 0 && size_t{data[1]} + 2 <= data.size()) {
+          table->comment.assign(reinterpret_cast<const char*>(data.data()) + 2, data[1] - 1U);
+        }
+      });
   if (error == ENOENT) return std::nullopt;
   const auto count = [&](unsigned, std::span<const uint8_t>) { ++table->rules; };
   const int failed =

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <span>
+
 #include "config/devices.h"
 #include "config/loader.h"
 #include "config/sections.h"
@@ -16,7 +18,8 @@ namespace {
 constexpr const char* kAcceleratorKeys[] = {"mode",     "host",   "wire",        "codec",   "mtu",    "tos",
                                             "udp_port", "repack", "connections", "memory",  "worker", "faults",
                                             "user",     "admin",  "log",         "log_file"};
-constexpr const char* kAcceleratorPortKeys[] = {"device", "pci"};
+constexpr const char* kWireKeys[] = {"device", "pci"};
+constexpr const char* kHostKeys[] = {"device", "pci", "interface"};
 constexpr const char* kRepackKeys[] = {"enabled", "hold"};
 constexpr const char* kAcceleratorMemoryKeys[] = {"records", "hugepages"};
 constexpr const char* kAcceleratorWorkerKeys[] = {"core", "idle"};
@@ -32,13 +35,14 @@ constexpr size_t kMostConnections = size_t{1} << 20;
 constexpr uint64_t kMostMemory = uint64_t{16} << 30;
 
 // Its value, or nothing after a fault.
-std::optional<Value> read_port(const Section& root, const char* name, size_t mtu, PortConfig& port) {
+std::optional<Value> read_port(const Section& root, const char* name, std::span<const char* const> keys, size_t mtu,
+                               PortConfig& port) {
   using Kind = PortConfig::Kind;
   static constexpr DeviceKey kKinds[] = {{"device", Kind::kDevice}, {"pci", Kind::kPci}};
   port.name = name;
   const auto value = root.need(name);
   if (!value) return std::nullopt;
-  const auto chosen = read_port_device(Section(*value, kAcceleratorPortKeys), kKinds, port);
+  const auto chosen = read_port_device(Section(*value, keys), kKinds, port);
   if (!chosen) return std::nullopt;
   const std::string fault = accelerator_device_fault(port, mtu);
   if (fault.empty()) return chosen;
@@ -46,10 +50,28 @@ std::optional<Value> read_port(const Section& root, const char* name, size_t mtu
   return std::nullopt;
 }
 
+// As the kernel has them.
+void read_interface(const Section& host, AcceleratorConfig& config) {
+  constexpr size_t kLongest = 15;
+  const auto value = host.find("interface");
+  if (!value) return;
+  const std::string name = value->text(kLongest).value_or("");
+  const bool odd =
+      name.empty() || name == "." || name == ".." || name.find_first_of("/: \t\n\v\f\r") != std::string::npos;
+  if (odd) return value->fault(fmt::format("{} is no name of an interface, allowed: as in gl0", quoted(name)));
+  for (const PortConfig* const port : {&config.host, &config.wire}) {
+    if (interface_name(*port) != name) continue;
+    return value->fault(fmt::format("{} is that of `{}` too, allowed: the kernel's end of the veth, as in gl0",
+                                    quoted(name), port->name));
+  }
+  config.interface = name;
+}
+
 void read_both_ports(const Section& root, AcceleratorConfig& config) {
-  const auto host = read_port(root, "host", config.mtu, config.host);
-  const auto wire = read_port(root, "wire", config.mtu, config.wire);
+  const auto host = read_port(root, "host", kHostKeys, config.mtu, config.host);
+  const auto wire = read_port(root, "wire", kWireKeys, config.mtu, config.wire);
   if (!host || !wire) return;
+  read_interface(Section(*root.find("host"), kHostKeys), config);
   if (device_key(config.host) == device_key(config.wire)) {
     return wire->fault(
         fmt::format("the device {} is that of host too, allowed: different ones", quoted(device_key(config.wire))));
@@ -139,8 +161,11 @@ AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank)
 }
 
 std::string config_text(const AcceleratorConfig& config) {
-  std::string text = fmt::format("mode: accelerator\nhost: {{{}}}\nwire: {{{}}}\n", device_text(config.host),
-                                 device_text(config.wire));
+  // A host port that makes its interface has no other one.
+  const bool other = config.interface != interface_name(config.host);
+  const std::string interface = other ? ", interface: " + in_quotes(config.interface) : "";
+  std::string text = fmt::format("mode: accelerator\nhost: {{{}{}}}\nwire: {{{}}}\n", device_text(config.host),
+                                 interface, device_text(config.wire));
   text += fmt::format("codec: {}\nmtu: {}\ntos: {{compressed: {:#04x}, wire: {:#04x}}}\nudp_port: {}\n",
                       config.codec.name(), config.mtu, config.tos_compressed, config.tos_wire, config.udp_port);
   text += fmt::format("repack: {{enabled: {}, hold: {}}}\n", config.repack, duration_text(config.repack_hold));

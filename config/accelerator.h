@@ -20,6 +20,7 @@ struct AcceleratorConfig {
   // ---- How packets travel. Names "host" and "wire"; kinds kDevice and kPci.
   PortConfig host;
   PortConfig wire;
+  std::string interface = "gl0";                 // the kernel's end of the host port's veth, that programs use
   size_t mtu = 1500;                             // of IP, on both sides
   Codec codec = find_codec(kDefaultLossyCodec);  // fixed or inceptionn
   uint8_t tos_compressed = 0x28;                 // programs ask for compression with it

@@ -21,6 +21,7 @@
 #include "dataplane/eal.h"
 #include "dataplane/offloads.h"
 #include "dataplane/packet_pool.h"
+#include "dataplane/port_hold.h"
 #include "dataplane/privileges.h"
 #include "dataplane/signals.h"
 
@@ -31,6 +32,7 @@ using Clock = AdminSocket::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStep{100};  // between looks at what no file descriptor tells
+constexpr int kInterfaceGone = 1;   // a supervisor starts it again
 
 // In devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
 size_t buffers_for(const AcceleratorConfig& config) {
@@ -107,20 +109,28 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
   spdlog::info("running as user {} from now on, without capabilities", config.user);
 }
 
-// Answers people until a signal comes; its name.
-const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
-                  AcceleratorNews& news) {
+// Answers people until a signal comes, or an interface goes. The exit status.
+int serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
+          AcceleratorNews& news, PortHold& hold) {
   for (auto tended = Clock::now() - kStep;;) {
     if (Clock::now() - tended >= kStep) {
       tended = Clock::now();
       host.tend();
       wire.tend();
       news.look(worker.engine(), clock_now());
+      hold.look(clock_now());
+      if (const std::string name = hold.gone(); !name.empty()) {
+        spdlog::error("interface {} is no more: shutting down. Start gradlaned again once there is one", name);
+        return kInterfaceGone;
+      }
     }
     std::array<pollfd, 2> fds = {{{signals.fd(), POLLIN, 0}, {admin.fd(), POLLIN, 0}}};
     ::poll(fds.data(), fds.size(), static_cast<int>(kStep.count()));
     admin.step();
-    if (const char* const signal = signals.take()) return signal;
+    if (const char* const signal = signals.take()) {
+      spdlog::info("{}: shutting down", signal);
+      return 0;
+    }
   }
 }
 
@@ -143,23 +153,24 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   start_dpdk(config);
 
   PacketPool pool("accelerator", buffers_for(config), longest_frame(config));
+  // Before the first packet socket: what it has from then on is seen by the kernel no more.
+  PortHold hold(config);
   auto host = std::make_unique<Port>(config.host, config.mtu, pool.mempool());
   auto wire = std::make_unique<Port>(config.wire, config.mtu, pool.mempool());
   AcceleratorWorker worker(worker_setup(config), *host, *wire, pool);
   AcceleratorNews news(config);
-  parts.emplace(AcceleratorParts{config, process, *host, *wire, worker, news});
+  parts.emplace(AcceleratorParts{config, process, *host, *wire, worker, news, hold});
   worker.start(config.core ? static_cast<int>(*config.core) : -1);
   log_start(config);
   drop_privileges(privileges, config, *host, *wire);
 
-  const char* const signal = serve(signals, admin, *host, *wire, worker, news);
-  spdlog::info("{}: shutting down", signal);
+  const int status = serve(signals, admin, *host, *wire, worker, news, hold);
   worker.stop();
   pool.abandon();
   leave(host);
   leave(wire);
   spdlog::info("ended");
-  return 0;
+  return status;
 }
 
 }  // namespace gradlane

@@ -79,6 +79,14 @@ json streams_json(const json& counters) {
           {"record_bytes", counters.at("stream_record_bytes")}};
 }
 
+// What the kernel does beside it first: nothing else matters more.
+json advice_json(const AcceleratorParts& parts) {
+  json advice = json::array();
+  if (std::string fault = parts.hold.fault(); !fault.empty()) advice.push_back(std::move(fault));
+  for (std::string& each : parts.news.advice(parts.worker.engine(), clock_now())) advice.push_back(std::move(each));
+  return advice;
+}
+
 }  // namespace
 
 json accelerator_json(const AcceleratorParts& parts) {
@@ -96,7 +104,8 @@ json accelerator_json(const AcceleratorParts& parts) {
       {"counters", counters},
       {"streams", streams_json(counters)},
       {"peers", peers_json(engine.peers())},
-      {"advice", parts.news.advice(engine, clock_now())}};
+      {"kernel", {{"kept_off", parts.hold.kernel_kept_off()}, {"bypass", parts.hold.bypass_in_place()}}},
+      {"advice", advice_json(parts)}};
 }
 
 AdminAnswer answer_accelerator_admin(const AcceleratorParts& parts, const std::string& request) {

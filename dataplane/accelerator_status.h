@@ -9,6 +9,7 @@
 #include "dataplane/accelerator_worker.h"
 #include "dataplane/admin.h"
 #include "dataplane/port.h"
+#include "dataplane/port_hold.h"
 #include "dataplane/status.h"
 
 namespace gradlane {
@@ -21,6 +22,7 @@ struct AcceleratorParts {
   const Port& wire;
   const AcceleratorWorker& worker;
   const AcceleratorNews& news;
+  const PortHold& hold;
 };
 
 // The document that docs/accelerator.md describes.

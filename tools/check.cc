@@ -97,7 +97,7 @@ class Check {
     if (runs) {
       check_accelerator(config, document);
     } else {
-      report_.note("daemon", fmt::format("none runs on {}: nothing is known of other accelerators", config.admin));
+      check_accelerator_is_missing(config, report_);
     }
     print();
   }
@@ -112,7 +112,8 @@ class Check {
       }
       check_accelerator_answer(config, document, report_);
     } catch (const SetupError& error) {
-      report_.fail("daemon", error.what(), "nothing is known of other accelerators then");
+      report_.fail("daemon", error.what(),
+                   "as long as it lives, nothing passes without it: end it, and start it again");
     }
   }
 

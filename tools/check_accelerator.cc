@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dataplane/accelerator/peers.h"
+#include "dataplane/bypass.h"
 #include "dataplane/offloads.h"
 #include "tools/json_fields.h"
 
@@ -83,6 +84,19 @@ void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& 
           config.udp_port, config.tos_wire, config.udp_port));
 }
 
+// If it is not so, that is among its advice.
+void check_kernel(const AcceleratorConfig& config, const json& document, CheckReport& report) {
+  const Bypass bypass = bypass_of(config);
+  const json kernel = object_at(document, "kernel");
+  const auto is = [&kernel](const char* key) { return kernel.contains(key) && kernel[key] == true; };
+  if (bypass.table.empty()) return;
+  if (is("kept_off")) report.ok(fmt::format("the kernel takes nothing of what comes in at {}", bypass.ends()));
+  if (!is("bypass")) return;
+  report.ok(bypass.joins()
+                ? fmt::format("without gradlaned the kernel joins {}, but for compressed packets", bypass.ends())
+                : "without gradlaned nothing passes");
+}
+
 // What it says itself, but for what has a line of its own here: offloads, peers.
 void check_advice(const AcceleratorConfig& config, const json& document, CheckReport& report) {
   const std::vector<std::string> told = offload_faults(config);
@@ -122,6 +136,7 @@ void check_accelerator_answer(const AcceleratorConfig& config, const json& docum
   report.note("daemon", fmt::format("asked the one that runs, process {}", number_at(document, "pid")));
   check_configuration(config, document, report);
   check_links_up(document, report);
+  check_kernel(config, document, report);
   check_advice(config, document, report);
   const json peers = list_at(document, "peers");
   for (const json& peer : peers) check_peer(config, peer, report);

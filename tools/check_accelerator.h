@@ -11,6 +11,9 @@ namespace gradlane {
 // CPUs, rights, interfaces and their offloads. `runs`: there is a daemon, perhaps in another network namespace.
 void check_accelerator_machine(const AcceleratorConfig& config, bool runs, CheckReport& report);
 
+// None runs: what this means for the host's network, and what to do.
+void check_accelerator_is_missing(const AcceleratorConfig& config, CheckReport& report);
+
 // `document`: the daemon's answer to "stats" (docs/stats.md).
 void check_accelerator_answer(const AcceleratorConfig& config, const nlohmann::json& document, CheckReport& report);
 

@@ -5,14 +5,15 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
-#include <cstdio>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/devices.h"
+#include "dataplane/bypass.h"
 #include "dataplane/ethtool.h"
 #include "dataplane/offloads.h"
 #include "tools/check_accelerator.h"
@@ -52,7 +53,7 @@ void check_no_addresses(const std::string& interface, const std::string& what, C
   if (!v4.empty()) {
     report.note(what,
                 fmt::format("the kernel has {} there, and talks past the accelerator: that address belongs to the "
-                            "host's interface; ip addr flush dev {}",
+                            "host's interface; gradlane accelerator up moves it, or ip addr flush dev {}",
                             fmt::join(v4, ", "), interface));
   }
   if (!addresses_of(interface, AF_INET6).empty()) {
@@ -60,36 +61,6 @@ void check_no_addresses(const std::string& interface, const std::string& what, C
                                   "sysctl -w net.ipv6.conf.{}.disable_ipv6=1",
                                   interface));
   }
-}
-
-// All that a command prints; nothing if it fails.
-std::string output_of(const char* command) {
-  std::string text;
-  std::FILE* const pipe = popen(command, "r");
-  if (pipe == nullptr) return text;
-  std::array<char, 4096> buffer{};
-  for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) != 0;) text.append(buffer.data(), got);
-  return pclose(pipe) == 0 ? text : "";
-}
-
-// Whether an nftables chain drops all that comes in on the interface, as docs/accelerator.md has it set up. In text, as
-// the JSON of nft 1.0.6 does not have the interfaces.
-bool ingress_is_dropped(const std::string& interface) {
-  std::istringstream listing(output_of("PATH=$PATH:/usr/sbin:/sbin nft list chains netdev 2>/dev/null"));
-  for (std::string line; std::getline(listing, line);) {
-    const auto has = [&line](const std::string& words) { return line.find(words) != std::string::npos; };
-    if (has("hook ingress") && has('"' + interface + '"') && has("policy drop")) return true;
-  }
-  return false;
-}
-
-// A packet socket sees frames beside the kernel, not instead of it.
-void check_kernel_is_deaf(const std::string& interface, const std::string& what, CheckReport& report) {
-  if (ingress_is_dropped(interface)) return;
-  report.note(what,
-              "no nftables chain drops what comes in there, or this user may not see it: the kernel takes those frames "
-              "too, compressed ones among them, if their address is its own; docs/accelerator.md, \"Set it up\", has "
-              "the rule");
 }
 
 // The interface that programs use, at the other end of a veth.
@@ -121,7 +92,6 @@ void check_wire_interface(const AcceleratorConfig& config, bool runs, CheckRepor
   const std::string interface = interface_of(config.wire);
   if (interface.empty() || !check_interface(config.wire, interface, config.mtu, !runs, report)) return;
   check_no_addresses(interface, label(interface, config.wire), report);
-  check_kernel_is_deaf(interface, label(interface, config.wire), report);
 }
 
 void check_offloads(const AcceleratorConfig& config, CheckReport& report) {
@@ -131,7 +101,40 @@ void check_offloads(const AcceleratorConfig& config, CheckReport& report) {
   if (looked && faults.empty()) report.ok("offloads that change packets are off");
 }
 
+// What the host has of its network without an accelerator, and what brings that back.
+std::pair<std::string, std::string> without_accelerator(const AcceleratorConfig& config) {
+  const Bypass bypass = bypass_of(config);
+  const std::string start = fmt::format("gradlaned --config {}", config.file);
+  const std::string up = fmt::format("gradlane accelerator up --config {}", config.file);
+  if (!bypass.joins()) {
+    return {"nothing passes between host and wire without it, and the kernel cannot join these ports", start};
+  }
+  if (!bypass.complete()) return {"its interfaces are not set up", up + ", then " + start};
+  switch (bypass_state(bypass)) {
+    case BypassState::kInPlace:
+      return {fmt::format("what the host sends passes it by, uncompressed, as the kernel joins {}; compressed packets "
+                          "for this host are dropped",
+                          bypass.ends()),
+              start};
+    case BypassState::kUnknown:
+      return {"whether the kernel passes packets without it, only root can see", start};
+    case BypassState::kMissing:
+      break;
+  }
+  return {fmt::format("nothing passes between {} without it: the host has no network over {}", bypass.ends(),
+                      config.interface),
+          start + "; until it runs, " + up};
+}
+
 }  // namespace
+
+void check_accelerator_is_missing(const AcceleratorConfig& config, CheckReport& report) {
+  // One that ends takes its socket with it.
+  const bool died = access(config.admin.c_str(), F_OK) == 0;
+  const auto [why, advice] = without_accelerator(config);
+  report.fail("daemon", fmt::format("none runs on {}{}: {}", config.admin, died ? ", where one has died" : "", why),
+              advice);
+}
 
 void check_accelerator_machine(const AcceleratorConfig& config, bool runs, CheckReport& report) {
   const std::vector<unsigned> cores = config.core ? std::vector{*config.core} : std::vector<unsigned>();

@@ -15,8 +15,8 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
       "One line for each item: ok, note, or FAIL with why and what to do. Exit status 0\n"
       "if nothing fails, 1 if something does, 2 for wrong options. Asks the daemon that\n"
       "runs with this file; without one, starts gradlaned for the while, but not as an\n"
-      "accelerator. On all nodes at the same time, checks see each other. docs/check.md\n"
-      "has all items.");
+      "accelerator: that none runs is a FAIL then. On all nodes at the same time,\n"
+      "checks see each other. docs/check.md has all items.");
   return check;
 }
 

@@ -8,6 +8,7 @@
 
 #include "compress/codec.h"
 #include "compress/error.h"
+#include "tools/accelerator_cli.h"
 #include "tools/bench_auth.h"
 #include "tools/bench_codec.h"
 #include "tools/bench_data.h"
@@ -167,6 +168,8 @@ int run(int argc, char** argv) {
   const CLI::App* stats = gradlane::add_stats(app, stats_options);
   gradlane::CheckOptions check_options;
   const CLI::App* check = gradlane::add_check(app, check_options);
+  gradlane::AcceleratorSetupOptions accelerator_options;
+  const auto [accelerator_up, accelerator_down] = gradlane::add_accelerator(app, accelerator_options);
   CLI::App* codecs = app.add_subcommand("codecs", "List the codecs and how to name them");
   try {
     app.parse(argc, argv);
@@ -186,6 +189,8 @@ int run(int argc, char** argv) {
   if (perf->parsed()) return gradlane::run_perf(perf_options);
   if (check->parsed()) return gradlane::run_check(check_options);
   if (stats->parsed()) return gradlane::run_stats(stats_options);
+  if (accelerator_up->parsed()) return gradlane::run_accelerator_up(accelerator_options);
+  if (accelerator_down->parsed()) return gradlane::run_accelerator_down(accelerator_options);
   if (sim->parsed()) return gradlane::run_sim(sim_options);
   if (exchange->parsed()) {
     gradlane::run_exchange_bench(exchange_options);

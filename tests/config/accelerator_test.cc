@@ -31,7 +31,7 @@ tos: {compressed: 0x48, wire: 68}
 mtu: 9000
 codec: inceptionn:8
 wire: {pci: "0000:AF:1f.7,arg=1"}
-host: {device: "net_tap0,iface=gl 0"}
+host: {interface: lane0, device: "net_tap0,iface=gl 0"}
 mode: accelerator
 )";
 
@@ -55,6 +55,7 @@ TEST(Accelerator, EveryKeyIsRead) {
   const AcceleratorConfig config = parse(kEveryKey);
   EXPECT_EQ(config.host.device, "net_tap0,iface=gl 0");
   EXPECT_EQ(config.host.kind, PortConfig::Kind::kDevice);
+  EXPECT_EQ(config.interface, "lane0");
   EXPECT_EQ(config.wire.device, "0000:AF:1f.7,arg=1");
   EXPECT_EQ(config.wire.kind, PortConfig::Kind::kPci);
   EXPECT_EQ(config.codec.name(), "inceptionn:8");
@@ -163,8 +164,12 @@ TEST(AcceleratorFaults, Ports) {
   check(
       "mode: accelerator\nwire: {pci: 03:00.0}\n",
       {{"host: {}", "3:7: host: has no device, allowed: one of the keys device, pci"},
-       {"host: net_tap0", "3:7: host: 'net_tap0' where a map should be, allowed: keys device, pci"},
-       {"host: {ring: x}", "3:8: host.ring: unknown key, allowed: device, pci"},
+       {"host: net_tap0", "3:7: host: 'net_tap0' where a map should be, allowed: keys device, pci, interface"},
+       {"host: {ring: x}", "3:8: host.ring: unknown key, allowed: device, pci, interface"},
+       {"host: {device: 'net_af_packet0,iface=a', interface: a}",
+        "3:53: host.interface: 'a' is that of `host` too, allowed: the kernel's end of the veth, as in gl0"},
+       {"host: {device: 'net_af_packet0,iface=a', interface: a/b}",
+        "3:53: host.interface: 'a/b' is no name of an interface, allowed: as in gl0"},
        {"host: {device: net_null0, pci: 04:00.0}",
         "3:32: host.pci: a port is one device, and this one has host.device already, allowed: one of device, pci"},
        {"host: {device: net_tap0}",

@@ -41,10 +41,10 @@ inline auto fields(const NodeConfig& config) {
 }
 
 inline auto fields(const AcceleratorConfig& config) {
-  const auto& [file, host, wire, mtu, codec, tos_compressed, tos_wire, udp_port, repack, repack_hold, connections,
-               memory, hugepages, idle, core, faults, user, admin, log, log_file] = config;
-  return std::tuple(fields(host), fields(wire), mtu, codec.name(), tos_compressed, tos_wire, udp_port, repack,
-                    repack_hold, connections, memory, hugepages, idle, core, fields(faults), user, admin, log,
+  const auto& [file, host, wire, interface, mtu, codec, tos_compressed, tos_wire, udp_port, repack, repack_hold,
+               connections, memory, hugepages, idle, core, faults, user, admin, log, log_file] = config;
+  return std::tuple(fields(host), fields(wire), interface, mtu, codec.name(), tos_compressed, tos_wire, udp_port,
+                    repack, repack_hold, connections, memory, hugepages, idle, core, fields(faults), user, admin, log,
                     log_file);
 }
 

@@ -47,6 +47,10 @@ class InterfacesTest(ToolsTest):
             self.inside("ip", "link", "set", two, "up")
         self.write_config(host="net_af_packet0,iface=gla0", wire="net_af_packet1,iface=eth1")
 
+    def alone(self, *patterns):
+        """Where no daemon runs, that fails, and else only what the patterns say."""
+        return self.check(1, "^FAIL daemon: none runs", *patterns)
+
     def inside(self, *command):
         return links_net.run("ip", "netns", "exec", self.namespace, *command)
 
@@ -61,16 +65,16 @@ class InterfacesTest(ToolsTest):
         self.inside("ethtool", "-K", "gl0", "tx", "on", "tso", "on", "gso", "on")
         self.inside("ethtool", "-K", "eth1", "gro", "on")
         self.inside("ethtool", "-K", "gla0", "gro", "on")
-        lines = self.check(1, "^FAIL offloads: port host: gla0 .*: ethtool -K gla0 gro off",
+        lines = self.alone("^FAIL offloads: port host: gla0 .*: ethtool -K gla0 gro off",
                            "^FAIL offloads: port wire: eth1 .*: ethtool -K eth1 gro off",
                            "^FAIL offloads: .*gl0, the host's end of gla0.*: ethtool -K gl0 tx off",
                            "^ok   interface gla0 of port host: up, MTU 1500", "^ok   interface eth1 of port wire: up",
                            "^ok   interface gl0, the host's end of gla0: MTU 1500")
         self.assertEqual(len(self.mend(lines)), 3)
-        self.check(0, "^ok   offloads that change packets are off", "^note daemon: none runs")
+        self.alone("^ok   offloads that change packets are off")
         # Told once, not again by the daemon's own words.
         self.inside("ethtool", "-K", "eth1", "gro", "on")
-        words = [line for line in self.check(1, "^FAIL offloads") if line.startswith("FAIL")][0]
+        words = [line for line in self.alone("^FAIL offloads") if line.startswith("FAIL")][0]
         with self.daemon(changed(advice=[words.removeprefix("FAIL offloads: ")])):
             self.check(1, "^FAIL offloads")
 
@@ -80,50 +84,60 @@ class InterfacesTest(ToolsTest):
 
     def test_interfaces_that_do_not_fit(self):
         self.good()
-        self.check(0, "^ok   offloads that change packets are off")
+        self.alone("^ok   offloads that change packets are off")
         self.inside("ip", "link", "set", "eth1", "down")
-        self.check(1, "^FAIL interface eth1 of port wire: it is down; ip link set eth1 up")
+        self.alone("^FAIL interface eth1 of port wire: it is down; ip link set eth1 up")
         self.inside("ip", "link", "set", "eth1", "up")
         self.inside("ip", "link", "set", "far", "down")
-        self.check(1, "^FAIL interface eth1 of port wire: no carrier")
+        self.alone("^FAIL interface eth1 of port wire: no carrier")
         self.inside("ip", "link", "set", "far", "up")
         self.inside("ip", "link", "set", "eth1", "mtu", "1400")
-        self.check(1, "^FAIL interface eth1 of port wire: its MTU is 1400, that of the configuration 1500")
+        self.alone("^FAIL interface eth1 of port wire: its MTU is 1400, that of the configuration 1500")
         self.inside("ip", "link", "set", "eth1", "mtu", "1500")
         self.inside("ip", "link", "set", "gl0", "mtu", "3000")
-        self.check(1, "^FAIL interface gl0, the host's end of gla0: its MTU is 3000, .*; ip link set gl0 mtu 1500")
+        self.alone("^FAIL interface gl0, the host's end of gla0: its MTU is 3000, .*; ip link set gl0 mtu 1500")
         self.inside("ip", "link", "set", "gl0", "mtu", "1500")
         self.inside("ip", "link", "del", "eth1")
-        self.check(1, "^FAIL interface eth1 of port wire: there is no such interface")
+        self.alone("^FAIL interface eth1 of port wire: there is no such interface")
         with self.daemon(changed()):
             self.check(0, "^note interface eth1 of port wire: not in this network namespace")
 
     def test_addresses_of_the_wire(self):
         self.good()
         self.inside("ip", "addr", "add", "10.77.0.1/24", "dev", "eth1")
-        self.check(0, r"^note interface eth1 of port wire: the kernel has 10\.77\.0\.1 there, .*ip addr flush dev eth1")
+        self.alone(r"^note interface eth1 of port wire: the kernel has 10\.77\.0\.1 there, .*ip addr flush dev eth1")
         self.inside("ip", "addr", "flush", "dev", "eth1")
         self.inside("sysctl", "-q", "-w", "net.ipv6.conf.eth1.disable_ipv6=0")
         self.inside("ip", "addr", "add", "fd77::1/64", "dev", "eth1")
-        (line,) = [line for line in self.check(0) if "IPv6" in line]
+        (line,) = [line for line in self.alone() if "IPv6" in line]
         self.inside(*shlex.split(line[line.index("sysctl"):]))
-        self.assertFalse([line for line in self.check(0) if "past the accelerator" in line])
+        self.assertFalse([line for line in self.alone() if "past the accelerator" in line])
 
-    def test_the_kernel_is_kept_off_the_wire(self):
+    def test_none_runs(self):
+        """What that means for the host, and what to do, whatever else is in order."""
         self.good()
-        note = "no nftables chain drops what comes in there"
-        self.check(0, f"^note interface eth1 of port wire: {note}.*docs/accelerator.md")
-        rule = "chain wire { type filter hook ingress device %s priority 0; policy drop; };"
-        self.inside("nft", "table netdev gradlane { " + rule % "gla0" + " }")
-        self.check(0, f"^note interface eth1 of port wire: {note}")
-        self.inside("nft", "delete table netdev gradlane; table netdev gradlane { " + rule % "eth1" + " }")
-        self.assertFalse([line for line in self.check(0) if note in line])
+        self.check(1, "^FAIL daemon: none runs on .*a.admin: nothing passes between eth1 and gla0 without it: the host "
+                   r"has no network over gl0; gradlaned --config \S*a.yaml; until it runs, gradlane accelerator up "
+                   r"--config \S*a.yaml$")
+        self.admin.touch()
+        self.check(1, "^FAIL daemon: none runs on .*a.admin, where one has died: nothing passes")
+        self.admin.unlink()
+        self.folder.chmod(0o755)
+        ended = self.run_program("setpriv", "--reuid", "65534", "--clear-groups", BINARIES["gradlane"], "check",
+                                 "--config", self.config)
+        self.assertEqual(ended.returncode, 1)
+        self.assertRegex(ended.stdout, "FAIL daemon: none runs .*: whether the kernel passes packets without it, only "
+                         "root can see; gradlaned")
+        for rule in ("chain wire { type filter hook ingress device eth1 priority 0; policy drop; };",
+                     "chain host { type filter hook ingress device gla0 priority -500; policy accept; };"):
+            self.inside("nft", "table netdev gradlane-eth1 { " + rule + " }")
+            self.check(1, "^FAIL daemon: none runs on .*a.admin: nothing passes between eth1 and gla0")
 
     def test_host_in_another_namespace(self):
         self.good()
         self.inside("ip", "link", "set", "gl0", "netns", self.other)
         links_net.run("ip", "-n", self.other, "link", "set", "gl0", "up")
-        self.check(0, "^note interface gla0 of port host: the host's end of it is not in this network namespace")
+        self.alone("^note interface gla0 of port host: the host's end of it is not in this network namespace")
 
     def test_a_real_daemon(self):
         """Its document is what these programs read."""

@@ -134,7 +134,6 @@ class Hosts(links_net.Network):
                       str(self.mtu))
         for interface in ("gl0", "gla0"):
             links_net.run(*self._in(name, "ethtool", "-K", interface, *links_net.OFFLOADS))
-        links_net.run(*self._in(name, "nft", "-f", "-"), stdin=DEAF)
         for interface in ("glw0", "gla0", "gl0"):
             links_net.run(*link, "set", interface, "up")
 
@@ -173,6 +172,8 @@ class Bumps(links_ring.Ring):
         if self.kind == "accelerator":
             super().start_node(i)
             return
+        # An accelerator keeps the kernel off itself.
+        links_net.run(*self.network.command(i, "nft", "-f", "-"), stdin="add table netdev deaf\n" + DEAF)
         most = os.cpu_count() - 1
         with open(self._log_file(i), "ab") as log:
             self.processes[i] = subprocess.Popen(self.network.command(i, *(TESTPMD % (most, most)).split()),

@@ -34,6 +34,7 @@ DOCUMENT = {
     "streams": {"tracked": 5, "most": 65536, "records": 34, "record_bytes": 12345},
     "peers": [{"ip": "10.77.0.2", "state": "answers", "compressed_packets": 8000, "uncompressed_packets": 1500,
                "used_s_ago": 0.5}],
+    "kernel": {"kept_off": True, "bypass": True},
     "advice": [],
 }
 
@@ -108,7 +109,7 @@ class ToolsTest(unittest.TestCase):
         return FakeDaemon(self.admin, *documents)
 
     def run_program(self, program, *options):
-        command = [BINARIES[program], *map(str, options)]
+        command = [BINARIES.get(program, program), *map(str, options)]
         if self.namespace:
             command = ["ip", "netns", "exec", self.namespace, *command]
         return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)

@@ -59,6 +59,16 @@ class CheckTest(ToolsTest):
         with self.daemon(changed(peers=[])):
             self.check(0, "^note peers: no marked traffic")
 
+    def test_the_kernel(self):
+        with self.daemon(DOCUMENT):
+            self.check(0, "^ok   the kernel takes nothing of what comes in at glnone$",
+                       "^ok   without gradlaned nothing passes$")
+        self.admin.unlink()
+        wrong = changed(kernel={"kept_off": False, "bypass": False}, advice=["the kernel is not kept off"])
+        with self.daemon(wrong):
+            lines = self.check(1, "^FAIL accelerator: the kernel is not kept off$")
+            self.assertFalse([line for line in lines if line.startswith("ok   ") and "kernel takes" in line])
+
     def test_what_the_daemon_says(self):
         with self.daemon(changed(advice=["7 packets longer than the MTU were dropped: ethtool -K gl0 tx off"])):
             self.check(1, "^FAIL accelerator: 7 packets longer than the MTU were dropped: ethtool -K gl0 tx off$")
@@ -105,7 +115,8 @@ class CheckTest(ToolsTest):
         self.assertEqual(document["daemon"]["pid"], 1752)
 
     def test_no_daemon(self):
-        self.check(1, "^note daemon: none runs on .*/a.admin", "^FAIL interface glnone of port wire: there is no such",
+        self.check(1, "^FAIL daemon: none runs on .*/a.admin: nothing passes between host and wire without it, and the "
+                   "kernel cannot join these ports; gradlaned --config", "^FAIL interface glnone of port wire: there is no such",
                    "^note interface gl0 of port host: the daemon makes it", "^ok   folder of `admin`",
                    "^FAIL permissions" if os.getuid() else "^ok   permissions for port host")
 

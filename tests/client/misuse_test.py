@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Tests of what users do by mistake, and of what they ask when they wonder: to be run as python_test.py is."""
 
+import copy
 import gc
-import io
 import multiprocessing
 import os
+import pickle
 import pydoc
 import select
 import subprocess
@@ -155,6 +156,20 @@ class Texts(unittest.TestCase):
             gl.zeros(-1)
         except gradlane.BadArgument:
             self.assertIn("\ngradlane.BadArgument: shape", traceback.format_exc())
+
+    def test_copies(self):
+        for make, pattern in ((lambda: gl, "call gradlane.open"), (lambda: gl.barrier(async_=True), "pass on the array")):
+            with self.assertRaisesRegex(TypeError, pattern):
+                pickle.dumps(make())
+            with self.assertRaisesRegex(TypeError, pattern):
+                copy.deepcopy(make())
+        bound = gradlane.AdaptiveBound(error_feedback=True)
+        gl.all_reduce(floats(2000), codec=bound)
+        request = gl.all_reduce(floats(2000), codec=bound, async_=True)
+        for other in (copy.deepcopy(bound), pickle.loads(pickle.dumps(bound))):
+            self.assertEqual(repr(other), repr(bound))
+            gl.all_reduce(floats(2000), codec=other)
+        request.wait()
 
     def test_repr(self):
         self.assertEqual(repr(gl), f"<gradlane.Context: rank {gl.rank} of {gl.world}, codec {gl.codec}, 0 operations under way>")

@@ -97,6 +97,9 @@ class Context(Core):
             state = f"of process {self._connection.pid}, not of this one"
         return f"<gradlane.Context: rank {self.rank} of {self.world}, codec {self.codec}, {state}>"
 
+    def __reduce__(self):
+        raise TypeError("a gradlane.Context is of the process that opened it: call gradlane.open() in the other one")
+
     def __enter__(self):
         return self
 

@@ -125,6 +125,7 @@ struct gradlane_context {
   struct gl_flight flights[GL_SLOTS];
   unsigned flight_count;
   uint64_t cookies;  // ever used
+  bool cancelling;   // some of these are to be
   bool resuming;
   struct gl_request* first;
   struct gl_request* last;

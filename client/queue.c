@@ -78,6 +78,7 @@ static bool send_cancels(gradlane_context* gl, int* places) {
     it->cancel = false;
     --*places;
   }
+  gl->cancelling = false;
   return true;
 }
 
@@ -103,7 +104,7 @@ static bool send_parts(gradlane_context* gl, int* places) {
 }
 
 void gl_advance(gradlane_context* gl) {
-  if (gl->gone) return;
+  if (gl->gone || (gl->first == NULL && !gl->resuming && !gl->cancelling)) return;
   int places = room(gl);
   if (places < 0) {
     gl_gone(gl, "the daemon at %s (pid %u) has written an impossible count into the shared memory",
@@ -138,6 +139,7 @@ void gl_drop_queue(gradlane_context* gl, gradlane_code code, const char* text) {
 void gl_cancel_request(gradlane_context* gl, struct gl_request* request) {
   if (request->cancelled) return;
   request->cancelled = true;
+  gl->cancelling = true;
   for (unsigned i = 0; i < gl->flight_count; ++i) {
     if (gl->flights[i].request == request) gl->flights[i].cancel = true;
   }

@@ -151,7 +151,9 @@ std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned l
     case TrainerFault::kTooLarge:
       return "tensor of " + a + " bytes, at most " + b + " are allowed (exchange.max_tensor)" + where;
     case TrainerFault::kBadOperation:
-      return "average of integers, no such root, residual without error feedback, blocks that overlap, or not with local_reduce" + where;
+      return "average of integers, no such root, residual without error feedback, blocks that overlap, or not with "
+             "local_reduce" +
+             where;
   }
   return "unknown fault " + std::to_string(static_cast<uint32_t>(fault)) + where;
 }

@@ -82,7 +82,7 @@ void Session::allocate(const gl_allocate& message) {
   if (bytes > left || left - bytes < padding) {
     return refuse(std::to_string(bytes) + " bytes, rounded up to whole pages, are too much: " + std::to_string(left) +
                   " of " + std::to_string(config_.trainer_memory) +
-                  " are left to this trainer (memory.per_trainer of the daemon)");
+                  " are left to this trainer (raise memory.per_trainer of the daemon)");
   }
   try {
     *free = Segment("gradlane-segment", bytes + padding);

@@ -40,7 +40,7 @@ class Perf {
     for (const PerfOp op : plan_.ops) {
       for (const size_t bytes : plan_.sizes) {
         prepare(op, bytes);
-        for (const Codec& codec : plan_.codecs) {
+        for (const Codec& codec : perf_codecs(plan_, op)) {
           rows.push_back(measure(op, codec));
           wrong += rows.back().wrong;
           if (prints && !json) print_perf_row(rows.back(), plan_.check);

@@ -124,6 +124,11 @@ std::vector<Codec> parse_codecs(const PerfOptions& options, const PerfType& type
 
 }  // namespace
 
+std::vector<Codec> perf_codecs(const PerfPlan& plan, PerfOp op) {
+  if (op == PerfOp::kAllReduce || op == PerfOp::kReduceScatter) return plan.codecs;
+  return {find_codec("raw")};
+}
+
 PerfPlan make_perf_plan(const PerfOptions& options) {
   PerfPlan plan;
   plan.sizes = parse_sizes(options);

@@ -35,6 +35,9 @@ struct PerfPlan {
 // Throws SetupError for what cannot be used.
 [[nodiscard]] PerfPlan make_perf_plan(const PerfOptions& options);
 
+// Those to measure the operation with: what only copies is exact.
+[[nodiscard]] std::vector<Codec> perf_codecs(const PerfPlan& plan, PerfOp op);
+
 // As nccl-tests call it: "allreduce".
 [[nodiscard]] const char* perf_op_name(PerfOp op) noexcept;
 [[nodiscard]] std::vector<std::string> perf_op_names();

@@ -36,8 +36,8 @@ void Trainer::free(void* buffer) { require(gradlane_free(gl_, buffer), "free"); 
 
 void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const std::string& codec) {
   gradlane_how how = GRADLANE_HOW_INIT;
-  const bool sums = op == PerfOp::kAllReduce || op == PerfOp::kReduceScatter;  // all else is exact
-  if (type == GRADLANE_FLOAT32 && sums) how.codec = codec.c_str();
+  if (type == GRADLANE_FLOAT32) how.codec = codec.c_str();
+  how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());  // the codec is measured at all sizes
   const char* const what = perf_op_name(op);
   switch (op) {
     case PerfOp::kAllReduce:

@@ -16,6 +16,7 @@ struct RunOptions {
   std::string mtu;       // of IP
   std::string rate;      // of links
   std::string repack;    // of accelerators
+  std::string timeout;   // of operations
   std::string accelerator;
   std::string idle;
   std::string log;

@@ -75,8 +75,10 @@ std::string port(const RunPlan& plan, unsigned node, unsigned from, unsigned id,
 }
 
 std::string workers(const RunPlan& plan) {
-  return fmt::format("workers: {{lanes: {}, threads: {}, idle: {}}}\nlog: {}\n", plan.lanes, plan.lanes, plan.idle,
-                     plan.log);
+  std::string text = fmt::format("workers: {{lanes: {}, threads: {}, idle: {}}}\nlog: {}\n", plan.lanes, plan.lanes,
+                                 plan.idle, plan.log);
+  if (!plan.timeout.empty()) text += fmt::format("timeouts: {{operation: {}}}\n", plan.timeout);
+  return text;
 }
 
 std::string accelerator_config(const RunPlan& plan, unsigned node, const std::string& folder) {

@@ -21,12 +21,14 @@
 #include "compress/codec.h"
 #include "compress/error.h"
 #include "config/config.h"
+#include "config/values.h"
 #include "tools/run_interface.h"
 
 namespace gradlane {
 namespace {
 
-constexpr unsigned kMaxVhostLanes = 8;  // DPDK's virtio driver has no more queue pairs
+constexpr Nanos kLongestOperation = 36000 * kSecond;  // of timeouts.operation
+constexpr unsigned kMaxVhostLanes = 8;                // DPDK's virtio driver has no more queue pairs
 
 using Names = std::vector<std::string>;
 
@@ -44,6 +46,16 @@ std::string parse_name(const char* option, const std::string& text, const Names&
   if (text.empty()) return allowed.front();
   if (std::ranges::find(allowed, text) != allowed.end()) return text;
   throw SetupError(fmt::format("{} '{}': must be one of {}", option, text, fmt::join(allowed, ", ")));
+}
+
+// A duration of configuration files, or a number of seconds.
+std::string parse_timeout(const std::string& text) {
+  if (text.empty()) return "";
+  const bool bare = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  const auto time = parse_duration(bare ? text + "s" : text);
+  if (time && *time >= kMillisecond && *time <= kLongestOperation) return duration_text(*time);
+  throw SetupError(fmt::format("--timeout '{}': must be {} to {}, as in 90 (seconds), 500ms, 30min, 2h", text,
+                               duration_text(kMillisecond), duration_text(kLongestOperation)));
 }
 
 int file_fault(const std::string& path) {
@@ -132,6 +144,9 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
     }
     return;
   }
+  if (!plan.timeout.empty()) {
+    throw SetupError(fmt::format("--timeout {}: with --link accelerator there are no operations", options.timeout));
+  }
   if (plan.nodes < 2) throw SetupError(fmt::format("-n {}: with --link accelerator at least 2", plan.nodes));
   if (plan.trainers > 1 || plan.local_reduce) {
     throw SetupError(fmt::format("{}: with --link accelerator there are no trainers; the command runs once per node",
@@ -187,6 +202,7 @@ RunPlan make_run_plan(const RunOptions& options) {
   plan.local_reduce = options.local_reduce;
   plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, kMinIpMtu, kMaxIpMtu);
   plan.idle = parse_name("--idle", options.idle, {"adaptive", "spin", "yield"});
+  plan.timeout = parse_timeout(options.timeout);
   plan.log = parse_name("--log", options.log, {"warn", "trace", "debug", "info", "error"});
   plan.keep_configs = options.keep_configs;
   plan.prefix = !options.no_prefix;

@@ -32,6 +32,7 @@ struct RunPlan {
   bool inside = false;  // of kVeth: commands run in the nodes' namespaces, which have a network of the kernel's too
   size_t mtu = 9000;    // of IP
   uint64_t rate = 0;    // of links, in bit/s; 0: as fast as they are
+  std::string timeout;  // of operations, as configuration files have it; empty: their default
   bool repack = true;
   bool accelerators = true;  // of kAccelerator; false: cables lead straight to the hosts
   std::string idle;

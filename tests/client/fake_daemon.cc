@@ -360,16 +360,6 @@ bool FakeDaemon::await_seen(unsigned lane, size_t count) {
   return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return lanes_[lane].seen.size() >= count; });
 }
 
-bool FakeDaemon::await_gone() {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return client_ < 0; });
-}
-
-size_t FakeDaemon::segments() {
-  const std::lock_guard lock(mutex_);
-  return segments_.size();
-}
-
 void FakeDaemon::set_complete_tail(unsigned lane, uint32_t value) {
   const std::lock_guard lock(mutex_);
   __atomic_store_n(&lanes_[lane].shared->complete_tail, value, __ATOMIC_SEQ_CST);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -56,8 +57,15 @@ class FakeDaemon {
   [[nodiscard]] std::vector<gl_submission> seen(unsigned lane);
   // Waits until the lane has seen so many. False: not within 10 s.
   [[nodiscard]] bool await_seen(unsigned lane, size_t count);
-  [[nodiscard]] size_t segments();
-  [[nodiscard]] bool await_gone();  // the client; false: not within 10 s
+  [[nodiscard]] size_t segments() {
+    const std::lock_guard lock(mutex_);
+    return segments_.size();
+  }
+  // Waits until the client has gone. False: not within 10 s.
+  [[nodiscard]] bool await_gone() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return client_ < 0; });
+  }
   [[nodiscard]] unsigned codec_questions() const noexcept { return codec_questions_; }
   // Writes over what only daemons write: for garbage.
   void set_complete_tail(unsigned lane, uint32_t value);

@@ -298,7 +298,8 @@ TEST_F(ServerEndTest, Faults) {
       {TrainerFault::kOutOfBounds, "operation on 2 bytes at offset 1 of a segment of 3 (ring of lane 1)"},
       {TrainerFault::kTooLarge, "tensor of 1 bytes, at most 2 are allowed (exchange.max_tensor) (ring of lane 1)"},
       {TrainerFault::kBadOperation,
-       "average of integers, no such root, residual without error feedback, or not with local_reduce (ring of lane 1)"},
+       "average of integers, no such root, residual without error feedback, blocks that overlap, or not with "
+       "local_reduce (ring of lane 1)"},
   };
   for (const auto& each : faults) {
     const RawClient client = welcomed(4);

@@ -180,7 +180,7 @@ TEST_F(ServerTest, AllocateStaysWithinTheLimit) {
   EXPECT_EQ(ask(client, allocate_message(all - page)).type(), GL_MSG_SEGMENT);
   EXPECT_EQ(ask(client, allocate_message(page + 1)).text(),
             std::to_string(page + 1) + " bytes, rounded up to whole pages, are too much: " + std::to_string(page) +
-                " of " + std::to_string(all) + " are left to this trainer (memory.per_trainer of the daemon)");
+                " of " + std::to_string(all) + " are left to this trainer (raise memory.per_trainer of the daemon)");
   EXPECT_EQ(ask(client, allocate_message(page)).as<gl_segment>().id, 1U);
   EXPECT_EQ(ask(client, allocate_message(1)).type(), GL_MSG_REFUSED);
   EXPECT_EQ(ask(client, free_message(0)).type(), GL_MSG_FREED);

@@ -50,7 +50,7 @@ struct Task {
   [[nodiscard]] gl_submission submission() const {
     gl_submission it = submission_of(kind, type, count, offset);
     it.flags = average ? GL_FLAG_AVERAGE : 0;
-    it.root = root;
+    if (kind == OpKind::kBroadcast) it.root = root;
     return it;
   }
 };

@@ -34,13 +34,13 @@ class ShapeTest(DaemonTest):
         root = count % world
         data = self.noise(contexts, count, dtype)
         wanted = data[root].copy()
-        self.run_all(contexts, lambda gl, array: gl.broadcast(array, root=root, async_=True, **options), data)
+        self.run_all(contexts, lambda gl, array: gl.broadcast(array, root=root, async_=True), data)
         for array in data:
             numpy.testing.assert_array_equal(array, wanted)
 
         data = self.noise(contexts, world * count, dtype)
         blocks = [array.reshape(world, count)[rank].copy() for rank, array in enumerate(data)]
-        self.run_all(contexts, lambda gl, array: gl.all_gather(array, async_=True, **options), data)
+        self.run_all(contexts, lambda gl, array: gl.all_gather(array, async_=True), data)
         for array in data:
             numpy.testing.assert_array_equal(array, numpy.concatenate(blocks))
 

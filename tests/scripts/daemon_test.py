@@ -15,6 +15,7 @@ import unittest
 import daemon_fixture
 from daemon_fixture import PATIENCE, DaemonTest, Ring, TrainerProcess, gradlane_package, wait_for
 from daemon_hostile import HostileTest  # noqa: F401 - run from here
+from daemon_library import LibraryTest  # noqa: F401 - run from here
 from daemon_shapes import ShapeTest  # noqa: F401 - run from here
 
 MANY = 3_000_000  # floats: a tensor that takes a while

@@ -64,7 +64,9 @@ def main():
     check_ratios(result["rows"])
     sizes = {1000, 8000, 64000}
     found = {(row["op"], row["codec"], row["bytes"]) for row in result["rows"]}
-    assert found == {(op, codec, size) for op in OPS for codec in CODECS for size in sizes}, found
+    # Only sums go through codecs.
+    assert found == {(op, codec, size) for op in OPS for codec in (CODECS if "reduce" in op else ["raw"])
+                     for size in sizes}, found
     assert result["world"] == 2 and result["checked"], result
 
     for kind in ("float64", "int32", "int64", "bytes"):

@@ -296,6 +296,14 @@ class RunTest(unittest.TestCase):
         self.assertEqual(self.ports(first), [f"name: next device: 'net_memif0,role=server,id=0,{end} nodes: [1]"])
         self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,id=0,{end} nodes: [0]"])
 
+    def test_timeout_of_operations(self):
+        for words, line in ((("--timeout", "90"), "timeouts: {operation: 90s}"),
+                            (("--timeout", "30min"), "timeouts: {operation: 30min}"),
+                            (("--timeout", "500ms"), "timeouts: {operation: 500ms}")):
+            for text in self.kept_configs("-n", "2", "--link", "ring", *words):
+                self.assertIn(line, text.splitlines())
+        self.assertNotIn("timeouts", self.kept_configs("-n", "1", "--link", "ring")[0])
+
     def test_ring_config(self):
         texts = self.kept_configs("-n", "3", "--link", "ring")
         self.assertEqual(self.ports(texts[0]), ["name: next ring: link0 nodes: [1]",
@@ -332,6 +340,10 @@ class RunTest(unittest.TestCase):
             (["-n", "2", "--mtu", "9001"], ["--mtu '9001'", "576 to 9000"]),
             (["-n", "2", "--idle", "sleep"], ["--idle 'sleep'", "adaptive"]),
             (["-n", "2", "--log", "loud"], ["--log 'loud'", "warn"]),
+            (["-n", "2", "--timeout", "0"], ["--timeout '0'", "1ms to 10h", "30min"]),
+            (["-n", "2", "--timeout", "11h"], ["--timeout '11h'", "1ms to 10h"]),
+            (["-n", "2", "--timeout", "half an hour"], ["--timeout 'half an hour'", "1ms to 10h"]),
+            (["-n", "2", "--link", "accelerator", "--timeout", "9"], ["--timeout 9", "there are no operations"]),
             (["-n", "2", "--keep-configs", "/proc/nowhere"], ["/proc/nowhere"]),
             (["-n", "2", "--"], ["no command behind '--'"]),
         ]

@@ -8,9 +8,11 @@ import os
 import pickle
 import pydoc
 import select
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 import traceback
 import unittest
 
@@ -346,6 +348,29 @@ class WithFakeDaemon(unittest.TestCase):
         for code in ("gl", "gl, a = gl, gl.zeros(5)", "r = gl.all_reduce(gl.zeros(5), async_=True)", "gl.a = gl",
                      "gl.all_reduce(gl.zeros(5), async_=True)"):
             self.run_python(f"import gradlane; gl = gradlane.open(); {code}")
+
+
+@unittest.skipIf(FAKE, "needs a daemon that refuses a second trainer")
+class WithoutFakeDaemon(unittest.TestCase):
+    """Last by its name: it gives the rank back."""
+
+    def test_children_that_outlive_a_parent_which_was_killed(self):
+        code = "import gradlane, os, signal; gl = gradlane.open(); a = gl.zeros(9); gl.barrier(timeout=60)\n" \
+               "if os.fork() == 0:\n    os.read(0, 1); os._exit(0)\n" \
+               "os.kill(os.getpid(), signal.SIGKILL)"
+        gl.barrier()
+        gl.close()
+        # Until this end is closed, the child lives.
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+            self.assertEqual(process.wait(60), -signal.SIGKILL)
+            end = time.monotonic() + 60
+            while True:
+                try:
+                    gradlane.open().close()
+                    break
+                except gradlane.NoDaemon as error:
+                    self.assertIn("rank", str(error))
+                    self.assertLess(time.monotonic(), end, error)
 
 
 if __name__ == "__main__":

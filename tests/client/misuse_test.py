@@ -50,6 +50,8 @@ class Arguments(unittest.TestCase):
         for call in (gl.barrier, gradlane.open):
             with self.assertRaises(TypeError):
                 call(5, 5)
+        with self.assertRaisesRegex(TypeError, r"made by gradlane\.open\(\)"):
+            gradlane.Context()
 
     def test_whole_numbers(self):
         calls = {
@@ -67,7 +69,7 @@ class Arguments(unittest.TestCase):
                     continue
                 with self.subTest(name, value=value):
                     kind = type(value).__name__
-                    self.refused(lambda: call(value), rf"{name} is .* \({kind}\); it is a whole number, [01] to [0-9^]+")
+                    self.refused(lambda: call(value), rf"{name} is .* \({kind}\); it is a whole number, [01] to")
 
     def test_flags(self):
         for name in ("average", "async_"):
@@ -86,7 +88,7 @@ class Arguments(unittest.TestCase):
 
     def test_codecs(self):
         for value in (10, b"raw", ["raw"], 1.5, gradlane.AdaptiveBound):
-            self.refused(lambda: gl.all_reduce(floats(), codec=value), r"codec is .*; it is a name, 'raw' or 'fixed:10'")
+            self.refused(lambda: gl.all_reduce(floats(), codec=value), "codec is .*; it is a name, 'raw' or")
         for value in ("fixed", "fixed:auto", "fixed:auto:6"):
             self.refused(lambda: gl.all_reduce(floats(), codec=value), rf"'{value}'.*gradlane\.AdaptiveBound\(6?\)")
         # Whatever the type of the array is.
@@ -160,7 +162,8 @@ class Texts(unittest.TestCase):
             self.assertIn("\ngradlane.BadArgument: shape", traceback.format_exc())
 
     def test_copies(self):
-        for make, pattern in ((lambda: gl, "call gradlane.open"), (lambda: gl.barrier(async_=True), "pass on the array")):
+        cases = (lambda: gl, "call gradlane.open"), (lambda: gl.barrier(async_=True), "pass on the array")
+        for make, pattern in cases:
             with self.assertRaisesRegex(TypeError, pattern):
                 pickle.dumps(make())
             with self.assertRaisesRegex(TypeError, pattern):
@@ -174,13 +177,15 @@ class Texts(unittest.TestCase):
         request.wait()
 
     def test_repr(self):
-        self.assertEqual(repr(gl), f"<gradlane.Context: rank {gl.rank} of {gl.world}, codec {gl.codec}, 0 operations under way>")
+        about = f"rank {gl.rank} of {gl.world}, codec {gl.codec}, unfinished operations: 0"
+        self.assertEqual(repr(gl), f"<gradlane.Context: {about}>")
         request = gl.all_reduce(floats(), async_=True)
         self.assertEqual(repr(request), "<gradlane.Request: all_reduce of 4 float32, not waited for>")
         request.wait()
         self.assertEqual(repr(request), "<gradlane.Request: all_reduce of 4 float32, over>")
         bound = gradlane.AdaptiveBound(5)
-        self.assertEqual(repr(bound), "<gradlane.AdaptiveBound(bits=5, window=1, error_feedback=False): next codec 'raw'>")
+        about = "bits=5, window=1, error_feedback=False"
+        self.assertEqual(repr(bound), f"<gradlane.AdaptiveBound({about}): next codec 'raw'>")
         bound.update(floats())
         self.assertIn("next codec 'fixed:5'", repr(bound))
 
@@ -209,7 +214,7 @@ class Many(unittest.TestCase):
         request.wait()
         gc.collect()
         gl.barrier()
-        self.assertIn("0 operations under way", repr(gl))
+        self.assertIn("unfinished operations: 0", repr(gl))
 
     def test_memory_of_copies(self):
         """Copies of all sizes, more than a trainer may have: what is not in use goes."""
@@ -245,13 +250,14 @@ class Forks(unittest.TestCase):
         calls = [
             lambda: gl.all_reduce(plain), lambda: gl.all_reduce(shared), lambda: gl.broadcast(plain), gl.barrier,
             lambda: gl.all_gather(numpy.zeros(gl.world)), lambda: gl.zeros(10), gl.figures, gl.fileno, gl.close,
-            lambda: gl.resume(5), request.wait, request.done, request.cancel, lambda: gl.__enter__().__exit__(*3 * [None]),
+            lambda: gl.resume(5), request.wait, request.done, request.cancel,
+            lambda: gl.__enter__().__exit__(None, None, None),
         ]
 
         def check():
+            pattern = f"of process {os.getppid()}, which this process, {os.getpid()}, was forked"
             for number, call in enumerate(calls):
-                with self.subTest(number), self.assertRaisesRegex(
-                        gradlane.BadArgument, f"of process {os.getppid()}, which this process, {os.getpid()}, was forked"):
+                with self.subTest(number), self.assertRaisesRegex(gradlane.BadArgument, pattern):
                     call()
             over.wait()
             self.assertIn(f"of process {os.getppid()}", repr(gl))

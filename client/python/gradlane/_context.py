@@ -82,7 +82,9 @@ class Context(Core):
     float32 that name none.
     """
 
-    def __init__(self, connection):
+    def __init__(self, connection=None):
+        if not isinstance(connection, _buffers.Connection):
+            raise TypeError("a Context is made by gradlane.open()")
         super().__init__(connection)
         self.rank = self._lib.gradlane_rank(connection.handle)
         self.world = self._lib.gradlane_world(connection.handle)
@@ -90,7 +92,7 @@ class Context(Core):
         weakref.finalize(self, connection.disconnect).atexit = False
 
     def __repr__(self):
-        state = f"{len(self._pending)} operations under way"
+        state = f"unfinished operations: {len(self._pending)}"
         if self._connection.closed:
             state = "closed"
         elif self._connection.foreign:

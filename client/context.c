@@ -66,16 +66,20 @@ int64_t gl_now_us(void) {
   return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-void gradlane_close(gradlane_context* gl) {
-  if (gl == NULL) return;
-  // To the daemon the end of the connection cancels everything. That closing alone would not end it while a child of
-  // fork() has the socket too; and for that child, it is not its to end.
-  if (gl->socket >= 0 && getpid() == gl->owner) (void)shutdown(gl->socket, SHUT_RDWR);
+static void close_descriptors(gradlane_context* gl) {
   gl_close_fd(&gl->socket);
   gl_close_fd(&gl->epoll_fd);
   gl_close_fd(&gl->over_fd);
   gl_close_fd(&gl->completion_fd);
   for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl_close_fd(&gl->doorbells[i]);
+}
+
+void gradlane_close(gradlane_context* gl) {
+  if (gl == NULL) return;
+  // To the daemon the end of the connection cancels everything. That closing alone would not end it while a child of
+  // fork() has the socket too; and for that child, it is not its to end.
+  if (gl->socket >= 0 && getpid() == gl->owner) (void)shutdown(gl->socket, SHUT_RDWR);
+  close_descriptors(gl);
   gl_unmap_buffers(gl);
   if (gl->control != NULL) (void)munmap(gl->control, gl->welcome.control_bytes);
   gl_free_requests(gl);
@@ -84,7 +88,11 @@ void gradlane_close(gradlane_context* gl) {
 }
 
 void gradlane_disconnect(gradlane_context* gl) {
-  if (gl_check_context(gl, "gradlane_disconnect") != GRADLANE_OK) return;
+  if (gl_check_context(gl, "gradlane_disconnect") != GRADLANE_OK) {
+    // As long as a child of fork() has the socket, the daemon does not see that its parent was killed.
+    if (gl != NULL) close_descriptors(gl);
+    return;
+  }
   gl_gone(gl, "this program has disconnected from the daemon at %s", gl->address.sun_path);
   gl_update_fd(gl);
 }

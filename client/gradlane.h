@@ -79,7 +79,9 @@ gradlane_code gradlane_open(gradlane_context** gl, const gradlane_options* optio
 void gradlane_close(gradlane_context* gl);
 
 // The first half of gradlane_close(): gives the rank back, so that another context can have it, and fails what is
-// unfinished with GRADLANE_DAEMON_GONE. Buffers can still be read and written until gradlane_close().
+// unfinished with GRADLANE_DAEMON_GONE. Buffers can still be read and written until gradlane_close(). In a child of
+// fork() it closes the child's side of the connection only: while that is open, the daemon does not see that the parent
+// was killed.
 void gradlane_disconnect(gradlane_context* gl);
 
 int gradlane_version(void);                              // GRADLANE_API_VERSION of the library

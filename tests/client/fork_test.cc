@@ -141,6 +141,41 @@ TEST_P(Fork, TheParentsCloseGivesTheRankBack) {
   EXPECT_EQ(status, 0);
 }
 
+// A process that is killed closes nothing: a child of it that has disconnected does not hold the connection open.
+TEST_P(Fork, AChildThatOutlivesItsParent) {
+  open();
+  const FakeDaemon* const daemon = daemon_.get();
+  gl_.reset();
+  ASSERT_TRUE(daemon_->await_gone());
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    alarm(20);
+    const gradlane_options options = options_for(daemon->path(), -1, -1);
+    gradlane_context* own = nullptr;
+    if (gradlane_open(&own, &options) != GRADLANE_OK || gradlane_barrier(own, nullptr, nullptr) != GRADLANE_OK)
+      _exit(1);
+    int ready[2];
+    if (pipe(ready) != 0) _exit(2);
+    if (fork() == 0) {
+      gradlane_disconnect(own);
+      char byte = 0;
+      close(ends[1]);
+      if (write(ready[1], &byte, 1) == 1 && read(ends[0], &byte, 1) == 0) _exit(0);  // until the test is through
+      _exit(3);
+    }
+    char byte;
+    _exit(read(ready[0], &byte, 1) == 1 ? 0 : 4);
+  }
+  close(ends[0]);
+  int status = 0;
+  ASSERT_EQ(waitpid(parent, &status, 0), parent);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(daemon_->await_gone());
+  close(ends[1]);
+}
+
 TEST_P(Fork, TheChildOpensItsOwn) {
   open();
   const FakeDaemon* const daemon = daemon_.get();

@@ -20,6 +20,17 @@ import numpy
 
 from . import errors
 
+_connections = weakref.WeakSet()
+
+
+def _let_go():
+    """In a child of fork(): the daemon shall see the end of its parent."""
+    for connection in list(_connections):
+        connection.lib.gradlane_disconnect(connection._handle)
+
+
+os.register_at_fork(after_in_child=_let_go)
+
 
 class Block:
     """Shared memory; the base of arrays over it. It must not be referenced by its connection."""
@@ -42,6 +53,7 @@ class Connection:
         self._live = {}  # of Blocks: weak references to them, and where the library has written the address
         self._dead = collections.deque()  # of these, references to what is gone; appending is safe from any thread
         self.pid = os.getpid()
+        _connections.add(self)
 
     def open(self, options):
         """One attempt; returns the library's code."""

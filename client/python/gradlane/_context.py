@@ -87,7 +87,9 @@ class Context(Core):
     float32 that name none.
     """
 
-    def __init__(self, connection):
+    def __init__(self, connection=None):
+        if not isinstance(connection, _buffers.Connection):
+            raise TypeError("a Context is made by gradlane.open()")
         super().__init__(connection)
         self.rank = self._lib.gradlane_rank(connection.handle)
         self.world = self._lib.gradlane_world(connection.handle)
@@ -95,12 +97,15 @@ class Context(Core):
         weakref.finalize(self, connection.disconnect).atexit = False
 
     def __repr__(self):
-        state = f"{len(self._pending)} operations under way"
+        state = f"unfinished operations: {len(self._pending)}"
         if self._connection.closed:
             state = "closed"
         elif self._connection.foreign:
             state = f"of process {self._connection.pid}, not of this one"
         return f"<gradlane.Context: rank {self.rank} of {self.world}, codec {self.codec}, {state}>"
+
+    def __reduce__(self):
+        raise TypeError("a gradlane.Context is of the process that opened it: call gradlane.open() in the other one")
 
     def __enter__(self):
         return self

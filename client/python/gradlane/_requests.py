@@ -28,6 +28,9 @@ class Request:
             state = "over" if code == errors.OK else f"failed: {text}"
         return f"<gradlane.Request: {_operations.describe(operation)}, {state}>"
 
+    def __reduce__(self):
+        raise TypeError("a gradlane.Request is of the process that started it: pass on the array, after wait()")
+
     def wait(self, timeout=None):
         """Waits until it is over and returns the array that was passed (None of a barrier).
 

@@ -70,6 +70,10 @@ class AdaptiveBound:
         options = f"bits={self.bits}, window={self.window}, error_feedback={self.error_feedback}"
         return f"<gradlane.AdaptiveBound({options}): next codec {self.codec()!r}>"
 
+    def __getstate__(self):
+        """Of copies: no operation will tell them its result."""
+        return {**self.__dict__, "_state": (*self._state[:2], None)}
+
     @staticmethod
     def parse(codec, window=1):
         """Of "fixed:auto" (4 bits) or "fixed:auto:6"; None for all other codecs. Raises BadArgument."""

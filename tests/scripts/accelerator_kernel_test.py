@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """What the kernel does beside an accelerator, whatever others do to its rules, and in its place when it is dead."""
 
 import argparse

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """`gradlane accelerator up` and `down`, in network namespaces: needs root, and is left out without.
 
     host: eth1 ---- far :network        10.77.0.1 and more on eth1, 10.77.0.9 on far

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Failed operations name their cause: in the trainers' errors, in the daemons' logs, in `gradlane stats` and its status.
 
 Usage: causes_test.py GRADLANE GRADLANED. Rings on a bridge in network namespaces, on which one thing is changed while

@@ -250,6 +250,17 @@ class Copies(Case):
 
 
 class Tensors(Case):
+    @unittest.skipIf(WORLD != 2, "once is enough")
+    def test_more_than_256_mib(self):
+        """At a time is more than the daemon takes (exchange.max_tensor)."""
+        tensor = torch.full((70_000_000,), 1.0 + RANK)
+        dist.all_reduce(tensor)
+        self.assertTrue((tensor == 3.0).all())
+        raw = tensor.view(torch.uint8)
+        raw[-5:] = RANK
+        dist.broadcast(raw, 1)
+        self.assertEqual(raw[-6:].tolist(), [64, 1, 1, 1, 1, 1])
+
     def test_not_contiguous(self):
         tensor = given(RANK, 60000).view(300, 200).t()
         dist.all_reduce(tensor)

@@ -147,27 +147,26 @@ class Sums(Case):
 
     def test_codec_of_the_job(self):
         """That of gradlane run --codec, which may be one that daemons do not know."""
+        of_the_job.cache_clear()
         self.addCleanup(of_the_job.cache_clear)
         for name, wanted in (("fixed:auto:6", "raw"), ("fixed", "raw"), ("bf16", "bf16"), ("", None)):
-            of_the_job.cache_clear()
             with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC=name):
                 codec, bound = Setting.choose(5000)
                 self.assertEqual(codec if bound is None else bound.codec(), wanted)
                 with gradlane.torch.use_codec("fp16"):
                     self.assertEqual(Setting.choose(5000), ("fp16", None))
             Setting.bounds.clear()
-        of_the_job.cache_clear()
-        with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC="fixd"):
-            with self.assertRaisesRegex(gradlane.BadArgument, "GRADLANE_CODEC in the environment: .*codec 'fixd'"):
-                dist.new_group([RANK])
+            of_the_job.cache_clear()
+        wrong = self.assertRaisesRegex(gradlane.BadArgument, "GRADLANE_CODEC in the environment: .*codec 'fixd'")
+        with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC="fixd"), wrong:
+            dist.new_group([RANK])
 
     @unittest.skipIf(WORLD == 1, "there is no daemon")
     def test_names_of_codecs(self):
         """use_codec() knows what the daemon knows, at both ends of each range."""
-        words = ["raw", "raw:1", "bf16", "bf16:", "fp16", "fp", "fixed", "fixed:", "inceptionn", "inceptionn:8,truncate",
+        words = ["raw", "raw:1", "bf16", "bf16:", "fp", "fixed", "fixed:", "inceptionn", "inceptionn:8,truncate",
                  "inceptionn:,truncate", "inceptionn:8,", "fixed:8,truncate", "fixed:+8", "fixed: 8", "Raw", " raw", ""]
-        words += [f"{word}:{bits}" for word in ("fixed", "inceptionn") for bits in (0, 1, 2, 14, 15, 30, 31, "07")]
-        for word in words:
+        for word in words + [f"{word}:{b}" for word in ("fixed", "inceptionn") for b in (0, 1, 2, 14, 15, 30, 31)]:
             try:
                 with gradlane.torch.use_codec(word):
                     known = True
@@ -250,6 +249,17 @@ class Copies(Case):
 
 
 class Tensors(Case):
+    @unittest.skipIf(WORLD != 2, "once is enough")
+    def test_more_than_256_mib(self):
+        """More than the daemon takes at a time."""
+        tensor = torch.full((70_000_000,), 1.0 + RANK)
+        dist.all_reduce(tensor)
+        self.assertTrue((tensor == 3.0).all())
+        raw = tensor.view(torch.uint8)
+        raw[-5:] = RANK
+        dist.broadcast(raw, 1)
+        self.assertEqual(raw[-6:].tolist(), [64, 1, 1, 1, 1, 1])
+
     def test_not_contiguous(self):
         tensor = given(RANK, 60000).view(300, 200).t()
         dist.all_reduce(tensor)

@@ -129,7 +129,8 @@ def held():
     return len(os.listdir("/proc/self/fd")), engines
 
 
-NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane, "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
+NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane,
+         "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
          "driver": driver, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
          "time": time, "init": init, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
 for line in sys.stdin:

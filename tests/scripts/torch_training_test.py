@@ -74,7 +74,8 @@ class Training(unittest.TestCase):
                 scope = gradlane.torch.use_codec(way["use"]) if "use" in way else contextlib.nullcontext()
                 with scope:
                     _, last, kept = train(make, GLOO if "hook" in way else dist.group.WORLD, way.get("hook"))
-                print(f"{make.__name__}, {name}: {first:.5f} -> {last:.6f} (Gloo {wanted:.6f}), {kept:.2%} kept", flush=True)
+                text = f"{make.__name__}, {name}: {first:.5f} -> {last:.6f} (Gloo {wanted:.6f}), {kept:.2%} kept"
+                print(text, flush=True)
                 # A loss that ends near zero is known to the accuracy of the first one's thousandth part.
                 self.assertLessEqual(abs(last - wanted), 0.05 * wanted + 1e-4 * first)
                 self.assertGreater(kept, 0.9 * all_kept)

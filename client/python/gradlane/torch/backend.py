@@ -162,7 +162,8 @@ class Group(dist.ProcessGroup):
                 if on_failure is not None:
                     on_failure()
 
-            return getattr(self._engine, name)(*arguments, timeout=self.options._timeout.total_seconds(), result=result, on_error=failed, **how)
+            how["timeout"] = self.options._timeout.total_seconds()
+            return getattr(self._engine, name)(*arguments, result=result, on_error=failed, **how)
 
         return work.begin(start)
 

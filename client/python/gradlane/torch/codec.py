@@ -18,7 +18,8 @@ _KINDS = (
     (re.compile(r"raw|bf16|fp16"), None, "raw, bf16, fp16"),
     (re.compile(r"inceptionn:([0-9]+)(,truncate)?"), (2, 14), "inceptionn:B or inceptionn:B,truncate (B 2 to 14)"),
     (re.compile(r"fixed:([0-9]+)"), (1, adaptive.MAX_B), f"fixed:B (B 1 to {adaptive.MAX_B})"),
-    (re.compile(r"fixed(?::auto(?::([0-9]+))?)?"), _BITS, f"fixed:auto or fixed:auto:BITS (BITS {_BITS[0]} to {_BITS[1]})"),
+    (re.compile(r"fixed(?::auto(?::([0-9]+))?)?"), _BITS,
+     f"fixed:auto or fixed:auto:BITS (BITS {_BITS[0]} to {_BITS[1]})"),
 )
 ALL = ", ".join(text for _, _, text in _KINDS)
 _AUTO = _KINDS[-1][0]

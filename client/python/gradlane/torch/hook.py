@@ -184,7 +184,8 @@ def _feedback(wanted, codec):
     if wanted is None:
         return is_adaptive(codec)
     if not isinstance(wanted, bool):
-        raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {type(wanted).__name__}; True, False or None")
+        kind = type(wanted).__name__
+        raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {kind}; it is True, False or None")
     if wanted and not codec.startswith("fixed"):
         raise errors.bad_argument(
             f"gradlane: error_feedback with codec {codec!r}: it goes with fixed, 'fixed:auto' or 'fixed:10' say"
@@ -195,7 +196,8 @@ def _feedback(wanted, codec):
 def _check_group(group):
     if group is None or isinstance(group, dist.ProcessGroup):
         return
-    what = "one that this rank is no member of" if group is dist.GroupMember.NON_GROUP_MEMBER else f"{type(group).__name__}"
+    foreign = group is dist.GroupMember.NON_GROUP_MEMBER
+    what = "one that this rank is no member of" if foreign else type(group).__name__
     raise errors.bad_argument(f"gradlane: process_group is {what}; leave it out, or pass a group of all ranks")
 
 

@@ -133,12 +133,18 @@ TEST(Diagnosis, AnotherToSIsWhatTheReceiverSays) {
     });
     const auto jobs = ring.start(busy_jobs(world));
     EXPECT_TRUE(ring.finish(jobs, 4 * kSecond));
-    for (unsigned rank = 0; rank < world; ++rank) {
-      const SimCompletion* const end = ring.end_of(jobs.back(), rank);
-      ASSERT_NE(end, nullptr);
-      EXPECT_EQ(end->failure.field, Field::kArrivedTos) << failure_text(end->failure);
-      EXPECT_EQ(failure_text(end->failure).rfind("packets of rank 0 arrive at rank 1 with ToS 0x04", 0), 0U);
+    unsigned named = 0;
+    for (const size_t job : jobs) {
+      for (unsigned rank = 0; rank < world; ++rank) {
+        const SimCompletion* const end = ring.end_of(job, rank);
+        ASSERT_NE(end, nullptr);
+        if (!end->failure) continue;
+        EXPECT_EQ(end->failure.field, Field::kArrivedTos) << failure_text(end->failure);
+        EXPECT_EQ(failure_text(end->failure).rfind("packets of rank 0 arrive at rank 1 with ToS 0x04", 0), 0U);
+        ++named;
+      }
     }
+    EXPECT_GE(named, world);
     ring.net().set_filter(nullptr);
     ring.run_for(4 * kSecond);
     EXPECT_TRUE(ring.works());

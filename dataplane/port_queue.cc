@@ -221,7 +221,7 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
   if (neighbour == neighbours_.end() || from >= endpoints_.size() || from / ranks != to / ranks) {
     counters_.add(QueueCounter::kNotNeighbour);
     if (parsed.source_ip == setup_.local.ip) setup_.claim->contest(frame_source(frame_of(mbuf)));
-  } else if (is_stranger(number, mbuf, parsed.bytes, now)) {
+  } else if (is_stranger(number, mbuf, now)) {
     counters_.add(QueueCounter::kStranger);
   } else if (endpoints_[to] == nullptr) {
     counters_.add(QueueCounter::kWrongLane);

@@ -31,7 +31,7 @@ struct NodeAddress {
   unsigned rank = 0;              // of the node: its place in the ring
   uint32_t ip = 0;                // IPv4, host byte order
   std::optional<MacAddress> mac;  // absent: asked for by ARP
-  std::string host;               // name or address of the machine, by which it finds its rank; empty: not given
+  std::string host{};             // name or address of the machine, by which it finds its rank; empty: not given
 };
 
 struct PortConfig {

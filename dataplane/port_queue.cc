@@ -230,7 +230,7 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
     } else {
       take_stranger(mbuf, parsed, now);
     }
-  } else if (is_stranger(number, mbuf, parsed.bytes, now)) {
+  } else if (is_stranger(number, mbuf, now)) {
     counters_.add(QueueCounter::kStranger);
   } else if (endpoints_[to] == nullptr) {
     counters_.add(QueueCounter::kWrongLane);

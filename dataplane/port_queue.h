@@ -201,7 +201,7 @@ class PortQueue {
   bool take_held(Nanos now) noexcept;
   void take(rte_mbuf* mbuf, Nanos now) noexcept;
   [[nodiscard]] bool look_at_claim(const ParsedFrame& parsed) noexcept;
-  [[nodiscard]] bool is_stranger(size_t neighbour, rte_mbuf* mbuf, size_t bytes, Nanos now) noexcept;
+  [[nodiscard]] bool is_stranger(size_t neighbour, rte_mbuf* mbuf, Nanos now) noexcept;
   void mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept;
   [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept;
   void finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept;

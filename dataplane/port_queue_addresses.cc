@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/crc32c.h"
-#include "collectives/wire.h"
 #include "dataplane/port_queue.h"
 
 namespace gradlane {
@@ -17,17 +15,7 @@ constexpr uint64_t kQuickArps = 50;          // so often; then,
 constexpr Nanos kSlowArp = 1 * kSecond;      // where nobody answers, or somebody has
 constexpr Nanos kDoubledTime = 3 * kSecond;  // two that are there are found again much sooner
 
-const uint8_t* packet_in(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*) + kFrameBytes; }
-
-// Nothing is concluded from what was damaged on its way.
-bool is_whole(const uint8_t* packet, size_t bytes) noexcept {
-  if (bytes < sizeof(LinkHeader)) return false;
-  const auto header = load<LinkHeader>(packet);
-  const uint32_t behind = crc32c(kCrcStart, packet + sizeof(LinkHeader), bytes - sizeof(LinkHeader));
-  return header.magic == kMagic && header.crc == ~crc32c(behind, load<HeaderWords>(packet));
-}
-
-// Whoever takes itself for the neighbour says so by ARP, too, before anything else.
+// Whoever takes itself for the neighbour says so by ARP before anything else, and again and again.
 bool claims(const Neighbour& neighbour, uint64_t mac, Nanos now) noexcept {
   return neighbour.claimant.load(std::memory_order_relaxed) == mac &&
          now - neighbour.claimed_at.load(std::memory_order_relaxed) < SourceWatch::kTogether;
@@ -111,20 +99,18 @@ void PortQueue::learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept {
   }
 }
 
-// Behind a configured address may be routers: any of them may be where packets come from.
-bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, size_t bytes, Nanos now) noexcept {
+// Only who has the address by ARP counts: other packets may be noise of whoever, which the exchange deals with. Behind
+// a configured address may be routers: any of them may be where packets come from.
+bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, Nanos now) noexcept {
   using Verdict = SourceWatch::Verdict;
   Neighbour& neighbour = *neighbours_[number];
   SourceWatch& sources = sources_[number];
   const uint64_t mac = frame_source(rte_pktmbuf_mtod(mbuf, const uint8_t*));
-  Verdict verdict = Verdict::kBelieved;
-  if (!neighbour.configured && (mac == sources.believed() || is_whole(packet_in(mbuf), bytes))) {
-    verdict = sources.see(mac, now);
-  }
-  // Packets alone may be noise of whoever, which the exchange deals with.
-  if (verdict != Verdict::kBelieved && claims(neighbour, sources.stranger(), now)) {
+  const bool known = mac == sources.believed() || mac == neighbour.mac.load(std::memory_order_relaxed);
+  if (!neighbour.configured && (known || claims(neighbour, mac, now))) {
+    const Verdict verdict = sources.see(mac, now);
     if (verdict == Verdict::kStranger) return true;
-    mark_doubled(neighbour, sources, now);
+    if (verdict == Verdict::kDoubled) mark_doubled(neighbour, sources, now);
   }
   return now < neighbour.doubled_until.load(std::memory_order_relaxed);
 }

@@ -34,7 +34,7 @@ TEST(Nodes, OfAFile) {
   EXPECT_EQ(fault(nodes + "rank: 1\n", {{}, {"a"}}), "rank 1");
   EXPECT_EQ(fault(nodes + "rank: 1\n", {0, {}}), "rank 0");
   EXPECT_EQ(fault(nodes, {1, {"a"}}), "rank 1");
-  EXPECT_EQ(fault(nodes, {2, {}}), "n.yaml:1:1: : 2 (--rank) is not in the table of nodes, allowed: 0 to 1");
+  EXPECT_EQ(fault(nodes, {2, {}}), "n.yaml:1:1: 2 (--rank) is not in the table of nodes, allowed: 0 to 1");
   EXPECT_EQ(
       fault(nodes, {{}, {"c", "10.0.0.3"}}),
       "n.yaml:1:1: rank: no node has a `host` that is this machine (c, 10.0.0.3), allowed: one; or say --rank 0 to "

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of AdaptiveBound as the codec of operations: run it under `gradlane run -n N`, with PYTHONPATH=client/python."""
+"""Tests of AdaptiveBound as the codec of operations: under `gradlane run -n N`, with PYTHONPATH=client/python."""
 
 import gc
 import math
@@ -87,7 +87,7 @@ class Choices(unittest.TestCase):
         state = bound.state_dict()["squares"]
         ones = numpy.ones(COUNT, numpy.float32)
         for pattern, call in (
-            ("reduce_scatter of float32 with an Adapt", lambda: gl.reduce_scatter(numpy.ones(gl.world, "f4"), codec=bound)),
+            ("reduce_scatter of float32 with an A", lambda: gl.reduce_scatter(numpy.ones(gl.world, "f4"), codec=bound)),
             ("all_reduce of int32 with an Adapt", lambda: gl.all_reduce(numpy.ones(COUNT, "i4"), codec=bound)),
             ("all_reduce of complex64 with an Adapt", lambda: gl.all_reduce(numpy.ones(COUNT, "c8"), codec=bound)),
             ("residual with an AdaptiveBound", lambda: gl.all_reduce(ones, codec=bound, residual=gl.zeros(COUNT))),

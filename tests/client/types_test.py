@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of types and layouts of NumPy arrays: sums are right, copies travel bit by bit. To be run as python_test.py is."""
+"""Tests of types and layouts of NumPy arrays: sums are right, copies bit by bit. To be run as python_test.py is."""
 
 import functools
 import unittest
@@ -100,8 +100,8 @@ class Sums(unittest.TestCase):
 
     def test_no_sum(self):
         for dtype in ("M8[s]", "m8[s]", "S3", "U3", "V4", "longdouble", "clongdouble", PADDED):
-            with self.assertRaisesRegex(gradlane.BadArgument, "have no sum here; there are sums of bool, int8 to int64, "
-                                        "uint8 to uint64, float16, float32, float64, complex64, complex128, bfloat16"):
+            sums = "bool, int8 to int64, uint8 to uint64, float16, float32, float64, complex64, complex128, bfloat16"
+            with self.assertRaisesRegex(gradlane.BadArgument, f"have no sum here; there are sums of {sums}"):
                 gl.all_reduce(numpy.zeros(4, dtype))
         for dtype in ("bool", "int8", "int16", "uint64"):
             with self.assertRaisesRegex(gradlane.BadArgument, f"average of {dtype}: only floating types have one"):

@@ -199,6 +199,15 @@ std::string codec_help() {
   return text;
 }
 
+std::string codec_names() {
+  std::string text;
+  for (const CodecRow& row : kCodecs) {
+    text += (text.empty() ? "" : ", ") + std::string(row.usage);
+    if (row.max_bits > 0) text += " (" + std::to_string(row.min_bits) + " to " + std::to_string(row.max_bits) + ")";
+  }
+  return text;
+}
+
 const char* status_text(Status status) noexcept {
   switch (status) {
     case Status::kOk:

@@ -150,6 +150,9 @@ class Codec {
 // One line per codec: how to write its name, and what it promises.
 [[nodiscard]] std::string codec_help();
 
+// The same on one line, without promises: "raw, bf16, ..., fixed:B (1 to 30)".
+[[nodiscard]] std::string codec_names();
+
 // The outcome in words, for logs and error texts.
 [[nodiscard]] const char* status_text(Status status) noexcept;
 

@@ -116,7 +116,12 @@ void Session::find(const gl_codec_name& message) {
     copy_text(found.name, codec.name());
     answer(found);
   } catch (const SetupError& error) {
-    refuse(error.what());
+    // Its list of codecs takes lines. This one fits a message, unless the error is long, and then it says what to
+    // write.
+    std::string text = error.what();
+    text.resize(std::min(text.find('\n'), text.size()));
+    const std::string list = "; there are " + codec_names();
+    refuse(text.size() + list.size() < GL_TEXT ? text + list : text);
   }
 }
 

@@ -97,6 +97,9 @@ class Arguments(unittest.TestCase):
                 self.refused(lambda: gl.all_reduce(array, codec=value), "codec")
             self.refused(lambda: gl.broadcast(array, codec="fixed:8"), "copies are exact; leave the codec out")
         gl.broadcast(floats(), codec="raw")
+        for value in () if FAKE else ("fixd:10", "inceptionn:123456789", "raw:5"):
+            self.refused(lambda: gl.all_reduce(floats(), codec=value), f"codec '{value}': .*; there are raw, bf16, fp16, "
+                         r"inceptionn:B\[,truncate\] \(2 to 14\), fixed:B \(1 to 30\)$")
 
     def test_residuals(self):
         read_only = floats()

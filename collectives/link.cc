@@ -109,7 +109,7 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   }
   // What got lost may get lost again: it is no sign of life, or long packets on a short MTU would make this rank
   // silent.
-  if (it.state != State::kUnsent) sent_at_ = sent_before;
+  if (it.again >= kStuck / 2) sent_at_ = sent_before;
   counters_.add(Counter::kDataBytes, it.bytes);
   it.state = State::kInFlight;
   it.sent_at = now;

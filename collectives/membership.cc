@@ -269,7 +269,8 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
 
 // ---- What is known of the ways to neighbours.
 
-bool Membership::lately(Nanos at, Nanos now) const noexcept { return at != 0 && now - at < 2 * silence_; }
+// While packets are sent again and again: what has been mended is not named.
+bool Membership::lately(Nanos at, Nanos now) const noexcept { return at != 0 && now - at < silence_ / 2; }
 
 void Membership::complain(size_t link, uint8_t tos, Nanos now) noexcept {
   Peer& peer = peers_[link];

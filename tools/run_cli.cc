@@ -33,14 +33,12 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add("--rate", options.rate, "Of each link of veth, accelerator: 1gbit, 200mbit (none)");
   add("--accelerator", options.accelerator, "Of that link: gradlane, or none to compare (gradlane)");
   add("--repack", options.repack, "Accelerators put packets together: on, off (on)");
-  add("--timeout", options.timeout, "Of operations that name none: 90 (seconds), 30min, 2h (60s)");
+  add("--timeout", options.timeout, "Of operations, if they name none: 90 (s), 30min (60s)");
   add("--idle", options.idle, "Of workers: spin, yield, adaptive (adaptive)");
   add("--log", options.log, "Of daemons: trace, debug, info, warn, error (warn)");
   add("--keep-configs", options.keep_configs, "Copy the daemons' configuration files to DIR")->type_name("DIR");
   run->add_flag("--no-prefix", options.no_prefix, "No \"[rank] \" before lines of output");
-  run->footer(
-      "gradlane run -n 4 -- python3 train.py   once per rank, with GRADLANE_SOCKET and\n"
-      "what torchrun sets. Without a command: the nodes stay up until Ctrl-C.");
+  run->footer("gradlane run -n 4 -- python3 train.py   as under torchrun; alone: until Ctrl-C");
   return run;
 }
 

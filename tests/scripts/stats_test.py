@@ -108,7 +108,8 @@ class MissingTest(StatsTest):
         tries = re.search(r"no answer from 10\.77\.0\.2 on port e0 after [45] s \(ARP, (\d+) tries\)", line)
         self.assertTrue(tries, line)
         self.assertLessEqual(int(tries.group(1)), 53)
-        # Asked for every second from then on.
+        # Asked for every second from the 50th time on.
+        wait_for(lambda: self.neighbour(ring, 0)["arp_tries"] >= 50, "50 tries", 5)
         before = self.neighbour(ring, 0)["arp_tries"]
         time.sleep(1.5)
         self.assertLessEqual(self.neighbour(ring, 0)["arp_tries"] - before, 3)

@@ -184,7 +184,7 @@ def check_checksums(folder, args, key):
         raw.settimeout(10)
         ring.start_node(0)
         for packet in receive_datagrams(receiver, 5):
-            assert packet[:2] == b"GL" and len(packet) == 44 + 56 + (TAG if key else 0), packet
+            assert packet[:2] == b"GL" and len(packet) == 44 + 96 + (TAG if key else 0), packet
         frame = next(frame for frame in iter(lambda: raw.recv(65536), None) if frame[23] == 17)
         assert frame[40:42] != b"\0\0", "no checksum"
         # And it does look: the same frame with another checksum is dropped.

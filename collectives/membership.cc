@@ -335,7 +335,7 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.cause_code = static_cast<uint8_t>(cause_.code);
   hello.cause_rank = cause_.rank;
   // Of a difference in configuration, "here" and "there" mean nothing elsewhere.
-  if (cause_.code == FailureCode::kSilent) {
+  if (cause_.code == FailureCode::kSilent || cause_.code == FailureCode::kDoubled) {
     hello.cause_field = static_cast<uint8_t>(cause_.field);
     hello.cause_ours = cause_.ours;
     hello.cause_theirs = cause_.theirs;

@@ -13,8 +13,9 @@ constexpr Nanos kFirstInterval = kMillisecond;
 constexpr Nanos kLeastSpacing = 200 * kMicrosecond;  // of hellos to one neighbour
 constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
 
-// Nobody can have missed more of them; and they must not wrap.
-constexpr uint64_t kMostGenerations = uint64_t{1} << 20;
+// Nobody can have missed more of them: programs that try again and again while a rank is absent end some hundreds a
+// second. And they must not wrap.
+constexpr uint64_t kMostGenerations = uint64_t{1} << 30;
 
 uint64_t generation_of(uint64_t session) { return session >> 32; }
 

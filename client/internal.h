@@ -62,6 +62,7 @@ struct gl_loss_warning {
   uint64_t elements;
   uint8_t kind;
   uint8_t codec;
+  uint8_t param;
   bool untold;
   char text[GL_ERROR_TEXT];
 };

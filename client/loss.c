@@ -29,6 +29,11 @@ static unsigned norm_percent(const struct gl_loss* loss) {
   return percent;
 }
 
+// Whatever the daemon has written.
+static unsigned zeroed_percent(const struct gl_loss* loss) {
+  return loss->zeroed >= loss->values ? 100 : (unsigned)(100.0 * (double)loss->zeroed / (double)loss->values);
+}
+
 static bool too_much(const struct gl_loss* loss) {
   return loss->lost_squares >= kNormShare * kNormShare * loss->squares ||
          (double)loss->zeroed >= kZeroedShare * (double)loss->values;
@@ -39,14 +44,18 @@ static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct 
   const struct gl_submission* const submission = &operation->submission;
   for (unsigned i = 0; i < losses->count; ++i) {
     const struct gl_loss_warning* const it = &losses->warnings[i];
-    if (it->elements == operation->whole && it->kind == submission->kind && it->codec == submission->codec) {
+    if (it->elements == operation->whole && it->kind == submission->kind && it->codec == submission->codec &&
+        it->param == submission->param) {
       return NULL;
     }
   }
   if (losses->count == GL_LOSS_WARNINGS) return NULL;
   struct gl_loss_warning* const it = &losses->warnings[losses->count++];
-  *it = (struct gl_loss_warning){
-      .elements = operation->whole, .kind = submission->kind, .codec = submission->codec, .untold = true};
+  *it = (struct gl_loss_warning){.elements = operation->whole,
+                                 .kind = submission->kind,
+                                 .codec = submission->codec,
+                                 .param = submission->param,
+                                 .untold = true};
   return it;
 }
 
@@ -73,7 +82,7 @@ void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, co
       "codec raw, error feedback (a residual), or a bound that follows the values (AdaptiveBound, in PyTorch "
       "fixed:auto)",
       sum_name(submission->kind), operation->whole, codec_name(gl, submission), norm_percent(loss), gl->welcome.rank,
-      (unsigned)(100.0 * (double)loss->zeroed / (double)loss->values));
+      zeroed_percent(loss));
   if (losses->keep) return;
   (void)fprintf(stderr, "gradlane: warning: %s\n", gradlane_warning(gl));
 }

@@ -13,8 +13,9 @@ constexpr Nanos kFirstInterval = kMillisecond;
 constexpr Nanos kLeastSpacing = 200 * kMicrosecond;  // of hellos to one neighbour
 constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
 
-// Nobody can have missed more of them; and they must not wrap.
-constexpr uint64_t kMostGenerations = uint64_t{1} << 20;
+// Nobody can have missed more of them: programs that try again and again while a rank is absent end some hundreds a
+// second. And they must not wrap.
+constexpr uint64_t kMostGenerations = uint64_t{1} << 30;
 
 uint64_t generation_of(uint64_t session) { return session >> 32; }
 
@@ -335,7 +336,7 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.cause_code = static_cast<uint8_t>(cause_.code);
   hello.cause_rank = cause_.rank;
   // Of a difference in configuration, "here" and "there" mean nothing elsewhere.
-  if (cause_.code == FailureCode::kSilent) {
+  if (cause_.code == FailureCode::kSilent || cause_.code == FailureCode::kDoubled) {
     hello.cause_field = static_cast<uint8_t>(cause_.field);
     hello.cause_ours = cause_.ours;
     hello.cause_theirs = cause_.theirs;

@@ -216,7 +216,7 @@ std::string source_text(uint64_t source) {
   return text;
 }
 
-// Only the neighbours of the rank know.
+// Of whom they are not known where an older version is on the way.
 std::string sources_text(const Failure& failure) {
   return failure.ours == 0 ? "" : ", " + source_text(failure.ours) + " and " + source_text(failure.theirs);
 }

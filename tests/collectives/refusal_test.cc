@@ -300,8 +300,7 @@ TEST(Refusal, OfAnOwner) {
     for (unsigned rank = 0; rank < world; ++rank) {
       const SimCompletion* const end = ring.end_of(running, rank);
       ASSERT_NE(end, nullptr) << rank;
-      EXPECT_EQ(end->failure.code, FailureCode::kDoubled) << rank << ": " << failure_text(end->failure);
-      EXPECT_EQ(end->failure.rank, 1) << rank;
+      EXPECT_EQ(end->failure, doubled) << rank << ": " << failure_text(end->failure);
     }
     // It is over when the owner says it no more.
     ring.run_for(500 * kMillisecond);

@@ -102,6 +102,21 @@ TEST(Start, WithARestartOnTheWay) {
   }
 }
 
+// A rank that was away while the others have tried again and again, without a pause, for half an hour.
+TEST(Start, AfterMillionsOfGenerations) {
+  SimConfig config = slow_ring(3, 3);
+  config.exchange.window = kMinWindow;
+  TestRing ring(config);
+  EXPECT_TRUE(ring.works());
+  ring.net().pause(2);
+  for (int i = 0; i < 2'000'000; ++i) ring.net().node(0).exchange().close();
+  ring.net().wake(0);
+  ring.restart(2);
+  ring.net().resume(2);
+  EXPECT_TRUE(ring.wait_whole(kSecond));
+  EXPECT_TRUE(ring.works());
+}
+
 // ---- Late packets
 
 struct Recorded {

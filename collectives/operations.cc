@@ -106,7 +106,12 @@ void ExchangeState::abort(uint64_t id) noexcept {
   const Failure failure{.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(config_.rank)};
   if (it.state == Running::State::kRunning) fail_everywhere(it, failure, config_.rank);
   // One that waits keeps its number, and fails everywhere at its turn.
-  if (it.state == Running::State::kWaiting) it.failure = failure;
+  if (it.state == Running::State::kWaiting) {
+    it.failure = failure;
+    // A ring that does not come up must not keep it for as long as the caller's limit is.
+    it.deadline = std::min(it.deadline, polled_at_ + config_.start_timeout);
+    set_deadline();
+  }
   more_ = true;
 }
 

@@ -163,8 +163,8 @@ class Sums(Case):
 
     @unittest.skipIf(WORLD == 1, "there is no daemon")
     def test_names_of_codecs(self):
-        """use_codec() knows what the daemon knows, at both ends of each range."""
-        words = ["raw", "raw:1", "bf16", "bf16:", "fp", "fixed", "fixed:", "inceptionn", "inceptionn:8,truncate",
+        """use_codec() knows what the daemon knows, at both ends of each range. (And "fixed", for fixed:auto.)"""
+        words = ["raw", "raw:1", "bf16", "bf16:", "fp", "fixed:", "inceptionn", "inceptionn:8,truncate",
                  "inceptionn:,truncate", "inceptionn:8,", "fixed:8,truncate", "fixed:+8", "fixed: 8", "Raw", " raw", ""]
         for word in words + [f"{word}:{b}" for word in ("fixed", "inceptionn") for b in (0, 1, 2, 14, 15, 30, 31)]:
             try:

@@ -184,6 +184,19 @@ class Feedback(unittest.TestCase):
         gl.all_reduce(parts(1, 1.0)[gl.rank], codec=bound, residual=residual)
         self.assertFalse(numpy.any(residual))
 
+    def test_matrices(self):
+        """Of any shape: raw steps pay them, too."""
+        for make in (gl.zeros, numpy.zeros):
+            bound = gradlane.AdaptiveBound(1, error_feedback=True)
+            array = make((60, COUNT // 60), "float32")
+            for magnitude in (1.0, 1.0, 1.0, 1e-4, 1.0):
+                owed = bound.state_dict()["residual"]
+                array[...] = parts(2, magnitude)[gl.rank].reshape(array.shape)
+                codec = bound.codec()
+                gl.all_reduce(array, codec=bound)
+            self.assertTrue(numpy.any(owed))
+            self.assertEqual((codec, numpy.any(bound.state_dict()["residual"])), ("raw", False))
+
 
 if __name__ == "__main__":
     unittest.main()

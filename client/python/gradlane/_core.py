@@ -21,7 +21,6 @@ MAX_TAG = (1 << 64) - 1
 _PAGE = 4096
 _SLICE_MS = 100  # of waiting, for signals
 _CANCEL_S = 1.0  # to wait for the end of what was cancelled
-_SUMS = ("all_reduce", "reduce_scatter")
 _BLOCKS = ("reduce_scatter", "all_gather")
 _FLOAT32 = _forms.Form(_forms.FLOAT32, 1, numpy.dtype("float32"), False)
 
@@ -88,7 +87,7 @@ class Core:
         pay = pay and bool(numpy.any(residual))
         operation = Operation(name, Operand(self, array, form, copy=pay), bound)
         if pay:
-            operation.data.work += residual
+            operation.data.work += residual.reshape(array.shape)
             operation.paid = residual
         elif residual is not None and not (bound is not None and how.codec == b"raw"):
             operation.residual = Operand(self, residual, _FLOAT32)
@@ -189,7 +188,10 @@ class Core:
         """Whether it is over, within the time."""
         if self._dropped:
             self._reap()
-        return self._look(operation, timeout_ms)
+        over = self._look(operation, timeout_ms)
+        if over:  # only then: where warnings are errors, an operation must have begun and ended all the same
+            _losses.warn(self._lib, self._connection._handle)
+        return over
 
     def _look(self, operation, timeout_ms, copy=True):
         if operation.over:
@@ -198,8 +200,6 @@ class Core:
             operation.forget(self)
         elif operation.ended or operation.ask(self._lib, self._connection.handle, timeout_ms):
             operation.settle(self, copy)
-            if operation.name in _SUMS:
-                _losses.warn(self._lib, self._connection.handle)
         return operation.over
 
     def _await(self, operation):

@@ -63,6 +63,21 @@ class LossesTest(unittest.TestCase):
         with gradlane.torch.use_codec("fixed:10"):
             (warning,) = self.caught(lambda: dist.all_reduce(tiny))
         self.assertIn(f"all_reduce of {large} elements by codec fixed:10: rounding took 100 %", str(warning.message))
+
+        # An error on one rank, in the first of many pieces, after which the others have the sum all the same.
+        rank = dist.get_rank()
+        values = torch.full((5 * large,), 1.0 if rank == 0 else 1e-6)
+        with gradlane.torch.use_codec("fixed:10"), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            if rank == 0:
+                dist.all_reduce(values)
+            else:
+                with self.assertRaises(gradlane.LossWarning):
+                    dist.all_reduce(values)
+        self.assertEqual((values.min().item(), values.max().item()), (1.0, 1.0))
+        ones = torch.ones(5)
+        dist.all_reduce(ones)
+        self.assertEqual(ones[0].item(), dist.get_world_size())
         dist.destroy_process_group()
 
 

@@ -159,7 +159,7 @@ class Group(dist.ProcessGroup):
 
             def failed(error):
                 on_error(error)
-                if on_failure is not None:
+                if on_failure is not None and not isinstance(error, errors.LossWarning):
                     on_failure()
 
             how["timeout"] = self.options._timeout.total_seconds()

@@ -125,6 +125,7 @@ class Driver(Pieces):
                     operation.finish()
                     if operation.on_result is not None:
                         operation.on_result(operation.tensor)
+                operation.error = operation.warning
         except Exception as reason:  # noqa: BLE001 - whoever waits shall have it
             operation.error = reason
         error = operation.error

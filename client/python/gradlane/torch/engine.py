@@ -38,8 +38,9 @@ class Engine:
 
     A tensor belongs to the operation until its future is completed. Options of all of them: timeout: seconds from its
     turn on until the operation fails, on all ranks; None: the daemons' limit. result: the value of the future; None:
-    the tensor. on_result(tensor) is called when the data is in place, on_error(exception) if it failed, before the
-    future is completed. The future's own exception is a RuntimeError with the other's class and text.
+    the tensor. on_result(tensor) is called when the data is in place, on_error(exception) if it failed (or, after
+    on_result, with a LossWarning where warnings are errors), before the future is completed. The future's own exception is a
+    RuntimeError with the other's class and text.
     """
 
     _current = None
@@ -76,7 +77,7 @@ class Engine:
             if Engine._world is None:
                 try:
                     Engine._current = Engine(_context.open(rank=rank))
-                except errors.Error as error:
+                except (errors.Error, ImportError) as error:  # again when ranks have met, so that all hear of it
                     world = _OF_RANKS.search(str(error))
                     return int(world[1]) if world else None
             return Engine._world
@@ -140,8 +141,7 @@ class Engine:
         """The tensor ends as the sum of the ranks' tensors, or their mean. In place.
 
         codec: of float32; None: the daemon's, or raw for fewer than 1024 elements; a function: called when all
-        operations before have ended. residual: error feedback, float32
-        of zeros() of the same size.
+        operations before have ended. residual: error feedback, float32 of zeros() of the same size.
         """
         operand = self._operand(tensor, "all_reduce", True, average)
         address = None

@@ -60,7 +60,7 @@ class Operation:
 
     codec, average: as in gradlane_how; whole too, which is of all pieces together. timeout: seconds from its turn on,
     or None. The driver has flights, next_piece, number, begun, future and error: the first thing that went wrong.
-    inference: its tensors were made in inference mode.
+    warning: a LossWarning that whoever waits shall have. inference: its tensors were made in inference mode.
     """
 
     name = "barrier"
@@ -75,7 +75,7 @@ class Operation:
         self.flights = collections.deque()
         self.next_piece = 0
         self.number = None
-        self.error = None
+        self.error = self.warning = None
         self.inference = False
         self.timeout = self.begun = None
         self.tensor = self.result = self.on_result = self.on_error = None

@@ -120,7 +120,7 @@ class Pieces:
             if code != errors.OK:
                 operation.fail(self._error(code, operation))
             else:
-                self._pass_on_warnings(operation)
+                self._note_warnings(operation)
         if flight.staged:
             if code == errors.OK:
                 operation.unload(flight.piece, flight.address)
@@ -129,12 +129,12 @@ class Pieces:
         operation.flights.popleft()
         return True
 
-    def _pass_on_warnings(self, operation):
-        """Of what the codec takes. Where warnings are errors, whoever waits for the operation has it."""
+    def _note_warnings(self, operation):
+        """Of what the codec takes. Where they are errors, the operation goes on all the same: other ranks have none."""
         try:
             _losses.warn(self._lib, self._connection.handle)
         except errors.LossWarning as warning:
-            operation.fail(warning)
+            operation.warning = operation.warning or warning
 
     def _cancel(self, operation):
         with self.lock:

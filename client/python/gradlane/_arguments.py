@@ -77,12 +77,12 @@ def codec_name(codec):
     if codec is None:
         return None
     if not isinstance(codec, str):
-        raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say, or a gradlane.AdaptiveBound")
+        raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say, or of all_reduce a gradlane.AdaptiveBound")
     if codec == "fixed" or codec.startswith("fixed:auto"):
         raise errors.bad_argument(
             f"codec is {codec!r}, and a call has no steps before it to find a bound from: name one, 'fixed:10' say, or "
-            f"pass a gradlane.AdaptiveBound({codec[11:] if codec[11:].isdigit() else ''}), one per tensor, kept from "
-            "step to step"
+            f"pass a gradlane.AdaptiveBound({codec[11:] + ', ' if codec[11:].isdigit() else ''}error_feedback=True), "
+            "one per tensor, kept from step to step"
         )
     if not codec.isascii() or not codec.isprintable():
         raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say")

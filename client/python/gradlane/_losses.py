@@ -1,12 +1,12 @@
 """Warnings of the library: a codec takes much of the values."""
 
-import pathlib
+import os
 import sys
 import warnings
 
 from . import errors
 
-_PACKAGE = str(pathlib.Path(__file__).resolve().parent)
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")  # as names of code begin
 
 
 def warn(lib, handle):

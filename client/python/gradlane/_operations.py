@@ -102,7 +102,7 @@ class Operation:
     def forget(self, context):
         """The library never had it."""
         self.drop(context)
-        if self.bound is not None:
+        if self.bound is not None and self.bound._user is self:
             self.bound._lend(None)
         self.outcome = errors.BAD_ARGUMENT, "it has not begun"
 

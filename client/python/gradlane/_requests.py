@@ -60,5 +60,5 @@ class Request:
 
     def cancel(self):
         """Has it fail on all ranks, if it is not over. It must still be waited for."""
-        if not self._operation.over:
+        if not (self._operation.over or self._operation.ended):
             self._context._cancel(self._operation)

@@ -32,7 +32,6 @@ using Clock = AdminSocket::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStep{100};  // between looks at what no file descriptor tells
-constexpr int kInterfaceGone = 1;   // a supervisor starts it again
 
 // In devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
 size_t buffers_for(const AcceleratorConfig& config) {
@@ -109,9 +108,9 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
   spdlog::info("running as user {} from now on, without capabilities", config.user);
 }
 
-// Answers people until a signal comes, or an interface goes. The exit status.
-int serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
-          AcceleratorNews& news, PortHold& hold) {
+// Answers people until a signal comes; its name. Throws DeviceLost.
+const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
+                  AcceleratorNews& news, PortHold& hold) {
   for (auto tended = Clock::now() - kStep;;) {
     if (Clock::now() - tended >= kStep) {
       tended = Clock::now();
@@ -119,18 +118,11 @@ int serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, co
       wire.tend();
       news.look(worker.engine(), clock_now());
       hold.look(clock_now());
-      if (const std::string name = hold.gone(); !name.empty()) {
-        spdlog::error("interface {} is no more: shutting down. Start gradlaned again once there is one", name);
-        return kInterfaceGone;
-      }
     }
     std::array<pollfd, 2> fds = {{{signals.fd(), POLLIN, 0}, {admin.fd(), POLLIN, 0}}};
     ::poll(fds.data(), fds.size(), static_cast<int>(kStep.count()));
     admin.step();
-    if (const char* const signal = signals.take()) {
-      spdlog::info("{}: shutting down", signal);
-      return 0;
-    }
+    if (const char* const signal = signals.take()) return signal;
   }
 }
 
@@ -164,7 +156,13 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   log_start(config);
   drop_privileges(privileges, config, *host, *wire);
 
-  const int status = serve(signals, admin, *host, *wire, worker, news, hold);
+  int status = 0;
+  try {
+    spdlog::info("{}: shutting down", serve(signals, admin, *host, *wire, worker, news, hold));
+  } catch (const DeviceLost& error) {
+    status = kDeviceLostStatus;
+    spdlog::error("{}: shutting down with exit status {}, to be started again", error.what(), status);
+  }
   worker.stop();
   pool.abandon();
   leave(host);

@@ -216,8 +216,8 @@ class Setup {
   void move(const Link& from, const Link& to) {
     const KernelNetwork network = KernelNetwork::of(kernel_, from);
     if (network.empty()) return;
-    network.erase(kernel_);
     try {
+      network.erase(kernel_);
       for (const std::string& refused : network.give(kernel_, to)) {
         std::fprintf(stderr, "gradlane: %s; it has to be made again by hand\n", refused.c_str());
       }

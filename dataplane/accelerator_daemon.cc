@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "compress/error.h"
+#include "config/devices.h"
 #include "config/values.h"
 #include "dataplane/accelerator_news.h"
 #include "dataplane/accelerator_status.h"
 #include "dataplane/accelerator_worker.h"
 #include "dataplane/device.h"
 #include "dataplane/eal.h"
+#include "dataplane/kernel_interface.h"
 #include "dataplane/offloads.h"
 #include "dataplane/packet_pool.h"
 #include "dataplane/port_hold.h"
@@ -97,6 +99,17 @@ void log_start(const AcceleratorConfig& config) {
 }
 
 // All that root is needed for has been done.
+// The kernel is kept off the wire while this runs, and joins it to the host port behind it.
+void check_wire_is_free(const AcceleratorConfig& config) {
+  const std::string name = interface_name(config.wire);
+  const std::string address = name.empty() ? "" : address_on(name);
+  if (address.empty()) return;
+  throw SetupError(
+      fmt::format("interface {} of port wire has the kernel's address {}, which nobody would reach any more: "
+                  "gradlane accelerator up --config {} moves it to {}; docs/accelerator.md, \"Set it up\"",
+                  name, address, config.file, config.interface));
+}
+
 void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
                      const Port& wire) {
   if (!privileges.active()) return;
@@ -138,6 +151,7 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   const Signals signals(config.log_file);
   const Privileges privileges(config.user);
   check_offloads(config);
+  check_wire_is_free(config);
   privileges.prepare_folder_of(config.admin);
   // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
   std::optional<AcceleratorParts> parts;

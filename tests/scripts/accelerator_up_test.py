@@ -194,12 +194,21 @@ class UpTest(ToolsTest):
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         self.inside("ethtool", "-K", "eth1", "gro", "off")
         self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
+        # It would take the host's network away, and not give it back at its end.
+        ended = subprocess.run(["ip", "netns", "exec", self.namespace, BINARIES["gradlaned"], "--config",
+                                str(self.config)], capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual(ended.returncode, 2, ended.stderr)
+        self.assertIn("interface eth1 of port wire has the kernel's address 10.77.0.1, which nobody would reach any more: "
+                      f"gradlane accelerator up --config {self.config} moves it to gl0", ended.stderr)
+        self.pings()
+        self.ip("addr", "flush", "dev", "eth1")
         daemon = self.start_daemon()
         self.assertIn("an accelerator has eth1: stop gradlaned first", self.accelerator("down", 2))
         daemon.terminate()
         self.assertEqual(daemon.wait(TIMEOUT), 0)
         self.check(1, "^FAIL daemon: none runs on .*: nothing passes between host and wire without it")
         self.assertIn("no table netdev gradlane-eth1 any more", self.accelerator("down"))
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         self.pings()
 
     def test_refusals(self):

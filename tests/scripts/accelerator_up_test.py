@@ -170,6 +170,28 @@ class UpTest(ToolsTest):
         self.assertEqual(self.ip("addr", "show", "dev", "eth1").count("inet "), 3)
         self.pings()
 
+    def test_what_cannot_move(self):
+        """A route over a nexthop object is an example. All stays at the wire, where it works."""
+        self.populate()
+        self.ip("nexthop", "add", "id", "7", "via", "10.77.0.9", "dev", "eth1")
+        self.ip("route", "add", "10.95.0.0/16", "nhid", "7")
+
+        def of_wire():
+            text = self.ip("-o", "addr", "show", "dev", "eth1") + self.ip("route", "show", "table", "all")
+            text += self.ip("-6", "route", "show", "table", "all")
+            return sorted(line for line in text.splitlines() if "eth1" in line)
+
+        before = of_wire()
+        for _ in range(2):
+            self.assertIn("route 10.95.0.0/16 over eth1 cannot be removed", self.accelerator("up", 2))
+            self.assertEqual(of_wire(), before)
+            self.pings()
+            self.pings("fd77::9")
+        self.ip("route", "del", "10.95.0.0/16")
+        self.accelerator("up")
+        self.pings()
+        self.accelerator("down")
+
     def test_a_lost_pair(self):
         """Whoever has removed the veth by hand has left the wire to nobody: `down` gives it back."""
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")

@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "compress/error.h"
+#include "config/devices.h"
 #include "config/values.h"
 #include "dataplane/accelerator_news.h"
 #include "dataplane/accelerator_status.h"
 #include "dataplane/accelerator_worker.h"
 #include "dataplane/device.h"
 #include "dataplane/eal.h"
+#include "dataplane/kernel_interface.h"
 #include "dataplane/offloads.h"
 #include "dataplane/packet_pool.h"
 #include "dataplane/port_hold.h"
@@ -32,7 +34,6 @@ using Clock = AdminSocket::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStep{100};  // between looks at what no file descriptor tells
-constexpr int kInterfaceGone = 1;   // a supervisor starts it again
 
 // In devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
 size_t buffers_for(const AcceleratorConfig& config) {
@@ -98,6 +99,17 @@ void log_start(const AcceleratorConfig& config) {
 }
 
 // All that root is needed for has been done.
+// The kernel is kept off the wire while this runs, and joins it to the host port behind it.
+void check_wire_is_free(const AcceleratorConfig& config) {
+  const std::string name = interface_name(config.wire);
+  const std::string address = name.empty() ? "" : address_on(name);
+  if (address.empty()) return;
+  throw SetupError(
+      fmt::format("interface {} of port wire has the kernel's address {}, which nobody would reach any more: "
+                  "gradlane accelerator up --config {} moves it to {}; docs/accelerator.md, \"Set it up\"",
+                  name, address, config.file, config.interface));
+}
+
 void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
                      const Port& wire) {
   if (!privileges.active()) return;
@@ -109,9 +121,9 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
   spdlog::info("running as user {} from now on, without capabilities", config.user);
 }
 
-// Answers people until a signal comes, or an interface goes. The exit status.
-int serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
-          AcceleratorNews& news, PortHold& hold) {
+// Answers people until a signal comes; its name. Throws DeviceLost.
+const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
+                  AcceleratorNews& news, PortHold& hold) {
   for (auto tended = Clock::now() - kStep;;) {
     if (Clock::now() - tended >= kStep) {
       tended = Clock::now();
@@ -119,18 +131,11 @@ int serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, co
       wire.tend();
       news.look(worker.engine(), clock_now());
       hold.look(clock_now());
-      if (const std::string name = hold.gone(); !name.empty()) {
-        spdlog::error("interface {} is no more: shutting down. Start gradlaned again once there is one", name);
-        return kInterfaceGone;
-      }
     }
     std::array<pollfd, 2> fds = {{{signals.fd(), POLLIN, 0}, {admin.fd(), POLLIN, 0}}};
     ::poll(fds.data(), fds.size(), static_cast<int>(kStep.count()));
     admin.step();
-    if (const char* const signal = signals.take()) {
-      spdlog::info("{}: shutting down", signal);
-      return 0;
-    }
+    if (const char* const signal = signals.take()) return signal;
   }
 }
 
@@ -146,6 +151,7 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   const Signals signals(config.log_file);
   const Privileges privileges(config.user);
   check_offloads(config);
+  check_wire_is_free(config);
   privileges.prepare_folder_of(config.admin);
   // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
   std::optional<AcceleratorParts> parts;
@@ -164,7 +170,13 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   log_start(config);
   drop_privileges(privileges, config, *host, *wire);
 
-  const int status = serve(signals, admin, *host, *wire, worker, news, hold);
+  int status = 0;
+  try {
+    spdlog::info("{}: shutting down", serve(signals, admin, *host, *wire, worker, news, hold));
+  } catch (const DeviceLost& error) {
+    status = kDeviceLostStatus;
+    spdlog::error("{}: shutting down with exit status {}, to be started again", error.what(), status);
+  }
   worker.stop();
   pool.abandon();
   leave(host);

@@ -7,8 +7,9 @@
 
 namespace gradlane {
 
-// Runs until SIGTERM or SIGINT and returns 0. `version` is what it says of itself. Throws SetupError if it cannot
-// start. One call per process, which then ends by std::_Exit(), as with run_daemon().
+// Runs until SIGTERM or SIGINT and returns 0, or until an interface goes away, and returns kDeviceLostStatus. `version`
+// is what it says of itself. Throws SetupError if it cannot start. One call per process, which then ends by
+// std::_Exit(), as with run_daemon().
 int run_accelerator(const AcceleratorConfig& config, const std::string& version);
 
 }  // namespace gradlane

@@ -32,7 +32,6 @@ constexpr milliseconds kBusyStep{2};   // while lanes work on commands
 constexpr milliseconds kNewsTime{50};  // for the other ranks to hear that this one ends
 constexpr milliseconds kLetGo{2000};   // for lanes to let go of trainers' memory
 constexpr milliseconds kClaim{2000};   // for addresses to turn out to be free, which takes 300 ms
-constexpr int kLost = 3;               // exit status: a device has gone, and a new process can have it again
 
 void start_dpdk(const std::vector<NodeConfig>& nodes) {
   std::vector<std::string> pci;
@@ -207,7 +206,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
     spdlog::info("{}: shutting down", work(nodes, signals, telemetry));
   } catch (const DeviceLost& error) {
     lost = error.what();
-    spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kLost);
+    spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kDeviceLostStatus);
   }
   shut_down(nodes, signals, lost.empty() ? nullptr : lost.c_str());
   telemetry.reset();
@@ -215,7 +214,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
   for (const auto& node : nodes) node->abandon_memory();
   nodes.clear();
   spdlog::info("ended");
-  return lost.empty() ? 0 : kLost;
+  return lost.empty() ? 0 : kDeviceLostStatus;
 }
 
 }  // namespace gradlane

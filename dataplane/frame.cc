@@ -53,17 +53,17 @@ FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local
   // RFC 1812, 3.3.2: never believe that a station has a group address.
   if (is_group(arp + kArpSenderMac)) return FrameVerdict::kBadArp;
   parsed.source_ip = load32(arp + kArpSenderIp);
-  if (load32(arp + kArpTargetIp) != local.ip) {
-    parsed.asked_ip = load32(arp + kArpTargetIp);
-    return FrameVerdict::kNotForUs;
-  }
   parsed.source_mac = load_mac(arp + kArpSenderMac);
+  // Whatever it is about: who sends with an address has it (RFC 5227, 2.4).
   if (parsed.source_ip == local.ip || parsed.source_ip == 0) {
     // A switch may send back what it gets: our own probe and announcement.
     if (parsed.source_mac == local.mac) return FrameVerdict::kNotForUs;
     if (parsed.source_ip != 0) return FrameVerdict::kRival;
   }
-  if (load32(arp + kArpTargetIp) != local.ip) return FrameVerdict::kNotForUs;
+  if (load32(arp + kArpTargetIp) != local.ip) {
+    parsed.asked_ip = load32(arp + kArpTargetIp);
+    return FrameVerdict::kNotForUs;
+  }
   return FrameVerdict::kArp;
 }
 

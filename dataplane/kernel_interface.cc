@@ -120,11 +120,7 @@ CutOff cut_off_by_xdp(const PortConfig& port) {
   CutOff result;
   if (!is_af_xdp(port)) return result;
   const std::string name = devargs_value(port.device, "iface");
-  for_each_address([&](const ifaddrs& entry) {
-    if (name != entry.ifa_name) return;
-    if (entry.ifa_addr->sa_family == AF_INET) result.address = ip_text(ipv4_of(entry));
-    if (entry.ifa_addr->sa_family == AF_INET6 && result.address.empty()) result.address = global_ipv6(entry);
-  });
+  result.address = address_on(name);
   const auto taken = parse_whole(devargs_value(port.device, "queue_count")).value_or(1);
   result.all = !result.address.empty() && taken >= receive_queues(name);
   return result;
@@ -140,6 +136,16 @@ std::string cut_off_advice(const PortConfig& port) {
   const std::string name = devargs_value(port.device, "iface");
   return fmt::format("move that address to another interface (ip addr del ... dev {}), or use net_af_packet0,iface={}",
                      name, name);
+}
+
+std::string address_on(const std::string& interface) {
+  std::string address;
+  for_each_address([&](const ifaddrs& entry) {
+    if (interface != entry.ifa_name) return;
+    if (entry.ifa_addr->sa_family == AF_INET) address = ip_text(ipv4_of(entry));
+    if (entry.ifa_addr->sa_family == AF_INET6 && address.empty()) address = global_ipv6(entry);
+  });
+  return address;
 }
 
 std::string owner_of(uint32_t ip) {

@@ -27,6 +27,10 @@ struct CutOff {
 [[nodiscard]] std::string cut_off_text(const PortConfig& port, const CutOff& what);
 [[nodiscard]] std::string cut_off_advice(const PortConfig& port);
 
+// An address that the kernel has on that interface, one of IPv4 first; none of those that every interface has for its
+// link. Empty: none.
+[[nodiscard]] std::string address_on(const std::string& interface);
+
 // The name of the interface to which the kernel has given this address; empty: none.
 [[nodiscard]] std::string owner_of(uint32_t ip);
 

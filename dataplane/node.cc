@@ -181,6 +181,7 @@ void Node::connect_ports() {
                    .udp_port = config_.udp_port,
                    .udp_ports = static_cast<uint16_t>(config_.lanes * ranks)};
     for (const NodeAddress& node : config_.nodes) setup.addresses.push_back(node.ip);
+    for (const Wire& each : wires_) setup.macs.push_back(each.port->mac());
     setup.identity = probe_identity(config_);
     setup.faults = config_.faults;
     for (unsigned i = 0; i < wire.port->queues(); ++i) {

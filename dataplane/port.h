@@ -28,6 +28,8 @@ class DeviceLost : public SetupError {
  public:
   using SetupError::SetupError;
 };
+// Exit status of a daemon that ends for that.
+inline constexpr int kDeviceLostStatus = 3;
 
 class Port {
  public:

@@ -145,11 +145,4 @@ std::string PortHold::fault() const {
       what, file_);
 }
 
-std::string PortHold::gone() const {
-  for (const Bypass::End* const end : {&bypass_.host, &bypass_.wire}) {
-    if (end->index != 0 && name_of(end->index).empty()) return end->name;
-  }
-  return "";
-}
-
 }  // namespace gradlane

@@ -23,8 +23,6 @@ class PortHold {
 
   // What is wrong now, and what to do; empty: nothing.
   [[nodiscard]] std::string fault() const;
-  // An interface that is no more: its packet socket will see nothing again. Empty: all are there.
-  [[nodiscard]] std::string gone() const;
 
   [[nodiscard]] bool kernel_kept_off() const noexcept { return held_; }
   [[nodiscard]] bool bypass_in_place() const noexcept { return bypassed_; }

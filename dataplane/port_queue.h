@@ -129,6 +129,7 @@ class PortQueue {
     AddressClaim* claim = nullptr;    // of its port
     bool first = false;               // of its port: asks for addresses, sends probes
     std::vector<uint32_t> addresses;  // of all nodes
+    std::vector<MacAddress> macs;     // of all ports of this node
     ProbeIdentity identity{};
     InjectedFaults faults;
     uint64_t fault_stream = 0;  // another one for each queue

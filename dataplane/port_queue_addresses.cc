@@ -36,11 +36,11 @@ Failure doubled_failure(const Neighbour& neighbour, unsigned rank, Nanos now) no
 // Whether the frame may be looked at further: nothing is, before the address is this node's.
 bool PortQueue::look_at_claim(const ParsedFrame& parsed) noexcept {
   AddressClaim& claim = *setup_.claim;
+  const bool rival = parsed.verdict == FrameVerdict::kRival;
   const bool probe = parsed.verdict == FrameVerdict::kArp && parsed.source_ip == 0;
-  if (parsed.verdict == FrameVerdict::kRival) {
-    claim.contest(pack_mac(parsed.source_mac));
-  } else if (probe) {
-    claim.asked(pack_mac(parsed.source_mac));
+  // Two ports of this node may be in one network, and hear each other.
+  if ((rival || probe) && std::ranges::find(setup_.macs, parsed.source_mac) == setup_.macs.end()) {
+    rival ? claim.contest(pack_mac(parsed.source_mac)) : claim.asked(pack_mac(parsed.source_mac));
   }
   return claim.held();
 }

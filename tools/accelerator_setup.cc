@@ -73,13 +73,19 @@ class Setup {
   void up() {
     require_pair();
     const Link wire = find_wire();
+    const bool again = bypass_state(bypass_) == BypassState::kInPlace;
     prepare_pair(wire);
     prepare_wire(wire);
     bypass_ = bypass_of(config_);
     install_bypass(bypass_);
     say("nftables: table netdev {}, while no accelerator runs", bypass_.table);
-    const Link host = need(config_.interface);
-    move(wire, host);
+    try {
+      move(wire, need(config_.interface));
+    } catch (const SetupError&) {
+      // The addresses are at the wire still, where nobody would reach them.
+      if (!again) remove_bypass(bypass_);
+      throw;
+    }
     // After its addresses of IPv6 have been seen.
     set_ipv6(wire.name, false);
     for (const std::string& fault : offload_faults(config_)) throw SetupError(fault);
@@ -169,6 +175,7 @@ class Setup {
     const Link host = need(config_.interface);
     if (host.address != wire.address) kernel_.set_address(host, wire.address);
     set_ipv6(own.name, false);
+    if (speaks_ipv6(wire.name)) set_ipv6(host.name, true);
     switch_features(host.name, active_checksums(host.name), false);
     switch_features(own.name, active_on_arrival(own.name), false);
     for (const Link& link : {host, own}) {
@@ -216,13 +223,19 @@ class Setup {
   void move(const Link& from, const Link& to) {
     const KernelNetwork network = KernelNetwork::of(kernel_, from);
     if (network.empty()) return;
-    network.erase(kernel_);
+    try {
+      network.erase(kernel_, from);
+    } catch (const SetupError&) {
+      (void)network.give(kernel_, from);
+      throw;
+    }
     try {
       for (const std::string& refused : network.give(kernel_, to)) {
         std::fprintf(stderr, "gradlane: %s; it has to be made again by hand\n", refused.c_str());
       }
     } catch (const SetupError&) {
       (void)network.give(kernel_, from);
+      network.erase(kernel_, to);
       throw;
     }
     say("{}: has {} of {} now", to.name, network.text(), from.name);

@@ -161,15 +161,15 @@ std::string KernelNetwork::text() const {
   return fmt::format("{} and {} route{}", text, routes_.size(), routes_.size() == 1 ? "" : "s");
 }
 
-void KernelNetwork::erase(RtNetlink& kernel) const {
+void KernelNetwork::erase(RtNetlink& kernel, const Link& at) const {
   for (const Payload& route : routes_) {
-    kernel.change(route_message(RTM_DELROUTE, 0, route, link_, link_),
-                  fmt::format("route {} over {} cannot be removed", text_of_route(route), link_.name), {ESRCH});
+    kernel.change(route_message(RTM_DELROUTE, 0, route, link_, at),
+                  fmt::format("route {} over {} cannot be removed", text_of_route(route), at.name), {ESRCH});
   }
   // With the first one of a network, the kernel may remove the others.
   for (const Payload& address : addresses_) {
-    kernel.change(address_message(RTM_DELADDR, 0, address, link_, link_),
-                  fmt::format("address {} of {} cannot be removed", text_of_address(address), link_.name),
+    kernel.change(address_message(RTM_DELADDR, 0, address, link_, at),
+                  fmt::format("address {} of {} cannot be removed", text_of_address(address), at.name),
                   {EADDRNOTAVAIL});
   }
 }

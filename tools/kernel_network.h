@@ -19,8 +19,8 @@ class KernelNetwork {
   // "10.77.0.1/24, 10.78.0.1/24 and 2 routes".
   [[nodiscard]] std::string text() const;
 
-  // Takes it away from that interface.
-  void erase(RtNetlink& kernel) const;
+  // Takes it away from one, as far as it has it.
+  void erase(RtNetlink& kernel, const Link& at) const;
   // Gives it to one. What is there already stays. Routes that the kernel refuses are named, and left out.
   [[nodiscard]] std::vector<std::string> give(RtNetlink& kernel, const Link& to) const;
 

@@ -24,10 +24,10 @@ double over_queues(const json* port, const char* name) {
 }
 
 double dropped(const json* port) {
-  static constexpr const char* kDrops[] = {"segmented",     "not_neighbour", "forged",        "wrong_tos",
-                                           "wrong_lane",    "no_mac",        "link_down",     "runt",
-                                           "bad_ip_header", "ip_options",    "fragment",      "bad_udp",
-                                           "bad_checksum",  "bad_arp",       "injected_drop", "probe_refused"};
+  static constexpr const char* kDrops[] = {
+      "segmented", "not_neighbour", "stranger",     "forged",  "wrong_tos",     "wrong_lane",
+      "no_mac",    "no_address",    "link_down",    "runt",    "bad_ip_header", "ip_options",
+      "fragment",  "bad_udp",       "bad_checksum", "bad_arp", "injected_drop", "probe_refused"};
   double sum = 0;
   for (const char* const name : kDrops) sum += over_queues(port, name);
   return sum;

@@ -224,8 +224,8 @@ def nobody(hosts, bumps, programs):
 def gone(hosts, bumps, programs):
     """Without its interface it ends, so that a supervisor starts it."""
     links_net.run("ip", "-n", hosts.names[1], "link", "del", "glw0")
-    assert bumps.processes[1].wait(20) == 1, bumps.log(1)
-    assert "interface glw0 is no more: shutting down" in bumps.log(1), bumps.log(1)
+    assert bumps.processes[1].wait(20) == 3, bumps.log(1)
+    assert "interface glw0 is gone: deleted" in bumps.log(1), bumps.log(1)
     bumps.processes[1] = None
     programs.check(1, 1, "^FAIL interface glw0 of port wire: there is no such interface",
                    "^FAIL daemon: none runs .*: its interfaces are not set up; gradlane accelerator up --config")

@@ -170,6 +170,28 @@ class UpTest(ToolsTest):
         self.assertEqual(self.ip("addr", "show", "dev", "eth1").count("inet "), 3)
         self.pings()
 
+    def test_what_cannot_move(self):
+        """A route over a nexthop object is an example. All stays at the wire, where it works."""
+        self.populate()
+        self.ip("nexthop", "add", "id", "7", "via", "10.77.0.9", "dev", "eth1")
+        self.ip("route", "add", "10.95.0.0/16", "nhid", "7")
+
+        def of_wire():
+            text = self.ip("-o", "addr", "show", "dev", "eth1") + self.ip("route", "show", "table", "all")
+            text += self.ip("-6", "route", "show", "table", "all")
+            return sorted(line for line in text.splitlines() if "eth1" in line)
+
+        before = of_wire()
+        for _ in range(2):
+            self.assertIn("route 10.95.0.0/16 over eth1 cannot be removed", self.accelerator("up", 2))
+            self.assertEqual(of_wire(), before)
+            self.pings()
+            self.pings("fd77::9")
+        self.ip("route", "del", "10.95.0.0/16")
+        self.accelerator("up")
+        self.pings()
+        self.accelerator("down")
+
     def test_a_lost_pair(self):
         """Whoever has removed the veth by hand has left the wire to nobody: `down` gives it back."""
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
@@ -194,12 +216,21 @@ class UpTest(ToolsTest):
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         self.inside("ethtool", "-K", "eth1", "gro", "off")
         self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
+        # It would take the host's network away, and not give it back at its end.
+        ended = subprocess.run(["ip", "netns", "exec", self.namespace, BINARIES["gradlaned"], "--config",
+                                str(self.config)], capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual(ended.returncode, 2, ended.stderr)
+        self.assertIn("interface eth1 of port wire has the kernel's address 10.77.0.1, which nobody would reach any more: "
+                      f"gradlane accelerator up --config {self.config} moves it to gl0", ended.stderr)
+        self.pings()
+        self.ip("addr", "flush", "dev", "eth1")
         daemon = self.start_daemon()
         self.assertIn("an accelerator has eth1: stop gradlaned first", self.accelerator("down", 2))
         daemon.terminate()
         self.assertEqual(daemon.wait(TIMEOUT), 0)
         self.check(1, "^FAIL daemon: none runs on .*: nothing passes between host and wire without it")
         self.assertIn("no table netdev gradlane-eth1 any more", self.accelerator("down"))
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         self.pings()
 
     def test_refusals(self):

@@ -128,6 +128,22 @@ def two_that_are_one_node_are_both_named(folder, network):
         nodes.wait_whole()
 
 
+def two_ports_in_one_network(folder, network):
+    """They hear each other: that is no copy. Node 0 has a cable for each neighbour."""
+    for command in (("set", "gl0", "name", "gl1"), ("set", "gl1", "netns", network.names[0])):
+        links_net.run("ip", "-n", network.names[3], "link", *command)
+    links_net.run("ip", "-n", network.names[0], "link", "set", "gl1", "up")
+    with ring(folder, network) as nodes:
+        config = nodes.config(0)
+        port = re.search(r"  - {name: e0, device: '(\S+)'}", config.read_text())
+        other = port[1].replace("net_af_packet0,iface=gl0", "net_af_packet1,iface=gl1")
+        both = f"  - {{name: e0, device: '{port[1]}', nodes: [1]}}\n  - {{name: e1, device: '{other}', nodes: [2]}}"
+        config.write_text(config.read_text().replace(port[0], both))
+        nodes.start().wait_whole()
+        for node in range(3):
+            assert "address" not in nodes.log(node), nodes.log(node)
+
+
 def clones_with_one_mac_address(folder, network):
     """ARP does not tell them apart. What fails says that there are two."""
     with ring(folder, network) as nodes:
@@ -223,8 +239,9 @@ def main():
     BINARIES.update(gradlane=os.path.abspath(args.gradlane), gradlaned=os.path.abspath(args.gradlaned))
     links_net.require()
     done = 0
-    for case in (a_copy_does_not_start, two_that_are_one_node_are_both_named, clones_with_one_mac_address,
-                 a_link_that_comes_up_late, two_daemons_of_one_machine, one_file_for_all_nodes):
+    for case in (a_copy_does_not_start, two_that_are_one_node_are_both_named, two_ports_in_one_network,
+                 clones_with_one_mac_address, a_link_that_comes_up_late, two_daemons_of_one_machine,
+                 one_file_for_all_nodes):
         begin = time.monotonic()
         with links_net.Network(4) as network, tempfile.TemporaryDirectory() as folder:
             case(folder, network)

@@ -127,8 +127,9 @@ int watch(const std::string& path, const StatsOptions& options, double seconds) 
   }
 }
 
-// Accelerators have no ring and no operations.
+// Accelerators have no ring and no operations, but the kernel beside them.
 int status_of(const nlohmann::json& document) {
+  if (at(at(document, "kernel"), "kept_off") == false) return kStatsKernel;
   const auto ranks = document.find("ranks");
   if (ranks == document.end() || !ranks->is_array()) return kStatsFine;
   for (const nlohmann::json& rank : *ranks) {

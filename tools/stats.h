@@ -21,6 +21,7 @@ enum StatsStatus {
   kStatsNoDaemon = 3,  // nobody answers
   kStatsRing = 4,      // the ring is not whole
   kStatsFailing = 5,   // the ring is whole, and operations have failed in the last minute
+  kStatsKernel = 6,    // the kernel is not kept off an accelerator's ports
 };
 
 // Returns the exit status; with `watch` 0 unless nobody answers at the first look. Throws SetupError for wrong options.

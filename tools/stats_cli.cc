@@ -20,8 +20,9 @@ CLI::App* add_stats(CLI::App& app, StatsOptions& options) {
   stats->footer(
       "Ctrl-C ends --watch. docs/stats.md explains the columns, and the document.\n"
       "'gradlane check' finds out what is wrong with a ring that does not come up.\n"
-      "Exit status: 0 all is well, 2 wrong options, 3 no daemon answers, 4 the ring is not whole,\n"
-      "5 operations have failed in the last minute; with --watch 0, or 3 at the beginning.");
+      "Exit status: 0 all is well, 2 wrong options, 3 no daemon answers, 4 the ring\n"
+      "is not whole, 5 operations have failed in the last minute, 6 the kernel is not\n"
+      "kept off an accelerator; with --watch 0, or 3 at the beginning.");
   return stats;
 }
 

@@ -42,7 +42,8 @@ def run_example(ring, example):
 
 def check_same_key(kind, folder, args, network=None, **settings):
     key = make_key(folder, "ring.key", 7)
-    with links_ring.Ring(kind, 2, folder, args.gradlaned, network, auth=f"{{key_file: {key}}}", **settings) as ring:
+    with links_ring.Ring(kind, 2, folder, args.gradlaned, network, auth=f"{{key_file: {key}}}",
+                         codec="fixed:10", **settings) as ring:
         ring.start().wait_whole()
         run_example(ring, args.example)
         for node in range(2):

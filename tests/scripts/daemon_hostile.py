@@ -57,7 +57,8 @@ class HostileTest(DaemonTest):
         folders = [self.folder / name for name in ("victim", "other")]
         for folder in folders:
             folder.mkdir()
-        self.victim = Ring(folders[0], 1, trainers=2, lanes=self.lanes, threads=1)
+        # A codec that takes residuals, for what is wrong with these to be looked at.
+        self.victim = Ring(folders[0], 1, trainers=2, lanes=self.lanes, threads=1, codec="fixed:10")
         self.other = Ring(folders[1], 1)
         daemon = Daemon(*self.victim.files, *self.other.files)
         self.victim.daemons = self.other.daemons = [daemon]

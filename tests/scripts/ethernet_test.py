@@ -41,7 +41,8 @@ def main():
     args = parser.parse_args()
     links_net.require("ping")
     with (tempfile.TemporaryDirectory() as folder, links_net.Network(2) as network,
-          links_ring.Ring("veth", 2, pathlib.Path(folder), args.gradlaned, network, log="debug") as ring):
+          links_ring.Ring("veth", 2, pathlib.Path(folder), args.gradlaned, network, log="debug",
+                          codec="fixed:10") as ring):
         # The kernel has addresses of its own on the nodes' interfaces.
         for i, name in enumerate(network.names):
             links_net.run("ip", "-n", name, "addr", "add", f"10.77.0.{101 + i}/24", "dev", "gl0")

@@ -14,7 +14,7 @@ constexpr size_t kRoom = kPart * 5;  // no codec needs more bytes for so many
 
 void compare(float before, float after, Loss& loss) noexcept {
   if (before == 0 || !std::isfinite(before)) return;
-  const double value = before;
+  const auto value = static_cast<double>(before);
   const double lost = std::isfinite(after) ? value - static_cast<double>(after) : value;
   ++loss.values;
   loss.zeroed += after == 0 ? 1 : 0;

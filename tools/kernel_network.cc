@@ -149,7 +149,7 @@ void KernelNetwork::read_routes(RtNetlink& kernel) {
     if (!is_for_moving(load_at<rtmsg>(payload)) || !goes_over(attributes_of<rtmsg>(payload), link_.index)) return;
     routes_.emplace_back(payload.begin(), payload.end());
   });
-  std::ranges::stable_partition(routes_, [](const Payload& route) {
+  std::stable_partition(routes_.begin(), routes_.end(), [](const Payload& route) {
     return netlink_attribute(attributes_of<rtmsg>(route), RTA_GATEWAY).empty();
   });
 }

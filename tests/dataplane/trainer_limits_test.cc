@@ -107,13 +107,14 @@ TEST(Exact, NothingIsRounded) {
     for (unsigned rank = 0; rank < 3; ++rank) {
       std::memcpy(result.data(), trainers[rank].segment(0), kCount * sizeof(float));
       for (size_t i = 0; i < 3 * (kCount / 3); ++i) {
-        const double sum = double{data[0][i]} + double{data[1][i]} + double{data[2][i]};
+        const double sum =
+            static_cast<double>(data[0][i]) + static_cast<double>(data[1][i]) + static_cast<double>(data[2][i]);
         if (kind == OpKind::kBroadcast) {
           ASSERT_EQ(result[i], data[1][i]);
         } else if (kind == OpKind::kAllGather) {
           ASSERT_EQ(result[i], data[i / count][i]);
         } else {
-          ASSERT_NEAR(double{result[i]}, sum, 1e-10);
+          ASSERT_NEAR(static_cast<double>(result[i]), sum, 1e-10);
         }
       }
     }

@@ -80,8 +80,7 @@ void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, co
       " elements by codec %.31s: rounding took %u %% of the norm of what rank %u gave, and made zero of "
       "%u %% of its values that were not zero (of a sample). What is lost is lost: a training may stop for it. Use "
       "codec raw, error feedback (a residual; in PyTorch the hook with its State()), or a bound that follows the "
-      "values "
-      "and has bits enough (AdaptiveBound, in PyTorch fixed:auto)",
+      "values and has bits enough (AdaptiveBound, in PyTorch fixed:auto)",
       sum_name(submission->kind), operation->whole, codec_name(gl, submission), norm_percent(loss), gl->welcome.rank,
       zeroed_percent(loss));
   if (losses->keep) return;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/packet.h"
+#include "base/time.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
 

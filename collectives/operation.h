@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "collectives/packet.h"
+#include "base/time.h"
 #include "compress/codec.h"
 #include "compress/loss.h"
 

@@ -6,12 +6,6 @@
 
 namespace gradlane {
 
-using Nanos = uint64_t;  // time, from any fixed point on; the owner reads the clock
-inline constexpr Nanos kNever = ~Nanos{0};
-inline constexpr Nanos kMicrosecond = 1000;
-inline constexpr Nanos kMillisecond = 1000 * kMicrosecond;
-inline constexpr Nanos kSecond = 1000 * kMillisecond;
-
 // A packet buffer, opaque but for where its bytes are: the place of the link header.
 struct Packet {
   uint8_t* data = nullptr;

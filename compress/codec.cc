@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "compress/layout.h"
 
 namespace gradlane {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "compress/error.h"
+#include "base/error.h"
 
 namespace gradlane {
 namespace {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/time.h"
 #include "config/config.h"
 #include "config/loader.h"
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/time.h"
 #include "collectives/config.h"
 
 namespace gradlane {

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <optional>
 
+#include "config/devargs.h"
 #include "config/faults.h"
 #include "config/values.h"
 
@@ -23,22 +24,8 @@ constexpr size_t kPacketHeader = 66;  // of an AF_PACKET frame, in front of the 
 constexpr size_t kVirtioQueues = 8;
 constexpr size_t kVirtioSize = 1024;
 
-std::string_view name_of(std::string_view device) { return device.substr(0, device.find(',')); }
-
-// The value of `key=` in "name,key=value,...".
-std::optional<std::string_view> argument(std::string_view device, std::string_view key) {
-  while (true) {
-    const size_t comma = device.find(',');
-    if (comma == device.npos) return std::nullopt;
-    device.remove_prefix(comma + 1);
-    if (device.starts_with(key) && device.substr(key.size()).starts_with('=')) {
-      return name_of(device.substr(key.size() + 1));
-    }
-  }
-}
-
 size_t number(std::string_view device, std::string_view key, size_t standard) {
-  const auto text = argument(device, key);
+  const auto text = devargs_argument(device, key);
   return text ? parse_whole(*text).value_or(standard) : standard;
 }
 
@@ -96,7 +83,7 @@ std::string spread_fault(std::string_view device, std::string_view key, unsigned
 }
 
 std::string af_packet_fault(std::string_view device, size_t frame, unsigned lanes) {
-  if (!argument(device, "iface")) return "AF_PACKET needs a network interface; allowed: iface=NAME";
+  if (!devargs_argument(device, "iface")) return "AF_PACKET needs a network interface; allowed: iface=NAME";
   const size_t room = number(device, "framesz", kPacketFrame);
   const size_t block = number(device, "blocksz", kPacketBlock);
   if (room < frame + kPacketHeader) {
@@ -124,8 +111,8 @@ std::string queues_fault(std::string_view device, unsigned lanes) {
 
 // A pair of net_vhost and net_virtio_user survives the end of either process in one form only.
 std::string vhost_fault(std::string_view device, unsigned lanes) {
-  if (!argument(device, "iface")) return "vhost needs a socket; allowed: iface=PATH, as on the other side";
-  if (argument(device, "client") != "1") {
+  if (!devargs_argument(device, "iface")) return "vhost needs a socket; allowed: iface=PATH, as on the other side";
+  if (devargs_argument(device, "client") != "1") {
     return "a vhost server is not found again by the other side when it is restarted; allowed: client=1 here, and "
            "net_virtio_user with server=1 on the other side";
   }
@@ -133,16 +120,16 @@ std::string vhost_fault(std::string_view device, unsigned lanes) {
 }
 
 std::string virtio_fault(std::string_view device, unsigned lanes) {
-  const auto path = argument(device, "path");
+  const auto path = devargs_argument(device, "path");
   if (!path) return "virtio_user needs a socket; allowed: path=PATH, as on the other side";
-  if (argument(device, "mac")) return "its MAC address is that of the port; allowed: the port's key 'mac'";
+  if (devargs_argument(device, "mac")) return "its MAC address is that of the port; allowed: the port's key 'mac'";
   if (path->starts_with("/dev/vhost")) return "";  // the kernel, or a card
-  if (argument(device, "server") != "1") {
+  if (devargs_argument(device, "server") != "1") {
     return "a virtio_user client does not find the other side again when that is restarted; allowed: server=1 here, "
            "and "
            "net_vhost with client=1 on the other side";
   }
-  const auto size = argument(device, "queue_size");
+  const auto size = devargs_argument(device, "queue_size");
   if (size && number(device, "queue_size", 0) > kVirtioSize) {
     return fmt::format("queue_size={} needs more buffers than there are; allowed: queue_size={} and less", *size,
                        kVirtioSize);
@@ -153,13 +140,13 @@ std::string virtio_fault(std::string_view device, unsigned lanes) {
 }  // namespace
 
 std::string device_key(const PortConfig& port) {
-  const std::string name(name_of(port.device));
+  const std::string name(device_name(port.device));
   if (port.kind != PortConfig::Kind::kPci) return name;
   return lower(name.size() == 7 ? "0000:" + name : name);
 }
 
 std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) {
-  const std::string_view name = name_of(port.device);
+  const std::string_view name = device_name(port.device);
   const size_t frame = ip_mtu + kEthernetHeader;
   switch (port.kind) {
     case PortConfig::Kind::kPci:
@@ -171,13 +158,13 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
   }
   if (is_pci(name)) return fmt::format("{} is a PCI address, allowed: key 'pci' for it", quoted(name));
   if (!is_device(name)) return no_device(name, name.size() == port.device.size());
-  if (name.starts_with("net_memif")) return memif_fault(port.device, frame);
-  if (name.starts_with("net_af_packet") || name.starts_with("eth_af_packet")) {
+  if (is_memif(port)) return memif_fault(port.device, frame);
+  if (is_af_packet(port)) {
     return af_packet_fault(port.device, frame, lanes);
   }
-  if (name.starts_with("net_af_xdp")) return spread_fault(port.device, "queue_count", lanes);
-  if (name.starts_with("net_vhost") || name.starts_with("eth_vhost")) return vhost_fault(port.device, lanes);
-  if (name.starts_with("net_virtio_user") || name.starts_with("virtio_user")) return virtio_fault(port.device, lanes);
+  if (is_af_xdp(port)) return spread_fault(port.device, "queue_count", lanes);
+  if (is_vhost(port)) return vhost_fault(port.device, lanes);
+  if (is_virtio(port)) return virtio_fault(port.device, lanes);
   return "";
 }
 
@@ -188,7 +175,7 @@ std::string accelerator_device_fault(const PortConfig& port, size_t ip_mtu) {
       if (queues == 1) continue;
       return fmt::format("{}={}, and an accelerator has one worker; allowed: {}=1, or nothing of it", key, queues, key);
     }
-    if (name_of(port.device).starts_with("net_tap") && !argument(port.device, "iface")) {
+    if (is_tap(port) && !devargs_argument(port.device, "iface")) {
       return "its interface would have a name that nobody knows; allowed: iface=NAME";
     }
   }
@@ -199,9 +186,9 @@ std::string interface_name(const PortConfig& port) {
   if (port.kind != PortConfig::Kind::kDevice) return "";
   static constexpr const char* kDrivers[] = {"net_af_packet", "eth_af_packet",   "net_af_xdp",
                                              "net_tap",       "net_virtio_user", "virtio_user"};
-  const std::string_view name = name_of(port.device);
+  const std::string_view name = device_name(port.device);
   if (std::ranges::none_of(kDrivers, [&](const char* driver) { return name.starts_with(driver); })) return "";
-  return std::string(argument(port.device, "iface").value_or(""));
+  return std::string(devargs_argument(port.device, "iface").value_or(""));
 }
 
 }  // namespace gradlane

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "compress/error.h"
+#include "base/error.h"
 
 namespace gradlane {
 namespace {

@@ -14,7 +14,7 @@
 #include <map>
 #include <utility>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "config/ports.h"
 #include "config/section.h"
 #include "config/sections.h"

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/time.h"
 #include "config/faults.h"
 #include "config/values.h"
 #include "config/yaml_tree.h"

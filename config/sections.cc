@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "config/values.h"
 #include "config/words.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/packet.h"
+#include "base/time.h"
 #include "config/config.h"
 
 namespace gradlane {

@@ -14,7 +14,7 @@
 #include <istream>
 #include <sstream>
 
-#include "compress/error.h"
+#include "base/error.h"
 
 namespace gradlane {
 namespace {

@@ -128,7 +128,7 @@ class Net:
             for port in ("gla0", "glw0")) + "}\n")
         if self.rate:
             rate = bits_per_second(self.rate)
-            burst = max(65536, int(rate / 8 / 500))  # as tools/run_net.cc has them
+            burst = max(65536, int(rate / 8 / 500))  # as tools/run/net.cc has them
             for where, port in ((name, "glw0"), (self.switch, f"p{i}")):
                 run("tc", "-n", where, "qdisc", "add", "dev", port, "root", "tbf", "rate", self.rate, "burst", burst,
                     "limit", burst + 256 * (self.mtu + 14))

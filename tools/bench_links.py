@@ -168,7 +168,7 @@ class TcpLinks:
     def connect(self, i, name):
         port, mtu = f"n{i}", self.args.mtu
         rate = bits_per_second(self.args.rate)
-        burst = max(65536, int(rate / 8 / 500))  # as tools/run_net.cc has them
+        burst = max(65536, int(rate / 8 / 500))  # as tools/run/net.cc has them
         limit = burst + 256 * (mtu + ETHERNET)
         run("ip", "-n", self.switch, "link", "add", port, "mtu", mtu, "master", "br0", "up", "type", "veth", "peer",
             "name", "gl0", "mtu", mtu, "netns", name)

@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "compress/codec.h"
-#include "compress/error.h"
-#include "tools/accelerator_cli.h"
-#include "tools/bench_auth.h"
-#include "tools/bench_codec.h"
-#include "tools/bench_data.h"
-#include "tools/bench_exchange.h"
-#include "tools/check_cli.h"
-#include "tools/loopback_cli.h"
-#include "tools/perf_cli.h"
-#include "tools/run_cli.h"
-#include "tools/sim.h"
-#include "tools/stats_cli.h"
+#include "tools/accelerator/cli.h"
+#include "tools/bench/auth.h"
+#include "tools/bench/codec.h"
+#include "tools/bench/data.h"
+#include "tools/bench/exchange.h"
+#include "tools/check/cli.h"
+#include "tools/loopback/cli.h"
+#include "tools/perf/cli.h"
+#include "tools/run/cli.h"
+#include "tools/sim/sim.h"
+#include "tools/stats/cli.h"
 #include "tools/version.h"
 
 namespace {

@@ -11,12 +11,12 @@
 #include <variant>
 #include <vector>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "config/accelerator.h"
 #include "config/loader.h"
-#include "dataplane/accelerator_daemon.h"
-#include "dataplane/daemon.h"
-#include "dataplane/log_file.h"
+#include "dataplane/accelerator/daemon.h"
+#include "dataplane/daemon/daemon.h"
+#include "dataplane/daemon/log_file.h"
 #include "tools/version.h"
 
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/collectives/failure_fixture.h"
+#include "tests/collectives/exchange/failure_fixture.h"
 
-namespace gradlane::test {
+namespace gradlane::test::diagnosis_test {
 namespace {
 
 struct Case {
@@ -152,4 +152,4 @@ TEST(Diagnosis, AnotherToSIsWhatTheReceiverSays) {
 }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::diagnosis_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace gradlane::test {
+namespace gradlane::test::operation_test {
 namespace {
 
 uint64_t codec_value(const std::string& name) {
@@ -91,4 +91,4 @@ TEST(Operation, FailuresInWords) {
 }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::operation_test

@@ -18,7 +18,7 @@
 
 #include "tests/compress/isa_test.h"
 
-namespace gradlane::test {
+namespace gradlane::test::all_floats_test {
 namespace {
 
 constexpr size_t kChunk = 1 << 16;
@@ -145,4 +145,4 @@ TEST_P(AllFloats, KeepTheContract) {
 INSTANTIATE_TEST_SUITE_P(Isa, AllFloats, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::all_floats_test

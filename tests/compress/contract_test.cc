@@ -12,7 +12,7 @@
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_floats.h"
 
-namespace gradlane::test {
+namespace gradlane::test::contract_test {
 namespace {
 
 class Contract : public IsaTest {};
@@ -396,4 +396,4 @@ TEST_P(Contract, BadBlocks) {
 INSTANTIATE_TEST_SUITE_P(Isa, Contract, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::contract_test

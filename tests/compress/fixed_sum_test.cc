@@ -21,7 +21,7 @@
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_floats.h"
 
-namespace gradlane::test {
+namespace gradlane::test::fixed_sum_test {
 namespace {
 
 using Ranks = std::vector<std::vector<float>>;
@@ -352,4 +352,4 @@ TEST_P(FixedSum, WithoutFeedbackHalvesOfStepsAreLost) {
 INSTANTIATE_TEST_SUITE_P(Isa, FixedSum, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::fixed_sum_test

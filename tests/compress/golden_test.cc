@@ -19,7 +19,7 @@
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_floats.h"
 
-namespace gradlane::test {
+namespace gradlane::test::golden_test {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -300,4 +300,4 @@ TEST_P(Golden, Hop) {
 INSTANTIATE_TEST_SUITE_P(Isa, Golden, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::golden_test

@@ -12,7 +12,7 @@
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_calls.h"
 
-namespace gradlane::test {
+namespace gradlane::test::guard_page_test {
 namespace {
 
 enum class Flush : uint8_t { kBegin, kEnd };
@@ -133,4 +133,4 @@ TEST_P(GuardPage, EveryRoom) {
 INSTANTIATE_TEST_SUITE_P(Isa, GuardPage, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::guard_page_test

@@ -10,7 +10,7 @@
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_floats.h"
 
-namespace gradlane::test {
+namespace gradlane::test::inceptionn_sum_test {
 namespace {
 
 constexpr int kRanks = 8;
@@ -75,4 +75,4 @@ TEST_P(InceptionnSum, StaysWithinBoundUpToTheEndOfItsRange) {
 INSTANTIATE_TEST_SUITE_P(Isa, InceptionnSum, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::inceptionn_sum_test

@@ -7,7 +7,7 @@
 
 #include "tests/compress/test_floats.h"
 
-namespace gradlane::test {
+namespace gradlane::test::join_test {
 namespace {
 
 constexpr uint8_t kCanary = 0xa5;
@@ -104,4 +104,4 @@ TEST(Join, PacketsOneByOne) {
 }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::join_test

@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_floats.h"
 
-namespace gradlane::test {
+namespace gradlane::test::names_test {
 namespace {
 
 // The text of the SetupError that `call` throws; empty if it throws none.
@@ -220,4 +220,4 @@ TEST(PinValue, UnsetTakesTheBest) {
 }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::names_test

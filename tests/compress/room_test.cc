@@ -8,7 +8,7 @@
 
 #include "tests/compress/isa_test.h"
 
-namespace gradlane::test {
+namespace gradlane::test::room_test {
 namespace {
 
 constexpr uint8_t kCanary = 0xa5;
@@ -127,4 +127,4 @@ TEST_P(Room, AbsurdCountsAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Isa, Room, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::room_test

@@ -5,7 +5,7 @@
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_calls.h"
 
-namespace gradlane::test {
+namespace gradlane::test::variants_test {
 namespace {
 
 // One codec on both sides, with data for it.
@@ -137,4 +137,4 @@ TEST_P(Variants, LongRuns) {
 INSTANTIATE_TEST_SUITE_P(Isa, Variants, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::variants_test

@@ -4,12 +4,12 @@
 #include <string>
 #include <string_view>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "config/accelerator.h"
 #include "config/loader.h"
 #include "tests/config/same_config.h"
 
-namespace gradlane::test {
+namespace gradlane::test::accelerator_test {
 namespace {
 
 // Lines 1 to 3; what is put behind them begins in line 4.
@@ -244,4 +244,4 @@ TEST(AcceleratorFaults, Ranges) {
 }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::accelerator_test

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "config/loader.h"
 #include "tests/config/same_config.h"
 
-namespace gradlane::test {
+namespace gradlane::test::config_test {
 namespace {
 
 constexpr const char* kEveryKey = R"(
@@ -221,4 +221,4 @@ TEST(Digest, LeavesOutWhatMayDiffer) {
 TEST(Digest, IsWhatItWas) { EXPECT_EQ(rank_table_digest(parse_config(two_nodes(), "")), 0xa01d5bf388bea5cu); }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::config_test

@@ -13,7 +13,7 @@
 #include "config/loader.h"
 #include "tests/config/same_config.h"
 
-namespace gradlane::test {
+namespace gradlane::test::examples_test {
 namespace {
 
 constexpr const char* kEveryNode = "every-node.yaml";
@@ -103,4 +103,4 @@ TEST(Examples, AcceleratorsUnderstandEachOther) {
 }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::examples_test

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "config/loader.h"
 #include "config/yaml_tree.h"
 
-namespace gradlane::test {
+namespace gradlane::test::faults_test {
 namespace {
 
 // The text of the SetupError; empty if the file is right.
@@ -375,4 +375,4 @@ TEST(Faults, FilesThatCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::faults_test

@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "config/loader.h"
 
-namespace gradlane::test {
+namespace gradlane::test::nodes_test {
 namespace {
 
 // The text of the SetupError; empty if the file is right.
@@ -89,4 +89,4 @@ TEST(Nodes, ThisMachine) {
 }
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::nodes_test

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "dataplane/accelerator/bundle.h"
-#include "tests/dataplane/accelerator/frames.h"
+#include "dataplane/accelerator/engine/bundle.h"
+#include "tests/dataplane/accelerator/engine/frames.h"
 
 namespace gradlane::test {
 namespace {

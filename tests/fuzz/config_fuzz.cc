@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "compress/error.h"
+#include "base/error.h"
 #include "config/accelerator.h"
 #include "config/loader.h"
 #include "tests/config/same_config.h"

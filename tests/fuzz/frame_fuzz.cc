@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "dataplane/frame.h"
-#include "dataplane/packet_auth.h"
-#include "tests/dataplane/frame_fixture.h"
+#include "dataplane/frame/frame.h"
+#include "dataplane/frame/packet_auth.h"
+#include "tests/dataplane/frame/frame_fixture.h"
 
 namespace gradlane::test {
 namespace {

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "base/random.h"
 #include "collectives/operation.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
-#include "tools/simnet_random.h"
 
 namespace gradlane::test {
 
@@ -45,7 +45,7 @@ struct Tensors {
   Tensors(const Plan& of, unsigned world, uint64_t seed) : plan(of) {
     const bool shares = plan.kind == kReduceScatter || plan.kind == kAllGather;
     const size_t elements = plan.count * (shares ? world : 1);
-    SimRandom random(seed);
+    Random random(seed);
     for (unsigned rank = 0; rank < world; ++rank) {
       Bytes& bytes = data.emplace_back(elements * element_bytes(plan.type));
       for (size_t at = 0; at + sizeof(float) <= bytes.size() && plan.type == kFloat32; at += sizeof(float)) {

@@ -80,7 +80,7 @@ FuzzRing::FuzzRing(const ExchangeConfig& config, unsigned loss_percent, Tap tap)
   for (unsigned rank = 0; rank < config.world; ++rank) {
     ExchangeConfig own = config;
     own.rank = rank;
-    own.incarnation = SimRandom::mix(rank + 1);
+    own.incarnation = Random::mix(rank + 1);
     nodes_.push_back(std::make_unique<Node>(*this, own));
   }
 }

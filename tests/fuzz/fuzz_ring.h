@@ -10,8 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "collectives/exchange.h"
-#include "tools/simnet_random.h"
+#include "base/random.h"
+#include "base/time.h"
+#include "collectives/exchange/exchange.h"
 
 namespace gradlane::test {
 
@@ -60,7 +61,7 @@ class FuzzRing {
   Nanos now_ = kMicrosecond;
   uint64_t pending_ = 0;
   unsigned loss_percent_;
-  SimRandom random_{1};
+  Random random_{1};
   Tap tap_;
   std::deque<Flying> flying_;  // in the order of their arrival
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "collectives/crc32c.h"
-#include "dataplane/probe.h"
-#include "dataplane/probe_board.h"
+#include "dataplane/frame/probe.h"
+#include "dataplane/lane/probe_board.h"
 
 namespace gradlane::test {
 namespace {

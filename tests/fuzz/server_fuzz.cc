@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "client/abi.h"
-#include "dataplane/server.h"
-#include "dataplane/server_fd.h"
+#include "dataplane/trainer/server.h"
 
 namespace gradlane::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "tests/dataplane/trainer_fixture.h"
+#include "tests/dataplane/trainer/trainer_fixture.h"
 
 namespace gradlane::test {
 namespace {

@@ -1,0 +1,105 @@
+// coder.cc - elements to blocks and back (lane's thread)
+#include "collectives/exchange/coder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/exchange/elements.h"
+#include "compress/layout.h"
+
+namespace gradlane {
+
+namespace {
+
+// The codec whose kernels a type needs.
+Codec kernels_of(ElementType type, const Codec& codec) noexcept {
+  switch (type) {
+    case ElementType::kFloat16:
+      return *find_codec(CodecId::kFp16, 0, codec.isa());
+    case ElementType::kBfloat16:
+      return *find_codec(CodecId::kBf16, 0, codec.isa());
+    default:
+      return codec;
+  }
+}
+
+// memcpy() wants pointers even where there is nothing to copy.
+void copy(void* to, const void* from, size_t bytes) noexcept {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+Coder::Coder(ElementType type, const Codec& codec) noexcept
+    : codec_(kernels_of(type, codec)),
+      ops_(&element_ops(type)),
+      element_bytes_(gradlane::element_bytes(type)),
+      granule_(kGranuleBytes / element_bytes_),
+      width_(element_bytes_),
+      type_(type),
+      id_(CodecId::kRaw),
+      param_(0) {
+  if (coded()) {
+    width_ = codec.granule() == 1 ? codec.max_bytes(1) : 0;  // blocks with tags are cut at groups only
+    id_ = codec.id();
+    param_ = codec.param();
+  }
+}
+
+size_t Coder::max_bytes(size_t elements) const noexcept {
+  return coded() ? codec_.max_bytes(elements) : elements * width_;
+}
+
+// As much of `room` as a run of at most `elements` elements may use to be cut where it should be.
+size_t Coder::run_room(size_t elements, size_t room) const noexcept {
+  const size_t longest = kMaxRunElements & ~(granule_ - 1);  // granules are powers of two
+  if (width_ == 0) {
+    // Groups that need nothing but their tags fit in the largest number.
+    return elements <= longest ? room : std::min(room, longest / kGroupFloats * kTagBytes);
+  }
+  const size_t most = std::min(elements, longest) * width_;
+  return room >= most ? most : room & ~(granule_ * width_ - 1);
+}
+
+EncodeResult Coder::encode(const void* elements, size_t count, float* residual, std::span<uint8_t> out) const noexcept {
+  const size_t room = run_room(count, out.size());
+  if (coded()) return codec_.encode_feedback({static_cast<const float*>(elements), count}, residual, out.first(room));
+  copy(out.data(), elements, room);
+  return {room / width_, room};
+}
+
+Status Coder::validate(std::span<const uint8_t> block, size_t count) const noexcept {
+  return coded() ? codec_.validate(block, count) : compare_words(block.size(), count, width_);
+}
+
+HopResult Coder::hop(std::span<const uint8_t> block, const void* local, size_t count, float* residual,
+                     std::span<uint8_t> out, size_t first) const noexcept {
+  const size_t room = run_room(count - first, out.size());
+  if (coded()) {
+    return codec_.hop_feedback(block, {static_cast<const float*>(local), count}, residual, out.first(room), first);
+  }
+  if (const Status status = validate(block, count); status != Status::kOk) return {status, 0, 0};
+  const size_t elements = room / width_;
+  const size_t skipped = first * width_;
+  if (elements != 0) {
+    ops_->add(codec_, block.data() + skipped, static_cast<const uint8_t*>(local) + skipped, out.data(), elements);
+  }
+  return {Status::kOk, elements, room};
+}
+
+Status Coder::decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept {
+  if (coded()) return codec_.decode(block, {static_cast<float*>(out), count});
+  const Status status = validate(block, count);
+  if (status == Status::kOk) copy(out, block.data(), block.size());
+  return status;
+}
+
+void Coder::join(uint8_t* block, size_t first_elements, size_t first_bytes, size_t second_elements) const noexcept {
+  if (coded()) codec_.join(block, first_elements, first_bytes, second_elements);
+}
+
+void Coder::divide(void* elements, size_t count, unsigned world) const noexcept {
+  ops_->divide(codec_, static_cast<uint8_t*>(elements), count, world);
+}
+
+}  // namespace gradlane

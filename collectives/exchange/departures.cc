@@ -1,0 +1,192 @@
+// departures.cc - packets that start here: own elements, what was put off, control (packet path)
+#include <algorithm>
+#include <optional>
+
+#include "collectives/exchange/exchange_state.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kRoundsPerPoll = 64;  // of a world of one, so that a poll stays short
+
+constexpr size_t kSmall = size_t{64} << 10;  // bytes of a tensor
+
+// An offer of about so many elements.
+size_t whole_granules(const Running& it, size_t elements) {
+  const size_t granule = it.coder.granule();
+  return std::min((elements + granule - 1) / granule, kMaxRunElements / granule) * granule;
+}
+
+}  // namespace
+
+// In the order in which they were submitted.
+template <typename Visit>
+void ExchangeState::for_running(Visit visit) noexcept {
+  const uint64_t end = base_ + started_;
+  for (uint64_t id = end - std::min<uint64_t>(started_, table_.size()); id != end; ++id) {
+    Running& it = table_[id % table_.size()];
+    if (it.id == id && it.state == Running::State::kRunning) visit(it);
+  }
+}
+
+// Sums and results that arrive are passed on at once if the link has room, and may exceed its window a little: whatever
+// goes round takes up its place at every rank, and the ring does not fill up with beginnings. What found no room is in
+// the tensor, and goes before own elements. A node can therefore take any packet at any time, whatever its successor
+// does: nothing waits in a circle.
+void ExchangeState::pump(Nanos now) noexcept {
+  more_ = false;
+  for (Outbox& outbox : outboxes_) outbox.try_again();
+  if (started_ == 0) return;
+  send_control(now);
+  bool more = false;  // was there to send
+  for_running([&](Running& it) {
+    while (it.own_sent < it.others_sent && it.own_block != it.blocks.blocks() && send_own(it, now)) {
+    }
+    while (!it.partial.empty() && send_deferred(it, Phase::kReduce, now)) {
+    }
+    while (!it.result.empty() && send_deferred(it, Phase::kGather, now)) {
+    }
+    more |= !it.partial.empty() || !it.result.empty();
+  });
+  // Barriers and scalars need not wait until a large tensor is through.
+  for (const bool small : {true, false}) {
+    for_running([&](Running& it) {
+      if (small != (it.blocks.elements() * it.coder.element_bytes() <= kSmall)) return;
+      while (it.own_block != it.blocks.blocks() && send_own(it, now)) {
+      }
+      more |= it.own_block != it.blocks.blocks();
+      end_if_done(it);
+    });
+  }
+  for (size_t link = 0; link < links_.size(); ++link) {
+    if (more && !links_[link].can_send()) links_[link].count_stall();
+    flush(link, more, now);
+  }
+}
+
+void ExchangeState::send_control(Nanos now) noexcept {
+  for (Running& it : table_) {
+    if (it.announce == 0 && !it.spread_failure) continue;
+    RunHeader header = run_header(it, Phase::kStart, 0, 0);
+    for (size_t link = 0; link < links_.size(); ++link) {
+      if ((it.announce >> link & 1) == 0) continue;
+      uint8_t bytes[sizeof(Descriptor)];
+      store(bytes, it.descriptor);
+      if (outboxes_[link].control(header, bytes, now)) it.announce &= ~(1U << link);
+    }
+    const Step step = strategy_.failure(it.origin);
+    if (it.spread_failure && peer_takes(it, step)) {
+      header.phase = Phase::kAbort;
+      header.block = it.origin;
+      const Failure& failure = it.failure;
+      const AbortNotice notice{.ours = failure.ours,
+                               .theirs = failure.theirs,
+                               .rank = failure.rank,
+                               .code = static_cast<uint8_t>(failure.code),
+                               .field = static_cast<uint8_t>(failure.field),
+                               .reserved = 0};
+      uint8_t bytes[sizeof(AbortNotice)];
+      store(bytes, notice);
+      if (outboxes_[step.link].control(header, bytes, now)) it.spread_failure = false;
+    }
+    release_if_read(it);
+  }
+}
+
+// Sends one run of what is in the tensor; false if nothing can be sent now.
+bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept {
+  Deferred& deferred = phase == Phase::kReduce ? it.partial : it.result;
+  const size_t granule = it.coder.granule();
+  const Deferred::Run marked = deferred.next(it.offer / granule);
+  const size_t first = marked.first * granule;
+  const size_t count = std::min(marked.count * granule, it.blocks.count(marked.block) - first);
+  // Sums were on their way to being passed on; results are passed on as those that arrive, or, where this rank is the
+  // last to add, as its own.
+  Step step = strategy_.arrival(it.operation, phase, marked.block);
+  if (!step.expected) step = strategy_.arrival(it.operation, Phase::kReduce, marked.block);
+  step.store = false;  // it is stored
+  const size_t sent = send(it, step, marked.block, first, count, nullptr, now);
+  if (sent == 0) return false;
+  deferred.clear(marked.block, marked.first, (sent + granule - 1) / granule);
+  if (phase == Phase::kGather) complete(it, marked.block, first, sent);
+  return true;
+}
+
+// Sends a run of this rank's own elements; false if nothing can be sent now.
+bool ExchangeState::send_own(Running& it, Nanos now) noexcept {
+  const Step step = strategy_.start(it.operation, it.own_block);
+  const size_t block_count = step.expected ? it.blocks.count(it.own_block) : 0;
+  if (it.own_sent == block_count) {
+    ++it.own_block;
+    it.own_sent = 0;
+    return true;
+  }
+  if (!step.send) return round_own(it, block_count);
+  const size_t first = it.own_sent;
+  const size_t sent = send(it, step, it.own_block, first, std::min(block_count - first, it.offer),
+                           residuals(it, it.own_block, first), now);
+  it.own_sent += sent;
+  return sent != 0;
+}
+
+// Encodes elements of the tensor behind what is in the open packet. If the outcome is a result here already, the tensor
+// gets what the others will decode. Returns how many there was room for.
+size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t first, size_t count, float* residual,
+                           Nanos now) noexcept {
+  if (!peer_takes(it, step) || !links_[step.link].can_send()) return 0;
+  const Outbox::Channel channel = channel_of(step);
+  const RunHeader header = run_header(it, step.phase, block, first);
+  Outbox& outbox = outboxes_[step.link];
+  const Outbox::Place place = outbox.reserve(channel, header, it.coder.granule(), step.sink, now);
+  if (place.bytes.empty()) return 0;
+  uint8_t* const data = elements(it, block, first);
+  const EncodeResult encoded = it.coder.encode(data, count, residual, place.bytes);
+  if (encoded.floats == 0) return 0;
+  if (step.store) (void)it.coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+  outbox.commit(channel, place, header, it.coder, encoded.floats, encoded.bytes);
+  // Offering more than fits costs time, offering less needs another join.
+  const size_t fits = encoded.floats == it.offer ? 2 * it.offer : encoded.floats + encoded.floats / 8;
+  if (encoded.floats == it.offer || encoded.floats < count) it.offer = whole_granules(it, fits);
+  return encoded.floats;
+}
+
+// In a world of one the contribution is the result, rounded as a contribution is.
+bool ExchangeState::round_own(Running& it, size_t block_count) noexcept {
+  for (size_t round = 0; round < kRoundsPerPoll && it.own_sent < block_count; ++round) {
+    uint8_t* const data = elements(it, it.own_block, it.own_sent);
+    const size_t count = std::min(block_count - it.own_sent, it.coder.granule() * 16);
+    const EncodeResult encoded = it.coder.encode(data, count, residuals(it, it.own_block, it.own_sent), scratch_);
+    (void)it.coder.decode(std::span(scratch_).first(encoded.bytes), data, encoded.floats);
+    complete(it, it.own_block, it.own_sent, encoded.floats);
+    it.own_sent += encoded.floats;
+  }
+  const bool done = it.own_sent == block_count;
+  more_ |= !done;
+  return done;
+}
+
+// ---- Open packets.
+
+// A packet that is not full waits for what will arrive for it and for own elements (`more`), unless no other is on its
+// way, and never for long.
+void ExchangeState::flush(size_t link, bool more, Nanos now) noexcept {
+  Outbox& outbox = outboxes_[link];
+  outbox.flush(Outbox::kControl, now);
+  for (const auto channel : Outbox::kData) {
+    if (!outbox.holds(channel)) continue;
+    const bool waits = links_[link].in_flight() != 0 && (more || coming_[channel] != 0);
+    if (!waits || now >= flush_at(link, channel)) outbox.flush(channel, now);
+  }
+}
+
+// When an open packet has waited long enough; kNever if there is none. Of the sums that arrive, one in `world` ends
+// here, so results come that much more slowly.
+Nanos ExchangeState::flush_at(size_t link, Outbox::Channel channel) const noexcept {
+  const Nanos since = outboxes_[link].held_since(channel);
+  if (since == kNever) return kNever;
+  const RttEstimator& rtt = links_[link].rtt();
+  const Nanos hold = rtt.known() ? std::min(config_.max_hold, rtt.smoothed() / 4) : config_.max_hold;
+  return since + (channel == Outbox::kResults ? hold * config_.world : hold);
+}
+
+}  // namespace gradlane

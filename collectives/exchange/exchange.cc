@@ -1,0 +1,165 @@
+// exchange.cc - construction, polls, status
+#include "collectives/exchange/exchange.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "base/error.h"
+#include "collectives/exchange/exchange_state.h"
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner had no buffer
+
+void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most) {
+  if (value >= least && value <= most) return;
+  throw SetupError(std::string(what) + " is " + std::to_string(value) + ", allowed: " + std::to_string(least) + " to " +
+                   std::to_string(most));
+}
+
+ExchangeConfig checked(const ExchangeConfig& config) {
+  check_range("world", config.world, 1, kMaxWorld);
+  check_range("rank", config.rank, 0, config.world - 1);
+  if (config.world > 1) check_range("incarnation", config.incarnation, 1, ~uint64_t{0});
+  check_range("mtu", config.mtu, kMinPacket, kMaxMtu);
+  check_range("window", config.window, kMinWindow, kMaxWindow);
+  if (!std::has_single_bit(config.window)) {
+    throw SetupError("window is " + std::to_string(config.window) + ", allowed: powers of two");
+  }
+  check_range("operations", config.operations, 1, kMaxOperations);
+  check_range("max_bytes", config.max_bytes, kGranuleBytes, uint64_t{1} << 38);
+  check_range("peer_timeout in ns", config.peer_timeout, 10 * kMillisecond, 3600 * kSecond);
+  check_range("start_timeout in ns", config.start_timeout, kMillisecond, 36000 * kSecond);
+  check_range("operation_timeout in ns", config.operation_timeout, kMillisecond, 36000 * kSecond);
+  check_range("min_rto in ns", config.min_rto, 10 * kMicrosecond, kSecond);
+  check_range("queue_target", config.queue_target, 1, kMaxWindow);
+  check_range("max_hold in ns", config.max_hold, 0, kSecond);
+  return config;
+}
+
+}  // namespace
+
+ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
+    : config_(checked(config)),
+      io_(io),
+      ring_(config.world, config.rank),
+      strategy_(ring_),
+      links_([&] {
+        std::vector<Link> links;
+        for (const unsigned rank : ring_.neighbours()) links.emplace_back(config_, rank, io_, counters_);
+        return links;
+      }()),
+      membership_(config_, links_, counters_),
+      peers_(links_.size()),
+      scratch_(kMaxPacket) {
+  for (Link& link : links_) outboxes_.emplace_back(link, io_, counters_, config_.mtu);
+  for (PeerState& peer : peers_) peer.announced.resize(kMaxOperations);
+  // Each rank's block may end within a granule.
+  const size_t granules = config_.max_bytes / kGranuleBytes + 2 * size_t{config_.world};
+  table_.reserve(config_.operations);
+  for (size_t i = 0; i < config_.operations; ++i) table_.emplace_back(config_.codec, granules);
+}
+
+ExchangeState::~ExchangeState() {
+  for (Outbox& outbox : outboxes_) outbox.reset();
+  for (Link& link : links_) link.reset(0);
+}
+
+void ExchangeState::poll(Nanos now) noexcept {
+  polled_at_ = now;
+  handle(membership_.poll(now));
+  for (Link& link : links_) link.poll(now);
+  start_waiting(now);
+  check_deadlines(now);
+  pump(now);
+  for (Link& link : links_) link.flush(now);
+}
+
+Nanos ExchangeState::deadline() const noexcept {
+  const bool startable = membership_.whole() && base_ + started_ != submitted_;
+  if (more_ || startable) return polled_at_;
+  Nanos next = std::min(membership_.deadline(), operations_at_);
+  for (size_t i = 0; i < links_.size(); ++i) {
+    next = std::min(next, links_[i].deadline());
+    if (outboxes_[i].starved()) next = std::min(next, polled_at_ + kRetry);
+    if (links_[i].can_pass()) {
+      for (const auto channel : Outbox::kData) next = std::min(next, flush_at(i, channel));
+    }
+  }
+  return next;
+}
+
+RingStatus ExchangeState::ring_status() const noexcept {
+  return {membership_.whole(),   membership_.session(), membership_.missing(),
+          membership_.refused(), membership_.cause(),   failed_};
+}
+
+LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
+  const Link& link = links_[neighbour];
+  return {link.peer(),
+          link.up(),
+          link.in_flight(),
+          link.congestion_window(),
+          link.rtt().smoothed(),
+          link.rtt().known() ? link.rtt().least() : 0,
+          membership_.refused(neighbour)};
+}
+
+bool ExchangeState::awaited() const noexcept {
+  const auto next = static_cast<uint32_t>(submitted_ - base_);
+  return std::ranges::any_of(peers_,
+                             [next](const PeerState& peer) { return static_cast<int32_t>(peer.started - next) > 0; });
+}
+
+RunHeader ExchangeState::run_header(const Running& it, Phase phase, unsigned block, size_t element) noexcept {
+  return {.operation = it.number,
+          .digest = it.digest,
+          .first = static_cast<uint32_t>(element / it.coder.granule()),
+          .count = 0,
+          .bytes = 0,
+          .block = static_cast<uint8_t>(block),
+          .phase = phase,
+          .codec = static_cast<uint8_t>(it.coder.codec_id()),
+          .param = it.coder.codec_param()};
+}
+
+void ExchangeState::complete(const Running& it, unsigned block, size_t element, size_t count) noexcept {
+  if (it.operation.average) it.coder.divide(elements(it, block, element), count, it.world);
+}
+
+// ---- Exchange.
+
+Exchange::Exchange(const ExchangeConfig& config, PacketIo& io) : state_(std::make_unique<ExchangeState>(config, io)) {}
+Exchange::~Exchange() = default;
+
+Exchange::Submitted Exchange::submit(const Operation& operation, Nanos now) noexcept {
+  return state_->submit(operation, now);
+}
+void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
+void Exchange::close() noexcept { state_->close(); }
+void Exchange::refuse(const Failure& why) noexcept { state_->refuse(why); }
+bool Exchange::fresh() const noexcept { return state_->fresh(); }
+bool Exchange::awaited() const noexcept { return state_->awaited(); }
+void Exchange::complain(unsigned from, uint8_t tos, Nanos now) noexcept {
+  const auto ranks = state_->neighbours();
+  const auto place = std::ranges::find(ranks, from);
+  if (place != ranks.end()) state_->membership().complain(static_cast<size_t>(place - ranks.begin()), tos, now);
+}
+void Exchange::seek(uint32_t since) noexcept { state_->membership().seek(since); }
+uint32_t Exchange::sought() const noexcept { return state_->membership().sought(); }
+uint32_t Exchange::generation() const noexcept { return state_->membership().generation(); }
+uint32_t Exchange::first_generation() const noexcept { return state_->membership().first_generation(); }
+bool Exchange::next_completion(Completion& completion) noexcept { return state_->next_completion(completion); }
+bool Exchange::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
+  return state_->receive(from, packet, bytes, now);
+}
+void Exchange::poll(Nanos now) noexcept { state_->poll(now); }
+Nanos Exchange::deadline() const noexcept { return state_->deadline(); }
+std::span<const unsigned> Exchange::neighbours() const noexcept { return state_->neighbours(); }
+const Counters& Exchange::counters() const noexcept { return state_->counters(); }
+RingStatus Exchange::ring_status() const noexcept { return state_->ring_status(); }
+LinkStatus Exchange::link_status(size_t neighbour) const noexcept { return state_->link_status(neighbour); }
+
+}  // namespace gradlane

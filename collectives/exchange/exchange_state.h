@@ -1,0 +1,207 @@
+// exchange_state.h - the parts of an Exchange, and what each operation in flight remembers
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/time.h"
+#include "collectives/config.h"
+#include "collectives/exchange/blocks.h"
+#include "collectives/exchange/coder.h"
+#include "collectives/exchange/deferred.h"
+#include "collectives/exchange/exchange.h"
+#include "collectives/exchange/membership.h"
+#include "collectives/exchange/outbox.h"
+#include "collectives/link/link.h"
+#include "collectives/operation.h"
+#include "collectives/strategy/ring.h"
+#include "collectives/strategy/strategy.h"
+#include "collectives/wire.h"
+
+namespace gradlane {
+
+// One operation, from submit() until its completion has been read and all ranks have been told what they must know.
+struct Running {
+  enum class State : uint8_t {
+    kFree,
+    kWaiting,  // for the ring, or for its turn
+    kRunning,
+    kOver,
+  };
+
+  Running(const Codec& codec, size_t granules)
+      : coder(ElementType::kFloat32, codec), partial(granules), result(granules) {}
+
+  State state = State::kFree;
+  bool unread = false;  // its completion is
+  uint64_t id = 0;
+  uint32_t number = 0;  // on the wire; counts from 0 in each generation
+  Operation operation;
+  Descriptor descriptor{};
+  uint32_t digest = 0;
+  Coder coder;
+  Blocks blocks;
+  unsigned world = 1;
+  Nanos deadline = 0;
+  Failure failure;
+  bool residual_cleared = false;
+  Loss loss;
+  int32_t token = 0;  // what a barrier sums up
+
+  // What is still to come, and to be sent.
+  size_t sums_left = 0;                            // elements of Phase::kReduce to receive
+  size_t results_left = 0;                         // of Phase::kGather
+  std::array<size_t, Outbox::kChannels> coming{};  // its part of ExchangeState::coming_
+  unsigned own_block = 0;                          // own elements are sent block by block,
+  size_t own_sent = 0;                             //   of this one these many so far
+  size_t others_sent = 0;                          // the same of other ranks, about
+  Deferred partial;                                // partial sums in the tensor
+  Deferred result;                                 // results in the tensor
+  size_t offer = 0;                                // elements to offer the coder: about as many as a packet takes
+  unsigned announce = 0;                           // bit i: neighbour i must hear that it has started
+  bool spread_failure = false;                     // the next rank must hear that it has failed,
+  uint8_t origin = 0;                              //   on this rank
+};
+
+class ExchangeState {
+ public:
+  ExchangeState(const ExchangeConfig& config, PacketIo& io);
+  ~ExchangeState();
+
+  // As in Exchange.
+  Exchange::Submitted submit(const Operation& operation, Nanos now) noexcept;
+  void abort(uint64_t id) noexcept;
+  void close() noexcept;
+  void refuse(const Failure& why) noexcept;
+  bool fresh() const noexcept { return base_ == submitted_; }
+  bool awaited() const noexcept;
+  bool next_completion(Completion& completion) noexcept;
+  bool receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept;
+  void poll(Nanos now) noexcept;
+  Nanos deadline() const noexcept;
+  std::span<const unsigned> neighbours() const noexcept { return ring_.neighbours(); }
+  const Counters& counters() const noexcept { return counters_; }
+  RingStatus ring_status() const noexcept;
+  LinkStatus link_status(size_t neighbour) const noexcept;
+  Membership& membership() noexcept { return membership_; }
+
+ private:
+  // A run of a packet that has been checked.
+  struct Run {
+    RunHeader header;
+    std::span<const uint8_t> payload;
+    Running* operation;  // null: over, or control
+    Step step;
+  };
+  static constexpr size_t kMaxRuns = kMaxMtu / sizeof(RunHeader);
+
+  // ---- operations.cc: their life
+  // One of the last 2^31 that have started; its place may be another's by now.
+  Running& at(uint32_t number) noexcept {
+    const uint32_t back = static_cast<uint32_t>(started_) - number;
+    return table_[(base_ + started_ - back) % table_.size()];
+  }
+  Exchange::Refusal check(const Operation& operation) const noexcept;
+  void start_waiting(Nanos now) noexcept;
+  void start(Running& it, Nanos now) noexcept;
+  void look_at_loss(Running& it) noexcept;
+  void check_deadlines(Nanos now) noexcept;
+  void end_if_done(Running& it) noexcept;
+  void end(Running& it, const Failure& failure) noexcept;
+  void fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept;
+  unsigned awaited(const Running& it) const noexcept;
+  void fail_waiting(const Failure& failure) noexcept;
+  void handle(Membership::Event event) noexcept;
+  void set_deadline() noexcept;
+  void release_if_read(Running& it) noexcept;
+
+  // ---- arrivals.cc: packets received
+  bool receive_data(size_t link, const LinkHeader& header, Packet packet, size_t bytes, uint32_t payload_crc,
+                    Nanos now) noexcept;
+  std::optional<Counter> check_runs(std::span<const uint8_t> bytes) noexcept;
+  std::optional<Counter> check_run(Run& run) noexcept;
+  std::optional<Counter> check_control(const Run& run) noexcept;
+  bool relay(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
+  void take(const Run& run, size_t link, bool relayed, Nanos now) noexcept;
+  void take_sum(const Run& run, Nanos now) noexcept;
+  size_t pass_on(const Run& run, Nanos now) noexcept;
+  void absorb(const Run& run, size_t done) noexcept;
+  void take_result(const Run& run, bool relayed, Nanos now) noexcept;
+  bool copy(const Run& run, Nanos now) noexcept;
+  void take_start(size_t link, const Run& run) noexcept;
+  void compare(Running& it, size_t link, const Descriptor& theirs) noexcept;
+
+  // ---- departures.cc: packets that this rank starts
+  void pump(Nanos now) noexcept;
+  template <typename Visit>
+  void for_running(Visit visit) noexcept;
+  void send_control(Nanos now) noexcept;
+  bool send_deferred(Running& it, Phase phase, Nanos now) noexcept;
+  bool send_own(Running& it, Nanos now) noexcept;
+  size_t send(Running& it, const Step& step, unsigned block, size_t first, size_t count, float* residual,
+              Nanos now) noexcept;
+  bool round_own(Running& it, size_t block_count) noexcept;
+  void flush(size_t link, bool more, Nanos now) noexcept;
+  Nanos flush_at(size_t link, Outbox::Channel channel) const noexcept;
+  bool peer_takes(const Running& it, const Step& step) const noexcept {
+    return static_cast<int32_t>(peers_[step.link].started - it.number) > 0;
+  }
+
+  // ---- Elements of an operation.
+  static uint8_t* elements(const Running& it, unsigned block, size_t element) noexcept {
+    return static_cast<uint8_t*>(it.operation.data) + (it.blocks.offset(block) + element) * it.coder.element_bytes();
+  }
+  static float* residuals(const Running& it, unsigned block, size_t element) noexcept {
+    return it.operation.residual == nullptr ? nullptr : it.operation.residual + it.blocks.offset(block) + element;
+  }
+  static RunHeader run_header(const Running& it, Phase phase, unsigned block, size_t element) noexcept;
+  static Outbox::Channel channel_of(const Step& step) noexcept {
+    if (step.phase == Phase::kReduce) return Outbox::kSums;
+    return step.begins ? Outbox::kResults : Outbox::kPassing;
+  }
+  // These results have been sent, or need not be: what is left to do to them.
+  static void complete(const Running& it, unsigned block, size_t element, size_t count) noexcept;
+
+  const ExchangeConfig config_;
+  PacketIo& io_;
+  Counters counters_;
+  Ring ring_;
+  const Strategy& strategy_;
+  std::vector<Link> links_;
+  std::vector<Outbox> outboxes_;
+  Membership membership_;
+
+  // What a neighbour has told of its operations.
+  struct PeerState {
+    uint32_t started = 0;  // so many
+    struct Announced {
+      uint32_t number = 0;
+      bool valid = false;
+      Descriptor descriptor{};
+    };
+    std::vector<Announced> announced;  // the latest; by number modulo their count
+  };
+  std::vector<PeerState> peers_;
+
+  std::vector<Running> table_;
+  uint64_t submitted_ = 0;  // ids from 0
+  uint64_t read_ = 0;       // completions are given in the order of ids where they are there
+  uint64_t base_ = 0;       // id of the operation with number 0
+  uint64_t started_ = 0;    // numbers before this one have started
+  // Elements that running operations will still receive and write to an open packet.
+  std::array<size_t, Outbox::kChannels> coming_{};
+  Nanos operations_at_ = kNever;  // the earliest deadline of an operation
+  Nanos polled_at_ = 0;
+  bool more_ = false;  // poll() stopped early
+  Failure failed_;     // the last operation that did
+
+  std::array<Run, kMaxRuns> runs_;  // of the packet at hand
+  size_t run_count_ = 0;
+  std::vector<uint8_t> scratch_;  // a block, between encode and decode
+};
+
+}  // namespace gradlane

@@ -1,0 +1,297 @@
+// lifecycle.cc - the life of operations: submitted, started, over (worker thread)
+#include <algorithm>
+#include <limits>
+
+#include "collectives/crc32c.h"
+#include "collectives/exchange/exchange_state.h"
+#include "collectives/exchange/loss_sample.h"
+
+namespace gradlane {
+namespace {
+
+bool shares_are_equal(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather; }
+
+bool floating(ElementType type) {
+  return type == ElementType::kFloat32 || type == ElementType::kFloat64 || type == ElementType::kFloat16 ||
+         type == ElementType::kBfloat16;
+}
+
+}  // namespace
+
+// ---- Submitting and reading.
+
+Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcept {
+  using Refusal = Exchange::Refusal;
+  if (operation.kind > OpKind::kBarrier || operation.type > ElementType::kBytes) return Refusal::kBad;
+  if (operation.kind == OpKind::kBarrier) return Refusal::kNone;
+  const bool reduces = operation.kind == OpKind::kAllReduce || operation.kind == OpKind::kReduceScatter;
+  if (operation.average && (!reduces || !floating(operation.type))) return Refusal::kBad;
+  if (operation.kind == OpKind::kBroadcast && operation.root >= config_.world) return Refusal::kBad;
+  const Codec& codec = operation.codec ? *operation.codec : config_.codec;
+  if (operation.residual != nullptr && (!reduces || operation.type != ElementType::kFloat32 || !codec.has_feedback())) {
+    return Refusal::kBad;
+  }
+  if (operation.pitch != 0 && (!shares_are_equal(operation.kind) || operation.pitch < operation.count)) {
+    return Refusal::kBad;
+  }
+  const size_t share = element_bytes(operation.type) * (shares_are_equal(operation.kind) ? config_.world : 1);
+  if (operation.count > config_.max_bytes / share) return Refusal::kTooLarge;
+  if (operation.count != 0 && operation.data == nullptr) return Refusal::kBad;
+  return Refusal::kNone;
+}
+
+Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
+  Running& it = table_[submitted_ % table_.size()];
+  if (it.state != Running::State::kFree) return {.id = 0, .refusal = Exchange::Refusal::kFull};
+  if (const auto refusal = check(operation); refusal != Exchange::Refusal::kNone) return {.id = 0, .refusal = refusal};
+
+  it.state = Running::State::kWaiting;
+  it.unread = true;
+  it.world = config_.world;
+  it.id = submitted_++;
+  it.number = static_cast<uint32_t>(it.id - base_);
+  it.operation = operation;
+  it.failure = {};
+  it.announce = 0;
+  it.spread_failure = false;
+  it.loss = {};
+  it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
+  Operation& own = it.operation;
+  if (own.kind == OpKind::kBarrier) {
+    it.token = 1;
+    own = Operation{};
+    own.tag = operation.tag;
+    own.timeout = operation.timeout;
+    own.kind = OpKind::kBarrier;
+    own.type = ElementType::kInt32;
+    own.count = 1;
+    own.data = &it.token;
+  }
+  if (own.kind != OpKind::kBroadcast) own.root = 0;
+  if (!own.codec) own.codec = config_.codec;
+  it.coder = Coder(own.type, *own.codec);
+  it.descriptor = {.tag = own.tag,
+                   .count = own.whole != 0 ? own.whole : own.count,
+                   .root = static_cast<uint16_t>(own.root),
+                   .kind = static_cast<uint8_t>(own.kind),
+                   .type = static_cast<uint8_t>(own.type),
+                   .average = own.average ? uint8_t{1} : uint8_t{0},
+                   .codec = static_cast<uint8_t>(it.coder.codec_id()),
+                   .param = it.coder.codec_param(),
+                   .reserved = 0};
+  uint8_t bytes[sizeof(Descriptor)];
+  store(bytes, it.descriptor);
+  it.digest = ~crc32c(kCrcStart, bytes, sizeof(bytes));
+  set_deadline();
+  return {.id = it.id, .refusal = Exchange::Refusal::kNone};
+}
+
+bool ExchangeState::next_completion(Completion& completion) noexcept {
+  // Operations complete independently: any may be the next.
+  for (uint64_t id = read_; id != submitted_; ++id) {
+    Running& it = table_[id % table_.size()];
+    if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
+    completion = {.id = id, .failure = it.failure, .residual_cleared = it.residual_cleared, .loss = it.loss};
+    it.unread = false;
+    release_if_read(it);
+    while (read_ != submitted_ && !table_[read_ % table_.size()].unread) ++read_;
+    return true;
+  }
+  return false;
+}
+
+void ExchangeState::abort(uint64_t id) noexcept {
+  Running& it = table_[id % table_.size()];
+  if (id >= submitted_ || it.id != id) return;
+  const Failure failure{.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(config_.rank)};
+  if (it.state == Running::State::kRunning) fail_everywhere(it, failure, config_.rank);
+  // One that waits keeps its number, and fails everywhere at its turn.
+  if (it.state == Running::State::kWaiting) {
+    it.failure = failure;
+    // A ring that does not come up must not keep it for as long as the caller's limit is.
+    it.deadline = std::min(it.deadline, polled_at_ + config_.start_timeout);
+    set_deadline();
+  }
+  more_ = true;
+}
+
+void ExchangeState::close() noexcept {
+  handle(membership_.give_up({.code = FailureCode::kClosed, .rank = static_cast<uint16_t>(config_.rank)}));
+}
+
+void ExchangeState::refuse(const Failure& why) noexcept {
+  const auto ranks = ring_.neighbours();
+  const auto place = std::ranges::find(ranks, unsigned{why.rank});
+  if (place != ranks.end()) handle(membership_.refuse(static_cast<size_t>(place - ranks.begin()), why));
+}
+
+// ---- Starting.
+
+void ExchangeState::start_waiting(Nanos now) noexcept {
+  if (!membership_.whole()) return;
+  while (base_ + started_ != submitted_) {
+    Running& next = table_[(base_ + started_) % table_.size()];
+    ++started_;
+    start(next, now);
+  }
+}
+
+void ExchangeState::start(Running& it, Nanos now) noexcept {
+  const Operation& op = it.operation;
+  const unsigned blocks = strategy_.blocks(op);
+  const size_t granule = it.coder.granule();
+  it.blocks = shares_are_equal(op.kind) ? Blocks::equal(blocks, op.count, granule, op.pitch != 0 ? op.pitch : op.count)
+                                        : Blocks::spread(blocks, op.count, granule);
+  it.partial.begin(blocks, it.blocks.stride());
+  it.result.begin(blocks, it.blocks.stride());
+  it.sums_left = it.results_left = 0;
+  it.coming = {};
+  it.own_block = 0;
+  it.own_sent = 0;
+  it.others_sent = 0;
+  it.offer = 16 * granule;
+  for (unsigned block = 0; block < blocks; ++block) {
+    const Step sum = strategy_.arrival(op, Phase::kReduce, block);
+    if (sum.expected) it.sums_left += it.blocks.count(block);
+    if (sum.expected && sum.send) it.coming[channel_of(sum)] += it.blocks.count(block);
+    if (strategy_.arrival(op, Phase::kGather, block).expected) it.results_left += it.blocks.count(block);
+  }
+  look_at_loss(it);
+  it.state = Running::State::kRunning;
+  if (op.timeout == 0) it.deadline = now + config_.operation_timeout;
+  it.announce = strategy_.sources();
+  for (size_t i = 0; i < coming_.size(); ++i) coming_[i] += it.coming[i];
+  set_deadline();
+
+  if (it.failure) {  // aborted while it waited
+    fail_everywhere(it, it.failure, config_.rank);
+    return;
+  }
+  for (size_t link = 0; link < peers_.size() && it.state == Running::State::kRunning; ++link) {
+    const auto& announced = peers_[link].announced[it.number % peers_[link].announced.size()];
+    if (announced.valid && announced.number == it.number) compare(it, link, announced.descriptor);
+  }
+}
+
+void ExchangeState::look_at_loss(Running& it) noexcept {
+  it.loss = sample_loss(it.operation, it.blocks, it.id);
+  if (it.loss.values == 0) return;
+  counters_.add(Counter::kLossyOperations);
+  counters_.add(Counter::kLossyValues, it.loss.values);
+  counters_.add(Counter::kLossyZeroed, it.loss.zeroed);
+  counters_.add(Counter::kLossyNormPpm, static_cast<uint64_t>(it.loss.lost_share() * 1e6));
+}
+
+// ---- Ending.
+
+void ExchangeState::end_if_done(Running& it) noexcept {
+  const bool done = it.sums_left == 0 && it.results_left == 0 && it.own_block == it.blocks.blocks() &&
+                    it.partial.empty() && it.result.empty();
+  // A rank that has nothing to send learns only now whether the next one means the same operation.
+  const Step next = strategy_.failure(config_.rank);
+  if (done && (!next.send || peer_takes(it, next))) end(it, {});
+}
+
+void ExchangeState::end(Running& it, const Failure& failure) noexcept {
+  it.residual_cleared = failure && it.state == Running::State::kRunning && it.operation.residual != nullptr;
+  if (it.residual_cleared) {
+    for (unsigned b = 0; b < it.blocks.blocks(); ++b) std::fill_n(residuals(it, b, 0), it.blocks.count(b), 0.0F);
+  }
+  if (it.state == Running::State::kRunning) {
+    for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= it.coming[i];
+  }
+  it.state = Running::State::kOver;
+  it.failure = failure;
+  if (failure) failed_ = failure;
+  counters_.add(failure ? Counter::kOperationsFailed : Counter::kOperationsDone);
+  set_deadline();
+}
+
+// It fails here, and the others will hear of it.
+void ExchangeState::fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept {
+  end(it, failure);
+  it.origin = static_cast<uint8_t>(origin);
+  it.spread_failure = strategy_.failure(origin).send;
+}
+
+void ExchangeState::check_deadlines(Nanos now) noexcept {
+  const bool waiting = base_ + started_ != submitted_;
+  if (waiting && !membership_.whole() && membership_.refused()) {
+    // Somebody must do something about it: all ranks hear of that.
+    handle(membership_.give_up(membership_.refused()));
+    return;
+  }
+  if (now < operations_at_) return;
+  for (Running& it : table_) {
+    if (now < it.deadline) continue;
+    if (it.state == Running::State::kWaiting) {
+      fail_waiting(membership_.no_ring());
+      return;
+    }
+    if (it.state == Running::State::kRunning) {
+      const Failure failure{.code = FailureCode::kStuck, .rank = static_cast<uint16_t>(awaited(it))};
+      fail_everywhere(it, failure, config_.rank);
+    }
+  }
+  set_deadline();
+}
+
+// All that wait, here only: nobody knows of them, and the next ones have the first numbers.
+void ExchangeState::fail_waiting(const Failure& failure) noexcept {
+  for (Running& it : table_) {
+    if (it.state != Running::State::kWaiting) continue;
+    end(it, failure);
+    release_if_read(it);
+  }
+  base_ = submitted_;
+  started_ = 0;
+}
+
+// The nearest rank that has not started it, or else the one that data comes from.
+unsigned ExchangeState::awaited(const Running& it) const noexcept {
+  const auto ranks = strategy_.neighbours();
+  if (ranks.empty()) return config_.rank;
+  for (size_t link = 0; link < ranks.size(); ++link) {
+    const bool source = (strategy_.sources() >> link & 1) != 0;
+    if (!source && static_cast<int32_t>(peers_[link].started - it.number) <= 0) return ranks[link];
+  }
+  return ranks.back();
+}
+
+// A new session: the links are fresh, and so are the numbers.
+void ExchangeState::handle(Membership::Event event) noexcept {
+  if (event == Membership::Event::kNone) return;
+  for (Outbox& outbox : outboxes_) outbox.reset();
+  for (PeerState& peer : peers_) {
+    peer.started = 0;
+    for (auto& announced : peer.announced) announced.valid = false;
+  }
+  if (event == Membership::Event::kMerged) return;
+  for (Running& it : table_) {
+    if (it.state == Running::State::kFree) continue;
+    if (it.state != Running::State::kOver) end(it, membership_.cause());
+    it.announce = 0;
+    it.spread_failure = false;
+    release_if_read(it);
+  }
+  base_ = submitted_;
+  started_ = 0;
+  set_deadline();
+}
+
+// Its place is free again when the caller knows how it ended, and the others know what they must.
+void ExchangeState::release_if_read(Running& it) noexcept {
+  const bool told = it.announce == 0 && !it.spread_failure;
+  if (it.state == Running::State::kOver && told && !it.unread) it.state = Running::State::kFree;
+}
+
+void ExchangeState::set_deadline() noexcept {
+  operations_at_ = kNever;
+  for (const Running& it : table_) {
+    if (it.state == Running::State::kWaiting || it.state == Running::State::kRunning) {
+      operations_at_ = std::min(operations_at_, it.deadline);
+    }
+  }
+}
+
+}  // namespace gradlane

@@ -1,0 +1,44 @@
+// loss_sample.cc - what rounding takes away from this rank's contribution to a sum, by a sample of it (lane's thread)
+#include "collectives/exchange/loss_sample.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/random.h"
+namespace gradlane {
+namespace {
+
+bool loses(const Operation& op) noexcept {
+  const bool sums = op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter;
+  return sums && op.type == ElementType::kFloat32 && op.residual == nullptr && op.codec->id() != CodecId::kRaw;
+}
+
+// Of `count` neighbours from the tensor's element `first` on, as far as they lie in one block; returns how many did.
+size_t measure_run(const Operation& op, const Blocks& blocks, size_t first, size_t count, Loss& loss) noexcept {
+  const Blocks::Place place = blocks.place(first);
+  const size_t here = std::min(count, place.left);
+  loss.add(measure_loss(*op.codec, {static_cast<const float*>(op.data) + place.offset, here}));
+  return here;
+}
+
+}  // namespace
+
+Loss sample_loss(const Operation& op, const Blocks& blocks, uint64_t seed) noexcept {
+  Loss loss;
+  if (!loses(op)) return loss;
+  const size_t elements = blocks.elements();
+  if (elements <= kLossRuns * kLossRun) {
+    for (size_t done = 0; done < elements;) done += measure_run(op, blocks, done, elements - done, loss);
+    return loss;
+  }
+  // A run in each of as many parts of equal size.
+  const size_t part = elements / kLossRuns;
+  for (size_t run = 0; run < kLossRuns; ++run) {
+    const size_t slack = part - kLossRun + 1;
+    const size_t first = run * part + Random(seed * kLossRuns + run).next() % slack;
+    (void)measure_run(op, blocks, first, kLossRun, loss);
+  }
+  return loss;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,389 @@
+// membership.cc - hellos, sessions, and giving up on silent neighbours (worker thread, seldom)
+#include "collectives/exchange/membership.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/diagnosis.h"
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kFirstInterval = kMillisecond;
+constexpr Nanos kLeastSpacing = 200 * kMicrosecond;  // of hellos to one neighbour
+constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
+
+// Nobody can have missed more of them: programs that try again and again while a rank is absent end some hundreds a
+// second. And they must not wrap.
+constexpr uint64_t kMostGenerations = uint64_t{1} << 30;
+
+uint64_t generation_of(uint64_t session) { return session >> 32; }
+
+// Of those that are not 0.
+uint32_t lesser(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
+bool ends_generations(FailureCode code) {
+  return code == FailureCode::kSilent || code == FailureCode::kRestarted || code == FailureCode::kRefused ||
+         code == FailureCode::kNoRing || code == FailureCode::kClosed || code == FailureCode::kDoubled;
+}
+
+}  // namespace
+
+Membership::Membership(const ExchangeConfig& config, std::span<Link> links, Counters& counters)
+    : world_(config.world),
+      rank_(config.rank),
+      around_(config.around),
+      // A quarter of the time is for telling the others.
+      silence_(config.peer_timeout - config.peer_timeout / 4),
+      max_interval_(std::max(config.peer_timeout / 64, kFirstInterval)),
+      links_(links),
+      counters_(counters),
+      peers_(links.size()),
+      random_(config.incarnation),
+      whole_(config.world == 1) {
+  self_.incarnation = config.incarnation;
+  self_.rank_table = config.rank_table;
+  self_.world = static_cast<uint16_t>(config.world);
+  self_.rank = static_cast<uint16_t>(config.rank);
+  self_.mtu = static_cast<uint16_t>(config.mtu);
+  self_.codec = static_cast<uint8_t>(config.codec.id());
+  self_.param = config.codec.param();
+  self_.settings = config.settings;
+  (void)enter(kFirstGeneration | (random_.next() >> 32), {});
+}
+
+// ---- Hellos received.
+
+void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) const noexcept {
+  const RingSettings& ours = self_.settings;
+  const RingSettings& theirs = hello.settings;
+  const auto codec_value = [](const Hello& of) { return uint64_t{of.codec} << 8 | of.param; };
+  const struct {
+    Field field;
+    uint64_t ours;
+    uint64_t theirs;
+    bool setting;
+  } fields[] = {
+      // What people set first; ranks, and digests of it all, follow from that.
+      {Field::kNodes, ours.nodes, theirs.nodes, true},
+      {Field::kTrainers, ours.trainers, theirs.trainers, true},
+      {Field::kLocalReduce, ours.local_reduce, theirs.local_reduce, true},
+      {Field::kLanes, ours.lanes, theirs.lanes, true},
+      {Field::kUdpPort, ours.udp_port, theirs.udp_port, true},
+      {Field::kTosCompressed, ours.tos_compressed, theirs.tos_compressed, true},
+      {Field::kTosRaw, ours.tos_raw, theirs.tos_raw, true},
+      {Field::kTosControl, ours.tos_control, theirs.tos_control, true},
+      {Field::kAddresses, ours.addresses, theirs.addresses, true},
+      {Field::kWorld, self_.world, hello.world, false},
+      {Field::kRank, peer_rank, hello.rank, false},
+      {Field::kRank, rank_, hello.target, false},
+      {Field::kRankTable, self_.rank_table, hello.rank_table, false},
+      {Field::kMtu, self_.mtu + around_, hello.mtu + around_, false},
+      {Field::kCodec, codec_value(self_), codec_value(hello), false},
+  };
+  const bool told = ours.nodes != 0 && theirs.nodes != 0;
+  peer.refused = {};
+  for (const auto& each : fields) {
+    if (each.ours == each.theirs || (each.setting && !told)) continue;
+    peer.refused = {FailureCode::kRefused, static_cast<uint16_t>(peer_rank), each.field, each.ours, each.theirs};
+    return;
+  }
+}
+
+void Membership::refuse_version(size_t link, uint8_t version) noexcept {
+  peers_[link].refused = {FailureCode::kRefused, static_cast<uint16_t>(links_[link].peer()), Field::kVersion,
+                          kProtocolVersion, version};
+}
+
+Membership::Event Membership::refuse(size_t link, const Failure& why) noexcept {
+  if (peers_[link].refused == why) return Event::kNone;
+  const Event event = whole_ || links_[link].up() ? raise(session_, why) : Event::kNone;
+  peers_[link].refused = why;
+  return event;
+}
+
+const Failure& Membership::refused() const noexcept {
+  static constexpr Failure kNobody;
+  for (const Peer& peer : peers_) {
+    if (peer.refused) return peer.refused;
+  }
+  return kNobody;
+}
+
+Membership::Event Membership::receive(size_t link, const LinkHeader& header, std::span<const uint8_t> bytes,
+                                      Nanos now) noexcept {
+  if (bytes.size() < kLeastHello) {
+    counters_.add(Counter::kTooShort);
+    return Event::kNone;
+  }
+  Hello hello{};
+  std::memcpy(&hello, bytes.data(), std::min(bytes.size(), sizeof(hello)));
+  Peer& peer = peers_[link];
+  peer.brief = bytes.size() < sizeof(hello);
+  const Failure before = peer.refused;
+  compare(peer, links_[link].peer(), hello);
+  if (peer.refused) {
+    counters_.add(Counter::kHelloRefused);
+    if (peer.refused != before) tell(peer, now);
+    return Event::kNone;
+  }
+  // Of whatever session: it may be what keeps the two from meeting in one.
+  if (static_cast<Field>(hello.complaint) == Field::kArrivedTos) {
+    peer.complained_tos = static_cast<uint8_t>(hello.complaint_value);
+    peer.complained_at = now;
+  }
+  peer.challenge = hello.challenge;
+  const bool echoes = hello.echo == challenge_;
+  const bool absurd = generation_of(header.session) > generation_of(session_) + kMostGenerations;
+  if (absurd || (!echoes && !(peer.known && hello.incarnation == peer.incarnation))) {
+    // Somebody new, or something late: the answer to our next hello will show.
+    counters_.add(Counter::kHelloStale);
+    peer.session = header.session;
+    tell(peer, now);
+    return Event::kNone;
+  }
+  counters_.add(Counter::kHelloReceived);
+  return meet(link, header, hello, now);
+}
+
+// A hello of somebody who is there.
+Membership::Event Membership::meet(size_t link, const LinkHeader& header, const Hello& hello, Nanos now) noexcept {
+  Peer& peer = peers_[link];
+  const auto rank = static_cast<uint16_t>(links_[link].peer());
+  const bool restarted = peer.known && hello.incarnation != peer.incarnation && links_[link].up();
+  // A life that has ended does not come back, and this one has just answered.
+  const bool doubled = restarted && hello.incarnation == peer.previous;
+  if (hello.incarnation != peer.incarnation) {
+    peer.met = peer.knows_us = false;
+    peer.previous = peer.incarnation;
+  }
+  peer.known = true;
+  peer.incarnation = hello.incarnation;
+  peer.session = header.session;
+  if (restarted) counters_.add(Counter::kPeerRestarted);
+  // Unless others have noticed, and this is how we hear of it.
+  if (doubled) {
+    const auto [less, more] = std::minmax({peer.previous & ~kMacSource, peer.incarnation & ~kMacSource});
+    return raise(header.session, {.code = FailureCode::kDoubled, .rank = rank, .ours = less, .theirs = more});
+  }
+  if (restarted && generation_of(header.session) <= generation_of(session_)) {
+    return raise(header.session, {.code = FailureCode::kRestarted, .rank = rank});
+  }
+  Event event = Event::kNone;
+  if (header.session > session_) {
+    Failure cause{.code = static_cast<FailureCode>(hello.cause_code),
+                  .rank = hello.cause_rank,
+                  .field = static_cast<Field>(hello.cause_field),
+                  .ours = hello.cause_ours,
+                  .theirs = hello.cause_theirs};
+    if (!ends_generations(cause.code)) cause = {.code = FailureCode::kRestarted, .rank = rank};
+    event = enter(header.session, cause);
+  }
+  if (header.session == session_) {
+    links_[link].set_up(now);
+    links_[link].acknowledge(header, now);
+    if (!peer.met) peer.hello_at = 0;
+    peer.met = true;
+    // Hellos may come late, and neither goes back within a session.
+    peer.knows_us |= hello.met == self_.incarnation;
+    peer.reach = std::max(peer.reach, hello.reach);
+    peer.since = lesser(peer.since, hello.since);
+    learn_since(hello.since);
+    update_reach();
+  }
+  if (hello.unsettled != 0 && settled(link)) tell(peer, now);
+  return event;
+}
+
+void Membership::seek(uint32_t since) noexcept {
+  own_since_ = lesser(own_since_, since);
+  learn_since(since);
+}
+
+// It only ever becomes less within a session, so hellos may come late, and twice; and neighbours agree in the end.
+void Membership::learn_since(uint32_t since) noexcept {
+  const uint32_t least = lesser(since_, since);
+  if (least != since_) tell_all(0);
+  since_ = least;
+}
+
+void Membership::update_reach() noexcept {
+  const size_t predecessor = peers_.size() - 1;
+  unsigned reach = 1;
+  if (links_[predecessor].up()) reach = std::min<unsigned>(world_, peers_[predecessor].reach + 1U);
+  bool whole = reach == world_;
+  for (const Peer& peer : peers_) whole &= peer.knows_us;
+  if (reach > reach_ || (whole && !whole_)) tell_all(0);
+  reach_ = std::max(reach_, reach);
+  whole_ |= whole;
+  if (whole_ && first_generation_ == 0) first_generation_ = generation();
+}
+
+// ---- Sessions.
+
+Membership::Event Membership::raise(uint64_t above, const Failure& cause) noexcept {
+  const uint64_t next = generation_of(std::max(session_, above)) + 1;
+  return enter(next << 32 | random_.next() >> 32, cause);
+}
+
+Membership::Event Membership::give_up(const Failure& cause) noexcept {
+  (void)raise(session_, cause);
+  return Event::kEnded;
+}
+
+Membership::Event Membership::enter(uint64_t session, const Failure& cause) noexcept {
+  // What waits here since this node restarted is none of the operations that its restart has ended.
+  const bool own_restart = cause.code == FailureCode::kRestarted && cause.rank == rank_;
+  const bool ended = whole_ || (shared_ && !own_restart && generation_of(session) != generation_of(session_));
+  const bool first = session_ == 0;
+  if (generation_of(session) != generation()) own_since_ = 0;
+  session_ = session;
+  since_ = own_since_;
+  if (ended || generation_of(session) != 1) cause_ = cause;
+  challenge_ = Random(self_.incarnation ^ session).next() | 1;
+  reach_ = 1;
+  whole_ = world_ == 1;
+  shared_ |= !first;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    links_[i].reset(session);
+    peers_[i].reach = 0;
+    peers_[i].refused = {};  // who still differs will say so
+    peers_[i].met = false;
+    peers_[i].knows_us = false;
+    peers_[i].since = 0;
+  }
+  tell_all(0);
+  counters_.add(Counter::kSessions);
+  return ended ? Event::kEnded : Event::kMerged;
+}
+
+// ---- What is known of the ways to neighbours.
+
+// While packets are sent again and again: what has been mended is not named.
+bool Membership::lately(Nanos at, Nanos now) const noexcept { return at != 0 && now - at < silence_ / 2; }
+
+void Membership::complain(size_t link, uint8_t tos, Nanos now) noexcept {
+  Peer& peer = peers_[link];
+  if (now - peer.sent_at >= silence_ / 8) tell(peer, now);
+  peer.arrived_tos = tos;
+  peer.arrived_at = now;
+}
+
+Failure Membership::diagnosis(size_t link, bool heard, Nanos now) const noexcept {
+  const Peer& peer = peers_[link];
+  const Link& way = links_[link];
+  LinkFacts facts{.self = rank_, .peer = way.peer(), .heard = heard, .arrived_tos = {}, .complained_tos = {}};
+  if (lately(peer.arrived_at, now)) facts.arrived_tos = peer.arrived_tos;
+  if (lately(peer.complained_at, now)) facts.complained_tos = peer.complained_tos;
+  if (heard) {
+    facts.blocked_bytes = way.stuck_bytes() + around_;
+    facts.acked_bytes = way.acked_bytes() == 0 ? 0 : way.acked_bytes() + around_;
+  }
+  return diagnose(facts);
+}
+
+Failure Membership::no_ring() const noexcept {
+  Failure failure{.code = FailureCode::kNoRing, .rank = static_cast<uint16_t>(missing())};
+  for (size_t i = 0; i < peers_.size() && failure.field == Field::kNone; ++i) {
+    const Failure seen = diagnosis(i, lately(peers_[i].complained_at, polled_at_), polled_at_);
+    if (seen.field != Field::kArrivedTos) continue;
+    failure.field = seen.field;
+    failure.ours = seen.ours;
+    failure.theirs = seen.theirs;
+  }
+  return failure;
+}
+
+// ---- Hellos sent.
+
+// Soon, but not more often than kLeastSpacing.
+void Membership::tell(Peer& peer, Nanos now) noexcept {
+  const Nanos at = peer.sent_at == 0 ? now : std::max(now, peer.sent_at + kLeastSpacing);
+  peer.hello_at = std::min(peer.hello_at, at);
+}
+
+void Membership::tell_all(Nanos at) noexcept {
+  for (Peer& peer : peers_) {
+    peer.hello_at = at;
+    peer.interval = kFirstInterval;
+  }
+}
+
+// The neighbour needs no more hellos.
+bool Membership::settled(size_t link) const noexcept {
+  const Peer& peer = peers_[link];
+  return whole_ && links_[link].up() && peer.knows_us && peer.reach == world_ && (peer.brief || peer.since == since_);
+}
+
+bool Membership::send_hello(size_t link, Nanos now) noexcept {
+  const Peer& peer = peers_[link];
+  Hello hello = self_;
+  hello.challenge = challenge_;
+  hello.echo = peer.challenge;
+  hello.target = static_cast<uint16_t>(links_[link].peer());
+  hello.reach = static_cast<uint16_t>(reach_);
+  hello.cause_code = static_cast<uint8_t>(cause_.code);
+  hello.cause_rank = cause_.rank;
+  // Of a difference in configuration, "here" and "there" mean nothing elsewhere.
+  if (cause_.code == FailureCode::kSilent || cause_.code == FailureCode::kDoubled) {
+    hello.cause_field = static_cast<uint8_t>(cause_.field);
+    hello.cause_ours = cause_.ours;
+    hello.cause_theirs = cause_.theirs;
+  }
+  if (lately(peer.arrived_at, now)) {
+    hello.complaint = static_cast<uint8_t>(Field::kArrivedTos);
+    hello.complaint_value = peer.arrived_tos;
+  }
+  hello.unsettled = settled(link) ? 0 : 1;
+  hello.met = peer.met ? peer.incarnation : 0;
+  hello.since = since_;
+  uint8_t bytes[sizeof(Hello)];
+  store(bytes, hello);
+  return links_[link].send_bare(PacketKind::kHello, bytes, now);
+}
+
+Membership::Event Membership::poll(Nanos now) noexcept {
+  Event event = Event::kNone;
+  // Whoever did not run heard nothing, and cannot say who was silent: a machine that stood still for a while would
+  // find all its neighbours dead. Links that are up are polled every keep-alive, which is half of this.
+  const Nanos asleep = now - polled_at_;
+  if (polled_at_ != 0 && asleep > silence_ / 6) {
+    for (Link& link : links_) link.excuse(asleep, now);
+  }
+  polled_at_ = now;
+  for (size_t i = 0; i < links_.size(); ++i) {
+    const Link& link = links_[i];
+    const bool silent = link.up() && now - link.last_heard() >= silence_;
+    const bool stuck = link.stuck_since() != kNever && now - link.stuck_since() >= silence_;
+    if (!silent && !stuck) continue;
+    counters_.add(silent ? Counter::kPeerSilent : Counter::kPeerStuck);
+    event = raise(session_, diagnosis(i, !silent, now));
+    break;
+  }
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = peers_[i];
+    if (now < peer.hello_at) continue;
+    if (!send_hello(i, now)) {
+      peer.hello_at = now + kLeastSpacing;
+      continue;
+    }
+    peer.sent_at = now;
+    // Whoever could accept this hello may take over this session.
+    shared_ |= peer.challenge != 0 && peer.session <= session_;
+    peer.hello_at = settled(i) ? kNever : now + peer.interval;
+    peer.interval = std::min(2 * peer.interval, max_interval_);
+  }
+  return event;
+}
+
+Nanos Membership::deadline() const noexcept {
+  Nanos next = kNever;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    next = std::min(next, peers_[i].hello_at);
+    if (links_[i].up()) next = std::min(next, links_[i].last_heard() + silence_);
+    if (links_[i].stuck_since() != kNever) next = std::min(next, links_[i].stuck_since() + silence_);
+  }
+  return next;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,114 @@
+// outbox.cc - filling packets with runs (packet path)
+#include "collectives/exchange/outbox.h"
+
+#include <algorithm>
+
+#include "collectives/crc32c.h"
+
+namespace gradlane {
+namespace {
+
+// The longest block of one granule: tags and raw values.
+constexpr size_t kLongestGranule = 8 + kGranuleBytes;
+
+// Nothing is shorter than the tags of zeros, 8 bytes for 32 floats, so no packet has more elements than a run can
+// count.
+static_assert(kMaxMtu / 8 * 32 <= kMaxRunElements);
+
+}  // namespace
+
+void Outbox::reset() noexcept {
+  for (Open& open : open_) {
+    if (open.packet) io_.release(open.packet);
+    open = Open{};
+  }
+  starved_ = false;
+}
+
+bool Outbox::begin(Channel channel, unsigned sink, Nanos now) noexcept {
+  Open& open = open_[channel];
+  if (!open.packet) open.packet = io_.allocate();
+  if (!open.packet) {
+    starved_ = true;
+    counters_.add(Counter::kNoBuffer);
+    return false;
+  }
+  open.bytes = sizeof(LinkHeader);
+  open.last = 0;
+  open.sink = sink;
+  open.since = now;
+  return true;
+}
+
+// The same elements of the same block follow.
+bool Outbox::goes_on(const Open& open, const RunHeader& run, size_t granule) noexcept {
+  const RunHeader& last = open.run;
+  return open.last != 0 && last.operation == run.operation && last.block == run.block && last.phase == run.phase &&
+         last.count % granule == 0 && last.first + last.count / granule == run.first;
+}
+
+Outbox::Place Outbox::reserve(Channel channel, const RunHeader& run, size_t granule, unsigned sink,
+                              Nanos now) noexcept {
+  Open& open = open_[channel];
+  for (;;) {
+    if (!holds(channel) && !begin(channel, sink, now)) return {};
+    const bool joins = goes_on(open, run, granule);
+    const size_t header = joins ? 0 : sizeof(RunHeader);
+    const bool fits = open.bytes + header + kLongestGranule <= mtu_;
+    if (fits && (open.sink == sink || open.last == 0)) {
+      open.sink = sink;
+      const size_t begin = open.bytes + header;
+      return {{open.packet.data + begin, mtu_ - begin}, joins};
+    }
+    flush(channel, now);
+    if (holds(channel)) return {};
+  }
+}
+
+void Outbox::commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
+                    size_t bytes) noexcept {
+  Open& open = open_[channel];
+  if (place.joins) {
+    coder.join(open.packet.data + open.last + sizeof(RunHeader), open.run.count, open.run.bytes, elements);
+    open.run.count = static_cast<uint16_t>(open.run.count + elements);
+    open.run.bytes = static_cast<uint16_t>(open.run.bytes + bytes);
+  } else {
+    run.count = static_cast<uint16_t>(elements);
+    run.bytes = static_cast<uint16_t>(bytes);
+    open.last = open.bytes;
+    open.run = run;
+    open.bytes += sizeof(RunHeader);
+  }
+  open.bytes += bytes;
+  store(open.packet.data + open.last, open.run);
+}
+
+bool Outbox::control(RunHeader run, std::span<const uint8_t> payload, Nanos now) noexcept {
+  Open& open = open_[kControl];
+  if (holds(kControl) && open.bytes + sizeof(RunHeader) + payload.size() > mtu_) flush(kControl, now);
+  if (holds(kControl) && open.bytes + sizeof(RunHeader) + payload.size() > mtu_) return false;
+  if (!holds(kControl) && !begin(kControl, 0, now)) return false;
+  run.bytes = static_cast<uint16_t>(payload.size());
+  store(open.packet.data + open.bytes, run);
+  std::copy(payload.begin(), payload.end(), open.packet.data + open.bytes + sizeof(RunHeader));
+  open.last = open.bytes;
+  open.bytes += sizeof(RunHeader) + payload.size();
+  return true;
+}
+
+void Outbox::flush(Channel channel, Nanos now) noexcept {
+  Open& open = open_[channel];
+  if (open.last == 0 || !(channel == kControl ? link_.can_send_control() : link_.can_pass())) return;
+  const uint32_t crc = crc32c(kCrcStart, open.packet.data + sizeof(LinkHeader), open.bytes - sizeof(LinkHeader));
+  if (channel == kSums) {
+    counters_.add(Counter::kReducePackets);
+    counters_.add(Counter::kReduceBytes, open.bytes);
+  } else if (channel != kControl) {
+    counters_.add(Counter::kGatherPackets);
+    counters_.add(Counter::kGatherBytes, open.bytes);
+  }
+  link_.send(open.packet, open.bytes, crc, now);
+  open = Open{};
+}
+
+}  // namespace gradlane

@@ -1,0 +1,82 @@
+// outbox.h - the packets that are being filled for one neighbour
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/time.h"
+#include "collectives/counters.h"
+#include "collectives/exchange/coder.h"
+#include "collectives/link/link.h"
+#include "collectives/packet.h"
+#include "collectives/wire.h"
+
+namespace gradlane {
+
+// A block that grows or shrinks in a hop would leave packets half empty, if every packet were one run. So runs are
+// appended to an open packet until it is full, and what did not fit goes to the head of the next one. A run that goes
+// on where the last one ended is joined with it (Coder::join), or packets would hold ever more and smaller runs from
+// hop to hop. There is one open packet for each channel: partial sums, results whose way begins here, results that were
+// put off on their way, and control. Results are relayed as whole packets, so all in one packet end at the same rank.
+class Outbox {
+ public:
+  enum Channel : uint8_t { kSums, kResults, kPassing, kControl, kChannels };
+
+  static constexpr std::array kData = {kSums, kResults, kPassing};
+
+  Outbox(Link& link, PacketIo& io, Counters& counters, size_t mtu)
+      : link_(link), io_(io), counters_(counters), mtu_(mtu) {}
+
+  // Gives back all buffers.
+  void reset() noexcept;
+
+  // Where the next elements of a run may be written; no bytes if the packet is full and the link cannot take it, or if
+  // there is no buffer. At least one granule fits otherwise.
+  struct Place {
+    std::span<uint8_t> bytes;
+    bool joins = false;  // goes on the last run
+  };
+  // `run` says which run it is: its count and bytes do not matter. `sink`: where results end.
+  [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, size_t granule, unsigned sink, Nanos now) noexcept;
+  // `elements` were written there as a block of `bytes` bytes.
+  void commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
+              size_t bytes) noexcept;
+
+  // A run without elements on the control channel; false if there is no place.
+  [[nodiscard]] bool control(RunHeader run, std::span<const uint8_t> payload, Nanos now) noexcept;
+
+  // Sends what is open, if there is something and the link takes it.
+  void flush(Channel channel, Nanos now) noexcept;
+  [[nodiscard]] bool holds(Channel channel) const noexcept { return open_[channel].last != 0; }
+  // The owner had no buffer, since the last try_again().
+  [[nodiscard]] bool starved() const noexcept { return starved_; }
+  void try_again() noexcept { starved_ = false; }
+  // When the oldest data was put into an open packet; kNever if there is none.
+  [[nodiscard]] Nanos held_since(Channel channel) const noexcept {
+    return holds(channel) ? open_[channel].since : kNever;
+  }
+
+ private:
+  struct Open {
+    Packet packet;
+    size_t bytes = 0;
+    size_t last = 0;  // where the last run's header is; 0: nothing open
+    RunHeader run{};  // its copy
+    unsigned sink = 0;
+    Nanos since = 0;
+  };
+
+  [[nodiscard]] bool begin(Channel channel, unsigned sink, Nanos now) noexcept;
+  [[nodiscard]] static bool goes_on(const Open& open, const RunHeader& run, size_t granule) noexcept;
+
+  Link& link_;
+  PacketIo& io_;
+  Counters& counters_;
+  const size_t mtu_;
+  std::array<Open, kChannels> open_{};
+  bool starved_ = false;
+};
+
+}  // namespace gradlane

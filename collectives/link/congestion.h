@@ -1,0 +1,182 @@
+// congestion.h - round-trip time and delay-based congestion window of one link
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace gradlane {
+
+// Smoothed round-trip time and retransmission time-out after RFC 6298, and the least round-trip time of the last 10 to
+// 20 s, which stands for the path without queues.
+class RttEstimator {
+ public:
+  RttEstimator(Nanos min_rto, Nanos max_rto) : min_rto_(min_rto), max_rto_(max_rto) {}
+
+  void sample(Nanos rtt, Nanos now) noexcept {
+    if (smoothed_ == 0) {
+      smoothed_ = rtt;
+      deviation_ = rtt / 2;
+      epoch_ = now;
+    } else {
+      const Nanos error = rtt > smoothed_ ? rtt - smoothed_ : smoothed_ - rtt;
+      deviation_ = (3 * deviation_ + error) / 4;
+      smoothed_ = std::max<Nanos>((7 * smoothed_ + rtt) / 8, 1);
+    }
+    if (now - epoch_ > kEpoch) {
+      epoch_ = now;
+      previous_least_ = least_;
+      least_ = rtt;
+    }
+    least_ = std::min(least_, rtt);
+  }
+
+  [[nodiscard]] bool known() const noexcept { return smoothed_ != 0; }
+  [[nodiscard]] Nanos smoothed() const noexcept { return smoothed_; }
+  [[nodiscard]] Nanos least() const noexcept { return std::min(least_, previous_least_); }
+
+  [[nodiscard]] Nanos timeout(unsigned backoff) const noexcept {
+    // Where the RTT is steady the deviation is nothing, but a burst of others' packets may still double it.
+    const Nanos margin = std::max({4 * deviation_, smoothed_, min_rto_});
+    const Nanos plain = known() ? smoothed_ + margin : kUnknownFactor * min_rto_;
+    return std::min(plain << backoff, std::max(max_rto_, min_rto_));
+  }
+
+ private:
+  static constexpr Nanos kEpoch = 10 * kSecond;
+  static constexpr Nanos kUnknownFactor = 20;  // nothing measured yet: the path may be a slow one
+
+  Nanos min_rto_;
+  Nanos max_rto_;
+  Nanos smoothed_ = 0;
+  Nanos deviation_ = 0;
+  Nanos least_ = kNever;
+  Nanos previous_least_ = kNever;
+  Nanos epoch_ = 0;
+};
+
+// The queue on the way back, where the neighbour sends data too: acknowledgements that ride on it wait there, which is
+// not this side's doing. What a packet's clock reading lies behind ours is its delay plus the clocks' difference; its
+// least value within the last 64 to 128 ms stands for no queue, and clocks drift apart by a few microseconds in that
+// time.
+class ReturnQueue {
+ public:
+  // A packet that was stamped by the neighbour's clock came at `now` on ours, both in stamps. Returns its wait, in
+  // stamps.
+  uint32_t sample(uint32_t now, uint32_t stamp, Nanos time) noexcept {
+    const uint32_t behind = now - stamp;
+    if (!known_) previous_least_ = least_ = behind;
+    known_ = true;
+    if (time - epoch_ > kEpoch) {
+      epoch_ = time;
+      previous_least_ = least_;
+      least_ = behind;
+    }
+    if (before(behind, least_)) least_ = behind;
+    return behind - (before(least_, previous_least_) ? least_ : previous_least_);
+  }
+
+ private:
+  static constexpr Nanos kEpoch = 64 * kMillisecond;
+
+  // Clock differences wrap.
+  static bool before(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b) < 0; }
+
+  bool known_ = false;
+  uint32_t least_ = 0;
+  uint32_t previous_least_ = 0;
+  Nanos epoch_ = 0;
+};
+
+// How many packets may be in flight. The signal is delay, not loss: links may lose packets at random without being full
+// (and a compressed exchange that halves its window for each of them would crawl). Once in a round trip the *least* RTT
+// of that round, so that single late packets do not count, tells how many of this link's own packets wait in queues, as
+// in TCP Vegas (Brakmo, Peterson, 1995): window * (rtt - least of the path) / rtt. The window is steered to a target of
+// those, by a part of the difference. Counting one's own packets, and not just the delay, is what makes links that
+// share a queue converge to equal shares; and where delay is the scheduler's noise, the window still does not shrink to
+// nothing. It starts with half as many more each round trip until a queue builds up. Only a round that lost more than a
+// sixteenth of its packets shrinks the window for loss's sake: such a queue is shorter than the target.
+class CongestionWindow {
+ public:
+  // At most `limit` packets, of which about `target` wait in queues.
+  CongestionWindow(size_t limit, size_t target)
+      : limit_(static_cast<double>(limit)), target_(static_cast<double>(target)), window_(std::min(kInitial, limit_)) {}
+
+  [[nodiscard]] size_t packets() const noexcept { return static_cast<size_t>(window_); }
+  [[nodiscard]] double exact() const noexcept { return window_; }
+
+  // `acked` packets were acknowledged; all before `acked_to` are now, and `sent_to` is the next to be sent. `limited`:
+  // the window was what kept more from being sent.
+  void acknowledged(size_t acked, Nanos rtt, Nanos least, uint32_t acked_to, uint32_t sent_to, bool limited) noexcept {
+    least_of_round_ = std::min(least_of_round_, rtt);
+    acked_in_round_ += acked;
+    ++samples_;
+    limited_ |= limited;
+    if (starting_) {
+      if (samples_ >= kStartSamples && queued(least) > target_ / 2) {
+        starting_ = false;
+        window_ = clamp(window_ - queued(least) + target_ / 2);
+      } else if (limited) {
+        window_ = clamp(window_ + static_cast<double>(acked) / 2);
+      }
+    }
+    if (static_cast<int32_t>(acked_to - round_end_) >= 0) end_round(least, sent_to);
+  }
+
+  void lost(size_t packets) noexcept { lost_in_round_ += packets; }
+
+  // `times` time-outs came before this one, with nothing acknowledged since. The first one may just be the loss of the
+  // last packet, with none behind it to show that.
+  void timed_out(unsigned times) noexcept {
+    starting_ = false;
+    if (times != 0) window_ = clamp(window_ / 2);
+  }
+
+ private:
+  static constexpr double kInitial = 16;
+  static constexpr double kLeast = 2;
+  static constexpr unsigned kStartSamples = 4;
+
+  double clamp(double window) const noexcept { return std::clamp(window, std::min(kLeast, limit_), limit_); }
+
+  // Of this window's packets, those that waited in queues.
+  double queued(Nanos least) const noexcept {
+    const auto rtt = static_cast<double>(least_of_round_);
+    return window_ * (rtt - static_cast<double>(least)) / rtt;
+  }
+
+  void end_round(Nanos least, uint32_t sent_to) noexcept {
+    if (lost_in_round_ > 3 && lost_in_round_ * 16 > acked_in_round_) {
+      starting_ = false;
+      window_ = std::max(clamp(window_ * 0.8), std::min(window_, kInitial));
+    } else if (!starting_) {
+      const double room = target_ - queued(least);
+      if (room < 0) {
+        window_ = clamp(std::max(window_ + room / 2, window_ / 2));
+      } else if (limited_) {
+        window_ = clamp(window_ + room / 4);
+      }
+    }
+    round_end_ = sent_to;
+    least_of_round_ = kNever;
+    samples_ = 0;
+    acked_in_round_ = 0;
+    lost_in_round_ = 0;
+    limited_ = false;
+  }
+
+  double limit_;
+  double target_;
+  double window_;
+  bool starting_ = true;
+  bool limited_ = false;
+  uint32_t round_end_ = 0;
+  Nanos least_of_round_ = kNever;
+  unsigned samples_ = 0;
+  size_t acked_in_round_ = 0;
+  size_t lost_in_round_ = 0;
+};
+
+}  // namespace gradlane

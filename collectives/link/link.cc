@@ -1,0 +1,337 @@
+// link.cc - sequence numbers, acknowledgements, loss recovery of one link (packet path)
+#include "collectives/link/link.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "collectives/crc32c.h"
+
+namespace gradlane {
+namespace {
+
+constexpr uint64_t kReordering = 3;  // later arrivals that make a transmission a lost one
+constexpr unsigned kAckEvery = 4;    // data packets
+constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
+constexpr unsigned kMaxBackoff = 10;
+constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner could not send
+constexpr unsigned kStuck = 8;  // transmissions of a packet, of which one should have arrived at any loss that is usual
+
+uint32_t stamp_of(Nanos now) { return static_cast<uint32_t>(now >> kStampShift) | 1; }
+
+}  // namespace
+
+Link::Link(const ExchangeConfig& config, unsigned peer, PacketIo& io, Counters& counters)
+    : io_(io),
+      counters_(counters),
+      peer_(peer),
+      keep_alive_(config.peer_timeout / 16),
+      max_rto_(config.peer_timeout / 16),
+      min_rto_(config.min_rto),
+      queue_target_(config.queue_target),
+      table_(config.window),
+      rtt_(min_rto_, max_rto_),
+      congestion_(table_.size(), queue_target_),
+      received_(config.window) {}
+
+void Link::reset(uint64_t session) noexcept {
+  for (Slot& each : table_) {
+    if (each.packet) io_.release(each.packet);
+    each = Slot{};
+  }
+  if (spare_) io_.release(spare_);
+  spare_ = {};
+  session_ = session;
+  up_ = false;
+  unacked_ = next_ = limit_ = 0;
+  in_flight_ = waiting_ = 0;
+  transmissions_ = newest_arrived_ = 0;
+  backoff_ = 0;
+  expire_at_ = kNever;
+  limited_ = false;
+  congestion_ = CongestionWindow(table_.size(), queue_target_);
+  return_queue_ = {};
+  received_.reset();
+  unacknowledged_ = 0;
+  ack_now_ = false;
+  ack_at_ = kNever;
+  stamp_ = 0;
+  stuck_at_ = 0;
+  acked_bytes_ = 0;
+}
+
+void Link::set_up(Nanos now) noexcept {
+  if (up_) return;
+  up_ = true;
+  heard_at_ = now;
+  // Until the first acknowledgement tells the neighbour's window, only the smallest one is certain.
+  limit_ = next_ + static_cast<uint32_t>(kMinWindow);
+}
+
+void Link::count_stall() noexcept {
+  limited_ = true;
+  const bool credit = up_ && static_cast<int32_t>(limit_ - next_) <= 1;
+  counters_.add(credit ? Counter::kCreditStall : Counter::kWindowStall);
+}
+
+// ---- Sending.
+
+void Link::send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept {
+  if (unacked_ == next_) {
+    stuck_at_ = now;
+    acked_bytes_ = 0;
+  }
+  const uint32_t sequence = next_++;
+  slot(sequence) = {packet, now, 0, payload_crc, static_cast<uint16_t>(bytes), State::kUnsent, 0};
+  ++waiting_;
+  transmit(sequence, now);
+}
+
+// Sends a packet that waits: for the first time, or again.
+void Link::transmit(uint32_t sequence, Nanos now) noexcept {
+  Slot& it = slot(sequence);
+  const Nanos sent_before = sent_at_;
+  if (!emit(it.packet, it.bytes, PacketKind::kData, sequence, it.payload_crc, now)) {
+    counters_.add(Counter::kTransmitBusy);
+    retry_at_ = now + kRetry;
+    return;
+  }
+  switch (it.state) {
+    case State::kLostSack:
+      counters_.add(Counter::kRetransmitSack);
+      it.again = static_cast<uint8_t>(std::min(it.again + 1U, kStuck));
+      break;
+    case State::kLostTimeout:
+      counters_.add(Counter::kRetransmitTimeout);
+      it.again = static_cast<uint8_t>(std::min(it.again + 1U, kStuck));
+      break;
+    default:
+      counters_.add(Counter::kDataSent);
+  }
+  // What got lost may get lost again: it is no sign of life, or long packets on a short MTU would make this rank
+  // silent.
+  if (it.again >= kStuck / 2) sent_at_ = sent_before;
+  counters_.add(Counter::kDataBytes, it.bytes);
+  it.state = State::kInFlight;
+  it.sent_at = now;
+  it.transmission = ++transmissions_;
+  --waiting_;
+  ++in_flight_;
+  if (expire_at_ == kNever) expire_at_ = now + rtt_.timeout(backoff_);
+}
+
+bool Link::emit(Packet packet, size_t bytes, PacketKind kind, uint32_t sequence, uint32_t payload_crc,
+                Nanos now) noexcept {
+  // LinkHeader, in whole words (docs/wire-format.md).
+  const ReceiveWindow::Sack sack = received_.sack();
+  const auto credit = static_cast<uint16_t>(std::min<uint32_t>(received_.size(), 0xffff));
+  uint32_t echo = 0;
+  if (stamp_ != 0) echo = (stamp_ + static_cast<uint32_t>((now - stamped_at_) >> kStampShift)) | 1;
+  const HeaderWords words = {
+      kMagic | kProtocolVersion << 16 | static_cast<uint64_t>(kind) << 24 | uint64_t{sequence} << 32,
+      session_,
+      sack.bits,
+      received_.next() | uint64_t{credit} << 32 | uint64_t{sack.from} << 48,
+      stamp_of(now) | uint64_t{echo} << 32,
+  };
+  static_assert(sizeof(words) == kCrcOffset);
+  store(packet.data, words);
+  store(packet.data + kCrcOffset, ~crc32c(payload_crc, words));
+  if (!io_.transmit(peer_, packet, bytes)) return false;
+  sent_at_ = now;
+  retry_at_ = 0;
+  unacknowledged_ = 0;
+  ack_now_ = false;
+  ack_at_ = kNever;
+  return true;
+}
+
+bool Link::send_bare(PacketKind kind, std::span<const uint8_t> payload, Nanos now) noexcept {
+  Packet packet = io_.allocate();
+  const bool own = !packet;
+  if (own) packet = spare_;
+  if (!packet) {
+    counters_.add(Counter::kNoBuffer);
+    retry_at_ = now + kRetry;
+    return false;
+  }
+  uint8_t* const behind = packet.data + sizeof(LinkHeader);
+  std::copy(payload.begin(), payload.end(), behind);
+  const size_t bytes = sizeof(LinkHeader) + payload.size();
+  const bool sent = emit(packet, bytes, kind, next_, crc32c(kCrcStart, behind, payload.size()), now);
+  if (own) {
+    counters_.add(Counter::kNoBuffer);
+  } else if (!spare_ && up_) {
+    spare_ = packet;
+  } else {
+    io_.release(packet);
+  }
+  if (sent) {
+    counters_.add(kind == PacketKind::kHello ? Counter::kHelloSent : Counter::kAckSent);
+    counters_.add(Counter::kControlBytes, bytes);
+  } else {
+    counters_.add(Counter::kTransmitBusy);
+    retry_at_ = now + kRetry;
+  }
+  return sent;
+}
+
+// ---- Receiving.
+
+void Link::accept(const LinkHeader& header) noexcept {
+  ack_now_ |= header.sequence != received_.next();  // one is missing
+  received_.accept(header.sequence);
+  if (++unacknowledged_ == 1) {
+    const Nanos delay = rtt_.known() ? std::min(rtt_.smoothed() / 8, kMaxAckDelay) : 0;
+    ack_at_ = heard_at_ + delay;
+  }
+}
+
+void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
+  heard_at_ = now;
+  stamp_ = header.stamp;
+  stamped_at_ = now;
+
+  const uint32_t sent = next_ - unacked_;
+  const uint32_t acked = header.ack - unacked_;
+  if (static_cast<int32_t>(acked) < 0) return;  // an old packet, come late
+  const uint64_t sack = header.sack;
+  const uint32_t first = header.ack + 1 + header.sack_from;
+  const uint32_t end = sack == 0 ? header.ack : first + 64 - static_cast<uint32_t>(std::countl_zero(sack));
+  if (acked > sent || end - unacked_ > sent) {
+    counters_.add(Counter::kBadAck);
+    return;
+  }
+
+  const size_t before = in_flight_ + waiting_;
+  const bool limited = limited_ || in_flight() >= congestion_.packets();
+  if (acked != 0) {
+    stuck_at_ = now;
+    acked_bytes_ = 0;
+  }
+  for (; unacked_ != header.ack; ++unacked_) {
+    Slot& it = slot(unacked_);
+    if (it.state != State::kArrived) arrived(it);
+    it.state = State::kFree;
+  }
+  for (uint64_t rest = sack; rest != 0; rest &= rest - 1) {
+    Slot& it = slot(first + static_cast<uint32_t>(std::countr_zero(rest)));
+    if (it.state != State::kArrived) arrived(it);
+  }
+  const uint32_t limit = header.ack + header.credit;
+  if (static_cast<int32_t>(limit - limit_) > 0) limit_ = limit;
+
+  const size_t news = before - in_flight_ - waiting_;
+  if (news != 0) backoff_ = 0;
+  if (sack != 0 && news != 0) find_lost(end);
+  if (in_flight_ == 0) expire_at_ = kNever;
+  limited_ = limited;
+  if (header.echo != 0) sample_rtt(header, news, now);
+  limited_ = false;
+}
+
+void Link::sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcept {
+  const uint32_t stamps = stamp_of(now) - header.echo;
+  if (static_cast<int32_t>(stamps) < 0) return;
+  const Nanos rtt = std::max<Nanos>(Nanos{stamps} << kStampShift, 1);
+  rtt_.sample(rtt, now);
+  const Nanos wait = Nanos{return_queue_.sample(stamp_of(now), header.stamp, now)} << kStampShift;
+  const Nanos there = rtt > wait ? std::max(rtt - wait, rtt_.least()) : rtt_.least();
+  if (acked != 0) congestion_.acknowledged(acked, there, rtt_.least(), unacked_, next_, limited_);
+}
+
+// The neighbour has it: the buffer is no longer needed.
+void Link::arrived(Slot& it) noexcept {
+  if (it.state == State::kInFlight) {
+    --in_flight_;
+    if (it.again == 0) newest_arrived_ = std::max(newest_arrived_, it.transmission);
+  } else {
+    --waiting_;
+  }
+  io_.release(it.packet);
+  it.packet = {};
+  it.state = State::kArrived;
+  acked_bytes_ = std::max<size_t>(acked_bytes_, it.bytes);
+}
+
+void Link::lose(Slot& it, State reason) noexcept {
+  it.state = reason;
+  --in_flight_;
+  ++waiting_;
+}
+
+// Among the packets before one that has arrived.
+void Link::find_lost(uint32_t end) noexcept {
+  size_t lost = 0;
+  for (uint32_t sequence = unacked_; sequence != end; ++sequence) {
+    Slot& it = slot(sequence);
+    if (it.state != State::kInFlight || it.transmission + kReordering > newest_arrived_) continue;
+    lose(it, State::kLostSack);
+    ++lost;
+  }
+  congestion_.lost(lost);
+}
+
+// ---- Time.
+
+Nanos Link::stuck_since() const noexcept {
+  if (!up_ || unacked_ == next_ || table_[unacked_ & (table_.size() - 1)].again < kStuck) return kNever;
+  return stuck_at_;
+}
+
+void Link::poll(Nanos now) noexcept {
+  if (now >= expire_at_) expire(now);
+  if (waiting_ == 0) return;
+  const size_t window = congestion_.packets();
+  size_t budget = window > in_flight_ ? window - in_flight_ : 0;
+  // The oldest goes in any case: everything may hang on it.
+  const State oldest = slot(unacked_).state;
+  if (oldest != State::kInFlight && oldest != State::kArrived) budget = std::max<size_t>(budget, 1);
+  for (uint32_t sequence = unacked_; sequence != next_ && budget != 0 && waiting_ != 0; ++sequence) {
+    const State state = slot(sequence).state;
+    if (state == State::kInFlight || state == State::kArrived) continue;
+    const size_t before = waiting_;
+    transmit(sequence, now);
+    if (waiting_ == before) return;  // the owner is busy
+    --budget;
+  }
+}
+
+// Packets that have been out for the time-out are lost. The timer is set for the oldest of the others, so that it fires
+// about once in a time-out and not once per packet.
+void Link::expire(Nanos now) noexcept {
+  const Nanos timeout = rtt_.timeout(backoff_);
+  Nanos oldest = kNever;
+  size_t lost = 0;
+  for (uint32_t sequence = unacked_; sequence != next_; ++sequence) {
+    Slot& it = slot(sequence);
+    if (it.state != State::kInFlight) continue;
+    if (it.sent_at + timeout <= now) {
+      lose(it, State::kLostTimeout);
+      ++lost;
+    } else {
+      oldest = std::min(oldest, it.sent_at);
+    }
+  }
+  if (lost != 0) {
+    congestion_.timed_out(backoff_);
+    backoff_ = std::min(backoff_ + 1, kMaxBackoff);
+  }
+  expire_at_ = oldest == kNever ? kNever : oldest + rtt_.timeout(backoff_);
+}
+
+void Link::flush(Nanos now) noexcept {
+  if (!up_) return;
+  const bool due = ack_now_ || unacknowledged_ >= kAckEvery || now >= ack_at_;
+  if (due || now - sent_at_ >= keep_alive_) send_bare(PacketKind::kAck, {}, now);
+}
+
+Nanos Link::deadline() const noexcept {
+  if (!up_) return kNever;
+  const State oldest = table_[unacked_ & (table_.size() - 1)].state;
+  const bool resend = oldest != State::kInFlight && oldest != State::kArrived;
+  const bool unsent = waiting_ != 0 && (resend || in_flight_ < congestion_.packets());
+  if (unsent || ack_now_ || unacknowledged_ >= kAckEvery) return retry_at_;
+  return std::max(std::min({expire_at_, ack_at_, sent_at_ + keep_alive_}), retry_at_);
+}
+
+}  // namespace gradlane

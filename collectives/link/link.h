@@ -1,0 +1,168 @@
+// link.h - reliable channel to one neighbour over datagrams: every packet is delivered once, in any order
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/time.h"
+#include "collectives/config.h"
+#include "collectives/counters.h"
+#include "collectives/link/congestion.h"
+#include "collectives/link/receive_window.h"
+#include "collectives/packet.h"
+#include "collectives/wire.h"
+
+namespace gradlane {
+
+// Sending. Each data packet gets the next sequence number and stays in a table, with its buffer, until the neighbour
+// says that it has it: cumulatively (`ack`: everything before) or singly (`sack`). A packet counts as lost
+//   - when one has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1); transmissions
+//     are numbered for that, apart from sequence numbers, so that lost retransmissions are found the same way; or
+//   - when it has been out for the retransmission time-out (RFC 6298), which doubles until something is acknowledged.
+// Lost packets go first, within the congestion window. The header of a retransmission is new (acknowledgement, stamp),
+// the payload and its part of the CRC stay.
+//
+// Receiving. The owner asks classify(), checks the content, and then calls accept(): what it does not accept is not
+// acknowledged. Every packet carries the acknowledgement; where none goes out, flush() sends a bare one after four data
+// packets, at once when one is missing or came twice, and otherwise after a moment.
+//
+// A link belongs to one session at a time. reset() forgets everything but the round-trip time, and gives all buffers
+// back. While the link is up it keeps one buffer, so that it can acknowledge when the owner has none left: the
+// neighbour's acknowledgements, which free some, may depend on it.
+class Link {
+ public:
+  Link(const ExchangeConfig& config, unsigned peer, PacketIo& io, Counters& counters);
+
+  [[nodiscard]] unsigned peer() const noexcept { return peer_; }
+
+  // ---- Session. `up`: the neighbour is known to be in this session too.
+  void reset(uint64_t session) noexcept;
+  void set_up(Nanos now) noexcept;
+  [[nodiscard]] bool up() const noexcept { return up_; }
+  [[nodiscard]] Nanos last_heard() const noexcept { return heard_at_; }
+  // This rank did not run for so long, so the neighbour's silence does not count.
+  void excuse(Nanos asleep, Nanos now) noexcept {
+    heard_at_ = std::min(heard_at_ + asleep, now);
+    stuck_at_ = std::min(stuck_at_ + asleep, now);
+  }
+  // The oldest packet has been sent again and again since then, and is not acknowledged; kNever: that is not so.
+  [[nodiscard]] Nanos stuck_since() const noexcept;
+  // Its length, and that of the longest one acknowledged meanwhile.
+  [[nodiscard]] size_t stuck_bytes() const noexcept { return table_[unacked_ & (table_.size() - 1)].bytes; }
+  [[nodiscard]] size_t acked_bytes() const noexcept { return acked_bytes_; }
+
+  // ---- Sending data.
+  // Whether a data packet may go now. What passes through may exceed the congestion window by a quarter, so that it
+  // finds a place while what starts here fills the window; what is relayed as it came by a half, for it loses more by
+  // waiting. The last place of the table is for control packets.
+  [[nodiscard]] bool can_send() const noexcept { return room_in_table(1) && in_flight() < window(); }
+  [[nodiscard]] bool can_pass() const noexcept { return room_in_table(1) && in_flight() < window() + window() / 4; }
+  [[nodiscard]] bool can_relay() const noexcept { return room_in_table(1) && in_flight() < window() + window() / 2; }
+  [[nodiscard]] bool can_send_control() const noexcept { return room_in_table(0); }
+  [[nodiscard]] size_t in_flight() const noexcept { return in_flight_ + waiting_; }
+  [[nodiscard]] size_t window() const noexcept { return congestion_.packets(); }
+  // Counts what keeps can_send() from being true.
+  void count_stall() noexcept;
+
+  // Sends a data packet whose bytes behind the link header are complete, and whose CRC state is `payload_crc`, now or
+  // when the window allows. The buffer is the link's from now on. Only after one of the questions above.
+  void send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
+
+  // Sends a packet without sequence number: an acknowledgement (no payload) or a hello.
+  bool send_bare(PacketKind kind, std::span<const uint8_t> payload, Nanos now) noexcept;
+
+  // ---- Receiving, for packets of this session.
+  [[nodiscard]] ReceiveWindow::Place classify(uint32_t sequence) const noexcept { return received_.place(sequence); }
+  void accept(const LinkHeader& header) noexcept;  // a data packet
+  void repeat(uint32_t sequence) noexcept {        // one that had arrived
+    received_.repeat(sequence);
+    ack_now_ = true;
+  }
+  // What any packet says about ours, and that the neighbour lives.
+  void acknowledge(const LinkHeader& header, Nanos now) noexcept;
+
+  // ---- Time.
+  void poll(Nanos now) noexcept;   // time-outs and retransmissions; before new data is sent
+  void flush(Nanos now) noexcept;  // acknowledgements that did not ride on data, and keep-alives; after it
+  [[nodiscard]] Nanos deadline() const noexcept;
+
+  [[nodiscard]] const RttEstimator& rtt() const noexcept { return rtt_; }
+  [[nodiscard]] double congestion_window() const noexcept { return congestion_.exact(); }
+
+ private:
+  enum class State : uint8_t {
+    kFree,
+    kInFlight,
+    kUnsent,    // the owner could not send it yet
+    kLostSack,  // to be sent again, and why
+    kLostTimeout,
+    kArrived,  // acknowledged singly; the buffer is given back
+  };
+  struct Slot {
+    Packet packet;
+    Nanos sent_at = 0;
+    uint64_t transmission = 0;  // number of the latest one
+    uint32_t payload_crc = 0;
+    uint16_t bytes = 0;
+    State state = State::kFree;
+    uint8_t again = 0;  // sent so many times more, or more: an acknowledgement does not say which one arrived
+  };
+
+  Slot& slot(uint32_t sequence) noexcept { return table_[sequence & (table_.size() - 1)]; }
+  [[nodiscard]] bool room_in_table(uint32_t spare) const noexcept {
+    return up_ && next_ - unacked_ + spare < table_.size() && static_cast<int32_t>(limit_ - next_ - spare) > 0;
+  }
+  void transmit(uint32_t sequence, Nanos now) noexcept;
+  bool emit(Packet packet, size_t bytes, PacketKind kind, uint32_t sequence, uint32_t payload_crc, Nanos now) noexcept;
+  void arrived(Slot& slot) noexcept;
+  void lose(Slot& slot, State reason) noexcept;
+  void find_lost(uint32_t end) noexcept;
+  void expire(Nanos now) noexcept;
+  void sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcept;
+
+  PacketIo& io_;
+  Counters& counters_;
+  const unsigned peer_;
+  const Nanos keep_alive_;
+  const Nanos max_rto_;
+  const Nanos min_rto_;
+  const size_t queue_target_;
+
+  uint64_t session_ = 0;
+  bool up_ = false;
+  Nanos heard_at_ = 0;
+  Nanos sent_at_ = 0;  // anything but packets that are sent again
+  Packet spare_;
+  Nanos retry_at_ = 0;  // after the owner could not send, or had no buffer
+
+  // Sending: sequence numbers unacked_ to next_ - 1 are in the table.
+  std::vector<Slot> table_;
+  uint32_t unacked_ = 0;
+  uint32_t next_ = 0;
+  Nanos stuck_at_ = 0;      // since when the one at unacked_ has been the oldest
+  size_t acked_bytes_ = 0;  // of the longest one acknowledged since
+  uint32_t limit_ = 0;      // the neighbour takes sequence numbers before this one
+  size_t in_flight_ = 0;    // State::kInFlight
+  size_t waiting_ = 0;      // unsent and lost ones
+  uint64_t transmissions_ = 0;
+  uint64_t newest_arrived_ = 0;  // of the transmissions known to have arrived
+  unsigned backoff_ = 0;
+  Nanos expire_at_ = kNever;
+  bool limited_ = false;
+  RttEstimator rtt_;
+  CongestionWindow congestion_;
+  ReturnQueue return_queue_;
+
+  // Receiving.
+  ReceiveWindow received_;
+  unsigned unacknowledged_ = 0;  // data packets since the last acknowledgement
+  bool ack_now_ = false;
+  Nanos ack_at_ = kNever;
+  uint32_t stamp_ = 0;    // of the latest packet
+  Nanos stamped_at_ = 0;  // when it came
+};
+
+}  // namespace gradlane

@@ -1,0 +1,216 @@
+// lattice.h - codecs whose values are multiples of a step s, 32 floats at a time (included by avx2.cc only)
+//
+// Adding magic = 1.5 * 2^23 * s rounds a float to the nearest multiple q*s (ties to even) and leaves q in the low bits
+// of the sum. That holds for |q| <= 2^22; what lies beyond, Inf and NaN included, gives a number so far from 0 that it
+// saturates a 16-bit word. So one test per group finds all groups that need the wide path.
+//
+// `Classes` tells one such codec from another, that is which bits of q travel:
+// - `kFeedback`: has error feedback
+// - `kTruncate`: rounds towards zero, and adds local values to a sum as they are
+// - `kRawExact`: raw values travel as they are, not as multiples of s
+// - `__m256i words(q, size)`, `int keep(size)`: what travels of 16 words; size = |q| < 32767
+// - `__m256i tags(size)`: the tags of 16 words in bits 7 and 15; of raw ones, whose q is saturated, anything
+// - `__m256i fields(q, size)`: payloads of 16 words of tags 1 and 2 in their low bytes; only with `kRawExact`, since
+//   otherwise they are the low bytes of q
+// - `__m256 decode_any(lanes, tags)`, `unpack_any()`: floats of 8 payloads of any tag, and the table that unpacks them
+// - `__m256i count(lanes)`: a number for the payloads of tags 1 and 2, in units of ...
+// - `__m256 scales()`: ... these, by tag; that of tag 3 negative
+#pragma once
+
+#include "compress/avx2/payload.h"
+
+namespace gradlane {
+namespace {
+
+template <class Classes>
+class Lattice {
+ public:
+  static constexpr bool kFeedback = Classes::kFeedback;
+  // Whether add_narrow() takes a block's raw floats, which may lie beyond the range of a word.
+  static constexpr bool kAddsRaw = Classes::kTruncate;
+
+  explicit Lattice(const CodecParams& p)
+      : classes_(p),
+        magic_(_mm256_set1_ps(p.magic)),
+        exact_(_mm256_set1_ps(p.exact)),
+        limit_(_mm256_set1_ps((Classes::kTruncate ? 32768.0F : 32767.5F) * p.step)) {}
+
+  // False if a value may need tag 3.
+  GRADLANE_INLINE bool narrow(Floats x, Words& out) const {
+    if constexpr (Classes::kTruncate) {
+      return encode(_mm256_packs_epi32(truncated(x.low.low), truncated(x.low.high)),
+                    _mm256_packs_epi32(truncated(x.high.low), truncated(x.high.high)), out);
+    } else {
+      return encode(words_of(add_magic(x.low.low), add_magic(x.low.high)),
+                    words_of(add_magic(x.high.low), add_magic(x.high.high)), out);
+    }
+  }
+
+  // The same for in + contribution(local). When `in` is within the range of a word, no `local` that magic rounds too
+  // coarsely can give a sum that is, so the sum alone tells.
+  GRADLANE_INLINE bool add_narrow(Floats in, Floats local, Words& out) const {
+    if constexpr (Classes::kTruncate) {
+      return narrow(add(in, local), out);
+    } else {
+      const __m256 a = _mm256_add_ps(add_magic(local.low.low), in.low.low);
+      const __m256 b = _mm256_add_ps(add_magic(local.low.high), in.low.high);
+      const __m256 c = _mm256_add_ps(add_magic(local.high.low), in.high.low);
+      const __m256 d = _mm256_add_ps(add_magic(local.high.high), in.high.high);
+      return encode(words_of(a, b), words_of(c, d), out);
+    }
+  }
+
+  // x - contribution(x) where narrow() held. Added this way round, -0 leaves +0.
+  GRADLANE_INLINE Floats narrow_error(Floats x) const {
+    return map(x,
+               [&](__m256 v) GRADLANE_INLINE_LAMBDA { return _mm256_add_ps(v, _mm256_sub_ps(magic_, add_magic(v))); });
+  }
+
+  // The same for any x; 0 for Inf and NaN.
+  GRADLANE_INLINE Floats error(Floats x) const {
+    return map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA {
+      const __m256 below = below_exact(v);
+      return _mm256_and_ps(below, _mm256_add_ps(v, minus_contribution(v, below)));
+    });
+  }
+
+  // What sum() takes to add contribution(local).
+  GRADLANE_INLINE Floats addend(Floats local) const {
+    if constexpr (Classes::kTruncate) {
+      return local;
+    } else {
+      return map(local, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return minus_contribution(v, below_exact(v)); });
+    }
+  }
+
+  // The same, and error(local) in one go.
+  GRADLANE_INLINE Floats addend(Floats local, Floats& error) const {
+    return {{addend(local.low.low, error.low.low), addend(local.low.high, error.low.high)},
+            {addend(local.high.low, error.high.low), addend(local.high.high, error.high.high)}};
+  }
+
+  // in + contribution(local), where 0 has any sign.
+  static GRADLANE_INLINE Floats sum(Floats in, Floats addend) {
+    return map(in, addend, [](__m256 v, __m256 w) GRADLANE_INLINE_LAMBDA {
+      return Classes::kTruncate ? _mm256_add_ps(v, w) : _mm256_sub_ps(v, w);
+    });
+  }
+
+  // Any values but signalling NaNs, which become quiet.
+  GRADLANE_INLINE void encode_wide(Floats x, WideGroup& out) const {
+    const Floats raw =
+        map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return _mm256_cmp_ps(magnitude(v), limit_, _CMP_NLT_UQ); });
+    const __m256i raw_low = pack(as_ints(raw.low));
+    const __m256i raw_high = pack(as_ints(raw.high));
+    if constexpr (Classes::kRawExact) {
+      const __m256i q_low = pack(steps(x.low));
+      const __m256i q_high = pack(steps(x.high));
+      const __m256i size_low = _mm256_abs_epi16(q_low);
+      const __m256i size_high = _mm256_abs_epi16(q_high);
+      const Floats kept =
+          map(x, raw, [](__m256 v, __m256 mask) GRADLANE_INLINE_LAMBDA { return _mm256_and_ps(v, mask); });
+      out.set_lanes(kept, _mm256_andnot_si256(raw_low, classes_.fields(q_low, size_low)),
+                    _mm256_andnot_si256(raw_high, classes_.fields(q_high, size_high)));
+      out.set_tags(_mm256_or_si256(classes_.tags(size_low), raw_low),
+                   _mm256_or_si256(classes_.tags(size_high), raw_high));
+    } else {
+      // What magic is added to has q in its low bits. The others stay.
+      const Floats lanes = map(contribution(x), raw, [&](__m256 v, __m256 mask) GRADLANE_INLINE_LAMBDA {
+        return _mm256_add_ps(v, _mm256_andnot_ps(mask, magic_));
+      });
+      out.set_lanes(lanes);
+      const __m256i q_low = words_of(lanes.low.low, lanes.low.high);
+      const __m256i q_high = words_of(lanes.high.low, lanes.high.high);
+      out.set_tags(_mm256_or_si256(classes_.tags(_mm256_abs_epi16(q_low)), raw_low),
+                   _mm256_or_si256(classes_.tags(_mm256_abs_epi16(q_high)), raw_high));
+    }
+  }
+
+  // Payloads of any tag, unpacked by unpack_any(). `tags` are in the low bits of their lanes.
+  GRADLANE_INLINE __m256 decode_any(__m256i lanes, __m256i tags) const { return classes_.decode_any(lanes, tags); }
+  static GRADLANE_INLINE const LaneTable& unpack_any() { return Classes::unpack_any(); }
+
+  static GRADLANE_INLINE __m256i count(__m256i lanes) { return Classes::count(lanes); }
+  [[nodiscard]] GRADLANE_INLINE __m256 scales() const { return classes_.scales(); }
+
+ private:
+  struct Ints16 {
+    __m256i low, high;
+  };
+  static GRADLANE_INLINE Ints16 as_ints(Floats16 x) {
+    return {_mm256_castps_si256(x.low), _mm256_castps_si256(x.high)};
+  }
+  static GRADLANE_INLINE __m256i pack(Ints16 x) { return _mm256_packs_epi32(x.low, x.high); }
+  GRADLANE_INLINE Ints16 steps(Floats16 x) const {
+    if constexpr (Classes::kTruncate) return {truncated(x.low), truncated(x.high)};
+    return {low_bits(add_magic(x.low)), low_bits(add_magic(x.high))};
+  }
+
+  GRADLANE_INLINE bool encode(__m256i q_low, __m256i q_high, Words& out) const {
+    const __m256i size_low = _mm256_abs_epi16(q_low);
+    const __m256i size_high = _mm256_abs_epi16(q_high);
+    // 32767 and 32768, what saturated words come to, are those that have bit 15 set when 1 is added.
+    const __m256i past = _mm256_add_epi16(_mm256_max_epu16(size_low, size_high), _mm256_set1_epi16(1));
+    if (_mm256_testz_si256(past, _mm256_set1_epi16(-0x8000)) == 0) [[unlikely]]
+      return false;
+    out.low = classes_.words(q_low, size_low);
+    out.high = classes_.words(q_high, size_high);
+    out.keep = join(classes_.keep(size_low), classes_.keep(size_high));
+    return true;
+  }
+
+  GRADLANE_INLINE __m256 add_magic(__m256 x) const { return _mm256_add_ps(x, magic_); }
+
+  GRADLANE_INLINE __m256i low_bits(__m256 sum) const {
+    return _mm256_sub_epi32(_mm256_castps_si256(sum), _mm256_castps_si256(magic_));
+  }
+  GRADLANE_INLINE __m256i words_of(__m256 sum_low, __m256 sum_high) const {
+    return _mm256_packs_epi32(low_bits(sum_low), low_bits(sum_high));
+  }
+
+  // x / s towards zero, for s = 2^-15. The product with 2^15 is an addition to the exponent: a multiplication would be
+  // slow for denormals, which become numbers far below 1 this way, too. Large numbers are cut before they overflow.
+  static GRADLANE_INLINE __m256i truncated(__m256 x) {
+    const __m256i size = _mm256_min_epi32(_mm256_castps_si256(magnitude(x)), _mm256_set1_epi32((127 + 15) << 23));
+    const __m256i scaled = _mm256_add_epi32(size, _mm256_set1_epi32(15 << 23));
+    return _mm256_sign_epi32(_mm256_cvttps_epi32(_mm256_castsi256_ps(scaled)), _mm256_castps_si256(x));
+  }
+
+  // Below 2^23 steps, where rounding does something.
+  GRADLANE_INLINE __m256 below_exact(__m256 x) const { return _mm256_cmp_ps(magnitude(x), exact_, _CMP_LT_OQ); }
+
+  // What rounds x to the nearest multiple of s when it is added to x and subtracted again; 0 from 2^23 steps on.
+  GRADLANE_INLINE __m256 rounder(__m256 x, __m256 below) const {
+    const __m256 sign = _mm256_and_ps(x, _mm256_set1_ps(-0.0F));
+    return _mm256_and_ps(_mm256_or_ps(exact_, sign), below);
+  }
+
+  // The nearest multiple of s; x itself from 2^23 steps on. There is no -0, and signalling NaNs become quiet.
+  GRADLANE_INLINE Floats contribution(Floats x) const {
+    return map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA {
+      const __m256 r = rounder(v, below_exact(v));
+      return _mm256_sub_ps(_mm256_add_ps(v, r), r);
+    });
+  }
+
+  // Its negative, but +0 for 0.
+  GRADLANE_INLINE __m256 minus_contribution(__m256 x, __m256 below) const {
+    const __m256 r = rounder(x, below);
+    return _mm256_sub_ps(r, _mm256_add_ps(x, r));
+  }
+
+  GRADLANE_INLINE __m256 addend(__m256 local, __m256& error) const {
+    const __m256 below = below_exact(local);
+    const __m256 minus = minus_contribution(local, below);
+    error = _mm256_and_ps(below, _mm256_add_ps(local, minus));
+    return minus;
+  }
+
+  Classes classes_;
+  __m256 magic_;
+  __m256 exact_;
+  __m256 limit_;  // magnitudes from here on are raw
+};
+
+}  // namespace
+}  // namespace gradlane

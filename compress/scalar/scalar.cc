@@ -1,0 +1,210 @@
+// scalar.cc - the codecs one float at a time: the specification, and what runs where there is no AVX2 (any thread)
+#include <cstring>
+
+#include "compress/passes.h"
+#include "compress/scalar/elements.h"
+
+namespace gradlane {
+namespace {
+
+// ---- Codecs without tags: see FlatPasses
+
+// What a codec does with one float, in the form of a vector of one.
+template <class C>
+struct Form {
+  static constexpr size_t kWidth = sizeof(typename C::Word);
+  static float load(const uint8_t* p) {
+    typename C::Word word;  // words and floats may lie at odd addresses
+    std::memcpy(&word, p, sizeof word);
+    return C::decode(word);
+  }
+  static void store(uint8_t* p, float f) {
+    const typename C::Word word = C::encode(f);
+    std::memcpy(p, &word, sizeof word);
+  }
+};
+
+struct FlatLanes {
+  static constexpr size_t kCount = 1;
+  using Float = Form<Raw>;
+
+  template <class F>
+  static float load(const uint8_t* p, size_t) {
+    return F::load(p);
+  }
+  template <class F>
+  static void store(uint8_t* p, size_t, float f) {
+    F::store(p, f);
+  }
+  static float add(float a, float b) { return gradlane::add(a, b); }
+};
+
+// ---- Tagged codecs: see TaggedPasses
+
+float load_float(const float* p, size_t i) {
+  return FlatLanes::Float::load(reinterpret_cast<const uint8_t*>(p) + 4 * i);
+}
+void store_float(float* p, size_t i, float f) { FlatLanes::Float::store(reinterpret_cast<uint8_t*>(p) + 4 * i, f); }
+
+constexpr size_t kPayloadWidth[] = {0, 1, 2, 4};
+
+// Payload yet to be read.
+struct Payload {
+  const uint8_t* at;
+  const uint8_t* end;
+
+  [[nodiscard]] size_t left() const { return static_cast<size_t>(end - at); }
+
+  // The next float, whose tag is in the low bits of `tags`; shifts them out.
+  template <class C>
+  float next(const CodecParams& params, uint64_t& tags) {
+    const unsigned tag = tags & 3;
+    tags >>= 2;
+    uint32_t bits = 0;
+    std::memcpy(&bits, at, kPayloadWidth[tag]);
+    at += kPayloadWidth[tag];
+    return C::decode(params, {tag, bits});
+  }
+};
+
+// What one rank adds: its floats, or its floats plus what feedback still owes them.
+template <class C, bool kFeedback>
+struct Contribution {
+  const CodecParams& params;
+  const float* local;
+  float* residual;
+
+  // The float to be encoded.
+  [[nodiscard]] float value(size_t i) const {
+    const float f = load_float(local, i);
+    return kFeedback ? add(f, load_float(residual, i)) : f;
+  }
+
+  // The float to be added to a sum that already is on the codec's lattice.
+  [[nodiscard]] float addend(size_t i) const { return C::contribution(params, value(i)); }
+
+  // Leaves the rounding errors of `count` floats behind.
+  void commit(size_t from, size_t count) const {
+    if constexpr (kFeedback) {
+      for (size_t i = from; i < from + count; ++i) {
+        const float x = value(i);
+        store_float(residual, i, std::isfinite(x) ? x - C::contribution(params, x) : 0.0F);
+      }
+    }
+  }
+};
+
+// Puts one group of `count` floats, the values of `next(i)`; false if there is no room.
+template <class C, class Next>
+bool put_group(const CodecParams& params, size_t count, Next next, Sink& sink, uint8_t* tags) {
+  uint8_t payload[kGroupFloats * sizeof(float)];
+  size_t bytes = 0;
+  uint64_t word = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const Tagged t = C::encode(params, next(i));
+    word |= static_cast<uint64_t>(t.tag) << (2 * i);
+    std::memcpy(payload + bytes, &t.payload, kPayloadWidth[t.tag]);
+    bytes += kPayloadWidth[t.tag];
+  }
+  if (static_cast<ptrdiff_t>(bytes) > sink.room()) return false;
+  std::memcpy(sink.at, payload, bytes);
+  sink.advance(bytes);
+  store_tags(tags, word);
+  return true;
+}
+
+template <class C, bool kFeedback>
+struct EncodeSource {
+  const CodecParams& params;
+  const float* in;
+  float* residual;
+  size_t floats;
+
+  static size_t run(size_t group, Sink&, uint8_t*) { return group; }
+  static size_t resume(size_t group, Sink&, uint8_t*) { return group; }
+
+  size_t step(size_t group, Sink& sink, uint8_t* tags) {
+    const Contribution<C, kFeedback> mine{params, in, residual};
+    const size_t from = group * kGroupFloats;
+    const size_t count = smaller(kGroupFloats, floats - from);
+    const auto next = [&](size_t i) { return mine.value(from + i); };
+    if (!put_group<C>(params, count, next, sink, tags + group * kTagBytes)) return group;
+    mine.commit(from, count);
+    return group + 1;
+  }
+};
+
+struct NoScratch {};
+
+template <class C, bool kFeedback>
+struct HopSource {
+  const CodecParams& params;
+  const uint8_t* block_tags;  // of the first group
+  Payload payload;
+  const NoScratch* scratch;
+  const float* local;
+  float* residual;
+  size_t floats;
+  Status* status;
+
+  static size_t run(size_t group, Sink&, uint8_t*) { return group; }
+  static size_t resume(size_t group, Sink&, uint8_t*) { return group; }
+
+  size_t step(size_t group, Sink& sink, uint8_t* tags) {
+    const Contribution<C, kFeedback> mine{params, local, residual};
+    const size_t from = group * kGroupFloats;
+    const size_t count = smaller(kGroupFloats, floats - from);
+    uint64_t word = load_tags(block_tags + group * kTagBytes);
+    Payload in = payload;
+    if (payload_bytes(word) > in.left()) {
+      *status = Status::kShort;
+      return group;
+    }
+    const auto next = [&](size_t i) { return add(in.next<C>(params, word), mine.addend(from + i)); };
+    if (!put_group<C>(params, count, next, sink, tags + group * kTagBytes)) return group;
+    mine.commit(from, count);
+    payload = in;
+    if (from + count == floats && payload.left() != 0) *status = Status::kLong;
+    return group + 1;
+  }
+};
+
+struct Kernels {
+  template <class C, bool kFeedback>
+  using Encode = EncodeSource<C, kFeedback>;
+  template <class C, bool kFeedback>
+  using Hop = HopSource<C, kFeedback>;
+  using Payload = gradlane::Payload;
+  using Scratch = NoScratch;
+
+  template <class C, bool kAdd>
+  static Status decode(const CodecParams& params, const uint8_t* block, size_t bytes, float* out,
+                       size_t floats) noexcept {
+    if (const Status status = check_tags(block, bytes, floats); status != Status::kOk) return status;
+    gradlane::Payload in{block + groups_of(floats) * kTagBytes, block + bytes};
+    uint64_t word = 0;
+    for (size_t i = 0; i < floats; ++i) {
+      if (i % kGroupFloats == 0) {
+        word = load_tags(block + i / kGroupFloats * kTagBytes);
+        if (payload_bytes(word) > in.left()) return Status::kShort;
+      }
+      const float f = in.next<C>(params, word);
+      store_float(out, i, kAdd ? add(load_float(out, i), f) : f);
+    }
+    return in.left() == 0 ? Status::kOk : Status::kLong;
+  }
+
+  static Status validate(const CodecParams& params, const uint8_t* block, size_t bytes, size_t floats) noexcept {
+    return validate_tagged(params, block, bytes, floats);
+  }
+};
+
+}  // namespace
+
+constexpr CodecOps kScalarOps[kOpsRows] = {
+    FlatPasses<FlatLanes, Form<Raw>>::ops(),        FlatPasses<FlatLanes, Form<Bf16>>::ops(),
+    FlatPasses<FlatLanes, Form<Fp16>>::ops(),       TaggedPasses<Kernels, Inceptionn<false>>::ops(),
+    TaggedPasses<Kernels, Inceptionn<true>>::ops(), TaggedPasses<Kernels, Fixed>::ops(),
+};
+
+}  // namespace gradlane

@@ -1,0 +1,188 @@
+// daemon.cc - the control thread of an accelerator: start, a look every 100 ms, orderly end
+#include "dataplane/accelerator/daemon.h"
+
+#include <poll.h>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "base/error.h"
+#include "config/devices.h"
+#include "config/values.h"
+#include "dataplane/accelerator/news.h"
+#include "dataplane/accelerator/status.h"
+#include "dataplane/accelerator/worker.h"
+#include "dataplane/daemon/privileges.h"
+#include "dataplane/daemon/signals.h"
+#include "dataplane/device/driver_traits.h"
+#include "dataplane/device/eal.h"
+#include "dataplane/device/packet_pool.h"
+#include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/kernel/offloads.h"
+#include "dataplane/kernel/port_hold.h"
+
+namespace gradlane {
+namespace {
+
+using Clock = AdminSocket::Clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStep{100};  // between looks at what no file descriptor tells
+
+// In devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
+size_t buffers_for(const AcceleratorConfig& config) {
+  constexpr size_t kElsewhere = 2 * AcceleratorQueue::kQueued + FaultInjector::kHeld + 512 + 256;
+  return buffers_in(config.host) + buffers_in(config.wire) + kElsewhere;
+}
+
+size_t longest_frame(const AcceleratorConfig& config) {
+  const std::array ports = {config.host, config.wire};
+  return longest_packet(ports, config.mtu);
+}
+
+void check_offloads(const AcceleratorConfig& config) {
+  std::string text;
+  for (const std::string& fault : offload_faults(config)) text += (text.empty() ? "" : "\n") + fault;
+  if (!text.empty()) throw SetupError(text);
+}
+
+void start_dpdk(const AcceleratorConfig& config) {
+  std::vector<std::string> pci;
+  for (const PortConfig* const port : {&config.host, &config.wire}) {
+    if (port->kind == PortConfig::Kind::kPci) pci.push_back(port->device);
+  }
+  EalOptions options;
+  options.memory_bytes = PacketPool::bytes_needed(buffers_for(config), longest_frame(config));
+  options.hugepages = config.hugepages;
+  options.verbose = config.log == "debug" || config.log == "trace";
+  options.pci = pci;
+  start_eal(options);
+}
+
+uint64_t random_bits() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+AcceleratorWorker::Setup worker_setup(const AcceleratorConfig& config) {
+  AcceleratorWorker::Setup setup;
+  setup.engine.codec = config.codec;
+  setup.engine.mtu = config.mtu;
+  setup.engine.tos_compressed = config.tos_compressed;
+  setup.engine.tos_wire = config.tos_wire;
+  setup.engine.udp_port = config.udp_port;
+  setup.engine.hold = config.repack ? config.repack_hold : 0;
+  setup.engine.streams.streams = config.connections;
+  setup.engine.streams.memory = config.memory;
+  setup.engine.streams.seed = random_bits();
+  setup.engine.seed = random_bits();
+  setup.faults = config.faults;
+  setup.idle = config.idle;
+  const bool kernel = traits_of(config.host).kernel || traits_of(config.wire).kernel;
+  setup.patience = kernel ? Idle::kKernelPatience : Idle::kMemoryPatience;
+  return setup;
+}
+
+void log_start(const AcceleratorConfig& config) {
+  const std::string repack = config.repack ? "up to " + duration_text(config.repack_hold) + " to share a frame" : "no";
+  spdlog::info("accelerator: host {}, wire {}, codec {}, MTU {}, ToS {:#04x} ({:#04x} on the wire), repacking: {}",
+               config.host.device, config.wire.device, config.codec.name(), config.mtu, config.tos_compressed,
+               config.tos_wire, repack);
+  if (!config.faults.any()) return;
+  spdlog::warn("faults are injected into what comes from the wire: {}", faults_summary(config.faults));
+}
+
+// All that root is needed for has been done.
+// The kernel is kept off the wire while this runs, and joins it to the host port behind it.
+void check_wire_is_free(const AcceleratorConfig& config) {
+  const std::string name = interface_name(config.wire);
+  const std::string address = name.empty() ? "" : address_on(name);
+  if (address.empty()) return;
+  throw SetupError(
+      fmt::format("interface {} of port wire has the kernel's address {}, which nobody would reach any more: "
+                  "gradlane accelerator up --config {} moves it to {}; docs/accelerator.md, \"Set it up\"",
+                  name, address, config.file, config.interface));
+}
+
+void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
+                     const Port& wire) {
+  if (!privileges.active()) return;
+  const std::vector<std::string> files = {config.admin, config.admin + ".lock", host.socket_file(), wire.socket_file()};
+  for (const std::string& path : files) privileges.give(path);
+  privileges.give(config.log_file);
+  privileges.drop();
+  warn_of_leftovers(config.user, files);
+  spdlog::info("running as user {} from now on, without capabilities", config.user);
+}
+
+// Answers people until a signal comes; its name. Throws DeviceLost.
+const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
+                  AcceleratorNews& news, PortHold& hold) {
+  for (auto tended = Clock::now() - kStep;;) {
+    if (Clock::now() - tended >= kStep) {
+      tended = Clock::now();
+      host.tend();
+      wire.tend();
+      news.look(worker.engine(), clock_now());
+      hold.look(clock_now());
+    }
+    std::array<pollfd, 2> fds = {{{signals.fd(), POLLIN, 0}, {admin.fd(), POLLIN, 0}}};
+    ::poll(fds.data(), fds.size(), static_cast<int>(kStep.count()));
+    admin.step();
+    if (const char* const signal = signals.take()) return signal;
+  }
+}
+
+// Neither may be destroyed while a device's thread waits for its other side.
+void leave(std::unique_ptr<Port>& port) {
+  if (port->leave()) (void)port.release();
+}
+
+}  // namespace
+
+int run_accelerator(const AcceleratorConfig& config, const std::string& version) {
+  const ProcessFacts process{version, Clock::now()};
+  const Signals signals(config.log_file);
+  const Privileges privileges(config.user);
+  check_offloads(config);
+  check_wire_is_free(config);
+  privileges.prepare_folder_of(config.admin);
+  // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
+  std::optional<AcceleratorParts> parts;
+  AdminSocket admin(config.admin, [&parts](const std::string& line) { return answer_accelerator_admin(*parts, line); });
+  start_dpdk(config);
+
+  PacketPool pool("accelerator", buffers_for(config), longest_frame(config));
+  // Before the first packet socket: what it has from then on is seen by the kernel no more.
+  PortHold hold(config);
+  auto host = std::make_unique<Port>(config.host, config.mtu, pool.mempool());
+  auto wire = std::make_unique<Port>(config.wire, config.mtu, pool.mempool());
+  AcceleratorWorker worker(worker_setup(config), *host, *wire, pool);
+  AcceleratorNews news(config);
+  parts.emplace(AcceleratorParts{config, process, *host, *wire, worker, news, hold});
+  worker.start(config.core ? static_cast<int>(*config.core) : -1);
+  log_start(config);
+  drop_privileges(privileges, config, *host, *wire);
+
+  int status = 0;
+  try {
+    spdlog::info("{}: shutting down", serve(signals, admin, *host, *wire, worker, news, hold));
+  } catch (const DeviceLost& error) {
+    status = kDeviceLostStatus;
+    spdlog::error("{}: shutting down with exit status {}, to be started again", error.what(), status);
+  }
+  worker.stop();
+  pool.abandon();
+  leave(host);
+  leave(wire);
+  spdlog::info("ended");
+  return status;
+}
+
+}  // namespace gradlane

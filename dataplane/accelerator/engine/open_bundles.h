@@ -1,0 +1,65 @@
+// open_bundles.h - compressed packets that wait for more of their flow, to share a frame (worker thread only)
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/time.h"
+#include "compress/codec.h"
+#include "dataplane/accelerator/engine/bundle.h"
+#include "dataplane/accelerator/engine/counters.h"
+#include "dataplane/accelerator/engine/frame_io.h"
+#include "dataplane/accelerator/engine/packet_view.h"
+
+namespace gradlane::accel {
+
+// A bundle is never longer than its first packet was. It goes to the wire once it is full, `hold` after its first
+// packet came, or when another packet of its flow follows that cannot be in it: so the order within a flow is kept. At
+// most kSlots flows have one at a time; one more sends the oldest off.
+class OpenBundles {
+ public:
+  static constexpr size_t kSlots = 16;
+
+  // `hold` 0: every packet is a frame of its own.
+  struct Setup {
+    Codec codec;
+    uint8_t tos_wire;
+    Nanos hold;
+  };
+  OpenBundles(const Setup& setup, FrameIo& io, Counters& counters) noexcept
+      : setup_(setup), io_(io), counters_(counters) {}
+
+  // Takes the frame, whose payload the record stands for.
+  void add(const Frame& frame, const PacketView& view, std::span<const uint8_t> record, Nanos now) noexcept;
+  // Sends the bundle of that flow, if there is one: something else of the flow comes now.
+  void close(const FlowKey& key) noexcept {
+    if (open_ != 0) close_found(key);
+  }
+  // Sends those whose time is over.
+  void close_due(Nanos now) noexcept;
+  void close_all() noexcept;
+  // When close_due() has something to do; kNever: none is open.
+  [[nodiscard]] Nanos deadline() const noexcept;
+
+ private:
+  // In the order they were opened.
+  struct Slot {
+    BundleWriter writer;
+    Frame frame;
+    Nanos due = 0;
+  };
+  [[nodiscard]] Slot* find(const FlowKey& key) noexcept;
+  void close_found(const FlowKey& key) noexcept;
+  void send(Slot& slot) noexcept;
+  void remove(size_t place) noexcept;
+
+  const Setup setup_;
+  FrameIo& io_;
+  Counters& counters_;
+  size_t open_ = 0;
+  std::array<Slot, kSlots> slots_{};
+};
+
+}  // namespace gradlane::accel

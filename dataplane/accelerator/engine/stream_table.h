@@ -1,0 +1,78 @@
+// stream_table.h - the TCP connections that are followed, a bounded number of them (worker thread only; no DPDK)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/time.h"
+#include "dataplane/accelerator/engine/packet_view.h"
+#include "dataplane/accelerator/engine/sent_records.h"
+
+namespace gradlane::accel {
+
+// The direction host to wire of one connection. One cache line.
+struct alignas(64) Stream {
+  FlowKey key{};          // source: the host
+  uint32_t base = 0;      // sequence number of the first data byte
+  uint32_t sent_end = 0;  // behind the highest one ever sent
+  uint32_t host_ack = 0;  // what the host acknowledged last
+  SentRecords::List records{};
+  Nanos last_seen = 0;
+  Nanos progressed_at = 0;  // when records were acknowledged last, or the first of them was sent
+  bool confirmed = false;   // the host went on from `base`
+  bool exact_only = false;  // nothing more is compressed; forgotten as soon as there are no records
+  bool open_end = false;    // a fragment came: more may have been sent than sent_end says
+  bool raw_only = false;    // nor is anything sent again compressed
+  bool reset = false;       // the peer sent a RST, and the host nothing since
+};
+static_assert(sizeof(Stream) == 64);
+
+// A set-associative hash table: a stream can stand in one bucket only, in any of its kWays places. A look-up reads the
+// bucket's line of tags, and the stream if it is there. The hash is seeded, so that nobody can choose ports that all
+// fall into one bucket.
+class StreamTable {
+ public:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr size_t kWays = 8;
+
+  // Rounded up to a multiple of kWays.
+  StreamTable(size_t streams, uint64_t seed);
+
+  [[nodiscard]] uint32_t find(const FlowKey& key) const noexcept;
+  struct Inserted {
+    uint32_t index = kNone;
+    bool evicted = false;
+  };
+  // A new Stream with this key, which must not be there yet. If its bucket is full, it replaces the least recently
+  // used stream that has no records; if all have some, the index is kNone.
+  [[nodiscard]] Inserted insert(const FlowKey& key) noexcept;
+  // Its records must have been cleared.
+  void erase(uint32_t index) noexcept;
+
+  [[nodiscard]] Stream& operator[](uint32_t index) noexcept { return streams_[index]; }
+  [[nodiscard]] const Stream& operator[](uint32_t index) const noexcept { return streams_[index]; }
+  [[nodiscard]] bool used(uint32_t index) const noexcept { return tags_[index / kWays].of[index % kWays] != 0; }
+  [[nodiscard]] size_t size() const noexcept { return size_; }
+  [[nodiscard]] size_t buckets() const noexcept { return buckets_; }
+  [[nodiscard]] size_t capacity() const noexcept { return buckets_ * kWays; }
+
+ private:
+  struct Place {
+    size_t bucket;
+    uint32_t tag;  // never 0, which marks a free place
+  };
+  [[nodiscard]] Place place_of(const FlowKey& key) const noexcept;
+
+  struct alignas(32) Tags {  // half a cache line
+    uint32_t of[kWays] = {};
+  };
+
+  const size_t buckets_;
+  const uint64_t seed_;
+  std::unique_ptr<Tags[]> tags_;
+  std::unique_ptr<Stream[]> streams_;
+  size_t size_ = 0;
+};
+
+}  // namespace gradlane::accel

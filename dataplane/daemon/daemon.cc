@@ -1,0 +1,221 @@
+// daemon.cc - the control thread: start, trainers coming and going, orderly end
+#include "dataplane/daemon/daemon.h"
+
+#include <poll.h>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "config/devargs.h"
+#include "dataplane/daemon/privileges.h"
+#include "dataplane/daemon/signals.h"
+#include "dataplane/device/driver_traits.h"
+#include "dataplane/device/eal.h"
+#include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/node/node.h"
+#include "dataplane/status/status.h"
+#include "dataplane/status/telemetry.h"
+
+namespace gradlane {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStep{100};     // between looks at what no file descriptor tells
+constexpr milliseconds kBusyStep{2};   // while lanes work on commands
+constexpr milliseconds kNewsTime{50};  // for the other ranks to hear that this one ends
+constexpr milliseconds kLetGo{2000};   // for lanes to let go of trainers' memory
+constexpr milliseconds kClaim{2000};   // for addresses to turn out to be free, which takes 300 ms
+
+void start_dpdk(const std::vector<NodeConfig>& nodes) {
+  std::vector<std::string> pci;
+  EalOptions options;
+  for (const NodeConfig& node : nodes) {
+    options.memory_bytes += Node::packet_bytes(node);
+    options.hugepages |= node.hugepages;
+    options.telemetry |= node.telemetry;
+    options.verbose |= node.log == "debug" || node.log == "trace";
+    for (const PortConfig& port : node.ports) {
+      if (port.kind == PortConfig::Kind::kPci) pci.push_back(port.device);
+    }
+  }
+  options.pci = pci;
+  start_eal(options);
+}
+
+// The user that all nodes of this process ask for.
+std::string user_of(const std::vector<NodeConfig>& configs) {
+  const std::string& user = configs.front().user;
+  for (const NodeConfig& config : configs) {
+    if (config.user == user) continue;
+    throw SetupError(config.file + ": user is '" + config.user + "', and '" + user + "' in " + configs.front().file +
+                     ": nodes of one process have one user");
+  }
+  return user;
+}
+
+using Nodes = std::vector<std::unique_ptr<Node>>;
+
+// What the user will not be able to do.
+void look_ahead(const Node& node) {
+  const std::string& user = node.config().user;
+  warn_of_leftovers(user, node.files());
+  for (const PortConfig& port : node.config().ports) {
+    const DeviceTraits traits = traits_of(port);
+    if (traits.blocks && !Privileges::may_write_to(folder_of(traits.socket))) {
+      throw SetupError(fmt::format("port {}: user {} may not make {}: its folder must be the user's", port.name, user,
+                                   traits.socket));
+    }
+  }
+  for (const Node::Wire& wire : node.wires()) {
+    if (!wire.port->program_stays()) continue;
+    const std::string interface = devargs_value(wire.port->device(), "iface");
+    spdlog::warn("port {}: user {} may not take the XDP program off {} at the end: ip link set {} xdp off",
+                 wire.port->name(), user, interface, interface);
+  }
+}
+
+// All that root is needed for has been done.
+void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
+  if (!privileges.active()) return;
+  for (const auto& node : nodes) {
+    for (const std::string& path : node->files()) privileges.give(path);
+    privileges.give(node->config().log_file);
+  }
+  privileges.drop();
+  for (const auto& node : nodes) look_ahead(*node);
+  spdlog::info("running as user {} from now on, without capabilities", nodes.front()->config().user);
+}
+
+// One look at everything, waiting `most` for something to happen; the name of a signal that came, or null.
+const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
+  std::vector<pollfd> fds = {{signals.fd(), POLLIN, 0}};
+  bool busy = false;
+  for (const auto& node : nodes) {
+    fds.push_back({node->server().fd(), POLLIN, 0});
+    busy |= node->server().busy() || node->prober().running();
+    fds.push_back({node->admin()->fd(), POLLIN, 0});
+    busy |= node->admin()->busy();
+  }
+  const milliseconds wait = busy ? std::min(most, kBusyStep) : most;
+  poll(fds.data(), fds.size(), static_cast<int>(wait.count()));
+  for (const auto& node : nodes) {
+    node->server().step();
+    node->step_probing();
+    node->admin()->step();
+  }
+  return signals.take();
+}
+
+// Steps until `done`, at most so long; true if it is. Further signals cut the wait short.
+template <class Done>
+bool step_until(Nodes& nodes, const Signals& signals, milliseconds most, Done done) {
+  const auto end = Clock::now() + most;
+  while (!done()) {
+    if (Clock::now() >= end || step(nodes, signals, kBusyStep) != nullptr) return done();
+  }
+  return true;
+}
+
+// Until a signal comes; its name. Throws DeviceLost.
+const char* work(Nodes& nodes, const Signals& signals, std::optional<Telemetry>& telemetry) {
+  const char* signal = nullptr;
+  for (auto tended = Clock::now() - kStep; signal == nullptr; signal = step(nodes, signals, kStep)) {
+    if (Clock::now() - tended < kStep) continue;
+    tended = Clock::now();
+    for (const auto& node : nodes) node->tend();
+    if (telemetry) telemetry->look();
+  }
+  return signal;
+}
+
+// Workers run, and ask whether the addresses are free. A port whose link is down asks later.
+void settle_addresses(Nodes& nodes, const Signals& signals) {
+  const auto end = Clock::now() + kClaim;
+  const auto settled = [](const auto& node) { return node->addresses_settled(); };
+  pollfd fd{signals.fd(), POLLIN, 0};
+  while (!std::ranges::all_of(nodes, settled) && Clock::now() < end) {
+    if (poll(&fd, 1, static_cast<int>(kBusyStep.count())) != 0) break;  // it ends, as it will see
+  }
+  for (const auto& node : nodes) node->check_addresses();
+}
+
+// `why`: what has gone, so that nothing can end well; null: it was told to end.
+void shut_down(Nodes& nodes, const Signals& signals, const char* why) {
+  const auto all = [&nodes](auto predicate) { return std::ranges::all_of(nodes, predicate); };
+  const auto idle = [](const auto& node) { return node->in_flight() == 0; };
+  Nanos patience = 0;
+  for (const auto& node : nodes) patience = std::max(patience, node->config().shutdown_timeout / kMillisecond);
+  if (why != nullptr) patience = 0;
+  if (!step_until(nodes, signals, milliseconds(patience), [&] { return all(idle); })) {
+    spdlog::warn("operations are still in flight after {} ms: they fail", patience);
+  }
+  for (const auto& node : nodes) node->post_close(why);
+  step_until(nodes, signals, kLetGo, [&] { return all([](const auto& node) { return node->closed(); }); });
+  step_until(nodes, signals, kNewsTime, [] { return false; });
+  for (const auto& node : nodes) node->server().close(why != nullptr ? why : "the daemon is shutting down");
+  step_until(nodes, signals, kLetGo, [&] { return all([](const auto& node) { return node->server().finished(); }); });
+
+  for (const auto& node : nodes) node->stop_workers();
+  for (const auto& node : nodes) {
+    node->log_counters();
+    node->say_goodbye();
+  }
+  usleep(20'000);  // neighbours must have read it before devices go
+}
+
+}  // namespace
+
+int run_daemon(const std::vector<NodeConfig>& configs, const std::string& version) {
+  const ProcessFacts process{version, Clock::now()};
+  const Signals signals(configs.front().log_file);
+  const Privileges privileges(user_of(configs));
+  for (const NodeConfig& config : configs) {
+    for (const std::string& path : {config.socket, config.admin}) privileges.prepare_folder_of(path);
+  }
+  start_dpdk(configs);
+  RingLinks links;
+  Nodes nodes;
+  for (const NodeConfig& config : configs) {
+    nodes.push_back(std::make_unique<Node>(config, links, static_cast<unsigned>(nodes.size())));
+  }
+  links.check_all_have_two_ends();
+  for (const auto& node : nodes) node->start();
+  settle_addresses(nodes, signals);
+  for (const auto& node : nodes) {
+    node->open();
+    const NodeConfig& config = node->config();
+    spdlog::info("node {} of {}: {} trainer{}{}, {} lane{}, codec {}, MTU {}, socket {}", config.rank,
+                 config.nodes.size(), config.trainers, config.trainers == 1 ? "" : "s",
+                 config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
+                 config.codec.name(), config.mtu, config.socket);
+    const auto answer = [&it = *node, &process](const std::string& line) { return answer_admin(it, process, line); };
+    node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
+  }
+  drop_privileges(privileges, nodes);
+  std::optional<Telemetry> telemetry;
+  if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes);
+  std::string lost;
+  try {
+    spdlog::info("{}: shutting down", work(nodes, signals, telemetry));
+  } catch (const DeviceLost& error) {
+    lost = error.what();
+    spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kDeviceLostStatus);
+  }
+  shut_down(nodes, signals, lost.empty() ? nullptr : lost.c_str());
+  telemetry.reset();
+  links.drain();
+  for (const auto& node : nodes) node->abandon_memory();
+  nodes.clear();
+  spdlog::info("ended");
+  return lost.empty() ? 0 : kDeviceLostStatus;
+}
+
+}  // namespace gradlane

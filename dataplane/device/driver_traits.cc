@@ -1,0 +1,124 @@
+// driver_traits.cc - what is known of DPDK's drivers, and the socket files of some (control thread only)
+#include "dataplane/device/driver_traits.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "base/error.h"
+#include "config/devargs.h"
+#include "config/values.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kLongestFrame = 32768;  // of AF_PACKET
+constexpr size_t kPortBuffers = 2 * 512 + 128;
+// AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
+constexpr size_t kXdpBuffers = 2 * 2048 + 128;
+
+DeviceTraits memif_traits(const std::string& devargs) {
+  DeviceTraits traits;
+  traits.local = traits.needs_goodbye = traits.left_to_the_end = true;
+  const bool server = devargs_value(devargs, "role") == "server";
+  traits.reconnects = !server;
+  // Abstract sockets, the default, have no file.
+  if (server && devargs_value(devargs, "socket-abstract") == "no") traits.socket = devargs_value(devargs, "socket");
+  return traits;
+}
+
+DeviceTraits virtio_traits(const std::string& devargs) {
+  DeviceTraits traits;
+  traits.wants_mtu = traits.needs_mac = traits.left_to_the_end = true;
+  const std::string path = devargs_value(devargs, "path");
+  // /dev/vhost-net is the kernel, and /dev/vhost-vdpa-0 a card.
+  if (path.starts_with("/dev/vhost")) return traits;
+  traits.local = true;
+  if (devargs_value(devargs, "server") != "1") return traits;
+  traits.blocks = true;
+  traits.socket = path;
+  return traits;
+}
+
+DeviceTraits vhost_traits(const std::string& devargs) {
+  DeviceTraits traits;
+  traits.local = traits.needs_mac = traits.left_to_the_end = true;
+  if (devargs_value(devargs, "client") != "1") traits.socket = devargs_value(devargs, "iface");
+  return traits;
+}
+
+}  // namespace
+
+DeviceTraits traits_of(const PortConfig& config) {
+  DeviceTraits traits;
+  if (config.kind == PortConfig::Kind::kPci) traits.wants_mtu = true;
+  if (config.kind == PortConfig::Kind::kRing) traits.local = traits.shares_buffers = true;
+  if (config.kind != PortConfig::Kind::kDevice) return traits;
+  if (is_memif(config)) return memif_traits(config.device);
+  if (is_virtio(config)) return virtio_traits(config.device);
+  if (is_vhost(config)) return vhost_traits(config.device);
+  traits.kernel = is_af_packet(config) || is_af_xdp(config) || is_tap(config);
+  return traits;
+}
+
+size_t buffers_in(const PortConfig& port) {
+  const size_t buffers = is_af_xdp(port) ? kXdpBuffers : kPortBuffers;
+  return buffers + (is_virtio(port) ? 2 * parse_whole(devargs_value(port.device, "queue_size")).value_or(0) : 0);
+}
+
+size_t longest_packet(std::span<const PortConfig> ports, size_t mtu) {
+  size_t longest = mtu;
+  for (const PortConfig& port : ports) {
+    if (!is_af_packet(port)) continue;
+    const size_t frame = parse_whole(devargs_value(port.device, "framesz")).value_or(0);
+    longest = std::max(longest, std::min(frame, kLongestFrame));
+  }
+  return longest;
+}
+
+void check_frames(const std::string& devargs, size_t frame) {
+  if (!devargs.starts_with("net_memif")) return;
+  size_t bsize = 2048;
+  const std::string value = devargs_value(devargs, "bsize");
+  std::from_chars(value.data(), value.data() + value.size(), bsize);
+  if (bsize < frame) {
+    throw SetupError("bsize is " + std::to_string(bsize) + ", and frames have up to " + std::to_string(frame) +
+                     " bytes: say bsize=9216, on both sides");
+  }
+}
+
+MacAddress mac_of(uint32_t ip) noexcept {
+  const auto byte = [ip](unsigned shift) { return static_cast<uint8_t>(ip >> shift); };
+  return {0x02, 0x67, byte(24), byte(16), byte(8), byte(0)};
+}
+
+// ---- Socket files
+
+void remove_socket(const std::string& path) noexcept {
+  struct stat status {};
+  if (!path.empty() && lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) unlink(path.c_str());
+}
+
+void check_socket(const std::string& path) {
+  if (path.empty()) return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    throw SetupError("socket '" + path + "': at most " + std::to_string(sizeof(address.sun_path) - 1) + " bytes");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool made = fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (!made) throw SetupError("socket '" + path + "': " + std::strerror(error));
+  unlink(path.c_str());
+}
+
+}  // namespace gradlane

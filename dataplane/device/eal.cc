@@ -1,0 +1,76 @@
+// eal.cc - starting and stopping EAL (control thread); the clock (any thread)
+#include "dataplane/device/eal.h"
+
+#include <pthread.h>
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <sched.h>
+
+#include <vector>
+
+#include "base/error.h"
+
+namespace gradlane {
+namespace {
+
+int first_cpu(const cpu_set_t& set) {
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) return cpu;
+  }
+  return 0;
+}
+
+__extension__ using Wide = unsigned __int128;
+
+// Nanoseconds per cycle as a fixed-point number with 32 fractional bits; written once by start_eal().
+uint64_t nanos_per_cycle = 0;
+
+}  // namespace
+
+void start_eal(const EalOptions& options) {
+  cpu_set_t affinity;
+  CPU_ZERO(&affinity);
+  pthread_getaffinity_np(pthread_self(), sizeof(affinity), &affinity);
+
+  const size_t megabytes = (options.memory_bytes >> 20) + 16;
+  std::vector<std::string> arguments = {"gradlaned", "-l", std::to_string(first_cpu(affinity)),
+                                        options.verbose ? "--log-level=*:7" : "--log-level=*:4"};
+  if (options.hugepages) {
+    // One file, so that vhost can hand it to the other side.
+    arguments.insert(arguments.end(),
+                     {"--in-memory", "--single-file-segments", "--socket-mem", std::to_string(megabytes)});
+  } else {
+    // Runs anywhere, leaves no files, needs no name that others could have.
+    arguments.insert(arguments.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
+  }
+  if (options.pci.empty()) arguments.emplace_back("--no-pci");
+  for (const std::string& device : options.pci) arguments.insert(arguments.end(), {"-a", device});
+  if (!options.telemetry) arguments.emplace_back("--no-telemetry");
+
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const int parsed = rte_eal_init(static_cast<int>(argv.size() - 1), argv.data());
+  // EAL has pinned this thread to the core of -l; threads made from now on would inherit that.
+  pthread_setaffinity_np(pthread_self(), sizeof(affinity), &affinity);
+  if (parsed < 0) {
+    std::string text = "DPDK did not start";
+    if (rte_errno != 0) text += std::string(": ") + rte_strerror(rte_errno);
+    text += options.hugepages ? "; are there free hugepages? (memory: {hugepages: false} needs none)"
+                              : "; it needs about " + std::to_string(megabytes) + " MiB of memory";
+    throw SetupError(text);
+  }
+  // They say so at length whenever the other side is not there; we say it ourselves.
+  for (const char* const driver : {"pmd.net.memif*", "pmd.net.vhost*", "pmd.net.virtio.*", "lib.vhost.*"}) {
+    rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);
+  }
+  nanos_per_cycle = static_cast<uint64_t>((static_cast<Wide>(kSecond) << 32) / rte_get_tsc_hz());
+}
+
+void stop_eal() { rte_eal_cleanup(); }
+
+Nanos clock_now() noexcept { return static_cast<Nanos>((static_cast<Wide>(rte_rdtsc()) * nanos_per_cycle) >> 32); }
+
+}  // namespace gradlane

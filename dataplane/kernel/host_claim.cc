@@ -1,0 +1,52 @@
+// host_claim.cc - names of abstract sockets that say what is taken (control thread only)
+#include "dataplane/kernel/host_claim.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace gradlane {
+namespace {
+
+// Nobody takes connections from the socket; those of daemons that asked in vain wait there.
+constexpr int kAskers = 4096;
+
+FileDescriptor make_socket() { return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+// The process that listens there; 0: it cannot be known.
+pid_t owner_of_socket(const sockaddr_un& address, socklen_t bytes) {
+  const FileDescriptor fd = make_socket();
+  ucred owner{};
+  socklen_t size = sizeof(owner);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return 0;
+  return getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &owner, &size) == 0 ? owner.pid : 0;
+}
+
+}  // namespace
+
+HostClaim::HostClaim(const std::string& what, const std::string& advice) : socket_(make_socket()) {
+  const std::string name = "gradlane " + what;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (!socket_) throw SetupError(std::string("cannot make a Unix socket: ") + std::strerror(errno));
+  if (bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) {
+    if (listen(socket_.get(), kAskers) == 0) return;
+    throw SetupError(fmt::format("cannot claim {}: {}", what, std::strerror(errno)));
+  }
+  if (errno != EADDRINUSE) throw SetupError(fmt::format("cannot claim {}: {}", what, std::strerror(errno)));
+  const pid_t owner = owner_of_socket(address, bytes);
+  if (owner == getpid()) return;
+  const std::string who = owner == 0 ? "" : fmt::format(", process {},", owner);
+  throw SetupError(fmt::format("another gradlaned of this machine{} has {}: {}", who, what, advice));
+}
+
+}  // namespace gradlane

@@ -1,0 +1,132 @@
+// lane.h - one rank on one lane: its exchange, its trainers' operations, and the ways to its neighbours
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/snapshot.h"
+#include "base/time.h"
+#include "collectives/exchange/exchange.h"
+#include "dataplane/device/packet_pool.h"
+#include "dataplane/lane/port_queue.h"
+#include "dataplane/trainer/trainer_ops.h"
+
+namespace gradlane {
+
+// The ring as one rank sees it.
+struct RingNews {
+  enum class State : uint8_t { kUnknown, kWhole, kIncomplete, kRefused };
+  State state = State::kUnknown;
+  unsigned missing = 0;   // kIncomplete: the first rank that nothing is known of
+  Failure refused;        // kRefused
+  uint64_t failures = 0;  // so many operations have failed,
+  Failure failed;         //   the last of them, or one after it, for this reason
+  bool operator==(const RingNews&) const = default;
+};
+
+// A link to a neighbour's rank.
+struct LinkNews {
+  unsigned rank = 0;
+  bool up = false;    // both ends have met in this session
+  Nanos heard = 0;    // when a packet of it came last; 0: none yet
+  double rtt = 0;     // smoothed, in ns; 0: not known
+  double window = 0;  // of congestion, in packets
+  size_t in_flight = 0;
+  Failure refused;      // by this rank, of that one
+  uint64_t tagged = 0;  // packets of it with a tag, where this node has no key
+};
+
+// Worker thread only, but for construction and connections.
+class Lane final : public PacketIo {
+ public:
+  Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk);
+  // Gives back all buffers.
+  ~Lane() override;
+
+  // How packets get to a neighbour: to another node through a port,
+  void connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow);
+  // or to another rank of this lane of this node.
+  void connect(unsigned rank, Lane& other);
+
+  [[nodiscard]] bool knows(unsigned from) const noexcept {
+    return from == routes_[0].rank || (route_count_ == 2 && from == routes_[1].rank);
+  }
+  // A packet from the neighbour with this rank; the buffer is the endpoint's now.
+  void receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept;
+
+  // A packet of it came with this ToS byte, which no class has, and was dropped.
+  void complain(unsigned from, uint8_t tos, Nanos now) noexcept {
+    exchange_.complain(from, tos, now);
+    received_ = true;
+  }
+
+  // True if anything moved.
+  bool poll(Nanos now) noexcept;
+  [[nodiscard]] Nanos deadline() const noexcept { return exchange_.deadline(); }
+  [[nodiscard]] bool in_flight() const noexcept { return ops_.in_flight(); }
+  [[nodiscard]] bool fall_asleep() noexcept { return inbox_count_ == 0 && ops_.fall_asleep(); }
+  void wake_up() noexcept { ops_.wake_up(); }
+
+  [[nodiscard]] const Exchange& exchange() const noexcept { return exchange_; }
+  // Any thread: visit(name, value) for all counters, as of some 100 ms ago.
+  template <class Visit>
+  void for_each_published(Visit visit) const {
+    for (size_t i = 0; i < kCounters; ++i) visit(counter_name(static_cast<Counter>(i)), published_[i]);
+  }
+  // Any thread: how the ring looked then.
+  [[nodiscard]] RingNews ring_news() const noexcept;
+  // Any thread, too: its neighbours' ranks, and the links to them as they were then.
+  [[nodiscard]] size_t links() const noexcept { return route_count_; }
+  [[nodiscard]] LinkNews link_news(size_t link) const noexcept;
+  [[nodiscard]] unsigned rank() const noexcept { return rank_; }
+
+  // ---- PacketIo
+  [[nodiscard]] Packet allocate() noexcept override;
+  void release(Packet packet) noexcept override;
+  [[nodiscard]] bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept override;
+
+ private:
+  struct Route {
+    unsigned rank = 0;
+    PortQueue* queue = nullptr;
+    const Neighbour* neighbour = nullptr;
+    Flow flow;
+    Lane* other = nullptr;
+    Nanos heard = 0;
+    uint64_t tagged = 0;
+  };
+  struct Letter {
+    unsigned from = 0;
+    Packet packet;
+    size_t bytes = 0;
+  };
+  static constexpr size_t kInbox = 256;
+
+  [[nodiscard]] bool deliver(unsigned from, const Packet& packet, size_t bytes) noexcept;
+  [[nodiscard]] bool read_inbox(Nanos now) noexcept;
+  void publish() noexcept;
+  void publish_link(size_t link) noexcept;
+  void publish(const Failure& failure, size_t at) noexcept;
+  [[nodiscard]] Failure published_failure(size_t at) const noexcept;
+
+  const unsigned rank_;
+  PacketPool& pool_;
+  std::array<Route, 2> routes_;
+  size_t route_count_ = 0;
+  // From other ranks of this node; FIFO.
+  std::array<Letter, kInbox> inbox_;
+  size_t inbox_first_ = 0;
+  size_t inbox_count_ = 0;
+  bool received_ = false;  // since the last poll
+  Exchange exchange_;
+  TrainerOps ops_;
+  // Worker writes, others read.
+  Snapshot<kCounters> published_;
+  static constexpr size_t kFailureFields = 5;
+  static constexpr size_t kRingFields = 3 + 2 * kFailureFields;
+  static constexpr size_t kLinkFields = 6 + kFailureFields;
+  Snapshot<kRingFields + 2 * kLinkFields> news_;  // RingNews, LinkNews of two links, field by field
+};
+
+}  // namespace gradlane

@@ -1,0 +1,385 @@
+// port_queue.cc - receiving, telling apart, sending (worker thread only)
+#include "dataplane/lane/port_queue.h"
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/wire.h"
+#include "compress/codec.h"
+#include "dataplane/device/eal.h"
+#include "dataplane/frame/internet.h"
+#include "dataplane/lane/lane.h"
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to end
+constexpr Nanos kStall = 5 * kMillisecond;
+// A frame of IEEE 802's EtherType for local experiments says that this end of the link is about to go, and nothing
+// else.
+constexpr std::array<uint8_t, 2> kGoodbyeType = {0x88, 0xb5};
+
+// What the device has found out about a packet for the exchange. It may call it wrong that there is no UDP checksum.
+FrameVerdict device_verdict(rte_mbuf* mbuf, FrameVerdict parsed) noexcept {
+  if (parsed != FrameVerdict::kGradlane && parsed != FrameVerdict::kProbe) return parsed;
+  const uint64_t flags = mbuf->ol_flags;
+  if ((flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_BAD) return FrameVerdict::kBadIpHeader;
+  const bool bad = (flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
+  return bad && has_udp_checksum(rte_pktmbuf_mtod(mbuf, const uint8_t*)) ? FrameVerdict::kBadChecksum : parsed;
+}
+
+uint8_t* frame_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
+
+bool is_goodbye(rte_mbuf* mbuf) noexcept {
+  return mbuf->data_len >= kEthernetBytes && std::memcmp(frame_of(mbuf) + 12, kGoodbyeType.data(), 2) == 0;
+}
+
+void set_length(rte_mbuf* mbuf, size_t bytes) noexcept {
+  mbuf->data_len = static_cast<uint16_t>(bytes);
+  mbuf->pkt_len = static_cast<uint32_t>(bytes);
+}
+
+// What the packet is to switches on its way.
+TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
+  const auto header = load<LinkHeader>(packet);
+  if (header.kind != PacketKind::kData || bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
+  const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
+  if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
+  return run.codec == static_cast<uint8_t>(CodecId::kRaw) ? TrafficClass::kRaw : TrafficClass::kCompressed;
+}
+
+}  // namespace
+
+uint64_t frame_source(const uint8_t* frame) noexcept {
+  MacAddress mac;
+  std::memcpy(mac.data(), frame + internet::kSourceMac, mac.size());
+  return pack_mac(mac);
+}
+
+uint64_t pack_mac(const MacAddress& mac) noexcept {
+  uint64_t packed = 0;
+  std::memcpy(&packed, mac.data(), mac.size());
+  return packed | kMacKnown;
+}
+
+MacAddress unpack_mac(uint64_t packed) noexcept {
+  MacAddress mac;
+  std::memcpy(mac.data(), &packed, mac.size());
+  return mac;
+}
+
+const char* queue_counter_name(QueueCounter counter) noexcept {
+  switch (counter) {
+#define GRADLANE_QUEUE_NAME(symbol, name, help) \
+  case QueueCounter::k##symbol:                 \
+    return name;
+    GRADLANE_QUEUE_COUNTERS(GRADLANE_QUEUE_NAME)
+#undef GRADLANE_QUEUE_NAME
+    case QueueCounter::kCount:
+      break;
+  }
+  return "?";
+}
+
+const char* QueueCounters::name(size_t i) noexcept {
+  if (i < kEvents) return queue_counter_name(static_cast<QueueCounter>(i));
+  if (i < kEvents + kVerdicts) return frame_verdict_name(static_cast<FrameVerdict>(i - kEvents));
+  return traffic_class_name(static_cast<TrafficClass>(i - kEvents - kVerdicts));
+}
+
+PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
+                     const RingKey* key, std::span<Neighbour* const> neighbours)
+    : port_(port),
+      queue_(static_cast<uint16_t>(queue)),
+      pool_(pool),
+      classifier_(classifier),
+      setup_(setup),
+      neighbours_(neighbours.begin(), neighbours.end()),
+      sources_(neighbours.size()),
+      endpoints_(setup.local.udp_ports),
+      checksum_(port.local_link()         ? Checksum::kNone
+                : port.checksum_offload() ? Checksum::kDevice
+                                          : Checksum::kSoftware) {
+  if (setup.faults.any()) injector_ = std::make_unique<FaultInjector>(setup.faults, setup.fault_stream);
+  if (key == nullptr) return;
+  sealer_.emplace(*key, setup.local.ip);
+  for (const Neighbour* const neighbour : neighbours_) openers_.emplace_back(*key, neighbour->ip);
+}
+
+void PortQueue::connect(unsigned index, Lane& endpoint) { endpoints_[index] = &endpoint; }
+
+// ---- Receiving
+
+bool PortQueue::receive() noexcept {
+  // What was held back has come before, and would keep this thread awake.
+  if (!port_.started()) return take_held(clock_now());
+  if (quiet_until_ != 0) {
+    if (const Nanos now = clock_now(); now < quiet_until_) return take_held(now);
+    quiet_until_ = 0;
+  }
+  std::array<rte_mbuf*, kBurst> burst;
+  const uint16_t count = rte_eth_rx_burst(port_.id(), queue_, burst.data(), kBurst);
+  if (count == 0 && deadline() == kNever) return false;
+  const Nanos now = clock_now();
+  for (uint16_t i = 0; i < count; ++i) rte_prefetch0(frame_of(burst[i]));
+  for (uint16_t i = 0; i < count; ++i) arrive(burst[i], now);
+  const bool late = take_held(now);
+  return count != 0 || late;
+}
+
+void PortQueue::arrive(rte_mbuf* mbuf, Nanos now) noexcept {
+  counters_.add(QueueCounter::kReceived);
+  counters_.add(QueueCounter::kReceivedBytes, mbuf->pkt_len);
+  if (mbuf->nb_segs != 1) {
+    counters_.add(QueueCounter::kSegmented);
+    rte_pktmbuf_free(mbuf);
+    return;
+  }
+  // Which must not get lost, whatever is injected: what is at stake is this process.
+  if (port_.needs_goodbye() && is_goodbye(mbuf)) {
+    quiet_until_ = now + kQuiet;
+    rte_pktmbuf_free(mbuf);
+    return;
+  }
+  if (injector_) {
+    inject(mbuf, now);
+  } else {
+    take(mbuf, now);
+  }
+}
+
+void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
+  ParsedFrame parsed = parse_frame({frame_of(mbuf), mbuf->data_len}, setup_.local, classifier_);
+  parsed.verdict = device_verdict(mbuf, parsed.verdict);
+  ++counters_.verdicts[static_cast<size_t>(parsed.verdict)];
+  if (!look_at_claim(parsed)) {
+    rte_pktmbuf_free(mbuf);
+    return;
+  }
+  switch (parsed.verdict) {
+    case FrameVerdict::kGradlane:
+      ++counters_.classes[static_cast<size_t>(parsed.traffic)];
+      if (!authenticate(mbuf, parsed)) break;
+      deliver(mbuf, parsed, now);
+      return;
+    case FrameVerdict::kProbe:
+      if (!authenticate(mbuf, parsed)) break;
+      take_probe(mbuf, parsed, now);
+      break;
+    case FrameVerdict::kArp:
+      learn(parsed.source_ip, parsed.source_mac, now);
+      [[fallthrough]];
+    case FrameVerdict::kEcho: {
+      const size_t bytes = answer_frame({frame_of(mbuf), mbuf->data_len}, parsed, setup_.local);
+      if (bytes == 0) break;
+      set_length(mbuf, bytes);
+      mbuf->ol_flags = 0;
+      if (!queue(mbuf)) break;
+      counters_.add(QueueCounter::kAnswered);
+      return;
+    }
+    case FrameVerdict::kHost:
+      ++counters_.classes[static_cast<size_t>(TrafficClass::kHost)];
+      take_misfit(mbuf, parsed, now);
+      break;
+    case FrameVerdict::kNotForUs:
+      if (parsed.asked_ip != 0) take_question(parsed);
+      break;
+    default:
+      break;
+  }
+  rte_pktmbuf_free(mbuf);
+}
+
+// First of all that looks at what a packet says. The tag is cut off.
+bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept {
+  if (openers_.empty()) return !sealer_;
+  const auto neighbour =
+      std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
+  if (neighbour == neighbours_.end()) {
+    counters_.add(QueueCounter::kNotNeighbour);
+    take_stranger(mbuf, parsed, clock_now());
+    return false;
+  }
+  const size_t bytes =
+      openers_[static_cast<size_t>(neighbour - neighbours_.begin())].open(frame_of(mbuf), parsed.bytes);
+  if (bytes == PacketOpener::kForged) {
+    counters_.add(QueueCounter::kForged);
+    take_forged(mbuf, parsed, **neighbour);
+    return false;
+  }
+  parsed.bytes = bytes;
+  return true;
+}
+
+void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
+  const auto neighbour =
+      std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
+  const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
+  const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
+  const unsigned ranks = setup_.ranks_per_node;
+  const auto number = static_cast<size_t>(neighbour - neighbours_.begin());
+  if (neighbour == neighbours_.end() || from >= endpoints_.size() || from / ranks != to / ranks) {
+    counters_.add(QueueCounter::kNotNeighbour);
+    if (parsed.source_ip == setup_.local.ip) {
+      setup_.claim->contest(frame_source(frame_of(mbuf)));
+    } else {
+      take_stranger(mbuf, parsed, now);
+    }
+  } else if (is_stranger(number, mbuf, now)) {
+    counters_.add(QueueCounter::kStranger);
+  } else if (endpoints_[to] == nullptr) {
+    counters_.add(QueueCounter::kWrongLane);
+  } else if (!endpoints_[to]->knows((*neighbour)->node * ranks + from % ranks)) {
+    counters_.add(QueueCounter::kNotNeighbour);
+    take_stranger(mbuf, parsed, now);
+  } else {
+    endpoints_[to]->receive((*neighbour)->node * ranks + from % ranks, packet_of(mbuf), parsed.bytes, now);
+    return;
+  }
+  rte_pktmbuf_free(mbuf);
+}
+
+// ---- Sending
+
+bool PortQueue::queue(rte_mbuf* mbuf) noexcept {
+  if (queued_count_ == kQueued) flush();
+  if (queued_count_ == kQueued) return false;
+  queued_[queued_count_++] = mbuf;
+  return true;
+}
+
+bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept {
+  return send(packet, bytes, flow, neighbour, classifier_.tos_of(class_of(packet.data, bytes)));
+}
+
+bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour, uint8_t tos) noexcept {
+  const uint64_t mac = neighbour.mac.load(std::memory_order_relaxed);
+  if (mac == 0) {
+    counters_.add(QueueCounter::kNoMac);
+    return true;
+  }
+  flow.destination_mac = unpack_mac(mac);
+  auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
+  // It is sent again, and has not gone for the first time: its new header goes then, and tag and checksum must fit it.
+  if (rte_mbuf_refcnt_read(mbuf) != 1 && std::find(queued_.begin(), queued_end(), mbuf) != queued_end()) {
+    finish(mbuf, bytes, flow, tos);
+    return true;
+  }
+  if (!setup_.claim->held()) {
+    counters_.add(QueueCounter::kNoAddress);
+    return true;
+  }
+  if (stalled_until_ != 0 || !port_.started()) {
+    counters_.add(QueueCounter::kLinkDown);
+    return true;
+  }
+  if (queued_count_ == kQueued) flush();
+  if (queued_count_ == kQueued) {
+    counters_.add(QueueCounter::kSendBusy);
+    return false;
+  }
+  uint8_t* frame = packet.data - kFrameBytes;
+  // With the device still, which may keep a packet until hundreds of others have gone: a packet that must be sent again
+  // goes as a copy, too.
+  if (port_.shares_buffers() || rte_mbuf_refcnt_read(mbuf) != 1) {
+    mbuf = pool_.allocate();
+    if (mbuf == nullptr) {
+      counters_.add(QueueCounter::kNoCopy);
+      return false;
+    }
+    frame = frame_of(mbuf);
+    std::memcpy(frame + kFrameBytes, packet.data, bytes);
+  } else {
+    // The device has a reference of its own, so that the exchange may let go of the packet.
+    rte_mbuf_refcnt_update(mbuf, 1);
+    mbuf->data_off = static_cast<uint16_t>(frame - static_cast<uint8_t*>(mbuf->buf_addr));
+    mbuf->ol_flags = 0;
+  }
+  finish(mbuf, bytes, flow, tos);
+  queued_[queued_count_++] = mbuf;
+  return true;
+}
+
+// All that is around a packet of `bytes` bytes: headers, tag, checksum.
+void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept {
+  uint8_t* const frame = frame_of(mbuf);
+  const size_t payload = bytes + (sealer_ ? kAuthBytes : 0);
+  write_headers(frame, flow, tos, payload);
+  // Behind the packet there is nothing of anybody: it has its buffer for itself.
+  if (sealer_) sealer_->seal(frame, bytes);
+  set_length(mbuf, kFrameBytes + payload);
+  if (checksum_ == Checksum::kSoftware) seal_udp(frame, payload);
+  if (checksum_ != Checksum::kDevice) return;
+  begin_udp_checksum(frame);
+  mbuf->tx_offload = 0;
+  mbuf->l2_len = kEthernetBytes;
+  mbuf->l3_len = kIpv4Bytes;
+  mbuf->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM;
+}
+
+void PortQueue::flush() noexcept {
+  if (queued_count_ == 0 || quiet_until_ != 0 || !port_.started()) return;
+  uint64_t bytes = 0;
+  std::array<uint32_t, kQueued> lengths;
+  for (size_t i = 0; i < queued_count_; ++i) lengths[i] = queued_[i]->pkt_len;
+  const uint16_t sent = rte_eth_tx_burst(port_.id(), queue_, queued_.data(), static_cast<uint16_t>(queued_count_));
+  refused_ = sent == 0;
+  if (sent != 0) refused_at_ = 0;
+  for (size_t i = 0; i < sent; ++i) bytes += lengths[i];
+  counters_.add(QueueCounter::kSent, sent);
+  counters_.add(QueueCounter::kSentBytes, bytes);
+  std::copy(queued_.begin() + sent, queued_.begin() + static_cast<ptrdiff_t>(queued_count_), queued_.begin());
+  queued_count_ -= sent;
+}
+
+void PortQueue::poll(Nanos now) noexcept {
+  if (published_.due(now)) {
+    for (size_t i = 0; i < QueueCounters::kSize; ++i) published_.set(i, counters_[i]);
+  }
+  look_after_stall(now);
+  if (!setup_.first) return;
+  claim_address(now);
+  if (!setup_.claim->held()) return;
+  send_probes(now);
+  ask_for_addresses(now);
+}
+
+// After 5 ms of refusals it sends nothing for 5 ms, tries, and if that is refused as well, goes on like that.
+void PortQueue::look_after_stall(Nanos now) noexcept {
+  if (stalled_until_ != 0) {
+    if (now < stalled_until_) return;
+    stalled_until_ = 0;
+    refused_ = false;
+  }
+  if (!refused_) return;
+  if (refused_at_ == 0) refused_at_ = now;
+  if (now - refused_at_ < kStall) return;
+  stalled_until_ = now + kStall;
+  counters_.add(QueueCounter::kLinkDown, queued_count_);
+  drop_queued();
+}
+
+// ---- The end
+
+void PortQueue::say_goodbye() noexcept {
+  if (!port_.needs_goodbye()) return;
+  rte_mbuf* const mbuf = pool_.allocate();
+  if (mbuf == nullptr) return;
+  std::memset(frame_of(mbuf), 0, kLeastFrame);
+  std::ranges::copy(kGoodbyeType, frame_of(mbuf) + 12);
+  set_length(mbuf, kLeastFrame);
+  if (!queue(mbuf)) rte_pktmbuf_free(mbuf);
+  flush();
+}
+
+void PortQueue::drop_queued() noexcept {
+  for (size_t i = 0; i < queued_count_; ++i) rte_pktmbuf_free(queued_[i]);
+  queued_count_ = 0;
+}
+
+}  // namespace gradlane

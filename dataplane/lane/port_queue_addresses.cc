@@ -1,0 +1,125 @@
+// port_queue_addresses.cc - whose addresses these are: this node's claim, those of neighbours, two of one (worker
+// thread only)
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "dataplane/lane/port_queue.h"
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kArpInterval = 100 * kMillisecond;
+constexpr uint64_t kQuickArps = 50;          // so often; then,
+constexpr Nanos kSlowArp = 1 * kSecond;      // where nobody answers, or somebody has
+constexpr Nanos kDoubledTime = 3 * kSecond;  // two that are there are found again much sooner
+
+// Whoever takes itself for the neighbour says so by ARP before anything else, and again and again.
+bool claims(const Neighbour& neighbour, uint64_t mac, Nanos now) noexcept {
+  return neighbour.claimant.load(std::memory_order_relaxed) == mac &&
+         now - neighbour.claimed_at.load(std::memory_order_relaxed) < SourceWatch::kTogether;
+}
+
+}  // namespace
+
+Failure doubled_failure(const Neighbour& neighbour, unsigned rank, Nanos now) noexcept {
+  if (now >= neighbour.doubled_until.load(std::memory_order_relaxed)) return {};
+  return {.code = FailureCode::kDoubled,
+          .rank = static_cast<uint16_t>(rank),
+          .ours = neighbour.sources[0].load(std::memory_order_relaxed),
+          .theirs = neighbour.sources[1].load(std::memory_order_relaxed)};
+}
+
+// ---- This node's
+
+// Whether the frame may be looked at further: nothing is, before the address is this node's.
+bool PortQueue::look_at_claim(const ParsedFrame& parsed) noexcept {
+  AddressClaim& claim = *setup_.claim;
+  const bool rival = parsed.verdict == FrameVerdict::kRival;
+  const bool probe = parsed.verdict == FrameVerdict::kArp && parsed.source_ip == 0;
+  // Two ports of this node may be in one network, and hear each other.
+  if ((rival || probe) && std::ranges::find(setup_.macs, parsed.source_mac) == setup_.macs.end()) {
+    rival ? claim.contest(pack_mac(parsed.source_mac)) : claim.asked(pack_mac(parsed.source_mac));
+  }
+  return claim.held();
+}
+
+void PortQueue::claim_address(Nanos now) noexcept {
+  const AddressClaim::Step step = setup_.claim->poll(port_.started() && port_.link_up(), now);
+  if (step == AddressClaim::Step::kNone) return;
+  LocalAddress from = setup_.local;
+  if (step == AddressClaim::Step::kProbe) from.ip = 0;
+  (void)send_arp(from, setup_.local.ip);
+}
+
+bool PortQueue::send_arp(const LocalAddress& from, uint32_t ip) noexcept {
+  rte_mbuf* const mbuf = pool_.allocate();
+  if (mbuf == nullptr) return false;
+  auto* const frame = rte_pktmbuf_mtod(mbuf, uint8_t*);
+  std::memset(frame, 0, kLeastFrame);
+  write_arp_request(frame, from, ip);
+  mbuf->data_len = kLeastFrame;
+  mbuf->pkt_len = kLeastFrame;
+  if (!queue(mbuf)) {
+    rte_pktmbuf_free(mbuf);
+    return false;
+  }
+  counters_.add(QueueCounter::kArpSent);
+  return true;
+}
+
+// ---- Neighbours'
+
+// Those that are known are asked for from time to time, too: an address may change, and ARP believes whoever answers,
+// so that a wrong one must not stay.
+void PortQueue::ask_for_addresses(Nanos now) noexcept {
+  if (now < arp_at_) return;
+  arp_at_ = kNever;
+  for (Neighbour* const neighbour : neighbours_) {
+    if (neighbour->configured) continue;
+    const bool known = neighbour->mac.load(std::memory_order_relaxed) != 0;
+    const uint64_t tries = known ? kQuickArps : neighbour->arp_tries.fetch_add(1, std::memory_order_relaxed);
+    arp_at_ = std::min(arp_at_, now + (tries < kQuickArps ? kArpInterval : kSlowArp));
+    if (!send_arp(setup_.local, neighbour->ip)) return;
+  }
+}
+
+// Who speaks for a neighbour stays it for as long as it speaks, whoever else answers to its address.
+void PortQueue::learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept {
+  const uint64_t packed = pack_mac(mac);
+  for (size_t i = 0; i < neighbours_.size(); ++i) {
+    if (neighbours_[i]->ip != ip || neighbours_[i]->configured) continue;
+    if (sources_[i].hears(now) && packed != sources_[i].believed()) {
+      neighbours_[i]->claimant.store(packed, std::memory_order_relaxed);
+      neighbours_[i]->claimed_at.store(now, std::memory_order_relaxed);
+      continue;
+    }
+    neighbours_[i]->mac.store(packed, std::memory_order_relaxed);
+  }
+}
+
+// Only who has the address by ARP counts: other packets may be noise of whoever, which the exchange deals with. Behind
+// a configured address may be routers: any of them may be where packets come from.
+bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, Nanos now) noexcept {
+  using Verdict = SourceWatch::Verdict;
+  Neighbour& neighbour = *neighbours_[number];
+  SourceWatch& sources = sources_[number];
+  const uint64_t mac = frame_source(rte_pktmbuf_mtod(mbuf, const uint8_t*));
+  const bool known = mac == sources.believed() || mac == neighbour.mac.load(std::memory_order_relaxed);
+  if (!neighbour.configured && (known || claims(neighbour, mac, now))) {
+    const Verdict verdict = sources.see(mac, now);
+    if (verdict == Verdict::kStranger) return true;
+    if (verdict == Verdict::kDoubled) mark_doubled(neighbour, sources, now);
+  }
+  return now < neighbour.doubled_until.load(std::memory_order_relaxed);
+}
+
+void PortQueue::mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept {
+  // In one order, whoever is believed: it is the same fault.
+  neighbour.sources[0].store(std::min(watch.believed(), watch.stranger()), std::memory_order_relaxed);
+  neighbour.sources[1].store(std::max(watch.believed(), watch.stranger()), std::memory_order_relaxed);
+  neighbour.doubled_until.store(now + kDoubledTime, std::memory_order_relaxed);
+}
+
+}  // namespace gradlane

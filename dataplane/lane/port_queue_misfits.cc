@@ -1,0 +1,97 @@
+// port_queue_misfits.cc - what packets that are dropped tell of a wrong configuration, here, there or between (worker
+// thread; seldom)
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "dataplane/frame/internet.h"
+#include "dataplane/lane/lane.h"
+#include "dataplane/lane/port_queue.h"
+
+namespace gradlane {
+namespace {
+
+using namespace internet;
+
+const uint8_t* bytes_of(const rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*); }
+
+// A frame that is an IPv4 packet for us, but for nothing that this node takes: whether it looks as if gradlane made it.
+bool looks_like_ours(const rte_mbuf* mbuf) noexcept {
+  if (mbuf->data_len < kFrameBytes + sizeof(LinkHeader)) return false;
+  const uint8_t* const ip = bytes_of(mbuf) + kEthernetBytes;
+  return ip[0] == 0x45 && ip[kIpProtocol] == kUdp && load<uint16_t>(bytes_of(mbuf) + kFrameBytes) == kMagic;
+}
+
+}  // namespace
+
+bool is_whole(std::span<const uint8_t> packet) noexcept {
+  if (packet.size() < sizeof(LinkHeader)) return false;
+  const auto header = load<LinkHeader>(packet.data());
+  const uint32_t payload = crc32c(kCrcStart, packet.data() + sizeof(LinkHeader), packet.size() - sizeof(LinkHeader));
+  return header.magic == kMagic && header.crc == ~crc32c(payload, load<HeaderWords>(packet.data()));
+}
+
+Neighbour* PortQueue::neighbour_at(uint32_t ip) const noexcept {
+  const auto it = std::ranges::find_if(neighbours_, [ip](const Neighbour* each) { return each->ip == ip; });
+  return it == neighbours_.end() ? nullptr : *it;
+}
+
+// A neighbour's packet with a ToS byte of no class, or to another UDP port.
+void PortQueue::take_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
+  if (!looks_like_ours(mbuf)) return;
+  const uint8_t* const ip = bytes_of(mbuf) + kEthernetBytes;
+  Neighbour* const neighbour = neighbour_at(load32(ip + kIpSource));
+  if (neighbour == nullptr) return;
+  if (parsed.destination_port == 0) {
+    const uint16_t port = load16(ip + kIpv4Bytes + kUdpDestination);
+    const bool ours = unsigned{port} - setup_.local.udp_port < setup_.local.udp_ports;  // then its length is wrong
+    if (!ours) neighbour->other_port.store(port, std::memory_order_relaxed);
+    return;
+  }
+  if (!authenticate(mbuf, parsed)) return;
+  counters_.add(QueueCounter::kWrongTos);
+  neighbour->wrong_tos.fetch_add(1, std::memory_order_relaxed);
+  neighbour->last_tos.store(parsed.tos, std::memory_order_relaxed);
+  const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
+  const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
+  if (to < endpoints_.size() && endpoints_[to] != nullptr) {
+    endpoints_[to]->complain(neighbour->node * setup_.ranks_per_node + from % setup_.ranks_per_node, parsed.tos, now);
+  }
+}
+
+// From an address of no neighbour, or from a rank that is no neighbour's. A hello says whom its sender takes itself
+// for, and with how many trainers and lanes: ranks and ports follow from these.
+void PortQueue::take_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
+  const uint8_t* const packet = bytes_of(mbuf) + kFrameBytes;
+  if (!looks_like_ours(mbuf) || parsed.bytes < sizeof(LinkHeader) + kLeastHello) return;
+  if (load<LinkHeader>(packet).kind != PacketKind::kHello) return;
+  if (Neighbour* const neighbour = neighbour_at(parsed.source_ip)) {
+    if (parsed.bytes < sizeof(LinkHeader) + sizeof(Hello)) return;
+    const RingSettings theirs = load<Hello>(packet + sizeof(LinkHeader)).settings;
+    neighbour->told.store(
+        std::bit_cast<uint64_t>(Told{theirs.nodes, theirs.trainers, theirs.lanes, theirs.local_reduce}),
+        std::memory_order_relaxed);
+    neighbour->told_at.store(now, std::memory_order_relaxed);
+    return;
+  }
+  const auto rank = load<uint16_t>(packet + sizeof(LinkHeader) + offsetof(Hello, rank));
+  stranger_.store(uint64_t{parsed.source_ip} << 32 | rank, std::memory_order_relaxed);
+  stranger_at_.store(now, std::memory_order_relaxed);
+}
+
+// What a packet that is refused for its tag has instead of the right one.
+void PortQueue::take_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept {
+  neighbour.forged.fetch_add(1, std::memory_order_relaxed);
+  if (!is_whole({bytes_of(mbuf) + kFrameBytes, parsed.bytes})) return;
+  neighbour.untagged.fetch_add(1, std::memory_order_relaxed);
+}
+
+// An ARP request of a neighbour for somebody else: for us, if it has another address for us than we have.
+void PortQueue::take_question(const ParsedFrame& parsed) noexcept {
+  Neighbour* const neighbour = neighbour_at(parsed.source_ip);
+  if (neighbour == nullptr || std::ranges::find(setup_.addresses, parsed.asked_ip) != setup_.addresses.end()) return;
+  neighbour->asks_for.store(parsed.asked_ip, std::memory_order_relaxed);
+}
+
+}  // namespace gradlane

@@ -1,0 +1,74 @@
+// port_queue_probes.cc - probes of the way to neighbours: sent, answered, and their answers handed in (worker thread
+// only)
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+#include "dataplane/lane/port_queue.h"
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kStayAwake = 20 * kMillisecond;
+constexpr size_t kIpLength = 2;
+
+uint8_t* bytes_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
+
+// Of the IP packet, as its header says.
+size_t ip_bytes(rte_mbuf* mbuf) noexcept {
+  return __builtin_bswap16(load<uint16_t>(bytes_of(mbuf) + kEthernetBytes + kIpLength));
+}
+
+}  // namespace
+
+// The buffer stays the caller's. Only neighbours are answered, at ports of gradlane, and by no more than they sent.
+void PortQueue::take_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
+  const auto from = std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
+  const auto header = parse_probe({bytes_of(mbuf) + kFrameBytes, parsed.bytes});
+  const unsigned port = unsigned{parsed.source_port} - setup_.local.udp_port;
+  if (from == neighbours_.end() || !header || port >= setup_.local.udp_ports) {
+    counters_.add(QueueCounter::kProbeRefused);
+    return;
+  }
+  probing_until_ = now + kStayAwake;
+  if (header->kind == ProbeKind::kRequest) {
+    send_probe(**from, reply_to(*header, setup_.identity, parsed.tos, ip_bytes(mbuf)), parsed.bytes,
+               parsed.source_port);
+  } else if (!(*from)->probes.take_answer(*header, parsed.tos, parsed.bytes, now)) {
+    counters_.add(QueueCounter::kProbeRefused);
+  }
+}
+
+void PortQueue::send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept {
+  rte_mbuf* const mbuf = pool_.allocate();
+  if (mbuf == nullptr) return;
+  const Packet packet = fresh_packet(mbuf);
+  if (rte_pktmbuf_tailroom(mbuf) >= kFrameBytes + bytes) {
+    write_probe({packet.data, bytes}, header);
+    Flow flow;
+    flow.source_mac = setup_.local.mac;
+    flow.source_ip = setup_.local.ip;
+    flow.destination_ip = neighbour.ip;
+    flow.source_port = setup_.local.udp_port;
+    flow.destination_port = to;
+    if (send(packet, bytes, flow, neighbour, header.tos)) counters_.add(QueueCounter::kProbeSent);
+  }
+  rte_pktmbuf_free(mbuf);
+}
+
+void PortQueue::send_probes(Nanos now) noexcept {
+  for (Neighbour* const neighbour : neighbours_) {
+    ProbeOrder order;
+    if (!neighbour->probes.next(now, order)) continue;
+    probing_until_ = now + kStayAwake;
+    ProbeHeader header{};
+    header.kind = ProbeKind::kRequest;
+    header.id = order.id;
+    header.nonce = order.nonce;
+    header.sender = setup_.identity;
+    header.tos = order.tos;
+    send_probe(*neighbour, header, order.bytes, setup_.local.udp_port);
+  }
+}
+
+}  // namespace gradlane

@@ -1,0 +1,121 @@
+// worker.cc - the poll loop (worker thread), its start and stop (control thread)
+#include "dataplane/lane/worker.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "dataplane/device/eal.h"
+#include "dataplane/poll/poll_thread.h"
+
+namespace gradlane {
+
+Worker::Worker(IdlePolicy policy, Nanos patience) : idle_(policy, patience), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  int pair[2] = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) bells_.push_back({pair[0], pair[1]});
+  watch(pair[0]);
+}
+
+void Worker::watch(int bell) {
+  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = bell}};
+  if (epoll_ < 0 || bell < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bell, &event) != 0) {
+    throw SetupError(std::string("a worker needs a socket pair and an epoll instance: ") + std::strerror(errno));
+  }
+}
+
+Worker::~Worker() {
+  stop();
+  for (const Bell& it : bells_) {
+    close(it.bell);
+    close(it.doorbell);
+  }
+  close(epoll_);
+}
+
+void Worker::stand_in_for(Worker& other) {
+  for (const Bell& it : other.bells_) {
+    bells_.push_back(it);
+    watch(it.bell);
+  }
+  other.bells_.clear();
+}
+
+bool Worker::poll() noexcept {
+  bool moved = false;
+  for (PortQueue* const queue : queues_) moved |= queue->receive();
+  const Nanos now = clock_now();
+  for (Lane* const endpoint : endpoints_) moved |= endpoint->poll(now);
+  for (PortQueue* const queue : queues_) {
+    queue->poll(now);
+    queue->flush();
+  }
+  return moved;
+}
+
+// ---- Threads
+
+void Worker::start(const std::string& name, int core) {
+  check_core(core, "workers.cores");
+  stop_.store(false, std::memory_order_relaxed);
+  thread_ = std::thread([this, core] { run(core); });
+  pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+}
+
+void Worker::stop() noexcept {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_relaxed);
+  gl_ring(doorbell());
+  thread_.join();
+}
+
+void Worker::run(int core) noexcept {
+  const PollThread thread(core);
+  while (!stop_.load(std::memory_order_relaxed)) rest(poll());
+}
+
+// ---- Idle
+
+void Worker::rest(bool moved) noexcept {
+  bool in_flight = false;
+  Nanos deadline = kNever;
+  for (const Lane* const endpoint : endpoints_) {
+    in_flight |= endpoint->in_flight();
+    if (!moved) deadline = std::min(deadline, endpoint->deadline());
+  }
+  const Nanos now = clock_now();
+  for (const PortQueue* const queue : queues_) {
+    in_flight |= queue->probing(now);
+    if (!moved) deadline = std::min(deadline, queue->deadline());
+  }
+  const Idle::Advice advice = idle_.after(moved, in_flight, now, deadline);
+  if (advice.yield) sched_yield();
+  if (advice.sleep != 0) sleep(advice.sleep);
+}
+
+void Worker::sleep(Nanos most) noexcept {
+  bool may = true;
+  for (Lane* const endpoint : endpoints_) may &= endpoint->fall_asleep();
+  if (may) {
+    const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
+    epoll_event event;
+    const int events = epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
+    // A kernel before 5.11, or a container that does not allow it: then trainers cannot wake it up.
+    if (events < 0 && errno != EINTR) nanosleep(&timeout, nullptr);
+    if (events > 0) {
+      gl_silence(event.data.fd);
+      // A trainer has shut it down, for all: no sleep is so long that it would be missed much.
+      if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, event.data.fd, nullptr);
+    }
+  }
+  for (Lane* const endpoint : endpoints_) endpoint->wake_up();
+}
+
+}  // namespace gradlane

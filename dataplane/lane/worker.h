@@ -1,0 +1,58 @@
+// worker.h - a poll-mode thread that runs lanes to completion
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/time.h"
+#include "dataplane/lane/lane.h"
+#include "dataplane/lane/port_queue.h"
+#include "dataplane/poll/idle.h"
+
+namespace gradlane {
+
+// Owns nothing of what it polls. Everything connected to it is touched by its thread only while it runs.
+class Worker {
+ public:
+  Worker(IdlePolicy policy, Nanos patience);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void add(PortQueue& queue) { queues_.push_back(&queue); }
+  void add(Lane& endpoint) { endpoints_.push_back(&endpoint); }
+
+  // One round: what came, what that leads to, what goes. True if anything moved.
+  bool poll() noexcept;
+
+  // Runs poll() in a thread of its own, on that core if it is not negative, until stop().
+  void start(const std::string& name, int core);
+  void stop() noexcept;  // and waits for the end of the thread
+
+  // The trainers' end of its bell: they ring it where this worker sleeps.
+  [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell; }
+  // Does the work of one that will not be started: what rings its bell wakes this one up.
+  void stand_in_for(Worker& other);
+
+ private:
+  void watch(int bell);
+  void run(int core) noexcept;
+  void rest(bool moved) noexcept;
+  void sleep(Nanos most) noexcept;
+
+  std::vector<PortQueue*> queues_;
+  std::vector<Lane*> endpoints_;
+  Idle idle_;
+  struct Bell {
+    int bell = -1;
+    int doorbell = -1;
+  };
+  std::vector<Bell> bells_;  // its own first
+  int epoll_ = -1;
+  std::atomic<bool> stop_{false};  // control thread writes, worker reads
+  std::thread thread_;
+};
+
+}  // namespace gradlane

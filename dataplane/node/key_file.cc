@@ -1,0 +1,86 @@
+// key_file.cc - the file with the key that all nodes of a ring share (set-up only)
+#include "dataplane/node/key_file.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <spdlog/fmt/fmt.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "base/error.h"
+#include "base/file_descriptor.h"
+
+namespace gradlane {
+namespace {
+
+// Bytes that do not stay in memory.
+template <typename T, size_t kSize>
+struct Secret : std::array<T, kSize> {
+  ~Secret() { OPENSSL_cleanse(this->data(), kSize * sizeof(T)); }
+};
+
+[[noreturn]] void refuse(const std::string& file, const std::string& why) {
+  throw SetupError(fmt::format("auth.key_file {}: {}", file, why));
+}
+
+void check_owner(const FileDescriptor& key, const std::string& file) {
+  struct stat status {};
+  if (!key || fstat(key.get(), &status) != 0) {
+    refuse(file, fmt::format("cannot be read: {}; to make one: openssl rand -hex 32 > FILE; chmod 600 FILE",
+                             std::strerror(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) refuse(file, "is no plain file");
+  if ((status.st_mode & 077) != 0) {
+    refuse(file, fmt::format("its mode is {:04o}, so that others than its owner may use the key, allowed: 0600 and "
+                             "less; chmod 600 it, and make a new key if somebody may have read it",
+                             status.st_mode & 07777));
+  }
+  if (status.st_uid != 0 && status.st_uid != geteuid()) {
+    refuse(file, fmt::format("belongs to the user with number {}, allowed: root, or {}, who runs this", status.st_uid,
+                             geteuid()));
+  }
+}
+
+int digit_of(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+}  // namespace
+
+RingKey read_key_file(const std::string& file) {
+  const FileDescriptor key(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  check_owner(key, file);
+  Secret<char, 2 * RingKey::kMostBytes + 16> buffer{};
+  const ssize_t count = read(key.get(), buffer.data(), buffer.size());
+  if (count < 0) refuse(file, fmt::format("cannot be read: {}", std::strerror(errno)));
+
+  // Nothing of the text gets into messages.
+  std::span<const char> text(buffer.data(), static_cast<size_t>(count));
+  while (!text.empty() && is_space(text.back())) text = text.first(text.size() - 1);
+  constexpr const char* kAllowed =
+      "allowed: 64 to 1024 hexadecimal digits, two for each byte, as openssl rand -hex 32 writes";
+  if (!std::ranges::all_of(text, [](char c) { return digit_of(c) >= 0; })) {
+    refuse(file, fmt::format("has other characters than digits, {}", kAllowed));
+  }
+  if (text.size() % 2 != 0 || text.size() < 2 * RingKey::kLeastBytes || text.size() > 2 * RingKey::kMostBytes) {
+    refuse(file, fmt::format("has {} digits, {}", text.size(), kAllowed));
+  }
+  Secret<uint8_t, RingKey::kMostBytes> secret{};
+  for (size_t i = 0; i < text.size() / 2; ++i) {
+    secret[i] = static_cast<uint8_t>(digit_of(text[2 * i]) << 4 | digit_of(text[2 * i + 1]));
+  }
+  return RingKey(std::span<const uint8_t>(secret).first(text.size() / 2));
+}
+
+}  // namespace gradlane

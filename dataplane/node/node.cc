@@ -1,0 +1,381 @@
+// node.cc - putting a node together, and taking it apart (control thread only)
+#include "dataplane/node/node.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "config/loader.h"
+#include "dataplane/device/driver_traits.h"
+#include "dataplane/device/eal.h"
+#include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/node/key_file.h"
+#include "dataplane/node/ring_facts.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kThreadBuffers = 512;           // in the cache of a thread
+constexpr Nanos kFaultsInterval = 60 * kSecond;  // between lines of the log that say that there are faults on purpose
+
+uint64_t random_bits() {
+  uint64_t bits = 0;
+  while (getrandom(&bits, sizeof(bits), 0) != sizeof(bits) || bits == 0) {
+  }
+  return bits;
+}
+
+size_t buffers_per_lane(const NodeConfig& config) {
+  const size_t exchange = 2 * config.window + 16;
+  size_t in_ports = 0;
+  for (const PortConfig& port : config.ports) in_ports += buffers_in(port);
+  if (config.faults.any()) in_ports += config.ports.size() * FaultInjector::kHeld;
+  const size_t inbox = config.trainers > 1 ? 512 : 0;
+  return ranks_per_node(config) * (exchange + inbox) + in_ports + kThreadBuffers;
+}
+
+// Where packet buffers should be: on the NUMA node that the ports agree on; -1: anywhere.
+int buffers_node(const NodeConfig& config) {
+  if (!config.hugepages || config.ports.empty()) return -1;
+  const int node = Port::numa_node_of(config.ports.front());
+  const bool agree =
+      std::ranges::all_of(config.ports, [node](const auto& it) { return Port::numa_node_of(it) == node; });
+  return agree ? node : -1;
+}
+
+Nanos patience_for(const NodeConfig& config) {
+  const auto in_kernel = [](const PortConfig& port) { return traits_of(port).kernel; };
+  return std::ranges::any_of(config.ports, in_kernel) ? Idle::kKernelPatience : Idle::kMemoryPatience;
+}
+
+void log(const RingLine& line) {
+  using Level = RingLine::Level;
+  const auto level = line.level == Level::kInfo      ? spdlog::level::info
+                     : line.level == Level::kWarning ? spdlog::level::warn
+                                                     : spdlog::level::err;
+  spdlog::log(level, "{}", line.text);
+}
+
+}  // namespace
+
+size_t Node::packet_bytes(const NodeConfig& config) {
+  return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config), longest_packet(config.ports, config.mtu));
+}
+
+Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
+    : config_(config),
+      classifier_(config.tos_compressed, config.tos_raw, config.tos_control),
+      incarnation_(random_bits()) {
+  const unsigned world = static_cast<unsigned>(config_.nodes.size());
+  for (const unsigned node : {(config_.rank + world - 1) % world, (config_.rank + 1) % world}) {
+    if (node == config_.rank || neighbour(node) != nullptr) continue;
+    auto& it = neighbours_.emplace_back(std::make_unique<Neighbour>());
+    it->node = node;
+    it->ip = config_.nodes[node].ip;
+    it->configured = config_.nodes[node].mac.has_value();
+    if (it->configured) it->mac = pack_mac(*config_.nodes[node].mac);
+  }
+  for (unsigned i = 0; i < config_.threads; ++i) {
+    workers_.push_back(std::make_unique<Worker>(config_.idle, patience_for(config_)));
+  }
+  for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i) desks_.push_back(std::make_unique<LaneDesk>());
+  // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
+  make_server();
+  claim_address();
+  // One for all lanes: a queue may have the packets of several, and must not run out of buffers as these hold on to
+  // some.
+  pools_.push_back(std::make_unique<PacketPool>("n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
+                                                longest_packet(config_.ports, config_.mtu), buffers_node(config_)));
+  const std::vector<rte_mempool*> mempools(config_.lanes, pools_.front()->mempool());
+  for (const PortConfig& port : config_.ports) {
+    const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(wires_.size());
+    Wire& wire = wires_.emplace_back();
+    wire.port = std::make_unique<Port>(port, config_, mempools, links, unique);
+    wire.claim = std::make_unique<AddressClaim>(wire.port->local_link());
+  }
+  agree_on_workers();
+  make_endpoints();
+  connect_ports();
+  for (unsigned lane = 0; lane < config_.lanes; ++lane) {
+    for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_endpoint(lane, local);
+  }
+  make_prober();
+}
+
+Node::~Node() {
+  stop_workers();
+  for (Wire& wire : wires_) {
+    if (wire.port->leave()) (void)wire.port.release();
+  }
+}
+
+Neighbour* Node::neighbour(unsigned node) noexcept {
+  const auto it = std::ranges::find_if(neighbours_, [node](const auto& each) { return each->node == node; });
+  return it == neighbours_.end() ? nullptr : it->get();
+}
+
+// ---- Endpoints
+
+ExchangeConfig Node::exchange_config(unsigned rank) const {
+  ExchangeConfig config;
+  config.world = world_of(config_);
+  config.mtu = config_.mtu - kIpUdpBytes - (config_.key_file.empty() ? 0 : kAuthBytes);
+  config.around = config_.mtu - config.mtu;
+  config.rank_table = rank_table_digest(config_);
+  config.settings = ring_settings(config_);
+  config.codec = config_.codec;
+  config.rank = rank;
+  config.incarnation = incarnation_;
+  config.window = config_.window;
+  config.operations = config_.operations;
+  config.max_bytes = config_.max_tensor;
+  config.queue_target = config_.queue_target;
+  config.peer_timeout = config_.peer_timeout;
+  config.start_timeout = config_.start_timeout;
+  config.operation_timeout = config_.operation_timeout;
+  config.min_rto = config_.min_rto;
+  return config;
+}
+
+void Node::make_endpoints() {
+  const unsigned ranks = ranks_per_node(config_);
+  TrainerOpsSetup setup;
+  setup.lanes = config_.lanes;
+  setup.trainers = config_.local_reduce ? config_.trainers : 1;
+  setup.node = config_.rank;
+  setup.operation_timeout = config_.operation_timeout;
+  setup.limits = {.world = static_cast<unsigned>(config_.nodes.size()) * config_.trainers,
+                  .max_bytes = config_.max_tensor,
+                  .local_reduce = config_.local_reduce,
+                  .codec = config_.codec};
+  for (setup.lane = 0; setup.lane < config_.lanes; ++setup.lane) {
+    for (unsigned local = 0; local < ranks; ++local) {
+      setup.first_trainer = local;
+      LaneDesk& desk = *desks_[endpoints_.size()];
+      endpoints_.push_back(
+          std::make_unique<Lane>(exchange_config(config_.rank * ranks + local), setup, *pools_.front(), desk));
+      worker_of(setup.lane).add(*endpoints_.back());
+    }
+  }
+}
+
+// ---- Ways to neighbours
+
+void Node::connect_ports() {
+  const unsigned ranks = ranks_per_node(config_);
+  std::unique_ptr<const RingKey> key;
+  if (!config_.key_file.empty()) key.reset(new RingKey(read_key_file(config_.key_file)));
+  for (Wire& wire : wires_) {
+    std::vector<Neighbour*> reached;
+    const auto& nodes = wire.port->nodes();
+    for (const auto& it : neighbours_) {
+      if (nodes.empty() || std::ranges::find(nodes, it->node) != nodes.end()) reached.push_back(it.get());
+    }
+    PortQueue::Setup setup;
+    setup.claim = wire.claim.get();
+    setup.ranks_per_node = ranks;
+    setup.local = {.mac = wire.port->mac(),
+                   .ip = config_.nodes[config_.rank].ip,
+                   .udp_port = config_.udp_port,
+                   .udp_ports = static_cast<uint16_t>(config_.lanes * ranks)};
+    for (const NodeAddress& node : config_.nodes) setup.addresses.push_back(node.ip);
+    for (const Wire& each : wires_) setup.macs.push_back(each.port->mac());
+    setup.identity = probe_identity(config_);
+    setup.faults = config_.faults;
+    for (unsigned i = 0; i < wire.port->queues(); ++i) {
+      setup.first = i == 0;
+      setup.fault_stream =
+          (uint64_t{config_.rank} * kMaxPorts + static_cast<uint64_t>(&wire - wires_.data())) * kMaxLanes + i;
+      wire.queues.push_back(std::make_unique<PortQueue>(*wire.port, i, *pools_.front(), classifier_, setup,
+                                                        key ? &*key : nullptr, reached));
+      worker_of(i).add(*wire.queues.back());
+    }
+    // What arrives at any queue goes to the lane it is for, if this worker has that.
+    for (unsigned lane = 0; lane < config_.lanes; ++lane) {
+      for (unsigned local = 0; local < ranks; ++local) {
+        for (unsigned i = 0; i < wire.queues.size(); ++i) {
+          if (&worker_of(i) == &worker_of(lane)) wire.queues[i]->connect(lane * ranks + local, endpoint(lane, local));
+        }
+      }
+    }
+  }
+}
+
+PortQueue& Node::queue_to(unsigned node, unsigned lane) {
+  for (Wire& wire : wires_) {
+    const auto& nodes = wire.port->nodes();
+    const bool reaches = nodes.empty() || std::ranges::find(nodes, node) != nodes.end();
+    if (reaches) return *wire.queues[lane % wire.queues.size()];
+  }
+  throw SetupError("no port reaches node " + std::to_string(node));
+}
+
+void Node::connect_endpoint(unsigned lane, unsigned local) {
+  const unsigned ranks = ranks_per_node(config_);
+  Lane& own = endpoint(lane, local);
+  for (const unsigned rank : own.exchange().neighbours()) {
+    const unsigned node = rank / ranks;
+    if (node == config_.rank) {
+      own.connect(rank, endpoint(lane, rank % ranks));
+      continue;
+    }
+    PortQueue& queue = queue_to(node, lane);
+    Flow flow;
+    flow.source_mac = queue.port().mac();
+    flow.source_ip = config_.nodes[config_.rank].ip;
+    flow.destination_ip = config_.nodes[node].ip;
+    flow.source_port = static_cast<uint16_t>(config_.udp_port + lane * ranks + local);
+    flow.destination_port = static_cast<uint16_t>(config_.udp_port + lane * ranks + rank % ranks);
+    own.connect(rank, queue, *neighbour(node), flow);
+  }
+}
+
+void Node::make_prober() {
+  std::vector<ProbeRun::Setup> setups;
+  std::vector<ProbeBoard*> boards;
+  for (const auto& it : neighbours_) {
+    ProbeRun::Setup setup;
+    setup.node = it->node;
+    setup.ip = it->ip;
+    setup.mac = &it->mac;
+    setup.tos = {config_.tos_compressed, config_.tos_raw, config_.tos_control};
+    setup.mtu = config_.mtu;
+    setup.overhead = config_.mtu - exchange_config(config_.rank).mtu;
+    setups.push_back(setup);
+    boards.push_back(&it->probes);
+  }
+  prober_ = std::make_unique<Prober>(setups, boards);
+}
+
+void Node::start_probing(Nanos most) { prober_->begin(clock_now(), most, random_bits()); }
+void Node::step_probing() { prober_->step(clock_now()); }
+
+void Node::make_server() {
+  ServerLanes lanes;
+  lanes.lanes = config_.lanes;
+  const unsigned ranks = ranks_per_node(config_);
+  for (unsigned lane = 0; lane < config_.lanes; ++lane) {
+    lanes.doorbells.push_back(worker_of(lane).doorbell());
+    for (unsigned trainer = 0; trainer < config_.trainers; ++trainer) {
+      lanes.desks.push_back(desks_[lane * ranks + trainer % ranks].get());
+    }
+  }
+  server_ = std::make_unique<Server>(config_, std::move(lanes));
+}
+
+// ---- Start and end
+
+std::vector<std::string> Node::files() const {
+  std::vector<std::string> paths = {config_.socket, config_.socket + ".lock", config_.admin, config_.admin + ".lock"};
+  for (const Wire& wire : wires_) paths.push_back(wire.port->socket_file());
+  return paths;
+}
+
+void Node::start() {
+  log_faults();
+  log_numa();
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const int core = config_.cores.empty() ? -1 : static_cast<int>(config_.cores[i]);
+    workers_[i]->start("gl-n" + std::to_string(config_.rank) + "-w" + std::to_string(i), core);
+  }
+  log_ring();  // nobody is met yet, but who there should be is known from now on
+}
+
+void Node::open() { server_->open(); }
+
+void Node::log_faults() {
+  if (!config_.faults.any()) return;
+  spdlog::warn("node {}: faults are injected into what is received: {}: results stay right, throughput does not",
+               config_.rank, faults_summary(config_.faults));
+  faults_logged_at_ = clock_now();
+}
+
+void Node::tend() {
+  if (clock_now() - faults_logged_at_ > kFaultsInterval) log_faults();
+  for (Wire& wire : wires_) wire.port->tend();
+  look_for_wrong_lanes();
+  log_addresses();
+  log_failures();
+  log_ring();
+}
+
+void Node::log_ring() {
+  const Nanos now = clock_now();
+  for (const RingLine& line : ring_.look(ring_facts(*this, now), now)) log(line);
+}
+
+void Node::log_failures() {
+  std::vector<FailedOperations> all;
+  for_each_endpoint([&all](const Lane& endpoint, unsigned) {
+    const RingNews news = endpoint.ring_news();
+    all.push_back({.rank = endpoint.rank(), .count = news.failures, .last = news.failed});
+  });
+  for (const RingLine& line : failures_.look(config_.rank, all, clock_now())) log(line);
+}
+
+std::optional<double> Node::failed_ago() const noexcept {
+  if (failures_.failed_at() == 0) return std::nullopt;
+  return static_cast<double>(clock_now() - failures_.failed_at()) / kSecond;
+}
+
+uint32_t Node::in_flight() const noexcept {
+  uint32_t sum = 0;
+  for (const auto& desk : desks_) sum += desk->in_flight.load(std::memory_order_relaxed);
+  return sum;
+}
+
+void Node::post_close(const char* why) {
+  for (size_t i = 0; i < desks_.size(); ++i) {
+    auto command = std::make_unique<Command>();
+    command->kind = Command::Kind::kClose;
+    command->why = why;
+    command->trainer = static_cast<unsigned>(i % ranks_per_node(config_));
+    if (desks_[i]->mailbox.post(command.get())) closing_.push_back(std::move(command));
+  }
+}
+
+bool Node::closed() const noexcept {
+  return std::ranges::all_of(closing_, [](const auto& it) { return it->done.load(std::memory_order_acquire); });
+}
+
+void Node::stop_workers() {
+  for (const auto& worker : workers_) worker->stop();
+}
+
+void Node::log_counters() const {
+  const auto append = [](std::string& text, const char* name, uint64_t value) {
+    if (value != 0) text += fmt::format(" {} {}", name, value);
+  };
+  for_each_queue([&append](const PortQueue& queue, unsigned number) {
+    std::string text;
+    for (size_t i = 0; i < QueueCounters::kSize; ++i) append(text, QueueCounters::name(i), queue.counters()[i]);
+    spdlog::debug("port {} queue {}:{}", queue.port().name(), number, text);
+  });
+  for_each_endpoint([&append](const Lane& endpoint, unsigned lane) {
+    std::string text;
+    for (size_t i = 0; i < kCounters; ++i) {
+      const auto counter = static_cast<Counter>(i);
+      append(text, counter_name(counter), endpoint.exchange().counters()[counter]);
+    }
+    spdlog::debug("rank {} lane {}:{}", endpoint.rank(), lane, text);
+  });
+}
+
+void Node::abandon_memory() noexcept {
+  for (const auto& pool : pools_) pool->abandon();
+}
+
+void Node::say_goodbye() {
+  for (Wire& wire : wires_) {
+    for (const auto& queue : wire.queues) {
+      queue->say_goodbye();
+      queue->drop_queued();
+      queue->drop_held();
+    }
+  }
+}
+
+}  // namespace gradlane

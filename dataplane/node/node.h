@@ -1,0 +1,150 @@
+// node.h - a node: ports, lanes, workers, and the server its trainers come to (control thread only)
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "config/config.h"
+#include "dataplane/device/packet_pool.h"
+#include "dataplane/device/port.h"
+#include "dataplane/frame/frame.h"
+#include "dataplane/kernel/host_claim.h"
+#include "dataplane/lane/address_claim.h"
+#include "dataplane/lane/lane.h"
+#include "dataplane/lane/port_queue.h"
+#include "dataplane/lane/worker.h"
+#include "dataplane/trainer/mailbox.h"
+#include "dataplane/trainer/server.h"
+#include "dataplane/watch/admin.h"
+#include "dataplane/watch/failure_log.h"
+#include "dataplane/watch/prober.h"
+#include "dataplane/watch/ring_watch.h"
+
+namespace gradlane {
+
+class Node {
+ public:
+  // Makes everything and starts nothing. `index` tells nodes of one process apart.
+  Node(const NodeConfig& config, RingLinks& links, unsigned index);
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  // Memory that EAL must have for a node's packets.
+  [[nodiscard]] static size_t packet_bytes(const NodeConfig& config);
+
+  void start();
+  // Then, again and again: on all ports that are up the address has turned out to be this node's, or somebody else's.
+  [[nodiscard]] bool addresses_settled();
+  // Throws SetupError, naming them, if it is somebody else's.
+  void check_addresses() const;
+  // Trainers may come.
+  void open();
+  // Every 100 ms: ports that could not start yet, news of the ring for the log.
+  void tend();
+
+  [[nodiscard]] Server& server() const noexcept { return *server_; }
+  [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
+  [[nodiscard]] std::vector<std::string> files() const;  // that it makes in the file system; not all need be there
+  [[nodiscard]] uint32_t in_flight() const noexcept;     // operations, each lane counted
+
+  // What has been logged of the address on a port.
+  struct AddressNews {
+    uint64_t conflicts = 0;
+    uint64_t asked = 0;
+    Nanos conflict_at = 0;  // the last one; 0: none
+    Nanos log_at = 0;       // not before
+  };
+  // A port and its queues; lanes beyond their number share them.
+  struct Wire {
+    std::unique_ptr<Port> port;
+    std::unique_ptr<AddressClaim> claim;
+    AddressNews news;
+    std::vector<std::unique_ptr<PortQueue>> queues;
+    bool wrong_lanes_logged = false;
+  };
+  [[nodiscard]] std::span<const Wire> wires() const noexcept { return wires_; }
+  [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
+  [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
+  [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }  // as of the last tend()
+  [[nodiscard]] std::optional<double> failed_ago() const noexcept;        // seconds since the last failed operation
+
+  // Where people ask; null until it is set.
+  void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
+  [[nodiscard]] AdminSocket* admin() const noexcept { return admin_.get(); }
+
+  // What the ways to neighbours are like. start_probing() does nothing while a run is on its way.
+  void start_probing(Nanos most);
+  void step_probing();  // every few ms while it runs
+  [[nodiscard]] const Prober& prober() const noexcept { return *prober_; }
+
+  // visit(queue, number) and visit(endpoint, lane); what other threads may read of them.
+  template <class Visit>
+  void for_each_queue(Visit visit) const {
+    for (const Wire& wire : wires_) {
+      for (unsigned i = 0; i < wire.queues.size(); ++i) visit(*wire.queues[i], i);
+    }
+  }
+  template <class Visit>
+  void for_each_endpoint(Visit visit) const {
+    for (size_t i = 0; i < endpoints_.size(); ++i) {
+      visit(*endpoints_[i], static_cast<unsigned>(i / ranks_per_node(config_)));
+    }
+  }
+
+  // ---- The end, in this order, with some time in between.
+  // Fails what is in flight, and has the other ranks hear of it.
+  // `why`: what trainers here are told, and stays valid; null: that it is shut down.
+  void post_close(const char* why);
+  [[nodiscard]] bool closed() const noexcept;  // all lanes have done so
+  void stop_workers();
+  void log_counters() const;       // those that are not 0, at level debug; workers are stopped
+  void say_goodbye();              // on links that need it; workers are stopped
+  void abandon_memory() noexcept;  // packet buffers are left to the end of the process
+
+ private:
+  void make_endpoints();
+  void claim_address();
+  void log_addresses();
+  void connect_ports();
+  void connect_endpoint(unsigned lane, unsigned local);
+  void make_prober();
+  void make_server();
+  void agree_on_workers();
+  void log_numa() const;
+  void look_for_wrong_lanes();
+  void log_ring();
+  void log_failures();
+  void log_faults();
+  [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
+  [[nodiscard]] Lane& endpoint(unsigned lane, unsigned local) {
+    return *endpoints_[lane * ranks_per_node(config_) + local];
+  }
+  [[nodiscard]] Neighbour* neighbour(unsigned node) noexcept;
+  [[nodiscard]] Worker& worker_of(unsigned lane) { return *workers_[lane % workers_.size()]; }
+  [[nodiscard]] PortQueue& queue_to(unsigned node, unsigned lane);
+
+  const NodeConfig config_;
+  const Classifier classifier_;
+  const uint64_t incarnation_;
+  std::optional<HostClaim> address_;                    // none: all ports are links inside this machine
+  std::vector<std::unique_ptr<Neighbour>> neighbours_;  // in the ring
+  std::vector<std::unique_ptr<PacketPool>> pools_;      // one for all lanes
+  std::vector<Wire> wires_;
+  std::vector<std::unique_ptr<LaneDesk>> desks_;  // as endpoints_
+  std::vector<std::unique_ptr<Lane>> endpoints_;  // by lane * ranks_per_node + local rank
+  RingWatch ring_;
+  FailureLog failures_;
+  Nanos faults_logged_at_ = 0;
+  std::unique_ptr<Prober> prober_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Command>> closing_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<AdminSocket> admin_;
+};
+
+}  // namespace gradlane

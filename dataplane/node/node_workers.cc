@@ -1,0 +1,61 @@
+// node_workers.cc - how many workers a node has, and whether they get their packets (control thread only)
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/node/node.h"
+
+namespace gradlane {
+
+// What arrives must be polled by the worker whose lane it is for. Lane k and queue k are worker (k % their number)'s,
+// and with a divisor of the threads that the trainers' bells were made for, each bell has one worker.
+void Node::agree_on_workers() {
+  const auto threads = static_cast<unsigned>(workers_.size());
+  unsigned count = threads;
+  const auto allow = [&](const Wire& wire) { return wire.port->steering().allows(count); };
+  while (count > 1 && (threads % count != 0 || !std::ranges::all_of(wires_, allow))) --count;
+  for (const Wire& wire : wires_) {
+    const Steering& steering = wire.port->steering();
+    const auto level = !steering.allows(threads) ? spdlog::level::warn
+                       : threads > 1             ? spdlog::level::info
+                                                 : spdlog::level::debug;
+    spdlog::log(level, "port {}: {}", wire.port->name(), steering.text());
+  }
+  if (count == threads) return;
+  spdlog::warn("node {}: {} worker thread{} instead of {}, as packets cannot be divided among more", config_.rank,
+               count, count == 1 ? "" : "s", threads);
+  for (unsigned i = count; i < threads; ++i) workers_[i % count]->stand_in_for(*workers_[i]);
+  workers_.resize(count);
+}
+
+void Node::log_numa() const {
+  for (size_t i = 0; i < workers_.size() && i < config_.cores.size(); ++i) {
+    const int node = numa_node_of(config_.cores[i]);
+    for (const Wire& wire : wires_) {
+      const int port = wire.port->numa_node();
+      if (node < 0 || port < 0 || node == port) continue;
+      spdlog::warn(
+          "port {} is on NUMA node {}, and worker {} on CPU {} of NUMA node {}: workers.cores are best on node {}",
+          wire.port->name(), port, i, config_.cores[i], node, port);
+    }
+  }
+}
+
+// No ring comes up like that.
+void Node::look_for_wrong_lanes() {
+  const std::string_view wrong = queue_counter_name(QueueCounter::kWrongLane);
+  for (Wire& wire : wires_) {
+    uint64_t packets = 0;
+    for (const auto& queue : wire.queues) {
+      queue->for_each_published([&](const char* name, uint64_t value) { packets += name == wrong ? value : 0; });
+    }
+    if (packets == 0 || wire.wrong_lanes_logged) continue;
+    wire.wrong_lanes_logged = true;
+    spdlog::warn("port {}: packets arrive at queues of other lanes, and are dropped: workers.threads: 1 helps",
+                 wire.port->name());
+  }
+}
+
+}  // namespace gradlane

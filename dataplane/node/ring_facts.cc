@@ -1,0 +1,119 @@
+// ring_facts.cc - what a node's ports and lanes say about its ring and its neighbours (control thread only)
+#include "dataplane/node/ring_facts.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "config/loader.h"
+#include "config/values.h"
+#include "dataplane/device/eal.h"
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kRivalTime = 15 * kSecond;
+constexpr Nanos kLately = 2 * kSecond;  // hellos come far more often
+
+const Port* port_to(const Node& node, unsigned other) {
+  const auto wire = std::ranges::find_if(node.wires(), [other](const Node::Wire& it) {
+    const auto& nodes = it.port->nodes();
+    return nodes.empty() || std::ranges::find(nodes, other) != nodes.end();
+  });
+  return wire == node.wires().end() ? nullptr : wire->port.get();
+}
+
+// Of a neighbour whose hellos are for none of our ranks, as it has other ones.
+Failure difference_to(const NodeConfig& config, const Neighbour& neighbour, Nanos now) {
+  const Nanos at = neighbour.told_at.load(std::memory_order_relaxed);
+  if (at == 0 || now - std::min(at, now) >= RingWatch::kLately) return {};
+  const Told theirs = std::bit_cast<Told>(neighbour.told.load(std::memory_order_relaxed));
+  const RingSettings ours = ring_settings(config);
+  const struct {
+    Field field;
+    unsigned ours;
+    unsigned theirs;
+  } fields[] = {{Field::kNodes, ours.nodes, theirs.nodes},
+                {Field::kTrainers, ours.trainers, theirs.trainers},
+                {Field::kLocalReduce, ours.local_reduce, theirs.local_reduce},
+                {Field::kLanes, ours.lanes, theirs.lanes}};
+  for (const auto& it : fields) {
+    const auto rank = static_cast<uint16_t>(neighbour.node * theirs.trainers);
+    if (theirs.nodes != 0 && it.ours != it.theirs) return {FailureCode::kRefused, rank, it.field, it.ours, it.theirs};
+  }
+  return {};
+}
+
+}  // namespace
+
+NeighbourFacts::PortState state_of(const Port& port) {
+  using State = NeighbourFacts::PortState;
+  if (!port.started()) return State::kStarting;
+  return port.link_up() ? State::kUp : State::kDown;
+}
+
+// Who else has, or had a moment ago, this node's address; "": nobody.
+std::string rival_of(const Node::Wire& wire) {
+  const bool lately = wire.news.conflict_at != 0 && clock_now() - wire.news.conflict_at < kRivalTime;
+  if (!lately && wire.claim->state() != AddressClaim::State::kTaken) return "";
+  return mac_text(unpack_mac(wire.claim->rival()));
+}
+
+RingFacts ring_facts(const Node& node, Nanos now) {
+  const NodeConfig& config = node.config();
+  RingFacts facts{.node = config.rank,
+                  .udp_port = config.udp_port,
+                  .ranks_per_node = ranks_per_node(config),
+                  .known = true,
+                  .whole = true,
+                  .missing = {},
+                  .rival = {},
+                  .neighbours = {}};
+  for (const Node::Wire& wire : node.wires()) {
+    if (facts.rival.empty()) facts.rival = rival_of(wire);
+  }
+  for (const auto& neighbour : node.neighbours()) {
+    NeighbourFacts& it = facts.neighbours.emplace_back();
+    it.node = neighbour->node;
+    it.ip = neighbour->ip;
+    it.up = true;
+    it.arp_tries = neighbour->arp_tries.load(std::memory_order_relaxed);
+    it.forged = neighbour->forged.load(std::memory_order_relaxed);
+    it.untagged = neighbour->untagged.load(std::memory_order_relaxed);
+    it.wrong_tos = neighbour->wrong_tos.load(std::memory_order_relaxed);
+    it.last_tos = neighbour->last_tos.load(std::memory_order_relaxed);
+    it.other_port = neighbour->other_port.exchange(0, std::memory_order_relaxed);
+    it.asks_for = neighbour->asks_for.exchange(0, std::memory_order_relaxed);
+    it.refused = difference_to(config, *neighbour, now);
+    it.mac_known = neighbour->mac.load(std::memory_order_relaxed) != 0;
+    if (const Port* const port = port_to(node, it.node)) {
+      it.port = port->name();
+      it.port_state = state_of(*port);
+      it.local = port->local_link();
+    }
+  }
+  node.for_each_queue([&](const PortQueue& queue, unsigned) {
+    const PortQueue::Stranger stranger = queue.stranger();
+    if (stranger.at == 0 || now - std::min(stranger.at, now) >= RingWatch::kLately) return;
+    const auto of = std::ranges::find(facts.neighbours, stranger.rank / facts.ranks_per_node, &NeighbourFacts::node);
+    if (of != facts.neighbours.end()) of->speaks_from = stranger.ip;
+  });
+  node.for_each_endpoint([&](const Lane& endpoint, unsigned) {
+    using State = RingNews::State;
+    const RingNews news = endpoint.ring_news();
+    facts.known &= news.state != State::kUnknown;
+    facts.whole &= news.state == State::kWhole;
+    if (news.state == State::kIncomplete && !facts.missing) facts.missing = news.missing;
+    for (size_t i = 0; i < endpoint.links(); ++i) {
+      const LinkNews link = endpoint.link_news(i);
+      const auto to = std::ranges::find(facts.neighbours, link.rank / facts.ranks_per_node, &NeighbourFacts::node);
+      if (to == facts.neighbours.end()) continue;
+      to->up &= link.up;
+      to->heard |= link.heard != 0 && now - std::min(link.heard, now) < kLately;
+      if (link.refused) to->refused = link.refused;
+      to->tagged += link.tagged;
+    }
+  });
+  return facts;
+}
+
+}  // namespace gradlane

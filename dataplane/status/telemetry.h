@@ -1,0 +1,23 @@
+// telemetry.h - figures of running nodes for dpdk-telemetry.py (DPDK's telemetry thread reads snapshots)
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "dataplane/node/node.h"
+
+namespace gradlane {
+
+// Serves /gradlane/status, neighbours, pools, ports and ranks as long as it lives; the nodes live longer and stay where
+// they are. One at a time.
+class Telemetry {
+ public:
+  explicit Telemetry(std::span<const std::unique_ptr<Node>> nodes);
+  ~Telemetry();
+  // What the control thread alone knows: to be called after it has tended the nodes.
+  void look();
+  Telemetry(const Telemetry&) = delete;
+  Telemetry& operator=(const Telemetry&) = delete;
+};
+
+}  // namespace gradlane

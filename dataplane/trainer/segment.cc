@@ -1,0 +1,72 @@
+// segment.cc - memory that is shared with a trainer: a memfd of fixed size, and where it is mapped (control thread)
+#include "dataplane/trainer/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace gradlane {
+namespace {
+
+[[noreturn]] void fail(size_t bytes, int error) {
+  throw SetupError("no shared memory of " + std::to_string(bytes) + " bytes: " + std::strerror(error));
+}
+
+}  // namespace
+
+size_t page_bytes() noexcept { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
+Segment::Segment(const char* name, size_t bytes) : fd_(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+  if (!fd_ || ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    fail(bytes, errno);
+  }
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (mapped == MAP_FAILED) fail(bytes, errno);
+  base_ = static_cast<uint8_t*>(mapped);
+  bytes_ = bytes;
+  // Fewer TLB misses where the kernel can; it is only a wish.
+  (void)madvise(base_, bytes_, MADV_HUGEPAGE);
+}
+
+Segment::Segment(Segment&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      base_(std::exchange(other.base_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      filled_(std::exchange(other.filled_, 0)) {}
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  Segment taken(std::move(other));
+  std::swap(fd_, taken.fd_);
+  std::swap(base_, taken.base_);
+  std::swap(bytes_, taken.bytes_);
+  std::swap(filled_, taken.filled_);
+  return *this;
+}
+
+Segment::~Segment() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+}
+
+void Segment::fill(size_t at_most) {
+  const size_t bytes = std::min(at_most, bytes_ - filled_);
+  if (bytes == 0) return;
+  // Populating comes first, because fallocate() knows nothing of the wish for huge pages. It may fail, on kernels
+  // before 5.14 always: fallocate() decides whether the memory is there.
+  (void)madvise(base_ + filled_, bytes, MADV_POPULATE_WRITE);
+  if (fallocate(fd_.get(), 0, static_cast<off_t>(filled_), static_cast<off_t>(bytes)) != 0) {
+    if (errno == EINTR) return;  // a signal; again in the next step
+    fail(bytes_, errno);
+  }
+  filled_ += bytes;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,199 @@
+// server.cc - the Unix socket of a node: who comes, whose turn it is, who has gone (control thread only)
+#include "dataplane/trainer/server.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "base/listening_socket.h"
+#include "dataplane/trainer/session.h"
+
+namespace gradlane {
+namespace {
+
+// Bounds of what one step does.
+constexpr size_t kEventsPerStep = 32;
+constexpr int kAcceptsPerStep = 16;
+constexpr size_t kFillPerStep = size_t{32} << 20;  // about 10 ms
+constexpr size_t kLeastFill = size_t{2} << 20;     // a huge page
+
+// The trainers of a node, and some who have not said which one they are, or have gone.
+constexpr size_t kMaxSessions = 64;
+static_assert(kMaxSessions > 2 * kMaxTrainers);
+
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+
+FileDescriptor checked(int fd, const char* what) {
+  if (fd < 0) throw SetupError(std::string("cannot make an ") + what + ": " + std::strerror(errno));
+  return FileDescriptor(fd);
+}
+
+}  // namespace
+
+class ServerState {
+ public:
+  ServerState(const NodeConfig& config, const ServerLanes& lanes);
+
+  void open();
+  void step();
+  void close(const std::string& text);
+
+  [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
+  [[nodiscard]] bool finished() const noexcept { return closing_ && sessions_.empty(); }
+  [[nodiscard]] bool busy() const noexcept {
+    return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->busy(); });
+  }
+  [[nodiscard]] unsigned attached() const noexcept {
+    return static_cast<unsigned>(
+        std::count_if(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->attached(); }));
+  }
+
+ private:
+  void watch(int operation, int fd, uint32_t events, void* whom) const;
+  void accept_some(SessionClock::time_point now);
+  void add(FileDescriptor socket, SessionClock::time_point now);
+  void make_room();
+  void step_sessions(SessionClock::time_point now);
+
+  const NodeConfig config_;
+  ListeningSocket listener_;
+  FileDescriptor epoll_;
+  // Readable while there is more to do at once, which makes fd() so.
+  FileDescriptor again_;
+  bool watches_again_ = false;
+  Slots slots_;
+  std::vector<std::unique_ptr<Session>> sessions_;  // in the order they came
+  std::optional<SessionClock::time_point> accept_again_;
+  bool cannot_accept_ = false;
+  bool closing_ = false;
+};
+
+ServerState::ServerState(const NodeConfig& config, const ServerLanes& lanes)
+    : config_(config),
+      listener_(config.socket),
+      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll instance")),
+      again_(checked(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
+      slots_(config_, lanes.desks, lanes.doorbells) {
+  watch(EPOLL_CTL_ADD, again_.get(), 0, &again_);
+}
+
+void ServerState::open() {
+  listener_.open();
+  watch(EPOLL_CTL_ADD, listener_.fd(), EPOLLIN, &listener_);
+}
+
+void ServerState::watch(int operation, int fd, uint32_t events, void* whom) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = whom;
+  if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) {
+    throw SetupError(std::string("cannot watch a socket: ") + std::strerror(errno));
+  }
+}
+
+void ServerState::step() {
+  std::array<epoll_event, kEventsPerStep> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  const auto now = SessionClock::now();
+  // Sessions are removed below only, so all of these exist.
+  for (int i = 0; i < count; ++i) {
+    void* const whom = events[static_cast<size_t>(i)].data.ptr;
+    if (whom == &listener_) {
+      accept_some(now);
+    } else if (whom != &again_) {
+      static_cast<Session*>(whom)->receive(now);
+    }
+  }
+  if (accept_again_ && now >= *accept_again_ && !closing_) {
+    accept_again_.reset();
+    watch(EPOLL_CTL_MOD, listener_.fd(), EPOLLIN, &listener_);
+  }
+  step_sessions(now);
+}
+
+void ServerState::step_sessions(SessionClock::time_point now) {
+  const auto filling = [this] {
+    return static_cast<size_t>(
+        std::count_if(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->filling(); }));
+  };
+  const size_t fill = std::max(kFillPerStep / std::max<size_t>(filling(), 1), kLeastFill);
+  for (const auto& session : sessions_) session->step(now, fill);
+  std::erase_if(sessions_, [](const auto& session) { return session->gone(); });
+  const bool again = filling() != 0;
+  if (again == watches_again_) return;
+  watch(EPOLL_CTL_MOD, again_.get(), again ? uint32_t{EPOLLIN} : 0, &again_);
+  watches_again_ = again;
+}
+
+void ServerState::accept_some(SessionClock::time_point now) {
+  for (int i = 0; i < kAcceptsPerStep; ++i) {
+    FileDescriptor socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
+      cannot_accept_ = false;
+      add(std::move(socket), now);
+      continue;
+    }
+    if (errno == ECONNABORTED || errno == EINTR) continue;
+    if (errno != EAGAIN) {
+      // Out of file descriptors, say. It stays readable, so look away for some time.
+      if (!cannot_accept_) spdlog::warn("cannot accept trainers on {}: {}", config_.socket, std::strerror(errno));
+      cannot_accept_ = true;
+      watch(EPOLL_CTL_MOD, listener_.fd(), 0, &listener_);
+      accept_again_ = now + kAcceptPause;
+    }
+    return;
+  }
+}
+
+void ServerState::add(FileDescriptor socket, SessionClock::time_point now) {
+  if (sessions_.size() >= kMaxSessions) make_room();
+  auto session = std::make_unique<Session>(config_, slots_, std::move(socket), now);
+  if (session->gone()) return;
+  try {
+    watch(EPOLL_CTL_ADD, session->fd(), EPOLLIN | EPOLLRDHUP, session.get());
+  } catch (const SetupError& error) {
+    return session->send_away(error.what());
+  }
+  sessions_.push_back(std::move(session));
+}
+
+// Whoever has been here longest without a rank goes: a trainer says HELLO at once, so a crowd that says nothing does
+// not keep it out.
+void ServerState::make_room() {
+  const auto oldest = std::find_if(sessions_.begin(), sessions_.end(), [](const auto& session) {
+    return session->waiting_for_hello() && session->fd() >= 0;
+  });
+  if (oldest != sessions_.end()) (*oldest)->send_away("too many connections (" + std::to_string(kMaxSessions) + ")");
+}
+
+void ServerState::close(const std::string& text) {
+  if (closing_) return;
+  closing_ = true;
+  listener_.stop();
+  for (const auto& session : sessions_) session->send_away(text);
+  step_sessions(SessionClock::now());
+}
+
+// ---- The interface
+
+Server::Server(const NodeConfig& config, ServerLanes lanes) : state_(std::make_unique<ServerState>(config, lanes)) {}
+Server::~Server() = default;
+void Server::open() { state_->open(); }
+
+int Server::fd() const noexcept { return state_->fd(); }
+void Server::step() { state_->step(); }
+bool Server::busy() const noexcept { return state_->busy(); }
+void Server::close(const std::string& text) { state_->close(text); }
+bool Server::finished() const noexcept { return state_->finished(); }
+unsigned Server::attached() const noexcept { return state_->attached(); }
+
+}  // namespace gradlane

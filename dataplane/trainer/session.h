@@ -1,0 +1,126 @@
+// session.h - one trainer, from its connection until no lane touches its memory any more (control thread)
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/file_descriptor.h"
+#include "client/abi.h"
+#include "config/config.h"
+#include "dataplane/trainer/segment.h"
+#include "dataplane/trainer/session_messages.h"
+#include "dataplane/trainer/session_round.h"
+#include "dataplane/trainer/session_slots.h"
+
+namespace gradlane {
+
+using SessionClock = std::chrono::steady_clock;
+
+// A connection says HELLO within this time, and a HELLO waits as long for its rank to become free.
+inline constexpr auto kHelloTime = std::chrono::seconds(5);
+
+// What one trainer asks for, one thing at a time:
+//
+//   new --HELLO--> hello --slot--> attaching --> ready --ALLOCATE--> filling --> adding --> ready
+//                                                ready --FREE--> removing --> ready
+//   anything --connection ends--> (the round under way ends) --> detaching --> gone
+//
+// Attaching, adding, removing and detaching are rounds: a command to every lane. There is one at a time, so a trainer
+// that goes while lanes are busy with it is detached after that. Memory is unmapped in `ready` or behind `detaching`
+// only, when the lanes have let go of it.
+class Session {
+ public:
+  Session(const NodeConfig& config, Slots& slots, FileDescriptor socket, SessionClock::time_point now);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  [[nodiscard]] int fd() const noexcept { return socket_.get(); }  // -1: the connection has ended
+
+  // Reads some messages. Call it when the socket is readable.
+  void receive(SessionClock::time_point now);
+  // Everything else. At most `fill` bytes of memory are got.
+  void step(SessionClock::time_point now, size_t fill);
+
+  // Ends the connection, with a reason for the trainer.
+  void send_away(const std::string& why);
+
+  [[nodiscard]] bool waiting_for_hello() const noexcept { return state_ == State::kNew || state_ == State::kHello; }
+  [[nodiscard]] bool filling() const noexcept { return state_ == State::kFilling; }
+  [[nodiscard]] bool attached() const noexcept { return socket_ && welcome_; }
+  [[nodiscard]] bool gone() const noexcept { return state_ == State::kGone; }
+  // Something will happen without a message.
+  [[nodiscard]] bool busy() const noexcept { return state_ != State::kNew && state_ != State::kReady; }
+
+ private:
+  enum class State : uint8_t {
+    kNew,
+    kHello,
+    kAttaching,
+    kReady,
+    kFilling,
+    kAdding,
+    kRemoving,
+    kDetaching,
+    kGone,
+  };
+
+  // Messages
+  void handle(const Incoming& message, SessionClock::time_point now);
+  void hello(const gl_hello& message, SessionClock::time_point now);
+  void allocate(const gl_allocate& message);
+  void free(const gl_segment& message);
+  void find(const gl_codec_name& message);
+  template <typename T>
+  void answer(const T& message, std::span<const int> fds = {}) {
+    if (!send_message(socket_.get(), message, fds)) cut_off(kDoesNotRead);
+  }
+  void refuse(const std::string& why);
+
+  // Steps
+  void place(SessionClock::time_point now);
+  void attach(unsigned slot);
+  void fill(size_t at_most);
+  void begin(State state, Command::Kind kind, unsigned segment = 0);
+  void finish_round();
+  void welcome();
+  void look_for_faults();
+
+  // The end
+  void cut_off(const std::string& why);
+  void disconnect();
+  void detach();
+  void release();
+  [[nodiscard]] std::string who() const;
+  [[nodiscard]] std::string unfinished() const;
+
+  // There is room for hundreds of answers.
+  static constexpr const char* kDoesNotRead = "it does not read the answers to its messages";
+
+  const NodeConfig& config_;
+  Slots& slots_;
+  FileDescriptor socket_;
+  ucred peer_{};
+  State state_ = State::kNew;
+  SessionClock::time_point deadline_;  // kNew, kHello
+  int wanted_ = -1;                    // kHello: the rank
+
+  // Once there is a slot.
+  std::optional<unsigned> slot_;
+  std::optional<LaneRound> round_;
+  Segment control_;
+  FileDescriptor completion_;     // the daemon's end of the bell that wakes the trainer,
+  FileDescriptor trainers_bell_;  //   and the other, until it has been sent
+  bool welcome_ = false;
+
+  std::array<Segment, GL_MAX_SEGMENTS> segments_;
+  unsigned current_ = 0;  // kFilling, kAdding, kRemoving: which of them
+  size_t used_ = 0;       // bytes of all of them
+};
+
+}  // namespace gradlane

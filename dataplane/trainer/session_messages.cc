@@ -1,0 +1,161 @@
+// session_messages.cc - messages of the Unix socket: receiving, checking, sending, and what to say (control thread)
+#include "dataplane/trainer/session_messages.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kMaxFds = 2 + GL_MAX_LANES;
+constexpr int kMaxUnread = 1024;  // messages; more than fit into a socket's buffer by default
+
+size_t bytes_of(uint32_t type) noexcept {
+  switch (type) {
+    case GL_MSG_HELLO:
+      return sizeof(gl_hello);
+    case GL_MSG_ALLOCATE:
+      return sizeof(gl_allocate);
+    case GL_MSG_FREE:
+      return sizeof(gl_segment);
+    case GL_MSG_FIND_CODEC:
+      return sizeof(gl_codec_name);
+    default:
+      return 0;  // not of a client
+  }
+}
+
+// An empty message reads like the end of the connection.
+bool has_ended(int fd) noexcept {
+  pollfd entry{fd, POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) != 0;
+}
+
+std::string count_of(uint64_t count, const char* what) { return std::to_string(count) + " " + what; }
+
+}  // namespace
+
+uint32_t Incoming::type() const noexcept { return as<uint32_t>(); }
+
+Incoming receive_message(int fd) noexcept {
+  Incoming message;
+  const ssize_t got = recv(fd, message.data.data(), message.data.size(), MSG_DONTWAIT | MSG_TRUNC);
+  if (got > 0) {
+    message.kind = Incoming::Kind::kMessage;
+    message.bytes = static_cast<size_t>(got);
+  } else if (got == 0) {
+    message.kind = has_ended(fd) ? Incoming::Kind::kEnd : Incoming::Kind::kMessage;
+  } else if (errno != EAGAIN && errno != EINTR) {
+    message.kind = Incoming::Kind::kEnd;
+  }
+  return message;
+}
+
+std::string_view message_name(uint32_t type) noexcept {
+  switch (type) {
+    case GL_MSG_HELLO:
+      return "HELLO";
+    case GL_MSG_ALLOCATE:
+      return "ALLOCATE";
+    case GL_MSG_FREE:
+      return "FREE";
+    case GL_MSG_FIND_CODEC:
+      return "FIND_CODEC";
+    default:
+      return "message";
+  }
+}
+
+std::string fault_of(const Incoming& message) {
+  if (message.bytes < sizeof(uint32_t)) return "message of " + count_of(message.bytes, "bytes, which have no type");
+  const uint32_t type = message.type();
+  const size_t wanted = bytes_of(type);
+  if (wanted == 0) {
+    return "message of type " + std::to_string(type) + " (" + count_of(message.bytes, "bytes") +
+           "), which is none of a client's";
+  }
+  if (type == GL_MSG_HELLO && message.bytes >= offsetof(gl_hello, rank)) {
+    const gl_hello hello = message.as<gl_hello>();
+    if (hello.magic != GL_MAGIC) return "HELLO with magic " + std::to_string(hello.magic) + ", which is not gradlane's";
+    if (hello.version != GL_ABI_VERSION) return {};  // whoever answers will say so; it may have another size
+  }
+  if (message.bytes != wanted) {
+    return std::string(message_name(type)) + " of " + count_of(message.bytes, "bytes, not ") + std::to_string(wanted);
+  }
+  return {};
+}
+
+bool send_bytes(int fd, std::span<const uint8_t> bytes, std::span<const int> fds) noexcept {
+  assert(fds.size() <= kMaxFds);
+  iovec part{const_cast<uint8_t*>(bytes.data()), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<uint8_t, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
+  if (!fds.empty()) {
+    header.msg_control = control.data();
+    header.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
+  }
+  return sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+void copy_text(std::span<char> out, std::string_view text) noexcept {
+  const size_t bytes = std::min(text.size(), out.size() - 1);
+  std::memcpy(out.data(), text.data(), bytes);
+  std::fill(out.begin() + static_cast<std::ptrdiff_t>(bytes), out.end(), '\0');
+}
+
+bool send_text(int fd, gl_message_type type, std::string_view text, uint32_t version) noexcept {
+  gl_text message{};
+  message.type = type;
+  message.version = version;
+  copy_text(message.text, text);
+  return send_message(fd, message);
+}
+
+void end_connection(int fd) noexcept {
+  shutdown(fd, SHUT_RDWR);
+  uint8_t byte = 0;
+  for (int i = 0; i < kMaxUnread && recv(fd, &byte, 1, MSG_DONTWAIT) > 0; ++i) {
+  }
+}
+
+std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned lane) {
+  const std::string a = std::to_string(report.a);
+  const std::string b = std::to_string(report.b);
+  const std::string c = std::to_string(report.c);
+  const std::string where = " (ring of lane " + std::to_string(lane) + ")";
+  switch (fault) {
+    case TrainerFault::kNone:
+      break;
+    case TrainerFault::kRingCounts:
+      return "head " + a + " and tail " + b + " are more than the " + std::to_string(GL_SLOTS) +
+             " entries of a ring apart" + where;
+    case TrainerFault::kBadKind:
+      return "no operation is of kind " + a + " and type " + b + where;
+    case TrainerFault::kBadCodec:
+      return "no codec has id " + a + " and parameter " + b + where;
+    case TrainerFault::kBadSegment:
+      return "operation names segment " + a + ", which does not exist" + where;
+    case TrainerFault::kOutOfBounds:
+      return "operation on " + b + " bytes at offset " + a + " of a segment of " + c + where;
+    case TrainerFault::kTooLarge:
+      return "tensor of " + a + " bytes, at most " + b + " are allowed (exchange.max_tensor)" + where;
+    case TrainerFault::kBadOperation:
+      return "average of integers, no such root, residual without error feedback, blocks that overlap, or not with "
+             "local_reduce" +
+             where;
+  }
+  return "unknown fault " + std::to_string(static_cast<uint32_t>(fault)) + where;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,128 @@
+// session_requests.cc - what a trainer asks for, and the answers (control thread)
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "compress/codec.h"
+#include "dataplane/trainer/session.h"
+
+namespace gradlane {
+namespace {
+
+constexpr int kMessagesPerStep = 8;  // of one trainer, so that a flood of them does not keep the others waiting
+
+}  // namespace
+
+void Session::refuse(const std::string& why) {
+  spdlog::debug("{} is refused: {}", who(), why);
+  if (!send_text(socket_.get(), GL_MSG_REFUSED, why)) cut_off(kDoesNotRead);
+}
+
+void Session::receive(SessionClock::time_point now) {
+  for (int i = 0; i < kMessagesPerStep && socket_; ++i) {
+    const Incoming message = receive_message(socket_.get());
+    switch (message.kind) {
+      case Incoming::Kind::kNothing:
+        return;
+      case Incoming::Kind::kEnd:
+        spdlog::log(slot_ ? spdlog::level::info : spdlog::level::debug, "{} has left{}", who(), unfinished());
+        return disconnect();
+      case Incoming::Kind::kMessage:
+        handle(message, now);
+    }
+  }
+}
+
+void Session::handle(const Incoming& message, SessionClock::time_point now) {
+  const std::string fault = fault_of(message);
+  if (!fault.empty()) return cut_off(fault);
+  const std::string name(message_name(message.type()));
+  if (busy()) return cut_off(name + " before the answer to the message in front of it");
+  const bool is_hello = message.type() == GL_MSG_HELLO;
+  if (state_ == State::kNew && !is_hello) return cut_off(name + " before HELLO");
+  if (state_ == State::kReady && is_hello) return cut_off("a second HELLO");
+  switch (message.type()) {
+    case GL_MSG_HELLO:
+      return hello(message.as<gl_hello>(), now);
+    case GL_MSG_ALLOCATE:
+      return allocate(message.as<gl_allocate>());
+    case GL_MSG_FREE:
+      return free(message.as<gl_segment>());
+    default:
+      return find(message.as<gl_codec_name>());
+  }
+}
+
+void Session::hello(const gl_hello& message, SessionClock::time_point now) {
+  if (message.version != GL_ABI_VERSION) {
+    const std::string why = "client library of version " + std::to_string(message.version) +
+                            ", the daemon speaks version " + std::to_string(GL_ABI_VERSION) +
+                            ": install the library that belongs to it";
+    (void)send_text(socket_.get(), GL_MSG_REFUSED, why, GL_ABI_VERSION);
+    return cut_off(why);
+  }
+  wanted_ = message.rank;
+  deadline_ = now + kHelloTime;
+  state_ = State::kHello;
+}
+
+void Session::allocate(const gl_allocate& message) {
+  const size_t bytes = message.bytes;
+  const size_t page = page_bytes();
+  const size_t padding = (page - bytes % page) % page;
+  const size_t left = config_.trainer_memory - used_;
+  const auto free = std::find_if(segments_.begin(), segments_.end(), [](const Segment& segment) { return !segment; });
+  if (bytes == 0) return refuse("a segment of 0 bytes");
+  if (free == segments_.end()) {
+    return refuse("there are " + std::to_string(GL_MAX_SEGMENTS) + " segments already, and no more are possible");
+  }
+  if (bytes > left || left - bytes < padding) {
+    return refuse(std::to_string(bytes) + " bytes, rounded up to whole pages, are too much: " + std::to_string(left) +
+                  " of " + std::to_string(config_.trainer_memory) +
+                  " are left to this trainer (raise memory.per_trainer of the daemon)");
+  }
+  try {
+    *free = Segment("gradlane-segment", bytes + padding);
+  } catch (const SetupError& error) {
+    return refuse(error.what());
+  }
+  current_ = static_cast<unsigned>(free - segments_.begin());
+  used_ += free->bytes();
+  state_ = State::kFilling;
+}
+
+void Session::free(const gl_segment& message) {
+  if (message.id >= GL_MAX_SEGMENTS || !segments_[message.id]) {
+    return refuse("there is no segment " + std::to_string(message.id));
+  }
+  current_ = message.id;
+  begin(State::kRemoving, Command::Kind::kRemoveSegment, current_);
+}
+
+void Session::find(const gl_codec_name& message) {
+  const size_t length = strnlen(message.name, GL_NAME);
+  if (length == GL_NAME) return cut_off("FIND_CODEC whose name has no end");
+  try {
+    const Codec codec = find_codec(std::string_view(message.name, length));
+    gl_codec_name found{};
+    found.type = GL_MSG_CODEC;
+    found.id = static_cast<uint8_t>(codec.id());
+    found.param = codec.param();
+    found.feedback = codec.has_feedback() ? 1 : 0;
+    found.exact = codec.id() == CodecId::kRaw ? 1 : 0;
+    copy_text(found.name, codec.name());
+    answer(found);
+  } catch (const SetupError& error) {
+    // Its list of codecs takes lines. This one fits a message, unless the error is long, and then it says what to
+    // write.
+    std::string text = error.what();
+    text.resize(std::min(text.find('\n'), text.size()));
+    const std::string list = "; there are " + codec_names();
+    refuse(text.size() + list.size() < GL_TEXT ? text + list : text);
+  }
+}
+
+}  // namespace gradlane

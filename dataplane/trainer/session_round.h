@@ -1,0 +1,61 @@
+// session_round.h - one command to every lane, and its end (control thread)
+#pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/trainer/mailbox.h"
+
+namespace gradlane {
+
+// Where the commands about one trainer go, by lane.
+struct LaneAddress {
+  LaneDesk* desk = nullptr;
+  int doorbell = -1;
+};
+
+// Fill in commands, begin(), then step() until it returns true. The commands belong to the lanes until then.
+class LaneRound {
+ public:
+  explicit LaneRound(const std::vector<LaneAddress>& lanes) : lanes_(lanes), commands_(lanes.size()) {}
+
+  [[nodiscard]] size_t lanes() const noexcept { return lanes_.size(); }
+  [[nodiscard]] Command& command(size_t lane) noexcept { return commands_[lane]; }
+
+  // The trainer has gone, and some lanes, but not all, have ended the generation.
+  [[nodiscard]] bool broken() const noexcept {
+    const auto broke_off = std::ranges::count_if(commands_, &Command::broke_off);
+    return commands_[0].kind == Command::Kind::kDetach && broke_off != 0 &&
+           broke_off != static_cast<ptrdiff_t>(commands_.size());
+  }
+
+  void begin() noexcept {
+    for (Command& command : commands_) command.done.store(false, std::memory_order_relaxed);
+    posted_ = 0;
+    (void)step();
+  }
+
+  // True: all lanes have done it. A lane whose mailbox is full keeps those behind it waiting, until the next step.
+  [[nodiscard]] bool step() noexcept {
+    for (; posted_ < lanes_.size(); ++posted_) {
+      if (!lanes_[posted_].desk->mailbox.post(&commands_[posted_])) return false;
+      gl_ring(lanes_[posted_].doorbell);
+    }
+    for (const Command& command : commands_) {
+      if (!command.done.load(std::memory_order_acquire)) return false;
+    }
+    return true;
+  }
+
+ private:
+  const std::vector<LaneAddress>& lanes_;
+  std::vector<Command> commands_;
+  size_t posted_ = 0;
+};
+
+}  // namespace gradlane

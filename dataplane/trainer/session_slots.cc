@@ -1,0 +1,52 @@
+// session_slots.cc - which of a node's trainers is there (control thread)
+#include "dataplane/trainer/session_slots.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace gradlane {
+
+Slots::Slots(const NodeConfig& config, const std::vector<LaneDesk*>& desks, const std::vector<int>& doorbells)
+    : node_(config.rank),
+      first_rank_(config.rank * config.trainers),
+      world_(config.nodes.size() * config.trainers),
+      slots_(config.trainers) {
+  assert(desks.size() == doorbells.size() * config.trainers);
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    for (size_t lane = 0; lane < doorbells.size(); ++lane) {
+      slots_[slot].lanes.push_back({desks[lane * slots_.size() + slot], doorbells[lane]});
+    }
+  }
+}
+
+std::string Slots::ranks() const {
+  const size_t last = first_rank_ + slots_.size() - 1;
+  if (slots_.size() == 1) return "rank " + std::to_string(first_rank_);
+  return "ranks " + std::to_string(first_rank_) + " to " + std::to_string(last);
+}
+
+Slots::Answer Slots::ask(int rank) const {
+  using Kind = Answer::Kind;
+  if (rank == -1) {
+    const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
+    if (free != slots_.end()) return {Kind::kYours, static_cast<unsigned>(free - slots_.begin()), {}};
+    const bool soon = std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.leaving; });
+    return {soon ? Kind::kSoon : Kind::kRefused, 0, "all of this node's trainers are there (" + ranks() + ")"};
+  }
+  const auto wanted = static_cast<unsigned>(rank);
+  if (wanted < first_rank_ || wanted - first_rank_ >= slots_.size()) {
+    return {Kind::kRefused, 0,
+            "rank " + std::to_string(rank) + " is not on this node: node " + std::to_string(node_) + " has " + ranks() +
+                ", of " + std::to_string(world_) + " ranks"};
+  }
+  const Slot& slot = slots_[wanted - first_rank_];
+  if (!slot.taken) return {Kind::kYours, wanted - first_rank_, {}};
+  if (!slot.leaving) {
+    return {Kind::kRefused, 0, "rank " + std::to_string(rank) + " is taken by pid " + std::to_string(slot.pid)};
+  }
+  return {Kind::kSoon, 0,
+          "rank " + std::to_string(rank) + " was pid " + std::to_string(slot.pid) +
+              ", which has gone, and its operations have not ended yet; try again"};
+}
+
+}  // namespace gradlane

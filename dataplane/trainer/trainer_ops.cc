@@ -1,0 +1,380 @@
+// trainer_ops.cc - the life of a trainer's operation on one lane (worker thread only)
+#include "dataplane/trainer/trainer_ops.h"
+
+#include <algorithm>
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, as they end in any order
+constexpr const char* kResumed = "a trainer of this rank has begun afresh";
+constexpr const char* kFailedBefore =
+    "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up";
+constexpr const char* kReplaced = "another trainer of this node has taken the place of one that has gone";
+constexpr Nanos kPublish = 100 * kMillisecond;
+constexpr size_t kScratch = size_t{64} << 10;
+
+}  // namespace
+
+TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDesk& desk)
+    : setup_(setup), exchange_(exchange), desk_(desk), jobs_(kJobs) {
+  for (Job& job : jobs_) job.parts.resize(setup.trainers);
+  waiting_.reserve(kMaxTrainers + GL_MAX_SEGMENTS);
+  if (shares_buffer()) scratch_.resize(kScratch);
+}
+
+bool TrainerOps::submit(Nanos now) noexcept {
+  bool moved = generation_has_ended() && read_completions();
+  while (Command* const command = desk_.mailbox.take()) moved |= obey(*command);
+  for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
+    // A flood of cancels must not keep others waiting.
+    for (unsigned i = 0; i < GL_SLOTS && take(trainer, now); ++i) moved = true;
+  }
+  moved |= hand_over(now);
+  // Others wait for what a trainer that has gone will not submit. In a generation in which nothing was submitted here
+  // they wait for one that is still to come, unless they have worked with the one that has gone.
+  const bool awaited = !exchange_.fresh() && (exchange_.awaited() || jobs_submitted_ != jobs_begun_);
+  if ((departed_ && awaited) || missed()) {
+    give_up();
+    moved = true;
+  }
+  return moved;
+}
+
+bool TrainerOps::complete(Nanos now) noexcept {
+  bool moved = read_completions();
+  if (shares_buffer()) {
+    for (uint64_t number = jobs_over_; number != jobs_begun_; ++number) {
+      Job& it = job(number);
+      if (it.state != Job::State::kCopying) continue;
+      if (copy_piece(it)) finish(it, "");
+      moved = true;
+      break;
+    }
+  }
+  if (!waiting_.empty()) finish_commands();
+  if (moved || now >= published_at_ + kPublish) {
+    published_at_ = now;
+    for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].publish(exchange_.counters());
+  }
+  for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].notify();
+  return moved;
+}
+
+bool TrainerOps::fall_asleep() noexcept {
+  bool may = true;
+  for (unsigned i = 0; i < setup_.trainers; ++i) may &= rings_[i].fall_asleep();
+  return may;
+}
+
+void TrainerOps::wake_up() noexcept {
+  for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].wake_up();
+}
+
+// ---- Commands
+
+bool TrainerOps::obey(Command& command) noexcept {
+  const unsigned trainer = command.trainer - setup_.first_trainer;
+  TrainerRings& rings = rings_[trainer];
+  switch (command.kind) {
+    case Command::Kind::kAttach:
+      if (!exchange_.fresh()) break_off(kReplaced);
+      rings.attach(command, exchange_.counters());
+      ends_[trainer] = {};
+      since_[trainer] = 0;
+      next_job_[trainer] = jobs_submitted_;
+      afresh_[trainer] = true;
+      leaving_[trainer] = false;
+      if (++attached_ == setup_.trainers) departed_ = false;
+      break;
+    case Command::Kind::kAddSegment:
+      rings.add_segment(command.segment, command.base, command.bytes);
+      break;
+    case Command::Kind::kRemoveSegment:
+      for (Job& it : jobs_) {
+        const Part& part = it.parts[trainer];
+        if (it.state == Job::State::kFree || !part.submitted) continue;
+        if (part.segment == command.segment || part.residual_segment == command.segment) cancel(trainer, part.cookie);
+      }
+      rings.remove_segment(command.segment);
+      waiting_.push_back(&command);
+      return true;
+    case Command::Kind::kDetach:
+      begin_detach(command);
+      waiting_.push_back(&command);
+      return true;
+    case Command::Kind::kBreakOff:
+      if (!gave_up_ && !exchange_.fresh()) give_up();
+      break;
+    case Command::Kind::kClose:
+      if (command.why != nullptr) blame(command.why);
+      break_off(command.why != nullptr ? command.why : "the daemon is shutting down");
+      break;
+  }
+  command.done.store(true, std::memory_order_release);
+  return true;
+}
+
+// Whatever the exchange says when it ends what is in flight, this is why.
+void TrainerOps::blame(const char* why) noexcept {
+  for (Job& it : jobs_) {
+    if (it.state == Job::State::kExchanging && it.failure.empty()) it.failure = why;
+  }
+}
+
+// What is not over here cannot end well any more: on no rank.
+void TrainerOps::begin_detach(Command& command) noexcept {
+  leaving_[command.trainer - setup_.first_trainer] = true;
+  departed_ = true;
+  gave_up_ = false;
+  --attached_;
+  (void)read_completions();  // the other ranks may have begun anew already
+  // After a failure others may not have submitted anything in this generation, and think that it is a fresh one.
+  const bool uneven = failed_ && !exchange_.fresh();
+  if (exchanging() || uneven || jobs_submitted_ != jobs_begun_) give_up();
+}
+
+void TrainerOps::give_up() noexcept {
+  gave_up_ = true;
+  break_off("a trainer of this node has gone");
+}
+
+bool TrainerOps::exchanging() const noexcept {
+  return std::ranges::any_of(jobs_, [](const Job& it) { return it.state == Job::State::kExchanging; });
+}
+
+bool TrainerOps::uses(unsigned trainer, unsigned segment) const noexcept {
+  return std::ranges::any_of(jobs_, [=](const Job& it) {
+    const Part& part = it.parts[trainer];
+    if (it.state == Job::State::kFree || !part.submitted) return false;
+    return segment == GL_MAX_SEGMENTS || part.segment == segment || part.residual_segment == segment;
+  });
+}
+
+void TrainerOps::finish_commands() noexcept {
+  std::erase_if(waiting_, [this](Command* command) {
+    const unsigned trainer = command->trainer - setup_.first_trainer;
+    const bool detach = command->kind == Command::Kind::kDetach;
+    if (uses(trainer, detach ? GL_MAX_SEGMENTS : command->segment)) return false;
+    if (detach) rings_[trainer].detach();
+    command->broke_off = detach && gave_up_;
+    command->done.store(true, std::memory_order_release);
+    return true;
+  });
+}
+
+// ---- From rings to jobs
+
+bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
+  const uint64_t number = next_job_[trainer];
+  if (leaving_[trainer] || number >= jobs_over_ + jobs_.size()) return false;
+  const auto submission = rings_[trainer].next(setup_.limits, desk_.faults[setup_.first_trainer + trainer]);
+  if (!submission) return false;
+  if (submission->cancel) {
+    cancel(trainer, submission->cookie);
+    return true;
+  }
+  if (submission->resume) {
+    resume(trainer);
+    return true;
+  }
+  if (unaware(trainer, *submission)) {
+    reject(trainer, submission->cookie);
+    return true;
+  }
+  next_job_[trainer] = number + 1;
+  afresh_[trainer] = false;
+  Job* const it = begin(number, now);
+  if (it == nullptr) {
+    rings_[trainer].complete(submission->cookie, kFailedBefore, false);
+    return true;
+  }
+  it->cancelled |= submission->cancelled;
+  const Nanos timeout = submission->operation.timeout;
+  if (timeout != 0) it->timeout = it->timeout != 0 ? std::min(it->timeout, timeout) : timeout;
+  it->deadline = it->begun_at + (it->timeout != 0 ? it->timeout : setup_.operation_timeout);
+  it->parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
+                        submission->operation};
+  ++it->arrived;
+  if (it->arrived > 1) compare(*it, trainer);
+  return true;
+}
+
+// What it has in flight fails, and the ring begins a new generation where numbers may differ between ranks: because
+// something is in flight here, which others may not know, or an operation was given up here alone. All other failures
+// are the same on all ranks. Trainers of this node that have begun afresh before may have submitted the next operation,
+// which stays.
+void TrainerOps::resume(unsigned trainer) noexcept {
+  (void)read_completions();
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    Job& it = job(number);
+    if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, kResumed);
+  }
+  if (!exchange_.fresh() && (exchanging() || stuck_)) {
+    break_off(kResumed);
+  }
+  stuck_ = false;
+  while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
+  afresh_[trainer] = true;
+  // Also of trainers that had begun afresh before: what was dropped here is not what they will submit.
+  for (unsigned i = 0; i < setup_.trainers; ++i) {
+    if (afresh_[i]) next_job_[i] = jobs_submitted_;
+  }
+  ends_[trainer].known = ends_[trainer].count;
+  ends_[trainer].took_part = false;
+}
+
+// The job with this number, begun if it was not; null if it is over, for the other trainers.
+TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
+  Job& it = job(number);
+  if (number != jobs_begun_) return number < jobs_over_ || it.state == Job::State::kFree ? nullptr : &it;
+  ++jobs_begun_;
+  it.state = Job::State::kGathering;
+  it.arrived = 0;
+  it.cancelled = false;
+  it.failure.clear();
+  it.begun_at = now;
+  it.timeout = 0;
+  for (Part& part : it.parts) part.submitted = false;
+  desk_.in_flight.fetch_add(1, std::memory_order_relaxed);
+  return &it;
+}
+
+void TrainerOps::cancel(unsigned trainer, uint64_t cookie) noexcept {
+  for (uint64_t number = jobs_over_; number != jobs_begun_; ++number) {
+    Job& it = job(number);
+    const Part& part = it.parts[trainer];
+    if (it.state == Job::State::kFree || !part.submitted || part.cookie != cookie) continue;
+    it.cancelled = true;
+    if (it.state == Job::State::kExchanging) exchange_.abort(it.id);
+  }
+}
+
+// ---- From jobs to the exchange
+
+bool TrainerOps::hand_over(Nanos now) noexcept {
+  bool moved = false;
+  while (jobs_submitted_ != jobs_begun_) {
+    Job& it = job(jobs_submitted_);
+    if (it.state != Job::State::kFree) {  // else it has failed already
+      if (it.state == Job::State::kSumming) moved = true;
+      if (!ready(it, now) || !submit_job(it, now)) break;
+    }
+    ++jobs_submitted_;
+    moved = true;
+  }
+  return moved;
+}
+
+// Whether the exchange may have it, as all trainers have submitted it and their elements are added up.
+bool TrainerOps::ready(Job& it, Nanos now) noexcept {
+  if (it.state == Job::State::kGathering) {
+    if (it.arrived < setup_.trainers) {
+      if (now < it.deadline && !it.cancelled) return false;
+      it.failure = it.cancelled ? "a trainer of this node has cancelled it"
+                                : "trainers of this node have waited for another one for too long";
+    }
+    begin_sum(it);
+  }
+  if (it.state == Job::State::kSumming && (!it.failure.empty() || sum_piece(it))) it.state = Job::State::kReady;
+  return it.state == Job::State::kReady;
+}
+
+bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
+  // One that will fail is that of any trainer, as it was submitted: the exchange must take it.
+  if (!it.failure.empty()) {
+    it.buffer = static_cast<unsigned>(std::ranges::find_if(it.parts, &Part::submitted) - it.parts.begin());
+    it.share = share(it.parts[it.buffer].operation);
+  }
+  Operation operation = it.parts[it.buffer].operation;
+  operation.timeout = it.timeout;
+  if (operation.kind != OpKind::kBarrier) {
+    const size_t width = element_bytes(operation.type);
+    operation.whole = operation.count;
+    operation.count = it.share.count;
+    if (operation.data != nullptr) operation.data = static_cast<uint8_t*>(operation.data) + it.share.first * width;
+    if (operation.residual != nullptr) operation.residual += it.share.first;
+    if (shares_buffer()) operation.root /= setup_.trainers;
+  }
+  const auto submitted = exchange_.submit(operation, now);
+  if (submitted.refusal == Exchange::Refusal::kFull) return false;
+  if (submitted.refusal != Exchange::Refusal::kNone) {
+    finish(it, "the exchange refused the operation");
+    return true;
+  }
+  it.state = Job::State::kExchanging;
+  it.id = submitted.id;
+  it.generation = took_part_ = exchange_.generation();
+  for (unsigned i = 0; i < setup_.trainers; ++i) ends_[i].took_part |= it.parts[i].submitted;
+  seek(it);
+  if (it.cancelled || !it.failure.empty()) exchange_.abort(it.id);
+  return true;
+}
+
+Share TrainerOps::share(const Operation& operation) const noexcept {
+  if (operation.kind == OpKind::kBarrier) return {};
+  return share_of(operation.count, element_bytes(operation.type), setup_.lane, setup_.lanes);
+}
+
+// ---- Ending
+
+bool TrainerOps::read_completions() noexcept {
+  const bool ended = generation_has_ended();
+  const Told told = ended ? count_end() : Told{};
+  bool moved = ended;
+  for (Completion completion; exchange_.next_completion(completion);) {
+    const auto it = std::ranges::find_if(
+        jobs_, [&](const Job& job) { return job.state == Job::State::kExchanging && job.id == completion.id; });
+    end(*it, completion);
+    if (ended && completion.failure.code == FailureCode::kNoRing) why_ended_ = failure_text(completion.failure);
+    moved = true;
+  }
+  if (ended) drop_unaware(told);
+  return moved;
+}
+
+void TrainerOps::end(Job& it, const Completion& completion) noexcept {
+  it.completion = completion;
+  stuck_ |= completion.failure.code == FailureCode::kStuck;
+  if (completion.failure) {
+    if (it.failure.empty()) {
+      it.failure = failure_text(completion.failure);
+      if (shares_buffer()) {
+        it.failure += " (ranks of this ring are nodes, each of " + std::to_string(setup_.trainers) + " trainers)";
+      }
+    }
+    finish(it, it.failure.c_str());
+    return;
+  }
+  if (!shares_buffer() || it.share.count == 0) {
+    finish(it, "");
+    return;
+  }
+  it.state = Job::State::kCopying;
+  it.other = 0;
+  it.done = 0;
+}
+
+void TrainerOps::finish(Job& it, const char* failure) noexcept {
+  for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
+    const Part& part = it.parts[trainer];
+    if (!part.submitted) continue;
+    rings_[trainer].complete(part.cookie, failure, it.completion.residual_cleared, it.completion.loss);
+    if (failure[0] == 0 && since_[trainer] == 0) since_[trainer] = it.generation;
+  }
+  failed_ = failure[0] != 0;
+  it.state = Job::State::kFree;
+  it.completion = {};
+  desk_.in_flight.fetch_sub(1, std::memory_order_relaxed);
+  while (jobs_over_ != jobs_begun_ && job(jobs_over_).state == Job::State::kFree) ++jobs_over_;
+}
+
+// Those that the exchange knows nothing of.
+void TrainerOps::fail_waiting(const char* failure) noexcept {
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    if (job(number).state != Job::State::kFree) finish(job(number), failure);
+  }
+  jobs_submitted_ = jobs_begun_;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,165 @@
+// trainer_ops.h - the operations of one rank's trainers on one lane: from their rings to the exchange and back
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "collectives/exchange/coder.h"
+#include "collectives/exchange/exchange.h"
+#include "config/config.h"
+#include "dataplane/trainer/mailbox.h"
+#include "dataplane/trainer/share.h"
+#include "dataplane/trainer/trainer_rings.h"
+
+namespace gradlane {
+
+struct TrainerOpsSetup {
+  unsigned lane = 0;
+  unsigned lanes = 1;
+  unsigned trainers = 1;                   // more than one: they reduce locally
+  unsigned first_trainer = 0;              // local number; their commands carry it
+  unsigned node = 0;                       // with local reduction: this rank's place in the ring, for roots
+  Nanos operation_timeout = 60 * kSecond;  // how long trainers of this node wait for one another
+  SubmissionLimits limits;
+};
+
+// Worker thread only, but for the desk. One operation after the other is made of one submission of each trainer:
+//
+//   gathering   some trainers have not submitted it yet
+//   summing     the others' elements are added to those of the first one, a piece in each poll
+//   ready       for the exchange, as soon as that has room
+//   exchanging  the exchange has it
+//   copying     the result goes to the other trainers, a piece in each poll
+//
+// With one trainer the first two and the last are nothing. Operations reach the exchange in the order in which they
+// were submitted, whatever becomes of them, so that numbers agree on all ranks.
+//
+// When a generation of the ring ends, numbers begin at 0 with what ranks submit next. That must not be what a trainer
+// submitted before it was told: it belongs to the old count, and nobody else may run it. So each trainer that had
+// something in the generation must be told first. What it submits until then (gl_submission's ends_seen is behind)
+// fails at once, with the cause of the end, and gets no number. That may be all that tells it: it had nothing in
+// flight.
+class TrainerOps {
+ public:
+  TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDesk& desk);
+  TrainerOps(const TrainerOps&) = delete;
+  TrainerOps& operator=(const TrainerOps&) = delete;
+
+  // Before the exchange is polled: commands, submissions, sums. True if anything moved.
+  bool submit(Nanos now) noexcept;
+  // After that: what has ended, copies, completions. True if anything moved.
+  bool complete(Nanos now) noexcept;
+
+  [[nodiscard]] bool in_flight() const noexcept { return jobs_begun_ != jobs_over_; }
+  // Before the worker sleeps; false: there is something to do, do not.
+  [[nodiscard]] bool fall_asleep() noexcept;
+  void wake_up() noexcept;
+
+ private:
+  // One trainer's part in a job.
+  struct Part {
+    bool submitted = false;
+    uint64_t cookie = 0;
+    unsigned segment = GL_MAX_SEGMENTS;
+    unsigned residual_segment = GL_MAX_SEGMENTS;
+    Operation operation;  // as submitted: the whole tensor
+  };
+  struct Job {
+    enum class State : uint8_t { kFree, kGathering, kSumming, kReady, kExchanging, kCopying };
+    State state = State::kFree;
+    std::vector<Part> parts;  // by trainer
+    unsigned arrived = 0;
+    unsigned buffer = 0;      // the trainer whose tensor the exchange works on
+    Share share;              // of the tensor, this lane's
+    uint64_t id = 0;          // the exchange's
+    uint32_t generation = 0;  // in which the exchange took it
+    bool cancelled = false;
+    Nanos begun_at = 0;
+    Nanos timeout = 0;    // the shortest that a trainer has named; 0: none has
+    Nanos deadline = 0;   // for all trainers to have submitted it
+    std::string failure;  // not empty: it will fail on all ranks, and this is why
+    // Summing and copying: the other trainer, and how many elements are done.
+    unsigned other = 0;
+    size_t done = 0;
+    Completion completion;
+  };
+
+  using Told = std::array<bool, kMaxTrainers>;  // of the end of a generation, or will be by its next submission
+
+  Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
+  [[nodiscard]] bool shares_buffer() const noexcept { return setup_.trainers > 1; }
+
+  // ---- trainer_ops.cc
+  bool obey(Command& command) noexcept;
+  void begin_detach(Command& command) noexcept;
+  void finish_commands() noexcept;
+  bool take(unsigned trainer, Nanos now) noexcept;
+  [[nodiscard]] Job* begin(uint64_t number, Nanos now) noexcept;
+  void cancel(unsigned trainer, uint64_t cookie) noexcept;
+  void resume(unsigned trainer) noexcept;
+  bool hand_over(Nanos now) noexcept;
+  [[nodiscard]] bool ready(Job& job, Nanos now) noexcept;
+  [[nodiscard]] bool submit_job(Job& job, Nanos now) noexcept;
+  [[nodiscard]] Share share(const Operation& operation) const noexcept;
+  void give_up() noexcept;
+  [[nodiscard]] bool read_completions() noexcept;
+  void end(Job& job, const Completion& completion) noexcept;
+  void finish(Job& job, const char* failure) noexcept;
+  void fail_waiting(const char* failure) noexcept;
+  [[nodiscard]] bool exchanging() const noexcept;  // the exchange has operations of this rank
+  [[nodiscard]] bool uses(unsigned trainer, unsigned segment) const noexcept;
+
+  // ---- trainer_generations.cc
+  [[nodiscard]] bool generation_has_ended() const noexcept;  // and nobody was told
+  void blame(const char* why) noexcept;
+  void break_off(const char* failure) noexcept;
+  Told count_end() noexcept;
+  void tell(unsigned trainer) noexcept;
+  void drop_unaware(Told told) noexcept;
+  [[nodiscard]] bool unaware(unsigned trainer, const Submission& submission) const noexcept;
+  void reject(unsigned trainer, uint64_t cookie) noexcept;
+  void seek(const Job& job) noexcept;
+  [[nodiscard]] bool missed() const noexcept;
+
+  // ---- local_reduce.cc: several trainers
+  void compare(Job& job, unsigned trainer);
+  void begin_sum(Job& job) noexcept;
+  [[nodiscard]] bool sum_piece(Job& job) noexcept;   // true: done
+  [[nodiscard]] bool copy_piece(Job& job) noexcept;  // true: done
+  [[nodiscard]] uint8_t* elements(Job& job, unsigned trainer, size_t element) noexcept;
+
+  const TrainerOpsSetup setup_;
+  Exchange& exchange_;
+  LaneDesk& desk_;
+  std::array<TrainerRings, kMaxTrainers> rings_;
+  std::array<uint64_t, kMaxTrainers> next_job_{};  // of each trainer
+  std::vector<Job> jobs_;                          // by number modulo their count
+  uint64_t jobs_begun_ = 0;                        // numbers below this have been begun,
+  uint64_t jobs_submitted_ = 0;                    //   have been given to the exchange,
+  uint64_t jobs_over_ = 0;                         //   are over, and all before them
+  std::array<bool, kMaxTrainers> leaving_{};
+  std::array<bool, kMaxTrainers> afresh_{};  // has come, or resumed, and submitted nothing since
+  struct Ends {                              // of generations
+    bool took_part = false;                  // something of this trainer's was given to the exchange in this one
+    uint32_t count = 0;                      // of those that it took part in
+    uint32_t known = 0;                      // it has resumed when there were so many
+  };
+  std::array<Ends, kMaxTrainers> ends_{};
+  std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
+  uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
+  std::string why_ended_;   // the last one
+  unsigned attached_ = 0;
+  std::vector<Command*> waiting_;  // detach and remove commands that are not done
+  bool failed_ = false;            // the last operation that ended
+  bool stuck_ = false;             // one was given up here alone since the last resume
+  bool departed_ = false;          // a trainer has gone, and not all are there again
+  bool gave_up_ = false;           // the generation, since it has gone
+  Nanos published_at_ = 0;
+  std::vector<uint8_t> scratch_;
+};
+
+}  // namespace gradlane

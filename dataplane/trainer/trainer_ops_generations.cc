@@ -1,0 +1,105 @@
+// trainer_ops_generations.cc - a generation of the ring has ended: each trainer is told before it takes part in the
+// next one (worker thread only)
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "dataplane/trainer/trainer_ops.h"
+
+namespace gradlane {
+namespace {
+
+constexpr std::string_view kUnaware = " (it was submitted before that was known)";
+
+}  // namespace
+
+bool TrainerOps::generation_has_ended() const noexcept {
+  return exchange_.fresh() && std::ranges::any_of(ends_, &Ends::took_part);
+}
+
+void TrainerOps::tell(unsigned trainer) noexcept {
+  ends_[trainer].took_part = false;
+  rings_[trainer].publish_ends(++ends_[trainer].count);
+}
+
+// Before completions tell of it.
+TrainerOps::Told TrainerOps::count_end() noexcept {
+  Told told{};
+  for (unsigned i = 0; i < setup_.trainers; ++i) {
+    told[i] = ends_[i].took_part;
+    if (told[i]) tell(i);
+  }
+  why_ended_ = failure_text(exchange_.ring_status().ended);
+  return told;
+}
+
+// What they had submitted, but the exchange had no room for, or other trainers had not.
+void TrainerOps::drop_unaware(Told told) noexcept {
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    Job& it = job(number);
+    bool drop = false;
+    for (unsigned i = 0; i < setup_.trainers; ++i) drop |= told[i] && it.parts[i].submitted;
+    if (!drop || it.state == Job::State::kFree) continue;
+    for (unsigned i = 0; i < setup_.trainers; ++i) {
+      if (it.parts[i].submitted && !told[i]) tell(i);
+      told[i] |= it.parts[i].submitted;
+    }
+    finish(it, why_ended_.c_str());
+  }
+  while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
+  for (unsigned i = 0; i < setup_.trainers; ++i) {
+    if (told[i] || afresh_[i]) next_job_[i] = jobs_submitted_;
+  }
+}
+
+// Ends the generation, and what waits here with it.
+void TrainerOps::break_off(const char* failure) noexcept {
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    const Job& it = job(number);
+    if (it.state == Job::State::kFree) continue;
+    for (unsigned i = 0; i < setup_.trainers; ++i) ends_[i].took_part |= it.parts[i].submitted;
+  }
+  exchange_.close();
+  (void)count_end();
+  fail_waiting(failure);
+  (void)read_completions();
+  next_job_.fill(jobs_submitted_);
+}
+
+bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const noexcept {
+  const Ends& it = ends_[trainer];
+  return static_cast<int32_t>(submission.ends_seen - it.count) < 0 && it.known != it.count;
+}
+
+// In the first operations of a generation: who is still there from an earlier one is not content with waiting.
+void TrainerOps::seek(const Job& it) noexcept {
+  for (unsigned i = 0; i < setup_.trainers; ++i) {
+    if (it.parts[i].submitted && since_[i] != 0 && since_[i] != it.generation) exchange_.seek(since_[i]);
+  }
+}
+
+// Whether somebody who was there together with a trainer that has gone from here waits for the next one. A daemon that
+// was started when others had been in the ring before knows that much: a trainer of its predecessor's has gone.
+bool TrainerOps::missed() const noexcept {
+  if (attached_ == setup_.trainers || !exchange_.fresh()) return false;
+  const uint32_t first = exchange_.first_generation();
+  const uint32_t until = took_part_ != 0 || first == 0 ? took_part_ : first - 1;
+  if (exchange_.sought() != 0 && exchange_.sought() <= until) return true;
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    const Job& it = jobs_[number % jobs_.size()];
+    for (unsigned i = 0; it.state != Job::State::kFree && i < setup_.trainers; ++i) {
+      if (it.parts[i].submitted && since_[i] != 0 && since_[i] <= until) return true;
+    }
+  }
+  return false;
+}
+
+void TrainerOps::reject(unsigned trainer, uint64_t cookie) noexcept {
+  char text[GL_TEXT]{};
+  const size_t length = std::min(why_ended_.size(), sizeof(text) - 1);
+  std::memcpy(text, why_ended_.data(), length);
+  if (length + kUnaware.size() < sizeof(text)) std::memcpy(text + length, kUnaware.data(), kUnaware.size());
+  rings_[trainer].complete(cookie, text, false);
+}
+
+}  // namespace gradlane

@@ -1,0 +1,101 @@
+// trainer_ops_local.cc - trainers of one node are summed up before the ring, in pieces between polls (worker thread
+// only)
+#include <algorithm>
+#include <cstring>
+
+#include "dataplane/trainer/trainer_ops.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kCopyBytes = size_t{256} << 10;
+
+}  // namespace
+
+// With the first one that submitted it.
+void TrainerOps::compare(Job& it, unsigned trainer) {
+  const auto earlier = [&](unsigned other) { return other != trainer && it.parts[other].submitted; };
+  unsigned first = 0;
+  while (!earlier(first)) ++first;
+  const Operation& a = it.parts[first].operation;
+  const Operation& b = it.parts[trainer].operation;
+  const auto codec_of = [this](const Operation& operation) {
+    if (operation.type != ElementType::kFloat32) return uint64_t{0};
+    const Codec& codec = operation.codec ? *operation.codec : setup_.limits.codec;
+    return static_cast<uint64_t>(codec.id()) << 8 | codec.param();
+  };
+  const struct {
+    Field field;
+    uint64_t ours;
+    uint64_t theirs;
+  } fields[] = {
+      {Field::kKind, static_cast<uint64_t>(a.kind), static_cast<uint64_t>(b.kind)},
+      {Field::kType, static_cast<uint64_t>(a.type), static_cast<uint64_t>(b.type)},
+      {Field::kCount, a.count, b.count},
+      {Field::kRoot, a.root, b.root},
+      {Field::kAverage, a.average ? 1U : 0U, b.average ? 1U : 0U},
+      {Field::kCodec, codec_of(a), codec_of(b)},
+      {Field::kTag, a.tag, b.tag},
+  };
+  for (const auto& each : fields) {
+    if (each.ours == each.theirs || !it.failure.empty()) continue;
+    const Failure failure{
+        .code = FailureCode::kMismatch, .field = each.field, .ours = each.ours, .theirs = each.theirs};
+    const auto named = [this](unsigned local) {
+      return "by rank " + std::to_string(setup_.node * setup_.trainers + local);
+    };
+    it.failure =
+        "trainers of one node run different operations" + difference_text(failure, named(first), named(trainer));
+  }
+}
+
+// Finds this lane's share, and whose tensor the exchange shall work on.
+void TrainerOps::begin_sum(Job& it) noexcept {
+  const Operation& operation = std::ranges::find_if(it.parts, &Part::submitted)->operation;
+  it.share = share(operation);
+  it.buffer = 0;
+  const bool root_here = shares_buffer() && operation.root / setup_.trainers == setup_.node;
+  if (operation.kind == OpKind::kBroadcast && root_here) it.buffer = operation.root % setup_.trainers;
+  it.other = 1;
+  it.done = 0;
+  const bool sums = shares_buffer() && operation.kind == OpKind::kAllReduce && it.share.count != 0;
+  it.state = sums ? Job::State::kSumming : Job::State::kReady;
+}
+
+uint8_t* TrainerOps::elements(Job& it, unsigned trainer, size_t element) noexcept {
+  const Operation& operation = it.parts[trainer].operation;
+  return static_cast<uint8_t*>(operation.data) + (it.share.first + element) * element_bytes(operation.type);
+}
+
+bool TrainerOps::sum_piece(Job& it) noexcept {
+  const Operation& operation = it.parts[0].operation;
+  const size_t width = element_bytes(operation.type);
+  // Plain sums: what is rounded is the sum of the node, once.
+  const Coder coder(operation.type, *find_codec(CodecId::kRaw, 0, setup_.limits.codec.isa()));
+  const size_t count = std::min(scratch_.size() / width, it.share.count - it.done);
+  uint8_t* const sum = elements(it, 0, it.done);
+  const auto result = coder.hop({elements(it, it.other, it.done), count * width}, sum, count, nullptr, scratch_);
+  std::memcpy(sum, scratch_.data(), result.floats * width);
+  const bool last = it.other + 1 == setup_.trainers;
+  if (last && operation.average) coder.divide(sum, result.floats, setup_.trainers);
+  it.done += result.floats;
+  if (it.done < it.share.count) return false;
+  it.done = 0;
+  ++it.other;
+  return last;
+}
+
+bool TrainerOps::copy_piece(Job& it) noexcept {
+  if (it.other == it.buffer) ++it.other;
+  if (it.other >= setup_.trainers) return true;
+  const size_t width = element_bytes(it.parts[it.buffer].operation.type);
+  const size_t count = std::min(kCopyBytes / width, it.share.count - it.done);
+  std::memcpy(elements(it, it.other, it.done), elements(it, it.buffer, it.done), count * width);
+  it.done += count;
+  if (it.done < it.share.count) return false;
+  it.done = 0;
+  ++it.other;
+  return it.other >= setup_.trainers || (it.other == it.buffer && it.other + 1 == setup_.trainers);
+}
+
+}  // namespace gradlane

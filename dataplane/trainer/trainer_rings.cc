@@ -1,0 +1,234 @@
+// trainer_rings.cc - taking and checking submissions, writing completions (worker thread only)
+#include "dataplane/trainer/trainer_rings.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/counters.h"
+
+namespace gradlane {
+namespace {
+
+static_assert(static_cast<int>(OpKind::kAllReduce) == GL_ALL_REDUCE);
+static_assert(static_cast<int>(OpKind::kReduceScatter) == GL_REDUCE_SCATTER);
+static_assert(static_cast<int>(OpKind::kAllGather) == GL_ALL_GATHER);
+static_assert(static_cast<int>(OpKind::kBroadcast) == GL_BROADCAST);
+static_assert(static_cast<int>(OpKind::kBarrier) == GL_BARRIER);
+static_assert(static_cast<int>(ElementType::kFloat32) == GRADLANE_FLOAT32);
+static_assert(static_cast<int>(ElementType::kFloat64) == GRADLANE_FLOAT64);
+static_assert(static_cast<int>(ElementType::kFloat16) == GRADLANE_FLOAT16);
+static_assert(static_cast<int>(ElementType::kBfloat16) == GRADLANE_BFLOAT16);
+static_assert(static_cast<int>(ElementType::kInt32) == GRADLANE_INT32);
+static_assert(static_cast<int>(ElementType::kInt64) == GRADLANE_INT64);
+static_assert(static_cast<int>(ElementType::kBytes) == GRADLANE_BYTES);
+
+uint32_t load_acquire(const uint32_t& field) noexcept { return __atomic_load_n(&field, __ATOMIC_ACQUIRE); }
+uint32_t load_seq_cst(const uint32_t& field) noexcept { return __atomic_load_n(&field, __ATOMIC_SEQ_CST); }
+template <class T>
+void store_relaxed(T& field, T value) noexcept {
+  __atomic_store_n(&field, value, __ATOMIC_RELAXED);
+}
+void store_seq_cst(uint32_t& field, uint32_t value) noexcept { __atomic_store_n(&field, value, __ATOMIC_SEQ_CST); }
+
+bool floating(ElementType type) {
+  return type == ElementType::kFloat32 || type == ElementType::kFloat64 || type == ElementType::kFloat16 ||
+         type == ElementType::kBfloat16;
+}
+
+bool reduces(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter; }
+bool has_shares(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather; }
+
+}  // namespace
+
+// ---- Coming and going
+
+void TrainerRings::attach(const Command& command, const Counters& counters) noexcept {
+  *this = TrainerRings{};
+  control_ = command.control;
+  lane_ = command.lane;
+  completion_fd_ = command.completion_fd;
+  base_ = figures(counters);
+}
+
+void TrainerRings::detach() noexcept { *this = TrainerRings{}; }
+
+TrainerRings::Base TrainerRings::figures(const Counters& counters) noexcept {
+  const uint64_t again = counters[Counter::kRetransmitTimeout] + counters[Counter::kRetransmitSack];
+  return {counters[Counter::kDataBytes], counters[Counter::kDataSent] + again, again};
+}
+
+void TrainerRings::publish(const Counters& counters) noexcept {
+  if (!attached()) return;
+  const Base now = figures(counters);
+  store_relaxed(lane_->data_bytes, now.data_bytes - base_.data_bytes);
+  store_relaxed(lane_->data_packets, now.data_packets - base_.data_packets);
+  store_relaxed(lane_->beats, ++beats_);
+  store_relaxed(lane_->retransmitted, now.retransmitted - base_.retransmitted);
+}
+
+// ---- Submissions
+
+bool TrainerRings::fault(FaultReport& report, TrainerFault fault, uint64_t a, uint64_t b, uint64_t c) noexcept {
+  faulty_ = true;
+  report.a = a;
+  report.b = b;
+  report.c = c;
+  report.fault.store(fault, std::memory_order_release);
+  return false;
+}
+
+std::optional<Submission> TrainerRings::next(const SubmissionLimits& limits, FaultReport& report) noexcept {
+  if (!attached() || faulty_) return std::nullopt;
+  const uint32_t tail = load_acquire(lane_->submit_tail);
+  if (tail == submit_head_) return std::nullopt;
+  if (tail - submit_head_ > GL_SLOTS) {
+    (void)fault(report, TrainerFault::kRingCounts, submit_head_, tail);
+    return std::nullopt;
+  }
+  const uint32_t unread = complete_tail_ - load_acquire(lane_->complete_head);
+  if (unread > GL_SLOTS) {
+    (void)fault(report, TrainerFault::kRingCounts, complete_tail_ - unread, complete_tail_);
+    return std::nullopt;
+  }
+  gl_submission entry;
+  std::memcpy(&entry, &lane_->submissions[submit_head_ % GL_SLOTS], sizeof(entry));
+  const bool operation = entry.kind != GL_CANCEL && entry.kind != GL_RESUME;
+  if (operation && open_ + unread >= GL_SLOTS) return std::nullopt;
+  __atomic_store_n(&lane_->submit_head, ++submit_head_, __ATOMIC_RELEASE);
+  Submission result;
+  if (!check(entry, limits, result, report)) return std::nullopt;
+  if (operation) ++open_;
+  return result;
+}
+
+bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
+                         FaultReport& report) noexcept {
+  result.cookie = entry.cookie;
+  result.ends_seen = entry.ends_seen;
+  if (entry.kind == GL_CANCEL) {
+    result.cancel = true;
+    return true;
+  }
+  if (entry.kind == GL_RESUME) {
+    result.resume = true;
+    return true;
+  }
+  if (entry.kind > GL_BARRIER || entry.type > GRADLANE_BYTES) {
+    return fault(report, TrainerFault::kBadKind, entry.kind, entry.type);
+  }
+  Operation& operation = result.operation;
+  operation.kind = static_cast<OpKind>(entry.kind);
+  operation.type = static_cast<ElementType>(entry.type);
+  operation.tag = entry.tag;
+  operation.timeout = entry.timeout_ms * kMillisecond;
+  result.cancelled = (entry.flags & GL_FLAG_CANCELLED) != 0;
+  if (operation.kind == OpKind::kBarrier) return true;
+
+  operation.count = entry.count;
+  const uint64_t root = operation.kind == OpKind::kBroadcast ? entry.root : 0;
+  operation.root = static_cast<unsigned>(root);
+  operation.pitch = !has_shares(operation.kind) ? 0 : entry.pitch != 0 ? entry.pitch : entry.count;
+  operation.average = (entry.flags & GL_FLAG_AVERAGE) != 0;
+  Codec codec = limits.codec;
+  if ((entry.flags & GL_FLAG_CODEC) != 0) {
+    const auto named = find_codec(static_cast<CodecId>(entry.codec), entry.param, limits.codec.isa());
+    if (!named) return fault(report, TrainerFault::kBadCodec, entry.codec, entry.param);
+    codec = *named;
+    operation.codec = codec;
+  }
+  if ((entry.flags & GL_FLAG_EXACT) != 0) {
+    codec = *find_codec(CodecId::kRaw, 0, limits.codec.isa());
+    operation.codec = codec;
+  }
+  const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
+  const bool sensible =
+      root < limits.world && (!operation.average || (reduces(operation.kind) && floating(operation.type))) &&
+      (!feedback || (reduces(operation.kind) && operation.type == ElementType::kFloat32 && codec.has_feedback())) &&
+      !(limits.local_reduce && has_shares(operation.kind)) &&
+      (!has_shares(operation.kind) || operation.pitch >= entry.count);
+  if (!sensible) return fault(report, TrainerFault::kBadOperation);
+
+  const size_t element = element_bytes(operation.type) * (has_shares(operation.kind) ? limits.world : 1);
+  if (operation.count > limits.max_bytes / element) {
+    const bool fits = entry.count <= ~uint64_t{0} / element;
+    return fault(report, TrainerFault::kTooLarge, fits ? entry.count * element : ~uint64_t{0}, limits.max_bytes);
+  }
+  // From its first byte to its last: other parts of the tensor may lie between the blocks.
+  const size_t width = element_bytes(operation.type);
+  size_t bytes = operation.count * width;
+  if (has_shares(operation.kind) && bytes != 0) {
+    size_t apart = 0;
+    const bool fits = !__builtin_mul_overflow(operation.pitch, (limits.world - 1) * width, &apart) &&
+                      !__builtin_add_overflow(bytes, apart, &bytes);
+    if (!fits) return fault(report, TrainerFault::kOutOfBounds, entry.offset, ~uint64_t{0}, 0);
+  }
+  uint8_t* place = nullptr;
+  if (bytes != 0) {
+    if (!locate(entry.segment, entry.offset, bytes, place, report)) return false;
+    result.segment = entry.segment;
+  }
+  operation.data = place;
+  if (!feedback || bytes == 0) return true;
+  if (!locate(entry.residual_segment, entry.residual_offset, bytes, place, report)) return false;
+  if (entry.residual_offset % sizeof(float) != 0) {
+    return fault(report, TrainerFault::kOutOfBounds, entry.residual_offset, bytes, 0);
+  }
+  operation.residual = reinterpret_cast<float*>(place);
+  result.residual_segment = entry.residual_segment;
+  return true;
+}
+
+bool TrainerRings::locate(uint32_t segment, uint64_t offset, size_t bytes, uint8_t*& place,
+                          FaultReport& report) noexcept {
+  if (segment >= GL_MAX_SEGMENTS || segments_[segment].base == nullptr) {
+    return fault(report, TrainerFault::kBadSegment, segment);
+  }
+  const Segment& it = segments_[segment];
+  if (offset > it.bytes || bytes > it.bytes - offset) {
+    return fault(report, TrainerFault::kOutOfBounds, offset, bytes, it.bytes);
+  }
+  place = it.base + offset;
+  return true;
+}
+
+// ---- Completions
+
+void TrainerRings::complete(uint64_t cookie, const char* failure, bool residual_cleared, const Loss& loss) noexcept {
+  if (!attached()) return;
+  gl_completion entry{};
+  entry.cookie = cookie;
+  entry.code = failure[0] == 0 ? GRADLANE_OK : GRADLANE_FAILED;
+  entry.residual_cleared = residual_cleared ? 1 : 0;
+  entry.loss = {loss.values, loss.zeroed, loss.squares, loss.lost_squares};
+  std::memcpy(entry.text, failure, std::min<size_t>(std::strlen(failure), GL_TEXT - 1));
+  std::memcpy(&lane_->completions[complete_tail_ % GL_SLOTS], &entry, sizeof(entry));
+  store_seq_cst(lane_->complete_tail, ++complete_tail_);
+  --open_;
+  completed_ = true;
+}
+
+void TrainerRings::publish_ends(uint32_t ends) noexcept {
+  if (attached()) store_relaxed(lane_->ends, ends);  // a completion's tail follows
+}
+
+void TrainerRings::notify() noexcept {
+  if (!completed_) return;
+  completed_ = false;
+  if (!attached() || load_seq_cst(control_->waiting) == 0) return;
+  gl_ring(completion_fd_);
+}
+
+// ---- Sleeping
+
+bool TrainerRings::fall_asleep() noexcept {
+  if (!attached()) return true;
+  store_seq_cst(lane_->asleep, 1);
+  if (faulty_ || load_seq_cst(lane_->submit_tail) == submit_head_) return true;
+  return open_ + (complete_tail_ - load_acquire(lane_->complete_head)) == GL_SLOTS;
+}
+
+void TrainerRings::wake_up() noexcept {
+  if (attached()) store_seq_cst(lane_->asleep, 0);
+}
+
+}  // namespace gradlane

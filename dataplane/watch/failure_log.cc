@@ -1,0 +1,60 @@
+// failure_log.cc - failed operations in the log (control thread only)
+#include "dataplane/watch/failure_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace gradlane {
+namespace {
+
+RingLine::Level level_of(FailureCode code) {
+  // What trainers and people have done on purpose.
+  const bool wanted = code == FailureCode::kAborted || code == FailureCode::kClosed;
+  return wanted ? RingLine::Level::kWarning : RingLine::Level::kError;
+}
+
+// What to do, where the cause does not say it already.
+const char* advice_for(const Failure& failure) {
+  const bool way = failure.code == FailureCode::kSilent || failure.code == FailureCode::kNoRing;
+  return way && failure.field == Field::kNone ? "; gradlane check looks at the way there" : "";
+}
+
+}  // namespace
+
+void FailureLog::count(const Failure& failure, uint64_t operations) {
+  const auto it = std::ranges::find(causes_, failure, &Cause::failure);
+  Cause& cause = it != causes_.end() ? *it : causes_.emplace_back(Cause{.failure = failure});
+  cause.unlogged += operations;
+}
+
+std::vector<RingLine> FailureLog::look(unsigned node, std::span<const FailedOperations> all, Nanos now) {
+  seen_.resize(all.size());
+  std::map<unsigned, FailedOperations> news;  // by rank: those of the lane with most of them
+  for (size_t i = 0; i < all.size(); ++i) {
+    const uint64_t more = all[i].count - seen_[i];
+    seen_[i] = all[i].count;
+    FailedOperations& it = news[all[i].rank];
+    if (more > it.count) it = {.rank = all[i].rank, .count = more, .last = all[i].last};
+  }
+  for (const auto& [rank, it] : news) {
+    if (it.count == 0) continue;
+    failed_at_ = now;
+    count(it.last, it.count);
+  }
+  std::vector<RingLine> lines;
+  for (Cause& cause : causes_) {
+    if (cause.unlogged == 0 || (cause.logged_at != 0 && now - cause.logged_at < kAgain)) continue;
+    lines.push_back(
+        {level_of(cause.failure.code), fmt::format("node {}: {} {}operation{} failed: {}{}", node, cause.unlogged,
+                                                   cause.logged_at != 0 ? "more " : "", cause.unlogged == 1 ? "" : "s",
+                                                   failure_text(cause.failure), advice_for(cause.failure))});
+    cause.unlogged = 0;
+    cause.logged_at = now;
+  }
+  std::erase_if(causes_, [now](const Cause& it) { return it.unlogged == 0 && now - it.logged_at >= kAgain; });
+  return lines;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,14 @@
+// probe_json.h - results of probes as JSON, for the admin socket (control thread only)
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+
+#include "dataplane/watch/prober.h"
+
+namespace gradlane {
+
+// An array with an object per neighbour; docs/check.md has its keys. `ours` is this node.
+[[nodiscard]] nlohmann::json probes_json(std::span<const ProbeResult> results, const ProbeIdentity& ours);
+
+}  // namespace gradlane

@@ -1,0 +1,193 @@
+// ring_watch.cc - why a ring is not whole, in words (control thread only)
+#include "dataplane/watch/ring_watch.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "config/values.h"
+
+namespace gradlane {
+namespace {
+
+// "node 2 (10.77.0.3)"
+std::string name_of(const NeighbourFacts& facts) { return fmt::format("node {} ({})", facts.node, ip_text(facts.ip)); }
+
+// " for 5 s", or " yet" of what has just begun.
+std::string span_text(Nanos time) { return time < kSecond ? " yet" : fmt::format(" for {} s", time / kSecond); }
+
+// Somebody has another address than `nodes` says: this node, or that one. "": not that is known.
+std::string address_text(const NeighbourFacts& facts, const std::string& name) {
+  if (facts.asks_for != 0) {
+    return fmt::format(
+        "{} asks for {}, an address that no node has here: is it this node's in its file? `nodes` must be "
+        "the same in both",
+        name, ip_text(facts.asks_for));
+  }
+  if (facts.speaks_from == 0) return "";
+  return fmt::format("node {} speaks from {}, and `nodes` says {} here: `nodes` must be the same in both files",
+                     facts.node, ip_text(facts.speaks_from), ip_text(facts.ip));
+}
+
+// One has a key, and the other none, or another one.
+std::string key_text(const NeighbourFacts& facts, const std::string& name) {
+  if (facts.tagged != 0) {
+    return fmt::format(
+        "packets of {} are authenticated, and this node has no key: set the same auth.key_file on all "
+        "nodes, or on none",
+        name);
+  }
+  if (facts.forged == 0 || facts.heard) return "";
+  if (facts.untagged != 0) {
+    return fmt::format(
+        "packets of {} are not authenticated ({} so far): it has no auth.key_file, and this node has one", name,
+        facts.forged);
+  }
+  return fmt::format("packets of {} do not verify ({} so far): it has another key in auth.key_file", name,
+                     facts.forged);
+}
+
+}  // namespace
+
+std::string trouble_text(const NeighbourFacts& facts) {
+  if (facts.wrong_tos != 0) {
+    return fmt::format(
+        "{} packets of {} came with a ToS that is none of `tos`, 0x{:02x} the last, and were dropped: a switch "
+        "on the way rewrites DSCP, or `tos` differs there; run gradlane check",
+        facts.wrong_tos, name_of(facts), facts.last_tos);
+  }
+  if (facts.other_port != 0 && !facts.up) {
+    return fmt::format(
+        "packets of {} come to UDP port {}, which is none of this node's: `udp_port` must be the same on "
+        "all nodes",
+        name_of(facts), facts.other_port);
+  }
+  return "";
+}
+
+std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos missing_for) {
+  using PortState = NeighbourFacts::PortState;
+  if (facts.up) return "";
+  const std::string name = name_of(facts);
+  if (facts.port_state != PortState::kUp) {
+    const bool starting = facts.port_state == PortState::kStarting;
+    return fmt::format("port {}: {}{}", facts.port, starting ? "it has not started" : "link is down",
+                       facts.local ? fmt::format(": the daemon of node {} is not running", facts.node) : "");
+  }
+  if (facts.refused.code == FailureCode::kDoubled) return fmt::format("refused: {}", failure_text(facts.refused));
+  if (facts.refused) {
+    return fmt::format("refused: rank {} of {} is configured differently{}", facts.refused.rank, name,
+                       difference_text(facts.refused, "here", "there"));
+  }
+  if (const std::string text = address_text(facts, name); !text.empty()) return text;
+  if (!facts.mac_known) {
+    const std::string after = missing_for < kSecond ? "yet" : fmt::format("after {} s", missing_for / kSecond);
+    return fmt::format("no answer from {} on port {} {} (ARP, {} {})", ip_text(facts.ip), facts.port, after,
+                       facts.arp_tries, facts.arp_tries == 1 ? "try" : "tries");
+  }
+  if (const std::string text = key_text(facts, name); !text.empty()) return text;
+  if (const std::string text = trouble_text(facts); !text.empty()) return text;
+  if (facts.heard) {
+    return fmt::format(
+        "{} is heard, but has not met this node{}: nothing arrives there at UDP port {}; its log says more", name,
+        span_text(missing_for), udp_port);
+  }
+  return fmt::format("no hello from {}{}: its daemon is not running, or UDP port {} is filtered", name,
+                     span_text(missing_for), udp_port);
+}
+
+// Without what has not happened lately.
+NeighbourFacts RingWatch::recent(Seen& seen, const NeighbourFacts& facts, Nanos now) {
+  if (facts.tagged != seen.facts.tagged) seen.tagged_at = now;
+  if (facts.wrong_tos != seen.facts.wrong_tos) seen.wrong_tos_at = now;
+  if (facts.asks_for != 0) seen.asked_at = now;
+  if (facts.other_port != 0) seen.other_port_at = now;
+  const auto lately = [now](Nanos at) { return at != 0 && now - at < kLately; };
+  NeighbourFacts it = facts;
+  if (!lately(seen.tagged_at)) it.tagged = 0;
+  if (!lately(seen.wrong_tos_at)) it.wrong_tos = 0;
+  if (it.asks_for == 0 && lately(seen.asked_at)) it.asks_for = seen.facts.asks_for;
+  if (it.other_port == 0 && lately(seen.other_port_at)) it.other_port = seen.facts.other_port;
+  return it;
+}
+
+void RingWatch::look_at_neighbours(const RingFacts& facts, Nanos now) {
+  seen_.resize(facts.neighbours.size());
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    Seen& seen = seen_[i];
+    if (facts.neighbours[i].forged != seen.facts.forged) {
+      seen.forged_at = now;
+    } else if (now - seen.forged_at >= kForgedPause) {
+      seen.forged_before = seen.facts.forged;
+    }
+    NeighbourFacts since = recent(seen, facts.neighbours[i], now);
+    seen.facts = facts.neighbours[i];
+    seen.facts.asks_for = since.asks_for;
+    seen.facts.other_port = since.other_port;
+    if (seen.facts.up) {
+      seen.missing_since = 0;
+      seen.forged_before = seen.facts.forged;
+    } else if (seen.missing_since == 0) {
+      seen.missing_since = now;
+    }
+    since.forged -= seen.forged_before;
+    seen.why = missing_text(since, facts.udp_port, now - seen.missing_since);
+    seen.trouble = trouble_text(since);
+  }
+}
+
+std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
+  using Level = RingLine::Level;
+  std::vector<RingLine> lines;
+  for (const Seen& seen : seen_) {
+    if (seen.why.empty()) continue;
+    lines.push_back({seen.facts.refused ? Level::kError : Level::kWarning,
+                     fmt::format("node {}: node {} is missing: {}", facts.node, seen.facts.node, seen.why)});
+  }
+  if (!lines.empty()) return lines;
+  const std::string who = fmt::format("node {}: the ring is not whole", facts.node);
+  if (!facts.rival.empty()) {
+    return {{Level::kError,
+             fmt::format("{}: {} takes itself for this node, too, and neighbours refuse both", who, facts.rival)}};
+  }
+  if (!facts.missing) return {{Level::kWarning, who}};
+  if (*facts.missing / facts.ranks_per_node == facts.node) {
+    return {{Level::kWarning,
+             fmt::format("{}: this node hears its neighbours, but they do not answer it: do its packets arrive there, "
+                         "at UDP port {}?",
+                         who, facts.udp_port)}};
+  }
+  return {{Level::kWarning,
+           fmt::format("{}: this node's neighbours are there, but nothing is known of rank {} on node {}; its log and "
+                       "those of the nodes beside it say more",
+                       who, *facts.missing, *facts.missing / facts.ranks_per_node)}};
+}
+
+std::vector<RingLine> RingWatch::look(const RingFacts& facts, Nanos now) {
+  look_at_neighbours(facts, now);
+  if (!facts.known) return {};
+  if (facts.whole) {
+    incomplete_since_.reset();
+    refused_.clear();
+    if (std::exchange(whole_, true)) return {};
+    started_ = true;
+    return {{RingLine::Level::kInfo, fmt::format("node {}: the ring is whole", facts.node)}};
+  }
+  if (!incomplete_since_) {
+    // Generations follow one another within milliseconds, and nodes start one after the other: of that nothing is said.
+    incomplete_since_ = now;
+    line_at_ = now + (started_ ? kAfterWhole : kAtStart);
+  }
+  std::vector<Failure> refused;
+  for (const NeighbourFacts& it : facts.neighbours) {
+    if (it.refused) refused.push_back(it.refused);
+  }
+  const bool news = !refused.empty() && refused != refused_;
+  if (!news && now < line_at_) return {};
+  if (news) refused_ = std::move(refused);
+  line_at_ = now + kAgain;
+  whole_ = false;
+  return lines_of(facts);
+}
+
+}  // namespace gradlane

@@ -1,0 +1,400 @@
+// coder_test.cc - elements of every type: there and back, cut to their room, added, joined, averaged
+#include "collectives/exchange/coder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/collectives/exchange/reference_elements.h"
+#include "tests/compress/isa_test.h"
+#include "tests/compress/test_floats.h"
+
+namespace gradlane::test::coder_test {
+namespace {
+
+// ---- What to test
+
+// How elements travel, on one instruction set, and the spans of its calls: at odd addresses, ending with the vector.
+struct Way {
+  ElementType type;
+  Codec codec;
+  Coder coder;
+
+  Way(ElementType element_type, const Codec& of_floats)
+      : type(element_type), codec(of_floats), coder(element_type, of_floats) {}
+
+  [[nodiscard]] std::string name() const { return std::string(element_name(type)) + " " + codec.name(); }
+  [[nodiscard]] size_t width() const { return element_bytes(type); }
+
+  [[nodiscard]] Bytes make(Rng& rng, size_t count) const {
+    Bytes bytes(count * width());
+    if (type == ElementType::kFloat32) {
+      const std::vector<float> floats = FloatSource(codec).make(rng, Kind::kMixed, count);
+      if (count != 0) std::memcpy(bytes.data(), floats.data(), bytes.size());
+      return bytes;
+    }
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.bits());
+    // Random doubles seldom meet another one of their size.
+    for (size_t i = 0; type == ElementType::kFloat64 && i < count; i += 1 + rng.below(3)) {
+      set_word(bytes, 8, i, word_of((static_cast<double>(rng.below(2000)) - 1000) / 7));
+    }
+    return bytes;
+  }
+
+  // The block of all elements.
+  [[nodiscard]] Bytes block(const Bytes& elements) const {
+    if (type != ElementType::kFloat32) return elements;
+    return encode_all(codec, floats(elements));
+  }
+
+  [[nodiscard]] Bytes sum_block(const Bytes& elements, const Bytes& local) const {
+    if (type == ElementType::kFloat32) {
+      const std::vector<uint8_t> first = block(elements);
+      std::vector<float> sum = decode_all(codec, first, elements.size() / 4);
+      const std::vector<float> second = floats(local);
+      for (size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += contribution(codec, second[i]);
+        if (std::isnan(sum[i])) sum[i] = float_of(0x7fc00000);
+      }
+      return encode_all(codec, sum);
+    }
+    Bytes sums(elements.size());
+    for (size_t i = 0; i < sums.size() / width(); ++i) {
+      set_word(sums, width(), i, reference_sum(type, word_at(elements, width(), i), word_at(local, width(), i)));
+    }
+    return sums;
+  }
+
+  static std::vector<float> floats(const Bytes& bytes) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+};
+
+// A copy at an odd address that ends where its allocation ends.
+class Odd {
+ public:
+  explicit Odd(const Bytes& bytes) : bytes_(bytes.size() + 1) {
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + 1);
+  }
+  explicit Odd(size_t size) : bytes_(size + 1) {}
+  uint8_t* data() { return bytes_.data() + 1; }
+  std::span<uint8_t> span() { return {data(), bytes_.size() - 1}; }
+  [[nodiscard]] Bytes first(size_t size) const {
+    return {bytes_.begin() + 1, bytes_.begin() + 1 + static_cast<ptrdiff_t>(size)};
+  }
+
+ private:
+  Bytes bytes_;
+};
+
+constexpr size_t kCounts[] = {0, 1, 15, 31, 32, 33, 64, 100, 129, 1000, 4097};
+
+class CoderTest : public IsaTest {
+ protected:
+  static std::vector<Way> ways() {
+    std::vector<Way> list;
+    for (const std::string name : {"raw", "bf16", "fp16", "inceptionn:10", "fixed:10"}) {
+      list.emplace_back(ElementType::kFloat32, codec(name));
+    }
+    for (const ElementType type : {ElementType::kFloat64, ElementType::kFloat16, ElementType::kBfloat16,
+                                   ElementType::kInt32, ElementType::kInt64, ElementType::kBytes}) {
+      list.emplace_back(type, codec("fixed:10"));
+    }
+    return list;
+  }
+};
+
+// Makes blocks of `room` bytes at most of `count` elements by `next(first, out)`, and joins them as they come.
+template <class Next>
+Bytes in_pieces(const Way& way, size_t count, size_t room, Next next) {
+  Odd joined(way.coder.max_bytes(count));
+  size_t done = 0;
+  size_t bytes = 0;
+  while (done < count) {
+    Odd out(room);
+    const EncodeResult piece = next(done, out.span());
+    EXPECT_LE(piece.bytes, room);
+    EXPECT_LE(piece.floats, std::min(count - done, kMaxRunElements));
+    if (piece.floats < count - done) {
+      EXPECT_EQ(piece.floats % way.coder.granule(), 0U);
+      // Another granule would not have fitted.
+      if (piece.floats + way.coder.granule() <= kMaxRunElements) {
+        EXPECT_GT(piece.bytes + way.coder.max_bytes(way.coder.granule()), std::min(room, kMaxRunElements / 32 * 8))
+            << way.name();
+      }
+    }
+    if (piece.floats == 0 || testing::Test::HasFailure()) break;
+    std::memcpy(joined.data() + bytes, out.data(), piece.bytes);
+    way.coder.join(joined.data(), done, bytes, piece.floats);
+    done += piece.floats;
+    bytes += piece.bytes;
+  }
+  return joined.first(bytes);
+}
+
+TEST_P(CoderTest, Sizes) {
+  for (const Way& way : ways()) {
+    EXPECT_EQ(way.coder.element_bytes(), way.width());
+    EXPECT_EQ(way.coder.granule() * way.width(), kGranuleBytes);
+    const bool coded = way.type == ElementType::kFloat32;
+    EXPECT_EQ(way.coder.codec_id(), coded ? way.codec.id() : CodecId::kRaw);
+    EXPECT_EQ(way.coder.codec_param(), coded ? way.codec.param() : 0);
+    EXPECT_EQ(way.coder.max_bytes(1000), coded ? way.codec.max_bytes(1000) : 1000 * way.width());
+  }
+}
+
+TEST_P(CoderTest, ThereAndBack) {
+  Rng rng(1);
+  for (const Way& way : ways()) {
+    for (const size_t count : kCounts) {
+      const Bytes elements = way.make(rng, count);
+      const Bytes want = way.block(elements);
+      Odd in(elements), out(way.coder.max_bytes(count)), back(elements.size());
+      const EncodeResult result = way.coder.encode(in.data(), count, nullptr, out.span());
+      ASSERT_EQ(result.floats, count) << way.name();
+      ASSERT_EQ(out.first(result.bytes), want) << way.name() << ", " << count;
+      Odd block(want);
+      ASSERT_EQ(way.coder.validate(block.span(), count), Status::kOk) << way.name() << ", " << count;
+      ASSERT_EQ(way.coder.decode(block.span(), back.data(), count), Status::kOk);
+      ASSERT_EQ(way.block(back.first(elements.size())), want) << way.name() << ", " << count;
+      if (way.type != ElementType::kFloat32) {
+        ASSERT_EQ(back.first(elements.size()), elements);
+      }
+    }
+    // What has no elements needs no memory.
+    EXPECT_EQ(way.coder.encode(nullptr, 0, nullptr, {}).bytes, 0U);
+    EXPECT_EQ(way.coder.decode({}, nullptr, 0), Status::kOk);
+    EXPECT_EQ(way.coder.hop({}, nullptr, 0, nullptr, {}).status, Status::kOk);
+    way.coder.join(nullptr, 0, 0, 0);
+  }
+}
+
+TEST_P(CoderTest, WrongLengths) {
+  Rng rng(2);
+  for (const Way& way : ways()) {
+    for (const size_t count : kCounts) {
+      const Bytes elements = way.make(rng, count);
+      for (const bool longer : {false, true}) {
+        if (count == 0 && !longer) continue;
+        Bytes bytes = way.block(elements);
+        bytes.resize(bytes.size() + (longer ? size_t{1} : ~size_t{0}));
+        Odd block(bytes), local(elements), out(way.coder.max_bytes(count));
+        const Status want = longer ? Status::kLong : Status::kShort;
+        EXPECT_EQ(way.coder.validate(block.span(), count), want) << way.name() << ", " << count;
+        EXPECT_EQ(way.coder.decode(block.span(), local.data(), count), want) << way.name() << ", " << count;
+        const HopResult hop = way.coder.hop(block.span(), local.data(), count, nullptr, out.span());
+        EXPECT_EQ(hop.status, want) << way.name() << ", " << count;
+        EXPECT_EQ(hop.floats + hop.bytes, 0U);
+      }
+    }
+    EXPECT_EQ(way.coder.validate({}, ~size_t{0}), Status::kShort) << way.name();
+  }
+}
+
+TEST_P(CoderTest, SumsAreThoseOfEachElement) {
+  Rng rng(3);
+  for (const Way& way : ways()) {
+    for (const size_t count : kCounts) {
+      const Bytes elements = way.make(rng, count);
+      const Bytes addends = way.make(rng, count);
+      Odd block(way.block(elements)), local(addends), out(way.coder.max_bytes(count));
+      const HopResult hop = way.coder.hop(block.span(), local.data(), count, nullptr, out.span());
+      ASSERT_EQ(hop.status, Status::kOk) << way.name() << ", " << count;
+      ASSERT_EQ(hop.floats, count) << way.name();
+      ASSERT_EQ(out.first(hop.bytes), way.sum_block(elements, addends)) << way.name() << ", " << count;
+    }
+  }
+}
+
+// Pieces of any room, joined again, are the block of the whole. Longer than a run can be, in one case.
+TEST_P(CoderTest, PiecesMakeTheWhole) {
+  Rng rng(4);
+  for (const Way& way : ways()) {
+    for (const size_t count : {size_t{1}, size_t{100}, size_t{1000}, size_t{4099}, size_t{140003}}) {
+      const Bytes elements = way.make(rng, count);
+      const Bytes addends = way.make(rng, count);
+      const Bytes block = way.block(elements);
+      const Bytes sums = way.sum_block(elements, addends);
+      Odd odd_elements(elements), odd_block(block), local(addends);
+      for (const size_t room : {size_t{136}, size_t{200}, size_t{1000}, size_t{1408}, size_t{9100}, size_t{2000000}}) {
+        if (count > 10000 && room < 9000) continue;
+        ASSERT_EQ(in_pieces(way, count, room,
+                            [&](size_t first, std::span<uint8_t> out) {
+                              return way.coder.encode(odd_elements.data() + first * way.width(), count - first, nullptr,
+                                                      out);
+                            }),
+                  block)
+            << way.name() << ", " << count << ", room " << room;
+        ASSERT_EQ(in_pieces(way, count, room,
+                            [&](size_t first, std::span<uint8_t> out) {
+                              const HopResult hop =
+                                  way.coder.hop(odd_block.span(), local.data(), count, nullptr, out, first);
+                              EXPECT_EQ(hop.status, Status::kOk);
+                              return EncodeResult{hop.floats, hop.bytes};
+                            }),
+                  sums)
+            << way.name() << ", " << count << ", room " << room;
+      }
+    }
+  }
+}
+
+TEST_P(CoderTest, NothingGoesWhereNoGranuleFits) {
+  for (const Way& way : ways()) {
+    const Bytes elements(1000 * way.width(), 0x7f);  // a large number in every type
+    const Bytes block = way.block(elements);
+    for (const size_t room : {size_t{0}, size_t{1}, size_t{7}, size_t{63}}) {
+      Odd out(room);
+      EXPECT_EQ(way.coder.encode(elements.data(), 1000, nullptr, out.span()).floats, 0U) << way.name();
+      const HopResult hop = way.coder.hop(block, elements.data(), 1000, nullptr, out.span(), way.coder.granule());
+      EXPECT_EQ(hop.status, Status::kOk);
+      EXPECT_EQ(hop.floats + hop.bytes, 0U) << way.name();
+    }
+  }
+}
+
+// Zeros need the least room: no run has more elements than its header can say.
+TEST_P(CoderTest, RunsHaveALongestLength) {
+  for (const Way& way : ways()) {
+    const size_t count = 200000;
+    const Bytes zeros(count * way.width());
+    const Bytes block = way.block(zeros);
+    for (const size_t room : {kMaxPacket, way.coder.max_bytes(count)}) {
+      Bytes out(room);
+      const EncodeResult encoded = way.coder.encode(zeros.data(), count, nullptr, out);
+      const HopResult hop = way.coder.hop(block, zeros.data(), count, nullptr, out);
+      EXPECT_EQ(hop.floats, encoded.floats) << way.name();
+      EXPECT_LE(encoded.floats, kMaxRunElements) << way.name();
+      EXPECT_EQ(encoded.floats % way.coder.granule(), 0U) << way.name();
+      if (room != kMaxPacket) {
+        EXPECT_GT(encoded.floats + way.coder.granule(), kMaxRunElements) << way.name();
+      }
+    }
+  }
+}
+
+// Error feedback goes on where a piece ends, as in one go.
+TEST_P(CoderTest, FeedbackInPieces) {
+  Rng rng(5);
+  for (const std::string name : {"fixed:10", "inceptionn:10"}) {
+    const Way way(ElementType::kFloat32, codec(name));
+    const size_t count = 1000;
+    const FloatSource source(way.codec);
+    const std::vector<float> floats = source.make(rng, Kind::kGradients, count);
+    const std::vector<float> owed = source.make(rng, Kind::kResidual, count);
+    const Bytes block = encode_all(way.codec, source.make(rng, Kind::kGradients, count));
+    Bytes want(way.coder.max_bytes(count));
+
+    std::vector<float> want_owed = owed;
+    want.resize(way.codec.encode_feedback(floats, want_owed.data(), want).bytes);
+    std::vector<float> got_owed = owed;
+    EXPECT_EQ(in_pieces(way, count, 300,
+                        [&](size_t first, std::span<uint8_t> out) {
+                          return way.coder.encode(floats.data() + first, count - first, got_owed.data() + first, out);
+                        }),
+              want);
+    EXPECT_EQ(bits_of(got_owed), bits_of(want_owed));
+    EXPECT_EQ(bits_of(got_owed) == bits_of(owed), !way.codec.has_feedback());
+
+    want_owed = got_owed = owed;
+    want.resize(way.coder.max_bytes(count));
+    want.resize(way.codec.hop_feedback(block, floats, want_owed.data(), want).bytes);
+    EXPECT_EQ(in_pieces(way, count, 300,
+                        [&](size_t first, std::span<uint8_t> out) {
+                          const HopResult hop = way.coder.hop(block, floats.data(), count, got_owed.data(), out, first);
+                          EXPECT_EQ(hop.status, Status::kOk);
+                          return EncodeResult{hop.floats, hop.bytes};
+                        }),
+              want);
+    EXPECT_EQ(bits_of(got_owed), bits_of(want_owed));
+  }
+}
+
+// ---- All fp16 and bf16 there are
+
+Bytes all_halves() {
+  Bytes bytes(2 * 65536);
+  for (size_t i = 0; i < 65536; ++i) set_word(bytes, 2, i, i);
+  return bytes;
+}
+
+TEST_P(CoderTest, AllHalvesAreAdded) {
+  const Bytes all = all_halves();
+  for (const ElementType type : {ElementType::kFloat16, ElementType::kBfloat16}) {
+    const Way way(type, codec("raw"));
+    const Format& format = half_format(type);
+    // -0 leaves every number as it is; the others round, cancel, underflow and overflow; odd factors pair at random.
+    std::vector<Bytes> addends;
+    for (const double value : {-0.0, 1.0, -1.0, 1.0 / 3, 1e-7, -60000.0, 3e38}) {
+      Bytes bytes(all.size());
+      for (size_t i = 0; i < 65536; ++i) set_word(bytes, 2, i, word_of(format, value));
+      addends.push_back(bytes);
+    }
+    for (const size_t factor : {size_t{1}, size_t{0x8001}, size_t{40503}, size_t{3}, size_t{12345}}) {
+      Bytes bytes(all.size());
+      for (size_t i = 0; i < 65536; ++i) set_word(bytes, 2, i, i * factor % 65536);
+      addends.push_back(bytes);
+    }
+    for (const Bytes& local : addends) {
+      const Bytes sums = in_pieces(way, 65536, all.size(), [&](size_t first, std::span<uint8_t> out) {
+        const HopResult hop = way.coder.hop(all, local.data(), 65536, nullptr, out, first);
+        return EncodeResult{hop.floats, hop.bytes};
+      });
+      ASSERT_EQ(sums.size(), all.size());
+      for (size_t i = 0; i < 65536; ++i) {
+        ASSERT_EQ(word_at(sums, 2, i), reference_sum(type, i, word_at(local, 2, i)))
+            << way.name() << std::hex << ", " << i << " + " << word_at(local, 2, i);
+      }
+    }
+  }
+}
+
+TEST_P(CoderTest, AllHalvesAreDivided) {
+  for (const ElementType type : {ElementType::kFloat16, ElementType::kBfloat16}) {
+    const Way way(type, codec("raw"));
+    const Format& format = half_format(type);
+    for (const unsigned world : {1U, 2U, 3U, 7U, 10U, 255U, 256U}) {
+      Odd averages(all_halves());
+      way.coder.divide(averages.data(), 65536, world);
+      const Bytes got = averages.first(2 * 65536);
+      for (size_t i = 0; i < 65536; ++i) {
+        ASSERT_EQ(word_at(got, 2, i), word_of(format, value_of(format, i) / world))
+            << way.name() << ", " << i << " / " << world;
+      }
+    }
+  }
+}
+
+TEST_P(CoderTest, FloatsAreDivided) {
+  Rng rng(6);
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat64}) {
+    const Way way(type, codec("fixed:10"));
+    for (const size_t count : kCounts) {
+      for (const unsigned world : {1U, 3U, 256U}) {
+        const Bytes sums = way.make(rng, count);
+        Odd averages(sums);
+        way.coder.divide(averages.data(), count, world);
+        const Bytes got = averages.first(sums.size());
+        for (size_t i = 0; i < count; ++i) {
+          const uint64_t word = word_at(sums, way.width(), i);
+          const uint64_t want =
+              type == ElementType::kFloat64
+                  ? word_of(double_of(word) / world)
+                  : word_of({8, 23}, static_cast<double>(float_of(static_cast<uint32_t>(word))) / world);
+          ASSERT_EQ(word_at(got, way.width(), i), want) << way.name() << std::hex << ", " << word << " / " << world;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, CoderTest, testing::ValuesIn(kIsas), isa_test_name);
+
+}  // namespace
+}  // namespace gradlane::test::coder_test

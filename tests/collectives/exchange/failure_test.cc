@@ -1,0 +1,307 @@
+// failure_test.cc - ranks that fall silent, come back, and restart in the middle of operations
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "tests/collectives/exchange/exchange_fixture.h"
+#include "tests/collectives/exchange/failure_fixture.h"
+
+namespace gradlane::test::failure_test {
+namespace {
+
+const std::vector<unsigned> kWorlds = kSanitized ? std::vector{2U, 3U, 8U} : std::vector{2U, 3U, 4U, 8U, 16U};
+constexpr Nanos kPeerTimeout = 2 * kSecond;
+
+unsigned after(unsigned rank, unsigned world) { return (rank + 1) % world; }
+unsigned before(unsigned rank, unsigned world) { return (rank + world - 1) % world; }
+
+// How long busy_jobs() take on a ring without faults.
+Nanos duration_of_jobs(unsigned world) {
+  TestRing ring(slow_ring(world, 1));
+  EXPECT_TRUE(ring.wait_whole(kSecond));
+  const Nanos begin = ring.net().now();
+  const auto jobs = ring.start(busy_jobs(world));
+  EXPECT_TRUE(ring.finish(jobs, kSecond));
+  EXPECT_TRUE(ring.succeeded(jobs));
+  return ring.net().now() - begin;
+}
+
+// Up to a point in the middle of the jobs, `percent` of the way.
+std::vector<size_t> run_into_jobs(TestRing& ring, Nanos duration, unsigned percent) {
+  EXPECT_TRUE(ring.wait_whole(kSecond));
+  const auto jobs = ring.start(busy_jobs(ring.world()));
+  ring.run_for(duration * percent / 100);
+  return jobs;
+}
+
+// Runs until the jobs have ended on all ranks but those away, which must be in time.
+testing::AssertionResult fail_in_time(TestRing& ring, std::span<const size_t> jobs, const Expected& expected,
+                                      std::initializer_list<unsigned> away) {
+  if (!ring.finish(jobs, kPeerTimeout, away)) return testing::AssertionFailure() << "not within the peer time-out";
+  return ring.ended(jobs, expected, away);
+}
+
+// Where the busiest jobs cannot be over: also not on a ring with loss.
+constexpr std::array kPercents = {5U, 30U, 60U};
+
+TEST(Silence, IsNoticedInTimeAndNamesTheRank) {
+  for (const unsigned world : kWorlds) {
+    const Nanos duration = duration_of_jobs(world);
+    for (const double loss : {0.0, 0.01}) {
+      TestRing ring(slow_ring(world, world, loss));
+      unsigned silent = world / 2;
+      for (const unsigned percent : kPercents) {  // again and again, with the same exchanges
+        SCOPED_TRACE(testing::Message() << "world " << world << ", loss " << loss << ", " << percent << " %, rank "
+                                        << silent);
+        const auto jobs = run_into_jobs(ring, duration, percent);
+        const Nanos begin = ring.net().now();
+        ring.net().pause(silent);
+        EXPECT_TRUE(fail_in_time(ring, jobs, {FailureCode::kSilent, {silent}}, {silent}));
+        ring.run_until(begin + 5 * kSecond);
+        ring.net().resume(silent);
+        // What it has slept through fails on it too, and for the same reason.
+        ring.run_for(kMillisecond);
+        EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {silent}}));
+        EXPECT_TRUE(ring.works());
+        silent = after(silent, world);
+      }
+    }
+  }
+}
+
+// A rank that has missed everything in its sleep does not take its neighbours for the silent ones.
+TEST(Silence, OfARankThatHasHeardNothingMeanwhile) {
+  for (const unsigned world : kWorlds) {
+    SCOPED_TRACE(world);
+    SimConfig config = slow_ring(world, world);
+    config.pause_queue = 0;
+    TestRing ring(config);
+    const auto jobs = run_into_jobs(ring, duration_of_jobs(world), 20);
+    ring.net().pause(1);
+    EXPECT_TRUE(fail_in_time(ring, jobs, {FailureCode::kSilent, {1}}, {1}));
+    ring.run_for(2 * kSecond);
+    ring.net().resume(1);
+    ring.run_for(100 * kMillisecond);
+    for (const size_t job : jobs) EXPECT_TRUE(ring.ended(job, 1, {FailureCode::kSilent, {1}}));
+    EXPECT_TRUE(ring.works());
+  }
+}
+
+// A machine that stood still, with all ranks on it: nobody was silent while nobody could listen.
+TEST(Silence, OfEverybodyAtOnceIsNobodys) {
+  for (const unsigned world : kWorlds) {
+    SCOPED_TRACE(world);
+    TestRing ring(slow_ring(world, world));
+    const auto jobs = run_into_jobs(ring, duration_of_jobs(world), 20);
+    for (unsigned rank = 0; rank < world; ++rank) ring.net().pause(rank);
+    ring.run_for(20 * kSecond);
+    for (unsigned rank = 0; rank < world; ++rank) ring.net().resume(rank);
+    EXPECT_TRUE(ring.finish(jobs, 5 * kSecond));
+    for (const size_t job : jobs) EXPECT_TRUE(ring.succeeded(job));
+  }
+}
+
+// Operations that are submitted while a rank is away wait for it.
+TEST(Silence, NextOperationsMayBeSubmittedBeforeTheRankIsBack) {
+  for (const unsigned world : kWorlds) {
+    SCOPED_TRACE(world);
+    TestRing ring(slow_ring(world, world, 0.01));
+    const auto jobs = run_into_jobs(ring, duration_of_jobs(world), 20);
+    ring.net().pause(0);
+    EXPECT_TRUE(fail_in_time(ring, jobs, {FailureCode::kSilent, {0}}, {0}));
+    const size_t next = ring.make({.kind = OpKind::kAllReduce, .count = 5000, .codec = "fixed:10"});
+    for (unsigned rank = 1; rank < world; ++rank) ring.submit(next, rank);
+    ring.run_for(5 * kSecond);
+    ring.net().resume(0);
+    ring.run_for(kMillisecond);
+    EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {0}}));
+    ring.submit(next, 0);
+    EXPECT_TRUE(ring.finish({&next, 1}, kSecond));
+    EXPECT_TRUE(ring.succeeded(next));
+  }
+}
+
+// Less than the time-out is no failure, however often.
+TEST(Silence, ShortPausesDoNoHarm) {
+  for (const unsigned world : kWorlds) {
+    SCOPED_TRACE(world);
+    TestRing ring(slow_ring(world, world, 0.01));
+    const auto jobs = run_into_jobs(ring, duration_of_jobs(world), 20);
+    for (unsigned i = 0; i < 6; ++i) {
+      const unsigned rank = i % world;
+      ring.net().pause(rank);
+      ring.run_for(kPeerTimeout / 2);
+      ring.net().resume(rank);
+      ring.run_for(200 * kMicrosecond);
+    }
+    EXPECT_TRUE(ring.finish(jobs, kSecond));
+    EXPECT_TRUE(ring.succeeded(jobs));
+    EXPECT_EQ(ring.net().count(Counter::kPeerSilent), 0U);
+  }
+}
+
+void black_out(TestRing& ring, unsigned rank, Nanos begin, Nanos end) {
+  const unsigned world = ring.world();
+  for (const unsigned other : {after(rank, world), before(rank, world)}) {
+    ring.net().black_out(rank, other, begin, end);
+    ring.net().black_out(other, rank, begin, end);
+  }
+}
+
+// Whoever is cut off cannot tell that from its neighbours having died: it names one of these.
+TEST(Silence, OfARankThatIsCutOff) {
+  for (const unsigned world : kWorlds) {
+    const Nanos duration = duration_of_jobs(world);
+    for (const double loss : {0.0, 0.01}) {
+      TestRing ring(slow_ring(world, world, loss));
+      unsigned lost = world - 1;
+      for (const unsigned percent : kPercents) {
+        SCOPED_TRACE(testing::Message() << "world " << world << ", loss " << loss << ", " << percent << " %, rank "
+                                        << lost);
+        const auto jobs = run_into_jobs(ring, duration, percent);
+        const Nanos begin = ring.net().now();
+        black_out(ring, lost, begin, begin + 4 * kSecond);
+        EXPECT_TRUE(ring.finish(jobs, kPeerTimeout));
+        EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {lost}}, {lost}));
+        for (const size_t job : jobs) {
+          EXPECT_TRUE(ring.ended(job, lost, {FailureCode::kSilent, {before(lost, world), after(lost, world)}}));
+        }
+        // Once they are submitted while it is still away, once later.
+        if (percent == 30) ring.run_until(begin + 4 * kSecond);
+        EXPECT_TRUE(ring.works(10 * kSecond));
+        lost = before(lost, world);
+      }
+    }
+  }
+}
+
+// One direction of one link is enough to stop the ring: one of its two ends is named.
+TEST(Silence, OfOneDirectionOfALink) {
+  for (const unsigned world : kWorlds) {
+    const Nanos duration = duration_of_jobs(world);
+    for (const bool forward : {true, false}) {
+      SCOPED_TRACE(testing::Message() << "world " << world << (forward ? ", forward" : ", backward"));
+      TestRing ring(slow_ring(world, world));
+      const unsigned from = forward ? 0 : 1;
+      const auto jobs = run_into_jobs(ring, duration, 30);
+      const Nanos begin = ring.net().now();
+      ring.net().black_out(from, 1 - from, begin, begin + 5 * kSecond);
+      EXPECT_TRUE(fail_in_time(ring, jobs, {FailureCode::kSilent, {0, 1}}, {}));
+      EXPECT_TRUE(ring.works(10 * kSecond));
+    }
+  }
+}
+
+TEST(Silence, OfTwoRanksAtOnce) {
+  for (const unsigned world : {3U, 4U, 8U, 16U}) {
+    const Nanos duration = duration_of_jobs(world);
+    for (const unsigned distance : {1U, 2U, world / 2}) {
+      const unsigned one = 1;
+      const unsigned two = (one + distance) % world;
+      SCOPED_TRACE(testing::Message() << "world " << world << ", ranks " << one << " and " << two);
+      TestRing ring(slow_ring(world, world, 0.01));
+      for (const Nanos apart : {Nanos{0}, 300 * kMicrosecond, 700 * kMillisecond}) {
+        const auto jobs = run_into_jobs(ring, duration, 20);
+        ring.net().pause(one);
+        ring.run_for(apart);
+        ring.net().pause(two);
+        EXPECT_TRUE(fail_in_time(ring, jobs, {FailureCode::kSilent, {one, two}}, {one, two}));
+        ring.run_for(kSecond);
+        ring.net().resume(two);
+        ring.run_for(apart);
+        ring.net().resume(one);
+        ring.run_for(kMillisecond);
+        EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {one, two}}));
+        EXPECT_TRUE(ring.works());
+      }
+    }
+  }
+}
+
+TEST(Restart, IsNamedAndTheNextOperationSucceeds) {
+  for (const unsigned world : kWorlds) {
+    const Nanos duration = duration_of_jobs(world);
+    for (const double loss : {0.0, 0.01}) {
+      TestRing ring(slow_ring(world, world, loss));
+      unsigned gone = world / 2;
+      for (const unsigned percent : kPercents) {
+        SCOPED_TRACE(testing::Message() << "world " << world << ", loss " << loss << ", " << percent << " %, rank "
+                                        << gone);
+        const auto jobs = run_into_jobs(ring, duration, percent);
+        ring.restart(gone);
+        // Noticed at once, not after the time-out.
+        EXPECT_TRUE(ring.finish(jobs, 50 * kMillisecond, {gone}));
+        EXPECT_TRUE(ring.ended(jobs, {FailureCode::kRestarted, {gone}}, {gone}));
+        EXPECT_TRUE(ring.works());
+        gone = after(gone, world);
+      }
+    }
+  }
+}
+
+// The new life has work at once, which is none of what its neighbours are busy with.
+TEST(Restart, OperationsOfTheNewLifeAreNotMixedUp) {
+  for (const unsigned world : kWorlds) {
+    const Nanos duration = duration_of_jobs(world);
+    for (const double loss : {0.0, 0.01, 0.2}) {
+      TestRing ring(slow_ring(world, world, loss));
+      for (unsigned round = 0; round < 3; ++round) {
+        const unsigned gone = round % world;
+        SCOPED_TRACE(testing::Message() << "world " << world << ", loss " << loss << ", rank " << gone);
+        const auto jobs = run_into_jobs(ring, duration, round);
+        ring.restart(gone);
+        std::vector<size_t> next;
+        for (const JobSpec& spec : busy_jobs(world)) next.push_back(ring.make(spec));
+        for (const size_t job : next) ring.submit(job, gone);
+        EXPECT_TRUE(ring.finish(jobs, kPeerTimeout, {gone}));
+        EXPECT_TRUE(ring.ended(jobs, {FailureCode::kRestarted, {gone}}, {gone}));
+        for (const size_t job : next) {
+          for (unsigned rank = 0; rank < world; ++rank) {
+            if (rank != gone) ring.submit(job, rank);
+          }
+        }
+        EXPECT_TRUE(ring.finish(next, 5 * kSecond));
+        EXPECT_TRUE(ring.succeeded(next));
+      }
+    }
+  }
+}
+
+TEST(Restart, AfterALongAbsence) {
+  for (const unsigned world : kWorlds) {
+    SCOPED_TRACE(world);
+    TestRing ring(slow_ring(world, world, 0.01));
+    const auto jobs = run_into_jobs(ring, duration_of_jobs(world), 30);
+    const unsigned gone = world - 1;
+    ring.net().pause(gone);
+    EXPECT_TRUE(fail_in_time(ring, jobs, {FailureCode::kSilent, {gone}}, {gone}));
+    ring.run_for(kSecond);
+    ring.net().resume(gone);
+    ring.restart(gone);
+    EXPECT_TRUE(ring.works());
+  }
+}
+
+TEST(Restart, OfSeveralRanksAtOnceAndInTurn) {
+  for (const unsigned world : kWorlds) {
+    const Nanos duration = duration_of_jobs(world);
+    for (unsigned gone = 2; gone <= world; gone = gone == world ? world + 1 : std::min(2 * gone, world)) {
+      for (const Nanos apart : {Nanos{0}, 30 * kMicrosecond, 400 * kMicrosecond, 5 * kMillisecond}) {
+        SCOPED_TRACE(testing::Message() << gone << " of " << world << ", " << apart << " ns apart");
+        TestRing ring(slow_ring(world, world, 0.01));
+        (void)run_into_jobs(ring, duration, 30);
+        for (unsigned rank = 0; rank < gone; ++rank) {
+          ring.restart(rank);
+          ring.run_for(apart);
+        }
+        ring.run_for(20 * kMillisecond);
+        EXPECT_TRUE(ring.works());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gradlane::test::failure_test

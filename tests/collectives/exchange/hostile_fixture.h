@@ -1,0 +1,154 @@
+// hostile_fixture.h - a ring that stands still in the middle of operations, and packets made by hand for one of its
+// nodes
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/time.h"
+#include "collectives/crc32c.h"
+#include "tests/collectives/exchange/failure_fixture.h"
+
+namespace gradlane::test {
+
+inline constexpr unsigned kVictim = 1;  // of three
+inline constexpr unsigned kBefore = 0;
+inline constexpr unsigned kBehind = 2;
+inline constexpr size_t kElements = 30'000;      // three blocks of 312, 313 and 313 granules of 32 int32
+inline constexpr size_t kCodedElements = 9'000;  // three blocks of 94 granules of 32 floats
+inline constexpr size_t kGranule = 32;
+
+inline const JobSpec kSum = {.kind = OpKind::kAllReduce, .count = kElements, .type = ElementType::kInt32};
+inline const JobSpec kCoded = {.kind = OpKind::kAllReduce, .count = kCodedElements, .codec = "fixed:10"};
+
+// Counters of packets received, each of which counts as one of them; BadAck comes on top.
+inline bool counts_packets(Counter counter) { return counter <= Counter::kBadAck; }
+
+// Three ranks, the last of which has not submitted the operations yet: they have started, wait, and nothing moves. The
+// victim has got the partial sums of block 2 from rank 0 and waits for everything else.
+class Hostile : public testing::Test {
+ protected:
+  Hostile() : ring_(slow_ring(3, 1)) {
+    ring_.net().set_tap([this](unsigned from, unsigned to, std::span<const uint8_t> packet) {
+      if (!recording_ || to != kVictim || packet.size() < sizeof(LinkHeader)) return;
+      const auto header = load<LinkHeader>(packet.data());
+      if (header.kind == PacketKind::kHello) {
+        hello_[from] = {packet.begin(), packet.end()};
+        return;
+      }
+      if (header.kind == PacketKind::kData) next_[from] = std::max(next_[from], header.sequence + 1);
+      header_[from] = header;
+    });
+  }
+
+  void SetUp() override {
+    ASSERT_TRUE(ring_.wait_whole(kSecond));
+    sum_ = ring_.make(kSum);
+    coded_ = ring_.make(kCoded);
+    for (const unsigned rank : {kBefore, kVictim}) {
+      ring_.submit(sum_, rank);
+      ring_.submit(coded_, rank);
+    }
+    // From one keep-alive to the middle between two: what is injected is all that the victim receives.
+    ring_.run_for(130 * kMillisecond);
+    recording_ = false;
+    ASSERT_TRUE(hello_.contains(kBefore) && hello_.contains(kBehind));
+    ASSERT_TRUE(header_.contains(kBefore) && header_.contains(kBehind));
+  }
+
+  Exchange& victim() { return ring_.net().node(kVictim).exchange(); }
+  uint64_t count(Counter counter) { return victim().counters()[counter]; }
+
+  // The header of a data packet that the neighbour could send next.
+  LinkHeader data_header(unsigned from) {
+    LinkHeader header = header_[from];
+    header.kind = PacketKind::kData;
+    header.sequence = next_[from];
+    header.echo = 0;
+    return header;
+  }
+  Bytes data(unsigned from, const Bytes& runs) { return make_packet(data_header(from), runs); }
+  LinkHeader ack_header(unsigned from) {
+    LinkHeader header = data_header(from);
+    header.kind = PacketKind::kAck;
+    return header;
+  }
+
+  // A run of the sum that could come next, and its payload.
+  RunHeader run(Phase phase, unsigned block, uint32_t first, size_t elements) {
+    return {.operation = 0,
+            .digest = digest(kSum.count, ElementType::kInt32, CodecId::kRaw, 0),
+            .first = first,
+            .count = static_cast<uint16_t>(elements),
+            .bytes = 0,
+            .block = static_cast<uint8_t>(block),
+            .phase = phase,
+            .codec = static_cast<uint8_t>(CodecId::kRaw),
+            .param = 0};
+  }
+  static uint32_t digest(size_t count, ElementType type, CodecId codec, uint8_t param) {
+    const Descriptor descriptor = descriptor_of(count, type, codec, param);
+    uint8_t bytes[sizeof(descriptor)];
+    store(bytes, descriptor);
+    return ~crc32c(kCrcStart, bytes, sizeof(bytes));
+  }
+  static Descriptor descriptor_of(size_t count, ElementType type, CodecId codec, uint8_t param) {
+    Descriptor descriptor{};
+    descriptor.count = count;
+    descriptor.type = static_cast<uint8_t>(type);
+    descriptor.codec = static_cast<uint8_t>(codec);
+    descriptor.param = param;
+    return descriptor;
+  }
+  Bytes one_run(const RunHeader& header, size_t payload) {
+    Bytes bytes;
+    append_run(bytes, header, Bytes(payload));
+    return bytes;
+  }
+  // A run of whole granules.
+  Bytes sums(unsigned block, uint32_t first, size_t elements) {
+    return one_run(run(Phase::kReduce, block, first, elements), elements * sizeof(int32_t));
+  }
+
+  // Gives the victim a packet; it must count as `expected` and nothing else, on top of what `also` says.
+  void expect_counted(const std::string& what, unsigned from, const Bytes& packet, Counter expected,
+                      std::map<Counter, uint64_t> also = {}) {
+    std::array<uint64_t, kCounters> before;
+    for (size_t i = 0; i < kCounters; ++i) before[i] = count(static_cast<Counter>(i));
+    ring_.net().inject(kVictim, from, packet);
+    ring_.run_for(1);
+    ++also[expected];
+    for (size_t i = 0; i < kCounters; ++i) {
+      const auto counter = static_cast<Counter>(i);
+      if (!counts_packets(counter)) continue;
+      EXPECT_EQ(count(counter) - before[i], also[counter]) << what << ": " << counter_name(counter);
+    }
+  }
+
+  // The last rank submits too: everything ends as if nothing had been.
+  void expect_unharmed() {
+    const uint64_t sessions = ring_.net().count(Counter::kSessions);
+    ring_.submit(sum_, kBehind);
+    ring_.submit(coded_, kBehind);
+    EXPECT_TRUE(ring_.finish(std::array{sum_, coded_}, kSecond));
+    EXPECT_TRUE(ring_.succeeded(std::array{sum_, coded_}));
+    EXPECT_TRUE(ring_.works());
+    EXPECT_EQ(ring_.net().count(Counter::kSessions), sessions);
+  }
+
+  TestRing ring_;
+  bool recording_ = true;
+  std::map<unsigned, Bytes> hello_;        // the latest from each neighbour
+  std::map<unsigned, LinkHeader> header_;  // of the latest other packet
+  std::map<unsigned, uint32_t> next_;      // sequence number
+  size_t sum_ = 0;
+  size_t coded_ = 0;
+};
+
+}  // namespace gradlane::test

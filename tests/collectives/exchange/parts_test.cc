@@ -1,0 +1,363 @@
+// parts_test.cc - blocks, deferred elements, the ring's routes, CRC, counters and wire layout as pure units
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "collectives/counters.h"
+#include "collectives/crc32c.h"
+#include "collectives/exchange/blocks.h"
+#include "collectives/exchange/deferred.h"
+#include "collectives/strategy/ring.h"
+#include "collectives/wire.h"
+#include "tests/compress/test_floats.h"
+
+namespace gradlane::test::parts_test {
+namespace {
+
+// ---- Blocks
+
+TEST(Blocks, SpreadGranulesEvenly) {
+  Rng rng(1);
+  for (unsigned round = 0; round < 3000; ++round) {
+    const auto blocks = static_cast<unsigned>(1 + rng.below(rng.one_in(4) ? 256 : 9));
+    const size_t granule = size_t{16} << rng.below(4);
+    const size_t elements = rng.below(rng.one_in(10) ? size_t{1} << 36 : blocks * granule * 3);
+    const Blocks made = Blocks::spread(blocks, elements, granule);
+    ASSERT_EQ(made.blocks(), blocks);
+    ASSERT_EQ(made.elements(), elements);
+    size_t next = 0;
+    size_t least = ~size_t{0};
+    size_t most = 0;
+    for (unsigned b = 0; b < blocks; ++b) {
+      ASSERT_EQ(made.offset(b), next);
+      if (made.count(b) != 0) {
+        ASSERT_EQ(next % granule, 0U);
+      }
+      next += made.count(b);
+      const size_t granules = (made.count(b) + granule - 1) / granule;
+      ASSERT_LE(granules, made.stride());
+      least = std::min(least, granules);
+      most = std::max(most, granules);
+    }
+    ASSERT_EQ(next, elements);
+    ASSERT_LE(most - least, 1U);
+    ASSERT_LE(made.stride() - most, 1U);
+  }
+}
+
+TEST(Blocks, OfEqualLength) {
+  for (const unsigned blocks : {1U, 2U, 7U, 256U}) {
+    for (const size_t each : {size_t{0}, size_t{1}, size_t{31}, size_t{32}, size_t{33}, size_t{1'000'003}}) {
+      for (const size_t pad : {size_t{0}, size_t{5}}) {
+        const Blocks made = Blocks::equal(blocks, each, 32, each + pad);
+        EXPECT_EQ(made.elements(), blocks * each);
+        EXPECT_EQ(made.stride(), (each + 31) / 32);
+        for (unsigned b = 0; b < blocks && each != 0; ++b) EXPECT_EQ(made.offset(b), b * (each + pad));
+        for (unsigned b = 0; b < blocks; ++b) EXPECT_EQ(made.count(b), each);
+      }
+    }
+  }
+}
+
+// ---- Deferred
+
+// Marks and clears at random, beside a vector of bools; what next() gives is marked, in one block, and comes round.
+TEST(Deferred, IsLikeAVectorOfBools) {
+  Rng rng(2);
+  Deferred deferred(5000);
+  for (unsigned round = 0; round < 60; ++round) {
+    const auto blocks = static_cast<unsigned>(1 + rng.below(8));
+    const size_t stride = 1 + rng.below(round % 2 == 0 ? 70 : 600);
+    deferred.begin(blocks, stride);  // whatever was marked before is forgotten
+    std::vector<bool> model(blocks * stride);
+    size_t marked = 0;
+    for (unsigned step = 0; step < 400; ++step) {
+      ASSERT_EQ(deferred.empty(), marked == 0);
+      if (rng.one_in(2)) {
+        const auto block = static_cast<unsigned>(rng.below(blocks));
+        const size_t first = rng.below(stride);
+        const size_t count = 1 + rng.below(std::min<size_t>(stride - first, 200));
+        for (size_t i = 0; i < count; ++i) {  // some of them may be marked already
+          const auto each = model.begin() + static_cast<ptrdiff_t>(block * stride + first + i);
+          marked += *each ? 0 : 1;
+          *each = true;
+        }
+        deferred.mark(block, first, count);
+        continue;
+      }
+      if (marked == 0) continue;
+      const size_t most = 1 + rng.below(100);
+      const Deferred::Run run = deferred.next(most);
+      ASSERT_LT(run.block, blocks);
+      ASSERT_GE(run.count, 1U);
+      ASSERT_LE(run.count, most);
+      ASSERT_LE(run.first + run.count, stride);
+      for (size_t i = 0; i < run.count; ++i) ASSERT_TRUE(model[run.block * stride + run.first + i]);
+      // Not all of it may find room.
+      const size_t sent = rng.below(run.count + 1);
+      for (size_t i = 0; i < sent; ++i) model[run.block * stride + run.first + i] = false;
+      marked -= sent;
+      if (sent != 0) deferred.clear(run.block, run.first, sent);
+    }
+  }
+}
+
+TEST(Deferred, GivesEverythingOnce) {
+  Deferred deferred(1000);
+  for (const size_t most : {size_t{1}, size_t{3}, size_t{64}, size_t{1000}}) {
+    deferred.begin(10, 100);
+    for (unsigned block = 0; block < 10; ++block) deferred.mark(block, 0, 100);
+    size_t given = 0;
+    while (!deferred.empty()) {
+      const Deferred::Run run = deferred.next(most);
+      deferred.clear(run.block, run.first, run.count);
+      given += run.count;
+    }
+    EXPECT_EQ(given, 1000U);
+  }
+}
+
+// ---- Ring
+
+// Follows the elements of a block from where they start. Every rank gets each phase of them at most once.
+class Travel {
+ public:
+  Travel(const Operation& operation, unsigned world) : operation_(operation), world_(world), stored_(world) {
+    for (unsigned rank = 0; rank < world; ++rank) rings_.emplace_back(world, rank);
+  }
+
+  // Returns how many ranks started it.
+  unsigned go(unsigned block) {
+    unsigned starts = 0;
+    for (unsigned rank = 0; rank < world_; ++rank) {
+      const Step step = rings_[rank].start(operation_, block);
+      if (!step.expected) continue;
+      ++starts;
+      merged_ = {rank};
+      follow(rank, step, block);
+    }
+    return starts;
+  }
+
+  [[nodiscard]] const std::vector<unsigned>& merged() const { return merged_; }
+  [[nodiscard]] unsigned stored(unsigned rank) const { return stored_[rank]; }
+
+ private:
+  void follow(unsigned rank, Step step, unsigned block) {
+    std::set<std::pair<unsigned, Phase>> seen;
+    int sink = -1;
+    for (;;) {
+      if (step.store) ++stored_[rank];
+      if (step.store && step.begins) sink = step.sink;
+      if (!step.send) break;
+      ASSERT_LT(step.link, rings_[rank].neighbours().size());
+      if (step.phase == Phase::kGather) {
+        ASSERT_TRUE(step.store);
+        ASSERT_EQ(step.sink, sink);
+      }
+      const Phase phase = step.phase;
+      const unsigned next = rings_[rank].neighbours()[step.link];
+      ASSERT_EQ(next, (rank + 1) % world_);
+      const auto from = rings_[next].neighbours();
+      const auto index = static_cast<size_t>(std::find(from.begin(), from.end(), rank) - from.begin());
+      ASSERT_EQ(rings_[next].sources(), 1U << index);
+      rank = next;
+      ASSERT_TRUE(seen.insert({rank, phase}).second) << "comes by twice";
+      step = rings_[rank].arrival(operation_, phase, block);
+      ASSERT_TRUE(step.expected);
+      ASSERT_EQ(step.merge, phase == Phase::kReduce);
+      if (step.merge) merged_.push_back(rank);
+    }
+    if (sink >= 0) {
+      ASSERT_EQ(static_cast<unsigned>(sink),
+                operation_.kind == OpKind::kReduceScatter ? (rank + world_ - 1) % world_ : rank);
+    }
+    // What is expected does come.
+    for (unsigned other = 0; other < world_; ++other) {
+      for (const Phase each : {Phase::kReduce, Phase::kGather}) {
+        ASSERT_EQ(rings_[other].arrival(operation_, each, block).expected, seen.contains({other, each}));
+      }
+    }
+  }
+
+  Operation operation_;
+  unsigned world_;
+  std::vector<Ring> rings_;
+  std::vector<unsigned> merged_;
+  std::vector<unsigned> stored_;
+};
+
+TEST(Ring, Neighbours) {
+  EXPECT_EQ(Ring(1, 0).neighbours().size(), 0U);
+  EXPECT_EQ(Ring(1, 0).sources(), 0U);
+  ASSERT_EQ(Ring(2, 1).neighbours().size(), 1U);
+  EXPECT_EQ(Ring(2, 1).neighbours()[0], 0U);
+  for (const unsigned world : {3U, 4U, 256U}) {
+    for (unsigned rank = 0; rank < world; ++rank) {
+      const Ring ring(world, rank);
+      ASSERT_EQ(ring.neighbours().size(), 2U);
+      EXPECT_EQ(ring.neighbours()[0], (rank + 1) % world);
+      EXPECT_EQ(ring.neighbours()[1], (rank + world - 1) % world);
+    }
+  }
+}
+
+TEST(Ring, Routes) {
+  for (const unsigned world : {1U, 2U, 3U, 4U, 5U, 8U, 17U, 256U}) {
+    for (const OpKind kind :
+         {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast, OpKind::kBarrier}) {
+      for (const unsigned root : {0U, world / 2, world - 1}) {
+        SCOPED_TRACE(testing::Message() << op_name(kind) << ", world " << world << ", root " << root);
+        Operation operation;
+        operation.kind = kind;
+        operation.root = root;
+        const unsigned blocks = Ring(world, 0).blocks(operation);
+        EXPECT_EQ(blocks, kind == OpKind::kBroadcast ? 1U : world);
+        const bool sums = kind != OpKind::kAllGather && kind != OpKind::kBroadcast;
+        for (unsigned block = 0; block < blocks; ++block) {
+          Travel travel(operation, world);
+          EXPECT_EQ(travel.go(block), 1U);
+          std::vector<unsigned> order;  // b + 1, b + 2, ..., b
+          for (unsigned i = 1; i <= world; ++i) order.push_back((block + i) % world);
+          if (!sums) order = {kind == OpKind::kBroadcast ? root : block};
+          EXPECT_EQ(travel.merged(), order);
+          for (unsigned rank = 0; rank < world; ++rank) {
+            EXPECT_EQ(travel.stored(rank), kind == OpKind::kReduceScatter && rank != block ? 0U : 1U) << rank;
+          }
+        }
+        if (kind != OpKind::kBroadcast) break;
+      }
+    }
+  }
+}
+
+// The news of a failure reaches every other rank once.
+TEST(Ring, FailuresGoRoundOnce) {
+  for (const unsigned world : {1U, 2U, 3U, 4U, 17U, 256U}) {
+    for (unsigned origin = 0; origin < world; ++origin) {
+      unsigned rank = origin;
+      unsigned told = 0;
+      for (Step step = Ring(world, rank).failure(origin); step.send; step = Ring(world, rank).failure(origin)) {
+        ASSERT_EQ(step.phase, Phase::kAbort);
+        rank = Ring(world, rank).neighbours()[step.link];
+        ++told;
+        ASSERT_LT(told, world);
+      }
+      EXPECT_EQ(told, world - 1);
+    }
+  }
+}
+
+// ---- CRC
+
+uint32_t naive_crc(uint32_t state, std::span<const uint8_t> bytes) {
+  for (const uint8_t byte : bytes) {
+    state ^= byte;
+    for (unsigned bit = 0; bit < 8; ++bit) state = (state >> 1) ^ ((state & 1) != 0 ? 0x82f63b78U : 0);
+  }
+  return state;
+}
+
+TEST(Crc, IsCastagnolis) {
+  const std::string digits = "123456789";
+  EXPECT_EQ(~crc32c(kCrcStart, reinterpret_cast<const uint8_t*>(digits.data()), digits.size()), 0xe3069283U);
+  std::vector<uint8_t> bytes(32);
+  EXPECT_EQ(~crc32c(kCrcStart, bytes.data(), bytes.size()), 0x8a9136aaU);  // RFC 3720, B.4
+  std::fill(bytes.begin(), bytes.end(), uint8_t{0xff});
+  EXPECT_EQ(~crc32c(kCrcStart, bytes.data(), bytes.size()), 0x62a8ab43U);
+}
+
+TEST(Crc, InPieces) {
+  Rng rng(4);
+  std::vector<uint8_t> bytes(3000);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.bits());
+  for (unsigned round = 0; round < 500; ++round) {
+    const size_t begin = rng.below(bytes.size());
+    const size_t size = rng.below(bytes.size() - begin + 1);
+    const std::span<const uint8_t> all(bytes.data() + begin, size);
+    const size_t first = rng.below(size + 1);
+    const uint32_t state = crc32c(kCrcStart, all.data(), first);
+    ASSERT_EQ(crc32c(state, all.data() + first, size - first), naive_crc(kCrcStart, all));
+  }
+}
+
+// ---- Counters
+
+TEST(Counters, HaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  Counters counters;
+  for (size_t i = 0; i < kCounters; ++i) {
+    const auto counter = static_cast<Counter>(i);
+    const std::string name = counter_name(counter);
+    EXPECT_FALSE(name.empty());
+    EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), std::string::npos) << name;
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_GT(std::string(counter_help(counter)).size(), 5U) << name;
+    EXPECT_EQ(counters[counter], 0U);
+    counters.add(counter);
+    counters.add(counter, i);
+  }
+  for (size_t i = 0; i < kCounters; ++i) EXPECT_EQ(counters[static_cast<Counter>(i)], i + 1);
+}
+
+// ---- Wire
+
+// Every field is where docs/wire-format.md has it, little-endian, without gaps: field by field, the bytes 1, 2, 3, ...
+template <class Struct>
+Struct counting() {
+  uint8_t bytes[sizeof(Struct)];
+  for (size_t i = 0; i < sizeof(bytes); ++i) bytes[i] = static_cast<uint8_t>(i + 1);
+  return load<Struct>(bytes);
+}
+
+uint64_t number_at(size_t offset, size_t bytes) {
+  uint64_t number = 0;
+  for (size_t i = bytes; i-- > 0;) number = number << 8 | (offset + i + 1);
+  return number;
+}
+
+TEST(Wire, LinkHeader) {
+  const auto header = counting<LinkHeader>();
+  EXPECT_EQ(header.magic, number_at(0, 2));
+  EXPECT_EQ(header.version, number_at(2, 1));
+  EXPECT_EQ(static_cast<uint64_t>(header.kind), number_at(3, 1));
+  EXPECT_EQ(header.sequence, number_at(4, 4));
+  EXPECT_EQ(header.session, number_at(8, 8));
+  EXPECT_EQ(header.sack, number_at(16, 8));
+  EXPECT_EQ(header.ack, number_at(24, 4));
+  EXPECT_EQ(header.credit, number_at(28, 2));
+  EXPECT_EQ(header.sack_from, number_at(30, 2));
+  EXPECT_EQ(header.stamp, number_at(32, 4));
+  EXPECT_EQ(header.echo, number_at(36, 4));
+  EXPECT_EQ(header.crc, number_at(40, 4));
+}
+
+TEST(Wire, Runs) {
+  const auto run = counting<RunHeader>();
+  EXPECT_EQ(run.operation, number_at(0, 4));
+  EXPECT_EQ(run.digest, number_at(4, 4));
+  EXPECT_EQ(run.first, number_at(8, 4));
+  EXPECT_EQ(run.count, number_at(12, 2));
+  EXPECT_EQ(run.bytes, number_at(14, 2));
+  EXPECT_EQ(run.block, number_at(16, 1));
+  EXPECT_EQ(static_cast<uint64_t>(run.phase), number_at(17, 1));
+  EXPECT_EQ(run.codec, number_at(18, 1));
+  EXPECT_EQ(run.param, number_at(19, 1));
+}
+
+TEST(Wire, LongestPacketsFitTheirFields) {
+  EXPECT_LE(kMaxMtu, 65'535U);           // RunHeader::bytes, Hello::mtu
+  EXPECT_LE(kMaxRunElements, 65'535U);   // RunHeader::count
+  EXPECT_LE(kMaxWorld - 1, 255U);        // RunHeader::block
+  EXPECT_EQ(kMaxRunElements % 128, 0U);  // granules of every type
+  EXPECT_GE(kMinPacket, sizeof(LinkHeader) + sizeof(RunHeader) + kGranuleBytes + 8);
+  EXPECT_GE(kMinPacket, sizeof(LinkHeader) + sizeof(Hello));
+}
+
+}  // namespace
+}  // namespace gradlane::test::parts_test

@@ -1,0 +1,285 @@
+// session_test.cc - rings that come up in any order, and packets of sessions that are over
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
+
+#include "base/random.h"
+#include "tests/collectives/exchange/exchange_fixture.h"
+#include "tests/collectives/exchange/failure_fixture.h"
+
+namespace gradlane::test::session_test {
+namespace {
+
+const std::vector<unsigned> kWorlds = kSanitized ? std::vector{2U, 3U, 8U} : std::vector{2U, 3U, 4U, 8U, 16U};
+const JobSpec kSmallJob = {.kind = OpKind::kAllReduce, .count = 1000, .type = ElementType::kInt32};
+
+// ---- Coming up
+
+// Nodes start in this order, so much apart, with operations to do; none of them may fail. `fresh`: what the others sent
+// to a node before it started is lost.
+void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool fresh, double loss) {
+  const auto world = static_cast<unsigned>(order.size());
+  SimConfig config = slow_ring(world, world + order[0], loss);
+  config.faults.busy = loss;
+  TestRing ring(config);
+  for (const unsigned rank : order) ring.net().pause(rank);
+  const std::array jobs = {ring.make(kSmallJob), ring.make({.kind = OpKind::kBarrier}), ring.make(kSmallJob)};
+  for (const unsigned rank : order) {
+    ring.net().resume(rank);
+    if (fresh) ring.restart(rank);
+    for (const size_t job : jobs) ring.submit(job, rank);
+    ring.run_for(apart);
+  }
+  const Nanos complete = ring.net().now();
+  EXPECT_TRUE(ring.finish(jobs, 9 * kSecond));
+  EXPECT_TRUE(ring.succeeded(jobs));
+  // Hellos are spaced by at most 31 ms.
+  if (loss == 0) {
+    EXPECT_LE(ring.net().now(), complete + 100 * kMillisecond);
+  }
+  EXPECT_EQ(ring.net().count(Counter::kPeerSilent), 0U);
+  EXPECT_EQ(ring.net().count(Counter::kPeerRestarted), 0U);
+}
+
+TEST(Start, InAnyOrder) {
+  for (const unsigned world : {2U, 3U, 4U}) {
+    std::vector<unsigned> order(world);
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      for (const Nanos apart : {Nanos{0}, 40 * kMicrosecond, 2200 * kMicrosecond, 2 * kSecond}) {
+        for (const bool fresh : {false, true}) {
+          SCOPED_TRACE(testing::PrintToString(order) + ", " + std::to_string(apart) + " ns" + (fresh ? ", fresh" : ""));
+          start_in_order(order, apart, fresh, 0);
+        }
+      }
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
+}
+
+TEST(Start, OverLossyLinks) {
+  Random random(7);
+  for (const unsigned world : {2U, 3U, 8U, 16U, 64U}) {
+    for (const double loss : {0.01, 0.2}) {
+      std::vector<unsigned> order(world);
+      std::iota(order.begin(), order.end(), 0);
+      for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+      for (const Nanos apart : {Nanos{0}, 100 * kMicrosecond, 3 * kSecond / world}) {
+        SCOPED_TRACE(testing::Message() << "world " << world << ", loss " << loss << ", " << apart << " ns");
+        start_in_order(order, apart, true, loss);
+      }
+    }
+  }
+}
+
+// A rank restarts while the others still wait for somebody. They cannot know that nobody has started anything with its
+// earlier life, so what they have submitted may fail, but nothing else may happen.
+TEST(Start, WithARestartOnTheWay) {
+  for (const unsigned world : {3U, 4U, 8U}) {
+    for (const Nanos later : {30 * kMicrosecond, 80 * kMicrosecond, 300 * kMicrosecond, 50 * kMillisecond}) {
+      SCOPED_TRACE(testing::Message() << "world " << world << ", " << later << " ns");
+      TestRing ring(slow_ring(world, world));
+      ring.net().pause(0);
+      const size_t job = ring.make(kSmallJob);
+      for (unsigned rank = 2; rank < world; ++rank) ring.submit(job, rank);
+      ring.run_for(later);
+      ring.restart(1);
+      ring.submit(job, 1);
+      ring.run_for(kSecond);
+      for (unsigned rank = 2; rank < world; ++rank) {
+        if (ring.end_of(job, rank) == nullptr) continue;
+        EXPECT_TRUE(ring.failed(job, rank, {FailureCode::kRestarted, {1}}));
+        ring.submit(job, rank);
+      }
+      EXPECT_EQ(ring.end_of(job, 1), nullptr);
+      ring.net().resume(0);
+      ring.submit(job, 0);
+      EXPECT_TRUE(ring.finish({&job, 1}, 5 * kSecond));
+      EXPECT_TRUE(ring.succeeded(job));
+    }
+  }
+}
+
+// A rank that was away while the others have tried again and again, without a pause, for half an hour.
+TEST(Start, AfterMillionsOfGenerations) {
+  SimConfig config = slow_ring(3, 3);
+  config.exchange.window = kMinWindow;
+  TestRing ring(config);
+  EXPECT_TRUE(ring.works());
+  ring.net().pause(2);
+  for (int i = 0; i < 2'000'000; ++i) ring.net().node(0).exchange().close();
+  ring.net().wake(0);
+  ring.restart(2);
+  ring.net().resume(2);
+  EXPECT_TRUE(ring.wait_whole(kSecond));
+  EXPECT_TRUE(ring.works());
+}
+
+// ---- Late packets
+
+struct Recorded {
+  unsigned from;
+  unsigned to;
+  Bytes packet;
+};
+
+// Everything that nodes received.
+class Recorder {
+ public:
+  explicit Recorder(TestRing& ring) : ring_(ring) {
+    ring.net().set_tap([this](unsigned from, unsigned to, std::span<const uint8_t> packet) {
+      if (on_ && packets_.size() < kMost) packets_.push_back({from, to, {packet.begin(), packet.end()}});
+    });
+  }
+  ~Recorder() { ring_.net().set_tap(nullptr); }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  void stop() { on_ = false; }
+  void drop_session(uint64_t session) {
+    std::erase_if(packets_, [=](const Recorded& it) { return load<LinkHeader>(it.packet.data()).session == session; });
+  }
+  void keep_only(PacketKind kind) {
+    std::erase_if(packets_, [=](const Recorded& it) { return load<LinkHeader>(it.packet.data()).kind != kind; });
+  }
+  void shuffle(Random& random) {
+    for (size_t i = packets_.size(); i > 1; --i) std::swap(packets_[i - 1], packets_[random.below(i)]);
+  }
+  [[nodiscard]] size_t size() const { return packets_.size(); }
+  // The next `count` packets come again, from the begin after the last.
+  void replay(size_t count) {
+    for (; count != 0; --count) {
+      const Recorded& it = packets_[next_++ % packets_.size()];
+      ring_.net().inject(it.to, it.from, it.packet);
+    }
+  }
+
+ private:
+  static constexpr size_t kMost = 30'000;
+
+  TestRing& ring_;
+  std::vector<Recorded> packets_;
+  size_t next_ = 0;
+  bool on_ = true;
+};
+
+// Has some sessions begin and end in the middle of operations, in a different way each.
+void live_through_sessions(TestRing& ring) {
+  const unsigned world = ring.world();
+  for (unsigned round = 0; round < 4; ++round) {
+    EXPECT_TRUE(ring.wait_whole(5 * kSecond));
+    const auto jobs = ring.start(busy_jobs(world));
+    ring.run_for(400 * kMicrosecond + round * 600 * kMicrosecond);
+    const unsigned rank = round % world;
+    if (round == 3) ring.net().close(rank);
+    if (round == 2) {
+      ring.net().pause(rank);
+      ring.run_for(2 * kSecond);
+      ring.net().resume(rank);
+    }
+    if (round < 2) ring.restart(rank);
+    ring.run_for(20 * kMillisecond);
+  }
+  EXPECT_TRUE(ring.wait_whole(5 * kSecond));
+}
+
+TEST(LatePackets, ChangeNothing) {
+  Random random(3);
+  for (const unsigned world : kWorlds) {
+    for (const bool in_order : {true, false}) {
+      SCOPED_TRACE(testing::Message() << "world " << world << (in_order ? ", in order" : ", shuffled"));
+      TestRing ring(slow_ring(world, world));
+      Recorder recorder(ring);
+      live_through_sessions(ring);
+      recorder.stop();
+      recorder.drop_session(ring.net().node(0).exchange().ring_status().session);
+      if (!in_order) recorder.shuffle(random);
+      ASSERT_GT(recorder.size(), 500U);
+      const uint64_t sessions = ring.net().count(Counter::kSessions);
+      const uint64_t stale = ring.net().count(Counter::kStaleSession);
+      for (unsigned round = 0; round < 2; ++round) {
+        const auto jobs = ring.start(busy_jobs(world));
+        const Nanos end = ring.net().now() + kSecond;
+        do {
+          recorder.replay(1 + random.below(40));
+          ring.run_for(1 + random.below(50 * kMicrosecond));
+        } while (!ring.finish(jobs, 0) && ring.net().now() < end);
+        EXPECT_TRUE(ring.succeeded(jobs));
+      }
+      recorder.replay(recorder.size());
+      EXPECT_TRUE(ring.works());
+      EXPECT_GT(ring.net().count(Counter::kStaleSession), stale + 100);
+      EXPECT_EQ(ring.net().count(Counter::kSessions), sessions);
+    }
+  }
+}
+
+// Those of the running session too are but duplicates.
+TEST(LatePackets, OfTheRunningSessionChangeNothing) {
+  Random random(4);
+  for (const unsigned world : kWorlds) {
+    SCOPED_TRACE(world);
+    TestRing ring(slow_ring(world, world));
+    Recorder recorder(ring);
+    live_through_sessions(ring);
+    const uint64_t sessions = ring.net().count(Counter::kSessions);
+    for (unsigned round = 0; round < 2; ++round) {
+      const auto jobs = ring.start(busy_jobs(world));
+      const Nanos end = ring.net().now() + kSecond;
+      do {
+        recorder.shuffle(random);
+        recorder.replay(1 + random.below(100));
+        ring.run_for(1 + random.below(100 * kMicrosecond));
+      } while (!ring.finish(jobs, 0) && ring.net().now() < end);
+      EXPECT_TRUE(ring.succeeded(jobs));
+    }
+    EXPECT_EQ(ring.net().count(Counter::kSessions), sessions);
+  }
+}
+
+// Hellos say what was true when they were sent. When all is said nobody sends another one, to set it right.
+TEST(LatePackets, HellosOfTheRunningSession) {
+  for (const unsigned world : {2U, 3U, 5U}) {
+    SCOPED_TRACE(world);
+    TestRing ring(slow_ring(world, world));
+    Recorder recorder(ring);
+    ASSERT_TRUE(ring.wait_whole(kSecond));
+    ring.run_for(10 * kMillisecond);
+    recorder.stop();
+    recorder.keep_only(PacketKind::kHello);
+    const uint64_t sessions = ring.net().count(Counter::kSessions);
+    for (size_t i = 0; i < recorder.size(); ++i) {
+      recorder.replay(1);
+      ring.run_for(kMillisecond);
+      ASSERT_TRUE(ring.works());
+    }
+    EXPECT_EQ(ring.net().count(Counter::kSessions), sessions);
+  }
+}
+
+// While a new session is being agreed on they may cost time, and no more.
+TEST(LatePackets, DoNotKeepARingFromComingUp) {
+  Random random(5);
+  for (const unsigned world : kWorlds) {
+    SCOPED_TRACE(world);
+    TestRing ring(slow_ring(world, world));
+    Recorder recorder(ring);
+    live_through_sessions(ring);
+    recorder.stop();
+    for (unsigned round = 0; round < 3; ++round) {
+      recorder.shuffle(random);
+      ring.restart(static_cast<unsigned>(random.below(world)));
+      for (unsigned i = 0; i < 100; ++i) {
+        recorder.replay(1 + random.below(20));
+        ring.run_for(1 + random.below(50 * kMicrosecond));
+      }
+      EXPECT_TRUE(ring.wait_whole(100 * kMillisecond));
+      EXPECT_TRUE(ring.works());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gradlane::test::session_test

@@ -1,0 +1,152 @@
+// small_test.cc - no deadlock with the smallest windows, packets and buffers, while nodes stand still at random
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "tests/collectives/exchange/exchange_fixture.h"
+
+namespace gradlane::test::small_test {
+namespace {
+
+// What a node cannot do without: one buffer per neighbour for acknowledgements and hellos, and one for all else.
+constexpr size_t kFewestBuffers = 3;
+
+struct Shape {
+  unsigned world;
+  size_t count;  // of elements, and of each share
+  size_t share;
+};
+
+SimConfig smallest(unsigned world) {
+  SimConfig config;
+  config.nodes = world;
+  config.seed = world;
+  config.buffers = kFewestBuffers;
+  config.exchange.window = kMinWindow;
+  config.exchange.mtu = kMinPacket;
+  config.exchange.max_bytes = size_t{256} << 10;
+  // Standing still is no failure here, however often it happens.
+  config.exchange.start_timeout = config.exchange.operation_timeout = 36'000 * kSecond;
+  return config;
+}
+
+// Lets nodes stand still at random until all is done: mostly a few at a time and for a short while, now and then many,
+// or for half as long as their neighbours put up with. After that they get some rest, so that signs of life come
+// through.
+void run_with_pauses(SimNet& net, uint64_t seed) {
+  const unsigned world = net.nodes();
+  Random random(seed);
+  struct Node {
+    Nanos resume = 0;
+    Nanos rest = 0;
+  };
+  std::vector<Node> nodes(world);
+  const Nanos limit = net.now() + 3000 * kSecond;
+  while (!net.idle() && net.now() < limit) {
+    net.run_until(net.now() + 1 + random.below(kMillisecond));
+    const double chance = random.chance(0.1) ? 0.5 : 0.3 / world;
+    for (unsigned i = 0; i < world; ++i) {
+      Node& node = nodes[i];
+      if (net.node(i).paused()) {
+        if (net.now() >= node.resume) net.resume(i);
+      } else if (net.now() >= node.rest && random.chance(chance)) {
+        net.pause(i);
+        const bool is_long = random.chance(0.01);
+        node.resume = net.now() + 1 + random.below(is_long ? 750 * kMillisecond : 2 * kMillisecond);
+        if (is_long) node.rest = node.resume + 250 * kMillisecond;
+      }
+    }
+  }
+  for (unsigned i = 0; i < world; ++i) net.resume(i);
+}
+
+enum class Pauses : bool { kNo, kYes };
+
+void run_all_kinds(const SimConfig& config, const Shape& shape, const std::string& codec, Pauses pauses) {
+  SCOPED_TRACE(testing::Message() << "world " << shape.world << ", window " << config.exchange.window << ", "
+                                  << config.buffers << " buffers, loss " << config.faults.loss << ", " << codec
+                                  << (pauses == Pauses::kYes ? ", pauses" : ""));
+  SimNet net(config);
+  const auto specs = all_kinds(shape.world, shape.count, shape.share, codec);
+  std::vector<Job> jobs = make_jobs(specs, shape.world, shape.world);
+  for (Job& job : jobs) {
+    for (unsigned i = 0; i < shape.world; ++i) (void)net.submit(i, job.operation(i));
+  }
+  if (pauses == Pauses::kYes) run_with_pauses(net, 17 * shape.world);
+  ASSERT_TRUE(net.run_until_idle(net.now() + 3000 * kSecond));
+  ASSERT_TRUE(all_succeeded(net));
+  for (const Job& job : jobs) EXPECT_TRUE(job.right());
+  EXPECT_TRUE(all_given_back(net));
+  for (unsigned i = 0; i < shape.world; ++i) {
+    // What exchange.h says it takes at most.
+    EXPECT_LE(net.node(i).buffers_peak(), net.node(i).exchange().neighbours().size() * (config.exchange.window + 5));
+  }
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.world << " nodes"; }
+
+class Small : public testing::TestWithParam<Shape> {};
+
+TEST_P(Small, Calm) {
+  run_all_kinds(smallest(GetParam().world), GetParam(), "raw", Pauses::kNo);
+  run_all_kinds(smallest(GetParam().world), GetParam(), "fixed:10", Pauses::kNo);
+}
+
+TEST_P(Small, Pauses) { run_all_kinds(smallest(GetParam().world), GetParam(), "fixed:10", Pauses::kYes); }
+
+TEST_P(Small, Loss) {
+  SimConfig config = smallest(GetParam().world);
+  config.faults = {.loss = 0.05, .duplicate = 0.01, .reorder = 0.05, .corrupt = 0.01};
+  run_all_kinds(config, GetParam(), "raw", Pauses::kNo);
+}
+
+TEST_P(Small, LossAndPauses) {
+  SimConfig config = smallest(GetParam().world);
+  config.faults = {.loss = 0.02, .duplicate = 0.01, .reorder = 0.05, .corrupt = 0.01, .busy = 0.05};
+  run_all_kinds(config, GetParam(), "inceptionn:10", Pauses::kYes);
+}
+
+// Buffers are what is short, and not the window.
+TEST_P(Small, FewBuffers) {
+  for (const size_t window : {size_t{4}, size_t{64}}) {
+    for (const size_t more : {size_t{0}, size_t{1}, size_t{5}}) {
+      SimConfig config = smallest(GetParam().world);
+      config.exchange.window = window;
+      config.buffers = kFewestBuffers + more;
+      config.faults.loss = 0.01;
+      run_all_kinds(config, GetParam(), "raw", Pauses::kNo);
+    }
+  }
+}
+
+std::string small_name(const testing::TestParamInfo<Shape>& info) { return std::to_string(info.param.world); }
+
+const Shape kShapes[] = {{2, 3000, 500},
+                         {3, 3000, 500},
+                         {4, 3000, 500},
+                         {5, 3000, 500},
+                         {6, 3000, 500},
+                         {7, 3000, 500},
+                         {8, 4000, 400},
+                         {9, 4000, 400},
+                         {12, 4000, 300},
+                         {16, 4000, 300},
+                         {kSanitized ? 20 : 64, 5000, 40}};
+INSTANTIATE_TEST_SUITE_P(Exchange, Small, testing::ValuesIn(kShapes), small_name);
+
+// 256 nodes, each with something to send.
+TEST(Small, LargestWorld) {
+  const Shape shape = {kMaxWorld, kSanitized ? 1'000 : 10'000, kSanitized ? 3 : 33};
+  run_all_kinds(smallest(shape.world), shape, "raw", Pauses::kNo);
+  if (kSanitized) return;
+  SimConfig config = smallest(shape.world);
+  config.faults.loss = 0.01;
+  config.buffers = 8;  // those that lack one ask again all the time, which takes long to simulate
+  run_all_kinds(config, shape, "fixed:10", Pauses::kYes);
+}
+
+}  // namespace
+}  // namespace gradlane::test::small_test

@@ -1,0 +1,186 @@
+// address_claim_test.cc - claiming an address (RFC 5227), two machines that are one node, and what a daemon has for
+// itself
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "dataplane/kernel/host_claim.h"
+#include "dataplane/lane/address_claim.h"
+#include "dataplane/lane/source_watch.h"
+
+namespace gradlane::test::address_claim_test {
+namespace {
+
+using Step = AddressClaim::Step;
+using State = AddressClaim::State;
+
+constexpr Nanos kStart = 5 * kSecond;
+constexpr uint64_t kA = 0xa, kB = 0xb, kC = 0xc;
+
+// Polls every 10 ms from `from` on for so long; the times of what was to be sent, in ms behind `from`, by kind.
+struct Sent {
+  std::vector<Nanos> probes;
+  std::vector<Nanos> announcements;
+};
+Sent poll(AddressClaim& claim, Nanos from, Nanos span, bool link = true) {
+  Sent sent;
+  for (Nanos at = 0; at < span; at += 10 * kMillisecond) {
+    const Step step = claim.poll(link, from + at);
+    if (step == Step::kProbe) sent.probes.push_back(at / kMillisecond);
+    if (step == Step::kAnnounce) sent.announcements.push_back(at / kMillisecond);
+  }
+  return sent;
+}
+
+TEST(AddressClaim, ThreeProbesThenItIsHeldAndAnnounced) {
+  AddressClaim claim(false);
+  EXPECT_EQ(claim.state(), State::kWaiting);
+  const Sent sent = poll(claim, kStart, kSecond);
+  EXPECT_EQ(sent.probes, (std::vector<Nanos>{0, 100, 200}));
+  EXPECT_EQ(sent.announcements, (std::vector<Nanos>{300}));
+  EXPECT_TRUE(claim.held());
+  EXPECT_EQ(claim.conflicts(), 0U);
+}
+
+TEST(AddressClaim, OfALinkInsideThisMachineIsHeldAtOnce) {
+  AddressClaim claim(true);
+  EXPECT_TRUE(claim.held());
+  const Sent sent = poll(claim, kStart, kSecond);
+  EXPECT_TRUE(sent.probes.empty() && sent.announcements.empty());
+}
+
+TEST(AddressClaim, WaitsForTheLink) {
+  AddressClaim claim(false);
+  EXPECT_TRUE(poll(claim, kStart, kSecond, false).probes.empty());
+  EXPECT_EQ(claim.state(), State::kWaiting);
+  EXPECT_EQ(poll(claim, kStart + kSecond, kSecond).probes.size(), 3U);
+  EXPECT_TRUE(claim.held());
+}
+
+TEST(AddressClaim, WhoeverHasItOrWantsItTooIsARival) {
+  for (const bool only_asks : {false, true}) {
+    AddressClaim claim(false);
+    (void)poll(claim, kStart, 150 * kMillisecond);
+    only_asks ? claim.asked(kA) : claim.contest(kA);
+    EXPECT_TRUE(poll(claim, kStart + 150 * kMillisecond, 500 * kMillisecond).announcements.empty());
+    EXPECT_EQ(claim.state(), State::kTaken);
+    EXPECT_EQ(claim.rival(), kA);
+    // It is asked for again, until nobody answers.
+    const Sent later = poll(claim, kStart + 650 * kMillisecond, 3 * kSecond);
+    EXPECT_EQ(later.probes.size(), 3U);
+    EXPECT_TRUE(claim.held());
+  }
+}
+
+TEST(AddressClaim, IsDefendedAtMostEveryTenSeconds) {
+  AddressClaim claim(false);
+  (void)poll(claim, kStart, kSecond);
+  std::vector<Nanos> defended;
+  for (Nanos at = 0; at < 25 * kSecond; at += kSecond) {
+    claim.contest(kB);
+    for (const Nanos it : poll(claim, kStart + kSecond + at, kSecond).announcements) {
+      defended.push_back((at + it * kMillisecond) / kSecond);
+    }
+    EXPECT_TRUE(claim.held());
+  }
+  EXPECT_EQ(defended, (std::vector<Nanos>{0, 10, 20}));
+  EXPECT_EQ(claim.conflicts(), 25U);
+}
+
+TEST(AddressClaim, WhoProbesForAnAddressThatIsHeldIsNoRival) {
+  AddressClaim claim(false);
+  (void)poll(claim, kStart, kSecond);
+  claim.asked(kC);
+  EXPECT_TRUE(poll(claim, kStart + kSecond, kSecond).announcements.empty());
+  EXPECT_EQ(claim.conflicts(), 0U);
+  EXPECT_EQ(claim.times_asked(), 1U);
+  EXPECT_EQ(claim.asker(), kC);
+}
+
+// ---- Two machines that are one node
+
+using Verdict = SourceWatch::Verdict;
+
+// A packet each 10 ms from these; the verdicts.
+std::vector<Verdict> see(SourceWatch& watch, const std::string& sources, Nanos from = kStart,
+                         Nanos spacing = 10 * kMillisecond) {
+  std::vector<Verdict> verdicts;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    verdicts.push_back(watch.see(static_cast<uint64_t>(sources[i]), from + i * spacing));
+  }
+  return verdicts;
+}
+
+size_t count(const std::vector<Verdict>& verdicts, Verdict which) {
+  return static_cast<size_t>(std::count(verdicts.begin(), verdicts.end(), which));
+}
+
+TEST(SourceWatch, OneSourceIsBelieved) {
+  SourceWatch watch;
+  EXPECT_EQ(count(see(watch, std::string(100, 'a')), Verdict::kBelieved), 100U);
+  EXPECT_EQ(watch.believed(), uint64_t{'a'});
+}
+
+TEST(SourceWatch, TwoThatAlternateAreDoubledAndNamed) {
+  SourceWatch watch;
+  const auto verdicts = see(watch, "aababbabbbaba");
+  EXPECT_EQ(count(verdicts, Verdict::kDoubled), 1U);
+  EXPECT_EQ(verdicts[12], Verdict::kDoubled);
+  EXPECT_EQ(watch.believed(), uint64_t{'a'});
+  EXPECT_EQ(watch.stranger(), uint64_t{'b'});
+  // As long as that goes on it is found again.
+  EXPECT_GE(count(see(watch, "babababababababa", kStart + kSecond), Verdict::kDoubled), 1U);
+}
+
+TEST(SourceWatch, ANodeThatMovesIsBelievedWhenItsOldSourceIsSilent) {
+  SourceWatch watch;
+  (void)see(watch, "aaaa");
+  const auto verdicts = see(watch, std::string(200, 'b'), kStart + 40 * kMillisecond);
+  EXPECT_EQ(count(verdicts, Verdict::kDoubled), 0U);
+  EXPECT_EQ(count(verdicts, Verdict::kStranger), 149U);
+  EXPECT_EQ(watch.believed(), uint64_t{'b'});
+}
+
+TEST(SourceWatch, LatePacketsAndDamagedOnesAreNotTwo) {
+  SourceWatch watch;
+  // A move, and some of the old packets come late; single packets with addresses that nobody has.
+  EXPECT_EQ(count(see(watch, "aaaabaabbbbbbbbb"), Verdict::kDoubled), 0U);
+  SourceWatch damaged;
+  EXPECT_EQ(count(see(damaged, "aaxaayaazaaxaayaazaaxaa"), Verdict::kDoubled), 0U);
+}
+
+TEST(SourceWatch, SeldomReturnsAreNotTwo) {
+  SourceWatch watch;
+  // A failover every two seconds, say.
+  EXPECT_EQ(count(see(watch, "abababababababab", kStart, 2 * kSecond), Verdict::kDoubled), 0U);
+}
+
+// ---- What one daemon of a machine has for itself
+
+TEST(HostClaim, NamesWhatItsProcessHasOnce) {
+  const std::string what = "test " + std::to_string(getpid());
+  const HostClaim first(what, "stop it");
+  const HostClaim again(what, "stop it");
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      const HostClaim other(what, "stop it");
+      _exit(1);
+    } catch (const SetupError& error) {
+      const std::string expected =
+          "another gradlaned of this machine, process " + std::to_string(getppid()) + ", has " + what + ": stop it";
+      _exit(error.what() == expected ? 0 : 2);
+    }
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace gradlane::test::address_claim_test

@@ -1,0 +1,118 @@
+// key_file_test.cc - files with the key of a ring: what is taken, and what is said against the others
+#include "dataplane/node/key_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+
+#include "base/error.h"
+
+namespace gradlane::test::key_file_test {
+namespace {
+
+constexpr uint32_t kOurIp = 0x0a4d0001;
+constexpr uint32_t kTheirIp = 0x0a4d0002;
+
+class KeyFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = testing::TempDir() + "gradlane-key-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path() const { return folder_ / "ring.key"; }
+  void write(const std::string& text, mode_t mode = 0600) const {
+    std::filesystem::remove(path());
+    std::ofstream(path()) << text;
+    ASSERT_EQ(chmod(path().c_str(), mode), 0);
+  }
+  // What is said against it, without its name; nothing: it is taken.
+  [[nodiscard]] std::string fault() const {
+    try {
+      (void)read_key_file(path());
+      return {};
+    } catch (const SetupError& error) {
+      const std::string start = "auth.key_file " + path() + ": ";
+      EXPECT_TRUE(std::string(error.what()).starts_with(start)) << error.what();
+      return std::string(error.what()).substr(start.size());
+    }
+  }
+
+  std::filesystem::path folder_;
+};
+
+const std::string kDigits = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+TEST_F(KeyFile, SaysTheSameAsItsBytes) {
+  std::array<uint8_t, 32> bytes;
+  std::iota(bytes.begin(), bytes.end(), uint8_t{0});
+  const RingKey want(bytes);
+  std::string upper = kDigits;
+  for (char& c : upper) c = static_cast<char>(std::toupper(c));
+  for (const std::string& text : {kDigits, kDigits + "\n", kDigits + " \r\n\n", upper}) {
+    write(text);
+    EXPECT_EQ(read_key_file(path()).packet_key(kOurIp), want.packet_key(kOurIp)) << text;
+  }
+  write(kDigits + "20");
+  EXPECT_NE(read_key_file(path()).packet_key(kOurIp), want.packet_key(kOurIp));
+  EXPECT_NE(want.packet_key(kOurIp), want.packet_key(kTheirIp));
+  write(std::string(1024, 'a'), 0400);
+  EXPECT_EQ(fault(), "");
+}
+
+TEST_F(KeyFile, WrongTextsAreRefused) {
+  const std::string allowed =
+      ", allowed: 64 to 1024 hexadecimal digits, two for each byte, as openssl rand -hex 32 writes";
+  const struct {
+    std::string text;
+    std::string fault;
+  } rows[] = {
+      {"", "has 0 digits"},
+      {kDigits.substr(2), "has 62 digits"},
+      {kDigits + "0", "has 65 digits"},
+      {std::string(1026, 'a'), "has 1026 digits"},
+      {kDigits + "\n" + kDigits, "has other characters than digits"},
+      {"0x" + kDigits, "has other characters than digits"},
+      {std::string(32, '\x80'), "has other characters than digits"},
+      {kDigits + std::string(1, '\0'), "has other characters than digits"},
+  };
+  for (const auto& row : rows) {
+    write(row.text);
+    EXPECT_EQ(fault(), row.fault + allowed) << row.text;
+  }
+  write(std::string(5000, 'a'));
+  EXPECT_TRUE(fault().ends_with(allowed)) << fault();
+}
+
+TEST_F(KeyFile, WrongFilesAreRefused) {
+  EXPECT_EQ(fault(),
+            "cannot be read: No such file or directory; to make one: openssl rand -hex 32 > FILE; chmod 600 FILE");
+  for (const mode_t mode : {0640U, 0604U, 0660U, 0610U, 0644U}) {
+    write(kDigits, mode);
+    EXPECT_TRUE(fault().starts_with("its mode is 06")) << mode << ": " << fault();
+  }
+  std::filesystem::remove(path());
+  ASSERT_EQ(mkdir(path().c_str(), 0700), 0);
+  EXPECT_EQ(fault(), "is no plain file");
+  ASSERT_EQ(rmdir(path().c_str()), 0);
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  EXPECT_EQ(fault(), "is no plain file");
+}
+
+TEST_F(KeyFile, OfSomebodyElseIsRefused) {
+  write(kDigits);
+  if (chown(path().c_str(), 65534, 65534) != 0) GTEST_SKIP() << "needs root";
+  EXPECT_EQ(fault(), "belongs to the user with number 65534, allowed: root, or 0, who runs this");
+}
+
+}  // namespace
+}  // namespace gradlane::test::key_file_test

@@ -1,0 +1,166 @@
+// server_fixture.h - a server, raw clients of its socket, and a thread that plays the lanes
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "client/abi.h"
+#include "dataplane/trainer/server.h"
+
+namespace gradlane::test {
+
+// ---- Clients
+
+struct Reply {
+  bool ended = false;  // the connection
+  std::vector<uint8_t> bytes;
+  std::vector<FileDescriptor> fds;
+
+  [[nodiscard]] uint32_t type() const;  // 0: none
+  [[nodiscard]] std::string text() const;
+  template <typename T>
+  [[nodiscard]] T as() const {
+    T message{};
+    EXPECT_EQ(bytes.size(), sizeof(T));
+    std::memcpy(&message, bytes.data(), std::min(bytes.size(), sizeof(T)));
+    return message;
+  }
+};
+
+class RawClient {
+ public:
+  explicit RawClient(const std::string& path);
+  [[nodiscard]] bool send(std::span<const uint8_t> bytes) const;
+  template <typename T>
+  [[nodiscard]] bool send(const T& message) const {
+    return send(std::span(reinterpret_cast<const uint8_t*>(&message), sizeof(T)));
+  }
+  // False: nothing there yet.
+  [[nodiscard]] bool receive(Reply& reply) const;
+  void close() { fd_.reset(); }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  FileDescriptor fd_;
+};
+
+[[nodiscard]] gl_hello hello_message(int rank = -1);
+[[nodiscard]] gl_codec_name find_message(const std::string& name);
+
+// What a client has mapped of a file descriptor.
+class Mapping {
+ public:
+  Mapping(int fd, size_t bytes);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  [[nodiscard]] uint8_t* base() const { return base_; }
+
+ private:
+  uint8_t* base_;
+  size_t bytes_;
+};
+
+// ---- Lanes
+
+// What a lane was told, and what it saw then.
+struct Told {
+  unsigned lane;
+  Command::Kind kind;
+  unsigned trainer;
+  unsigned segment;
+  size_t bytes;
+};
+
+class FakeLanes {
+ public:
+  FakeLanes(unsigned lanes, unsigned trainers, bool local_reduce);
+  ~FakeLanes();
+  FakeLanes(const FakeLanes&) = delete;
+  FakeLanes& operator=(const FakeLanes&) = delete;
+
+  [[nodiscard]] ServerLanes interface() const;
+  [[nodiscard]] LaneDesk& desk(unsigned lane, unsigned trainer) const;
+  // Commands are taken, and done only when this is over.
+  void hold(bool on) { hold_ = on; }
+  // Of these lanes (bit i: lane i) a generation ends when a trainer goes.
+  void break_off(unsigned lanes) { break_off_ = lanes; }
+  // Commands are not even taken.
+  void stall(bool on);
+  [[nodiscard]] std::vector<Told> told() const;
+  [[nodiscard]] size_t count(Command::Kind kind) const;
+  [[nodiscard]] unsigned rings() const { return rings_; }  // of doorbells
+
+ private:
+  struct Known;
+  void run();
+  void take(unsigned lane, LaneDesk& desk);
+  void carry_out(unsigned lane, Command& command);
+
+  unsigned lanes_;
+  unsigned trainers_;
+  std::vector<std::unique_ptr<LaneDesk>> owned_;
+  std::vector<LaneDesk*> desks_;
+  std::vector<FileDescriptor> bells_;      // the lanes' ends
+  std::vector<FileDescriptor> doorbells_;  // and the trainers'
+  std::atomic<bool> hold_{false}, stall_{false}, stalled_{false}, end_{false};
+  std::atomic<unsigned> rings_{0}, break_off_{0};
+  std::vector<std::pair<unsigned, Command*>> held_;  // thread only
+  std::vector<Known> known_;                         // thread only
+  mutable std::mutex mutex_;
+  std::vector<Told> told_;
+  std::thread thread_;
+};
+
+// ---- All of it
+
+[[nodiscard]] size_t open_files();
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest();
+  ~ServerTest() override;
+
+  // Two nodes with this one the second, ranks 3 to 5 (or as config_ says). Before that, config_ may be changed.
+  void start();
+  // Steps the server until this is so; fails after 20 s.
+  [[nodiscard]] testing::AssertionResult until(const std::function<bool()>& condition);
+  [[nodiscard]] RawClient connect() const { return RawClient(config_.socket); }
+  [[nodiscard]] Reply receive(const RawClient& client);
+  template <typename T>
+  [[nodiscard]] Reply ask(const RawClient& client, const T& message) {
+    EXPECT_TRUE(client.send(message));
+    return receive(client);
+  }
+  [[nodiscard]] RawClient welcomed(int rank = -1);
+  // Expects a goodbye, then the end.
+  [[nodiscard]] std::string goodbye(const RawClient& client);
+  // Closes the server and waits until it is finished.
+  void finish();
+
+  [[nodiscard]] std::string log() const { return log_.str(); }
+  [[nodiscard]] size_t log_count(const std::string& what) const;
+
+  std::string folder_;
+  NodeConfig config_;
+  std::unique_ptr<FakeLanes> lanes_;
+  std::unique_ptr<Server> server_;
+
+ private:
+  size_t files_before_;
+  std::ostringstream log_;
+};
+
+}  // namespace gradlane::test

@@ -1,0 +1,282 @@
+// server_test.cc - what trainers ask of a node's server, and what they get
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "tests/dataplane/trainer/server_fixture.h"
+
+namespace gradlane::test::server_test {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+gl_allocate allocate_message(uint64_t bytes) { return {GL_MSG_ALLOCATE, 0, bytes}; }
+gl_segment free_message(uint32_t id) { return {GL_MSG_FREE, id, 0}; }
+
+size_t bytes_of_file(int fd) {
+  struct stat status {};
+  EXPECT_EQ(fstat(fd, &status), 0);
+  return static_cast<size_t>(status.st_size);
+}
+
+void expect_sealed(int fd) {
+  EXPECT_EQ(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  const auto bytes = static_cast<off_t>(bytes_of_file(fd));
+  for (const off_t other : {off_t{0}, bytes / 2, bytes * 2}) {
+    EXPECT_EQ(ftruncate(fd, other), -1);
+    EXPECT_EQ(errno, EPERM);
+  }
+  EXPECT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+}
+
+// ---- HELLO
+
+TEST_F(ServerTest, Welcome) {
+  config_.codec = find_codec("inceptionn:9,truncate");
+  config_.max_tensor = size_t{123} << 20;
+  start();
+  const RawClient client = connect();
+  const Reply reply = ask(client, hello_message(4));
+  const auto welcome = reply.as<gl_welcome>();
+  EXPECT_EQ(welcome.type, GL_MSG_WELCOME);
+  EXPECT_EQ(welcome.rank, 4U);
+  EXPECT_EQ(welcome.world, 6U);
+  EXPECT_EQ(welcome.lanes, 2U);
+  EXPECT_EQ(welcome.control_bytes, gl_control_bytes(2));
+  EXPECT_EQ(welcome.max_bytes, config_.max_tensor);
+  EXPECT_EQ(welcome.pid, static_cast<uint32_t>(getpid()));
+  EXPECT_EQ(welcome.flags, 0U);
+  EXPECT_STREQ(welcome.codec, "inceptionn:9,truncate");
+  EXPECT_EQ(server_->attached(), 1U);
+
+  ASSERT_EQ(reply.fds.size(), 4U);
+  const int control_fd = reply.fds[0].get();
+  EXPECT_EQ(bytes_of_file(control_fd), gl_control_bytes(2));
+  expect_sealed(control_fd);
+  const Mapping mapping(control_fd, gl_control_bytes(2));
+  const auto* const control = reinterpret_cast<const gl_control*>(mapping.base());
+  EXPECT_EQ(control->magic, GL_MAGIC);
+  EXPECT_EQ(control->version, GL_ABI_VERSION);
+  EXPECT_EQ(control->lanes, 2U);
+  EXPECT_EQ(control->waiting, 0U);
+
+  // The others are bells, and the doorbells the lanes' own.
+  for (size_t i = 1; i < 4; ++i) gl_ring(reply.fds[i].get());
+  EXPECT_TRUE(until([&] { return lanes_->rings() >= 4; }));  // two more from kAttach
+}
+
+TEST_F(ServerTest, WelcomeSaysLocalReduce) {
+  config_.local_reduce = true;
+  start();
+  const RawClient first = connect();
+  EXPECT_EQ(ask(first, hello_message()).as<gl_welcome>().flags, GL_WELCOME_LOCAL_REDUCE);
+  const RawClient second = connect();
+  const auto welcome = ask(second, hello_message()).as<gl_welcome>();
+  EXPECT_EQ(welcome.rank, 4U);
+  EXPECT_EQ(welcome.world, 6U);
+  // They share a desk; the command tells whom it is about.
+  const std::vector<Told> told = lanes_->told();
+  ASSERT_EQ(told.size(), 4U);
+  EXPECT_EQ(told[0].trainer, 0U);
+  EXPECT_EQ(told[3].trainer, 1U);
+}
+
+TEST_F(ServerTest, WelcomeComesAfterAllLanesHaveAttached) {
+  start();
+  lanes_->hold(true);
+  const RawClient client = connect();
+  ASSERT_TRUE(client.send(hello_message()));
+  EXPECT_TRUE(until([&] { return lanes_->rings() == 2; }));
+  Reply reply;
+  for (int i = 0; i < 20; ++i) server_->step();
+  EXPECT_FALSE(client.receive(reply));
+  EXPECT_TRUE(server_->busy());
+  EXPECT_EQ(server_->attached(), 0U);
+  lanes_->hold(false);
+  EXPECT_EQ(receive(client).type(), GL_MSG_WELCOME);
+  EXPECT_EQ(lanes_->count(Command::Kind::kAttach), 2U);
+  EXPECT_FALSE(server_->busy());
+}
+
+TEST_F(ServerTest, Ranks) {
+  start();
+  const RawClient second = welcomed(4);
+  const RawClient other = connect();
+  EXPECT_EQ(ask(other, hello_message(4)).text(), "rank 4 is taken by pid " + std::to_string(getpid()));
+  for (const int foreign : {0, 2, 6, 1000, -2, -2147483647 - 1}) {
+    const Reply reply = ask(other, hello_message(foreign));
+    EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
+    EXPECT_EQ(reply.text(),
+              "rank " + std::to_string(foreign) + " is not on this node: node 1 has ranks 3 to 5, of 6 ranks");
+  }
+  // After all that it may still say hello.
+  EXPECT_EQ(ask(other, hello_message(-1)).as<gl_welcome>().rank, 3U);
+  const RawClient third = connect();
+  EXPECT_EQ(ask(third, hello_message(-1)).as<gl_welcome>().rank, 5U);
+  const RawClient fourth = connect();
+  EXPECT_EQ(ask(fourth, hello_message(-1)).text(), "all of this node's trainers are there (ranks 3 to 5)");
+  EXPECT_EQ(server_->attached(), 3U);
+}
+
+TEST_F(ServerTest, OtherVersionIsRefused) {
+  start();
+  for (const size_t bytes : {12U, 16U, 64U}) {
+    const RawClient client = connect();
+    std::array<uint32_t, 16> message{GL_MSG_HELLO, GL_MAGIC, 99};
+    ASSERT_TRUE(client.send(std::span(reinterpret_cast<const uint8_t*>(message.data()), bytes)));
+    const Reply reply = receive(client);
+    EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
+    EXPECT_EQ(reply.as<gl_text>().version, GL_ABI_VERSION);
+    EXPECT_THAT(reply.text(), HasSubstr("version 99"));
+    EXPECT_THAT(goodbye(client), HasSubstr("version 99"));
+  }
+}
+
+// ---- Segments
+
+TEST_F(ServerTest, AllocateAndFree) {
+  start();
+  const RawClient client = welcomed();
+  const size_t page = static_cast<size_t>(getpagesize());
+  for (const size_t bytes : {size_t{1}, page, 5 * page + 1, size_t{50} << 20}) {
+    const Reply reply = ask(client, allocate_message(bytes));
+    const auto segment = reply.as<gl_segment>();
+    EXPECT_EQ(segment.type, GL_MSG_SEGMENT);
+    EXPECT_EQ(segment.id, 0U);
+    EXPECT_EQ(segment.bytes, (bytes + page - 1) / page * page);
+    ASSERT_EQ(reply.fds.size(), 1U);
+    EXPECT_EQ(bytes_of_file(reply.fds[0].get()), segment.bytes);
+    expect_sealed(reply.fds[0].get());
+    const Told told = lanes_->told().back();
+    EXPECT_EQ(told.kind, Command::Kind::kAddSegment);
+    EXPECT_EQ(told.bytes, segment.bytes);
+    // The memory is there already.
+    struct stat status {};
+    fstat(reply.fds[0].get(), &status);
+    EXPECT_GE(static_cast<size_t>(status.st_blocks) * 512, segment.bytes);
+    const Mapping mapping(reply.fds[0].get(), segment.bytes);
+    EXPECT_EQ(mapping.base()[segment.bytes - 1], 0);
+    mapping.base()[segment.bytes - 1] = 1;
+    const auto freed = ask(client, free_message(0)).as<gl_segment>();
+    EXPECT_EQ(freed.type, GL_MSG_FREED);
+    EXPECT_EQ(freed.id, 0U);
+  }
+  EXPECT_EQ(lanes_->count(Command::Kind::kAddSegment), 8U);
+  EXPECT_EQ(lanes_->count(Command::Kind::kRemoveSegment), 8U);
+}
+
+TEST_F(ServerTest, AllocateStaysWithinTheLimit) {
+  start();
+  const RawClient client = welcomed();
+  const size_t all = config_.trainer_memory;
+  const size_t page = static_cast<size_t>(getpagesize());
+  for (const uint64_t bytes : {uint64_t{0}, all + 1, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - page + 2}) {
+    EXPECT_EQ(ask(client, allocate_message(bytes)).type(), GL_MSG_REFUSED) << bytes;
+  }
+  EXPECT_EQ(ask(client, allocate_message(all - page)).type(), GL_MSG_SEGMENT);
+  EXPECT_EQ(ask(client, allocate_message(page + 1)).text(),
+            std::to_string(page + 1) + " bytes, rounded up to whole pages, are too much: " + std::to_string(page) +
+                " of " + std::to_string(all) + " are left to this trainer (raise memory.per_trainer of the daemon)");
+  EXPECT_EQ(ask(client, allocate_message(page)).as<gl_segment>().id, 1U);
+  EXPECT_EQ(ask(client, allocate_message(1)).type(), GL_MSG_REFUSED);
+  EXPECT_EQ(ask(client, free_message(0)).type(), GL_MSG_FREED);
+  EXPECT_EQ(ask(client, allocate_message(all - page)).as<gl_segment>().id, 0U);
+  // Others have their own.
+  const RawClient other = welcomed();
+  EXPECT_EQ(ask(other, allocate_message(page)).type(), GL_MSG_SEGMENT);
+}
+
+TEST_F(ServerTest, LimitOfOddBytesIsNotExceededByRounding) {
+  config_.trainer_memory = 10000;
+  start();
+  const RawClient client = welcomed();
+  EXPECT_EQ(ask(client, allocate_message(10000)).type(), GL_MSG_REFUSED);
+  EXPECT_EQ(ask(client, allocate_message(8192)).type(), GL_MSG_SEGMENT);
+}
+
+TEST_F(ServerTest, MemoryThatIsNotThereIsRefused) {
+  config_.trainer_memory = ~size_t{0};
+  start();
+  const RawClient client = welcomed();
+  const uint64_t bytes = uint64_t{1} << 50;  // more than there are addresses
+  EXPECT_THAT(ask(client, allocate_message(bytes)).text(), StartsWith("no shared memory of 1125899906842624 bytes: "));
+  EXPECT_EQ(ask(client, allocate_message(~uint64_t{0})).type(), GL_MSG_REFUSED);
+  EXPECT_EQ(ask(client, allocate_message(4096)).as<gl_segment>().id, 0U);
+}
+
+TEST_F(ServerTest, NumberOfSegments) {
+  start();
+  const RawClient client = welcomed();
+  for (uint32_t id = 0; id < GL_MAX_SEGMENTS; ++id) {
+    ASSERT_EQ(ask(client, allocate_message(1)).as<gl_segment>().id, id);
+  }
+  EXPECT_THAT(ask(client, allocate_message(1)).text(), HasSubstr("64 segments already"));
+  EXPECT_EQ(ask(client, free_message(17)).as<gl_segment>().id, 17U);
+  EXPECT_EQ(ask(client, free_message(17)).text(), "there is no segment 17");
+  EXPECT_EQ(ask(client, free_message(GL_MAX_SEGMENTS)).text(), "there is no segment 64");
+  EXPECT_EQ(ask(client, free_message(~0U)).type(), GL_MSG_REFUSED);
+  EXPECT_EQ(ask(client, allocate_message(1)).as<gl_segment>().id, 17U);
+}
+
+TEST_F(ServerTest, FullMailboxesAreTriedAgain) {
+  start();
+  const RawClient client = welcomed();
+  lanes_->stall(true);
+  uint8_t byte = 0;
+  std::vector<std::unique_ptr<Command>> others;
+  for (;;) {
+    auto command = std::make_unique<Command>();
+    command->kind = Command::Kind::kAddSegment;
+    command->segment = 63;
+    command->base = &byte;
+    command->bytes = 1;
+    if (!lanes_->desk(1, 0).mailbox.post(command.get())) break;
+    others.push_back(std::move(command));
+  }
+  ASSERT_TRUE(client.send(allocate_message(4096)));
+  for (int i = 0; i < 20; ++i) server_->step();
+  EXPECT_TRUE(server_->busy());
+  lanes_->stall(false);
+  EXPECT_EQ(receive(client).type(), GL_MSG_SEGMENT);
+  EXPECT_EQ(lanes_->count(Command::Kind::kAddSegment), others.size() + 2);
+  finish();
+}
+
+// ---- FIND_CODEC
+
+TEST_F(ServerTest, FindCodec) {
+  start();
+  const RawClient client = welcomed();
+  const struct {
+    std::string name, canonical;
+    CodecId id;
+    uint8_t param;
+    uint8_t feedback;
+  } codecs[] = {{"raw", "raw", CodecId::kRaw, 0, 0},
+                {"fixed:07", "fixed:7", CodecId::kFixed, 7, 1},
+                {"fixed:7", "fixed:7", CodecId::kFixed, 7, 1},
+                {"inceptionn:14,truncate", "inceptionn:14,truncate", CodecId::kInceptionn, 14 | kTruncateBit, 0}};
+  for (const auto& each : codecs) {
+    const auto found = ask(client, find_message(each.name)).as<gl_codec_name>();
+    EXPECT_EQ(found.type, GL_MSG_CODEC);
+    EXPECT_EQ(found.id, static_cast<uint8_t>(each.id));
+    EXPECT_EQ(found.param, each.param);
+    EXPECT_EQ(found.feedback, each.feedback);
+    EXPECT_EQ(found.name, each.canonical);
+  }
+  for (const std::string name : {"", "zip", "fixed:99", "fixed:7,truncate", "\x80\xff"}) {
+    const Reply reply = ask(client, find_message(name));
+    EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
+    EXPECT_FALSE(reply.text().empty());
+  }
+  ASSERT_TRUE(client.send(find_message(std::string(GL_NAME, 'x'))));
+  EXPECT_EQ(goodbye(client), "FIND_CODEC whose name has no end");
+}
+
+}  // namespace
+}  // namespace gradlane::test::server_test

@@ -1,0 +1,156 @@
+// trainer_fixture.h - lanes of a few nodes, their trainers and control threads, on perfect links in virtual time
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "collectives/exchange/exchange.h"
+#include "dataplane/trainer/trainer_ops.h"
+
+namespace gradlane::test {
+
+struct TrainerConfig {
+  unsigned nodes = 2;
+  unsigned lanes = 1;
+  unsigned trainers = 1;  // of each node; more than one: local_reduce
+  std::string codec = "fixed:10";
+  size_t operations = 16;
+  size_t max_bytes = size_t{1} << 20;
+  Nanos operation_timeout = 200 * kMillisecond;
+};
+
+// Pages between two that nobody may touch; the end of the memory is that of its last page.
+class GuardedPages {
+ public:
+  explicit GuardedPages(size_t bytes);
+  ~GuardedPages();
+  GuardedPages(const GuardedPages&) = delete;
+  GuardedPages& operator=(const GuardedPages&) = delete;
+  [[nodiscard]] uint8_t* base() const { return base_; }
+  [[nodiscard]] size_t bytes() const { return bytes_; }
+
+ private:
+  uint8_t* all_ = nullptr;
+  uint8_t* base_ = nullptr;
+  size_t bytes_;
+};
+
+// All lanes of all nodes, in one thread.
+class TrainerWorld {
+ public:
+  explicit TrainerWorld(const TrainerConfig& config);
+  ~TrainerWorld();
+  TrainerWorld(const TrainerWorld&) = delete;
+  TrainerWorld& operator=(const TrainerWorld&) = delete;
+
+  [[nodiscard]] const TrainerConfig& config() const { return config_; }
+  [[nodiscard]] unsigned ranks() const { return config_.nodes * config_.trainers; }
+  [[nodiscard]] Nanos now() const { return now_; }
+  [[nodiscard]] LaneDesk& desk(unsigned node, unsigned lane);
+  [[nodiscard]] TrainerOps& ops(unsigned node, unsigned lane);
+  [[nodiscard]] Exchange& exchange(unsigned node, unsigned lane);
+
+  // Packets that have arrived, and one poll of every lane. Time goes on by little, or by more if nothing moved.
+  void step();
+  void run_for(Nanos time);
+  // False: it was not so in that time.
+  [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = kSecond);
+  [[nodiscard]] bool idle() const;  // no lane has an operation in flight
+
+ private:
+  class Place;
+  struct Flying {
+    Nanos due;
+    unsigned lane;
+    unsigned from;
+    unsigned to;
+    std::vector<uint8_t> bytes;
+  };
+  [[nodiscard]] Place& place(unsigned node, unsigned lane) { return *places_[lane * config_.nodes + node]; }
+
+  const TrainerConfig config_;
+  Nanos now_ = kMicrosecond;
+  std::deque<Flying> flying_;
+  std::vector<std::unique_ptr<Place>> places_;  // by lane, then node
+};
+
+// How an operation ended, as far as lanes have said so.
+struct Outcome {
+  unsigned lanes = 0;  // that have completed it
+  unsigned failed = 0;
+  std::map<unsigned, uint32_t> ends{};  // of lanes that failed, at that time
+  bool residual_cleared = false;
+  std::string text;  // of the last that failed
+};
+
+// A trainer and its part of the control thread. The memory of its rings is its own to spoil.
+class Trainer {
+ public:
+  Trainer(TrainerWorld& world, unsigned node, unsigned number = 0);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // ---- Control thread. Each posts commands to all lanes and, but for those that begin only, runs the world until they
+  // are done; the memory is gone right after that. Never more than one at a time.
+  void attach();
+  void detach();
+  void begin_detach() { post(Command::Kind::kDetach); }
+  uint8_t* add_segment(unsigned segment, size_t bytes);
+  void remove_segment(unsigned segment);
+  void begin_remove_segment(unsigned segment) { post(Command::Kind::kRemoveSegment, segment); }
+  void close();
+  // Frees what the command was about.
+  [[nodiscard]] bool done();
+  [[nodiscard]] const FaultReport& fault(unsigned lane) const;
+  void forget_faults();
+
+  // ---- Trainer
+  [[nodiscard]] unsigned rank() const { return node_ * world_.config().trainers + number_; }
+  [[nodiscard]] gl_control& control() { return *reinterpret_cast<gl_control*>(memory_->base()); }
+  [[nodiscard]] gl_lane& lane(unsigned lane);
+  [[nodiscard]] uint8_t* segment(unsigned segment) { return segments_[segment]->base(); }
+  // To all lanes; the cookie is chosen here, and returned.
+  uint64_t submit(gl_submission submission);
+  void put(unsigned lane, const gl_submission& submission);
+  void cancel(uint64_t cookie);
+  void resume();
+  // Reads completions, and is told of failures as the client library does it; nothing if not all lanes have said how it
+  // ended.
+  [[nodiscard]] std::optional<Outcome> over(uint64_t cookie);
+  void read();
+  [[nodiscard]] size_t completions() const { return completions_; }  // read so far, of all lanes
+  [[nodiscard]] int bell() const { return bell_[1]; }                // rung by lanes
+
+ private:
+  void post(Command::Kind kind, unsigned segment = 0);
+  void finish();
+
+  TrainerWorld& world_;
+  const unsigned node_;
+  const unsigned number_;
+  int bell_[2];
+  std::unique_ptr<GuardedPages> memory_;
+  std::map<unsigned, std::unique_ptr<GuardedPages>> segments_;
+  std::vector<std::unique_ptr<Command>> commands_;
+  std::vector<uint32_t> heads_;
+  std::vector<uint32_t> ends_seen_;
+  uint64_t next_cookie_;
+  std::map<uint64_t, Outcome> outcomes_;
+  size_t completions_ = 0;
+};
+
+// A submission as the client library makes it, of memory at an offset in segment 0.
+[[nodiscard]] gl_submission submission_of(OpKind kind, ElementType type, size_t count, size_t offset = 0);
+
+}  // namespace gradlane::test

@@ -1,0 +1,313 @@
+// trainer_gone_test.cc - trainers that come and go, in order or in the middle, and those of other ranks meanwhile
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/dataplane/trainer/trainer_values.h"
+
+namespace gradlane::test::trainer_gone_test {
+namespace {
+
+constexpr Nanos kSoon = 10 * kMillisecond;
+constexpr Task kTask{.count = 30'000};
+
+void expect_failed(const std::vector<Outcome>& ends, unsigned but, const std::string& named) {
+  for (unsigned rank = 0; rank < ends.size(); ++rank) {
+    if (rank == but) continue;
+    EXPECT_NE(ends[rank].failed, 0U) << "rank " << rank;
+    EXPECT_NE(ends[rank].text.find(named), std::string::npos) << "rank " << rank << ": " << ends[rank].text;
+  }
+}
+
+// Takes over from one that has gone. Numbers begin afresh then, and the others, which stay, know that.
+void come_again(Trainers& trainers, unsigned rank) {
+  trainers.come(rank);
+  trainers.world.run_for(kMillisecond);
+  for (unsigned other = 0; other < trainers.world.ranks(); ++other) {
+    if (other != rank) trainers[other].resume();
+  }
+}
+
+// The others' operations, which all but `but` have submitted.
+std::vector<Outcome> outcomes_but(Trainers& trainers, unsigned but, const std::vector<uint64_t>& cookies, Nanos time) {
+  std::vector<Outcome> ends(cookies.size());
+  const auto ended = [&] {
+    bool so = true;
+    for (unsigned rank = 0; rank < cookies.size(); ++rank) {
+      so &= rank == but || trainers[rank].over(cookies[rank]).has_value();
+    }
+    return so;
+  };
+  EXPECT_TRUE(trainers.world.run_until(ended, time));
+  for (unsigned rank = 0; rank < cookies.size(); ++rank) {
+    const auto end = rank == but ? std::nullopt : trainers[rank].over(cookies[rank]);
+    if (end) ends[rank] = *end;
+  }
+  return ends;
+}
+
+// Whenever it is, the memory is unmapped right after `done`, the others know soon, and a new trainer takes over.
+TEST(Gone, InTheMiddleOfAnOperation) {
+  Trainers trainers({.nodes = 3, .lanes = 2});
+  trainers.run(kTask);
+  int failed = 0;
+  for (Nanos after = 0; after < 40 * kMicrosecond; after += kMicrosecond) {
+    std::vector<uint64_t> cookies;
+    for (unsigned rank = 0; rank < 3; ++rank) cookies.push_back(trainers.submit(rank, kTask));
+    trainers.world.step();
+    trainers.world.run_for(after);
+    trainers[1].detach();
+    const auto ends = outcomes_but(trainers, 1, cookies, kSoon);
+    if (ends[0].failed + ends[2].failed != 0) {  // else it was over before
+      expect_failed(ends, 1, "rank 1");
+      ++failed;
+    }
+    come_again(trainers, 1);
+    trainers.run(kTask);
+  }
+  EXPECT_GT(failed, 5);
+}
+
+TEST(Gone, BeforeItHasSubmittedWhatOthersHave) {
+  Trainers trainers({.nodes = 3, .lanes = 2});
+  trainers.run(kTask);
+  std::vector<uint64_t> cookies = {trainers.submit(0, kTask), 0, trainers.submit(2, kTask)};
+  trainers.world.run_for(kMillisecond);
+  trainers[1].detach();
+  expect_failed(outcomes_but(trainers, 1, cookies, kSoon), 1, "rank 1");
+  come_again(trainers, 1);
+  trainers.run(kTask);
+}
+
+TEST(Gone, OthersSubmitOneMore) {
+  for (unsigned gone = 0; gone < 4; ++gone) {
+    Trainers trainers({.nodes = 4, .lanes = 2});
+    trainers.run(kTask);
+    trainers[gone].detach();
+    trainers.world.run_for(kMillisecond);
+    std::vector<uint64_t> cookies(4);
+    for (unsigned rank = 0; rank < 4; ++rank) {
+      if (rank != gone) cookies[rank] = trainers.submit(rank, kTask);
+    }
+    expect_failed(outcomes_but(trainers, gone, cookies, kSoon), gone, "rank " + std::to_string(gone));
+    come_again(trainers, gone);
+    trainers.run(kTask);
+  }
+}
+
+// Whoever is left tries again and again, by itself: each time it is told at once, until somebody has come.
+void try_in_vain(Trainers& trainers, unsigned gone, const std::vector<unsigned>& left, unsigned rounds) {
+  const std::string named = "rank " + std::to_string(gone / trainers.world.config().trainers) + " has left";
+  for (unsigned round = 0; round < rounds; ++round) {
+    std::vector<uint64_t> cookies(trainers.world.ranks());
+    for (const unsigned rank : left) {
+      trainers[rank].resume();
+      cookies[rank] = trainers.submit(rank, kTask);
+    }
+    const auto told = [&] {
+      return std::ranges::all_of(left, [&](unsigned rank) { return trainers[rank].over(cookies[rank]).has_value(); });
+    };
+    ASSERT_TRUE(trainers.world.run_until(told, kSoon)) << "round " << round;
+    for (const unsigned rank : left) {
+      const Outcome end = *trainers[rank].over(cookies[rank]);
+      EXPECT_NE(end.failed, 0U) << "round " << round << ", rank " << rank;
+      const bool here = rank / trainers.world.config().trainers == gone / trainers.world.config().trainers;
+      EXPECT_NE(end.text.find(here ? "a trainer of this node has gone" : named), std::string::npos) << end.text;
+    }
+  }
+}
+
+TEST(Gone, AndNobodyComesForSomeTime) {
+  for (const unsigned of_each : {1U, 2U}) {
+    for (const unsigned nodes : {2U, 3U, 4U}) {
+      Trainers trainers({.nodes = nodes, .lanes = 2, .trainers = of_each, .operation_timeout = kSecond});
+      const unsigned ranks = trainers.world.ranks();
+      for (unsigned gone = 0; gone < ranks; gone += 2) {
+        SCOPED_TRACE(std::to_string(nodes) + " nodes, " + std::to_string(gone) + " of " + std::to_string(ranks));
+        trainers.run(kTask);
+        trainers[gone].detach();
+        std::vector<unsigned> left;
+        for (unsigned rank = 0; rank < ranks; ++rank) {
+          if (rank != gone) left.push_back(rank);
+        }
+        try_in_vain(trainers, gone, left, 5);
+        come_again(trainers, gone);
+        trainers.run(kTask);
+      }
+    }
+  }
+}
+
+// The ranks beside the one that has gone are busy with something else: of three the last one hears of it all the same.
+TEST(Gone, OnlyOneTriesAgain) {
+  for (unsigned left = 1; left < 4; ++left) {
+    Trainers trainers({.nodes = 4, .lanes = 2, .operation_timeout = kSecond});
+    trainers.run(kTask);
+    trainers[0].detach();
+    try_in_vain(trainers, 0, {1, 2, 3}, 1);
+    try_in_vain(trainers, 0, {left}, 4);
+    come_again(trainers, 0);
+    trainers.run(kTask);
+  }
+}
+
+// One of its place comes and goes without having done anything.
+TEST(Gone, AndTheNextOneToo) {
+  Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
+  trainers.run(kTask);
+  trainers[1].detach();
+  try_in_vain(trainers, 1, {0, 2}, 2);
+  trainers.come(1);
+  trainers[1].detach();
+  try_in_vain(trainers, 1, {0, 2}, 2);
+  come_again(trainers, 1);
+  trainers.run(kTask);
+}
+
+// Those that come for the next job do not know who has gone: they wait for it, as at any start.
+TEST(Gone, OthersThatComeAfterItWait) {
+  Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
+  trainers.run(kTask);
+  trainers[1].detach();
+  try_in_vain(trainers, 1, {0, 2}, 2);
+  std::vector<uint64_t> cookies(3);
+  for (const unsigned rank : {0U, 2U}) {
+    trainers[rank].detach();
+    trainers.come(rank);
+    cookies[rank] = trainers.submit(rank, kTask);
+  }
+  trainers.world.run_for(100 * kMillisecond);
+  trainers.come(1);
+  cookies[1] = trainers.submit(1, kTask);
+  for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U) << end.text;
+}
+
+// It has its result and leaves; the others are still at it.
+TEST(Gone, AfterItsLastOperation) {
+  for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast}) {
+    for (size_t count = 1; count < 30'000; count = count * 3 + 7) {
+      Trainers trainers({.nodes = 4, .lanes = 2});
+      const Task task{.kind = kind, .count = count, .root = static_cast<unsigned>(count % 4)};
+      std::vector<uint64_t> cookies;
+      for (unsigned rank = 0; rank < 4; ++rank) cookies.push_back(trainers.submit(rank, task));
+      std::vector<bool> left(4);
+      const auto all_left = [&] {
+        for (unsigned rank = 0; rank < 4; ++rank) {
+          if (left[rank]) continue;
+          const auto end = trainers[rank].over(cookies[rank]);
+          if (!end) continue;
+          EXPECT_EQ(end->failed, 0U) << end->text;
+          EXPECT_TRUE(right(task, rank, 4, trainers[rank].segment(0)));
+          trainers[rank].begin_detach();
+          left[rank] = true;
+        }
+        return std::ranges::all_of(left, [](bool it) { return it; });
+      };
+      ASSERT_TRUE(trainers.world.run_until(all_left));
+    }
+  }
+}
+
+// The first of the next job need not wait for the last.
+TEST(Gone, ANewJobBeginsBeforeAllHaveCome) {
+  Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
+  for (unsigned job = 0; job < 4; ++job) {
+    trainers.run(kTask);
+    for (unsigned rank = 0; rank < 3; ++rank) trainers[rank].detach();
+    trainers.come(0);
+    std::vector<uint64_t> cookies = {trainers.submit(0, kTask)};
+    for (unsigned rank = 1; rank < 3; ++rank) {
+      trainers.world.run_for(job * 10 * kMillisecond);
+      trainers.come(rank);
+      cookies.push_back(trainers.submit(rank, kTask));
+    }
+    for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U) << end.text;
+  }
+}
+
+TEST(Gone, WithUnknownSegmentsAndCancelsStillInItsRing) {
+  Trainers trainers({.nodes = 2});
+  for (int i = 0; i < 40; ++i) {
+    trainers[0].submit(submission_of(OpKind::kAllReduce, ElementType::kFloat32, 9));
+    trainers[0].cancel(static_cast<uint64_t>(i));
+  }
+  trainers[0].detach();
+  trainers.come(0);
+  trainers.run(kTask);
+}
+
+// ---- Jobs of random length
+
+class Jobs : public testing::TestWithParam<std::tuple<unsigned, unsigned>> {  // nodes, trainers of each
+ protected:
+  struct Life {
+    unsigned to_do = 0;
+    std::optional<uint64_t> cookie;
+    Nanos dies = 0;
+    bool leaving = false;
+    bool gone = false;
+  };
+
+  // One step of a trainer's life; how its operations end does not matter, but they do.
+  static void live(Trainers& trainers, unsigned rank, Life& it) {
+    if (it.gone) return;
+    if (it.leaving) {
+      it.gone = trainers[rank].done();
+      return;
+    }
+    const bool over = it.cookie && trainers[rank].over(*it.cookie).has_value();
+    if (over) it.cookie.reset();
+    if (trainers.world.now() >= it.dies || (!it.cookie && it.to_do == 0)) {
+      trainers[rank].begin_detach();
+      it.leaving = true;
+    } else if (!it.cookie) {
+      --it.to_do;
+      it.cookie = trainers.submit(rank, {.count = it.to_do % 2 == 0 ? size_t{20'000} : size_t{10}});
+    }
+  }
+};
+
+TEST_P(Jobs, AFullOneAlwaysWorksAfterwards) {
+  const auto [nodes, of_each] = GetParam();
+  const unsigned ranks = nodes * of_each;
+  std::mt19937 random(nodes * 100 + of_each);
+  Trainers trainers({.nodes = nodes, .lanes = 2, .trainers = of_each, .operation_timeout = 30 * kMillisecond});
+  for (int job = 0; job < 40; ++job) {
+    std::vector<Life> lives(ranks);
+    const auto length = static_cast<unsigned>(random() % 6);
+    for (Life& it : lives) {
+      it.to_do = length + static_cast<unsigned>(random() % 4 == 0 ? random() % 3 : 0);
+      const bool dies = random() % 4 == 0;
+      it.dies = dies ? trainers.world.now() + random() % (2 * kMillisecond) : kNever;
+    }
+    const auto all_gone = [&] {
+      for (unsigned rank = 0; rank < ranks; ++rank) live(trainers, rank, lives[rank]);
+      return std::ranges::all_of(lives, [](const Life& it) { return it.gone; });
+    };
+    ASSERT_TRUE(trainers.world.run_until(all_gone, 2 * kSecond)) << "job " << job;
+
+    trainers.world.run_for(kMillisecond);  // all have heard of the last one's end
+    std::vector<unsigned> order(ranks);
+    for (unsigned rank = 0; rank < ranks; ++rank) order[rank] = rank;
+    std::ranges::shuffle(order, random);
+    std::vector<uint64_t> cookies(ranks);
+    for (const unsigned rank : order) {
+      if (random() % 2 == 0) trainers.world.run_for(random() % (300 * kMicrosecond));
+      trainers.come(rank);
+      cookies[rank] = trainers.submit(rank, kTask);
+    }
+    const auto ends = trainers.outcomes_of(cookies);
+    for (unsigned rank = 0; rank < ranks; ++rank) {
+      ASSERT_EQ(ends[rank].failed, 0U) << "job " << job << ", rank " << rank << ": " << ends[rank].text;
+      ASSERT_TRUE(right(kTask, rank, ranks, trainers[rank].segment(0)));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Jobs,
+                         testing::Values(std::tuple{1, 1}, std::tuple{2, 1}, std::tuple{3, 1}, std::tuple{4, 1},
+                                         std::tuple{1, 3}, std::tuple{2, 2}, std::tuple{3, 3}));
+
+}  // namespace
+}  // namespace gradlane::test::trainer_gone_test

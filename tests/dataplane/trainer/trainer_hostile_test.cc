@@ -1,0 +1,272 @@
+// trainer_hostile_test.cc - what no client library writes into its rings: one fault, and nobody else is harmed
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "tests/dataplane/trainer/trainer_values.h"
+
+namespace gradlane::test::trainer_hostile_test {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{64} << 10;
+constexpr size_t kSegmentBytes = size_t{128} << 10;
+
+TrainerConfig config() {
+  TrainerConfig it{.nodes = 2, .lanes = 2};
+  it.max_bytes = kMaxBytes;
+  return it;
+}
+
+// The session's part: away with it, and a new one. The others know of that.
+void replace(Trainers& trainers, unsigned rank) {
+  trainers[rank].detach();
+  trainers[rank].forget_faults();
+  trainers.come(rank);
+  trainers.world.run_for(kMillisecond);
+  for (unsigned other = 0; other < trainers.world.ranks(); ++other) {
+    if (other != rank) trainers[other].resume();
+  }
+}
+
+gl_submission fp32(size_t count) { return submission_of(OpKind::kAllReduce, ElementType::kFloat32, count); }
+
+struct Bad {
+  const char* what;
+  TrainerFault fault;
+  std::function<void(gl_submission&)> change;  // of a good one: 100 floats, or with a residual
+  bool residual = false;
+};
+
+const std::vector<Bad>& bad_ones() {
+  using S = gl_submission;
+  static const std::vector<Bad> all = {
+      {"kind 7", TrainerFault::kBadKind, [](S& it) { it.kind = 7; }},
+      {"kind 255", TrainerFault::kBadKind, [](S& it) { it.kind = 255; }},
+      {"type 7", TrainerFault::kBadKind, [](S& it) { it.type = 7; }},
+      {"type 255 of a barrier", TrainerFault::kBadKind, [](S& it) { it.kind = GL_BARRIER, it.type = 255; }},
+      {"codec 200", TrainerFault::kBadCodec, [](S& it) { it.flags = GL_FLAG_CODEC, it.codec = 200; }},
+      {"fixed:31", TrainerFault::kBadCodec,
+       [](S& it) { it.flags = GL_FLAG_CODEC, it.codec = static_cast<uint8_t>(CodecId::kFixed), it.param = 31; }},
+      {"segment 1", TrainerFault::kBadSegment, [](S& it) { it.segment = 1; }},
+      {"segment 64", TrainerFault::kBadSegment, [](S& it) { it.segment = GL_MAX_SEGMENTS; }},
+      {"segment 255", TrainerFault::kBadSegment, [](S& it) { it.segment = 255; }},
+      {"one byte beyond", TrainerFault::kOutOfBounds, [](S& it) { it.offset = kMaxBytes - 400 + 1; }},
+      {"offset at the end", TrainerFault::kOutOfBounds, [](S& it) { it.offset = kMaxBytes; }},
+      {"offset 2^64-1", TrainerFault::kOutOfBounds, [](S& it) { it.offset = ~uint64_t{0}; }},
+      {"offset 2^64-400", TrainerFault::kOutOfBounds, [](S& it) { it.offset = ~uint64_t{0} - 399; }},
+      {"too large", TrainerFault::kTooLarge, [](S& it) { it.count = kMaxBytes / 4 + 1; }},
+      {"count 2^62", TrainerFault::kTooLarge, [](S& it) { it.count = uint64_t{1} << 62; }},
+      {"count 2^64-1", TrainerFault::kTooLarge, [](S& it) { it.count = ~uint64_t{0}; }},
+      {"blocks too large", TrainerFault::kTooLarge,
+       [](S& it) { it.kind = GL_ALL_GATHER, it.count = kMaxBytes / 8 + 1; }},
+      {"root 2", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_BROADCAST, it.root = 2; }},
+      {"root 2^32", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_BROADCAST, it.root = uint64_t{1} << 32; }},
+      {"root 2^64-1", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_BROADCAST, it.root = ~uint64_t{0}; }},
+      {"blocks that overlap", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_GATHER, it.pitch = 99; }},
+      {"last block beyond", TrainerFault::kOutOfBounds,
+       [](S& it) { it.kind = GL_REDUCE_SCATTER, it.pitch = kMaxBytes / 4 - 99; }},
+      {"pitch 2^64-1", TrainerFault::kOutOfBounds, [](S& it) { it.kind = GL_ALL_GATHER, it.pitch = ~uint64_t{0}; }},
+      {"pitch 2^62", TrainerFault::kOutOfBounds,
+       [](S& it) { it.kind = GL_REDUCE_SCATTER, it.pitch = uint64_t{1} << 62; }},
+      {"average of integers", TrainerFault::kBadOperation,
+       [](S& it) { it.type = GRADLANE_INT32, it.flags = GL_FLAG_AVERAGE; }},
+      {"average of a broadcast", TrainerFault::kBadOperation,
+       [](S& it) { it.kind = GL_BROADCAST, it.flags = GL_FLAG_AVERAGE; }},
+      {"residual of doubles", TrainerFault::kBadOperation, [](S& it) { it.type = GRADLANE_FLOAT64; }, true},
+      {"residual of an all-gather", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_GATHER; }, true},
+      {"residual of an exact sum", TrainerFault::kBadOperation, [](S& it) { it.flags |= GL_FLAG_EXACT; }, true},
+      {"residual for raw", TrainerFault::kBadOperation,
+       [](S& it) { it.flags |= GL_FLAG_CODEC, it.codec = static_cast<uint8_t>(CodecId::kRaw); }, true},
+      {"residual in no segment", TrainerFault::kBadSegment, [](S& it) { it.residual_segment = 63; }, true},
+      {"residual beyond", TrainerFault::kOutOfBounds, [](S& it) { it.residual_offset = kMaxBytes - 396; }, true},
+      {"residual at 2^64-4", TrainerFault::kOutOfBounds, [](S& it) { it.residual_offset = ~uint64_t{3}; }, true},
+      {"residual not aligned", TrainerFault::kOutOfBounds, [](S& it) { it.residual_offset = 402; }, true},
+  };
+  return all;
+}
+
+TEST(Hostile, EachBadSubmissionIsOneFault) {
+  Trainers trainers(config());
+  for (const Bad& bad : bad_ones()) {
+    gl_submission submission = fp32(100);
+    if (bad.residual) {
+      submission.flags = GL_FLAG_RESIDUAL;
+      submission.residual_offset = 400;
+    }
+    bad.change(submission);
+    const uint32_t before = trainers[0].lane(1).submit_head;
+    trainers[0].put(1, submission);
+    for (int i = 0; i < 10; ++i) trainers[0].put(1, fp32(~size_t{0}));  // would be another fault
+    trainers.world.run_for(kMillisecond);
+    EXPECT_EQ(trainers[0].fault(1).fault.load(), bad.fault) << bad.what;
+    EXPECT_EQ(trainers[0].fault(0).fault.load(), TrainerFault::kNone);
+    EXPECT_EQ(trainers[0].lane(1).submit_head, 1 + before) << "nothing is taken after that";
+    EXPECT_EQ(trainers[0].lane(1).complete_tail, before);
+    EXPECT_TRUE(trainers.world.ops(0, 1).fall_asleep()) << "what will not be taken must not keep the worker awake";
+    trainers.world.ops(0, 1).wake_up();
+    replace(trainers, 0);
+    trainers.run({.count = 100});
+  }
+}
+
+TEST(Hostile, ReportsSayWhatItWas) {
+  Trainers trainers(config());
+  gl_submission submission = fp32(100);
+  submission.offset = kMaxBytes - 396;
+  trainers[0].put(0, submission);
+  trainers.world.run_for(kMillisecond);
+  EXPECT_EQ(trainers[0].fault(0).a, kMaxBytes - 396);
+  EXPECT_EQ(trainers[0].fault(0).b, 400U);
+  EXPECT_EQ(trainers[0].fault(0).c, kMaxBytes);
+}
+
+// Up to the last byte, beyond which are guard pages.
+TEST(Hostile, WhatIsJustAllowedWorks) {
+  Trainers trainers(config());
+  trainers.run({.count = kMaxBytes / 4});
+  trainers.run({.type = ElementType::kBytes, .count = kMaxBytes});
+  trainers.run({.kind = OpKind::kAllGather, .count = kMaxBytes / 8});
+  trainers.run({.count = 100, .offset = kMaxBytes - 400});
+  trainers.run({.type = ElementType::kBytes, .count = 1, .offset = kMaxBytes - 1});
+  std::vector<uint64_t> cookies;
+  for (unsigned rank = 0; rank < 2; ++rank) {
+    trainers[rank].add_segment(GL_MAX_SEGMENTS - 1, kSegmentBytes);
+    gl_submission submission = fp32(kMaxBytes / 4);
+    submission.flags = GL_FLAG_RESIDUAL;
+    submission.residual_segment = GL_MAX_SEGMENTS - 1;
+    submission.residual_offset = kSegmentBytes - kMaxBytes;
+    cookies.push_back(trainers[rank].submit(submission));
+  }
+  for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U) << end.text;
+}
+
+TEST(Hostile, RingCountsThatJump) {
+  Trainers trainers(config());
+  const std::function<void(gl_lane&)> jumps[] = {
+      [](gl_lane& it) { it.submit_tail += GL_SLOTS + 1; },
+      [](gl_lane& it) { it.submit_tail -= 1; },
+      [](gl_lane& it) { it.submit_tail += 1U << 31; },
+      [](gl_lane& it) { it.complete_head += 1, it.submit_tail += 1; },
+      [](gl_lane& it) { it.complete_head -= GL_SLOTS + 1, it.submit_tail += 1; },
+  };
+  for (const auto& jump : jumps) {
+    trainers.run({.count = 10});
+    for (Trainer* const it : {&trainers[0], &trainers[1]}) it->read();
+    jump(trainers[0].lane(0));
+    trainers.world.run_for(kMillisecond);
+    EXPECT_EQ(trainers[0].fault(0).fault.load(), TrainerFault::kRingCounts);
+    replace(trainers, 0);
+  }
+  trainers.run({.count = 10});
+}
+
+// What is in flight when it is cut off fails; others know soon whose fault it is.
+TEST(Hostile, OthersHearOfIt) {
+  Trainers trainers(config());
+  trainers.run({.count = 1000});
+  const uint64_t theirs = trainers.submit(1, {.count = 1000});
+  trainers[0].put(0, fp32(1000));
+  gl_submission bad = fp32(1000);
+  bad.kind = 99;
+  trainers[0].put(0, bad);
+  trainers.world.run_for(kMillisecond);
+  EXPECT_NE(trainers[0].fault(0).fault.load(), TrainerFault::kNone);
+  trainers[0].detach();
+  ASSERT_TRUE(trainers.world.run_until([&] { return trainers[1].over(theirs).has_value(); }, 10 * kMillisecond));
+  EXPECT_NE(trainers[1].over(theirs)->failed, 0U);
+  EXPECT_NE(trainers[1].over(theirs)->text.find("rank 0"), std::string::npos);
+}
+
+TEST(Hostile, LocalReduceHasNoShares) {
+  Trainers trainers({.nodes = 2, .trainers = 2});
+  for (const uint8_t kind : {GL_REDUCE_SCATTER, GL_ALL_GATHER}) {
+    gl_submission submission = fp32(10);
+    submission.kind = kind;
+    trainers[1].submit(submission);
+    trainers.world.run_for(kMillisecond);
+    EXPECT_EQ(trainers[1].fault(0).fault.load(), TrainerFault::kBadOperation);
+    EXPECT_EQ(trainers[0].fault(0).fault.load(), TrainerFault::kNone);
+    replace(trainers, 1);
+  }
+  trainers.run({.count = 10});
+}
+
+// ---- Floods
+
+TEST(Hostile, AMillionCancelsKeepNobodyWaiting) {
+  Trainers trainers({.nodes = 2, .trainers = 2});
+  unsigned put = 0;
+  for (int round = 0; put < 1'000'000; ++round) {
+    std::vector<uint64_t> cookies;
+    for (const unsigned rank : {0U, 1U, 2U, 3U}) cookies.push_back(trainers.submit(rank, {.count = 5}));
+    for (int step = 0; step < 1000; ++step) {
+      gl_lane& lane = trainers[0].lane(0);
+      while (lane.submit_tail - lane.submit_head < GL_SLOTS) {
+        trainers[0].cancel(uint64_t{1} << 60 | put);
+        ++put;
+      }
+      trainers.world.step();
+    }
+    for (const Outcome& end : trainers.outcomes_of(cookies, 0)) EXPECT_EQ(end.failed, 0U) << end.text;
+  }
+  EXPECT_EQ(trainers[0].fault(0).fault.load(), TrainerFault::kNone);
+}
+
+// The rings are the limit: no more than they hold is ever taken.
+TEST(Hostile, AMillionSubmissionsAreDoneOrWait) {
+  Trainers trainers({.nodes = 1, .operations = 256});
+  gl_lane& lane = trainers[0].lane(0);
+  while (trainers[0].completions() < 1'000'000) {
+    while (lane.submit_tail - lane.submit_head < GL_SLOTS) trainers[0].put(0, submission_of(OpKind::kBarrier, {}, 0));
+    const size_t before = trainers[0].completions();
+    for (int i = 0; i < 8; ++i) trainers.world.step();
+    EXPECT_LE(trainers.world.desk(0, 0).in_flight.load(), GL_SLOTS);
+    trainers[0].read();
+    ASSERT_GT(trainers[0].completions(), before);
+  }
+}
+
+// ---- Anything
+
+// Bytes anywhere, entries rewritten behind the tail, some of them good: with guard pages around all memory.
+TEST(Hostile, RandomBytesInSharedMemory) {
+  Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 2, .operation_timeout = 20 * kMillisecond});
+  const size_t bytes = gl_control_bytes(2);
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    std::mt19937 random(seed);
+    const unsigned who = seed % 4;
+    auto* const memory = reinterpret_cast<uint8_t*>(&trainers[who].control());
+    for (int i = 0; i < 40; ++i) {
+      gl_submission any = fp32(random() % 300);
+      any.kind = static_cast<uint8_t>(random() % 6);
+      any.type = static_cast<uint8_t>(random() % 7);
+      if (any.kind == GL_BROADCAST) any.root = random() % 4;
+      for (unsigned lane = 0; lane < 2; ++lane) trainers[who].put(lane, any);
+      for (unsigned rank = 0; rank < 4; ++rank) {
+        if (rank != who && i % 8 == 0) trainers.submit(rank, {.count = 100});
+      }
+      if (random() % 2 == 0) trainers.world.step();
+      const size_t at = sizeof(gl_control) + random() % (bytes - sizeof(gl_control));
+      const size_t length = std::min<size_t>(random() % 100, bytes - at);
+      if (random() % 10 == 0) std::generate_n(memory + at, length, [&] { return static_cast<uint8_t>(random()); });
+      trainers.world.step();
+    }
+    for (unsigned rank = 0; rank < 4; ++rank) {
+      if (rank != who) {
+        EXPECT_EQ(trainers[rank].fault(0).fault.load(), TrainerFault::kNone);
+      }
+    }
+    // The others lost count of what it did: all begin anew.
+    for (unsigned rank = 0; rank < 4; ++rank) trainers[rank].detach();
+    for (unsigned rank = 0; rank < 4; ++rank) trainers[rank].forget_faults();
+    trainers.world.run_for(kMillisecond);
+    for (unsigned rank = 0; rank < 4; ++rank) trainers.come(rank);
+    trainers.run({.count = 300});
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace gradlane::test::trainer_hostile_test

@@ -1,0 +1,186 @@
+// trainer_unaware_test.cc - what trainers submit after a generation has ended, and before they are told of it
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/dataplane/trainer/trainer_values.h"
+
+namespace gradlane::test::trainer_unaware_test {
+namespace {
+
+constexpr Nanos kSoon = 10 * kMillisecond;  // much less than operation_timeout
+constexpr Task kTask{.count = 30'000};
+
+// Ends with a failure soon, whose text names this rank.
+void expect_failed(Trainers& trainers, unsigned rank, uint64_t cookie, const std::string& named) {
+  SCOPED_TRACE("rank " + std::to_string(rank));
+  ASSERT_TRUE(trainers.world.run_until([&] { return trainers[rank].over(cookie).has_value(); }, kSoon));
+  const Outcome end = *trainers[rank].over(cookie);
+  EXPECT_NE(end.failed, 0U);
+  EXPECT_NE(end.text.find(named), std::string::npos) << end.text;
+}
+
+TEST(Unaware, WithOperationsInFlight) {
+  for (const unsigned lanes : {1U, 2U}) {
+    Trainers trainers({.nodes = 3, .lanes = lanes});
+    trainers.run(kTask);
+    std::vector<uint64_t> first(2), later(2);
+    for (const unsigned rank : {0U, 1U}) first[rank] = trainers.submit(rank, kTask);
+    trainers.world.run_for(kMillisecond);
+    trainers[2].detach();
+    trainers.world.run_for(kMillisecond);  // all lanes know
+    later[0] = trainers.submit(0, kTask);
+    later[1] = trainers.submit(0, kTask);
+    for (const uint64_t cookie : later) expect_failed(trainers, 0, cookie, "rank 2");
+    for (const unsigned rank : {0U, 1U}) expect_failed(trainers, rank, first[rank], "rank 2");
+    trainers.come(2);
+    trainers.run(kTask);  // nobody has resumed
+  }
+}
+
+// It had its results, and nothing in flight that could have told it.
+TEST(Unaware, WithNothingInFlight) {
+  Trainers trainers({.nodes = 3, .lanes = 2});
+  trainers.run(kTask);
+  const uint64_t begun = trainers.submit(0, kTask);
+  trainers.world.run_for(kMillisecond);
+  trainers[2].detach();
+  expect_failed(trainers, 0, begun, "rank 2");
+  expect_failed(trainers, 1, trainers.submit(1, kTask), "rank 2");
+  trainers.come(2);
+  trainers.run(kTask);
+  trainers.run(kTask);
+}
+
+TEST(Unaware, WhatTheExchangeHadNoRoomFor) {
+  Trainers trainers({.nodes = 2, .lanes = 2, .operations = 1});
+  trainers.run(kTask);
+  std::vector<uint64_t> cookies;
+  for (int i = 0; i < 4; ++i) cookies.push_back(trainers.submit(0, kTask));
+  trainers.world.run_for(kMillisecond);
+  trainers[1].detach();
+  for (const uint64_t cookie : cookies) expect_failed(trainers, 0, cookie, "rank 1");
+  trainers.come(1);
+  trainers.run(kTask);
+}
+
+TEST(Unaware, ResumeSaysThatItKnows) {
+  Trainers trainers({.nodes = 3, .lanes = 2});
+  trainers.run(kTask);
+  trainers[2].detach();
+  trainers.come(2);
+  trainers.world.run_for(kMillisecond);
+  for (const unsigned rank : {0U, 1U}) trainers[rank].resume();
+  trainers.run(kTask);
+}
+
+// Whoever has done nothing yet, or nothing since it resumed, has nothing to be told.
+TEST(Unaware, NotWhoHasNotBegun) {
+  Trainers trainers({.nodes = 2, .lanes = 2});
+  const uint64_t begun = trainers.submit(0, kTask);
+  trainers.world.run_for(kMillisecond);
+  trainers[0].resume();
+  trainers.world.run_for(kMillisecond);
+  expect_failed(trainers, 0, begun, "rank 0");
+  trainers.run(kTask);
+}
+
+// One operation fails, and numbers go on: what was submitted behind it is as good as before.
+TEST(Unaware, NotAfterACancel) {
+  Trainers trainers({.nodes = 3, .lanes = 2});
+  trainers.run(kTask);
+  const uint64_t mine = trainers.submit(0, kTask);
+  trainers.world.run_for(kMillisecond);
+  trainers[0].cancel(mine);
+  trainers.world.run_for(kMillisecond);
+  std::vector<uint64_t> next = {trainers.submit(0, kTask), 0, 0};
+  for (const unsigned rank : {1U, 2U}) {
+    expect_failed(trainers, rank, trainers.submit(rank, kTask), "rank 0");
+    next[rank] = trainers.submit(rank, kTask);
+  }
+  for (const Outcome& end : trainers.outcomes_of(next, kSoon)) EXPECT_EQ(end.failed, 0U) << end.text;
+}
+
+// Those of one node are told each by itself; they begin the next operation together.
+TEST(Unaware, TrainersOfOneNode) {
+  for (const unsigned ahead : {0U, 1U}) {
+    Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 2});
+    trainers.run(kTask);
+    std::vector<uint64_t> cookies;
+    for (unsigned rank = 0; rank < 3; ++rank) cookies.push_back(trainers.submit(rank, kTask));
+    const uint64_t more = trainers.submit(ahead, kTask);  // which its mate has not submitted
+    trainers.world.run_for(kMillisecond);
+    trainers[3].detach();
+    trainers.world.run_for(kMillisecond);
+    const uint64_t unaware = trainers.submit(0, kTask);
+    expect_failed(trainers, 0, unaware, "rank 1");
+    expect_failed(trainers, ahead, more, "rank 1");
+    for (const unsigned rank : {0U, 1U}) expect_failed(trainers, rank, cookies[rank], "rank 1");
+    expect_failed(trainers, 2, cookies[2], "this node has gone");
+    trainers.come(3);
+    trainers.run(kTask);
+  }
+}
+
+// ---- Pipelines
+
+class Pipelines : public testing::TestWithParam<std::tuple<unsigned, unsigned, unsigned>> {  // nodes, lanes, of a node
+ protected:
+  static constexpr size_t kAhead = 3;
+
+  // Submits and waits, in order, until it is told of a failure. True: all that it has submitted is over.
+  static bool live(Trainers& trainers, unsigned rank, std::deque<uint64_t>& pending, bool& told) {
+    while (!pending.empty()) {
+      const auto end = trainers[rank].over(pending.front());
+      if (!end) break;
+      pending.pop_front();
+      told |= end->failed != 0;
+      // With local reduction those of a node are told of it without its number.
+      if (end->failed != 0) {
+        EXPECT_TRUE(end->text.find("rank ") != std::string::npos || end->text.find("this node") != std::string::npos)
+            << end->text;
+      }
+    }
+    while (!told && pending.size() < kAhead) pending.push_back(trainers.submit(rank, {.count = 5'000}));
+    return told && pending.empty();
+  }
+};
+
+TEST_P(Pipelines, AreOverSoonAfterATrainerHasGone) {
+  const auto [nodes, lanes, of_each] = GetParam();
+  const unsigned ranks = nodes * of_each;
+  std::mt19937 random(ranks);
+  Trainers trainers({.nodes = nodes, .lanes = lanes, .trainers = of_each});
+  for (int round = 0; round < 60; ++round) {
+    std::vector<std::deque<uint64_t>> pending(ranks);
+    std::deque<bool> told(ranks, false);
+    const auto victim = static_cast<unsigned>(random() % ranks);
+    const Nanos dies = trainers.world.now() + random() % (300 * kMicrosecond);
+    const auto until = [&] {
+      for (unsigned rank = 0; rank < ranks; ++rank) (void)live(trainers, rank, pending[rank], told[rank]);
+      return trainers.world.now() >= dies;
+    };
+    ASSERT_TRUE(trainers.world.run_until(until));
+    trainers[victim].begin_detach();
+    const auto all_over = [&] {
+      bool so = trainers[victim].done();
+      for (unsigned rank = 0; rank < ranks; ++rank) {
+        if (rank != victim) so &= live(trainers, rank, pending[rank], told[rank]);
+      }
+      return so;
+    };
+    ASSERT_TRUE(trainers.world.run_until(all_over, kSoon)) << "round " << round;
+    trainers.come(victim);
+    for (unsigned rank = 0; rank < ranks; ++rank) trainers[rank].resume();
+    trainers.world.run_for(kMillisecond);
+    trainers.run({.count = 1000});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Pipelines,
+                         testing::Values(std::tuple{2, 1, 1}, std::tuple{4, 1, 1}, std::tuple{3, 2, 1},
+                                         std::tuple{2, 1, 2}, std::tuple{3, 2, 3}));
+
+}  // namespace
+}  // namespace gradlane::test::trainer_unaware_test

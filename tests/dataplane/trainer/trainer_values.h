@@ -1,0 +1,143 @@
+// trainer_values.h - tensors of trainers whose sums are exact in every type and codec, and what must become of them
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/time.h"
+#include "tests/collectives/exchange/reference_elements.h"
+#include "tests/dataplane/trainer/trainer_fixture.h"
+
+namespace gradlane::test {
+
+inline constexpr ElementType kTypes[] = {ElementType::kFloat32,  ElementType::kFloat64, ElementType::kFloat16,
+                                         ElementType::kBfloat16, ElementType::kInt32,   ElementType::kInt64,
+                                         ElementType::kBytes};
+
+inline bool is_floating(ElementType type) { return type < ElementType::kInt32; }
+
+inline uint64_t word_of_int(ElementType type, int value) {
+  if (type == ElementType::kFloat32) return std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (type == ElementType::kFloat64) return std::bit_cast<uint64_t>(static_cast<double>(value));
+  if (is_half(type)) return word_of(half_format(type), value);
+  return static_cast<uint64_t>(int64_t{value});
+}
+
+// What rank `rank` of n contributes: most of it comes from two ranks, other ones for each element, and all sums are
+// multiples of n.
+inline int contribution_of(unsigned rank, unsigned n, size_t i) {
+  const int own = (i + rank) % n == 0 ? static_cast<int>(i % 5) - 2 : 0;
+  const int other = (i + rank + 1) % n == 0 ? 1 : 0;
+  return static_cast<int>(n) * (own + other);
+}
+inline int average_of(size_t i) { return static_cast<int>(i % 5) - 1; }
+
+// One operation of all ranks.
+struct Task {
+  OpKind kind = OpKind::kAllReduce;
+  ElementType type = ElementType::kFloat32;
+  size_t count = 0;
+  bool average = false;
+  unsigned root = 0;
+  size_t offset = 0;  // in segment 0
+
+  [[nodiscard]] size_t elements(unsigned ranks) const {
+    if (kind == OpKind::kBarrier) return 0;
+    return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather ? count * ranks : count;
+  }
+  [[nodiscard]] size_t bytes(unsigned ranks) const { return elements(ranks) * element_bytes(type); }
+  [[nodiscard]] gl_submission submission() const {
+    gl_submission it = submission_of(kind, type, count, offset);
+    it.flags = average ? GL_FLAG_AVERAGE : 0;
+    if (kind == OpKind::kBroadcast) it.root = root;
+    return it;
+  }
+};
+
+inline void fill(const Task& task, unsigned rank, unsigned ranks, uint8_t* at) {
+  const size_t width = element_bytes(task.type);
+  for (size_t i = 0; i < task.elements(ranks); ++i) {
+    const uint64_t word = word_of_int(task.type, contribution_of(rank, ranks, i));
+    std::memcpy(at + i * width, &word, width);
+  }
+}
+
+// The first element that is not what it must be is named.
+inline testing::AssertionResult right(const Task& task, unsigned rank, unsigned ranks, const uint8_t* at) {
+  const size_t width = element_bytes(task.type);
+  for (size_t i = 0; i < task.elements(ranks); ++i) {
+    int want = average_of(i) * (task.average ? 1 : static_cast<int>(ranks));
+    if (task.kind == OpKind::kReduceScatter && i / task.count != rank) continue;  // undefined
+    if (task.kind == OpKind::kAllGather) want = contribution_of(static_cast<unsigned>(i / task.count), ranks, i);
+    if (task.kind == OpKind::kBroadcast) want = contribution_of(task.root, ranks, i);
+    uint64_t word = 0;
+    std::memcpy(&word, at + i * width, width);
+    uint64_t wanted = word_of_int(task.type, want);
+    if (width < 8) wanted &= (uint64_t{1} << 8 * width) - 1;
+    // -0 is what a sum of nothing but that is.
+    const bool zeros = is_floating(task.type) && want == 0 && (word & ((uint64_t{1} << (8 * width - 1)) - 1)) == 0;
+    if (word != wanted && !zeros) {
+      return testing::AssertionFailure() << op_name(task.kind) << " of " << task.count << " " << element_name(task.type)
+                                         << ": rank " << rank << ", element " << i << " has the bits " << std::hex
+                                         << word << ", wanted " << wanted;
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+// Trainers of all ranks, each with a segment of its own of max_bytes.
+class Trainers {
+ public:
+  explicit Trainers(const TrainerConfig& config) : world(config) {
+    for (unsigned rank = 0; rank < world.ranks(); ++rank) {
+      all.push_back(std::make_unique<Trainer>(world, rank / config.trainers, rank % config.trainers));
+      come(rank);
+    }
+  }
+  Trainer& operator[](unsigned rank) { return *all[rank]; }
+  void come(unsigned rank) {
+    all[rank]->attach();
+    all[rank]->add_segment(0, world.config().max_bytes);
+  }
+  uint64_t submit(unsigned rank, const Task& task) {
+    fill(task, rank, world.ranks(), all[rank]->segment(0) + task.offset);
+    return all[rank]->submit(task.submission());
+  }
+  // Runs it everywhere; how it ended on each rank.
+  std::vector<Outcome> outcomes(const Task& task, Nanos time = 5 * kSecond) {
+    std::vector<uint64_t> cookies;
+    for (unsigned rank = 0; rank < world.ranks(); ++rank) cookies.push_back(submit(rank, task));
+    return outcomes_of(cookies, time);
+  }
+  std::vector<Outcome> outcomes_of(const std::vector<uint64_t>& cookies, Nanos time = 5 * kSecond) {
+    std::vector<Outcome> ends(cookies.size());
+    const auto ended = [&] {
+      bool so = true;
+      for (unsigned rank = 0; rank < cookies.size(); ++rank) so &= all[rank]->over(cookies[rank]).has_value();
+      return so;
+    };
+    EXPECT_TRUE(world.run_until(ended, time)) << "an operation does not end";
+    for (unsigned rank = 0; rank < cookies.size(); ++rank) {
+      const auto end = all[rank]->over(cookies[rank]);
+      ends[rank] = end ? *end : Outcome{.lanes = 0, .failed = 99, .residual_cleared = false, .text = "not over"};
+    }
+    return ends;
+  }
+  // Runs it everywhere; it must end well, with the right result.
+  void run(const Task& task) {
+    const auto ends = outcomes(task);
+    for (unsigned rank = 0; rank < world.ranks(); ++rank) {
+      EXPECT_EQ(ends[rank].failed, 0U) << "rank " << rank << ": " << ends[rank].text;
+      if (ends[rank].failed == 0) {
+        EXPECT_TRUE(right(task, rank, world.ranks(), all[rank]->segment(0) + task.offset));
+      }
+    }
+  }
+
+  TrainerWorld world;
+  std::vector<std::unique_ptr<Trainer>> all;
+};
+
+}  // namespace gradlane::test

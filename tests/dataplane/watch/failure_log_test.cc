@@ -1,0 +1,72 @@
+// failure_log_test.cc - counts of failed operations in, lines of the log out
+#include "dataplane/watch/failure_log.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace gradlane::test::failure_log_test {
+namespace {
+
+using Level = RingLine::Level;
+
+constexpr Failure kSilent{.code = FailureCode::kSilent, .rank = 1};
+constexpr Failure kMismatch{.code = FailureCode::kMismatch, .rank = 2, .field = Field::kCount, .ours = 1, .theirs = 2};
+constexpr const char* kSilentText =
+    "rank 1 has been silent for too long: it has died, hangs, or cannot be reached; gradlane check looks at the way "
+    "there";
+
+class FailureLogTest : public testing::Test {
+ protected:
+  // So many of each rank and lane have failed by now, 100 ms after the last look.
+  std::vector<std::string> look(std::vector<FailedOperations> all) {
+    now_ += kSecond / 10;
+    std::vector<std::string> texts;
+    for (const RingLine& line : log_.look(0, all, now_)) {
+      EXPECT_EQ(line.level, level_);
+      texts.push_back(line.text);
+    }
+    return texts;
+  }
+  FailureLog log_;
+  Nanos now_ = kSecond;
+  Level level_ = Level::kError;
+};
+
+TEST_F(FailureLogTest, ALineForEachCause) {
+  EXPECT_TRUE(look({{0, 0, {}}}).empty());
+  EXPECT_EQ(log_.failed_at(), 0U);
+  EXPECT_EQ(look({{0, 3, kSilent}}),
+            (std::vector<std::string>{std::string("node 0: 3 operations failed: ") + kSilentText}));
+  EXPECT_EQ(log_.failed_at(), now_);
+  EXPECT_TRUE(look({{0, 3, kSilent}}).empty());
+  EXPECT_EQ(look({{0, 4, kMismatch}}),
+            (std::vector<std::string>{"node 0: 1 operation failed: rank 2 runs another operation: count: 1 on the rank "
+                                      "that noticed, 2 on rank 2"}));
+}
+
+TEST_F(FailureLogTest, AFloodIsCounted) {
+  uint64_t count = 1;
+  EXPECT_EQ(look({{0, count, kSilent}}).size(), 1U);
+  std::vector<std::string> lines;
+  for (int i = 0; i < 250; ++i) {
+    for (const std::string& line : look({{0, ++count, kSilent}})) lines.push_back(line);
+  }
+  EXPECT_EQ(lines, (std::vector<std::string>{std::string("node 0: 100 more operations failed: ") + kSilentText,
+                                             std::string("node 0: 100 more operations failed: ") + kSilentText}));
+}
+
+TEST_F(FailureLogTest, LanesCountOnceAndRanksEach) {
+  EXPECT_EQ(look({{0, 5, kSilent}, {1, 2, kSilent}, {0, 4, kSilent}, {1, 2, kSilent}}),
+            (std::vector<std::string>{std::string("node 0: 7 operations failed: ") + kSilentText}));
+}
+
+TEST_F(FailureLogTest, WhatIsWantedIsAWarning) {
+  level_ = Level::kWarning;
+  EXPECT_EQ(look({{0, 1, {.code = FailureCode::kClosed, .rank = 1}}}),
+            (std::vector<std::string>{"node 0: 1 operation failed: rank 1 has left, or was shut down"}));
+}
+
+}  // namespace
+}  // namespace gradlane::test::failure_log_test

@@ -1,0 +1,272 @@
+// ring_watch_test.cc - facts of a ring in, lines of the log out
+#include "dataplane/watch/ring_watch.h"
+
+#include <gtest/gtest.h>
+
+namespace gradlane::test::ring_watch_test {
+namespace {
+
+using Level = RingLine::Level;
+using PortState = NeighbourFacts::PortState;
+
+constexpr Nanos kStart = 1000 * kSecond;
+
+// A neighbour of which nothing is wrong but that it is not up.
+NeighbourFacts missing(unsigned node = 2) {
+  NeighbourFacts facts;
+  facts.node = node;
+  facts.ip = 0x0a4d0001 + node;
+  facts.port = "e0";
+  facts.mac_known = true;
+  return facts;
+}
+
+NeighbourFacts up(unsigned node = 2) {
+  NeighbourFacts facts = missing(node);
+  facts.up = true;
+  return facts;
+}
+
+RingFacts ring(std::vector<NeighbourFacts> neighbours) {
+  RingFacts facts;
+  facts.node = 1;
+  facts.udp_port = 18400;
+  facts.known = true;
+  facts.neighbours = std::move(neighbours);
+  return facts;
+}
+
+RingFacts whole_ring() {
+  RingFacts facts = ring({up()});
+  facts.whole = true;
+  return facts;
+}
+
+Failure other_mtu() { return {FailureCode::kRefused, 2, Field::kMtu, 1500, 9000}; }
+
+struct Case {
+  const char* name;
+  void (*change)(NeighbourFacts&);
+  Nanos missing_for;
+  const char* text;
+};
+
+const Case kCases[] = {
+    {"two machines at once",
+     [](NeighbourFacts& it) {
+       it.refused = {FailureCode::kDoubled, 2, Field::kNone, kMacSource | 1, kMacSource | 2};
+     },
+     5 * kSecond,
+     "refused: rank 2 is two machines at once, 01:00:00:00:00:00 and 02:00:00:00:00:00: has one of them the "
+     "configuration of another node?"},
+    {"up", [](NeighbourFacts& it) { it.up = true; }, 0, ""},
+    {"link down", [](NeighbourFacts& it) { it.port_state = PortState::kDown; }, 5 * kSecond, "port e0: link is down"},
+    {"link down inside the machine",
+     [](NeighbourFacts& it) {
+       it.port_state = PortState::kDown;
+       it.local = true;
+     },
+     5 * kSecond, "port e0: link is down: the daemon of node 2 is not running"},
+    {"not started",
+     [](NeighbourFacts& it) {
+       it.port_state = PortState::kStarting;
+       it.local = true;
+     },
+     5 * kSecond, "port e0: it has not started: the daemon of node 2 is not running"},
+    {"no ARP yet",
+     [](NeighbourFacts& it) {
+       it.mac_known = false;
+       it.arp_tries = 1;
+     },
+     kSecond / 10, "no answer from 10.77.0.3 on port e0 yet (ARP, 1 try)"},
+    {"no ARP",
+     [](NeighbourFacts& it) {
+       it.mac_known = false;
+       it.arp_tries = 50;
+     },
+     5 * kSecond, "no answer from 10.77.0.3 on port e0 after 5 s (ARP, 50 tries)"},
+    {"another key", [](NeighbourFacts& it) { it.forged = 7; }, 5 * kSecond,
+     "packets of node 2 (10.77.0.3) do not verify (7 so far): it has another key in auth.key_file"},
+    {"no key there", [](NeighbourFacts& it) { it.forged = it.untagged = 7; }, 5 * kSecond,
+     "packets of node 2 (10.77.0.3) are not authenticated (7 so far): it has no auth.key_file, and this node has one"},
+    {"no key here",
+     [](NeighbourFacts& it) {
+       it.tagged = 3;
+       it.heard = true;
+     },
+     5 * kSecond,
+     "packets of node 2 (10.77.0.3) are authenticated, and this node has no key: set the same auth.key_file on all "
+     "nodes, or on none"},
+    {"this node has a wrong address", [](NeighbourFacts& it) { it.asks_for = 0x0a4d0002; }, 5 * kSecond,
+     "node 2 (10.77.0.3) asks for 10.77.0.2, an address that no node has here: is it this node's in its file? `nodes` "
+     "must be the same in both"},
+    {"it has a wrong address",
+     [](NeighbourFacts& it) {
+       it.speaks_from = 0x0a4d0009;
+       it.mac_known = false;
+     },
+     5 * kSecond,
+     "node 2 speaks from 10.77.0.9, and `nodes` says 10.77.0.3 here: `nodes` must be the same in both files"},
+    {"another ToS",
+     [](NeighbourFacts& it) {
+       it.wrong_tos = 12;
+       it.last_tos = 4;
+     },
+     5 * kSecond,
+     "12 packets of node 2 (10.77.0.3) came with a ToS that is none of `tos`, 0x04 the last, and were dropped: a "
+     "switch "
+     "on the way rewrites DSCP, or `tos` differs there; run gradlane check"},
+    {"another UDP port", [](NeighbourFacts& it) { it.other_port = 18500; }, 5 * kSecond,
+     "packets of node 2 (10.77.0.3) come to UDP port 18500, which is none of this node's: `udp_port` must be the same "
+     "on all nodes"},
+    {"one way", [](NeighbourFacts& it) { it.heard = true; }, 6 * kSecond,
+     "node 2 (10.77.0.3) is heard, but has not met this node for 6 s: nothing arrives there at UDP port 18400; its log "
+     "says more"},
+    {"heard, and somebody else forges",
+     [](NeighbourFacts& it) {
+       it.heard = true;
+       it.forged = 7;
+     },
+     kSecond - 1,
+     "node 2 (10.77.0.3) is heard, but has not met this node yet: nothing arrives there at UDP port 18400; its "
+     "log says more"},
+    {"no hello yet", [](NeighbourFacts&) {}, kSecond - 1,
+     "no hello from node 2 (10.77.0.3) yet: its daemon is not running, or UDP port 18400 is filtered"},
+    {"no hello", [](NeighbourFacts&) {}, 75 * kSecond,
+     "no hello from node 2 (10.77.0.3) for 75 s: its daemon is not running, or UDP port 18400 is filtered"},
+    {"refused",
+     [](NeighbourFacts& it) {
+       it.refused = other_mtu();
+       it.heard = true;
+       it.forged = 1;
+     },
+     5 * kSecond, "refused: rank 2 of node 2 (10.77.0.3) is configured differently: mtu: 1500 here, 9000 there"},
+    {"refused, and then unplugged",
+     [](NeighbourFacts& it) {
+       it.refused = other_mtu();
+       it.port_state = PortState::kDown;
+     },
+     5 * kSecond, "port e0: link is down"},
+};
+
+TEST(RingNews, MostConcreteReasonFirst) {
+  for (const Case& it : kCases) {
+    NeighbourFacts facts = missing();
+    it.change(facts);
+    EXPECT_EQ(missing_text(facts, 18400, it.missing_for), it.text) << it.name;
+  }
+}
+
+// ---- When what is logged
+
+class RingWatchTest : public testing::Test {
+ protected:
+  // Looks every 100 ms for so long; all lines with the time of each in ms.
+  std::vector<std::pair<Nanos, RingLine>> watch(const RingFacts& facts, Nanos time) {
+    std::vector<std::pair<Nanos, RingLine>> lines;
+    for (const Nanos end = now_ + time; now_ < end; now_ += 100 * kMillisecond) {
+      for (const RingLine& line : watch_.look(facts, now_)) lines.emplace_back((now_ - kStart) / kMillisecond, line);
+    }
+    return lines;
+  }
+  RingWatch watch_;
+  Nanos now_ = kStart;
+};
+
+TEST_F(RingWatchTest, EveryFiveSecondsALinePerMissingNeighbour) {
+  RingFacts facts = ring({up(0), missing(2)});
+  const auto lines = watch(facts, 12 * kSecond);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].first, 5000U);
+  EXPECT_EQ(lines[0].second.level, Level::kWarning);
+  EXPECT_EQ(lines[0].second.text,
+            "node 1: node 2 is missing: no hello from node 2 (10.77.0.3) for 5 s: its daemon is not running, or UDP "
+            "port 18400 is filtered");
+  EXPECT_EQ(lines[1].first, 10'000U);
+  facts.neighbours[0] = missing(0);
+  EXPECT_EQ(watch(facts, 5 * kSecond).size(), 2U);
+}
+
+TEST_F(RingWatchTest, WholeIsSaidOnceAndTroubleAfterItSoon) {
+  EXPECT_EQ(watch(ring({missing()}), 2 * kSecond).size(), 0U);
+  auto lines = watch(whole_ring(), 20 * kSecond);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].second, (RingLine{Level::kInfo, "node 1: the ring is whole"}));
+  EXPECT_EQ(watch(ring({missing()}), 300 * kMillisecond).size(), 0U) << "generations follow one another";
+  EXPECT_EQ(watch(whole_ring(), kSecond).size(), 0U);
+  lines = watch(ring({missing()}), 6 * kSecond);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[1].first - lines[0].first, 5000U);
+  EXPECT_EQ(watch(whole_ring(), kSecond).size(), 1U);
+}
+
+TEST_F(RingWatchTest, NothingIsKnownAtFirst) {
+  RingFacts facts = ring({missing()});
+  facts.known = false;
+  EXPECT_EQ(watch(facts, 20 * kSecond).size(), 0U);
+}
+
+TEST_F(RingWatchTest, RefusalsAreErrorsAtOnceAndAgain) {
+  RingFacts facts = ring({missing()});
+  EXPECT_EQ(watch(facts, kSecond).size(), 0U);
+  facts.neighbours[0].refused = other_mtu();
+  auto lines = watch(facts, 6 * kSecond);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].first, 1000U);
+  EXPECT_EQ(lines[0].second.level, Level::kError);
+  EXPECT_EQ(lines[1].first, 6000U);
+  facts.neighbours[0].refused.field = Field::kCodec;
+  EXPECT_EQ(watch(facts, kSecond).size(), 1U) << "another field is news";
+  // A refusal comes and goes with generations: that is no news.
+  facts.neighbours[0].refused = {};
+  EXPECT_EQ(watch(facts, 200 * kMillisecond).size(), 0U);
+  facts.neighbours[0].refused = other_mtu();
+  facts.neighbours[0].refused.field = Field::kCodec;
+  EXPECT_EQ(watch(facts, 200 * kMillisecond).size(), 0U);
+}
+
+TEST_F(RingWatchTest, NeighboursAreThereButSomebodyIsNot) {
+  RingFacts facts = ring({up(0), up(2)});
+  facts.ranks_per_node = 2;
+  facts.missing = 7;
+  auto lines = watch(facts, 5100 * kMillisecond);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(
+      lines[0].second.text,
+      "node 1: the ring is not whole: this node's neighbours are there, but nothing is known of rank 7 on node 3; "
+      "its log and those of the nodes beside it say more");
+  facts.missing = 2;  // on this node itself
+  lines = watch(facts, 5 * kSecond);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].second.text,
+            "node 1: the ring is not whole: this node hears its neighbours, but they do not answer it: do its packets "
+            "arrive there, at UDP port 18400?");
+  facts.rival = "02:00:00:00:00:07";
+  lines = watch(facts, 5 * kSecond);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(
+      lines[0].second.text,
+      "node 1: the ring is not whole: 02:00:00:00:00:07 takes itself for this node, too, and neighbours refuse both");
+}
+
+TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
+  RingFacts facts = whole_ring();
+  facts.neighbours[0].forged = 40;
+  (void)watch(facts, kSecond);
+  facts.whole = false;
+  facts.neighbours[0].up = false;
+  (void)watch(facts, 2 * kSecond);
+  EXPECT_TRUE(watch_.neighbours()[0].why.starts_with("no hello from node 2 (10.77.0.3) for 1 s"))
+      << watch_.neighbours()[0].why;
+  facts.neighbours[0].forged = 43;
+  (void)watch(facts, kSecond);
+  EXPECT_NE(watch_.neighbours()[0].why.find("do not verify (3 so far)"), std::string::npos);
+  // No more of them come: it was something else.
+  (void)watch(facts, 3 * kSecond);
+  EXPECT_TRUE(watch_.neighbours()[0].why.starts_with("no hello from")) << watch_.neighbours()[0].why;
+  (void)watch(whole_ring(), kSecond);
+  EXPECT_EQ(watch_.neighbours()[0].why, "");
+}
+
+}  // namespace
+}  // namespace gradlane::test::ring_watch_test

@@ -1,0 +1,47 @@
+// rtnetlink.h - network interfaces of the kernel, as ip(8) makes and changes them (main thread only)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dataplane/kernel/netlink.h"
+
+namespace gradlane {
+
+struct Link {
+  unsigned index = 0;
+  std::string name;
+  unsigned flags = 0;  // IFF_...
+  size_t mtu = 0;
+  unsigned master = 0;  // index of the bridge or bond that has it; 0: none
+  std::vector<uint8_t> address;
+  std::string alias;
+};
+
+// In the network namespace of this process. All throw SetupError that says what was tried, and why it failed.
+class RtNetlink {
+ public:
+  RtNetlink();
+
+  // Nothing: there is none of that name.
+  [[nodiscard]] std::optional<Link> find(const std::string& name);
+  void add_veth(const std::string& name, const std::string& peer, size_t mtu, const std::vector<uint8_t>& address);
+  void set_flag(const Link& link, unsigned flag, bool on);  // IFF_UP, IFF_PROMISC
+  void set_mtu(const Link& link, size_t mtu);
+  void set_alias(const Link& link, const std::string& alias);
+  void set_address(const Link& link, const std::vector<uint8_t>& address);
+  void remove(const Link& link);
+
+  // Whatever else; `what`: in the words of the message if it fails. Some errors may be fine.
+  void change(NetlinkMessage message, const std::string& what, const std::vector<int>& fine = {});
+  // What the kernel lists.
+  void list(NetlinkMessage message, const NetlinkSocket::Visit& visit);
+
+ private:
+  NetlinkSocket socket_;
+};
+
+}  // namespace gradlane

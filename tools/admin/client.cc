@@ -1,0 +1,158 @@
+// client.cc - asks a running daemon by its admin socket (main thread)
+#include "tools/admin/client.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "config/accelerator.h"
+
+namespace gradlane {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kFolder = "/run/gradlane";
+constexpr std::string_view kSuffix = ".sock";
+constexpr const char* kWhere = "--socket, --admin or --config say where it is; gradlaned --check prints it";
+constexpr size_t kMostAnswer = size_t{64} << 20;
+
+std::string beside(std::string socket) {
+  if (socket.ends_with(kSuffix)) socket.resize(socket.size() - kSuffix.size());
+  return socket + ".admin";
+}
+
+std::string only_one() {
+  const std::string first = std::string(kFolder) + "/node0.admin";
+  std::error_code error;
+  if (fs::exists(first, error)) return first;
+  std::vector<std::string> found;
+  for (const auto& entry : fs::directory_iterator(kFolder, error)) {
+    if (entry.path().extension() == ".admin") found.push_back(entry.path().string());
+  }
+  if (found.size() == 1) return found.front();
+  if (error == std::errc::permission_denied) {
+    throw SetupError(fmt::format("no permission to look into {}: use sudo, or join its group", kFolder));
+  }
+  if (found.empty()) {
+    throw SetupError(fmt::format("no admin socket in {}: is the daemon running? {}", kFolder, kWhere));
+  }
+  throw SetupError(fmt::format("several admin sockets: {}; choose one with --admin", fmt::join(found, ", ")));
+}
+
+[[noreturn]] void fail_to_connect(const std::string& path, int error) {
+  struct stat there {};
+  const std::string socket = path.ends_with(".admin") ? path.substr(0, path.size() - 6) + ".sock" : "";
+  if (error == ENOENT && !socket.empty() && stat(socket.c_str(), &there) == 0) {
+    throw SetupError(fmt::format("there is no {}, but {} is there: its daemon is too old, or has `admin` elsewhere; {}",
+                                 path, socket, kWhere));
+  }
+  switch (error) {
+    case ENOENT:
+      throw SetupError(fmt::format("there is no {}: is the daemon running? {}", path, kWhere));
+    case ECONNREFUSED:
+      throw SetupError(fmt::format("nobody listens on {}: the daemon that made it has died", path));
+    case EACCES:
+    case EPERM:
+      throw SetupError(fmt::format(
+          "no permission to use {}: it is for its user and group only; use sudo, or join that group", path));
+    case EAGAIN:
+      throw SetupError(fmt::format("no connection to {}: the daemon hangs, or has too many clients", path));
+    case EPROTOTYPE:
+      throw SetupError(fmt::format("{} is the trainers' socket, or another program's; {}", path, kWhere));
+    default:
+      throw SetupError(fmt::format("cannot connect to {}: {}", path, std::strerror(error)));
+  }
+}
+
+// While others keep the daemon busy, a connection waits for its turn.
+FileDescriptor connect_to(const std::string& path, std::chrono::milliseconds patience) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) throw SetupError("this path is too long for a socket: " + path);
+  std::memcpy(address.sun_path, path.data(), path.size());
+  FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) throw SetupError(std::string("cannot make a Unix socket: ") + std::strerror(errno));
+  const timeval most{.tv_sec = patience.count() / 1000, .tv_usec = patience.count() % 1000 * 1000};
+  (void)setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    fail_to_connect(path, errno);
+  return fd;
+}
+
+// All that comes until the end.
+std::string read_all(int fd, const std::string& path, std::chrono::milliseconds patience) {
+  std::string text;
+  std::vector<char> bytes(size_t{64} << 10);
+  const auto end = Clock::now() + patience;
+  while (text.size() < kMostAnswer) {
+    const ssize_t got = recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (got == 0) return text;
+    if (got > 0) {
+      text.append(bytes.data(), static_cast<size_t>(got));
+      continue;
+    }
+    if (errno != EAGAIN && errno != EINTR) {
+      throw SetupError(
+          fmt::format("the daemon behind {} has gone, or has too many clients: {}", path, std::strerror(errno)));
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) {
+      throw SetupError(
+          fmt::format("no answer on {} within {} ms: the daemon hangs, or is stopped", path, patience.count()));
+    }
+    pollfd watched{fd, POLLIN, 0};
+    poll(&watched, 1, static_cast<int>(left.count()) + 1);
+  }
+  throw SetupError(fmt::format("the answer on {} does not end: that is no gradlane daemon", path));
+}
+
+}  // namespace
+
+std::string admin_path(const AdminPlace& place) {
+  const int given = int{!place.socket.empty()} + int{!place.admin.empty()} + int{!place.config.empty()};
+  if (place.rank && place.config.empty()) throw SetupError("--rank: says which node of a --config, and there is none");
+  if (given > 1) throw SetupError("--socket, --admin, --config: one of them is enough");
+  if (!place.admin.empty()) return place.admin;
+  if (!place.socket.empty()) return beside(place.socket);
+  if (!place.config.empty()) {
+    return std::visit([](const auto& config) { return config.admin; }, load_any_config(place.config, place.rank));
+  }
+  const char* const socket = std::getenv("GRADLANE_SOCKET");
+  return socket != nullptr && *socket != 0 ? beside(socket) : only_one();
+}
+
+nlohmann::json ask_admin(const std::string& path, const std::string& request, std::chrono::milliseconds patience) {
+  const FileDescriptor fd = connect_to(path, patience);
+  const std::string line = request + "\n";
+  // A line is shorter than any socket's buffer.
+  if (send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+    throw SetupError(fmt::format("cannot ask on {}: {}", path, std::strerror(errno)));
+  }
+  const std::string text = read_all(fd.get(), path, patience);
+  nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
+  if (!document.is_object()) {
+    throw SetupError(fmt::format("the answer on {} is none of a gradlane daemon, or it broke off", path));
+  }
+  if (document.contains("error")) {
+    throw SetupError(fmt::format("the daemon does not answer '{}': {}; it may be older than this program", request,
+                                 document["error"].dump()));
+  }
+  return document;
+}
+
+}  // namespace gradlane

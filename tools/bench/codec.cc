@@ -1,0 +1,254 @@
+// codec.cc - `gradlane bench codec`: speed and ratio of the codecs beside memcpy of the same run
+#include "tools/bench/codec.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <iterator>
+
+#include "base/error.h"
+#include "tools/bench/data.h"
+#include "tools/bench/engine_model.h"
+#include "tools/bench/pool.h"
+#include "tools/bench/report.h"
+
+namespace gradlane {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Names = std::vector<std::string>;
+
+const Names kAllCodecs = {"raw", "bf16", "fp16", "inceptionn:10", "inceptionn:10,truncate", "fixed:10"};
+const Names kQuickCodecs = {"raw", "bf16", "fp16", "inceptionn:10", "fixed:10"};
+const Names kQuickData = {"laplace-1e-3", "denormals-10%", "outliers-0.1%"};
+const std::vector<size_t> kAllBlocks = {1408, 8 << 10, 1 << 20, 64 << 20};
+const std::vector<size_t> kQuickBlocks = {1408, 8 << 10};
+
+constexpr size_t kMaxBlock = size_t{1} << 30;
+
+// How long a row may take.
+struct Effort {
+  double sample_seconds;  // at least, unless one pass takes longer
+  double row_seconds;     // samples are added up to that, at least kMinRounds, at most kMaxRounds
+};
+constexpr Effort kFull = {2e-3, 80e-3};
+constexpr Effort kQuick = {0.5e-3, 9e-3};
+constexpr size_t kMinRounds = 3;
+constexpr size_t kMaxRounds = 31;
+
+// ---- Timing
+
+using Pass = void (*)(const Codec&, BenchPool&);
+
+double seconds(Pass pass, const Codec& codec, BenchPool& pool, size_t repeats) {
+  const auto start = Clock::now();
+  for (size_t i = 0; i < repeats; ++i) pass(codec, pool);
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Repeats that make one sample. The first pass warms up.
+size_t calibrate(Pass pass, const Codec& codec, BenchPool& pool, double sample_seconds) {
+  pass(codec, pool);
+  const double once = std::max(seconds(pass, codec, pool, 1), 1e-9);
+  return std::max<size_t>(1, static_cast<size_t>(sample_seconds / once));
+}
+
+BenchRow measure(const BenchOp& op, const Codec& codec, BenchPool& pool, const std::string& data,
+                 const Effort& effort) {
+  const size_t op_repeats = calibrate(op.run, codec, pool, effort.sample_seconds);
+  const size_t copy_repeats = calibrate(copy_blocks, codec, pool, effort.sample_seconds);
+  const auto gb = [&](size_t repeats) { return static_cast<double>(repeats * pool.total_bytes()) / 1e9; };
+  std::vector<double> speeds, copies, pairs;
+  const auto start = Clock::now();
+  const auto spent = [&start] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  while (pairs.size() < kMinRounds || (pairs.size() < kMaxRounds && spent() < effort.row_seconds)) {
+    copies.push_back(gb(copy_repeats) / seconds(copy_blocks, codec, pool, copy_repeats));
+    speeds.push_back(gb(op_repeats) / seconds(op.run, codec, pool, op_repeats));
+    pairs.push_back(speeds.back() / copies.back());
+  }
+  return {codec.name(),   isa_name(codec.isa()), op.name,       data,        pool.block_bytes(),
+          median(speeds), median(copies),        median(pairs), pool.ratio()};
+}
+
+// ---- What to measure
+
+const Names& or_default(const Names& chosen, const Names& fallback) { return chosen.empty() ? fallback : chosen; }
+
+void require_known(const std::string& what, const Names& chosen, const Names& known) {
+  for (const std::string& name : chosen) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw SetupError(fmt::format("unknown {} '{}'; allowed: {}", what, name, fmt::join(known, ", ")));
+  }
+}
+
+std::vector<Isa> chosen_isas(const Names& names) {
+  std::vector<Isa> isas;
+  Names known;
+  for (const Isa isa : kIsas) known.emplace_back(isa_name(isa));
+  require_known("ISA", names, known);
+  const Isa pinned = select_isa();  // throws for an unusable GRADLANE_ISA, whatever `names` says
+  if (names.empty() && std::getenv("GRADLANE_ISA") != nullptr) return {pinned};
+  for (const Isa isa : kIsas) {
+    const bool named = std::ranges::find(names, isa_name(isa)) != names.end();
+    if (named && !isa_supported(isa)) throw SetupError(fmt::format("this CPU does not support {}", isa_name(isa)));
+    if (named || (names.empty() && isa_supported(isa))) isas.push_back(isa);
+  }
+  return isas;
+}
+
+size_t parse_block(const std::string& text) {
+  size_t bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, bytes);
+  const bool whole = error == std::errc() && rest == end;
+  if (whole && bytes >= sizeof(float) && bytes % sizeof(float) == 0 && bytes <= kMaxBlock) return bytes;
+  throw SetupError(fmt::format("block size '{}': must be a multiple of 4 from 4 to {} bytes", text, kMaxBlock));
+}
+
+// What `chosen` names, without what none of the codecs can do.
+std::vector<BenchOp> chosen_ops(const Names& chosen, const Names& codecs) {
+  const auto has_feedback = [](const std::string& name) { return find_codec(name, Isa::kScalar).has_feedback(); };
+  const bool any_feedback = std::ranges::any_of(codecs, has_feedback);
+  std::vector<BenchOp> ops;
+  for (const BenchOp& op : bench_ops()) {
+    const bool named = std::ranges::find(chosen, op.name) != chosen.end();
+    const bool possible = any_feedback || !op.needs_feedback;
+    if (named && !possible) {
+      Names able;
+      std::ranges::copy_if(kAllCodecs, std::back_inserter(able), has_feedback);
+      throw SetupError(fmt::format("operation '{}': none of these codecs has feedback: {}; these have: {}", op.name,
+                                   fmt::join(codecs, ", "), fmt::join(able, ", ")));
+    }
+    if (named || (chosen.empty() && possible)) ops.push_back(op);
+  }
+  return ops;
+}
+
+struct Plan {
+  Names codecs;
+  std::vector<Isa> isas;
+  std::vector<size_t> blocks;
+  Names data;
+  std::vector<BenchOp> ops;
+  Effort effort;
+
+  [[nodiscard]] size_t rows() const { return codecs.size() * isas.size() * blocks.size() * data.size() * ops.size(); }
+};
+
+Plan make_plan(const CodecBenchOptions& options) {
+  Plan plan;
+  plan.codecs = or_default(options.codecs, options.quick ? kQuickCodecs : kAllCodecs);
+  for (const std::string& name : plan.codecs) (void)find_codec(name, Isa::kScalar);
+  plan.isas = chosen_isas(options.isas);
+  for (const std::string& text : options.blocks) plan.blocks.push_back(parse_block(text));
+  if (plan.blocks.empty()) plan.blocks = options.quick ? kQuickBlocks : kAllBlocks;
+  require_known("data", options.data, data_names());
+  plan.data = or_default(options.data, options.quick ? kQuickData : data_names());
+  require_known("operation", options.ops, bench_op_names());
+  plan.ops = chosen_ops(options.ops, plan.codecs);
+  plan.effort = options.quick ? kQuick : kFull;
+  return plan;
+}
+
+// ---- Running it
+
+class Progress {
+ public:
+  explicit Progress(size_t total) : total_(total), shown_(isatty(STDERR_FILENO) != 0) {}
+  void step() {
+    ++done_;
+    if (shown_ && done_ % 8 == 0) fmt::print(stderr, "\r{} of {} ", done_, total_);
+  }
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r{:24}\r", "");
+  }
+
+ private:
+  size_t total_;
+  size_t done_ = 0;
+  bool shown_;
+};
+
+std::vector<EngineRow> engine_rows(const Plan& plan) {
+  constexpr size_t kFloats = 1 << 16;
+  std::vector<EngineRow> rows;
+  std::vector<float> floats(kFloats);
+  for (const std::string& data : plan.data) {
+    fill_data(data, 1, floats);
+    for (const std::string& name : plan.codecs) {
+      const Codec codec = find_codec(name, Isa::kScalar);
+      if (codec.id() != CodecId::kInceptionn) continue;
+      rows.push_back({codec.name(), data, engine_figure(codec.bits(), codec.truncates(), floats)});
+    }
+  }
+  return rows;
+}
+
+// What no block of these codecs exceeds.
+size_t max_block_bytes(const Names& codecs, size_t floats) {
+  size_t bytes = 0;
+  for (const std::string& name : codecs) bytes = std::max(bytes, find_codec(name, Isa::kScalar).max_bytes(floats));
+  return bytes;
+}
+
+// The cells of one codec on one ISA.
+std::vector<BenchRow> measure_line(const Plan& plan, const Codec& codec, BenchPool& pool, const std::string& data,
+                                   Progress& progress) {
+  std::vector<BenchRow> line;
+  pool.encode_with(codec);
+  for (const BenchOp& op : plan.ops) {
+    progress.step();
+    if (!op.needs_feedback || codec.has_feedback()) line.push_back(measure(op, codec, pool, data, plan.effort));
+  }
+  return line;
+}
+
+std::vector<BenchRow> measure_table(const Plan& plan, const std::string& data, size_t block_bytes, bool print,
+                                    Progress& progress) {
+  std::vector<BenchRow> table;
+  const size_t floats = block_bytes / sizeof(float);
+  BenchPool pool(floats, max_block_bytes(plan.codecs, floats), data);
+  if (print) print_table_head(data, block_bytes, plan.ops);
+  for (const std::string& name : plan.codecs) {
+    for (const Isa isa : plan.isas) {
+      const std::vector<BenchRow> line = measure_line(plan, find_codec(name, isa), pool, data, progress);
+      progress.clear();
+      if (print && !line.empty()) print_table_line(plan.ops, line);
+      table.insert(table.end(), line.begin(), line.end());
+    }
+  }
+  if (print) print_table_foot(table);
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> bench_op_names() {
+  Names names;
+  for (const BenchOp& op : bench_ops()) names.emplace_back(op.name);
+  return names;
+}
+
+void run_codec_bench(const CodecBenchOptions& options) {
+  const Plan plan = make_plan(options);
+  Progress progress(plan.rows());
+  std::vector<BenchRow> rows;
+  for (const std::string& data : plan.data) {
+    for (const size_t block_bytes : plan.blocks) {
+      const std::vector<BenchRow> table = measure_table(plan, data, block_bytes, !options.json, progress);
+      rows.insert(rows.end(), table.begin(), table.end());
+    }
+  }
+  const std::vector<EngineRow> engine = engine_rows(plan);
+  if (options.json) {
+    fmt::print("{}\n", to_json(rows, engine));
+  } else {
+    print_engine(engine, rows);
+  }
+}
+
+}  // namespace gradlane

@@ -1,0 +1,26 @@
+// codec.h - `gradlane bench codec`: speed and ratio of the codecs beside memcpy of the same run
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gradlane {
+
+// As the user wrote them. Empty lists stand for everything (with `quick`: for what matters most).
+struct CodecBenchOptions {
+  std::vector<std::string> codecs;
+  std::vector<std::string> isas;
+  std::vector<std::string> blocks;  // bytes of fp32
+  std::vector<std::string> data;    // of data_names()
+  std::vector<std::string> ops;     // of bench_op_names()
+  bool quick = false;
+  bool json = false;
+};
+
+[[nodiscard]] std::vector<std::string> bench_op_names();
+
+// Measures and prints to standard output, progress to standard error. Throws SetupError for unknown names, an ISA this
+// CPU lacks, unusable block sizes, and operations that none of the codecs has.
+void run_codec_bench(const CodecBenchOptions& options);
+
+}  // namespace gradlane

@@ -1,0 +1,21 @@
+// exchange.h - `gradlane bench exchange`: what a hop of the exchange costs per packet, without I/O
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gradlane {
+
+// As the user wrote them. Empty ones stand for the defaults.
+struct ExchangeBenchOptions {
+  std::vector<std::string> codecs;
+  std::string mtu;    // of IP
+  std::string burst;  // packets between two polls
+  bool quick = false;
+  bool json = false;
+};
+
+// Measures and prints to standard output. Throws SetupError for unknown codecs and unusable sizes.
+void run_exchange_bench(const ExchangeBenchOptions& options);
+
+}  // namespace gradlane

@@ -1,0 +1,15 @@
+// memory.h - memory for benchmarks
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace gradlane {
+
+using BenchMemory = std::unique_ptr<uint8_t, void (*)(uint8_t*)>;
+
+// Zeroed, and in huge pages where the system has them. Throws SetupError where there is not enough.
+[[nodiscard]] BenchMemory allocate_memory(size_t bytes);
+
+}  // namespace gradlane

@@ -1,0 +1,120 @@
+// report.cc - what `gradlane bench codec` prints: tables, the paper's engine beside this CPU, JSON
+#include "tools/bench/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kCellWidth = 9;  // "12.3 105%"
+
+std::string size_text(size_t bytes) {
+  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MiB", bytes >> 20);
+  if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{} KiB", bytes >> 10);
+  return fmt::format("{} B", bytes);
+}
+
+// Three digits: 4.56, 45.6, 456.
+std::string speed_text(double speed) {
+  if (speed < 9.995) return fmt::format("{:.2f}", speed);
+  return speed < 99.95 ? fmt::format("{:.1f}", speed) : fmt::format("{:.0f}", speed);
+}
+
+std::string percent_text(double share) {
+  const double percent = 100 * share;
+  return percent < 9.95 ? fmt::format("{:.1f}%", percent) : fmt::format("{:.0f}%", percent);
+}
+
+size_t column_width(const BenchOp& op) { return std::max(kCellWidth, std::string_view(op.label).size()); }
+
+// This CPU's fastest figure in Gb/s, and what it was measured with.
+std::string best_text(std::span<const BenchRow> rows, const EngineRow& engine, std::string_view op) {
+  const BenchRow* best = nullptr;
+  for (const BenchRow& row : rows) {
+    if (row.codec != engine.codec || row.data != engine.data || row.op != op) continue;
+    if (best == nullptr || row.gb_per_s > best->gb_per_s) best = &row;
+  }
+  if (best == nullptr) return "-";
+  return fmt::format("{} ({}, {})", speed_text(8 * best->gb_per_s), best->isa, size_text(best->block_bytes));
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void print_table_head(std::string_view data, size_t block_bytes, std::span<const BenchOp> ops) {
+  fmt::print("\n{}, blocks of {}: GB/s of fp32, and that in % of memcpy\n", data, size_text(block_bytes));
+  fmt::print("{:<22} {:<6} {:>5}", "codec", "isa", "ratio");
+  for (const BenchOp& op : ops) fmt::print(" {:>{}}", op.label, column_width(op));
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void print_table_line(std::span<const BenchOp> ops, std::span<const BenchRow> cells) {
+  fmt::print("{:<22} {:<6} {:>5.2f}", cells.front().codec, cells.front().isa, cells.front().ratio);
+  for (const BenchOp& op : ops) {
+    const auto row = std::ranges::find(cells, op.name, &BenchRow::op);
+    const std::string cell =
+        row == cells.end() ? "-" : fmt::format("{} {:>4}", speed_text(row->gb_per_s), percent_text(row->vs_memcpy));
+    fmt::print(" {:>{}}", cell, column_width(op));
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void print_table_foot(std::span<const BenchRow> cells) {
+  std::vector<double> copies;
+  for (const BenchRow& cell : cells) copies.push_back(cell.memcpy_gb_per_s);
+  fmt::print("memcpy about {} GB/s\n", speed_text(median(copies)));
+}
+
+void print_engine(std::span<const EngineRow> engine, std::span<const BenchRow> rows) {
+  if (engine.empty()) return;
+  fmt::print(
+      "\nThe INCEPTIONN paper's engine (8 lanes, 256-bit bursts) at {:.0f} MHz, and the best of one core of this CPU: "
+      "Gb/s of fp32\n",
+      kEngineClockHz / 1e6);
+  fmt::print("{:<22} {:<13} {:>8} {:>10}   {:<23} {}\n", "codec", "data", "compress", "decompress", "CPU encode",
+             "CPU decode");
+  for (const EngineRow& row : engine) {
+    const std::string line = fmt::format("{:<22} {:<13} {:>8} {:>10}   {:<23} {}", row.codec, row.data,
+                                         speed_text(row.figure.compress_gbps), speed_text(row.figure.decompress_gbps),
+                                         best_text(rows, row, "encode"), best_text(rows, row, "decode"));
+    fmt::print("{}\n", line);
+  }
+}
+
+std::string to_json(std::span<const BenchRow> rows, std::span<const EngineRow> engine) {
+  nlohmann::json result = {{"rows", nlohmann::json::array()}, {"engine", nlohmann::json::array()}};
+  for (const BenchRow& row : rows) {
+    result["rows"].push_back({{"codec", row.codec},
+                              {"isa", row.isa},
+                              {"op", row.op},
+                              {"data", row.data},
+                              {"block_bytes", row.block_bytes},
+                              {"gb_per_s", row.gb_per_s},
+                              {"memcpy_gb_per_s", row.memcpy_gb_per_s},
+                              {"vs_memcpy", row.vs_memcpy},
+                              {"ratio", row.ratio}});
+  }
+  for (const EngineRow& row : engine) {
+    result["engine"].push_back({{"codec", row.codec},
+                                {"data", row.data},
+                                {"clock_hz", kEngineClockHz},
+                                {"compress_gbps", row.figure.compress_gbps},
+                                {"decompress_gbps", row.figure.decompress_gbps},
+                                {"compress_cycles", row.figure.compress_cycles},
+                                {"decompress_cycles", row.figure.decompress_cycles}});
+  }
+  return result.dump(1);
+}
+
+}  // namespace gradlane

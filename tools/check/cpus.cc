@@ -1,0 +1,155 @@
+// cpus.cc - workers' cores: are they there, whose are they, how far from the ports (main thread only)
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+
+#include "tools/check/host.h"
+
+namespace gradlane {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<unsigned> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  std::vector<unsigned> cpus;
+  for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+bool contains(const std::vector<unsigned>& all, unsigned one) { return std::ranges::find(all, one) != all.end(); }
+
+std::string cpu_folder(unsigned cpu) { return fmt::format("/sys/devices/system/cpu/cpu{}", cpu); }
+
+// Cores that cannot be used at all.
+bool check_each_core(const CheckedWorkers& workers, const std::vector<unsigned>& allowed, CheckReport& report) {
+  bool good = true;
+  for (const unsigned core : workers.cores) {
+    if (contains(allowed, core)) continue;
+    good = false;
+    std::error_code ignored;
+    const bool there = fs::exists(cpu_folder(core), ignored);
+    report.fail(fmt::format("CPU {} of `{}`", core, workers.cores_key),
+                there ? "this process may not run there" : "there is no such CPU",
+                fmt::format("use of {}", fmt::join(allowed, ", ")));
+  }
+  return good;
+}
+
+void check_pinned(const CheckedWorkers& workers, CheckReport& report) {
+  const std::string cores = fmt::format("{}", fmt::join(workers.cores, ", "));
+  report.ok(fmt::format("CPUs {} of `{}`", cores, workers.cores_key));
+  const std::vector<unsigned> isolated = parse_cpu_list(first_line("/sys/devices/system/cpu/isolated"));
+  const bool alone = std::ranges::all_of(workers.cores, [&](unsigned core) { return contains(isolated, core); });
+  alone
+      ? report.ok("CPUs of workers are isolated")
+      : report.note("isolation", fmt::format("the kernel runs other threads on CPUs {} too; for steady times boot with "
+                                             "isolcpus={}",
+                                             cores, fmt::join(workers.cores, ",")));
+  for (size_t i = 0; i < workers.cores.size(); ++i) {
+    const std::string path = cpu_folder(workers.cores[i]) + "/topology/thread_siblings_list";
+    const std::vector<unsigned> siblings = parse_cpu_list(first_line(path));
+    for (size_t j = i + 1; j < workers.cores.size(); ++j) {
+      if (workers.cores[i] != workers.cores[j] && !contains(siblings, workers.cores[j])) continue;
+      report.note("SMT", fmt::format("CPUs {} and {} are one core: two workers there share its speed", workers.cores[i],
+                                     workers.cores[j]));
+    }
+  }
+}
+
+// The NUMA node of a device's folder in sysfs; -1: unknown, or the only one.
+int numa_of_device(const std::string& folder) {
+  const std::string text = first_line(folder + "/numa_node");
+  int node = -1;
+  std::from_chars(text.data(), text.data() + text.size(), node);
+  return node;
+}
+
+int numa_of_cpu(unsigned cpu) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(cpu_folder(cpu), ignored)) {
+    const std::string name = entry.path().filename().string();
+    int node = -1;
+    if (name.starts_with("node") &&
+        std::from_chars(name.data() + 4, name.data() + name.size(), node).ec == std::errc()) {
+      return node;
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::vector<unsigned> parse_cpu_list(std::string_view text) {
+  std::vector<unsigned> all;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    unsigned first = 0;
+    const auto [behind, error] = std::from_chars(at, end, first);
+    if (error != std::errc()) break;
+    unsigned last = first;
+    at = behind;
+    if (at < end && *at == '-') at = std::from_chars(at + 1, end, last).ptr;
+    for (unsigned cpu = first; cpu <= last && all.size() < CPU_SETSIZE; ++cpu) all.push_back(cpu);
+    if (at >= end || *at != ',') break;
+    ++at;
+  }
+  return all;
+}
+
+CheckedWorkers workers_of(const NodeConfig& config) {
+  return {"workers", "workers.cores", config.cores, config.threads, config.idle};
+}
+
+void check_cpus(const CheckedWorkers& workers, CheckReport& report) {
+  const std::vector<unsigned> allowed = allowed_cpus();
+  if (!workers.cores.empty()) {
+    if (check_each_core(workers, allowed, report)) check_pinned(workers, report);
+  } else {
+    report.ok(fmt::format("{} worker thread{}, {} CPU{}", workers.threads, workers.threads == 1 ? "" : "s",
+                          allowed.size(), allowed.size() == 1 ? "" : "s"));
+  }
+  if (workers.idle == IdlePolicy::kAdaptive || allowed.size() > workers.threads) return;
+  const std::string text =
+      fmt::format("{} thread{} that never sleep{} on {} CPU{}", workers.threads, workers.threads == 1 ? "" : "s",
+                  workers.threads == 1 ? "s" : "", allowed.size(), allowed.size() == 1 ? "" : "s");
+  if (workers.idle == IdlePolicy::kSpin && allowed.size() < workers.threads) {
+    return report.fail(workers.section + ".idle: spin", text, "set workers.idle to adaptive, or workers.threads lower");
+  }
+  report.note(workers.section + ".idle",
+              text + ": other programs and the daemon's other threads get little time there");
+}
+
+void check_numa(const std::vector<PortConfig>& ports, const std::vector<unsigned>& cores, CheckReport& report) {
+  bool looked = false;
+  bool good = true;
+  for (const PortConfig& port : ports) {
+    const std::string pci = pci_address(port);
+    const std::string interface = interface_of(port);
+    if (pci.empty() && interface.empty()) continue;
+    const int node =
+        numa_of_device(pci.empty() ? "/sys/class/net/" + interface + "/device" : "/sys/bus/pci/devices/" + pci);
+    for (const unsigned core : cores) {
+      const int core_node = numa_of_cpu(core);
+      if (node < 0 || core_node < 0) continue;
+      looked = true;
+      if (node == core_node) continue;
+      good = false;
+      report.note("NUMA", fmt::format("port {} is at node {}, and CPU {} at node {}: every packet crosses between them",
+                                      port.name, node, core, core_node));
+    }
+  }
+  if (looked && good) report.ok("NUMA: ports and workers are at the same node");
+}
+
+}  // namespace gradlane

@@ -1,0 +1,37 @@
+// report.h - verdicts of `gradlane check`, one line each (main thread only)
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace gradlane {
+
+class CheckReport {
+ public:
+  // "ok   what".
+  void ok(const std::string& what) { items_.push_back({"ok", what, "", ""}); }
+  // "note what: text": worth knowing, no fault.
+  void note(const std::string& what, const std::string& text) { items_.push_back({"note", what, text, ""}); }
+  // "FAIL what: why; what to do".
+  void fail(const std::string& what, const std::string& why, const std::string& advice) {
+    items_.push_back({"FAIL", what, why, advice});
+  }
+
+  [[nodiscard]] bool good() const noexcept;
+  // A line per item that was added since the last call, each with its newline.
+  [[nodiscard]] std::string news();
+  [[nodiscard]] nlohmann::json json() const;
+
+ private:
+  struct Item {
+    const char* verdict;
+    std::string what;
+    std::string why;
+    std::string advice;
+  };
+  std::vector<Item> items_;
+  size_t told_ = 0;
+};
+
+}  // namespace gradlane

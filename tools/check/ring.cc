@@ -1,0 +1,227 @@
+// ring.cc - verdicts about links, neighbours and the ring, from what a daemon says of itself (main thread only)
+#include "tools/check/ring.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "tools/admin/json_fields.h"
+
+namespace gradlane {
+namespace {
+
+using nlohmann::json;
+
+constexpr unsigned kDscp = 0xfc;  // the rest is ECN, which routers may change
+
+// One neighbour: what its probes said, and who it is to people.
+struct Subject {
+  const json& probe;
+  json news;  // its entry of "neighbours"
+  std::string name;
+  std::string ip;
+  std::string port;
+};
+
+Subject subject_of(const json& probe, const json& document) {
+  Subject it{probe, json::object(), "", text_at(probe, "ip"), ""};
+  for (const json& each : list_at(document, "neighbours")) {
+    if (number_at(each, "node") == number_at(probe, "node")) it.news = each;
+  }
+  it.port = text_at(it.news, "port");
+  it.name = fmt::format("node {} ({}, port {})", number_at(probe, "node"), it.ip, it.port);
+  return it;
+}
+
+// Nobody else may have the address of this node.
+void check_own_address(const json& port, const NodeConfig& config, CheckReport& report) {
+  const std::string state = text_at(port, "address");
+  const std::string rival = text_at(port, "rival");
+  const std::string what =
+      fmt::format("address {} on port {}", ip_text(config.nodes[config.rank].ip), text_at(port, "name"));
+  constexpr const char* kAdvice =
+      "give every node a configuration of its own: `rank`, or `gradlaned --rank`, and an address that nobody else has";
+  if (state == "taken") return report.fail(what, fmt::format("it is in use by {}", rival), kAdvice);
+  if (!rival.empty()) report.fail(what, fmt::format("{} has it, too", rival), kAdvice);
+}
+
+bool check_address(const Subject& it, const NodeConfig& config, CheckReport& report) {
+  const std::string what = fmt::format("address of {}", it.name);
+  if (!flag_at(it.probe, "arp")) {
+    const std::string from = text_at(it.news, "speaks_from");
+    const std::string why = fmt::format("nobody answers ARP requests for {} on port {}", it.ip, it.port);
+    if (!from.empty()) {
+      report.fail(what, fmt::format("{}, and node {} speaks from {}", why, number_at(it.probe, "node"), from),
+                  "make `nodes` the same in both files");
+    } else {
+      report.fail(what, why,
+                  "does its daemon run, does it have this address in its `nodes`, are both in one network (VLAN)?");
+    }
+    return false;
+  }
+  const size_t node = number_at(it.probe, "node");
+  const bool configured = node < config.nodes.size() && config.nodes[node].mac;
+  report.ok(fmt::format("{}: {}", what, configured ? "configured" : "ARP is answered"));
+  return true;
+}
+
+bool check_round_trip(const Subject& it, CheckReport& report) {
+  const std::string what = fmt::format("round trip to {}", it.name);
+  if (number_at(it.probe, "answered") != 0) {
+    const json rtt = object_at(it.probe, "rtt_us");
+    const auto micros = [&rtt](const char* key) { return rtt.contains(key) ? rtt[key].get<double>() : 0.0; };
+    report.ok(fmt::format("{}: {:.0f} us, at least {:.0f}", what, micros("median"), micros("min")));
+    return true;
+  }
+  const std::string why = fmt::format("none of {} probes was answered", number_at(it.probe, "sent"));
+  constexpr const char* kOneKey = "put the same key file on all nodes (auth: {key_file: ...}), or on none";
+  if (number_at(it.news, "tagged") != 0) {
+    report.fail(what, why + ", and what comes from there is authenticated, while this node has no key", kOneKey);
+  } else if (number_at(it.news, "untagged") != 0) {
+    report.fail(what, why + ", and what comes from there is not authenticated, while this node has a key", kOneKey);
+  } else if (number_at(it.news, "forged") != 0) {
+    report.fail(what, why + ", and what comes from there has no tag of our key", kOneKey);
+  } else if (const std::string known = text_at(it.news, "trouble"); !known.empty()) {
+    report.fail(what, why, known);
+  } else {
+    report.fail(what, why,
+                "does its daemon still run, with the same `udp_port`; does a firewall or a switch drop UDP?");
+  }
+  return false;
+}
+
+void check_full_size(const Subject& it, const NodeConfig& config, CheckReport& report) {
+  const std::string what = fmt::format("packets of {} bytes to {}", config.mtu, it.name);
+  const auto verdict = it.probe.find("mtu_ok");
+  if (verdict == it.probe.end() || !verdict->is_boolean()) {
+    return report.note(what, "not tried: there was no time left; --time gives more");
+  }
+  if (verdict->get<bool>()) return report.ok(fmt::format("{} and back", what));
+  const uint64_t largest = number_at(it.probe, "largest_ok");
+  report.fail(what, fmt::format("they get lost; the largest that gets there and back has {} bytes", largest),
+              fmt::format("raise the MTU of every switch port on the way to {}, or set mtu: {} on all nodes",
+                          config.mtu, std::max<uint64_t>(largest, kMinIpMtu)));
+}
+
+unsigned tos_value(const std::string& text) {
+  unsigned value = 0;
+  if (text.starts_with("0x")) std::from_chars(text.data() + 2, text.data() + text.size(), value, 16);
+  return value;
+}
+
+void check_tos(const Subject& it, const json& tos, CheckReport& report) {
+  const std::string sent = text_at(tos, "sent");
+  const std::string there = text_at(tos, "there");
+  const std::string back = text_at(tos, "back");
+  const std::string what = fmt::format("ToS {} ({}) to {}", sent, text_at(tos, "class"), it.name);
+  constexpr const char* kAdvice = "a switch on the way rewrites DSCP: let its ports trust it";
+  if (there.empty() || back.empty()) {
+    return report.fail(what, "packets with it get lost, while others are answered",
+                       "a switch or a firewall on the way drops them: let it pass this DSCP");
+  }
+  const auto same = [&sent](const std::string& other) {
+    return (tos_value(sent) & kDscp) == (tos_value(other) & kDscp);
+  };
+  if (!same(there)) report.fail(what, fmt::format("{} arrives as {} at {}", sent, there, it.ip), kAdvice);
+  if (!same(back)) {
+    report.fail(fmt::format("ToS {} ({}) from {}", sent, text_at(tos, "class"), it.name),
+                fmt::format("{} arrives as {} here", sent, back), kAdvice);
+  }
+  if (same(there) && same(back)) report.ok(what + " and back");
+}
+
+void check_agreement(const Subject& it, const json& document, const NodeConfig& config, CheckReport& report) {
+  const std::string what = fmt::format("configuration of {}", it.name);
+  const json theirs = object_at(it.probe, "config");
+  std::vector<std::string> differences;
+  const auto compare = [&](const char* key, const std::string& ours, const std::string& other) {
+    if (ours != other) differences.push_back(fmt::format("{} is {} here and {} there", key, ours, other));
+  };
+  const auto number = [&](const char* key) { return std::to_string(number_at(theirs, key)); };
+  if (number_at(theirs, "node") != number_at(it.probe, "node")) {
+    differences.push_back(fmt::format("it says that it is node {}", number_at(theirs, "node")));
+  }
+  compare("the number of nodes", std::to_string(config.nodes.size()), number("nodes"));
+  compare("mtu", std::to_string(config.mtu), number("mtu"));
+  compare("codec", text_at(document, "codec"), text_at(theirs, "codec"));
+  compare("the version of the protocol", std::to_string(kProtocolVersion), number("protocol"));
+  const json digest = object_at(it.probe, "digest");
+  if (text_at(digest, "ours") != text_at(digest, "theirs")) {
+    // Hellos carry all settings, one by one: what they differ in is known where they have come.
+    const std::string named = text_at(it.news, "difference");
+    differences.push_back(
+        named.empty() ? "something in `nodes`, trainers, local_reduce, workers.lanes, udp_port or tos differs" : named);
+  }
+  if (differences.empty()) return report.ok(what + " agrees with ours");
+  report.fail(what, fmt::format("{}", fmt::join(differences, ", ")),
+              "make the files equal: gradlaned --check --config FILE prints all settings");
+}
+
+}  // namespace
+
+void check_ports(const NodeConfig& config, const json& document, CheckReport& report) {
+  for (const json& port : list_at(document, "ports")) {
+    const std::string link = text_at(port, "link");
+    const std::string what = fmt::format("link of port {}", text_at(port, "name"));
+    if (link == "up") {
+      report.ok(what + ": up");
+    } else {
+      report.fail(what, link == "starting" ? "it has not come up yet" : "down",
+                  "look at the cable; a link of memif or vhost comes up when the daemon at its other end runs");
+    }
+    check_own_address(port, config, report);
+  }
+  if (config.ports.empty() && config.nodes.size() > 1) report.fail("ports", "there are none", "see `ports`");
+  if (object_at(document, "faults").empty()) return;
+  report.note("faults", "this node drops or damages packets on purpose (`faults` in its configuration)");
+}
+
+void check_neighbours(const NodeConfig& config, const json& document, CheckReport& report) {
+  for (const json& probe : list_at(document, "probes")) {
+    const Subject it = subject_of(probe, document);
+    if (!check_address(it, config, report) || !check_round_trip(it, report)) continue;
+    check_full_size(it, config, report);
+    for (const json& tos : list_at(probe, "tos")) check_tos(it, tos, report);
+    check_agreement(it, document, config, report);
+  }
+}
+
+void check_ring(const json& document, CheckReport& report) {
+  if (ring_is_whole(document)) return report.ok("the ring is whole");
+  std::vector<std::string> reasons;
+  const auto add = [&reasons](const std::string& reason) {
+    if (!reason.empty() && std::ranges::find(reasons, reason) == reasons.end()) reasons.push_back(reason);
+  };
+  for (const json& rank : list_at(document, "ranks")) {
+    add(text_at(rank, "refused"));
+    const auto missing = rank.find("missing");
+    if (missing != rank.end() && missing->is_number()) {
+      add(fmt::format("nothing is known of rank {}", missing->get<uint64_t>()));
+    }
+  }
+  for (const json& neighbour : list_at(document, "neighbours")) {
+    const std::string why = text_at(neighbour, "why");
+    if (!why.empty()) add(fmt::format("node {}: {}", number_at(neighbour, "node"), why));
+  }
+  report.fail("ring", reasons.empty() ? "it is not whole" : fmt::format("not whole: {}", fmt::join(reasons, "; ")),
+              "run this on the other nodes too, at the same time or with their daemons up");
+}
+
+bool all_links_up(const json& document) {
+  return std::ranges::all_of(list_at(document, "ports"), [](const json& it) { return text_at(it, "link") == "up"; });
+}
+
+bool ring_is_whole(const json& document) {
+  const json ranks = list_at(document, "ranks");
+  return !ranks.empty() && std::ranges::all_of(ranks, [](const json& it) { return text_at(it, "ring") == "whole"; });
+}
+
+bool all_neighbours_answer(const json& document) {
+  return std::ranges::all_of(list_at(document, "probes"),
+                             [](const json& it) { return number_at(it, "answered") != 0; });
+}
+
+}  // namespace gradlane

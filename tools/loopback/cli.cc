@@ -1,0 +1,33 @@
+// cli.cc - the options of `gradlane loopback` on the command line
+#include "tools/loopback/cli.h"
+
+namespace gradlane {
+
+CLI::App* add_loopback(CLI::App& app, LoopbackOptions& options) {
+  CLI::App* loopback = app.add_subcommand("loopback", "Packets in circles through two DPDK ports, as testpmd does");
+  const auto add = [loopback](const char* name, auto& value, const char* text) {
+    return loopback->add_option(name, value, text)->type_name("");
+  };
+  add("--mode", options.mode, "io, classify, codec, ring (io)");
+  add("--device", options.devices, "DPDK devargs of a port, given twice\n(net_ring0, net_ring1)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add("--burst", options.burst, "Packets at a time, 1 to 512 (32)");
+  add("--packets", options.packets, "To start with on each port (one burst)");
+  add("--size", options.size, "Of frames, bytes (64; codec, ring: 1514)");
+  add("--seconds", options.seconds, "How long; 0: until Ctrl-C (5)");
+  add("--core", options.core, "To run on (the last one)");
+  add("--codec", options.codec, "Of modes codec and ring (fixed:10)");
+  add("--bytes", options.bytes, "Of the tensors of mode ring (1M)");
+  add("--data", options.data, "As in 'bench codec' (laplace-1e-3)");
+  add("--seed", options.seed, "Of the data (1)");
+  loopback->add_flag("--stats", options.stats, "A line per second, on a terminal or not");
+  loopback->add_flag("--json", options.json, "JSON instead of a table");
+  loopback->footer(
+      "io: forward as is; classify: parse every frame, count by ToS class, drop what is\n"
+      "broken; codec: also decode and encode payloads of class compressed; ring:\n"
+      "all-reduces between two ranks, one on each port. See docs/loopback.md.");
+  return loopback;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,13 @@
+// cli.h - the options of `gradlane loopback` on the command line
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "tools/loopback/loopback.h"
+
+namespace gradlane {
+
+// Adds the subcommand; parsing fills in `options`.
+CLI::App* add_loopback(CLI::App& app, LoopbackOptions& options);
+
+}  // namespace gradlane

@@ -1,0 +1,32 @@
+// cli.cc - the options of `gradlane perf` on the command line
+#include "tools/perf/cli.h"
+
+namespace gradlane {
+
+CLI::App* add_perf(CLI::App& app, PerfOptions& options) {
+  CLI::App* perf = app.add_subcommand("perf", "Time and check collectives on a ring, as a trainer");
+  const auto add = [perf](const char* name, auto& value, const char* text) {
+    return perf->add_option(name, value, text)->type_name("");
+  };
+  add("-b,--begin", options.begin, "Smallest tensor, bytes (64K)");
+  add("-e,--end", options.end, "Largest (64M)");
+  add("-f,--factor", options.factor, "From one size to the next (2)");
+  add("-n,--iterations", options.iterations, "Timed for each row (20)");
+  add("-w,--warmup", options.warmup, "Before those (5)");
+  add("--op", options.ops, "allreduce, reducescatter, allgather,\nbroadcast (allreduce)");
+  add("--codec", options.codecs, "'gradlane codecs' lists them (raw,fixed:10)");
+  add("--type", options.type, "float32, float64, int32, int64, bytes");
+  add("--data", options.data, "As in 'bench codec' (gauss-0.01)");
+  add("--seed", options.seed, "Of the data (1)");
+  perf->add_flag("--check", options.check, "Results against their true values (the default)");
+  perf->add_flag_callback(
+      "--no-check", [&options] { options.check = false; }, "Do not");
+  perf->add_flag("--json", options.json, "JSON instead of a table");
+  perf->footer(
+      "Is a trainer: gradlane run -n 2 -- gradlane perf -b 64K -e 64M\n"
+      "time: median over iterations of the slowest rank; busbw: nccl-tests';\n"
+      "wire ratio: bytes to send without a codec / bytes sent. See docs/perf.md.");
+  return perf;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,174 @@
+// data.cc - what the ranks of `gradlane perf` put in, and whether the right thing came out
+#include "tools/perf/data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/random.h"
+namespace gradlane {
+namespace {
+
+constexpr size_t kRun = SimInputs::kMaxRun;
+
+// The input of a rank, elements first, first + 1, ...
+template <typename T>
+void make_input(const SimInputs& inputs, uint64_t seed, unsigned rank, size_t first, std::span<T> out) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const std::span<const float> values = inputs.values(rank, first, out.size());
+    std::ranges::copy(values, out.begin());
+  } else {
+    const uint64_t stream = Random(seed + rank).next();
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(Random(stream ^ (first + i)).next());
+  }
+}
+
+// How far the result may be from the true sum of x: relative * sum |x| + absolute.
+struct Bound {
+  double relative = 0;
+  double absolute = 0;
+};
+
+// `shares` contributions are added; 1 is a copy. compress/codec.h promises this per contribution; each addition rounds
+// relative to a partial sum, which is no larger than sum |x|.
+Bound bound_of(const Codec& codec, gradlane_type type, unsigned shares) {
+  const auto rounded = [shares](double unit) { return std::pow(1 + unit, shares + 1) - 1; };
+  if (type == GRADLANE_FLOAT64) return shares == 1 ? Bound{} : Bound{rounded(0x1p-53), 0};
+  switch (codec.id()) {
+    case CodecId::kRaw:
+      return shares == 1 ? Bound{} : Bound{rounded(0x1p-24), 0};
+    case CodecId::kBf16:
+      return {rounded(0x1p-8), shares * 0x1p-133};  // half a step of denormals
+    case CodecId::kFp16:
+      return {rounded(0x1p-11), shares * 0x1p-25};
+    case CodecId::kInceptionn:
+    case CodecId::kFixed:
+      break;
+  }
+  return {rounded(0x1p-24), shares * std::ldexp(1, -static_cast<int>(codec.bits()))};
+}
+
+// Those of result[0 .. count) that are not the sum of elements first, first + 1, ... of ranks from, ..., to - 1.
+template <typename T>
+class Checker {
+ public:
+  Checker(const SimInputs& inputs, uint64_t seed, const Codec& codec, gradlane_type type)
+      : inputs_(inputs), seed_(seed), codec_(codec), type_(type), input_(kRun), sum_(kRun), size_(kRun) {}
+
+  size_t count_wrong(unsigned from, unsigned to, size_t first, const T* result, size_t count) {
+    const Bound bound = bound_of(codec_, type_, to - from);
+    size_t wrong = 0;
+    for (size_t done = 0; done < count; done += kRun) {
+      const size_t n = std::min(kRun, count - done);
+      add_up(from, to, first + done, n);
+      for (size_t i = 0; i < n; ++i) wrong += is_wrong(result[done + i], sum_[i], size_[i], bound) ? 1 : 0;
+    }
+    return wrong;
+  }
+
+ private:
+  // Wide enough that its own rounding does not matter; integers wrap around, as they should.
+  using Sum = std::conditional_t<std::is_same_v<T, float>, double,
+                                 std::conditional_t<std::is_floating_point_v<T>, long double, uint64_t>>;
+
+  void add_up(unsigned from, unsigned to, size_t first, size_t n) {
+    std::fill_n(sum_.begin(), n, Sum{0});
+    std::fill_n(size_.begin(), n, Sum{0});
+    for (unsigned rank = from; rank < to; ++rank) {
+      make_input<T>(inputs_, seed_, rank, first, {input_.data(), n});
+      for (size_t i = 0; i < n; ++i) {
+        const Sum x = static_cast<Sum>(input_[i]);
+        sum_[i] += x;
+        if constexpr (std::is_floating_point_v<T>) size_[i] += std::abs(x);
+      }
+    }
+  }
+
+  static bool is_wrong(T result, Sum sum, Sum size, const Bound& bound) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const Sum allowed = static_cast<Sum>(bound.relative) * size + static_cast<Sum>(bound.absolute);
+      return !(std::abs(static_cast<Sum>(result) - sum) <= allowed);  // NaN is wrong, too
+    } else {
+      return result != static_cast<T>(sum);
+    }
+  }
+
+  const SimInputs& inputs_;
+  uint64_t seed_;
+  const Codec& codec_;
+  gradlane_type type_;
+  std::vector<T> input_;
+  std::vector<Sum> sum_;
+  std::vector<Sum> size_;  // of what was added: sum |x|
+};
+
+// Calls run(T{}) with the unsigned or floating type of the elements.
+template <typename Run>
+auto with_type(gradlane_type type, Run run) {
+  switch (type) {
+    case GRADLANE_FLOAT32:
+      return run(float{});
+    case GRADLANE_FLOAT64:
+      return run(double{});
+    case GRADLANE_INT32:
+      return run(uint32_t{});
+    case GRADLANE_INT64:
+      return run(uint64_t{});
+    default:
+      return run(uint8_t{});
+  }
+}
+
+}  // namespace
+
+PerfData::PerfData(const PerfPlan& plan, unsigned rank, unsigned world)
+    : plan_(plan), rank_(rank), world_(world), inputs_(plan.data, plan.seed) {}
+
+void PerfData::fill(void* tensor, size_t count) const {
+  with_type(plan_.type.type, [&]<typename T>(T) {
+    T* const elements = static_cast<T*>(tensor);
+    for (size_t done = 0; done < count; done += kRun) {
+      make_input<T>(inputs_, plan_.seed, rank_, done, {elements + done, std::min(kRun, count - done)});
+    }
+  });
+}
+
+size_t PerfData::count_wrong(PerfOp op, const Codec& codec, const void* result, size_t count) const {
+  return with_type(plan_.type.type, [&]<typename T>(T) -> size_t {
+    Checker<T> checker(inputs_, plan_.seed, codec, plan_.type.type);
+    const T* const elements = static_cast<const T*>(result);
+    const size_t block = count / world_;
+    switch (op) {
+      case PerfOp::kAllReduce:
+        return checker.count_wrong(0, world_, 0, elements, count);
+      case PerfOp::kReduceScatter:
+        return checker.count_wrong(0, world_, rank_ * block, elements + rank_ * block, block);
+      case PerfOp::kBroadcast:
+        return checker.count_wrong(0, 1, 0, elements, count);
+      case PerfOp::kAllGather:
+        break;
+    }
+    size_t wrong = 0;
+    for (unsigned b = 0; b < world_; ++b) {
+      wrong += checker.count_wrong(b, b + 1, b * block, elements + b * block, block);
+    }
+    return wrong;
+  });
+}
+
+uint64_t hash_bytes(const void* data, size_t bytes) noexcept {
+  const unsigned char* const p = static_cast<const unsigned char*>(data);
+  uint64_t hash = bytes;
+  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, p + at, std::min(sizeof word, bytes - at));
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+}  // namespace gradlane

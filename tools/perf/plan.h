@@ -1,0 +1,54 @@
+// plan.h - the options of `gradlane perf`, understood and checked
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/gradlane.h"
+#include "compress/codec.h"
+#include "tools/perf/perf.h"
+
+namespace gradlane {
+
+enum class PerfOp : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
+
+struct PerfType {
+  const char* name;
+  gradlane_type type;
+  size_t bytes;  // of an element
+};
+
+struct PerfPlan {
+  std::vector<size_t> sizes;  // of the tensor, bytes, ascending
+  unsigned iterations = 0;
+  unsigned warmup = 0;
+  std::vector<PerfOp> ops;
+  std::vector<Codec> codecs;  // `raw` alone, unless the type is float32
+  PerfType type{};
+  std::string data;
+  uint64_t seed = 0;
+  bool check = true;
+};
+
+// Throws SetupError for what cannot be used.
+[[nodiscard]] PerfPlan make_perf_plan(const PerfOptions& options);
+
+// Those to measure the operation with: what only copies is exact.
+[[nodiscard]] std::vector<Codec> perf_codecs(const PerfPlan& plan, PerfOp op);
+
+// As nccl-tests call it: "allreduce".
+[[nodiscard]] const char* perf_op_name(PerfOp op) noexcept;
+[[nodiscard]] std::vector<std::string> perf_op_names();
+[[nodiscard]] std::vector<std::string> perf_type_names();
+
+// Elements of a tensor of that many bytes: whole blocks where each rank has one, at least one element each.
+[[nodiscard]] size_t perf_count(const PerfPlan& plan, PerfOp op, size_t bytes, unsigned world) noexcept;
+
+// Of the size of the tensor: what a rank must send at least, in the mean over ranks, if nothing is compressed.
+[[nodiscard]] double least_share(PerfOp op, unsigned world) noexcept;
+// busbw / algbw, as nccl-tests define it.
+[[nodiscard]] double bus_share(PerfOp op, unsigned world) noexcept;
+
+}  // namespace gradlane

@@ -1,0 +1,34 @@
+// report.h - what `gradlane perf` prints: a table like that of nccl-tests, or JSON
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tools/perf/plan.h"
+
+namespace gradlane {
+
+struct PerfRow {
+  PerfOp op{};
+  std::string codec;
+  size_t bytes = 0;
+  size_t count = 0;
+  double time_us = 0;      // median over iterations of the slowest rank
+  double algbw = 0;        // GB/s: bytes / time
+  double busbw = 0;        // GB/s: what each link must carry in that time if nothing is compressed
+  double wire_ratio = 0;   // bytes that must be sent uncompressed / bytes sent; 0 where nothing is sent
+  double memcpy_gbps = 0;  // of as many bytes, right before and after
+  double vs_memcpy = 0;    // algbw of that
+  uint64_t wrong = 0;      // elements, and ranks that differ
+};
+
+void print_perf_head(const PerfPlan& plan, unsigned world);
+void print_perf_row(const PerfRow& row, bool checked);
+void print_perf_foot(std::span<const PerfRow> rows, bool checked);
+
+// docs/perf.md has the fields. One line, so that whatever prefixes lines does no harm.
+[[nodiscard]] std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows);
+
+}  // namespace gradlane

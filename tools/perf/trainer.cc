@@ -1,0 +1,78 @@
+// trainer.cc - the trainer's interface as `gradlane perf` uses it: errors are exceptions
+#include "tools/perf/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace gradlane {
+
+Trainer::Trainer() {
+  const char* const socket = std::getenv("GRADLANE_SOCKET");
+  if (socket == nullptr || *socket == 0) {
+    throw SetupError(
+        "perf is a trainer and needs a ring: run 'gradlane run -n 2 -- gradlane perf ...', or set GRADLANE_SOCKET to\n"
+        "the socket of this node's daemon and start it on all nodes");
+  }
+  if (gradlane_open(&gl_, nullptr) != GRADLANE_OK) throw SetupError(gradlane_error(nullptr));
+  try {
+    gathered_ = static_cast<int64_t*>(allocate(world() * kMaxGathered * sizeof(int64_t)));
+  } catch (...) {
+    gradlane_close(gl_);
+    throw;
+  }
+}
+
+void* Trainer::allocate(size_t bytes) {
+  void* buffer = nullptr;
+  require(gradlane_alloc(gl_, bytes, &buffer), "allocate");
+  return buffer;
+}
+
+void Trainer::free(void* buffer) { require(gradlane_free(gl_, buffer), "free"); }
+
+void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const std::string& codec) {
+  gradlane_how how = GRADLANE_HOW_INIT;
+  if (type == GRADLANE_FLOAT32) how.codec = codec.c_str();
+  how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());  // the codec is measured at all sizes
+  const char* const what = perf_op_name(op);
+  switch (op) {
+    case PerfOp::kAllReduce:
+      return require(gradlane_all_reduce(gl_, data, count, type, &how, nullptr), what);
+    case PerfOp::kReduceScatter:
+      return require(gradlane_reduce_scatter(gl_, data, count / world(), type, &how, nullptr), what);
+    case PerfOp::kAllGather:
+      return require(gradlane_all_gather(gl_, data, count / world(), type, &how, nullptr), what);
+    case PerfOp::kBroadcast:
+      return require(gradlane_broadcast(gl_, data, count, type, 0, &how, nullptr), what);
+  }
+}
+
+void Trainer::barrier() { require(gradlane_barrier(gl_, nullptr, nullptr), "barrier"); }
+
+std::vector<int64_t> Trainer::gather(std::span<const int64_t> numbers) {
+  std::vector<int64_t> all;
+  const size_t n = numbers.size();
+  // A sum with zeros: with local_reduce there is no all-gather.
+  std::fill_n(gathered_, world() * n, int64_t{0});
+  std::ranges::copy(numbers, gathered_ + rank() * n);
+  require(gradlane_all_reduce(gl_, gathered_, world() * n, GRADLANE_INT64, nullptr, nullptr), "sharing figures");
+  all.assign(gathered_, gathered_ + world() * n);
+  return all;
+}
+
+uint64_t Trainer::data_bytes() {
+  gradlane_figures figures{};
+  figures.struct_size = sizeof figures;
+  require(gradlane_get_figures(gl_, &figures), "figures");
+  return figures.data_bytes;
+}
+
+void Trainer::require(gradlane_code code, const char* what) const {
+  if (code != GRADLANE_OK) throw PerfError(fmt::format("{}: {}", what, gradlane_error(gl_)));
+}
+
+}  // namespace gradlane

@@ -1,0 +1,54 @@
+// trainer.h - the trainer's interface (client/gradlane.h) as `gradlane perf` uses it: errors are exceptions
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "client/gradlane.h"
+#include "tools/perf/plan.h"
+
+namespace gradlane {
+
+// An operation failed, or the daemon has no memory: not the fault of an option.
+class PerfError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Trainer {
+ public:
+  static constexpr size_t kMaxGathered = 4096;  // numbers of a rank
+
+  // Throws SetupError if there is no daemon.
+  Trainer();
+  ~Trainer() { gradlane_close(gl_); }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  [[nodiscard]] unsigned rank() const noexcept { return static_cast<unsigned>(gradlane_rank(gl_)); }
+  [[nodiscard]] unsigned world() const noexcept { return static_cast<unsigned>(gradlane_world(gl_)); }
+
+  // Shared with the daemon; until free() or the end.
+  [[nodiscard]] void* allocate(size_t bytes);
+  void free(void* buffer);
+
+  void run(PerfOp op, void* data, size_t count, gradlane_type type, const std::string& codec);
+  void barrier();
+  // The numbers of all ranks, rank after rank; all give the same number of them, at most kMaxGathered.
+  [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);
+
+  // Sent in data packets since the start.
+  [[nodiscard]] uint64_t data_bytes();
+
+ private:
+  void require(gradlane_code code, const char* what) const;
+
+  gradlane_context* gl_ = nullptr;
+  int64_t* gathered_ = nullptr;
+};
+
+}  // namespace gradlane

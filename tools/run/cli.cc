@@ -1,0 +1,45 @@
+// cli.cc - the options of `gradlane run` on the command line (main thread, once)
+#include "tools/run/cli.h"
+
+#include <string_view>
+
+namespace gradlane {
+
+void cut_run_command(int& argc, const char* const* argv, RunOptions& options) {
+  using std::string_view_literals::operator""sv;
+  if (argc < 2 || argv[1] != "run"sv) return;
+  for (int i = 2; i < argc; ++i) {
+    if (argv[i] != "--"sv) continue;
+    options.has_command = true;
+    options.command.assign(argv + i + 1, argv + argc);
+    argc = i;
+  }
+}
+
+CLI::App* add_run(CLI::App& app, RunOptions& options) {
+  CLI::App* run = app.add_subcommand("run", "Nodes on this machine, and a command as their trainers");
+  const auto add = [run](const char* name, auto& value, const char* text) {
+    return run->add_option(name, value, text)->type_name("");
+  };
+  add("-n", options.nodes, "Nodes, each with a daemon of its own (1 to 64)");
+  add("--link", options.link,
+      "vhost, memif: a process per node; ring: all in one;\nveth: namespaces; accelerator: hosts behind one (vhost)");
+  add("--codec", options.codec, "Of fp32: 'gradlane codecs' (raw; accelerators fixed:10)");
+  add("--lanes", options.lanes, "Worker threads of each node (1)");
+  add("--trainers", options.trainers, "Per node: the command runs this often for each (1)");
+  run->add_flag("--local-reduce", options.local_reduce, "A node's trainers are summed up before the ring");
+  run->add_flag("--inside", options.inside, "With veth: in the nodes' namespaces, with eth0 for TCP");
+  add("--mtu", options.mtu, "Of IP (9000; veth, accelerator: 1500)");
+  add("--rate", options.rate, "Of each link of veth, accelerator: 1gbit, 200mbit (none)");
+  add("--accelerator", options.accelerator, "Of that link: gradlane, or none to compare (gradlane)");
+  add("--repack", options.repack, "Accelerators put packets together: on, off (on)");
+  add("--timeout", options.timeout, "Of operations, if they name none: 90 (s), 30min (60s)");
+  add("--idle", options.idle, "Of workers: spin, yield, adaptive (adaptive)");
+  add("--log", options.log, "Of daemons: trace, debug, info, warn, error (warn)");
+  add("--keep-configs", options.keep_configs, "Copy the daemons' configuration files to DIR")->type_name("DIR");
+  run->add_flag("--no-prefix", options.no_prefix, "No \"[rank] \" before lines of output");
+  run->footer("gradlane run -n 4 -- python3 train.py   as under torchrun; alone: until Ctrl-C");
+  return run;
+}
+
+}  // namespace gradlane

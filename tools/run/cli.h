@@ -1,0 +1,16 @@
+// cli.h - the options of `gradlane run` on the command line
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "tools/run/run.h"
+
+namespace gradlane {
+
+// Takes the command behind "--" out of the arguments of `gradlane run`, before CLI11 sees them: that would read
+// arguments like "[1,2]" its own way. Other subcommands are left alone. `options` must outlive the parse.
+void cut_run_command(int& argc, const char* const* argv, RunOptions& options);
+
+CLI::App* add_run(CLI::App& app, RunOptions& options);
+
+}  // namespace gradlane

@@ -1,0 +1,141 @@
+// files.cc - the files of `gradlane run` (set-up and end)
+#include "tools/run/files.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "tools/run/interface.h"
+
+namespace gradlane {
+namespace {
+
+constexpr std::string_view kFolder = "/gradlane-XXXXXX";
+constexpr std::string_view kLongestName = "/link63-62.sock";
+// Of a socket, without the 0 behind it.
+constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
+
+// Paths stand in device arguments, between commas, and in YAML.
+bool usable(const std::string& folder) {
+  return folder.starts_with('/') && folder.size() + kFolder.size() + kLongestName.size() <= kMaxPath &&
+         folder.find_first_of(" ,'\"\\[]=\n\t") == std::string::npos && access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
+std::string make_folder() {
+  for (const char* const name : {"XDG_RUNTIME_DIR", "TMPDIR", ""}) {
+    const char* const value = *name != '\0' ? secure_getenv(name) : "/tmp";
+    if (value == nullptr || !usable(value)) continue;
+    std::string folder = value + std::string(kFolder);
+    if (mkdtemp(folder.data()) != nullptr) return folder;
+  }
+  throw SetupError(
+      fmt::format("no directory for sockets: tried XDG_RUNTIME_DIR, TMPDIR and /tmp; set TMPDIR to a "
+                  "writable one of at most {} plain characters",
+                  kMaxPath - kFolder.size() - kLongestName.size()));
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw SetupError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+}
+
+// A port to a neighbour: the link from node `from` to its successor.
+std::string port(const RunPlan& plan, unsigned node, unsigned from, unsigned id, const std::string& folder) {
+  const unsigned to = (from + 1) % plan.nodes;
+  const bool first = node == from;
+  std::string text = fmt::format("  - name: {}\n", first ? "next" : "prev");
+  if (plan.link == RunPlan::Link::kRing) {
+    text += fmt::format("    ring: link{}\n", from);
+  } else if (plan.link == RunPlan::Link::kVhost && first) {
+    text += fmt::format(
+        "    device: 'net_virtio_user{},path={}/link{}-{}.sock,server=1,queues={},queue_size=256,mrg_rxbuf=1,"
+        "in_order=1'\n",
+        id, folder, from, to, plan.lanes);
+  } else if (plan.link == RunPlan::Link::kVhost) {
+    text += fmt::format("    device: 'net_vhost{},iface={}/link{}-{}.sock,client=1,queues={}'\n", id, folder, from, to,
+                        plan.lanes);
+  } else {
+    text += fmt::format(
+        "    device: 'net_memif{},role={},id=0,socket={}/link{}-{}.sock,socket-abstract=no,bsize=9216,rsize=8'\n", id,
+        first ? "server" : "client", folder, from, to);
+  }
+  return text + fmt::format("    nodes: [{}]\n", first ? to : from);
+}
+
+std::string workers(const RunPlan& plan) {
+  std::string text = fmt::format("workers: {{lanes: {}, threads: {}, idle: {}}}\nlog: {}\n", plan.lanes, plan.lanes,
+                                 plan.idle, plan.log);
+  if (!plan.timeout.empty()) text += fmt::format("timeouts: {{operation: {}}}\n", plan.timeout);
+  return text;
+}
+
+std::string accelerator_config(const RunPlan& plan, unsigned node, const std::string& folder) {
+  std::string text = fmt::format("# The accelerator of node {} of {}, written by gradlane run\n", node, plan.nodes);
+  text += fmt::format("mode: accelerator\nhost: {{device: '{}'}}\nwire: {{device: '{}'}}\n",
+                      accelerator_device(0, kHostPortName, plan.mtu), accelerator_device(1, kWirePortName, plan.mtu));
+  text += fmt::format("codec: '{}'\nmtu: {}\nrepack: {{enabled: {}}}\n", plan.codec, plan.mtu, plan.repack);
+  return text +
+         fmt::format("worker: {{idle: {}}}\nadmin: '{}/n{}.admin'\nlog: {}\n", plan.idle, folder, node, plan.log);
+}
+
+}  // namespace
+
+std::string run_config(const RunPlan& plan, unsigned node, const std::string& folder) {
+  if (plan.link == RunPlan::Link::kAccelerator) return accelerator_config(plan, node, folder);
+  std::string text =
+      fmt::format("# Node {} of {}, written by gradlane run\nrank: {}\nnodes:\n", node, plan.nodes, node);
+  for (unsigned i = 0; i < plan.nodes; ++i) text += fmt::format("  - {{rank: {}, ip: {}}}\n", i, node_address(i));
+  text += fmt::format("trainers: {}\nlocal_reduce: {}\n", plan.trainers, plan.local_reduce);
+  text += fmt::format("socket: '{}/n{}.sock'\ncodec: '{}'\nmtu: {}\n", folder, node, plan.codec, plan.mtu);
+  text += plan.nodes == 1 ? "ports: []\n" : "ports:\n";
+  const unsigned before = (node + plan.nodes - 1) % plan.nodes;
+  // Two nodes have one link: both ways round the ring are the same.
+  const bool has_next = plan.nodes > 2 || (plan.nodes == 2 && node == 0);
+  const bool has_previous = plan.nodes > 2 || (plan.nodes == 2 && node == 1);
+  if (plan.link == RunPlan::Link::kVeth) {
+    if (plan.nodes > 1) text += fmt::format("  - device: '{}'\n", veth_device(plan.mtu));
+    // The kernel's shapers let packets go one by one, by timer; with more of them waiting, fewer of those come in vain.
+    return text + workers(plan) + "exchange: {queue_target: 32}\n";
+  }
+  if (has_next) text += port(plan, node, node, 0, folder);
+  if (has_previous) text += port(plan, node, before, has_next ? 1 : 0, folder);
+  return text + workers(plan);
+}
+
+RunFiles::RunFiles(std::string folder) : folder_(std::move(folder)) {}
+
+// Once the other constructor is through, the destructor runs whatever happens here.
+RunFiles::RunFiles(const RunPlan& plan) : RunFiles(make_folder()) {
+  if (!plan.has_daemons()) return;
+  std::error_code error;
+  if (!plan.keep_configs.empty()) std::filesystem::create_directories(plan.keep_configs, error);
+  if (error) throw SetupError(fmt::format("--keep-configs '{}': {}", plan.keep_configs, error.message()));
+  for (unsigned node = 0; node < plan.nodes; ++node) {
+    const std::string text = run_config(plan, node, folder_);
+    write_file(config(node), text);
+    if (!plan.keep_configs.empty()) write_file(fmt::format("{}/n{}.yaml", plan.keep_configs, node), text);
+  }
+}
+
+RunFiles::~RunFiles() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::string RunFiles::socket(unsigned node) const { return fmt::format("{}/n{}.sock", folder_, node); }
+std::string RunFiles::admin(unsigned node) const { return fmt::format("{}/n{}.admin", folder_, node); }
+std::string RunFiles::config(unsigned node) const { return fmt::format("{}/n{}.yaml", folder_, node); }
+
+}  // namespace gradlane

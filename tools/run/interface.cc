@@ -1,0 +1,98 @@
+// interface.cc - what interfaces of `gradlane run` are like (main thread: set-up)
+#include "tools/run/interface.h"
+
+#include <fmt/format.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+
+namespace gradlane {
+namespace {
+
+constexpr double kLeastRate = 1e6;
+constexpr double kMostRate = 100e9;
+constexpr uint64_t kLeastBurst = 64 << 10;
+constexpr uint64_t kBurstsPerSecond = 500;
+constexpr uint64_t kQueuedPackets = 256;
+constexpr size_t kEthernet = 14;
+constexpr size_t kVlanTag = 4;
+constexpr size_t kFrameSpare = 80;  // what AF_PACKET puts before a packet, and the Ethernet header
+
+}  // namespace
+
+uint64_t parse_rate(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  std::string unit(rest, end);
+  std::ranges::transform(unit, unit.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  constexpr std::array<std::pair<const char*, double>, 4> kUnits = {
+      {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}}};
+  for (const auto& [name, factor] : kUnits) {
+    if (error != std::errc() || unit != name) continue;
+    if (value * factor >= kLeastRate && value * factor <= kMostRate) return static_cast<uint64_t>(value * factor);
+  }
+  throw SetupError(fmt::format("--rate '{}': must be 1mbit to 100gbit, as in 1gbit, 200mbit, 2.5gbit", text));
+}
+
+ShaperSizes shaper_sizes(uint64_t rate, size_t mtu) {
+  const uint64_t burst = std::max(kLeastBurst, rate / 8 / kBurstsPerSecond);
+  return {burst, burst + kQueuedPackets * (mtu + kEthernet)};
+}
+
+std::string veth_device(size_t mtu) {
+  // A frame must fit the daemon's packet buffers too, so it is not much longer than it must be; a block is whole frames
+  // and whole pages.
+  const size_t frame = std::max(size_t{2048}, (mtu + kFrameSpare + 15) / 16 * 16);
+  const size_t block = std::lcm(frame, size_t{4096});
+  return fmt::format("net_af_packet0,iface={},qdisc_bypass=0,framesz={},blocksz={}", kVethName, frame, block);
+}
+
+// A host sends all that its window allows at once, and the daemon may have to wait for a CPU: the rings of 512 frames
+// that are the driver's default lose frames.
+std::string accelerator_device(unsigned number, const std::string& interface, size_t mtu) {
+  constexpr size_t kRing = size_t{4} << 20;
+  constexpr size_t kLeastFrames = 512;
+  const size_t frame = std::max(size_t{2048}, (mtu + kFrameSpare + kVlanTag + 1023) / 1024 * 1024);
+  const size_t block = std::lcm(frame, size_t{4096});
+  const size_t frames = std::max(kLeastFrames, kRing / block * (block / frame));
+  return fmt::format("net_af_packet{},iface={},qdisc_bypass=0,framesz={},blocksz={},framecnt={}", number, interface,
+                     frame, block, frames);
+}
+
+void set_kernel(const std::string& name, const std::string& value) {
+  std::ofstream file(fmt::format("/proc/sys/net/{}", name));
+  file << value << '\n';
+}
+
+void turn_offloads_off(const std::string& interface) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  for (const int what : {ETHTOOL_SRXCSUM, ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO}) {
+    ethtool_value value = {static_cast<uint32_t>(what), 0};
+    ifreq request = {};
+    interface.copy(static_cast<char*>(request.ifr_name), IFNAMSIZ - 1);
+    request.ifr_data = reinterpret_cast<char*>(&value);
+    if (ioctl(fd, SIOCETHTOOL, &request) == 0 || errno == EOPNOTSUPP) continue;
+    const int error = errno;
+    close(fd);
+    throw SetupError(fmt::format("cannot turn offloads of {} off: {}", interface, std::strerror(error)));
+  }
+  close(fd);
+}
+
+}  // namespace gradlane

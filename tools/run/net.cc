@@ -1,0 +1,176 @@
+// net.cc - the network of `gradlane run --link veth` and accelerator (main thread: set-up and end)
+#include "tools/run/net.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "base/error.h"
+#include "tools/run/child.h"
+#include "tools/run/interface.h"
+#include "tools/run/spaces.h"
+
+namespace gradlane {
+namespace {
+
+constexpr const char* kBridge = "br0";
+
+// All that a program prints, until its end of the pipe is closed.
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> buffer = {};
+  for (pollfd event = {fd, POLLIN, 0};;) {
+    if (poll(&event, 1, -1) < 0 && errno != EINTR) break;
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
+    if (got > 0) text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  close(fd);
+  while (text.ends_with('\n')) text.pop_back();
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+// Of the switch.
+std::string port_name(unsigned node) { return fmt::format("n{}", node); }
+std::string inside_port_name(unsigned node) { return fmt::format("e{}", node); }
+
+}  // namespace
+
+RunNet::RunNet(std::vector<std::string> names, const RunPlan& plan, const RunWarden& warden)
+    : names_(std::move(names)), plan_(plan), warden_(warden) {
+  require_new_spaces(names_);
+}
+
+// Once the other constructor is through, the destructor runs whatever happens here.
+RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces(plan), plan, warden) {
+  if (names_.empty()) return;
+  for (const std::string& name : names_) add_space(name);
+  const bool behind = plan.has_accelerators();
+  {
+    const InSpace in(names_.back());
+    run({"ip", "link", "add", kBridge, "mtu", std::to_string(plan.mtu), "up", "type", "bridge", "mcast_snooping", "0"});
+    turn_offloads_off(kBridge);
+    for (unsigned node = 0; node < plan.nodes; ++node) {
+      add_cable(node, port_name(node), behind ? kWirePortName : kVethName);
+      turn_offloads_off(port_name(node));
+      if (plan.inside) add_cable(node, inside_port_name(node), kInsideName);
+    }
+  }
+  for (unsigned node = 0; node < plan.nodes; ++node) {
+    const InSpace in(names_[node]);
+    if (plan.link == RunPlan::Link::kAccelerator) {
+      add_host(node);
+      continue;
+    }
+    finish_cable(kVethName);
+    keep_from_kernel(kVethName);
+    if (plan.inside) add_kernel_network(node);
+  }
+}
+
+RunNet::~RunNet() { remove_spaces(names_); }
+
+void RunNet::add_space(const std::string& name) const {
+  run({"ip", "netns", "add", name},
+      fmt::format("; --link {} needs network namespaces: where a container has none, start it with --privileged, "
+                  "or leave it out",
+                  plan_.link_name));
+  const InSpace in(name);
+  // Interfaces send nothing of their own.
+  set_kernel("ipv6/conf/all/disable_ipv6", "1");
+  set_kernel("ipv6/conf/default/disable_ipv6", "1");
+  // The bridge is a switch: it does not show packets to the machine's firewall, which takes longer than all the rest.
+  for (const char* const table : {"iptables", "ip6tables", "arptables"}) {
+    set_kernel(fmt::format("bridge/bridge-nf-call-{}", table), "0");
+  }
+}
+
+// From the switch's namespace, where this process is, to the node's.
+void RunNet::add_cable(unsigned node, const std::string& port, const std::string& end) const {
+  const std::string mtu = std::to_string(plan_.mtu);
+  run({"ip", "link", "add", port, "mtu", mtu, "master", kBridge, "up", "type", "veth", "peer", "name", end, "mtu", mtu,
+       "netns", names_[node]});
+  shape(port);
+}
+
+// The node's end, in its namespace, where this process is.
+void RunNet::finish_cable(const std::string& end) const {
+  run({"ip", "link", "set", end, "up"});
+  turn_offloads_off(end);
+  shape(end);
+}
+
+// What commands in the node's namespace have beside gradlane's interface. It is all the kernel's: offloads too.
+void RunNet::add_kernel_network(unsigned node) const {
+  // By itself a kernel answers for its address at any interface, gradlane's too. There packets would be lost, or pass
+  // beside the cable that is meant for them.
+  set_kernel("ipv4/conf/all/arp_ignore", "1");
+  run({"ip", "link", "set", "lo", "up"});
+  run({"ip", "link", "set", kInsideName, "up"});
+  shape(kInsideName);
+  run({"ip", "address", "add", inside_address(node) + "/24", "dev", kInsideName});
+}
+
+void RunNet::shape(const std::string& interface) const {
+  if (plan_.rate == 0) return;
+  const auto [burst, limit] = shaper_sizes(plan_.rate, plan_.mtu);
+  run({"tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", fmt::format("{}bit", plan_.rate), "burst",
+       std::to_string(burst), "limit", std::to_string(limit)},
+      "; --rate needs the kernel's tbf (sch_tbf): 'modprobe sch_tbf', or leave --rate out");
+}
+
+// What comes in is for the daemon's packet socket. Behind that the kernel would look for a route for each packet, find
+// none, and drop it: a tenth of all the work. Without nftables it does so.
+void RunNet::keep_from_kernel(const std::string& interface) const {
+  try {
+    drop_input(interface);
+  } catch (const SetupError&) {
+  }
+}
+
+void RunNet::drop_input(const std::string& interface) const {
+  run({"nft", "table netdev gradlane {\nchain " + interface + " {\ntype filter hook ingress device " + interface +
+                  " priority 0; policy drop;\n}\n}"},
+      "; --link accelerator needs nftables: tools/setup.sh installs it");
+}
+
+// Of iproute2 and nftables. Not everybody's PATH has the folders of root's programs.
+std::string RunNet::find_tool(const std::string& name) const {
+  for (const std::string& each : {name, "/usr/sbin/" + name, "/sbin/" + name}) {
+    if (command_fault(each) == 0) return each;
+  }
+  throw SetupError(
+      fmt::format("--link {} needs the command '{}', and it is not there: install {} "
+                  "(tools/setup.sh does), or leave it out",
+                  plan_.link_name, name, name == "nft" ? "nftables" : "iproute2"));
+}
+
+void RunNet::run(const std::vector<std::string>& command, const std::string& hint) const {
+  ChildSpec spec;
+  spec.command = command;
+  spec.command.front() = find_tool(command.front());
+  spec.environment = environment_with({"LC_ALL=C"});
+  spec.one_pipe = true;
+  sigset_t mask;
+  sigprocmask(SIG_BLOCK, nullptr, &mask);
+  const Child child = start_child(spec, mask);
+  warden_.started(child.pid);
+  const std::string words = read_all(child.out);
+  siginfo_t info = {};
+  while (waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) continue;
+  warden_.ended(child.pid);
+  int status = 0;
+  waitpid(child.pid, &status, 0);
+  if (status == 0) return;
+  throw SetupError(fmt::format("'{}' {}: {}{}", fmt::join(command, " "), ending_text(status), words, hint));
+}
+
+}  // namespace gradlane

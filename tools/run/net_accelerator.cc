@@ -1,0 +1,29 @@
+// net_accelerator.cc - hosts behind accelerators, for `gradlane run --link accelerator` (main thread: set-up)
+#include "tools/run/interface.h"
+#include "tools/run/net.h"
+
+namespace gradlane {
+
+// The namespace of the node is the one where this process is; the cable ends there already.
+//
+// What comes in at the accelerator's ports is for its packet sockets alone. The kernel, left to itself, would take
+// packets to the host's address from any interface, so it would see them twice, and answer ARP at all three. nftables
+// drops them behind the packet sockets; here there is no going without.
+void RunNet::add_host(unsigned node) const {
+  run({"ip", "link", "set", "lo", "up"});
+  if (plan_.has_accelerators()) {
+    const std::string mtu = std::to_string(plan_.mtu);
+    run({"ip", "link", "add", kVethName, "mtu", mtu, "type", "veth", "peer", "name", kHostPortName, "mtu", mtu});
+    for (const char* const port : {kHostPortName, kWirePortName}) drop_input(port);
+    turn_offloads_off(kVethName);
+    turn_offloads_off(kHostPortName);
+    finish_cable(kWirePortName);
+    run({"ip", "link", "set", kHostPortName, "up"});
+    run({"ip", "link", "set", kVethName, "up"});
+  } else {
+    finish_cable(kVethName);
+  }
+  run({"ip", "address", "add", node_address(node) + "/24", "dev", kVethName});
+}
+
+}  // namespace gradlane

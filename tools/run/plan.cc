@@ -1,0 +1,350 @@
+// plan.cc - the options of `gradlane run`, understood and checked (set-up only)
+#include "tools/run/plan.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "collectives/wire.h"
+#include "compress/codec.h"
+#include "config/config.h"
+#include "config/values.h"
+#include "tools/run/interface.h"
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kLongestOperation = 36000 * kSecond;  // of timeouts.operation
+constexpr unsigned kMaxVhostLanes = 8;                // DPDK's virtio driver has no more queue pairs
+
+using Names = std::vector<std::string>;
+
+unsigned parse_number(const char* option, const std::string& text, size_t fallback, size_t least, size_t most) {
+  if (text.empty()) return static_cast<unsigned>(fallback);
+  unsigned value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && rest == end && value >= least && value <= most) return value;
+  throw SetupError(fmt::format("{} '{}': must be {} to {}", option, text, least, most));
+}
+
+// The first one is the default.
+std::string parse_name(const char* option, const std::string& text, const Names& allowed) {
+  if (text.empty()) return allowed.front();
+  if (std::ranges::find(allowed, text) != allowed.end()) return text;
+  throw SetupError(fmt::format("{} '{}': must be one of {}", option, text, fmt::join(allowed, ", ")));
+}
+
+// What daemons cannot do is left to trainers: fixed:auto, whose bound follows each tensor, and fixed without a number.
+std::string adaptive_codec(const std::string& name) {
+  constexpr std::string_view kAuto = "fixed:auto";
+  if (name == "fixed" || name == kAuto) return std::string(kAuto);
+  if (!name.starts_with(kAuto)) return {};
+  unsigned bits = 0;
+  const char* const end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(std::min(name.data() + kAuto.size() + 1, end), end, bits);
+  if (name[kAuto.size()] != ':' || error != std::errc() || rest != end || bits < 1 || bits > 12) {
+    throw SetupError(fmt::format("--codec '{}': it is fixed:auto, or fixed:auto:BITS with BITS 1 to 12", name));
+  }
+  return fmt::format("{}:{}", kAuto, bits);
+}
+
+// The daemons' codec, and what trainers are told that one was named.
+void plan_codec(const RunOptions& options, RunPlan& plan) {
+  const bool named = !options.codec.empty();
+  const bool marked = plan.link == RunPlan::Link::kAccelerator;  // what is marked is to be compressed
+  if (!marked) plan.trainers_codec = adaptive_codec(options.codec);
+  const bool adaptive = !plan.trainers_codec.empty();
+  plan.codec = find_codec(adaptive || !named ? (marked ? kDefaultLossyCodec : kDefaultCodec) : options.codec).name();
+  if (named && !adaptive) plan.trainers_codec = plan.codec;
+}
+
+// A duration of configuration files, or a number of seconds.
+std::string parse_timeout(const std::string& text) {
+  if (text.empty()) return "";
+  const bool bare = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  const auto time = parse_duration(bare ? text + "s" : text);
+  if (time && *time >= kMillisecond && *time <= kLongestOperation) return duration_text(*time);
+  throw SetupError(fmt::format("--timeout '{}': must be {} to {}, as in 90 (seconds), 500ms, 30min, 2h", text,
+                               duration_text(kMillisecond), duration_text(kLongestOperation)));
+}
+
+int file_fault(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return errno == EACCES ? 126 : 127;
+  return S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0 ? 0 : 126;
+}
+
+// The path of a command, as execvp() finds it; empty: nowhere.
+std::string look_up(const std::string& name, int& fault) {
+  fault = 127;
+  if (name.find('/') != std::string::npos) {
+    fault = file_fault(name);
+    return fault == 0 ? name : "";
+  }
+  const char* const variable = std::getenv("PATH");
+  const std::string path = variable != nullptr ? variable : "/bin:/usr/bin";
+  for (size_t from = 0; !name.empty() && from <= path.size();) {
+    const size_t to = std::min(path.find(':', from), path.size());
+    const std::string folder = path.substr(from, to - from);
+    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    const int here = file_fault(file);
+    if (here == 0) {
+      fault = 0;
+      return file;
+    }
+    fault = std::min(fault, here);
+    from = to + 1;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string find_daemon() {
+  int fault = 0;
+  if (const char* const chosen = std::getenv("GRADLANED"); chosen != nullptr && *chosen != '\0') {
+    const std::string path = look_up(chosen, fault);
+    if (fault == 0) return path;
+    throw SetupError(fmt::format("GRADLANED={}: {}", chosen, fault == 127 ? "no such file" : "not executable"));
+  }
+  std::error_code ignored;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const std::string beside = (self.parent_path() / "gradlaned").string();
+  if (file_fault(beside) == 0) return beside;
+  const std::string path = look_up("gradlaned", fault);
+  if (fault == 0) return path;
+  throw SetupError(fmt::format("no gradlaned: neither {} nor in PATH; set GRADLANED to its path", beside));
+}
+
+namespace {
+
+// What only links of the kernel's have, and need.
+void plan_spaces(const RunOptions& options, RunPlan& plan) {
+  if (geteuid() != 0) {
+    throw SetupError(fmt::format(
+        "--link {} needs root, for network namespaces: 'sudo gradlane run ...', or leave it out", plan.link_name));
+  }
+  plan.mtu = 1500;
+  if (!options.rate.empty()) plan.rate = parse_rate(options.rate);
+}
+
+void plan_link(const RunOptions& options, RunPlan& plan) {
+  using Link = RunPlan::Link;
+  plan.link_name = parse_name("--link", options.link, {"vhost", "memif", "ring", "veth", "accelerator"});
+  constexpr std::array<std::pair<std::string_view, Link>, 5> kLinks = {{{"vhost", Link::kVhost},
+                                                                        {"memif", Link::kMemif},
+                                                                        {"ring", Link::kRing},
+                                                                        {"veth", Link::kVeth},
+                                                                        {"accelerator", Link::kAccelerator}}};
+  for (const auto& [name, link] : kLinks) plan.link = plan.link_name == name ? link : plan.link;
+  if (plan.has_spaces()) {
+    plan_spaces(options, plan);
+  } else if (!options.rate.empty()) {
+    throw SetupError(fmt::format("--rate {}: only links of --link veth and --link accelerator have one", options.rate));
+  }
+}
+
+// An accelerator is for programs that know nothing of gradlane: there are no trainers, and nothing is divided.
+void plan_accelerators(const RunOptions& options, RunPlan& plan) {
+  plan.repack = parse_name("--repack", options.repack, {"on", "off"}) == "on";
+  plan.accelerators = parse_name("--accelerator", options.accelerator, {"gradlane", "none"}) == "gradlane";
+  if (plan.link != RunPlan::Link::kAccelerator) {
+    for (const auto& [name, value] : {std::pair{"--repack", options.repack}, {"--accelerator", options.accelerator}}) {
+      if (!value.empty()) throw SetupError(fmt::format("{} {}: only --link accelerator has accelerators", name, value));
+    }
+    return;
+  }
+  if (!plan.timeout.empty()) {
+    throw SetupError(fmt::format("--timeout {}: with --link accelerator there are no operations", options.timeout));
+  }
+  if (plan.nodes < 2) throw SetupError(fmt::format("-n {}: with --link accelerator at least 2", plan.nodes));
+  if (plan.trainers > 1 || plan.local_reduce) {
+    throw SetupError(fmt::format("{}: with --link accelerator there are no trainers; the command runs once per node",
+                                 plan.local_reduce ? "--local-reduce" : "--trainers " + options.trainers));
+  }
+  if (!plan.accelerators) {
+    for (const auto& [name, value] : {std::pair{"--codec", options.codec},
+                                      {"--repack", options.repack},
+                                      {"--idle", options.idle},
+                                      {"--log", options.log},
+                                      {"--keep-configs", options.keep_configs}}) {
+      if (value.empty()) continue;
+      throw SetupError(fmt::format("{} {}: there is no daemon with --accelerator none", name, value));
+    }
+  } else if (!plan.codec.starts_with("fixed") && !plan.codec.starts_with("inceptionn")) {
+    throw SetupError(fmt::format("--codec {}: accelerators have fixed:B and inceptionn:B", plan.codec));
+  }
+}
+
+void plan_inside(const RunOptions& options, RunPlan& plan) {
+  plan.inside = options.inside;
+  if (!plan.inside || plan.link == RunPlan::Link::kVeth) return;
+  throw SetupError(plan.link == RunPlan::Link::kAccelerator
+                       ? "--inside: leave it out; with --link accelerator the command runs in the hosts' namespaces"
+                       : fmt::format("--inside: needs --link veth; with --link {} nodes have no namespaces to be in",
+                                     plan.link_name));
+}
+
+void check_lanes(const RunPlan& plan) {
+  if (plan.lanes > 1 && plan.link == RunPlan::Link::kAccelerator) {
+    throw SetupError(
+        fmt::format("--lanes {}: with --link accelerator it must be 1; accelerators have one", plan.lanes));
+  }
+  if (plan.lanes > 1 && plan.has_spaces()) {
+    throw SetupError(fmt::format("--lanes {}: with --link veth it must be 1; its ports have one queue", plan.lanes));
+  }
+  if (plan.lanes > kMaxVhostLanes && plan.link == RunPlan::Link::kVhost) {
+    throw SetupError(fmt::format("--lanes {}: at most {} with --link vhost; with --link memif {}", plan.lanes,
+                                 kMaxVhostLanes, kMaxLanes));
+  }
+}
+
+}  // namespace
+
+RunPlan make_run_plan(const RunOptions& options) {
+  RunPlan plan;
+  if (options.nodes.empty()) throw SetupError("-n is missing: the number of nodes\nsee 'gradlane run --help'");
+  plan.nodes = parse_number("-n", options.nodes, 1, 1, kMaxRunNodes);
+  plan_link(options, plan);
+  plan_codec(options, plan);
+  plan.lanes = parse_number("--lanes", options.lanes, 1, 1, kMaxLanes);
+  plan.trainers = parse_number("--trainers", options.trainers, 1, 1, kMaxTrainers);
+  plan.local_reduce = options.local_reduce;
+  plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, kMinIpMtu, kMaxIpMtu);
+  plan.idle = parse_name("--idle", options.idle, {"adaptive", "spin", "yield"});
+  plan.timeout = parse_timeout(options.timeout);
+  plan.log = parse_name("--log", options.log, {"warn", "trace", "debug", "info", "error"});
+  plan.keep_configs = options.keep_configs;
+  plan.prefix = !options.no_prefix;
+  if (options.has_command && options.command.empty()) throw SetupError("there is no command behind '--'");
+  plan.command = options.command;
+  if (plan.ranks() > kMaxWorld) {
+    throw SetupError(fmt::format("-n {} --trainers {}: that makes {} ranks; at most {}", plan.nodes, plan.trainers,
+                                 plan.ranks(), kMaxWorld));
+  }
+  check_lanes(plan);
+  plan_accelerators(options, plan);
+  plan_inside(options, plan);
+  if (plan.has_daemons()) plan.daemon = find_daemon();
+  return plan;
+}
+
+std::string node_address(unsigned node) { return fmt::format("10.77.0.{}", node + 1); }
+
+std::string inside_address(unsigned node) { return fmt::format("10.77.1.{}", node + 1); }
+
+int command_fault(const std::string& name) {
+  int fault = 0;
+  (void)look_up(name, fault);
+  return fault;
+}
+
+unsigned free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const bool found = fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (!found) throw SetupError(fmt::format("no free TCP port on 127.0.0.1: {}", std::strerror(error)));
+  return ntohs(address.sin_port);
+}
+
+namespace {
+
+// Of commands that are in their nodes' namespaces: to torchrun each node is a machine of its own.
+std::vector<std::string> machine_variables(const RunPlan& plan, unsigned rank, unsigned port,
+                                           std::string (*address_of)(unsigned)) {
+  std::vector<std::string> addresses;
+  for (unsigned i = 0; i < plan.nodes; ++i) addresses.push_back(address_of(i));
+  const unsigned node = plan.node_of(rank);
+  return {
+      fmt::format("RANK={}", rank),
+      fmt::format("WORLD_SIZE={}", plan.ranks()),
+      fmt::format("LOCAL_RANK={}", rank % plan.trainers),
+      fmt::format("LOCAL_WORLD_SIZE={}", plan.trainers),
+      fmt::format("NODE_RANK={}", node),
+      fmt::format("GROUP_RANK={}", node),
+      fmt::format("GROUP_WORLD_SIZE={}", plan.nodes),
+      "MASTER_ADDR=" + addresses.front(),
+      fmt::format("MASTER_PORT={}", port),
+      "GRADLANE_ADDRESS=" + addresses[node],
+      fmt::format("GRADLANE_PEERS={}", fmt::join(addresses, ",")),
+      fmt::format("GRADLANE_NODE={}", node),
+  };
+}
+
+// For Gloo, which does not look for an interface by itself.
+void add_interface(std::vector<std::string>& variables, const char* interface) {
+  constexpr const char* kName = "GLOO_SOCKET_IFNAME";
+  if (std::getenv(kName) == nullptr) variables.push_back(fmt::format("{}={}", kName, interface));
+}
+
+}  // namespace
+
+std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port, const std::string& socket) {
+  std::vector<std::string> result = {
+      fmt::format("RANK={}", rank),
+      fmt::format("WORLD_SIZE={}", plan.ranks()),
+      fmt::format("LOCAL_RANK={}", rank),
+      fmt::format("LOCAL_WORLD_SIZE={}", plan.ranks()),
+      // All nodes of the ring are on one machine, which is the only node there is to torchrun.
+      "NODE_RANK=0",
+      "GROUP_RANK=0",
+      "GROUP_WORLD_SIZE=1",
+      "MASTER_ADDR=127.0.0.1",
+      fmt::format("MASTER_PORT={}", port),
+      "GRADLANE_SOCKET=" + socket,
+      fmt::format("GRADLANE_NODE={}", plan.node_of(rank)),
+  };
+  if (!plan.trainers_codec.empty()) result.push_back("GRADLANE_CODEC=" + plan.trainers_codec);
+  add_interface(result, "lo");
+  return result;
+}
+
+std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, unsigned port, const std::string& socket,
+                                          std::vector<std::string> spaces) {
+  std::vector<std::string> result = machine_variables(plan, rank, port, inside_address);
+  spaces.resize(plan.nodes);  // without the switch's
+  result.push_back("GRADLANE_SOCKET=" + socket);
+  result.push_back(fmt::format("GRADLANE_NAMESPACES={}", fmt::join(spaces, ",")));
+  if (!plan.trainers_codec.empty()) result.push_back("GRADLANE_CODEC=" + plan.trainers_codec);
+  add_interface(result, kInsideName);
+  return result;
+}
+
+std::vector<std::string> host_variables(const RunPlan& plan, unsigned node, unsigned port, const std::string& admin) {
+  std::vector<std::string> result = machine_variables(plan, node, port, node_address);
+  if (!admin.empty()) result.push_back("GRADLANE_ADMIN=" + admin);
+  add_interface(result, kVethName);
+  return result;
+}
+
+std::vector<std::string> environment_with(const std::vector<std::string>& variables) {
+  std::vector<std::string> result = variables;
+  const auto name_of = [](std::string_view variable) { return variable.substr(0, variable.find('=')); };
+  for (char** each = environ; *each != nullptr; ++each) {
+    const auto same_name = [&](const std::string& ours) { return name_of(ours) == name_of(*each); };
+    if (std::ranges::none_of(variables, same_name)) result.emplace_back(*each);
+  }
+  return result;
+}
+
+}  // namespace gradlane

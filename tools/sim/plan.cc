@@ -1,0 +1,174 @@
+// plan.cc - the options of `gradlane sim`, understood and checked
+#include "tools/sim/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "collectives/config.h"
+#include "tools/bench/data.h"
+
+namespace gradlane {
+namespace {
+
+constexpr OpKind kOps[] = {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast,
+                           OpKind::kBarrier};
+constexpr size_t kMaxBytes = size_t{64} << 30;
+
+struct Unit {
+  std::string_view suffix;
+  double factor;
+};
+constexpr Unit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+constexpr Unit kSizes[] = {{"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"", 1}};
+constexpr Unit kShares[] = {{"%", 0.01}, {"", 1}};
+constexpr Unit kNone[] = {{"", 1}};
+
+// One option: how it is called, what it may be, in numbers and in words.
+struct Quantity {
+  const char* option;
+  std::span<const Unit> units;
+  double least;
+  double most;
+  const char* allowed;
+};
+
+[[noreturn]] void reject(const char* option, const std::string& text, std::string_view allowed) {
+  throw SetupError(fmt::format("{} '{}': must be {}", option, text, allowed));
+}
+
+double parse(const Quantity& quantity, const std::string& text) {
+  const char* const end = text.data() + text.size();
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc()) {
+    const std::string_view suffix(rest, static_cast<size_t>(end - rest));
+    const auto unit = std::ranges::find(quantity.units, suffix, &Unit::suffix);
+    const bool known = unit != quantity.units.end();
+    // A zero needs no unit.
+    const double value = known ? number * unit->factor : number;
+    const bool understood = known || (suffix.empty() && number == 0);
+    if (understood && value >= quantity.least && value <= quantity.most) return value;
+  }
+  reject(quantity.option, text, quantity.allowed);
+}
+
+// 50us is not exactly 50e-6.
+uint64_t rounded(double value) { return static_cast<uint64_t>(value + 0.5); }
+
+uint64_t parse_whole(const Quantity& quantity, const std::string& text) {
+  const double value = parse(quantity, text);
+  if (value != static_cast<double>(static_cast<uint64_t>(value))) reject(quantity.option, text, quantity.allowed);
+  return static_cast<uint64_t>(value);
+}
+
+std::string or_default(const std::string& chosen, const std::string& fallback) {
+  return chosen.empty() ? fallback : chosen;
+}
+
+double parse_share(const char* option, const std::string& text) {
+  return parse({option, kShares, 0, 1, "a probability from 0 to 1, as in 0.001 or 0.1%"}, or_default(text, "0"));
+}
+
+// "all-reduce" is "allreduce" and "all_reduce" too.
+std::string without_dashes(std::string name) {
+  std::erase_if(name, [](char c) { return c == '-' || c == '_'; });
+  return name;
+}
+
+OpKind parse_op(const std::string& text) {
+  for (const OpKind kind : kOps) {
+    if (without_dashes(text) == without_dashes(op_name(kind))) return kind;
+  }
+  throw SetupError(fmt::format("unknown operation '{}'; allowed: {}", text, fmt::join(op_names(), ", ")));
+}
+
+uint64_t parse_seed(const std::string& text) {
+  uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, seed);
+  if (error != std::errc() || rest != end) reject("--seed", text, "a whole number from 0 to 2^64 - 1");
+  return seed;
+}
+
+LinkModel parse_link(const SimOptions& options) {
+  LinkModel link;
+  const Quantity gbps = {"--gbps", kNone, 0.001, 10000, "Gb/s from 0.001 to 10000"};
+  link.bits_per_second = rounded(parse(gbps, or_default(options.gbps, "10")) * 1e9);
+  const Quantity rtt = {"--rtt", kTimes, 0, 1, "a time from 0 to 1s with its unit, as in 50us or 1.5ms"};
+  link.delay = rounded(parse(rtt, or_default(options.rtt, "50us")) / 2 * 1e9);
+  const Quantity queue = {"--queue", kSizes, 2048, 0x1p30, "a size from 2K to 1G, as in 512K"};
+  link.queue_bytes = parse_whole(queue, or_default(options.queue, "512K"));
+  return link;
+}
+
+Faults parse_faults(const SimOptions& options, const LinkModel& link) {
+  Faults faults;
+  faults.loss = parse_share("--loss", options.loss);
+  faults.duplicate = parse_share("--dup", options.duplicate);
+  faults.reorder = parse_share("--reorder", options.reorder);
+  faults.corrupt = parse_share("--corrupt", options.corrupt);
+  faults.reorder_delay = 2 * link.delay;
+  return faults;
+}
+
+size_t parse_mtu(const std::string& text) {
+  const std::string allowed = fmt::format("{} to {} bytes", kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes);
+  const Quantity mtu = {"--mtu", kNone, kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes, allowed.c_str()};
+  return parse_whole(mtu, text) - kUdpIpBytes;
+}
+
+size_t parse_window(const std::string& text) {
+  const std::string allowed = fmt::format("a power of two from {} to {} packets", kMinWindow, kMaxWindow);
+  const Quantity quantity = {"--window", kNone, kMinWindow, kMaxWindow, allowed.c_str()};
+  const size_t window = parse_whole(quantity, text);
+  if (!std::has_single_bit(window)) reject("--window", text, allowed);
+  return window;
+}
+
+}  // namespace
+
+std::vector<std::string> op_names() {
+  std::vector<std::string> names;
+  for (const OpKind kind : kOps) names.emplace_back(op_name(kind));
+  return names;
+}
+
+SimPlan make_plan(const SimOptions& options) {
+  SimPlan plan;
+  const std::string worlds = fmt::format("1 to {}", kMaxWorld);
+  const Quantity nodes = {"--nodes", kNone, 1, kMaxWorld, worlds.c_str()};
+  for (const std::string& text : options.nodes) plan.nodes.push_back(static_cast<unsigned>(parse_whole(nodes, text)));
+  if (plan.nodes.empty()) plan.nodes = {2, 4, 8, 16};
+  for (const std::string& name : options.codecs) plan.codecs.push_back(find_codec(name));
+  if (plan.codecs.empty()) plan.codecs = {find_codec(kDefaultLossyCodec)};
+  for (const std::string& name : options.ops) plan.ops.push_back(parse_op(name));
+  if (plan.ops.empty()) plan.ops = {OpKind::kAllReduce};
+
+  const char* const sizes = "a multiple of 4 from 4 to 64G bytes, as in 64M";
+  const Quantity size = {"--size", kSizes, sizeof(float), kMaxBytes, sizes};
+  const std::string size_text = or_default(options.size, "16M");
+  plan.bytes = parse_whole(size, size_text);
+  if (plan.bytes % sizeof(float) != 0) reject("--size", size_text, sizes);
+
+  plan.link = parse_link(options);
+  plan.faults = parse_faults(options, plan.link);
+  plan.mtu = parse_mtu(or_default(options.mtu, "1500"));
+  plan.window = parse_window(or_default(options.window, std::to_string(ExchangeConfig{}.window)));
+  const Quantity gamma = {"--gamma", kTimes, 0, 1, "a time per byte with its unit, as in 0.1ns"};
+  plan.gamma = parse(gamma, or_default(options.gamma, "0"));
+  plan.data = or_default(options.data, "laplace-1e-3");
+  const std::vector<std::string> known = data_names();
+  if (std::ranges::find(known, plan.data) == known.end()) {
+    throw SetupError(fmt::format("unknown data '{}'; allowed: {}", plan.data, fmt::join(known, ", ")));
+  }
+  plan.seed = parse_seed(or_default(options.seed, "1"));
+  return plan;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,34 @@
+// plan.h - the options of `gradlane sim`, understood and checked
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/operation.h"
+#include "tools/sim/sim.h"
+#include "tools/simnet/link.h"
+
+namespace gradlane {
+
+struct SimPlan {
+  std::vector<unsigned> nodes;
+  std::vector<Codec> codecs;
+  std::vector<OpKind> ops;
+  size_t bytes = 0;  // of the tensor on each rank
+  LinkModel link;
+  Faults faults;
+  size_t mtu = 0;     // longest packet from the link header on
+  size_t window = 0;  // packets in flight to one neighbour
+  double gamma = 0;   // s/byte
+  std::string data;
+  uint64_t seed = 0;
+};
+
+// Throws SetupError naming the option, what was given and what is allowed.
+[[nodiscard]] SimPlan make_plan(const SimOptions& options);
+
+[[nodiscard]] std::vector<std::string> op_names();
+
+}  // namespace gradlane

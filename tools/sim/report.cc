@@ -1,0 +1,121 @@
+// report.cc - what `gradlane sim` prints: a table, or JSON
+#include "tools/sim/report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace gradlane {
+namespace {
+
+// Three digits: 4.56, 45.6, 456.
+std::string digits(double value) {
+  if (value < 9.995) return fmt::format("{:.2f}", value);
+  return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
+std::string time_text(double seconds) {
+  if (seconds < 999.5e-6) return digits(seconds * 1e6) + " us";
+  return seconds < 0.9995 ? digits(seconds * 1e3) + " ms" : digits(seconds) + " s";
+}
+
+std::string size_text(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+  const std::string number = bytes == std::floor(bytes) ? fmt::format("{:.0f}", bytes) : digits(bytes);
+  return number + " " + units[unit];
+}
+
+std::string faults_text(const Faults& faults) {
+  std::string text;
+  const auto add = [&text](const char* what, double share) {
+    if (share > 0) text += fmt::format(", {} {:g}%", what, 100 * share);
+  };
+  add("loss", faults.loss);
+  add("duplicates", faults.duplicate);
+  add("reordered", faults.reorder);
+  add("corrupted", faults.corrupt);
+  return text;
+}
+
+nlohmann::json or_null(const std::optional<double>& value) { return value ? nlohmann::json(*value) : nullptr; }
+
+}  // namespace
+
+double least_bytes(OpKind op, unsigned nodes, size_t bytes) {
+  const double each = static_cast<double>(nodes - 1) * static_cast<double>(bytes);
+  switch (op) {
+    case OpKind::kAllReduce:
+      return 2 * each;
+    case OpKind::kReduceScatter:
+    case OpKind::kAllGather:
+    case OpKind::kBroadcast:
+      return each;
+    case OpKind::kBarrier:
+      break;
+  }
+  return 0;
+}
+
+double bus_factor(OpKind op, unsigned nodes) {
+  if (op == OpKind::kBroadcast) return 1;
+  return least_bytes(op, nodes, 1) / nodes;
+}
+
+double aggregator_seconds(const SimPlan& plan, unsigned nodes) {
+  if (nodes < 2) return 0;  // nothing to exchange
+  const double p = nodes;
+  const double n = static_cast<double>(plan.bytes);
+  const double alpha = static_cast<double>(plan.link.delay) / kSecond;
+  const double beta = 8 / static_cast<double>(plan.link.bits_per_second);
+  return (1 + std::log2(p)) * alpha + (p + std::log2(p)) * n * beta + (p - 1) * n * plan.gamma;
+}
+
+void print_sim_head(const SimPlan& plan, OpKind op) {
+  const std::string tensor =
+      op == OpKind::kBarrier ? "" : fmt::format(" of {} ({})", size_text(static_cast<double>(plan.bytes)), plan.data);
+  fmt::print("\n{}{} over {:g} Gb/s, RTT {}{}\n", op_name(op), tensor,
+             static_cast<double>(plan.link.bits_per_second) / 1e9,
+             time_text(2 * static_cast<double>(plan.link.delay) / kSecond), faults_text(plan.faults));
+  fmt::print("{:>5} {:<22} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>9}\n", "nodes", "codec", "time", "goodput",
+             "busbw", "wire", "ratio", "retrans", "WA", "wrong");
+  std::fflush(stdout);
+}
+
+void print_sim_row(const SimRow& row) {
+  const auto speed = [](double gbps) { return gbps > 0 ? digits(gbps) : "-"; };
+  fmt::print("{:>5} {:<22} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>9}\n", row.nodes, row.codec,
+             time_text(row.seconds), speed(row.goodput_gbps), speed(row.busbw_gbps),
+             size_text(static_cast<double>(row.wire_bytes)), row.ratio ? digits(*row.ratio) : "-", row.retransmits,
+             row.wa_seconds ? time_text(*row.wa_seconds) : "-", row.wrong);
+  std::fflush(stdout);
+}
+
+std::string to_json(const SimPlan& plan, std::span<const SimRow> rows) {
+  nlohmann::json result = {{"rows", nlohmann::json::array()}};
+  for (const SimRow& row : rows) {
+    result["rows"].push_back({{"op", op_name(row.op)},
+                              {"nodes", row.nodes},
+                              {"codec", row.codec},
+                              {"data", plan.data},
+                              {"bytes", row.bytes},
+                              {"seconds", row.seconds},
+                              {"goodput_gbps", row.goodput_gbps},
+                              {"busbw_gbps", row.busbw_gbps},
+                              {"wire_bytes", row.wire_bytes},
+                              {"packets", row.packets},
+                              {"retransmits", row.retransmits},
+                              {"queue_drops", row.queue_drops},
+                              {"ratio", or_null(row.ratio)},
+                              {"wa_seconds", or_null(row.wa_seconds)},
+                              {"wrong", row.wrong},
+                              {"failure", row.failure}});
+  }
+  return result.dump(1);
+}
+
+}  // namespace gradlane

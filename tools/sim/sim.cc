@@ -1,0 +1,228 @@
+// sim.cc - `gradlane sim`: what an exchange would take on a network that is not there, with the real exchange in it
+#include "tools/sim/sim.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "tools/sim/plan.h"
+#include "tools/sim/report.h"
+#include "tools/simnet/simnet.h"
+#include "tools/simnet/tensors.h"
+
+namespace gradlane {
+namespace {
+
+// ---- Memory
+
+// Of the system, that can be had without swapping; nothing if it does not say.
+std::optional<size_t> available_bytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    const std::string_view key = "MemAvailable:";
+    if (line.starts_with(key)) return std::stoull(line.substr(key.size())) << 10;
+  }
+  return std::nullopt;
+}
+
+// What the simulation of so many nodes takes, roughly: tensors, their bookkeeping, packets.
+size_t needed_bytes(const SimPlan& plan, unsigned nodes) {
+  constexpr size_t kOther = size_t{1} << 20;
+  const size_t packets = 4 * plan.window * (plan.mtu + 256);
+  return nodes * (plan.bytes + plan.bytes / 256 + packets + kOther);
+}
+
+void require_memory(const SimPlan& plan) {
+  const unsigned nodes = std::ranges::max(plan.nodes);
+  const size_t needed = needed_bytes(plan, nodes);
+  const std::optional<size_t> available = available_bytes();
+  if (!available || needed <= *available) return;
+  throw SetupError(
+      fmt::format("{} nodes with {:.1f} MiB each need about {:.1f} GiB of memory, of which {:.1f} GiB are "
+                  "available: choose a smaller --size or fewer --nodes (from some MiB on, times grow as "
+                  "the size does)",
+                  nodes, static_cast<double>(plan.bytes) / 0x1p20, static_cast<double>(needed) / 0x1p30,
+                  static_cast<double>(*available) / 0x1p30));
+}
+
+// ---- Progress
+
+// On standard error, if that is a terminal.
+class Progress {
+ public:
+  Progress() : shown_(isatty(STDERR_FILENO) != 0) {}
+
+  void show(const SimRow& row, Nanos simulated) {
+    if (!shown_ || ++calls_ % kCallsPerLook != 0) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::milliseconds(200)) return;
+    last_ = now;
+    fmt::print(stderr, "\r{} nodes, {}: {:.2f} ms simulated ", row.nodes, row.codec,
+               static_cast<double>(simulated) / kMillisecond);
+  }
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r{:60}\r", "");
+  }
+
+ private:
+  static constexpr uint64_t kCallsPerLook = 1024;
+  bool shown_;
+  uint64_t calls_ = 0;
+  std::chrono::steady_clock::time_point last_;
+};
+
+// ---- One operation
+
+size_t elements_of(OpKind op, size_t bytes, unsigned nodes) {
+  const size_t elements = bytes / sizeof(float);
+  if (op == OpKind::kBarrier) return 0;
+  const bool equal_blocks = op == OpKind::kReduceScatter || op == OpKind::kAllGather;
+  if (equal_blocks && elements < nodes) {
+    throw SetupError(fmt::format("--size: {} of {} bytes: must be at least 4 bytes per node, of which there are {}",
+                                 op_name(op), bytes, nodes));
+  }
+  return equal_blocks ? elements / nodes * nodes : elements;
+}
+
+SimConfig network_of(const SimPlan& plan, unsigned nodes, const Codec& codec) {
+  SimConfig config;
+  config.nodes = nodes;
+  config.seed = plan.seed;
+  config.link = plan.link;
+  config.faults = plan.faults;
+  config.exchange.mtu = plan.mtu;
+  config.exchange.window = plan.window;
+  config.exchange.codec = codec;
+  config.exchange.operations = 1;
+  config.exchange.max_bytes = std::max(plan.bytes, size_t{4096});
+  // Slow links may take their time: a hundred times what they need, and three years at most.
+  const double wire_seconds = 16 * static_cast<double>(plan.bytes) / static_cast<double>(plan.link.bits_per_second);
+  const double patience = std::min(100 * wire_seconds, 1e8);
+  config.exchange.operation_timeout += static_cast<Nanos>(patience * kSecond) + 1000 * nodes * plan.link.delay;
+  return config;
+}
+
+Operation operation_of(OpKind op, const SimTensors& tensors, unsigned rank) {
+  Operation operation;
+  operation.kind = op;
+  const bool counts_share = op == OpKind::kReduceScatter || op == OpKind::kAllGather;
+  operation.count = counts_share ? tensors.elements() / tensors.ranks() : tensors.elements();
+  operation.data = op == OpKind::kBarrier ? nullptr : tensors.of(rank).data();
+  return operation;
+}
+
+uint64_t retransmits(const SimNet& net) {
+  return net.count(Counter::kRetransmitTimeout) + net.count(Counter::kRetransmitSack);
+}
+
+// The first failure of all ranks, in words; empty if there is none.
+std::string failure_of(const SimNet& net) {
+  for (unsigned i = 0; i < net.nodes(); ++i) {
+    if (net.node(i).completions().empty()) return fmt::format("rank {} did not come to an end", i);
+    const Failure failure = net.node(i).completions().front().failure;
+    if (failure) return fmt::format("on rank {}: {}", i, failure_text(failure));
+  }
+  return "";
+}
+
+// Lets the operation run, and fills in what that took.
+void simulate(SimNet& net, const SimTensors& tensors, SimRow& row, Progress& progress) {
+  const ExchangeConfig& config = net.node(0).config();
+  const auto whole = [&net] {
+    for (unsigned i = 0; i < net.nodes(); ++i) {
+      if (!net.node(i).exchange().ring_status().whole) return false;
+    }
+    return true;
+  };
+  // An operation waits for the ring, and fails if it does not come up; only its time is not the operation's.
+  (void)net.run_until(whole, net.now() + config.start_timeout);
+  const Nanos start = net.now();
+  const LinkStats before = net.stats();
+  for (unsigned i = 0; i < net.nodes(); ++i) net.submit(i, operation_of(row.op, tensors, i));
+  const auto done = [&] {
+    progress.show(row, net.now() - start);
+    return net.idle();
+  };
+  (void)net.run_until(done, start + config.start_timeout + config.operation_timeout + config.peer_timeout);
+
+  const LinkStats after = net.stats();
+  row.failure = failure_of(net);
+  row.seconds = static_cast<double>(net.now() - start) / kSecond;
+  row.wire_bytes = after.wire_bytes - before.wire_bytes;
+  row.packets = after.packets - before.packets;
+  row.queue_drops = after.queue_drops - before.queue_drops;
+  row.retransmits = retransmits(net);
+}
+
+SimRow run_row(const SimPlan& plan, OpKind op, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors,
+               Progress& progress) {
+  SimRow row;
+  row.op = op;
+  row.nodes = tensors.ranks();
+  row.codec = codec.name();
+  row.bytes = tensors.elements() * sizeof(float);
+  for (unsigned i = 0; i < row.nodes; ++i) inputs.fill(i, tensors.of(i));
+  {
+    SimNet net(network_of(plan, row.nodes, codec));
+    simulate(net, tensors, row, progress);
+  }
+  const double least = least_bytes(op, row.nodes, row.bytes);
+  if (row.failure.empty()) {
+    row.wrong = count_wrong(op, codec, inputs, tensors);
+    // Computing takes no time here, so a world of one has no speed.
+    if (least > 0) row.goodput_gbps = 8e-9 * static_cast<double>(row.bytes) / row.seconds;
+    row.busbw_gbps = row.goodput_gbps * bus_factor(op, row.nodes);
+    if (least > 0) row.ratio = least / static_cast<double>(row.wire_bytes);
+  } else {
+    row.wrong = row.nodes * tensors.elements();
+  }
+  if (op == OpKind::kAllReduce) row.wa_seconds = aggregator_seconds(plan, row.nodes);
+  return row;
+}
+
+// True if the row is as it should be.
+bool report_faults(const SimRow& row) {
+  const std::string what = fmt::format("{}, {} nodes, {}", op_name(row.op), row.nodes, row.codec);
+  if (!row.failure.empty()) {
+    fmt::print(stderr, "gradlane: {}: {}\n", what, row.failure);
+  } else if (row.wrong != 0) {
+    fmt::print(stderr, "gradlane: {}: {} elements are wrong: this is a bug in gradlane\n", what, row.wrong);
+  }
+  return row.failure.empty() && row.wrong == 0;
+}
+
+}  // namespace
+
+int run_sim(const SimOptions& options) {
+  const SimPlan plan = make_plan(options);
+  for (const OpKind op : plan.ops) {
+    for (const unsigned nodes : plan.nodes) (void)elements_of(op, plan.bytes, nodes);
+  }
+  require_memory(plan);
+  const SimInputs inputs(plan.data, plan.seed);
+  Progress progress;
+  std::vector<SimRow> rows;
+  bool good = true;
+  for (const OpKind op : plan.ops) {
+    if (!options.json) print_sim_head(plan, op);
+    for (const unsigned nodes : plan.nodes) {
+      const SimTensors tensors(nodes, elements_of(op, plan.bytes, nodes));
+      for (const Codec& codec : plan.codecs) {
+        rows.push_back(run_row(plan, op, codec, inputs, tensors, progress));
+        progress.clear();
+        if (!options.json) print_sim_row(rows.back());
+        good = report_faults(rows.back()) && good;
+      }
+    }
+  }
+  if (options.json) fmt::print("{}\n", to_json(plan, rows));
+  return good ? 0 : 1;
+}
+
+}  // namespace gradlane

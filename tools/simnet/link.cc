@@ -1,0 +1,125 @@
+// link.cc - one direction of a simulated cable: bandwidth, delay, a drop-tail queue, and faults by seed
+#include "tools/simnet/link.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace gradlane {
+
+LinkStats& LinkStats::operator+=(const LinkStats& other) noexcept {
+  packets += other.packets;
+  bytes += other.bytes;
+  wire_bytes += other.wire_bytes;
+  delivered += other.delivered;
+  busy += other.busy;
+  filtered += other.filtered;
+  queue_drops += other.queue_drops;
+  lost += other.lost;
+  blacked_out += other.blacked_out;
+  duplicated += other.duplicated;
+  reordered += other.reordered;
+  corrupted += other.corrupted;
+  return *this;
+}
+
+void SimLink::set_faults(const Faults& faults) noexcept {
+  faults_ = faults;
+  faulty_ = faults.loss > 0 || faults.duplicate > 0 || faults.reorder > 0 || faults.corrupt > 0;
+}
+
+void SimLink::black_out(Nanos begin, Nanos end) noexcept {
+  dark_begin_ = begin;
+  dark_end_ = end;
+}
+
+bool SimLink::refuses() noexcept {
+  if (faults_.busy <= 0 || !random_.chance(faults_.busy)) return false;
+  ++stats_.busy;
+  return true;
+}
+
+void SimLink::send(std::span<const uint8_t> packet, Nanos now, SimPool& pool) {
+  const size_t wire_bytes = packet.size() + model_.overhead_bytes;
+  if (!occupy(wire_bytes, now)) {
+    ++stats_.queue_drops;
+    return;
+  }
+  ++stats_.packets;
+  stats_.bytes += packet.size();
+  stats_.wire_bytes += wire_bytes;
+  if (dark(now)) {
+    ++stats_.blacked_out;
+    return;
+  }
+  const Nanos due = free_at_ + model_.delay;
+  if (faulty_ && random_.chance(faults_.loss)) {
+    ++stats_.lost;
+    return;
+  }
+  launch(packet, due, pool);
+  if (faulty_ && random_.chance(faults_.duplicate)) {
+    ++stats_.duplicated;
+    launch(packet, due, pool);
+  }
+}
+
+// Puts a packet behind what waits already; false if the queue has no room for it.
+bool SimLink::occupy(size_t wire_bytes, Nanos now) noexcept {
+  if (free_at_ < now) {
+    free_at_ = now;
+    free_fraction_ = 0;
+  }
+  const double waiting =
+      static_cast<double>(free_at_ - now) * static_cast<double>(model_.bits_per_second) / (8.0 * kSecond);
+  if (free_at_ > now && waiting + static_cast<double>(wire_bytes) > static_cast<double>(model_.queue_bytes)) {
+    return false;
+  }
+  const uint64_t fractions = wire_bytes * 8 * kSecond + free_fraction_;
+  free_at_ += fractions / model_.bits_per_second;
+  free_fraction_ = fractions % model_.bits_per_second;
+  return true;
+}
+
+void SimLink::launch(std::span<const uint8_t> packet, Nanos due, SimPool& pool) {
+  SimBuffer* const buffer = pool.take();
+  buffer->state = SimBuffer::State::kInFlight;
+  buffer->bytes = static_cast<uint32_t>(packet.size());
+  buffer->due = due;
+  std::memcpy(buffer->data(), packet.data(), packet.size());
+  if (faulty_ && random_.chance(faults_.corrupt)) corrupt(*buffer);
+  if (faulty_ && faults_.reorder_delay > 0 && random_.chance(faults_.reorder)) {
+    ++stats_.reordered;
+    buffer->due += 1 + random_.below(faults_.reorder_delay);
+  }
+  queue_.put(buffer);
+}
+
+void SimLink::corrupt(SimBuffer& buffer) noexcept {
+  if (buffer.bytes == 0) return;
+  ++stats_.corrupted;
+  if (random_.chance(0.25)) {
+    buffer.bytes = static_cast<uint32_t>(random_.below(buffer.bytes));
+    return;
+  }
+  std::array<uint64_t, 8> bits;
+  const auto end = bits.begin() + 1 + static_cast<ptrdiff_t>(random_.below(bits.size()));
+  for (auto bit = bits.begin(); bit != end; ++bit) {
+    *bit = random_.below(8 * uint64_t{buffer.bytes});
+    if (std::find(bits.begin(), bit, *bit) != bit) continue;  // twice would be not at all
+    buffer.data()[*bit / 8] ^= static_cast<uint8_t>(1U << (*bit % 8));
+  }
+}
+
+SimBuffer* SimLink::arrive(SimPool& pool) noexcept {
+  SimBuffer* const buffer = queue_.take();
+  if (dark(buffer->due)) {
+    ++stats_.blacked_out;
+    pool.give(buffer);
+    return nullptr;
+  }
+  ++stats_.delivered;
+  return buffer;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,55 @@
+// tensors.h - what the ranks of a simulated operation put in, and what must come out
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "collectives/operation.h"
+
+namespace gradlane {
+
+// The input of every rank: one table of random values, again and again, from another place on for each rank. The table
+// has a prime number of values, so that blocks that change places do not go unnoticed.
+class SimInputs {
+ public:
+  SimInputs(std::string_view data, uint64_t seed);
+
+  static constexpr size_t kMaxRun = 8192;
+  // Elements first, first + 1, ... of the tensor of a rank; at most kMaxRun of them.
+  [[nodiscard]] std::span<const float> values(unsigned rank, size_t first, size_t count) const;
+  void fill(unsigned rank, std::span<float> tensor) const;
+
+ private:
+  uint64_t seed_;
+  std::vector<float> table_;  // and its beginning once more, so that runs need not be cut
+};
+
+// A tensor for each rank, side by side.
+class SimTensors {
+ public:
+  // Throws std::bad_alloc if there is no such memory.
+  SimTensors(unsigned ranks, size_t elements);
+  ~SimTensors();
+  SimTensors(const SimTensors&) = delete;
+  SimTensors& operator=(const SimTensors&) = delete;
+
+  [[nodiscard]] unsigned ranks() const noexcept { return ranks_; }
+  [[nodiscard]] size_t elements() const noexcept { return elements_; }
+  [[nodiscard]] std::span<float> of(unsigned rank) const noexcept { return {floats_ + rank * elements_, elements_}; }
+
+ private:
+  unsigned ranks_;
+  size_t elements_;
+  size_t mapped_;
+  float* floats_;
+};
+
+// Elements over all ranks whose bits are not those that must be there after the operation. That is computed here from
+// the inputs and the definition of the operations (collectives/operation.h) with the codec alone: the first rank's
+// share is encoded, the others hop in ring order, and everybody decodes that. Broadcasts are from rank 0.
+[[nodiscard]] uint64_t count_wrong(OpKind kind, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors);
+
+}  // namespace gradlane

@@ -1,0 +1,29 @@
+// cli.cc - the options of `gradlane stats` on the command line
+#include "tools/stats/cli.h"
+
+namespace gradlane {
+
+void add_admin_place(CLI::App& app, AdminPlace& place) {
+  app.add_option("--socket", place.socket, "Trainers' socket of the node (GRADLANE_SOCKET)")->type_name("PATH");
+  app.add_option("--admin", place.admin, "Its admin socket (/run/gradlane/node0.admin)")->type_name("PATH");
+  app.add_option("--config,-c", place.config, "Its configuration, which says where that is")->type_name("FILE");
+  app.add_option("--rank", place.rank, "With --config: which of its nodes, whatever it says")->type_name("N");
+}
+
+CLI::App* add_stats(CLI::App& app, StatsOptions& options) {
+  CLI::App* stats = app.add_subcommand("stats", "Links, neighbours or peers, counters of a running daemon");
+  add_admin_place(*stats, options.place);
+  CLI::Option* const watch = stats->add_option("--watch,-w", options.interval, "Again and again, every so often (1)");
+  watch->type_name("[SECONDS]")->expected(0, 1)->each([&options](const std::string&) { options.watch = true; });
+  stats->add_flag("--json", options.json, "The daemon's own document; with --watch one per line");
+  stats->add_flag("--all", options.all, "Counters that are not 0, and what they count");
+  stats->footer(
+      "Ctrl-C ends --watch. docs/stats.md explains the columns, and the document.\n"
+      "'gradlane check' finds out what is wrong with a ring that does not come up.\n"
+      "Exit status: 0 all is well, 2 wrong options, 3 no daemon answers, 4 the ring\n"
+      "is not whole, 5 operations have failed in the last minute, 6 the kernel is not\n"
+      "kept off an accelerator; with --watch 0, or 3 at the beginning.");
+  return stats;
+}
+
+}  // namespace gradlane

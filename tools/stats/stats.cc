@@ -1,0 +1,167 @@
+// stats.cc - `gradlane stats`: looks, the terminal, the end by Ctrl-C (main thread)
+#include "tools/stats/stats.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "base/error.h"
+#include "tools/stats/parts.h"
+#include "tools/stats/table.h"
+
+namespace gradlane {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kPatience{5000};
+constexpr double kLeastInterval = 0.1;
+constexpr double kMostInterval = 3600;
+constexpr double kFailing = 60;  // seconds: operations that failed later ago are over
+
+double interval_of(const std::string& text) {
+  double seconds = 1;
+  // What the command line gives for an option without its value.
+  if (text.empty() || text == "true") return seconds;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds >= kLeastInterval) ||
+      seconds > kMostInterval) {
+    throw SetupError("--watch " + text + " is no interval, allowed: 0.1 to 3600 seconds");
+  }
+  return seconds;
+}
+
+// SIGINT and SIGTERM come while waiting only.
+class Interval {
+ public:
+  explicit Interval(double seconds)
+      : time_{.tv_sec = static_cast<time_t>(seconds),
+              .tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9)} {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  // False: somebody wants an end.
+  [[nodiscard]] bool wait() const { return sigtimedwait(&signals_, nullptr, &time_) < 0; }
+
+ private:
+  timespec time_;
+  sigset_t signals_{};
+};
+
+// Refreshes in place, if standard output is a terminal; else one block follows the other.
+class Screen {
+ public:
+  Screen() : terminal_(isatty(STDOUT_FILENO) == 1) {
+    if (terminal_) put("\x1b[?25l\x1b[2J");  // hide the cursor, clear
+  }
+  ~Screen() {
+    if (terminal_) put("\x1b[?25h");
+  }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  // At once, and over what is there, so that nothing flickers.
+  void show(const std::vector<std::string>& lines) const {
+    winsize size{};
+    if (!terminal_ || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 2 || size.ws_col < 2) {
+      return put(fmt::format("{}\n\n", fmt::join(lines, "\n")));
+    }
+    std::string text = "\x1b[H";
+    for (size_t i = 0; i < lines.size() && i + 1U < size.ws_row; ++i) {
+      text += lines[i].substr(0, size.ws_col - 1U) + "\x1b[K\n";
+    }
+    put(text + "\x1b[J");
+  }
+
+ private:
+  static void put(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  const bool terminal_;
+};
+
+int watch(const std::string& path, const StatsOptions& options, double seconds) {
+  const Interval interval(seconds);
+  std::optional<Screen> screen;
+  std::optional<nlohmann::json> before;
+  Clock::time_point looked_at;
+  for (bool first = true;; first = false) {
+    std::vector<std::string> lines;
+    try {
+      nlohmann::json document = ask_admin(path, "stats", kPatience);
+      const auto now = Clock::now();
+      // A daemon that has restarted counts from 0.
+      if (before && before->value("pid", 0) != document.value("pid", 0)) before.reset();
+      const std::chrono::duration<double> since = now - looked_at;
+      if (options.json)
+        lines = {document.dump()};
+      else
+        lines = stats_lines(document, before ? &*before : nullptr, since.count(), options.all);
+      before = std::move(document);
+      looked_at = now;
+    } catch (const SetupError& error) {
+      if (first) throw;
+      if (options.json)
+        std::fprintf(stderr, "gradlane: %s\n", error.what());
+      else
+        lines = {error.what()};
+      before.reset();
+    }
+    if (options.json) {
+      if (!lines.empty() && (std::puts(lines.front().c_str()) < 0 || std::fflush(stdout) != 0)) return 0;
+    } else {
+      if (!screen) screen.emplace();
+      screen->show(lines);
+      if (std::ferror(stdout) != 0) return 0;  // whoever read it has had enough
+    }
+    if (!interval.wait()) return 0;
+  }
+}
+
+// Accelerators have no ring and no operations, but the kernel beside them.
+int status_of(const nlohmann::json& document) {
+  if (at(at(document, "kernel"), "kept_off") == false) return kStatsKernel;
+  const auto ranks = document.find("ranks");
+  if (ranks == document.end() || !ranks->is_array()) return kStatsFine;
+  for (const nlohmann::json& rank : *ranks) {
+    if (text(at(rank, "ring")) != "whole") return kStatsRing;
+  }
+  const nlohmann::json& ago = at(document, "failed_s_ago");
+  return ago.is_number() && ago.get<double>() < kFailing ? kStatsFailing : kStatsFine;
+}
+
+int look(const std::string& path, const StatsOptions& options) {
+  if (options.watch) return watch(path, options, interval_of(options.interval));
+  const nlohmann::json document = ask_admin(path, "stats", kPatience);
+  if (options.json) {
+    fmt::print("{}\n", document.dump(2));
+  } else {
+    fmt::print("{}\n", fmt::join(stats_lines(document, nullptr, 0, options.all), "\n"));
+  }
+  return status_of(document);
+}
+
+}  // namespace
+
+int run_stats(const StatsOptions& options) {
+  (void)interval_of(options.interval);
+  const std::string path = admin_path(options.place);
+  signal(SIGPIPE, SIG_IGN);
+  try {
+    return look(path, options);
+  } catch (const SetupError& error) {
+    std::fprintf(stderr, "gradlane: %s\n", error.what());
+    return kStatsNoDaemon;
+  }
+}
+
+}  // namespace gradlane

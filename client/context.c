@@ -83,7 +83,7 @@ void gradlane_close(gradlane_context* gl) {
   gl_unmap_buffers(gl);
   if (gl->control != NULL) (void)munmap(gl->control, gl->welcome.control_bytes);
   gl_free_requests(gl);
-  free(gl->codecs.entries);
+  free(gl->names.entries);
   free(gl);
 }
 
@@ -102,6 +102,10 @@ int gradlane_version(void) { return GRADLANE_API_VERSION; }
 int gradlane_rank(const gradlane_context* gl) { return gl != NULL ? (int)gl->welcome.rank : -1; }
 
 int gradlane_world(const gradlane_context* gl) { return gl != NULL ? (int)gl->welcome.world : -1; }
+
+int gradlane_local_reduce(const gradlane_context* gl) {
+  return gl != NULL && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0 ? 1 : 0;
+}
 
 const char* gradlane_codec(const gradlane_context* gl) { return gl != NULL ? gl->welcome.codec : ""; }
 

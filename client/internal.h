@@ -15,9 +15,16 @@
 
 enum { GL_ERROR_TEXT = 512 };
 
+// What the daemon has answered, by name.
 struct gl_codec_cache {
   struct gl_codec_name* entries;
   size_t count;
+};
+
+// A copy of the daemon's table, with texts that end.
+struct gl_codecs {
+  struct gl_codec_row rows[GL_MAX_CODECS];
+  uint32_t count;
 };
 
 // Memory shared with the daemon; several buffers lie in one.
@@ -131,7 +138,8 @@ struct gradlane_context {
 
   struct gl_mapping segments[GL_MAX_SEGMENTS];
   struct gl_buffers buffers;
-  struct gl_codec_cache codecs;  // the first is that of the daemon's configuration
+  struct gl_codecs codecs;
+  struct gl_codec_cache names;  // the first is that of the daemon's configuration
 
   // All that there are, by index; `free` is a list of those in state GL_FREE.
   struct gl_request** requests;
@@ -222,8 +230,12 @@ void gl_hear(gradlane_context* gl);
 
 // ---- codecs.c
 
+// Copies the daemon's table out of the control segment of `bytes` bytes. False: it makes no sense.
+bool gl_read_codecs(gradlane_context* gl, size_t bytes);
 // What the daemon calls `name` (NULL: its configuration's).
 gradlane_code gl_find_codec(gradlane_context* gl, const char* name, struct gl_codec_name* codec);
+// The name of a codec with this capability, one of GL_CODEC_...; NULL: the daemon tells of none.
+const char* gl_codec_with(const gradlane_context* gl, uint32_t flag);
 
 // ---- buffers.c
 

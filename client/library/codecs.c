@@ -1,8 +1,10 @@
 // codecs.c - what the daemon calls a codec, asked once per name (the thread of the context)
+#include "client/library/codecs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/internal.h"
+#include "client/library/talk.h"
 
 static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* codec) {
   struct gl_codec_cache* const cache = &gl->codecs;

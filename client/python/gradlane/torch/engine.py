@@ -223,7 +223,7 @@ class Engine:
         # Without data it is refused in any case; the text says what for.
         code = connection.lib.gradlane_all_gather(connection.handle, None, 1, staging.BYTES, None, None)
         text = connection.lib.gradlane_error(connection.handle).decode(errors="replace")
-        return code == errors.BAD_ARGUMENT and "local_reduce" in text
+        return code == errors.Code.BAD_ARGUMENT and "local_reduce" in text
 
     def _operand(self, tensor, name, reduce, average=False):
         return staging.Operand(self.zeros, tensor, name, reduce, average)

@@ -35,7 +35,7 @@ class Pieces:
     def check(self):
         """Raises if there is no connection any more."""
         if self.closed:
-            raise errors.error(-3, "gradlane: the process group was destroyed, or belongs to the parent of a fork")
+            raise errors.error(errors.Code.DAEMON_GONE, "gradlane: the process group was destroyed, or belongs to the parent of a fork")
         if self._dead is not None:
             raise self._death()
 
@@ -90,14 +90,14 @@ class Pieces:
             raise self._error(code)
 
     def _death(self):
-        return errors.error(-3, f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew")
+        return errors.error(errors.Code.DAEMON_GONE, f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew")
 
     def _error(self, code, operation=None):
-        self.gone = self.gone or code == -3
+        self.gone = self.gone or code == errors.Code.DAEMON_GONE
         text = self._lib.gradlane_error(self._connection.handle).decode(errors="replace")
-        if code == -4 and " tag: " in text:
+        if code == errors.Code.FAILED and " tag: " in text:
             text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
-        if code == -4 and "took too long" in text and operation is not None and operation.is_late():
+        if code == errors.Code.FAILED and "took too long" in text and operation is not None and operation.is_late():
             text += f" (limit: {operation.timeout:g} s, the process group's timeout)"
         return errors.error(code, "gradlane: " + text)
 
@@ -106,7 +106,7 @@ class Pieces:
         flight = operation.flights[0]
         with self.lock:
             if self.closed:
-                operation.fail(errors.error(-3, "gradlane: the process group was destroyed before the operation ended"))
+                operation.fail(errors.error(errors.Code.DAEMON_GONE, "gradlane: the process group was destroyed before the operation ended"))
                 operation.flights.clear()
                 return True
             if not flight.ended:

@@ -13,9 +13,16 @@
 #include "client/gradlane.h"
 #include "client/library/base.h"
 
+// What the daemon has answered, by name.
 struct gl_codec_cache {
   struct gl_codec_name* entries;
   size_t count;
+};
+
+// A copy of the daemon's table, with texts that end.
+struct gl_codecs {
+  struct gl_codec_row rows[GL_MAX_CODECS];
+  uint32_t count;
 };
 
 // Memory shared with the daemon; several buffers lie in one.
@@ -129,7 +136,8 @@ struct gradlane_context {
 
   struct gl_mapping segments[GL_MAX_SEGMENTS];
   struct gl_buffers buffers;
-  struct gl_codec_cache codecs;  // the first is that of the daemon's configuration
+  struct gl_codecs codecs;
+  struct gl_codec_cache names;  // the first is that of the daemon's configuration
 
   // All that there are, by index; `free` is a list of those in state GL_FREE.
   struct gl_request** requests;

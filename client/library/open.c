@@ -180,6 +180,10 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
                    "the daemon at %s speaks version %u with %u lanes; this library speaks version %u",
                    gl->address.sun_path, gl->control->version, gl->control->lanes, GL_ABI_VERSION);
   }
+  if (!gl_read_codecs(gl, bytes)) {
+    return gl_fail(NULL, GRADLANE_VERSION, "the daemon at %s has a table of codecs that makes no sense: %u of %u bytes",
+                   gl->address.sun_path, gl->control->codecs, gl->control->codec_row_bytes);
+  }
   for (uint32_t i = 0; i < lanes; ++i) {
     gl->rings[i].submit_tail = __atomic_load_n(&gl->lanes[i].submit_tail, __ATOMIC_ACQUIRE);
     gl->rings[i].complete_head = __atomic_load_n(&gl->lanes[i].complete_head, __ATOMIC_ACQUIRE);
@@ -217,7 +221,7 @@ void gradlane_close(gradlane_context* gl) {
   gl_unmap_buffers(gl);
   if (gl->control != NULL) (void)munmap(gl->control, gl->welcome.control_bytes);
   gl_free_requests(gl);
-  free(gl->codecs.entries);
+  free(gl->names.entries);
   free(gl);
 }
 

@@ -1,8 +1,10 @@
 // codecs.c - the daemon's codecs: its table, and what it calls one, asked once per name (the thread of the context)
+#include "client/library/codecs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/internal.h"
+#include "client/library/talk.h"
 
 bool gl_read_codecs(gradlane_context* gl, size_t bytes) {
   const uint32_t count = gl->control->codecs;

@@ -1,8 +1,12 @@
 // check.c - arguments of operations, before anything happens (the thread of the context)
+#include "client/library/check.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "client/internal.h"
+#include "client/library/buffers.h"
+#include "client/library/codecs.h"
+#include "client/library/requests.h"
 
 static const char* kind_name(enum gl_submission_kind kind) {
   switch (kind) {

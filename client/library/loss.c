@@ -1,10 +1,10 @@
 // loss.c - what lossy codecs have taken away: figures, and a warning once per class of tensors (the thread of the
 // context)
+#include "client/library/loss.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "client/internal.h"
 
 // Shares from which on the library warns, of a sample of what this rank gave to one sum.
 static const double kNormShare = 0.1;    // of the norm, lost

@@ -4,8 +4,8 @@ import os
 import subprocess
 import unittest
 
-from tests.scripts.fixtures import networks
 from tests.scripts.run.runs import PATIENCE, Run, sh
+from tools.net.spaces import Space
 
 
 def namespaces(run):
@@ -16,7 +16,7 @@ def namespaces(run):
 
 def inside(namespace, *command):
     """What a command in a namespace prints."""
-    return networks.run("ip", "netns", "exec", namespace, *command)
+    return Space(namespace).run(*command)
 
 
 class SpacesTest(unittest.TestCase):

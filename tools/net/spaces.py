@@ -86,6 +86,9 @@ class Space:
     def __init__(self, name):
         self.name = name
 
+    def __str__(self):
+        return self.name
+
     def command(self, *argv):
         """`argv` as it would run in here. It is the same process: a signal to it reaches the program."""
         return ["ip", "netns", "exec", self.name, *(str(word) for word in argv)]

@@ -52,7 +52,7 @@ bool Worker::poll() noexcept {
   bool moved = false;
   for (PortQueue* const queue : queues_) moved |= queue->receive();
   const Nanos now = clock_now();
-  for (Lane* const endpoint : endpoints_) moved |= endpoint->poll(now);
+  for (Lane* const lane : lanes_) moved |= lane->poll(now);
   for (PortQueue* const queue : queues_) {
     queue->poll(now);
     queue->flush();
@@ -86,9 +86,9 @@ void Worker::run(int core) noexcept {
 void Worker::rest(bool moved) noexcept {
   bool in_flight = false;
   Nanos deadline = kNever;
-  for (const Lane* const endpoint : endpoints_) {
-    in_flight |= endpoint->in_flight();
-    if (!moved) deadline = std::min(deadline, endpoint->deadline());
+  for (const Lane* const lane : lanes_) {
+    in_flight |= lane->in_flight();
+    if (!moved) deadline = std::min(deadline, lane->deadline());
   }
   const Nanos now = clock_now();
   for (const PortQueue* const queue : queues_) {
@@ -102,7 +102,7 @@ void Worker::rest(bool moved) noexcept {
 
 void Worker::sleep(Nanos most) noexcept {
   bool may = true;
-  for (Lane* const endpoint : endpoints_) may &= endpoint->fall_asleep();
+  for (Lane* const lane : lanes_) may &= lane->fall_asleep();
   if (may) {
     const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
     epoll_event event;
@@ -115,7 +115,7 @@ void Worker::sleep(Nanos most) noexcept {
       if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, event.data.fd, nullptr);
     }
   }
-  for (Lane* const endpoint : endpoints_) endpoint->wake_up();
+  for (Lane* const lane : lanes_) lane->wake_up();
 }
 
 }  // namespace gradlane

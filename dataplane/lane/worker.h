@@ -22,7 +22,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void add(PortQueue& queue) { queues_.push_back(&queue); }
-  void add(Lane& endpoint) { endpoints_.push_back(&endpoint); }
+  void add(Lane& lane) { lanes_.push_back(&lane); }
 
   // One round: what came, what that leads to, what goes. True if anything moved.
   bool poll() noexcept;
@@ -43,7 +43,7 @@ class Worker {
   void sleep(Nanos most) noexcept;
 
   std::vector<PortQueue*> queues_;
-  std::vector<Lane*> endpoints_;
+  std::vector<Lane*> lanes_;
   Idle idle_;
   struct Bell {
     int bell = -1;

@@ -10,7 +10,6 @@
 
 #include "collectives/wire.h"
 #include "compress/codec.h"
-#include "dataplane/device/eal.h"
 #include "dataplane/frame/internet.h"
 #include "dataplane/lane/lane.h"
 
@@ -114,17 +113,13 @@ void PortQueue::connect(unsigned index, Lane& lane) { lanes_[index] = &lane; }
 
 // ---- Receiving
 
-bool PortQueue::receive() noexcept {
+bool PortQueue::receive(Nanos now) noexcept {
   // What was held back has come before, and would keep this thread awake.
-  if (!port_.started()) return handle_held(clock_now());
-  if (quiet_until_ != 0) {
-    if (const Nanos now = clock_now(); now < quiet_until_) return handle_held(now);
-    quiet_until_ = 0;
-  }
+  if (!port_.started() || now < quiet_until_) return handle_held(now);
+  quiet_until_ = 0;
   std::array<rte_mbuf*, kBurst> burst;
   const uint16_t count = rte_eth_rx_burst(port_.id(), queue_, burst.data(), kBurst);
   if (count == 0 && deadline() == kNever) return false;
-  const Nanos now = clock_now();
   for (uint16_t i = 0; i < count; ++i) rte_prefetch0(frame_of(burst[i]));
   for (uint16_t i = 0; i < count; ++i) arrive(burst[i], now);
   const bool late = handle_held(now);
@@ -163,11 +158,11 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
   switch (parsed.verdict) {
     case FrameVerdict::kGradlane:
       ++counters_.classes[static_cast<size_t>(parsed.traffic)];
-      if (!authenticate(mbuf, parsed)) break;
+      if (!authenticate(mbuf, parsed, now)) break;
       deliver(mbuf, parsed, now);
       return;
     case FrameVerdict::kProbe:
-      if (!authenticate(mbuf, parsed)) break;
+      if (!authenticate(mbuf, parsed, now)) break;
       handle_probe(mbuf, parsed, now);
       break;
     case FrameVerdict::kArp:
@@ -196,13 +191,13 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
 }
 
 // First of all that looks at what a packet says. The tag is cut off.
-bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept {
+bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (openers_.empty()) return !sealer_;
   const auto neighbour =
       std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
   if (neighbour == neighbours_.end()) {
     counters_.add(QueueCounter::kNotNeighbour);
-    note_stranger(mbuf, parsed, clock_now());
+    note_stranger(mbuf, parsed, now);
     return false;
   }
   const size_t bytes =

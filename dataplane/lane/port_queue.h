@@ -144,8 +144,8 @@ class PortQueue {
   // Where packets to UDP port local.udp_port + `index` go: lane number * ranks_per_node + rank in the node.
   void connect(unsigned index, Lane& lane);
 
-  // One burst. Reads the clock after it. True if there was anything.
-  bool receive() noexcept;
+  // One burst. True if there was anything.
+  bool receive(Nanos now) noexcept;
 
   // Queues the link header and what is behind it, `bytes` bytes in all, as a frame; false if that is not possible now.
   // Where it will not be for longer, the packet counts as sent and lost: asking again and again would keep the CPU
@@ -205,7 +205,7 @@ class PortQueue {
   [[nodiscard]] bool look_at_claim(const ParsedFrame& parsed) noexcept;
   [[nodiscard]] bool is_stranger(size_t neighbour, rte_mbuf* mbuf, Nanos now) noexcept;
   void mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept;
-  [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept;
+  [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
   void finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
   [[nodiscard]] auto queued_end() noexcept { return queued_.begin() + static_cast<ptrdiff_t>(queued_count_); }
   void deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;

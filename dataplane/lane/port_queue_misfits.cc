@@ -49,7 +49,7 @@ void PortQueue::note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noex
     if (!ours) neighbour->other_port.store(port, std::memory_order_relaxed);
     return;
   }
-  if (!authenticate(mbuf, parsed)) return;
+  if (!authenticate(mbuf, parsed, now)) return;
   counters_.add(QueueCounter::kWrongTos);
   neighbour->wrong_tos.fetch_add(1, std::memory_order_relaxed);
   neighbour->last_tos.store(parsed.tos, std::memory_order_relaxed);

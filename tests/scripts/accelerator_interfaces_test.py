@@ -23,6 +23,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(bytes(1000), ("10.77.0.2", 5000))
 """
 
+
 class InterfacesTest(ToolsTest):
     """In a namespace: the host's interface gl0 and gla0 are a veth pair, eth1 and far another one."""
 

@@ -2,10 +2,10 @@
 
 import shutil
 
-import figures
-import plan
-import plots
-import tables
+from tools.compare import figures
+from tools.compare import plan
+from tools.compare import plots
+from tools.compare import tables
 
 BEGIN, END = "<!-- compare: begin -->", "<!-- compare: end -->"
 NAMES = ("busbw-4", "busbw-2", "time", "cpu")

@@ -2,8 +2,8 @@
 
 import re
 
-import plan
-import summary
+from tools.study import plan
+from tools.study import summary
 
 PAPER_LESS = "70.9-80.7 %"
 PAPER_FASTER = "2.2-3.1x"

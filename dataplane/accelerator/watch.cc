@@ -1,0 +1,104 @@
+// watch.cc - lines of the log, and advice (control thread only)
+#include "dataplane/accelerator/watch.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "config/values.h"
+#include "dataplane/kernel/offloads.h"
+
+namespace gradlane {
+namespace {
+
+using State = accel::Peers::State;
+
+uint64_t figure(const accel::Accelerator& engine, accel::Counter counter) {
+  const std::string name = accel::counter_name(counter);
+  uint64_t figure = 0;
+  engine.for_each_published([&](const char* published, uint64_t value) {
+    if (name == published) figure = value;
+  });
+  return figure;
+}
+
+std::string silent_text(uint32_t ip) {
+  return ip_text(ip) + ": marked traffic goes uncompressed, no accelerator answers";
+}
+
+std::string blocked_text(uint32_t ip) {
+  return ip_text(ip) +
+         ": an accelerator answers, but compressed TCP segments do not arrive: something on the way, such as a "
+         "firewall "
+         "that follows connections, does not let them pass; marked traffic goes uncompressed for some minutes";
+}
+
+}  // namespace
+
+std::string AcceleratorWatch::super_segments() const {
+  return fmt::format("{} packets longer than the MTU were dropped, which offloads make: {}", super_segments_.count,
+                     offload_advice(config_));
+}
+
+std::string AcceleratorWatch::unfinished() const {
+  return fmt::format("{} packets of the host came without their checksum, which costs time here: {}", unfinished_.count,
+                     offload_advice(config_));
+}
+
+void AcceleratorWatch::look(const accel::Accelerator& engine, Nanos now) {
+  for (const auto& [mishap, counter] : {std::pair{&super_segments_, accel::Counter::kSuperSegment},
+                                        std::pair{&unfinished_, accel::Counter::kChecksumFinished}}) {
+    const uint64_t count = figure(engine, counter);
+    if (count != mishap->count) mishap->seen_at = now;
+    mishap->count = count;
+  }
+  if (super_segments_.count != super_segments_.logged && now - super_segments_.logged_at >= kAgain) {
+    super_segments_.logged = super_segments_.count;
+    super_segments_.logged_at = now;
+    spdlog::error("{}", super_segments());
+  }
+  if (unfinished_.count != 0 && unfinished_.logged == 0) {
+    unfinished_.logged = unfinished_.count;
+    spdlog::warn("{}", unfinished());
+  }
+  look_at_peers(engine, now);
+  if (now - figures_at_ < kFigures) return;
+  figures_at_ = now;
+  if (spdlog::should_log(spdlog::level::debug)) log_figures(engine);
+}
+
+void AcceleratorWatch::look_at_peers(const accel::Accelerator& engine, Nanos now) {
+  std::map<uint32_t, State> peers;
+  engine.peers().for_each(now, [&](uint32_t ip, State state, uint64_t, uint64_t, Nanos) {
+    const auto before = peers_.find(ip);
+    const State logged = before == peers_.end() ? State::kAsked : before->second;
+    // While it is asked, nothing is known yet.
+    peers[ip] = state == State::kAsked ? logged : state;
+    if (peers[ip] == logged) return;
+    if (state == State::kSilent) spdlog::warn("{}", silent_text(ip));
+    if (state == State::kBlocked) spdlog::warn("{}", blocked_text(ip));
+    if (state == State::kAnswers) spdlog::info("{}: an accelerator answers, marked traffic is compressed", ip_text(ip));
+  });
+  peers_.swap(peers);
+}
+
+void AcceleratorWatch::log_figures(const accel::Accelerator& engine) const {
+  std::string text;
+  engine.for_each_published([&text](const char* name, uint64_t value) {
+    if (value != 0) text += fmt::format(" {} {}", name, value);
+  });
+  spdlog::debug("figures:{}", text);
+}
+
+std::vector<std::string> AcceleratorWatch::advice(const accel::Accelerator& engine, Nanos now) const {
+  std::vector<std::string> advice = offload_faults(config_);
+  if (super_segments_.lately(now)) advice.push_back(super_segments());
+  if (unfinished_.lately(now)) advice.push_back(unfinished());
+  engine.peers().for_each(now, [&](uint32_t ip, State state, uint64_t, uint64_t, Nanos ago) {
+    if (ago >= accel::Peers::kKept) return;
+    if (state == State::kSilent) advice.push_back(silent_text(ip));
+    if (state == State::kBlocked) advice.push_back(blocked_text(ip));
+  });
+  return advice;
+}
+
+}  // namespace gradlane

@@ -64,7 +64,7 @@ class Group(dist.ProcessGroup):
         self.options = types.SimpleNamespace(_timeout=timeout)  # as other backends have it
         self._engine = self._refusal = None
         if size == 1:
-            Setting.verify(None)
+            Setting.verify(Engine.existing() if Engine.exists() else None)
             return
         if dist.is_initialized() and size != dist.get_world_size():
             # Not raised here: the ranks that are no members would wait in new_group() for those that are.

@@ -200,6 +200,10 @@ def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
     return state._exchange(bucket)
 
 
+# DDP compares them with its own classes, and they are strings so far.
+hook.__annotations__.update({"bucket": dist.GradBucket, "return": Future[torch.Tensor]})
+
+
 def _feedback(wanted: object, codec: str, engine: Engine) -> bool:
     if wanted is None:
         return is_adaptive(codec)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what no compiler does: include directions, house style that a script can see, formatting.
+# Checks what no compiler does: include directions, house style that a script can see, formatting, types in Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/dev/build.sh
@@ -13,5 +13,8 @@ if ! clang-format --dry-run -Werror "${sources[@]}"; then
   echo "tools/check.sh: run 'clang-format -i' on the files above" >&2
   failed=1
 fi
-[ "$failed" -eq 0 ] && echo "layers, style and format are in order"
+# Python: style of all there is (.flake8), types of the package.
+/usr/bin/python3 -m flake8 -j1 client tests tools || failed=1
+/usr/bin/python3 -m mypy --no-error-summary --config-file client/python/pyproject.toml client/python/gradlane || failed=1
+[ "$failed" -eq 0 ] && echo "layers, types, style and format are in order"
 exit "$failed"

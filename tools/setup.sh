@@ -17,6 +17,8 @@ packages=(
   python3-torch openmpi-bin python3-mpi4py python3-matplotlib
   # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX
   clang libclang-rt-14-dev clang-format binutils python3 qemu-user
+  # types and style of Python
+  mypy python3-flake8
 )
 
 missing=()

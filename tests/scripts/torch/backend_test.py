@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
-from gradlane.torch.codec import Setting, of_the_job
+from gradlane.torch.setting import Setting, of_the_job
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
@@ -157,9 +157,13 @@ class Sums(Case):
                     self.assertEqual(Setting.choose(5000), ("fp16", None))
             Setting.bounds.clear()
             of_the_job.cache_clear()
-        wrong = self.assertRaisesRegex(gradlane.BadArgument, "GRADLANE_CODEC in the environment: .*codec 'fixd'")
-        with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC="fixd"), wrong:
-            dist.new_group([RANK])
+        for name in ("fixed:auto:20", "fixd"):
+            if name == "fixd" and WORLD == 1:  # there is no daemon to ask
+                continue
+            wrong = self.assertRaisesRegex(gradlane.BadArgument, f"GRADLANE_CODEC in the environment: .*codec '{name}'")
+            with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC=name), wrong:
+                dist.new_group([RANK])
+            of_the_job.cache_clear()
 
     @unittest.skipIf(WORLD == 1, "there is no daemon")
     def test_names_of_codecs(self):

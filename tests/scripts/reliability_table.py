@@ -7,8 +7,12 @@ import re
 from reliability_rows import HANG_BOUND_S
 from reliability_stage import BOUND_S
 
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
-BEGIN, END = "<!-- matrix: written by tests/scripts/reliability.py --write-docs -->", "<!-- end of the matrix -->"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results" / "reliability.md"
+HEAD = """# The fault matrix: what was played and what came of it
+
+Written by `tests/scripts/reliability.py --write-docs`, all of it. [reliability.md](../reliability.md#the-fault-matrix)
+says what the columns mean and when a row is as promised.
+"""
 
 
 @dataclasses.dataclass
@@ -86,7 +90,4 @@ def table(results):
 
 
 def write_docs(results):
-    text = DOCS.read_text()
-    head, rest = text.split(BEGIN, 1)
-    _, tail = rest.split(END, 1)
-    DOCS.write_text(f"{head}{BEGIN}\n\n{table(results)}\n\n{END}{tail}")
+    DOCS.write_text(f"{HEAD}\n{table(results)}\n")

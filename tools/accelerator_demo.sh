@@ -38,8 +38,8 @@ while [ $# -gt 0 ]; do
 done
 [ "$(id -u)" -eq 0 ] || bad "network namespaces need root"
 
-source tools/demo_build.sh
+source tools/demo/build.sh
 demo_build tools/gradlane tools/gradlaned
 
 step "floats over TCP"
-python3 -B tools/accelerator_demo.py "${options[@]}"
+python3 -B tools/demo/accelerator.py "${options[@]}"

@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 
-import accelerator_net as rig
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # imports are written from the root
+from tools.net import bumps as rig  # noqa: E402
 
 MARKED = 0x28
 SEGMENT = 1448  # of TCP with time stamps at MTU 1500

@@ -4,7 +4,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-source "$root/tools/build.sh"
+source "$root/tools/dev/build.sh"
 
 case " $* " in
   *" --render "*) modules="matplotlib, numpy" ;;
@@ -24,4 +24,5 @@ case " $* " in
     fi
     ;;
 esac
-PYTHONDONTWRITEBYTECODE=1 exec python3 "$root/tools/compare/main.py" "$@"
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+exec python3 -P -m tools.compare.main "$@"

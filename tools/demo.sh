@@ -44,7 +44,7 @@ if [ -n "$json" ]; then
   touch "$json" 2>/dev/null || bad "--json '$json': cannot write to it"
 fi
 
-source tools/demo_build.sh
+source tools/demo/build.sh
 demo_build tools/gradlane tools/gradlaned client/all_reduce_example  # with libgradlane
 
 results=$(mktemp -d)
@@ -58,7 +58,7 @@ train() {
   step "training with $name"
   local file=$results/${#files[@]}.json
   if ! PYTHONDONTWRITEBYTECODE=1 build/tools/gradlane run -n "$nodes" --no-prefix -- \
-    python3 tools/digits.py --epochs "$epochs" --json "$file" "$@"; then
+    python3 tools/demo/digits.py --epochs "$epochs" --json "$file" "$@"; then
     echo "tools/demo.sh: the training with $name failed; see above" >&2
     exit 1
   fi
@@ -69,4 +69,4 @@ train "fixed:10" --codec fixed:10
 train "fixed:7 and error feedback" --codec fixed:7 --feedback
 
 step "result"
-tools/demo_table.py ${json:+--json "$json"} "${files[@]}"
+tools/demo/table.py ${json:+--json "$json"} "${files[@]}"

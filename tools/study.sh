@@ -4,11 +4,11 @@
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
-source tools/demo_build.sh
-export PYTHONDONTWRITEBYTECODE=1
+source tools/demo/build.sh
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 
 # What cannot be used is said before the work, not after it.
-python3 tools/study/study.py --check "$@"
+python3 -P -m tools.study.main --check "$@"
 build=yes
 for argument in "$@"; do
   case "$argument" in
@@ -21,6 +21,5 @@ if [ -n "$build" ]; then
   demo_build tools/gradlane tools/gradlaned client/all_reduce_example >&2  # with libgradlane
 fi
 
-tools=$PWD/tools/study
 cd "$caller"  # paths on the command line are the caller's
-exec python3 "$tools/study.py" "$@"
+exec python3 -P -m tools.study.main "$@"

@@ -20,7 +20,7 @@ esac
 fuzz_seconds=${FUZZ_SECONDS:-8}
 failed=0
 
-source tools/build.sh
+source tools/dev/build.sh
 
 step "packages"
 tools/setup.sh
@@ -105,6 +105,6 @@ fuzz trainer "$fuzz_seconds" -max_len=600 -timeout=20 || failed=1
 wait $! || failed=1
 
 step "summary"
-tools/count_tests.py build-test/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml \
+tools/dev/count_tests.py build-test/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml \
   build-thread/meson-logs/testlog.junit.xml || failed=1
 exit "$failed"

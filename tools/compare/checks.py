@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-import data
+from tools.compare import data
 
 EPSILON = 2.0**-24  # fp32: half of what lies between 1 and the next value
 

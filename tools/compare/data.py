@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import sys
 
 import numpy as np
 
@@ -32,8 +31,7 @@ def write_gauss(folder, numel, ranks):
 
 def digits_gradients(steps):
     """What each of four workers has after `steps` steps of training, before it is averaged. Plain SGD, no codec."""
-    sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "client" / "python")]
-    import digits
+    from tools.demo import digits
 
     images, labels, _, _ = digits.load_digits(SPLIT_SEED)
     weights = np.zeros(digits.PARAMETERS, np.float32)

@@ -1,6 +1,6 @@
 # figures.py - what was wanted of gradlane, beside what was measured
 
-import plan
+from tools.compare import plan
 
 MIB = plan.MIB
 

@@ -16,11 +16,11 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import torch
 import torch.distributed as dist
 
-import checks
-import data
-import methods
-import mpi
-import plan
+from tools.compare import checks
+from tools.compare import data
+from tools.compare import methods
+from tools.compare import mpi
+from tools.compare import plan
 from gradlane.torch.engine import Engine
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")

@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 
-import data
-import plan
+from tools.compare import data
+from tools.compare import plan
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 JOB = pathlib.Path(__file__).resolve().parent / "job.py"
@@ -49,7 +49,8 @@ def machine():
 def environment():
     """Of jobs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN) or name in KEPT}
-    return {**kept, "PYTHONPATH": str(ROOT / "client" / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "client" / "python")])
+    return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Progress:
@@ -285,7 +286,7 @@ def measure(args):
 
 def write_docs(results, out):
     """If they are good enough for the page; returns whether they are."""
-    import report
+    from tools.compare import report
 
     reasons = report.unfit(results)
     if reasons:
@@ -302,7 +303,7 @@ def main():
     path = args.out / "results.json"
     if code == 2 or not path.exists():
         return code or 1
-    import report  # with Matplotlib, which takes its time
+    from tools.compare import report  # with Matplotlib, which takes its time
 
     results = json.loads(path.read_text())
     text = report.write(results, args.out)

@@ -10,8 +10,8 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-import checks
-import data
+from tools.compare import checks
+from tools.compare import data
 
 
 class Rank:

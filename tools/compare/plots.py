@@ -2,10 +2,10 @@
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-import plan
-import style
-import tables
-from style import plt
+from tools.compare import plan
+from tools.compare import style
+from tools.compare import tables
+from tools.compare.style import plt
 
 BROWN = "#8B6914"
 # Colour, marker and line. gradlane's lines are solid, those of others dashed.

@@ -2,10 +2,10 @@
 
 import shutil
 
-import figures
-import plan
-import plots
-import tables
+from tools.compare import figures
+from tools.compare import plan
+from tools.compare import plots
+from tools.compare import tables
 
 HEAD = """# gradlane beside Gloo and Open MPI: the results
 

@@ -1,7 +1,7 @@
 # tables.py - results as markdown
 
-import figures
-import plan
+from tools.compare import figures
+from tools.compare import plan
 
 RATES = {"1gbit": "1 Gb/s", "5gbit": "5 Gb/s", "none": "unshaped"}
 

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 
-import plan
+from tools.study import plan
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLIENT = HERE.parent.parent / "client" / "python"
+ROOT = HERE.parents[1]
 MARK, ALIVE = b"result: ", b"epoch"
 PATIENCE = 240  # seconds without a word; trainers say one after each epoch, and give up by themselves after 60
 # What would lead Gloo or daemons elsewhere than where the report says. GRADLANE_LIBRARY is a build's.
@@ -32,7 +32,7 @@ def command(settings, gradlane, spec):
 
 
 def environment():
-    path = os.pathsep.join(filter(None, [str(CLIENT), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join([str(ROOT), str(ROOT / "client" / "python")])
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN) or name in KEPT}
     return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 

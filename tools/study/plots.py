@@ -6,7 +6,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot, ticker  # noqa: E402
 from matplotlib.lines import Line2D  # noqa: E402
 
-import plan  # noqa: E402
+from tools.study import plan  # noqa: E402
 
 # Okabe and Ito's colours, which most colour-blind people can tell apart; lines differ in style and mark, too.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (

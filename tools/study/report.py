@@ -1,7 +1,7 @@
 """report.py - the study's tables as markdown, and their page of the documentation (no PyTorch)"""
 
-import plan
-import summary
+from tools.study import plan
+from tools.study import summary
 
 PAPER_LESS = "70.9-80.7 %"
 PAPER_FASTER = "2.2-3.1x"

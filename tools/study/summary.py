@@ -2,7 +2,7 @@
 
 import statistics
 
-import plan
+from tools.study import plan
 
 TARGET_BELOW = 0.5  # points below the mean accuracy of fp32: "the same accuracy"
 SPEED_UP = 2.5

@@ -20,9 +20,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import hooks
-import models
-import plan
+from tools.study import hooks
+from tools.study import models
+from tools.study import plan
 
 PROBES = 3  # epochs without exchange
 

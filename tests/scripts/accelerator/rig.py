@@ -1,0 +1,272 @@
+"""Hosts that are each behind a bump in the wire: an accelerator, testpmd, or nothing. Needs root.
+
+    h0: gl0 ---- gla0 :bump: glw0 ---- p0: sw: p1 ---- glw0 :bump: gla0 ---- gl0 :h1
+
+gl0 is the kernel's, with 10.77.0.1 and up. What comes to gla0 and glw0 belongs to the bump alone: the kernel would
+answer there too. sw is the bridge of networks.Network, with its ways to lose frames.
+
+    with Hosts() as hosts, Bumps(hosts, folder, gradlaned) as bumps:
+        bumps.start().wait_up()
+        client, server = traffic.connect(hosts, 0, 1)
+"""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures import rings
+
+PATIENCE = 20  # seconds; nothing here takes that long if all is well
+ANY_PROTOCOL = socket.htons(3)
+TESTPMD = ("dpdk-testpmd --no-huge --no-shconf --no-pci --no-telemetry -m 128 --lcores 0@(0-%d),1@(0-%d) --vdev "
+           "net_af_packet0,iface=gla0,qdisc_bypass=0 --vdev net_af_packet1,iface=glw0,qdisc_bypass=0 -- "
+           "--forward-mode=io --nb-cores=1 --total-num-mbufs=8192")
+COPIES = """table netdev copies {
+ chain of_p0 {
+  type filter hook ingress device "p0" priority 0; policy accept;
+  numgen random mod 10000 < %d counter dup to "p1"
+ }
+ chain of_p1 {
+  type filter hook ingress device "p1" priority 0; policy accept;
+  numgen random mod 10000 < %d counter dup to "p0"
+ }
+}
+"""
+DEAF = """table netdev deaf {
+ chain host_port {
+  type filter hook ingress device "gla0" priority 0; policy drop;
+ }
+ chain wire_port {
+  type filter hook ingress device "glw0" priority 0; policy drop;
+ }
+}
+"""
+
+
+def address(i):
+    return f"10.77.0.{i + 1}"
+
+
+@contextlib.contextmanager
+def inside(namespace):
+    """This thread in another network namespace."""
+    with open("/proc/thread-self/ns/net") as home, open(f"/var/run/netns/{namespace}") as away:
+        _enter(away.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+def _enter(fd):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(fd, 0x40000000) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+class Hosts(networks.Network):
+    """bumps: whether there is a place for one in front of each host; without, gl0 hangs on the bridge."""
+
+    def __init__(self, bumps=(True, True), **options):
+        super().__init__(len(bumps), **options)
+        self.bumps = bumps
+
+    def socket(self, i, kind=socket.SOCK_STREAM, *, namespace=None, family=socket.AF_INET, protocol=0):
+        """One of host i (or of another namespace), with a time-out."""
+        with inside(namespace or self.names[i]):
+            made = socket.socket(family, kind, protocol)
+        made.settimeout(PATIENCE)
+        return made
+
+    def raw_socket(self, namespace, interface):
+        """Sends and receives whole frames there."""
+        made = self.socket(0, socket.SOCK_RAW, namespace=namespace, family=socket.AF_PACKET, protocol=ANY_PROTOCOL)
+        made.bind((interface, 0))
+        return made
+
+    def process(self, i, *argv, **options):
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True,
+                   **options}
+        return subprocess.Popen(self.command(i, *argv), **options)
+
+    def sysctl(self, **values):
+        """Of TCP, in all hosts."""
+        for i in range(self.nodes):
+            networks.run(*self.command(i, "sysctl", "-q", "-w",
+                                        *(f"net.ipv4.tcp_{name}={value}" for name, value in values.items())))
+
+    def copy(self, per_10000):
+        """Of the frames that arrive at the switch, so many arrive twice from now on. 0: none."""
+        subprocess.run(self.in_switch("nft", "delete", "table", "netdev", "copies"), capture_output=True, timeout=60)
+        if per_10000:
+            networks.run(*self.in_switch("nft", "-f", "-"), stdin=COPIES % (per_10000, per_10000))
+
+    def congest(self, on):
+        """The switch tells so in packets of those who know of ECN. Not together with drop()."""
+        self._rules("loss", ["ip ecn ect0 ip ecn set ce"] if on else [])
+
+    # ---- Private
+
+    def _connect(self, name, port):
+        node = self.names.index(name) if name in self.names else None
+        if node is None or not self.bumps[node]:
+            super()._connect(name, port)
+        else:
+            self._connect_bump(name, port)
+        if node is not None:
+            networks.run("ip", "-n", name, "addr", "add", f"{address(node)}/24", "dev", "gl0")
+            networks.run("ip", "-n", name, "link", "set", "lo", "up")
+
+    def _connect_bump(self, name, port):
+        """As the parent makes gl0, but it is the wire port; then the host's cable."""
+        super()._connect(name, port)
+        link = ["ip", "-n", name, "link"]
+        networks.run(*link, "set", "gl0", "down")
+        networks.run(*link, "set", "gl0", "name", "glw0")
+        networks.run(*link, "add", "gl0", "mtu", str(self.mtu), "type", "veth", "peer", "name", "gla0", "mtu",
+                      str(self.mtu))
+        for interface in ("gl0", "gla0"):
+            networks.run(*self._in(name, "ethtool", "-K", interface, *networks.OFFLOADS))
+        for interface in ("glw0", "gla0", "gl0"):
+            networks.run(*link, "set", interface, "up")
+
+
+class Bumps(rings.Ring):
+    """What is in the places for bumps: kind "accelerator" or "testpmd".
+
+    Daemons are started, killed and watched as those of a ring. settings: further keys of the configuration file, in
+    YAML; a value may be a function of the host.
+    """
+
+    def __init__(self, hosts, folder, gradlaned, kind="accelerator", **settings):
+        # Not the parent's: there is no ring to describe.
+        self.kind, self.nodes, self.network, self.lanes = kind, hosts.nodes, hosts, 1
+        self.folder, self.gradlaned = pathlib.Path(folder), str(gradlaned)
+        self.processes = [None] * self.nodes
+        self._begin = [0] * self.nodes
+        self._killed = set()
+        for i in filter(lambda i: hosts.bumps[i], range(self.nodes)):
+            self.configure(i, **settings)
+
+    def configure(self, i, **settings):
+        """For its next start."""
+        lines = ["mode: accelerator", "host: {device: 'net_af_packet0,iface=gla0,qdisc_bypass=0'}",
+                 "wire: {device: 'net_af_packet1,iface=glw0,qdisc_bypass=0'}",
+                 f"admin: '{self.folder}/n{i}.admin'", f"mtu: {self.network.mtu}"]
+        lines += [f"{key}: {value(i) if callable(value) else value}" for key, value in settings.items()]
+        self.config(i).write_text("\n".join(lines) + "\n")
+
+    def start(self):
+        for i in filter(lambda i: self.network.bumps[i], range(self.nodes)):
+            self.start_node(i)
+        return self
+
+    def start_node(self, i):
+        if self.kind == "accelerator":
+            super().start_node(i)
+            return
+        # An accelerator keeps the kernel off itself.
+        networks.run(*self.network.command(i, "nft", "-f", "-"), stdin="add table netdev deaf\n" + DEAF)
+        most = os.cpu_count() - 1
+        with open(self._log_file(i), "ab") as log:
+            self.processes[i] = subprocess.Popen(self.network.command(i, *(TESTPMD % (most, most)).split()),
+                                                 stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+    def wait_up(self):
+        """Until frames pass between the first two hosts."""
+        if self.kind == "accelerator":
+            for i in filter(lambda i: self.processes[i] is not None, range(self.nodes)):
+                rings.wait_for(lambda i=i: self._answers(i), f"the accelerator of host {i} answers")
+        ping = self.network.command(0, "ping", "-c", "1", "-W", "1", address(1))
+        rings.wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=60).returncode == 0,
+                            "a ping passes")
+        return self
+
+    def counter(self, i, name):
+        return self.stats(i)["counters"][name]
+
+    def counted(self, i, name, least, patience=PATIENCE):
+        """Waits until that counter is there: what admin says may be a little old."""
+        rings.wait_for(lambda: self.counter(i, name) >= least, f"host {i} counts {least} {name}", patience)
+
+    def peer(self, i, other):
+        """What the accelerator of host i knows of host `other`, or None."""
+        return next((peer for peer in self.stats(i)["peers"] if peer["ip"] == address(other)), None)
+
+    def answers(self, i, other):
+        peer = self.peer(i, other)
+        return peer is not None and peer["state"] == "answers"
+
+    def warm(self, i=0, other=1, tos=0x28, patience=PATIENCE):
+        """Sends marked datagrams from host i to the other one until its accelerator has answered."""
+        with self.network.socket(i, socket.SOCK_DGRAM) as sender:
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+
+            def asked():
+                sender.sendto(bytes(400), (address(other), 9))
+                time.sleep(0.02)
+                return self.answers(i, other)
+
+            rings.wait_for(asked, f"the accelerator of host {other} answers host {i}", patience)
+
+    # ---- Private
+
+    def _answers(self, i):
+        assert self.running(i), f"accelerator {i} ended with {self.processes[i].returncode}: {self.log(i)}"
+        return self.stats(i) is not None
+
+    def _end(self):
+        if self.kind == "testpmd":
+            for process in self.processes:
+                if process is not None:
+                    process.stdin.close()
+        return super()._end()
+
+
+class Sniffer:
+    """What comes to an interface or leaves it: frames (bytes) for which keep(frame, outgoing) is true."""
+
+    def __init__(self, hosts, namespace, interface, keep, most=100000):
+        self.frames, self.keep, self.most = [], keep, most
+        self._socket = hosts.raw_socket(namespace, interface)
+        self._socket.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
+        self._socket.settimeout(0.05)
+        self._stopped = False
+        self._thread = threading.Thread(target=self._listen)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self._socket.close()
+
+    def stop(self):
+        """Reads what has come, and ends. The frames."""
+        self._stopped = True
+        if self._thread.is_alive():
+            self._thread.join()
+        return self.frames
+
+    def lost(self):
+        """Frames that came too fast to be seen, since this was last asked."""
+        return struct.unpack("II", self._socket.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
+
+    def _listen(self):
+        while True:
+            try:
+                frame, where = self._socket.recvfrom(65536)
+            except TimeoutError:
+                if self._stopped:
+                    return
+                continue
+            if len(self.frames) < self.most and self.keep(frame, where[2] == socket.PACKET_OUTGOING):
+                self.frames.append(frame)

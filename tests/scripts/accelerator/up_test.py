@@ -1,0 +1,257 @@
+#!/usr/bin/python3
+"""`gradlane accelerator up` and `down`, in network namespaces: needs root, and is left out without.
+
+    host: eth1 ---- far :network        10.77.0.1 and more on eth1, 10.77.0.9 on far
+
+Usage: up_test.py GRADLANE GRADLANED
+"""
+
+import os
+import re
+import signal
+import subprocess
+
+from tests.scripts.accelerator.told_daemon import BINARIES, TIMEOUT, ToolsTest, main
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures.rings import wait_for
+
+ADDRESSES = (["10.77.0.1/24"], ["10.77.0.2/24", "label", "eth1:more"], ["10.79.0.1/30", "brd", "+"],
+             ["10.80.0.1/24", "noprefixroute", "metric", "7"], ["fd77::1/64"])
+ROUTES = ("default via 10.77.0.9 metric 50", "10.99.0.0/16 via 10.77.0.9 src 10.77.0.2", "10.98.0.0/16 dev eth1",
+          "10.97.0.0/16 table 77 via 10.77.0.9", "default via fd77::9",
+          "10.96.0.0/16 nexthop via 10.77.0.9 weight 1 nexthop via 10.79.0.2 weight 3")
+
+
+class UpTest(ToolsTest):
+    def setUp(self):
+        super().setUp()
+        reason = networks.can_run()
+        if reason is not None:
+            if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+                self.fail(f"{reason}; CI is set, where these cases must not be left out")
+            self.skipTest(reason)
+        networks.end_orderly_on_sigterm()
+        networks.remove_leftovers()
+        self.namespace = f"{networks.PREFIX}{os.getpid()}-host"
+        self.network = f"{networks.PREFIX}{os.getpid()}-network"
+        for name in (self.namespace, self.network):
+            networks.run("ip", "netns", "add", name)
+            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True, timeout=TIMEOUT)
+        # Nobody waits for duplicates of addresses of IPv6.
+        for name in (self.namespace, self.network):
+            networks.run("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv6.conf.default.accept_dad=0")
+        self.ip("link", "add", "eth1", "type", "veth", "peer", "name", "far", "netns", self.network)
+        self.ip("link", "set", "eth1", "up")
+        self.inside("ethtool", "-K", "eth1", "gro", "on")
+        for address in ("10.77.0.9/24", "fd77::9/64"):
+            networks.run("ip", "-n", self.network, "addr", "add", address, "dev", "far")
+        networks.run("ip", "-n", self.network, "link", "set", "far", "up")
+        self.write_config(host="net_af_packet0,iface=gla0,qdisc_bypass=0",
+                          wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
+
+    def inside(self, *command):
+        return networks.run("ip", "netns", "exec", self.namespace, *command)
+
+    def ip(self, *words):
+        return networks.run("ip", "-n", self.namespace, *words)
+
+    def populate(self):
+        self.ip("link", "set", "eth1", "mtu", "1400")
+        for address in ADDRESSES:
+            self.ip("addr", "add", *address, "dev", "eth1")
+        for route in ROUTES:
+            self.ip(*(["-6"] if "fd77" in route else []), "route", "add", *route.split())
+
+    def state(self):
+        """All that `up` may change, as people see it."""
+        text = self.ip("-d", "-o", "link", "show", "dev", "eth1") + self.ip("addr", "show", "dev", "eth1")
+        text += self.ip("route", "show", "table", "all") + self.ip("-6", "route", "show", "table", "all")
+        text += self.inside("ethtool", "-k", "eth1") + self.inside("sysctl", "net.ipv6.conf.eth1.disable_ipv6")
+        text += self.ip("-o", "link") + self.inside("nft", "list", "ruleset")
+        # Their order and times are the kernel's.
+        return sorted(re.sub(r"(valid|preferred)_lft \S+|promiscuity \d+", "", line) for line in text.splitlines())
+
+    def accelerator(self, what, status=0):
+        ended = self.run_program("gradlane", "accelerator", what, "--config", self.config)
+        self.assertEqual(ended.returncode, status, ended.stdout + ended.stderr)
+        return ended.stdout + ended.stderr
+
+    def pings(self, address="10.77.0.9"):
+        self.inside("ping", "-n", "-c", "2", "-i", "0.1", "-W", "5", address)
+
+    def start_daemon(self):
+        command = ["ip", "netns", "exec", self.namespace, BINARIES["gradlaned"], "--config", str(self.config)]
+        with open(self.folder / "log", "w", encoding="utf-8") as log:
+            daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(daemon.wait, TIMEOUT)
+        self.addCleanup(daemon.kill)
+        wait_for(lambda: daemon.poll() is not None or
+                 self.run_program("gradlane", "stats", "--config", self.config).returncode == 0, "the daemon answers")
+        self.assertIsNone(daemon.poll(), (self.folder / "log").read_text())
+        return daemon
+
+    def test_up_and_down(self):
+        self.populate()
+        before = self.state()
+        text = self.accelerator("up")
+        for line in ("gl0 and gla0: made, a veth pair with MTU 1500", "eth1: MTU 1500, and was 1400",
+                     "gl0: has 10.77.0.1/24, 10.79.0.1/30, 10.80.0.1/24, 10.77.0.2/24, fd77::1/64 and 6 routes of eth1 now",
+                     f"gl0 is up: gradlaned --config {self.config}"):
+            self.assertIn(line + "\n", text)
+        # Without an accelerator yet.
+        self.pings()
+        self.pings("fd77::9")
+        self.assertEqual(self.ip("addr", "show", "dev", "eth1").count("inet"), 0)
+        routes = self.ip("route", "show", "table", "all")
+        for route in ROUTES:
+            if "fd77" not in route:
+                self.assertIn(route.replace("dev eth1", "dev gl0").split()[0], routes)
+        self.assertNotIn("eth1", routes)
+        up = self.state()
+        self.assertNotIn("made", self.accelerator("up"))
+        self.assertEqual(self.state(), up, "again, it changes nothing")
+        self.accelerator("down")
+        self.assertEqual(self.state(), before)
+        self.assertEqual(self.accelerator("down"), "gl0 is down already\n")
+        self.assertEqual(self.state(), before)
+
+    def test_with_a_daemon(self):
+        """It starts, is killed, starts again and ends; the network is there all the time."""
+        self.populate()
+        before = self.state()
+        self.accelerator("up")
+        daemon = self.start_daemon()
+        self.pings()
+        self.check(0, "^ok   the kernel takes nothing of what comes in at eth1 and gla0",
+                   "^ok   without gradlaned the kernel joins eth1 and gla0, but for compressed packets")
+        self.accelerator("up")  # beside it
+        self.pings()
+        self.assertIn("an accelerator has eth1 and gla0: stop gradlaned first", self.accelerator("down", 2))
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait(TIMEOUT)
+        self.pings()
+        self.check(1, "^FAIL daemon: none runs .*, where one has died: what the host sends passes it by")
+        daemon = self.start_daemon()
+        self.pings()
+        daemon.terminate()
+        self.assertEqual(daemon.wait(TIMEOUT), 0)
+        self.pings()
+        self.accelerator("down")
+        self.assertEqual(self.state(), before)
+        self.pings()
+
+    def test_what_was_there(self):
+        """Part of it, by hand or of another time, is made whole; what is in the way is named, and left alone."""
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
+        before = self.state()
+        self.ip("link", "add", "gla0", "type", "bridge")
+        self.assertRegex(self.accelerator("up", 2), r"there is an interface gla0 already, and it is no veth whose other "
+                         r"end is gl0: ip link del gla0, or name that other end: host: \{interface: ...\}")
+        self.assertIn("gla0 was not made by gradlane accelerator up", self.accelerator("down", 2))
+        self.ip("link", "del", "gla0")
+        self.ip("link", "add", "gl0", "type", "bridge")
+        self.assertIn("there is an interface gl0 already, which is no end of a veth with gla0", self.accelerator("up", 2))
+        self.ip("link", "del", "gl0")
+        self.ip("link", "add", "br0", "type", "bridge")
+        self.ip("link", "set", "eth1", "master", "br0")
+        self.assertIn("interface eth1 belongs to a bridge or bond", self.accelerator("up", 2))
+        self.ip("link", "del", "br0")
+        self.assertEqual(self.state(), before)
+        self.ip("link", "add", "gl0", "type", "veth", "peer", "name", "gla0")
+        self.ip("addr", "add", "10.77.0.3/24", "dev", "gl0")
+        self.accelerator("up")
+        self.pings()
+        self.inside("nft", "flush", "ruleset")
+        self.ip("link", "set", "gl0", "down")
+        self.ip("addr", "add", "10.77.0.4/24", "dev", "eth1")
+        self.assertIn("gl0: has 10.77.0.4/24 and 0 routes of eth1 now", self.accelerator("up"))
+        self.pings()
+        self.accelerator("down")
+        self.assertEqual(self.ip("addr", "show", "dev", "eth1").count("inet "), 3)
+        self.pings()
+
+    def test_what_cannot_move(self):
+        """A route over a nexthop object is an example. All stays at the wire, where it works."""
+        self.populate()
+        self.ip("nexthop", "add", "id", "7", "via", "10.77.0.9", "dev", "eth1")
+        self.ip("route", "add", "10.95.0.0/16", "nhid", "7")
+
+        def of_wire():
+            text = self.ip("-o", "addr", "show", "dev", "eth1") + self.ip("route", "show", "table", "all")
+            text += self.ip("-6", "route", "show", "table", "all")
+            return sorted(line for line in text.splitlines() if "eth1" in line)
+
+        before = of_wire()
+        for _ in range(2):
+            self.assertIn("route 10.95.0.0/16 over eth1 cannot be removed", self.accelerator("up", 2))
+            self.assertEqual(of_wire(), before)
+            self.pings()
+            self.pings("fd77::9")
+        self.ip("route", "del", "10.95.0.0/16")
+        self.accelerator("up")
+        self.pings()
+        self.accelerator("down")
+
+    def test_a_lost_pair(self):
+        """Whoever has removed the veth by hand has left the wire to nobody: `down` gives it back."""
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
+        self.accelerator("up")
+        self.ip("link", "del", "gl0")
+        self.accelerator("down")
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
+        self.pings()
+
+    def test_other_names(self):
+        self.write_config(host="net_af_packet0,iface=inner,qdisc_bypass=0\", interface: \"lane",
+                          wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
+        self.config.write_text(self.config.read_text().replace("'", '"'))
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
+        self.accelerator("up")
+        self.assertIn("10.77.0.1/24", self.ip("addr", "show", "dev", "lane"))
+        self.pings()
+        self.accelerator("down")
+
+    def test_a_tap(self):
+        """Its daemon leaves a table, too, which keeps the kernel off the wire: `down` removes that."""
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
+        self.inside("ethtool", "-K", "eth1", "gro", "off")
+        self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
+        # It would take the host's network away, and not give it back at its end.
+        ended = subprocess.run(["ip", "netns", "exec", self.namespace, BINARIES["gradlaned"], "--config",
+                                str(self.config)], capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual(ended.returncode, 2, ended.stderr)
+        self.assertIn("interface eth1 of port wire has the kernel's address 10.77.0.1, which nobody would reach any more: "
+                      f"gradlane accelerator up --config {self.config} moves it to gl0", ended.stderr)
+        self.pings()
+        self.ip("addr", "flush", "dev", "eth1")
+        daemon = self.start_daemon()
+        self.assertIn("an accelerator has eth1: stop gradlaned first", self.accelerator("down", 2))
+        daemon.terminate()
+        self.assertEqual(daemon.wait(TIMEOUT), 0)
+        self.check(1, "^FAIL daemon: none runs on .*: nothing passes between host and wire without it")
+        self.assertIn("no table netdev gradlane-eth1 any more", self.accelerator("down"))
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
+        self.pings()
+
+    def test_refusals(self):
+        self.ip("link", "del", "eth1")
+        self.assertIn("there is no interface 'eth1'", self.accelerator("up", 2))
+        self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1")
+        self.assertIn("docs/accelerator.md, \"Set it up\", has what such ports need", self.accelerator("up", 2))
+        self.config.write_text("rank: 0\nnodes: [{rank: 0, ip: 10.77.0.1}]\n")
+        self.assertIn("is the file of a node, not of an accelerator", self.accelerator("up", 2))
+        self.write_config(host="net_af_packet0,iface=gla0", wire="net_af_packet1,iface=eth1")
+        self.folder.chmod(0o755)
+        for what in ("up", "down"):
+            ended = self.run_program("setpriv", "--reuid", "65534", "--clear-groups", BINARIES["gradlane"],
+                                     "accelerator", what, "--config", self.config)
+            self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+            self.assertIn(f"this needs root, or CAP_NET_ADMIN: sudo gradlane accelerator {what} --config", ended.stderr)
+        for words in ((), ("up",), ("sideways",)):
+            ended = self.run_program("gradlane", "accelerator", *words)
+            self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+        self.assertIn("Needs root", self.run_program("gradlane", "accelerator", "up", "--help").stdout)
+
+
+if __name__ == "__main__":
+    main()

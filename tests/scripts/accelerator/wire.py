@@ -1,0 +1,195 @@
+"""A TCP sender that cuts its stream into whatever pieces, and a wire that delivers them in whatever order.
+
+Both do more than a kernel, and all that TCP allows: a segment may overlap any other, and come late, twice or never.
+One thread does it all, so that the wire loses nothing that it does not mean to.
+"""
+
+import random
+import socket
+import struct
+
+from tests.scripts.accelerator import frames
+from tests.scripts.accelerator import rig
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures import rings
+
+SENDER = "10.77.0.150"  # no address of a kernel: nobody but the sender here answers for it
+SYN, RST, PSH, ACK = 2, 4, 8, 16
+LATE = 40  # frames that wait on the wire at most
+
+
+def later(one, other):
+    """Sequence numbers."""
+    return 0 < (one - other) & 0xFFFFFFFF < 1 << 31
+
+
+class Wire:
+    """Instead of the switch, between host 0 and host 1. What passes is in the hands of deliver()."""
+
+    def __init__(self, hosts, generator):
+        self.hosts, self.generator = hosts, generator
+        self.ends = [hosts.raw_socket(hosts.switch, f"p{i}") for i in range(2)]
+        for end in self.ends:
+            end.setblocking(False)
+        self.waiting = []  # from host 0
+
+    def __enter__(self):
+        self.hosts.partition([])
+        return self
+
+    def __exit__(self, *_):
+        self.hosts.heal()
+        for end in self.ends:
+            end.close()
+
+    def deliver(self, orderly=False):
+        """Some of what has come. Only TCP from host 0 suffers, and acknowledgements get lost."""
+        for frame in self._arrived(0):
+            if orderly or not frames.is_ipv4(frame) or frame[23] != frames.TCP:
+                self.ends[1].send(frame)
+            elif self.generator.random() > 0.1:
+                self.waiting.append(frame)
+        for frame in self._arrived(1):
+            lossy = frames.is_ipv4(frame) and frame[23] == frames.TCP and not orderly
+            if not lossy or self.generator.random() > 0.2:
+                self.ends[0].send(frame)
+        while self.waiting and (len(self.waiting) > LATE or self.generator.random() < 0.5):
+            place = self.generator.randrange(len(self.waiting))
+            self.ends[1].send(self.waiting[place])
+            if self.generator.random() > 0.15:
+                del self.waiting[place]
+
+    def _arrived(self, i):
+        try:
+            while True:
+                frame, where = self.ends[i].recvfrom(65536)
+                if where[2] != socket.PACKET_OUTGOING:
+                    yield frame
+        except BlockingIOError:
+            return
+
+
+class Sender:
+    """Of one connection to a listener of host 1; `isn`: its initial sequence number."""
+
+    def __init__(self, hosts, generator, listener, isn, tos, most=1460):
+        self.generator, self.most, self.tos = generator, most, tos
+        self.macs = b"".join(_mac(hosts, i) for i in (1, 0))
+        networks.run("ip", "-n", hosts.names[1], "neigh", "replace", SENDER, "lladdr", self.macs[6:].hex(":"), "dev",
+                      "gl0", "nud", "permanent")
+        self.socket = hosts.raw_socket(hosts.names[0], "gl0")
+        self.socket.setblocking(False)
+        self.address, self.port = listener.getsockname()
+        self.own_port = 20000 + generator.randrange(20000)
+        self.base = (isn + 1) & 0xFFFFFFFF
+        self.acked = self.base  # by the receiver
+        self.window, self.ack = 0, 0
+        self.sent = 0  # bytes
+
+    def connect(self, wire, listener):
+        """The other end."""
+        self._send((self.base - 1) & 0xFFFFFFFF, SYN, struct.pack("!BBH", 2, 4, self.most))
+
+        def answered():
+            wire.deliver(orderly=True)
+            return self._hear(SYN | ACK)
+
+        rings.wait_for(answered, "the receiver answers a SYN")
+        self._send(self.base, ACK)
+        listener.setblocking(False)
+
+        def accepted():
+            wire.deliver(orderly=True)
+            try:
+                return listener.accept()[0]
+            except BlockingIOError:
+                return None
+
+        return rings.wait_for(accepted, "the receiver takes the connection")
+
+    def run(self, wire, data):
+        """Until all of `data` is acknowledged."""
+
+        def done():
+            for _ in range(50):
+                self._send_piece(data)
+                wire.deliver()
+            self._hear(ACK)
+            return (self.acked - self.base) & 0xFFFFFFFF == len(data)
+
+        rings.wait_for(done, "the receiver has it all")
+
+    def close(self):
+        self._send(self.acked, RST | ACK)
+        self.socket.close()
+
+    # ---- Private
+
+    def _send_piece(self, data):
+        """New bytes, or any that the receiver may have or not."""
+        acked = (self.acked - self.base) & 0xFFFFFFFF
+        most = min(acked + self.window, len(data))
+        size = self.generator.choice((self.generator.randint(1, 40), self.generator.randint(41, self.most)))
+        begin = self.sent
+        if self.generator.random() < 0.6 or begin >= most:
+            # What the receiver waits for, most of the time, and what it has too.
+            begin = max(0, self.generator.choice((acked, self.generator.randint(acked - 100, self.sent))))
+        end = min(begin + size, most)
+        if begin < end:
+            push = self.generator.choice((0, PSH))
+            self._send((self.base + begin) & 0xFFFFFFFF, ACK | push, payload=data[begin:end])
+            self.sent = max(self.sent, end)
+
+    def _send(self, seq, flags, options=b"", payload=b""):
+        number = self.generator.randrange(65536)
+        # Programs may set and clear the mark at any time.
+        tos = self.tos if self.generator.random() < 0.9 else 0
+        ip = struct.pack("!BBHHHBBH4s4s", 0x45, tos, 0, number, 0x4000, 64, frames.TCP, 0,
+                         socket.inet_aton(SENDER), socket.inet_aton(self.address))
+        header = 20 + len(options)
+        tcp = struct.pack("!HHIIBBHHH", self.own_port, self.port, seq, self.ack, 4 * header, flags, 65535, 0, 0)
+        self.socket.send(frames.put_right(self.macs + b"\x08\0" + ip + tcp + options + payload))
+
+    def _hear(self, flags):
+        """Whether such a segment came for this connection; takes in what all of them say."""
+        heard = False
+        try:
+            while True:
+                frame = self.socket.recv(65536)
+                if not (frames.is_ipv4(frame) and frame[23] == frames.TCP and
+                        frame[34:38] == struct.pack("!HH", self.port, self.own_port)):
+                    continue
+                seq, ack, _, seen, window = struct.unpack_from("!IIBBH", frame, 38)
+                assert not seen & RST, "the receiver has reset the connection"
+                if seen & SYN:
+                    self.ack, self.acked = (seq + 1) & 0xFFFFFFFF, ack
+                if later(ack, self.acked) or ack == self.acked:
+                    self.acked, self.window = ack, window
+                heard |= seen & flags == flags
+        except BlockingIOError:
+            return heard
+
+
+def _mac(hosts, i):
+    text = networks.run(*hosts.command(i, "cat", "/sys/class/net/gl0/address")).strip()
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def pieces_in_any_order(hosts, data, seed, tos, isn):
+    """What the receiver, a kernel, makes of `data`."""
+    generator = random.Random(seed)
+    with hosts.socket(1) as listener:
+        listener.bind((rig.address(1), 0))
+        listener.listen(1)
+        with Wire(hosts, generator) as wire:
+            sender = Sender(hosts, generator, listener, isn, tos)
+            receiver = sender.connect(wire, listener)
+            receiver.settimeout(rig.PATIENCE)
+            receiver.setsockopt(socket.SOL_SOCKET, 33, 4 * len(data))  # SO_RCVBUFFORCE: read at the end
+            sender.run(wire, data)
+        with receiver:
+            received = b""
+            while len(received) < len(data):
+                received += receiver.recv(len(data))
+        sender.close()
+    return received

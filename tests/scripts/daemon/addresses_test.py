@@ -1,0 +1,255 @@
+#!/usr/bin/python3
+"""Copied configurations: two machines with one address, two daemons of one machine. What starts, what is refused, why.
+
+Nodes and a stray on a bridge, in network namespaces of their own. Needs root.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures import rings
+
+BINARIES = {}  # gradlane, gradlaned
+MAC = r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}"
+
+
+def mac_of(network, i):
+    return re.search(f"link/ether ({MAC})", networks.run("ip", "-n", network.names[i], "link", "show", "gl0"))[1]
+
+
+def ring(folder, network, nodes=3, **settings):
+    return rings.Ring("veth", nodes, folder, BINARIES["gradlaned"], network, **settings)
+
+
+class Stray:
+    """A daemon in a namespace with the configuration of another node, but sockets of its own."""
+
+    def __init__(self, nodes, copied, place, *options):
+        config = nodes.folder / "stray.yaml"
+        config.write_text(nodes.config(copied).read_text().replace(nodes.socket(copied), f"{nodes.folder}/stray.sock"))
+        self.config, self.log_file, self.nodes, self.place = config, nodes.folder / "stray.log", nodes, place
+        with open(self.log_file, "w") as log:
+            self.process = subprocess.Popen(
+                nodes.network.command(place, BINARIES["gradlaned"], "--config", config, *options), stderr=log)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def log(self):
+        return self.log_file.read_text()
+
+    def refused(self, text):
+        assert self.process.wait(20) == 2, self.log()
+        assert text in self.log(), (text, self.log())
+
+    def wait_for(self, text):
+        def there():
+            assert self.process.poll() is None, self.log()
+            return text in self.log()
+        rings.wait_for(there, text)
+
+
+def check(network, place, config, time_limit="2s"):
+    """Status and output of `gradlane check`."""
+    result = subprocess.run(
+        network.command(place, BINARIES["gradlane"], "check", "--config", config, "--time", time_limit),
+        capture_output=True, text=True, timeout=60, env={**os.environ, "GRADLANED": BINARIES["gradlaned"]})
+    return result.returncode, result.stdout
+
+
+def a_copy_does_not_start(folder, network):
+    """The nodes go on, and know who it was; `check` of the copy says the same; a node that starts again is no copy."""
+    with ring(folder, network) as nodes:
+        nodes.start().wait_whole()
+        mac = mac_of(network, 1)
+        with Stray(nodes, 1, 3) as stray:
+            stray.refused(f"port e0: 10.77.0.2 is in use by {mac}: is its configuration a copied one")
+            status, output = check(network, 3, stray.config)
+            assert status == 1 and f"10.77.0.2 is in use by {mac}" in output, output
+        asked = f"{mac_of(network, 3)} wanted 10.77.0.2, the address of this node"
+        rings.wait_for(lambda: asked in nodes.log(1), "the node says who asked")
+        assert all(nodes.whole(node) for node in range(3))
+        nodes.kill(1)
+        nodes.start_node(1)
+        nodes.wait_whole()
+        assert "in use" not in nodes.log_of_this_life(1), nodes.log(1)
+        # The kernel of another host has the address.
+        nodes.terminate(1)
+        networks.run("ip", "-n", network.names[3], "addr", "add", "10.77.0.2/24", "dev", "gl0")
+        nodes.start_node(1)
+        assert nodes.processes[1].wait(20) == 2
+        nodes.processes[1] = None
+        networks.run("ip", "-n", network.names[3], "addr", "del", "10.77.0.2/24", "dev", "gl0")
+        assert f"10.77.0.2 is in use by {mac_of(network, 3)}" in nodes.log(1), nodes.log(1)
+
+
+def two_that_are_one_node_are_both_named(folder, network):
+    """They could not see each other when they started. No sum has the stray's part; all who look read both names."""
+    network.partition([[0, 1, 2]])
+    with ring(folder, network) as nodes, Stray(nodes, 1, 3) as stray:
+        nodes.start().wait_whole()
+        stray.wait_for("node 1 of 3")
+        both = [mac_of(network, 1), mac_of(network, 3)]
+        network.heal()
+        text = re.compile(rf"rank 1 is two machines at once, ({MAC}) and ({MAC})")
+
+        def named(words):
+            found = text.search(words)
+            return found and sorted(found.groups()) == sorted(both)
+
+        rings.wait_for(lambda: named(nodes.log(0)) and named(nodes.log(2)), "the neighbours name both")
+        with nodes.open(0) as gl:
+            try:
+                gl.barrier()
+                raise AssertionError("a barrier with a doubled rank")
+            except Exception as error:  # whatever it is called
+                assert named(str(error)), error
+        # Each of the two says who the other one is.
+        for other, log in ((both[1], lambda: nodes.log(1)), (both[0], stray.log)):
+            rings.wait_for(lambda: f"{other} has this node's address 10.77.0.2, too" in log(), "who has it")
+        status, output = check(network, 0, nodes.config(0))
+        assert status == 1 and named(output), output
+        status, output = check(network, 1, nodes.config(1))
+        assert status == 1 and f"FAIL address 10.77.0.2 on port e0: {both[1]} has it, too" in output, output
+        assert any(named(rank["refused"]) for rank in nodes.stats(0)["ranks"]), nodes.stats(0)
+        stray.process.terminate()
+        assert stray.process.wait(20) == 0, stray.log()
+        nodes.wait_whole()
+
+
+def two_ports_in_one_network(folder, network):
+    """They hear each other: that is no copy. Node 0 has a cable for each neighbour."""
+    for command in (("set", "gl0", "name", "gl1"), ("set", "gl1", "netns", network.names[0])):
+        networks.run("ip", "-n", network.names[3], "link", *command)
+    networks.run("ip", "-n", network.names[0], "link", "set", "gl1", "up")
+    with ring(folder, network) as nodes:
+        config = nodes.config(0)
+        port = re.search(r"  - {name: e0, device: '(\S+)'}", config.read_text())
+        other = port[1].replace("net_af_packet0,iface=gl0", "net_af_packet1,iface=gl1")
+        both = f"  - {{name: e0, device: '{port[1]}', nodes: [1]}}\n  - {{name: e1, device: '{other}', nodes: [2]}}"
+        config.write_text(config.read_text().replace(port[0], both))
+        nodes.start().wait_whole()
+        for node in range(3):
+            assert "address" not in nodes.log(node), nodes.log(node)
+
+
+def clones_with_one_mac_address(folder, network):
+    """ARP does not tell them apart. What fails says that there are two."""
+    with ring(folder, network) as nodes:
+        nodes.start().wait_whole()
+        networks.run("ip", "-n", network.names[3], "link", "set", "gl0", "address", mac_of(network, 1))
+        text = re.compile(r"rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+")
+        with Stray(nodes, 1, 3) as stray, nodes.open(0) as gl:
+            stray.wait_for("node 1 of 3")
+
+            def named():
+                try:
+                    gl.barrier()
+                except Exception as error:  # whatever it is called
+                    return text.search(str(error))
+                raise AssertionError("a barrier that others have not come to")
+
+            rings.wait_for(named, "an operation that fails with both")
+
+
+def a_link_that_comes_up_late(folder, network):
+    """The address is asked for then, and not used as long as somebody else has it."""
+    with ring(folder, network) as nodes:
+        nodes.start_node(0)
+        rings.wait_for(lambda: "node 0 of 3" in nodes.log(0), "node 0")
+        network.cable(3, up=False, end="switch")
+        with Stray(nodes, 0, 3) as stray:
+            stray.wait_for("node 0 of 3")
+            network.cable(3, up=True, end="switch")
+            stray.wait_for(f"port e0: 10.77.0.1 is in use by {mac_of(network, 0)}: this node does not use it")
+            status, output = check(network, 3, stray.config, "200ms")
+            assert status == 1, output
+            assert f"FAIL address 10.77.0.1 on port e0: it is in use by {mac_of(network, 0)}" in output, output
+            # It may have it when it is free.
+            assert nodes.terminate(0) == 0
+            nodes.start_node(1)
+            rings.wait_for(lambda: "mac" in str(nodes.stats(1)) and nodes.stats(1)["neighbours"][0]["mac"] ==
+                                mac_of(network, 3), "the stray has the address")
+        nodes.terminate(1)
+
+
+def two_daemons_of_one_machine(folder, network):
+    """An interface, an address: one daemon has it. Links in memory are nobody else's business."""
+    with ring(folder, network) as nodes:
+        nodes.start_node(0)
+        rings.wait_for(lambda: "node 0 of 3" in nodes.log(0), "node 0")
+        with Stray(nodes, 0, 0) as stray:
+            stray.refused(f"another gradlaned of this machine, process {nodes.pid(0)}, has address 10.77.0.1: ")
+        with Stray(nodes, 1, 0) as stray:
+            stray.refused(f"another gradlaned of this machine, process {nodes.pid(0)}, has interface gl0: ")
+        nodes.kill(0)
+        with Stray(nodes, 1, 0) as stray:
+            stray.wait_for("node 1 of 3")
+    jobs = []
+    try:
+        for name in "ab":
+            job = pathlib.Path(folder) / name
+            job.mkdir()
+            jobs.append(rings.Ring("memif", 2, job, BINARIES["gradlaned"]))
+            jobs[-1].start()
+        for job in jobs:
+            job.wait_whole()
+    finally:
+        for job in jobs:
+            job.__exit__(None, None, None)
+
+
+def one_file_for_all_nodes(folder, network):
+    """By --rank, by the address of the machine; `check` likewise."""
+    with ring(folder, network, nodes=2) as nodes:
+        text = nodes.config(0).read_text().replace("rank: 0\n", "", 1).replace(nodes.socket(0), f"{folder}/x.sock")
+        for i in range(2):
+            networks.run("ip", "-n", network.names[i], "addr", "add", f"192.168.7.{i + 1}/24", "dev", "gl0")
+            text = text.replace(f"ip: 10.77.0.{i + 1}}}", f"ip: 10.77.0.{i + 1}, host: 192.168.7.{i + 1}}}")
+        shared = pathlib.Path(folder) / "all.yaml"
+        for i in range(2):
+            shared.write_text(text)
+            output = networks.run(*network.command(i, BINARIES["gradlaned"], "--config", shared, "--check"))
+            assert f"rank: {i}\n" in output, output
+            output = networks.run(
+                *network.command(1 - i, BINARIES["gradlaned"], "--config", shared, "--check", "--rank", i))
+            assert f"rank: {i}\n" in output, output
+        result = subprocess.run(network.command(0, BINARIES["gradlane"], "check", "--config", shared, "--rank", "1",
+                                                "--time", "200ms"), capture_output=True, text=True, timeout=60,
+                                env={**os.environ, "GRADLANED": BINARIES["gradlaned"]})
+        assert "node 1 of 2, 10.77.0.2" in result.stdout and "round trip" not in result.stdout, result.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlane")
+    parser.add_argument("gradlaned")
+    args = parser.parse_args()
+    BINARIES.update(gradlane=os.path.abspath(args.gradlane), gradlaned=os.path.abspath(args.gradlaned))
+    networks.require()
+    done = 0
+    for case in (a_copy_does_not_start, two_that_are_one_node_are_both_named, two_ports_in_one_network,
+                 clones_with_one_mac_address, a_link_that_comes_up_late, two_daemons_of_one_machine,
+                 one_file_for_all_nodes):
+        begin = time.monotonic()
+        with networks.Network(4) as network, tempfile.TemporaryDirectory() as folder:
+            case(folder, network)
+        done += 1
+        print(f"ok {case.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
+    print(f"{done} cases of addresses passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+#!/usr/bin/python3
+"""Daemons whose packets have tags: rings with one key, with two, with none; records replayed; UDP checksums."""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures import rings
+
+FRAME = 42  # bytes of headers in front of a gradlane packet
+TAG = 28
+FAST = "{peer: 500ms, start: 1s, operation: 20s, shutdown: 100ms}"
+PORT = 18400
+
+
+def counter(ring, node, name):
+    return sum(queue["counters"][name] for port in ring.stats(node)["ports"] for queue in port["queues"])
+
+
+def make_key(folder, name, byte):
+    path = folder / name
+    path.write_text(f"{byte:02x}" * 32 + "\n")
+    path.chmod(0o600)
+    return path
+
+
+def run_example(ring, example):
+    trainers = [ring.trainer(rank, example, stdout=-1) for rank in range(ring.nodes)]
+    for trainer in trainers:
+        output, _ = trainer.communicate(timeout=60)
+        assert trainer.returncode == 0 and "wrong 0" in output, output
+
+
+def check_same_key(kind, folder, args, network=None, **settings):
+    key = make_key(folder, "ring.key", 7)
+    with rings.Ring(kind, 2, folder, args.gradlaned, network, auth=f"{{key_file: {key}}}",
+                         codec="fixed:10", **settings) as ring:
+        ring.start().wait_whole()
+        run_example(ring, args.example)
+        for node in range(2):
+            # Counters are copied every 100 ms.
+            rings.wait_for(lambda node=node: counter(ring, node, "compressed") > 0, "packets are counted")
+            assert counter(ring, node, "forged") == 0, ring.stats(node)
+
+
+def check_refused(folder, args, keys, what):
+    """Nodes without a common key are silent to each other, and operations end as they do without a neighbour."""
+    def auth(node):
+        return f"auth: {{key_file: {keys[node]}}}" if keys[node] else ""
+
+    with rings.Ring("memif", 2, folder, args.gradlaned, extra_yaml=auth, timeouts=FAST) as ring:
+        ring.start()
+        trainers = [ring.trainer(rank, args.example, stdout=-1, stderr=-1) for rank in range(2)]
+        for trainer in trainers:
+            trainer.communicate(timeout=60)
+            assert trainer.returncode != 0, f"{what}: a ring of nodes with different keys"
+        with_key = [node for node in range(2) if keys[node]]
+        for node in with_key:
+            rings.wait_for(lambda node=node: counter(ring, node, "forged") > 0, f"{what}: forged counts")
+            assert not ring.whole(node), what
+        for node in range(2):
+            if len(with_key) == 2:
+                why = "do not verify"
+            else:
+                why = "it has no auth.key_file, and this node has one" if node in with_key else "and this node has no key"
+            rings.wait_for(lambda node=node, why=why: why in ring.stats(node)["neighbours"][0]["why"],
+                                f"{what}: node {node} says why")
+
+
+def check_key_files(folder, args):
+    key = make_key(folder, "open.key", 1)
+    key.chmod(0o640)
+    with rings.Ring("memif", 2, folder, args.gradlaned, auth=f"{{key_file: {key}}}") as ring:
+        command = [args.gradlaned, "--config", ring.config(0)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert result.returncode != 0 and f"auth.key_file {key}: its mode is 0640" in result.stderr, result.stderr
+
+
+class Recorder:
+    """All frames from node 0 to node 1, as the switch hands them out, and a way to send them there again."""
+
+    def __init__(self, network):
+        self.frames = []
+        with inside(network.switch):
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self.socket.bind(("p1", 0))
+        self.socket.settimeout(0.05)
+        self.thread = threading.Thread(target=self._record)
+        self.stopped = False
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self.socket.close()
+
+    def stop(self):
+        self.stopped = True
+        if self.thread.is_alive():
+            self.thread.join()
+
+    def _record(self):
+        while not self.stopped:
+            with contextlib.suppress(TimeoutError):
+                frame, address = self.socket.recvfrom(65536)
+                if address[2] == socket.PACKET_OUTGOING and frame[12:14] == b"\x08\0" and frame[23] == 17:
+                    self.frames.append(frame)
+
+    def send(self, frames):
+        for frame in frames:
+            self.socket.send(frame)
+
+
+def enter(fd):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(fd, 0x40000000) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+@contextlib.contextmanager
+def inside(namespace):
+    """This thread in another network namespace."""
+    with open("/proc/thread-self/ns/net") as home, open(f"/var/run/netns/{namespace}") as away:
+        enter(away.fileno())
+        try:
+            yield
+        finally:
+            enter(home.fileno())
+
+
+def check_strangers(folder, args):
+    """Records that are sent again, and changed ones: sums stay right, and what was changed is counted."""
+    key = make_key(folder, "ring.key", 7)
+    with (networks.Network(2) as network, Recorder(network) as recorder,
+          rings.Ring("veth", 2, folder, args.gradlaned, network, auth=f"{{key_file: {key}}}") as ring):
+        ring.start().wait_whole()
+        run_example(ring, args.example)
+        recorder.stop()
+        frames = list(recorder.frames)
+        assert len(frames) > 20, len(frames)
+        before = counter(ring, 1, "forged")
+        assert before == 0
+        end = time.monotonic() + 2
+        attack = threading.Thread(target=lambda: [recorder.send(frames) for _ in range(1000) if time.monotonic() < end])
+        attack.start()
+        run_example(ring, args.example)
+        attack.join()
+        time.sleep(0.3)  # counters are copied every 100 ms
+        assert counter(ring, 1, "forged") == 0, "authentic packets, though late, are no forgeries"
+        changed = [frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1:] for frame in frames[:20]
+                   for at in (26, 34, FRAME, FRAME + 20, len(frame) - 1)]
+        recorder.send(changed)
+        # The addresses of the first two kinds are no neighbour's or no port's.
+        rings.wait_for(lambda: counter(ring, 1, "forged") >= 3 * 20, "changed packets are counted")
+        run_example(ring, args.example)
+        ring.wait_whole()
+
+
+def receive_datagrams(sock, count):
+    sock.settimeout(10)
+    return [sock.recvfrom(65536)[0] for _ in range(count)]
+
+
+def check_checksums(folder, args, key):
+    """The kernel, which drops datagrams with a wrong checksum, takes a daemon's."""
+    auth = {"auth": f"{{key_file: {key}}}"} if key else {}
+    with networks.Network(2) as network, rings.Ring("veth", 2, folder, args.gradlaned, network, **auth) as ring:
+        networks.run("ip", "-n", network.names[1], "addr", "add", "10.77.0.2/24", "dev", "gl0")
+        with inside(network.names[1]):
+            receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        receiver.bind(("10.77.0.2", PORT))
+        raw.bind(("gl0", 0))
+        raw.settimeout(10)
+        ring.start_node(0)
+        for packet in receive_datagrams(receiver, 5):
+            assert packet[:2] == b"GL" and len(packet) == 44 + 96 + (TAG if key else 0), packet
+        frame = next(frame for frame in iter(lambda: raw.recv(65536), None) if frame[23] == 17)
+        assert frame[40:42] != b"\0\0", "no checksum"
+        # And it does look: the same frame with another checksum is dropped.
+        ring.terminate(0)
+        receiver.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                receiver.recv(65536)
+        with inside(network.names[0]):
+            sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        sender.bind(("gl0", 0))
+        sender.send(frame[:40] + bytes([frame[40] ^ 1]) + frame[41:])
+        sender.send(frame)
+        assert receive_datagrams(receiver, 1)[0] == frame[FRAME:len(frame)]
+        receiver.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            raise AssertionError(f"the kernel took a wrong checksum: {receiver.recv(65536)}")
+        for each in (receiver, raw, sender):
+            each.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlaned")
+    parser.add_argument("example")
+    args = parser.parse_args()
+    checks = 0
+
+    def check(what, function, *arguments, **settings):
+        nonlocal checks
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.monotonic()
+            function(pathlib.Path(folder), *arguments, **settings)
+        checks += 1
+        print(f"{what}: {time.monotonic() - begin:.1f} s", flush=True)
+
+    def keys(*bytes_):
+        return lambda folder, what: check_refused(
+            folder, args, [byte and make_key(folder, f"{i}.key", byte) for i, byte in enumerate(bytes_)], what)
+
+    check("one key, memif", lambda folder: check_same_key("memif", folder, args, mtu=9000))
+    check("one key, two lanes", lambda folder: check_same_key("memif", folder, args, lanes=2))
+    check("one key, vhost", lambda folder: check_same_key("vhost", folder, args))
+    check("two keys", keys(1, 2), "two keys")
+    check("a key and none", keys(1, None), "a key and none")
+    check("a key that others may read", check_key_files, args)
+    reason = networks.can_run()
+    if reason is None or os.environ.get("CI"):
+        networks.require()
+        check("checksums", check_checksums, args, None)
+        check("checksums of packets with tags", lambda folder: check_checksums(folder, args, make_key(folder, "k", 3)))
+        check("records sent again", check_strangers, args)
+    else:
+        print(f"without the kernel's network: {reason}")
+    print(f"{checks} checks of keys and checksums passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,348 @@
+"""Trainers that mean harm (part of daemon_test.py).
+
+The daemon has node 0 of two trainers, of which rank 1 is the attacker; and a node of another ring in the same process,
+whose only trainer runs operations all the time, and must not notice anything.
+"""
+
+import mmap
+import os
+import random
+import resource
+import socket
+import struct
+import threading
+import time
+
+from tests.scripts.daemon import raw
+from tests.scripts.daemon.raw import RawTrainer
+from tests.scripts.fixtures.daemons import PATIENCE, Daemon, DaemonTest, Ring, gradlane_package, wait_for
+
+
+class Bystander(threading.Thread):
+    """Rank 0 of a ring of one: every operation must end well, and soon."""
+
+    def __init__(self, ring):
+        super().__init__()
+        self.ring, self.stop, self.fault, self.operations, self.slowest = ring, threading.Event(), None, 0, 0.0
+        self.start()
+
+    def run(self):
+        try:
+            with self.ring.open(0) as gl:
+                data = gl.zeros(10000)
+                while not self.stop.is_set():
+                    began = time.monotonic()
+                    data[:] = self.operations % 100
+                    gl.all_reduce(data, async_=True).wait(PATIENCE)
+                    assert (data == self.operations % 100).all()
+                    extra = gl.zeros(300000)  # a segment of its own: the control thread and the lanes take part
+                    del extra
+                    self.slowest = max(self.slowest, time.monotonic() - began)
+                    self.operations += 1
+                    time.sleep(0.002)
+        except Exception as fault:  # noqa: BLE001 - told by end()
+            self.fault = fault
+
+    def end(self):
+        self.stop.set()
+        self.join(PATIENCE)
+        return self.fault
+
+
+class HostileTest(DaemonTest):
+    lanes = 2
+
+    def setUp(self):
+        super().setUp()
+        folders = [self.folder / name for name in ("victim", "other")]
+        for folder in folders:
+            folder.mkdir()
+        # A codec that takes residuals, for what is wrong with these to be looked at.
+        self.victim = Ring(folders[0], 1, trainers=2, lanes=self.lanes, threads=1, codec="fixed:10")
+        self.other = Ring(folders[1], 1)
+        daemon = Daemon(*self.victim.files, *self.other.files)
+        self.victim.daemons = self.other.daemons = [daemon]
+        self.daemon = daemon
+        self.rings.append(self.victim)
+        self.bystander = Bystander(self.other)
+        self.attackers = []
+        self.cut_off = 0
+        wait_for(lambda: self.bystander.operations > 0 or self.bystander.fault, "first operation")
+
+    def tearDown(self):
+        fault = self.bystander.end()
+        for attacker in self.attackers:
+            attacker.close()
+        super().tearDown()
+        self.assertIsNone(fault)
+        self.assertFalse(self.bystander.is_alive(), "the other ring is stuck")
+
+    def attack(self, rank=1):
+        self.attackers.append(RawTrainer(self.victim.socket_of(rank), rank))
+        return self.attackers[-1]
+
+    def assert_cut_off(self, attacker, word):
+        """Told why, one line in the log, and the next trainers of both ranks find all in order."""
+        self.assertRegex(attacker.goodbye(), word)
+        self.cut_off += 1
+        lines = self.victim.lines("is cut off")
+        self.assertEqual(len(lines), self.cut_off, "\n".join(lines[-3:]))
+        self.assertRegex(lines[-1], f"rank {attacker.rank} .*{word}")
+        self.assertIsNone(self.bystander.fault)
+
+    def assert_in_order(self):
+        contexts = [self.victim.open(rank) for rank in (0, 1)]
+        for gl in contexts:
+            gl.resume(0)
+        self.check_all_reduce(contexts)
+        self.check_all_reduce(contexts, count=100_000)
+        for gl in contexts:
+            gl.close()
+        before = self.bystander.operations
+        wait_for(lambda: self.bystander.operations > before or self.bystander.fault, "an operation of the other ring")
+        self.assertIsNone(self.bystander.fault)
+
+    # ---- Submissions
+
+    def test_submissions_that_no_library_makes(self):
+        size = 1 << 20
+        cases = [
+            (dict(count=1, segment=0, offset=size), "offset"),
+            (dict(count=1, segment=0, offset=size - 3), "offset"),
+            (dict(count=size // 4 + 1, segment=0), "offset"),
+            (dict(count=4, segment=0, offset=2**64 - 8), "offset"),
+            (dict(count=2**62, segment=0), "too|allowed"),
+            (dict(count=2**64 - 1, segment=0, type=6), "too|allowed"),
+            (dict(count=2**63, segment=0, type=1, kind=raw.ALL_GATHER), "too|allowed"),
+            (dict(count=1, segment=1), "segment 1"),
+            (dict(count=1, segment=63), "segment 63"),
+            (dict(count=1, segment=255), "segment 255"),
+            (dict(kind=7), "kind 7"),
+            (dict(kind=255), "kind 255"),
+            (dict(type=7, count=1), "type 7"),
+            (dict(count=1, flags=2, codec=200), "id 200"),
+            (dict(count=1, flags=2, codec=3, param=255), "parameter 255"),
+            (dict(count=1, flags=1, type=4), "average"),
+            (dict(count=1, kind=raw.BROADCAST, root=2), "root"),
+            (dict(count=9, kind=raw.ALL_GATHER, root=8), "overlap"),
+            (dict(count=4, kind=raw.REDUCE_SCATTER, root=2**62), "offset"),
+            (dict(count=4, flags=4, residual_segment=5), "segment 5"),
+            (dict(count=4, flags=4, residual_offset=size), "offset"),
+            (dict(count=4, flags=4, residual_offset=2), "offset"),
+            (dict(count=4, flags=4, type=1), "residual"),
+        ]
+        for number, (fields, word) in enumerate(cases):
+            with self.subTest(**fields):
+                attacker = self.attack(rank=number % 2)
+                attacker.allocate(size)
+                attacker.submit(**fields)
+                self.assert_cut_off(attacker, word)
+        self.assert_in_order()
+
+    def test_counts_of_rings(self):
+        for place, value in ((raw.SUBMIT_TAIL, 65), (raw.SUBMIT_TAIL, 2**31), (raw.SUBMIT_TAIL, -1)):
+            attacker = self.attack()
+            attacker.write(place, value, lane=1)
+            attacker.ring(1)
+            self.assert_cut_off(attacker, "head 0 and tail")
+        attacker = self.attack()
+        attacker.write(raw.COMPLETE_HEAD, 77)
+        attacker.submit(kind=raw.BARRIER)
+        self.assert_cut_off(attacker, "tail")
+        self.assert_in_order()
+
+    def test_garbage_all_over_the_control_segment(self):
+        for seed in range(20):
+            attacker = self.attack(seed % 2)
+            attacker.allocate(1 << 16)
+            noise = random.Random(seed)
+            for _ in range(20):
+                size = len(attacker.control)
+                attacker.control[:] = noise.randbytes(size) if seed else b"\xff" * size
+                for lane in range(attacker.lanes):
+                    attacker.ring(lane)
+            self.assert_cut_off(attacker, "ring of lane")
+        self.assert_in_order()
+
+    def test_garbage_while_operations_are_in_flight(self):
+        for seed in range(8):
+            good = self.victim.open(0)
+            attacker = self.attack()
+            attacker.allocate(1 << 20)
+            good.resume(0)
+            # One that ends well, for the ring to be whole.
+            request = good.barrier(tag=0, async_=True)
+            attacker.submit(kind=raw.BARRIER)
+            request.wait(PATIENCE)
+            request = good.all_reduce(good.zeros(200_000), tag=1, async_=True)
+            attacker.submit(count=200_000, tag=1, cookie=7)
+            noise = random.Random(seed)
+            attacker.control[:] = noise.randbytes(len(attacker.control))
+            attacker.ring(0)
+            attacker.ring(1)
+            began = time.monotonic()
+            try:
+                request.wait(PATIENCE)
+            except gradlane_package().OperationFailed:
+                pass
+            self.assertLess(time.monotonic() - began, 5, f"seed {seed}\n{self.victim.log()}")
+            self.assert_cut_off(attacker, "ring of lane")
+            good.close()
+        self.assert_in_order()
+
+    def test_flood_of_submissions(self):
+        attacker = self.attack()
+        number, _ = attacker.allocate(1 << 16)
+        for cookie in range(3000):
+            if attacker.read(raw.SUBMIT_TAIL) - attacker.read(raw.SUBMIT_HEAD) < raw.SLOTS:
+                kind = raw.CANCEL if cookie % 3 == 0 else raw.ALL_REDUCE
+                attacker.submit(kind=kind, count=100, segment=number, cookie=cookie)
+        attacker.socket.close()
+        wait_for(lambda: self.victim.lines("rank 1 .* has left") or self.victim.lines("has left"), "it has left")
+        attacker = self.attack()
+        for cookie in range(20000):
+            attacker.submit(kind=raw.CANCEL if cookie % 50 else raw.RESUME, cookie=cookie, lane=0)
+            if cookie % 60 == 0:
+                time.sleep(0.0005)
+        attacker.socket.close()
+        self.assert_in_order()
+
+    # ---- Memory
+
+    def test_memory_cannot_be_taken_away(self):
+        attacker = self.attack()
+        _, segment_fd = attacker.allocate(1 << 20)
+        for fd in (attacker.control_fd, segment_fd):
+            size = os.fstat(fd).st_size
+            for length in (0, size // 2, size + 4096):
+                with self.assertRaises(PermissionError):
+                    os.ftruncate(fd, length)
+            self.assertEqual(os.fstat(fd).st_size, size)
+        memory = mmap.mmap(segment_fd, 1 << 20)
+        memory[:] = os.urandom(1 << 20)
+        memory.close()
+        attacker.socket.close()
+        self.assert_in_order()
+
+    # ---- Messages
+
+    def test_messages_that_are_none(self):
+        welcome = [
+            b"\0", b"abc", struct.pack("<I", 99), struct.pack("<I", raw.HELLO), raw.hello(1)[:-1], raw.hello(1) + b"x",
+            struct.pack("<IIIi", raw.HELLO, 1, 1, 1), struct.pack("<IIQ", raw.ALLOCATE, 0, 4096), os.urandom(60000),
+        ]
+        for message in welcome:
+            client = raw.connect(self.victim.sockets[0])
+            client.send(message)
+            self.assert_ends(client)
+        for message in [*welcome[:3], raw.hello(1), struct.pack("<II32s", raw.FIND_CODEC, 0, b"x" * 32)]:
+            attacker = self.attack()
+            attacker.socket.send(message)
+            self.assert_ends(attacker.socket)
+        attacker = self.attack()
+        for size in (0, 2**63, 2**64 - 1):
+            attacker.socket.send(struct.pack("<IIQ", raw.ALLOCATE, 0, size))
+            self.assertEqual(struct.unpack_from("<I", attacker.receive()[0])[0], raw.REFUSED)
+        for number in (0, 63, 64, 2**32 - 1):
+            attacker.socket.send(struct.pack("<IIQ", raw.FREE, number, 0))
+            self.assertEqual(struct.unpack_from("<I", attacker.receive()[0])[0], raw.REFUSED)
+        attacker.socket.close()
+        self.assert_in_order()
+
+    def assert_ends(self, client):
+        try:
+            while client.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+        client.close()
+
+    def test_flood_of_messages(self):
+        before = self.daemon.open_files()
+        attacker = self.attack()
+        find = struct.pack("<II32s", raw.FIND_CODEC, 0, b"raw")
+        reader, writer = os.pipe()
+        attacker.socket.settimeout(1)
+        try:
+            for _ in range(20000):
+                socket.send_fds(attacker.socket, [find], [reader, writer] * 20)
+        except (TimeoutError, BlockingIOError, ConnectionError):
+            pass
+        self.assert_ends(attacker.socket)
+        os.close(reader)
+        os.close(writer)
+        self.assert_in_order()
+        wait_for(lambda: self.daemon.open_files() <= before + 1, "file descriptors are closed")
+
+    def test_crowd(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+        crowd = []
+        try:
+            for number in range(3000):
+                client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                client.setblocking(False)
+                try:
+                    client.connect(str(self.victim.sockets[0]))
+                except BlockingIOError:
+                    time.sleep(0.001)
+                crowd.append(client)
+                if number % 500 == 250:
+                    self.assert_in_order()
+                if len(crowd) > 600:
+                    crowd.pop(0).close()
+            self.assert_in_order()
+        finally:
+            for client in crowd:
+                client.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    # ---- Bells
+
+    def test_full_bell_of_the_trainer(self):
+        attacker = self.attack()
+        attacker.wait_for_completions()
+        good = self.victim.open(0)
+        for number in range(5000):  # nobody reads what rings here
+            request = good.barrier(tag=0, async_=True)
+            attacker.submit(kind=raw.BARRIER, cookie=number)
+            request.wait(PATIENCE)
+            attacker.take_completions()
+        raw.fill(attacker.completion_fd)
+        good.close()
+        attacker.socket.close()
+        self.assert_in_order()
+
+    def test_full_doorbell(self):
+        for _ in range(20):
+            attacker = self.attack()
+            for doorbell in attacker.doorbells:
+                raw.fill(doorbell)
+            good = self.victim.open(0)
+            request = good.barrier(tag=0, async_=True)
+            attacker.submit(kind=raw.BARRIER)
+            request.wait(PATIENCE)
+            good.close()
+            attacker.socket.close()
+        self.assert_in_order()
+
+    def test_doorbell_that_others_read_and_shut(self):
+        attacker = self.attack()
+        good = self.victim.open(0)
+        for _ in range(300):
+            for doorbell in attacker.doorbells:
+                raw.use(doorbell, lambda bell: bell.recv(4096, socket.MSG_DONTWAIT))
+            request = good.barrier(tag=0, async_=True)
+            attacker.submit(kind=raw.BARRIER)
+            request.wait(PATIENCE)
+            attacker.take_completions()
+        good.close()
+        for doorbell in attacker.doorbells:
+            raw.use(doorbell, lambda bell: bell.shutdown(socket.SHUT_RDWR))
+        attacker.socket.close()
+        self.assert_in_order()
+        self.assertIsNone(self.bystander.end())
+        time.sleep(0.3)
+        before = self.daemon.cpu_seconds()
+        time.sleep(1)
+        self.assertLess(self.daemon.cpu_seconds() - before, 0.5)  # it does not spin now

@@ -1,0 +1,183 @@
+#!/usr/bin/python3
+"""Rings of two nodes on interfaces of the kernel: AF_PACKET with jumbo frames, with fewer queues than workers, AF_XDP.
+
+And what is said of interfaces that are not as they should be. On veth, in network namespaces of its own."""
+
+import argparse
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures import rings
+
+PACKET = "net_af_packet0,iface=gl0,qdisc_bypass=0"
+XDP = "net_af_xdp0,iface=gl0,start_queue=0,queue_count=1"
+
+
+def config(folder, rank, device, extra):
+    path = folder / f"n{rank}.yaml"
+    path.write_text(f"rank: {rank}\nnodes: [{{rank: 0, ip: 10.77.0.1}}, {{rank: 1, ip: 10.77.0.2}}]\n"
+                    f"socket: {folder}/n{rank}.sock\nports: [{{device: '{device}'}}]\nlog: debug\n{extra}")
+    return str(path)
+
+
+def start(network, folder, gradlaned, rank, device, extra):
+    argv = network.command(rank, gradlaned, "--config",
+                           config(folder, rank, device, extra))
+    log = folder / f"log{rank}"
+    with open(log, "w") as file:
+        return subprocess.Popen(argv, stderr=file), log
+
+
+def wait_for(text, log, process):
+    for _ in range(300):
+        if text in log.read_text():
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise AssertionError(f"no '{text}' in: {log.read_text()}")
+
+
+def ring(gradlaned, example, network, device, extra="", texts=()):
+    """A ring comes up, a sum is right, and the first node's log has these texts."""
+    daemons = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        try:
+            daemons = [start(network, folder, gradlaned, rank, device, extra) for rank in range(2)]
+            for process, log in daemons:
+                wait_for("the ring is whole", log, process)
+            trainers = [subprocess.Popen([example], stdout=subprocess.PIPE, text=True,
+                                         env={**os.environ, "GRADLANE_SOCKET": f"{folder}/n{i}.sock"}) for i in range(2)]
+            for trainer in trainers:
+                output, _ = trainer.communicate(timeout=60)
+                assert trainer.returncode == 0 and "wrong 0" in output, (output, daemons[0][1].read_text())
+            for process, _ in daemons:
+                process.send_signal(signal.SIGTERM)
+            for process, log in daemons:
+                assert process.wait(timeout=20) == 0, log.read_text()
+            text = daemons[0][1].read_text()
+            assert "wrong_lane" not in text and "segmented" not in text, text
+            # What libbpf says while all is well.
+            assert "libbpf" not in text and "libxdp" not in text, text
+            for expected in texts:
+                assert expected in text, (expected, text)
+        finally:
+            for process, _ in daemons:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+
+
+def cable(gradlaned, network):
+    """The link of an AF_PACKET port is what the kernel says of its interface, not what DPDK does."""
+    with tempfile.TemporaryDirectory() as name:
+        process, log = start(network, pathlib.Path(name), gradlaned, 0, PACKET, "")
+        try:
+            wait_for("port e0: the link is up", log, process)
+            network.cable(0, up=False, end="switch")
+            wait_for("port e0: the link is down", log, process)
+            network.cable(0, up=True, end="switch")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=20) == 0, log.read_text()
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def small_mtu(gradlaned, network):
+    """mtu: 9000 on an interface that has 1500."""
+    with tempfile.TemporaryDirectory() as name:
+        process, log = start(network, pathlib.Path(name), gradlaned, 0, PACKET + ",framesz=9216,blocksz=36864",
+                             "mtu: 9000\n")
+        try:
+            assert process.wait(timeout=20) != 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+        expected = "port e0: interface gl0 has MTU 1500, and mtu is 9000: ip link set gl0 mtu 9000"
+        assert expected in log.read_text(), log.read_text()
+
+
+def interface_made_again(gradlaned, network):
+    """As by a driver that is loaded anew. The daemon ends, to be started again; operations say why."""
+    gone = "port e0: interface gl0 is gone: deleted, made anew, or moved to another network namespace"
+    with tempfile.TemporaryDirectory() as folder, rings.Ring("veth", 2, folder, gradlaned, network) as nodes:
+        nodes.start().wait_whole()
+        with nodes.open(0) as gl:
+            request = gl.barrier(async_=True)  # the other rank does not come to it
+            networks.run("ip", "-n", network.names[0], "link", "del", "gl0")
+            try:
+                request.wait(20)
+                raise AssertionError("a barrier without an interface")
+            except Exception as error:  # whatever it is called
+                assert gone in str(error), error
+        assert nodes.processes[0].wait(20) == 3, nodes.log(0)
+        assert f"{gone}: shutting down with exit status 3" in nodes.log(0), nodes.log(0)
+        network._connect(network.names[0], "p0")
+        nodes.start_node(0)
+        nodes.wait_whole()
+
+
+def xdp_beside_the_kernel(gradlaned, network):
+    """An address of the kernel's that would be cut off; and the program goes with the daemon, however that ends."""
+    link = ("ip", "-n", network.names[0], "link", "show", "gl0")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        networks.run("ip", "-n", network.names[0], "addr", "add", "192.168.7.1/24", "dev", "gl0")
+        process, log = start(network, folder, gradlaned, 0, XDP, "")
+        assert process.wait(timeout=20) == 2, log.read_text()
+        expected = "AF_XDP takes all packets away from the kernel, whose address 192.168.7.1 is on interface gl0"
+        assert f"port e0: {expected}" in log.read_text(), log.read_text()
+        gradlane = pathlib.Path(gradlaned).with_name("gradlane")
+        check = subprocess.run(
+            network.command(0, gradlane, "check", "--config", folder / "n0.yaml", "--time", "200ms"),
+            capture_output=True, text=True, timeout=60, env={**os.environ, "GRADLANED": gradlaned})
+        assert f"FAIL interface gl0 of port e0: {expected}" in check.stdout, check.stdout
+        networks.run("ip", "-n", network.names[0], "addr", "del", "192.168.7.1/24", "dev", "gl0")
+        for end in (signal.SIGTERM, signal.SIGKILL):
+            process, log = start(network, folder, gradlaned, 0, XDP, "")
+            wait_for("node 0 of 2", log, process)
+            assert "xdp" in networks.run(*link), networks.run(*link)
+            process.send_signal(end)
+            process.wait(timeout=20)
+            rings.wait_for(lambda: "xdp" not in networks.run(*link), "the program is off")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlaned")
+    parser.add_argument("example")
+    args = parser.parse_args()
+    networks.require()
+    done = []
+    with networks.Network(2) as network:
+        small_mtu(args.gradlaned, network)
+        cable(args.gradlaned, network)
+        ring(args.gradlaned, args.example, network, PACKET, "workers: {lanes: 2, threads: 2}\n",
+             ["warning port e0: one queue, one worker for all lanes", "1 worker thread instead of 2"])
+        ring(args.gradlaned, args.example, network, PACKET + ",qpairs=2", "workers: {lanes: 2, threads: 2}\n",
+             ["warning port e0: 2 queues, one worker for all lanes: this device has neither rte_flow ("])
+        ring(args.gradlaned, args.example, network, XDP)
+        xdp_beside_the_kernel(args.gradlaned, network)
+        interface_made_again(args.gradlaned, network)
+        done += ["AF_XDP beside the kernel", "an interface made again"]
+        done += ["an MTU too small", "a cable", "one queue", "queues of the kernel's choice", "AF_XDP"]
+    with networks.Network(2, mtu=9000) as network:
+        # The second is what anybody might come to, and wants larger buffers.
+        for frames in ("framesz=9216,blocksz=36864", "framesz=16384,blocksz=65536"):
+            ring(args.gradlaned, args.example, network, f"{PACKET},{frames}", "mtu: 9000\n")
+            done.append(f"mtu 9000 with {frames}")
+    print(f"{len(done)} cases of kernel interfaces work: {', '.join(done)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

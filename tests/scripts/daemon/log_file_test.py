@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+"""A log file in place of standard error: rotated, when SIGHUP comes; and what it does not swallow. Needs no rights."""
+
+import argparse
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+from tests.scripts.fixtures import rings
+
+
+def write_config(folder, **settings):
+    config = folder / "node.yaml"
+    lines = ["rank: 0", "nodes: [{rank: 0, ip: 10.77.0.1}]", f"socket: {folder}/n.sock"]
+    config.write_text("\n".join(lines + [f"{key}: {value}" for key, value in settings.items()]) + "\n")
+    return str(config)
+
+
+class Daemon:
+    def __init__(self, gradlaned, config):
+        self.process = subprocess.Popen([gradlaned, "--config", config], stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self, number):
+        """The exit status after that signal, and what was on standard error."""
+        self.process.send_signal(number)
+        _, text = self.process.communicate(timeout=20)
+        return self.process.returncode, text
+
+
+def has(path, text):
+    return lambda: path.exists() and text in path.read_text()
+
+
+def rotated(gradlaned, folder):
+    log, old = folder / "gradlane.log", folder / "gradlane.log.1"
+    log.write_text("before\n")
+    with Daemon(gradlaned, write_config(folder, log_file=log)) as daemon:
+        rings.wait_for(has(log, "node 0 of 1"), "a start")
+        assert log.read_text().startswith("before\n")
+        log.rename(old)
+        daemon.process.send_signal(signal.SIGHUP)
+        rings.wait_for(has(log, f"SIGHUP: {log} is open anew"), "a new file")
+        # It cannot be opened: the old one is written on, and the daemon lives.
+        log.rename(folder / "other")
+        log.mkdir()
+        daemon.process.send_signal(signal.SIGHUP)
+        rings.wait_for(has(folder / "other", "the log goes where it went"), "a warning")
+        status, text = daemon.end(signal.SIGTERM)
+        assert status == 0 and text == "", (status, text)
+    assert (folder / "other").read_text().endswith("ended\n") and "SIGHUP" not in old.read_text()
+
+
+def a_start_that_fails(gradlaned, folder):
+    """Who started it reads why, and the log has it, too."""
+    log = folder / "gradlane.log"
+    config = write_config(folder, log_file=log, workers="{cores: [1023]}")
+    result = subprocess.run([gradlaned, "--config", config], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2 and result.stderr.startswith("gradlaned: "), result
+    assert log.read_text().endswith(result.stderr), log.read_text()
+    config = write_config(folder, log_file=folder / "none" / "x.log")
+    result = subprocess.run([gradlaned, "--config", config], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2 and "log_file: cannot open" in result.stderr, result
+
+
+def without_a_file(gradlaned, folder):
+    """There is nothing to open anew: it is an end as by SIGTERM, and nothing is left behind."""
+    with Daemon(gradlaned, write_config(folder)) as daemon:
+        rings.wait_for((folder / "n.sock").exists, "a start")
+        status, text = daemon.end(signal.SIGHUP)
+        assert status == 0 and "SIGHUP: shutting down" in text, (status, text)
+    assert [path.name for path in folder.iterdir()] == ["node.yaml"], list(folder.iterdir())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlaned")
+    args = parser.parse_args()
+    for case in (rotated, a_start_that_fails, without_a_file):
+        with tempfile.TemporaryDirectory() as folder:
+            case(args.gradlaned, pathlib.Path(folder))
+        print(f"ok {case.__name__}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

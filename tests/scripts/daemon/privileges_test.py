@@ -1,0 +1,232 @@
+#!/usr/bin/python3
+"""Least privilege: what the daemon is after its start, and what other users of its machine cannot reach. Needs root."""
+
+import argparse
+import os
+import pathlib
+import pwd
+import re
+import subprocess
+import sys
+import tempfile
+
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures import rings
+
+USER = "nobody"
+STRANGER = 54321  # a user and group id that nobody has
+
+
+def as_user(uid, gid, script, *argv):
+    """Runs a Python script as that user without further groups; its output."""
+    result = subprocess.run([sys.executable, "-c", script, *(str(word) for word in argv)], capture_output=True,
+                            text=True, timeout=60, user=uid, group=gid, extra_groups=[])
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+CONNECT = """
+import socket, sys
+try:
+    socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[2])).connect(sys.argv[1])
+    print("connected")
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+# Opens whatever files of a process there are by way of /proc, memory shared with trainers above all.
+OPEN_FILES = """
+import os, sys
+try:
+    names = os.listdir(f"/proc/{sys.argv[1]}/fd")
+    opened = 0
+    for name in names:
+        try:
+            os.close(os.open(f"/proc/{sys.argv[1]}/fd/{name}", os.O_RDWR))
+            opened += 1
+        except OSError:
+            pass
+    print(opened)
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def check_threads(pid, entry):
+    """Every thread is the user, without capabilities, and can get none by exec."""
+    tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+    assert len(tasks) >= 2, "a control thread and a worker at least"
+    for task in tasks:
+        status = (task / "status").read_text()
+        fields = dict(re.findall(r"^(\w+):\s*(.*)$", status, re.MULTILINE))
+        assert fields["Uid"].split() == [str(entry.pw_uid)] * 4, status
+        assert fields["Gid"].split() == [str(entry.pw_gid)] * 4, status
+        assert "0" not in fields["Groups"].split(), status
+        for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert int(fields[name], 16) == 0, status
+        assert fields["NoNewPrivs"] == "1", status
+
+
+def check_other_users(ring, entry):
+    admin = ring.socket(0)[: -len(".sock")] + ".admin"
+    for path, kind in ((ring.socket(0), "SOCK_SEQPACKET"), (admin, "SOCK_STREAM")):
+        assert os.stat(path).st_mode & 0o777 == 0o660, oct(os.stat(path).st_mode)
+        assert os.stat(path).st_uid == entry.pw_uid, path
+        assert as_user(STRANGER, STRANGER, CONNECT, path, kind) == "PermissionError", path
+        assert as_user(STRANGER, entry.pw_gid, CONNECT, path, kind) == "connected", path
+    with ring.open(0) as gl:
+        gl.empty(1 << 20)
+        # Neither strangers nor other processes of the daemon's own user get at the memory of trainers.
+        assert as_user(STRANGER, entry.pw_gid, OPEN_FILES, ring.pid(0)) == "PermissionError"
+        assert as_user(STRANGER, entry.pw_gid, OPEN_FILES, os.getpid()) == "PermissionError"
+        assert as_user(entry.pw_uid, entry.pw_gid, OPEN_FILES, ring.pid(0)) == "PermissionError"
+
+
+def check_ring(args, folder, network, entry):
+    folder.chmod(0o755)
+    sockets = folder / "run"  # the daemons make it
+    with rings.Ring("veth", 2, folder, args.gradlaned, network, user=USER) as ring:
+        for node in range(2):
+            config = ring.config(node)
+            config.write_text(config.read_text().replace(ring.socket(node), str(sockets / f"n{node}.sock")))
+        ring.socket = lambda node: str(sockets / f"n{node}.sock")
+        ring.start().wait_whole()
+        for node in range(2):
+            assert "running as user nobody from now on" in ring.log(node), ring.log(node)
+            check_threads(ring.pid(node), entry)
+        check_other_users(ring, entry)
+        trainers = [ring.trainer(rank, args.example, stdout=subprocess.PIPE) for rank in range(2)]
+        for trainer in trainers:
+            output, _ = trainer.communicate(timeout=60)
+            assert trainer.returncode == 0 and "wrong 0" in output, output
+        # Its sockets go with it, though it is no longer root.
+        assert ring.terminate(0) == 0 and ring.terminate(1) == 0
+        assert [path.name for path in sockets.iterdir() if path.suffix != ".lock"] == [], list(sockets.iterdir())
+
+
+def write_config(folder, name, extra=""):
+    """Of one node, whose socket is in that folder."""
+    config = folder / "one.yaml"
+    nodes = "[{rank: 0, ip: 10.77.0.1}, {rank: 1, ip: 10.77.0.2}]" if extra else "[{rank: 0, ip: 10.77.0.1}]"
+    config.write_text(f"rank: 0\nnodes: {nodes}\nsocket: {folder}/x.sock\nuser: {name}\n{extra}")
+    config.chmod(0o644)
+    return str(config)
+
+
+class One:
+    """A daemon with that configuration, started by that command."""
+
+    def __init__(self, args, config, *command):
+        self.log = pathlib.Path(config).with_suffix(".log")
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen([*command, args.gradlaned, "--config", config], stderr=log)
+
+    def __enter__(self):
+        try:
+            rings.wait_for(lambda: "node 0 of" in self.log.read_text() or self.process.poll() is not None, "a start")
+            assert self.process.poll() is None, self.log.read_text()
+        except BaseException:
+            self.process.kill()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+def as_nobody(*capabilities):
+    """A command's beginning: as that user, with these capabilities and no other."""
+    names = ",".join(["-all", *(f"+{name}" for name in capabilities)])
+    return ["setpriv", "--reuid", USER, "--regid", str(pwd.getpwnam(USER).pw_gid), "--clear-groups", "--inh-caps",
+            names, "--ambient-caps", names]
+
+
+def check_already_the_user(args, folder, entry):
+    """Who is the user before the start needs nothing, must not have capabilities, and cannot get any."""
+    folder.chmod(0o777)
+    config = write_config(folder, USER)
+    with One(args, config, *as_nobody()) as daemon:
+        check_threads(daemon.process.pid, entry)
+    result = subprocess.run([*as_nobody("net_raw"), args.gradlaned, "--config", config], capture_output=True, text=True,
+                            timeout=60)
+    assert result.returncode == 2 and "started as 'nobody' with capabilities" in result.stderr, result
+
+
+def check_what_the_user_cannot(args, folder, network):
+    """What stays when the daemon ends is said at its start."""
+    folder.chmod(0o755)
+    with One(args, write_config(folder, USER)) as daemon:
+        rings.wait_for(lambda: f"user nobody may not write to {folder}: sockets and locks" in daemon.log.read_text(),
+                            "a warning")
+    for path in folder.glob("x.*"):
+        path.unlink()
+    port = f"ports: [{{device: 'net_virtio_user0,path={folder}/link.sock,server=1,queues=1'}}]\n"
+    result = subprocess.run([args.gradlaned, "--config", write_config(folder, USER, port)], capture_output=True,
+                            text=True, timeout=60)
+    assert result.returncode == 2 and f"user nobody may not make {folder}/link.sock" in result.stderr, result
+    folder.chmod(0o777)
+    xdp = "ports: [{device: 'net_af_xdp0,iface=gl0,start_queue=0,queue_count=1'}]\n"
+    link = ("ip", "-n", network.names[1], "link", "show", "gl0")
+    with One(args, write_config(folder, USER, xdp), *network.command(1)) as daemon:
+        assert "xdp" in networks.run(*link), networks.run(*link)
+        assert "may not" not in daemon.log.read_text(), daemon.log.read_text()
+    # The program goes with the process, which had no right to take it off.
+    rings.wait_for(lambda: "xdp" not in networks.run(*link), "the program is off")
+
+
+def check_interface(args, folder, network):
+    """It is as it was: not promiscuous, neither meanwhile nor at the end."""
+    def flags():
+        return networks.run("ip", "-n", network.names[0], "link", "show", "gl0")
+
+    for mac in ("", ", mac: '02:00:00:00:77:01'"):
+        port = f"ports: [{{device: 'net_af_packet0,iface=gl0,qdisc_bypass=0'{mac}}}]\n"
+        config = write_config(folder, USER, port).replace("user: nobody\n", "")
+        with One(args, config, *network.command(0)):
+            assert "PROMISC" not in flags(), flags()
+        assert "PROMISC" not in flags(), flags()
+
+
+def check_refusals(args, folder):
+    """Before anything is started: who cannot become the user, and why."""
+    folder.chmod(0o755)
+    def start(name, **options):
+        result = subprocess.run([args.gradlaned, "--config", write_config(folder, name)], capture_output=True,
+                                text=True, timeout=60, **options)
+        assert result.returncode == 2, result
+        return result.stderr
+
+    assert "there is no user 'nobody-of-this-name'" in start("nobody-of-this-name")
+    assert "'root' is root" in start("root")
+    assert "only root can become 'nobody'" in start(USER, user=STRANGER, group=STRANGER, extra_groups=[])
+    # What is given to the user must be the daemon's own.
+    (folder / "x.sock.lock").write_text("")
+    os.link(folder / "x.sock.lock", folder / "other")
+    assert "x.sock.lock is no lock file" in start(USER)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlaned")
+    parser.add_argument("example")
+    args = parser.parse_args()
+    networks.require()
+    entry = pwd.getpwnam(USER)
+    checks = 0
+    with networks.Network(2) as network:
+        for check, *more in ((check_ring, network, entry), (check_already_the_user, entry),
+                             (check_what_the_user_cannot, network), (check_interface, network), (check_refusals,)):
+            with tempfile.TemporaryDirectory() as folder:
+                check(args, pathlib.Path(folder), *more)
+            checks += 1
+    print(f"{checks} passed, 0 failed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

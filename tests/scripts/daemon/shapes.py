@@ -1,0 +1,131 @@
+"""Sizes, types, operations and codecs over the real daemon (part of daemon_test.py)."""
+
+import itertools
+
+import numpy
+
+from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest
+
+SIZES = (0, 1, 2, 31, 33, 65537)
+TYPES = ("float32", "float64", "float16", "int32", "int64", "uint8")
+
+
+class ShapeTest(DaemonTest):
+    def run_all(self, contexts, start, data):
+        """Starts an operation on each rank's array, waits for all."""
+        for request in [start(gl, array) for gl, array in zip(contexts, data)]:
+            request.wait(PATIENCE)
+
+    def noise(self, contexts, count, dtype="float32"):
+        """A small integer at each place, exact in all types and codecs, and other ones on each rank."""
+        data = [gl.zeros(count, dtype) for gl in contexts]
+        for gl, array in zip(contexts, data):
+            array[:] = numpy.random.default_rng(gl.rank).integers(0, 9, count)
+        return data
+
+    def check_all_operations(self, contexts, count, dtype="float32", **options):
+        world = len(contexts)
+        data = self.noise(contexts, count, dtype)
+        total = sum(array.astype("float64") for array in data)
+        self.run_all(contexts, lambda gl, array: gl.all_reduce(array, async_=True, **options), data)
+        numpy.testing.assert_array_equal(data[0], total.astype(dtype))
+        self.assert_same_bytes(data)
+
+        root = count % world
+        data = self.noise(contexts, count, dtype)
+        wanted = data[root].copy()
+        self.run_all(contexts, lambda gl, array: gl.broadcast(array, root=root, async_=True), data)
+        for array in data:
+            numpy.testing.assert_array_equal(array, wanted)
+
+        data = self.noise(contexts, world * count, dtype)
+        blocks = [array.reshape(world, count)[rank].copy() for rank, array in enumerate(data)]
+        self.run_all(contexts, lambda gl, array: gl.all_gather(array, async_=True), data)
+        for array in data:
+            numpy.testing.assert_array_equal(array, numpy.concatenate(blocks))
+
+        data = self.noise(contexts, world * count, dtype)
+        total = sum(array.astype("float64") for array in data).astype(dtype).reshape(world, count)
+        self.run_all(contexts, lambda gl, array: gl.reduce_scatter(array, async_=True, **options), data)
+        for rank, array in enumerate(data):
+            numpy.testing.assert_array_equal(array.reshape(world, count)[rank], total[rank])
+        for request in [gl.barrier(async_=True) for gl in contexts]:
+            request.wait(PATIENCE)
+
+    def check_shapes(self, contexts):
+        for count in SIZES:
+            self.check_all_operations(contexts, count)
+            for codec in ("raw", "fixed:7", "bf16", "inceptionn:10"):
+                self.check_all_operations(contexts, count, codec=codec)
+        for dtype, count in itertools.product(TYPES[1:], SIZES):
+            self.check_all_operations(contexts, count, dtype)
+
+    def check_noise_is_the_same(self, contexts):
+        """What is rounded is rounded to the same bytes on all ranks, and within the bound of the codec."""
+        for codec, bound in (("fixed:10", 2.0**-10), ("fixed:7", 2.0**-7), ("raw", 1e-6), ("bf16", 2.0**-7)):
+            for average in (False, True):
+                data = [gl.zeros(65537) for gl in contexts]
+                for gl, array in zip(contexts, data):
+                    array[:] = numpy.random.default_rng(gl.rank).normal(0, 0.1, array.size)
+                total = sum(array.astype("float64") for array in data) / (len(data) if average else 1)
+                self.run_all(
+                    contexts, lambda gl, array: gl.all_reduce(array, codec=codec, average=average, async_=True), data
+                )
+                self.assert_same_bytes(data)
+                self.assertLessEqual(abs(data[0] - total).max(), len(contexts) * bound)
+
+    def check_many_at_once(self, contexts):
+        rows = []
+        for number in range(20):
+            count = SIZES[number % len(SIZES)] + number
+            data = self.noise(contexts, count)
+            total = sum(data)
+            requests = [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, data)]
+            rows.append((data, total, requests))
+        for data, total, requests in reversed(rows):
+            for request in requests:
+                request.wait(PATIENCE)
+            for array in data:
+                numpy.testing.assert_array_equal(array, total)
+
+    def check(self, nodes, **settings):
+        with self.subTest(nodes=nodes, **settings):
+            ring = self.ring(nodes, **settings)
+            contexts = self.open_all(ring)
+            self.check_shapes(contexts)
+            self.check_noise_is_the_same(contexts)
+            self.check_many_at_once(contexts)
+            self.assertEqual(ring.lines("warn"), [])
+            self.finish(ring, contexts)
+
+    def test_alone(self):
+        self.check(1)
+        self.check(1, lanes=2)
+
+    def test_ring(self):
+        self.check(2, link="ring")
+        self.check(3, link="ring", mtu=9000, lanes=2)
+
+    def test_memif(self):
+        self.check(2, link="memif", lanes=2)
+        self.check(3, link="memif", mtu=9000)
+
+    def test_lanes_share_a_thread(self):
+        self.check(2, link="ring", lanes=3, threads=2)
+        self.check(2, link="memif", lanes=2, threads=1)
+
+    def test_several_trainers(self):
+        self.check(2, link="ring", trainers=2)
+        self.check(1, trainers=3, lanes=2)
+
+    def test_local_reduce(self):
+        ring = self.ring(2, link="memif", trainers=2, local_reduce="true", lanes=2)
+        contexts = self.open_all(ring)
+        for count in SIZES:
+            data = self.noise(contexts, count)
+            total = sum(data)
+            self.run_all(contexts, lambda gl, array: gl.all_reduce(array, async_=True), data)
+            for array in data:
+                numpy.testing.assert_array_equal(array, total)
+        self.check_noise_is_the_same(contexts)
+        self.check_many_at_once(contexts)

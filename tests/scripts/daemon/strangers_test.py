@@ -1,0 +1,272 @@
+#!/usr/bin/python3
+"""Strangers on the network of a ring: junk, forgeries and replays change no result. Real daemons on veth; needs root."""
+
+import argparse
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures import rings
+from tests.scripts.soak import teams
+
+NODES = 3
+UDP_PORT = 18400
+VICTIM = 1
+TIMEOUTS = "{peer: 10s, start: 20s, operation: 60s, shutdown: 1s}"
+KEY = "5f" * 32
+WORK = teams.job(11, 800)
+HEAVY = teams.job(12, 60, "large", ["raw"])
+ETHERNET, IP, UDP = 14, 20, 8
+
+# Runs in a namespace: sends the frames of its standard input, each behind its length, as they are.
+SENDER = """
+import socket, struct, sys
+raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+raw.bind(("gl0", 0))
+data = sys.stdin.buffer.read()
+while data:
+    size, = struct.unpack_from("<H", data)
+    raw.send(data[2:2 + size])
+    data = data[2 + size:]
+"""
+
+# Runs in a namespace: keeps the frames that come in until its input ends, at most so many, and then writes them.
+CATCHER = """
+import select, socket, struct, sys
+raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+raw.bind(("gl0", 3))
+raw.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)  # SO_RCVBUFFORCE
+kept = []
+sys.stdout.buffer.write(b"up\\n")
+sys.stdout.buffer.flush()
+while True:
+    ready = select.select([raw, sys.stdin], [], [])[0]
+    if sys.stdin in ready:
+        break
+    frame, address = raw.recvfrom(65535)
+    if address[2] != socket.PACKET_OUTGOING and len(kept) < int(sys.argv[1]):
+        kept.append(struct.pack("<H", len(frame)) + frame)
+sys.stdout.buffer.write(b"".join(kept))
+"""
+
+
+class Strangers:
+    def __init__(self, network, ring, flood):
+        self.network, self.ring, self.flood_program = network, ring, flood
+        network.stranger()
+
+    def mac(self):
+        return self.ring.stats(VICTIM)["ports"][0]["mac"]
+
+    def counters(self):
+        """Of the victim, all queues and ranks together."""
+        sums = {}
+        stats = self.ring.stats(VICTIM)
+        for part in [queue for port in stats["ports"] for queue in port["queues"]] + stats["ranks"]:
+            for name, value in part["counters"].items():
+                sums[name] = sums.get(name, 0) + value
+        return sums
+
+    def refused(self, names, work):
+        """What `work` returns, after seeing that each of these counters has grown."""
+        before = self.counters()
+        result = work()
+
+        def grown():
+            now = self.counters()
+            return all(now.get(name, 0) > before.get(name, 0) for name in names)
+
+        rings.wait_for(grown, f"{names} grow; before {before}, now {self.counters()}")
+        return result
+
+    def in_stranger(self, *argv, **options):
+        return subprocess.Popen(["ip", "netns", "exec", self.network.stranger(), *(str(word) for word in argv)],
+                                **options)
+
+    def send(self, frames):
+        data = b"".join(struct.pack("<H", len(frame)) + frame for frame in frames)
+        sender = self.in_stranger(sys.executable, "-c", SENDER, stdin=subprocess.PIPE)
+        sender.communicate(data, timeout=60)
+        assert sender.returncode == 0, "frames could not be sent"
+
+    def flood(self, port, rate, seconds=5):
+        """At the switch's end of a cable: a host behind the switch does not get that many through it."""
+        return subprocess.Popen(
+            self.network.in_switch(self.flood_program, port, self.mac(), f"10.77.0.{VICTIM + 1}", UDP_PORT,
+                                   f"10.77.0.{VICTIM}", rate, seconds), stdout=subprocess.PIPE, text=True)
+
+    def caught(self, work, most=4000):
+        """Gradlane's frames that came to the victim while `work` ran."""
+        catcher = subprocess.Popen(self.network.command(VICTIM, sys.executable, "-c", CATCHER, most),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert catcher.stdout.readline() == b"up\n"
+            work()
+        finally:
+            data, _ = catcher.communicate(timeout=60)
+        frames = []
+        while data:
+            size, = struct.unpack_from("<H", data)
+            frames.append(data[2:2 + size])
+            data = data[2 + size:]
+        return [frame for frame in frames if frame[12:14] == b"\x08\x00" and frame[23] == 17]
+
+
+def as_from_elsewhere(frame):
+    """The same from another MAC address, so that the switch does not take the stranger for the neighbour."""
+    return frame[:6] + bytes.fromhex("020000000099") + frame[12:]
+
+
+def with_right_checksums(frame, payload):
+    """The frame with another payload: its UDP checksum is left out, its CRC32C is made right."""
+    return frame[:ETHERNET + IP + 6] + b"\0\0" + with_right_crc(payload)
+
+
+def crc32c(data, crc=0xFFFFFFFF):
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc
+
+
+def with_right_crc(packet):
+    crc = crc32c(packet[:40], crc32c(packet[44:])) ^ 0xFFFFFFFF
+    return packet[:40] + struct.pack("<I", crc) + packet[44:]
+
+
+# ---- The tests. Each gets a ring that works, and trainers.
+
+
+def noise_by_udp(strangers, team, reference):
+    """Random datagrams of the stranger's kernel, to gradlane's port."""
+    script = ("import os, random, socket\n"
+              "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+              "for i in range(5000):\n"
+              "    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, random.choice([0, 0x28, 0x20, 0xc0]))\n"
+              f"    s.sendto(os.urandom(random.randrange(1400)), ('10.77.0.{VICTIM + 1}', {UDP_PORT}))\n")
+
+    def work():
+        sender = strangers.in_stranger(sys.executable, "-c", script)
+        reports = team.run(WORK, 60)
+        assert sender.wait(60) == 0
+        return reports
+
+    reports = strangers.refused(["not_neighbour", "host"], work)
+    assert reports[0]["digest"] == reference, "noise has changed results"
+
+
+def under_flood(strangers, team, port, rate):
+    """Seconds that the work takes meanwhile, and packets per second."""
+    storm = strangers.flood(port, rate)
+    time.sleep(0.3)
+    reports = team.run(HEAVY, 60)
+    report = json.loads(storm.communicate(timeout=60)[0])
+    assert storm.returncode == 0
+    return reports, report["sent"] / report["seconds"]
+
+
+def flood(strangers, team, reference):
+    """As many packets as the machine makes: noise, wrong sessions, wrong senders.
+
+    Making them takes all of a CPU, and there may be two. So the throughput is compared with that beside a flood that
+    goes to a stranger's kernel, too.
+    """
+    quiet = team.run(HEAVY, 60)
+    loud, rate = strangers.refused(["bad_magic", "stale_session", "not_neighbour", "host"],
+                                   lambda: under_flood(strangers, team, f"p{VICTIM}", 1_000_000))
+    elsewhere, other_rate = under_flood(strangers, team, "px", 1_000_000)
+    assert loud[0]["digest"] == quiet[0]["digest"], "a flood has changed results"
+    seconds = [reports[0]["seconds"] for reports in (quiet, elsewhere, loud)]
+    print(f"  {rate / 1e6:.2f} M packets/s of junk: {seconds[0] / seconds[2]:.2f} of the throughput without, "
+          f"{seconds[1] / seconds[2]:.2f} of that beside {other_rate / 1e6:.2f} M packets/s for others; "
+          f"{seconds[0]:.2f} s without", flush=True)
+
+
+def replay(strangers, team, reference):
+    """All that one ring said is said again to the next one, and within the same session."""
+    frames = [as_from_elsewhere(frame) for frame in strangers.caught(lambda: team.run(WORK, 60))]
+    assert len(frames) > 500, len(frames)
+
+    def again():
+        strangers.send(frames)
+        return team.run(WORK, 60)
+
+    reports = strangers.refused(["duplicate"], again)
+    assert reports[0]["digest"] == reference, "replays within a session have changed results"
+    return frames
+
+
+def replay_later(strangers, team, reference, frames):
+    def again():
+        for _ in range(3):
+            strangers.send(frames)
+        return team.run(WORK, 60)
+
+    reports = strangers.refused(["stale_session"], again)
+    assert reports[0]["digest"] == reference, "replays of an earlier session have changed results"
+
+
+def forge(strangers, team, reference):
+    """A real packet of this session with other content and a right CRC: only the key tells."""
+    frames = strangers.caught(lambda: team.run(WORK, 60), most=200)
+    forged = []
+    for frame in frames:
+        payload = bytearray(frame[ETHERNET + IP + UDP:])
+        payload[4] ^= 0x80  # of its sequence number
+        if len(payload) > 70:
+            payload[68] ^= 0x10
+        forged.append(as_from_elsewhere(with_right_checksums(frame, bytes(payload[:-28])) + bytes(payload[-28:])))
+
+    def again():
+        strangers.send(forged)
+        return team.run(WORK, 60)
+
+    reports = strangers.refused(["forged"], again)
+    assert reports[0]["digest"] == reference, "forged packets have changed results"
+
+
+def with_ring(args, folder, network, tests, **settings):
+    with rings.Ring("veth", NODES, folder, args.gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
+        ring.start().wait_whole()
+        with teams.Team(ring) as team:
+            strangers = Strangers(network, ring, args.flood)
+            reference = team.run(WORK, 60)[0]["digest"]
+            for test in tests:
+                print(test.__name__, flush=True)
+                kept = test(strangers, team, reference)
+    return reference, kept
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlaned")
+    parser.add_argument("flood")
+    args = parser.parse_args()
+    networks.require()
+    with tempfile.TemporaryDirectory() as folder, networks.Network(NODES) as network:
+        folders = [pathlib.Path(folder) / name for name in ("open", "later", "keyed")]
+        for one in folders:
+            one.mkdir()
+        reference, frames = with_ring(args, folders[0], network, [noise_by_udp, flood, replay])
+
+        def replay_of_another_ring(strangers, team, digest):
+            assert digest == reference
+            replay_later(strangers, team, digest, frames)
+
+        with_ring(args, folders[1], network, [replay_of_another_ring])
+        key = folders[2] / "ring.key"
+        key.touch(0o600)
+        key.write_text(KEY + "\n")
+        with_ring(args, folders[2], network, [forge], auth=f"{{key_file: '{key}'}}")
+    print("5 passed, 0 failed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+#!/usr/bin/python3
+"""A trainer that does what lines of JSON on its standard input say, and answers in kind; run by reliability.
+
+{"do": "open"}                                        connects                      -> opened
+{"do": "stream", "seed", "count", "codec", "tag"}     all-reduces until one fails,  -> step (each), failed
+                                                      or until "stop" has gone round              or stopped
+{"do": "stop"}                                        in a stream: all ranks end with the same step
+{"do": "resume", "tag"}                               as of the library             -> resumed
+{"do": "all_reduce", "seed", "count", "codec", "tag"} one of them                   -> reduced, failed
+{"do": "recover", as all_reduce; "delay", "resume"}   that, as a trainer on its own   -> reduced, failed
+                                                      does it: open, resume, retry
+{"do": "close"}                                                                     -> closed
+
+Two to four operations of a stream are in flight, so that a fault meets one. Times are those of time.monotonic(), which
+is one clock for all processes of a machine. Every result is compared with what the ranks' data must give.
+"""
+
+import collections
+import hashlib
+import json
+import os
+import select
+import sys
+import time
+
+import gradlane
+import numpy
+
+AHEAD = (2, 3, 4)  # operations in flight: the same on all ranks, as they all end with what is in flight
+PATIENCE = 60  # seconds; whoever waits for so long hangs
+FLAG = 2048  # what a rank that wants to stop adds to the first element; other sums stay below
+
+
+class Inbox:
+    """Commands. Not through sys.stdin, whose buffer select() does not see."""
+
+    def __init__(self):
+        self._rest = b""
+        self._lines = collections.deque()
+
+    def get(self, wait=True):
+        """The next one, or None if there is none and `wait` is not set. Ends the program at the end of the input."""
+        while not self._lines:
+            if not wait and not select.select([0], [], [], 0)[0]:
+                return None
+            more = os.read(0, 65536)
+            if not more:
+                sys.exit(0)
+            *lines, self._rest = (self._rest + more).split(b"\n")
+            self._lines.extend(lines)
+        return json.loads(self._lines.popleft())
+
+
+def tell(event, **fields):
+    print(json.dumps({"event": event, "at": time.monotonic(), **fields}), flush=True)
+
+
+def error_fields(error):
+    return {"kind": type(error).__name__, "text": str(error)}
+
+
+class Data:
+    """Of all ranks, in steps: small multiples of 1/64, so that neither fp32 nor fixed:10 rounds their sums."""
+
+    STEPS = 16
+
+    def __init__(self, rank, world, seed, count):
+        def of(each):
+            values = numpy.random.default_rng([seed, each]).integers(-512, 512, count).astype(numpy.float32) / 64
+            values[:1] = 0  # for FLAG
+            return values
+
+        self.world = world
+        self.mine = of(rank)
+        self.sum = sum((of(each) for each in range(world)), numpy.zeros(count, numpy.float32))
+
+    def fill(self, array, step, flag=False):
+        """No two steps in a row are alike: what is left of one would be seen in the next."""
+        numpy.add(self.mine, step % self.STEPS, out=array)
+        array[:1] += FLAG if flag else 0
+
+    def wrong(self, array, step):
+        """How many elements are not what they must be. The first one may have flags."""
+        difference = array - self.sum - self.world * (step % self.STEPS)
+        if difference.size and difference[0] % FLAG == 0:
+            difference[0] = 0
+        return int(numpy.count_nonzero(difference))
+
+
+class Puppet:
+    def __init__(self):
+        self.inbox = Inbox()
+        self.gl = None
+
+    def run(self):
+        while True:
+            command = self.inbox.get()
+            getattr(self, command.pop("do"))(**command)
+
+    def open(self):
+        self.close(quiet=True)
+        try:
+            self.gl = gradlane.open(timeout=20)
+            tell("opened", rank=self.gl.rank, world=self.gl.world)
+        except gradlane.Error as error:
+            tell("failed", at_first=time.monotonic(), errors=[error_fields(error)], steps=0, wrong=0)
+
+    def close(self, quiet=False):
+        if self.gl is not None:
+            self.gl.close()
+            self.gl = None
+        if not quiet:
+            tell("closed")
+
+    def stop(self):
+        """Of a stream that has failed in the meantime."""
+
+    def resume(self, tag):
+        try:
+            self.gl.resume(tag)
+            tell("resumed")
+        except gradlane.Error as error:
+            tell("failed", at_first=time.monotonic(), errors=[error_fields(error)], steps=0, wrong=0)
+
+    def all_reduce(self, seed, count, codec, tag=None):
+        begin = time.monotonic()
+        try:
+            data = Data(self.gl.rank, self.gl.world, seed, count)
+            array = self.gl.zeros(count)
+            data.fill(array, seed)
+            begin = time.monotonic()
+            self.gl.all_reduce(array, codec=codec, tag=tag, async_=True).wait(PATIENCE)
+            digest = hashlib.sha256(array.tobytes()).hexdigest()[:16]
+            tell("reduced", digest=digest, wrong=data.wrong(array, seed), elapsed=time.monotonic() - begin)
+        except (gradlane.Error, TimeoutError) as error:
+            tell("failed", at_first=time.monotonic(), errors=[error_fields(error)], steps=0, wrong=0,
+                 elapsed=time.monotonic() - begin)
+
+    def recover(self, seed, count, codec, tag, delay=0, resume=True, patience=PATIENCE):
+        """The loop of docs/client.md; it does not know where other ranks are. Without resume: with tags of its own."""
+        time.sleep(delay)
+        begin = time.monotonic()
+        told = []
+        while True:
+            try:
+                if self.gl is None:
+                    self.gl = gradlane.open(timeout=20)
+                if resume:
+                    self.gl.resume(tag)
+                data = Data(self.gl.rank, self.gl.world, seed, count)
+                array = self.gl.zeros(count)
+                data.fill(array, seed)
+                self.gl.all_reduce(array, codec=codec, tag=None if resume else tag, async_=True).wait(PATIENCE)
+                digest = hashlib.sha256(array.tobytes()).hexdigest()[:16]
+                return tell("reduced", digest=digest, wrong=data.wrong(array, seed), told=told,
+                            elapsed=time.monotonic() - begin)
+            except (gradlane.Error, TimeoutError) as error:
+                told.append({"after": time.monotonic() - begin, **error_fields(error)})
+                if isinstance(error, gradlane.DaemonGone):
+                    self.close(quiet=True)
+                if time.monotonic() - begin > patience:
+                    return tell("failed", at_first=time.monotonic(), errors=[told[-1]], told=told, steps=0, wrong=0,
+                                elapsed=time.monotonic() - begin)
+
+    def stream(self, seed, count, codec, tag=None):
+        data = Data(self.gl.rank, self.gl.world, seed, count)
+        ahead = AHEAD[seed % len(AHEAD)]
+        arrays = [self.gl.zeros(count) for _ in range(ahead)]
+        pending = collections.deque()
+        digest = hashlib.sha256()
+        begun, step, wrong, pause, asked, stopping = 0, 0, 0, 0.0, False, False
+        last = time.monotonic()
+        try:
+            while pending or not stopping:
+                while len(pending) < ahead and not stopping:
+                    asked = asked or (self.inbox.get(wait=False) or {}).get("do") == "stop"
+                    data.fill(arrays[begun % ahead], begun, asked)
+                    pending.append(self.gl.all_reduce(arrays[begun % ahead], codec=codec, async_=True,
+                                                      tag=None if tag is None else tag + begun))
+                    begun += 1
+                pending[0].wait(PATIENCE)
+                pending.popleft()
+                pause, last = max(pause, time.monotonic() - last), time.monotonic()
+                array = arrays[step % ahead]
+                digest.update(array.tobytes())
+                wrong += data.wrong(array, step)
+                stopping = stopping or array[0] >= FLAG / 2
+                step += 1
+                tell("step", step=step)
+            tell("stopped", steps=step, wrong=wrong, digest=digest.hexdigest()[:16], pause=pause)
+        except (gradlane.Error, TimeoutError) as error:
+            at_first = time.monotonic()
+            tell("failed", at_first=at_first, steps=step, wrong=wrong, digest=digest.hexdigest()[:16],
+                 errors=[error_fields(error), *self.errors_of(list(pending)[1:])])
+
+    def errors_of(self, requests):
+        errors = []
+        for request in requests:
+            try:
+                request.wait(PATIENCE)
+            except (gradlane.Error, TimeoutError) as error:
+                errors.append(error_fields(error))
+        return errors
+
+
+if __name__ == "__main__":
+    Puppet().run()

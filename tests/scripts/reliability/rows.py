@@ -1,0 +1,309 @@
+"""The rows of the matrix of reliability: what is broken, what must be seen, how it is mended."""
+
+import dataclasses
+import time
+
+from tests.scripts.reliability.stage import BOUND_S, PATIENCE, named_ranks, require
+
+HANG_BOUND_S = 11.0  # a trainer gives up a daemon that does nothing after 10 s
+BLINK_S = 0.5  # shorter than 3/4 of the peer timeout, when a neighbour is given up
+
+
+@dataclasses.dataclass
+class Seen:
+    """Of one playing of a row. Times in seconds."""
+
+    texts: dict = dataclasses.field(default_factory=dict)  # by rank: what its trainer was told
+    times: dict = dataclasses.field(default_factory=dict)  # by rank: how long after the fault
+    last: float = 0.0  # how long after the fault the last request of any trainer was over
+    names: set = dataclasses.field(default_factory=set)  # ranks that all but the victims must hear of
+    own: float = None  # where only the victim's own trainer is told later, by design: how long after the fault
+    pause: float = None  # the longest between two results, where there is no error
+    tries: int = 1  # of the trainer that needed most, until it was right again
+    recovered: float = None  # from the repair to the end of two correct operations on all ranks
+
+
+@dataclasses.dataclass
+class Row:
+    """play(stage, victim, options) returns a Seen, or raises a Problem."""
+
+    name: str
+    fault: str
+    links: tuple
+    play: object
+    pause: bool = False  # no error may be seen
+    short: tuple = ()  # links on which it is part of the short form
+
+
+def expect_named(seen, events, since, names, gone=(), bound=BOUND_S):
+    """Each of these trainers was told of one of `names` in time, by all that it had in flight or submitted until then.
+
+    Those of `gone` were told that their daemon is.
+    """
+    for rank, event in events.items():
+        error = event["errors"][0]
+        seen.texts[rank] = error["text"]
+        seen.times[rank] = event["at_first"] - since
+        seen.last = max(seen.last, event["at"] - since)
+        where = f"trainer {rank}, {seen.times[rank]:.2f} s after the fault: {error['kind']}: {error['text']}"
+        if rank in gone:
+            require(error["kind"] == "DaemonGone", f"{where}: must be told that its daemon has gone")
+        else:
+            require(error["kind"] == "OperationFailed", where)
+            require(named_ranks(error["text"]) & set(names), f"{where}: must name one of {sorted(names)}")
+        require(bound is None or seen.times[rank] <= bound, f"{where}: later than {bound} s")
+        check_later(rank, event, since, names, bound)
+
+
+def check_later(rank, event, since, names, bound):
+    """The errors of what was in flight behind it."""
+    last = event["at"] - since
+    require(bound is None or last <= bound, f"trainer {rank}: the last error came {last:.2f} s after the fault, later "
+            f"than {bound} s: {event['errors'][-1]['text']}")
+    for error in event["errors"]:
+        require(error["kind"] == "DaemonGone" or named_ranks(error["text"]) & set(names),
+                f"trainer {rank}: a later error names none of {sorted(names)}: {error['kind']}: {error['text']}")
+
+
+def recover(stage, seen, since, options):
+    """Together, as docs/client.md has it; or each trainer by itself."""
+    if options.alone:
+        seen.tries = stage.recover()
+    else:
+        stage.all_right()
+    seen.recovered = time.monotonic() - since
+    return seen
+
+
+def others_than(stage, victims):
+    return [rank for rank in stage.everyone if rank not in victims]
+
+
+# ---- Daemons
+
+
+def play_kill(stage, victim, options, victims=1, at_once=False):
+    """victims: so many in a row; at_once: restarted before anybody can have noticed."""
+    gone = [(victim + i) % stage.nodes for i in range(victims)]
+    pids = stage.pids(but=gone)
+    seen = Seen(names=set(gone))
+    stage.stream(options.codec)
+    since = time.monotonic()
+    for rank in gone:
+        stage.ring.kill(rank)
+    if at_once:
+        for rank in gone:
+            stage.ring.start_node(rank)
+    expect_named(seen, stage.failures(stage.everyone), since, gone, gone)
+    stage.check_alive(pids)
+    repaired = since if at_once else time.monotonic()
+    if not at_once:
+        for rank in gone:
+            stage.ring.start_node(rank)
+    recover(stage, seen, repaired, options)
+    stage.check_alive(pids)
+    return seen
+
+
+def play_stop(stage, victim, options):
+    """The victim's own trainer hears of it when its daemon goes on, and then at once."""
+    pids = stage.pids()
+    seen = Seen(names={victim})
+    stage.stream(options.codec)
+    since = time.monotonic()
+    stage.ring.stop(victim)
+    try:
+        others = stage.failures(others_than(stage, [victim]))
+        expect_named(seen, others, since, [victim])
+        time.sleep(options.hold)
+    finally:
+        stage.ring.cont(victim)
+    continued = time.monotonic()
+    own = stage.failures([victim])
+    expect_named(seen, own, continued, stage.everyone)
+    recover(stage, seen, continued, options)
+    stage.check_alive(pids)
+    return seen
+
+
+def play_hang(stage, victim, options):
+    """A daemon that hangs: its own trainer gives it up."""
+    pids = stage.pids()
+    seen = Seen(names={victim})
+    stage.stream(options.codec)
+    since = time.monotonic()
+    stage.ring.stop(victim)
+    try:
+        expect_named(seen, stage.failures(others_than(stage, [victim])), since, [victim])
+        own = Seen()
+        expect_named(own, stage.failures([victim]), since, [victim], [victim], HANG_BOUND_S)
+        seen.texts[victim], seen.own = own.texts[victim], own.times[victim]
+    finally:
+        stage.ring.cont(victim)
+    recover(stage, seen, time.monotonic(), options)
+    stage.check_alive(pids)
+    return seen
+
+
+def play_pause(stage, victim, options):
+    return blink(stage, options, lambda: stage.ring.stop(victim), lambda: stage.ring.cont(victim))
+
+
+def blink(stage, options, begin, end):
+    """Too short for an error: operations go on."""
+    pids = stage.pids()
+    stage.stream(options.codec)
+    begin()
+    time.sleep(BLINK_S)
+    end()
+    ended = time.monotonic()
+    for puppet in stage.puppets:
+        for _ in range(3):
+            puppet.expect("step", timeout=PATIENCE)
+    seen = Seen(pause=stage.stop_stream())
+    recover(stage, seen, ended, options)
+    stage.check_alive(pids)
+    return seen
+
+
+def play_idle_kill(stage, victim, options):
+    """What is begun before anybody can have noticed."""
+    pids = stage.pids(but=[victim])
+    seen = Seen(names={victim})
+    since = time.monotonic()
+    stage.ring.kill(victim)
+    stage.begin(stage.everyone)
+    expect_named(seen, stage.failures(stage.everyone), since, [victim], [victim])
+    repaired = time.monotonic()
+    stage.ring.start_node(victim)
+    recover(stage, seen, repaired, options)
+    stage.check_alive(pids)
+    return seen
+
+
+# ---- Cables
+
+
+def play_blink(end):
+    def play(stage, victim, options):
+        return blink(stage, options, lambda: stage.network.cable(victim, False, end),
+                     lambda: stage.network.cable(victim, True, end))
+
+    return play
+
+
+def broken(stage, options, breaks, mends, names_for, down):
+    """A network that is broken for `down` seconds; names_for(rank): whom its trainer may be told of."""
+    pids = stage.pids()
+    seen = Seen()
+    stage.stream(options.codec)
+    since = time.monotonic()
+    breaks()
+    try:
+        events = stage.failures(stage.everyone)
+        for rank, event in events.items():
+            expect_named(seen, {rank: event}, since, names_for(rank))
+        time.sleep(max(0.0, since + down - time.monotonic()))
+    finally:
+        mends()
+    recover(stage, seen, time.monotonic(), options)
+    stage.check_alive(pids)
+    return seen
+
+
+def play_cable(end):
+    def play(stage, victim, options):
+        """The node that is cut off cannot know that it is: it names a neighbour."""
+        neighbours = {(victim - 1) % stage.nodes, (victim + 1) % stage.nodes}
+        return broken(stage, options, lambda: stage.network.cable(victim, False, end),
+                      lambda: stage.network.cable(victim, True, end),
+                      lambda rank: neighbours if rank == victim else {victim}, options.cable_down)
+
+    return play
+
+
+def play_partition(stage, victim, options):
+    half = stage.nodes // 2
+    first = {(victim + i) % stage.nodes for i in range(half)}
+    second = set(stage.everyone) - first
+    return broken(stage, options, lambda: stage.network.partition([sorted(first), sorted(second)]), stage.network.heal,
+                  lambda rank: second if rank in first else first, 0)
+
+
+# ---- Trainers
+
+
+def play_trainer(stage, victim, options):
+    pids = stage.pids()
+    seen = Seen(names={victim})
+    stage.stream(options.codec)
+    since = time.monotonic()
+    stage.kill_trainer(victim)
+    expect_named(seen, stage.failures(others_than(stage, [victim])), since, [victim])
+    repaired = time.monotonic()
+    stage.new_trainer(victim)
+    recover(stage, seen, repaired, options)
+    stage.check_alive(pids)
+    return seen
+
+
+def play_absent_trainer(stage, victim, options):
+    """The others wait for it when it dies."""
+    pids = stage.pids()
+    seen = Seen(names={victim})
+    others = others_than(stage, [victim])
+    stage.begin(others)
+    time.sleep(0.5)
+    since = time.monotonic()
+    stage.kill_trainer(victim)
+    expect_named(seen, stage.failures(others), since, [victim])
+    repaired = time.monotonic()
+    stage.new_trainer(victim)
+    recover(stage, seen, repaired, options)
+    stage.check_alive(pids)
+    return seen
+
+
+def play_early_trainer(stage, victim, options):
+    """Others are told whenever they try, until one has come that stays."""
+    pids = stage.pids()
+    seen = Seen(names={victim})
+    stage.stream(options.codec)
+    since = time.monotonic()
+    stage.kill_trainer(victim)
+    expect_named(seen, stage.failures(others_than(stage, [victim])), since, [victim])
+    for _ in range(2):
+        stage.new_trainer(victim)
+        stage.open()
+        stage.kill_trainer(victim)
+    repaired = time.monotonic()
+    stage.new_trainer(victim)
+    seen.tries = stage.recover(late=victim)
+    seen.recovered = time.monotonic() - repaired
+    stage.check_alive(pids)
+    return seen
+
+
+BOTH, VETH, VHOST = ("veth", "vhost"), ("veth",), ("vhost",)
+ROWS = [
+    Row("kill", "a daemon is killed, and restarted when all have noticed", BOTH, play_kill, short=BOTH),
+    Row("restart", "a daemon is killed and restarted at once", BOTH,
+        lambda *args: play_kill(*args, at_once=True), short=VETH),
+    Row("two", "two neighbours are killed", BOTH, lambda *args: play_kill(*args, victims=2)),
+    Row("every", "all daemons are killed", BOTH, lambda stage, *args: play_kill(stage, *args, victims=stage.nodes),
+        short=VHOST),
+    Row("stop", "a daemon is stopped (SIGSTOP), and continued when all have noticed", BOTH, play_stop, short=BOTH),
+    Row("hang", "a daemon is stopped, and continued when its own trainer has given it up", BOTH, play_hang),
+    Row("pause", "a daemon is stopped for 500 ms", BOTH, play_pause, pause=True, short=VHOST),
+    Row("idle-kill", "a daemon is killed while nothing is in flight, then operations begin", BOTH, play_idle_kill),
+    Row("trainer", "a trainer is killed, and another takes its place", BOTH, play_trainer, short=BOTH),
+    Row("absent-trainer", "a trainer is killed before it begins what the others have begun", BOTH,
+        play_absent_trainer),
+    Row("early-trainer", "a trainer is killed, and two more before their first operation; the next comes a second late",
+        BOTH, play_early_trainer),
+    Row("blink", "a cable is down for 500 ms, at the node", VETH, play_blink("node"), pause=True, short=VETH),
+    Row("blink-switch", "a cable is down for 500 ms, at the switch", VETH, play_blink("switch"), pause=True),
+    Row("cable", "a cable is down for 10 s, at the node", VETH, play_cable("node"), short=VETH),
+    Row("cable-switch", "a cable is down for 10 s, at the switch", VETH, play_cable("switch")),
+    Row("partition", "the switch is parted in two", VETH, play_partition, short=VETH),
+]

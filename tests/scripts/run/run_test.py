@@ -1,0 +1,385 @@
+#!/usr/bin/python3
+"""Runs `gradlane run` as a user would, with good and bad trainers and daemons, and looks for what it leaves behind.
+
+run_test.py GRADLANE [GRADLANED]: without a daemon, fake_daemon.py takes its place.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from tests.scripts.run.runs import FAKE, PATIENCE, Programs, Run, needs_fake, sh, wait_until
+
+# Runs that take long wait for time-outs: they do so in the background.
+SLOW = {
+    "deaf": (["-n", "2"], {"command": ["true"], "env": {"FAKE_DAEMON": "deaf", "FAKE_NODE": "1"}}),
+    "stubborn": (["-n", "1"], {"command": ["true"], "env": {"FAKE_DAEMON": "stubborn"}}),
+    "deaf to SIGTERM": (["-n", "2"], {"command": sh("test $RANK = 1 || { sleep 0.3; exit 5; }; trap '' TERM; "
+                                                    "while :; do sleep 0.1; done")}),
+    "escaped": (["-n", "1"], {"command": sh("setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & sleep 0.3")}),
+}
+
+
+class RunTest(unittest.TestCase):
+    maxDiff = None
+    slow = {}
+
+    @classmethod
+    def setUpClass(cls):
+        for name, (arguments, keywords) in SLOW.items():
+            cls.slow[name] = Run(*arguments, **keywords)
+            cls.addClassCleanup(cls.slow[name].clean)
+
+    def start(self, *arguments, **keywords):
+        run = Run(*arguments, **keywords)
+        self.addCleanup(run.clean)
+        return run
+
+    def finish(self, run, code):
+        self.assertEqual(run.end(), code, f"{run.out}\n{run.err}")
+        self.assertEqual(run.pids(), [])
+        self.assertEqual(run.files(), [])
+        return run
+
+    def run_it(self, *arguments, code=0, **keywords):
+        return self.finish(self.start(*arguments, **keywords), code)
+
+    # ---- What trainers get
+
+    def test_environment_is_that_of_torchrun(self):
+        names = ("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE MASTER_ADDR "
+                 "OMP_NUM_THREADS GRADLANE_NODE GLOO_SOCKET_IFNAME").split()
+        show = " ".join(f"${name}" for name in names) + " $MASTER_PORT $GRADLANE_SOCKET"
+        run = self.run_it("-n", "2", "--trainers", "2", command=sh(f"echo {show}; test -S $GRADLANE_SOCKET"),
+                          env={"RANK": "77", "MASTER_ADDR": "example.org"})
+        ports, sockets = set(), []
+        for rank in range(4):
+            (line,) = run.lines(f"[{rank}] ")
+            words = line.split()
+            self.assertEqual(words[:11], [str(rank), "4", str(rank), "4", "0", "0", "1", "127.0.0.1", "1",
+                                          str(rank // 2), "lo"])
+            ports.add(int(words[11]))
+            sockets.append(words[12])
+        self.assertEqual(len(ports), 1)
+        self.assertTrue(1024 <= ports.pop() <= 65535)
+        self.assertTrue(sockets[0] == sockets[1] != sockets[2] == sockets[3], sockets)
+        self.assertTrue(all(len(path) <= 107 for path in sockets), sockets)
+
+    def test_settings_of_the_user_stay(self):
+        for name, value in (("OMP_NUM_THREADS", "3"), ("GLOO_SOCKET_IFNAME", "eth7")):
+            run = self.run_it("-n", "1", command=sh(f"echo ${name}"), env={name: value})
+            self.assertEqual(run.out, f"[0] {value}\n")
+
+    def test_codec_of_trainers(self):
+        """fixed:auto is theirs, and the daemons' is raw then; what is not named is not said."""
+        for options, told, daemons in ((["fixed"], "fixed:auto", "raw"), (["fixed:auto:6"], "fixed:auto:6", "raw"),
+                                       (["fixed:9"], "fixed:9", "fixed:9"), ([], "", None)):
+            with tempfile.TemporaryDirectory() as folder:
+                options = [word for name in options for word in ("--codec", name)]
+                run = self.run_it("-n", "1", "--keep-configs", folder, *options, command=sh("echo .$GRADLANE_CODEC"))
+                self.assertEqual(run.out, f"[0] .{told}\n")
+                text = pathlib.Path(folder, "n0.yaml").read_text(encoding="ascii")
+                self.assertIn(f"codec: '{daemons}'" if daemons else "codec: ", text)
+
+    def test_command_gets_its_arguments_as_they_are(self):
+        words = ["-c", "[1,2]", "", "--codec", "--", "a b", "sim", "--help"]
+        script = "import sys; print(sys.argv[1:])"
+        run = self.run_it("-n", "1", command=[sys.executable, "-c", script, *words])
+        self.assertEqual(run.out, f"[0] {words}\n")
+
+    def test_trainers_have_signals_and_input_as_usual(self):
+        script = ("import signal,sys; print(signal.pthread_sigmask(signal.SIG_BLOCK, []), sys.stdin.read() == '');"
+                  "print(open('/proc/self/status').read().split('SigIgn:')[1].split()[0])")
+        run = self.run_it("-n", "1", command=[sys.executable, "-I", "-c", script])
+        self.assertEqual(run.lines("[0] ")[0], "set() True")
+        # Python itself ignores SIGPIPE and SIGXFSZ; nohup and shells, what they start in the background: SIGHUP and others.
+        own = int(pathlib.Path("/proc/self/status").read_text().split("SigIgn:")[1].split()[0], 16)
+        expected = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
+        self.assertEqual(int(run.lines("[0] ")[1], 16) | own, expected | own)
+
+    # ---- Output
+
+    def test_prefixes(self):
+        run = self.run_it("-n", "2", command=sh("echo out $RANK; echo err $RANK >&2; printf unfinished"))
+        self.assertEqual(sorted(run.out.splitlines()), ["[0] out 0", "[0] unfinished", "[1] out 1", "[1] unfinished"])
+        self.assertIn("[0] err 0\n", run.err)
+        self.assertIn("[1] err 1\n", run.err)
+        if Programs.daemon == FAKE:
+            self.assertIn("[node 1] fake daemon of 1", run.err)
+
+    def test_no_prefix(self):
+        run = self.run_it("-n", "2", "--no-prefix", command=sh("echo $RANK"))
+        self.assertEqual(sorted(run.out.splitlines()), ["0", "1"])
+
+    def test_lines_stay_whole(self):
+        count, width = 400, 5000
+        script = (f"import os,sys\nfor i in range({count}):\n"
+                  f"  f = (sys.stdout, sys.stderr)[i % 2]; f.write(os.environ['RANK'] * {width} + '\\n'); f.flush()")
+        run = self.run_it("-n", "3", command=[sys.executable, "-c", script], stderr=subprocess.STDOUT)
+        lines = [line for line in run.out.splitlines() if not line.startswith("[node ")]
+        for rank in range(3):
+            whole = f"[{rank}] " + str(rank) * width
+            self.assertEqual(lines.count(whole), count)
+        self.assertEqual(len(lines), 3 * count)
+
+    def test_very_long_lines_are_broken(self):
+        run = self.run_it("-n", "1", command=[sys.executable, "-c", "print('x' * 100000)"])
+        lines = run.lines("[0] ")
+        self.assertEqual([len(line) for line in lines], [65536, 100000 - 65536])
+
+    def test_slow_reader_gets_everything(self):
+        size = 3 << 20
+        run = self.start("-n", "1", command=[sys.executable, "-c", f"for i in range({size >> 10}): print('y' * 1023)"])
+        time.sleep(0.5)
+        self.finish(run, 0)
+        self.assertEqual(run.out, ("[0] " + "y" * 1023 + "\n") * (size >> 10))
+
+    def test_reader_goes_away(self):
+        read, write = os.pipe()
+        run = self.start("-n", "2", command=sh("while :; do echo $RANK; done"), stdout=write)
+        os.close(write)
+        os.read(read, 100)
+        os.close(read)
+        self.finish(run, 141)
+
+    # ---- How it ends
+
+    def test_first_failing_code(self):
+        run = self.run_it("-n", "3", command=sh("test $RANK != 1 || exit 7; sleep 60"), code=7)
+        self.assertIn("gradlane: rank 1 exited with code 7", run.err)
+        self.assertNotIn("rank 0", run.err)
+
+    def test_trainer_killed_by_a_signal(self):
+        run = self.run_it("-n", "2", command=sh("test $RANK != 0 || kill -SEGV $$; sleep 60"), code=139)
+        self.assertIn("gradlane: rank 0 was killed by SIGSEGV", run.err)
+
+    def test_a_rank_may_end_early(self):
+        run = self.run_it("-n", "2", command=sh("test $RANK = 1 || exit 0; sleep 0.3; echo done"))
+        self.assertEqual(run.out, "[1] done\n")
+
+    def test_what_failed_last_is_not_lost(self):
+        run = self.run_it("-n", "2", command=sh("seq 3000; printf last; exit 4"), code=4)
+        self.assertTrue(any(run.lines(f"[{rank}] ")[-2:] == ["3000", "last"] for rank in range(2)), run.out[-300:])
+
+    def test_trainers_that_ignore_sigterm(self):
+        run = self.finish(self.slow["deaf to SIGTERM"], 5)
+        self.assertIn("gradlane: rank 1 does not end: SIGKILL", run.err)
+
+    def test_grandchildren_end_too(self):
+        self.run_it("-n", "2", command=sh("sleep 60 & setsid sleep 60 & exit 0"))
+        self.run_it("-n", "1", command=sh("sleep 60 & setsid sleep 60 & sleep 0.2; exit 6"), code=6)
+        self.finish(self.slow["escaped"], 0)
+
+    def interrupted(self, number, code):
+        script = ("import signal, sys, time\n"
+                  "def end(number, frame): print('got', number, flush=True); sys.exit(0)\n"
+                  "for s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, end)\n"
+                  "print('ready', flush=True)\ntime.sleep(60)")
+        run = self.start("-n", "2", command=[sys.executable, "-c", script])
+        for _ in range(2):
+            self.assertIn("ready", run.process.stdout.readline())
+        run.process.send_signal(number)
+        self.finish(run, code)
+        self.assertEqual(sorted(run.out.splitlines()), [f"[{rank}] got {int(number)}" for rank in range(2)])
+
+    def test_ctrl_c(self):
+        self.interrupted(signal.SIGINT, 130)
+
+    def test_sigterm(self):
+        self.interrupted(signal.SIGTERM, 143)
+
+    def test_impatient_ctrl_c(self):
+        run = self.start("-n", "1", command=sh("trap '' INT TERM; echo ready; while :; do sleep 0.1; done"))
+        self.assertIn("ready", run.process.stdout.readline())
+        run.process.send_signal(signal.SIGINT)
+        wait_until(lambda: "SIGINT: stopping" in run.process.stderr.readline(), "no message")
+        run.process.send_signal(signal.SIGINT)
+        self.finish(run, 130)
+        self.assertIn("gradlane: SIGINT again: killing", run.err)
+
+    def test_sigkill_leaves_nothing(self):
+        run = self.start("-n", "2", command=sh("sleep 60 & echo ready; sleep 60"))
+        for _ in range(2):
+            self.assertIn("ready", run.process.stdout.readline())
+        wait_until(lambda: len(run.pids()) >= 7, "shells have not started their sleeps")
+        run.process.kill()
+        wait_until(lambda: run.pids() == [], "processes are left")
+        self.finish(run, -signal.SIGKILL)
+
+    # ---- Daemons
+
+    def test_killed_daemon(self):
+        run = self.start("-n", "2", command=sh("echo ready; sleep 1; exit 9"))
+        for _ in range(2):
+            self.assertIn("ready", run.process.stdout.readline())
+        os.kill(run.pid_of("n1.yaml"), signal.SIGKILL)
+        self.finish(run, 1)
+        self.assertIn("gradlane: the daemon of node 1 was killed by SIGKILL", run.err)
+        # They had the time to fail by themselves.
+        self.assertIn("gradlane: rank 0 exited with code 9", run.err)
+        self.assertIn("gradlane: rank 1 exited with code 9", run.err)
+
+    def test_killed_daemon_and_trainers_that_do_not_care(self):
+        run = self.start("-n", "2", command=sh("echo ready; sleep 60"))
+        self.assertIn("ready", run.process.stdout.readline())
+        os.kill(run.pid_of("n0.yaml"), signal.SIGKILL)
+        self.finish(run, 1)
+
+    @needs_fake
+    def test_daemon_that_ends_early(self):
+        for link, name in (("vhost", "node 1"), ("memif", "node 1"), ("ring", "all nodes")):
+            run = self.run_it("-n", "2", "--link", link, command=["true"], code=1,
+                              env={"FAKE_DAEMON": "exit", "FAKE_NODE": "1"})
+            self.assertIn(f"gradlane: the daemon of {name} exited with code 3 before it was ready; its last line: "
+                          "no memory for packets\n", run.err)
+
+    # Takes longest, so it comes last.
+    @needs_fake
+    def test_zz_daemon_that_does_not_listen(self):
+        run = self.finish(self.slow["deaf"], 1)
+        self.assertRegex(run.err, r"gradlane: node 1 does not answer on \S+/n1.sock after 15 s")
+
+    @needs_fake
+    def test_daemon_that_fails_in_the_end(self):
+        run = self.run_it("-n", "2", command=["true"], code=1, env={"FAKE_DAEMON": "dirty", "FAKE_NODE": "0"})
+        self.assertIn("gradlane: the daemon of node 0 exited with code 3", run.err)
+
+    @needs_fake
+    def test_daemon_that_does_not_end(self):
+        run = self.finish(self.slow["stubborn"], 1)
+        self.assertIn("gradlane: the daemon of node 0 does not end: SIGKILL", run.err)
+
+    @needs_fake
+    def test_no_daemon(self):
+        run = self.run_it("-n", "1", command=["true"], code=2, env={"GRADLANED": "/nowhere/gradlaned"})
+        self.assertIn("GRADLANED=/nowhere/gradlaned: no such file", run.err)
+
+    # ---- Configurations
+
+    def kept_configs(self, *arguments):
+        folder = tempfile.mkdtemp(prefix="run-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        self.run_it(*arguments, "--keep-configs", folder, command=["true"])
+        paths = sorted(pathlib.Path(folder).iterdir())
+        if Programs.daemon != FAKE:
+            for path in paths:
+                subprocess.run([Programs.daemon, "--check", "--config", path], check=True, timeout=PATIENCE,
+                               stdout=subprocess.DEVNULL)
+        return [path.read_text(encoding="ascii") for path in paths]
+
+    def ports(self, text):
+        text = re.sub(r"(socket|path|iface)=[^ ,]*/", r"\1=", text.split("ports:")[1].split("workers:")[0])
+        return [" ".join(port.split()) for port in text.split("  - ")[1:]]
+
+    def test_vhost_config(self):
+        end = ",mrg_rxbuf=1,in_order=1'"
+        server = f"name: next device: 'net_virtio_user0,path=link%s.sock,server=1,queues=2,queue_size=256{end} nodes: [%u]"
+        client = "name: prev device: 'net_vhost%u,iface=link%s.sock,client=1,queues=2' nodes: [%u]"
+        for link in ((), ("--link", "vhost")):
+            texts = self.kept_configs("-n", "3", "--lanes", "2", *link)
+            self.assertEqual(self.ports(texts[2]), [server % ("2-0", 0), client % (1, "1-2", 1)])
+        texts = self.kept_configs("-n", "2", "--lanes", "2")
+        self.assertEqual([self.ports(text) for text in texts], [[server % ("0-1", 1)], [client % (0, "0-1", 0)]])
+        self.run_it("-n", "2", "--lanes", "9", command=["true"], code=2)
+
+    def test_memif_config(self):
+        end = "socket-abstract=no,bsize=9216,rsize=8'"
+        texts = self.kept_configs("-n", "3", "--link", "memif", "--codec", "bf16", "--lanes", "2", "--idle", "yield", "--mtu", "1500",
+                                  "--log", "info", "--trainers", "2", "--local-reduce")
+        self.assertEqual(len(texts), 3)
+        self.assertEqual(self.ports(texts[2]), [
+            f"name: next device: 'net_memif0,role=server,id=0,socket=link2-0.sock,{end} nodes: [0]",
+            f"name: prev device: 'net_memif1,role=client,id=0,socket=link1-2.sock,{end} nodes: [1]"])
+        for line in ("rank: 2", "  - {rank: 2, ip: 10.77.0.3}", "trainers: 2", "local_reduce: true", "codec: 'bf16'",
+                     "mtu: 1500", "workers: {lanes: 2, threads: 2, idle: yield}", "log: info"):
+            self.assertIn(line, texts[2].splitlines())
+
+    def test_config_of_two_nodes(self):
+        end = "socket=link0-1.sock,socket-abstract=no,bsize=9216,rsize=8'"
+        first, second = self.kept_configs("-n", "2", "--link", "memif")
+        self.assertEqual(self.ports(first), [f"name: next device: 'net_memif0,role=server,id=0,{end} nodes: [1]"])
+        self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,id=0,{end} nodes: [0]"])
+
+    def test_timeout_of_operations(self):
+        for words, line in ((("--timeout", "90"), "timeouts: {operation: 90s}"),
+                            (("--timeout", "30min"), "timeouts: {operation: 30min}"),
+                            (("--timeout", "500ms"), "timeouts: {operation: 500ms}")):
+            for text in self.kept_configs("-n", "2", "--link", "ring", *words):
+                self.assertIn(line, text.splitlines())
+        self.assertNotIn("timeouts", self.kept_configs("-n", "1", "--link", "ring")[0])
+
+    def test_ring_config(self):
+        texts = self.kept_configs("-n", "3", "--link", "ring")
+        self.assertEqual(self.ports(texts[0]), ["name: next ring: link0 nodes: [1]",
+                                                "name: prev ring: link2 nodes: [2]"])
+        self.assertEqual(self.ports(self.kept_configs("-n", "1", "--link", "ring")[0]), [])
+
+    # ---- Without a command
+
+    def test_ring_to_attach_to(self):
+        run = self.start("-n", "2", "--link", "ring")
+        self.assertIn("2 nodes are up", run.process.stdout.readline())
+        for rank in range(2):
+            line = run.process.stdout.readline()
+            self.assertTrue(line.startswith("export "), line)
+            test = f"{line.strip()}; test -S $GRADLANE_SOCKET && echo $RANK of $WORLD_SIZE"
+            result = subprocess.run(sh(test), capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual(result.stdout, f"{rank} of 2\n", result)
+        run.process.send_signal(signal.SIGINT)
+        self.finish(run, 130)
+
+    # ---- Bad input
+
+    def test_bad_options(self):
+        cases = [
+            ([], ["-n is missing"]),
+            (["-n", "0"], ["-n '0'", "1 to 64"]),
+            (["-n", "65"], ["-n '65'", "1 to 64"]),
+            (["-n", "two"], ["-n 'two'", "1 to 64"]),
+            (["-n", "2", "--codec", "zip"], ["zip", "fixed:B"]),
+            (["-n", "2", "--codec", "fixed:auto:13"], ["fixed:auto:13", "BITS 1 to 12"]),
+            (["-n", "2", "--codec", "fixed:automatic"], ["fixed:automatic", "BITS 1 to 12"]),
+            (["-n", "2", "--link", "tcp"], ["--link 'tcp'", "vhost, memif, ring"]),
+            (["-n", "2", "--lanes", "17"], ["--lanes '17'", "1 to 16"]),
+            (["-n", "2", "--trainers", "17"], ["--trainers '17'", "1 to 16"]),
+            (["-n", "64", "--trainers", "16"], ["1024 ranks", "at most 256"]),
+            (["-n", "2", "--mtu", "9001"], ["--mtu '9001'", "576 to 9000"]),
+            (["-n", "2", "--idle", "sleep"], ["--idle 'sleep'", "adaptive"]),
+            (["-n", "2", "--log", "loud"], ["--log 'loud'", "warn"]),
+            (["-n", "2", "--timeout", "0"], ["--timeout '0'", "1ms to 10h", "30min"]),
+            (["-n", "2", "--timeout", "11h"], ["--timeout '11h'", "1ms to 10h"]),
+            (["-n", "2", "--timeout", "half an hour"], ["--timeout 'half an hour'", "1ms to 10h"]),
+            (["-n", "2", "--link", "accelerator", "--timeout", "9"], ["--timeout 9", "there are no operations"]),
+            (["-n", "2", "--keep-configs", "/proc/nowhere"], ["/proc/nowhere"]),
+            (["-n", "2", "--"], ["no command behind '--'"]),
+        ]
+        for arguments, words in cases:
+            with self.subTest(arguments=arguments):
+                run = self.run_it(*arguments, code=2, **({} if "--" in arguments else {"command": ["true"]}))
+                self.assertTrue(run.err.startswith("gradlane: "), run.err)
+                for word in words:
+                    self.assertIn(word, run.err)
+                self.assertNotIn("[node", run.err)  # no daemon has run
+
+    def test_commands_that_cannot_run(self):
+        run = self.run_it("-n", "2", command=["no-such-command"], code=127)
+        self.assertEqual(run.err, "gradlane: no-such-command: there is no such command\n")
+        run = self.run_it("-n", "2", command=["/"], code=126)
+        self.assertEqual(run.err, "gradlane: /: not executable\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    Programs.gradlane = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    Programs.daemon = FAKE
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-") and os.path.exists(sys.argv[1]):
+        Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

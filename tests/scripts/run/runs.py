@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+"""Starts `gradlane run` for tests, and finds what it leaves behind."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+
+FAKE = str(pathlib.Path(__file__).with_name("fake_daemon.py"))
+PATIENCE = 30
+
+
+class Programs:
+    """What is tested; set by whoever starts the tests."""
+
+    gradlane = ""
+    daemon = ""
+
+
+def needs_fake(test):
+    def run(self):
+        if Programs.daemon != FAKE:
+            self.skipTest("needs the fake daemon")
+        test(self)
+
+    return run
+
+
+class Run:
+    """One `gradlane run`, in an environment that all its descendants can be told by."""
+
+    def __init__(self, *arguments, command=None, env=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                 prefix=()):
+        self.mark = f"GRADLANE_RUN_TEST={uuid.uuid4()}"
+        self.folder = tempfile.mkdtemp(prefix="run-test-")
+        name, value = self.mark.split("=")
+        environment = {k: v for k, v in os.environ.items() if k not in ("XDG_RUNTIME_DIR", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME")}
+        environment.update({"GRADLANED": Programs.daemon, "TMPDIR": self.folder, name: value}, **(env or {}))
+        line = [*prefix, Programs.gradlane, "run", *arguments] + (["--", *command] if command else [])
+        self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True,
+                                        env=environment)
+        self.out = self.err = ""
+
+    def end(self):
+        self.out, self.err = self.process.communicate(timeout=PATIENCE)
+        self.err = self.err or ""
+        return self.process.returncode
+
+    def pids(self):
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                if self.mark.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def pid_of(self, text):
+        """Of a process with this in its command line."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            for pid in self.pids():
+                try:
+                    words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if pid != self.process.pid and any(text.encode() in word for word in words):
+                    return pid
+            time.sleep(0.02)
+        raise AssertionError(f"no process with {text}")
+
+    def lines(self, prefix):
+        return [line[len(prefix):] for line in self.out.splitlines() if line.startswith(prefix)]
+
+    def files(self):
+        return sorted(os.listdir(self.folder))
+
+    def clean(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate(timeout=PATIENCE)
+        for pid in self.pids():
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def sh(text):
+    return ["sh", "-c", text]
+
+
+def wait_until(test, what):
+    deadline = time.monotonic() + PATIENCE
+    while not test():
+        if time.monotonic() > deadline:
+            raise AssertionError(what)
+        time.sleep(0.02)

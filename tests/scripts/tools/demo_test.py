@@ -1,0 +1,81 @@
+#!/usr/bin/python3
+"""Trains for one epoch on two nodes, as the demo does, and checks what is reported, and that replicas are identical."""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from tests.scripts.fixtures.paths import TOOLS
+
+SKIPPED = 77
+PARAMETERS = 789010
+STEPS = 22  # 1437 images in batches of 2 * 32
+
+
+def train(gradlane, folder, name, *options):
+    file = folder / f"{name}.json"
+    command = [gradlane, "run", "-n", "2", "--link", "memif", "--no-prefix", "--"]
+    command += [sys.executable, str(TOOLS / "demo" / "digits.py"), "--epochs", "1", "--json", str(file), *options]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
+    assert result.returncode == 0, (command, result)
+    assert "epoch   1 of 1" in result.stdout and "the same on all ranks" in result.stdout, result.stdout
+    return file
+
+
+def check(run, codec, feedback, least_ratio, most_ratio):
+    assert run["codec"] == codec and run["feedback"] == feedback, run
+    assert run["world"] == 2 and run["parameters"] == PARAMETERS and run["steps"] == STEPS, run
+    assert run["identical"] and len(run["hashes"]) == 2 and len(set(run["hashes"])) == 1, run
+    assert run["test_accuracy"] > 50, run  # 10 is what guessing gives
+    assert run["plain_bytes"] == PARAMETERS * 4 * STEPS, run
+    assert least_ratio < run["plain_bytes"] / run["gradient_bytes"] < most_ratio, run
+    assert run["exchange_ms_median"] > 0 and run["exchange_ms_mean"] > 0, run
+
+
+def table(files, json_file):
+    return subprocess.run(
+        [sys.executable, str(TOOLS / "demo" / "table.py"), "--json", str(json_file), *map(str, files)],
+        capture_output=True, text=True, timeout=60,
+    )
+
+
+def check_table(files, folder):
+    result = table(files, folder / "table.json")
+    assert result.returncode == 0 and "bit-identical: yes" in result.stdout, result
+    written = json.loads((folder / "table.json").read_text())
+    assert written["identical"] and len(written["rows"]) == len(files), written
+    assert written["rows"][0]["ratio"] == 1 and written["rows"][1]["ratio"] > 2, written
+
+    broken = folder / "broken.json"
+    broken.write_text(json.dumps(json.loads(files[0].read_text()) | {"identical": False}))
+    result = table([files[0], broken], folder / "table.json")
+    assert result.returncode == 1 and "bit-identical: NO" in result.stdout, result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlane")
+    gradlane = parser.parse_args().gradlane
+    if not all(importlib.util.find_spec(name) for name in ("numpy", "sklearn")):
+        print(f"skipped: {sys.executable} lacks numpy or sklearn; tools/setup.sh installs them")
+        return SKIPPED
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        raw = train(gradlane, folder, "raw", "--codec", "raw")
+        check(json.loads(raw.read_text()), "raw", False, 0.9, 1)
+        feedback = train(gradlane, folder, "feedback", "--codec", "fixed:7", "--feedback")
+        check(json.loads(feedback.read_text()), "fixed:7", True, 2, 16)
+        check_table([raw, feedback], folder)
+    print("two trainings in order")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

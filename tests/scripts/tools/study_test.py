@@ -1,0 +1,180 @@
+#!/usr/bin/python3
+"""Runs the training study in its short form, and looks at what it reports: tables, pictures, identical replicas.
+
+study_test.py GRADLANE: needs root, ip, tc, PyTorch and Matplotlib; without them it is skipped (exit status 77).
+"""
+
+import argparse
+import copy
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest.mock
+
+from tests.scripts.fixtures.paths import ROOT
+from tools.study import job, plan, report, summary
+from tools.study import main as command
+
+SKIPPED = 77
+STUDY = ROOT / "tools" / "study.sh"
+PARTS = ["torch", "sklearn", "matplotlib"]
+EXPECTED = {
+    "digits": ["worker-aggregator", "Gloo", "fixed:10", "fixed:8 + feedback"],
+    "conv": ["Gloo", "fixed:10"],
+}
+PNG = b"\x89PNG\r\n"
+
+
+def missing():
+    """What is not here and must be, or None."""
+    if os.geteuid() != 0:
+        return "needs root"
+    for program in ("ip", "tc"):
+        if not shutil.which(program):
+            return f"there is no {program}"
+    look = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
+    if subprocess.run(["/usr/bin/python3", "-c", look, *PARTS], capture_output=True).returncode != 0:
+        return f"/usr/bin/python3 lacks one of {', '.join(PARTS)}; tools/setup.sh installs them"
+    return None
+
+
+def study(*options, status=0, timeout=60):
+    result = subprocess.run([str(STUDY), *map(str, options)], capture_output=True, text=True, timeout=timeout)
+    assert result.returncode == status, (options, result.returncode, result.stdout, result.stderr)
+    return result
+
+
+def check_command_line():
+    assert "--seeds" in study("--help").stdout
+    for options, text in (
+        (["--only", "fixed:10,nonsense"], "'nonsense'"),
+        (["--models", "vgg"], "'vgg'"),
+        (["--seeds", "0"], "from 1 to 99"),
+        (["--quick", "--write-docs"], "leave out"),
+        (["--seeds", "4", "--write-docs"], "leave out"),
+        (["--epochs", "14", "--write-docs"], "leave out"),
+        (["--link-rate", "2gbit", "--write-docs"], "leave out"),
+    ):
+        assert text in study(*options, status=2).stderr, options
+
+
+def check_quick(gradlane, folder):
+    """All of it, once; returns what results.json says."""
+    printed = study("--quick", "--json", "--gradlane", gradlane, "--out", folder, timeout=200).stdout
+    result = json.loads((folder / "results.json").read_text())
+    assert json.loads(printed) == result
+    assert not result["failures"] and not result["missing"] and not result["different"], result
+    for model, methods in EXPECTED.items():
+        rows = {row["method"]: row for row in result["models"][model]["rows"]}
+        assert list(rows) == methods, rows
+        for row in rows.values():
+            assert row["identical"] and row["epoch_ms"] > 0 and row["operations_ms"] > 0, row
+            assert row["accuracy"]["mean"] > 60, row  # 10 is what guessing gives
+        # What goes over the cables does not depend on how fast the machine is.
+        plain = 1.5 * 4 * result["models"][model]["parameters"]  # of a ring of four nodes
+        assert plain < rows["Gloo"]["step_bytes"] < 1.2 * plain, rows["Gloo"]
+        assert rows["fixed:10"]["bytes_gloo"] > 3, rows["fixed:10"]
+    digits = {row["method"]: row for row in result["models"]["digits"]["rows"]}
+    # Rank 0 sends the average to two of the others, at least; the ring sends 1.5 times the gradients.
+    assert digits["worker-aggregator"]["step_bytes"] > digits["Gloo"]["step_bytes"], digits
+    assert len((folder / "trainings.jsonl").read_text().splitlines()) == len(result["trainings"]) == 6
+    for name in ("study-accuracy-time.png", "study-epoch.png", "study-accuracy.png"):
+        assert (folder / name).read_bytes().startswith(PNG), name
+    assert "fixed:8 + feedback" in (folder / "tables.md").read_text()
+    return result
+
+
+def check_goes_on(gradlane, folder):
+    """What is there is not trained again; a line that was cut off is as if it had not been."""
+    file = folder / "trainings.jsonl"
+    *kept, lost = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(kept) + lost[:-10])
+    text = study("--report", "--out", folder).stdout
+    assert "## " + plan.MODELS["digits"] in text and "Not complete: 1 trainings" in text, text
+    result = study("--quick", "--resume", "--epochs", "3", "--gradlane", gradlane, "--out", folder, status=1)
+    assert "has epochs 2, not 3" in result.stderr, result
+    said = study("--quick", "--resume", "--gradlane", gradlane, "--out", folder, timeout=120).stderr
+    assert "1 trainings in" in said, said
+    *before, fresh = file.read_text().splitlines(keepends=True)
+    assert before == kept, "lines that were there, with their times to the last digit, are not the same"
+    assert plan.key(json.loads(fresh)) == plan.key(json.loads(lost)) and fresh != lost, (fresh, lost)
+    result = json.loads((folder / "results.json").read_text())
+    assert not result["missing"] and not result["failures"], result
+    assert len(result["settings"]["idle_cores"]) == 2, result["settings"]  # a job of each run
+
+
+def check_page_stays(folder):
+    """What is not a whole study does not get into the documentation."""
+    page = ROOT / "docs" / "results" / "study.md"
+    before = page.read_bytes()
+    result = study("--report", "--write-docs", "--out", folder, status=1)
+    assert "left as it was" in result.stderr, result
+    assert page.read_bytes() == before
+    whole = {"quick": False, "only": None, "models": list(plan.MODELS), "seeds": 5, "epochs": 15, "link_rate": "1gbit"}
+    assert command.for_page(whole) and command.for_page(whole | {"seeds": 6})
+    for name, value in (("quick", True), ("only", ["raw"]), ("models", ["digits"]), ("seeds", 4), ("epochs", 16),
+                        ("link_rate", "2gbit")):
+        assert not command.for_page(whole | {name: value}), name
+
+
+def check_environment():
+    """What would lead trainers elsewhere does not get to them."""
+    strange = {"GLOO_SOCKET_IFNAME": "eth9", "GRADLANE_SOCKET": "/a", "GRADLANED": "/b"}
+    with unittest.mock.patch.dict(os.environ, strange):
+        found = job.environment()
+    assert [name for name in strange if name in found] == ["GRADLANED"] and "PATH" in found, found
+
+
+def check_summary(result):
+    """Where replicas differ, accuracy is lost or time is not won, it says so."""
+    page = report.page(result, list(report.SHOWS))
+    assert page.startswith(report.PAGE_TITLE) and report.TITLE not in page and page.count("](../images/") == 3, page
+    trainings = copy.deepcopy(result["trainings"])
+    worse = next(t for t in trainings if t["model"] == "digits" and t["method"] == "fixed:10")
+    worse["accuracy"] = [10.0] * len(worse["accuracy"])
+    worse["identical"] = False
+    again = summary.summarize(result["settings"], trainings)
+    row = next(row for row in again["models"]["digits"]["rows"] if row["method"] == "fixed:10")
+    assert row["reached"] == 0 and row["seconds_to"] is None and not row["identical"], row
+    bad = [figure for figure in again["figures"] if figure["what"].startswith("fixed:10:")]
+    assert len(bad) == 2 and not any(figure["met"] for figure in bad), bad
+    assert again["different"] == [("digits", 1, "fixed:10")], again["different"]
+    assert all(f"{again['models']['digits']['target']:.2f} %" in figure["what"] for figure in bad[:1]), bad
+    for busy, warned in (([], False), ([0.1, 0.2], False), ([0.1, 0.4], True)):
+        text = report.document(result | {"settings": result["settings"] | {"idle_cores": busy}})
+        assert ("not quiet" in text) == warned, text
+    old = {name: value for name, value in result["settings"].items() if name != "idle_cores"}
+    assert "not quiet" not in report.document(result | {"settings": old})  # of studies that did not look
+    tables = report.document(again | {"missing": []})
+    assert "DIFFERENT" in tables and "0 of 1 seeds" in tables, tables
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlane")
+    gradlane = parser.parse_args().gradlane
+    reason = missing()
+    if reason and os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        print(f"{reason}; CI is set, where this must not be left out")
+        return 1
+    if reason:
+        print(f"skipped: {reason}")
+        return SKIPPED
+    check_command_line()
+    check_environment()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        result = check_quick(gradlane, folder)
+        check_goes_on(gradlane, folder)
+        check_page_stays(folder)
+    check_summary(result)
+    print("the study is in order")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

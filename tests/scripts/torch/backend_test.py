@@ -1,0 +1,400 @@
+#!/usr/bin/python3
+"""Tests of the backend "gradlane" of PyTorch: gradlane run -n N -- backend_test.py [TEST...].
+
+All ranks run the same tests in the same order, so collectives in them match up.
+"""
+
+import datetime
+import gc
+import os
+import pathlib
+import threading
+import unittest
+import unittest.mock
+import warnings
+
+import torch
+import torch.distributed as dist
+
+import gradlane
+import gradlane.torch
+from gradlane.torch.codec import Setting, of_the_job
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+WHOLE = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16)
+COMPLEX = (torch.complex64, torch.complex128)
+SIZES = (1, 7, 1000, 5000, 300001)  # the last is several pieces
+
+
+def setUpModule():
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gradlane")
+
+
+def tearDownModule():
+    dist.destroy_process_group()
+
+
+def given(rank, numel, dtype=torch.float32):
+    """What this rank contributes: small whole numbers, whose sums all types hold."""
+    return ((torch.arange(numel) * 3 + rank) % 5).to(dtype)
+
+
+def summed(numel, dtype=torch.float32):
+    return sum(given(rank, numel, torch.int64) for rank in range(WORLD)).to(dtype)
+
+
+def bits(tensor):
+    return tensor.contiguous().view(torch.uint8) if tensor.numel() else tensor
+
+
+class Case(unittest.TestCase):
+    def assertSame(self, tensor, other):  # noqa: N802
+        self.assertEqual((tensor.dtype, tensor.shape), (other.dtype, other.shape))
+        self.assertTrue(torch.equal(tensor, other), f"{tensor} is not {other}")
+
+    def assertSameEverywhere(self, tensor):  # noqa: N802
+        """Bit by bit, on all ranks."""
+        mine = tensor.detach().contiguous().numpy().tobytes()
+        everybody = [None] * WORLD
+        dist.all_gather_object(everybody, mine)
+        self.assertEqual(everybody, [mine] * WORLD)
+
+
+class Sums(Case):
+    def test_all_reduce(self):
+        with gradlane.torch.use_codec("raw"):
+            for dtype in REAL + WHOLE + COMPLEX:
+                for numel in SIZES:
+                    with self.subTest(dtype=dtype, numel=numel):
+                        tensor = given(RANK, numel, dtype)
+                        dist.all_reduce(tensor)
+                        self.assertSame(tensor, summed(numel, dtype))
+
+    def test_average(self):
+        with gradlane.torch.use_codec("raw"):
+            for dtype in REAL:
+                tensor = given(RANK, 5000, dtype)
+                dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+                torch.testing.assert_close(tensor.double(), summed(5000).double() / WORLD, rtol=1e-2, atol=1e-2)
+            with self.assertRaisesRegex(gradlane.BadArgument, "torch.int32 has no average"):
+                dist.all_reduce(given(RANK, 4, torch.int32), op=dist.ReduceOp.AVG)
+
+    def test_bool_is_or(self):
+        tensor = torch.tensor([False, RANK == 0, True])
+        dist.all_reduce(tensor)
+        self.assertEqual(tensor.tolist(), [False, True, True])
+
+    def test_bytes_wrap_around(self):
+        tensor = torch.full((3,), 200, dtype=torch.uint8)
+        dist.all_reduce(tensor)
+        self.assertEqual(tensor.tolist(), [200 * WORLD % 256] * 3)
+
+    def test_same_bits_on_all_ranks(self):
+        generator = torch.Generator().manual_seed(RANK)
+        for codec in ("raw", "bf16", "fixed:10", "inceptionn:10"):
+            with gradlane.torch.use_codec(codec):
+                tensor = torch.randn(300001, generator=generator) * 0.1
+                dist.all_reduce(tensor)
+            self.assertSameEverywhere(tensor)
+
+    def test_codec_bound(self):
+        every = [torch.randn(100000, generator=torch.Generator().manual_seed(rank)) * 0.01 for rank in range(WORLD)]
+        exact = torch.stack(every).double().sum(0)
+        for codec, bound in (("fixed:10", WORLD * 2.0**-10), ("fixed:7", WORLD * 2.0**-7), ("raw", 1e-6)):
+            for average in (False, True):
+                tensor = every[RANK].clone()
+                with gradlane.torch.use_codec(codec):
+                    dist.all_reduce(tensor, op=dist.ReduceOp.AVG if average else dist.ReduceOp.SUM)
+                error = (tensor - exact / (WORLD if average else 1)).abs().max().item()
+                self.assertLessEqual(error, bound / (WORLD if average else 1) + 1e-7)
+                if codec != "raw" and WORLD > 1:
+                    self.assertGreater(error, bound / WORLD / 16, "the codec was not used")
+
+    def test_few_elements_are_exact(self):
+        tensor = torch.full((1023,), 1e-6)
+        with gradlane.torch.use_codec("fixed:4"):
+            dist.all_reduce(tensor)
+        torch.testing.assert_close(tensor, torch.full((1023,), WORLD * 1e-6))
+
+    def test_adaptive_bound(self):
+        """Async operations of one size: every rank has to come to the same bounds."""
+        with gradlane.torch.use_codec("fixed:auto:6"):
+            for step in range(6):
+                every = [torch.randn(20000, generator=torch.Generator().manual_seed(step * WORLD + rank)) * 1e-5
+                         for rank in range(WORLD)]
+                works = [(tensor, dist.all_reduce(tensor, async_op=True))
+                         for tensor in (every[RANK].clone() for _ in range(4))]
+                exact = torch.stack(every).sum(0)
+                for tensor, work in works:
+                    work.wait()
+                    error = (tensor - exact).abs().max() / WORLD
+                    self.assertLessEqual(error, 2.0**-6 * exact.square().mean().sqrt() / WORLD * 2)
+                    self.assertSameEverywhere(tensor)
+            if WORLD > 1:
+                self.assertGreater(error, 0)
+
+    def test_codec_for_a_while(self):
+        with gradlane.torch.use_codec("fixed:auto"):
+            dist.all_reduce(torch.ones(5000))
+            with gradlane.torch.use_codec("raw"):
+                dist.all_reduce(torch.ones(5000))
+            if WORLD > 1:
+                self.assertNotEqual(Setting.bounds[5000].codec(), "raw")
+
+    def test_codec_of_the_job(self):
+        """That of gradlane run --codec, which may be one that daemons do not know."""
+        of_the_job.cache_clear()
+        self.addCleanup(of_the_job.cache_clear)
+        for name, wanted in (("fixed:auto:6", "raw"), ("fixed", "raw"), ("bf16", "bf16"), ("", None)):
+            with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC=name):
+                codec, bound = Setting.choose(5000)
+                self.assertEqual(codec if bound is None else bound.codec(), wanted)
+                with gradlane.torch.use_codec("fp16"):
+                    self.assertEqual(Setting.choose(5000), ("fp16", None))
+            Setting.bounds.clear()
+            of_the_job.cache_clear()
+        wrong = self.assertRaisesRegex(gradlane.BadArgument, "GRADLANE_CODEC in the environment: .*codec 'fixd'")
+        with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC="fixd"), wrong:
+            dist.new_group([RANK])
+
+    @unittest.skipIf(WORLD == 1, "there is no daemon")
+    def test_names_of_codecs(self):
+        """use_codec() knows what the daemon knows, at both ends of each range. (And "fixed", for fixed:auto.)"""
+        words = ["raw", "raw:1", "bf16", "bf16:", "fp", "fixed:", "inceptionn", "inceptionn:8,truncate",
+                 "inceptionn:,truncate", "inceptionn:8,", "fixed:8,truncate", "fixed:+8", "fixed: 8", "Raw", " raw", ""]
+        for word in words + [f"{word}:{b}" for word in ("fixed", "inceptionn") for b in (0, 1, 2, 14, 15, 30, 31)]:
+            try:
+                with gradlane.torch.use_codec(word):
+                    known = True
+            except gradlane.BadArgument:
+                known = False
+            try:
+                gradlane.torch.Engine.existing().all_reduce(torch.ones(5000), codec=lambda: word).wait()  # noqa: B023
+                daemons = True
+            except RuntimeError as error:
+                self.assertIn("BadArgument", str(error))
+                daemons = False
+            self.assertEqual(known, daemons, word)
+
+    def test_reduce(self):
+        for root in range(WORLD):
+            tensor = given(RANK, 5000)
+            dist.reduce(tensor, root)
+            self.assertSame(tensor, summed(5000) if RANK == root else given(RANK, 5000))
+
+    def test_coalesced(self):
+        tensors = [given(RANK, numel) for numel in (5, 5000)]
+        dist.all_reduce_coalesced(tensors)
+        for tensor in tensors:
+            self.assertSame(tensor, summed(tensor.numel()))
+
+    def test_reduce_scatter(self):
+        with gradlane.torch.use_codec("raw"):
+            for dtype in REAL + WHOLE + COMPLEX:
+                for numel in SIZES:
+                    blocks = [given(RANK + block, numel, dtype) for block in range(WORLD)]
+                    wanted = sum(given(rank + RANK, numel, torch.int64) for rank in range(WORLD)).to(dtype)
+                    output = torch.zeros(numel, dtype=dtype)
+                    dist.reduce_scatter(output, [block.clone() for block in blocks])
+                    self.assertSame(output, wanted)
+                    whole = torch.cat(blocks)
+                    output.zero_()
+                    dist._reduce_scatter_base(output, whole)
+                    self.assertSame(output, wanted)
+                    self.assertSame(whole, torch.cat(blocks))  # inputs stay
+
+
+class Copies(Case):
+    def test_broadcast(self):
+        for dtype in REAL + WHOLE + COMPLEX + (torch.bool,):
+            for root in range(WORLD):
+                tensor = given(RANK, 300001 if root == 0 else 5, dtype)
+                dist.broadcast(tensor, root)
+                self.assertSame(tensor, given(root, tensor.numel(), dtype))
+
+    def test_every_bit_arrives(self):
+        raw = torch.randint(0, 256, (40000,), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+        with gradlane.torch.use_codec("fixed:2"):
+            for dtype in (torch.float32, torch.bfloat16, torch.float64):  # NaNs and denormals among them
+                tensor = (raw.clone() if RANK == 0 else torch.zeros_like(raw)).view(dtype)
+                dist.broadcast(tensor, 0)
+                self.assertTrue(torch.equal(tensor.view(torch.uint8), raw))
+                outputs = [torch.zeros_like(tensor) for _ in range(WORLD)]
+                dist.all_gather(outputs, tensor)
+                for output in outputs:
+                    self.assertTrue(torch.equal(output.view(torch.uint8), raw))
+
+    def test_all_gather(self):
+        for dtype in REAL + WHOLE + COMPLEX + (torch.bool,):
+            for numel in SIZES:
+                outputs = [torch.zeros(numel, dtype=dtype) for _ in range(WORLD)]
+                dist.all_gather(outputs, given(RANK, numel, dtype))
+                for rank, output in enumerate(outputs):
+                    self.assertSame(output, given(rank, numel, dtype))
+                whole = torch.zeros(WORLD, numel, dtype=dtype)
+                dist._all_gather_base(whole, given(RANK, numel, dtype))
+                self.assertSame(whole, torch.stack(outputs))
+
+    def test_objects(self):
+        everybody = [None] * WORLD
+        dist.all_gather_object(everybody, {"rank": RANK, "text": "x" * RANK * 1000})
+        self.assertEqual(everybody, [{"rank": rank, "text": "x" * rank * 1000} for rank in range(WORLD)])
+        objects = [RANK, [RANK] * 3]
+        dist.broadcast_object_list(objects, WORLD - 1)
+        self.assertEqual(objects, [WORLD - 1, [WORLD - 1] * 3])
+
+
+class Tensors(Case):
+    @unittest.skipIf(WORLD != 2, "once is enough")
+    def test_more_than_256_mib(self):
+        """More than the daemon takes at a time."""
+        tensor = torch.full((70_000_000,), 1.0 + RANK)
+        dist.all_reduce(tensor)
+        self.assertTrue((tensor == 3.0).all())
+        raw = tensor.view(torch.uint8)
+        raw[-5:] = RANK
+        dist.broadcast(raw, 1)
+        self.assertEqual(raw[-6:].tolist(), [64, 1, 1, 1, 1, 1])
+
+    def test_not_contiguous(self):
+        tensor = given(RANK, 60000).view(300, 200).t()
+        dist.all_reduce(tensor)
+        self.assertSame(tensor, summed(60000).view(300, 200).t())
+        tensor = given(RANK, 60000)[::3]
+        dist.broadcast(tensor, 0)
+        self.assertSame(tensor, given(0, 60000)[::3])
+        outputs = [torch.zeros(50, 40).t() for _ in range(WORLD)]
+        dist.all_gather(outputs, given(RANK, 2000).view(50, 40).t())
+        for rank, output in enumerate(outputs):
+            self.assertSame(output, given(rank, 2000).view(50, 40).t())
+
+    def test_nothing_in_it(self):
+        empty = torch.zeros(0, 3)
+        dist.all_reduce(empty)
+        dist.broadcast(empty, 0)
+        dist.all_gather([torch.zeros(0, 3) for _ in range(WORLD)], empty)
+        dist.barrier()
+
+    def test_parameters(self):
+        parameter = torch.nn.Parameter(given(RANK, 5000))
+        dist.broadcast(parameter, 0)
+        self.assertSame(parameter.data, given(0, 5000))
+
+    def test_shared_memory(self):
+        for shape, dtype in (((5,), torch.float32), ((700, 1000), torch.float32), ((3000,), torch.bfloat16)):
+            tensor = gradlane.torch.zeros(*shape, dtype=dtype)
+            self.assertEqual((tuple(tensor.shape), tensor.dtype, tensor.sum().item()), (shape, dtype, 0))
+            tensor.copy_(given(RANK, tensor.numel(), dtype).view(shape))
+            with gradlane.torch.use_codec("raw"):
+                dist.all_reduce(tensor)
+                self.assertSame(tensor, summed(tensor.numel(), dtype).view(shape))
+                dist.broadcast(tensor[1:], 0)
+                dist.all_reduce(tensor[1:3])
+
+    def test_shared_number(self):
+        self.assertEqual((gradlane.torch.zeros(()).shape, gradlane.torch.zeros((2, 3)).shape), ((), (2, 3)))
+
+    def test_inference_mode(self):
+        """Also where the engine's thread ends the operation: it has a mode of its own."""
+        with torch.inference_mode():
+            tensors = [torch.ones(1500000, dtype=torch.uint8), torch.ones(5, dtype=torch.bool), torch.ones(1500000)]
+            together = [torch.ones(400000) for _ in range(2)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        works.append(dist.all_reduce_coalesced(together, async_op=True))
+        for tensor, work in zip(tensors + together[:1], works):
+            work.wait()
+            self.assertEqual(tensor[0], 1 if tensor.dtype == torch.bool else WORLD)
+
+    def test_shared_and_ordinary_memory_go_together(self):
+        tensor = gradlane.torch.zeros(700000) if RANK == 0 else torch.zeros(700000)
+        tensor.copy_(given(RANK, 700000))
+        dist.all_reduce(tensor)
+        self.assertSame(tensor, summed(700000))
+
+
+class Async(Case):
+    def test_many(self):
+        tensors = [given(RANK, 20000 + 100 * i) for i in range(200)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        for tensor, work in reversed(list(zip(tensors, works))):
+            self.assertTrue(work.wait())
+            self.assertTrue(work.is_completed() and work.is_success())
+            self.assertSame(tensor, summed(tensor.numel()))
+
+    def test_futures(self):
+        tensor = given(RANK, 300001)
+        future = dist.all_reduce(tensor, async_op=True).get_future().then(lambda done: done.value()[0] * 2)
+        self.assertSame(future.wait(), summed(300001) * 2)
+
+    def test_operations_in_callbacks(self):
+        def again(done):
+            return dist.all_reduce(done.value()[0], async_op=True).get_future().wait()[0]
+
+        futures = [dist.all_reduce(given(RANK, numel), async_op=True).get_future().then(again)
+                   for numel in (500, 300001, 2000, 400000)]
+        for future in futures:
+            result = future.wait()
+            self.assertSame(result, summed(result.numel()) * WORLD)
+
+    def test_dropped_works(self):
+        for numel in (10, 300001):
+            for _ in range(50):
+                dist.all_reduce(given(RANK, numel), async_op=True)
+        gc.collect()
+        dist.barrier()
+
+    def test_wait_with_timeout(self):
+        tensor = given(RANK, 300001)
+        dist.all_reduce(tensor, async_op=True).wait(datetime.timedelta(seconds=30))
+        self.assertSame(tensor, summed(300001))
+
+    def test_threads_take_turns(self):
+        """Any thread may start operations, as long as the order of the calls is the same on all ranks."""
+        turn, wrong = [0], []
+        changed = threading.Condition()
+
+        def run(number):
+            for i in range(number, 40, 4):
+                tensor = given(RANK, 1000 * (i + 1))
+                with changed:
+                    changed.wait_for(lambda: turn[0] == i)
+                    work = dist.all_reduce(tensor, async_op=True)
+                    turn[0] += 1
+                    changed.notify_all()
+                work.wait()
+                if not torch.equal(tensor, summed(tensor.numel())):
+                    wrong.append(i)
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((turn, wrong), ([40], []))
+
+    def test_nothing_leaks(self):
+        def held():
+            maps = [line for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "rw-s" in line]
+            return len(os.listdir("/proc/self/fd")), len(maps), threading.active_count()
+
+        def work(most):
+            for numel in (10, 3000, most):
+                dist.all_reduce(given(RANK, numel))
+                gradlane.torch.zeros(numel)
+                dist.all_reduce(gradlane.torch.zeros(numel), async_op=True).wait()
+
+        work(300001)
+        gc.collect()
+        before = held()
+        for step in range(170):
+            work(300001 if step % 17 == 0 else 5000)
+        gc.collect()
+        self.assertEqual(held(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""Tests of what gradlane.torch's hook keeps: gradlane run -n N -- checkpoint_test.py gradlane|gloo [TEST...].
+
+All ranks run the same tests in the same order, so collectives in them match up.
+"""
+
+import gc
+import os
+import pathlib
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import gradlane
+import gradlane.torch
+from tests.scripts.torch.ddp import BACKEND, RANK, WORLD, Given, Training, draw, run_tests, same_everywhere, step, wrapped
+
+
+class Checkpoints(unittest.TestCase):
+    def check_resumed(self, codec, feedback, cut, bucket_kib):
+        whole = Training(codec, feedback, bucket_kib=bucket_kib)
+        whole.run(0, 8)
+        first = Training(codec, feedback, bucket_kib=bucket_kib)
+        first.run(0, cut)
+        second = Training(codec, feedback, bucket_kib=bucket_kib)
+        second.load(first.save())
+        self.assertEqual(second.save(), first.save())  # nothing is lost on the way
+        second.run(cut, 8)
+        for one, other in zip(whole.parameters(), second.parameters()):
+            self.assertTrue(torch.equal(one, other))
+        self.assertTrue(same_everywhere(second.parameters()))
+        return first
+
+    def test_resumed_is_as_not_stopped(self):
+        for cut in (1, 2, 5):
+            with self.subTest(cut=cut):
+                self.check_resumed("fixed:7", True, cut, 8)
+        # One bucket, of which the bound is the same however it is ordered.
+        self.check_resumed("fixed:auto", True, 4, 1024)
+
+    def test_the_residuals_matter(self):
+        whole = Training("fixed:7", True)
+        whole.run(0, 6)
+        first = Training("fixed:7", True)
+        first.run(0, 3)
+        saved = first.save()
+        second = Training("fixed:7", True)
+        second.load(saved)
+        second.state.reset()
+        second.run(3, 6)
+        self.assertFalse(all(torch.equal(a, b) for a, b in zip(whole.parameters(), second.parameters())))
+        # Loading undoes what came in between, in a state that is in use too.
+        second.load(saved)
+        second.run(3, 6)
+        for one, other in zip(whole.parameters(), second.parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_bounds_go_on(self):
+        first = Training("fixed:auto", False)
+        first.run(0, 4)
+        self.assertGreater(len(first.state.state_dict()["bounds"]), 1)
+        second = Training("fixed:auto", False)
+        second.load(first.save())
+        second.run(4, 5)
+        third = Training("fixed:auto", False)
+        third.load(second.save())
+        self.assertEqual(third.state.state_dict()["bounds"], second.state.state_dict()["bounds"])
+        self.assertTrue(all(bound["steady"] for bound in second.state.state_dict()["bounds"]))
+
+    def test_of_another_model(self):
+        def state_of(*shapes):
+            state = gradlane.torch.State("fixed:8", True)
+            step(wrapped(Given(*shapes), state), draw(0, shapes))
+            return state.state_dict()
+
+        def loading(saved, *shapes):
+            state = gradlane.torch.State("fixed:8", True)
+            state.load_state_dict(saved)
+            step(wrapped(Given(*shapes), state), draw(0, shapes))
+
+        saved = state_of((10,), (4, 5), (6,))
+        loading(saved, (10,), (4, 5), (6,))
+        cases = [
+            (((10,), (5, 4), (6,)), r"its parameter 1 .* has shape \(4, 5\), here it has \(5, 4\)"),
+            (((10,), (4, 5)), r"it has 3 parameters, of which parameter 2 has shape \(6,\); here there are 2"),
+            (((10,), (4, 5), (6,), (2,)), r"it has 3 parameters, and here there is one more, of shape \(2,\)"),
+        ]
+        for shapes, text in cases:
+            with self.subTest(shapes), self.assertRaisesRegex(Exception, text):
+                loading(saved, *shapes)
+        state = gradlane.torch.State("fixed:8", True)
+        step(wrapped(Given((3,)), state), draw(0, [(3,)]))
+        with self.assertRaisesRegex(gradlane.BadArgument, "here it has"):
+            state.load_state_dict(saved)
+        with self.assertRaisesRegex(gradlane.BadArgument, "no error_feedback"):
+            gradlane.torch.State("fixed:8").load_state_dict(saved)
+        with self.assertRaisesRegex(gradlane.BadArgument, "version"):
+            gradlane.torch.State().load_state_dict({})
+
+
+    def test_of_other_buckets(self):
+        """Parameters of one shape: numbers would go to others, and nothing else would tell."""
+        shapes = [(3000,)] * 4
+        saved = {}
+        for kib in (1024, 8):
+            state = gradlane.torch.State("fixed:8", True)
+            step(wrapped(Given(*shapes), state, kib, find_unused_parameters=True), draw(0, shapes))
+            saved[kib] = state.state_dict()
+        for kib, other in ((1024, 8), (8, 1024)):
+            state = gradlane.torch.State("fixed:8", True)
+            state.load_state_dict(saved[kib])
+            step(wrapped(Given(*shapes), state, kib, find_unused_parameters=True), draw(1, shapes))
+            with self.assertRaisesRegex(gradlane.BadArgument, "of other buckets"):
+                state.load_state_dict(saved[other])
+            state = gradlane.torch.State("fixed:8", True)
+            state.load_state_dict(saved[other])
+            with self.assertRaisesRegex(Exception, "of other buckets: bucket 0 of the first step had [14] param"):
+                step(wrapped(Given(*shapes), state, kib, find_unused_parameters=True), draw(1, shapes))
+
+
+class Reconnecting(unittest.TestCase):
+    def test_another_process_group(self):
+        if BACKEND != "gradlane":
+            self.skipTest("the hook has a connection of its own")
+        whole = Training("fixed:7", True)
+        whole.run(0, 6)
+        cut = Training("fixed:7", True)
+        cut.run(0, 3)
+        dist.barrier()
+        dist.destroy_process_group()
+        # The environment's address is still that of the store before.
+        meeting = f"/tmp/gradlane-test-{os.environ['MASTER_PORT']}"
+        self.addCleanup(pathlib.Path(meeting).unlink, missing_ok=True)
+        dist.init_process_group(BACKEND, init_method=f"file://{meeting}", rank=RANK, world_size=WORLD)
+        cut.ddp = None
+        gc.collect()
+        cut.ddp = wrapped(cut.model, cut.state, 8)
+        cut.run(3, 6)
+        for one, other in zip(whole.parameters(), cut.parameters()):
+            self.assertTrue(torch.equal(one, other))
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -1,0 +1,301 @@
+#!/usr/bin/python3
+"""Tests of failures under the backend "gradlane": failures_test.py GRADLANE GRADLANED. Ranks are processes of
+trainer.py, and told what to do line by line."""
+
+import os
+import pathlib
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+from tests.scripts.fixtures import daemons
+from tests.scripts.fixtures.daemons import PATIENCE, Ring, wait_for
+
+TRAINER = pathlib.Path(__file__).with_name("trainer.py")
+MODEL = "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))"
+HEARING = 60  # a process may have to load PyTorch first
+MANY = "works = [reduce(1000000, async_op=True) for _ in range(100)]"
+
+
+class Trainer:
+    def __init__(self, ring, rank, world):
+        environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "PYTHONUNBUFFERED": "1",
+                       "OMP_NUM_THREADS": "1", "GRADLANE_SOCKET": ring.socket_of(rank)}
+        self.process = subprocess.Popen([sys.executable, str(TRAINER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=environment)
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        with self.process.stdout as stdout:
+            for line in stdout:
+                self.lines.put(line)
+
+    def say(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        try:
+            return self.lines.get(timeout=HEARING).rstrip("\n")
+        except queue.Empty:
+            raise AssertionError(f"no answer within {HEARING} s") from None
+
+    def end(self):
+        """Of its input; the exit status."""
+        self.process.stdin.close()
+        return self.process.wait(PATIENCE)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+
+
+class Pair(unittest.TestCase):
+    """Two daemons with a rank each."""
+
+    settings = {}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="gradlane-torch-")
+        cls.ring = Ring(cls.folder.name, 2, link="vhost", **cls.settings).start()
+        cls.trainers = [Trainer(cls.ring, rank, 2) for rank in range(2)]
+        cls.stores = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        for trainer in cls.trainers:
+            if trainer.process.poll() is None:
+                trainer.kill()
+        for daemon in cls.ring.daemons:
+            daemon.stop()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        for rank, trainer in enumerate(self.trainers):
+            if trainer.process.poll() is not None:
+                self.trainers[rank] = Trainer(self.ring, rank, 2)
+        self.init(60)
+
+    def init(self, timeout):
+        """A new process group on both, and that it works."""
+        type(self).stores += 1
+        self.ask("if dist.is_initialized(): dist.destroy_process_group()")
+        self.assertEqual(self.ask(f"init({timeout}, '{self.folder.name}/store{self.stores}')"), ["ok None"] * 2)
+        # Less than a test has patience; to load PyTorch may take longer.
+        self.ask("dist.group.WORLD.options._timeout = datetime.timedelta(seconds=30)")
+        self.assertEqual(self.ask("reduce()"), ["ok 2.0"] * 2)
+        self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
+
+    def ask(self, *lines):
+        """The answers to a line for both, or one each."""
+        for trainer, line in zip(self.trainers, lines * 2 if len(lines) == 1 else lines):
+            trainer.say(line)
+        return [trainer.hear() for trainer in self.trainers]
+
+    def one(self, rank, line):
+        self.trainers[rank].say(line)
+        return self.trainers[rank].hear()
+
+    def assertFails(self, text, pattern):  # noqa: N802
+        self.assertRegex(text, "^(OperationFailed|DaemonGone): gradlane: .*" + pattern)
+
+
+class Failures(Pair):
+    def test_a_rank_that_is_late(self):
+        """By more than the process group's timeout, which is shorter than the daemons'."""
+        self.one(0, "dist.group.WORLD.options._timeout = datetime.timedelta(seconds=1)")
+        self.one(0, "work = reduce(async_op=True)")
+        self.one(0, "large = reduce(1000000, async_op=True)")
+        late = r"the operation took too long: it was waiting for rank 1 \(limit: 1 s, the process group's timeout\)"
+        self.assertFails(self.one(0, "work.wait()"), late)
+        self.assertFails(self.one(0, "large.wait()"), late)
+        self.assertFails(self.one(0, "reduce(1000000)"), late)
+        self.assertFails(self.one(1, "reduce()"), "the operation took too long: it was waiting for rank 1$")
+
+    def test_different_operations(self):
+        for answer in self.ask("reduce(10)", "reduce(20)"):
+            self.assertFails(answer, "runs another operation: count: ")
+        self.assertEqual(self.ask("reduce()"), ["ok 2.0"] * 2)
+
+    def test_refused_operations_leave_nothing(self):
+        self.assertEqual(self.ask("refused(8)"), ["ok None"] * 2)
+        self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
+
+    def test_refused_operations_fail_alone(self):
+        """Also where others are queued behind them, as on rank 0."""
+        codecs = ("raw", "fixed:99", "raw", "raw")
+        lines = [f"w{number} = coded('{codec}', 400000)" for number, codec in enumerate(codecs)]
+        for line in lines:
+            self.one(0, line)
+        for number, line in enumerate(lines):
+            self.one(1, line)
+            for answer in self.ask(f"w{number}.wait()[0].item()"):
+                self.assertRegex(answer, "^RuntimeError: .*BadArgument" if number == 1 else "^ok 2.0")
+
+    def test_an_error_after_the_exchange(self):
+        """On one rank: none of its operations behind fails, and its thread goes on."""
+        self.ask("engine = gradlane.torch.Engine.existing()")
+        self.ask("works = [engine.all_reduce(torch.ones(400000), on_result=RANK or (lambda _: 0)) for _ in range(2)]")
+        self.assertEqual(self.one(0, "works[0].wait()[0].item()"), "ok 2.0")
+        self.assertRegex(self.one(1, "works[0].wait()"), "TypeError")
+        self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
+
+    def test_interrupted(self):
+        for _ in range(8):
+            self.assertEqual(self.ask("interrupted()", "reduce(2000)"), ["ok interrupted", "ok 2.0"])
+        self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
+        self.assertEqual(self.ask("len(driver().memory._lent)"), ["ok 0"] * 2)
+
+    def test_ctrl_c(self):
+        """The call ends at once; the operation with the other rank."""
+        for line in ("reduce()", "reduce(1000000)", "dist.barrier()"):
+            for _ in range(2):
+                self.assertEqual(self.one(0, f"ctrl_c(lambda: {line})"), "pressed")
+                self.assertRegex(self.trainers[0].hear(), "^KeyboardInterrupt")
+                self.assertRegex(self.one(1, line), "^ok")
+                self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
+
+    def test_ctrl_c_in_backward(self):
+        """C++ waits there, until the other rank has come; then it arrives, in PyTorch 1.13 as a RuntimeError of it."""
+        self.ask(MODEL)
+        self.assertEqual(self.one(0, "ctrl_c(backward)"), "pressed")
+        self.assertEqual(self.one(1, "backward()"), "ok None")
+        self.assertRegex(self.trainers[0].hear(), "^(RuntimeError: .*)?KeyboardInterrupt")
+        self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
+        self.ask(MODEL)
+        self.assertEqual(self.ask("backward()"), ["ok None"] * 2)
+
+    def test_workers_of_a_data_loader(self):
+        """Children by fork(): what they must not do fails there, and does nothing to the parent."""
+        self.assertEqual(self.ask("loaded()"), [f"ok {([0, 1, 4, 9, 16, 25], [2.0] * 8, 2.0)}"] * 2)
+
+    def test_a_rank_has_less_to_do(self):
+        """And ends well, while the other one waits for it in backward()."""
+        self.ask(MODEL)
+        self.trainers[0].say("backward()")
+        self.assertEqual(self.trainers[1].end(), 0)
+        self.assertRegex(self.trainers[0].hear(), "^RuntimeError: .*OperationFailed: gradlane: rank 1 has left")
+
+    def test_never_added_to_another(self):
+        """Rank 0 had three queued when the first failed, rank 1 had one."""
+        self.one(0, "works = [reduce(400000, async_op=True) for _ in range(3)]")
+        self.assertFails(self.one(1, "reduce(401000)"), "runs another operation")
+        self.assertFails(self.one(0, "works[2].wait()"), "runs another operation")
+        for answer in self.ask("reduce(400000, 1000.0)", "reduce(400000, 10.0)"):
+            self.assertFails(answer, "runs another operation: tag: .*disagree")
+
+    def test_disagreement_about_failures(self):
+        """A callback may have started operations where the one before was a success; the next would have its number."""
+        self.one(0, "driver()._past += 1")
+        for answer in self.ask("reduce()"):
+            self.assertFails(answer, "runs another operation: tag: ")
+
+    def test_sizes_that_differ_in_the_last_piece(self):
+        """No piece is added, though the first one is the same."""
+        for answer in self.ask("reduce(400000)", "reduce(401000)"):
+            self.assertFails(answer, "runs another operation: tag: ")
+
+    def test_retry_at_once(self):
+        self.assertEqual(self.ask("retried(4)"), [f"ok {[2.0] * 4}"] * 2)
+
+    def test_the_engines_thread_ends(self):
+        self.one(0, "driver()._sleep = None")
+        self.one(0, "work = reduce(1000000, async_op=True)")
+        self.assertFails(self.one(0, "work.wait()"), "its thread has ended, .*TypeError")
+        self.assertFails(self.one(0, "reduce()"), "its thread has ended, .*TypeError")
+
+    def test_many_files(self):
+        self.one(0, "import resource; limits = resource.getrlimit(resource.RLIMIT_NOFILE)")
+        self.one(0, "resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))")
+        self.one(0, "files = [os.open('/dev/null', os.O_RDONLY) for _ in range(1100)]")
+        try:
+            self.init(60)
+            for _ in range(2):
+                self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
+        finally:
+            self.trainers[0].kill()
+
+    def test_a_failure_reaches_cpp(self):
+        """DDP's reducer waits in C++, for futures."""
+        self.ask("model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))")
+        self.one(0, "loss = model(torch.ones(2, 1000)).sum()")
+        self.trainers[1].kill()
+        self.assertRegex(self.one(0, "loss.backward()"), "^RuntimeError: .*OperationFailed: gradlane: rank 1 has left")
+        # Works of C++: no parameter is passed off as received.
+        answer = self.one(0, "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))")
+        self.assertRegex(answer, "OperationFailed: gradlane: ")
+
+    def test_a_rank_is_killed(self):
+        self.one(0, MANY)
+        self.trainers[1].kill()
+        for number in (0, 1, 99):
+            self.assertFails(self.one(0, f"works[{number}].wait()"), "rank 1 has left")
+
+    def test_a_daemon_is_killed(self):
+        self.one(0, MANY)
+        self.ring.daemons[1].signal(signal.SIGKILL)
+        self.ring.daemons[1].end()
+        self.assertFails(self.one(0, "works[0].wait()"), "rank 1")
+        self.assertFails(self.one(0, "works[99].wait()"), "rank 1")
+        self.assertRegex(self.one(1, "reduce()"), "^DaemonGone: gradlane: the daemon at .* has ended")
+        self.assertRegex(self.one(1, "reduce(1000000)"), "^DaemonGone: gradlane: the daemon at .* has ended")
+        self.ring.start(1)
+
+    def test_group_is_destroyed_meanwhile(self):
+        self.one(0, MANY)
+        self.one(0, "dist.destroy_process_group()")
+        self.one(0, "import gc; gc.collect()")
+        self.assertFails(self.one(0, "works[0].wait()"), "was destroyed")
+        self.assertFails(self.one(0, "works[99].wait()"), "was destroyed")
+
+    def test_exit_in_the_middle(self):
+        self.one(0, MANY)
+        self.one(1, "works = [reduce(async_op=True) for _ in range(3)]")
+        self.assertEqual([trainer.end() for trainer in self.trainers], [0, 0])
+
+    def test_exit_with_a_waiting_thread(self):
+        self.one(0, "import threading; threading.Thread(target=reduce, daemon=True).start()")
+        self.one(0, "threading.Thread(target=reduce, args=(1000000,), daemon=True).start()")
+        self.one(0, "time.sleep(0.3)")
+        self.assertEqual(self.trainers[0].end(), 0)
+
+    def test_daemons_keep_nothing(self):
+        wait_for(lambda: all(len(daemon.lines("has come")) > 0 for daemon in self.ring.daemons), "trainers in the log")
+        before = [daemon.open_files() for daemon in self.ring.daemons]
+        held = self.ask("held()")
+        for _ in range(5):
+            self.init(60)
+        self.assertEqual(self.ask("held()"), held)
+        self.assertEqual([daemon.open_files() for daemon in self.ring.daemons], before)
+
+    def test_no_daemon(self):
+        self.one(0, "os.environ['GRADLANE_SOCKET'] = '/nowhere/gradlane'")
+        answer = self.one(0, "gradlane.open(timeout=0)")
+        self.assertRegex(answer, "^NoDaemon: no daemon at /nowhere/gradlane")
+        self.one(0, f"os.environ['GRADLANE_SOCKET'] = '{self.ring.socket_of(0)}'")
+
+
+class ShortLimit(Pair):
+    """Of the daemons: what PyTorch was told counts, or its default, 30 minutes."""
+
+    settings = {"timeouts": "{peer: 1s, start: 1s, operation: 1s, shutdown: 500ms}"}
+
+    def test_a_rank_that_is_late(self):
+        self.ask(MODEL)
+        for line in ("reduce()", "reduce(1000000)", "dist.barrier()", "backward()"):
+            self.trainers[0].say(line)
+            self.one(1, "time.sleep(2)")
+            self.assertRegex(self.one(1, line), "^ok")
+            self.assertRegex(self.trainers[0].hear(), "^ok")
+
+
+if __name__ == "__main__":
+    daemons.BINARIES.update(gradlane=sys.argv[1], gradlaned=sys.argv[2])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

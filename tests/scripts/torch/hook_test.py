@@ -1,0 +1,289 @@
+#!/usr/bin/python3
+"""Tests of gradlane.torch's hook: gradlane run -n N -- hook_test.py gradlane|gloo [TEST...].
+
+All ranks run the same tests in the same order, so collectives in them match up.
+"""
+
+import gc
+import math
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import gradlane
+import gradlane.torch
+from tests.scripts.torch.ddp import BACKEND, RANK, SHAPES, WORLD, Given, Training, draw, exact_average, rms, run_tests
+from tests.scripts.torch.ddp import same_everywhere, step, worst, wrapped
+
+
+class Average(unittest.TestCase):
+    def test_within_the_bound(self):
+        for codec, bound in (("fixed:10", 2.0**-10), ("fixed:6", 2.0**-6), ("raw", 0)):
+            for feedback in (False,) if codec == "raw" else (False, True):
+                with self.subTest(codec=codec, feedback=feedback):
+                    ddp = wrapped(Given(*SHAPES), gradlane.torch.State(codec, feedback), 8)
+                    for seed in range(4):
+                        result = step(ddp, draw(seed, SHAPES))
+                        # With feedback what is late adds as much again.
+                        allowed = bound * (2 if feedback else 1) + 2.0**-20
+                        self.assertLessEqual(worst(result, exact_average(seed, SHAPES)), allowed)
+                        self.assertTrue(same_everywhere(result))
+
+    def test_types(self):
+        types = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+        if BACKEND == "gloo":
+            types[3] = torch.float16  # Gloo has no bfloat16 for DDP's broadcast at the start
+        shapes = [(100,), (2000,), (30, 30), (500,), (5,), (1,)]
+        state = gradlane.torch.State("fixed:10", error_feedback=True)
+        ddp = wrapped(Given(*shapes, dtypes=types), state, 2)
+        for seed in range(4):
+            # Whole numbers: all types hold them and their sums.
+            given = [(torch.arange(math.prod(shape)) * 3 + RANK + seed).remainder(5).reshape(shape) for shape in shapes]
+            result = step(ddp, given)
+            for shape, dtype, got in zip(shapes, types, result):
+                parts = [(torch.arange(math.prod(shape)) * 3 + rank + seed).remainder(5) for rank in range(WORLD)]
+                exact = (sum(parts).double() / WORLD).reshape(shape)
+                self.assertEqual(got.dtype, dtype)
+                torch.testing.assert_close(got.double(), exact, rtol=float(torch.finfo(dtype).eps), atol=0)
+        residuals = state.state_dict()["residuals"]
+        self.assertEqual(sorted(r is not None for r in residuals), [False] * 4 + [True] * 2)
+
+    def test_no_sync(self):
+        state = gradlane.torch.State("fixed:10", error_feedback=True)
+        ddp = wrapped(Given(*SHAPES), state, 8)
+        for seed in range(0, 6, 3):
+            ddp.zero_grad(set_to_none=True)
+            with ddp.no_sync():
+                ddp(draw(seed, SHAPES)).backward()
+                ddp(draw(seed + 1, SHAPES)).backward()
+            ddp(draw(seed + 2, SHAPES)).backward()
+            exact = [sum(values) for values in zip(*[exact_average(seed + i, SHAPES) for i in range(3)])]
+            self.assertLessEqual(worst([v.grad for v in ddp.module.values], exact), 2.0**-9 + 2.0**-20)
+
+    def test_two_models(self):
+        states = [gradlane.torch.State("fixed:8", True), gradlane.torch.State("fixed:auto", True)]
+        models = [wrapped(Given(*SHAPES), states[0], 8), wrapped(Given(*SHAPES[::-1]), states[1], 8)]
+        for seed in range(4):
+            self.assertLessEqual(worst(step(models[0], draw(seed, SHAPES)), exact_average(seed, SHAPES)), 2.0**-7)
+            other = exact_average(seed, SHAPES[::-1], 1e-3)
+            result = step(models[1], draw(seed, SHAPES[::-1], 1e-3))
+            self.assertLessEqual(worst(result, other), 3 * 2.0**-4 * 1e-3)
+        for state, shapes in zip(states, (SHAPES, SHAPES[::-1])):
+            self.assertEqual([tuple(r.shape) for r in state.state_dict()["residuals"]], shapes)
+
+
+class Residuals(unittest.TestCase):
+    def check_nothing_is_lost(self, state, magnitudes):
+        """What was sent in all steps and what is still owed are together all gradients, to the last bit."""
+        unit = 2.0**-34
+        layouts = []
+
+        def spy(state, bucket):
+            layouts.append((bucket.index(), len(bucket.parameters())))
+            return gradlane.torch.hook(state, bucket)
+
+        ddp = wrapped(Given(*SHAPES), state, 8, spy)
+        total = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
+        for seed, magnitude in enumerate(magnitudes):
+            result = step(ddp, draw(seed, SHAPES, magnitude, unit=unit))
+            for sum_, sent, exact in zip(total, result, exact_average(seed, SHAPES, magnitude, unit)):
+                # All that is sent is a multiple of the unit; the division by WORLD is not.
+                sum_ += ((sent.double() - exact) * (WORLD / unit)).round() * unit
+        for number, owed in enumerate(state.state_dict()["residuals"]):
+            owed = owed.double()
+            self.assertGreater(float(owed.abs().max()), 0)
+            dist.all_reduce(owed)
+            self.assertEqual(float((total[number] + owed).abs().max()), 0)
+        # DDP has formed its buckets anew, or this has tested little.
+        self.assertEqual(layouts[0], (0, len(SHAPES)))
+        self.assertGreater(len(layouts), 2 * len(magnitudes))
+
+    def test_fixed(self):
+        # Few enough bits that fp32 holds gradient plus residual.
+        self.check_nothing_is_lost(gradlane.torch.State("fixed:14", True), [2.0**-14] * 6)
+
+    def test_auto(self):
+        # Twice a change after which all that is owed travels with a raw step.
+        magnitudes = [2.0**-14] * 3 + [2.0**-18] * 3 + [2.0**-14] * 3
+        self.check_nothing_is_lost(gradlane.torch.State("fixed:auto", True), magnitudes)
+
+    def test_feedback_trains_where_rounding_does_not(self):
+        inputs = torch.randn(64, 10, generator=torch.Generator().manual_seed(RANK))
+        targets = (inputs @ torch.linspace(-0.02, 0.02, 10)).unsqueeze(1).expand(64, 128)
+        losses = {}
+        for feedback in (False, True):
+            model = torch.nn.Linear(10, 128)  # a sum of fewer than 1024 gradients would be exact
+            torch.nn.init.zeros_(model.weight)
+            torch.nn.init.zeros_(model.bias)
+            ddp = wrapped(model, gradlane.torch.State("fixed:4", feedback))
+            optimizer = torch.optim.SGD(ddp.parameters(), lr=0.02)
+            losses[feedback] = []
+            for _ in range(200):
+                optimizer.zero_grad()
+                loss = torch.nn.functional.mse_loss(ddp(inputs), targets, reduction="sum") / 64
+                loss.backward()
+                optimizer.step()
+                losses[feedback].append(float(loss))
+            self.assertTrue(same_everywhere(model.parameters()))
+        # Gradients are all below half a step of 2^-3.
+        self.assertEqual(losses[False][-1], losses[False][0])
+        self.assertLess(losses[True][-1], 0.2 * losses[True][0])
+
+
+class Auto(unittest.TestCase):
+    def test_gradients_of_1e_6(self):
+        losses = {}
+        for codec in ("raw", "fixed:10", "fixed:auto", "fixed:auto:6"):
+            # Gradients of 1e-6 and less, in one bucket: sums of fewer than 1024 elements are exact.
+            training = Training(codec, False, scale=1e-5, bucket_kib=64)
+            before, first = training.parameters(), training.loss()
+            training.run(0, 60)
+            losses[codec] = training.loss()
+            if codec == "fixed:10":
+                self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, training.parameters())))
+            self.assertTrue(same_everywhere(training.parameters()))
+        self.assertLess(losses["raw"], 0.5 * first)
+        self.assertLess(abs(losses["fixed:auto"] - losses["raw"]), 0.05 * losses["raw"])
+        self.assertLess(abs(losses["fixed:auto:6"] - losses["raw"]), 0.02 * losses["raw"])
+
+    def test_promise(self):
+        for feedback in (False, True):
+            state = gradlane.torch.State("fixed:auto", feedback)
+            ddp = wrapped(Given((5000,)), state)
+            previous = None
+            for seed, magnitude in enumerate([1e-3] * 4 + [1e-5] * 3 + [1.0] * 3 + [0.0] * 2 + [1e-2] * 3):
+                unit = 2.0**-40 if magnitude < 1e-4 else 2.0**-20
+                result = step(ddp, draw(seed, [(5000,)], magnitude, unit=unit))
+                exact = exact_average(seed, [(5000,)], magnitude, unit)
+                self.assertTrue(same_everywhere(result))
+                if previous is not None and not feedback:
+                    self.assertLessEqual(worst(result, exact), 2.0**-4 * previous + 2.0**-22 * magnitude)
+                previous = max(rms(result), 2.0**-40)
+
+    def test_nan(self):
+        for codec in ("fixed:10", "fixed:auto", "raw"):
+            with self.subTest(codec):
+                ddp = wrapped(Given(*SHAPES), gradlane.torch.State(codec, codec != "raw"), 8)
+                for seed in range(6):
+                    given = draw(seed, SHAPES, 0.1)
+                    if seed == 3 and RANK == WORLD - 1:
+                        given[1][1234] = math.nan
+                        given[3][5, 6] = math.inf
+                    result = step(ddp, given)
+                    self.assertTrue(same_everywhere(result))
+                    exact = exact_average(seed, SHAPES, 0.1)
+                    if seed == 3:
+                        self.assertTrue(result[1][1234].isnan())
+                        self.assertTrue(result[3][5, 6].isinf())
+                        result[1][1234] = exact[1][1234]
+                        result[3][5, 6] = exact[3][5, 6]
+                    self.assertLessEqual(worst(result, exact), 0.1 * 2.0**-2)
+
+
+class Errors(unittest.TestCase):
+    def test_feedback_needs_fixed(self):
+        for codec in ("raw", "bf16", "inceptionn:8"):
+            with self.assertRaisesRegex(gradlane.BadArgument, f"error_feedback with codec '{codec}'.*'fixed:10'"):
+                gradlane.torch.State(codec, error_feedback=True)
+        with self.assertRaisesRegex(gradlane.BadArgument, "error_feedback 'no' is str"):
+            gradlane.torch.State("fixed:8", "no")
+
+    def test_wrong_where_it_is_said(self):
+        for codec in ("fixd:10", "fixed:31", "fixed:auto:20"):
+            with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .* raw, bf16, .*BITS 1 to 12"):
+                gradlane.torch.State(codec)
+        with self.assertRaisesRegex(gradlane.BadArgument, "codec 10 is int; .* fixed:B"):
+            gradlane.torch.State(codec=10)
+        with self.assertRaisesRegex(gradlane.BadArgument, "process_group is list; leave it out"):
+            gradlane.torch.State(process_group=[0, 1])
+
+    def test_what_is_not_said(self):
+        for codec in (None, "fixed", "fixed:auto"):
+            for feedback in (None, False, True):
+                state = gradlane.torch.State(codec, feedback)
+                self.assertEqual((state.codec, state.error_feedback), ("fixed:auto", feedback is not False))
+        for codec in ("raw", "fixed:8"):
+            self.assertFalse(gradlane.torch.State(codec).error_feedback)
+
+    def test_no_state(self):
+        ddp = wrapped(Given((5,)), None)
+        with self.assertRaisesRegex(Exception, "register_comm_hook"):
+            step(ddp, draw(0, [(5,)]))
+
+    def test_no_daemon(self):
+        if RANK != 0:
+            return
+        environment = {k: v for k, v in os.environ.items() if k != "GRADLANE_SOCKET"}
+        run = subprocess.run([sys.executable, "-c", "import gradlane.torch; gradlane.torch.State()"], env=environment,
+                             capture_output=True, text=True, timeout=60)
+        self.assertIn("gradlane run", run.stderr)
+
+    def test_subgroup(self):
+        if WORLD < 2 or BACKEND != "gloo":
+            self.skipTest("needs a backend with subgroups")
+        group = dist.new_group([0])
+        if RANK == 0:
+            with self.assertRaisesRegex(gradlane.BadArgument, "rank 0 of 1 of the job"):
+                gradlane.torch.State(process_group=group)
+
+    def test_failure(self):
+        """Ranks that disagree: all of them learn of it, and start anew with zeros."""
+        if WORLD < 2:
+            self.skipTest("there are no other ranks")
+        state = gradlane.torch.State("fixed:auto", error_feedback=True)
+        shape, module = (5000,), Given((5000,))
+        ddp = wrapped(module, state)
+        for seed in range(3):
+            step(ddp, draw(seed, [shape], 0.1))
+        self.assertGreater(float(state.state_dict()["residuals"][0].abs().max()), 0)
+        if RANK == 1:
+            kept, _ = state._where[module.values[0]]
+            kept.reset()  # raw here, fixed on the others
+        with self.assertRaisesRegex(Exception, "OperationFailed"):
+            step(ddp, draw(4, [shape], 0.1))
+        if RANK == 1:  # the others find out in the next step
+            self.assertEqual(float(state.state_dict()["residuals"][0].abs().max()), 0)
+            self.assertEqual(state.state_dict()["bounds"][0]["squares"], [])
+        # A DDP that has failed is of no use any more.
+        del ddp
+        gc.collect()
+        result = step(wrapped(module, state), draw(5, [shape], 0.1))
+        self.assertLessEqual(worst(result, exact_average(5, [shape], 0.1)), 2.0**-20)
+
+    def test_reset_after_a_failure(self):
+        """Ranks had different numbers of buckets queued when one failed, so they do not agree about numbers."""
+        if WORLD < 2 or BACKEND != "gloo":
+            self.skipTest("with other backends the process group is made anew")
+        shapes = [(600000,)] * 4
+        module, state = Given(*shapes), gradlane.torch.State("fixed:auto", error_feedback=True)
+
+        def late(state, bucket):
+            time.sleep(0.2 if RANK == 1 else 0)
+            return gradlane.torch.hook(state, bucket)
+
+        ddp = wrapped(module, state, 1024)
+        for seed in range(3):
+            step(ddp, draw(seed, shapes, 0.1))
+        if RANK == 1:
+            for kept, _ in state._where.values():
+                kept.reset()
+        ddp = None
+        gc.collect()
+        ddp = wrapped(module, state, 1024, late)
+        with self.assertRaisesRegex(Exception, "OperationFailed"):
+            step(ddp, draw(3, shapes, 0.1))
+        for seed in range(4, 6):
+            ddp = None
+            gc.collect()
+            state.reset()
+            ddp = wrapped(module, state, 1024)
+            self.assertLessEqual(worst(step(ddp, draw(seed, shapes, 0.1)), exact_average(seed, shapes, 0.1)), 2.0**-20)
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""A rank of failures_test.py: runs the lines of Python that come in, and prints how each has ended.
+
+A line is one of `ok VALUE` and `CLASS: TEXT`.
+"""
+
+import datetime
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+import unittest.mock
+
+import torch
+import torch.distributed as dist
+
+import gradlane.torch
+
+torch.set_num_threads(1)
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def init(timeout=60, store=""):
+    options = {"init_method": "file://" + store, "rank": RANK, "world_size": WORLD} if store else {}
+    dist.init_process_group("gradlane", timeout=datetime.timedelta(seconds=timeout), **options)
+
+
+def reduce(numel=4, value=1.0, **options):
+    tensor = torch.full((numel,), value)
+    work = dist.all_reduce(tensor, **options)
+    return work if work is not None else tensor[0].item()
+
+
+def coded(codec, numel):
+    """A future; a codec that there is not is refused by the daemon, when the operation's turn comes."""
+    return gradlane.torch.Engine.existing().all_reduce(torch.ones(numel), codec=lambda: codec)
+
+
+def refused(times):
+    for _ in range(times):
+        try:
+            coded("fixed:99", 2000).wait()
+        except RuntimeError as error:
+            assert "BadArgument" in str(error), error
+            continue
+        raise AssertionError("it was not refused")
+
+
+def interrupted():
+    """A sum, as if Ctrl-C were pressed while the call waits."""
+    while driver()._queue:  # else it would not wait
+        time.sleep(0.01)
+    land = driver()._land
+
+    def interrupt(*arguments):
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return land(*arguments)
+
+    try:
+        with unittest.mock.patch.object(driver(), "_land", interrupt):
+            return reduce(2000)
+    except KeyboardInterrupt:
+        return "interrupted"
+
+
+def ctrl_c(call):
+    """The same by a signal, which comes while the call waits for the other rank. Prints a line then."""
+    before = driver()._counted
+
+    def press():
+        while driver()._counted == before or not driver()._queue:
+            time.sleep(0.001)
+        print("pressed", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    return call()
+
+
+def backward():
+    NAMES["model"](torch.ones(2, 1000)).sum().backward()
+
+
+def retried(times):
+    """After operations that differ between the ranks, others at once that do not."""
+    sums = []
+    for _ in range(times):
+        try:
+            reduce(400000 + 1000 * RANK)
+        except gradlane.OperationFailed:
+            sums.append(reduce(400000))
+    return sums
+
+
+class Squares(torch.utils.data.Dataset):
+    """Read by workers of a DataLoader, which are children by fork(). One of them tries what it must not."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, number):
+        if number == 3:
+            try:
+                dist.all_reduce(torch.ones(4))
+            except gradlane.DaemonGone as error:
+                assert "parent of a fork" in str(error), error
+            else:
+                raise AssertionError("a child took part")
+        return number * number
+
+
+def loaded():
+    """What workers read while the parent's operations are under way, and the sums of these."""
+    works = [reduce(400000, async_op=True) for _ in range(8)]
+    read = torch.cat(list(torch.utils.data.DataLoader(Squares(), num_workers=2, multiprocessing_context="fork")))
+    return read.tolist(), [work.wait() and work.result()[0][0].item() for work in works], reduce()
+
+
+def driver():
+    return gradlane.torch.Engine.existing()._driver
+
+
+def held():
+    gc.collect()
+    engines = sum(isinstance(thing, gradlane.torch.Engine) for thing in gc.get_objects())
+    return len(os.listdir("/proc/self/fd")), engines
+
+
+NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane,
+         "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
+         "driver": driver, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
+         "time": time, "init": init, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
+for line in sys.stdin:
+    try:
+        try:
+            value = eval(line, NAMES)  # noqa: S307 - from the test
+        except SyntaxError:
+            value = exec(line, NAMES)  # noqa: S102
+        text = f"ok {value}"
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
+        text = f"{type(error).__name__}: {error}"
+    print(text.replace("\n", " "), flush=True)

@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+"""Trainings with every default of gradlane's, and with fixed:auto, end where Gloo's end: gradlane run -n 4 --
+training_test.py. Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
+
+import contextlib
+import unittest
+
+import torch
+import torch.distributed as dist
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+
+import gradlane.torch
+
+LAST = 5  # steps whose mean loss counts
+WAYS = {
+    "backend": {},
+    "backend with fixed:auto": {"use": "fixed:auto"},
+    "hook": {"hook": {}},
+    "hook with fixed:auto and no feedback": {"hook": {"codec": "fixed:auto", "error_feedback": False}},
+}
+
+
+def perceptron(generator):
+    """Three layers and Adam, to a loss of nothing."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 128), torch.nn.Tanh(),
+                                torch.nn.Linear(128, 32))
+    inputs = torch.randn(32, 64, generator=generator)
+    targets = 0.2 * inputs[:, :32]
+    return model, torch.optim.Adam(model.parameters(), lr=1e-2), lambda ddp: mse_loss(ddp(inputs), targets), 80
+
+
+def transformer(generator):
+    model = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    inputs = torch.randn(16, 10, 32, generator=generator)
+    targets = inputs.roll(1, 1).tanh()
+    return model, torch.optim.Adam(model.parameters(), lr=3e-3), lambda ddp: mse_loss(ddp(inputs), targets), 60
+
+
+def readme(generator):
+    """README's own example, and some steps of SGD."""
+    model, inputs = torch.nn.Linear(1000, 1000), torch.randn(32, 1000, generator=generator)
+    return model, torch.optim.SGD(model.parameters(), lr=10.0), lambda ddp: ddp(inputs).square().mean(), 10
+
+
+def train(make, group, hook=None):
+    """The first loss, the mean of the latest, and the share of gradients that are not zero in the first step."""
+    torch.manual_seed(1)
+    model, optimizer, loss_of, steps = make(torch.Generator().manual_seed(100 + dist.get_rank()))
+    ddp = DistributedDataParallel(model, process_group=group)
+    if hook is not None:
+        ddp.register_comm_hook(gradlane.torch.State(**hook), gradlane.torch.hook)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(ddp)
+        loss.backward()
+        if step == 0:
+            kept = torch.cat([parameter.grad.reshape(-1) for parameter in model.parameters()]).ne(0).double().mean()
+        optimizer.step()
+        losses.append(loss.detach())
+    ends = torch.stack([losses[0], torch.stack(losses[-LAST:]).mean()]).double()
+    dist.all_reduce(ends, op=dist.ReduceOp.AVG)
+    return ends[0].item(), ends[1].item(), kept.item()
+
+
+class Training(unittest.TestCase):
+    def check(self, make, end):
+        """Gloo's loss falls to below `end` of the first one, gradlane's to what it was with Gloo."""
+        first, wanted, all_kept = train(make, GLOO)
+        self.assertLess(wanted, end * first)
+        for name, way in WAYS.items():
+            with self.subTest(name):
+                scope = gradlane.torch.use_codec(way["use"]) if "use" in way else contextlib.nullcontext()
+                with scope:
+                    _, last, kept = train(make, GLOO if "hook" in way else dist.group.WORLD, way.get("hook"))
+                text = f"{make.__name__}, {name}: {first:.5f} -> {last:.6f} (Gloo {wanted:.6f}), {kept:.2%} kept"
+                print(text, flush=True)
+                # A loss that ends near zero is known to the accuracy of the first one's thousandth part.
+                self.assertLessEqual(abs(last - wanted), 0.05 * wanted + 1e-4 * first)
+                self.assertGreater(kept, 0.9 * all_kept)
+
+    def test_perceptron(self):
+        self.check(perceptron, 1e-3)
+
+    def test_transformer(self):
+        self.check(transformer, 0.5)
+
+    def test_readme(self):
+        self.check(readme, 0.2)
+
+    def test_fixed_10_stops_them(self):
+        """Else these show nothing."""
+        for make in (perceptron, readme):
+            with gradlane.torch.use_codec("fixed:10"):
+                first, last, kept = train(make, dist.group.WORLD)
+            print(f"{make.__name__}, fixed:10: {first:.5f} -> {last:.6f}, {kept:.3%} kept", flush=True)
+            self.assertGreater(last, 0.8 * first)
+            self.assertLess(kept, 0.05)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    dist.init_process_group("gradlane")
+    GLOO = dist.new_group(backend="gloo")
+    result = unittest.main(exit=False).result
+    dist.barrier()
+    raise SystemExit(not result.wasSuccessful())

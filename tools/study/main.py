@@ -1,0 +1,333 @@
+#!/usr/bin/python3
+"""study.py - trains the study's networks with every method, and writes what came out; tools/study.sh calls it
+
+The training study: the digits classifier and a small convolutional net under PyTorch's DistributedDataParallel, on four
+nodes at 1 Gb/s in network namespaces, their gradients averaged by Gloo, by a worker-aggregator and by gradlane with
+each codec. docs/study.md explains what is measured. Needs root.
+"""
+
+import argparse
+import collections
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import time
+
+from tools.study import plan
+from tools.study import report
+from tools.study import summary
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "results" / "study.md"
+IMAGES = ROOT / "docs" / "images"
+SPLIT = 3  # the demo's
+TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
+QUICK_EPOCHS = 2
+TRIES = 2
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def say(text):
+    with contextlib.suppress(OSError):  # where the terminal is gone; what is trained is in files
+        print(text, file=sys.stderr, flush=True)
+
+
+# ---- The command line
+
+
+def whole(least, most):
+    def parse(text):
+        if not re.fullmatch(r"\d{1,6}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"'{text}': must be a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def methods(text):
+    """Codecs have commas of their own, so it is the longest names first."""
+    found, rest = [], text
+    while rest:
+        name = next((name for name in sorted(plan.BY_NAME, key=len, reverse=True)
+                     if rest == name or rest.startswith(name + ",")), None)
+        if name is None:
+            raise argparse.ArgumentTypeError(f"'{rest}': there are {'; '.join(plan.BY_NAME)}")
+        found.append(name)
+        rest = rest[len(name) + 1 :]
+    return found
+
+
+def for_page(settings):
+    """Whether docs/results/study.md is about such a study."""
+    return (not settings["quick"] and not settings["only"] and settings["models"] == list(plan.MODELS)
+            and settings["seeds"] >= plan.SEEDS and settings["epochs"] == plan.EPOCHS
+            and settings["link_rate"] == plan.LINK_RATE)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="tools/study.sh", allow_abbrev=False, description=__doc__.split("\n\n", 1)[1],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", default="study-results", metavar="DIR", type=pathlib.Path,
+                        help="where results go (%(default)s): trainings.jsonl, a line for each as soon as it is over; "
+                        "results.json, tables.md and pictures in the end")
+    parser.add_argument("--quick", action="store_true",
+                        help=f"few methods, one seed, {QUICK_EPOCHS} epochs: to see whether it works")
+    parser.add_argument("--seeds", type=whole(1, 99), help=f"trainings of each kind ({plan.SEEDS})")
+    parser.add_argument("--epochs", type=whole(1, 1000), help=f"of each training ({plan.EPOCHS})")
+    parser.add_argument("--models", type=lambda text: text.split(","), default=list(plan.MODELS),
+                        metavar="MODEL,...", help=" or ".join(plan.MODELS) + " (both)")
+    parser.add_argument("--only", type=methods, metavar="METHOD,...",
+                        help="these, the worker-aggregator and Gloo; there are: " + "; ".join(plan.BY_NAME))
+    parser.add_argument("--link-rate", default=plan.LINK_RATE, metavar="R", help="of each node's cable (%(default)s)")
+    parser.add_argument("--resume", action="store_true", help="keep the trainings that are in DIR, do the others")
+    parser.add_argument("--report", action="store_true", help="train nothing: tables and pictures of what is in DIR")
+    parser.add_argument("--write-docs", action="store_true",
+                        help="the tables also as docs/results/study.md, and the pictures to docs/images/")
+    parser.add_argument("--json", action="store_true", help="print results.json in the end, not the tables")
+    parser.add_argument("--gradlane", metavar="EXE", help="use this one; install and build nothing")
+    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # the command line only
+    args = parser.parse_args()
+    for model in args.models:
+        if model not in plan.MODELS:
+            parser.error(f"--models: '{model}': there are {' and '.join(plan.MODELS)}")
+    if args.resume and args.report:
+        parser.error("--resume trains, --report does not; choose one")
+    args.seeds = args.seeds or (1 if args.quick else plan.SEEDS)
+    args.epochs = args.epochs or (QUICK_EPOCHS if args.quick else plan.EPOCHS)
+    if args.write_docs and not for_page(vars(args)):
+        parser.error(f"--write-docs: the page has tables of everything, {plan.SEEDS} seeds or more; leave out "
+                     "--quick, --only, --models, --epochs, --link-rate and fewer --seeds")
+    if not args.report and os.geteuid() != 0:
+        parser.error("network namespaces need root; use sudo")
+    return args
+
+
+# ---- Training
+
+
+def prepare_data(path):
+    """Writes the digits to a file, and returns how many there are to train on. Trainers need not load scikit-learn."""
+    import numpy
+
+    from tools.demo import digits
+
+    images, labels, test_images, test_labels = digits.load_digits(SPLIT)
+    numpy.savez(path, images=images, labels=labels, test_images=test_images, test_labels=test_labels)
+    return len(labels)
+
+
+def settings_of(args, images):
+    import importlib.metadata
+
+    nodes = 4
+    return TRAINING | {
+        "nodes": nodes,
+        "link_rate": args.link_rate,
+        "seeds": args.seeds,
+        "epochs": args.epochs,
+        "steps": images // (nodes * TRAINING["batch"]),
+        "quick": args.quick,
+        "models": args.models,
+        "only": args.only,
+        "cores": len(os.sched_getaffinity(0)),
+        "torch": importlib.metadata.version("torch"),
+        "date": datetime.date.today().isoformat(),
+        "idle_cores": [],
+    }
+
+
+def jobs_of(settings):
+    return plan.jobs(settings["models"], range(1, settings["seeds"] + 1), settings["quick"], settings["only"])
+
+
+class Progress:
+    """A line for each training, with a guess of what is left: as long as others of the kind took, plus start-up."""
+
+    def __init__(self, jobs, epochs):
+        self.all = [training for job in jobs for training in job]
+        self.left = {plan.key(training): training for training in self.all}
+        self.jobs = len(jobs)
+        self.seen = collections.defaultdict(list)
+        self.epochs = epochs
+
+    def minutes(self):
+        seconds = plan.START_UP * max(1, round(self.jobs * len(self.left) / max(1, len(self.all))))
+        for training in self.left.values():
+            took = self.seen[training["model"], training["method"]]
+            guess = plan.GUESS[plan.BY_NAME[training["method"]].kind] * self.epochs / plan.EPOCHS
+            seconds += sum(took) / len(took) if took else guess
+        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+    def done(self, result, quiet=False):
+        self.left.pop(plan.key(result), None)
+        self.seen[result["model"], result["method"]].append(result["wall_seconds"])
+        if quiet:
+            return
+        replicas = "replicas identical" if result["identical"] else "REPLICAS DIFFER: " + " ".join(result["hashes"])
+        at = len(self.all) - len(self.left)
+        say(f"[{at}/{len(self.all)}] {result['model']}, seed {result['seed']}, {result['method']}: "
+            f"{result['accuracy'][-1]:.2f} %, {sum(result['epoch_seconds']):.1f} s, {replicas}; "
+            + (f"about {self.minutes()} left" if self.left else "the last one"))
+
+
+def idle_seconds():
+    """Of all cores of the machine together, since it was started: with what was stolen from a virtual one."""
+    with open("/proc/stat") as file:
+        fields = [int(field) for field in file.readline().split()[1:]]
+    return (fields[3] + fields[4] + fields[7]) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_cores():
+    """While nothing of the study runs: the less of two looks, as the kernel may still clear a job away."""
+    looks = []
+    for _ in range(2):
+        idle, start = idle_seconds(), time.monotonic()
+        time.sleep(0.5)
+        looks.append(os.cpu_count() - (idle_seconds() - idle) / (time.monotonic() - start))
+    return max(0.0, min(looks))
+
+
+def look_around(settings, out):
+    """Whether the machine is quiet is part of the results."""
+    busy = busy_cores()
+    settings["idle_cores"].append(busy)
+    save_settings(settings, out)
+    if busy > plan.QUIET:
+        say(f"tools/study.sh: WARNING: {busy:.1f} cores are busy with other work; do not rely on these times")
+
+
+def save_settings(settings, out):
+    fresh = out / "settings.new"
+    fresh.write_text(json.dumps(settings, indent=1) + "\n")
+    fresh.rename(out / "settings.json")
+
+
+def load(out):
+    """Settings and trainings of earlier runs; a last line that was cut off is left out."""
+    settings = json.loads((out / "settings.json").read_text())
+    trainings = []
+    for line in (out / "trainings.jsonl").read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            trainings.append(json.loads(line))
+    return settings, trainings
+
+
+def begin(args, settings):
+    """Results that are kept. A folder of other settings is not gone on with."""
+    if args.resume and (args.out / "trainings.jsonl").exists():
+        before, trainings = load(args.out)
+        for name in ("nodes", "link_rate", "epochs", "steps", "batch", "rate", "momentum", "cores"):
+            if before[name] != settings[name]:
+                before_that, now = before[name], settings[name]
+                raise SystemExit(f"tools/study.sh: --resume: {args.out} has {name} {before_that}, not {now}")
+        settings["idle_cores"] = before.get("idle_cores", [])
+    else:
+        trainings = []
+    save_settings(settings, args.out)
+    (args.out / "trainings.jsonl").write_text("".join(json.dumps(training) + "\n" for training in trainings))
+    return trainings
+
+
+def train(args, out):
+    """Trains all, and returns settings, what came out, and what went wrong. Each result is written at once."""
+    from tools.study import job
+
+    data = out / "digits.npz"
+    settings = settings_of(args, prepare_data(data))
+    trainings = begin(args, settings)
+    planned = jobs_of(settings)
+    progress = Progress(planned, args.epochs)
+    for training in trainings:
+        progress.done(training, quiet=True)
+    say(f"{len(progress.left)} trainings in {len(planned)} jobs: about {progress.minutes()}")
+    failures = []
+    try:
+        for trying in range(TRIES):
+            for wanted in planned:
+                wanted = [training for training in wanted if plan.key(training) in progress.left]
+                if not wanted:
+                    continue
+                look_around(settings, out)
+                try:
+                    for result in job.results(settings, args.gradlane, wanted, data):
+                        with open(out / "trainings.jsonl", "a") as file:
+                            file.write(json.dumps(result) + "\n")
+                        trainings.append(result)
+                        progress.done(result)
+                except job.Failed as failure:
+                    failures.append(f"seed {wanted[0]['seed']}: {failure}")
+                    say(f"tools/study.sh: {failures[-1]}" + ("" if trying else "; what is missing is tried once more"))
+            if not progress.left:
+                break
+    except KeyboardInterrupt:
+        failures.append("interrupted")
+        say(f"tools/study.sh: interrupted; what is done is in {out}, and --resume goes on with it")
+    data.unlink(missing_ok=True)
+    return settings, trainings, failures
+
+
+# ---- What comes out
+
+
+def finish(args, settings, trainings, failures):
+    done = {plan.key(training) for training in trainings}
+    missing = [key for job in jobs_of(settings) for key in map(plan.key, job) if key not in done]
+    result = summary.summarize(settings, trainings) | {"failures": failures, "missing": missing}
+    (args.out / "results.json").write_text(json.dumps(result | {"trainings": trainings}, indent=1) + "\n")
+    tables = report.document(result)
+    (args.out / "tables.md").write_text(tables)
+    from tools.study import plots
+
+    pictures = plots.draw(result, args.out)
+    print(json.dumps(result | {"trainings": trainings}) if args.json else tables, flush=True)
+    say(f"results.json, tables.md{''.join(', ' + name for name in pictures)} are in {args.out}")
+    if args.write_docs:
+        if missing or result["different"] or not for_page(settings):
+            raise SystemExit("tools/study.sh: docs/results/study.md is left as it was: it is for complete studies "
+                             f"with {plan.SEEDS} seeds or more, {plan.EPOCHS} epochs, {plan.LINK_RATE} and replicas that "
+                             "do not differ")
+        PAGE.write_text(report.page(result, pictures))
+        IMAGES.mkdir(exist_ok=True)
+        for name in pictures:
+            (IMAGES / name).write_bytes((args.out / name).read_bytes())
+        say("docs/results/study.md and docs/images/ are written")
+
+
+def main():
+    args = parse_arguments()
+    if args.check:
+        return 0
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, interrupt)
+    args.gradlane = args.gradlane or str(ROOT / "build" / "tools" / "gradlane")
+    start = time.monotonic()
+    if args.report:
+        (settings, trainings), failures = load(args.out), []
+    else:
+        args.out.mkdir(parents=True, exist_ok=True)
+        settings, trainings, failures = train(args, args.out)
+        say(f"trained for {(time.monotonic() - start) / 60:.1f} min")
+    if not trainings:
+        raise SystemExit("tools/study.sh: nothing was trained; see above")
+    finish(args, settings, trainings, failures)
+    different = [training for training in trainings if not training["identical"]]
+    for training in different:
+        say(f"tools/study.sh: REPLICAS DIFFER after {training['model']}, seed {training['seed']}, {training['method']}")
+    for failure in failures:
+        say(f"tools/study.sh: {failure}")
+    return 130 if "interrupted" in failures else 1 if different or failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -24,6 +24,8 @@ extern "C" {
 #define GL_MAX_SEGMENTS 64u  // of a client at a time
 #define GL_TEXT 192u         // bytes of a text, its final 0 included
 #define GL_NAME 32u          // bytes of a codec's name, its final 0 included
+#define GL_OPTION 16u        // the same of its option
+#define GL_MAX_CODECS 64u    // of a daemon
 
 // ---- Socket: SOCK_SEQPACKET, one struct per message, `type` first. Client and daemon take turns, but for
 // GL_MSG_GOODBYE, which the daemon sends at any time before it closes the connection.
@@ -97,9 +99,9 @@ GL_ASSERT(sizeof(struct gl_segment) == 16);
 GL_ASSERT(sizeof(struct gl_codec_name) == 40);
 GL_ASSERT(sizeof(struct gl_text) == 200);
 
-// ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane. The client submits each
-// operation to every lane, in the same order; each lane works on its part of the tensor and completes it by itself. An
-// operation is over when all lanes have completed it.
+// ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane, then one gl_codec_row per
+// codec. The client submits each operation to every lane, in the same order; each lane works on its part of the tensor
+// and completes it by itself. An operation is over when all lanes have completed it.
 
 enum gl_submission_kind {  // those of the exchange, and one more
   GL_ALL_REDUCE = 0,
@@ -199,11 +201,33 @@ struct gl_lane {
 };
 GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (64 + 256));
 
+// What the daemon says of each of its codecs before its welcome: names, which B there is, what it can do.
+#define GL_CODEC_EXACT 1u       // values arrive as they were sent
+#define GL_CODEC_FEEDBACK 2u    // takes residuals
+#define GL_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
+#define GL_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so that trainers may choose B from step to step
+
+struct gl_codec_row {
+  char word[GL_NAME];      // its name up to the colon
+  char usage[GL_NAME];     // how to write the whole name
+  char example[GL_NAME];   // one such name
+  char option[GL_OPTION];  // what may stand behind B and a comma; empty: nothing
+  uint8_t id;              // as gl_codec_name's
+  uint8_t least;           // of B
+  uint8_t most;            // 0: it has no B
+  uint8_t reserved0;
+  uint32_t flags;  // GL_CODEC_...
+  uint8_t reserved[8];
+};
+GL_ASSERT(sizeof(struct gl_codec_row) == 128);
+
 struct gl_control {
   uint32_t magic;
   uint32_t version;
   uint32_t lanes;
-  uint8_t padding0[52];
+  uint32_t codecs;           // at most GL_MAX_CODECS; 0: this daemon does not say
+  uint32_t codec_row_bytes;  // from one gl_codec_row to the next: a newer daemon's may be longer
+  uint8_t padding0[44];
   // Client writes.
   uint32_t waiting;  // 1: after raising a complete_tail, ring the client's bell
   uint8_t padding1[60];
@@ -227,6 +251,7 @@ static inline void gl_silence(int bell) {
   if (recv(bell, rings, sizeof(rings), MSG_DONTWAIT) < 0) return;
 }
 
+// Up to the table of codecs.
 static inline size_t gl_control_bytes(uint32_t lanes) {
   return sizeof(struct gl_control) + lanes * sizeof(struct gl_lane);
 }

@@ -25,8 +25,9 @@ extern "C" {
 // The interface this header describes. It grows at the ends of structs only, by whole multiples of 8 bytes, and
 // gradlane_version() is never below: programs that were built with an older header go on working, as the library takes
 // what their shorter structs do not have for its default. Version 2 has gradlane_sum_of_squares(); version 3 time
-// limits of operations, any number of requests, tensors of any size, and warnings.
-#define GRADLANE_API_VERSION 3
+// limits of operations, any number of requests, tensors of any size, and warnings; version 4 has gradlane_get_codec(),
+// gradlane_find_codec() and gradlane_local_reduce().
+#define GRADLANE_API_VERSION 4
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -89,6 +90,9 @@ int gradlane_rank(const gradlane_context* gl);           // 0 to world - 1
 int gradlane_world(const gradlane_context* gl);          // number of trainers
 const char* gradlane_codec(const gradlane_context* gl);  // of the daemon's configuration: of operations that name none
 
+// 1: the daemon's local_reduce is on, where the trainers of a node are one rank: no reduce-scatter, no all-gather.
+int gradlane_local_reduce(const gradlane_context* gl);
+
 // The last error of this context in words, or of gradlane_open() in this thread (NULL). Valid until the next call.
 const char* gradlane_error(const gradlane_context* gl);
 
@@ -130,9 +134,10 @@ typedef struct gradlane_how {
   // Of sums of float32, "raw" or "fixed:10" say; NULL: the daemon's. For all-gather and broadcast of float32 "raw" is
   // the only one that can be named.
   const char* codec;
-  // Error feedback (codec fixed; all-reduce, reduce-scatter): as many floats as data, from gradlane_alloc(), zeros at
-  // first and kept from step to step; NULL: none. All zeros again after GRADLANE_FAILED. A sum that is too small for a
-  // codec pays what is owed: the residual is added to the data by the call, and is zeros then.
+  // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter): as many floats as data, from
+  // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again after GRADLANE_FAILED. A
+  // sum that is too small for a codec pays what is owed: the residual is added to the data by the call, and is zeros
+  // then.
   float* residual;
   int average;  // 1: divide sums by the number of ranks; floating types only
   // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the
@@ -178,6 +183,37 @@ int gradlane_fd(gradlane_context* gl);
 // and try again (docs/client.md). It also says that the caller knows of all failures so far: without it, what is
 // submitted before gradlane_wait() or gradlane_test() has told of one that ended everything fails at once as well.
 gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
+
+// ---- Codecs
+
+#define GRADLANE_CODEC_EXACT 1u       // values arrive as they were sent
+#define GRADLANE_CODEC_FEEDBACK 2u    // takes residuals
+#define GRADLANE_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
+#define GRADLANE_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so that B may be chosen from step to step
+
+// A codec of the daemon. Texts are valid until gradlane_close().
+typedef struct gradlane_codec_info {
+  size_t struct_size;   // sizeof(gradlane_codec_info)
+  const char* word;     // its name up to the colon: "fixed"
+  const char* usage;    // how to write the whole name: "fixed:B"
+  const char* example;  // one such name: "fixed:10"
+  const char* option;   // what may stand behind B and a comma: "truncate"; "": nothing
+  unsigned least;       // of B
+  unsigned most;        // 0: it has no B
+  unsigned flags;       // GRADLANE_CODEC_...
+  unsigned reserved;    // 0
+} gradlane_codec_info;
+
+#define GRADLANE_CODEC_INFO_INIT \
+  { sizeof(gradlane_codec_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0 }
+
+// How many the daemon has; 0 of an older one, which does not say.
+size_t gradlane_codecs(const gradlane_context* gl);
+// The one with this number, below gradlane_codecs().
+gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_codec_info* info);
+// The one that this name ("fixed:10", say; NULL: the daemon's) is of. GRADLANE_BAD_ARGUMENT if there is none. Of an
+// older daemon only two flags are known, and texts are empty: GRADLANE_CODEC_EXACT and GRADLANE_CODEC_FEEDBACK.
+gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradlane_codec_info* info);
 
 // ---- Figures
 

@@ -1,4 +1,4 @@
-// codec.h - the table of codecs: what each promises, and the functions a packet path calls
+// codec.h - codecs: what each promises, and the functions a packet path calls
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compress/isa.h"
-#include "compress/kernels.h"
+#include "compress/table.h"
 
 namespace gradlane {
 
@@ -17,11 +18,6 @@ namespace gradlane {
 inline constexpr std::string_view kDefaultCodec = "raw";
 // Where being lossy is what was asked for: accelerators, measurements of codecs.
 inline constexpr std::string_view kDefaultLossyCodec = "fixed:10";
-
-// In the parameter byte of `inceptionn`: rounds towards zero.
-inline constexpr uint8_t kTruncateBit = 0x80;
-
-struct CodecRow;
 
 // One codec with its parameter, bound to the kernels of one instruction set. A small value: copy it, keep it in set-up
 // state, call it per packet.
@@ -42,8 +38,9 @@ struct CodecRow;
 //
 // Error per contribution, for the value v that decode(encode(f)) gives (b is the codec's parameter):
 //   raw                      v = f
-//   bf16, fp16               |v - f| <= |f| 2^-8 (bf16), |f| 2^-11 (fp16) while f is in the format's normal range; fp16
-//                            below 2^-14: |v - f| <= 2^-25; what rounds past the largest number becomes Inf
+//   bf16, fp16               |v - f| <= |f| 2^-8 (bf16), |f| 2^-11 (fp16) while f is in the format's normal range;
+//   below
+//                            it |v - f| <= 2^-134 (bf16), 2^-25 (fp16); what rounds past the largest number becomes Inf
 //   inceptionn:b[,truncate]  |v - f| < 2^-b, 2 <= b <= 14; v = f where |f| >= 1
 //   fixed:b                  |v - f| <= 2^-b, 1 <= b <= 30; v = f where |f| >= 2^(24-b)
 // A sum of p contributions through hop() stays within p 2^-b of the exact one while every partial sum stays below
@@ -52,22 +49,27 @@ struct CodecRow;
 // (INCEPTIONN: Li et al., MICRO 2018. `fixed`: docs/design.md.)
 class Codec {
  public:
-  [[nodiscard]] CodecId id() const noexcept;
-  // The parameter as it travels in a packet header: b; `inceptionn` sets kTruncateBit for truncate; 0 for codecs
+  // What is known of it: names, layout, capabilities.
+  [[nodiscard]] const CodecRow& row() const noexcept { return *row_; }
+  [[nodiscard]] CodecId id() const noexcept { return row_->id; }
+  // The parameter as it travels in a packet header: b, with kOptionBit where the codec's option is on; 0 for codecs
   // without one.
   [[nodiscard]] uint8_t param() const noexcept { return param_; }
-  // What it is made of: b (0 for codecs without one), and whether it rounds towards zero.
-  [[nodiscard]] unsigned bits() const noexcept { return param_ & ~unsigned{kTruncateBit}; }
-  [[nodiscard]] bool truncates() const noexcept { return (param_ & kTruncateBit) != 0; }
+  // What it is made of: b (0 for codecs without one), and whether the option is on.
+  [[nodiscard]] unsigned bits() const noexcept { return param_ & ~unsigned{kOptionBit}; }
+  [[nodiscard]] bool option() const noexcept { return (param_ & kOptionBit) != 0; }
   [[nodiscard]] Isa isa() const noexcept { return isa_; }
   // The canonical text name, which find_codec() takes: "fixed:10", "inceptionn:10,truncate".
   [[nodiscard]] std::string name() const;
 
-  // Bytes that a block of `floats` values can never exceed.
-  [[nodiscard]] size_t max_bytes(size_t floats) const noexcept;
+  // Bytes that a block of `floats` values can never exceed, and that it has at least.
+  [[nodiscard]] size_t max_bytes(size_t floats) const noexcept { return row_->max_bytes(floats); }
+  [[nodiscard]] size_t least_bytes(size_t floats) const noexcept { return row_->least_bytes(floats); }
   // Where a run may be cut: encode() and hop() stop at multiples of this many floats only.
-  [[nodiscard]] size_t granule() const noexcept;
-  [[nodiscard]] bool has_feedback() const noexcept;
+  [[nodiscard]] size_t granule() const noexcept { return row_->granule; }
+  [[nodiscard]] bool has_feedback() const noexcept { return row_->feedback; }
+  // How far decode(encode(f)) may be from f.
+  [[nodiscard]] CodecError error() const noexcept { return row_->exact() ? CodecError{} : row_->error(bits()); }
 
   // Encodes as many floats of `in` as fit into `out`: all of them, or the largest multiple of granule() whose block
   // fits. Returns what went in and what came out. A tagged codec whose `out` is below max_bytes() uses at most
@@ -76,8 +78,9 @@ class Codec {
     return ops_->encode(params_, {in.data(), nullptr, in.size(), out.data(), out.size()});
   }
 
-  // The same with error feedback, `fixed` only: encodes x = in + residual and leaves x - decode(encode(x)) in residual
-  // (0 where x is Inf or NaN). residual has in.size() values; those of floats that were not consumed stay as they are.
+  // The same with error feedback, where has_feedback(): encodes x = in + residual and leaves x - decode(encode(x)) in
+  // residual (0 where x is Inf or NaN). residual has in.size() values; those of floats that were not consumed stay as
+  // they are.
   [[nodiscard]] EncodeResult encode_feedback(std::span<const float> in, float* residual,
                                              std::span<uint8_t> out) const noexcept {
     return ops_->encode(params_, {in.data(), residual, in.size(), out.data(), out.size()});
@@ -113,8 +116,8 @@ class Codec {
                      {block.data(), block.size(), local.data(), nullptr, local.size(), first, out.data(), out.size()});
   }
 
-  // The same with error feedback, `fixed` only: adds x = local + residual and leaves the rounding error of x in
-  // residual (local.size() values), as encode_feedback() does. After a bad status the residual of floats that were
+  // The same with error feedback, where has_feedback(): adds x = local + residual and leaves the rounding error of x
+  // in residual (local.size() values), as encode_feedback() does. After a bad status the residual of floats that were
   // read is unspecified.
   [[nodiscard]] HopResult hop_feedback(std::span<const uint8_t> block, std::span<const float> local, float* residual,
                                        std::span<uint8_t> out, size_t first = 0) const noexcept {
@@ -126,7 +129,9 @@ class Codec {
   // multiple of 32) floats in first_bytes bytes, then one of second_floats. Afterwards it has the block of all of them,
   // in as many bytes: what encode() makes of the floats in one go, if it made the two. Moves the tags of the second
   // block and the payload of the first one, and looks at neither.
-  void join(uint8_t* block, size_t first_floats, size_t first_bytes, size_t second_floats) const noexcept;
+  void join(uint8_t* block, size_t first_floats, size_t first_bytes, size_t second_floats) const noexcept {
+    if (row_->join != nullptr) row_->join(block, first_floats, first_bytes, second_floats);
+  }
 
  private:
   friend std::optional<Codec> find_codec(CodecId, uint8_t, Isa) noexcept;
@@ -146,6 +151,12 @@ class Codec {
 
 // The codec a packet header names, or nothing if there is none. The CPU must support `isa`.
 [[nodiscard]] std::optional<Codec> find_codec(CodecId id, uint8_t param, Isa isa) noexcept;
+
+// The codec whose blocks are arrays of this format, which is not kNone; that of fp32 is exact.
+[[nodiscard]] Codec codec_of(FloatForm form, Isa isa) noexcept;
+
+// Those that are fit for `mode: accelerator`, sorted: "fixed:B", ...
+[[nodiscard]] std::vector<std::string> accelerator_codecs();
 
 // One line per codec: how to write its name, and what it promises.
 [[nodiscard]] std::string codec_help();

@@ -12,6 +12,12 @@ namespace gradlane {
 // Values travel in packet headers.
 enum class CodecId : uint8_t { kRaw = 0, kBf16 = 1, kFp16 = 2, kInceptionn = 3, kFixed = 4 };
 
+// Whether what a packet header says means no codec at all.
+constexpr bool is_raw(CodecId id) noexcept { return id == CodecId::kRaw; }
+
+// In the parameter byte: the option of the codec is on (`inceptionn`: truncate).
+inline constexpr uint8_t kOptionBit = 0x80;
+
 enum class [[nodiscard]] Status : uint8_t{
     kOk,
     kShort,    // the block ends before the payload that its tags announce (or before its tags)
@@ -35,6 +41,10 @@ inline constexpr size_t kGroupFloats = 32;
 inline constexpr size_t kTagBytes = 8;
 // A block that is cut to fit its output is at most this long, in bytes (jumbo frames have 9216).
 inline constexpr size_t kMaxPacket = 16384;
+
+// What blocks of all codecs keep to.
+inline constexpr size_t kMostFloatsPerByte = 4;
+inline constexpr size_t kLongestGroup = kTagBytes + kGroupFloats * 4;  // bytes of a block of kGroupFloats floats
 
 // Everything a kernel needs to know of its codec, computed once at look-up.
 struct CodecParams {
@@ -65,7 +75,7 @@ struct HopJob {
   size_t room;
 };
 
-// A row of the table: the functions of one codec in one instruction set. Contracts are in codec.h.
+// The functions of one codec in one instruction set. Contracts are in codec.h.
 struct CodecOps {
   EncodeResult (*encode)(const CodecParams&, const EncodeJob&) noexcept;
   Status (*validate)(const CodecParams&, const uint8_t* block, size_t bytes, size_t floats) noexcept;
@@ -73,12 +83,5 @@ struct CodecOps {
   Status (*decode_add)(const CodecParams&, const uint8_t* block, size_t bytes, float* acc, size_t floats) noexcept;
   HopResult (*hop)(const CodecParams&, const HopJob&) noexcept;
 };
-
-// Rows of the tables below.
-enum OpsRow : size_t { kRowRaw, kRowBf16, kRowFp16, kRowInceptionn, kRowInceptionnTruncate, kRowFixed, kOpsRows };
-
-extern const CodecOps kScalarOps[kOpsRows];
-extern const CodecOps kAvx2Ops[kOpsRows];
-extern const CodecOps kAvx512Ops[kOpsRows];
 
 }  // namespace gradlane

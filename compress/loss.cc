@@ -9,8 +9,8 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kPart = 128;        // floats at a time
-constexpr size_t kRoom = kPart * 5;  // no codec needs more bytes for so many
+constexpr size_t kPart = 4 * kGroupFloats;   // floats at a time
+constexpr size_t kRoom = 4 * kLongestGroup;  // no codec needs more bytes for so many
 
 void compare(float before, float after, Loss& loss) noexcept {
   if (before == 0 || !std::isfinite(before)) return;

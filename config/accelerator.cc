@@ -2,6 +2,7 @@
 #include "config/accelerator.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <span>
 
@@ -81,16 +82,13 @@ void read_both_ports(const Section& root, AcceleratorConfig& config) {
   wire->fault(fmt::format("the interface {} is that of host too, allowed: different ones", quoted(interface)));
 }
 
-// What changes floats by a known amount, and makes them smaller.
 void read_accelerator_codec(const Section& root, Codec& codec) {
   const size_t faults = root.value().faults().count();
   read_codec(root, codec);
   if (root.value().faults().count() != faults) return;
-  if (codec.id() == CodecId::kFixed || codec.id() == CodecId::kInceptionn) return;
-  root.find("codec")->fault(
-      fmt::format("an accelerator does not compress with {}, allowed: fixed:B, inceptionn:B, as "
-                  "in fixed:10",
-                  codec.name()));
+  if (codec.row().accelerator) return;
+  root.find("codec")->fault(fmt::format("an accelerator does not compress with {}, allowed: {}, as in {}", codec.name(),
+                                        fmt::join(accelerator_codecs(), ", "), kDefaultLossyCodec));
 }
 
 void read_repack(const Section& root, AcceleratorConfig& config) {

@@ -23,7 +23,7 @@ struct AcceleratorConfig {
   PortConfig wire;
   std::string interface = "gl0";                 // the kernel's end of the host port's veth, that programs use
   size_t mtu = 1500;                             // of IP, on both sides
-  Codec codec = find_codec(kDefaultLossyCodec);  // fixed or inceptionn
+  Codec codec = find_codec(kDefaultLossyCodec);  // one that is fit for it: CodecRow
   uint8_t tos_compressed = 0x28;                 // programs ask for compression with it
   uint8_t tos_wire = 0x30;                       // what is compressed has it between accelerators
   uint16_t udp_port = 18400;                     // where accelerators ask each other whether they are there

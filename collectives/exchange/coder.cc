@@ -15,9 +15,9 @@ namespace {
 Codec kernels_of(ElementType type, const Codec& codec) noexcept {
   switch (type) {
     case ElementType::kFloat16:
-      return *find_codec(CodecId::kFp16, 0, codec.isa());
+      return codec_of(FloatForm::kFp16, codec.isa());
     case ElementType::kBfloat16:
-      return *find_codec(CodecId::kBf16, 0, codec.isa());
+      return codec_of(FloatForm::kBf16, codec.isa());
     default:
       return codec;
   }
@@ -40,7 +40,7 @@ Coder::Coder(ElementType type, const Codec& codec) noexcept
       id_(CodecId::kRaw),
       param_(0) {
   if (coded()) {
-    width_ = codec.granule() == 1 ? codec.max_bytes(1) : 0;  // blocks with tags are cut at groups only
+    width_ = codec.row().width;
     id_ = codec.id();
     param_ = codec.param();
   }
@@ -54,8 +54,8 @@ size_t Coder::max_bytes(size_t elements) const noexcept {
 size_t Coder::run_room(size_t elements, size_t room) const noexcept {
   const size_t longest = kMaxRunElements & ~(granule_ - 1);  // granules are powers of two
   if (width_ == 0) {
-    // Groups that need nothing but their tags fit in the largest number.
-    return elements <= longest ? room : std::min(room, longest / kGroupFloats * kTagBytes);
+    // Where every block is as short as one can be, the largest number fits.
+    return elements <= longest ? room : std::min(room, codec_.least_bytes(longest));
   }
   const size_t most = std::min(elements, longest) * width_;
   return room >= most ? most : room & ~(granule_ * width_ - 1);

@@ -8,12 +8,11 @@
 namespace gradlane {
 namespace {
 
-// The longest block of one granule: tags and raw values.
-constexpr size_t kLongestGranule = 8 + kGranuleBytes;
+// A granule fits, whatever its elements and their codec are.
+static_assert(kGranuleBytes == kGroupFloats * sizeof(float) && kGranuleBytes <= kLongestGroup);
 
-// Nothing is shorter than the tags of zeros, 8 bytes for 32 floats, so no packet has more elements than a run can
-// count.
-static_assert(kMaxMtu / 8 * 32 <= kMaxRunElements);
+// No packet has more elements than a run can count.
+static_assert(kMaxMtu * kMostFloatsPerByte <= kMaxRunElements);
 
 }  // namespace
 
@@ -54,7 +53,7 @@ Outbox::Place Outbox::reserve(Channel channel, const RunHeader& run, size_t gran
     if (!holds(channel) && !begin(channel, sink, now)) return {};
     const bool joins = goes_on(open, run, granule);
     const size_t header = joins ? 0 : sizeof(RunHeader);
-    const bool fits = open.bytes + header + kLongestGranule <= mtu_;
+    const bool fits = open.bytes + header + kLongestGroup <= mtu_;
     if (fits && (open.sink == sink || open.last == 0)) {
       open.sink = sink;
       const size_t begin = open.bytes + header;

@@ -1,19 +1,19 @@
 // avx2.cc - all codecs in AVX2; the only translation unit compiled with its flags (any thread)
+#include "compress/avx2/avx2.h"
+
 #include "compress/avx2/fixed.h"
 #include "compress/avx2/flat.h"
 #include "compress/avx2/inceptionn.h"
 #include "compress/avx2/tagged.h"
 #include "compress/passes.h"
 
-namespace gradlane {
+namespace gradlane::avx2 {
 
-constexpr CodecOps kAvx2Ops[kOpsRows] = {
-    FlatPasses<FlatLanes, Raw>::ops(),
-    FlatPasses<FlatLanes, Bf16>::ops(),
-    FlatPasses<FlatLanes, Fp16>::ops(),
-    TaggedPasses<Kernels, Inceptionn<false>>::ops(),
-    TaggedPasses<Kernels, Inceptionn<true>>::ops(),
-    TaggedPasses<Kernels, Fixed>::ops(),
-};
+constexpr CodecOps kRaw = FlatPasses<FlatLanes, Raw>::ops();
+constexpr CodecOps kBf16 = FlatPasses<FlatLanes, Bf16>::ops();
+constexpr CodecOps kFp16 = FlatPasses<FlatLanes, Fp16>::ops();
+constexpr CodecOps kInceptionn = TaggedPasses<Kernels, Inceptionn<false>>::ops();
+constexpr CodecOps kInceptionnTruncate = TaggedPasses<Kernels, Inceptionn<true>>::ops();
+constexpr CodecOps kFixed = TaggedPasses<Kernels, Fixed>::ops();
 
-}  // namespace gradlane
+}  // namespace gradlane::avx2

@@ -59,7 +59,7 @@ void write_loopback_frame(std::span<uint8_t> frame, const LoopbackConfig& config
   const std::span<uint8_t> packet = frame.subspan(kFrameBytes);
   size_t bytes = packet.size();
   if (packet.size() >= kMinPacket) {
-    static const Codec raw = find_codec("raw");
+    static const Codec raw = codec_of(FloatForm::kFp32, config.codec.isa());
     if (traffic == TrafficClass::kCompressed) bytes = write_data(packet, config.codec, floats);
     if (traffic == TrafficClass::kRaw) bytes = write_data(packet, raw, floats);
     if (traffic == TrafficClass::kControl) bytes = write_control(packet);

@@ -68,9 +68,29 @@ void Session::place(SessionClock::time_point now) {
   }
 }
 
+namespace {
+
+// A row of our table as a trainer is told of it.
+gl_codec_row told(const CodecRow& codec) noexcept {
+  gl_codec_row row{};
+  copy_text(row.word, codec.word);
+  copy_text(row.usage, codec.usage);
+  copy_text(row.example, codec.example);
+  if (codec.option != nullptr) copy_text(row.option, codec.option);
+  row.id = static_cast<uint8_t>(codec.id);
+  row.least = static_cast<uint8_t>(codec.min_bits);
+  row.most = static_cast<uint8_t>(codec.max_bits);
+  row.flags = (codec.exact() ? GL_CODEC_EXACT : 0) | (codec.feedback ? GL_CODEC_FEEDBACK : 0) |
+              (codec.exact_sums ? GL_CODEC_EXACT_SUMS : 0) | (codec.adaptive ? GL_CODEC_ADAPTIVE : 0);
+  return row;
+}
+
+}  // namespace
+
 void Session::attach(unsigned slot) {
   const auto lanes = static_cast<uint32_t>(slots_[slot].lanes.size());
-  control_ = Segment("gradlane-control", gl_control_bytes(lanes));
+  const std::span<const CodecRow> codecs = codec_table();
+  control_ = Segment("gradlane-control", gl_control_bytes(lanes) + codecs.size() * sizeof(gl_codec_row));
   while (!control_.filled()) control_.fill(control_.bytes());
   int bell[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bell) != 0) {
@@ -82,6 +102,10 @@ void Session::attach(unsigned slot) {
   control->magic = GL_MAGIC;
   control->version = GL_ABI_VERSION;
   control->lanes = lanes;
+  control->codecs = static_cast<uint32_t>(codecs.size());
+  control->codec_row_bytes = sizeof(gl_codec_row);
+  auto* const rows = reinterpret_cast<gl_codec_row*>(control_.base() + gl_control_bytes(lanes));
+  for (size_t i = 0; i < codecs.size(); ++i) rows[i] = told(codecs[i]);
 
   slots_[slot].taken = true;
   slots_[slot].pid = peer_.pid;

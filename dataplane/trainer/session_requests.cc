@@ -112,7 +112,7 @@ void Session::find(const gl_codec_name& message) {
     found.id = static_cast<uint8_t>(codec.id());
     found.param = codec.param();
     found.feedback = codec.has_feedback() ? 1 : 0;
-    found.exact = codec.id() == CodecId::kRaw ? 1 : 0;
+    found.exact = codec.row().exact() ? 1 : 0;
     copy_text(found.name, codec.name());
     answer(found);
   } catch (const SetupError& error) {

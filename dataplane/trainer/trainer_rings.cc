@@ -137,7 +137,7 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     operation.codec = codec;
   }
   if ((entry.flags & GL_FLAG_EXACT) != 0) {
-    codec = *find_codec(CodecId::kRaw, 0, limits.codec.isa());
+    codec = codec_of(FloatForm::kFp32, limits.codec.isa());
     operation.codec = codec;
   }
   const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;

@@ -185,19 +185,23 @@ void FakeDaemon::refuse(int fd, const std::string& text, uint32_t version) {
 }
 
 void FakeDaemon::greet() {
-  control_bytes_ = gl_control_bytes(settings_.lanes);
+  control_bytes_ = gl_control_bytes(settings_.lanes) + settings_.codecs.size() * sizeof(gl_codec_row);
   uint8_t* base = nullptr;
   const int control_fd = make_memory("fake-control", control_bytes_, &base);
   control_ = reinterpret_cast<gl_control*>(base);
   control_->magic = GL_MAGIC;
   control_->version = GL_ABI_VERSION;
   control_->lanes = settings_.lanes;
+  control_->codecs = static_cast<uint32_t>(settings_.codecs.size());
+  control_->codec_row_bytes = sizeof(gl_codec_row);
+  std::ranges::copy(settings_.codecs, reinterpret_cast<gl_codec_row*>(base + gl_control_bytes(settings_.lanes)));
+  if (settings_.control) settings_.control(*control_);
   const auto [completion_fd, trainers_fd] = make_bell();
   completion_fd_ = completion_fd;
   std::vector<int> fds{control_fd, trainers_fd};
-  const uint32_t first = settings_.first_count;
   for (uint32_t i = 0; i < settings_.lanes; ++i) {
     auto* const shared = reinterpret_cast<gl_lane*>(control_ + 1) + i;
+    const uint32_t first = settings_.first_count;
     shared->submit_tail = shared->submit_head = shared->complete_tail = shared->complete_head = first;
     const auto [doorbell, trainers_doorbell] = make_bell();
     lanes_.push_back({shared, doorbell, first, first, {}});
@@ -252,8 +256,7 @@ void FakeDaemon::find_codec(gl_codec_name request) {
   ++codec_questions_;
   const std::string name(static_cast<const char*>(request.name));
   const bool fixed = name.rfind("fixed:", 0) == 0;
-  if (!fixed && name != "raw")
-    return refuse(client_, "there is no codec '" + name + "'; there are raw and fixed:1 to fixed:30");
+  if (!fixed && name != "raw") return refuse(client_, "there is no codec '" + name + "'; there are raw and fixed:B");
   request.type = GL_MSG_CODEC;
   request.id = fixed ? 5 : 1;
   request.param = static_cast<uint8_t>(fixed ? std::atoi(name.c_str() + 6) : 0);

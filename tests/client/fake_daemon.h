@@ -18,6 +18,13 @@
 
 namespace gradlane {
 
+// What a fake daemon has: raw and fixed, with ids of its own.
+inline std::vector<gl_codec_row> fake_codecs() {
+  const uint32_t lossy = GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS | GL_CODEC_ADAPTIVE;
+  return {{"raw", "raw", "raw", "", 1, 0, 0, 0, GL_CODEC_EXACT, {}},
+          {"fixed", "fixed:B", "fixed:10", "", 5, 1, 30, 0, lossy, {}}};
+}
+
 class FakeDaemon {
  public:
   struct Settings {
@@ -27,8 +34,10 @@ class FakeDaemon {
     uint64_t max_bytes = uint64_t{256} << 20;
     uint32_t flags = 0;
     std::string codec = "fixed:10";
-    uint32_t first_count = 0;               // of all rings
-    uint64_t memory = uint64_t{512} << 20;  // beyond it, allocations are refused
+    std::vector<gl_codec_row> codecs = fake_codecs();  // the table in shared memory
+    std::function<void(gl_control&)> control{};        // changes what is beside it
+    uint32_t first_count = 0;                          // of all rings
+    uint64_t memory = uint64_t{512} << 20;             // beyond it, allocations are refused
     // Changes the welcome before it is sent, and how many file descriptors go with it.
     std::function<void(gl_welcome&, std::vector<int>&)> welcome{};
     // Instead of a welcome.

@@ -22,13 +22,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Names = std::vector<std::string>;
 
-const Names kAllCodecs = {"raw", "bf16", "fp16", "inceptionn:10", "inceptionn:10,truncate", "fixed:10"};
-const Names kQuickCodecs = {"raw", "bf16", "fp16", "inceptionn:10", "fixed:10"};
 const Names kQuickData = {"laplace-1e-3", "denormals-10%", "outliers-0.1%"};
 const std::vector<size_t> kAllBlocks = {1408, 8 << 10, 1 << 20, 64 << 20};
 const std::vector<size_t> kQuickBlocks = {1408, 8 << 10};
 
 constexpr size_t kMaxBlock = size_t{1} << 30;
+
+// One of each codec; with their options unless it is to be quick.
+Names default_codecs(bool quick) {
+  Names names;
+  for (const CodecRow& row : codec_table()) {
+    names.emplace_back(row.example);
+    if (!quick && row.option != nullptr) names.push_back(names.back() + "," + row.option);
+  }
+  return names;
+}
 
 // How long a row may take.
 struct Effort {
@@ -119,7 +127,7 @@ std::vector<BenchOp> chosen_ops(const Names& chosen, const Names& codecs) {
     const bool possible = any_feedback || !op.needs_feedback;
     if (named && !possible) {
       Names able;
-      std::ranges::copy_if(kAllCodecs, std::back_inserter(able), has_feedback);
+      std::ranges::copy_if(default_codecs(false), std::back_inserter(able), has_feedback);
       throw SetupError(fmt::format("operation '{}': none of these codecs has feedback: {}; these have: {}", op.name,
                                    fmt::join(codecs, ", "), fmt::join(able, ", ")));
     }
@@ -141,7 +149,7 @@ struct Plan {
 
 Plan make_plan(const CodecBenchOptions& options) {
   Plan plan;
-  plan.codecs = or_default(options.codecs, options.quick ? kQuickCodecs : kAllCodecs);
+  plan.codecs = or_default(options.codecs, default_codecs(options.quick));
   for (const std::string& name : plan.codecs) (void)find_codec(name, Isa::kScalar);
   plan.isas = chosen_isas(options.isas);
   for (const std::string& text : options.blocks) plan.blocks.push_back(parse_block(text));
@@ -181,8 +189,8 @@ std::vector<EngineRow> engine_rows(const Plan& plan) {
     fill_data(data, 1, floats);
     for (const std::string& name : plan.codecs) {
       const Codec codec = find_codec(name, Isa::kScalar);
-      if (codec.id() != CodecId::kInceptionn) continue;
-      rows.push_back({codec.name(), data, engine_figure(codec.bits(), codec.truncates(), floats)});
+      if (!codec.row().engine) continue;
+      rows.push_back({codec.name(), data, engine_figure(codec.bits(), codec.option(), floats)});
     }
   }
   return rows;

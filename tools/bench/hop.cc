@@ -12,15 +12,13 @@ namespace {
 constexpr size_t kLine = 64;
 constexpr size_t kGranule = kGranuleBytes / sizeof(float);
 constexpr size_t kHeaders = sizeof(LinkHeader) + sizeof(RunHeader);
-constexpr size_t kLongestGranule = 8 + kGranuleBytes;
 
 // The blocks whose sums, and whose results, end at the rank that is timed.
 constexpr unsigned kLastSums = BenchRing::kTimed;
 constexpr unsigned kLastResults = BenchRing::kTimed + 1;
 
-// No packet has more floats than the tags of zeros leave room for, 8 bytes for 32 floats.
 size_t scratch_stride(const Codec& codec, size_t mtu) {
-  return (codec.max_bytes(mtu / 8 * 32) / kLine | 1) * kLine + kLine;
+  return (codec.max_bytes(mtu * kMostFloatsPerByte) / kLine | 1) * kLine + kLine;
 }
 
 void touch_lines(const void* begin, size_t bytes) noexcept {
@@ -114,7 +112,7 @@ size_t HopBurst::code_cut() noexcept {
   for (const Run& run : runs_) {
     good += codec_.validate(run.payload, run.elements.size()) == Status::kOk ? 1 : 0;
     for (size_t done = 0; done < run.elements.size();) {
-      if (open_bytes_ + kLongestGranule > room) {
+      if (open_bytes_ + kLongestGroup > room) {
         ++packet;
         open_bytes_ = open_floats_ = 0;
       }

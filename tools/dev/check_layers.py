@@ -42,6 +42,12 @@ MAY_INCLUDE_WITHIN = {
     },
 }
 
+# Files of a folder that build on each other in one direction: each may include those before it.
+IN_ORDER = {
+    "client/library": ("base", "context", "squares", "message", "loss", "requests", "queue", "progress", "talk", "codecs",
+                       "buffers", "check", "wait", "submit", "open"),
+}
+
 # System headers that belong to some folders only.
 DPDK = ("device", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
 SYSTEM_ONLY_IN = [
@@ -78,6 +84,9 @@ def check_own(path, own):
         return None
     if target.parts[0] != folder:
         return None if target.parts[0] in MAY_INCLUDE[folder] else f"{folder} must not include from {target.parts[0]}"
+    order = IN_ORDER.get(str(path.parent))
+    if order and target.parent == path.parent and order.index(target.stem) > order.index(path.stem):
+        return f"{path.name} comes before {target.name} in {path.parent} (IN_ORDER), so it must not include it"
     rooms = MAY_INCLUDE_WITHIN.get(folder, {})
     here, there = room(path), room(target)
     if there and here and there != here and there not in rooms[here]:
@@ -97,6 +106,9 @@ def check_system(path, system):
 def check_includes(path, lines):
     if path.parts[0] in MAY_INCLUDE_WITHIN and room(path) not in {"", *MAY_INCLUDE_WITHIN[path.parts[0]]}:
         yield f"{path}: tools/dev/check_layers.py does not know the folder {path.parent}"
+        return
+    if path.stem not in IN_ORDER.get(str(path.parent), (path.stem,)):
+        yield f"{path}: tools/check_layers.py does not know its place in {path.parent}"
         return
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)

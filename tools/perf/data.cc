@@ -32,23 +32,14 @@ struct Bound {
   double absolute = 0;
 };
 
-// `shares` contributions are added; 1 is a copy. compress/codec.h promises this per contribution; each addition rounds
+// `shares` contributions are added; 1 is a copy. Codec::error() promises this per contribution; each addition rounds
 // relative to a partial sum, which is no larger than sum |x|.
 Bound bound_of(const Codec& codec, gradlane_type type, unsigned shares) {
   const auto rounded = [shares](double unit) { return std::pow(1 + unit, shares + 1) - 1; };
   if (type == GRADLANE_FLOAT64) return shares == 1 ? Bound{} : Bound{rounded(0x1p-53), 0};
-  switch (codec.id()) {
-    case CodecId::kRaw:
-      return shares == 1 ? Bound{} : Bound{rounded(0x1p-24), 0};
-    case CodecId::kBf16:
-      return {rounded(0x1p-8), shares * 0x1p-133};  // half a step of denormals
-    case CodecId::kFp16:
-      return {rounded(0x1p-11), shares * 0x1p-25};
-    case CodecId::kInceptionn:
-    case CodecId::kFixed:
-      break;
-  }
-  return {rounded(0x1p-24), shares * std::ldexp(1, -static_cast<int>(codec.bits()))};
+  if (codec.row().exact() && shares == 1) return {};
+  const CodecError error = codec.error();
+  return {rounded(std::max(error.relative, 0x1p-24)), shares * error.absolute};
 }
 
 // Those of result[0 .. count) that are not the sum of elements first, first + 1, ... of ranks from, ..., to - 1.

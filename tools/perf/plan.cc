@@ -108,11 +108,12 @@ std::vector<Codec> parse_codecs(const PerfOptions& options, const PerfType& type
   std::vector<std::string> names = separated(options.codecs);
   const bool compressible = type.type == GRADLANE_FLOAT32;
   if (names.empty())
-    names = compressible ? std::vector<std::string>{"raw", "fixed:10"} : std::vector<std::string>{"raw"};
+    names = compressible ? std::vector<std::string>{std::string(kDefaultCodec), std::string(kDefaultLossyCodec)}
+                         : std::vector<std::string>{std::string(kDefaultCodec)};
   std::vector<Codec> codecs;
   for (const std::string& name : names) {
     codecs.push_back(find_codec(name));
-    if (!compressible && codecs.back().id() != CodecId::kRaw) {
+    if (!compressible && !codecs.back().row().exact()) {
       throw SetupError(
           fmt::format("--codec '{}': {} travels as it is, only float32 can be compressed; leave --codec "
                       "out, or say raw",
@@ -126,7 +127,7 @@ std::vector<Codec> parse_codecs(const PerfOptions& options, const PerfType& type
 
 std::vector<Codec> perf_codecs(const PerfPlan& plan, PerfOp op) {
   if (op == PerfOp::kAllReduce || op == PerfOp::kReduceScatter) return plan.codecs;
-  return {find_codec("raw")};
+  return {codec_of(FloatForm::kFp32, select_isa())};
 }
 
 PerfPlan make_perf_plan(const PerfOptions& options) {

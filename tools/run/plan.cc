@@ -50,16 +50,19 @@ std::string parse_name(const char* option, const std::string& text, const Names&
 
 // What daemons cannot do is left to trainers: fixed:auto, whose bound follows each tensor, and fixed without a number.
 std::string adaptive_codec(const std::string& name) {
-  constexpr std::string_view kAuto = "fixed:auto";
-  if (name == "fixed" || name == kAuto) return std::string(kAuto);
-  if (!name.starts_with(kAuto)) return {};
+  const std::string word = name.substr(0, name.find(':'));
+  const auto may = [&](const CodecRow& row) { return row.adaptive && word == row.word; };
+  if (std::ranges::none_of(codec_table(), may)) return {};
+  const std::string automatic = word + ":auto";
+  if (name == word || name == automatic) return automatic;
+  if (!name.starts_with(automatic)) return {};
   unsigned bits = 0;
   const char* const end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(std::min(name.data() + kAuto.size() + 1, end), end, bits);
-  if (name[kAuto.size()] != ':' || error != std::errc() || rest != end || bits < 1 || bits > 12) {
-    throw SetupError(fmt::format("--codec '{}': it is fixed:auto, or fixed:auto:BITS with BITS 1 to 12", name));
+  const auto [rest, error] = std::from_chars(std::min(name.data() + automatic.size() + 1, end), end, bits);
+  if (name[automatic.size()] != ':' || error != std::errc() || rest != end || bits < 1 || bits > 12) {
+    throw SetupError(fmt::format("--codec '{}': it is {}, or {}:BITS with BITS 1 to 12", name, automatic, automatic));
   }
-  return fmt::format("{}:{}", kAuto, bits);
+  return fmt::format("{}:{}", automatic, bits);
 }
 
 // The daemons' codec, and what trainers are told that one was named.
@@ -185,8 +188,9 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
       if (value.empty()) continue;
       throw SetupError(fmt::format("{} {}: there is no daemon with --accelerator none", name, value));
     }
-  } else if (!plan.codec.starts_with("fixed") && !plan.codec.starts_with("inceptionn")) {
-    throw SetupError(fmt::format("--codec {}: accelerators have fixed:B and inceptionn:B", plan.codec));
+  } else if (!find_codec(plan.codec).row().accelerator) {
+    throw SetupError(
+        fmt::format("--codec {}: accelerators have {}", plan.codec, fmt::join(accelerator_codecs(), " and ")));
   }
 }
 

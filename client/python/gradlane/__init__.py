@@ -14,6 +14,7 @@ from .adaptive import AdaptiveBound
 from ._context import Context, Figures, open  # noqa: A004
 from .errors import (
     BadArgument,
+    Code,
     DaemonGone,
     Error,
     LossWarning,
@@ -27,6 +28,7 @@ from ._requests import Request
 __all__ = [
     "AdaptiveBound",
     "BadArgument",
+    "Code",
     "Context",
     "DaemonGone",
     "Error",

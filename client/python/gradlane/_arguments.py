@@ -1,9 +1,12 @@
 """Arguments of the public functions: what is wrong with one raises BadArgument, which says what to write instead."""
 
+from __future__ import annotations
+
 import math
 import numbers
 import operator
 import os
+from typing import Any
 
 import numpy
 
@@ -14,7 +17,7 @@ _SHOWN = 100  # characters of a value in a message
 MAX_MS = (1 << 31) - 1
 
 
-def wrong(what, value, allowed):
+def wrong(what: str, value: object, allowed: str) -> errors.BadArgument:
     """The exception: allowed says what it could be."""
     text = repr(value)
     if len(text) > _SHOWN:
@@ -22,13 +25,13 @@ def wrong(what, value, allowed):
     return errors.bad_argument(f"{what} is {text} ({type(value).__name__}); it is {allowed}")
 
 
-def whole(what, value, low, high):
+def whole(what: str, value: Any, low: int, high: int) -> int:
     """A whole number from low to high, as an int; NumPy's are fine, bools are not."""
     allowed = f"a whole number, {low} to {high if high < 1 << 63 else f'2^{high.bit_length()} - 1'}"
     if isinstance(value, _BOOLS):
         raise wrong(what, value, allowed)
     try:
-        number = operator.index(value)
+        number: int = operator.index(value)
     except TypeError:
         raise wrong(what, value, allowed) from None
     if not low <= number <= high:
@@ -36,20 +39,22 @@ def whole(what, value, low, high):
     return number
 
 
-def flag(what, value):
+def flag(what: str, value: object) -> bool:
+    """NumPy's bools are fine, numbers are not."""
     if not isinstance(value, _BOOLS):
         raise wrong(what, value, "True or False")
     return bool(value)
 
 
-def seconds(what, value):
+def seconds(what: str, value: Any) -> float:
     """As a float, 0 or more; inf is none."""
-    if isinstance(value, _BOOLS) or not isinstance(value, (numbers.Real, numpy.number)) or not value >= 0:
+    real: Any = value if isinstance(value, (numbers.Real, numpy.number)) and not isinstance(value, _BOOLS) else -1
+    if not real >= 0:  # NaN neither
         raise wrong(what, value, "a number of seconds, 0 or more, or None")
-    return float(value)
+    return float(real)
 
 
-def milliseconds(what, value):
+def milliseconds(what: str, value: Any) -> int:
     """Of a time limit in seconds, which is above 0. None, and what is longer than any operation: 0."""
     if value is None:
         return 0
@@ -59,7 +64,7 @@ def milliseconds(what, value):
     return MAX_MS if limit * 1000 > MAX_MS else math.ceil(limit * 1000)
 
 
-def path(what, value):
+def path(what: str, value: Any) -> bytes | None:
     """As bytes; None stays None."""
     if value is None:
         return None
@@ -72,7 +77,7 @@ def path(what, value):
     return text
 
 
-def codec_name(codec):
+def codec_name(codec: object) -> bytes | None:
     """As bytes; None stays None. Whether there is such a codec is the daemon's to say."""
     if codec is None:
         return None
@@ -89,7 +94,7 @@ def codec_name(codec):
     return codec.encode()
 
 
-def shape(what, value, itemsize):
+def shape(what: str, value: Any, itemsize: int) -> tuple[int, tuple[int, ...]]:
     """The bytes of an array of this shape, and the shape as a tuple."""
     allowed = "a whole number of elements, or a tuple of these"
     sizes = tuple(value) if isinstance(value, (tuple, list, numpy.ndarray)) and numpy.ndim(value) == 1 else (value,)

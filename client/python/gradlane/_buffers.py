@@ -9,23 +9,29 @@ Such an exception may come between any two steps of all that is here, too. So wh
 it into an object that frees it.
 """
 
+from __future__ import annotations
+
 import collections
 import ctypes
 import functools
 import itertools
+import math
 import os
 import weakref
+from typing import Any, Callable
 
 import numpy
+from numpy.typing import DTypeLike, NDArray
 
-from . import errors
+from . import _library, errors
 
-_connections = weakref.WeakSet()
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
-def _let_go():
+def _let_go() -> None:
     """In a child of fork(): the daemon shall see the end of its parent."""
     for connection in list(_connections):
+        connection.foreign = True
         connection.lib.gradlane_disconnect(connection._handle)
 
 
@@ -35,32 +41,41 @@ os.register_at_fork(after_in_child=_let_go)
 class Block:
     """Shared memory; the base of arrays over it. It must not be referenced by its connection."""
 
-    def __init__(self, connection, size):
+    __array_interface__: dict[str, Any]
+
+    def __init__(self, connection: Connection, size: int) -> None:
         self.connection = connection
         self.size = size
-        self.address = None
+        self.address = 0
 
 
 class Connection:
-    """A gradlane_context. It lives as long as a Context or an array over its memory does."""
+    """A gradlane_context. It lives as long as a Context or an array over its memory does.
 
-    pid = None
+    foreign: it is of the process that this one was forked from.
+    """
 
-    def __init__(self, lib):
+    pid = 0
+
+    def __init__(self, lib: ctypes.CDLL) -> None:
         self.lib = lib
         self.closed = False
+        self.foreign = False
         self._handle = ctypes.c_void_p()
-        self._live = {}  # of Blocks: weak references to them, and where the library has written the address
-        self._dead = collections.deque()  # of these, references to what is gone; appending is safe from any thread
+        # Of Blocks: weak references to them, and where the library has written the address; of these, references to
+        # what is gone. Appending is safe from any thread.
+        self._live: dict[weakref.ref[Block], ctypes.c_void_p] = {}
+        self._dead: collections.deque[weakref.ref[Block]] = collections.deque()
         self.pid = os.getpid()
         _connections.add(self)
 
-    def open(self, options):
+    def open(self, options: _library.Options) -> int:
         """One attempt; returns the library's code."""
-        return self.lib.gradlane_open(ctypes.byref(self._handle), ctypes.byref(options))
+        code: int = self.lib.gradlane_open(ctypes.byref(self._handle), ctypes.byref(options))
+        return code
 
     @property
-    def handle(self):
+    def handle(self) -> int | None:
         """For the library. Raises what is wrong with using it."""
         if self.foreign:
             raise errors.bad_argument(
@@ -68,62 +83,63 @@ class Connection:
                 "there; call gradlane.open() here"
             )
         if self.closed:
-            raise errors.error(-3, "the context is closed")
+            raise errors.error(errors.Code.DAEMON_GONE, "the context is closed")
         return self._handle.value
 
-    @property
-    def foreign(self):
-        """Whether it is of the process that this one was forked from."""
-        return self.pid != os.getpid()
+    def error(self) -> str:
+        """What the library says was wrong with the latest call."""
+        text: bytes = self.lib.gradlane_error(self._handle)
+        return text.decode(errors="replace")
 
-    def check(self, code):
+    def check(self, code: int) -> None:
         """Raises what the code says, unless it is OK."""
         if code != errors.OK:
-            raise errors.error(code, self.lib.gradlane_error(self._handle).decode(errors="replace"))
+            raise errors.error(code, self.error())
 
-    def allocate(self, size):
-        """A Block of `size` bytes, zeros; size may be 0."""
+    def allocate(self, size: int) -> Block:
+        """A Block of `size` bytes, zeros; size may be 0. Raises OutOfMemory."""
         handle = self.handle
         self.sweep()
         block = Block(self, size)
         address = ctypes.c_void_p()
         self._live[weakref.ref(block, self._dead.append)] = address
         self.check(self.lib.gradlane_alloc(handle, max(size, 1), ctypes.byref(address)))
-        block.address = address.value
+        block.address = address.value or 0
         block.__array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1", "data": (block.address, False)}
         return block
 
-    def sweep(self):
+    def sweep(self) -> None:
         """Frees what no array uses any more."""
         count = len(self._dead)
         if count == 0 or self.foreign:
             return
-        dead = map(collections.deque.popleft, itertools.repeat(self._dead, count))
         free = functools.partial(self.lib.gradlane_free, self._handle)
-        collections.deque(map(free, map(self._live.pop, dead)), maxlen=0)  # in C, all at once
+        pop: Callable[[Any], Any] = self._live.pop
+        take: Callable[[Any], Any] = collections.deque.popleft
+        dead = map(take, itertools.repeat(self._dead, count))
+        collections.deque(map(free, map(pop, dead)), maxlen=0)  # in C, all at once
 
-    def disconnect(self):
+    def disconnect(self) -> None:
         """Gives the rank back. Arrays stay what they are; the library forgets it all when the last one is collected."""
         if not self.closed and not self.foreign:
             self.lib.gradlane_disconnect(self._handle)
             self.closed = True
 
-    def __del__(self, getpid=os.getpid):
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
         if self.pid == getpid():
             self.lib.gradlane_close(self._handle)
 
 
-def block_of(array):
+def block_of(array: object) -> Block | None:
     """The Block that `array` is a view of, or None."""
     while isinstance(array, numpy.ndarray):
         array = array.base
     return array if isinstance(array, Block) else None
 
 
-def array_over(block, shape, dtype):
+def array_over(block: Block, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """An array over the start of the block."""
     dtype = numpy.dtype(dtype)
     if dtype.itemsize == 0:
         return numpy.zeros(shape, dtype)
-    count = int(numpy.prod(shape, dtype=numpy.int64))
-    return numpy.asarray(block)[: count * dtype.itemsize].view(dtype).reshape(shape)
+    return numpy.asarray(block)[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)

@@ -1,39 +1,60 @@
 """A connection to the daemon of this node, as one rank."""
 
-import collections
+from __future__ import annotations
+
+import builtins
 import ctypes
 import math
+import os
 import time
 import weakref
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, overload
 
 import numpy
+from numpy.typing import DTypeLike, NDArray
 
 from . import _arguments, _buffers, _library, errors
 from ._core import MAX_TAG, Core
 from ._operations import Operation
+from ._requests import Request
+from .adaptive import AdaptiveBound
 
-Figures = collections.namedtuple(
-    "Figures", "operations data_bytes data_packets retransmitted lossy_values lossy_zeroed lossy_share"
-)
-Figures.__doc__ = """What this rank's daemon has sent for this context, and what lossy codecs have taken.
-
-operations: ended. data_bytes: of data packets, behind the UDP header, retransmissions included. data_packets: the same
-in packets. retransmitted: packets of these. lossy_values: that were not zero, in samples of what this rank gave to sums
-through a lossy codec without error feedback. lossy_zeroed: of these, became zero. lossy_share: of their norm, was lost.
-"""
+_Array = TypeVar("_Array", bound=NDArray[Any])
 
 _SLICE_S = 0.1  # of waiting for a daemon, for Ctrl-C
 _TIMEOUT_S = 10.0
 
 
-def open(socket=None, *, rank=None, timeout=None, operation_timeout=None, spin_us=None):  # noqa: A001
+class Figures(NamedTuple):
+    """What this rank's daemon has sent for this context, and what lossy codecs have taken.
+
+    operations: ended. data_bytes: of data packets, behind the UDP header, retransmissions included. data_packets: the
+    same in packets. retransmitted: packets of these. lossy_values: that were not zero, in samples of what this rank
+    gave to sums through a lossy codec without error feedback. lossy_zeroed: of these, became zero. lossy_share: of
+    their norm, was lost, 0.0 to 1.0.
+    """
+
+    operations: int
+    data_bytes: int
+    data_packets: int
+    retransmitted: int
+    lossy_values: int
+    lossy_zeroed: int
+    lossy_share: float
+
+
+def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | None = None,  # noqa: A001
+         timeout: float | None = None, operation_timeout: float | None = None, spin_us: int | None = None) -> Context:
     """Connects to the daemon and returns a Context.
 
     socket: path of the daemon's socket; None: what GRADLANE_SOCKET says. rank: which of the daemon's ranks to be;
     None: what RANK says, or any free one. timeout: seconds to wait for a daemon that is starting; None: 10.
     operation_timeout: seconds that an operation may take, if it has no timeout of its own; None: what the daemon's
-    configuration says. spin_us: microseconds that waits poll before they sleep; None: 20. Raises NoDaemon and
-    BadArgument.
+    configuration says. spin_us: microseconds that waits poll before they sleep; None: 20.
+
+    Raises NoDaemon and BadArgument, OutOfMemory if the daemon's memory cannot be mapped, ImportError if there is no
+    libgradlane.
     """
     patience = _TIMEOUT_S if timeout is None else _arguments.seconds("timeout", timeout)
     options = _library.Options(
@@ -87,7 +108,11 @@ class Context(Core):
     float32 that name none.
     """
 
-    def __init__(self, connection=None):
+    rank: int
+    world: int
+    codec: str
+
+    def __init__(self, connection: _buffers.Connection | None = None) -> None:
         if not isinstance(connection, _buffers.Connection):
             raise TypeError("a Context is made by gradlane.open()")
         super().__init__(connection)
@@ -96,7 +121,7 @@ class Context(Core):
         self.codec = self._lib.gradlane_codec(connection.handle).decode()
         weakref.finalize(self, connection.disconnect).atexit = False
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         state = f"unfinished operations: {len(self._pending)}"
         if self._connection.closed:
             state = "closed"
@@ -104,18 +129,19 @@ class Context(Core):
             state = f"of process {self._connection.pid}, not of this one"
         return f"<gradlane.Context: rank {self.rank} of {self.world}, codec {self.codec}, {state}>"
 
-    def __reduce__(self):
+    def __reduce__(self) -> NoReturn:
         raise TypeError("a gradlane.Context is of the process that opened it: call gradlane.open() in the other one")
 
-    def __enter__(self):
+    def __enter__(self) -> Context:
         return self
 
-    def __exit__(self, kind, value, traceback):
+    def __exit__(self, kind: builtins.type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
         # A child of fork() that ends inside has an exception of its own on the way, SystemExit say.
         if kind is None or not self._connection.foreign:
             self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Gives the rank back. Unfinished requests fail, on all ranks. Arrays stay valid."""
         if not self._connection.closed:
             handle = self._connection.handle
@@ -130,12 +156,16 @@ class Context(Core):
 
     # ---- Buffers
 
-    def empty(self, shape, dtype=numpy.float32):
-        """An array in shared memory, zeros like those of zeros(). Raises OutOfMemory."""
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = numpy.float32) -> NDArray[Any]:
+        """An array in shared memory, zeros like those of zeros(). Raises what that raises."""
         return self.zeros(shape, dtype)
 
-    def zeros(self, shape, dtype=numpy.float32):
-        """An array of zeros in shared memory: operations do not copy it. Raises OutOfMemory."""
+    def zeros(self, shape: int | tuple[int, ...], dtype: DTypeLike = numpy.float32) -> NDArray[Any]:
+        """An array of zeros in shared memory, C-contiguous: operations do not copy it.
+
+        shape: a number of elements, or a tuple of these. dtype: any but objects. Raises OutOfMemory, also where the
+        daemon's limit of a trainer is reached; BadArgument; DaemonGone.
+        """
         try:
             dtype = numpy.dtype(dtype)
         except TypeError as reason:
@@ -149,59 +179,138 @@ class Context(Core):
 
     # ---- Operations
 
-    def all_reduce(self, array, *, average=False, codec=None, residual=None, tag=None, timeout=None, type=None,
-                   async_=False):
-        """The array ends as the sum of the ranks' arrays, or their average.
+    @overload
+    def all_reduce(self, array: _Array, *, average: bool = False,
+                   codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
+                   async_: Literal[False] = False) -> _Array: ...
 
-        Sums of integers wrap around, as NumPy's do; of bool they are "or".
+    @overload
+    def all_reduce(self, array: _Array, *, average: bool = False,
+                   codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
+                   async_: Literal[True]) -> Request[_Array]: ...
+
+    def all_reduce(self, array: _Array, *, average: bool = False,
+                   codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
+                   async_: bool = False) -> _Array | Request[_Array]:
+        """The array ends as the sum of the ranks' arrays, or their average. Returns it, or the Request.
+
+        array: of any shape, with as many elements on all ranks, of bool, integers, float16 to float64, complex64 or
+        complex128, or bfloat16. Sums of integers wrap around, as NumPy's do; of bool they are "or". Averages are for
+        floating and complex types. A codec takes away from float32 and complex64 of 1024 floats or more what its bound
+        says (docs/codecs.md). All else is added as it is: sums of floating types are rounded at each rank.
         """
-        return self._reduce("all_reduce", array, (tag, timeout, average), codec, residual, type, async_)
+        result: _Array | Request[_Array] = self._reduce(
+            "all_reduce", array, (tag, timeout, average), codec, residual, type, async_)
+        return result
 
-    def reduce_scatter(self, array, *, average=False, codec=None, residual=None, tag=None, timeout=None, type=None,
-                       async_=False):
+    @overload
+    def reduce_scatter(self, array: _Array, *, average: bool = False,
+                       codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                       tag: int | None = None, timeout: float | None = None, type: str | None = None,
+                       async_: Literal[False] = False) -> _Array: ...
+
+    @overload
+    def reduce_scatter(self, array: _Array, *, average: bool = False,
+                       codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                       tag: int | None = None, timeout: float | None = None, type: str | None = None,
+                       async_: Literal[True]) -> Request[_Array]: ...
+
+    def reduce_scatter(self, array: _Array, *, average: bool = False,
+                       codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                       tag: int | None = None, timeout: float | None = None, type: str | None = None,
+                       async_: bool = False) -> _Array | Request[_Array]:
         """The array is `world` blocks of equal size, in order; block `rank` ends as the sum of the ranks' blocks.
 
-        The others are undefined then. Not with local_reduce in the daemon's configuration.
+        The others are undefined then. Types, and what is lost, are as of all_reduce(); an AdaptiveBound is for that
+        only. Raises BadArgument also if the size is no multiple of `world`, and with local_reduce in the daemon's
+        configuration.
         """
-        return self._reduce("reduce_scatter", array, (tag, timeout, average), codec, residual, type, async_)
+        result: _Array | Request[_Array] = self._reduce(
+            "reduce_scatter", array, (tag, timeout, average), codec, residual, type, async_)
+        return result
 
-    def all_gather(self, array, *, codec=None, tag=None, timeout=None, type=None, async_=False):
+    @overload
+    def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
+                   timeout: float | None = None, type: str | None = None,
+                   async_: Literal[False] = False) -> _Array: ...
+
+    @overload
+    def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
+                   timeout: float | None = None, type: str | None = None,
+                   async_: Literal[True]) -> Request[_Array]: ...
+
+    def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
+                   timeout: float | None = None, type: str | None = None,
+                   async_: bool = False) -> _Array | Request[_Array]:
         """The array is `world` blocks of equal size, of which block `rank` is this rank's; ends as all ranks' blocks.
 
-        Of any type but objects, bit by bit. Not with local_reduce in the daemon's configuration.
+        Of any type but objects, bit by bit: nothing is lost. Raises BadArgument also if the size is no multiple of
+        `world`, and with local_reduce in the daemon's configuration.
         """
-        return self._copy("all_gather", array, (), self._how(tag, timeout, codec=codec), type, async_)
+        result: _Array | Request[_Array] = self._copy(
+            "all_gather", array, (), self._how(tag, timeout, codec=codec), type, async_)
+        return result
 
-    def broadcast(self, array, *, root=0, codec=None, tag=None, timeout=None, type=None, async_=False):
-        """The array ends as that of rank `root`. Of any type but objects, bit by bit."""
+    @overload
+    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
+                  timeout: float | None = None, type: str | None = None,
+                  async_: Literal[False] = False) -> _Array: ...
+
+    @overload
+    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
+                  timeout: float | None = None, type: str | None = None,
+                  async_: Literal[True]) -> Request[_Array]: ...
+
+    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
+                  timeout: float | None = None, type: str | None = None,
+                  async_: bool = False) -> _Array | Request[_Array]:
+        """The array ends as that of rank `root`, 0 to world - 1. Any type but objects, bit by bit: nothing is lost."""
         root = _arguments.whole("root", root, 0, self.world - 1)
-        return self._copy("broadcast", array, (root,), self._how(tag, timeout, codec=codec), type, async_)
+        how = self._how(tag, timeout, codec=codec)
+        result: _Array | Request[_Array] = self._copy("broadcast", array, (root,), how, type, async_)
+        return result
 
-    def barrier(self, *, tag=None, timeout=None, async_=False):
-        """Ends when all ranks have started it; returns None."""
+    @overload
+    def barrier(self, *, tag: int | None = None, timeout: float | None = None,
+                async_: Literal[False] = False) -> None: ...
+
+    @overload
+    def barrier(self, *, tag: int | None = None, timeout: float | None = None,
+                async_: Literal[True]) -> Request[None]: ...
+
+    def barrier(self, *, tag: int | None = None, timeout: float | None = None,
+                async_: bool = False) -> Request[None] | None:
+        """Ends when all ranks have started it; returns None, or the Request."""
         self._tidy()
-        return self._run(Operation("barrier"), (), self._how(tag, timeout), async_)
+        result: Request[None] | None = self._run(Operation("barrier"), (), self._how(tag, timeout), async_)
+        return result
 
-    def resume(self, next_tag):
-        """After an error, on all ranks: counts default tags from `next_tag` on.
+    def resume(self, next_tag: int) -> None:
+        """After an error, on all ranks: counts default tags from `next_tag` on, 0 to 2**64 - 1.
 
         What this rank has in flight fails, on other ranks too. So if the next operation fails because another rank was
-        later, resume and try again.
+        later, resume and try again. Raises BadArgument and DaemonGone.
         """
         next_tag = _arguments.whole("next_tag", next_tag, 0, MAX_TAG)
         self._connection.check(self._lib.gradlane_resume(self._connection.handle, next_tag))
 
     # ---- Watching
 
-    def fileno(self):
-        """A file descriptor that is readable while a request may be over; then call done() of all requests."""
-        fd = self._lib.gradlane_fd(self._connection.handle)
+    def fileno(self) -> int:
+        """A file descriptor that is readable while a request may be over; then call done() of all requests.
+
+        Raises OutOfMemory if there can be no more descriptors.
+        """
+        fd: int = self._lib.gradlane_fd(self._connection.handle)
         if fd < 0:
-            self._connection.check(-5)
+            self._connection.check(errors.Code.NO_MEMORY)
         return fd
 
-    def figures(self):
-        """What this rank has sent: a Figures."""
+    def figures(self) -> Figures:
+        """What this rank has sent since it was opened, as of its latest operation or some 100 ms ago."""
         figures = _library.Figures(ctypes.sizeof(_library.Figures))
         self._connection.check(self._lib.gradlane_get_figures(self._connection.handle, ctypes.byref(figures)))
         squares = figures.lossy_squares

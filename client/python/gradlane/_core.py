@@ -5,16 +5,20 @@ interrupted while its caller waits inside the call is cancelled and waited for, 
 on; if that is interrupted too, by the next operation.
 """
 
+from __future__ import annotations
+
 import collections
 import ctypes
 import time
+from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 
-from . import _arguments, _forms, _library, _losses, errors
+from . import _arguments, _buffers, _forms, _library, _losses, errors
 from ._operands import Operand, bounds, check_array, overlap
 from ._operations import Holder, Operation, describe
-from ._requests import Request
+from ._requests import AnyRequest, Request
 from .adaptive import AdaptiveBound
 
 MAX_TAG = (1 << 64) - 1
@@ -22,23 +26,28 @@ _PAGE = 4096
 _SLICE_MS = 100  # of waiting, for signals
 _CANCEL_S = 1.0  # to wait for the end of what was cancelled
 _BLOCKS = ("reduce_scatter", "all_gather")
-_FLOAT32 = _forms.Form(_forms.FLOAT32, 1, numpy.dtype("float32"), False)
 
 
 class Core:
     """Base of Context."""
 
-    def __init__(self, connection):
+    world: int
+
+    def __init__(self, connection: _buffers.Connection) -> None:
         self._connection = connection
         self._lib = connection.lib
-        self._pending = {}  # operations that are not over: keeps arrays alive that the daemon uses
-        self._dropped = collections.deque()  # Holders of operations whose Requests are gone
-        self._abandoned = collections.deque()  # operations whose callers got an exception that is none of theirs
-        self._spare = collections.defaultdict(list)  # Blocks for copies, by size
+        # Operations that are not over: keeps arrays alive that the daemon uses.
+        self._pending: dict[Operation, bool] = {}
+        # Holders of operations whose Requests are gone.
+        self._dropped: collections.deque[Any] = collections.deque()
+        # Operations whose callers got an exception that is none of theirs.
+        self._abandoned: collections.deque[Operation] = collections.deque()
+        # Blocks for copies, by size.
+        self._spare: collections.defaultdict[int, list[_buffers.Block]] = collections.defaultdict(list)
 
     # ---- Memory
 
-    def _allocate(self, size):
+    def _allocate(self, size: int) -> _buffers.Block:
         try:
             return self._connection.allocate(size)
         except errors.OutOfMemory:
@@ -47,19 +56,19 @@ class Core:
             self._spare.clear()
             return self._connection.allocate(size)
 
-    def _borrow(self, size):
+    def _borrow(self, size: int) -> _buffers.Block:
         """A Block for a copy of `size` bytes, of an earlier copy if there is one."""
         rounded = -(-max(size, 1) // _PAGE) * _PAGE
         spare = self._spare[rounded]
         return spare.pop() if spare else self._allocate(rounded)
 
-    def _give_back(self, block):
+    def _give_back(self, block: _buffers.Block) -> None:
         if not self._connection.closed:
             self._spare[block.size].append(block)
 
     # ---- Starting
 
-    def _how(self, tag, timeout, average=False, codec=None):
+    def _how(self, tag: object, timeout: object, average: object = False, codec: object = None) -> _library.How:
         _ = self._connection.handle  # raises, before whatever else may be wrong
         how = _library.How(ctypes.sizeof(_library.How))
         how.average = _arguments.flag("average", average)
@@ -70,7 +79,8 @@ class Core:
         how.timeout_ms = _arguments.milliseconds("timeout", timeout)
         return how
 
-    def _reduce(self, name, array, options, codec, residual, type_name, async_):
+    def _reduce(self, name: str, array: NDArray[Any], options: tuple[object, object, object], codec: object,
+                residual: NDArray[Any] | None, type_name: object, async_: object) -> Any:
         bound = codec if isinstance(codec, AdaptiveBound) else None
         how = self._how(*options, None if bound is not None else codec)
         check_array("data", array)
@@ -82,32 +92,34 @@ class Core:
             how.codec = bound.codec().encode()
         if residual is not None:
             self._check_residual(residual, array)
-        self._clear(name, [array] if residual is None else [array, residual])
-        pay = bound is not None and how.codec == b"raw" and residual is not None
-        pay = pay and bool(numpy.any(residual))
-        operation = Operation(name, Operand(self, array, form, copy=pay), bound)
-        if pay:
-            operation.data.work += residual.reshape(array.shape)
-            operation.paid = residual
-        elif residual is not None and not (bound is not None and how.codec == b"raw"):
-            operation.residual = Operand(self, residual, _FLOAT32)
+        self._clear(name, array, residual)
+        exact = bound is not None and how.codec == b"raw"  # a step of the bound: all that is owed goes now
+        owed = residual if exact and residual is not None and numpy.any(residual) else None
+        data = Operand(self, array, form, copy=owed is not None)
+        operation = Operation(name, data, bound)
+        if owed is not None:
+            data.work += owed.reshape(array.shape)
+            operation.paid = owed
+        elif residual is not None and not exact:
+            operation.residual = Operand(self, residual, _forms.FLOAT32)
             how.residual = operation.residual.address
         if not how.average:
             operation.scale = 1 / self.world
-        return self._run(operation, (operation.data.address, count, form.code), how, async_)
+        return self._run(operation, (data.address, count, form.type), how, async_)
 
-    def _copy(self, name, array, more, how, type_name, async_):
+    def _copy(self, name: str, array: NDArray[Any], more: tuple[int, ...], how: _library.How, type_name: object,
+              async_: object) -> Any:
         check_array("data", array)
-        if how.codec not in (None, b"raw"):
+        if how.codec is not None and how.codec != b"raw":
             raise errors.bad_argument(f"{name}: codec {how.codec.decode()!r}: copies are exact; leave the codec out")
         form = _forms.of_copy(array, type_name)
         count = self._count(name, array, form)
         self._tidy()
-        self._clear(name, [array])
-        operation = Operation(name, Operand(self, array, form))
-        return self._run(operation, (operation.data.address, count, form.code, *more), how, async_)
+        self._clear(name, array)
+        data = Operand(self, array, form)
+        return self._run(Operation(name, data), (data.address, count, form.type, *more), how, async_)
 
-    def _count(self, name, array, form):
+    def _count(self, name: str, array: NDArray[Any], form: _forms.Form) -> int:
         if name not in _BLOCKS:
             return array.size * form.per_element
         if array.size % self.world != 0:
@@ -116,7 +128,7 @@ class Core:
             )
         return array.size // self.world * form.per_element
 
-    def _check_residual(self, residual, array):
+    def _check_residual(self, residual: NDArray[Any], array: NDArray[Any]) -> None:
         check_array("residual", residual)
         if residual.dtype != numpy.float32 or array.dtype.kind != "f" or array.dtype.itemsize != 4:
             raise errors.bad_argument(
@@ -128,15 +140,16 @@ class Core:
         if overlap(residual, array):
             raise errors.bad_argument("residual and data have memory in common; the residual is an array of its own")
 
-    def _begin(self, bound, name, array, form, residual):
+    def _begin(self, bound: AdaptiveBound, name: str, array: NDArray[Any], form: _forms.Form,
+               residual: NDArray[Any] | None) -> NDArray[Any] | None:
         """Whether it can choose the codec; returns the residual."""
-        if name != "all_reduce" or form[:2] != _FLOAT32[:2]:
+        if name != "all_reduce" or form[:2] != _forms.FLOAT32[:2]:
             raise errors.bad_argument(
                 f"{name} of {array.dtype} with an AdaptiveBound: they are for all_reduce of float32"
             )
         user = bound._user
         if user is not None and not user.over:
-            if user.holder is None or user.holder() is not None:
+            if not user.dropped:
                 raise errors.bad_argument(
                     f"the AdaptiveBound is in use by {describe(user)}, which nobody has waited for: it needs that "
                     "result first; and each tensor needs a bound of its own"
@@ -148,34 +161,37 @@ class Core:
             raise errors.bad_argument("residual with an AdaptiveBound that has error_feedback: it keeps one itself")
         return bound._residual_in(self, array.size)
 
-    def _run(self, operation, arguments, how, async_):
+    def _run(self, operation: Operation, arguments: tuple[int, ...], how: _library.How, async_: object) -> Any:
         handle = self._connection.handle
         async_ = _arguments.flag("async_", async_)
         function = getattr(self._lib, "gradlane_" + operation.name)
-        request = Request(self, operation)
+        request: AnyRequest = Request(self, operation)
         operation.holder = Holder(request, self._dropped.append)
         operation.holder.operation = operation
         try:
             self._pending[operation] = True
             if operation.bound is not None:
                 operation.bound._lend(operation)
-            number = ctypes.byref(operation.number)
-            self._connection.check(function(handle, *arguments, ctypes.byref(how), number))
+            code = function(handle, *arguments, ctypes.byref(how), ctypes.byref(operation.number))
+            if code != errors.OK:
+                self._connection.check(code)
             return request if async_ else request.wait()
         except BaseException:
             self._abandon(operation)
             raise
 
-    def _clear(self, name, arrays):
+    def _clear(self, name: str, *arrays: NDArray[Any] | None) -> None:
         """Makes sure that nothing under way uses these."""
         if not self._pending:
             return
         for array in arrays:
+            if array is None:
+                continue
             low, high = bounds(array)
             for other in list(self._pending):
                 if not other.uses(array, low, high):
                     continue
-                if other.holder is None or other.holder() is not None:
+                if not other.dropped:
                     raise errors.bad_argument(
                         f"{name}: the array is in use by {describe(other)}, which nobody has waited for: wait for its "
                         "request first"
@@ -184,7 +200,7 @@ class Core:
 
     # ---- Ends
 
-    def _ask(self, operation, timeout_ms):
+    def _ask(self, operation: Operation, timeout_ms: int) -> bool:
         """Whether it is over, within the time."""
         if self._dropped:
             self._reap()
@@ -193,7 +209,7 @@ class Core:
             _losses.warn(self._lib, self._connection._handle)
         return over
 
-    def _look(self, operation, timeout_ms, copy=True):
+    def _look(self, operation: Operation, timeout_ms: int, copy: bool = True) -> bool:
         if operation.over:
             return True
         if operation.number.value == 0:
@@ -202,21 +218,22 @@ class Core:
             operation.settle(self, copy)
         return operation.over
 
-    def _await(self, operation):
+    def _await(self, operation: Operation) -> None:
         """Of a request that was dropped: its result goes nowhere but to what the daemon writes to."""
         while not self._look(operation, _SLICE_MS, copy=False):
             pass
 
-    def _cancel(self, operation):
+    def _cancel(self, operation: Operation) -> None:
         self._connection.check(self._lib.gradlane_cancel(self._connection.handle, operation.number))
 
-    def _tidy(self):
+    def _tidy(self) -> None:
         """Takes in the ends of what nobody waits for any more: before an operation starts."""
         if self._abandoned:
             self._end_abandoned()
-        self._reap()
+        if self._dropped:
+            self._reap()
 
-    def _reap(self):
+    def _reap(self) -> None:
         """Requests that were dropped; operations end in the order of their starts, most of the time."""
         while self._dropped:
             operation = self._dropped[0].operation
@@ -224,7 +241,7 @@ class Core:
                 return
             self._dropped.popleft()
 
-    def _abandon(self, operation):
+    def _abandon(self, operation: Operation) -> None:
         """An exception has come that is not the operation's: nobody will wait for it."""
         if operation.over:
             return
@@ -234,7 +251,7 @@ class Core:
         self._abandoned.append(operation)
         self._end_abandoned(time.monotonic() + _CANCEL_S)
 
-    def _end_abandoned(self, until=None):
+    def _end_abandoned(self, until: float | None = None) -> None:
         """Cancels and waits. until: then it is left for later; None: as long as it takes.
 
         Results are copied to plain arrays only in time: later, something else may be in there.

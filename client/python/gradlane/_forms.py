@@ -1,34 +1,45 @@
 """How the elements of an array travel: as what type of the daemon's, and in what memory."""
 
-import collections
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy
+from numpy.typing import NDArray
 
 from . import errors
+from ._library import Type
 
-# code: a gradlane_type. per_element: of these per element of the array. dtype: of the memory that the daemon works on.
-# raw: elements are moved as bytes, whatever they mean.
-Form = collections.namedtuple("Form", "code per_element dtype raw")
 
-FLOAT32, _BFLOAT16, _INT32, _INT64, _BYTES = 0, 3, 4, 5, 6
+class Form(NamedTuple):
+    """Of an array. raw: elements are moved as bytes, whatever they mean."""
+
+    type: Type
+    per_element: int  # of these per element of the array
+    dtype: numpy.dtype[Any]  # of the memory that the daemon works on
+    raw: bool
+
+
 # By kind and size. Integers wrap, with a sign or without: their sums have the same bits.
 _SAME = {
-    ("f", 4): FLOAT32,
-    ("f", 8): 1,
-    ("f", 2): 2,
-    ("i", 4): _INT32,
-    ("u", 4): _INT32,
-    ("i", 8): _INT64,
-    ("u", 8): _INT64,
-    ("i", 1): _BYTES,
-    ("u", 1): _BYTES,
+    ("f", 4): Type.FLOAT32,
+    ("f", 8): Type.FLOAT64,
+    ("f", 2): Type.FLOAT16,
+    ("i", 4): Type.INT32,
+    ("u", 4): Type.INT32,
+    ("i", 8): Type.INT64,
+    ("u", 8): Type.INT64,
+    ("i", 1): Type.BYTES,
+    ("u", 1): Type.BYTES,
 }
-_PAIRS = {("c", 8): FLOAT32, ("c", 16): 1}
+_PAIRS = {("c", 8): Type.FLOAT32, ("c", 16): Type.FLOAT64}
 _WIDENED = (("b", 1), ("i", 2), ("u", 2))  # summed as int32; what is not 0 becomes True
 _SUMS = "bool, int8 to int64, uint8 to uint64, float16, float32, float64, complex64, complex128, bfloat16"
 
+FLOAT32 = Form(Type.FLOAT32, 1, numpy.dtype("float32"), False)
 
-def _is_bfloat16(array, name):
+
+def _is_bfloat16(array: NDArray[Any], name: object) -> bool:
     if name is None:
         return array.dtype.isbuiltin == 2 and array.dtype.name == "bfloat16"  # of package ml_dtypes
     if name != "bfloat16":
@@ -38,40 +49,42 @@ def _is_bfloat16(array, name):
     return True
 
 
-def _of_same(dtype):
+def _of_same(dtype: numpy.dtype[Any]) -> Type | None:
     return _SAME.get((dtype.kind, dtype.itemsize)) if dtype.isbuiltin != 2 else None
 
 
-def of_sum(array, type_name, average):
+def of_sum(array: NDArray[Any], type_name: object, average: bool) -> Form:
     """Of an operation that adds, or takes averages. Raises BadArgument if the type has no sum."""
     dtype = array.dtype
+    if dtype is FLOAT32.dtype and type_name is None:  # most of the time
+        return FLOAT32
     if _is_bfloat16(array, type_name):
-        return Form(_BFLOAT16, 1, dtype, False)
+        return Form(Type.BFLOAT16, 1, dtype, False)
     if average and dtype.kind not in "fc":
         raise errors.bad_argument(
             f"average of {dtype}: only floating types have one; sum up without, or use array.astype('float32')"
         )
     native = dtype.newbyteorder("=")
-    code = _of_same(dtype)
-    if code is not None:
-        return Form(code, 1, native, False)
+    same = _of_same(dtype)
+    if same is not None:
+        return Form(same, 1, native, False)
     kind = (dtype.kind, dtype.itemsize)
     if kind in _PAIRS:
         return Form(_PAIRS[kind], 2, native, False)
     if kind in _WIDENED:
-        return Form(_INT32, 1, numpy.dtype("int32"), False)
+        return Form(Type.INT32, 1, numpy.dtype("int32"), False)
     raise errors.bad_argument(f"arrays of {dtype} have no sum here; there are sums of {_SUMS}: use array.astype()")
 
 
-def of_copy(array, type_name):
+def of_copy(array: NDArray[Any], type_name: object) -> Form:
     """Of an operation that only moves elements: any type but objects."""
     dtype = array.dtype
     if _is_bfloat16(array, type_name):
-        return Form(_BFLOAT16, 1, dtype, False)
+        return Form(Type.BFLOAT16, 1, dtype, False)
     if dtype.hasobject:
         raise errors.bad_argument(f"arrays of {dtype} hold objects of this process, which cannot travel: convert them")
-    code = _of_same(dtype)
-    if code is not None and dtype.isnative:
-        return Form(code, 1, dtype, False)
+    same = _of_same(dtype)
+    if same is not None and dtype.isnative:
+        return Form(same, 1, dtype, False)
     # Byte by byte: assignments would leave out the gaps of structures.
-    return Form(_BYTES, dtype.itemsize, numpy.dtype(f"V{dtype.itemsize}") if dtype.itemsize > 0 else dtype, True)
+    return Form(Type.BYTES, dtype.itemsize, numpy.dtype(f"V{dtype.itemsize}") if dtype.itemsize > 0 else dtype, True)

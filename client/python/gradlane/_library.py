@@ -1,6 +1,9 @@
 """libgradlane through ctypes: finding it, its structs and functions (gradlane.h)."""
 
+from __future__ import annotations
+
 import ctypes
+import enum
 import os
 import pathlib
 
@@ -9,7 +12,21 @@ from . import errors
 API_VERSION = 3
 
 
+class Type(enum.IntEnum):
+    """gradlane_type: what the elements of an operation are."""
+
+    FLOAT32 = 0
+    FLOAT64 = 1
+    FLOAT16 = 2
+    BFLOAT16 = 3
+    INT32 = 4
+    INT64 = 5
+    BYTES = 6
+
+
 class Options(ctypes.Structure):
+    """gradlane_options."""
+
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
         ("socket", ctypes.c_char_p),
@@ -23,6 +40,8 @@ class Options(ctypes.Structure):
 
 
 class How(ctypes.Structure):
+    """gradlane_how."""
+
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
         ("codec", ctypes.c_char_p),
@@ -36,6 +55,8 @@ class How(ctypes.Structure):
 
 
 class Figures(ctypes.Structure):
+    """gradlane_figures."""
+
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
         ("operations", ctypes.c_uint64),
@@ -49,7 +70,7 @@ class Figures(ctypes.Structure):
     ]
 
 
-def _candidates():
+def _candidates() -> list[str]:
     """Where the library may be; the last is left to the loader."""
     named = os.environ.get("GRADLANE_LIBRARY")
     if named:
@@ -62,7 +83,7 @@ def _candidates():
     return [str(place) for place in places if place.exists()] + ["libgradlane.so.0"]
 
 
-def _declare(lib):
+def _declare(lib: ctypes.CDLL) -> None:
     context, size, integer = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     how, request = ctypes.POINTER(How), ctypes.POINTER(ctypes.c_uint64)
     reducing = [context, context, size, integer, how, request]
@@ -86,7 +107,7 @@ def _declare(lib):
         "gradlane_test": (integer, [context, ctypes.c_uint64]),
         "gradlane_cancel": (integer, [context, ctypes.c_uint64]),
         "gradlane_fd": (integer, [context]),
-        "gradlane_resume": (ctypes.c_int, [context, ctypes.c_uint64]),
+        "gradlane_resume": (integer, [context, ctypes.c_uint64]),
         "gradlane_get_figures": (integer, [context, ctypes.POINTER(Figures)]),
         "gradlane_sum_of_squares": (ctypes.c_double, [context, size]),
     }
@@ -96,8 +117,11 @@ def _declare(lib):
         function.argtypes = arguments
 
 
-def load():
-    """The library, with its functions declared. ctypes lets go of the interpreter lock during calls."""
+def load() -> ctypes.CDLL:
+    """The library, with its functions declared. ctypes lets go of the interpreter lock during calls.
+
+    Raises ImportError if there is none, NoDaemon if it is too old.
+    """
     reasons = []
     for path in _candidates():
         try:
@@ -108,7 +132,7 @@ def load():
         # An int without arguments, to ctypes too. What is asked for below may be missing in an older library.
         if lib.gradlane_version() < API_VERSION:
             raise errors.error(
-                -7,
+                errors.Code.VERSION,
                 f"{path} has interface {lib.gradlane_version()}, this package needs {API_VERSION}: install one version, "
                 "or set GRADLANE_LIBRARY to the library that belongs to it",
             )

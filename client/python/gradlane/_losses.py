@@ -1,26 +1,52 @@
 """Warnings of the library: a codec takes much of the values."""
 
+from __future__ import annotations
+
+import ctypes
 import os
 import sys
+import threading
 import warnings
+from types import FrameType
+from typing import Any, NamedTuple
 
 from . import errors
 
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")  # as names of code begin
 
 
-def warn(lib, handle):
-    """Passes on what the library has to say, if it has, as a LossWarning of the caller's line. Raises it if warnings
-    are errors; nothing else depends on that."""
+class Caller(NamedTuple):
+    """The line of a program that a warning is about: what warnings.warn_explicit() wants to know of it."""
+
+    filename: str
+    lineno: int
+    module: str
+    registry: dict[Any, Any] | None
+
+
+def caller(*others: str) -> Caller:
+    """The innermost line outside of this package and of `others`, which file names begin with.
+
+    A thread that Python has started for the package has none: what is said then names no file.
+    """
+    inside = (_PACKAGE, threading.__file__, *others)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(inside):
+        frame = frame.f_back
+    if frame is None:
+        return Caller("gradlane", 0, __package__, None)
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    return Caller(frame.f_code.co_filename, frame.f_lineno, names.get("__name__") or "<unknown>", registry)
+
+
+def warn(lib: ctypes.CDLL, handle: ctypes.c_void_p | int | None, line: Caller | None = None) -> None:
+    """Passes on what the library has to say, if it has, as a LossWarning of this line, None: of the caller's.
+
+    Raises it if warnings are errors; nothing else depends on that.
+    """
     text = lib.gradlane_warning(handle)
     while text:
-        warnings.warn(text.decode(errors="replace"), errors.LossWarning, stacklevel=_level_of_caller())
+        line = line or caller()
+        warnings.warn_explicit(text.decode(errors="replace"), errors.LossWarning, *line)
         text = lib.gradlane_warning(handle)
-
-
-def _level_of_caller():
-    """For warnings.warn() in a function that calls this: of the first frame outside of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -1,11 +1,22 @@
 """Arrays as operations work on them: where they are, if that is shared memory, or else on copies of them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy
+from numpy.typing import NDArray
 
 from . import _buffers, errors
+from ._forms import Form
+
+if TYPE_CHECKING:
+    from ._core import Core
+
+_NOTHING: NDArray[Any] = numpy.empty(0)
 
 
-def check_array(what, array):
+def check_array(what: str, array: object) -> None:
     """Raises what is wrong with any array that a result goes to."""
     if not isinstance(array, numpy.ndarray):
         raise errors.bad_argument(
@@ -19,7 +30,7 @@ def check_array(what, array):
         raise errors.bad_argument(f"{what} is read-only, and the result goes there: pass a copy")
 
 
-def bounds(array):
+def bounds(array: NDArray[Any]) -> tuple[int, int]:
     """Addresses of the first byte of the array, and of the one behind the last."""
     low = high = array.__array_interface__["data"][0]
     if array.size == 0:
@@ -29,7 +40,7 @@ def bounds(array):
     return low, high + array.itemsize
 
 
-def overlap(array, other):
+def overlap(array: NDArray[Any], other: NDArray[Any]) -> bool:
     """Whether they have elements in common, as far as can be said soon; they may lie anywhere."""
     try:
         return numpy.shares_memory(array, other, max_work=10000)
@@ -44,16 +55,16 @@ class Operand:
     this object.
     """
 
-    def __init__(self, context, array, form, copy=False):
+    def __init__(self, context: Core, array: NDArray[Any], form: Form, copy: bool = False) -> None:
         dtype, self.array = array.dtype, array
-        self._bounds = None
+        self._bounds: tuple[int, int] | None = None
         self._view = array.view(form.dtype) if form.raw and dtype.itemsize > 0 else array
-        self._block = None
+        self._block: _buffers.Block | None = None
         block = _buffers.block_of(array)
         if block is not None and block.connection is context._connection and array.flags.c_contiguous and not copy:
             if form.raw or form.dtype == dtype:
                 self.work = self._view
-                self.address = array.ctypes.data
+                self.address: int = array.ctypes.data
                 return
         self._block = context._borrow(array.size * form.dtype.itemsize)
         self.work = _buffers.array_over(self._block, array.shape, form.dtype)
@@ -61,18 +72,18 @@ class Operand:
         self.address = self._block.address
 
     @property
-    def bounds(self):
+    def bounds(self) -> tuple[int, int]:
         if self._bounds is None:
             self._bounds = bounds(self.array)
         return self._bounds
 
-    def results(self):
+    def results(self) -> list[tuple[NDArray[Any], Any]]:
         """[(where to, from where)] of what is to be copied when the operation has ended."""
         return [(self._view, self.work)] if self._block is not None and self.array.flags.writeable else []
 
-    def release(self, context):
+    def release(self, context: Core) -> None:
         """The daemon is done with it."""
         block, self._block = self._block, None
-        self.work = self._view = None
+        self.work = self._view = _NOTHING
         if block is not None:
             context._give_back(block)

@@ -1,10 +1,19 @@
 """The bound of codec fixed that follows a tensor's magnitude from step to step: what "fixed:auto" stands for."""
 
+from __future__ import annotations
+
+import ctypes
 import math
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy
+from numpy.typing import NDArray
 
 from . import _arguments, _buffers, _library, errors
+
+if TYPE_CHECKING:
+    from ._core import Core
+    from ._operations import Operation
 
 NAME = "fixed:auto"
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 1, 4, 12
@@ -12,18 +21,22 @@ MAX_B = 30  # of fixed:B
 CHANGE = 8.0  # a result that has grown or shrunk by more than this is no measure of the next one
 MAX_EXPONENT = 12  # with fixed:1 and a larger RMS most values travel as fp32 anyway
 
-_loaded = None
+_loaded: ctypes.CDLL | None = None
 
 
-def sum_of_squares(array):
-    """Of a float32 array, C-contiguous: the same bits on every rank that has the same array."""
+def sum_of_squares(array: NDArray[numpy.float32]) -> float:
+    """Of a float32 array of any shape, C-contiguous: the same bits on every rank that has the same array.
+
+    NaN or infinity where the array has one. Raises BadArgument for any other array.
+    """
     global _loaded
     if not isinstance(array, numpy.ndarray) or array.dtype != numpy.float32 or not array.flags.c_contiguous:
         what = f"an array of {array.dtype}" if isinstance(array, numpy.ndarray) else type(array).__name__
         raise errors.bad_argument(f"the result is {what}, not a C-contiguous NumPy array of float32")
     if _loaded is None:
         _loaded = _library.load()
-    return _loaded.gradlane_sum_of_squares(array.ctypes.data, array.size)
+    squares: float = _loaded.gradlane_sum_of_squares(array.ctypes.data, array.size)
+    return squares
 
 
 class AdaptiveBound:
@@ -57,25 +70,25 @@ class AdaptiveBound:
     - where fixed has no bound that is fine enough (2^-bits RMS below 2^-30), or nothing to gain (RMS of 8192 or more).
     """
 
-    def __init__(self, bits=DEFAULT_BITS, window=1, *, error_feedback=False):
+    def __init__(self, bits: int = DEFAULT_BITS, window: int = 1, *, error_feedback: bool = False) -> None:
         self.bits = _arguments.whole("bits", bits, MIN_BITS, MAX_BITS)
         self.window = _arguments.whole("window", window, 1, 1 << 31)
         self.error_feedback = _arguments.flag("error_feedback", error_feedback)
         # Means of squares, finite and above 0; whether they are a measure; the operation that will give the next one.
         # They change together, at once, whatever exception may come in between.
-        self._state = (), False, None
-        self._residual = None
+        self._state: tuple[tuple[float, ...], bool, Operation | None] = (), False, None
+        self._residual: NDArray[numpy.float32] | None = None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         options = f"bits={self.bits}, window={self.window}, error_feedback={self.error_feedback}"
         return f"<gradlane.AdaptiveBound({options}): next codec {self.codec()!r}>"
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Of copies: no operation will tell them its result."""
         return {**self.__dict__, "_state": (*self._state[:2], None)}
 
     @staticmethod
-    def parse(codec, window=1):
+    def parse(codec: object, window: int = 1) -> AdaptiveBound | None:
         """Of "fixed:auto" (4 bits) or "fixed:auto:6"; None for all other codecs. Raises BadArgument."""
         if not isinstance(codec, str) or not codec.startswith(NAME):
             return None
@@ -87,7 +100,7 @@ class AdaptiveBound:
             raise errors.bad_argument(f"codec {codec!r}: it is {NAME} or {NAME}:BITS, BITS {MIN_BITS} to {MAX_BITS}")
         return AdaptiveBound(int(digits), window)
 
-    def codec(self):
+    def codec(self) -> str:
         """Of the next operation: "raw", or "fixed:B"."""
         squares, steady, _ = self._state
         if not steady:
@@ -99,26 +112,30 @@ class AdaptiveBound:
             return "raw"
         return f"fixed:{max(bound, 1)}"
 
-    def update(self, result, scale=1.0):
-        """Takes in a result, the same on all ranks: float32, C-contiguous. scale: 1 / world if it is a sum."""
+    def update(self, result: NDArray[numpy.float32], scale: float = 1.0) -> None:
+        """Takes in a result, the same on all ranks: float32 of any shape, C-contiguous. scale: 1 / world if it is a sum.
+
+        Raises BadArgument for any other array.
+        """
         self._state = *self._after(result, scale), self._user
 
-    def reset(self):
+    def reset(self) -> None:
         """Forgets all results, so that the next operation is raw, and what it owes; on all ranks, after a failure."""
         if self._residual is not None:
             self._residual[...] = 0
         self._state = (), False, self._user
 
-    def state_dict(self):
-        """What it knows, in plain numbers, for a checkpoint; with error feedback an array too, of this rank."""
+    def state_dict(self) -> dict[str, Any]:
+        """What it knows, in plain numbers, for a checkpoint; with error feedback an array too, of this rank: float32,
+        flat, or None before the first operation."""
         squares, steady, _ = self._state
         state = {"bits": self.bits, "squares": list(squares), "steady": steady}
         if self.error_feedback:
             state["residual"] = None if self._residual is None else numpy.array(self._residual)
         return state
 
-    def load_state_dict(self, state):
-        """Goes on from state_dict() of a bound with as many bits."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from state_dict() of a bound with as many bits, window and error_feedback. Raises BadArgument."""
         squares = tuple(float(square) for square in state["squares"])
         if state["bits"] != self.bits:
             raise errors.bad_argument(f"the state is of a bound of {state['bits']} bits, this one has {self.bits}")
@@ -134,16 +151,16 @@ class AdaptiveBound:
         self._residual = residual
         self._state = squares, bool(state["steady"]) and bool(squares), self._user
 
-    def join(self, others):
+    def join(self, others: Sequence[AdaptiveBound]) -> None:
         """Goes on for a tensor made up of those of `others`: as fine as the finest, raw if one of them would be."""
-        squares = ()
+        squares: tuple[float, ...] = ()
         if others and all(other._state[1] for other in others):
             squares = (min(min(other._state[0]) for other in others),)
         self._state = squares, bool(squares), self._user
 
     # ---- Private
 
-    def _after(self, result, scale):
+    def _after(self, result: NDArray[numpy.float32], scale: float) -> tuple[tuple[float, ...], bool]:
         """What is known after a result."""
         squares, steady, _ = self._state
         if result.size == 0:
@@ -160,23 +177,23 @@ class AdaptiveBound:
     # ---- For contexts
 
     @property
-    def _user(self):
+    def _user(self) -> Operation | None:
         """The operation that it has chosen a codec for, if that has not ended."""
         return self._state[2]
 
-    def _lend(self, operation):
+    def _lend(self, operation: Operation | None) -> None:
         self._state = *self._state[:2], operation
 
-    def _take(self, operation, result):
+    def _take(self, operation: Operation, result: NDArray[numpy.float32] | None) -> None:
         """The operation's result, or None if it failed; once."""
         if self._user is not operation:
             return
         if result is None:
             self.reset()
-        after = ((), False) if result is None else self._after(result, operation.scale)
-        self._state = *after, None
+        squares, steady = ((), False) if result is None else self._after(result, operation.scale)
+        self._state = squares, steady, None
 
-    def _residual_in(self, context, size):
+    def _residual_in(self, context: Core, size: int) -> NDArray[numpy.float32]:
         """The residual, in the memory of this context."""
         old = self._residual
         if old is not None and old.size != size:
@@ -184,9 +201,10 @@ class AdaptiveBound:
                 f"the AdaptiveBound is of a tensor of {old.size} elements, this one has {size}: each needs its own"
             )
         block = None if old is None else _buffers.block_of(old)
-        if block is None or block.connection is not context._connection:
-            new = context.zeros(size)
-            if old is not None:
-                new[...] = old
-            self._residual = new
-        return self._residual
+        if old is not None and block is not None and block.connection is context._connection:
+            return old
+        new = _buffers.array_over(context._allocate(4 * size), (size,), numpy.float32)
+        if old is not None:
+            new[...] = old
+        self._residual = new
+        return new

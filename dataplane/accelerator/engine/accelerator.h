@@ -31,7 +31,7 @@ class Accelerator {
   static constexpr size_t kMostPayload = 9000;
 
   struct Setup {
-    Codec codec = find_codec(kDefaultLossyCodec);  // fixed or inceptionn
+    Codec codec = find_codec(kDefaultLossyCodec);  // one that is fit for it: CodecRow
     size_t mtu = 1500;                             // of IP, at most kMostPayload
     uint8_t tos_compressed = 0x28;
     uint8_t tos_wire = 0x30;

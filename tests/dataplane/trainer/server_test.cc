@@ -47,7 +47,8 @@ TEST_F(ServerTest, Welcome) {
   EXPECT_EQ(welcome.rank, 4U);
   EXPECT_EQ(welcome.world, 6U);
   EXPECT_EQ(welcome.lanes, 2U);
-  EXPECT_EQ(welcome.control_bytes, gl_control_bytes(2));
+  const size_t control_bytes = gl_control_bytes(2) + codec_table().size() * sizeof(gl_codec_row);
+  EXPECT_EQ(welcome.control_bytes, control_bytes);
   EXPECT_EQ(welcome.max_bytes, config_.max_tensor);
   EXPECT_EQ(welcome.pid, static_cast<uint32_t>(getpid()));
   EXPECT_EQ(welcome.flags, 0U);
@@ -56,7 +57,7 @@ TEST_F(ServerTest, Welcome) {
 
   ASSERT_EQ(reply.fds.size(), 4U);
   const int control_fd = reply.fds[0].get();
-  EXPECT_EQ(bytes_of_file(control_fd), gl_control_bytes(2));
+  EXPECT_EQ(bytes_of_file(control_fd), control_bytes);
   expect_sealed(control_fd);
   const Mapping mapping(control_fd, gl_control_bytes(2));
   const auto* const control = reinterpret_cast<const gl_control*>(mapping.base());
@@ -247,7 +248,35 @@ TEST_F(ServerTest, FullMailboxesAreTriedAgain) {
   finish();
 }
 
-// ---- FIND_CODEC
+// ---- Codecs
+
+TEST_F(ServerTest, TableOfCodecs) {
+  start();
+  const RawClient client = connect();
+  const Reply reply = ask(client, hello_message());
+  const Mapping mapping(reply.fds[0].get(), reply.as<gl_welcome>().control_bytes);
+  const auto* const control = reinterpret_cast<const gl_control*>(mapping.base());
+  ASSERT_EQ(control->codecs, codec_table().size());
+  EXPECT_LE(control->codecs, GL_MAX_CODECS);
+  EXPECT_EQ(control->codec_row_bytes, sizeof(gl_codec_row));
+  for (size_t i = 0; i < control->codecs; ++i) {
+    const CodecRow& row = codec_table()[i];
+    gl_codec_row told;
+    std::memcpy(&told, mapping.base() + gl_control_bytes(2) + i * sizeof told, sizeof told);
+    EXPECT_STREQ(told.word, row.word);
+    EXPECT_STREQ(told.usage, row.usage);
+    EXPECT_STREQ(told.example, row.example);
+    EXPECT_STREQ(told.option, row.option != nullptr ? row.option : "");
+    EXPECT_EQ(told.id, static_cast<uint8_t>(row.id));
+    EXPECT_EQ(told.least, row.min_bits);
+    EXPECT_EQ(told.most, row.max_bits);
+    EXPECT_EQ((told.flags & GL_CODEC_EXACT) != 0, row.exact());
+    EXPECT_EQ((told.flags & GL_CODEC_FEEDBACK) != 0, row.feedback);
+    EXPECT_EQ((told.flags & GL_CODEC_EXACT_SUMS) != 0, row.exact_sums);
+    EXPECT_EQ((told.flags & GL_CODEC_ADAPTIVE) != 0, row.adaptive);
+    EXPECT_EQ(told.flags >> 4, 0U);
+  }
+}
 
 TEST_F(ServerTest, FindCodec) {
   start();
@@ -260,7 +289,7 @@ TEST_F(ServerTest, FindCodec) {
   } codecs[] = {{"raw", "raw", CodecId::kRaw, 0, 0},
                 {"fixed:07", "fixed:7", CodecId::kFixed, 7, 1},
                 {"fixed:7", "fixed:7", CodecId::kFixed, 7, 1},
-                {"inceptionn:14,truncate", "inceptionn:14,truncate", CodecId::kInceptionn, 14 | kTruncateBit, 0}};
+                {"inceptionn:14,truncate", "inceptionn:14,truncate", CodecId::kInceptionn, 14 | kOptionBit, 0}};
   for (const auto& each : codecs) {
     const auto found = ask(client, find_message(each.name)).as<gl_codec_name>();
     EXPECT_EQ(found.type, GL_MSG_CODEC);

@@ -8,7 +8,10 @@
 See docs/pytorch.md of gradlane.
 """
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,11 +26,11 @@ __all__ = ["Engine", "State", "empty", "hook", "use_codec", "zeros"]
 backend.register()
 
 
-def zeros(*size, dtype=None):
+def zeros(*size: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A tensor of zeros in memory that is shared with the daemon: all-reduce and broadcast do not copy it.
 
     After init_process_group("gradlane"), or inside a job with a hook's State; ordinary memory in a job of one rank.
-    size, dtype: as of torch.zeros(). Raises OutOfMemory. The tensor stays valid when the process group is destroyed.
+    size, dtype: as of torch.zeros(). Raises OutOfMemory, and BadArgument if there is no connection. The tensor stays valid when the process group is destroyed.
     """
     if not Engine.exists() and dist.is_initialized() and dist.get_world_size() == 1:
         return torch.zeros(*size, dtype=dtype)

@@ -5,8 +5,12 @@
 Sums of float32 go through the codec, all else is exact. docs/pytorch.md of gradlane says what there is.
 """
 
+from __future__ import annotations
+
+import datetime
 import types
 import weakref
+from typing import Any, Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -22,7 +26,7 @@ from .work import Work
 _ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo')"
 
 
-def create(store, rank, size, timeout):
+def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Group:
     """What init_process_group() and new_group() call."""
     if dist.is_initialized():
         return Group(rank, size, timeout)
@@ -33,7 +37,7 @@ def create(store, rank, size, timeout):
     return Group(rank, size, timeout) if size == 1 else meet(store, rank, size, timeout, Group)
 
 
-def register():
+def register() -> None:
     """Makes the name known to torch.distributed."""
     if hasattr(dist.Backend, "GRADLANE"):
         return
@@ -45,9 +49,16 @@ def register():
 
 
 class Group(dist.ProcessGroup):
-    """All ranks, or one: then there is nothing to exchange, and no daemon needed. Methods are named by PyTorch."""
+    """All ranks, or one: then there is nothing to exchange, and no daemon needed.
 
-    def __init__(self, rank, size, timeout):
+    Methods are named by PyTorch, which has one for each function of torch.distributed. They return a Work, whose wait()
+    raises OperationFailed and DaemonGone; what is wrong with a call is raised at once, as BadArgument.
+    """
+
+    _engine: Engine | None
+    _refusal: errors.BadArgument | None
+
+    def __init__(self, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, size)
         self._rank, self._size = rank, size
         self.options = types.SimpleNamespace(_timeout=timeout)  # as other backends have it
@@ -63,31 +74,36 @@ class Group(dist.ProcessGroup):
         self._engine.groups = True
         weakref.finalize(self, self._engine.release).atexit = False
 
-    def getBackendName(self):  # noqa: N802
+    def getBackendName(self) -> str:
+        """As torch.distributed.get_backend() says it."""
         return "gradlane"
 
     # ---- Sums
 
-    def allreduce(self, tensors, opts=None):
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
+        """all_reduce(): SUM or AVG, in place; float32 through the codec of use_codec()."""
         return self._reduce("all_reduce", _only(tensors, "all_reduce"), tensors, opts)
 
-    def allreduce_coalesced(self, tensors, opts=None):
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
+        """all_reduce_coalesced(): as one tensor. All are of one type and on one device."""
         name = "all_reduce_coalesced"
         if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
             raise errors.bad_argument(f"gradlane: {name} needs tensors, of one type and on one device")
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
-        def spread(result):
+        def spread(result: torch.Tensor) -> None:
             for tensor, part in zip(tensors, result.split([tensor.numel() for tensor in tensors])):
                 tensor.detach().copy_(part.view(tensor.shape))
 
         return self._reduce(name, flat, tensors, opts, spread)
 
-    def reduce(self, tensors, opts):
+    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Work:
+        """reduce(): an all_reduce() that other ranks do not see the result of."""
         tensor = _only(tensors, "reduce")
         return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, opts)
 
-    def reduce_scatter(self, outputs, inputs, opts=None):
+    def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
+        """reduce_scatter(): SUM or AVG of blocks of one shape and type; with fixed:auto exact."""
         output, blocks = _only(outputs, "reduce_scatter"), _only(inputs, "reduce_scatter")
         average = _average("reduce_scatter", opts)
         if self._engine is None:
@@ -97,16 +113,18 @@ class Group(dist.ProcessGroup):
         codec = codec if bound is None else "raw"
         return self._begin(outputs, "reduce_scatter", output, blocks, average=average, codec=codec)
 
-    def _reduce_scatter_base(self, output, tensor, opts=None):
+    def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
+        """reduce_scatter_tensor(): of a contiguous tensor of all blocks."""
         return self.reduce_scatter([output], [self._blocks("reduce_scatter_tensor", tensor, output)], opts)
 
-    def _reduce(self, name, tensor, result, opts, on_result=None):
+    def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], opts: Any,
+                on_result: Callable[[torch.Tensor], None] | None = None) -> Work:
         average = _average(name, opts)
         codec, bound = Setting.choose(tensor.numel()) if tensor.dtype == torch.float32 else (None, None)
         if bound is None:
             return self._begin(result, "all_reduce", tensor, average=average, codec=codec, on_result=on_result)
 
-        def update(reduced):
+        def update(reduced: torch.Tensor) -> None:
             bound.update(reduced.detach().cpu().contiguous().numpy(), 1.0 if average else 1.0 / self._size)
             if on_result is not None:
                 on_result(reduced)
@@ -117,24 +135,28 @@ class Group(dist.ProcessGroup):
 
     # ---- Copies
 
-    def broadcast(self, tensors, opts):
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Work:
+        """broadcast(), bit by bit."""
         return self._begin(tensors, "broadcast", _only(tensors, "broadcast"), opts.rootRank)
 
-    def allgather(self, outputs, inputs, opts=None):
+    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
+        """all_gather(), bit by bit: blocks of one shape and type."""
         own, theirs = _only(inputs, "all_gather"), _only(outputs, "all_gather")
         if self._engine is None:
             theirs[0].copy_(own)
         return self._begin(outputs, "all_gather", theirs, own)
 
-    def _allgather_base(self, output, tensor, opts=None):
+    def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
+        """all_gather_into_tensor(): to a contiguous tensor of all blocks."""
         return self.allgather([self._blocks("all_gather_into_tensor", output, tensor)], [tensor.reshape(-1)])
 
-    def barrier(self, opts=None):
+    def barrier(self, opts: Any = None) -> Work:
+        """barrier()."""
         return self._begin([], "barrier")
 
     # ---- Private
 
-    def _blocks(self, name, large, small):
+    def _blocks(self, name: str, large: torch.Tensor, small: torch.Tensor) -> list[torch.Tensor]:
         """The flat parts of `large`, one per rank."""
         if large.numel() != small.numel() * self._size or not large.is_contiguous():
             raise errors.bad_argument(
@@ -143,39 +165,41 @@ class Group(dist.ProcessGroup):
             )
         return list(large.detach().view(self._size, -1))
 
-    def _begin(self, result, name, *arguments, on_failure=None, **how):
+    def _begin(self, result: Any, name: str, *arguments: Any, on_failure: Callable[[], None] | None = None,
+               **how: Any) -> Work:
         """Starts an operation of the engine; a Work with `result`."""
         if self._refusal is not None:
             raise self._refusal
         work = Work(result)
 
-        def start(result, on_error):
+        def start(result: Any, on_error: Callable[[Exception], None]) -> Future[Any]:
             if self._engine is None:
                 if name == "all_reduce":
                     Operand(torch.zeros, arguments[0], name, True, how["average"])
-                future = Future()
+                future: Future[Any] = Future()
                 future.set_result(result)
                 return future
 
-            def failed(error):
+            def failed(error: Exception) -> None:
                 on_error(error)
                 if on_failure is not None and not isinstance(error, errors.LossWarning):
                     on_failure()
 
             how["timeout"] = self.options._timeout.total_seconds()
-            return getattr(self._engine, name)(*arguments, result=result, on_error=failed, **how)
+            operate: Callable[..., Future[Any]] = getattr(self._engine, name)
+            return operate(*arguments, result=result, on_error=failed, **how)
 
         return work.begin(start)
 
 
-def _only(tensors, name):
+def _only(tensors: Sequence[Any], name: str) -> Any:
     """PyTorch passes lists for several GPUs of a process, which nobody has any more."""
     if len(tensors) != 1:
         raise errors.bad_argument(f"gradlane: {name} takes one tensor per process, not {len(tensors)}")
     return tensors[0]
 
 
-def _average(name, opts):
+def _average(name: str, opts: Any) -> bool:
     if opts is None or opts.reduceOp == dist.ReduceOp.SUM:
         return False
     if opts.reduceOp == dist.ReduceOp.AVG:
@@ -185,8 +209,8 @@ def _average(name, opts):
     raise NotImplementedError(f"gradlane: {name} with {op}; the backend gradlane has SUM and AVG; {_ANOTHER}")
 
 
-def _absent(method, name):
-    def refuse(self, *arguments, **options):
+def _absent(method: str, name: str) -> Callable[..., Any]:
+    def refuse(self: Group, *arguments: Any, **options: Any) -> Any:
         raise NotImplementedError(f"gradlane: the backend gradlane has no {name}; {_ANOTHER}")
 
     refuse.__name__ = method

@@ -1,5 +1,7 @@
 """How any thread wakes the engine's."""
 
+from __future__ import annotations
+
 import os
 import select
 
@@ -7,29 +9,30 @@ import select
 class Bell:
     """A pipe: ring() makes `descriptor` readable, hush() undoes it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.descriptor, self._end = os.pipe()
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._end, False)
         self._poll = select.poll()  # select() has no descriptors from 1024 on
         self._poll.register(self.descriptor, select.POLLIN)
 
-    def ring(self):
+    def ring(self) -> None:
         try:
             os.write(self._end, b"!")
         except BlockingIOError:
             pass  # it has been ringing for long
 
-    def hush(self):
+    def hush(self) -> None:
         try:
             os.read(self.descriptor, 4096)
         except BlockingIOError:
             pass
 
-    def wait(self):
+    def wait(self) -> None:
+        """Until somebody rings."""
         self._poll.poll()
         self.hush()
 
-    def close(self):
+    def close(self) -> None:
         os.close(self.descriptor)
         os.close(self._end)

@@ -6,17 +6,21 @@ Callbacks of operations that the engine's thread has ended run in that thread; a
 end inside the call, so that they can wait for it.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import select
 import threading
 import traceback
+from typing import Any, Callable, Sequence
 
 import torch
 from torch.futures import Future
 
+from .. import _buffers
 from .bell import Bell
-from .operations import Failure, outcome
+from .operations import Failure, Operation, outcome
 from .pieces import FOR_ALL, Pieces
 
 SMALL = 1 << 20  # bytes: the calling thread waits for operations of up to so many itself,
@@ -29,17 +33,18 @@ _JOIN_S = 5.0
 class Driver(Pieces):
     """Runs operations over a connection; start() and close() may be called in any thread."""
 
-    def __init__(self, connection):
+    def __init__(self, connection: _buffers.Connection) -> None:
         super().__init__(connection)
         self._silent = False
         self._small = SMALL
-        self._queue = collections.deque()  # the thread works on the first, which stays until its callbacks have run
-        self._failed = ()  # with the first
-        self._thread = None
+        # The thread works on the first, which stays until its callbacks have run.
+        self._queue: collections.deque[Operation] = collections.deque()
+        self._failed: Sequence[Operation] = ()  # with the first
+        self._thread: threading.Thread | None = None
         self._poll = select.poll()
         self._bell = Bell()
 
-    def start(self, operation):
+    def start(self, operation: Operation) -> Future[Any]:
         """Returns a Future of operation.result."""
         operation.future = future = Future()
         with self.lock:
@@ -65,7 +70,7 @@ class Driver(Pieces):
             self._complete(operation)
         return future
 
-    def close(self, disconnect, silent=False):
+    def close(self, disconnect: Callable[[], None], silent: bool = False) -> None:
         """Calls `disconnect`; what is not over fails. silent: no thread that waits for it wakes up."""
         with self.lock:
             if self.closed:
@@ -84,12 +89,12 @@ class Driver(Pieces):
 
     # ---- Any thread
 
-    def forget(self):
+    def forget(self) -> None:
         """In a child after fork(): everything is the parent's, a lock that another thread held too."""
         self.closed = True
         self.lock = threading.RLock()
 
-    def _try(self, operation):
+    def _try(self, operation: Operation) -> bool:
         """Runs a small operation here and now. Returns whether it is over, however it ended."""
         self._count(operation)
         while self._submit(operation):
@@ -102,7 +107,7 @@ class Driver(Pieces):
         self._note(operation)
         return operation.error is not None or operation.next_piece == operation.piece_count
 
-    def _enqueue(self, operation):
+    def _enqueue(self, operation: Operation) -> None:
         if self._thread is None:
             self._poll.register(self._bell.descriptor, select.POLLIN)
             self._poll.register(self._descriptor(), select.POLLIN)
@@ -116,7 +121,7 @@ class Driver(Pieces):
             self._bell.ring()  # first, lest Ctrl-C leave it in a queue that nobody looks at
         self._queue.append(operation)
 
-    def _complete(self, operation):
+    def _complete(self, operation: Operation) -> None:
         if self._silent:
             return
         try:
@@ -126,7 +131,7 @@ class Driver(Pieces):
                     if operation.on_result is not None:
                         operation.on_result(operation.tensor)
                 operation.error = operation.warning
-        except Exception as reason:  # noqa: BLE001 - whoever waits shall have it
+        except Exception as reason:  # whoever waits shall have it
             operation.error = reason
         error = operation.error
         try:
@@ -137,25 +142,25 @@ class Driver(Pieces):
 
     # ---- The engine's thread
 
-    def _run(self):
+    def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001 - else all who wait would do so for ever
+        except BaseException as error:  # else all who wait would do so for ever
             self._die(error)
 
-    def _work(self):
+    def _work(self) -> None:
         while True:
             while self._queue:
                 operation = self._queue[0]
                 self._exchange(operation)
                 # Before anybody learns of the failure: what is started then is no longer to fail with it.
-                others = self._take_others() if isinstance(operation.error, FOR_ALL) else ()
-                self._failed = others
                 failure = operation.error
+                self._failed = self._take_others() if isinstance(failure, FOR_ALL) else ()
                 self._complete(operation)
-                for other in others:
+                for other in self._failed:
                     self._count(other)
-                    other.fail(type(failure)(failure.code, f"{failure} (an operation before this one)"))
+                    if isinstance(failure, FOR_ALL):
+                        other.fail(type(failure)(failure.code, f"{failure} (an operation before this one)"))
                     self._note(other)
                     self._complete(other)
                 with self.lock:
@@ -168,7 +173,7 @@ class Driver(Pieces):
                     return
             self._bell.wait()
 
-    def _take_others(self):
+    def _take_others(self) -> list[Operation]:
         """What waits behind the first. Without a ring each would take its time to fail."""
         with self.lock:
             first, *others = self._queue
@@ -176,7 +181,7 @@ class Driver(Pieces):
             self._queue.append(first)
         return others
 
-    def _die(self, error):
+    def _die(self, error: BaseException) -> None:
         """Nobody moves operations any more: those that there are fail, and start() refuses others."""
         with self.lock:
             self.gone, self._dead = True, repr(error)
@@ -187,10 +192,10 @@ class Driver(Pieces):
                 other.fail(self._death())
                 try:
                     self._complete(other)
-                except Exception:  # noqa: BLE001 - the others shall hear of it, too
+                except Exception:  # the others shall hear of it, too
                     traceback.print_exc()
 
-    def _exchange(self, operation):
+    def _exchange(self, operation: Operation) -> None:
         """Runs the operation until its data is there, or it has failed."""
         self._count(operation)
         while True:
@@ -205,6 +210,6 @@ class Driver(Pieces):
             operation.fail(RuntimeError(f"gradlane: {operation.name} ended before its data; this is a bug"))
         self._note(operation)
 
-    def _sleep(self):
+    def _sleep(self) -> None:
         if any(descriptor == self._bell.descriptor for descriptor, _ in self._poll.poll(_SLICE_MS)):
             self._bell.hush()

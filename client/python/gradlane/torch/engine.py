@@ -4,25 +4,34 @@ They run in the order of the calls, one after the other; driver.py has the detai
 several of them under way.
 """
 
+from __future__ import annotations
+
 import atexit
 import os
 import re
 import threading
 import weakref
+from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 import torch
 
-from .. import _context, errors
+from .. import _buffers, _context, _losses, errors
+from .._library import Type
 from . import operations, staging
 from .codec import EXACT, check, is_adaptive
 from .driver import Driver
 
+if TYPE_CHECKING:
+    from torch.futures import Future
+
+
 _OF_RANKS = re.compile(r", of ([0-9]+) ranks")  # in the daemon's refusal of a rank that another node has
-_engines = weakref.WeakSet()
-_of_parents = []  # engines of processes that this one was forked from: never to be closed here
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # as names of its files begin
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_of_parents: list[Engine] = []  # engines of processes that this one was forked from: never to be closed here
 
 
-def _forget():
+def _forget() -> None:
     """In a child after fork()."""
     Engine._guard = threading.RLock()
     Engine._world = None
@@ -39,16 +48,22 @@ class Engine:
     A tensor belongs to the operation until its future is completed. Options of all of them: timeout: seconds from its
     turn on until the operation fails, on all ranks; None: the daemons' limit. result: the value of the future; None:
     the tensor. on_result(tensor) is called when the data is in place, on_error(exception) if it failed (or, after
-    on_result, with a LossWarning where warnings are errors), before the future is completed. The future's own exception is a
-    RuntimeError with the other's class and text.
+    on_result, with a LossWarning where warnings are errors), before the future is completed. The future's own exception
+    is a RuntimeError with the other's class and text.
+
+    Tensors are of any shape and strides, on the CPU or a CUDA device. What can be known is raised at once: BadArgument,
+    and DaemonGone if there is no connection any more. Sums of float32 of 1024 elements or more lose what their codec
+    takes (docs/codecs.md); all else arrives as it is.
+
+    Attributes: rank, world, codec: as of gradlane.Context.
     """
 
-    _current = None
-    _world = None  # of the latest engine
+    _current: Engine | None = None
+    _world: int | None = None  # of the latest engine
     _guard = threading.RLock()  # a finalizer may release() in the middle of shared()
 
     @staticmethod
-    def shared(rank=None, world=None):
+    def shared(rank: int | None = None, world: int | None = None) -> Engine:
         """The process's engine, opened at first use; each call must be followed by a release().
 
         rank: which one to be, None: what RANK says. world: how many ranks the caller's job has. Raises BadArgument if
@@ -68,7 +83,7 @@ class Engine:
             return engine
 
     @staticmethod
-    def world_of(rank):
+    def world_of(rank: int) -> int | None:
         """How many ranks the daemons have, to be asked before ranks meet; None if it cannot be known then.
 
         The first time in a process it connects. Later that would end what other ranks are still finishing.
@@ -83,23 +98,25 @@ class Engine:
             return Engine._world
 
     @staticmethod
-    def exists():
+    def exists() -> bool:
+        """Whether the process has one that can be used."""
         return Engine._current is not None and Engine._current.usable
 
     @staticmethod
-    def of_groups():
+    def of_groups() -> bool:
         """Whether process groups use the engine that the process has."""
         return Engine._current is not None and Engine._current.groups
 
     @staticmethod
-    def existing():
+    def existing() -> Engine:
         """The engine that the process has. Raises BadArgument if there is none."""
-        if not Engine.exists():
+        engine = Engine._current
+        if engine is None or not engine.usable:
             raise errors.bad_argument("gradlane: there is no connection; call init_process_group('gradlane') first")
-        return Engine._current
+        return engine
 
     @staticmethod
-    def renew():
+    def renew() -> None:
         """Closes the engine, whoever still uses it: the next shared() connects anew. Not if nobody has used it yet."""
         with Engine._guard:
             engine = Engine._current
@@ -108,7 +125,7 @@ class Engine:
             Engine._current = None
         engine.close()
 
-    def __init__(self, connected):
+    def __init__(self, connected: _context.Context) -> None:
         self.rank, self.world, self.codec = connected.rank, connected.world, connected.codec
         Engine._world = self.world
         self._context = connected  # keeps the connection open
@@ -121,14 +138,14 @@ class Engine:
         atexit.register(self.close, silent=True)
 
     @property
-    def usable(self):
+    def usable(self) -> bool:
         """Whether there is a daemon that operations can go to."""
         return not self._driver.closed and not self._driver.gone
 
     # ---- Memory
 
-    def zeros(self, numel, dtype=torch.float32):
-        """A tensor of zeros in shared memory: all_reduce and broadcast use it where it is. Raises OutOfMemory."""
+    def zeros(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """A flat tensor of `numel` zeros in shared memory: all_reduce and broadcast use it where it is. Raises OutOfMemory."""
         with self._driver.lock:
             self._driver.check()
             return self._memory.tensor(numel, dtype)
@@ -137,7 +154,8 @@ class Engine:
 
     # ---- Operations
 
-    def all_reduce(self, tensor, *, average=False, codec=None, residual=None, **options):
+    def all_reduce(self, tensor: torch.Tensor, *, average: bool = False, codec: str | Callable[[], str] | None = None,
+                   residual: torch.Tensor | None = None, **options: Any) -> Future[Any]:
         """The tensor ends as the sum of the ranks' tensors, or their mean. In place.
 
         codec: of float32; None: the daemon's, or raw for fewer than 1024 elements; a function: called when all
@@ -157,13 +175,13 @@ class Engine:
         operation.keep = residual
         return self._start(operation, tensor, **options)
 
-    def broadcast(self, tensor, root, **options):
+    def broadcast(self, tensor: torch.Tensor, root: int, **options: Any) -> Future[Any]:
         """The tensor ends as that of rank `root`, bit by bit, whatever its type. In place."""
         operand = self._operand(tensor, "broadcast", False)
         operation = operations.InPlace(operand, self._memory.address(operand.work), root=root)
         return self._start(operation, tensor, **options)
 
-    def all_gather(self, outputs, tensor, **options):
+    def all_gather(self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, **options: Any) -> Future[Any]:
         """outputs: a tensor per rank, as large as `tensor`; outputs[i] ends as rank i's tensor, bit by bit."""
         own = self._operand(tensor, "all_gather", False)
         theirs = [self._operand(output, "all_gather", False) for output in outputs]
@@ -171,10 +189,11 @@ class Engine:
         many = [operand.work.data_ptr() for operand in theirs]
         operation = operations.Blocks(True, self.rank, many, own.work.data_ptr(), own.nbytes, own.type, 1,
                                       theirs, summed=self._summed)
-        operation.source = own
+        operation.keep = own
         return self._start(operation, outputs, **options)
 
-    def reduce_scatter(self, output, inputs, *, average=False, codec=None, **options):
+    def reduce_scatter(self, output: torch.Tensor, inputs: Sequence[torch.Tensor], *, average: bool = False,
+                       codec: str | None = None, **options: Any) -> Future[Any]:
         """inputs: a tensor per rank, as large as `output`, which ends as the sum of the ranks' inputs[rank]."""
         target = self._operand(output, "reduce_scatter", True, average)
         theirs = [self._operand(tensor, "reduce_scatter", True, average) for tensor in inputs]
@@ -183,16 +202,16 @@ class Engine:
         codec = self._codec(codec, target, output)
         operation = operations.Blocks(False, self.rank, many, target.work.data_ptr(), target.nbytes, target.type,
                                       target.work.element_size(), [target], codec, average, self._summed)
-        operation.source = theirs
+        operation.keep = theirs
         return self._start(operation, output, **options)
 
-    def barrier(self, **options):
+    def barrier(self, **options: Any) -> Future[Any]:
         """Ends when all ranks have started it."""
         return self._start(operations.Operation(), None, **options)
 
     # ---- Ends
 
-    def release(self):
+    def release(self) -> None:
         """To be called once per shared(): the last user closes the connection."""
         with Engine._guard:
             self._users -= 1
@@ -202,14 +221,14 @@ class Engine:
                 Engine._current = None
         self.close()
 
-    def close(self, silent=False):
+    def close(self, silent: bool = False) -> None:
         """Gives the rank back; what is not over fails, on all ranks. Tensors of zeros() stay valid."""
         atexit.unregister(self.close)
         self._driver.close(self._context.close, silent)
 
     # ---- Private
 
-    def _forget(self):
+    def _forget(self) -> None:
         """In a child after fork(): the connection is the parent's."""
         closed = self._driver.closed
         self._driver.forget()
@@ -223,24 +242,24 @@ class Engine:
         # Without data it is refused in any case; the text says what for.
         code = connection.lib.gradlane_all_gather(connection.handle, None, 1, staging.BYTES, None, None)
         text = connection.lib.gradlane_error(connection.handle).decode(errors="replace")
-        return code == errors.BAD_ARGUMENT and "local_reduce" in text
+        return code == errors.Code.BAD_ARGUMENT and "local_reduce" in text
 
-    def _operand(self, tensor, name, reduce, average=False):
+    def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False) -> staging.Operand:
         return staging.Operand(self.zeros, tensor, name, reduce, average)
 
-    def _codec(self, codec, operand, tensor):
+    def _codec(self, codec: Any, operand: staging.Operand, tensor: torch.Tensor) -> Any:
         if not callable(codec) and is_adaptive(check(codec)):
             raise errors.bad_argument(
                 f"gradlane: codec {codec!r} of one operation; a gradlane.AdaptiveBound per tensor does that: pass its "
                 "codec() and call its update()"
             )
-        if operand.type != staging.FLOAT32:
+        if operand.type != Type.FLOAT32:
             return None
         if codec is None and tensor.numel() < EXACT:
             codec = "raw"
         return codec
 
-    def _match(self, name, one, many):
+    def _match(self, name: str, one: staging.Operand, many: Sequence[staging.Operand]) -> None:
         if len(many) != self.world:
             raise errors.bad_argument(f"gradlane: {name} with {len(many)} blocks, and there are {self.world} ranks")
         for other in many:
@@ -250,16 +269,20 @@ class Engine:
                     f"{tuple(other.tensor.shape)} {other.tensor.dtype}; all must be of one size and type"
                 )
 
-    def _start(self, operation, tensor, timeout=None, result=None, on_result=None, on_error=None):
+    def _start(self, operation: operations.Operation, tensor: Any, timeout: float | None = None, result: Any = None,
+               on_result: Callable[[Any], None] | None = None,
+               on_error: Callable[[Exception], None] | None = None) -> Future[Any]:
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
         operation.result = tensor if result is None else result
         operation.inference = _inference((tensor, result))
         operation.timeout = timeout
+        if operation.type == Type.FLOAT32:  # a codec may have something to say
+            operation.caller = _losses.caller(_TORCH)
         return self._driver.start(operation)
 
 
-def _inference(tensors):
+def _inference(tensors: Any) -> bool:
     """Whether one of them, in lists at any depth, was made in inference mode. Only there it can be written to."""
     if isinstance(tensors, torch.Tensor):
-        return tensors.is_inference()
+        return bool(tensors.is_inference())
     return isinstance(tensors, (list, tuple)) and any(map(_inference, tensors))

@@ -7,9 +7,14 @@ the first step. So each bucket starts from what its parameters had before, where
 state dict.
 """
 
+from __future__ import annotations
+
+from typing import Any, Sequence
+
 import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
+from torch.futures import Future
 
 from .. import adaptive, errors
 from .codec import bound_of, check, is_adaptive
@@ -29,20 +34,22 @@ class State:
     Raises NoDaemon, and BadArgument if something does not go together. The connection is shared with backend gradlane.
     """
 
-    def __init__(self, codec=None, error_feedback=None, process_group=None):
+    def __init__(self, codec: str | None = None, error_feedback: bool | None = None,
+                 process_group: dist.ProcessGroup | None = None) -> None:
         self.codec = check(codec) or adaptive.NAME
         self.error_feedback = _feedback(error_feedback, self.codec)
         _check_group(process_group)
         # Never released: whoever opens a rank anew ends what other ranks still do.
         self._engine = _open(process_group)
         self._group = process_group
-        self._order = {}  # parameters: their numbers, in the order of first sight, which is the same in every run
-        self._firsts = []  # how many parameters the buckets of the first step had: numbers depend on that
-        self._saved_firsts = []  # of the state dict
-        self._where = {}  # parameters: (Kept, position in it)
-        self._loaded = []  # by number; for those that have no place yet
+        # Parameters: their numbers, in the order of first sight, which is the same in every run.
+        self._order: dict[torch.Tensor, int] = {}
+        self._firsts: list[int] = []  # how many parameters the buckets of the first step had: numbers depend on that
+        self._saved_firsts: list[int] = []  # of the state dict
+        self._where: dict[torch.Tensor, tuple[Kept, int]] = {}  # parameters: (Kept, position in it)
+        self._loaded: list[Loaded] = []  # by number; for those that have no place yet
 
-    def reset(self):
+    def reset(self) -> None:
         """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure.
 
         It meets the other ranks and connects anew, so that ranks agree again about how many operations there have been;
@@ -59,8 +66,8 @@ class State:
             dist.barrier(group=self._group)  # a rank that is taken anew ends what others are still doing
             self._reconnect()
 
-    def state_dict(self):
-        """Residuals and adaptive bounds, for a checkpoint, of this rank: each rank has its own."""
+    def state_dict(self) -> dict[str, Any]:
+        """Residuals (float32, in the parameters' shapes) and adaptive bounds, for a checkpoint: each rank has its own."""
         entries = [self._entry(parameter) for parameter in self._order] + self._loaded[len(self._order):]
         bounds = list({id(entry.bound): entry.bound for entry in entries if entry.bound is not None}.values())
         numbers = {id(bound): number for number, bound in enumerate(bounds)}
@@ -73,8 +80,11 @@ class State:
             "bound_of": [None if entry.bound is None else numbers[id(entry.bound)] for entry in entries],
         }
 
-    def load_state_dict(self, state):
-        """Goes on from state_dict() of the same rank. Parameters that do not fit are found now or in the first step."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from state_dict() of the same rank.
+
+        Raises BadArgument, now or in the first step, if parameters or buckets do not fit.
+        """
         if state.get("version") != _VERSION:
             raise errors.bad_argument(f"a state dict of version {state.get('version')}, this is version {_VERSION}")
         if not self.error_feedback and any(residual is not None for residual in state["residuals"]):
@@ -94,7 +104,7 @@ class State:
 
     # ---- Private
 
-    def _exchange(self, bucket):
+    def _exchange(self, bucket: dist.GradBucket) -> Future[torch.Tensor]:
         if not self._engine.usable:
             self._reconnect()
         buffer = bucket.buffer()
@@ -107,7 +117,8 @@ class State:
                 raise too_many(self._loaded, self._order)
             self._loaded = []
         check_buckets(self._saved_firsts, self._firsts)
-        codec, residual = None, None
+        codec: str | None = None
+        residual: torch.Tensor | None = None
         if buffer.dtype == torch.float32:
             codec = self.codec if kept.bound is None else kept.bound.codec()
             residual = kept.residual
@@ -119,18 +130,18 @@ class State:
         kept.future = self._engine.all_reduce(buffer, average=True, **options)
         return kept.future
 
-    def _reconnect(self):
+    def _reconnect(self) -> None:
         """The process group was destroyed since, and there is another one; or there is another daemon."""
         state = self.state_dict()
         self._engine = _open(self._group)
         self.load_state_dict(state)
 
-    def _keep(self, parameters, buffer):
+    def _keep(self, parameters: Sequence[torch.Tensor], buffer: torch.Tensor) -> Kept:
         """What is kept for these parameters."""
-        kept = self._where.get(parameters[0], (None, 0))[0]
-        if kept is not None and list(map(id, kept.parameters)) == list(map(id, parameters)):
-            kept.settle()
-            return kept
+        known = self._where.get(parameters[0])
+        if known is not None and list(map(id, known[0].parameters)) == list(map(id, parameters)):
+            known[0].settle()
+            return known[0]
         for parameter in parameters:
             number = self._order.setdefault(parameter, len(self._order))
             if self._loaded and parameter not in self._where:
@@ -142,36 +153,43 @@ class State:
             if self.error_feedback:
                 kept.residual = self._engine.zeros(buffer.numel())
                 for position, entry in enumerate(before):
-                    if entry.residual is not None:
-                        kept.residual_of(position).copy_(entry.residual)
+                    place = kept.residual_of(position)
+                    if entry.residual is not None and place is not None:
+                        place.copy_(entry.residual)
         for position, parameter in enumerate(parameters):
             self._where[parameter] = (kept, position)
         return kept
 
-    def _entry(self, parameter):
+    def _entry(self, parameter: torch.Tensor) -> Loaded:
         """What there is of the parameter so far."""
-        kept, position = self._where.get(parameter, (None, 0))
-        if kept is not None:
+        known = self._where.get(parameter)
+        if known is not None:
+            kept, position = known
             kept.settle()
             return Loaded(parameter.shape, kept.residual_of(position), kept.bound)
         number = self._order[parameter]
         return self._loaded[number] if number < len(self._loaded) else Loaded(parameter.shape, None, None)
 
-    def _joined_bound(self, entries):
+    def _joined_bound(self, entries: Sequence[Loaded]) -> adaptive.AdaptiveBound | None:
         bound = bound_of(self.codec)
-        if bound is not None and all(entry.bound is not None for entry in entries):
-            bound.join(list({id(entry.bound): entry.bound for entry in entries}.values()))
+        before = {id(entry.bound): entry.bound for entry in entries}
+        if bound is not None and id(None) not in before:
+            bound.join([one for one in before.values() if one is not None])
         return bound
 
-    def _bound_of(self, saved):
+    def _bound_of(self, saved: dict[str, Any]) -> adaptive.AdaptiveBound | None:
         bound = bound_of(self.codec)
         if bound is not None and bound.bits == saved["bits"]:  # else this one starts anew
             bound.load_state_dict(saved)
         return bound
 
 
-def hook(state, bucket):
-    """For DistributedDataParallel.register_comm_hook(State(...), hook): averages a bucket over the ranks."""
+def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
+    """For DistributedDataParallel.register_comm_hook(State(...), hook): averages a bucket over the ranks.
+
+    bucket: of any floating type; of float32 the codec of the State takes its share, other types travel exactly. Returns
+    a future of the bucket's flat tensor. Raises BadArgument for another state, or if a state dict does not fit.
+    """
     if not isinstance(state, State):
         raise errors.bad_argument(
             f"gradlane.torch.hook with a state of {type(state).__name__}: it is "
@@ -180,7 +198,7 @@ def hook(state, bucket):
     return state._exchange(bucket)
 
 
-def _feedback(wanted, codec):
+def _feedback(wanted: object, codec: str) -> bool:
     if wanted is None:
         return is_adaptive(codec)
     if not isinstance(wanted, bool):
@@ -193,7 +211,7 @@ def _feedback(wanted, codec):
     return wanted
 
 
-def _check_group(group):
+def _check_group(group: object) -> None:
     if group is None or isinstance(group, dist.ProcessGroup):
         return
     foreign = group is dist.GroupMember.NON_GROUP_MEMBER
@@ -201,15 +219,15 @@ def _check_group(group):
     raise errors.bad_argument(f"gradlane: process_group is {what}; leave it out, or pass a group of all ranks")
 
 
-def _timeout_of(group):
+def _timeout_of(group: dist.ProcessGroup | None) -> float | None:
     """Seconds that the job's own operations may take: what PyTorch was told, or its default. None: there is no job."""
     if not (dist.is_available() and dist.is_initialized()):
         return None
     options = getattr(group or dist.group.WORLD, "options", None)  # those of Gloo, NCCL and gradlane
-    return getattr(options, "_timeout", default_pg_timeout).total_seconds()
+    return float(getattr(options, "_timeout", default_pg_timeout).total_seconds())
 
 
-def _open(process_group):
+def _open(process_group: dist.ProcessGroup | None) -> Engine:
     rank = world = None
     if dist.is_available() and dist.is_initialized():
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)

@@ -1,41 +1,52 @@
 """What the hook keeps from step to step, and what of a state dict does not fit."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Sequence
+
+import torch
+
 from .. import errors
+from ..adaptive import AdaptiveBound
+
+if TYPE_CHECKING:
+    from torch.futures import Future
 
 
 class Kept:
     """For the parameters that travel in one bucket, in its order. residual, bound: None if there is none."""
 
-    def __init__(self, parameters, residual, bound):
+    def __init__(self, parameters: Sequence[torch.Tensor], residual: torch.Tensor | None,
+                 bound: AdaptiveBound | None) -> None:
         self.parameters = parameters
         self.residual = residual
         self.bound = bound
-        self.future = None  # of its latest exchange
-        self.offsets = []
+        self.future: Future[Any] | None = None  # of its latest exchange
+        self.offsets: list[int] = []
         offset = 0
         for parameter in parameters:
             self.offsets.append(offset)
             offset += parameter.numel()
 
-    def residual_of(self, position):
+    def residual_of(self, position: int) -> torch.Tensor | None:
         """A view, in the shape of the parameter."""
         if self.residual is None:
             return None
         parameter, offset = self.parameters[position], self.offsets[position]
         return self.residual[offset:offset + parameter.numel()].view(parameter.shape)
 
-    def reset(self):
+    def reset(self) -> None:
         if self.residual is not None:
             self.residual.zero_()
         if self.bound is not None:
             self.bound.reset()
 
-    def take(self, result):
+    def take(self, result: torch.Tensor) -> None:
         """Of the exchange under way; called before DDP gets it."""
         if self.bound is not None:
             self.bound.update(result.detach().cpu().numpy())
 
-    def settle(self):
+    def settle(self) -> None:
         """The exchange before this one is over. Had it failed, all starts anew."""
         future, self.future = self.future, None
         if future is None:
@@ -49,11 +60,12 @@ class Kept:
 class Loaded:
     """A parameter's part of a state dict."""
 
-    def __init__(self, shape, residual, bound):
+    def __init__(self, shape: Sequence[int], residual: torch.Tensor | None, bound: AdaptiveBound | None) -> None:
         self.shape, self.residual, self.bound = tuple(shape), residual, bound
 
 
-def check_fits(loaded, number, parameter):
+def check_fits(loaded: Sequence[Loaded], number: int, parameter: torch.Tensor) -> None:
+    """Raises BadArgument if the parameter is not that of the state dict."""
     if number >= len(loaded):
         raise errors.bad_argument(
             f"the state dict is of another model: it has {len(loaded)} parameters, and here there is one more, "
@@ -66,7 +78,8 @@ def check_fits(loaded, number, parameter):
         )
 
 
-def check_buckets(saved, firsts):
+def check_buckets(saved: Sequence[int], firsts: Sequence[int]) -> None:
+    """Raises BadArgument if the first step had other buckets."""
     for number, (one, other) in enumerate(zip(saved, firsts)):
         if one != other:
             raise errors.bad_argument(
@@ -75,7 +88,8 @@ def check_buckets(saved, firsts):
             )
 
 
-def too_many(loaded, order):
+def too_many(loaded: Sequence[Loaded], order: dict[torch.Tensor, int]) -> errors.BadArgument:
+    """What is wrong with a state dict that has more parameters."""
     return errors.bad_argument(
         f"the state dict is of another model: it has {len(loaded)} parameters, of which parameter {len(order)} has "
         f"shape {loaded[len(order)].shape}; here there are {len(order)}"

@@ -5,21 +5,27 @@ wrong with the numbers of a job or a group is found before PyTorch waits for any
 (watch()), and what only one rank sees is told to all (meet()).
 """
 
+from __future__ import annotations
+
 import datetime
 import functools
 import inspect
 import os
 import urllib.parse
+from typing import Any, Callable, TypeVar
 
 import torch.distributed as dist
 
 from .. import errors
 from .engine import Engine
 
+_Joined = TypeVar("_Joined")
+
 _LEAVING = datetime.timedelta(seconds=5)
 
 
-def meet(store, rank, size, timeout, join):
+def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
+         join: Callable[[int, int, datetime.timedelta], _Joined]) -> _Joined:
     """Calls join(rank, size, timeout), which connects, when all ranks are here, and returns its result if it has gone
     well on all. Else it raises on all what has gone wrong.
 
@@ -27,15 +33,16 @@ def meet(store, rank, size, timeout, join):
     """
     key = f"gradlane {(store.add('gradlane', 1) - 1) // size}"
     _wait_for_all(store, key, size, timeout)
-    joined, text = None, "ok"
+    joined: _Joined | Exception
+    text = "ok"
     try:
         joined = join(rank, size, timeout)
-    except Exception as error:  # noqa: BLE001 - the others shall hear of it
+    except Exception as error:  # the others shall hear of it
         joined, text = error, str(error)
     store.set(f"{key} rank {rank}", text)
     texts = [store.get(f"{key} rank {other}").decode(errors="replace") for other in range(size)]
     failed = next((other for other, its in enumerate(texts) if its != "ok"), None)
-    if failed is None:
+    if failed is None and not isinstance(joined, Exception):
         return joined
     try:
         _wait_for_all(store, key + " failed", size, min(timeout, _LEAVING))  # the store goes with rank 0
@@ -46,13 +53,13 @@ def meet(store, rank, size, timeout, join):
     )
 
 
-def _wait_for_all(store, key, size, timeout):
+def _wait_for_all(store: dist.Store, key: str, size: int, timeout: datetime.timedelta) -> None:
     if store.add(key, 1) == size:
         store.set(key + " all", "here")
     store.wait([key + " all"], timeout)
 
 
-def refusal(size, world):
+def refusal(size: int, world: int) -> errors.BadArgument:
     """Of a group that there cannot be."""
     return errors.bad_argument(
         f"gradlane: a group of {size} of {world} ranks; the backend gradlane has groups of all ranks, or of one. For "
@@ -60,7 +67,7 @@ def refusal(size, world):
     )
 
 
-def watch():
+def watch() -> None:
     """Has PyTorch's init_process_group() and new_group() look at the numbers first, for backend gradlane alone."""
     for name, look in (("init_process_group", _look_at_job), ("new_group", _look_at_group)):
         original = getattr(dist.distributed_c10d, name)
@@ -70,11 +77,11 @@ def watch():
                 setattr(module, name, watched)
 
 
-def _watched(original, look):
+def _watched(original: Callable[..., Any], look: Callable[[dict[str, Any]], None]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def watched(*arguments, **options):
+    def watched(*arguments: Any, **options: Any) -> Any:
         try:
             call = signature.bind(*arguments, **options).arguments
         except TypeError:
@@ -86,7 +93,7 @@ def _watched(original, look):
     return watched
 
 
-def _look_at_group(call):
+def _look_at_group(call: dict[str, Any]) -> None:
     ranks = call.get("ranks")
     if not dist.is_initialized() or ranks is None:
         return
@@ -95,27 +102,28 @@ def _look_at_group(call):
         raise refusal(size, world)
 
 
-def _look_at_job(call):
+def _look_at_job(call: dict[str, Any]) -> None:
     """Whether there are as many ranks as the daemons have. What else is wrong, meet() will find."""
     if not _is_ours(call.get("backend")) or dist.is_initialized():
         return
     url = urllib.parse.urlparse(call.get("init_method") or "env://")
     named = dict(urllib.parse.parse_qsl(url.query))
-    job = []
+    job: list[int | None] = []
     for word in ("rank", "world_size"):
         number = call.get(word, -1)
         if number == -1:
             number = named.get(word, os.environ.get(word.upper()) if url.scheme == "env" else None)
         job.append(int(number) if str(number).isdecimal() else None)
-    if None in job or job[1] == 1:
+    rank, size = job
+    if rank is None or size is None or size == 1:
         return
-    world = Engine.world_of(job[0])
-    if world is not None and world != job[1]:
+    world = Engine.world_of(rank)
+    if world is not None and world != size:
         raise errors.bad_argument(
-            f"gradlane: WORLD_SIZE is {job[1]}, and the daemons have {world} ranks: start one process per rank of the "
+            f"gradlane: WORLD_SIZE is {size}, and the daemons have {world} ranks: start one process per rank of the "
             "daemons, as gradlane run does, or change `nodes` (and `trainers`) in their configurations"
         )
 
 
-def _is_ours(backend):
+def _is_ours(backend: object) -> bool:
     return isinstance(backend, str) and backend.lower() == "gradlane"

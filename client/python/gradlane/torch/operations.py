@@ -4,32 +4,41 @@ An Operation belongs to one thread at a time: the one that starts it, then the e
 copies are memmove through ctypes, which lets go of the interpreter lock.
 """
 
+from __future__ import annotations
+
 import collections
 import ctypes
 import math
 import time
 import zlib
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+
+import torch
 
 from .. import errors
-from . import staging
-from .staging import PIECE
+from .._library import Type
+from .._losses import Caller
+from .staging import PIECE, Operand
+
+if TYPE_CHECKING:
+    from torch.futures import Future
 
 _LONGEST_MS = 10**9  # of time limits: 11 days
 _CHECK_BITS, _NUMBER_BITS, _PIECE_BITS = 20, 24, 20  # of tags
 
 
-def _mask(bits):
+def _mask(bits: int) -> int:
     return (1 << bits) - 1
 
 
 class Failure:
     """A future's value that outcome() turns into an exception. torch's set_exception() is not seen from C++."""
 
-    def __init__(self, error):
+    def __init__(self, error: Exception) -> None:
         self.error = error
 
 
-def outcome(future):
+def outcome(future: Future[Any]) -> Any:
     """For then() of a future that a Failure may be the value of."""
     value = future.value()
     if isinstance(value, Failure):
@@ -45,13 +54,13 @@ class Flight:
 
     __slots__ = ("piece", "address", "staged", "request", "codes")
 
-    def __init__(self, piece, address):
+    def __init__(self, piece: int, address: int | None) -> None:
         self.piece, self.address, self.staged = piece, address, address is None
         self.request = ctypes.c_uint64()
-        self.codes = []
+        self.codes: list[int] = []
 
     @property
-    def ended(self):
+    def ended(self) -> bool:
         return bool(self.codes) and self.codes[-1] != errors.PENDING
 
 
@@ -60,119 +69,138 @@ class Operation:
 
     codec, average: as in gradlane_how; whole too, which is of all pieces together. timeout: seconds from its turn on,
     or None. The driver has flights, next_piece, number, begun, future and error: the first thing that went wrong.
-    warning: a LossWarning that whoever waits shall have. inference: its tensors were made in inference mode.
+    warning: a LossWarning that whoever waits shall have. caller: the line that such a warning names. inference: its
+    tensors were made in inference mode. keep: what must live as long as this.
     """
 
     name = "barrier"
-    type = staging.BYTES
+    type = Type.BYTES
     nbytes = 0
     piece_count = 1
-    codec = None
+    codec: str | Callable[[], str] | None = None
     average = False
     whole = 0
 
-    def __init__(self):
-        self.flights = collections.deque()
+    future: Future[Any]
+
+    def __init__(self) -> None:
+        self.flights: collections.deque[Flight] = collections.deque()
         self.next_piece = 0
-        self.number = None
-        self.error = self.warning = None
+        self.number: int | None = None
+        self.begun = 0.0
+        self.error: Exception | None = None
+        self.warning: errors.LossWarning | None = None
+        self.caller: Caller | None = None
         self.inference = False
-        self.timeout = self.begun = None
-        self.tensor = self.result = self.on_result = self.on_error = None
+        self.timeout: float | None = None
+        self.tensor: Any = None
+        self.result: Any = None
+        self.on_result: Callable[[Any], None] | None = None
+        self.on_error: Callable[[Exception], None] | None = None
+        self.keep: Any = None
 
     @property
-    def timeout_ms(self):
+    def timeout_ms(self) -> int:
         """0: the daemon's."""
         return 0 if self.timeout is None else min(max(math.ceil(self.timeout * 1000), 1), _LONGEST_MS)
 
-    def is_late(self):
+    def is_late(self) -> bool:
         """Whether it has had its time."""
         return self.timeout is not None and time.monotonic() >= self.begun + self.timeout
 
-    def fail(self, error):
+    def fail(self, error: Exception) -> None:
+        """The first error is the one that counts."""
         self.error = self.error or error
 
-    def tag(self, piece, past):
+    def tag(self, piece: int, past: int) -> int:
         """The same on two ranks only if they mean the same piece of the same call: its number, a hash of what it is.
 
         past: what has failed, as a number.
         """
         what = f"{self.name} {self.nbytes} {self.type} {self.average} {past}"
         check = zlib.crc32(what.encode()) & _mask(_CHECK_BITS)
-        return (check << _NUMBER_BITS | self.number & _mask(_NUMBER_BITS)) << _PIECE_BITS | piece & _mask(_PIECE_BITS)
+        number = (self.number or 0) & _mask(_NUMBER_BITS)
+        return (check << _NUMBER_BITS | number) << _PIECE_BITS | piece & _mask(_PIECE_BITS)
 
-    def function(self, lib):
-        return getattr(lib, "gradlane_" + self.name)
+    def function(self, lib: ctypes.CDLL) -> Callable[..., int]:
+        """Of the library, that starts a piece."""
+        function: Callable[..., int] = getattr(lib, "gradlane_" + self.name)
+        return function
 
-    def place(self, piece):
+    def place(self, piece: int) -> int | None:
         """The address where the piece's data lies in shared memory, or None: it wants a staging block."""
         return 0
 
-    def residual_of(self, piece):
+    def residual_of(self, piece: int) -> int | None:
         """The address of its residual, or None."""
         return None
 
-    def load(self, piece, address):
+    def load(self, piece: int, address: int) -> None:
         """Copies the piece's data into a staging block."""
 
-    def unload(self, piece, address):
+    def unload(self, piece: int, address: int) -> None:
         """Copies the piece's result out of it."""
 
-    def arguments(self, piece, address):
+    def arguments(self, piece: int, address: int | None) -> tuple[int | None, ...]:
         """Of the library's function, between context and how."""
         return ()
 
-    def finish(self):
+    def finish(self) -> None:
         """All pieces have ended well."""
 
 
 class InPlace(Operation):
     """All-reduce, or broadcast from `root`."""
 
-    def __init__(self, operand, address, codec=None, average=False, residual=None, root=None):
+    def __init__(self, operand: Operand, address: int | None, codec: str | Callable[[], str] | None = None,
+                 average: bool = False, residual: int | None = None, root: int | None = None) -> None:
         super().__init__()
         self.name = "all_reduce" if root is None else "broadcast"
         self.type, self.codec, self.average = operand.type, codec, average
         self._residual = residual
-        self._operand = operand
         self._shared = address
-        self._base = operand.work.data_ptr()
-        self._item = 1 if self.type == staging.BYTES else operand.work.element_size()
+        self._base: int = operand.work.data_ptr()
+        self._item: int = 1 if self.type == Type.BYTES else operand.work.element_size()
         self._root = root
         self.nbytes = operand.nbytes
         self.whole = self.nbytes // self._item
         self.piece_count = -(-self.nbytes // PIECE)
-        self.finish = operand.finish
+        self._operand = operand
 
-    def _bytes(self, piece):
+    def _bytes(self, piece: int) -> int:
         return min(PIECE, self.nbytes - piece * PIECE)
 
-    def residual_of(self, piece):
+    def residual_of(self, piece: int) -> int | None:
         return None if self._residual is None else self._residual + piece * PIECE
 
-    def place(self, piece):
+    def place(self, piece: int) -> int | None:
         return None if self._shared is None else self._shared + piece * PIECE
 
-    def load(self, piece, address):
+    def load(self, piece: int, address: int) -> None:
         ctypes.memmove(address, self._base + piece * PIECE, self._bytes(piece))
 
-    def unload(self, piece, address):
+    def unload(self, piece: int, address: int) -> None:
         ctypes.memmove(self._base + piece * PIECE, address, self._bytes(piece))
 
-    def arguments(self, piece, address):
+    def arguments(self, piece: int, address: int | None) -> tuple[int | None, ...]:
         count = self._bytes(piece) // self._item
         return (address, count, self.type) if self._root is None else (address, count, self.type, self._root)
+
+    def finish(self) -> None:
+        self._operand.finish()
 
 
 class Blocks(Operation):
     """All-gather and reduce-scatter: a staging block holds a part of each rank's block, one behind the other.
 
     many: the addresses of the ranks' blocks. one: the address of this rank's own block: the input of all-gather, the
-    output of reduce-scatter. nbytes: of a block. keep: operands, which must live as long as this. summed: by an
+    output of reduce-scatter. nbytes: of a block. targets: operands that results go to. summed: by an
     all-reduce over all blocks, for daemons with local_reduce, which have neither operation.
     """
 
-    def __init__(self, gather, rank, many, one, nbytes, type_, item, keep, codec=None, average=False, summed=False):
+    def __init__(self, gather: bool, rank: int, many: Sequence[int], one: int, nbytes: int, type_: Type, item: int,
+                 targets: Sequence[Operand], codec: str | None = None, average: bool = False,
+                 summed: bool = False) -> None:
         super().__init__()
         self.name = "all_gather" if gather else "reduce_scatter"
         self._summed = summed
@@ -181,42 +209,45 @@ class Blocks(Operation):
         self._item = item
         self._block = nbytes
         self._part = max(PIECE // len(many) // 128 * 128, 128)
-        self._keep = keep
+        self._targets = targets
         self.nbytes = nbytes * len(many)
         self.whole = nbytes // item
         self.piece_count = -(-nbytes // self._part)
 
-    def place(self, piece):
+    def place(self, piece: int) -> int | None:
         return None
 
-    def _bytes(self, piece):
+    def _bytes(self, piece: int) -> int:
         return min(self._part, self._block - piece * self._part)
 
-    def _own(self, piece, address):
+    def _own(self, piece: int, address: int) -> tuple[int, int, int]:
         return self._one + piece * self._part, address + self._rank * self._bytes(piece), self._bytes(piece)
 
-    def _all(self, piece, address):
+    def _all(self, piece: int, address: int) -> Iterator[tuple[int, int, int]]:
         size = self._bytes(piece)
         for rank, base in enumerate(self._many):
             yield base + piece * self._part, address + rank * size, size
 
     def function(self, lib):
-        return lib.gradlane_all_reduce if self._summed else super().function(lib)
+        if not self._summed:
+            return super().function(lib)
+        function: Callable[..., int] = lib.gradlane_all_reduce
+        return function
 
-    def load(self, piece, address):
+    def load(self, piece: int, address: int) -> None:
         if self._summed and self._gather:
             ctypes.memset(address, 0, len(self._many) * self._bytes(piece))
         for theirs, staged, size in [self._own(piece, address)] if self._gather else self._all(piece, address):
             ctypes.memmove(staged, theirs, size)
 
-    def unload(self, piece, address):
+    def unload(self, piece: int, address: int) -> None:
         for theirs, staged, size in self._all(piece, address) if self._gather else [self._own(piece, address)]:
             ctypes.memmove(theirs, staged, size)
 
-    def arguments(self, piece, address):
+    def arguments(self, piece: int, address: int | None) -> tuple[int | None, ...]:
         count = self._bytes(piece) // self._item
         return (address, count * len(self._many) if self._summed else count, self.type)
 
-    def finish(self):
-        for operand in self._keep:
+    def finish(self) -> None:
+        for operand in self._targets:
             operand.finish()

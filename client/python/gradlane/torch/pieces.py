@@ -4,14 +4,16 @@ The thread that calls may be interrupted anywhere, by Ctrl-C: what it has done s
 so that _repair() can have the engine's thread go on.
 """
 
+from __future__ import annotations
+
 import ctypes
 import threading
 import time
 import zlib
 
-from .. import _library, _losses, errors
+from .. import _buffers, _library, _losses, errors
 from . import staging
-from .operations import Flight
+from .operations import Flight, Operation
 
 FOR_ALL = (errors.OperationFailed, errors.DaemonGone)  # failures that operations behind share
 
@@ -19,12 +21,12 @@ FOR_ALL = (errors.OperationFailed, errors.DaemonGone)  # failures that operation
 class Pieces:
     """Base of Driver. An operation is in one thread at a time."""
 
-    def __init__(self, connection):
+    def __init__(self, connection: _buffers.Connection) -> None:
         self.lock = threading.RLock()  # around the library, the memory and the queue
         self.memory = staging.Memory(connection)
         self.closed = False
         self.gone = False  # the daemon is
-        self._dead = None  # why the engine's thread is
+        self._dead: str | None = None  # why the engine's thread is
         self._connection = connection
         self._lib = connection.lib
         self._how = _library.How(ctypes.sizeof(_library.How))
@@ -32,14 +34,14 @@ class Pieces:
         self._counted = 0
         self._past = 0  # a hash of the numbers of those that failed
 
-    def check(self):
+    def check(self) -> None:
         """Raises if there is no connection any more."""
         if self.closed:
-            raise errors.error(-3, "gradlane: the process group was destroyed, or belongs to the parent of a fork")
+            raise errors.error(errors.Code.DAEMON_GONE, "gradlane: the process group was destroyed, or belongs to the parent of a fork")
         if self._dead is not None:
             raise self._death()
 
-    def _submit(self, operation):
+    def _submit(self, operation: Operation) -> bool:
         """Starts the next piece; False if there is none, or no room yet."""
         piece, flights = operation.next_piece, operation.flights
         if piece == operation.piece_count or operation.error is not None or len(flights) == staging.WINDOW:
@@ -57,23 +59,23 @@ class Pieces:
             with self.lock:
                 self.check()
                 self._call(operation, flight)
-        except Exception as error:  # noqa: BLE001 - whoever waits shall have it
+        except Exception as error:  # whoever waits shall have it
             operation.fail(error)
             self._withdraw(operation)
             return False
         operation.next_piece = piece + 1
         return True
 
-    def _withdraw(self, operation):
+    def _withdraw(self, operation: Operation) -> None:
         """Takes back the latest piece if the daemon does not have it."""
         if operation.flights and operation.flights[-1].request.value == 0:
             with self.lock:
                 self.memory.give_back(operation.flights[-1])
             operation.flights.pop()
 
-    def _call(self, operation, flight):
+    def _call(self, operation: Operation, flight: Flight) -> None:
         how, piece = self._how, flight.piece
-        if piece == 0 and callable(operation.codec):
+        if callable(operation.codec):  # the first piece
             operation.codec = operation.codec()
         how.codec = operation.codec.encode() if operation.codec is not None else None
         how.average = operation.average
@@ -89,24 +91,24 @@ class Pieces:
             flight.request.value = 0
             raise self._error(code)
 
-    def _death(self):
-        return errors.error(-3, f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew")
+    def _death(self) -> errors.Error:
+        return errors.error(errors.Code.DAEMON_GONE, f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew")
 
-    def _error(self, code, operation=None):
-        self.gone = self.gone or code == -3
-        text = self._lib.gradlane_error(self._connection.handle).decode(errors="replace")
-        if code == -4 and " tag: " in text:
+    def _error(self, code: int, operation: Operation | None = None) -> errors.Error:
+        self.gone = self.gone or code == errors.Code.DAEMON_GONE
+        text = self._connection.error()
+        if code == errors.Code.FAILED and " tag: " in text:
             text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
-        if code == -4 and "took too long" in text and operation is not None and operation.is_late():
+        if code == errors.Code.FAILED and "took too long" in text and operation is not None and operation.is_late():
             text += f" (limit: {operation.timeout:g} s, the process group's timeout)"
         return errors.error(code, "gradlane: " + text)
 
-    def _land(self, operation, timeout_ms=0):
+    def _land(self, operation: Operation, timeout_ms: int = 0) -> bool:
         """Takes the end of the oldest piece under way; False if it has not ended."""
         flight = operation.flights[0]
         with self.lock:
             if self.closed:
-                operation.fail(errors.error(-3, "gradlane: the process group was destroyed before the operation ended"))
+                operation.fail(errors.error(errors.Code.DAEMON_GONE, "gradlane: the process group was destroyed before the operation ended"))
                 operation.flights.clear()
                 return True
             if not flight.ended:
@@ -121,7 +123,7 @@ class Pieces:
                 operation.fail(self._error(code, operation))
             else:
                 self._note_warnings(operation)
-        if flight.staged:
+        if flight.staged and flight.address is not None:
             if code == errors.OK:
                 operation.unload(flight.piece, flight.address)
             with self.lock:
@@ -129,23 +131,19 @@ class Pieces:
         operation.flights.popleft()
         return True
 
-    def _note_warnings(self, operation):
+    def _note_warnings(self, operation: Operation) -> None:
         """Of what the codec takes. Where they are errors, the operation goes on all the same: other ranks have none."""
         try:
-            _losses.warn(self._lib, self._connection.handle)
+            _losses.warn(self._lib, self._connection.handle, operation.caller)
         except errors.LossWarning as warning:
             operation.warning = operation.warning or warning
 
-    def _cancel(self, operation):
-        with self.lock:
-            for flight in operation.flights:
-                self._lib.gradlane_cancel(self._connection.handle, flight.request)
-
-    def _descriptor(self):
+    def _descriptor(self) -> int:
         """Readable while a piece may have ended."""
-        return self._lib.gradlane_fd(self._connection.handle)
+        descriptor: int = self._lib.gradlane_fd(self._connection.handle)
+        return descriptor
 
-    def _repair(self, operation):
+    def _repair(self, operation: Operation) -> None:
         """After an exception anywhere in _try(), Ctrl-C above all: as if it had come between two pieces."""
         flights = operation.flights
         if flights and flights[-1].request.value == 0:
@@ -155,14 +153,14 @@ class Pieces:
         if flights and flights[0].ended:
             self._land(operation)
 
-    def _count(self, operation):
+    def _count(self, operation: Operation) -> None:
         """Gives the operation its number, when its turn comes; each has one, whether it begins or fails before that."""
         if operation.number is None:
             operation.number = self._counted  # no call in between, where Ctrl-C could come
             self._counted += 1
             operation.begun = time.monotonic()
 
-    def _note(self, operation):
+    def _note(self, operation: Operation) -> None:
         """Ranks that disagree about what has failed may disagree about numbers, so their tags shall differ."""
         if isinstance(operation.error, FOR_ALL):
-            self._past = zlib.crc32(b"%d" % operation.number, self._past)
+            self._past = zlib.crc32(b"%d" % (operation.number or 0), self._past)

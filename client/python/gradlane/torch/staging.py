@@ -5,23 +5,29 @@ copied there piece by piece, or used where it is if it came from Engine.empty().
 (Operand): non-contiguous ones, types that travel as another, and CUDA tensors.
 """
 
+from __future__ import annotations
+
 import weakref
+from typing import TYPE_CHECKING, Callable
 
 import torch
 
 from .. import _buffers, errors
+from .._library import Type
+
+if TYPE_CHECKING:
+    from .operations import Flight
 
 PIECE = 1 << 20  # bytes of an operation of the daemon; a larger tensor is several. The same on all ranks
 WINDOW = 6  # pieces under way at a time
 
-FLOAT32, BYTES = 0, 6
 _TYPES = {
-    torch.float32: FLOAT32,
-    torch.float64: 1,
-    torch.float16: 2,
-    torch.bfloat16: 3,
-    torch.int32: 4,
-    torch.int64: 5,
+    torch.float32: Type.FLOAT32,
+    torch.float64: Type.FLOAT64,
+    torch.float16: Type.FLOAT16,
+    torch.bfloat16: Type.BFLOAT16,
+    torch.int32: Type.INT32,
+    torch.int64: Type.INT64,
 }
 _WIDENED = (torch.uint8, torch.int8, torch.int16, torch.bool)  # summed as int32
 _COMPLEX = (torch.complex64, torch.complex128)  # summed as pairs
@@ -30,30 +36,31 @@ _COMPLEX = (torch.complex64, torch.complex128)  # summed as pairs
 class Memory:
     """The shared memory of a connection, as tensors and as staging blocks. Under the engine's lock, but address()."""
 
-    def __init__(self, connection):
+    def __init__(self, connection: _buffers.Connection) -> None:
         self._connection = connection
-        self._blocks = weakref.WeakValueDictionary()  # by address: what tensors lie in
-        self._pieces = []  # staging blocks; all of one size
-        self._lent = set()  # addresses of these
+        # By address: what tensors lie in.
+        self._blocks: weakref.WeakValueDictionary[int, _buffers.Block] = weakref.WeakValueDictionary()
+        self._pieces: list[_buffers.Block] = []  # staging blocks; all of one size
+        self._lent: set[int] = set()  # addresses of these
 
-    def tensor(self, numel, dtype):
+    def tensor(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """A tensor of `numel` zeros. Raises OutOfMemory. It keeps its memory, also when the engine is closed."""
         # NumPy has no bfloat16, so the type comes in afterwards.
         nbytes = numel * torch.empty(0, dtype=dtype).element_size()
         block = self._connection.allocate(nbytes)
-        tensor = torch.from_numpy(_buffers.array_over(block, nbytes, "uint8")).view(dtype)
+        tensor = torch.from_numpy(_buffers.array_over(block, (nbytes,), "uint8")).view(dtype)
         if numel > 0:
             register_for_cuda(block)
             self._blocks[block.address] = block
         return tensor
 
-    def address(self, tensor):
+    def address(self, tensor: torch.Tensor) -> int | None:
         """Of the tensor's data if it lies here, or None."""
         storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
         block = self._blocks.get(storage.data_ptr())
         return tensor.data_ptr() if block is not None else None
 
-    def lend(self, flight):
+    def lend(self, flight: Flight) -> None:
         """Its address becomes that of a staging block of PIECE bytes, or stays None if all are in use.
 
         Raises OutOfMemory. An exception anywhere in it leaves nothing that give_back() would not mend.
@@ -72,12 +79,13 @@ class Memory:
         flight.address = free
         self._lent.add(free)
 
-    def give_back(self, flight):
-        if flight.staged:
+    def give_back(self, flight: Flight) -> None:
+        """The staging block of the flight, if it has one."""
+        if flight.staged and flight.address is not None:
             self._lent.discard(flight.address)
 
 
-def register_for_cuda(block):
+def register_for_cuda(block: _buffers.Block) -> None:
     """Pins the memory, so that copies from and to a GPU need no other; without CUDA nothing."""
     if not torch.cuda.is_available():
         return
@@ -86,7 +94,7 @@ def register_for_cuda(block):
         weakref.finalize(block, runtime.cudaHostUnregister, block.address).atexit = False
 
 
-def check(tensor, name):
+def check(tensor: object, name: str) -> None:
     """Raises what is wrong with a tensor for any operation."""
     if not isinstance(tensor, torch.Tensor):
         raise errors.bad_argument(f"gradlane: {name} of {type(tensor).__name__}, not of a tensor")
@@ -99,16 +107,17 @@ def check(tensor, name):
 
 
 class Operand:
-    """A tensor of an operation. `work` is what is exchanged, contiguous and on the CPU; `type` the daemon's.
+    """A tensor of an operation. `work` is what is exchanged, contiguous and on the CPU; `type` how it travels.
 
     reduce: it is summed, so that the type matters; else only its bytes do. finish() puts the result into the tensor.
     """
 
-    def __init__(self, memory, tensor, name, reduce, average=False):
+    def __init__(self, memory: Callable[[int, torch.dtype], torch.Tensor], tensor: torch.Tensor, name: str, reduce: bool,
+                 average: bool = False) -> None:
         check(tensor, name)
         self.tensor = tensor.detach()
         work = self.tensor
-        self.type = BYTES
+        self.type = Type.BYTES
         if reduce:
             work = self._summable(work, name, average)
         if work.device.type == "cuda":
@@ -117,7 +126,7 @@ class Operand:
             work = host
         self.work = work.contiguous()
 
-    def _summable(self, work, name, average):
+    def _summable(self, work: torch.Tensor, name: str, average: bool) -> torch.Tensor:
         dtype = work.dtype
         if dtype in _COMPLEX:
             work = torch.view_as_real(work.resolve_conj())
@@ -132,10 +141,11 @@ class Operand:
         return work
 
     @property
-    def nbytes(self):
-        return self.work.numel() * self.work.element_size()
+    def nbytes(self) -> int:
+        return int(self.work.numel() * self.work.element_size())
 
-    def finish(self):
+    def finish(self) -> None:
+        """Puts the result into the tensor, if that is not where it is."""
         if self.work.data_ptr() == self.tensor.data_ptr():
             return
         work = self.work

@@ -1,11 +1,16 @@
 """What the backend's operations return: Work objects of PyTorch."""
 
+from __future__ import annotations
+
 import collections
+import datetime
 import os
 import threading
 import time
+from typing import Any, Callable
 
 import torch.distributed as dist
+from torch.futures import Future
 
 _KEPT = 32
 _SLICE_S = 0.1
@@ -21,16 +26,17 @@ class Work(_Base):
     the latest 32 are. (The works that PyTorch makes from futures would not need that, but their wait() does not raise.)
     """
 
-    _kept = collections.OrderedDict()
+    _kept: collections.OrderedDict[int, Work] = collections.OrderedDict()
     _lock = threading.RLock()
 
-    def __init__(self, tensors):
+    _future: Future[Any]
+
+    def __init__(self, tensors: Any) -> None:
         super().__init__()
         self._tensors = tensors
-        self._error = None
-        self._future = None
+        self._error: Exception | None = None
 
-    def begin(self, start):
+    def begin(self, start: Callable[..., Future[Any]]) -> Work:
         """Starts the operation: start(result=, on_error=) returns its future. Returns self."""
         self._future = start(result=self._tensors, on_error=self._fail)
         with Work._lock:
@@ -39,14 +45,14 @@ class Work(_Base):
                 Work._kept.popitem(last=False)
         return self
 
-    def _fail(self, error):
+    def _fail(self, error: Exception) -> None:
         self._error = error
 
-    def _asked(self):
+    def _asked(self) -> None:
         with Work._lock:
             Work._kept.pop(id(self), None)
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """True when it is over, or raises what went wrong; TimeoutError if it takes longer than a timedelta `timeout`,
         which leaves the operation as it is."""
         if not self.is_completed():
@@ -59,7 +65,7 @@ class Work(_Base):
             self._asked()
         return True
 
-    def _sleep(self, seconds):
+    def _sleep(self, seconds: float) -> None:
         """Until it is over, for so long at most; 0: no limit. Ctrl-C would not get through to the future's wait()."""
         ended = threading.Event()
         self._future.add_done_callback(lambda _: ended.set())
@@ -69,28 +75,33 @@ class Work(_Base):
             if 0 < seconds and end <= time.monotonic():
                 raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
 
-    def synchronize(self):
+    def synchronize(self) -> None:
+        """As wait()."""
         self.wait()
 
-    def get_future(self):
+    def get_future(self) -> Future[Any]:
         """Of the list of tensors that the operation was called with."""
         self._asked()
         return self._future
 
-    def result(self):
+    def result(self) -> Any:
+        """The list of tensors that the operation was called with."""
         return self._tensors
 
-    def is_completed(self):
-        return self._future.done()
+    def is_completed(self) -> bool:
+        """Whether it is over, however it ended."""
+        return bool(self._future.done())
 
-    def is_success(self):
+    def is_success(self) -> bool:
+        """Whether it is over and went well."""
         return self.is_completed() and self._error is None
 
-    def exception(self):
+    def exception(self) -> Exception | None:
+        """What went wrong, if anything has."""
         return self._error
 
 
-def _renew_lock():
+def _renew_lock() -> None:
     Work._lock = threading.RLock()
 
 

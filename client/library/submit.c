@@ -1,7 +1,11 @@
 // submit.c - what callers start: operations, and what ends them early (the thread of the context)
 #include <string.h>
 
-#include "client/internal.h"
+#include "client/library/check.h"
+#include "client/library/context.h"
+#include "client/library/progress.h"
+#include "client/library/queue.h"
+#include "client/library/requests.h"
 
 // What a codec had kept from earlier sums. Data may lie at any address.
 static void pay(const struct gl_operation* operation) {

@@ -3,6 +3,8 @@
 // The daemon gives segments, of which a client may have GL_MAX_SEGMENTS; a model may have more tensors than that. So
 // segments grow with the total, and several buffers lie in one, sorted by address. Memory that belongs to no buffer is
 // zero: fresh, or its pages were given back.
+#include "client/library/buffers.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/internal.h"
+#include "client/library/progress.h"
+#include "client/library/requests.h"
+#include "client/library/talk.h"
 
 enum { kPage = 4096 };
 static const size_t kMinSegment = (size_t)1 << 20;

@@ -1,5 +1,7 @@
-// scalar.cc - the codecs one float at a time: the specification, and what runs where there is no AVX2 (any thread)
-#include <cstring>
+// tagged.h - tagged codecs, one float at a time: see TaggedPasses; included by the scalar kernels of each of them
+//
+// In an unnamed namespace for the same reason as layout.h.
+#pragma once
 
 #include "compress/passes.h"
 #include "compress/scalar/elements.h"
@@ -7,44 +9,28 @@
 namespace gradlane {
 namespace {
 
-// ---- Codecs without tags: see FlatPasses
-
-// What a codec does with one float, in the form of a vector of one.
-template <class C>
-struct Form {
-  static constexpr size_t kWidth = sizeof(typename C::Word);
-  static float load(const uint8_t* p) {
-    typename C::Word word;  // words and floats may lie at odd addresses
-    std::memcpy(&word, p, sizeof word);
-    return C::decode(word);
-  }
-  static void store(uint8_t* p, float f) {
-    const typename C::Word word = C::encode(f);
-    std::memcpy(p, &word, sizeof word);
-  }
+// A float of a tagged codec: tag 0, 1, 2, 3 with 0, 1, 2, 4 payload bytes in the low bits.
+struct Tagged {
+  unsigned tag;
+  uint32_t payload;
 };
 
-struct FlatLanes {
-  static constexpr size_t kCount = 1;
-  using Float = Form<Raw>;
-
-  template <class F>
-  static float load(const uint8_t* p, size_t) {
-    return F::load(p);
-  }
-  template <class F>
-  static void store(uint8_t* p, size_t, float f) {
-    F::store(p, f);
-  }
-  static float add(float a, float b) { return gradlane::add(a, b); }
-};
-
-// ---- Tagged codecs: see TaggedPasses
-
-float load_float(const float* p, size_t i) {
-  return FlatLanes::Float::load(reinterpret_cast<const uint8_t*>(p) + 4 * i);
+// The multiple of the step s nearest to f, ties to even; f itself where all floats are multiples of s, or f is Inf or
+// NaN.
+inline float on_lattice(const CodecParams& p, float f) {
+  if (!(std::fabs(f) < p.exact)) return f;
+  return std::nearbyintf(f * p.steps_per_one) * p.step;
 }
-void store_float(float* p, size_t i, float f) { FlatLanes::Float::store(reinterpret_cast<uint8_t*>(p) + 4 * i, f); }
+
+// Floats may lie at odd addresses.
+inline float load_float(const float* p, size_t i) {
+  uint32_t bits;
+  std::memcpy(&bits, reinterpret_cast<const uint8_t*>(p) + i * sizeof bits, sizeof bits);
+  return to_float(bits);
+}
+inline void store_float(float* p, size_t i, float f) {
+  std::memcpy(reinterpret_cast<uint8_t*>(p) + i * sizeof f, &f, sizeof f);
+}
 
 constexpr size_t kPayloadWidth[] = {0, 1, 2, 4};
 
@@ -200,11 +186,4 @@ struct Kernels {
 };
 
 }  // namespace
-
-constexpr CodecOps kScalarOps[kOpsRows] = {
-    FlatPasses<FlatLanes, Form<Raw>>::ops(),        FlatPasses<FlatLanes, Form<Bf16>>::ops(),
-    FlatPasses<FlatLanes, Form<Fp16>>::ops(),       TaggedPasses<Kernels, Inceptionn<false>>::ops(),
-    TaggedPasses<Kernels, Inceptionn<true>>::ops(), TaggedPasses<Kernels, Fixed>::ops(),
-};
-
 }  // namespace gradlane

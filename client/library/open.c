@@ -1,4 +1,4 @@
-// open.c - from a path to a context: connect, hello, welcome (the caller of gradlane_open)
+// open.c - from a path to a context: connect, hello, welcome; and its end (the thread of the context)
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -9,7 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/internal.h"
+#include "client/library/buffers.h"
+#include "client/library/codecs.h"
+#include "client/library/context.h"
+#include "client/library/message.h"
+#include "client/library/progress.h"
+#include "client/library/requests.h"
 
 enum {
   kConnectMs = 10000,  // default of timeout_ms
@@ -175,6 +180,10 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
                    "the daemon at %s speaks version %u with %u lanes; this library speaks version %u",
                    gl->address.sun_path, gl->control->version, gl->control->lanes, GL_ABI_VERSION);
   }
+  if (!gl_read_codecs(gl, bytes)) {
+    return gl_fail(NULL, GRADLANE_VERSION, "the daemon at %s has a table of codecs that makes no sense: %u of %u bytes",
+                   gl->address.sun_path, gl->control->codecs, gl->control->codec_row_bytes);
+  }
   for (uint32_t i = 0; i < lanes; ++i) {
     gl->rings[i].submit_tail = __atomic_load_n(&gl->lanes[i].submit_tail, __ATOMIC_ACQUIRE);
     gl->rings[i].complete_head = __atomic_load_n(&gl->lanes[i].complete_head, __ATOMIC_ACQUIRE);
@@ -191,8 +200,39 @@ static gradlane_context* make_context(const struct wishes* wishes) {
   gl->spin_us = wishes->spin_us;
   gl->timeout_ms = wishes->operation_timeout_ms;
   gl->losses.keep = wishes->keep_warnings;
-  gl->owner = getpid();
+  gl->base.owner = getpid();
   return gl;
+}
+
+static void close_descriptors(gradlane_context* gl) {
+  gl_close_fd(&gl->socket);
+  gl_close_fd(&gl->epoll_fd);
+  gl_close_fd(&gl->over_fd);
+  gl_close_fd(&gl->completion_fd);
+  for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl_close_fd(&gl->doorbells[i]);
+}
+
+void gradlane_close(gradlane_context* gl) {
+  if (gl == NULL) return;
+  // To the daemon the end of the connection cancels everything. That closing alone would not end it while a child of
+  // fork() has the socket too; and for that child, it is not its to end.
+  if (gl->socket >= 0 && getpid() == gl->base.owner) (void)shutdown(gl->socket, SHUT_RDWR);
+  close_descriptors(gl);
+  gl_unmap_buffers(gl);
+  if (gl->control != NULL) (void)munmap(gl->control, gl->welcome.control_bytes);
+  gl_free_requests(gl);
+  free(gl->names.entries);
+  free(gl);
+}
+
+void gradlane_disconnect(gradlane_context* gl) {
+  if (gl_check_context(gl, "gradlane_disconnect") != GRADLANE_OK) {
+    // As long as a child of fork() has the socket, the daemon does not see that its parent was killed.
+    if (gl != NULL) close_descriptors(gl);
+    return;
+  }
+  gl_gone(gl, "this program has disconnected from the daemon at %s", gl->address.sun_path);
+  gl_update_fd(gl);
 }
 
 gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* options) {
@@ -216,7 +256,7 @@ gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* opti
   struct gl_codec_name codec;
   if (code == GRADLANE_OK) {
     code = gl_find_codec(gl, NULL, &codec);
-    if (code != GRADLANE_OK) (void)gl_fail(NULL, code, "%s", gl->error);
+    if (code != GRADLANE_OK) (void)gl_fail(NULL, code, "%s", gl->base.error);
   }
   gl_close_fds(&fds);
   if (code != GRADLANE_OK) {

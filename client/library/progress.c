@@ -2,13 +2,17 @@
 //
 // A request is over when all lanes have completed all of its parts. It has failed if one of them has; the text is that
 // of the first which did.
+#include "client/library/progress.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client/internal.h"
+#include "client/library/loss.h"
+#include "client/library/queue.h"
+#include "client/library/requests.h"
 
 // The text of the first lane that failed. Of several parts it says which one.
 static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t part, const char* text) {
@@ -78,6 +82,12 @@ static bool take_from_lanes(gradlane_context* gl) {
     if (!take_all(gl, i)) return false;
   }
   return true;
+}
+
+void gl_advance(gradlane_context* gl) {
+  if (gl_fill_rings(gl)) return;
+  gl_gone(gl, "the daemon at %s (pid %u) has written an impossible count into the shared memory", gl->address.sun_path,
+          gl->welcome.pid);
 }
 
 void gl_progress(gradlane_context* gl) {

@@ -7,7 +7,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "client/internal.h"
+#include "client/library/context.h"
+#include "client/library/progress.h"
+#include "client/library/requests.h"
+#include "client/library/talk.h"
 
 // How often the socket is looked at while polling the rings.
 static const int64_t kHearUs = 5000;

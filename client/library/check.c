@@ -1,8 +1,12 @@
 // check.c - arguments of operations, before anything happens (the thread of the context)
+#include "client/library/check.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "client/internal.h"
+#include "client/library/buffers.h"
+#include "client/library/codecs.h"
+#include "client/library/requests.h"
 
 static const char* kind_name(enum gl_submission_kind kind) {
   switch (kind) {
@@ -121,8 +125,9 @@ static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind k
   if (code != GRADLANE_OK) return code;
   const bool copies = kind == GL_ALL_GATHER || kind == GL_BROADCAST;
   if (copies && how->codec != NULL && codec->exact == 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s rounds, and copies are exact; name raw, or none",
-                   kind_name(kind), codec->name);
+    const char* const exact = gl_codec_with(gl, GL_CODEC_EXACT);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s rounds, and copies are exact; name %s%snone",
+                   kind_name(kind), codec->name, exact != NULL ? exact : "", exact != NULL ? ", or " : "");
   }
   if (type != GRADLANE_FLOAT32 || kind == GL_BARRIER) return GRADLANE_OK;
   if (copies || whole_of(how, submission) < GRADLANE_EXACT_BELOW) {
@@ -146,8 +151,9 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
                    name, kTypes[type].name);
   }
   if (codec->feedback == 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s takes no residual; one that does is fixed:10", name,
-                   codec->name);
+    const char* const able = gl_codec_with(gl, GL_CODEC_FEEDBACK);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s takes no residual%s%s", name, codec->name,
+                   able != NULL ? "; one that does is " : "", able != NULL ? able : "");
   }
   if ((uintptr_t)how->residual % sizeof(float) != 0) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: residual at %p is not at a multiple of %zu bytes", name,

@@ -1,8 +1,10 @@
 // requests.c - the caller's requests: made, found, over, forgotten (the thread of the context)
+#include "client/library/requests.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/internal.h"
+#include "client/library/loss.h"
 
 static const uint64_t kIndexMask = (UINT64_C(1) << GL_INDEX_BITS) - 1;
 

@@ -1,10 +1,10 @@
 // loss.c - what lossy codecs have taken away: figures, and a warning once per class of tensors (the thread of the
 // context)
+#include "client/library/loss.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "client/internal.h"
 
 // Shares from which on the library warns, of a sample of what this rank gave to one sum.
 static const double kNormShare = 0.1;    // of the norm, lost
@@ -15,8 +15,8 @@ static const char* sum_name(uint8_t kind) { return kind == GL_REDUCE_SCATTER ? "
 // As the caller or the configuration has named it.
 static const char* codec_name(const gradlane_context* gl, const struct gl_submission* submission) {
   if ((submission->flags & GL_FLAG_CODEC) == 0) return gl->welcome.codec;
-  for (size_t i = 0; i < gl->codecs.count; ++i) {
-    const struct gl_codec_name* const it = &gl->codecs.entries[i];
+  for (size_t i = 0; i < gl->names.count; ++i) {
+    const struct gl_codec_name* const it = &gl->names.entries[i];
     if (it->id == submission->codec && it->param == submission->param) return it->name;
   }
   return "its codec";

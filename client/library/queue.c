@@ -2,10 +2,12 @@
 //
 // The daemon works on GL_SLOTS parts at a time. What it has no room for waits here, in the order of the calls: all
 // lanes of all ranks must have the same order.
+#include "client/library/queue.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "client/internal.h"
+#include "client/library/requests.h"
 
 // Of the ring that has the least, or -1: the daemon's count is garbage.
 static int room(const gradlane_context* gl) {
@@ -103,15 +105,12 @@ static bool send_parts(gradlane_context* gl, int* places) {
   return true;
 }
 
-void gl_advance(gradlane_context* gl) {
-  if (gl->gone || (gl->first == NULL && !gl->resuming && !gl->cancelling)) return;
+bool gl_fill_rings(gradlane_context* gl) {
+  if (gl->gone || (gl->first == NULL && !gl->resuming && !gl->cancelling)) return true;
   int places = room(gl);
-  if (places < 0) {
-    gl_gone(gl, "the daemon at %s (pid %u) has written an impossible count into the shared memory",
-            gl->address.sun_path, gl->welcome.pid);
-    return;
-  }
+  if (places < 0) return false;
   gl->blocked = !send_cancels(gl, &places) || !send_resume(gl, &places) || !send_parts(gl, &places);
+  return true;
 }
 
 void gl_enqueue(gradlane_context* gl, struct gl_request* request) {

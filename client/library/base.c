@@ -1,0 +1,65 @@
+// base.c - errors, arguments, time and file descriptors (any thread, as to contexts the thread of the context)
+#include "client/library/base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// Of calls that have no context to keep it in.
+static _Thread_local char open_error[GL_ERROR_TEXT];
+
+static char* error_of(gradlane_context* gl) { return gl != NULL ? ((struct gl_base*)gl)->error : open_error; }
+
+gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(error_of(gl), GL_ERROR_TEXT, format, arguments);
+  va_end(arguments);
+  return code;
+}
+
+const char* gradlane_error(const gradlane_context* gl) {
+  return gl != NULL ? ((const struct gl_base*)gl)->error : open_error;
+}
+
+gradlane_code gl_check_context(gradlane_context* gl, const char* call) {
+  if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "%s: the context is NULL", call);
+  const pid_t here = getpid();
+  const pid_t owner = ((const struct gl_base*)gl)->owner;
+  if (here == owner) return GRADLANE_OK;
+  return gl_fail(
+      gl, GRADLANE_BAD_ARGUMENT,
+      "%s: the context was opened by process %d, and this is %d, a child of fork(): open a context of its own", call,
+      (int)owner, (int)here);
+}
+
+bool gl_read_struct(void* out, size_t size, size_t least, const void* in) {
+  size_t given;
+  memcpy(&given, in, sizeof(given));
+  if (given < least || given > size || given % 8 != 0) return false;
+  memcpy(out, in, given);
+  return true;
+}
+
+gradlane_code gl_read_limit(gradlane_context* gl, const char* call, int64_t ms, uint32_t* out) {
+  if (ms < 0 || ms > UINT32_MAX) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: a time limit of %lld ms; 0 (the default) to %u", call, (long long)ms,
+                   UINT32_MAX);
+  }
+  *out = (uint32_t)ms;
+  return GRADLANE_OK;
+}
+
+void gl_close_fd(int* fd) {
+  // Linux closes it even if it says EINTR.
+  if (*fd >= 0) (void)close(*fd);
+  *fd = -1;
+}
+
+int64_t gl_now_us(void) {
+  struct timespec now;
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}

@@ -1,0 +1,8 @@
+// loss.h - what lossy codecs have taken away (the thread of the context)
+#pragma once
+
+#include "client/library/context.h"
+
+// Counts what a codec has taken away from an operation that succeeded, and warns if it is much.
+void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, const struct gl_loss* loss);
+void gl_add_loss(struct gl_loss* to, const struct gl_loss* loss);

@@ -1,0 +1,10 @@
+// avx512.h - the codecs that have kernels of their own in AVX-512: the others run the scalar ones (table.cc)
+#pragma once
+
+#include "compress/kernels.h"
+
+namespace gradlane::avx512 {
+
+extern const CodecOps kRaw, kBf16, kFp16, kInceptionn, kInceptionnTruncate, kFixed;
+
+}  // namespace gradlane::avx512

@@ -1,0 +1,60 @@
+// inceptionn.cc - codec inceptionn: floats below 1 in 0, 1 or 2 bytes (any thread)
+//
+// docs/codec-format.md says the same in prose.
+#include "compress/scalar/scalar.h"
+#include "compress/scalar/tagged.h"
+
+namespace gradlane::scalar {
+namespace {
+
+template <bool kTruncate>
+struct Inceptionn {
+  static constexpr bool kFeedback = false;
+
+  static float contribution(const CodecParams& p, float f) { return kTruncate ? f : on_lattice(p, f); }
+
+  // Everything is a multiple of 2^-15 first; classes are those of that multiple, and 8 bits serve if it rounds to them.
+  static Tagged encode(const CodecParams& p, float f) {
+    const uint32_t bits = to_bits(f);
+    const float magnitude = to_float(bits & kMagnitude);
+    if (!(magnitude < 1.0F)) return {3, bits};
+    const float scaled = magnitude * p.steps_per_one;
+    const auto q = static_cast<uint32_t>(kTruncate ? std::trunc(scaled) : std::nearbyintf(scaled));
+    if (q > 32767) return {3, bits};
+    if (q < 1U << (15 - p.bits)) return {0, 0};
+    const uint32_t negative = bits >> 31;
+    // 7 bits, the lowest one worth 2^-(h+7).
+    const uint32_t half = kTruncate ? 0 : 1U << (7 - p.split);
+    const uint32_t byte = (q + half) >> (8 - p.split);
+    if (byte <= 127) return {1, negative << 7 | byte};
+    return {2, negative << 15 | q};
+  }
+
+  static float decode(const CodecParams& p, Tagged t) {
+    uint32_t q;  // in steps of 2^-15
+    bool negative;
+    switch (t.tag) {
+      case 0:
+        return 0.0F;
+      case 1:
+        q = (t.payload & 0x7f) << (8 - p.split);
+        negative = (t.payload & 0x80) != 0;
+        break;
+      case 2:
+        q = t.payload & 0x7fff;
+        negative = (t.payload & 0x8000) != 0;
+        break;
+      default:
+        return to_float(t.payload);
+    }
+    const float value = static_cast<float>(q) * p.step;
+    return negative && q != 0 ? -value : value;
+  }
+};
+
+}  // namespace
+
+constexpr CodecOps kInceptionn = TaggedPasses<Kernels, Inceptionn<false>>::ops();
+constexpr CodecOps kInceptionnTruncate = TaggedPasses<Kernels, Inceptionn<true>>::ops();
+
+}  // namespace gradlane::scalar

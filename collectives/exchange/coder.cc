@@ -37,7 +37,7 @@ Coder::Coder(ElementType type, const Codec& codec) noexcept
       granule_(kGranuleBytes / element_bytes_),
       width_(element_bytes_),
       type_(type),
-      id_(CodecId::kRaw),
+      id_(kNoCodec),
       param_(0) {
   if (coded()) {
     width_ = codec.row().width;

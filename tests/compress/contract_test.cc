@@ -54,6 +54,8 @@ testing::AssertionResult within_bound(const Codec& codec, float f, float v) {
     case CodecId::kFixed:
       good = size < std::ldexp(1.0, 24 - b) ? error <= std::ldexp(1.0, -b) : bits_of(v) == bits_of(f);
       break;
+    default:  // no more than its row says
+      good = !std::isfinite(f) || std::isinf(v) || error <= size * codec.error().relative + codec.error().absolute;
   }
   if (good) return testing::AssertionSuccess();
   return testing::AssertionFailure() << codec.name() << ": " << f << " (" << std::hex << bits_of(f) << ") became " << v

@@ -32,14 +32,13 @@ constexpr double kEdgeSteps[] = {
 
 constexpr size_t kStepLimits[] = {2, 129, 300, 20000, 32767, 40000, 5000000};  // the last one: beyond 2^22
 
-bool has_param(const Codec& codec) { return codec.id() == CodecId::kInceptionn || codec.id() == CodecId::kFixed; }
-// Flat codecs get the ranges of b = 10.
-int bits_param(const Codec& codec) { return has_param(codec) ? codec.param() & 0x7f : 10; }
+// Codecs without b get the ranges of b = 10.
+int bits_param(const Codec& codec) { return codec.row().max_bits != 0 ? static_cast<int>(codec.bits()) : 10; }
 
 // Random tags and payload of the length they announce. Payload bytes favour the ends of the ranges.
 std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) {
   constexpr uint8_t kEnds[] = {0x00, 0x01, 0x7f, 0x80, 0x81, 0xff};
-  if (codec.granule() == 1) {
+  if (codec.row().width != 0) {
     std::vector<uint8_t> block(codec.max_bytes(floats));
     for (uint8_t& byte : block) byte = static_cast<uint8_t>(rng.bits());
     return block;
@@ -61,18 +60,32 @@ std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) 
 }  // namespace
 
 std::vector<std::string> all_codecs() {
-  std::vector<std::string> names = {"raw", "bf16", "fp16"};
-  for (int b = 2; b <= 14; ++b) {
-    names.push_back("inceptionn:" + std::to_string(b));
-    names.push_back("inceptionn:" + std::to_string(b) + ",truncate");
+  std::vector<std::string> names;
+  for (const CodecRow& row : codec_table()) {
+    if (row.max_bits == 0) names.emplace_back(row.word);
+    for (unsigned b = row.min_bits; b != 0 && b <= row.max_bits; ++b) {
+      names.push_back(row.word + (":" + std::to_string(b)));
+      if (row.option != nullptr) names.push_back(names.back() + "," + row.option);
+    }
   }
-  for (int b = 1; b <= 30; ++b) names.push_back("fixed:" + std::to_string(b));
   return names;
 }
 
 std::vector<std::string> some_codecs() {
-  return {"raw",     "bf16",     "fp16",     "inceptionn:2", "inceptionn:7", "inceptionn:10", "inceptionn:14,truncate",
-          "fixed:1", "fixed:10", "fixed:20", "fixed:30"};
+  std::vector<std::string> names;
+  for (const CodecRow& row : codec_table()) {
+    if (row.max_bits == 0) {
+      names.emplace_back(row.word);
+      continue;
+    }
+    const std::string word = std::string(row.word) + ":";
+    names.push_back(word + std::to_string(row.min_bits));
+    names.push_back(word + std::to_string(row.max_bits / 2));
+    names.emplace_back(row.example);
+    names.push_back(word + std::to_string(row.max_bits));
+    if (row.option != nullptr) names.back() += std::string(",") + row.option;
+  }
+  return names;
 }
 
 uint32_t bits_of(float f) { return std::bit_cast<uint32_t>(f); }

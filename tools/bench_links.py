@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # imports are written from the root
+from tools.net.spaces import Space, Spaces, as_gradlane_run, bits_per_second, run  # noqa: E402
+
 PATIENCE = 300
 ETHERNET = 14
 IP_UDP = 28
@@ -26,26 +29,6 @@ GRANULE = 128
 ACK_EVERY = 4
 DATA = "gauss-0.01"
 TARGETS = {"raw_share": 0.9, "shrink_of_ratio": 0.9, "kept_at_loss": 0.75}
-
-
-def run(*command, stdin=None, timeout=PATIENCE):
-    """Its output; fails with what it wrote if it fails."""
-    words = [str(word) for word in command]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, input=stdin)
-    if result.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)}: {result.stdout}{result.stderr}")
-    return result.stdout
-
-
-def inside(namespace, *command, stdin=None):
-    return run("ip", "netns", "exec", namespace, *command, stdin=stdin)
-
-
-def bits_per_second(rate):
-    for unit, factor in (("gbit", 1e9), ("mbit", 1e6)):
-        if rate.endswith(unit):
-            return float(rate.removesuffix(unit)) * factor
-    raise SystemExit(f"bench_links.py: --rate {rate}: such as 1gbit, 200mbit")
 
 
 def ceiling(mtu):
@@ -62,13 +45,13 @@ def ceiling(mtu):
 
 def start_loss(switch, per_10000):
     """From now on, of what the bridge forwards. The counters say how much that was."""
-    inside(switch, "nft", "-f", "-", stdin="table bridge loss { chain forward {\n"
+    switch.rules("table bridge loss { chain forward {\n"
            "type filter hook forward priority 0; policy accept;\n"
            f"counter\nnumgen random mod 10000 < {per_10000} counter drop\n}}\n}}\n")
 
 
 def count_loss(switch):
-    listing = json.loads(inside(switch, "nft", "-j", "list", "table", "bridge", "loss"))
+    listing = json.loads(switch.run("nft", "-j", "list", "table", "bridge", "loss"))
     counts = [part["counter"]["packets"] for item in listing["nftables"] if "rule" in item
               for part in item["rule"]["expr"] if "counter" in part]
     return counts[1] / max(1, counts[0])
@@ -107,7 +90,7 @@ def measure_ring(args, codecs, loss):
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             wait_for(process, folder, "ready", args.nodes)
-            switch = f"gradlane-{process.pid}-sw"
+            switch = Space(f"gradlane-{process.pid}-sw")
             if loss:
                 start_loss(switch, loss)
             (folder / "begin").touch()
@@ -143,55 +126,42 @@ class TcpLinks:
 
     def __init__(self, args):
         self.args = args
-        self.names = [f"gradlane-bench-{os.getpid()}-{i}" for i in range(args.nodes)]
-        self.switch = f"gradlane-bench-{os.getpid()}-sw"
+        self.spaces = Spaces()
 
     def __enter__(self):
+        self.spaces.__enter__()
         try:
-            for name in [self.switch, *self.names]:
-                run("ip", "netns", "add", name)
-                for table in ("iptables", "ip6tables", "arptables"):
-                    path = f"/proc/sys/net/bridge/bridge-nf-call-{table}"
-                    inside(name, "sh", "-c", f"test ! -e {path} || echo 0 >{path}")
-            run("ip", "-n", self.switch, "link", "add", "br0", "mtu", self.args.mtu, "up", "type", "bridge")
-            for i, name in enumerate(self.names):
-                self.connect(i, name)
+            self.spaces.add("sw").bridge("br0", self.args.mtu)
+            for i in range(self.args.nodes):
+                self.connect(i, self.spaces.add(f"n{i}"))
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        for name in [*self.names, self.switch]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=60)
+        self.spaces.__exit__()
 
-    def connect(self, i, name):
-        port, mtu = f"n{i}", self.args.mtu
-        rate = bits_per_second(self.args.rate)
-        burst = max(65536, int(rate / 8 / 500))  # as tools/run/net.cc has them
-        limit = burst + 256 * (mtu + ETHERNET)
-        run("ip", "-n", self.switch, "link", "add", port, "mtu", mtu, "master", "br0", "up", "type", "veth", "peer",
-            "name", "gl0", "mtu", mtu, "netns", name)
-        run("ip", "-n", name, "addr", "add", f"10.77.1.{i + 1}/24", "dev", "gl0")
-        run("ip", "-n", name, "link", "set", "gl0", "up")
-        for space, interface in ((self.switch, port), (name, "gl0")):
-            inside(space, "ethtool", "-K", interface, *"tx off tso off gso off gro off".split())
-            run("tc", "-n", space, "qdisc", "add", "dev", interface, "root", "tbf", "rate", self.args.rate, "burst",
-                burst, "limit", limit)
+    def connect(self, i, space):
+        switch = self.spaces["sw"]
+        switch.veth(f"n{i}", space, "gl0", mtu=self.args.mtu, master="br0")
+        space.ip("addr", "add", f"10.77.1.{i + 1}/24", "dev", "gl0")
+        for end, interface in ((switch, f"n{i}"), (space, "gl0")):
+            end.shape(interface, self.args.rate, **as_gradlane_run(self.args.rate, self.args.mtu))
 
     def measure(self):
         """Bit/s that arrived at each node from the one before, all at once."""
-        count = len(self.names)
+        spaces = [self.spaces[f"n{i}"] for i in range(self.args.nodes)]
         programs = []
         try:
-            for name in self.names:
-                command = ["ip", "netns", "exec", name, "iperf3", "-s", "-1"]
+            for space in spaces:
+                command = space.command("iperf3", "-s", "-1")
                 programs.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
             time.sleep(0.5)
             clients = []
-            for i, name in enumerate(self.names):
-                command = ["ip", "netns", "exec", name, "iperf3", "-J", "-O", "1", "-t", str(self.args.tcp_seconds),
-                           "-c", f"10.77.1.{(i + 1) % count + 1}"]
+            for i, space in enumerate(spaces):
+                command = space.command("iperf3", "-J", "-O", "1", "-t", self.args.tcp_seconds, "-c",
+                                        f"10.77.1.{(i + 1) % len(spaces) + 1}")
                 clients.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
             programs += clients
             results = [json.loads(client.communicate(timeout=PATIENCE)[0]) for client in clients]
@@ -207,9 +177,9 @@ def measure_tcp(args):
     rates = {}
     with TcpLinks(args) as links:
         rates["clean"] = links.measure()
-        start_loss(links.switch, args.loss)
+        start_loss(links.spaces["sw"], args.loss)
         rates["lossy"] = links.measure()
-        rates["lost"] = count_loss(links.switch)
+        rates["lost"] = count_loss(links.spaces["sw"])
     return rates
 
 

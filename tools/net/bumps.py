@@ -16,32 +16,17 @@ import subprocess
 import sys
 import time
 
+from tools.net.spaces import Failed, Spaces, as_gradlane_run, run
+
 PATIENCE = 120
 FLOAT_STREAM = pathlib.Path(__file__).resolve().parents[1] / "demo" / "float_stream.py"
-OFFLOADS = "rx off tx off sg off tso off gso off gro off".split()
 # A host's bursts wait in the packet ring while the bump has no CPU; with fewer frames they get lost there.
 HOST_DEVICE = "net_af_packet0,iface=gla0,qdisc_bypass=0,framecnt=4096"
 WIRE_DEVICE = "net_af_packet1,iface=glw0,qdisc_bypass=0"
 
 
-class BenchError(Exception):
-    pass
-
-
-def run(*command, timeout=PATIENCE, stdin=None):
-    """Its output; fails with what it wrote if it fails."""
-    words = [str(word) for word in command]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, input=stdin)
-    if result.returncode != 0:
-        raise BenchError(f"{' '.join(words)}: {result.stdout}{result.stderr}")
-    return result.stdout
-
-
-def bits_per_second(rate):
-    for unit, factor in (("gbit", 1e9), ("mbit", 1e6)):
-        if rate.endswith(unit):
-            return float(rate.removesuffix(unit)) * factor
-    raise BenchError(f"a rate of {rate}: must be such as 1gbit, 200mbit")
+class BenchError(Failed):
+    """A measurement that cannot be made."""
 
 
 def cpu_seconds(pid):
@@ -63,75 +48,54 @@ class Net:
 
     def __init__(self, rate=None, mtu=1500):
         self.rate, self.mtu = rate, mtu
-        self.hosts = [f"gradlane-bench-{os.getpid()}-{i}" for i in range(2)]
-        self.switch = f"gradlane-bench-{os.getpid()}-sw"
+        self.spaces = Spaces()
 
     def __enter__(self):
+        self.spaces.__enter__()
         try:
-            for name in [self.switch, *self.hosts]:
-                self._add_space(name)
-            run("ip", "-n", self.switch, "link", "add", "br0", "mtu", self.mtu, "up", "type", "bridge",
-                "mcast_snooping", "0")
-            for i, name in enumerate(self.hosts):
-                self._connect(i, name)
+            self.spaces.add("sw").bridge("br0", self.mtu)
+            for i in range(2):
+                self._connect(i, self.spaces.add(f"h{i}"))
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        for name in [*self.hosts, self.switch]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=60)
+        self.spaces.__exit__()
 
     @staticmethod
     def address(i):
         return f"10.77.0.{i + 1}"
 
     def command(self, i, *argv):
-        return ["ip", "netns", "exec", self.hosts[i], *(str(word) for word in argv)]
+        return self.spaces[f"h{i}"].command(*argv)
 
     def popen(self, i, *argv, **keywords):
         return subprocess.Popen(self.command(i, *argv), text=True, **keywords)
 
     def wire(self):
         """Bytes and packets that have passed the switch from host 0 to host 1, and from 1 to 0."""
-        ports = json.loads(run("ip", "-n", self.switch, "-j", "-s", "link"))
+        ports = json.loads(self.spaces["sw"].ip("-j", "-s", "link"))
         rx = {port["ifname"]: port["stats64"]["rx"] for port in ports}
         return {way: {key: rx[port][key] for key in ("bytes", "packets")}
                 for way, port in (("to", "p0"), ("from", "p1"))}
 
     # ---- Private
 
-    @staticmethod
-    def _add_space(name):
-        run("ip", "netns", "add", name)
-        script = ("for a in all default; do echo 1 >/proc/sys/net/ipv6/conf/$a/disable_ipv6; done 2>/dev/null;"
-                  "for t in arp ip ip6; do echo 0 >/proc/sys/net/bridge/bridge-nf-call-${t}tables; done 2>/dev/null;"
-                  "ip link set lo up")
-        run("ip", "netns", "exec", name, "sh", "-c", script)
-
-    def _veth(self, space, name, peer_space, peer):
-        run("ip", "-n", space, "link", "add", name, "mtu", self.mtu, "type", "veth", "peer", "name", peer, "mtu",
-            self.mtu, "netns", peer_space)
-        for where, interface in ((space, name), (peer_space, peer)):
-            run("ip", "netns", "exec", where, "ethtool", "-K", interface, *OFFLOADS)
-            run("ip", "-n", where, "link", "set", interface, "up")
-
-    def _connect(self, i, name):
-        self._veth(name, "gl0", name, "gla0")
-        self._veth(self.switch, f"p{i}", name, "glw0")
-        run("ip", "-n", self.switch, "link", "set", f"p{i}", "master", "br0")
-        run("ip", "-n", name, "addr", "add", f"{self.address(i)}/24", "dev", "gl0")
+    def _connect(self, i, space):
+        switch = self.spaces["sw"]
+        space.veth("gl0", space, "gla0", mtu=self.mtu)
+        switch.veth(f"p{i}", space, "glw0", mtu=self.mtu, master="br0")
+        space.ip("link", "set", "lo", "up")
+        space.ip("addr", "add", f"{self.address(i)}/24", "dev", "gl0")
         # What comes in there is the bump's, which has it before this; the kernel's stack would answer it, too.
-        run(*self.command(i, "nft", "-f", "-"), stdin="table netdev bump {\n" + "".join(
+        space.rules("table netdev bump {\n" + "".join(
             f"chain {port} {{ type filter hook ingress device {port} priority 0; policy drop; }}\n"
             for port in ("gla0", "glw0")) + "}\n")
         if self.rate:
-            rate = bits_per_second(self.rate)
-            burst = max(65536, int(rate / 8 / 500))  # as tools/run/net.cc has them
-            for where, port in ((name, "glw0"), (self.switch, f"p{i}")):
-                run("tc", "-n", where, "qdisc", "add", "dev", port, "root", "tbf", "rate", self.rate, "burst", burst,
-                    "limit", burst + 256 * (self.mtu + 14))
+            for end, port in ((space, "glw0"), (switch, f"p{i}")):
+                end.shape(port, self.rate, **as_gradlane_run(self.rate, self.mtu))
 
 
 # ---- Bumps in the wire

@@ -18,11 +18,8 @@ import time
 
 import numpy
 
-from tests.scripts.accelerator import rig
-from tests.scripts.accelerator import traffic
-from tests.scripts.accelerator import wire
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.accelerator import rig, traffic, wire
+from tests.scripts.fixtures import networks, rings
 
 LOSS = 100  # of 10000 frames
 
@@ -264,8 +261,8 @@ def datagrams(hosts, codec, tos, count=3000):
 def pin_neighbours(hosts):
     """So that no damaged answer to ARP, for which there is no checksum, breaks all connections at once."""
     for i in range(2):
-        mac = networks.run(*hosts.command(i, "cat", "/sys/class/net/gl0/address")).strip()
-        networks.run("ip", "-n", hosts.names[1 - i], "neigh", "replace", rig.address(i), "lladdr", mac,
+        mac = hosts.node(i).run("cat", "/sys/class/net/gl0/address").strip()
+        hosts.node(1 - i).ip("neigh", "replace", rig.address(i), "lladdr", mac,
                       "dev", "gl0", "nud", "permanent")
 
 

@@ -5,15 +5,11 @@ Usage: interfaces_test.py GRADLANE GRADLANED
 """
 
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 
-from tests.scripts.accelerator.told_daemon import BINARIES, DOCUMENT, TIMEOUT, ToolsTest, changed, main
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures.rings import wait_for
+from tests.scripts.accelerator.told_daemon import BINARIES, DOCUMENT, SpaceTest, changed, main
 
 SENDER = """
 import socket
@@ -23,36 +19,19 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(bytes(1000), ("10.77.0.2", 5000))
 """
 
-class InterfacesTest(ToolsTest):
+
+class InterfacesTest(SpaceTest):
     """In a namespace: the host's interface gl0 and gla0 are a veth pair, eth1 and far another one."""
 
     def setUp(self):
         super().setUp()
-        reason = networks.can_run()
-        if reason is not None:
-            if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
-                self.fail(f"{reason}; CI is set, where these cases must not be left out")
-            self.skipTest(reason)
-        networks.end_orderly_on_sigterm()
-        networks.remove_leftovers()
-        self.namespace = f"{networks.PREFIX}{os.getpid()}-host"
-        self.other = f"{networks.PREFIX}{os.getpid()}-other"
-        for name in (self.namespace, self.other):
-            networks.run("ip", "netns", "add", name)
-            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True, timeout=TIMEOUT)
-        self.inside("sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
         for one, two in (("gl0", "gla0"), ("eth1", "far")):
-            self.inside("ip", "link", "add", one, "type", "veth", "peer", "name", two)
-            self.inside("ip", "link", "set", one, "up")
-            self.inside("ip", "link", "set", two, "up")
+            self.namespace.veth(one, self.namespace, two, offloads=True)
         self.write_config(host="net_af_packet0,iface=gla0", wire="net_af_packet1,iface=eth1")
 
     def alone(self, *patterns):
         """Where no daemon runs, that fails, and else only what the patterns say."""
         return self.check(1, "^FAIL daemon: none runs", *patterns)
-
-    def inside(self, *command):
-        return networks.run("ip", "netns", "exec", self.namespace, *command)
 
     def mend(self, lines):
         """Does what the lines say, and returns the commands."""
@@ -136,19 +115,13 @@ class InterfacesTest(ToolsTest):
     def test_host_in_another_namespace(self):
         self.good()
         self.inside("ip", "link", "set", "gl0", "netns", self.other)
-        networks.run("ip", "-n", self.other, "link", "set", "gl0", "up")
+        self.other.ip("link", "set", "gl0", "up")
         self.alone("^note interface gla0 of port host: the host's end of it is not in this network namespace")
 
     def test_a_real_daemon(self):
         """Its document is what these programs read."""
         self.good()
-        command = ["ip", "netns", "exec", self.namespace, BINARIES["gradlaned"], "--config", str(self.config)]
-        with open(self.folder / "log", "w", encoding="utf-8") as log:
-            daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(daemon.wait, TIMEOUT)
-        self.addCleanup(daemon.terminate)
-        wait_for(lambda: self.admin.exists() or daemon.poll() is not None, "the daemon")
-        self.assertIsNone(daemon.poll(), (self.folder / "log").read_text())
+        daemon = self.start_daemon()
         self.check(0, f"^note daemon: asked the one that runs, process {daemon.pid}", "^ok   link of port host: up",
                    "^ok   link of port wire: up", r"^note peers: no marked traffic \(ToS 0x28\)")
         # To an address where nobody is.

@@ -11,10 +11,9 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.accelerator import rig
-from tests.scripts.accelerator import traffic
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.accelerator import rig, traffic
+from tests.scripts.fixtures import networks, rings
+from tools.net.spaces import run
 
 wait_for = rings.wait_for
 TABLE = "gradlane-glw0"
@@ -42,13 +41,13 @@ class Programs:
 
 def take_wires_address(hosts, i):
     """gl0 gets that of glw0, as hosts have it: the kernel would take a frame for it at either."""
-    links = json.loads(networks.run("ip", "-n", hosts.names[i], "-j", "link"))
+    links = json.loads(hosts.node(i).ip("-j", "link"))
     (address,) = [link["address"] for link in links if link["ifname"] == "glw0"]
-    networks.run("ip", "-n", hosts.names[i], "link", "set", "gl0", "address", address)
+    hosts.node(i).ip("link", "set", "gl0", "address", address)
 
 
 def tables(hosts, i):
-    return networks.run(*hosts.command(i, "nft", "list", "tables", "netdev")).split("\n")
+    return hosts.node(i).run("nft", "list", "tables", "netdev").split("\n")
 
 
 def has_table(hosts, i):
@@ -56,7 +55,7 @@ def has_table(hosts, i):
 
 
 def flush(hosts, i):
-    networks.run(*hosts.command(i, "nft", "flush", "ruleset"))
+    hosts.node(i).run("nft", "flush", "ruleset")
 
 
 def receive_all(sock, count, patience):
@@ -101,7 +100,7 @@ def no_rule(hosts, bumps, programs):
                             capture_output=True, text=True, timeout=60)
     assert denied.returncode != 0 and "not permitted" in denied.stderr, denied
     # Rules of others about the same interface, in whatever order, change nothing.
-    networks.run(*hosts.command(1, "nft", "-f", "-"), stdin="""table netdev another {
+    hosts.node(1).run("nft", "-f", "-", stdin="""table netdev another {
  chain early { type filter hook ingress device "glw0" priority -600; policy accept; }
  chain late { type filter hook ingress device "glw0" priority 100; policy accept; }
 }
@@ -112,10 +111,10 @@ def no_rule(hosts, bumps, programs):
 
 def renamed(hosts, bumps, programs):
     """An interface that gets another name while it is used."""
-    networks.run("ip", "-n", hosts.names[1], "link", "set", "glw0", "name", "wan0")
+    hosts.node(1).ip("link", "set", "glw0", "name", "wan0")
     wait_for(lambda: "has another name now: made right" in bumps.log(1), "the new name is noticed")
     check_once(hosts, bumps, "another name")
-    networks.run("ip", "-n", hosts.names[1], "link", "set", "wan0", "name", "glw0")
+    hosts.node(1).ip("link", "set", "wan0", "name", "glw0")
     wait_for(lambda: bumps.log(1).count("has another name now: made right") == 2, "the old name is noticed")
     check_once(hosts, bumps, "the old name")
     programs.check(1, 0)
@@ -185,7 +184,7 @@ def stopped(hosts, bumps, programs):
     """After an orderly end it is the same, and the other way round nothing is doubled at the start."""
     assert bumps.terminate(1) == 0
     ping = hosts.command(0, "ping", "-c", "20", "-i", "0.05", "-W", "1", rig.address(1))
-    text = networks.run(*ping)
+    text = run(*ping)
     assert " 0% packet loss" in text and "duplicates" not in text, text
     programs.check(1, 1, r"^FAIL daemon: none runs on \S*n1.admin: what the host sends passes it by")
     ping = hosts.process(0, "ping", "-c", "100", "-i", "0.02", "-W", "1", rig.address(1))
@@ -223,7 +222,7 @@ def nobody(hosts, bumps, programs):
 
 def gone(hosts, bumps, programs):
     """Without its interface it ends, so that a supervisor starts it."""
-    networks.run("ip", "-n", hosts.names[1], "link", "del", "glw0")
+    hosts.node(1).ip("link", "del", "glw0")
     assert bumps.processes[1].wait(20) == 3, bumps.log(1)
     assert "interface glw0 is gone: deleted" in bumps.log(1), bumps.log(1)
     bumps.processes[1] = None

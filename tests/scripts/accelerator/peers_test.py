@@ -10,11 +10,8 @@ import tempfile
 import threading
 import time
 
-from tests.scripts.accelerator import frames
-from tests.scripts.accelerator import rig
-from tests.scripts.accelerator import traffic
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.accelerator import frames, rig, traffic
+from tests.scripts.fixtures import networks, rings
 
 MALFORMED, FLIPPED = 50_000, 10_000
 STRANGER, OTHER_STRANGER = "10.77.0.66", "10.77.0.67"  # as whom malformed packets come
@@ -81,8 +78,8 @@ def both_there(hosts, bumps, args):
 def blocked(hosts, bumps, args):
     """Compressed TCP segments get lost, and nothing else: connections go on without compression, and check says so."""
     bumps.warm(0, 1)
-    networks.run(*hosts.in_switch("nft", "table bridge blocked { chain forward { type filter hook forward priority 5; "
-                                   "ip dscp af12 ip protocol tcp counter drop; }; }"))
+    hosts.spaces["sw"].run("nft", "table bridge blocked { chain forward { type filter hook forward priority 5; "
+                           "ip dscp af12 ip protocol tcp counter drop; }; }")
     values = traffic.laplace(100_000)
     for _ in range(2):
         pair = traffic.connect(hosts, 0, 1, tos=traffic.MARK)

@@ -19,10 +19,8 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.accelerator import rig
-from tests.scripts.accelerator import traffic
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.accelerator import rig, traffic
+from tests.scripts.fixtures import networks, rings
 
 FLOATS = 200_000  # of each kind and way
 DOWNLOAD = """
@@ -54,8 +52,8 @@ def ping(hosts, bumps):
     traffic.ping_all_sizes(hosts, 0, 1, range(1473))
     traffic.ping_all_sizes(hosts, 1, 0, fragments(bumps, 1473, 4000, 8000), together=1)
     for size in (0, 56, 1472, *fragments(bumps, 4000)):
-        output = networks.run(*hosts.command(1, "ping", "-c", "3", "-i", "0.05", "-W", "5", "-s", size,
-                                              rig.address(0)))
+        output = hosts.node(1).run("ping", "-c", "3", "-i", "0.05", "-W", "5", "-s", size,
+                                              rig.address(0))
         assert " 0% packet loss" in output and "wrong data" not in output, output
 
 
@@ -64,7 +62,7 @@ def iperf(hosts, *options):
     for line in server.stdout:
         if "listening" in line:
             break
-    output = networks.run(*hosts.command(0, "iperf3", "-c", rig.address(1), "-J", "-t", "1", *options))
+    output = hosts.node(0).run("iperf3", "-c", rig.address(1), "-J", "-t", "1", *options)
     server.communicate(timeout=60)
     assert server.returncode == 0
     assert json.loads(output)["end"]["sum_received"]["bytes"] > 1 << 20, output
@@ -102,7 +100,7 @@ def downloads(hosts, _bumps, folder):
                            "--directory", folder, "8000", stdout=subprocess.PIPE)
     try:
         assert "Serving" in server.stdout.readline()
-        output = networks.run(*hosts.command(0, sys.executable, "-c", DOWNLOAD, *urls))
+        output = hosts.node(0).run(sys.executable, "-c", DOWNLOAD, *urls)
     finally:
         server.kill()
         server.communicate()

@@ -10,8 +10,6 @@ answer there too. sw is the bridge of networks.Network, with its ways to lose fr
         client, server = traffic.connect(hosts, 0, 1)
 """
 
-import contextlib
-import ctypes
 import os
 import pathlib
 import socket
@@ -20,8 +18,8 @@ import subprocess
 import threading
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
+from tools.net.spaces import inside
 
 PATIENCE = 20  # seconds; nothing here takes that long if all is well
 ANY_PROTOCOL = socket.htons(3)
@@ -54,23 +52,6 @@ def address(i):
     return f"10.77.0.{i + 1}"
 
 
-@contextlib.contextmanager
-def inside(namespace):
-    """This thread in another network namespace."""
-    with open("/proc/thread-self/ns/net") as home, open(f"/var/run/netns/{namespace}") as away:
-        _enter(away.fileno())
-        try:
-            yield
-        finally:
-            _enter(home.fileno())
-
-
-def _enter(fd):
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(fd, 0x40000000) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
-
-
 class Hosts(networks.Network):
     """bumps: whether there is a place for one in front of each host; without, gl0 hangs on the bridge."""
 
@@ -99,14 +80,12 @@ class Hosts(networks.Network):
     def sysctl(self, **values):
         """Of TCP, in all hosts."""
         for i in range(self.nodes):
-            networks.run(*self.command(i, "sysctl", "-q", "-w",
-                                        *(f"net.ipv4.tcp_{name}={value}" for name, value in values.items())))
+            self.node(i).run("sysctl", "-q", "-w", *(f"net.ipv4.tcp_{name}={value}" for name, value in values.items()))
 
     def copy(self, per_10000):
         """Of the frames that arrive at the switch, so many arrive twice from now on. 0: none."""
-        subprocess.run(self.in_switch("nft", "delete", "table", "netdev", "copies"), capture_output=True, timeout=60)
-        if per_10000:
-            networks.run(*self.in_switch("nft", "-f", "-"), stdin=COPIES % (per_10000, per_10000))
+        self.spaces["sw"].rules("table netdev copies\ndelete table netdev copies\n" +
+                                (COPIES % (per_10000, per_10000) if per_10000 else ""))
 
     def congest(self, on):
         """The switch tells so in packets of those who know of ECN. Not together with drop()."""
@@ -114,28 +93,15 @@ class Hosts(networks.Network):
 
     # ---- Private
 
-    def _connect(self, name, port):
-        node = self.names.index(name) if name in self.names else None
-        if node is None or not self.bumps[node]:
-            super()._connect(name, port)
-        else:
-            self._connect_bump(name, port)
+    def _connect(self, space, port):
+        node = self.names.index(space.name) if space.name in self.names else None
+        bump = node is not None and self.bumps[node]
+        super()._connect(space, port, "glw0" if bump else "gl0")
+        if bump:
+            space.veth("gl0", space, "gla0", mtu=self.mtu)
         if node is not None:
-            networks.run("ip", "-n", name, "addr", "add", f"{address(node)}/24", "dev", "gl0")
-            networks.run("ip", "-n", name, "link", "set", "lo", "up")
-
-    def _connect_bump(self, name, port):
-        """As the parent makes gl0, but it is the wire port; then the host's cable."""
-        super()._connect(name, port)
-        link = ["ip", "-n", name, "link"]
-        networks.run(*link, "set", "gl0", "down")
-        networks.run(*link, "set", "gl0", "name", "glw0")
-        networks.run(*link, "add", "gl0", "mtu", str(self.mtu), "type", "veth", "peer", "name", "gla0", "mtu",
-                      str(self.mtu))
-        for interface in ("gl0", "gla0"):
-            networks.run(*self._in(name, "ethtool", "-K", interface, *networks.OFFLOADS))
-        for interface in ("glw0", "gla0", "gl0"):
-            networks.run(*link, "set", interface, "up")
+            space.ip("addr", "add", f"{address(node)}/24", "dev", "gl0")
+            space.ip("link", "set", "lo", "up")
 
 
 class Bumps(rings.Ring):
@@ -173,7 +139,7 @@ class Bumps(rings.Ring):
             super().start_node(i)
             return
         # An accelerator keeps the kernel off itself.
-        networks.run(*self.network.command(i, "nft", "-f", "-"), stdin="add table netdev deaf\n" + DEAF)
+        self.network.node(i).rules("add table netdev deaf\n" + DEAF)
         most = os.cpu_count() - 1
         with open(self._log_file(i), "ab") as log:
             self.processes[i] = subprocess.Popen(self.network.command(i, *(TESTPMD % (most, most)).split()),

@@ -8,7 +8,6 @@
 """
 
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -16,14 +15,13 @@ import struct
 import subprocess
 
 from tests.scripts.accelerator import rig
-from tests.scripts.fixtures import networks
 from tests.scripts.fixtures import rings
+from tools.net.spaces import Spaces, inside, run
 
 wait_for = rings.wait_for
 HOST = bytes.fromhex("02aa00000001")
 FAR = bytes.fromhex("02bb00000002")
 VLAN = 0x8100
-SILENT = ("ipv6.conf.all.disable_ipv6=1", "ipv6.conf.default.disable_ipv6=1")
 AF_PACKET = "net_af_packet{},iface={},qdisc_bypass=0"
 
 
@@ -93,7 +91,7 @@ class Tap:
     """Whole frames in and out of an interface, with the tags that the kernel takes off what it hands over."""
 
     def __init__(self, namespace, interface):
-        with rig.inside(namespace):
+        with inside(namespace):
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, rig.ANY_PROTOCOL)
         self._socket.bind((interface, 0))
         self._socket.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
@@ -143,20 +141,17 @@ class Shell:
 
     def __init__(self, gradlaned, folder):
         self.gradlaned, self.folder = gradlaned, pathlib.Path(folder)
-        self.name = f"{networks.PREFIX}{os.getpid()}-shell"
+        self.spaces = Spaces()
         self.process = None
         self.taps = {}
 
     def __enter__(self):
-        networks.end_orderly_on_sigterm()
-        networks.remove_leftovers()
-        networks.run("ip", "netns", "add", self.name)
+        self.spaces.__enter__()
         try:
-            self.run("sysctl", "-q", "-w", *(f"net.{name}" for name in SILENT))
+            self.space = self.spaces.add("shell")
+            self.name = self.space.name
             for one, other in (("host0", "gla0"), ("far0", "wire0")):
-                self.ip("link", "add", "name", one, "mtu", "1500", "type", "veth", "peer", "name", other, "mtu", "1500")
-                for interface in (one, other):
-                    self.ip("link", "set", interface, "up")
+                self.space.veth(one, self.space, other, offloads=True)
         except BaseException:
             self.__exit__()
             raise
@@ -168,16 +163,16 @@ class Shell:
             self.process.wait()
         for tap in self.taps.values():
             tap.close()
-        subprocess.run(["ip", "netns", "del", self.name], capture_output=True, timeout=60)
+        self.spaces.__exit__()
 
     def command(self, *argv):
-        return ["ip", "netns", "exec", self.name, *(str(word) for word in argv)]
+        return self.space.command(*argv)
 
     def run(self, *argv):
-        return networks.run(*self.command(*argv))
+        return run(*self.command(*argv))
 
     def ip(self, *argv):
-        return networks.run("ip", "-n", self.name, *argv)
+        return self.space.ip(*argv)
 
     def interfaces(self):
         return {link["ifname"]: link for link in json.loads(self.ip("-d", "-j", "link"))}

@@ -14,6 +14,10 @@ import tempfile
 import threading
 import unittest
 
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures.rings import wait_for
+from tools.net.spaces import Spaces
+
 TIMEOUT = 60
 BINARIES = {}  # gradlane, gradlaned
 
@@ -91,7 +95,7 @@ class FakeDaemon:
 
 
 class ToolsTest(unittest.TestCase):
-    namespace = None  # of the programs
+    namespace = None  # of the programs (a Space)
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="gl-tools-")
@@ -111,7 +115,7 @@ class ToolsTest(unittest.TestCase):
     def run_program(self, program, *options):
         command = [BINARIES.get(program, program), *map(str, options)]
         if self.namespace:
-            command = ["ip", "netns", "exec", self.namespace, *command]
+            command = self.namespace.command(*command)
         return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
 
     def check(self, status, *patterns, options=(), others=False):
@@ -128,6 +132,39 @@ class ToolsTest(unittest.TestCase):
                       not any(re.search(pattern, line) for pattern in patterns)]
         self.assertTrue(others or not unexpected, output)
         return lines
+
+
+class SpaceTest(ToolsTest):
+    """The programs run in a namespace; there is one more, `other`."""
+
+    ipv6 = False
+
+    def setUp(self):
+        super().setUp()
+        reason = networks.can_run()
+        if reason is not None:
+            self.assertFalse(networks.in_ci(), f"{reason}; CI is set, where these cases must not be left out")
+            self.skipTest(reason)
+        spaces = self.enterContext(Spaces())
+        self.namespace, self.other = (spaces.add(label, ipv6=self.ipv6) for label in ("host", "other"))
+
+    def inside(self, *command):
+        return self.namespace.run(*command)
+
+    def ip(self, *words):
+        return self.namespace.ip(*words)
+
+    def start_daemon(self):
+        """A real one, which answers."""
+        with open(self.folder / "log", "w", encoding="utf-8") as log:
+            command = self.namespace.command(BINARIES["gradlaned"], "--config", self.config)
+            daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(daemon.wait, TIMEOUT)
+        self.addCleanup(daemon.kill)
+        wait_for(lambda: daemon.poll() is not None or
+                 self.run_program("gradlane", "stats", "--config", self.config).returncode == 0, "the daemon answers")
+        self.assertIsNone(daemon.poll(), (self.folder / "log").read_text())
+        return daemon
 
 
 def main():

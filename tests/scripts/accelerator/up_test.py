@@ -1,19 +1,15 @@
 #!/usr/bin/python3
 """`gradlane accelerator up` and `down`, in network namespaces: needs root, and is left out without.
 
-    host: eth1 ---- far :network        10.77.0.1 and more on eth1, 10.77.0.9 on far
+    host: eth1 ---- far :other          10.77.0.1 and more on eth1, 10.77.0.9 on far
 
 Usage: up_test.py GRADLANE GRADLANED
 """
 
-import os
 import re
 import signal
-import subprocess
 
-from tests.scripts.accelerator.told_daemon import BINARIES, TIMEOUT, ToolsTest, main
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures.rings import wait_for
+from tests.scripts.accelerator.told_daemon import BINARIES, TIMEOUT, SpaceTest, main
 
 ADDRESSES = (["10.77.0.1/24"], ["10.77.0.2/24", "label", "eth1:more"], ["10.79.0.1/30", "brd", "+"],
              ["10.80.0.1/24", "noprefixroute", "metric", "7"], ["fd77::1/64"])
@@ -22,38 +18,20 @@ ROUTES = ("default via 10.77.0.9 metric 50", "10.99.0.0/16 via 10.77.0.9 src 10.
           "10.96.0.0/16 nexthop via 10.77.0.9 weight 1 nexthop via 10.79.0.2 weight 3")
 
 
-class UpTest(ToolsTest):
+class UpTest(SpaceTest):
+    ipv6 = True
+
     def setUp(self):
         super().setUp()
-        reason = networks.can_run()
-        if reason is not None:
-            if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
-                self.fail(f"{reason}; CI is set, where these cases must not be left out")
-            self.skipTest(reason)
-        networks.end_orderly_on_sigterm()
-        networks.remove_leftovers()
-        self.namespace = f"{networks.PREFIX}{os.getpid()}-host"
-        self.network = f"{networks.PREFIX}{os.getpid()}-network"
-        for name in (self.namespace, self.network):
-            networks.run("ip", "netns", "add", name)
-            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True, timeout=TIMEOUT)
         # Nobody waits for duplicates of addresses of IPv6.
-        for name in (self.namespace, self.network):
-            networks.run("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv6.conf.default.accept_dad=0")
-        self.ip("link", "add", "eth1", "type", "veth", "peer", "name", "far", "netns", self.network)
-        self.ip("link", "set", "eth1", "up")
+        for space in (self.namespace, self.other):
+            space.run("sysctl", "-q", "-w", "net.ipv6.conf.default.accept_dad=0")
+        self.namespace.veth("eth1", self.other, "far", offloads=True)
         self.inside("ethtool", "-K", "eth1", "gro", "on")
         for address in ("10.77.0.9/24", "fd77::9/64"):
-            networks.run("ip", "-n", self.network, "addr", "add", address, "dev", "far")
-        networks.run("ip", "-n", self.network, "link", "set", "far", "up")
+            self.other.ip("addr", "add", address, "dev", "far")
         self.write_config(host="net_af_packet0,iface=gla0,qdisc_bypass=0",
                           wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
-
-    def inside(self, *command):
-        return networks.run("ip", "netns", "exec", self.namespace, *command)
-
-    def ip(self, *words):
-        return networks.run("ip", "-n", self.namespace, *words)
 
     def populate(self):
         self.ip("link", "set", "eth1", "mtu", "1400")
@@ -78,17 +56,6 @@ class UpTest(ToolsTest):
 
     def pings(self, address="10.77.0.9"):
         self.inside("ping", "-n", "-c", "2", "-i", "0.1", "-W", "5", address)
-
-    def start_daemon(self):
-        command = ["ip", "netns", "exec", self.namespace, BINARIES["gradlaned"], "--config", str(self.config)]
-        with open(self.folder / "log", "w", encoding="utf-8") as log:
-            daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(daemon.wait, TIMEOUT)
-        self.addCleanup(daemon.kill)
-        wait_for(lambda: daemon.poll() is not None or
-                 self.run_program("gradlane", "stats", "--config", self.config).returncode == 0, "the daemon answers")
-        self.assertIsNone(daemon.poll(), (self.folder / "log").read_text())
-        return daemon
 
     def test_up_and_down(self):
         self.populate()
@@ -217,8 +184,7 @@ class UpTest(ToolsTest):
         self.inside("ethtool", "-K", "eth1", "gro", "off")
         self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
         # It would take the host's network away, and not give it back at its end.
-        ended = subprocess.run(["ip", "netns", "exec", self.namespace, BINARIES["gradlaned"], "--config",
-                                str(self.config)], capture_output=True, text=True, timeout=TIMEOUT)
+        ended = self.run_program("gradlaned", "--config", self.config)
         self.assertEqual(ended.returncode, 2, ended.stderr)
         self.assertIn("interface eth1 of port wire has the kernel's address 10.77.0.1, which nobody would reach any more: "
                       f"gradlane accelerator up --config {self.config} moves it to gl0", ended.stderr)

@@ -8,10 +8,9 @@ import random
 import socket
 import struct
 
-from tests.scripts.accelerator import frames
-from tests.scripts.accelerator import rig
-from tests.scripts.fixtures import networks
+from tests.scripts.accelerator import frames, rig
 from tests.scripts.fixtures import rings
+from tools.net.spaces import run
 
 SENDER = "10.77.0.150"  # no address of a kernel: nobody but the sender here answers for it
 SYN, RST, PSH, ACK = 2, 4, 8, 16
@@ -75,7 +74,7 @@ class Sender:
     def __init__(self, hosts, generator, listener, isn, tos, most=1460):
         self.generator, self.most, self.tos = generator, most, tos
         self.macs = b"".join(_mac(hosts, i) for i in (1, 0))
-        networks.run("ip", "-n", hosts.names[1], "neigh", "replace", SENDER, "lladdr", self.macs[6:].hex(":"), "dev",
+        hosts.node(1).ip("neigh", "replace", SENDER, "lladdr", self.macs[6:].hex(":"), "dev",
                       "gl0", "nud", "permanent")
         self.socket = hosts.raw_socket(hosts.names[0], "gl0")
         self.socket.setblocking(False)
@@ -171,7 +170,7 @@ class Sender:
 
 
 def _mac(hosts, i):
-    text = networks.run(*hosts.command(i, "cat", "/sys/class/net/gl0/address")).strip()
+    text = run(*hosts.command(i, "cat", "/sys/class/net/gl0/address")).strip()
     return bytes.fromhex(text.replace(":", ""))
 
 

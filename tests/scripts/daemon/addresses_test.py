@@ -13,15 +13,15 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
+from tools.net.spaces import run
 
 BINARIES = {}  # gradlane, gradlaned
 MAC = r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}"
 
 
 def mac_of(network, i):
-    return re.search(f"link/ether ({MAC})", networks.run("ip", "-n", network.names[i], "link", "show", "gl0"))[1]
+    return re.search(f"link/ether ({MAC})", network.node(i).ip("link", "show", "gl0"))[1]
 
 
 def ring(folder, network, nodes=3, **settings):
@@ -86,11 +86,11 @@ def a_copy_does_not_start(folder, network):
         assert "in use" not in nodes.log_of_this_life(1), nodes.log(1)
         # The kernel of another host has the address.
         nodes.terminate(1)
-        networks.run("ip", "-n", network.names[3], "addr", "add", "10.77.0.2/24", "dev", "gl0")
+        network.node(3).ip("addr", "add", "10.77.0.2/24", "dev", "gl0")
         nodes.start_node(1)
         assert nodes.processes[1].wait(20) == 2
         nodes.processes[1] = None
-        networks.run("ip", "-n", network.names[3], "addr", "del", "10.77.0.2/24", "dev", "gl0")
+        network.node(3).ip("addr", "del", "10.77.0.2/24", "dev", "gl0")
         assert f"10.77.0.2 is in use by {mac_of(network, 3)}" in nodes.log(1), nodes.log(1)
 
 
@@ -131,8 +131,8 @@ def two_that_are_one_node_are_both_named(folder, network):
 def two_ports_in_one_network(folder, network):
     """They hear each other: that is no copy. Node 0 has a cable for each neighbour."""
     for command in (("set", "gl0", "name", "gl1"), ("set", "gl1", "netns", network.names[0])):
-        networks.run("ip", "-n", network.names[3], "link", *command)
-    networks.run("ip", "-n", network.names[0], "link", "set", "gl1", "up")
+        network.node(3).ip("link", *command)
+    network.node(0).ip("link", "set", "gl1", "up")
     with ring(folder, network) as nodes:
         config = nodes.config(0)
         port = re.search(r"  - {name: e0, device: '(\S+)'}", config.read_text())
@@ -148,7 +148,7 @@ def clones_with_one_mac_address(folder, network):
     """ARP does not tell them apart. What fails says that there are two."""
     with ring(folder, network) as nodes:
         nodes.start().wait_whole()
-        networks.run("ip", "-n", network.names[3], "link", "set", "gl0", "address", mac_of(network, 1))
+        network.node(3).ip("link", "set", "gl0", "address", mac_of(network, 1))
         text = re.compile(r"rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+")
         with Stray(nodes, 1, 3) as stray, nodes.open(0) as gl:
             stray.wait_for("node 1 of 3")
@@ -215,14 +215,14 @@ def one_file_for_all_nodes(folder, network):
     with ring(folder, network, nodes=2) as nodes:
         text = nodes.config(0).read_text().replace("rank: 0\n", "", 1).replace(nodes.socket(0), f"{folder}/x.sock")
         for i in range(2):
-            networks.run("ip", "-n", network.names[i], "addr", "add", f"192.168.7.{i + 1}/24", "dev", "gl0")
+            network.node(i).ip("addr", "add", f"192.168.7.{i + 1}/24", "dev", "gl0")
             text = text.replace(f"ip: 10.77.0.{i + 1}}}", f"ip: 10.77.0.{i + 1}, host: 192.168.7.{i + 1}}}")
         shared = pathlib.Path(folder) / "all.yaml"
         for i in range(2):
             shared.write_text(text)
-            output = networks.run(*network.command(i, BINARIES["gradlaned"], "--config", shared, "--check"))
+            output = network.node(i).run(BINARIES["gradlaned"], "--config", shared, "--check")
             assert f"rank: {i}\n" in output, output
-            output = networks.run(
+            output = run(
                 *network.command(1 - i, BINARIES["gradlaned"], "--config", shared, "--check", "--rank", i))
             assert f"rank: {i}\n" in output, output
         result = subprocess.run(network.command(0, BINARIES["gradlane"], "check", "--config", shared, "--rank", "1",

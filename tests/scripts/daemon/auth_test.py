@@ -3,8 +3,6 @@
 
 import argparse
 import contextlib
-import ctypes
-import os
 import pathlib
 import socket
 import subprocess
@@ -13,8 +11,7 @@ import tempfile
 import threading
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
 
 FRAME = 42  # bytes of headers in front of a gradlane packet
 TAG = 28
@@ -90,7 +87,7 @@ class Recorder:
 
     def __init__(self, network):
         self.frames = []
-        with inside(network.switch):
+        with network.spaces["sw"].inside():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         self.socket.bind(("p1", 0))
         self.socket.settimeout(0.05)
@@ -120,23 +117,6 @@ class Recorder:
     def send(self, frames):
         for frame in frames:
             self.socket.send(frame)
-
-
-def enter(fd):
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(fd, 0x40000000) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
-
-
-@contextlib.contextmanager
-def inside(namespace):
-    """This thread in another network namespace."""
-    with open("/proc/thread-self/ns/net") as home, open(f"/var/run/netns/{namespace}") as away:
-        enter(away.fileno())
-        try:
-            yield
-        finally:
-            enter(home.fileno())
 
 
 def check_strangers(folder, args):
@@ -176,8 +156,8 @@ def check_checksums(folder, args, key):
     """The kernel, which drops datagrams with a wrong checksum, takes a daemon's."""
     auth = {"auth": f"{{key_file: {key}}}"} if key else {}
     with networks.Network(2) as network, rings.Ring("veth", 2, folder, args.gradlaned, network, **auth) as ring:
-        networks.run("ip", "-n", network.names[1], "addr", "add", "10.77.0.2/24", "dev", "gl0")
-        with inside(network.names[1]):
+        network.node(1).ip("addr", "add", "10.77.0.2/24", "dev", "gl0")
+        with network.node(1).inside():
             receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         receiver.bind(("10.77.0.2", PORT))
@@ -194,7 +174,7 @@ def check_checksums(folder, args, key):
         with contextlib.suppress(BlockingIOError):
             while True:
                 receiver.recv(65536)
-        with inside(network.names[0]):
+        with network.node(0).inside():
             sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         sender.bind(("gl0", 0))
         sender.send(frame[:40] + bytes([frame[40] ^ 1]) + frame[41:])
@@ -233,7 +213,7 @@ def main():
     check("a key and none", keys(1, None), "a key and none")
     check("a key that others may read", check_key_files, args)
     reason = networks.can_run()
-    if reason is None or os.environ.get("CI"):
+    if reason is None or networks.in_ci():
         networks.require()
         check("checksums", check_checksums, args, None)
         check("checksums of packets with tags", lambda folder: check_checksums(folder, args, make_key(folder, "k", 3)))

@@ -13,9 +13,9 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.rings import wait_for
+from tools.net.spaces import run
 
 GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 COUNT = 200_000  # floats: many packets of full length
@@ -107,7 +107,7 @@ def links_that_lose():
     """DSCP rewritten on one port, of data only and of everything; a bridge port and an interface with a smaller MTU."""
     with networks.Network(3) as network, ring_of(network, 3) as ring:
         for name in network.names:  # as devices have; a veth without refuses what its other end would not take
-            networks.run("tc", "-n", name, "qdisc", "add", "dev", "gl0", "root", "pfifo")
+            run("tc", "-n", name, "qdisc", "add", "dev", "gl0", "root", "pfifo")
         ring.start().wait_whole()
         assert stats(ring, 0).returncode == 0, stats(ring, 0)
         contexts = [ring.open(rank) for rank in range(3)]
@@ -115,13 +115,13 @@ def links_that_lose():
         def rewrite(match):
             rules = ["table bridge dscp {", "chain rewrite {", "type filter hook forward priority 5",
                      f"iifname p0 oifname p1 {match} ip dscp set 0x01", "}", "}", ""]
-            networks.run(*network.in_switch("nft", "-f", "-"), stdin="\n".join(rules))
+            network.spaces["sw"].rules("\n".join(rules))
 
         def trust():
-            networks.run(*network.in_switch("nft", "delete", "table", "bridge", "dscp"))
+            network.spaces["sw"].run("nft", "delete", "table", "bridge", "dscp")
 
         def mtu(namespace, interface, value):
-            networks.run("ip", "-n", namespace, "link", "set", interface, "mtu", str(value))
+            run("ip", "-n", namespace, "link", "set", interface, "mtu", str(value))
 
         tos = "packets of rank 0 arrive at rank 1 with ToS 0x04, which is none of `tos`: a switch between them rewrites DSCP"
         expect_cause(ring, contexts, tos, lambda: rewrite("ip dscp 0x08"), trust)

@@ -6,17 +6,17 @@ import pathlib
 import sys
 import tempfile
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
+from tools.net.spaces import run
 
 
 def check_ping(network):
     """From a kernel on the same wire: ARP first, then echoes of several sizes."""
     for size in (0, 1, 56, 1471, 1472):
-        output = networks.run(*network.command(0, "ping", "-c", "2", "-i", "0.2", "-W", "5", "-M", "do", "-s", size,
-                                                "10.77.0.2"))
+        output = network.node(0).run("ping", "-c", "2", "-i", "0.2", "-W", "5", "-M", "do", "-s", size,
+                                                "10.77.0.2")
         assert " 0% packet loss" in output, output
-    assert "10.77.0.2" in networks.run("ip", "-n", network.names[0], "neigh")
+    assert "10.77.0.2" in network.node(0).ip("neigh")
 
 
 def check_ring(ring, example):
@@ -45,7 +45,7 @@ def main():
                           codec="fixed:10") as ring):
         # The kernel has addresses of its own on the nodes' interfaces.
         for i, name in enumerate(network.names):
-            networks.run("ip", "-n", name, "addr", "add", f"10.77.0.{101 + i}/24", "dev", "gl0")
+            run("ip", "-n", name, "addr", "add", f"10.77.0.{101 + i}/24", "dev", "gl0")
         ring.start().wait_whole()
         check_ping(network)
         check_ring(ring, args.example)

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
+from tools.net.spaces import run
 
 PACKET = "net_af_packet0,iface=gl0,qdisc_bypass=0"
 XDP = "net_af_xdp0,iface=gl0,start_queue=0,queue_count=1"
@@ -113,7 +113,7 @@ def interface_made_again(gradlaned, network):
         nodes.start().wait_whole()
         with nodes.open(0) as gl:
             request = gl.barrier(async_=True)  # the other rank does not come to it
-            networks.run("ip", "-n", network.names[0], "link", "del", "gl0")
+            network.node(0).ip("link", "del", "gl0")
             try:
                 request.wait(20)
                 raise AssertionError("a barrier without an interface")
@@ -121,7 +121,7 @@ def interface_made_again(gradlaned, network):
                 assert gone in str(error), error
         assert nodes.processes[0].wait(20) == 3, nodes.log(0)
         assert f"{gone}: shutting down with exit status 3" in nodes.log(0), nodes.log(0)
-        network._connect(network.names[0], "p0")
+        network.replug(0)
         nodes.start_node(0)
         nodes.wait_whole()
 
@@ -131,7 +131,7 @@ def xdp_beside_the_kernel(gradlaned, network):
     link = ("ip", "-n", network.names[0], "link", "show", "gl0")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        networks.run("ip", "-n", network.names[0], "addr", "add", "192.168.7.1/24", "dev", "gl0")
+        network.node(0).ip("addr", "add", "192.168.7.1/24", "dev", "gl0")
         process, log = start(network, folder, gradlaned, 0, XDP, "")
         assert process.wait(timeout=20) == 2, log.read_text()
         expected = "AF_XDP takes all packets away from the kernel, whose address 192.168.7.1 is on interface gl0"
@@ -141,14 +141,14 @@ def xdp_beside_the_kernel(gradlaned, network):
             network.command(0, gradlane, "check", "--config", folder / "n0.yaml", "--time", "200ms"),
             capture_output=True, text=True, timeout=60, env={**os.environ, "GRADLANED": gradlaned})
         assert f"FAIL interface gl0 of port e0: {expected}" in check.stdout, check.stdout
-        networks.run("ip", "-n", network.names[0], "addr", "del", "192.168.7.1/24", "dev", "gl0")
+        network.node(0).ip("addr", "del", "192.168.7.1/24", "dev", "gl0")
         for end in (signal.SIGTERM, signal.SIGKILL):
             process, log = start(network, folder, gradlaned, 0, XDP, "")
             wait_for("node 0 of 2", log, process)
-            assert "xdp" in networks.run(*link), networks.run(*link)
+            assert "xdp" in run(*link), run(*link)
             process.send_signal(end)
             process.wait(timeout=20)
-            rings.wait_for(lambda: "xdp" not in networks.run(*link), "the program is off")
+            rings.wait_for(lambda: "xdp" not in run(*link), "the program is off")
 
 
 def main():

@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
+from tools.net.spaces import Spaces
 
 # Sends to each UDP port `count` packets like those of the neighbour 10.77.0.2, whose address the kernel has here.
 SENDER = """
@@ -35,8 +35,7 @@ class Daemon:
 
     def __init__(self, gradlaned, folder, configs, namespace=None):
         self.log_path = folder / "log"
-        argv = ["ip", "netns", "exec", namespace] if namespace else []
-        argv.append(gradlaned)
+        argv = namespace.command(gradlaned) if namespace else [gradlaned]
         for i, text in enumerate(configs):
             path = folder / f"n{i}.yaml"
             path.write_text(f"rank: {i}\nnodes: [{{rank: 0, ip: 10.77.0.1}}, {{rank: 1, ip: 10.77.0.2}}]\n"
@@ -76,18 +75,6 @@ class Daemon:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(timeout=20) == 0, self.log()
         return self.log()
-
-
-class Namespace:
-    """For interfaces that a daemon makes."""
-
-    def __enter__(self):
-        self.name = f"{networks.PREFIX}{os.getpid()}-nic"
-        networks.run("ip", "netns", "add", self.name)
-        return self.name
-
-    def __exit__(self, *_):
-        subprocess.run(["ip", "netns", "del", self.name], capture_output=True, timeout=60)
 
 
 def counters(log):
@@ -146,7 +133,8 @@ def tap(gradlaned, folder):
     """rte_flow by the kernel's flower, if it has that. Returns why not, else ""."""
     lanes, count = 4, 20
     config = f"workers: {{lanes: {lanes}, threads: {lanes}}}\nports: [{{device: 'net_tap0,iface=gltap'}}]\n"
-    with Namespace() as name, Daemon(gradlaned, folder, [config], name) as it:
+    with Spaces() as spaces, Daemon(gradlaned, folder, [config], spaces.add("nic")) as it:
+        space = spaces["nic"]
         it.wait_for("node 0 of 2")
         steered = "packets are steered to lanes by rte_flow: 4 rules" in it.log()
         if not steered:
@@ -154,11 +142,11 @@ def tap(gradlaned, folder):
             expect("nor RSS (no table of queues)", it)
             expect("warning node 0: 1 worker thread instead of 4", it)
         assert threads(it) == (lanes if steered else 1)
-        networks.run("ip", "-n", name, "addr", "add", "10.77.0.2/24", "dev", "gltap")
-        networks.run("ip", "-n", name, "link", "set", "gltap", "up")
+        space.ip("addr", "add", "10.77.0.2/24", "dev", "gltap")
+        space.ip("link", "set", "gltap", "up")
         # Only then does it ask whether its address is free.
         rings.wait_for(lambda: it.stats()["ports"][0]["address"] == "held", "the address is its own")
-        networks.run("ip", "netns", "exec", name, sys.executable, "-c", SENDER, str(lanes), str(count))
+        space.run(sys.executable, "-c", SENDER, str(lanes), str(count))
         time.sleep(0.5)
         queues = counters(it.end())
         came = [queues[i].get("control", 0) for i in range(lanes)]
@@ -176,7 +164,7 @@ def refused(gradlaned, folder):
             ("mtu: 9000\nports: [{device: net_tap0}]\n", "port e0: the device takes an MTU of at most 1504, and mtu is 9000"),
             ("ports: [{device: 'net_af_packet0,iface=gl-none'}]\n", "port e0: there is no interface 'gl-none' here"),
             ("mtu: 4000\nports: [{device: 'net_af_xdp0,iface=lo'}]\n", "port e0: AF_XDP takes no packets of 4000 bytes")):
-        with Namespace() as name, Daemon(gradlaned, folder, [text], name) as it:
+        with Spaces() as spaces, Daemon(gradlaned, folder, [text], spaces.add("nic")) as it:
             assert it.process.wait(timeout=20) != 0
             expect(error, it)
 

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
+from tools.net.spaces import run
 
 USER = "nobody"
 STRANGER = 54321  # a user and group id that nobody has
@@ -173,16 +173,16 @@ def check_what_the_user_cannot(args, folder, network):
     xdp = "ports: [{device: 'net_af_xdp0,iface=gl0,start_queue=0,queue_count=1'}]\n"
     link = ("ip", "-n", network.names[1], "link", "show", "gl0")
     with One(args, write_config(folder, USER, xdp), *network.command(1)) as daemon:
-        assert "xdp" in networks.run(*link), networks.run(*link)
+        assert "xdp" in run(*link), run(*link)
         assert "may not" not in daemon.log.read_text(), daemon.log.read_text()
     # The program goes with the process, which had no right to take it off.
-    rings.wait_for(lambda: "xdp" not in networks.run(*link), "the program is off")
+    rings.wait_for(lambda: "xdp" not in run(*link), "the program is off")
 
 
 def check_interface(args, folder, network):
     """It is as it was: not promiscuous, neither meanwhile nor at the end."""
     def flags():
-        return networks.run("ip", "-n", network.names[0], "link", "show", "gl0")
+        return network.node(0).ip("link", "show", "gl0")
 
     for mac in ("", ", mac: '02:00:00:00:77:01'"):
         port = f"ports: [{{device: 'net_af_packet0,iface=gl0,qdisc_bypass=0'{mac}}}]\n"

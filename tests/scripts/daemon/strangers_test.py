@@ -10,8 +10,7 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
 from tests.scripts.soak import teams
 
 NODES = 3
@@ -85,8 +84,7 @@ class Strangers:
         return result
 
     def in_stranger(self, *argv, **options):
-        return subprocess.Popen(["ip", "netns", "exec", self.network.stranger(), *(str(word) for word in argv)],
-                                **options)
+        return subprocess.Popen(self.network.stranger().command(*argv), **options)
 
     def send(self, frames):
         data = b"".join(struct.pack("<H", len(frame)) + frame for frame in frames)

@@ -13,8 +13,7 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
 from tests.scripts.reliability import table
 from tests.scripts.reliability.rows import ROWS, Seen
 from tests.scripts.reliability.stage import Problem, Stage

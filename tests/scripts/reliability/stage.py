@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.paths import PACKAGE
 
 PEER_S = 2.0  # timeouts.peer
 BOUND_S = PEER_S + 1  # from a fault to the error
@@ -37,7 +37,7 @@ class Puppet:
     def __init__(self, ring, rank):
         self.rank = rank
         environment = {**os.environ, "GRADLANE_SOCKET": ring.socket(rank), "RANK": str(rank),
-                       "PYTHONPATH": rings.package_folder(), "PYTHONDONTWRITEBYTECODE": "1"}
+                       "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen([sys.executable, pathlib.Path(__file__).with_name("puppet_trainer.py")],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
         self._events = queue.Queue()

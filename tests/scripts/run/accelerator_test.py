@@ -17,7 +17,7 @@ import unittest
 
 from tests.scripts.fixtures import networks
 from tests.scripts.run.runs import PATIENCE, Programs, Run, sh, wait_until
-from tests.scripts.run.spaces import SpacesTest, inside, namespaces
+from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces, space
 
 FAKE = str(pathlib.Path(__file__).with_name("fake_accelerator.py"))
 PORTS = ("gla0", "glw0")
@@ -55,17 +55,14 @@ else:
 """
 
 
-def space(run, name):
-    return f"gradlane-{run.process.pid}-{name}"
-
-
 def answers(namespace, address):
     command = ["ip", "netns", "exec", namespace, "ping", "-q", "-c", "3", "-i", "0.1", "-W", "1", address]
     return subprocess.run(command, capture_output=True, timeout=PATIENCE).returncode == 0
 
 
-class RunAcceleratorTest(SpacesTest):
+class RunAcceleratorTest(Endings, SpacesTest):
     link = "accelerator"
+    kinds = ([], ["--accelerator", "none"])
     slow = {}
 
     @classmethod
@@ -73,10 +70,6 @@ class RunAcceleratorTest(SpacesTest):
         for name, (arguments, keywords) in SLOW.items():
             cls.slow[name] = Run("--link", "accelerator", *arguments, **keywords)
             cls.addClassCleanup(cls.clean, cls.slow[name])
-
-    def stop(self, run):
-        run.process.send_signal(signal.SIGTERM)
-        self.finish(run, 143)
 
     # ---- What commands get
 
@@ -132,8 +125,7 @@ class RunAcceleratorTest(SpacesTest):
             self.assertEqual(run.out, "")
 
     def flag(self):
-        folder = tempfile.mkdtemp(prefix="run-test-")
-        self.addCleanup(shutil.rmtree, folder)
+        folder = self.folder()
         return f"{folder}/flag"
 
     def test_three_nodes_hear_each_other(self):
@@ -230,10 +222,9 @@ class RunAcceleratorTest(SpacesTest):
     # ---- Configurations
 
     def kept_config(self, *arguments):
-        folder = tempfile.mkdtemp(prefix="run-test-")
-        self.addCleanup(shutil.rmtree, folder)
+        folder = self.folder()
         self.run_it("-n", "2", *arguments, "--keep-configs", folder, command=["true"])
-        path = pathlib.Path(folder) / "n1.yaml"
+        path = folder / "n1.yaml"
         if Programs.daemon != FAKE:
             subprocess.run([Programs.daemon, "--check", "--config", path], check=True, timeout=PATIENCE,
                            stdout=subprocess.DEVNULL)
@@ -264,37 +255,9 @@ class RunAcceleratorTest(SpacesTest):
             result = subprocess.run(sh(line), capture_output=True, text=True, timeout=PATIENCE,
                                     input="test -S $GRADLANE_ADMIN && echo $RANK of $WORLD_SIZE $GRADLANE_ADDRESS\n")
             self.assertEqual(result.stdout, f"{rank} of 2 10.77.0.{rank + 1}\n", result)
-        run.process.send_signal(signal.SIGINT)
-        self.finish(run, 130)
+        self.stop(run, signal.SIGINT)
 
     # ---- How it ends, and that nothing stays behind
-
-    def test_failing_command(self):
-        for arguments in ([], ["--accelerator", "none"]):
-            run = self.run_it("-n", "2", *arguments, command=sh("test $RANK = 1 || sleep 60; exit 7"), code=7)
-            self.assertIn("gradlane: rank 1 exited with code 7", run.err)
-
-    def test_signals(self):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            run = self.started()
-            self.assertEqual(len(namespaces(run)), 3)
-            run.process.send_signal(number)
-            self.finish(run, code)
-
-    def test_sigkill(self):
-        for arguments in ([], ["--accelerator", "none"]):
-            run = self.started(*arguments)
-            self.assertEqual(len(namespaces(run)), 3)
-            run.process.kill()
-            wait_until(lambda: run.pids() == [], "processes are left")
-            wait_until(lambda: namespaces(run) == [], "namespaces are left")
-            self.finish(run, -signal.SIGKILL)
-
-    def test_signal_while_it_is_built(self):
-        run = self.start("-n", "8", command=["true"])
-        wait_until(lambda: namespaces(run), "no namespaces")
-        run.process.send_signal(signal.SIGTERM)
-        self.finish(run, 143)
 
     def test_killed_accelerator(self):
         run = self.started()
@@ -314,25 +277,12 @@ class RunAcceleratorTest(SpacesTest):
         self.assertRegex(run.err, r"gradlane: node 1 does not answer on \S+/n1.admin after 15 s")
 
     def test_without_nftables(self):
-        folder = tempfile.mkdtemp(prefix="run-test-")
-        self.addCleanup(shutil.rmtree, folder)
-        fake = pathlib.Path(folder) / "nft"
-        fake.write_text("#!/bin/sh\necho Error: Could not process rule >&2; exit 1\n", encoding="ascii")
-        fake.chmod(0o755)
-        env = {"PATH": f"{folder}:{os.environ['PATH']}"}
+        env = self.fake_program("nft", "echo Error: Could not process rule >&2; exit 1\n")
         run = self.run_it("-n", "2", command=["true"], code=2, env=env)
         self.assertRegex(run.err, "(?s)gradlane: 'nft .*Could not process rule.*--link accelerator needs nftables")
         self.run_it("-n", "2", "--accelerator", "none", command=["true"], env=env)
 
     # ---- Bad input
-
-    def refused(self, arguments, words, prefix=()):
-        run = Run(*arguments, command=["true"], prefix=prefix)
-        self.addCleanup(run.clean)
-        self.finish(run, 2)
-        self.assertTrue(run.err.startswith("gradlane: "), run.err)
-        for word in words:
-            self.assertIn(word, run.err)
 
     def test_bad_options(self):
         link = ["-n", "2", "--link", "accelerator"]
@@ -358,10 +308,6 @@ class RunAcceleratorTest(SpacesTest):
         for arguments, words in cases:
             with self.subTest(arguments=arguments):
                 self.refused(arguments, words)
-
-    def test_without_root(self):
-        self.refused(["-n", "2", "--link", "accelerator"], ["--link accelerator needs root", "sudo"],
-                     prefix=("setpriv", "--reuid", "65534", "--clear-groups"))
 
 
 if __name__ == "__main__":

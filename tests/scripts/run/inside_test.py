@@ -18,7 +18,7 @@ import unittest
 
 from tests.scripts.fixtures import networks
 from tests.scripts.run.runs import PATIENCE, Programs, Run, sh, wait_until
-from tests.scripts.run.spaces import SpacesTest, inside, namespaces
+from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces, space
 
 RATE = 50_000_000
 BYTES = 3_000_000  # by TCP
@@ -109,20 +109,11 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x806)) as as
 """
 
 
-def space(run, name):
-    return f"gradlane-{run.process.pid}-{name}"
-
-
-class RunInsideTest(SpacesTest):
+class RunInsideTest(Endings, SpacesTest):
     link = "veth"
 
     def start(self, *arguments, **keywords):
         return super().start("--inside", *arguments, **keywords)
-
-    def folder(self):
-        folder = tempfile.mkdtemp(prefix="run-test-")
-        self.addCleanup(shutil.rmtree, folder)
-        return pathlib.Path(folder)
 
     # ---- What commands get
 
@@ -184,7 +175,7 @@ class RunInsideTest(SpacesTest):
 
     def test_gloo(self):
         if importlib.util.find_spec("torch") is None:
-            self.assertNotIn("CI", os.environ, "tools/setup.sh installs PyTorch")
+            self.assertFalse(networks.in_ci(), "tools/setup.sh installs PyTorch")
             self.skipTest("needs PyTorch")
         for nodes, mtu in ((4, "1500"), (2, "9000")):
             run = self.start("-n", str(nodes), "--rate", "1gbit", "--mtu", mtu, command=[sys.executable, "-c", GLOO])
@@ -216,53 +207,25 @@ class RunInsideTest(SpacesTest):
             self.assertEqual(self.check_interface(space(run, "sw"), f"e{i}", "on"), [])
             for address in ("127.0.0.1", "10.77.1.1", "10.77.1.2", "10.77.1.3"):
                 inside(node, "ping", "-q", "-c", "1", "-W", "20", address)
-        run.process.send_signal(signal.SIGINT)
-        self.finish(run, 130)
+        self.stop(run, signal.SIGINT)
 
     def test_only_eth0_answers_for_its_address(self):
         # As on a machine without nftables, where the kernel sees what comes in at gl0.
-        fake = self.folder() / "nft"
-        fake.write_text("#!/bin/sh\nexit 1\n", encoding="ascii")
-        fake.chmod(0o755)
-        run = self.started(env={"PATH": f"{fake.parent}:{os.environ['PATH']}"})
+        run = self.started(env=self.fake_program("nft", "exit 1\n"))
         node = space(run, "n1")
         own = json.loads(inside(node, "ip", "-j", "link", "show", "eth0"))[0]["address"]
         for interface in ("gl0", "eth0"):
             result = subprocess.run(["ip", "netns", "exec", space(run, "n0"), sys.executable, "-c", ASK, interface],
                                     capture_output=True, text=True, timeout=PATIENCE)
             self.assertEqual(result.stdout.split(), [own], result)
-        run.process.send_signal(signal.SIGINT)
-        self.finish(run, 130)
+        self.stop(run, signal.SIGINT)
 
-    # ---- Nothing stays behind
-
-    def test_failing_trainer(self):
-        run = self.run_it("-n", "2", command=sh("test $RANK = 1 || sleep 60; exit 7"), code=7)
-        self.assertIn("gradlane: rank 1 exited with code 7", run.err)
-
-    def test_signals(self):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            run = self.started()
-            self.assertEqual(len(namespaces(run)), 3)
-            run.process.send_signal(number)
-            self.finish(run, code)
-
-    def test_sigkill(self):
-        run = self.started()
-        self.assertEqual(len(namespaces(run)), 3)
-        run.process.kill()
-        wait_until(lambda: run.pids() == [], "processes are left")
-        wait_until(lambda: namespaces(run) == [], "namespaces are left")
-        self.finish(run, -signal.SIGKILL)
+    # ---- Nothing stays behind (Endings has more)
 
     def test_network_that_cannot_be_finished(self):
         # The tc that it finds first fails for eth0 of node 0; by then all cables are there.
-        fake = self.folder() / "tc"
-        fake.write_text("#!/bin/sh\ncase \"$*\" in *eth0*) echo Error: no such thing. >&2; exit 2; esac\n",
-                        encoding="ascii")
-        fake.chmod(0o755)
-        run = self.run_it("-n", "2", "--rate", "1gbit", command=["true"], code=2,
-                          env={"PATH": f"{fake.parent}:{os.environ['PATH']}"})
+        fake = self.fake_program("tc", 'case "$*" in *eth0*) echo Error: no such thing. >&2; exit 2; esac\n')
+        run = self.run_it("-n", "2", "--rate", "1gbit", command=["true"], code=2, env=fake)
         self.assertIn("gradlane: 'tc qdisc add dev eth0 root tbf", run.err)
 
     # ---- Bad input
@@ -279,7 +242,7 @@ class RunInsideTest(SpacesTest):
 if __name__ == "__main__":
     if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    networks.require("ping")
+    networks.require("ping", "setpriv")
     Programs.gradlane = str(pathlib.Path(sys.argv.pop(1)).resolve())
     Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
     unittest.main()

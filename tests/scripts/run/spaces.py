@@ -1,11 +1,15 @@
 """Runs of `gradlane run` that make network namespaces, and what must be gone behind them. Needs root."""
 
 import os
+import pathlib
+import shutil
+import signal
 import subprocess
+import tempfile
 import unittest
 
-from tests.scripts.fixtures import networks
-from tests.scripts.run.runs import PATIENCE, Run, sh
+from tests.scripts.run.runs import PATIENCE, Run, sh, wait_until
+from tools.net.spaces import Space
 
 
 def namespaces(run):
@@ -14,9 +18,13 @@ def namespaces(run):
     return sorted(name for name in listed if name.startswith(f"gradlane-{run.process.pid}-"))
 
 
+def space(run, name):
+    return f"gradlane-{run.process.pid}-{name}"
+
+
 def inside(namespace, *command):
     """What a command in a namespace prints."""
-    return networks.run("ip", "netns", "exec", namespace, *command)
+    return Space(namespace).run(*command)
 
 
 class SpacesTest(unittest.TestCase):
@@ -50,3 +58,68 @@ class SpacesTest(unittest.TestCase):
         for _ in range(nodes):
             self.assertIn("ready", run.process.stdout.readline())
         return run
+
+    def stop(self, run, number=signal.SIGTERM):
+        run.process.send_signal(number)
+        self.finish(run, 128 + number)
+
+    def folder(self):
+        folder = tempfile.mkdtemp(prefix="run-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        return pathlib.Path(folder)
+
+    def fake_program(self, name, script):
+        """The environment of runs that find a program first which is this script."""
+        fake = self.folder() / name
+        fake.write_text("#!/bin/sh\n" + script, encoding="ascii")
+        fake.chmod(0o755)
+        return {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
+
+    def refused(self, arguments, words, prefix=()):
+        run = Run(*arguments, command=["true"], prefix=prefix)
+        self.addCleanup(run.clean)
+        self.finish(run, 2)
+        self.assertTrue(run.err.startswith("gradlane: "), run.err)
+        for word in words:
+            self.assertIn(word, run.err)
+
+
+class Endings:
+    """How each kind of run that makes namespaces ends, and that nothing stays behind. Together with SpacesTest."""
+
+    kinds = ([],)  # options of runs that end likewise
+
+    def killed(self, run):
+        run.process.kill()
+        wait_until(lambda: run.pids() == [], "processes are left")
+        wait_until(lambda: namespaces(run) == [], "namespaces are left")
+        self.finish(run, -signal.SIGKILL)
+
+    def being_built(self):
+        run = self.start("-n", "8", command=sh("exec sleep 60"))
+        wait_until(lambda: namespaces(run), "no namespaces")
+        return run
+
+    def test_failing_command(self):
+        for arguments in self.kinds:
+            run = self.run_it("-n", "2", *arguments, command=sh("test $RANK = 1 || sleep 60; exit 7"), code=7)
+            self.assertIn("gradlane: rank 1 exited with code 7", run.err)
+
+    def test_signals(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            run = self.started()
+            self.assertEqual(len(namespaces(run)), 3)
+            self.stop(run, number)
+
+    def test_signal_while_it_is_built(self):
+        self.stop(self.being_built())
+
+    def test_sigkill(self):
+        for arguments in self.kinds:
+            run = self.started(*arguments)
+            self.assertEqual(len(namespaces(run)), 3)
+            self.killed(run)
+
+    def test_without_root(self):
+        self.refused(["-n", "2", "--link", self.link], [f"--link {self.link} needs root", "sudo"],
+                     prefix=("setpriv", "--reuid", "65534", "--clear-groups"))

@@ -16,12 +16,12 @@ import unittest
 
 from tests.scripts.fixtures import networks
 from tests.scripts.run.runs import Programs, Run, sh, wait_until
-from tests.scripts.run.spaces import SpacesTest, inside, namespaces
+from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces
 
 EXACT = ["-n", "2", "-w", "1", "--json"]
 
 
-class RunVethTest(SpacesTest):
+class RunVethTest(Endings, SpacesTest):
     link = "veth"
 
     # ---- Results
@@ -74,15 +74,13 @@ class RunVethTest(SpacesTest):
         # Trainers are where the caller is.
         trainer = run.pid_of("sleep")
         self.assertEqual(os.readlink(f"/proc/{trainer}/ns/net"), os.readlink("/proc/self/ns/net"))
-        run.process.send_signal(signal.SIGINT)
-        self.finish(run, 130)
+        self.stop(run, signal.SIGINT)
 
     def test_config(self):
         for mtu, sizes in (("1500", "framesz=2048,blocksz=4096"), ("9000", "framesz=9088,blocksz=290816")):
-            folder = tempfile.mkdtemp(prefix="run-test-")
-            self.addCleanup(shutil.rmtree, folder)
+            folder = self.folder()
             self.run_it("-n", "2", "--mtu", mtu, "--keep-configs", folder, command=["true"])
-            text = (pathlib.Path(folder) / "n1.yaml").read_text(encoding="ascii")
+            text = (folder / "n1.yaml").read_text(encoding="ascii")
             self.assertIn(f"  - device: 'net_af_packet0,iface=gl0,qdisc_bypass=0,{sizes}'\nworkers:", text)
             self.assertIn(f"mtu: {mtu}\n", text)
 
@@ -91,37 +89,9 @@ class RunVethTest(SpacesTest):
 
     # ---- Nothing stays behind
 
-    def test_failing_trainer(self):
-        self.run_it("-n", "2", command=sh("exit 7"), code=7)
-
-    def test_signals(self):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            run = self.started()
-            self.assertEqual(len(namespaces(run)), 3)
-            run.process.send_signal(number)
-            self.finish(run, code)
-
-    def test_signal_while_it_is_built(self):
-        run = self.start("-n", "8", command=["true"])
-        wait_until(lambda: namespaces(run), "no namespaces")
-        run.process.send_signal(signal.SIGTERM)
-        self.finish(run, 143)
-
-    def killed(self, run):
-        run.process.kill()
-        wait_until(lambda: run.pids() == [], "processes are left")
-        wait_until(lambda: namespaces(run) == [], "namespaces are left")
-        self.finish(run, -signal.SIGKILL)
-
-    def test_sigkill(self):
-        run = self.started()
-        self.assertEqual(len(namespaces(run)), 3)
-        self.killed(run)
-
     def test_sigkill_while_it_is_built(self):
         for wait in (0, 0.01, 0.03):
-            run = self.start("-n", "8", command=["true"])
-            wait_until(lambda: namespaces(run), "no namespaces")
+            run = self.being_built()
             time.sleep(wait)
             self.killed(run)
 
@@ -131,27 +101,15 @@ class RunVethTest(SpacesTest):
 
     def test_network_that_cannot_be_finished(self):
         # The tc that it finds first fails on the third call; by then there are namespaces and cables.
-        folder = tempfile.mkdtemp(prefix="run-test-")
-        self.addCleanup(shutil.rmtree, folder)
-        fake = pathlib.Path(folder) / "tc"
-        fake.write_text(f"#!/bin/sh\necho x >> {folder}/calls\ntest $(wc -l < {folder}/calls) -lt 3 && exit 0\n"
-                        "echo Error: Specified qdisc kind is unknown. >&2; exit 2\n", encoding="ascii")
-        fake.chmod(0o755)
-        run = self.run_it("-n", "2", "--rate", "1gbit", command=["true"], code=2,
-                          env={"PATH": f"{folder}:{os.environ['PATH']}"})
+        folder = self.folder()
+        fake = self.fake_program("tc", f"echo x >> {folder}/calls\ntest $(wc -l < {folder}/calls) -lt 3 && exit 0\n"
+                                 "echo Error: Specified qdisc kind is unknown. >&2; exit 2\n")
+        run = self.run_it("-n", "2", "--rate", "1gbit", command=["true"], code=2, env=fake)
         self.assertIn("gradlane: 'tc qdisc add dev gl0 root tbf rate 1000000000bit burst", run.err)
         self.assertIn("exited with code 2: Error: Specified qdisc kind is unknown.; --rate needs the kernel's tbf",
                       run.err)
 
     # ---- Bad input, bad machines
-
-    def refused(self, arguments, words, prefix=(), **keywords):
-        run = Run(*arguments, command=["true"], prefix=prefix, **keywords)
-        self.addCleanup(run.clean)
-        self.finish(run, 2)
-        self.assertTrue(run.err.startswith("gradlane: "), run.err)
-        for word in words:
-            self.assertIn(word, run.err)
 
     def test_bad_options(self):
         veth = ["-n", "2", "--link", "veth"]
@@ -168,12 +126,7 @@ class RunVethTest(SpacesTest):
             run = self.started("--rate", rate)
             shaper = inside(f"gradlane-{run.process.pid}-n0", "tc", "qdisc", "show", "dev", "gl0")
             self.assertIn(f"rate {shown}", shaper)
-            run.process.send_signal(signal.SIGTERM)
-            self.finish(run, 143)
-
-    def test_without_root(self):
-        self.refused(["-n", "2", "--link", "veth"], ["--link veth needs root", "sudo"],
-                     prefix=("setpriv", "--reuid", "65534", "--clear-groups"))
+            self.stop(run)
 
     def test_without_namespaces(self):
         self.refused(["-n", "2", "--link", "veth"], ["'ip netns add gradlane-", "--privileged"],

@@ -15,8 +15,7 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.fixtures import networks
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
 
 TIMEOUT = 60
 BINARIES = {}  # gradlane, gradlaned
@@ -195,15 +194,15 @@ def bridge_in_order_then_rewriting_dscp_then_narrow():
         rules = "\n".join(["table bridge dscp {", "chain rewrite {", "type filter hook forward priority 5",
                            "iifname p0 ip dscp 0x0a ip dscp set 0",
                            "iifname p1 oifname p0 ip dscp 0x30 ip dscp set 0x01", "}", "}", ""])
-        networks.run(*network.in_switch("nft", "-f", "-"), stdin=rules)
+        network.spaces["sw"].rules(rules)
         there = r"^FAIL ToS 0x28 \(compressed\) to node {} .*: 0x28 arrives as 0x00 at 10\.77\.0\.{}; "
         check(nodes, 0).expect(1, there.format(1, 2), there.format(2, 3),
                                r"^FAIL ToS 0xc0 \(control\) from node 1 .*: 0xc0 arrives as 0x04 here",
                                "the ring is whole|^FAIL ring")
-        networks.run(*network.in_switch("nft", "delete", "table", "bridge", "dscp"))
+        network.spaces["sw"].run("nft", "delete", "table", "bridge", "dscp")
 
         # A switch port of 1400: the bridge drops what is longer. Frames get into p1 and do not get out of it.
-        networks.run("ip", "-n", network.switch, "link", "set", "p1", "mtu", "1400")
+        network.spaces["sw"].ip("link", "set", "p1", "mtu", "1400")
         check(nodes, 0, time="10s").expect(
             1, r"^FAIL packets of 1500 bytes to node 1 .*the largest that gets there and back has 140[0-4] bytes",
             "^ok   packets of 1500 bytes to node 2", "^ok   round trip to node 1")
@@ -239,7 +238,7 @@ def address_is_wrong():
         check(nodes, 1, time="800ms").expect(
             1, r"^FAIL address of node 0 \(10\.77\.0\.9, port e0\): nobody answers ARP requests for 10\.77\.0\.9 on port",
             "^FAIL ring: not whole")
-        networks.run("ip", "-n", network.names[1], "addr", "add", "10.77.0.2/24", "dev", "gl0")
+        network.node(1).ip("addr", "add", "10.77.0.2/24", "dev", "gl0")
         check(nodes, 1, time="500ms").expect(1, r"^FAIL address 10\.77\.0\.2: the kernel has it too, on gl0",
                                              others=True)
 
@@ -258,7 +257,7 @@ def main():
         for function in (bridge_in_order_then_rewriting_dscp_then_narrow, root_has_no_rights,
                          cable_is_down_then_the_interface, address_is_wrong):
             case(function)
-    elif os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+    elif networks.in_ci():
         print(f"{reason}; CI is set, where cases over bridges must not be left out")
         return 1
     left_out = f"; those over bridges left out: {reason}" if reason else ""

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import unittest.mock
 
+from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.paths import ROOT
 from tools.study import job, plan, report, summary
 from tools.study import main as command
@@ -158,7 +159,7 @@ def main():
     parser.add_argument("gradlane")
     gradlane = parser.parse_args().gradlane
     reason = missing()
-    if reason and os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+    if reason and networks.in_ci():
         print(f"{reason}; CI is set, where this must not be left out")
         return 1
     if reason:

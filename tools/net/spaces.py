@@ -1,0 +1,188 @@
+"""Network namespaces, and what connects them: veth pairs, bridges and shapers. Needs root. For tests and measurements.
+
+    with Spaces() as spaces:
+        one, switch = spaces.add("one"), spaces.add("sw")
+        switch.bridge("br0")
+        switch.veth("p0", one, "gl0", master="br0")
+        one.shape("gl0", "1gbit")
+        one.run("ping", "-c", "1", "10.77.0.2")
+
+Everything is gone behind the `with`, after SIGTERM too. A process that is killed leaves namespaces with its number in
+their names, which the next one that makes any removes. So those of processes side by side do not meet.
+"""
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+PREFIX = "gradlane-net-"
+# Else the kernel's own packets come with half a checksum, and longer than the MTU.
+OFFLOADS = "rx off tx off sg off tso off gso off gro off rxvlan off txvlan off".split()
+# No IPv6, whose neighbour discovery would be traffic that nobody asked for; and bridges keep to Ethernet. Each where
+# the kernel has it.
+SILENT = ["net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"]
+BRIDGE_CALLS = [f"net.bridge.bridge-nf-call-{table}" for table in ("iptables", "ip6tables", "arptables")]
+
+
+class Failed(AssertionError):
+    """A command that a network is made of has ended badly."""
+
+
+def run(*command, stdin=None, timeout=120):
+    """Its output; fails with what it wrote if it fails."""
+    words = [str(word) for word in command]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, input=stdin, check=False)
+    if result.returncode != 0:
+        raise Failed(f"{' '.join(words)}: {result.returncode}: {result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def can_run(*programs):
+    """None, or why networks cannot be made here; `programs` are what else is needed."""
+    if os.getuid() != 0:
+        return "needs root"
+    missing = [program for program in ("ip", "tc", "nft", "ethtool", *programs) if shutil.which(program) is None]
+    if missing:
+        return f"needs {', '.join(missing)}; tools/setup.sh installs what tests need"
+    probe = subprocess.run(["unshare", "-n", "true"], capture_output=True, timeout=60, check=False)
+    return "cannot make network namespaces here" if probe.returncode != 0 else None
+
+
+def remove_leftovers():
+    """What processes that were killed have left: the process in the name is gone."""
+    for line in run("ip", "netns", "list").splitlines():
+        found = re.match(PREFIX + r"(\d+)-\S+", line)
+        if found and not os.path.exists(f"/proc/{found[1]}"):
+            _remove(found[0])
+
+
+def end_orderly_on_sigterm():
+    """So that whatever stops a process leaves no namespaces behind."""
+    ours = threading.current_thread() is threading.main_thread()
+    if ours and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+@contextlib.contextmanager
+def inside(name):
+    """This thread in the namespace of that name."""
+    with open("/proc/thread-self/ns/net", "rb") as home, open(f"/var/run/netns/{name}", "rb") as away:
+        _enter(away.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+class Space:
+    """A namespace. Made by Spaces."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __str__(self):
+        return self.name
+
+    def command(self, *argv):
+        """`argv` as it would run in here. It is the same process: a signal to it reaches the program."""
+        return ["ip", "netns", "exec", self.name, *(str(word) for word in argv)]
+
+    def run(self, *argv, **options):
+        return run(*self.command(*argv), **options)
+
+    def ip(self, *words):
+        return run("ip", "-n", self.name, *words)
+
+    def rules(self, text):
+        """For nft."""
+        return self.run("nft", "-f", "-", stdin=text)
+
+    def inside(self):
+        return inside(self.name)
+
+    def bridge(self, name, mtu=1500):
+        """One that forwards from the first frame on."""
+        self._ip(f"link add {name} type bridge stp_state 0 mcast_snooping 0", f"link set {name} mtu {mtu} up")
+
+    def veth(self, name, other, peer, mtu=1500, master=None, offloads=False, up=True):
+        """A pair: `name` in here (on the bridge `master`), `peer` in the namespace `other`."""
+        self._ip(f"link add {name} mtu {mtu} type veth peer name {peer} mtu {mtu} netns {other.name}")
+        if not offloads:
+            for space, interface in ((self, name), (other, peer)):
+                space.run("ethtool", "-K", interface, *OFFLOADS)
+        if up:
+            self._ip(f"link set {name} {f'master {master} ' if master else ''}up")
+            other.ip("link", "set", peer, "up")
+
+    def shape(self, interface, rate, **tbf):
+        """What it sends, from now on: tbf with these parameters (burst, and latency or limit)."""
+        words = [word for name, value in tbf.items() for word in (name, value)]
+        run("tc", "-n", self.name, "qdisc", "add", "dev", interface, "root", "tbf", "rate", rate, *words)
+
+    def _ip(self, *lines):
+        """Several commands of one process."""
+        run("ip", "-n", self.name, "-batch", "-", stdin="".join(f"{line}\n" for line in lines))
+
+
+class Spaces:
+    """Namespaces of this process, by label."""
+
+    def __init__(self):
+        self._made = {}
+
+    def __enter__(self):
+        end_orderly_on_sigterm()
+        remove_leftovers()
+        return self
+
+    def __exit__(self, *_):
+        for space in self._made.values():
+            _remove(space.name)
+        self._made.clear()
+
+    def __getitem__(self, label):
+        return self._made[label]
+
+    def __contains__(self, label):
+        return label in self._made
+
+    @staticmethod
+    def name(label):
+        return f"{PREFIX}{os.getpid()}-{label}"
+
+    def add(self, label, ipv6=False):
+        """Whoever makes any outside of a `with` calls __exit__ if the rest fails."""
+        space = self._made[label] = Space(self.name(label))
+        run("ip", "netns", "add", space.name)
+        settings = [f"{name}=0" for name in BRIDGE_CALLS] + ([] if ipv6 else [f"{name}=1" for name in SILENT])
+        subprocess.run(space.command("sysctl", "-q", "-e", "-w", *settings), capture_output=True, timeout=60, check=False)
+        return space
+
+
+def as_gradlane_run(rate, mtu):
+    """Parameters of shape() for cables as `gradlane run --rate` makes them (tools/run/net.cc)."""
+    burst = max(65536, int(bits_per_second(rate) / 8 / 500))
+    return {"burst": burst, "limit": burst + 256 * (mtu + 14)}
+
+
+def bits_per_second(rate):
+    for unit, factor in (("gbit", 1e9), ("mbit", 1e6)):
+        if rate.endswith(unit):
+            return float(rate.removesuffix(unit)) * factor
+    raise Failed(f"a rate of {rate}: must be such as 1gbit, 200mbit")
+
+
+def _remove(name):
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=60, check=False)
+
+
+def _enter(fd):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(fd, 0x40000000) != 0:  # CLONE_NEWNET
+        raise OSError(ctypes.get_errno(), "setns")

@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "config/devices.h"
 #include "config/values.h"
-#include "dataplane/accelerator/news.h"
 #include "dataplane/accelerator/status.h"
+#include "dataplane/accelerator/watch.h"
 #include "dataplane/accelerator/worker.h"
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/signals.h"
@@ -123,13 +123,13 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
 
 // Answers people until a signal comes; its name. Throws DeviceLost.
 const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
-                  AcceleratorNews& news, PortHold& hold) {
+                  AcceleratorWatch& watch, PortHold& hold) {
   for (auto tended = Clock::now() - kStep;;) {
     if (Clock::now() - tended >= kStep) {
       tended = Clock::now();
       host.tend();
       wire.tend();
-      news.look(worker.engine(), clock_now());
+      watch.look(worker.engine(), clock_now());
       hold.look(clock_now());
     }
     std::array<pollfd, 2> fds = {{{signals.fd(), POLLIN, 0}, {admin.fd(), POLLIN, 0}}};
@@ -164,15 +164,15 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   auto host = std::make_unique<Port>(config.host, config.mtu, pool.mempool());
   auto wire = std::make_unique<Port>(config.wire, config.mtu, pool.mempool());
   AcceleratorWorker worker(worker_setup(config), *host, *wire, pool);
-  AcceleratorNews news(config);
-  parts.emplace(AcceleratorParts{config, process, *host, *wire, worker, news, hold});
+  AcceleratorWatch watch(config);
+  parts.emplace(AcceleratorParts{config, process, *host, *wire, worker, watch, hold});
   worker.start(config.core ? static_cast<int>(*config.core) : -1);
   log_start(config);
   drop_privileges(privileges, config, *host, *wire);
 
   int status = 0;
   try {
-    spdlog::info("{}: shutting down", serve(signals, admin, *host, *wire, worker, news, hold));
+    spdlog::info("{}: shutting down", serve(signals, admin, *host, *wire, worker, watch, hold));
   } catch (const DeviceLost& error) {
     status = kDeviceLostStatus;
     spdlog::error("{}: shutting down with exit status {}, to be started again", error.what(), status);

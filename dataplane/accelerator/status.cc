@@ -83,7 +83,7 @@ json streams_json(const json& counters) {
 json advice_json(const AcceleratorParts& parts) {
   json advice = json::array();
   if (std::string fault = parts.hold.fault(); !fault.empty()) advice.push_back(std::move(fault));
-  for (std::string& each : parts.news.advice(parts.worker.engine(), clock_now())) advice.push_back(std::move(each));
+  for (std::string& each : parts.watch.advice(parts.worker.engine(), clock_now())) advice.push_back(std::move(each));
   return advice;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "config/accelerator.h"
-#include "dataplane/accelerator/news.h"
+#include "dataplane/accelerator/watch.h"
 #include "dataplane/accelerator/worker.h"
 #include "dataplane/device/port.h"
 #include "dataplane/kernel/port_hold.h"
@@ -21,7 +21,7 @@ struct AcceleratorParts {
   const Port& host;
   const Port& wire;
   const AcceleratorWorker& worker;
-  const AcceleratorNews& news;
+  const AcceleratorWatch& watch;
   const PortHold& hold;
 };
 

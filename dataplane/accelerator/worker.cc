@@ -108,7 +108,7 @@ bool AcceleratorWorker::pass_from_wire() noexcept {
       engine_->from_wire(frame_of(burst[i]), now);
     }
   }
-  const bool late = take_held(now);
+  const bool late = handle_held(now);
   host_.flush(now);
   return count != 0 || late;
 }
@@ -136,10 +136,10 @@ void AcceleratorWorker::inject(rte_mbuf* mbuf, Nanos now) noexcept {
       engine_->from_wire(frame_of(mbuf), now);
     }
   }
-  (void)take_held(now);
+  (void)handle_held(now);
 }
 
-bool AcceleratorWorker::take_held(Nanos now) noexcept {
+bool AcceleratorWorker::handle_held(Nanos now) noexcept {
   if (!injector_) return false;
   bool any = false;
   while (void* const held = injector_->take(now)) {

@@ -53,7 +53,7 @@ class AcceleratorWorker final : private accel::FrameIo {
   [[nodiscard]] bool pass_from_host() noexcept;
   [[nodiscard]] bool pass_from_wire() noexcept;
   void inject(rte_mbuf* mbuf, Nanos now) noexcept;
-  [[nodiscard]] bool take_held(Nanos now) noexcept;
+  [[nodiscard]] bool handle_held(Nanos now) noexcept;
   void run(int core) noexcept;
   void rest(bool moved) noexcept;
   void finish() noexcept;

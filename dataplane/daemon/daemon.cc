@@ -74,11 +74,11 @@ void look_ahead(const Node& node) {
                                    traits.socket));
     }
   }
-  for (const Node::Wire& wire : node.wires()) {
-    if (!wire.port->program_stays()) continue;
-    const std::string interface = devargs_value(wire.port->device(), "iface");
+  for (const NodePort& it : node.ports()) {
+    if (!it.port->program_stays()) continue;
+    const std::string interface = devargs_value(it.port->device(), "iface");
     spdlog::warn("port {}: user {} may not take the XDP program off {} at the end: ip link set {} xdp off",
-                 wire.port->name(), user, interface, interface);
+                 it.port->name(), user, interface, interface);
   }
 }
 

@@ -111,7 +111,7 @@ void Port::fail(const std::string& text) const { throw SetupError("port " + name
 // ---- Making
 
 void Port::make_ring(RingLinks& links, const std::string& unique) {
-  const RingLinks::End end = links.take(config_.device, lanes_);
+  const RingLinks::End end = links.attach(config_.device, lanes_);
   const int id = rte_eth_from_rings(("ring_" + unique).c_str(), const_cast<rte_ring**>(end.rx.data()), lanes_,
                                     const_cast<rte_ring**>(end.tx.data()), lanes_, kAnySocket);
   if (id < 0) throw SetupError("no in-process ring device could be made");

@@ -33,7 +33,7 @@ void RingLinks::drain() noexcept {
   }
 }
 
-RingLinks::End RingLinks::take(const std::string& name, unsigned lanes) {
+RingLinks::End RingLinks::attach(const std::string& name, unsigned lanes) {
   Link& link = links_[name];
   if (link.ends == 2) throw SetupError("ring '" + name + "' has two ends already, and a link has no more");
   if (link.ends == 1 && link.there.size() != lanes) {

@@ -17,7 +17,7 @@ class RingLinks {
   struct End {
     std::vector<rte_ring*> rx, tx;
   };
-  [[nodiscard]] End take(const std::string& name, unsigned lanes);
+  [[nodiscard]] End attach(const std::string& name, unsigned lanes);
   void check_all_have_two_ends() const;
   // Gives back packets on their way, while their pools are still there.
   void drain() noexcept;

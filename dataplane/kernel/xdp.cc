@@ -21,7 +21,7 @@ constexpr size_t kMostMessages = 4096;
 std::string messages;
 
 // As both libraries call it. Levels: warnings, information, debugging.
-int take_message(int level, const char* format, va_list arguments) {
+int keep_message(int level, const char* format, va_list arguments) {
   std::array<char, 512> text{};
   const int length = std::vsnprintf(text.data(), text.size(), format, arguments);
   if (level == 0 && messages.size() < kMostMessages) messages += text.data();
@@ -53,7 +53,7 @@ void prepare_xdp() {
   setenv("LIBXDP_SKIP_DISPATCHER", "1", 0);
   for (const auto& [library, name] :
        {std::pair("libbpf.so.1", "libbpf_set_print"), {"libxdp.so.1", "libxdp_set_print"}}) {
-    if (auto* const set = find_in<void*(Print*)>(library, name)) set(&take_message);
+    if (auto* const set = find_in<void*(Print*)>(library, name)) set(&keep_message);
   }
 }
 

@@ -46,13 +46,13 @@ bool Lane::poll(Nanos now) noexcept {
 void Lane::publish() noexcept {
   for (size_t i = 0; i < kCounters; ++i) published_.set(i, exchange_.counters()[static_cast<Counter>(i)]);
   const RingStatus status = exchange_.ring_status();
-  using State = RingNews::State;
+  using State = RingSnapshot::State;
   const State state = status.whole ? State::kWhole : status.refused ? State::kRefused : State::kIncomplete;
-  news_.set(0, static_cast<uint64_t>(state));
-  news_.set(1, status.missing);
+  snapshot_.set(0, static_cast<uint64_t>(state));
+  snapshot_.set(1, status.missing);
   publish(status.refused, 3);
   publish(status.failed, 3 + kFailureFields);
-  news_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
+  snapshot_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
   for (size_t link = 0; link < route_count_; ++link) publish_link(link);
 }
 
@@ -60,15 +60,15 @@ void Lane::publish(const Failure& failure, size_t at) noexcept {
   const uint64_t fields[] = {static_cast<uint64_t>(failure.code), failure.rank, static_cast<uint64_t>(failure.field),
                              failure.ours, failure.theirs};
   static_assert(std::size(fields) == kFailureFields);
-  for (size_t i = 0; i < kFailureFields; ++i) news_.set(at + i, fields[i]);
+  for (size_t i = 0; i < kFailureFields; ++i) snapshot_.set(at + i, fields[i]);
 }
 
 Failure Lane::published_failure(size_t at) const noexcept {
-  return {.code = static_cast<FailureCode>(news_[at]),
-          .rank = static_cast<uint16_t>(news_[at + 1]),
-          .field = static_cast<Field>(news_[at + 2]),
-          .ours = news_[at + 3],
-          .theirs = news_[at + 4]};
+  return {.code = static_cast<FailureCode>(snapshot_[at]),
+          .rank = static_cast<uint16_t>(snapshot_[at + 1]),
+          .field = static_cast<Field>(snapshot_[at + 2]),
+          .ours = snapshot_[at + 3],
+          .theirs = snapshot_[at + 4]};
 }
 
 void Lane::publish_link(size_t link) noexcept {
@@ -81,13 +81,13 @@ void Lane::publish_link(size_t link) noexcept {
                              status.in_flight,    routes_[link].tagged};
   static_assert(std::size(fields) + kFailureFields == kLinkFields);
   const size_t at = kRingFields + link * kLinkFields;
-  for (size_t i = 0; i < std::size(fields); ++i) news_.set(at + i, fields[i]);
+  for (size_t i = 0; i < std::size(fields); ++i) snapshot_.set(at + i, fields[i]);
   publish(status.refused, at + std::size(fields));
 }
 
-LinkNews Lane::link_news(size_t link) const noexcept {
+LinkSnapshot Lane::link_snapshot(size_t link) const noexcept {
   const size_t at = kRingFields + link * kLinkFields;
-  const auto field = [&](size_t i) { return news_[at + i]; };
+  const auto field = [&](size_t i) { return snapshot_[at + i]; };
   return {.rank = routes_[link].rank,
           .up = field(0) != 0,
           .heard = field(1),
@@ -98,11 +98,11 @@ LinkNews Lane::link_news(size_t link) const noexcept {
           .tagged = field(5)};
 }
 
-RingNews Lane::ring_news() const noexcept {
-  return {.state = static_cast<RingNews::State>(news_[0]),
-          .missing = static_cast<unsigned>(news_[1]),
+RingSnapshot Lane::ring_snapshot() const noexcept {
+  return {.state = static_cast<RingSnapshot::State>(snapshot_[0]),
+          .missing = static_cast<unsigned>(snapshot_[1]),
           .refused = published_failure(3),
-          .failures = news_[2],
+          .failures = snapshot_[2],
           .failed = published_failure(3 + kFailureFields)};
 }
 

@@ -14,19 +14,19 @@
 
 namespace gradlane {
 
-// The ring as one rank sees it.
-struct RingNews {
+// The ring as one rank saw it some 100 ms ago.
+struct RingSnapshot {
   enum class State : uint8_t { kUnknown, kWhole, kIncomplete, kRefused };
   State state = State::kUnknown;
   unsigned missing = 0;   // kIncomplete: the first rank that nothing is known of
   Failure refused;        // kRefused
   uint64_t failures = 0;  // so many operations have failed,
   Failure failed;         //   the last of them, or one after it, for this reason
-  bool operator==(const RingNews&) const = default;
+  bool operator==(const RingSnapshot&) const = default;
 };
 
-// A link to a neighbour's rank.
-struct LinkNews {
+// A link to a neighbour's rank, as it was then.
+struct LinkSnapshot {
   unsigned rank = 0;
   bool up = false;    // both ends have met in this session
   Nanos heard = 0;    // when a packet of it came last; 0: none yet
@@ -37,6 +37,19 @@ struct LinkNews {
   uint64_t tagged = 0;  // packets of it with a tag, where this node has no key
 };
 
+// How the words go together:
+//
+//   node        a machine of the ring, or one of several in one process. It has ports, and lanes with numbers 0, 1, ...
+//               as `workers.lanes` says: tensors are divided among these numbers, and each part stays on its own.
+//   rank        who takes part in an exchange: a trainer, or all trainers of a node that reduce locally.
+//   Lane        what one rank has on one lane number: its own exchange, its trainers' operations of that number, its
+//               ways to the neighbours' ranks. So a node has (lane numbers * ranks of the node) objects of this class;
+//               those of different numbers never meet, those of one number hand packets to one another.
+//   PortQueue   one queue pair of a port. Packets for lane number k leave by queue k % queues, and come to it where the
+//               port can steer them. Their UDP port says whose they are: udp_port + number * ranks + rank in the node.
+//   Worker      a thread. It has lane number k and queue k of every port if k % workers is its own number, so that
+//               nothing of a lane is ever touched by two of them.
+//
 // Worker thread only, but for construction and connections.
 class Lane final : public PacketIo {
  public:
@@ -52,7 +65,7 @@ class Lane final : public PacketIo {
   [[nodiscard]] bool knows(unsigned from) const noexcept {
     return from == routes_[0].rank || (route_count_ == 2 && from == routes_[1].rank);
   }
-  // A packet from the neighbour with this rank; the buffer is the endpoint's now.
+  // A packet from the neighbour with this rank; the buffer is the lane's now.
   void receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept;
 
   // A packet of it came with this ToS byte, which no class has, and was dropped.
@@ -75,10 +88,10 @@ class Lane final : public PacketIo {
     for (size_t i = 0; i < kCounters; ++i) visit(counter_name(static_cast<Counter>(i)), published_[i]);
   }
   // Any thread: how the ring looked then.
-  [[nodiscard]] RingNews ring_news() const noexcept;
+  [[nodiscard]] RingSnapshot ring_snapshot() const noexcept;
   // Any thread, too: its neighbours' ranks, and the links to them as they were then.
   [[nodiscard]] size_t links() const noexcept { return route_count_; }
-  [[nodiscard]] LinkNews link_news(size_t link) const noexcept;
+  [[nodiscard]] LinkSnapshot link_snapshot(size_t link) const noexcept;
   [[nodiscard]] unsigned rank() const noexcept { return rank_; }
 
   // ---- PacketIo
@@ -126,7 +139,7 @@ class Lane final : public PacketIo {
   static constexpr size_t kFailureFields = 5;
   static constexpr size_t kRingFields = 3 + 2 * kFailureFields;
   static constexpr size_t kLinkFields = 6 + kFailureFields;
-  Snapshot<kRingFields + 2 * kLinkFields> news_;  // RingNews, LinkNews of two links, field by field
+  Snapshot<kRingFields + 2 * kLinkFields> snapshot_;  // RingSnapshot, LinkSnapshot of two links, field by field
 };
 
 }  // namespace gradlane

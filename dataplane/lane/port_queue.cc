@@ -10,7 +10,6 @@
 
 #include "collectives/wire.h"
 #include "compress/codec.h"
-#include "dataplane/device/eal.h"
 #include "dataplane/frame/internet.h"
 #include "dataplane/lane/lane.h"
 
@@ -100,7 +99,7 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
       setup_(setup),
       neighbours_(neighbours.begin(), neighbours.end()),
       sources_(neighbours.size()),
-      endpoints_(setup.local.udp_ports),
+      lanes_(setup.local.udp_ports),
       checksum_(port.local_link()         ? Checksum::kNone
                 : port.checksum_offload() ? Checksum::kDevice
                                           : Checksum::kSoftware) {
@@ -110,24 +109,20 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
   for (const Neighbour* const neighbour : neighbours_) openers_.emplace_back(*key, neighbour->ip);
 }
 
-void PortQueue::connect(unsigned index, Lane& endpoint) { endpoints_[index] = &endpoint; }
+void PortQueue::connect(unsigned index, Lane& lane) { lanes_[index] = &lane; }
 
 // ---- Receiving
 
-bool PortQueue::receive() noexcept {
+bool PortQueue::receive(Nanos now) noexcept {
   // What was held back has come before, and would keep this thread awake.
-  if (!port_.started()) return take_held(clock_now());
-  if (quiet_until_ != 0) {
-    if (const Nanos now = clock_now(); now < quiet_until_) return take_held(now);
-    quiet_until_ = 0;
-  }
+  if (!port_.started() || now < quiet_until_) return handle_held(now);
+  quiet_until_ = 0;
   std::array<rte_mbuf*, kBurst> burst;
   const uint16_t count = rte_eth_rx_burst(port_.id(), queue_, burst.data(), kBurst);
   if (count == 0 && deadline() == kNever) return false;
-  const Nanos now = clock_now();
   for (uint16_t i = 0; i < count; ++i) rte_prefetch0(frame_of(burst[i]));
   for (uint16_t i = 0; i < count; ++i) arrive(burst[i], now);
-  const bool late = take_held(now);
+  const bool late = handle_held(now);
   return count != 0 || late;
 }
 
@@ -148,11 +143,11 @@ void PortQueue::arrive(rte_mbuf* mbuf, Nanos now) noexcept {
   if (injector_) {
     inject(mbuf, now);
   } else {
-    take(mbuf, now);
+    handle(mbuf, now);
   }
 }
 
-void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
+void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
   ParsedFrame parsed = parse_frame({frame_of(mbuf), mbuf->data_len}, setup_.local, classifier_);
   parsed.verdict = device_verdict(mbuf, parsed.verdict);
   ++counters_.verdicts[static_cast<size_t>(parsed.verdict)];
@@ -163,12 +158,12 @@ void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
   switch (parsed.verdict) {
     case FrameVerdict::kGradlane:
       ++counters_.classes[static_cast<size_t>(parsed.traffic)];
-      if (!authenticate(mbuf, parsed)) break;
+      if (!authenticate(mbuf, parsed, now)) break;
       deliver(mbuf, parsed, now);
       return;
     case FrameVerdict::kProbe:
-      if (!authenticate(mbuf, parsed)) break;
-      take_probe(mbuf, parsed, now);
+      if (!authenticate(mbuf, parsed, now)) break;
+      handle_probe(mbuf, parsed, now);
       break;
     case FrameVerdict::kArp:
       learn(parsed.source_ip, parsed.source_mac, now);
@@ -184,10 +179,10 @@ void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
     }
     case FrameVerdict::kHost:
       ++counters_.classes[static_cast<size_t>(TrafficClass::kHost)];
-      take_misfit(mbuf, parsed, now);
+      note_misfit(mbuf, parsed, now);
       break;
     case FrameVerdict::kNotForUs:
-      if (parsed.asked_ip != 0) take_question(parsed);
+      if (parsed.asked_ip != 0) note_question(parsed);
       break;
     default:
       break;
@@ -196,20 +191,20 @@ void PortQueue::take(rte_mbuf* mbuf, Nanos now) noexcept {
 }
 
 // First of all that looks at what a packet says. The tag is cut off.
-bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept {
+bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (openers_.empty()) return !sealer_;
   const auto neighbour =
       std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
   if (neighbour == neighbours_.end()) {
     counters_.add(QueueCounter::kNotNeighbour);
-    take_stranger(mbuf, parsed, clock_now());
+    note_stranger(mbuf, parsed, now);
     return false;
   }
   const size_t bytes =
       openers_[static_cast<size_t>(neighbour - neighbours_.begin())].open(frame_of(mbuf), parsed.bytes);
   if (bytes == PacketOpener::kForged) {
     counters_.add(QueueCounter::kForged);
-    take_forged(mbuf, parsed, **neighbour);
+    note_forged(mbuf, parsed, **neighbour);
     return false;
   }
   parsed.bytes = bytes;
@@ -223,22 +218,22 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
   const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
   const unsigned ranks = setup_.ranks_per_node;
   const auto number = static_cast<size_t>(neighbour - neighbours_.begin());
-  if (neighbour == neighbours_.end() || from >= endpoints_.size() || from / ranks != to / ranks) {
+  if (neighbour == neighbours_.end() || from >= lanes_.size() || from / ranks != to / ranks) {
     counters_.add(QueueCounter::kNotNeighbour);
     if (parsed.source_ip == setup_.local.ip) {
       setup_.claim->contest(frame_source(frame_of(mbuf)));
     } else {
-      take_stranger(mbuf, parsed, now);
+      note_stranger(mbuf, parsed, now);
     }
   } else if (is_stranger(number, mbuf, now)) {
     counters_.add(QueueCounter::kStranger);
-  } else if (endpoints_[to] == nullptr) {
+  } else if (lanes_[to] == nullptr) {
     counters_.add(QueueCounter::kWrongLane);
-  } else if (!endpoints_[to]->knows((*neighbour)->node * ranks + from % ranks)) {
+  } else if (!lanes_[to]->knows((*neighbour)->node * ranks + from % ranks)) {
     counters_.add(QueueCounter::kNotNeighbour);
-    take_stranger(mbuf, parsed, now);
+    note_stranger(mbuf, parsed, now);
   } else {
-    endpoints_[to]->receive((*neighbour)->node * ranks + from % ranks, packet_of(mbuf), parsed.bytes, now);
+    lanes_[to]->receive((*neighbour)->node * ranks + from % ranks, packet_of(mbuf), parsed.bytes, now);
     return;
   }
   rte_pktmbuf_free(mbuf);

@@ -141,11 +141,11 @@ class PortQueue {
   PortQueue(const PortQueue&) = delete;
   PortQueue& operator=(const PortQueue&) = delete;
 
-  // Where packets to UDP port local.udp_port + `index` go.
-  void connect(unsigned index, Lane& endpoint);
+  // Where packets to UDP port local.udp_port + `index` go: lane number * ranks_per_node + rank in the node.
+  void connect(unsigned index, Lane& lane);
 
-  // One burst. Reads the clock after it. True if there was anything.
-  bool receive() noexcept;
+  // One burst. True if there was anything.
+  bool receive(Nanos now) noexcept;
 
   // Queues the link header and what is behind it, `bytes` bytes in all, as a frame; false if that is not possible now.
   // Where it will not be for longer, the packet counts as sent and lost: asking again and again would keep the CPU
@@ -200,25 +200,25 @@ class PortQueue {
   void arrive(rte_mbuf* mbuf, Nanos now) noexcept;
   void inject(rte_mbuf* mbuf, Nanos now) noexcept;
   void duplicate(const rte_mbuf& mbuf, Nanos now) noexcept;
-  bool take_held(Nanos now) noexcept;
-  void take(rte_mbuf* mbuf, Nanos now) noexcept;
+  bool handle_held(Nanos now) noexcept;
+  void handle(rte_mbuf* mbuf, Nanos now) noexcept;
   [[nodiscard]] bool look_at_claim(const ParsedFrame& parsed) noexcept;
   [[nodiscard]] bool is_stranger(size_t neighbour, rte_mbuf* mbuf, Nanos now) noexcept;
   void mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept;
-  [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed) noexcept;
+  [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
   void finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
   [[nodiscard]] auto queued_end() noexcept { return queued_.begin() + static_cast<ptrdiff_t>(queued_count_); }
   void deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
-  void take_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
+  void handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   void send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept;
   void send_probes(Nanos now) noexcept;
   void learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept;
   // ---- port_queue_misfits.cc
   [[nodiscard]] Neighbour* neighbour_at(uint32_t ip) const noexcept;
-  void take_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
-  void take_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
-  static void take_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept;
-  void take_question(const ParsedFrame& parsed) noexcept;
+  void note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
+  void note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
+  static void note_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept;
+  void note_question(const ParsedFrame& parsed) noexcept;
   [[nodiscard]] bool queue(rte_mbuf* mbuf) noexcept;
   [[nodiscard]] bool send_arp(const LocalAddress& from, uint32_t ip) noexcept;
   void claim_address(Nanos now) noexcept;
@@ -232,7 +232,7 @@ class PortQueue {
   const Setup setup_;
   std::vector<Neighbour*> neighbours_;
   std::vector<SourceWatch> sources_;  // as neighbours_: MAC addresses
-  std::vector<Lane*> endpoints_;      // by index; null: of another worker
+  std::vector<Lane*> lanes_;          // by index; null: another worker has it
   // What leaves this machine has UDP checksums.
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };
   const Checksum checksum_;

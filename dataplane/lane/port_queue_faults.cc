@@ -12,7 +12,7 @@ void PortQueue::inject(rte_mbuf* mbuf, Nanos now) noexcept {
   if (fate.drop) {
     counters_.add(QueueCounter::kInjectedDrop);
     rte_pktmbuf_free(mbuf);
-    take_held(now);
+    handle_held(now);
     return;
   }
   if (fate.corrupt) {
@@ -23,9 +23,9 @@ void PortQueue::inject(rte_mbuf* mbuf, Nanos now) noexcept {
   if (injector_->hold(mbuf, fate, now)) {
     counters_.add(fate.delay ? QueueCounter::kInjectedDelay : QueueCounter::kInjectedReorder);
   } else {
-    take(mbuf, now);
+    handle(mbuf, now);
   }
-  take_held(now);
+  handle_held(now);
 }
 
 void PortQueue::duplicate(const rte_mbuf& mbuf, Nanos now) noexcept {
@@ -38,14 +38,14 @@ void PortQueue::duplicate(const rte_mbuf& mbuf, Nanos now) noexcept {
   }
   std::memcpy(to, rte_pktmbuf_mtod(&mbuf, const uint8_t*), mbuf.data_len);
   counters_.add(QueueCounter::kInjectedDuplicate);
-  take(copy, now);
+  handle(copy, now);
 }
 
-bool PortQueue::take_held(Nanos now) noexcept {
+bool PortQueue::handle_held(Nanos now) noexcept {
   if (!injector_) return false;
   bool any = false;
   while (void* const frame = injector_->take(now)) {
-    take(static_cast<rte_mbuf*>(frame), now);
+    handle(static_cast<rte_mbuf*>(frame), now);
     any = true;
   }
   return any;

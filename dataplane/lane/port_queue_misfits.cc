@@ -38,7 +38,7 @@ Neighbour* PortQueue::neighbour_at(uint32_t ip) const noexcept {
 }
 
 // A neighbour's packet with a ToS byte of no class, or to another UDP port.
-void PortQueue::take_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
+void PortQueue::note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (!looks_like_ours(mbuf)) return;
   const uint8_t* const ip = bytes_of(mbuf) + kEthernetBytes;
   Neighbour* const neighbour = neighbour_at(load32(ip + kIpSource));
@@ -49,20 +49,20 @@ void PortQueue::take_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noex
     if (!ours) neighbour->other_port.store(port, std::memory_order_relaxed);
     return;
   }
-  if (!authenticate(mbuf, parsed)) return;
+  if (!authenticate(mbuf, parsed, now)) return;
   counters_.add(QueueCounter::kWrongTos);
   neighbour->wrong_tos.fetch_add(1, std::memory_order_relaxed);
   neighbour->last_tos.store(parsed.tos, std::memory_order_relaxed);
   const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
   const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
-  if (to < endpoints_.size() && endpoints_[to] != nullptr) {
-    endpoints_[to]->complain(neighbour->node * setup_.ranks_per_node + from % setup_.ranks_per_node, parsed.tos, now);
+  if (to < lanes_.size() && lanes_[to] != nullptr) {
+    lanes_[to]->complain(neighbour->node * setup_.ranks_per_node + from % setup_.ranks_per_node, parsed.tos, now);
   }
 }
 
 // From an address of no neighbour, or from a rank that is no neighbour's. A hello says whom its sender takes itself
 // for, and with how many trainers and lanes: ranks and ports follow from these.
-void PortQueue::take_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
+void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
   const uint8_t* const packet = bytes_of(mbuf) + kFrameBytes;
   if (!looks_like_ours(mbuf) || parsed.bytes < sizeof(LinkHeader) + kLeastHello) return;
   if (load<LinkHeader>(packet).kind != PacketKind::kHello) return;
@@ -81,14 +81,14 @@ void PortQueue::take_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, N
 }
 
 // What a packet that is refused for its tag has instead of the right one.
-void PortQueue::take_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept {
+void PortQueue::note_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept {
   neighbour.forged.fetch_add(1, std::memory_order_relaxed);
   if (!is_whole({bytes_of(mbuf) + kFrameBytes, parsed.bytes})) return;
   neighbour.untagged.fetch_add(1, std::memory_order_relaxed);
 }
 
 // An ARP request of a neighbour for somebody else: for us, if it has another address for us than we have.
-void PortQueue::take_question(const ParsedFrame& parsed) noexcept {
+void PortQueue::note_question(const ParsedFrame& parsed) noexcept {
   Neighbour* const neighbour = neighbour_at(parsed.source_ip);
   if (neighbour == nullptr || std::ranges::find(setup_.addresses, parsed.asked_ip) != setup_.addresses.end()) return;
   neighbour->asks_for.store(parsed.asked_ip, std::memory_order_relaxed);

@@ -22,7 +22,7 @@ size_t ip_bytes(rte_mbuf* mbuf) noexcept {
 }  // namespace
 
 // The buffer stays the caller's. Only neighbours are answered, at ports of gradlane, and by no more than they sent.
-void PortQueue::take_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
+void PortQueue::handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
   const auto from = std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
   const auto header = parse_probe({bytes_of(mbuf) + kFrameBytes, parsed.bytes});
   const unsigned port = unsigned{parsed.source_port} - setup_.local.udp_port;
@@ -34,7 +34,7 @@ void PortQueue::take_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now)
   if (header->kind == ProbeKind::kRequest) {
     send_probe(**from, reply_to(*header, setup_.identity, parsed.tos, ip_bytes(mbuf)), parsed.bytes,
                parsed.source_port);
-  } else if (!(*from)->probes.take_answer(*header, parsed.tos, parsed.bytes, now)) {
+  } else if (!(*from)->probes.put_answer(*header, parsed.tos, parsed.bytes, now)) {
     counters_.add(QueueCounter::kProbeRefused);
   }
 }

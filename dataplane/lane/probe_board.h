@@ -29,7 +29,7 @@ struct ProbeAnswer {
 };
 
 // Slots, each of which goes from the control thread (post) to the worker that sends (next), to any worker that gets the
-// answer (take_answer), and back to the control thread (state, clear). `state` says whose the rest of a slot is.
+// answer (put_answer), and back to the control thread (state, clear). `state` says whose the rest of a slot is.
 class ProbeBoard {
  public:
   static constexpr size_t kSlots = 16;
@@ -88,7 +88,7 @@ class ProbeBoard {
   // ---- Any worker
 
   // A reply of `bytes` bytes that arrived with this ToS. False: nobody has asked for it.
-  [[nodiscard]] bool take_answer(const ProbeHeader& reply, uint8_t tos, size_t bytes, Nanos now) noexcept {
+  [[nodiscard]] bool put_answer(const ProbeHeader& reply, uint8_t tos, size_t bytes, Nanos now) noexcept {
     Slot& it = slots_[reply.id % kSlots];
     State state = State::kSent;
     if (it.id.load(std::memory_order_relaxed) != reply.id ||

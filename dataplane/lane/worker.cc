@@ -48,16 +48,36 @@ void Worker::stand_in_for(Worker& other) {
   other.bells_.clear();
 }
 
-bool Worker::poll() noexcept {
+// ---- A round
+
+bool Worker::receive(Nanos now) noexcept {
   bool moved = false;
-  for (PortQueue* const queue : queues_) moved |= queue->receive();
-  const Nanos now = clock_now();
-  for (Lane* const endpoint : endpoints_) moved |= endpoint->poll(now);
+  for (PortQueue* const queue : queues_) moved |= queue->receive(now);
+  return moved;
+}
+
+bool Worker::poll(Nanos now) noexcept {
+  bool moved = false;
+  for (Lane* const lane : lanes_) moved |= lane->poll(now);
   for (PortQueue* const queue : queues_) {
     queue->poll(now);
     queue->flush();
   }
   return moved;
+}
+
+Idle::Advice Worker::rest(bool moved, Nanos now) noexcept {
+  bool in_flight = false;
+  Nanos deadline = kNever;
+  for (const Lane* const lane : lanes_) {
+    in_flight |= lane->in_flight();
+    if (!moved) deadline = std::min(deadline, lane->deadline());
+  }
+  for (const PortQueue* const queue : queues_) {
+    in_flight |= queue->probing(now);
+    if (!moved) deadline = std::min(deadline, queue->deadline());
+  }
+  return idle_.after(moved, in_flight, now, deadline);
 }
 
 // ---- Threads
@@ -78,31 +98,21 @@ void Worker::stop() noexcept {
 
 void Worker::run(int core) noexcept {
   const PollThread thread(core);
-  while (!stop_.load(std::memory_order_relaxed)) rest(poll());
-}
-
-// ---- Idle
-
-void Worker::rest(bool moved) noexcept {
-  bool in_flight = false;
-  Nanos deadline = kNever;
-  for (const Lane* const endpoint : endpoints_) {
-    in_flight |= endpoint->in_flight();
-    if (!moved) deadline = std::min(deadline, endpoint->deadline());
+  while (!stop_.load(std::memory_order_relaxed)) {
+    Nanos now = clock_now();
+    bool moved = receive(now);
+    // A burst takes its time, and what is sent is stamped with when it goes.
+    if (moved) now = clock_now();
+    moved |= poll(now);
+    const Idle::Advice advice = rest(moved, now);
+    if (advice.yield) sched_yield();
+    if (advice.sleep != 0) sleep(advice.sleep);
   }
-  const Nanos now = clock_now();
-  for (const PortQueue* const queue : queues_) {
-    in_flight |= queue->probing(now);
-    if (!moved) deadline = std::min(deadline, queue->deadline());
-  }
-  const Idle::Advice advice = idle_.after(moved, in_flight, now, deadline);
-  if (advice.yield) sched_yield();
-  if (advice.sleep != 0) sleep(advice.sleep);
 }
 
 void Worker::sleep(Nanos most) noexcept {
   bool may = true;
-  for (Lane* const endpoint : endpoints_) may &= endpoint->fall_asleep();
+  for (Lane* const lane : lanes_) may &= lane->fall_asleep();
   if (may) {
     const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
     epoll_event event;
@@ -115,7 +125,7 @@ void Worker::sleep(Nanos most) noexcept {
       if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, event.data.fd, nullptr);
     }
   }
-  for (Lane* const endpoint : endpoints_) endpoint->wake_up();
+  for (Lane* const lane : lanes_) lane->wake_up();
 }
 
 }  // namespace gradlane

@@ -22,12 +22,18 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void add(PortQueue& queue) { queues_.push_back(&queue); }
-  void add(Lane& endpoint) { endpoints_.push_back(&endpoint); }
+  void add(Lane& lane) { lanes_.push_back(&lane); }
 
-  // One round: what came, what that leads to, what goes. True if anything moved.
-  bool poll() noexcept;
+  // A round is these three, one after the other. None of them reads a clock.
+  //
+  // What came: a burst of each queue. True if anything did.
+  bool receive(Nanos now) noexcept;
+  // What that leads to, and what is due; what goes. True if anything moved.
+  bool poll(Nanos now) noexcept;
+  // What to do until the next round.
+  [[nodiscard]] Idle::Advice rest(bool moved, Nanos now) noexcept;
 
-  // Runs poll() in a thread of its own, on that core if it is not negative, until stop().
+  // Rounds in a thread of its own, on that core if it is not negative, until stop().
   void start(const std::string& name, int core);
   void stop() noexcept;  // and waits for the end of the thread
 
@@ -39,11 +45,10 @@ class Worker {
  private:
   void watch(int bell);
   void run(int core) noexcept;
-  void rest(bool moved) noexcept;
   void sleep(Nanos most) noexcept;
 
   std::vector<PortQueue*> queues_;
-  std::vector<Lane*> endpoints_;
+  std::vector<Lane*> lanes_;
   Idle idle_;
   struct Bell {
     int bell = -1;

@@ -156,7 +156,7 @@ class Ring final : public LoopbackEngine {
     return std::make_unique<Rank>(config, rank, ports_, figures);
   }
   void round(bool more);
-  void take(uint16_t port, Nanos now) noexcept;
+  void receive(uint16_t port, Nanos now) noexcept;
 
   uint16_t burst_;
   LoopbackPorts ports_;
@@ -164,13 +164,13 @@ class Ring final : public LoopbackEngine {
 };
 
 void Ring::round(bool more) {
-  for (size_t i = 0; i < kLoopbackPorts; ++i) take(ports_[i], clock_now());
+  for (size_t i = 0; i < kLoopbackPorts; ++i) receive(ports_[i], clock_now());
   const Nanos now = clock_now();
   for (const auto& rank : ranks_) rank->poll(now, more);
 }
 
 // A device may bring packets back itself or at the other port: what counts is for whom they are.
-void Ring::take(uint16_t port, Nanos now) noexcept {
+void Ring::receive(uint16_t port, Nanos now) noexcept {
   std::array<rte_mbuf*, kMaxLoopbackBurst> burst;
   const uint16_t count = rte_eth_rx_burst(port, 0, burst.data(), burst_);
   figures.received += count;

@@ -91,24 +91,24 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
                                                 longest_packet(config_.ports, config_.mtu), buffers_node(config_)));
   const std::vector<rte_mempool*> mempools(config_.lanes, pools_.front()->mempool());
   for (const PortConfig& port : config_.ports) {
-    const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(wires_.size());
-    Wire& wire = wires_.emplace_back();
-    wire.port = std::make_unique<Port>(port, config_, mempools, links, unique);
-    wire.claim = std::make_unique<AddressClaim>(wire.port->local_link());
+    const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(ports_.size());
+    NodePort& it = ports_.emplace_back();
+    it.port = std::make_unique<Port>(port, config_, mempools, links, unique);
+    it.claim = std::make_unique<AddressClaim>(it.port->local_link());
   }
   agree_on_workers();
-  make_endpoints();
+  make_lanes();
   connect_ports();
-  for (unsigned lane = 0; lane < config_.lanes; ++lane) {
-    for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_endpoint(lane, local);
+  for (unsigned number = 0; number < config_.lanes; ++number) {
+    for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_lane(number, local);
   }
   make_prober();
 }
 
 Node::~Node() {
   stop_workers();
-  for (Wire& wire : wires_) {
-    if (wire.port->leave()) (void)wire.port.release();
+  for (NodePort& it : ports_) {
+    if (it.port->leave()) (void)it.port.release();
   }
 }
 
@@ -117,7 +117,7 @@ Neighbour* Node::neighbour(unsigned node) noexcept {
   return it == neighbours_.end() ? nullptr : it->get();
 }
 
-// ---- Endpoints
+// ---- Lanes
 
 ExchangeConfig Node::exchange_config(unsigned rank) const {
   ExchangeConfig config;
@@ -140,7 +140,7 @@ ExchangeConfig Node::exchange_config(unsigned rank) const {
   return config;
 }
 
-void Node::make_endpoints() {
+void Node::make_lanes() {
   const unsigned ranks = ranks_per_node(config_);
   TrainerOpsSetup setup;
   setup.lanes = config_.lanes;
@@ -154,10 +154,10 @@ void Node::make_endpoints() {
   for (setup.lane = 0; setup.lane < config_.lanes; ++setup.lane) {
     for (unsigned local = 0; local < ranks; ++local) {
       setup.first_trainer = local;
-      LaneDesk& desk = *desks_[endpoints_.size()];
-      endpoints_.push_back(
+      LaneDesk& desk = *desks_[lanes_.size()];
+      lanes_.push_back(
           std::make_unique<Lane>(exchange_config(config_.rank * ranks + local), setup, *pools_.front(), desk));
-      worker_of(setup.lane).add(*endpoints_.back());
+      worker_of(setup.lane).add(*lanes_.back());
     }
   }
 }
@@ -168,67 +168,68 @@ void Node::connect_ports() {
   const unsigned ranks = ranks_per_node(config_);
   std::unique_ptr<const RingKey> key;
   if (!config_.key_file.empty()) key.reset(new RingKey(read_key_file(config_.key_file)));
-  for (Wire& wire : wires_) {
+  for (NodePort& own : ports_) {
     std::vector<Neighbour*> reached;
-    const auto& nodes = wire.port->nodes();
+    const auto& nodes = own.port->nodes();
     for (const auto& it : neighbours_) {
       if (nodes.empty() || std::ranges::find(nodes, it->node) != nodes.end()) reached.push_back(it.get());
     }
     PortQueue::Setup setup;
-    setup.claim = wire.claim.get();
+    setup.claim = own.claim.get();
     setup.ranks_per_node = ranks;
-    setup.local = {.mac = wire.port->mac(),
+    setup.local = {.mac = own.port->mac(),
                    .ip = config_.nodes[config_.rank].ip,
                    .udp_port = config_.udp_port,
                    .udp_ports = static_cast<uint16_t>(config_.lanes * ranks)};
     for (const NodeAddress& node : config_.nodes) setup.addresses.push_back(node.ip);
-    for (const Wire& each : wires_) setup.macs.push_back(each.port->mac());
+    for (const NodePort& each : ports_) setup.macs.push_back(each.port->mac());
     setup.identity = probe_identity(config_);
     setup.faults = config_.faults;
-    for (unsigned i = 0; i < wire.port->queues(); ++i) {
+    for (unsigned i = 0; i < own.port->queues(); ++i) {
       setup.first = i == 0;
       setup.fault_stream =
-          (uint64_t{config_.rank} * kMaxPorts + static_cast<uint64_t>(&wire - wires_.data())) * kMaxLanes + i;
-      wire.queues.push_back(std::make_unique<PortQueue>(*wire.port, i, *pools_.front(), classifier_, setup,
-                                                        key ? &*key : nullptr, reached));
-      worker_of(i).add(*wire.queues.back());
+          (uint64_t{config_.rank} * kMaxPorts + static_cast<uint64_t>(&own - ports_.data())) * kMaxLanes + i;
+      own.queues.push_back(std::make_unique<PortQueue>(*own.port, i, *pools_.front(), classifier_, setup,
+                                                       key ? &*key : nullptr, reached));
+      worker_of(i).add(*own.queues.back());
     }
     // What arrives at any queue goes to the lane it is for, if this worker has that.
-    for (unsigned lane = 0; lane < config_.lanes; ++lane) {
+    for (unsigned number = 0; number < config_.lanes; ++number) {
       for (unsigned local = 0; local < ranks; ++local) {
-        for (unsigned i = 0; i < wire.queues.size(); ++i) {
-          if (&worker_of(i) == &worker_of(lane)) wire.queues[i]->connect(lane * ranks + local, endpoint(lane, local));
+        for (unsigned i = 0; i < own.queues.size(); ++i) {
+          if (&worker_of(i) != &worker_of(number)) continue;
+          own.queues[i]->connect(number * ranks + local, lane(number, local));
         }
       }
     }
   }
 }
 
-PortQueue& Node::queue_to(unsigned node, unsigned lane) {
-  for (Wire& wire : wires_) {
-    const auto& nodes = wire.port->nodes();
+PortQueue& Node::queue_to(unsigned node, unsigned number) {
+  for (NodePort& it : ports_) {
+    const auto& nodes = it.port->nodes();
     const bool reaches = nodes.empty() || std::ranges::find(nodes, node) != nodes.end();
-    if (reaches) return *wire.queues[lane % wire.queues.size()];
+    if (reaches) return *it.queues[number % it.queues.size()];
   }
   throw SetupError("no port reaches node " + std::to_string(node));
 }
 
-void Node::connect_endpoint(unsigned lane, unsigned local) {
+void Node::connect_lane(unsigned number, unsigned local) {
   const unsigned ranks = ranks_per_node(config_);
-  Lane& own = endpoint(lane, local);
+  Lane& own = lane(number, local);
   for (const unsigned rank : own.exchange().neighbours()) {
     const unsigned node = rank / ranks;
     if (node == config_.rank) {
-      own.connect(rank, endpoint(lane, rank % ranks));
+      own.connect(rank, lane(number, rank % ranks));
       continue;
     }
-    PortQueue& queue = queue_to(node, lane);
+    PortQueue& queue = queue_to(node, number);
     Flow flow;
     flow.source_mac = queue.port().mac();
     flow.source_ip = config_.nodes[config_.rank].ip;
     flow.destination_ip = config_.nodes[node].ip;
-    flow.source_port = static_cast<uint16_t>(config_.udp_port + lane * ranks + local);
-    flow.destination_port = static_cast<uint16_t>(config_.udp_port + lane * ranks + rank % ranks);
+    flow.source_port = static_cast<uint16_t>(config_.udp_port + number * ranks + local);
+    flow.destination_port = static_cast<uint16_t>(config_.udp_port + number * ranks + rank % ranks);
     own.connect(rank, queue, *neighbour(node), flow);
   }
 }
@@ -257,10 +258,10 @@ void Node::make_server() {
   ServerLanes lanes;
   lanes.lanes = config_.lanes;
   const unsigned ranks = ranks_per_node(config_);
-  for (unsigned lane = 0; lane < config_.lanes; ++lane) {
-    lanes.doorbells.push_back(worker_of(lane).doorbell());
+  for (unsigned number = 0; number < config_.lanes; ++number) {
+    lanes.doorbells.push_back(worker_of(number).doorbell());
     for (unsigned trainer = 0; trainer < config_.trainers; ++trainer) {
-      lanes.desks.push_back(desks_[lane * ranks + trainer % ranks].get());
+      lanes.desks.push_back(desks_[number * ranks + trainer % ranks].get());
     }
   }
   server_ = std::make_unique<Server>(config_, std::move(lanes));
@@ -270,7 +271,7 @@ void Node::make_server() {
 
 std::vector<std::string> Node::files() const {
   std::vector<std::string> paths = {config_.socket, config_.socket + ".lock", config_.admin, config_.admin + ".lock"};
-  for (const Wire& wire : wires_) paths.push_back(wire.port->socket_file());
+  for (const NodePort& it : ports_) paths.push_back(it.port->socket_file());
   return paths;
 }
 
@@ -295,7 +296,7 @@ void Node::log_faults() {
 
 void Node::tend() {
   if (clock_now() - faults_logged_at_ > kFaultsInterval) log_faults();
-  for (Wire& wire : wires_) wire.port->tend();
+  for (NodePort& it : ports_) it.port->tend();
   look_for_wrong_lanes();
   log_addresses();
   log_failures();
@@ -309,9 +310,9 @@ void Node::log_ring() {
 
 void Node::log_failures() {
   std::vector<FailedOperations> all;
-  for_each_endpoint([&all](const Lane& endpoint, unsigned) {
-    const RingNews news = endpoint.ring_news();
-    all.push_back({.rank = endpoint.rank(), .count = news.failures, .last = news.failed});
+  for_each_lane([&all](const Lane& lane, unsigned) {
+    const RingSnapshot ring = lane.ring_snapshot();
+    all.push_back({.rank = lane.rank(), .count = ring.failures, .last = ring.failed});
   });
   for (const RingLine& line : failures_.look(config_.rank, all, clock_now())) log(line);
 }
@@ -354,13 +355,13 @@ void Node::log_counters() const {
     for (size_t i = 0; i < QueueCounters::kSize; ++i) append(text, QueueCounters::name(i), queue.counters()[i]);
     spdlog::debug("port {} queue {}:{}", queue.port().name(), number, text);
   });
-  for_each_endpoint([&append](const Lane& endpoint, unsigned lane) {
+  for_each_lane([&append](const Lane& lane, unsigned number) {
     std::string text;
     for (size_t i = 0; i < kCounters; ++i) {
       const auto counter = static_cast<Counter>(i);
-      append(text, counter_name(counter), endpoint.exchange().counters()[counter]);
+      append(text, counter_name(counter), lane.exchange().counters()[counter]);
     }
-    spdlog::debug("rank {} lane {}:{}", endpoint.rank(), lane, text);
+    spdlog::debug("rank {} lane {}:{}", lane.rank(), number, text);
   });
 }
 
@@ -369,8 +370,8 @@ void Node::abandon_memory() noexcept {
 }
 
 void Node::say_goodbye() {
-  for (Wire& wire : wires_) {
-    for (const auto& queue : wire.queues) {
+  for (NodePort& it : ports_) {
+    for (const auto& queue : it.queues) {
       queue->say_goodbye();
       queue->drop_queued();
       queue->drop_held();

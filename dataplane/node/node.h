@@ -26,6 +26,22 @@
 
 namespace gradlane {
 
+// A port as its node has it. Lanes beyond the number of its queues share them.
+struct NodePort {
+  // What has been logged of the address on it.
+  struct AddressLog {
+    uint64_t conflicts = 0;
+    uint64_t asked = 0;
+    Nanos conflict_at = 0;  // the last one; 0: none
+    Nanos log_at = 0;       // not before
+  };
+  std::unique_ptr<Port> port;
+  std::unique_ptr<AddressClaim> claim;
+  AddressLog address_log;
+  std::vector<std::unique_ptr<PortQueue>> queues;
+  bool wrong_lanes_logged = false;
+};
+
 class Node {
  public:
   // Makes everything and starts nothing. `index` tells nodes of one process apart.
@@ -52,22 +68,7 @@ class Node {
   [[nodiscard]] std::vector<std::string> files() const;  // that it makes in the file system; not all need be there
   [[nodiscard]] uint32_t in_flight() const noexcept;     // operations, each lane counted
 
-  // What has been logged of the address on a port.
-  struct AddressNews {
-    uint64_t conflicts = 0;
-    uint64_t asked = 0;
-    Nanos conflict_at = 0;  // the last one; 0: none
-    Nanos log_at = 0;       // not before
-  };
-  // A port and its queues; lanes beyond their number share them.
-  struct Wire {
-    std::unique_ptr<Port> port;
-    std::unique_ptr<AddressClaim> claim;
-    AddressNews news;
-    std::vector<std::unique_ptr<PortQueue>> queues;
-    bool wrong_lanes_logged = false;
-  };
-  [[nodiscard]] std::span<const Wire> wires() const noexcept { return wires_; }
+  [[nodiscard]] std::span<const NodePort> ports() const noexcept { return ports_; }
   [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
   [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
   [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }  // as of the last tend()
@@ -82,17 +83,17 @@ class Node {
   void step_probing();  // every few ms while it runs
   [[nodiscard]] const Prober& prober() const noexcept { return *prober_; }
 
-  // visit(queue, number) and visit(endpoint, lane); what other threads may read of them.
+  // visit(queue, its number) and visit(lane, its number); what other threads may read of them.
   template <class Visit>
   void for_each_queue(Visit visit) const {
-    for (const Wire& wire : wires_) {
-      for (unsigned i = 0; i < wire.queues.size(); ++i) visit(*wire.queues[i], i);
+    for (const NodePort& it : ports_) {
+      for (unsigned i = 0; i < it.queues.size(); ++i) visit(*it.queues[i], i);
     }
   }
   template <class Visit>
-  void for_each_endpoint(Visit visit) const {
-    for (size_t i = 0; i < endpoints_.size(); ++i) {
-      visit(*endpoints_[i], static_cast<unsigned>(i / ranks_per_node(config_)));
+  void for_each_lane(Visit visit) const {
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      visit(*lanes_[i], static_cast<unsigned>(i / ranks_per_node(config_)));
     }
   }
 
@@ -107,11 +108,11 @@ class Node {
   void abandon_memory() noexcept;  // packet buffers are left to the end of the process
 
  private:
-  void make_endpoints();
+  void make_lanes();
   void claim_address();
   void log_addresses();
   void connect_ports();
-  void connect_endpoint(unsigned lane, unsigned local);
+  void connect_lane(unsigned number, unsigned local);
   void make_prober();
   void make_server();
   void agree_on_workers();
@@ -121,12 +122,12 @@ class Node {
   void log_failures();
   void log_faults();
   [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
-  [[nodiscard]] Lane& endpoint(unsigned lane, unsigned local) {
-    return *endpoints_[lane * ranks_per_node(config_) + local];
+  [[nodiscard]] Lane& lane(unsigned number, unsigned local) {
+    return *lanes_[number * ranks_per_node(config_) + local];
   }
   [[nodiscard]] Neighbour* neighbour(unsigned node) noexcept;
-  [[nodiscard]] Worker& worker_of(unsigned lane) { return *workers_[lane % workers_.size()]; }
-  [[nodiscard]] PortQueue& queue_to(unsigned node, unsigned lane);
+  [[nodiscard]] Worker& worker_of(unsigned number) { return *workers_[number % workers_.size()]; }
+  [[nodiscard]] PortQueue& queue_to(unsigned node, unsigned number);
 
   const NodeConfig config_;
   const Classifier classifier_;
@@ -134,9 +135,9 @@ class Node {
   std::optional<HostClaim> address_;                    // none: all ports are links inside this machine
   std::vector<std::unique_ptr<Neighbour>> neighbours_;  // in the ring
   std::vector<std::unique_ptr<PacketPool>> pools_;      // one for all lanes
-  std::vector<Wire> wires_;
-  std::vector<std::unique_ptr<LaneDesk>> desks_;  // as endpoints_
-  std::vector<std::unique_ptr<Lane>> endpoints_;  // by lane * ranks_per_node + local rank
+  std::vector<NodePort> ports_;
+  std::vector<std::unique_ptr<LaneDesk>> desks_;  // as lanes_
+  std::vector<std::unique_ptr<Lane>> lanes_;      // by number * ranks_per_node + local rank
   RingWatch ring_;
   FailureLog failures_;
   Nanos faults_logged_at_ = 0;

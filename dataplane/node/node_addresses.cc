@@ -31,21 +31,21 @@ void Node::claim_address() {
 }
 
 bool Node::addresses_settled() {
-  for (Wire& wire : wires_) {
-    if (!wire.claim->held()) wire.port->tend();
+  for (NodePort& it : ports_) {
+    if (!it.claim->held()) it.port->tend();
   }
-  return std::ranges::all_of(wires_, [](const Wire& wire) {
+  return std::ranges::all_of(ports_, [](const NodePort& it) {
     using State = AddressClaim::State;
-    const State state = wire.claim->state();
-    return state == State::kHeld || state == State::kTaken || !wire.port->link_up();
+    const State state = it.claim->state();
+    return state == State::kHeld || state == State::kTaken || !it.port->link_up();
   });
 }
 
 void Node::check_addresses() const {
-  for (const Wire& wire : wires_) {
-    if (wire.claim->state() != AddressClaim::State::kTaken) continue;
-    throw SetupError(fmt::format("port {}: {} is in use by {}: {}", wire.port->name(),
-                                 ip_text(config_.nodes[config_.rank].ip), mac_text(unpack_mac(wire.claim->rival())),
+  for (const NodePort& it : ports_) {
+    if (it.claim->state() != AddressClaim::State::kTaken) continue;
+    throw SetupError(fmt::format("port {}: {} is in use by {}: {}", it.port->name(),
+                                 ip_text(config_.nodes[config_.rank].ip), mac_text(unpack_mac(it.claim->rival())),
                                  kCause));
   }
 }
@@ -53,26 +53,26 @@ void Node::check_addresses() const {
 void Node::log_addresses() {
   const Nanos now = clock_now();
   const std::string ip = ip_text(config_.nodes[config_.rank].ip);
-  for (Wire& wire : wires_) {
-    const AddressClaim& claim = *wire.claim;
-    AddressNews& news = wire.news;
-    if (claim.conflicts() != news.conflicts) news.conflict_at = now;
+  for (NodePort& it : ports_) {
+    const AddressClaim& claim = *it.claim;
+    NodePort::AddressLog& logged = it.address_log;
+    if (claim.conflicts() != logged.conflicts) logged.conflict_at = now;
     const bool taken = claim.state() == AddressClaim::State::kTaken;
-    const bool conflict = claim.conflicts() != news.conflicts;
-    const bool asked = claim.times_asked() != news.asked;
-    news.conflicts = claim.conflicts();
-    if ((!taken && !conflict && !asked) || now < news.log_at) continue;
-    news.log_at = now + kLogInterval;
-    news.asked = claim.times_asked();
+    const bool conflict = claim.conflicts() != logged.conflicts;
+    const bool asked = claim.times_asked() != logged.asked;
+    logged.conflicts = claim.conflicts();
+    if ((!taken && !conflict && !asked) || now < logged.log_at) continue;
+    logged.log_at = now + kLogInterval;
+    logged.asked = claim.times_asked();
     const std::string rival = mac_text(unpack_mac(claim.rival()));
     if (taken) {
-      spdlog::error("port {}: {} is in use by {}: this node does not use it as long as that is so: {}",
-                    wire.port->name(), ip, rival, kCause);
+      spdlog::error("port {}: {} is in use by {}: this node does not use it as long as that is so: {}", it.port->name(),
+                    ip, rival, kCause);
     } else if (conflict) {
-      spdlog::error("port {}: {} has this node's address {}, too: {}", wire.port->name(), rival, ip, kCause);
+      spdlog::error("port {}: {} has this node's address {}, too: {}", it.port->name(), rival, ip, kCause);
     } else {
       spdlog::warn("port {}: {} wanted {}, the address of this node, and was told that it is in use: {}",
-                   wire.port->name(), mac_text(unpack_mac(claim.asker())), ip, kCause);
+                   it.port->name(), mac_text(unpack_mac(claim.asker())), ip, kCause);
     }
   }
 }

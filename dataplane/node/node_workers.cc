@@ -14,14 +14,14 @@ namespace gradlane {
 void Node::agree_on_workers() {
   const auto threads = static_cast<unsigned>(workers_.size());
   unsigned count = threads;
-  const auto allow = [&](const Wire& wire) { return wire.port->steering().allows(count); };
-  while (count > 1 && (threads % count != 0 || !std::ranges::all_of(wires_, allow))) --count;
-  for (const Wire& wire : wires_) {
-    const Steering& steering = wire.port->steering();
+  const auto allow = [&](const NodePort& it) { return it.port->steering().allows(count); };
+  while (count > 1 && (threads % count != 0 || !std::ranges::all_of(ports_, allow))) --count;
+  for (const NodePort& it : ports_) {
+    const Steering& steering = it.port->steering();
     const auto level = !steering.allows(threads) ? spdlog::level::warn
                        : threads > 1             ? spdlog::level::info
                                                  : spdlog::level::debug;
-    spdlog::log(level, "port {}: {}", wire.port->name(), steering.text());
+    spdlog::log(level, "port {}: {}", it.port->name(), steering.text());
   }
   if (count == threads) return;
   spdlog::warn("node {}: {} worker thread{} instead of {}, as packets cannot be divided among more", config_.rank,
@@ -33,12 +33,12 @@ void Node::agree_on_workers() {
 void Node::log_numa() const {
   for (size_t i = 0; i < workers_.size() && i < config_.cores.size(); ++i) {
     const int node = numa_node_of(config_.cores[i]);
-    for (const Wire& wire : wires_) {
-      const int port = wire.port->numa_node();
+    for (const NodePort& it : ports_) {
+      const int port = it.port->numa_node();
       if (node < 0 || port < 0 || node == port) continue;
       spdlog::warn(
           "port {} is on NUMA node {}, and worker {} on CPU {} of NUMA node {}: workers.cores are best on node {}",
-          wire.port->name(), port, i, config_.cores[i], node, port);
+          it.port->name(), port, i, config_.cores[i], node, port);
     }
   }
 }
@@ -46,15 +46,15 @@ void Node::log_numa() const {
 // No ring comes up like that.
 void Node::look_for_wrong_lanes() {
   const std::string_view wrong = queue_counter_name(QueueCounter::kWrongLane);
-  for (Wire& wire : wires_) {
+  for (NodePort& it : ports_) {
     uint64_t packets = 0;
-    for (const auto& queue : wire.queues) {
+    for (const auto& queue : it.queues) {
       queue->for_each_published([&](const char* name, uint64_t value) { packets += name == wrong ? value : 0; });
     }
-    if (packets == 0 || wire.wrong_lanes_logged) continue;
-    wire.wrong_lanes_logged = true;
+    if (packets == 0 || it.wrong_lanes_logged) continue;
+    it.wrong_lanes_logged = true;
     spdlog::warn("port {}: packets arrive at queues of other lanes, and are dropped: workers.threads: 1 helps",
-                 wire.port->name());
+                 it.port->name());
   }
 }
 

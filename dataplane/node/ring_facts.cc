@@ -15,11 +15,11 @@ constexpr Nanos kRivalTime = 15 * kSecond;
 constexpr Nanos kLately = 2 * kSecond;  // hellos come far more often
 
 const Port* port_to(const Node& node, unsigned other) {
-  const auto wire = std::ranges::find_if(node.wires(), [other](const Node::Wire& it) {
+  const auto found = std::ranges::find_if(node.ports(), [other](const NodePort& it) {
     const auto& nodes = it.port->nodes();
     return nodes.empty() || std::ranges::find(nodes, other) != nodes.end();
   });
-  return wire == node.wires().end() ? nullptr : wire->port.get();
+  return found == node.ports().end() ? nullptr : found->port.get();
 }
 
 // Of a neighbour whose hellos are for none of our ranks, as it has other ones.
@@ -52,10 +52,10 @@ NeighbourFacts::PortState state_of(const Port& port) {
 }
 
 // Who else has, or had a moment ago, this node's address; "": nobody.
-std::string rival_of(const Node::Wire& wire) {
-  const bool lately = wire.news.conflict_at != 0 && clock_now() - wire.news.conflict_at < kRivalTime;
-  if (!lately && wire.claim->state() != AddressClaim::State::kTaken) return "";
-  return mac_text(unpack_mac(wire.claim->rival()));
+std::string rival_of(const NodePort& it) {
+  const bool lately = it.address_log.conflict_at != 0 && clock_now() - it.address_log.conflict_at < kRivalTime;
+  if (!lately && it.claim->state() != AddressClaim::State::kTaken) return "";
+  return mac_text(unpack_mac(it.claim->rival()));
 }
 
 RingFacts ring_facts(const Node& node, Nanos now) {
@@ -68,8 +68,8 @@ RingFacts ring_facts(const Node& node, Nanos now) {
                   .missing = {},
                   .rival = {},
                   .neighbours = {}};
-  for (const Node::Wire& wire : node.wires()) {
-    if (facts.rival.empty()) facts.rival = rival_of(wire);
+  for (const NodePort& it : node.ports()) {
+    if (facts.rival.empty()) facts.rival = rival_of(it);
   }
   for (const auto& neighbour : node.neighbours()) {
     NeighbourFacts& it = facts.neighbours.emplace_back();
@@ -97,14 +97,14 @@ RingFacts ring_facts(const Node& node, Nanos now) {
     const auto of = std::ranges::find(facts.neighbours, stranger.rank / facts.ranks_per_node, &NeighbourFacts::node);
     if (of != facts.neighbours.end()) of->speaks_from = stranger.ip;
   });
-  node.for_each_endpoint([&](const Lane& endpoint, unsigned) {
-    using State = RingNews::State;
-    const RingNews news = endpoint.ring_news();
-    facts.known &= news.state != State::kUnknown;
-    facts.whole &= news.state == State::kWhole;
-    if (news.state == State::kIncomplete && !facts.missing) facts.missing = news.missing;
-    for (size_t i = 0; i < endpoint.links(); ++i) {
-      const LinkNews link = endpoint.link_news(i);
+  node.for_each_lane([&](const Lane& lane, unsigned) {
+    using State = RingSnapshot::State;
+    const RingSnapshot ring = lane.ring_snapshot();
+    facts.known &= ring.state != State::kUnknown;
+    facts.whole &= ring.state == State::kWhole;
+    if (ring.state == State::kIncomplete && !facts.missing) facts.missing = ring.missing;
+    for (size_t i = 0; i < lane.links(); ++i) {
+      const LinkSnapshot link = lane.link_snapshot(i);
       const auto to = std::ranges::find(facts.neighbours, link.rank / facts.ranks_per_node, &NeighbourFacts::node);
       if (to == facts.neighbours.end()) continue;
       to->up &= link.up;

@@ -30,15 +30,15 @@ const char* state_name(NeighbourFacts::PortState state) {
   return state == State::kUp ? "up" : state == State::kDown ? "down" : "starting";
 }
 
-const char* ring_name(RingNews::State state) {
+const char* ring_name(RingSnapshot::State state) {
   switch (state) {
-    case RingNews::State::kUnknown:
+    case RingSnapshot::State::kUnknown:
       break;
-    case RingNews::State::kWhole:
+    case RingSnapshot::State::kWhole:
       return "whole";
-    case RingNews::State::kIncomplete:
+    case RingSnapshot::State::kIncomplete:
       return "incomplete";
-    case RingNews::State::kRefused:
+    case RingSnapshot::State::kRefused:
       return "refused";
   }
   return "unknown";
@@ -58,8 +58,8 @@ const char* claim_name(AddressClaim::State state) {
   return "waiting";
 }
 
-json rival_json(const Node::Wire& wire) {
-  const std::string rival = rival_of(wire);
+json rival_json(const NodePort& it) {
+  const std::string rival = rival_of(it);
   return rival.empty() ? json(nullptr) : json(rival);
 }
 
@@ -92,19 +92,19 @@ json counters_json(const Counted& counted) {
 
 json ports_json(const Node& node) {
   json ports = json::array();
-  for (size_t i = 0; i < node.wires().size(); ++i) {
-    const Node::Wire& wire = node.wires()[i];
+  for (size_t i = 0; i < node.ports().size(); ++i) {
+    const NodePort& it = node.ports()[i];
     json queues = json::array();
-    for (const auto& queue : wire.queues) {
+    for (const auto& queue : it.queues) {
       queues.push_back({{"queue", queues.size()}, {"counters", counters_json(*queue)}});
     }
-    ports.push_back({{"name", wire.port->name()},
+    ports.push_back({{"name", it.port->name()},
                      {"device", node.config().ports[i].device},
-                     {"link", state_name(state_of(*wire.port))},
-                     {"mac", mac_text(wire.port->mac())},
-                     {"address", claim_name(wire.claim->state())},
-                     {"rival", rival_json(wire)},
-                     {"steering", wire.port->steering().text()},
+                     {"link", state_name(state_of(*it.port))},
+                     {"mac", mac_text(it.port->mac())},
+                     {"address", claim_name(it.claim->state())},
+                     {"rival", rival_json(it)},
+                     {"steering", it.port->steering().text()},
                      {"queues", std::move(queues)}});
   }
   return ports;
@@ -151,33 +151,33 @@ json neighbours_json(const Node& node) {
   return neighbours;
 }
 
-json links_json(const Lane& endpoint) {
+json links_json(const Lane& lane) {
   json links = json::array();
-  for (size_t i = 0; i < endpoint.links(); ++i) {
-    const LinkNews news = endpoint.link_news(i);
-    links.push_back({{"rank", news.rank},
-                     {"up", news.up},
-                     {"rtt_us", news.rtt / kMicrosecond},
-                     {"window", news.window},
-                     {"in_flight", news.in_flight}});
+  for (size_t i = 0; i < lane.links(); ++i) {
+    const LinkSnapshot link = lane.link_snapshot(i);
+    links.push_back({{"rank", link.rank},
+                     {"up", link.up},
+                     {"rtt_us", link.rtt / kMicrosecond},
+                     {"window", link.window},
+                     {"in_flight", link.in_flight}});
   }
   return links;
 }
 
 json ranks_json(const Node& node) {
   json ranks = json::array();
-  node.for_each_endpoint([&](const Lane& endpoint, unsigned lane) {
-    using State = RingNews::State;
-    const RingNews news = endpoint.ring_news();
-    const bool missing = news.state == State::kIncomplete && news.missing != endpoint.rank();
-    ranks.push_back({{"rank", endpoint.rank()},
-                     {"lane", lane},
-                     {"ring", ring_name(news.state)},
-                     {"missing", missing ? json(news.missing) : json(nullptr)},
-                     {"refused", news.state == State::kRefused ? failure_text(news.refused) : ""},
-                     {"failed", news.failed ? failure_text(news.failed) : ""},
-                     {"links", links_json(endpoint)},
-                     {"counters", counters_json(endpoint)}});
+  node.for_each_lane([&](const Lane& lane, unsigned number) {
+    using State = RingSnapshot::State;
+    const RingSnapshot ring = lane.ring_snapshot();
+    const bool missing = ring.state == State::kIncomplete && ring.missing != lane.rank();
+    ranks.push_back({{"rank", lane.rank()},
+                     {"lane", number},
+                     {"ring", ring_name(ring.state)},
+                     {"missing", missing ? json(ring.missing) : json(nullptr)},
+                     {"refused", ring.state == State::kRefused ? failure_text(ring.refused) : ""},
+                     {"failed", ring.failed ? failure_text(ring.failed) : ""},
+                     {"links", links_json(lane)},
+                     {"counters", counters_json(lane)}});
   });
   return ranks;
 }

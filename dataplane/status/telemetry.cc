@@ -62,8 +62,8 @@ int status(const char*, const char*, rte_tel_data* data) {
     const Node& node = *served[i];
     const NodeConfig& config = node.config();
     bool whole = true;
-    node.for_each_endpoint(
-        [&whole](const Lane& endpoint, unsigned) { whole &= endpoint.ring_news().state == RingNews::State::kWhole; });
+    node.for_each_lane(
+        [&whole](const Lane& lane, unsigned) { whole &= lane.ring_snapshot().state == RingSnapshot::State::kWhole; });
     add_dictionary(data, name_of(node), [&](rte_tel_data* one) {
       add_text(one, "ring", whole ? "whole" : "not whole");
       add_text(one, "codec", config.codec.name());
@@ -127,9 +127,9 @@ int ranks(const char*, const char*, rte_tel_data* data) {
   const std::lock_guard lock(mutex);
   rte_tel_data_start_dict(data);
   for (const auto& node : served) {
-    node->for_each_endpoint([&](const Lane& endpoint, unsigned lane) {
-      add(data, "rank" + std::to_string(endpoint.rank()) + "/lane" + std::to_string(lane),
-          [&endpoint](auto visit) { endpoint.for_each_published(visit); });
+    node->for_each_lane([&](const Lane& lane, unsigned number) {
+      add(data, "rank" + std::to_string(lane.rank()) + "/lane" + std::to_string(number),
+          [&lane](auto visit) { lane.for_each_published(visit); });
     });
   }
   return 0;

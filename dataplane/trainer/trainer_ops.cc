@@ -28,7 +28,7 @@ bool TrainerOps::submit(Nanos now) noexcept {
   while (Command* const command = desk_.mailbox.take()) moved |= obey(*command);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     // A flood of cancels must not keep others waiting.
-    for (unsigned i = 0; i < GL_SLOTS && take(trainer, now); ++i) moved = true;
+    for (unsigned i = 0; i < GL_SLOTS && read_submission(trainer, now); ++i) moved = true;
   }
   moved |= hand_over(now);
   // Others wait for what a trainer that has gone will not submit. In a generation in which nothing was submitted here
@@ -165,7 +165,7 @@ void TrainerOps::finish_commands() noexcept {
 
 // ---- From rings to jobs
 
-bool TrainerOps::take(unsigned trainer, Nanos now) noexcept {
+bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   const uint64_t number = next_job_[trainer];
   if (leaving_[trainer] || number >= jobs_over_ + jobs_.size()) return false;
   const auto submission = rings_[trainer].next(setup_.limits, desk_.faults[setup_.first_trainer + trainer]);

@@ -97,7 +97,7 @@ class TrainerOps {
   bool obey(Command& command) noexcept;
   void begin_detach(Command& command) noexcept;
   void finish_commands() noexcept;
-  bool take(unsigned trainer, Nanos now) noexcept;
+  bool read_submission(unsigned trainer, Nanos now) noexcept;
   [[nodiscard]] Job* begin(uint64_t number, Nanos now) noexcept;
   void cancel(unsigned trainer, uint64_t cookie) noexcept;
   void resume(unsigned trainer) noexcept;
@@ -113,7 +113,7 @@ class TrainerOps {
   [[nodiscard]] bool exchanging() const noexcept;  // the exchange has operations of this rank
   [[nodiscard]] bool uses(unsigned trainer, unsigned segment) const noexcept;
 
-  // ---- trainer_generations.cc
+  // ---- trainer_ops_generations.cc
   [[nodiscard]] bool generation_has_ended() const noexcept;  // and nobody was told
   void blame(const char* why) noexcept;
   void break_off(const char* failure) noexcept;
@@ -125,7 +125,7 @@ class TrainerOps {
   void seek(const Job& job) noexcept;
   [[nodiscard]] bool missed() const noexcept;
 
-  // ---- local_reduce.cc: several trainers
+  // ---- trainer_ops_local.cc: several trainers
   void compare(Job& job, unsigned trainer);
   void begin_sum(Job& job) noexcept;
   [[nodiscard]] bool sum_piece(Job& job) noexcept;   // true: done

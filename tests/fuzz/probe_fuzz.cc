@@ -50,12 +50,12 @@ void execute(uint8_t flags, std::span<const uint8_t> input) {
   ProbeBoard board;
   ProbeOrder order{.id = header->id, .nonce = header->nonce, .tos = header->tos, .bytes = bytes.size()};
   board.post(order.id % ProbeBoard::kSlots, order);
-  if (board.take_answer(*answer, 0, bytes.size(), 1)) fail("an answer before it was asked");
+  if (board.put_answer(*answer, 0, bytes.size(), 1)) fail("an answer before it was asked");
   if (!board.next(1, order)) fail("a probe that is not sent");
   ProbeHeader other = *answer;
   other.nonce = ~other.nonce;
-  if (board.take_answer(other, 0, bytes.size(), 2)) fail("an answer with another nonce");
-  if (!board.take_answer(*answer, 0, bytes.size(), 2)) fail("an answer that is not taken");
+  if (board.put_answer(other, 0, bytes.size(), 2)) fail("an answer with another nonce");
+  if (!board.put_answer(*answer, 0, bytes.size(), 2)) fail("an answer that is not taken");
 }
 
 }  // namespace

@@ -83,8 +83,8 @@ class Accelerator {
   // ---- Host to wire, outbound.cc
   // Each returns the record to send instead of the payload, which is in scratch_; empty: the frame goes as it is now.
   using Record = std::span<const uint8_t>;
-  [[nodiscard]] Record take_marked_udp(const Frame& frame, const PacketView& view, Nanos now) noexcept;
-  [[nodiscard]] Record take_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept;
+  [[nodiscard]] Record record_of_marked_udp(const Frame& frame, const PacketView& view, Nanos now) noexcept;
+  [[nodiscard]] Record record_of_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept;
   [[nodiscard]] Record compress_fresh(const Frame& frame, const PacketView& view, const Segment& segment,
                                       const TcpStreams::Decision& decision) noexcept;
   [[nodiscard]] Record send_again(const Frame& frame, const PacketView& view, const Segment& segment,
@@ -101,8 +101,8 @@ class Accelerator {
 
   // ---- Wire to host, inbound.cc
   // False: it is an ordinary packet, and the caller goes on with it.
-  [[nodiscard]] bool take_bundle(Frame frame, const PacketView& view, Nanos now) noexcept;
-  void take_hello(Frame frame, const PacketView& view, Nanos now) noexcept;
+  [[nodiscard]] bool handle_bundle(Frame frame, const PacketView& view, Nanos now) noexcept;
+  void handle_hello(Frame frame, const PacketView& view, Nanos now) noexcept;
   void restore_all(Nanos now) noexcept;  // what reader_ has
   void hear_segment(const Frame& frame, const PacketView& view, bool checked, Nanos now) noexcept;
   void ask_peers(Nanos now) noexcept;

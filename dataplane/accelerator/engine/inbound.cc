@@ -15,7 +15,7 @@ void Accelerator::from_wire(Frame frame, Nanos now) noexcept {
     if (view.reserved_bit) {
       set_reserved_bit(frame.data, false);
       counters_.add(Counter::kUnescaped);
-    } else if (take_bundle(frame, view, now)) {
+    } else if (handle_bundle(frame, view, now)) {
       return;
     } else {
       counters_.add(Counter::kForeign);
@@ -42,7 +42,7 @@ void Accelerator::hear_segment(const Frame& frame, const PacketView& view, bool 
 
 // Others may use the code point too; accelerators send nothing else with it. What is a bundle in every bit is taken for
 // one even if nobody has heard of its sender yet: to the host it would be rubbish.
-bool Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) noexcept {
+bool Accelerator::handle_bundle(Frame frame, const PacketView& view, Nanos now) noexcept {
   const BundleFault fault = reader_.begin({frame.data, frame.bytes}, view, setup_.mtu);
   if (fault != BundleFault::kNone) {
     // Of a damaged header nobody knows whose it was.
@@ -55,7 +55,7 @@ bool Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) no
   }
   switch (reader_.kind()) {
     case kKindHello:
-      take_hello(frame, view, now);
+      handle_hello(frame, view, now);
       return true;
     case kKindAnswer:
       counters_.add(peers_.answered(view.key.source_ip, reader_.nonce(), now) ? Counter::kHelloAnswers
@@ -68,7 +68,7 @@ bool Accelerator::take_bundle(Frame frame, const PacketView& view, Nanos now) no
   return true;
 }
 
-void Accelerator::take_hello(Frame frame, const PacketView& view, Nanos now) noexcept {
+void Accelerator::handle_hello(Frame frame, const PacketView& view, Nanos now) noexcept {
   if (!host_macs_.has(frame.data, now)) {
     counters_.add(Counter::kHelloOthers);
     io_.release(frame);

@@ -53,9 +53,9 @@ void Accelerator::from_host(Frame frame, Nanos now) noexcept {
       counters_.add(Counter::kChecksumFinished);
     }
     if (view.key.protocol == kTcpProtocol) {
-      record = take_tcp(frame, view, now);
+      record = record_of_tcp(frame, view, now);
     } else if (marked(view)) {
-      record = take_marked_udp(frame, view, now);
+      record = record_of_marked_udp(frame, view, now);
     }
     if (marked(view)) peers_.count(view.key.destination_ip, !record.empty());
     if (record.empty()) bundles_.close(view.key);
@@ -93,7 +93,7 @@ Accelerator::Record Accelerator::encode(std::span<const uint8_t> payload, unsign
   return {scratch_.data(), write_record(setup_.codec, payload, lead, scratch_)};
 }
 
-Accelerator::Record Accelerator::take_marked_udp(const Frame& frame, const PacketView& view, Nanos now) noexcept {
+Accelerator::Record Accelerator::record_of_marked_udp(const Frame& frame, const PacketView& view, Nanos now) noexcept {
   if (!may_compress(view)) return leave(view, view.payload_bytes == 0 ? Counter::kRawSmall : Counter::kRawShape);
   if (view.payload_bytes % sizeof(float) != 0) return leave(view, Counter::kRawSize);
   if (view.payload_bytes < kLeastPayload) return leave(view, Counter::kRawSmall);
@@ -114,7 +114,7 @@ Segment Accelerator::segment_of(const uint8_t* frame, const PacketView& view) no
 }
 
 // Streams hear of every segment, as a program may mark a connection at any time.
-Accelerator::Record Accelerator::take_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept {
+Accelerator::Record Accelerator::record_of_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept {
   const Segment segment = segment_of(frame.data, view);
   const TcpStreams::Decision decision = streams_.from_host(segment, now);
   // Addresses are asked as soon as there is a marked packet, so that the answer is there when data comes.

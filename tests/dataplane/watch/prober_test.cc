@@ -64,7 +64,7 @@ class Way {
     }
     while (!replies_.empty() && replies_.front().at <= now_) {
       const Reply& reply = replies_.front();
-      (void)board_.take_answer(reply.header, reply.tos, reply.bytes, now_);
+      (void)board_.put_answer(reply.header, reply.tos, reply.bytes, now_);
       replies_.pop_front();
     }
   }
@@ -230,28 +230,28 @@ struct Board : ::testing::Test {
 };
 
 TEST_F(Board, TakesTheAnswerOnce) {
-  EXPECT_TRUE(board.take_answer(header, 0x28, 64, 1500));
+  EXPECT_TRUE(board.put_answer(header, 0x28, 64, 1500));
   ASSERT_NE(board.answer(5), nullptr);
   EXPECT_EQ(board.answer(5)->rtt, 500U);
-  EXPECT_FALSE(board.take_answer(header, 0x28, 64, 1600));
+  EXPECT_FALSE(board.put_answer(header, 0x28, 64, 1600));
   EXPECT_TRUE(board.clear(5));
-  EXPECT_FALSE(board.take_answer(header, 0x28, 64, 1600));
+  EXPECT_FALSE(board.put_answer(header, 0x28, 64, 1600));
 }
 
 TEST_F(Board, RefusesWhatItHasNotAskedFor) {
   header.id = 22;
-  EXPECT_FALSE(board.take_answer(header, 0x28, 64, 1500));
+  EXPECT_FALSE(board.put_answer(header, 0x28, 64, 1500));
   header.id = 21 + ProbeBoard::kSlots;
-  EXPECT_FALSE(board.take_answer(header, 0x28, 64, 1500));
+  EXPECT_FALSE(board.put_answer(header, 0x28, 64, 1500));
   header.id = 21;
   header.nonce = 8;
-  EXPECT_FALSE(board.take_answer(header, 0x28, 64, 1500));
+  EXPECT_FALSE(board.put_answer(header, 0x28, 64, 1500));
   header.nonce = 9;
-  EXPECT_FALSE(board.take_answer(header, 0x28, 65, 1500));
+  EXPECT_FALSE(board.put_answer(header, 0x28, 65, 1500));
   header.tos = 0;
-  EXPECT_FALSE(board.take_answer(header, 0x28, 64, 1500));
+  EXPECT_FALSE(board.put_answer(header, 0x28, 64, 1500));
   header.tos = 0x28;
-  EXPECT_TRUE(board.take_answer(header, 0x28, 64, 1500));
+  EXPECT_TRUE(board.put_answer(header, 0x28, 64, 1500));
 }
 
 TEST_F(Board, PacesProbes) {
@@ -284,7 +284,7 @@ TEST(Prober, Threads) {
       const size_t bytes = header.id / ProbeBoard::kSlots % 2 == 1 ? kLeastProbe : 1472;
       for (const uint8_t tos : kTos) {
         header.tos = tos;
-        (void)board.take_answer(header, tos, bytes, clock());
+        (void)board.put_answer(header, tos, bytes, clock());
       }
       std::this_thread::yield();
     }

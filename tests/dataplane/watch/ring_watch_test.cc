@@ -149,7 +149,7 @@ const Case kCases[] = {
      5 * kSecond, "port e0: link is down"},
 };
 
-TEST(RingNews, MostConcreteReasonFirst) {
+TEST(RingWatch, MostConcreteReasonFirst) {
   for (const Case& it : kCases) {
     NeighbourFacts facts = missing();
     it.change(facts);

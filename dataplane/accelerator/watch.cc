@@ -1,5 +1,5 @@
-// news.cc - lines of the log, and advice (control thread only)
-#include "dataplane/accelerator/news.h"
+// watch.cc - lines of the log, and advice (control thread only)
+#include "dataplane/accelerator/watch.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -34,17 +34,17 @@ std::string blocked_text(uint32_t ip) {
 
 }  // namespace
 
-std::string AcceleratorNews::super_segments() const {
+std::string AcceleratorWatch::super_segments() const {
   return fmt::format("{} packets longer than the MTU were dropped, which offloads make: {}", super_segments_.count,
                      offload_advice(config_));
 }
 
-std::string AcceleratorNews::unfinished() const {
+std::string AcceleratorWatch::unfinished() const {
   return fmt::format("{} packets of the host came without their checksum, which costs time here: {}", unfinished_.count,
                      offload_advice(config_));
 }
 
-void AcceleratorNews::look(const accel::Accelerator& engine, Nanos now) {
+void AcceleratorWatch::look(const accel::Accelerator& engine, Nanos now) {
   for (const auto& [mishap, counter] : {std::pair{&super_segments_, accel::Counter::kSuperSegment},
                                         std::pair{&unfinished_, accel::Counter::kChecksumFinished}}) {
     const uint64_t count = figure(engine, counter);
@@ -66,7 +66,7 @@ void AcceleratorNews::look(const accel::Accelerator& engine, Nanos now) {
   if (spdlog::should_log(spdlog::level::debug)) log_figures(engine);
 }
 
-void AcceleratorNews::look_at_peers(const accel::Accelerator& engine, Nanos now) {
+void AcceleratorWatch::look_at_peers(const accel::Accelerator& engine, Nanos now) {
   std::map<uint32_t, State> peers;
   engine.peers().for_each(now, [&](uint32_t ip, State state, uint64_t, uint64_t, Nanos) {
     const auto before = peers_.find(ip);
@@ -81,7 +81,7 @@ void AcceleratorNews::look_at_peers(const accel::Accelerator& engine, Nanos now)
   peers_.swap(peers);
 }
 
-void AcceleratorNews::log_figures(const accel::Accelerator& engine) const {
+void AcceleratorWatch::log_figures(const accel::Accelerator& engine) const {
   std::string text;
   engine.for_each_published([&text](const char* name, uint64_t value) {
     if (value != 0) text += fmt::format(" {} {}", name, value);
@@ -89,7 +89,7 @@ void AcceleratorNews::log_figures(const accel::Accelerator& engine) const {
   spdlog::debug("figures:{}", text);
 }
 
-std::vector<std::string> AcceleratorNews::advice(const accel::Accelerator& engine, Nanos now) const {
+std::vector<std::string> AcceleratorWatch::advice(const accel::Accelerator& engine, Nanos now) const {
   std::vector<std::string> advice = offload_faults(config_);
   if (super_segments_.lately(now)) advice.push_back(super_segments());
   if (unfinished_.lately(now)) advice.push_back(unfinished());

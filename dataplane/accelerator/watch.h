@@ -1,4 +1,4 @@
-// news.h - what an accelerator says of itself: lines of the log, and advice (control thread only)
+// watch.h - what an accelerator says of itself: lines of the log, and advice (control thread only)
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace gradlane {
 
 // Looks at the engine's figures again and again, and says what to do where something is wrong.
-class AcceleratorNews {
+class AcceleratorWatch {
  public:
   static constexpr Nanos kAgain = kSecond;        // between lines that say the same
   static constexpr Nanos kLately = 60 * kSecond;  // so long something that has happened is worth advice
   static constexpr Nanos kFigures = 5 * kSecond;  // between lines of figures, at level debug
 
-  explicit AcceleratorNews(const AcceleratorConfig& config) : config_(config) {}
+  explicit AcceleratorWatch(const AcceleratorConfig& config) : config_(config) {}
 
   // Every 100 ms. Times never go backwards.
   void look(const accel::Accelerator& engine, Nanos now);

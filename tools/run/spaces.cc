@@ -16,7 +16,7 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kFolder = "/run/netns/";  // where `ip netns` keeps names
+constexpr const char* kNetnsFolder = "/run/netns/";  // where `ip netns` keeps names
 
 }  // namespace
 
@@ -30,7 +30,7 @@ std::vector<std::string> run_spaces(const RunPlan& plan) {
 
 void require_new_spaces(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    if (access((kFolder + name).c_str(), F_OK) != 0) continue;
+    if (access((kNetnsFolder + name).c_str(), F_OK) != 0) continue;
     throw SetupError(fmt::format("there is a network namespace {} already: 'ip netns del {}' removes it", name, name));
   }
 }
@@ -38,7 +38,7 @@ void require_new_spaces(const std::vector<std::string>& names) {
 // As `ip netns del` does.
 void remove_spaces(const std::vector<std::string>& names) noexcept {
   for (const std::string& name : names) {
-    const std::string path = kFolder + name;
+    const std::string path = kNetnsFolder + name;
     (void)umount2(path.c_str(), MNT_DETACH);
     (void)unlink(path.c_str());
   }
@@ -47,7 +47,7 @@ void remove_spaces(const std::vector<std::string>& names) noexcept {
 InSpace::InSpace(const std::string& name) {
   if (name.empty()) return;
   before_ = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-  const int there = open((kFolder + name).c_str(), O_RDONLY | O_CLOEXEC);
+  const int there = open((kNetnsFolder + name).c_str(), O_RDONLY | O_CLOEXEC);
   const bool entered = before_ >= 0 && there >= 0 && setns(there, CLONE_NEWNET) == 0;
   const int error = errno;
   if (there >= 0) close(there);

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kPatience{5000};
+constexpr std::chrono::milliseconds kAnswerTime{5000};
 constexpr double kLeastInterval = 0.1;
 constexpr double kMostInterval = 3600;
 constexpr double kFailing = 60;  // seconds: operations that failed later ago are over
@@ -97,7 +97,7 @@ int watch(const std::string& path, const StatsOptions& options, double seconds) 
   for (bool first = true;; first = false) {
     std::vector<std::string> lines;
     try {
-      nlohmann::json document = ask_admin(path, "stats", kPatience);
+      nlohmann::json document = ask_admin(path, "stats", kAnswerTime);
       const auto now = Clock::now();
       // A daemon that has restarted counts from 0.
       if (before && before->value("pid", 0) != document.value("pid", 0)) before.reset();
@@ -141,7 +141,7 @@ int status_of(const nlohmann::json& document) {
 
 int look(const std::string& path, const StatsOptions& options) {
   if (options.watch) return watch(path, options, interval_of(options.interval));
-  const nlohmann::json document = ask_admin(path, "stats", kPatience);
+  const nlohmann::json document = ask_admin(path, "stats", kAnswerTime);
   if (options.json) {
     fmt::print("{}\n", document.dump(2));
   } else {

@@ -79,11 +79,11 @@ class Connection:
         """For the library. Raises what is wrong with using it."""
         if self.foreign:
             raise errors.bad_argument(
-                f"this context is of process {self.pid}, which this process, {os.getpid()}, was forked from: it goes on "
-                "there; call gradlane.open() here"
+                f"this context is of process {self.pid}, which this process, {os.getpid()}, was forked from: it goes "
+                "on there; call gradlane.open() here"
             )
         if self.closed:
-            raise errors.error(errors.Code.DAEMON_GONE, "the context is closed")
+            raise errors.daemon_gone("the context is closed")
         return self._handle.value
 
     def error(self) -> str:

@@ -9,7 +9,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 3
+API_VERSION = 4
 
 
 class Type(enum.IntEnum):
@@ -22,6 +22,15 @@ class Type(enum.IntEnum):
     INT32 = 4
     INT64 = 5
     BYTES = 6
+
+
+class Capability(enum.IntFlag):
+    """GRADLANE_CODEC_...: what a codec can do."""
+
+    EXACT = 1
+    FEEDBACK = 2
+    EXACT_SUMS = 4
+    ADAPTIVE = 8
 
 
 class Options(ctypes.Structure):
@@ -70,6 +79,22 @@ class Figures(ctypes.Structure):
     ]
 
 
+class CodecInfo(ctypes.Structure):
+    """gradlane_codec_info."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("word", ctypes.c_char_p),
+        ("usage", ctypes.c_char_p),
+        ("example", ctypes.c_char_p),
+        ("option", ctypes.c_char_p),
+        ("least", ctypes.c_uint),
+        ("most", ctypes.c_uint),
+        ("flags", ctypes.c_uint),
+        ("reserved", ctypes.c_uint),
+    ]
+
+
 def _candidates() -> list[str]:
     """Where the library may be; the last is left to the loader."""
     named = os.environ.get("GRADLANE_LIBRARY")
@@ -93,7 +118,11 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_disconnect": (None, [context]),
         "gradlane_rank": (integer, [context]),
         "gradlane_world": (integer, [context]),
+        "gradlane_local_reduce": (integer, [context]),
         "gradlane_codec": (ctypes.c_char_p, [context]),
+        "gradlane_codecs": (size, [context]),
+        "gradlane_get_codec": (integer, [context, size, ctypes.POINTER(CodecInfo)]),
+        "gradlane_find_codec": (integer, [context, ctypes.c_char_p, ctypes.POINTER(CodecInfo)]),
         "gradlane_error": (ctypes.c_char_p, [context]),
         "gradlane_warning": (ctypes.c_char_p, [context]),
         "gradlane_alloc": (integer, [context, size, ctypes.POINTER(context)]),
@@ -133,8 +162,8 @@ def load() -> ctypes.CDLL:
         if lib.gradlane_version() < API_VERSION:
             raise errors.error(
                 errors.Code.VERSION,
-                f"{path} has interface {lib.gradlane_version()}, this package needs {API_VERSION}: install one version, "
-                "or set GRADLANE_LIBRARY to the library that belongs to it",
+                f"{path} has interface {lib.gradlane_version()}, this package needs {API_VERSION}: install one "
+                "version, or set GRADLANE_LIBRARY to the library that belongs to it",
             )
         _declare(lib)
         return lib

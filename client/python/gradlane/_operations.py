@@ -21,7 +21,7 @@ from ._operands import Operand, overlap
 
 if TYPE_CHECKING:
     from ._core import Core
-    from ._requests import Request
+    from ._requests import Request  # noqa: F401 - it is named in a string
     from .adaptive import AdaptiveBound
 
 _CALL: Callable[[Any], Any] = functools.partial.__call__
@@ -38,8 +38,8 @@ class Operation:
     """From before the library has it until its end is taken in.
 
     number: the library's, 0 until it has the operation. said: code and text of its latest answer. holder: of the
-    Request. bound: an AdaptiveBound that chose its codec, or None. paid: the array of a residual that is in the data, to
-    be zeros then. scale: of the data, so that it is an average. outcome: code and text, when it is over.
+    Request. bound: an AdaptiveBound that chose its codec, or None. paid: the array of a residual that is in the data,
+    to be zeros then. scale: of the data, so that it is an average. outcome: code and text, when it is over.
     """
 
     def __init__(self, name: str, data: Operand | None = None, bound: AdaptiveBound | None = None) -> None:

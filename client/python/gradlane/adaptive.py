@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ._core import Core
     from ._operations import Operation
 
-NAME = "fixed:auto"
+WORD = "fixed"
+NAME = f"{WORD}:auto"
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 1, 4, 12
 MAX_B = 30  # of fixed:B
 CHANGE = 8.0  # a result that has grown or shrunk by more than this is no measure of the next one
@@ -113,9 +114,9 @@ class AdaptiveBound:
         return f"fixed:{max(bound, 1)}"
 
     def update(self, result: NDArray[numpy.float32], scale: float = 1.0) -> None:
-        """Takes in a result, the same on all ranks: float32 of any shape, C-contiguous. scale: 1 / world if it is a sum.
+        """Takes in a result, the same on all ranks: float32 of any shape, C-contiguous.
 
-        Raises BadArgument for any other array.
+        scale: 1 / world if it is a sum. Raises BadArgument for any other array.
         """
         self._state = *self._after(result, scale), self._user
 

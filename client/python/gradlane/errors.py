@@ -87,3 +87,8 @@ def error(code: int, text: str) -> Error:
 def bad_argument(text: str) -> BadArgument:
     """For what this package refuses by itself."""
     return BadArgument(Code.BAD_ARGUMENT, text)
+
+
+def daemon_gone(text: str) -> DaemonGone:
+    """For what cannot be done without a connection."""
+    return DaemonGone(Code.DAEMON_GONE, text)

@@ -35,8 +35,7 @@ class Bystander(threading.Thread):
                     data[:] = self.operations % 100
                     gl.all_reduce(data, async_=True).wait(PATIENCE)
                     assert (data == self.operations % 100).all()
-                    extra = gl.zeros(300000)  # a segment of its own: the control thread and the lanes take part
-                    del extra
+                    gl.zeros(300000)  # a segment of its own: the control thread and the lanes take part
                     self.slowest = max(self.slowest, time.monotonic() - began)
                     self.operations += 1
                     time.sleep(0.002)

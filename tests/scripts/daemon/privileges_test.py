@@ -195,6 +195,7 @@ def check_interface(args, folder, network):
 def check_refusals(args, folder):
     """Before anything is started: who cannot become the user, and why."""
     folder.chmod(0o755)
+
     def start(name, **options):
         result = subprocess.run([args.gradlaned, "--config", write_config(folder, name)], capture_output=True,
                                 text=True, timeout=60, **options)

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
-from gradlane.torch.codec import Setting, of_the_job
+from gradlane.torch.setting import Setting, of_the_job
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])

@@ -98,7 +98,6 @@ class Checkpoints(unittest.TestCase):
         with self.assertRaisesRegex(gradlane.BadArgument, "version"):
             gradlane.torch.State().load_state_dict({})
 
-
     def test_of_other_buckets(self):
         """Parameters of one shape: numbers would go to others, and nothing else would tell."""
         shapes = [(3000,)] * 4

@@ -197,6 +197,12 @@ class Failures(Pair):
         for answer in self.ask("reduce()"):
             self.assertFails(answer, "runs another operation: tag: ")
 
+    def test_types_that_travel_alike(self):
+        """Sums of bool are sums of int32 to the daemon."""
+        for answer in self.ask("dist.all_reduce(torch.ones(9, dtype=torch.bool))",
+                               "dist.all_reduce(torch.ones(9, dtype=torch.int32))"):
+            self.assertFails(answer, "runs another operation: tag: ")
+
     def test_sizes_that_differ_in_the_last_piece(self):
         """No piece is added, though the first one is the same."""
         for answer in self.ask("reduce(400000)", "reduce(401000)"):

@@ -17,9 +17,9 @@ import torch
 import torch.distributed as dist
 
 from . import backend
-from .codec import use_codec
 from .engine import Engine
 from .hook import State, hook
+from .setting import use_codec
 
 __all__ = ["Engine", "State", "empty", "hook", "use_codec", "zeros"]
 
@@ -30,7 +30,8 @@ def zeros(*size: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A tensor of zeros in memory that is shared with the daemon: all-reduce and broadcast do not copy it.
 
     After init_process_group("gradlane"), or inside a job with a hook's State; ordinary memory in a job of one rank.
-    size, dtype: as of torch.zeros(). Raises OutOfMemory, and BadArgument if there is no connection. The tensor stays valid when the process group is destroyed.
+    size, dtype: as of torch.zeros(). Raises OutOfMemory, and BadArgument if there is no connection. The
+    tensor stays valid when the process group is destroyed.
     """
     if not Engine.exists() and dist.is_initialized() and dist.get_world_size() == 1:
         return torch.zeros(*size, dtype=dtype)

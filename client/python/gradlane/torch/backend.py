@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import errors
-from .codec import Setting, of_the_job
 from .engine import Engine
 from .meeting import meet, refusal, watch
+from .setting import Setting
 from .staging import Operand
 from .work import Work
 
@@ -63,8 +63,8 @@ class Group(dist.ProcessGroup):
         self._rank, self._size = rank, size
         self.options = types.SimpleNamespace(_timeout=timeout)  # as other backends have it
         self._engine = self._refusal = None
-        of_the_job()  # raises if there is no such codec
         if size == 1:
+            Setting.verify(None)
             return
         if dist.is_initialized() and size != dist.get_world_size():
             # Not raised here: the ranks that are no members would wait in new_group() for those that are.
@@ -73,6 +73,7 @@ class Group(dist.ProcessGroup):
         self._engine = Engine.shared(rank=rank, world=size)
         self._engine.groups = True
         weakref.finalize(self, self._engine.release).atexit = False
+        Setting.verify(self._engine)
 
     def getBackendName(self) -> str:
         """As torch.distributed.get_backend() says it."""
@@ -120,9 +121,10 @@ class Group(dist.ProcessGroup):
     def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], opts: Any,
                 on_result: Callable[[torch.Tensor], None] | None = None) -> Work:
         average = _average(name, opts)
-        codec, bound = Setting.choose(tensor.numel()) if tensor.dtype == torch.float32 else (None, None)
-        if bound is None:
+        codec, chosen = Setting.choose(tensor.numel()) if tensor.dtype == torch.float32 else (None, None)
+        if chosen is None:
             return self._begin(result, "all_reduce", tensor, average=average, codec=codec, on_result=on_result)
+        bound = chosen
 
         def update(reduced: torch.Tensor) -> None:
             bound.update(reduced.detach().cpu().contiguous().numpy(), 1.0 if average else 1.0 / self._size)

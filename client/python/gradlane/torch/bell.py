@@ -17,12 +17,14 @@ class Bell:
         self._poll.register(self.descriptor, select.POLLIN)
 
     def ring(self) -> None:
+        """In any thread."""
         try:
             os.write(self._end, b"!")
         except BlockingIOError:
             pass  # it has been ringing for long
 
     def hush(self) -> None:
+        """In the thread that waits."""
         try:
             os.read(self.descriptor, 4096)
         except BlockingIOError:
@@ -34,5 +36,6 @@ class Bell:
         self.hush()
 
     def close(self) -> None:
+        """Nobody may ring it any more."""
         os.close(self.descriptor)
         os.close(self._end)

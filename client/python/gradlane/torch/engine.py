@@ -7,6 +7,7 @@ several of them under way.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import re
 import threading
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 import torch
 
-from .. import _buffers, _context, _losses, errors
-from .._library import Type
+from .. import _arguments, _context, _losses, adaptive, errors
+from .._library import Capability, CodecInfo, Type
 from . import operations, staging
 from .codec import EXACT, check, is_adaptive
 from .driver import Driver
@@ -132,7 +133,8 @@ class Engine:
         self._users = 0
         self._driver = Driver(connected._connection)
         self._memory = self._driver.memory
-        self._summed = self._has_local_reduce(connected._connection)
+        self._summed = connected._lib.gradlane_local_reduce(connected._connection.handle) != 0
+        self._codecs: dict[str, Capability] = {}  # what codecs can do that were asked for
         self.groups = False  # whether process groups use it
         _engines.add(self)
         atexit.register(self.close, silent=True)
@@ -142,10 +144,18 @@ class Engine:
         """Whether there is a daemon that operations can go to."""
         return not self._driver.closed and not self._driver.gone
 
+    def find_codec(self, name: str) -> Capability:
+        """What the daemon's codec of this name can do. Raises BadArgument if there is none."""
+        if name not in self._codecs:
+            with self._driver.lock:
+                self._driver.check()
+                self._codecs[name] = self._ask_for(name)
+        return self._codecs[name]
+
     # ---- Memory
 
     def zeros(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """A flat tensor of `numel` zeros in shared memory: all_reduce and broadcast use it where it is. Raises OutOfMemory."""
+        """A flat tensor of zeros in shared memory: all_reduce and broadcast use it where it is. Raises OutOfMemory."""
         with self._driver.lock:
             self._driver.check()
             return self._memory.tensor(numel, dtype)
@@ -238,17 +248,21 @@ class Engine:
         atexit.unregister(self.close)
         _of_parents.append(self)
 
-    def _has_local_reduce(self, connection):
-        # Without data it is refused in any case; the text says what for.
-        code = connection.lib.gradlane_all_gather(connection.handle, None, 1, staging.BYTES, None, None)
-        text = connection.lib.gradlane_error(connection.handle).decode(errors="replace")
-        return code == errors.Code.BAD_ARGUMENT and "local_reduce" in text
+    def _ask_for(self, name: str) -> Capability:
+        connection = self._context._connection
+        info = CodecInfo(ctypes.sizeof(CodecInfo))
+        code = connection.lib.gradlane_find_codec(connection.handle, _arguments.codec_name(name), ctypes.byref(info))
+        if code == errors.Code.BAD_ARGUMENT:
+            auto = f"and {adaptive.NAME}, {adaptive.NAME}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
+            raise errors.bad_argument(f"gradlane: {connection.error()}, {auto}")
+        connection.check(code)
+        return Capability(info.flags)
 
     def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False) -> staging.Operand:
         return staging.Operand(self.zeros, tensor, name, reduce, average)
 
     def _codec(self, codec: Any, operand: staging.Operand, tensor: torch.Tensor) -> Any:
-        if not callable(codec) and is_adaptive(check(codec)):
+        if not callable(codec) and is_adaptive(check(codec, self)):
             raise errors.bad_argument(
                 f"gradlane: codec {codec!r} of one operation; a gradlane.AdaptiveBound per tensor does that: pass its "
                 "codec() and call its update()"

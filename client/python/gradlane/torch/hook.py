@@ -17,6 +17,7 @@ from torch.distributed.constants import default_pg_timeout
 from torch.futures import Future
 
 from .. import adaptive, errors
+from .._library import Capability
 from .codec import bound_of, check, is_adaptive
 from .engine import Engine
 from .kept import Kept, Loaded, check_buckets, check_fits, too_many
@@ -36,11 +37,11 @@ class State:
 
     def __init__(self, codec: str | None = None, error_feedback: bool | None = None,
                  process_group: dist.ProcessGroup | None = None) -> None:
-        self.codec = check(codec) or adaptive.NAME
-        self.error_feedback = _feedback(error_feedback, self.codec)
         _check_group(process_group)
         # Never released: whoever opens a rank anew ends what other ranks still do.
         self._engine = _open(process_group)
+        self.codec = check(codec, self._engine) or adaptive.NAME
+        self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
         self._group = process_group
         # Parameters: their numbers, in the order of first sight, which is the same in every run.
         self._order: dict[torch.Tensor, int] = {}
@@ -67,7 +68,7 @@ class State:
             self._reconnect()
 
     def state_dict(self) -> dict[str, Any]:
-        """Residuals (float32, in the parameters' shapes) and adaptive bounds, for a checkpoint: each rank has its own."""
+        """Residuals (float32, in the shapes of parameters) and adaptive bounds, for a checkpoint; of this rank."""
         entries = [self._entry(parameter) for parameter in self._order] + self._loaded[len(self._order):]
         bounds = list({id(entry.bound): entry.bound for entry in entries if entry.bound is not None}.values())
         numbers = {id(bound): number for number, bound in enumerate(bounds)}
@@ -126,8 +127,9 @@ class State:
             buffer.add_(residual.to(buffer.device))
             residual.zero_()
             residual = None
-        options = {"codec": codec, "residual": residual, "on_result": kept.take, "timeout": _timeout_of(self._group)}
-        kept.future = self._engine.all_reduce(buffer, average=True, **options)
+        timeout = _timeout_of(self._group)
+        kept.future = self._engine.all_reduce(buffer, average=True, codec=codec, residual=residual, timeout=timeout,
+                                              on_result=kept.take)
         return kept.future
 
     def _reconnect(self) -> None:
@@ -198,13 +200,13 @@ def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
     return state._exchange(bucket)
 
 
-def _feedback(wanted: object, codec: str) -> bool:
+def _feedback(wanted: object, codec: str, engine: Engine) -> bool:
     if wanted is None:
         return is_adaptive(codec)
     if not isinstance(wanted, bool):
         kind = type(wanted).__name__
         raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {kind}; it is True, False or None")
-    if wanted and not codec.startswith("fixed"):
+    if wanted and not is_adaptive(codec) and Capability.FEEDBACK not in engine.find_codec(codec):
         raise errors.bad_argument(
             f"gradlane: error_feedback with codec {codec!r}: it goes with fixed, 'fixed:auto' or 'fixed:10' say"
         )

@@ -36,6 +36,7 @@ class Kept:
         return self.residual[offset:offset + parameter.numel()].view(parameter.shape)
 
     def reset(self) -> None:
+        """The residual becomes zeros, the bound starts anew."""
         if self.residual is not None:
             self.residual.zero_()
         if self.bound is not None:

@@ -48,9 +48,10 @@ def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
         _wait_for_all(store, key + " failed", size, min(timeout, _LEAVING))  # the store goes with rank 0
     except RuntimeError:
         pass  # somebody was faster
-    raise joined if isinstance(joined, Exception) else errors.bad_argument(
-        f"gradlane: rank {failed} of the job cannot take part: {texts[failed]}"
-    )
+    if isinstance(joined, Exception):
+        raise joined
+    text = texts[failed or 0]
+    raise errors.bad_argument(f"gradlane: rank {failed} of the job cannot take part: {text}")
 
 
 def _wait_for_all(store: dist.Store, key: str, size: int, timeout: datetime.timedelta) -> None:

@@ -13,8 +13,6 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
-import torch
-
 from .. import errors
 from .._library import Type
 from .._losses import Caller
@@ -67,10 +65,10 @@ class Flight:
 class Operation:
     """Base, and barrier: one piece without data.
 
-    codec, average: as in gradlane_how; whole too, which is of all pieces together. timeout: seconds from its turn on,
-    or None. The driver has flights, next_piece, number, begun, future and error: the first thing that went wrong.
-    warning: a LossWarning that whoever waits shall have. caller: the line that such a warning names. inference: its
-    tensors were made in inference mode. keep: what must live as long as this.
+    codec, average: as in gradlane_how; whole too, which is of all pieces together. origin: as of an Operand. timeout:
+    seconds from its turn on, or None. The driver has flights, next_piece, number, begun, future and error: the first
+    thing that went wrong. warning: a LossWarning that whoever waits shall have. caller: the line that such a warning
+    names. inference: its tensors were made in inference mode. keep: what must live as long as this.
     """
 
     name = "barrier"
@@ -80,6 +78,7 @@ class Operation:
     codec: str | Callable[[], str] | None = None
     average = False
     whole = 0
+    origin = ""
 
     future: Future[Any]
 
@@ -117,7 +116,7 @@ class Operation:
 
         past: what has failed, as a number.
         """
-        what = f"{self.name} {self.nbytes} {self.type} {self.average} {past}"
+        what = f"{self.name} {self.nbytes} {self.type:d} {self.average} {past}{self.origin}"
         check = zlib.crc32(what.encode()) & _mask(_CHECK_BITS)
         number = (self.number or 0) & _mask(_NUMBER_BITS)
         return (check << _NUMBER_BITS | number) << _PIECE_BITS | piece & _mask(_PIECE_BITS)
@@ -156,7 +155,7 @@ class InPlace(Operation):
                  average: bool = False, residual: int | None = None, root: int | None = None) -> None:
         super().__init__()
         self.name = "all_reduce" if root is None else "broadcast"
-        self.type, self.codec, self.average = operand.type, codec, average
+        self.type, self.origin, self.codec, self.average = operand.type, operand.origin, codec, average
         self._residual = residual
         self._shared = address
         self._base: int = operand.work.data_ptr()
@@ -210,6 +209,7 @@ class Blocks(Operation):
         self._block = nbytes
         self._part = max(PIECE // len(many) // 128 * 128, 128)
         self._targets = targets
+        self.origin = targets[0].origin
         self.nbytes = nbytes * len(many)
         self.whole = nbytes // item
         self.piece_count = -(-nbytes // self._part)
@@ -228,7 +228,7 @@ class Blocks(Operation):
         for rank, base in enumerate(self._many):
             yield base + piece * self._part, address + rank * size, size
 
-    def function(self, lib):
+    def function(self, lib: ctypes.CDLL) -> Callable[..., int]:
         if not self._summed:
             return super().function(lib)
         function: Callable[..., int] = lib.gradlane_all_reduce

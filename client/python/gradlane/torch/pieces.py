@@ -37,7 +37,7 @@ class Pieces:
     def check(self) -> None:
         """Raises if there is no connection any more."""
         if self.closed:
-            raise errors.error(errors.Code.DAEMON_GONE, "gradlane: the process group was destroyed, or belongs to the parent of a fork")
+            raise errors.daemon_gone("gradlane: the process group was destroyed, or belongs to the parent of a fork")
         if self._dead is not None:
             raise self._death()
 
@@ -92,7 +92,8 @@ class Pieces:
             raise self._error(code)
 
     def _death(self) -> errors.Error:
-        return errors.error(errors.Code.DAEMON_GONE, f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew")
+        text = f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew"
+        return errors.daemon_gone(text)
 
     def _error(self, code: int, operation: Operation | None = None) -> errors.Error:
         self.gone = self.gone or code == errors.Code.DAEMON_GONE
@@ -108,7 +109,8 @@ class Pieces:
         flight = operation.flights[0]
         with self.lock:
             if self.closed:
-                operation.fail(errors.error(errors.Code.DAEMON_GONE, "gradlane: the process group was destroyed before the operation ended"))
+                text = "gradlane: the process group was destroyed before the operation ended"
+                operation.fail(errors.daemon_gone(text))
                 operation.flights.clear()
                 return True
             if not flight.ended:

@@ -112,10 +112,11 @@ class Operand:
     reduce: it is summed, so that the type matters; else only its bytes do. finish() puts the result into the tensor.
     """
 
-    def __init__(self, memory: Callable[[int, torch.dtype], torch.Tensor], tensor: torch.Tensor, name: str, reduce: bool,
-                 average: bool = False) -> None:
+    def __init__(self, memory: Callable[[int, torch.dtype], torch.Tensor], tensor: torch.Tensor, name: str,
+                 reduce: bool, average: bool = False) -> None:
         check(tensor, name)
         self.tensor = tensor.detach()
+        self.origin = ""  # the type of a sum that travels as another: only then ranks may mean different ones
         work = self.tensor
         self.type = Type.BYTES
         if reduce:
@@ -138,6 +139,8 @@ class Operand:
                 f"{'a floating type' if average else 'float32, say'}"
             )
         self.type = _TYPES[work.dtype]
+        if work.dtype != dtype:
+            self.origin = f" of {dtype}"
         return work
 
     @property

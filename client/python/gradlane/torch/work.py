@@ -15,7 +15,7 @@ from torch.futures import Future
 _KEPT = 32
 _SLICE_S = 0.1
 
-_Base = getattr(dist, "Work", None) or dist._Work
+_Base: Any = getattr(dist, "Work", None) or dist._Work
 
 
 class Work(_Base):

@@ -1,0 +1,79 @@
+"""Which codec the backend's sums of float32 go through."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from typing import ContextManager, Iterator
+
+from .. import errors
+from ..adaptive import AdaptiveBound
+from .codec import EXACT, bound_of, check, is_adaptive
+from .engine import Engine
+
+_WINDOW = 8  # of adaptive bounds, which several tensors of one size may share
+
+
+class Setting:
+    """What use_codec() has set, of the whole process."""
+
+    name: str | None = None  # None: the daemon's
+    bounds: dict[int, AdaptiveBound] = {}  # of fixed:auto, by number of elements
+
+    @classmethod
+    def choose(cls, numel: int) -> tuple[str | None, AdaptiveBound | None]:
+        """For a sum of so many float32: (codec, None), or for fixed:auto (None, the bound to ask and to tell)."""
+        if numel < EXACT:
+            return "raw", None
+        name = cls.name or of_the_job()
+        bound = cls.bounds.get(numel) or bound_of(name, _WINDOW)
+        if bound is None or not is_adaptive(name):
+            return name, None
+        cls.bounds[numel] = bound
+        return None, bound
+
+    @classmethod
+    def verify(cls, engine: Engine | None) -> None:
+        """Raises BadArgument if there are no such codecs, as far as that can be known. None: there is no daemon."""
+        check(cls.name, engine)
+        with _of_the_environment():
+            check(of_the_job(), engine)
+
+
+@contextlib.contextmanager
+def _of_the_environment() -> Iterator[None]:
+    try:
+        yield
+    except errors.BadArgument as error:
+        raise errors.bad_argument(f"GRADLANE_CODEC in the environment: {error}") from None
+
+
+@functools.lru_cache(None)
+def of_the_job() -> str | None:
+    """What `gradlane run --codec fixed:auto` has named, which daemons do not know; else None, for the daemon's."""
+    with _of_the_environment():
+        return check(os.environ.get("GRADLANE_CODEC") or None, None)
+
+
+def use_codec(name: str | None) -> ContextManager[None]:
+    """The codec of the backend's sums of float32 from now on, in this process; all ranks must say the same.
+
+    "raw": exact, which is the default. "fixed:auto", "fixed:auto:6" or "fixed": with bounds that follow the tensors'
+    magnitudes (gradlane.AdaptiveBound), one for all tensors with the same number of elements. "fixed:8", "bf16", ...:
+    see docs/codecs.md, also on what they lose. None: what the daemon's configuration or gradlane run names, raw if they
+    name none. Raises BadArgument if there is no such codec; before init_process_group(), which then raises it, only the
+    names of fixed:auto can be looked at. Used as a context manager, it sets back the old one at the end, with its
+    bounds.
+    """
+    old = Setting.name, Setting.bounds
+    Setting.name, Setting.bounds = check(name, Engine.existing() if Engine.exists() else None), {}
+
+    @contextlib.contextmanager
+    def scope() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            Setting.name, Setting.bounds = old
+
+    return scope()

@@ -150,6 +150,14 @@ const char* frame_verdict_help(FrameVerdict verdict) noexcept {
 
 // ---- Traffic classes
 
+TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
+  const auto header = load<LinkHeader>(packet);
+  if (header.kind != PacketKind::kData || bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
+  const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
+  if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
+  return run.codec == static_cast<uint8_t>(CodecId::kRaw) ? TrafficClass::kRaw : TrafficClass::kCompressed;
+}
+
 Classifier::Classifier(uint8_t compressed, uint8_t raw, uint8_t control) noexcept : tos_{compressed, raw, control, 0} {
   table_.fill(TrafficClass::kHost);
   for (size_t i = 0; i < static_cast<size_t>(TrafficClass::kHost); ++i) {

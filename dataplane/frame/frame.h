@@ -25,6 +25,9 @@ enum class TrafficClass : uint8_t { kCompressed, kRaw, kControl, kHost };
 inline constexpr size_t kTrafficClasses = 4;
 [[nodiscard]] const char* traffic_class_name(TrafficClass value) noexcept;
 
+// What a packet of ours is to switches on its way; its first run decides.
+[[nodiscard]] TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept;
+
 class Classifier {
  public:
   Classifier(uint8_t compressed, uint8_t raw, uint8_t control) noexcept;

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/wire.h"
-#include "compress/codec.h"
 #include "dataplane/device/eal.h"
 #include "dataplane/frame/internet.h"
 #include "dataplane/lane/lane.h"
@@ -41,15 +39,6 @@ bool is_goodbye(rte_mbuf* mbuf) noexcept {
 void set_length(rte_mbuf* mbuf, size_t bytes) noexcept {
   mbuf->data_len = static_cast<uint16_t>(bytes);
   mbuf->pkt_len = static_cast<uint32_t>(bytes);
-}
-
-// What the packet is to switches on its way.
-TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
-  const auto header = load<LinkHeader>(packet);
-  if (header.kind != PacketKind::kData || bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
-  const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
-  if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
-  return run.codec == static_cast<uint8_t>(CodecId::kRaw) ? TrafficClass::kRaw : TrafficClass::kCompressed;
 }
 
 }  // namespace

@@ -16,6 +16,15 @@ enum class OpKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast
 
 enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes };
 
+[[nodiscard]] constexpr bool is_floating(ElementType type) noexcept { return type < ElementType::kInt32; }
+// Its result is a sum over the ranks.
+[[nodiscard]] constexpr bool reduces(OpKind kind) noexcept {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter;
+}
+// Its data has a block for each rank, all of the same length.
+[[nodiscard]] constexpr bool has_shares(OpKind kind) noexcept {
+  return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather;
+}
 [[nodiscard]] size_t element_bytes(ElementType type) noexcept;
 [[nodiscard]] const char* element_name(ElementType type) noexcept;
 [[nodiscard]] const char* op_name(OpKind kind) noexcept;

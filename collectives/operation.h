@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "base/fixed_text.h"
 #include "base/time.h"
 #include "compress/codec.h"
 #include "compress/loss.h"
@@ -130,6 +132,10 @@ struct Failure {
 
 // "rank 3 has been silent for too long", "rank 1 refused: codec: fixed:10 here, raw there". For logs and error texts.
 [[nodiscard]] std::string failure_text(const Failure& failure);
+// The same for workers: allocates nothing.
+using FailureText = FixedText<512>;
+void add_failure(FailureText& text, const Failure& failure) noexcept;
+void add_difference(FailureText& text, const Failure& failure, std::string_view here, std::string_view there) noexcept;
 // ": count: 100 here, 200 there", or nothing where no difference is named; in the caller's words for here and there.
 [[nodiscard]] std::string difference_text(const Failure& failure, const std::string& here, const std::string& there);
 

@@ -151,10 +151,12 @@ void Codec::join(uint8_t* block, size_t first_floats, size_t first_bytes, size_t
   }
 }
 
-std::string Codec::name() const {
-  std::string text = row_->word;
-  if (row_->max_bits != 0) text += ":" + std::to_string(bits());
-  if (truncates()) text += ",truncate";
+std::string Codec::name() const { return std::string(short_name().view()); }
+
+CodecName Codec::short_name() const noexcept {
+  CodecName text = row_->word;
+  if (row_->max_bits != 0) text.add(":").add(bits());
+  if (truncates()) text.add(",truncate");
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fixed_text.h"
 #include "compress/isa.h"
 #include "compress/kernels.h"
 
@@ -22,6 +23,8 @@ inline constexpr std::string_view kDefaultLossyCodec = "fixed:10";
 inline constexpr uint8_t kTruncateBit = 0x80;
 
 struct CodecRow;
+
+using CodecName = FixedText<32>;
 
 // One codec with its parameter, bound to the kernels of one instruction set. A small value: copy it, keep it in set-up
 // state, call it per packet.
@@ -62,6 +65,7 @@ class Codec {
   [[nodiscard]] Isa isa() const noexcept { return isa_; }
   // The canonical text name, which find_codec() takes: "fixed:10", "inceptionn:10,truncate".
   [[nodiscard]] std::string name() const;
+  [[nodiscard]] CodecName short_name() const noexcept;  // the same, allocating nothing
 
   // Bytes that a block of `floats` values can never exceed.
   [[nodiscard]] size_t max_bytes(size_t floats) const noexcept;

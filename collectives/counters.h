@@ -1,95 +1,135 @@
 // counters.h - every outcome of a packet, and other events worth counting, with their names
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/counter_set.h"
+
 namespace gradlane {
 
-// clang-format off
-#define GRADLANE_COUNTERS(X)                                                         \
-  /* packets received: each counts as exactly one of these */                        \
-  X(Delivered, "delivered", "data packets taken")                                    \
-  X(AckReceived, "ack_received", "acknowledgements without data")                    \
-  X(HelloReceived, "hello_received", "hellos taken")                                 \
-  X(HelloStale, "hello_stale", "hellos of an earlier life or session")               \
-  X(HelloRefused, "hello_refused", "hellos of a node that is configured differently")\
-  X(Duplicate, "duplicate", "data packets that had arrived before")                  \
-  X(TooFar, "too_far", "data packets beyond the receive window")                     \
-  X(TooShort, "too_short", "packets shorter than their headers, or longer than the MTU") \
-  X(BadMagic, "bad_magic", "packets of something else")                              \
-  X(BadVersion, "bad_version", "packets of another protocol version")                \
-  X(BadCrc, "bad_crc", "damaged packets")                                            \
-  X(BadKind, "bad_kind", "packets of no known kind")                                 \
-  X(StaleSession, "stale_session", "packets of another session, or from a neighbour that has not met this life of the node")                     \
-  X(UnknownPeer, "unknown_peer", "packets from a rank that is no neighbour")         \
-  X(BadRun, "bad_run", "data packets whose run headers do not fit their length")     \
-  X(BadBounds, "bad_bounds", "runs outside their tensor, or more than expected")     \
-  X(BadRoute, "bad_route", "runs that nobody should send here")                      \
-  X(BadDigest, "bad_digest", "runs of an operation that is another one here")        \
-  X(BadCodec, "bad_codec", "runs in another codec than their operation's")           \
-  X(BadBlock, "bad_block", "runs whose payload is no block of that codec")           \
-  X(NotStarted, "not_started", "runs of an operation that has not started here")     \
-  /* acknowledgements inside packets that were taken */                              \
-  X(BadAck, "bad_ack", "acknowledgements of what was never sent")                    \
-  /* packets sent */                                                                 \
-  X(DataSent, "data_sent", "data packets sent, without retransmissions")             \
-  X(AckSent, "ack_sent", "acknowledgements and keep-alives without data")            \
-  X(HelloSent, "hello_sent", "hellos sent")                                          \
-  X(RetransmitTimeout, "retransmit_timeout", "data packets sent again after a time-out") \
-  X(RetransmitSack, "retransmit_sack", "data packets sent again because later ones arrived") \
-  X(DataBytes, "data_bytes", "bytes of data packets, with retransmissions, from the link header on") \
-  X(ControlBytes, "control_bytes", "bytes of all other packets sent")                \
-  /* what kept packets from being sent: events */                                    \
-  X(TransmitBusy, "transmit_busy", "the owner could not send")                       \
-  X(NoBuffer, "no_buffer", "the owner had no packet buffer")                         \
-  X(CreditStall, "credit_stall", "the neighbour's credit was used up")               \
-  X(WindowStall, "window_stall", "the congestion window or the send window was full") \
-  /* runs */                                                                         \
-  X(RunsMerged, "runs_merged", "runs added to and passed on in one pass")            \
-  X(RunsAbsorbed, "runs_absorbed", "runs put into the tensor to be sent later")      \
-  X(RunsRelayed, "runs_relayed", "runs stored and passed on as they came")           \
-  X(RunsStored, "runs_stored", "runs stored and not passed on")                      \
-  X(RunsDiscarded, "runs_discarded", "runs of operations that were over")            \
-  X(ReducePackets, "reduce_packets", "data packets of the reduce phase")             \
-  X(ReduceBytes, "reduce_bytes", "bytes of reduce_packets, from the link header on") \
-  X(GatherPackets, "gather_packets", "data packets of the gather phase")             \
-  X(GatherBytes, "gather_bytes", "bytes of gather_packets, from the link header on") \
-  /* operations and sessions */                                                      \
-  X(OperationsDone, "operations_done", "operations that succeeded")                  \
-  X(OperationsFailed, "operations_failed", "operations that failed")                 \
-  X(LossyOperations, "lossy_operations", "sums through a lossy codec without error feedback: a sample of each is looked at") \
-  X(LossyValues, "lossy_values", "values in these samples that were not zero")       \
-  X(LossyZeroed, "lossy_zeroed", "of these, values that became zero")                \
-  X(LossyNormPpm, "lossy_norm_ppm", "lost share of each sample's norm, in millionths, added up") \
-  X(Sessions, "sessions", "sessions entered")                                        \
-  X(PeerSilent, "peer_silent", "neighbours given up for silence")                    \
-  X(PeerStuck, "peer_stuck", "neighbours given up as they are heard, but packets do not arrive there") \
-  X(PeerRestarted, "peer_restarted", "neighbours that came back without their state")
-// clang-format on
-
 enum class Counter : uint8_t {
-#define GRADLANE_COUNTER_ENUM(symbol, name, help) k##symbol,
-  GRADLANE_COUNTERS(GRADLANE_COUNTER_ENUM)
-#undef GRADLANE_COUNTER_ENUM
-      kCount
+  // packets received: each counts as exactly one of these
+  kDelivered,
+  kAckReceived,
+  kHelloReceived,
+  kHelloStale,
+  kHelloRefused,
+  kDuplicate,
+  kTooFar,
+  kTooShort,
+  kBadMagic,
+  kBadVersion,
+  kBadCrc,
+  kBadKind,
+  kStaleSession,
+  kUnknownPeer,
+  kBadRun,
+  kBadBounds,
+  kBadRoute,
+  kBadDigest,
+  kBadCodec,
+  kBadBlock,
+  kNotStarted,
+  // acknowledgements inside packets that were taken
+  kBadAck,
+  // packets sent
+  kDataSent,
+  kAckSent,
+  kHelloSent,
+  kRetransmitTimeout,
+  kRetransmitSack,
+  kDataBytes,
+  kControlBytes,
+  // what kept packets from being sent: events
+  kTransmitBusy,
+  kNoBuffer,
+  kCreditStall,
+  kWindowStall,
+  // runs
+  kRunsMerged,
+  kRunsAbsorbed,
+  kRunsRelayed,
+  kRunsStored,
+  kRunsDiscarded,
+  kReducePackets,
+  kReduceBytes,
+  kGatherPackets,
+  kGatherBytes,
+  // operations and sessions
+  kOperationsDone,
+  kOperationsFailed,
+  kLossyOperations,
+  kLossyValues,
+  kLossyZeroed,
+  kLossyNormPpm,
+  kSessions,
+  kPeerSilent,
+  kPeerStuck,
+  kPeerRestarted,
+  kCount
 };
-
-inline constexpr size_t kCounters = static_cast<size_t>(Counter::kCount);
-
-// For telemetry: short and stable, and what it counts.
-[[nodiscard]] const char* counter_name(Counter counter) noexcept;
-[[nodiscard]] const char* counter_help(Counter counter) noexcept;
-
-// Written by one thread.
-class Counters {
- public:
-  void add(Counter counter, uint64_t n = 1) noexcept { values_[static_cast<size_t>(counter)] += n; }
-  [[nodiscard]] uint64_t operator[](Counter counter) const noexcept { return values_[static_cast<size_t>(counter)]; }
-
- private:
-  std::array<uint64_t, kCounters> values_{};
+inline constexpr CounterRow<Counter> kCounterRows[] = {
+    {Counter::kDelivered, "delivered", "data packets taken"},
+    {Counter::kAckReceived, "ack_received", "acknowledgements without data"},
+    {Counter::kHelloReceived, "hello_received", "hellos taken"},
+    {Counter::kHelloStale, "hello_stale", "hellos of an earlier life or session"},
+    {Counter::kHelloRefused, "hello_refused", "hellos of a node that is configured differently"},
+    {Counter::kDuplicate, "duplicate", "data packets that had arrived before"},
+    {Counter::kTooFar, "too_far", "data packets beyond the receive window"},
+    {Counter::kTooShort, "too_short", "packets shorter than their headers, or longer than the MTU"},
+    {Counter::kBadMagic, "bad_magic", "packets of something else"},
+    {Counter::kBadVersion, "bad_version", "packets of another protocol version"},
+    {Counter::kBadCrc, "bad_crc", "damaged packets"},
+    {Counter::kBadKind, "bad_kind", "packets of no known kind"},
+    {Counter::kStaleSession, "stale_session",
+     "packets of another session, or from a neighbour that has not met this life of the node"},
+    {Counter::kUnknownPeer, "unknown_peer", "packets from a rank that is no neighbour"},
+    {Counter::kBadRun, "bad_run", "data packets whose run headers do not fit their length"},
+    {Counter::kBadBounds, "bad_bounds", "runs outside their tensor, or more than expected"},
+    {Counter::kBadRoute, "bad_route", "runs that nobody should send here"},
+    {Counter::kBadDigest, "bad_digest", "runs of an operation that is another one here"},
+    {Counter::kBadCodec, "bad_codec", "runs in another codec than their operation's"},
+    {Counter::kBadBlock, "bad_block", "runs whose payload is no block of that codec"},
+    {Counter::kNotStarted, "not_started", "runs of an operation that has not started here"},
+    {Counter::kBadAck, "bad_ack", "acknowledgements of what was never sent"},
+    {Counter::kDataSent, "data_sent", "data packets sent, without retransmissions"},
+    {Counter::kAckSent, "ack_sent", "acknowledgements and keep-alives without data"},
+    {Counter::kHelloSent, "hello_sent", "hellos sent"},
+    {Counter::kRetransmitTimeout, "retransmit_timeout", "data packets sent again after a time-out"},
+    {Counter::kRetransmitSack, "retransmit_sack", "data packets sent again because later ones arrived"},
+    {Counter::kDataBytes, "data_bytes", "bytes of data packets, with retransmissions, from the link header on"},
+    {Counter::kControlBytes, "control_bytes", "bytes of all other packets sent"},
+    {Counter::kTransmitBusy, "transmit_busy", "the owner could not send"},
+    {Counter::kNoBuffer, "no_buffer", "the owner had no packet buffer"},
+    {Counter::kCreditStall, "credit_stall", "the neighbour's credit was used up"},
+    {Counter::kWindowStall, "window_stall", "the congestion window or the send window was full"},
+    {Counter::kRunsMerged, "runs_merged", "runs added to and passed on in one pass"},
+    {Counter::kRunsAbsorbed, "runs_absorbed", "runs put into the tensor to be sent later"},
+    {Counter::kRunsRelayed, "runs_relayed", "runs stored and passed on as they came"},
+    {Counter::kRunsStored, "runs_stored", "runs stored and not passed on"},
+    {Counter::kRunsDiscarded, "runs_discarded", "runs of operations that were over"},
+    {Counter::kReducePackets, "reduce_packets", "data packets of the reduce phase"},
+    {Counter::kReduceBytes, "reduce_bytes", "bytes of reduce_packets, from the link header on"},
+    {Counter::kGatherPackets, "gather_packets", "data packets of the gather phase"},
+    {Counter::kGatherBytes, "gather_bytes", "bytes of gather_packets, from the link header on"},
+    {Counter::kOperationsDone, "operations_done", "operations that succeeded"},
+    {Counter::kOperationsFailed, "operations_failed", "operations that failed"},
+    {Counter::kLossyOperations, "lossy_operations",
+     "sums through a lossy codec without error feedback: a sample of each is looked at"},
+    {Counter::kLossyValues, "lossy_values", "values in these samples that were not zero"},
+    {Counter::kLossyZeroed, "lossy_zeroed", "of these, values that became zero"},
+    {Counter::kLossyNormPpm, "lossy_norm_ppm", "lost share of each sample's norm, in millionths, added up"},
+    {Counter::kSessions, "sessions", "sessions entered"},
+    {Counter::kPeerSilent, "peer_silent", "neighbours given up for silence"},
+    {Counter::kPeerStuck, "peer_stuck", "neighbours given up as they are heard, but packets do not arrive there"},
+    {Counter::kPeerRestarted, "peer_restarted", "neighbours that came back without their state"},
 };
+static_assert(is_complete(kCounterRows));
+constexpr const auto& counter_rows(Counter) noexcept { return kCounterRows; }
+
+inline constexpr size_t kCounters = kCounterCount<Counter>;
+
+using Counters = CounterSet<Counter>;
 
 }  // namespace gradlane

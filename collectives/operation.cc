@@ -1,9 +1,6 @@
 // operation.cc - names of types and kinds, and failures in words (logs and error texts, not per packet)
 #include "collectives/operation.h"
 
-#include <cinttypes>
-#include <cstdio>
-
 #include "collectives/diagnosis.h"
 
 namespace gradlane {
@@ -64,88 +61,100 @@ const char* field_name(Field field) noexcept {
   return "?";
 }
 
-std::string unknown(const std::string& value) { return "unknown (" + value + ")"; }
-
-std::string codec_text(uint64_t value) {
+void add_codec(FailureText& text, uint64_t value) noexcept {
   const uint64_t id = value >> 8;
   const auto param = static_cast<uint8_t>(value);
   if (id <= UINT8_MAX) {
-    if (const auto codec = find_codec(static_cast<CodecId>(id), param, Isa::kScalar)) return codec->name();
+    if (const auto codec = find_codec(static_cast<CodecId>(id), param, Isa::kScalar)) {
+      text.add(codec->short_name().view());
+      return;
+    }
   }
-  return unknown("id " + std::to_string(id) + ", parameter " + std::to_string(param));
+  text.add("unknown (id ").add(id).add(", parameter ").add(param).add(")");
 }
 
-std::string hex_text(uint64_t value) {
-  char text[2 + 16 + 1];
-  std::snprintf(text, sizeof text, "0x%016" PRIx64, value);
-  return text;
-}
-
-std::string tos_text(uint64_t value) {
-  char text[2 + 2 + 1];
-  std::snprintf(text, sizeof text, "0x%02x", static_cast<unsigned>(value & 0xff));
-  return text;
-}
+void add_tos(FailureText& text, uint64_t value) noexcept { text.add("0x").add(value & 0xff, 16, 2); }
 
 // Of a neighbour that does not answer: why, and what to do.
-std::string silence_text(const Failure& failure) {
+void add_silence(FailureText& text, const Failure& failure) noexcept {
   constexpr const char* kCheck = "; run gradlane check on both";
   const Way way = way_of(failure.ours);
-  const std::string from = "rank " + std::to_string(way.from);
-  const std::string to = "rank " + std::to_string(way.to);
   switch (failure.field) {
     case Field::kArrivedTos:
-      return "packets of " + from + " arrive at " + to + " with ToS " + tos_text(failure.theirs) +
-             ", which is none of `tos`: a switch between them rewrites DSCP" + kCheck;
-    case Field::kPacketSize: {
-      const std::string most = std::to_string(failure.theirs) + " bytes do";
-      return "packets of " + std::to_string(way.bytes) + " bytes from " + from + " do not arrive at " + to +
-             (failure.theirs != 0 ? ", those of " + most : ", short ones do") +
-             ": the MTU of an interface or a switch port between them is less" + kCheck;
-    }
+      text.add("packets of rank ").add(way.from).add(" arrive at rank ").add(way.to).add(" with ToS ");
+      add_tos(text, failure.theirs);
+      text.add(", which is none of `tos`: a switch between them rewrites DSCP").add(kCheck);
+      return;
+    case Field::kPacketSize:
+      text.add("packets of ").add(way.bytes).add(" bytes from rank ").add(way.from);
+      text.add(" do not arrive at rank ").add(way.to);
+      if (failure.theirs != 0) text.add(", those of ").add(failure.theirs).add(" bytes do");
+      if (failure.theirs == 0) text.add(", short ones do");
+      text.add(": the MTU of an interface or a switch port between them is less").add(kCheck);
+      return;
     case Field::kNoAnswer:
-      return to + " is heard, but packets of " + from + " do not arrive there: something on the way drops them" +
-             kCheck;
+      text.add("rank ").add(way.to).add(" is heard, but packets of rank ").add(way.from);
+      text.add(" do not arrive there: something on the way drops them").add(kCheck);
+      return;
     default:
-      return "rank " + std::to_string(failure.rank) +
-             " has been silent for too long: it has died, hangs, or cannot be reached";
+      text.add("rank ").add(failure.rank);
+      text.add(" has been silent for too long: it has died, hangs, or cannot be reached");
   }
 }
 
 // Values may come from another rank: any number must do.
-std::string value_text(Field field, uint64_t value) {
+void add_value(FailureText& text, Field field, uint64_t value) noexcept {
+  const auto name_or_number = [&](bool known, const char* name) {
+    if (known) {
+      text.add(name);
+    } else {
+      text.add("unknown (").add(value).add(")");
+    }
+  };
   switch (field) {
     case Field::kCodec:
-      return codec_text(value);
+      return add_codec(text, value);
     case Field::kRankTable:
-      return hex_text(value);
+      text.add("0x").add(value, 16, 16);
+      return;
+    case Field::kAddresses:
+      text.add("0x").add(value & UINT32_MAX, 16, 8);
+      return;
     case Field::kKind:
-      if (value <= static_cast<uint64_t>(OpKind::kBarrier)) return op_name(static_cast<OpKind>(value));
-      return unknown(std::to_string(value));
+      return name_or_number(value <= static_cast<uint64_t>(OpKind::kBarrier), op_name(static_cast<OpKind>(value)));
     case Field::kType:
-      if (value <= static_cast<uint64_t>(ElementType::kBytes)) return element_name(static_cast<ElementType>(value));
-      return unknown(std::to_string(value));
+      return name_or_number(value <= static_cast<uint64_t>(ElementType::kBytes),
+                            element_name(static_cast<ElementType>(value)));
     case Field::kTosCompressed:
     case Field::kTosRaw:
     case Field::kTosControl:
-      return tos_text(value);
-    case Field::kAddresses:
-      return hex_text(value).erase(2, 8);
+      return add_tos(text, value);
     case Field::kLocalReduce:
-      return value != 0 ? "true" : "false";
+      text.add(value != 0 ? "true" : "false");
+      return;
     case Field::kAverage:
-      return value != 0 ? "yes" : "no";
+      text.add(value != 0 ? "yes" : "no");
+      return;
     default:
-      return std::to_string(value);
+      text.add(value);
   }
 }
 
 }  // namespace
 
+void add_difference(FailureText& text, const Failure& failure, std::string_view here, std::string_view there) noexcept {
+  if (failure.field == Field::kNone) return;
+  text.add(": ").add(field_name(failure.field)).add(": ");
+  add_value(text, failure.field, failure.ours);
+  text.add(" ").add(here).add(", ");
+  add_value(text, failure.field, failure.theirs);
+  text.add(" ").add(there);
+}
+
 std::string difference_text(const Failure& failure, const std::string& here, const std::string& there) {
-  if (failure.field == Field::kNone) return "";
-  return std::string(": ") + field_name(failure.field) + ": " + value_text(failure.field, failure.ours) + " " + here +
-         ", " + value_text(failure.field, failure.theirs) + " " + there;
+  FailureText text;
+  add_difference(text, failure, here, there);
+  return std::string(text.view());
 }
 
 size_t element_bytes(ElementType type) noexcept {
@@ -204,53 +213,72 @@ const char* op_name(OpKind kind) noexcept {
 namespace {
 
 // "02:00:00:00:00:01", "life 0x1234".
-std::string source_text(uint64_t source) {
-  char text[32];
-  const auto byte = [source](unsigned i) { return static_cast<unsigned>(source >> 8 * i & 0xff); };
+void add_source(FailureText& text, uint64_t source) noexcept {
   if ((source & kMacSource) == 0) {
-    std::snprintf(text, sizeof(text), "life %#llx", static_cast<unsigned long long>(source));
-  } else {
-    std::snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", byte(0), byte(1), byte(2), byte(3), byte(4),
-                  byte(5));
+    text.add(source == 0 ? "life " : "life 0x").add(source, 16);
+    return;
   }
-  return text;
-}
-
-// Of whom they are not known where an older version is on the way.
-std::string sources_text(const Failure& failure) {
-  return failure.ours == 0 ? "" : ", " + source_text(failure.ours) + " and " + source_text(failure.theirs);
+  for (unsigned i = 0; i < 6; ++i) text.add(i == 0 ? "" : ":").add(source >> 8 * i & 0xff, 16, 2);
 }
 
 }  // namespace
 
-std::string failure_text(const Failure& failure) {
-  const std::string rank = "rank " + std::to_string(failure.rank);
+void add_failure(FailureText& text, const Failure& failure) noexcept {
+  const auto rank = [&]() -> FailureText& { return text.add("rank ").add(failure.rank); };
   switch (failure.code) {
     case FailureCode::kNone:
-      return "no failure";
+      text.add("no failure");
+      return;
     case FailureCode::kSilent:
-      return silence_text(failure);
+      return add_silence(text, failure);
     case FailureCode::kRestarted:
-      return rank + " has restarted, and knows nothing of the operations that were in flight";
+      rank().add(" has restarted, and knows nothing of the operations that were in flight");
+      return;
     case FailureCode::kRefused:
-      return rank + " is configured differently" + difference_text(failure, "here", "there");
-    case FailureCode::kMismatch:
-      return rank + " runs another operation" + difference_text(failure, "on the rank that noticed", "on " + rank);
+      rank().add(" is configured differently");
+      return add_difference(text, failure, "here", "there");
+    case FailureCode::kMismatch: {
+      rank().add(" runs another operation");
+      FixedText<32> there = "on rank ";
+      there.add(failure.rank);
+      return add_difference(text, failure, "on the rank that noticed", there.view());
+    }
     case FailureCode::kAborted:
-      return "cancelled on " + rank;
+      text.add("cancelled on ");
+      rank();
+      return;
     case FailureCode::kNoRing:
-      return "the ring did not come up in time: " +
-             (failure.field == Field::kNone ? "nothing was heard of " + rank : silence_text(failure));
+      text.add("the ring did not come up in time: ");
+      if (failure.field != Field::kNone) return add_silence(text, failure);
+      text.add("nothing was heard of ");
+      rank();
+      return;
     case FailureCode::kStuck:
-      return "the operation took too long: it was waiting for " + rank;
+      text.add("the operation took too long: it was waiting for ");
+      rank();
+      return;
     case FailureCode::kClosed:
-      return rank + " has left, or was shut down";
+      rank().add(" has left, or was shut down");
+      return;
     case FailureCode::kDoubled:
-      return rank + " is two machines at once" + sources_text(failure) +
-             ": has one of them the configuration of another node?";
+      rank().add(" is two machines at once");
+      // They are not known where an older version is on the way.
+      if (failure.ours != 0) {
+        add_source(text.add(", "), failure.ours);
+        add_source(text.add(" and "), failure.theirs);
+      }
+      text.add(": has one of them the configuration of another node?");
+      return;
   }
   // What another rank sent.
-  return "unknown failure " + std::to_string(static_cast<unsigned>(failure.code)) + ", " + rank;
+  text.add("unknown failure ").add(static_cast<unsigned>(failure.code)).add(", ");
+  rank();
+}
+
+std::string failure_text(const Failure& failure) {
+  FailureText text;
+  add_failure(text, failure);
+  return std::string(text.view());
 }
 
 }  // namespace gradlane

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "base/fixed_text.h"
 #include "base/time.h"
 #include "compress/codec.h"
 #include "compress/loss.h"
@@ -16,6 +18,15 @@ enum class OpKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast
 
 enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes };
 
+[[nodiscard]] constexpr bool is_floating(ElementType type) noexcept { return type < ElementType::kInt32; }
+// Its result is a sum over the ranks.
+[[nodiscard]] constexpr bool reduces(OpKind kind) noexcept {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter;
+}
+// Its data has a block for each rank, all of the same length.
+[[nodiscard]] constexpr bool has_shares(OpKind kind) noexcept {
+  return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather;
+}
 [[nodiscard]] size_t element_bytes(ElementType type) noexcept;
 [[nodiscard]] const char* element_name(ElementType type) noexcept;
 [[nodiscard]] const char* op_name(OpKind kind) noexcept;
@@ -121,6 +132,10 @@ struct Failure {
 
 // "rank 3 has been silent for too long", "rank 1 refused: codec: fixed:10 here, raw there". For logs and error texts.
 [[nodiscard]] std::string failure_text(const Failure& failure);
+// The same for workers: allocates nothing.
+using FailureText = FixedText<512>;
+void add_failure(FailureText& text, const Failure& failure) noexcept;
+void add_difference(FailureText& text, const Failure& failure, std::string_view here, std::string_view there) noexcept;
 // ": count: 100 here, 200 there", or nothing where no difference is named; in the caller's words for here and there.
 [[nodiscard]] std::string difference_text(const Failure& failure, const std::string& here, const std::string& there);
 

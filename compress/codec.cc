@@ -59,10 +59,12 @@ uint8_t parse_param(std::string_view name, const CodecRow& row, std::optional<st
 
 }  // namespace
 
-std::string Codec::name() const {
-  std::string text = row_->word;
-  if (row_->max_bits != 0) text += ":" + std::to_string(bits());
-  if (option()) text += "," + std::string(row_->option);
+std::string Codec::name() const { return std::string(short_name().view()); }
+
+CodecName Codec::short_name() const noexcept {
+  CodecName text = row_->word;
+  if (row_->max_bits != 0) text.add(":").add(bits());
+  if (option()) text.add(",").add(row_->option);
   return text;
 }
 

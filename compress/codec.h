@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fixed_text.h"
 #include "compress/isa.h"
 #include "compress/table.h"
 
@@ -18,6 +19,8 @@ namespace gradlane {
 inline constexpr std::string_view kDefaultCodec = "raw";
 // Where being lossy is what was asked for: accelerators, measurements of codecs.
 inline constexpr std::string_view kDefaultLossyCodec = "fixed:10";
+
+using CodecName = FixedText<32>;
 
 // One codec with its parameter, bound to the kernels of one instruction set. A small value: copy it, keep it in set-up
 // state, call it per packet.
@@ -61,6 +64,7 @@ class Codec {
   [[nodiscard]] Isa isa() const noexcept { return isa_; }
   // The canonical text name, which find_codec() takes: "fixed:10", "inceptionn:10,truncate".
   [[nodiscard]] std::string name() const;
+  [[nodiscard]] CodecName short_name() const noexcept;  // the same, allocating nothing
 
   // Bytes that a block of `floats` values can never exceed, and that it has at least.
   [[nodiscard]] size_t max_bytes(size_t floats) const noexcept { return row_->max_bytes(floats); }

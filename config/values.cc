@@ -13,11 +13,6 @@
 namespace gradlane {
 namespace {
 
-struct Unit {
-  std::string_view suffix;
-  uint64_t factor;
-};
-
 // From small to large.
 constexpr Unit kSizes[] = {{"B", 1},
                            {"KiB", uint64_t{1} << 10},
@@ -26,23 +21,6 @@ constexpr Unit kSizes[] = {{"B", 1},
                            {"TiB", uint64_t{1} << 40}};
 constexpr Unit kTimes[] = {{"ns", 1},      {"us", kMicrosecond},  {"ms", kMillisecond},
                            {"s", kSecond}, {"min", 60 * kSecond}, {"h", 3600 * kSecond}};
-
-// Digits of `base` up to the end of the text, and no sign.
-std::optional<uint64_t> parse_digits(std::string_view text, int base) noexcept {
-  uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value, base);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return value;
-}
-
-std::optional<uint64_t> parse_quantity(std::string_view text, std::span<const Unit> units) noexcept {
-  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  const auto unit = std::ranges::find(units, text.substr(digits), &Unit::suffix);
-  const auto number = parse_digits(text.substr(0, digits), 10);
-  if (unit == units.end() || !number || *number > UINT64_MAX / unit->factor) return std::nullopt;
-  return *number * unit->factor;
-}
 
 std::string quantity_text(uint64_t value, std::span<const Unit> units) {
   const auto divides = [&](const Unit& unit) { return value % unit.factor == 0; };
@@ -61,12 +39,8 @@ std::string_view take_part(std::string_view& text, char separator) noexcept {
 
 }  // namespace
 
-std::optional<uint64_t> parse_whole(std::string_view text) noexcept {
-  return text.starts_with("0x") ? parse_digits(text.substr(2), 16) : parse_digits(text, 10);
-}
-
 std::optional<uint64_t> parse_size(std::string_view text) noexcept {
-  if (const auto bytes = parse_digits(text, 10)) return bytes;
+  if (const auto bytes = parse_decimal(text)) return bytes;
   return parse_quantity(text, kSizes);
 }
 
@@ -75,14 +49,12 @@ std::optional<Nanos> parse_duration(std::string_view text) noexcept { return par
 std::optional<double> parse_probability(std::string_view text) noexcept {
   const bool percent = text.ends_with('%');
   if (percent) text.remove_suffix(1);
-  // from_chars() takes more: inf, 1., .5
+  // take_real() takes more: inf, 1., .5
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   if (text.empty() || !digit(text.front()) || !digit(text.back())) return std::nullopt;
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
-  if (rest != end || error != std::errc() || value > (percent ? 100 : 1)) return std::nullopt;
-  return percent ? value / 100 : value;
+  const auto value = take_real(text, false);
+  if (!value || !text.empty() || *value > (percent ? 100 : 1)) return std::nullopt;
+  return percent ? *value / 100 : value;
 }
 
 std::optional<uint32_t> parse_ip(std::string_view text) noexcept {
@@ -90,7 +62,7 @@ std::optional<uint32_t> parse_ip(std::string_view text) noexcept {
   uint32_t ip = 0;
   for (int i = 0; i < 4; ++i) {
     const std::string_view part = take_part(text, '.');
-    const auto byte = parse_digits(part, 10);
+    const auto byte = parse_decimal(part);
     // 010 is 8 to some programs.
     if (!byte || *byte > 255 || (part.size() > 1 && part[0] == '0')) return std::nullopt;
     ip = ip << 8 | static_cast<uint32_t>(*byte);
@@ -103,7 +75,7 @@ std::optional<MacAddress> parse_mac(std::string_view text) noexcept {
   MacAddress mac{};
   for (uint8_t& byte : mac) {
     const std::string_view part = take_part(text, ':');
-    const auto value = parse_digits(part, 16);
+    const auto value = parse_hex(part);
     if (!value || part.size() != 2) return std::nullopt;
     byte = static_cast<uint8_t>(*value);
   }

@@ -6,15 +6,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/parse.h"
 #include "base/time.h"
 #include "config/config.h"
 
 namespace gradlane {
 
-// Parsers take the whole text, without spaces around it; nothing is returned for anything else than what they say.
-
-// Decimal, or hexadecimal behind 0x; below 2^64.
-[[nodiscard]] std::optional<uint64_t> parse_whole(std::string_view text) noexcept;
+// Parsers as in base/parse.h, which has those for plain numbers.
 
 // Bytes: a decimal number, alone or with B, KiB, MiB, GiB or TiB behind it.
 [[nodiscard]] std::optional<uint64_t> parse_size(std::string_view text) noexcept;

@@ -142,6 +142,11 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   return text + "\nsee '" + path + " --help'";
 }
 
+void print_codecs() {
+  std::printf("%s\nKernels in use: %s (set GRADLANE_ISA to scalar, avx2 or avx512 to choose)\n",
+              gradlane::codec_help().c_str(), gradlane::isa_name(gradlane::select_isa()));
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"gradlane: gradient exchange with compression in the packet path", "gradlane"};
   app.set_version_flag("--version", std::string("gradlane ") + GRADLANE_VERSION);
@@ -180,8 +185,7 @@ int run(int argc, char** argv) {
   }
 
   if (codecs->parsed()) {
-    std::printf("%s\nKernels in use: %s (set GRADLANE_ISA to scalar, avx2 or avx512 to choose)\n",
-                gradlane::codec_help().c_str(), gradlane::isa_name(gradlane::select_isa()));
+    print_codecs();
     return 0;
   }
   if (run->parsed()) return gradlane::run_nodes(run_options);

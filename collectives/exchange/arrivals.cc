@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "collectives/crc32c.h"
+#include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
 
 namespace gradlane {
@@ -306,32 +307,8 @@ void ExchangeState::take_start(size_t link, const Run& run) noexcept {
 }
 
 void ExchangeState::compare(Running& it, size_t link, const Descriptor& theirs) noexcept {
-  const Descriptor& ours = it.descriptor;
-  const auto codec_value = [](const Descriptor& of) { return uint64_t{of.codec} << 8 | of.param; };
-  const struct {
-    Field field;
-    uint64_t ours;
-    uint64_t theirs;
-  } fields[] = {
-      {Field::kKind, ours.kind, theirs.kind},
-      {Field::kType, ours.type, theirs.type},
-      {Field::kCount, ours.count, theirs.count},
-      {Field::kRoot, ours.root, theirs.root},
-      {Field::kAverage, ours.average, theirs.average},
-      {Field::kCodec, codec_value(ours), codec_value(theirs)},
-      {Field::kTag, ours.tag, theirs.tag},
-  };
-  for (const auto& each : fields) {
-    if (each.ours == each.theirs) continue;
-    fail_everywhere(it,
-                    {.code = FailureCode::kMismatch,
-                     .rank = static_cast<uint16_t>(links_[link].peer()),
-                     .field = each.field,
-                     .ours = each.ours,
-                     .theirs = each.theirs},
-                    config_.rank);
-    return;
-  }
+  const Failure failure = mismatch(it.descriptor, theirs, static_cast<uint16_t>(links_[link].peer()));
+  if (failure) fail_everywhere(it, failure, config_.rank);
 }
 
 }  // namespace gradlane

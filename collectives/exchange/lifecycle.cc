@@ -3,20 +3,11 @@
 #include <limits>
 
 #include "collectives/crc32c.h"
+#include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
 #include "collectives/exchange/loss_sample.h"
 
 namespace gradlane {
-namespace {
-
-bool shares_are_equal(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather; }
-
-bool floating(ElementType type) {
-  return type == ElementType::kFloat32 || type == ElementType::kFloat64 || type == ElementType::kFloat16 ||
-         type == ElementType::kBfloat16;
-}
-
-}  // namespace
 
 // ---- Submitting and reading.
 
@@ -24,17 +15,17 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   using Refusal = Exchange::Refusal;
   if (operation.kind > OpKind::kBarrier || operation.type > ElementType::kBytes) return Refusal::kBad;
   if (operation.kind == OpKind::kBarrier) return Refusal::kNone;
-  const bool reduces = operation.kind == OpKind::kAllReduce || operation.kind == OpKind::kReduceScatter;
-  if (operation.average && (!reduces || !floating(operation.type))) return Refusal::kBad;
+  const bool sums = reduces(operation.kind);
+  if (operation.average && (!sums || !is_floating(operation.type))) return Refusal::kBad;
   if (operation.kind == OpKind::kBroadcast && operation.root >= config_.world) return Refusal::kBad;
   const Codec& codec = operation.codec ? *operation.codec : config_.codec;
-  if (operation.residual != nullptr && (!reduces || operation.type != ElementType::kFloat32 || !codec.has_feedback())) {
+  if (operation.residual != nullptr && (!sums || operation.type != ElementType::kFloat32 || !codec.has_feedback())) {
     return Refusal::kBad;
   }
-  if (operation.pitch != 0 && (!shares_are_equal(operation.kind) || operation.pitch < operation.count)) {
+  if (operation.pitch != 0 && (!has_shares(operation.kind) || operation.pitch < operation.count)) {
     return Refusal::kBad;
   }
-  const size_t share = element_bytes(operation.type) * (shares_are_equal(operation.kind) ? config_.world : 1);
+  const size_t share = element_bytes(operation.type) * (has_shares(operation.kind) ? config_.world : 1);
   if (operation.count > config_.max_bytes / share) return Refusal::kTooLarge;
   if (operation.count != 0 && operation.data == nullptr) return Refusal::kBad;
   return Refusal::kNone;
@@ -70,15 +61,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   if (own.kind != OpKind::kBroadcast) own.root = 0;
   if (!own.codec) own.codec = config_.codec;
   it.coder = Coder(own.type, *own.codec);
-  it.descriptor = {.tag = own.tag,
-                   .count = own.whole != 0 ? own.whole : own.count,
-                   .root = static_cast<uint16_t>(own.root),
-                   .kind = static_cast<uint8_t>(own.kind),
-                   .type = static_cast<uint8_t>(own.type),
-                   .average = own.average ? uint8_t{1} : uint8_t{0},
-                   .codec = static_cast<uint8_t>(it.coder.codec_id()),
-                   .param = it.coder.codec_param(),
-                   .reserved = 0};
+  it.descriptor = describe(own, *own.codec);
   uint8_t bytes[sizeof(Descriptor)];
   store(bytes, it.descriptor);
   it.digest = ~crc32c(kCrcStart, bytes, sizeof(bytes));
@@ -140,8 +123,8 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
   const Operation& op = it.operation;
   const unsigned blocks = strategy_.blocks(op);
   const size_t granule = it.coder.granule();
-  it.blocks = shares_are_equal(op.kind) ? Blocks::equal(blocks, op.count, granule, op.pitch != 0 ? op.pitch : op.count)
-                                        : Blocks::spread(blocks, op.count, granule);
+  it.blocks = has_shares(op.kind) ? Blocks::equal(blocks, op.count, granule, op.pitch != 0 ? op.pitch : op.count)
+                                  : Blocks::spread(blocks, op.count, granule);
   it.partial.begin(blocks, it.blocks.stride());
   it.result.begin(blocks, it.blocks.stride());
   it.sums_left = it.results_left = 0;

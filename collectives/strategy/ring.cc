@@ -6,9 +6,8 @@ namespace {
 
 constexpr uint8_t kSuccessor = 0;
 
-bool reduces(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kBarrier;
-}
+// A barrier is the sum of one element.
+bool adds(OpKind kind) { return reduces(kind) || kind == OpKind::kBarrier; }
 
 }  // namespace
 
@@ -57,7 +56,7 @@ Step Ring::arrival(const Operation& operation, Phase phase, unsigned block) cons
     const unsigned from = operation.kind == OpKind::kBroadcast ? operation.root : block;
     return from == rank_ ? Step{} : pass_result(from);
   }
-  if (!reduces(operation.kind) || rank_ == after(block)) return {};
+  if (!adds(operation.kind) || rank_ == after(block)) return {};
   Step step;
   if (rank_ == block) {
     step = pass_result(rank_);

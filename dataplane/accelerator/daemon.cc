@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "config/devices.h"
 #include "config/values.h"
-#include "dataplane/accelerator/status.h"
+#include "dataplane/accelerator/answers.h"
 #include "dataplane/accelerator/watch.h"
 #include "dataplane/accelerator/worker.h"
 #include "dataplane/daemon/privileges.h"

@@ -10,19 +10,6 @@
 
 namespace gradlane {
 
-const char* side_counter_name(SideCounter counter) noexcept {
-  switch (counter) {
-#define GRADLANE_SIDE_NAME(symbol, name, help) \
-  case SideCounter::k##symbol:                 \
-    return name;
-    GRADLANE_SIDE_COUNTERS(GRADLANE_SIDE_NAME)
-#undef GRADLANE_SIDE_NAME
-    case SideCounter::kCount:
-      break;
-  }
-  return "?";
-}
-
 size_t AcceleratorQueue::receive(Burst& burst) noexcept {
   if (!port_.started()) return 0;
   const uint16_t received = rte_eth_rx_burst(port_.id(), 0, burst.data(), kBurst);
@@ -106,10 +93,6 @@ void AcceleratorQueue::tend(Nanos now) noexcept {
 void AcceleratorQueue::drop_queued() noexcept {
   for (; head_ != tail_; ++head_) rte_pktmbuf_free(frames_[head_ % kQueued]);
   clogged_ = false;
-}
-
-void AcceleratorQueue::publish() noexcept {
-  for (size_t i = 0; i < kCounters; ++i) published_.set(i, counters_[i]);
 }
 
 }  // namespace gradlane

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/snapshot.h"
+#include "base/counter_set.h"
 #include "base/time.h"
 #include "dataplane/device/port.h"
 
@@ -13,27 +13,37 @@ struct rte_mbuf;
 
 namespace gradlane {
 
-#define GRADLANE_SIDE_COUNTERS(X)                                                                   \
-  X(Received, "received", "frames received")                                                        \
-  X(ReceivedBytes, "received_bytes", "bytes of frames received")                                    \
-  X(Sent, "sent", "frames sent")                                                                    \
-  X(SentBytes, "sent_bytes", "bytes of frames sent")                                                \
-  X(Segmented, "dropped_segmented", "received frames dropped: in more than one buffer")             \
-  X(Full, "dropped_full", "frames not sent: as many as there is place for wait already")            \
-  X(Stalled, "dropped_stalled", "frames not sent: the device has taken none for a second")          \
-  X(InjectedDrop, "injected_drop", "received frames thrown away on purpose (faults)")               \
-  X(InjectedDuplicate, "injected_duplicate", "received frames doubled on purpose")                  \
-  X(InjectedReorder, "injected_reorder", "received frames held back on purpose, behind later ones") \
-  X(InjectedCorrupt, "injected_corrupt", "received frames changed on purpose, one bit each")        \
-  X(InjectedDelay, "injected_delay", "received frames held back on purpose, for some time")
-
 enum class SideCounter : uint8_t {
-#define GRADLANE_SIDE_ENUM(symbol, name, help) k##symbol,
-  GRADLANE_SIDE_COUNTERS(GRADLANE_SIDE_ENUM)
-#undef GRADLANE_SIDE_ENUM
-      kCount
+  kReceived,
+  kReceivedBytes,
+  kSent,
+  kSentBytes,
+  kSegmented,
+  kFull,
+  kStalled,
+  kInjectedDrop,
+  kInjectedDuplicate,
+  kInjectedReorder,
+  kInjectedCorrupt,
+  kInjectedDelay,
+  kCount
 };
-[[nodiscard]] const char* side_counter_name(SideCounter counter) noexcept;
+inline constexpr CounterRow<SideCounter> kSideCounterRows[] = {
+    {SideCounter::kReceived, "received", "frames received"},
+    {SideCounter::kReceivedBytes, "received_bytes", "bytes of frames received"},
+    {SideCounter::kSent, "sent", "frames sent"},
+    {SideCounter::kSentBytes, "sent_bytes", "bytes of frames sent"},
+    {SideCounter::kSegmented, "dropped_segmented", "received frames dropped: in more than one buffer"},
+    {SideCounter::kFull, "dropped_full", "frames not sent: as many as there is place for wait already"},
+    {SideCounter::kStalled, "dropped_stalled", "frames not sent: the device has taken none for a second"},
+    {SideCounter::kInjectedDrop, "injected_drop", "received frames thrown away on purpose (faults)"},
+    {SideCounter::kInjectedDuplicate, "injected_duplicate", "received frames doubled on purpose"},
+    {SideCounter::kInjectedReorder, "injected_reorder", "received frames held back on purpose, behind later ones"},
+    {SideCounter::kInjectedCorrupt, "injected_corrupt", "received frames changed on purpose, one bit each"},
+    {SideCounter::kInjectedDelay, "injected_delay", "received frames held back on purpose, for some time"},
+};
+static_assert(is_complete(kSideCounterRows));
+constexpr const auto& counter_rows(SideCounter) noexcept { return kSideCounterRows; }
 
 class AcceleratorQueue {
  public:
@@ -65,16 +75,12 @@ class AcceleratorQueue {
   [[nodiscard]] Nanos deadline() const noexcept { return unsettled_ == 0 ? kNever : look_at_; }
   void drop_queued() noexcept;
 
-  void count(SideCounter counter, uint64_t n = 1) noexcept { counters_[static_cast<size_t>(counter)] += n; }
-  void publish() noexcept;
-  // Any thread: visit(name, value) for all counters, as of some 100 ms ago.
-  template <class Visit>
-  void for_each_published(Visit visit) const {
-    for (size_t i = 0; i < kCounters; ++i) visit(side_counter_name(static_cast<SideCounter>(i)), published_[i]);
-  }
+  void count(SideCounter counter, uint64_t n = 1) noexcept { counters_.add(counter, n); }
+  void publish() noexcept { published_.publish(counters_); }
+  // Any thread: as of some 100 ms ago.
+  [[nodiscard]] const CounterSnapshot<SideCounter>& published() const noexcept { return published_; }
 
  private:
-  static constexpr size_t kCounters = static_cast<size_t>(SideCounter::kCount);
   // AF_PACKET does not say that frames are left in its ring, which has place for 512, and waits when that is full.
   static constexpr size_t kMostUnsettled = 256;
   [[nodiscard]] size_t queued() const noexcept { return tail_ - head_; }
@@ -92,8 +98,8 @@ class AcceleratorQueue {
   bool clogged_ = false;
   Nanos clogged_at_ = 0;     // 0: it is not
   size_t clogged_head_ = 0;  // head_ then
-  std::array<uint64_t, kCounters> counters_{};
-  Snapshot<kCounters> published_;
+  CounterSet<SideCounter> counters_;
+  CounterSnapshot<SideCounter> published_;
 };
 
 }  // namespace gradlane

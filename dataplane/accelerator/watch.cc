@@ -12,15 +12,6 @@ namespace {
 
 using State = accel::Peers::State;
 
-uint64_t figure(const accel::Accelerator& engine, accel::Counter counter) {
-  const std::string name = accel::counter_name(counter);
-  uint64_t figure = 0;
-  engine.for_each_published([&](const char* published, uint64_t value) {
-    if (name == published) figure = value;
-  });
-  return figure;
-}
-
 std::string silent_text(uint32_t ip) {
   return ip_text(ip) + ": marked traffic goes uncompressed, no accelerator answers";
 }
@@ -47,7 +38,7 @@ std::string AcceleratorWatch::unfinished() const {
 void AcceleratorWatch::look(const accel::Accelerator& engine, Nanos now) {
   for (const auto& [mishap, counter] : {std::pair{&super_segments_, accel::Counter::kSuperSegment},
                                         std::pair{&unfinished_, accel::Counter::kChecksumFinished}}) {
-    const uint64_t count = figure(engine, counter);
+    const uint64_t count = engine.published(counter);
     if (count != mishap->count) mishap->seen_at = now;
     mishap->count = count;
   }
@@ -83,8 +74,8 @@ void AcceleratorWatch::look_at_peers(const accel::Accelerator& engine, Nanos now
 
 void AcceleratorWatch::log_figures(const accel::Accelerator& engine) const {
   std::string text;
-  engine.for_each_published([&text](const char* name, uint64_t value) {
-    if (value != 0) text += fmt::format(" {} {}", name, value);
+  engine.for_each_published([&text](const CounterValue& each) {
+    if (each.value != 0) text += fmt::format(" {} {}", each.name, each.value);
   });
   spdlog::debug("figures:{}", text);
 }

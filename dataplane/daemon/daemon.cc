@@ -19,6 +19,7 @@
 #include "dataplane/device/eal.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/node.h"
+#include "dataplane/status/answers.h"
 #include "dataplane/status/status.h"
 #include "dataplane/status/telemetry.h"
 
@@ -147,6 +148,11 @@ void settle_addresses(Nodes& nodes, const Signals& signals) {
   for (const auto& node : nodes) node->check_addresses();
 }
 
+void log_counters(const Node& node) {
+  if (!spdlog::should_log(spdlog::level::debug)) return;
+  for (const std::string& line : counter_lines(node_figures(node))) spdlog::debug("{}", line);
+}
+
 // `why`: what has gone, so that nothing can end well; null: it was told to end.
 void shut_down(Nodes& nodes, const Signals& signals, const char* why) {
   const auto all = [&nodes](auto predicate) { return std::ranges::all_of(nodes, predicate); };
@@ -165,7 +171,7 @@ void shut_down(Nodes& nodes, const Signals& signals, const char* why) {
 
   for (const auto& node : nodes) node->stop_workers();
   for (const auto& node : nodes) {
-    node->log_counters();
+    log_counters(*node);
     node->say_goodbye();
   }
   usleep(20'000);  // neighbours must have read it before devices go

@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "config/devargs.h"
 #include "config/values.h"
 
@@ -84,9 +84,7 @@ size_t longest_packet(std::span<const PortConfig> ports, size_t mtu) {
 
 void check_frames(const std::string& devargs, size_t frame) {
   if (!devargs.starts_with("net_memif")) return;
-  size_t bsize = 2048;
-  const std::string value = devargs_value(devargs, "bsize");
-  std::from_chars(value.data(), value.data() + value.size(), bsize);
+  const size_t bsize = parse_decimal(devargs_value(devargs, "bsize")).value_or(2048);
   if (bsize < frame) {
     throw SetupError("bsize is " + std::to_string(bsize) + ", and frames have up to " + std::to_string(frame) +
                      " bytes: say bsize=9216, on both sides");

@@ -123,32 +123,15 @@ FrameVerdict parse_ipv4(std::span<const uint8_t> frame, const LocalAddress& loca
 
 }  // namespace
 
-// ---- Names
-
-const char* traffic_class_name(TrafficClass value) noexcept {
-  constexpr std::array<const char*, kTrafficClasses> kNames{"compressed", "raw", "control", "host"};
-  return kNames[static_cast<size_t>(value)];
-}
-
-const char* frame_verdict_name(FrameVerdict verdict) noexcept {
-  static constexpr const char* kNames[] = {
-#define GRADLANE_FRAME_NAME(symbol, name, help) name,
-      GRADLANE_FRAME_VERDICTS(GRADLANE_FRAME_NAME)
-#undef GRADLANE_FRAME_NAME
-  };
-  return kNames[static_cast<size_t>(verdict)];
-}
-
-const char* frame_verdict_help(FrameVerdict verdict) noexcept {
-  static constexpr const char* kHelps[] = {
-#define GRADLANE_FRAME_HELP(symbol, name, help) help,
-      GRADLANE_FRAME_VERDICTS(GRADLANE_FRAME_HELP)
-#undef GRADLANE_FRAME_HELP
-  };
-  return kHelps[static_cast<size_t>(verdict)];
-}
-
 // ---- Traffic classes
+
+TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
+  const auto header = load<LinkHeader>(packet);
+  if (header.kind != PacketKind::kData || bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
+  const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
+  if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
+  return run.codec == static_cast<uint8_t>(CodecId::kRaw) ? TrafficClass::kRaw : TrafficClass::kCompressed;
+}
 
 Classifier::Classifier(uint8_t compressed, uint8_t raw, uint8_t control) noexcept : tos_{compressed, raw, control, 0} {
   table_.fill(TrafficClass::kHost);

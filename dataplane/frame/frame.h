@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/counter_set.h"
 #include "config/config.h"
 
 namespace gradlane {
@@ -21,9 +22,19 @@ inline constexpr size_t kArpFrameBytes = kEthernetBytes + 28;
 
 // ---- Traffic classes (RFC 2474: the ToS byte is DSCP and ECN; ECN is ignored).
 
-enum class TrafficClass : uint8_t { kCompressed, kRaw, kControl, kHost };
-inline constexpr size_t kTrafficClasses = 4;
-[[nodiscard]] const char* traffic_class_name(TrafficClass value) noexcept;
+enum class TrafficClass : uint8_t { kCompressed, kRaw, kControl, kHost, kCount };
+inline constexpr size_t kTrafficClasses = static_cast<size_t>(TrafficClass::kCount);
+inline constexpr CounterRow<TrafficClass> kTrafficClassRows[] = {
+    {TrafficClass::kCompressed, "compressed", "packets received with the ToS of compressed data"},
+    {TrafficClass::kRaw, "raw", "packets received with the ToS of other data"},
+    {TrafficClass::kControl, "control", "packets received with the ToS of control"},
+    {TrafficClass::kHost, "host", "IPv4 packets received with another ToS"},
+};
+static_assert(is_complete(kTrafficClassRows));
+constexpr const auto& counter_rows(TrafficClass) noexcept { return kTrafficClassRows; }
+
+// What a packet of ours is to switches on its way; its first run decides.
+[[nodiscard]] TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept;
 
 class Classifier {
  public:
@@ -39,31 +50,43 @@ class Classifier {
 // ---- Receiving
 
 // Every frame is exactly one of these. All but the first five are dropped, and counted under this name.
-#define GRADLANE_FRAME_VERDICTS(X)                                                         \
-  X(Gradlane, "gradlane", "packets for the exchange")                                      \
-  X(Arp, "arp", "ARP requests for this node's address, and replies to it")                 \
-  X(Echo, "echo", "ICMP echo requests to this node's address")                             \
-  X(Probe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS")   \
-  X(Rival, "rival", "ARP packets of another host that has this node's address")            \
-  X(NotForUs, "not_for_us", "frames for another MAC or IP address")                        \
-  X(Host, "host", "IPv4 packets of other ToS classes, ports or protocols")                 \
-  X(OtherEtherType, "other_ethertype", "frames that are neither IPv4 nor ARP")             \
-  X(Runt, "runt", "frames shorter than their headers say")                                 \
-  X(BadIpHeader, "bad_ip_header", "IPv4 headers with a wrong version, length or checksum") \
-  X(IpOptions, "ip_options", "gradlane packets and pings with IP options")                 \
-  X(Fragment, "fragment", "fragments of IPv4 packets")                                     \
-  X(BadUdp, "bad_udp", "UDP lengths that do not fit the packet")                           \
-  X(BadChecksum, "bad_checksum", "UDP or ICMP checksums that are wrong")                   \
-  X(BadArp, "bad_arp", "ARP packets not about IPv4 over Ethernet, or from a group address")
-
 enum class FrameVerdict : uint8_t {
-#define GRADLANE_FRAME_ENUM(symbol, name, help) k##symbol,
-  GRADLANE_FRAME_VERDICTS(GRADLANE_FRAME_ENUM)
-#undef GRADLANE_FRAME_ENUM
-      kCount
+  kGradlane,
+  kArp,
+  kEcho,
+  kProbe,
+  kRival,
+  kNotForUs,
+  kHost,
+  kOtherEtherType,
+  kRunt,
+  kBadIpHeader,
+  kIpOptions,
+  kFragment,
+  kBadUdp,
+  kBadChecksum,
+  kBadArp,
+  kCount
 };
-[[nodiscard]] const char* frame_verdict_name(FrameVerdict verdict) noexcept;
-[[nodiscard]] const char* frame_verdict_help(FrameVerdict verdict) noexcept;
+inline constexpr CounterRow<FrameVerdict> kFrameVerdictRows[] = {
+    {FrameVerdict::kGradlane, "gradlane", "packets for the exchange"},
+    {FrameVerdict::kArp, "arp", "ARP requests for this node's address, and replies to it"},
+    {FrameVerdict::kEcho, "echo", "ICMP echo requests to this node's address"},
+    {FrameVerdict::kProbe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS"},
+    {FrameVerdict::kRival, "rival", "ARP packets of another host that has this node's address"},
+    {FrameVerdict::kNotForUs, "not_for_us", "frames for another MAC or IP address"},
+    {FrameVerdict::kHost, "host", "IPv4 packets of other ToS classes, ports or protocols"},
+    {FrameVerdict::kOtherEtherType, "other_ethertype", "frames that are neither IPv4 nor ARP"},
+    {FrameVerdict::kRunt, "runt", "frames shorter than their headers say"},
+    {FrameVerdict::kBadIpHeader, "bad_ip_header", "IPv4 headers with a wrong version, length or checksum"},
+    {FrameVerdict::kIpOptions, "ip_options", "gradlane packets and pings with IP options"},
+    {FrameVerdict::kFragment, "fragment", "fragments of IPv4 packets"},
+    {FrameVerdict::kBadUdp, "bad_udp", "UDP lengths that do not fit the packet"},
+    {FrameVerdict::kBadChecksum, "bad_checksum", "UDP or ICMP checksums that are wrong"},
+    {FrameVerdict::kBadArp, "bad_arp", "ARP packets not about IPv4 over Ethernet, or from a group address"},
+};
+static_assert(is_complete(kFrameVerdictRows));
+constexpr const auto& counter_rows(FrameVerdict) noexcept { return kFrameVerdictRows; }
 
 // What a port answers to.
 struct LocalAddress {

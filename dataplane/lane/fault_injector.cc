@@ -10,20 +10,22 @@
 namespace gradlane {
 FaultInjector::FaultInjector(const InjectedFaults& faults, uint64_t stream) noexcept
     // Apart by more than small numbers, or streams would be one another's, some steps later.
-    : faults_(faults), random_(Random::mix(faults.seed + Random::kStep) ^ Random::mix(stream * Random::kStep + 1)) {}
+    : faults_(faults),
+      dice_(Random(Random::mix(faults.seed + Random::kStep) ^ Random::mix(stream * Random::kStep + 1))) {}
 
 FaultInjector::Fate FaultInjector::decide(size_t bytes) noexcept {
   ++arrivals_;
-  Fate fate;
-  fate.drop = random_.chance(faults_.drop);
-  fate.duplicate = random_.chance(faults_.duplicate);
-  fate.corrupt = random_.chance(faults_.corrupt) && bytes != 0;
-  fate.bit = random_.next() % std::max(bytes * 8, size_t{1});
-  const bool reorder = random_.chance(faults_.reorder);
-  const auto behind = static_cast<unsigned>(random_.next() % kBehind + 1);
-  fate.behind = reorder ? behind : 0;
-  fate.delay = random_.chance(faults_.delay);
-  return fate;
+  const FaultDice::Fate fate = dice_.decide({.drop = faults_.drop,
+                                             .duplicate = faults_.duplicate,
+                                             .corrupt = faults_.corrupt,
+                                             .reorder = faults_.reorder,
+                                             .delay = faults_.delay});
+  return {.drop = fate.drop,
+          .duplicate = fate.duplicate,
+          .corrupt = fate.corrupt && bytes != 0,
+          .bit = fate.where % std::max(bytes * 8, size_t{1}),
+          .behind = fate.reorder ? static_cast<unsigned>(fate.late % kBehind + 1) : 0,
+          .delay = fate.delay};
 }
 
 bool FaultInjector::hold(void* frame, const Fate& fate, Nanos now) noexcept {

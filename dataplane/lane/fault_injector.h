@@ -6,16 +6,13 @@
 #include <cstdint>
 #include <string>
 
-#include "base/random.h"
+#include "base/fault_dice.h"
 #include "base/time.h"
 #include "config/config.h"
 
 namespace gradlane {
 
-// Decides what becomes of each frame, and keeps those that come late. Frames are opaque here.
-//
-// A frame takes the same number of random draws whatever is decided, so that frame number n of a queue meets the same
-// fate each time, and what is dropped does not change with the probability of a delay.
+// Decides what becomes of each frame, as FaultDice does, and keeps those that come late. Frames are opaque here.
 class FaultInjector {
  public:
   static constexpr size_t kHeld = 256;  // frames held back at a time; a full injector lets frames pass
@@ -56,7 +53,7 @@ class FaultInjector {
   void look_at_held() noexcept;
 
   const InjectedFaults faults_;
-  Random random_;
+  FaultDice dice_;
   uint64_t arrivals_ = 0;
   std::array<Held, kHeld> held_{};
   size_t count_ = 0;

@@ -44,7 +44,7 @@ bool Lane::poll(Nanos now) noexcept {
 }
 
 void Lane::publish() noexcept {
-  for (size_t i = 0; i < kCounters; ++i) published_.set(i, exchange_.counters()[static_cast<Counter>(i)]);
+  published_.publish(exchange_.counters());
   const RingStatus status = exchange_.ring_status();
   using State = RingSnapshot::State;
   const State state = status.whole ? State::kWhole : status.refused ? State::kRefused : State::kIncomplete;

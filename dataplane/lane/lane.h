@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/counter_set.h"
 #include "base/snapshot.h"
 #include "base/time.h"
 #include "collectives/exchange/exchange.h"
@@ -82,11 +83,10 @@ class Lane final : public PacketIo {
   void wake_up() noexcept { ops_.wake_up(); }
 
   [[nodiscard]] const Exchange& exchange() const noexcept { return exchange_; }
-  // Any thread: visit(name, value) for all counters, as of some 100 ms ago.
-  template <class Visit>
-  void for_each_published(Visit visit) const {
-    for (size_t i = 0; i < kCounters; ++i) visit(counter_name(static_cast<Counter>(i)), published_[i]);
-  }
+  // Others may read figures as they are now: every 100 ms, and at the end, when the worker is stopped.
+  void publish() noexcept;
+  // Any thread: as of some 100 ms ago.
+  [[nodiscard]] const CounterSnapshot<Counter>& published() const noexcept { return published_; }
   // Any thread: how the ring looked then.
   [[nodiscard]] RingSnapshot ring_snapshot() const noexcept;
   // Any thread, too: its neighbours' ranks, and the links to them as they were then.
@@ -118,7 +118,6 @@ class Lane final : public PacketIo {
 
   [[nodiscard]] bool deliver(unsigned from, const Packet& packet, size_t bytes) noexcept;
   [[nodiscard]] bool read_inbox(Nanos now) noexcept;
-  void publish() noexcept;
   void publish_link(size_t link) noexcept;
   void publish(const Failure& failure, size_t at) noexcept;
   [[nodiscard]] Failure published_failure(size_t at) const noexcept;
@@ -135,7 +134,7 @@ class Lane final : public PacketIo {
   Exchange exchange_;
   TrainerOps ops_;
   // Worker writes, others read.
-  Snapshot<kCounters> published_;
+  CounterSnapshot<Counter> published_;
   static constexpr size_t kFailureFields = 5;
   static constexpr size_t kRingFields = 3 + 2 * kFailureFields;
   static constexpr size_t kLinkFields = 6 + kFailureFields;

@@ -42,15 +42,6 @@ void set_length(rte_mbuf* mbuf, size_t bytes) noexcept {
   mbuf->pkt_len = static_cast<uint32_t>(bytes);
 }
 
-// What the packet is to switches on its way.
-TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
-  const auto header = load<LinkHeader>(packet);
-  if (header.kind != PacketKind::kData || bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
-  const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
-  if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
-  return run.codec == static_cast<uint8_t>(CodecId::kRaw) ? TrafficClass::kRaw : TrafficClass::kCompressed;
-}
-
 }  // namespace
 
 uint64_t frame_source(const uint8_t* frame) noexcept {
@@ -69,25 +60,6 @@ MacAddress unpack_mac(uint64_t packed) noexcept {
   MacAddress mac;
   std::memcpy(mac.data(), &packed, mac.size());
   return mac;
-}
-
-const char* queue_counter_name(QueueCounter counter) noexcept {
-  switch (counter) {
-#define GRADLANE_QUEUE_NAME(symbol, name, help) \
-  case QueueCounter::k##symbol:                 \
-    return name;
-    GRADLANE_QUEUE_COUNTERS(GRADLANE_QUEUE_NAME)
-#undef GRADLANE_QUEUE_NAME
-    case QueueCounter::kCount:
-      break;
-  }
-  return "?";
-}
-
-const char* QueueCounters::name(size_t i) noexcept {
-  if (i < kEvents) return queue_counter_name(static_cast<QueueCounter>(i));
-  if (i < kEvents + kVerdicts) return frame_verdict_name(static_cast<FrameVerdict>(i - kEvents));
-  return traffic_class_name(static_cast<TrafficClass>(i - kEvents - kVerdicts));
 }
 
 PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
@@ -150,14 +122,14 @@ void PortQueue::arrive(rte_mbuf* mbuf, Nanos now) noexcept {
 void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
   ParsedFrame parsed = parse_frame({frame_of(mbuf), mbuf->data_len}, setup_.local, classifier_);
   parsed.verdict = device_verdict(mbuf, parsed.verdict);
-  ++counters_.verdicts[static_cast<size_t>(parsed.verdict)];
+  counters_.verdicts.add(parsed.verdict);
   if (!look_at_claim(parsed)) {
     rte_pktmbuf_free(mbuf);
     return;
   }
   switch (parsed.verdict) {
     case FrameVerdict::kGradlane:
-      ++counters_.classes[static_cast<size_t>(parsed.traffic)];
+      counters_.classes.add(parsed.traffic);
       if (!authenticate(mbuf, parsed, now)) break;
       deliver(mbuf, parsed, now);
       return;
@@ -178,7 +150,7 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
       return;
     }
     case FrameVerdict::kHost:
-      ++counters_.classes[static_cast<size_t>(TrafficClass::kHost)];
+      counters_.classes.add(TrafficClass::kHost);
       note_misfit(mbuf, parsed, now);
       break;
     case FrameVerdict::kNotForUs:
@@ -332,10 +304,14 @@ void PortQueue::flush() noexcept {
   queued_count_ -= sent;
 }
 
+void PortQueue::publish() noexcept {
+  events_.publish(counters_.events);
+  verdicts_.publish(counters_.verdicts);
+  classes_.publish(counters_.classes);
+}
+
 void PortQueue::poll(Nanos now) noexcept {
-  if (published_.due(now)) {
-    for (size_t i = 0; i < QueueCounters::kSize; ++i) published_.set(i, counters_[i]);
-  }
+  if (events_.due(now)) publish();
   look_after_stall(now);
   if (!setup_.first) return;
   claim_address(now);

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "base/snapshot.h"
+#include "base/counter_set.h"
 #include "base/time.h"
 #include "collectives/crc32c.h"
 #include "collectives/operation.h"
@@ -70,56 +70,68 @@ inline constexpr uint64_t kMacKnown = kMacSource;
 [[nodiscard]] uint64_t frame_source(const uint8_t* frame) noexcept;
 
 // What becomes of packets between the frame and the exchange, beside FrameVerdict.
-#define GRADLANE_QUEUE_COUNTERS(X)                                                                    \
-  X(Received, "received", "frames received")                                                          \
-  X(ReceivedBytes, "received_bytes", "bytes of frames received")                                      \
-  X(Sent, "sent", "frames sent")                                                                      \
-  X(SentBytes, "sent_bytes", "bytes of frames sent")                                                  \
-  X(Segmented, "segmented", "frames dropped: in more than one buffer")                                \
-  X(NotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour")      \
-  X(Stranger, "stranger", "gradlane packets dropped: of a second machine with a neighbour's address") \
-  X(Forged, "forged", "gradlane packets dropped: not made with the ring's key")                       \
-  X(WrongTos, "wrong_tos", "gradlane packets dropped: of a neighbour, with a ToS of no class")        \
-  X(WrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker")                \
-  X(SendBusy, "send_busy", "packets put off: the device takes no more now")                           \
-  X(NoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet")                       \
-  X(NoAddress, "no_address", "packets dropped: this node's address is not, or not yet, its own")      \
-  X(LinkDown, "link_down", "packets dropped: the device has taken none for some time")                \
-  X(NoCopy, "no_copy", "packets put off: no buffer for a copy")                                       \
-  X(Answered, "answered", "ARP requests and pings answered")                                          \
-  X(InjectedDrop, "injected_drop", "frames thrown away on purpose (faults)")                          \
-  X(InjectedDuplicate, "injected_duplicate", "frames doubled on purpose")                             \
-  X(InjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones")            \
-  X(InjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each")                   \
-  X(InjectedDelay, "injected_delay", "frames held back on purpose, for some time")                    \
-  X(ArpSent, "arp_sent", "ARP requests sent")                                                         \
-  X(ProbeSent, "probe_sent", "probes and answers to probes sent")                                     \
-  X(ProbeRefused, "probe_refused", "probes dropped: damaged, from no neighbour, not asked for")
-
 enum class QueueCounter : uint8_t {
-#define GRADLANE_QUEUE_ENUM(symbol, name, help) k##symbol,
-  GRADLANE_QUEUE_COUNTERS(GRADLANE_QUEUE_ENUM)
-#undef GRADLANE_QUEUE_ENUM
-      kCount
+  kReceived,
+  kReceivedBytes,
+  kSent,
+  kSentBytes,
+  kSegmented,
+  kNotNeighbour,
+  kStranger,
+  kForged,
+  kWrongTos,
+  kWrongLane,
+  kSendBusy,
+  kNoMac,
+  kNoAddress,
+  kLinkDown,
+  kNoCopy,
+  kAnswered,
+  kInjectedDrop,
+  kInjectedDuplicate,
+  kInjectedReorder,
+  kInjectedCorrupt,
+  kInjectedDelay,
+  kArpSent,
+  kProbeSent,
+  kProbeRefused,
+  kCount
 };
-[[nodiscard]] const char* queue_counter_name(QueueCounter counter) noexcept;
+inline constexpr CounterRow<QueueCounter> kQueueCounterRows[] = {
+    {QueueCounter::kReceived, "received", "frames received"},
+    {QueueCounter::kReceivedBytes, "received_bytes", "bytes of frames received"},
+    {QueueCounter::kSent, "sent", "frames sent"},
+    {QueueCounter::kSentBytes, "sent_bytes", "bytes of frames sent"},
+    {QueueCounter::kSegmented, "segmented", "frames dropped: in more than one buffer"},
+    {QueueCounter::kNotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour"},
+    {QueueCounter::kStranger, "stranger", "gradlane packets dropped: of a second machine with a neighbour's address"},
+    {QueueCounter::kForged, "forged", "gradlane packets dropped: not made with the ring's key"},
+    {QueueCounter::kWrongTos, "wrong_tos", "gradlane packets dropped: of a neighbour, with a ToS of no class"},
+    {QueueCounter::kWrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker"},
+    {QueueCounter::kSendBusy, "send_busy", "packets put off: the device takes no more now"},
+    {QueueCounter::kNoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet"},
+    {QueueCounter::kNoAddress, "no_address", "packets dropped: this node's address is not, or not yet, its own"},
+    {QueueCounter::kLinkDown, "link_down", "packets dropped: the device has taken none for some time"},
+    {QueueCounter::kNoCopy, "no_copy", "packets put off: no buffer for a copy"},
+    {QueueCounter::kAnswered, "answered", "ARP requests and pings answered"},
+    {QueueCounter::kInjectedDrop, "injected_drop", "frames thrown away on purpose (faults)"},
+    {QueueCounter::kInjectedDuplicate, "injected_duplicate", "frames doubled on purpose"},
+    {QueueCounter::kInjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones"},
+    {QueueCounter::kInjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each"},
+    {QueueCounter::kInjectedDelay, "injected_delay", "frames held back on purpose, for some time"},
+    {QueueCounter::kArpSent, "arp_sent", "ARP requests sent"},
+    {QueueCounter::kProbeSent, "probe_sent", "probes and answers to probes sent"},
+    {QueueCounter::kProbeRefused, "probe_refused", "probes dropped: damaged, from no neighbour, not asked for"},
+};
+static_assert(is_complete(kQueueCounterRows));
+constexpr const auto& counter_rows(QueueCounter) noexcept { return kQueueCounterRows; }
 
 struct QueueCounters {
-  std::array<uint64_t, static_cast<size_t>(QueueCounter::kCount)> events{};
-  std::array<uint64_t, static_cast<size_t>(FrameVerdict::kCount)> verdicts{};
-  std::array<uint64_t, kTrafficClasses> classes{};  // received IPv4 packets
+  CounterSet<QueueCounter> events;
+  CounterSet<FrameVerdict> verdicts;
+  CounterSet<TrafficClass> classes;  // received IPv4 packets
 
-  void add(QueueCounter counter, uint64_t n = 1) noexcept { events[static_cast<size_t>(counter)] += n; }
-
-  // All of them in a row.
-  static constexpr size_t kEvents = static_cast<size_t>(QueueCounter::kCount);
-  static constexpr size_t kVerdicts = static_cast<size_t>(FrameVerdict::kCount);
-  static constexpr size_t kSize = kEvents + kVerdicts + kTrafficClasses;
-  [[nodiscard]] uint64_t operator[](size_t i) const noexcept {
-    if (i < kEvents) return events[i];
-    return i < kEvents + kVerdicts ? verdicts[i - kEvents] : classes[i - kEvents - kVerdicts];
-  }
-  [[nodiscard]] static const char* name(size_t i) noexcept;
+  void add(QueueCounter counter, uint64_t n = 1) noexcept { events.add(counter, n); }
 };
 
 class PortQueue {
@@ -173,10 +185,16 @@ class PortQueue {
   [[nodiscard]] bool probing(Nanos now) const noexcept { return now < probing_until_; }
 
   [[nodiscard]] const QueueCounters& counters() const noexcept { return counters_; }
-  // Any thread: visit(name, value) for all counters, as of some 100 ms ago.
+  // Others may read the counters as they are now: every 100 ms, and at the end, when the worker is stopped.
+  void publish() noexcept;
+  // ---- Any thread, as of some 100 ms ago
+  [[nodiscard]] uint64_t published(QueueCounter counter) const noexcept { return events_[counter]; }
+  // visit(CounterValue) for all counters.
   template <class Visit>
   void for_each_published(Visit visit) const {
-    for (size_t i = 0; i < QueueCounters::kSize; ++i) visit(QueueCounters::name(i), published_[i]);
+    events_.for_each(visit);
+    verdicts_.for_each(visit);
+    classes_.for_each(visit);
   }
   [[nodiscard]] const Port& port() const noexcept { return port_; }
 
@@ -249,7 +267,9 @@ class PortQueue {
   Nanos arp_at_ = 0;
   Nanos probing_until_ = 0;
   QueueCounters counters_;
-  Snapshot<QueueCounters::kSize> published_;
+  CounterSnapshot<QueueCounter> events_;  // when they are due, so are the others
+  CounterSnapshot<FrameVerdict> verdicts_;
+  CounterSnapshot<TrafficClass> classes_;
   // Worker writes, others read: a Stranger.
   std::atomic<uint64_t> stranger_{0};
   std::atomic<Nanos> stranger_at_{0};

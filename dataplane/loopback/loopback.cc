@@ -33,7 +33,7 @@ size_t ip_bytes(const LoopbackConfig& config) { return config.frame_bytes - kEth
 const char* loopback_drop_name(size_t drop) noexcept {
   if (drop == kDropBadPayload) return "bad_payload";
   if (drop == kDropTransmitFull) return "tx_full";
-  return frame_verdict_name(static_cast<FrameVerdict>(drop));
+  return counter_name(static_cast<FrameVerdict>(drop));
 }
 
 bool loopback_drops(size_t drop) noexcept {

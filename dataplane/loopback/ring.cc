@@ -28,14 +28,6 @@ ExchangeConfig exchange_config(const LoopbackConfig& config, unsigned rank) {
   return exchange;
 }
 
-TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
-  if (load<LinkHeader>(packet).kind != PacketKind::kData) return TrafficClass::kControl;
-  if (bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
-  const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
-  if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
-  return run.codec == static_cast<uint8_t>(CodecId::kRaw) ? TrafficClass::kRaw : TrafficClass::kCompressed;
-}
-
 // A rank, and the port that it sends to.
 class Rank final : public PacketIo {
  public:

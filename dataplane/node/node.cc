@@ -344,25 +344,10 @@ bool Node::closed() const noexcept {
 
 void Node::stop_workers() {
   for (const auto& worker : workers_) worker->stop();
-}
-
-void Node::log_counters() const {
-  const auto append = [](std::string& text, const char* name, uint64_t value) {
-    if (value != 0) text += fmt::format(" {} {}", name, value);
-  };
-  for_each_queue([&append](const PortQueue& queue, unsigned number) {
-    std::string text;
-    for (size_t i = 0; i < QueueCounters::kSize; ++i) append(text, QueueCounters::name(i), queue.counters()[i]);
-    spdlog::debug("port {} queue {}:{}", queue.port().name(), number, text);
-  });
-  for_each_lane([&append](const Lane& lane, unsigned number) {
-    std::string text;
-    for (size_t i = 0; i < kCounters; ++i) {
-      const auto counter = static_cast<Counter>(i);
-      append(text, counter_name(counter), lane.exchange().counters()[counter]);
-    }
-    spdlog::debug("rank {} lane {}:{}", lane.rank(), number, text);
-  });
+  for (const NodePort& it : ports_) {
+    for (const auto& queue : it.queues) queue->publish();
+  }
+  for (const auto& lane : lanes_) lane->publish();
 }
 
 void Node::abandon_memory() noexcept {

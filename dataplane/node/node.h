@@ -108,10 +108,9 @@ class Node {
   // `why`: what trainers here are told, and stays valid; null: that it is shut down.
   void post_close(const char* why);
   [[nodiscard]] bool closed() const noexcept;  // all lanes have done so
-  void stop_workers();
-  void log_counters() const;       // those that are not 0, at level debug; workers are stopped
-  void say_goodbye();              // on links that need it; workers are stopped
-  void abandon_memory() noexcept;  // packet buffers are left to the end of the process
+  void stop_workers();                         // and has their last figures published
+  void say_goodbye();                          // on links that need it; workers are stopped
+  void abandon_memory() noexcept;              // packet buffers are left to the end of the process
 
  private:
   void make_lanes();

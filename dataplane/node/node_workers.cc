@@ -45,12 +45,9 @@ void Node::log_numa() const {
 
 // No ring comes up like that.
 void Node::look_for_wrong_lanes() {
-  const std::string_view wrong = queue_counter_name(QueueCounter::kWrongLane);
   for (NodePort& it : ports_) {
     uint64_t packets = 0;
-    for (const auto& queue : it.queues) {
-      queue->for_each_published([&](const char* name, uint64_t value) { packets += name == wrong ? value : 0; });
-    }
+    for (const auto& queue : it.queues) packets += queue->published(QueueCounter::kWrongLane);
     if (packets == 0 || it.wrong_lanes_logged) continue;
     it.wrong_lanes_logged = true;
     spdlog::warn("port {}: packets arrive at queues of other lanes, and are dropped: workers.threads: 1 helps",

@@ -1,25 +1,19 @@
-// status.h - what a node looks like from outside, as JSON (control thread only)
+// status.h - a node's figures as JSON and as lines of the log (pure functions)
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
-#include "dataplane/watch/admin.h"
+#include "dataplane/status/node_figures.h"
+#include "dataplane/status/process_figures.h"
 
 namespace gradlane {
 
-class Node;
-
-// What the process knows of itself.
-struct ProcessFacts {
-  std::string version;
-  AdminSocket::Clock::time_point started;
-};
-
 // The document that docs/stats.md describes.
-[[nodiscard]] nlohmann::json status_json(const Node& node, const ProcessFacts& process);
+[[nodiscard]] nlohmann::json status_json(const NodeFigures& node, const ProcessFigures& process);
 
-// The answer to a line that came by the admin socket: "stats", "probe", "probe MILLISECONDS".
-[[nodiscard]] AdminAnswer answer_admin(Node& node, const ProcessFacts& process, const std::string& request);
+// A line for each queue and each rank, with the counters that are not 0.
+[[nodiscard]] std::vector<std::string> counter_lines(const NodeFigures& node);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// telemetry.h - figures of running nodes for dpdk-telemetry.py (DPDK's telemetry thread reads snapshots)
+// telemetry.h - figures of running nodes for dpdk-telemetry.py (DPDK's telemetry thread reads what was looked at last)
 #pragma once
 
 #include <memory>
@@ -14,10 +14,13 @@ class Telemetry {
  public:
   explicit Telemetry(std::span<const std::unique_ptr<Node>> nodes);
   ~Telemetry();
-  // What the control thread alone knows: to be called after it has tended the nodes.
+  // From now on figures are those of now: to be called every 100 ms, after the control thread has tended the nodes.
   void look();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
+
+ private:
+  const std::span<const std::unique_ptr<Node>> nodes_;
 };
 
 }  // namespace gradlane

@@ -318,6 +318,12 @@ Share TrainerOps::share(const Operation& operation) const noexcept {
 
 // ---- Ending
 
+TrainerOps::Words TrainerOps::words_of(const Failure& failure) noexcept {
+  FailureText text;
+  add_failure(text, failure);
+  return text.view();
+}
+
 bool TrainerOps::read_completions() noexcept {
   const bool ended = generation_has_ended();
   const Told told = ended ? count_end() : Told{};
@@ -326,7 +332,7 @@ bool TrainerOps::read_completions() noexcept {
     const auto it = std::ranges::find_if(
         jobs_, [&](const Job& job) { return job.state == Job::State::kExchanging && job.id == completion.id; });
     end(*it, completion);
-    if (ended && completion.failure.code == FailureCode::kNoRing) why_ended_ = failure_text(completion.failure);
+    if (ended && completion.failure.code == FailureCode::kNoRing) why_ended_ = words_of(completion.failure);
     moved = true;
   }
   if (ended) drop_unaware(told);
@@ -338,9 +344,9 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
   stuck_ |= completion.failure.code == FailureCode::kStuck;
   if (completion.failure) {
     if (it.failure.empty()) {
-      it.failure = failure_text(completion.failure);
+      it.failure = words_of(completion.failure);
       if (shares_buffer()) {
-        it.failure += " (ranks of this ring are nodes, each of " + std::to_string(setup_.trainers) + " trainers)";
+        it.failure.add(" (ranks of this ring are nodes, each of ").add(setup_.trainers).add(" trainers)");
       }
     }
     finish(it, it.failure.c_str());

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "base/fixed_text.h"
 #include "base/time.h"
 #include "collectives/exchange/coder.h"
 #include "collectives/exchange/exchange.h"
@@ -60,6 +60,7 @@ class TrainerOps {
   void wake_up() noexcept;
 
  private:
+  using Words = FixedText<GL_TEXT>;  // as much as a completion can say
   // One trainer's part in a job.
   struct Part {
     bool submitted = false;
@@ -79,9 +80,9 @@ class TrainerOps {
     uint32_t generation = 0;  // in which the exchange took it
     bool cancelled = false;
     Nanos begun_at = 0;
-    Nanos timeout = 0;    // the shortest that a trainer has named; 0: none has
-    Nanos deadline = 0;   // for all trainers to have submitted it
-    std::string failure;  // not empty: it will fail on all ranks, and this is why
+    Nanos timeout = 0;   // the shortest that a trainer has named; 0: none has
+    Nanos deadline = 0;  // for all trainers to have submitted it
+    Words failure;       // not empty: it will fail on all ranks, and this is why
     // Summing and copying: the other trainer, and how many elements are done.
     unsigned other = 0;
     size_t done = 0;
@@ -107,6 +108,7 @@ class TrainerOps {
   [[nodiscard]] Share share(const Operation& operation) const noexcept;
   void give_up() noexcept;
   [[nodiscard]] bool read_completions() noexcept;
+  [[nodiscard]] static Words words_of(const Failure& failure) noexcept;
   void end(Job& job, const Completion& completion) noexcept;
   void finish(Job& job, const char* failure) noexcept;
   void fail_waiting(const char* failure) noexcept;
@@ -126,7 +128,7 @@ class TrainerOps {
   [[nodiscard]] bool missed() const noexcept;
 
   // ---- trainer_ops_local.cc: several trainers
-  void compare(Job& job, unsigned trainer);
+  void compare(Job& job, unsigned trainer) noexcept;
   void begin_sum(Job& job) noexcept;
   [[nodiscard]] bool sum_piece(Job& job) noexcept;   // true: done
   [[nodiscard]] bool copy_piece(Job& job) noexcept;  // true: done
@@ -151,7 +153,7 @@ class TrainerOps {
   std::array<Ends, kMaxTrainers> ends_{};
   std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
   uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
-  std::string why_ended_;   // the last one
+  Words why_ended_;         // the last one
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
   bool failed_ = false;            // the last operation that ended

@@ -1,7 +1,6 @@
 // trainer_ops_generations.cc - a generation of the ring has ended: each trainer is told before it takes part in the
 // next one (worker thread only)
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 
 #include "dataplane/trainer/trainer_ops.h"
@@ -29,7 +28,7 @@ TrainerOps::Told TrainerOps::count_end() noexcept {
     told[i] = ends_[i].took_part;
     if (told[i]) tell(i);
   }
-  why_ended_ = failure_text(exchange_.ring_status().ended);
+  why_ended_ = words_of(exchange_.ring_status().ended);
   return told;
 }
 
@@ -95,11 +94,9 @@ bool TrainerOps::missed() const noexcept {
 }
 
 void TrainerOps::reject(unsigned trainer, uint64_t cookie) noexcept {
-  char text[GL_TEXT]{};
-  const size_t length = std::min(why_ended_.size(), sizeof(text) - 1);
-  std::memcpy(text, why_ended_.data(), length);
-  if (length + kUnaware.size() < sizeof(text)) std::memcpy(text + length, kUnaware.data(), kUnaware.size());
-  rings_[trainer].complete(cookie, text, false);
+  Words text = why_ended_;
+  if (text.size() + kUnaware.size() < GL_TEXT) text.add(kUnaware);
+  rings_[trainer].complete(cookie, text.c_str(), false);
 }
 
 }  // namespace gradlane

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/descriptor.h"
 #include "dataplane/trainer/trainer_ops.h"
 
 namespace gradlane {
@@ -13,40 +14,23 @@ constexpr size_t kCopyBytes = size_t{256} << 10;
 }  // namespace
 
 // With the first one that submitted it.
-void TrainerOps::compare(Job& it, unsigned trainer) {
+void TrainerOps::compare(Job& it, unsigned trainer) noexcept {
+  if (!it.failure.empty()) return;
   const auto earlier = [&](unsigned other) { return other != trainer && it.parts[other].submitted; };
   unsigned first = 0;
   while (!earlier(first)) ++first;
-  const Operation& a = it.parts[first].operation;
-  const Operation& b = it.parts[trainer].operation;
-  const auto codec_of = [this](const Operation& operation) {
-    if (operation.type != ElementType::kFloat32) return uint64_t{0};
-    const Codec& codec = operation.codec ? *operation.codec : setup_.limits.codec;
-    return static_cast<uint64_t>(codec.id()) << 8 | codec.param();
+  const auto description = [&](unsigned local) {
+    const Operation& operation = it.parts[local].operation;
+    return describe(operation, operation.codec ? *operation.codec : setup_.limits.codec);
   };
-  const struct {
-    Field field;
-    uint64_t ours;
-    uint64_t theirs;
-  } fields[] = {
-      {Field::kKind, static_cast<uint64_t>(a.kind), static_cast<uint64_t>(b.kind)},
-      {Field::kType, static_cast<uint64_t>(a.type), static_cast<uint64_t>(b.type)},
-      {Field::kCount, a.count, b.count},
-      {Field::kRoot, a.root, b.root},
-      {Field::kAverage, a.average ? 1U : 0U, b.average ? 1U : 0U},
-      {Field::kCodec, codec_of(a), codec_of(b)},
-      {Field::kTag, a.tag, b.tag},
+  const Failure difference = mismatch(description(first), description(trainer), 0);
+  if (!difference) return;
+  const auto named = [this](unsigned local) {
+    return FixedText<32>("by rank ").add(setup_.node * setup_.trainers + local);
   };
-  for (const auto& each : fields) {
-    if (each.ours == each.theirs || !it.failure.empty()) continue;
-    const Failure failure{
-        .code = FailureCode::kMismatch, .field = each.field, .ours = each.ours, .theirs = each.theirs};
-    const auto named = [this](unsigned local) {
-      return "by rank " + std::to_string(setup_.node * setup_.trainers + local);
-    };
-    it.failure =
-        "trainers of one node run different operations" + difference_text(failure, named(first), named(trainer));
-  }
+  FailureText text = "trainers of one node run different operations";
+  add_difference(text, difference, named(first).view(), named(trainer).view());
+  it.failure = text.view();
 }
 
 // Finds this lane's share, and whose tensor the exchange shall work on.

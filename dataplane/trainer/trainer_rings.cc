@@ -30,13 +30,46 @@ void store_relaxed(T& field, T value) noexcept {
 }
 void store_seq_cst(uint32_t& field, uint32_t value) noexcept { __atomic_store_n(&field, value, __ATOMIC_SEQ_CST); }
 
-bool floating(ElementType type) {
-  return type == ElementType::kFloat32 || type == ElementType::kFloat64 || type == ElementType::kFloat16 ||
-         type == ElementType::kBfloat16;
-}
+// What is wrong with a submission.
+struct Refusal {
+  TrainerFault fault = TrainerFault::kNone;
+  uint64_t a = 0;
+  uint64_t b = 0;
+};
 
-bool reduces(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter; }
-bool has_shares(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather; }
+// What is to be done with the tensor, and how much there is of it.
+Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation) noexcept {
+  operation.count = entry.count;
+  const uint64_t root = operation.kind == OpKind::kBroadcast ? entry.root : 0;
+  operation.root = static_cast<unsigned>(root);
+  operation.pitch = !has_shares(operation.kind) ? 0 : entry.pitch != 0 ? entry.pitch : entry.count;
+  operation.average = (entry.flags & GL_FLAG_AVERAGE) != 0;
+  Codec codec = limits.codec;
+  if ((entry.flags & GL_FLAG_CODEC) != 0) {
+    const auto named = find_codec(static_cast<CodecId>(entry.codec), entry.param, limits.codec.isa());
+    if (!named) return {TrainerFault::kBadCodec, entry.codec, entry.param};
+    codec = *named;
+    operation.codec = codec;
+  }
+  if ((entry.flags & GL_FLAG_EXACT) != 0) {
+    codec = codec_of(FloatForm::kFp32, limits.codec.isa());
+    operation.codec = codec;
+  }
+  const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
+  const bool sensible =
+      root < limits.world && (!operation.average || (reduces(operation.kind) && is_floating(operation.type))) &&
+      (!feedback || (reduces(operation.kind) && operation.type == ElementType::kFloat32 && codec.has_feedback())) &&
+      !(limits.local_reduce && has_shares(operation.kind)) &&
+      (!has_shares(operation.kind) || operation.pitch >= entry.count);
+  if (!sensible) return {TrainerFault::kBadOperation};
+
+  const size_t element = element_bytes(operation.type) * (has_shares(operation.kind) ? limits.world : 1);
+  if (operation.count > limits.max_bytes / element) {
+    const bool fits = entry.count <= ~uint64_t{0} / element;
+    return {TrainerFault::kTooLarge, fits ? entry.count * element : ~uint64_t{0}, limits.max_bytes};
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -123,35 +156,8 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
   operation.timeout = entry.timeout_ms * kMillisecond;
   result.cancelled = (entry.flags & GL_FLAG_CANCELLED) != 0;
   if (operation.kind == OpKind::kBarrier) return true;
-
-  operation.count = entry.count;
-  const uint64_t root = operation.kind == OpKind::kBroadcast ? entry.root : 0;
-  operation.root = static_cast<unsigned>(root);
-  operation.pitch = !has_shares(operation.kind) ? 0 : entry.pitch != 0 ? entry.pitch : entry.count;
-  operation.average = (entry.flags & GL_FLAG_AVERAGE) != 0;
-  Codec codec = limits.codec;
-  if ((entry.flags & GL_FLAG_CODEC) != 0) {
-    const auto named = find_codec(static_cast<CodecId>(entry.codec), entry.param, limits.codec.isa());
-    if (!named) return fault(report, TrainerFault::kBadCodec, entry.codec, entry.param);
-    codec = *named;
-    operation.codec = codec;
-  }
-  if ((entry.flags & GL_FLAG_EXACT) != 0) {
-    codec = codec_of(FloatForm::kFp32, limits.codec.isa());
-    operation.codec = codec;
-  }
-  const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
-  const bool sensible =
-      root < limits.world && (!operation.average || (reduces(operation.kind) && floating(operation.type))) &&
-      (!feedback || (reduces(operation.kind) && operation.type == ElementType::kFloat32 && codec.has_feedback())) &&
-      !(limits.local_reduce && has_shares(operation.kind)) &&
-      (!has_shares(operation.kind) || operation.pitch >= entry.count);
-  if (!sensible) return fault(report, TrainerFault::kBadOperation);
-
-  const size_t element = element_bytes(operation.type) * (has_shares(operation.kind) ? limits.world : 1);
-  if (operation.count > limits.max_bytes / element) {
-    const bool fits = entry.count <= ~uint64_t{0} / element;
-    return fault(report, TrainerFault::kTooLarge, fits ? entry.count * element : ~uint64_t{0}, limits.max_bytes);
+  if (const Refusal why = read_operation(entry, limits, operation); why.fault != TrainerFault::kNone) {
+    return fault(report, why.fault, why.a, why.b);
   }
   // From its first byte to its last: other parts of the tensor may lie between the blocks.
   const size_t width = element_bytes(operation.type);
@@ -168,7 +174,7 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     result.segment = entry.segment;
   }
   operation.data = place;
-  if (!feedback || bytes == 0) return true;
+  if ((entry.flags & GL_FLAG_RESIDUAL) == 0 || bytes == 0) return true;
   if (!locate(entry.residual_segment, entry.residual_offset, bytes, place, report)) return false;
   if (entry.residual_offset % sizeof(float) != 0) {
     return fault(report, TrainerFault::kOutOfBounds, entry.residual_offset, bytes, 0);

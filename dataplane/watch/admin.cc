@@ -37,9 +37,11 @@ struct AdminSocket::Client {
   std::function<std::optional<std::string>()> later;
 };
 
-std::string admin_error(const std::string& text) {
-  return nlohmann::json{{"error", text}}.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+std::string admin_text(const nlohmann::json& document) {
+  return document.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
+
+std::string admin_error(const std::string& text) { return admin_text(nlohmann::json{{"error", text}}); }
 
 AdminSocket::AdminSocket(const std::string& path, Handler handler)
     : listener_(path, ListeningSocket::Kind::kStream, "admin"),

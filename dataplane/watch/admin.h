@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct AdminAnswer {
   // once when the client goes away, so what it owns ends with it.
   std::function<std::optional<std::string>()> later;
 };
+
+// A document as it goes out: one line of ASCII. Names in it may be whatever stands in the configuration.
+[[nodiscard]] std::string admin_text(const nlohmann::json& document);
 
 // {"error": text}
 [[nodiscard]] std::string admin_error(const std::string& text);

@@ -21,7 +21,7 @@ std::string codec_text(const ProbeIdentity& who) {
 
 json tos_json(const ProbeResult::Tos& tos, size_t number) {
   const auto text = [&tos](uint8_t value) { return tos.answered ? json(fmt::format("{:#04x}", value)) : json(); };
-  return {{"class", traffic_class_name(static_cast<TrafficClass>(number))},
+  return {{"class", counter_name(static_cast<TrafficClass>(number))},
           {"sent", fmt::format("{:#04x}", tos.sent)},
           {"there", text(tos.there)},
           {"back", text(tos.back)}};

@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <sstream>
+
+#include "base/parse.h"
 
 namespace gradlane {
 namespace {
@@ -31,7 +32,7 @@ std::optional<WireBefore> WireBefore::parse(const std::string& text) {
   WireBefore before;
   if (!(words >> mark >> before.interface) || mark != kMark) return std::nullopt;
   for (std::string word; words >> word;) {
-    if (const auto mtu = value_of(word, "mtu")) std::from_chars(mtu->data(), mtu->data() + mtu->size(), before.mtu);
+    if (const auto mtu = value_of(word, "mtu")) before.mtu = parse_decimal(*mtu).value_or(before.mtu);
     if (const auto ipv6 = value_of(word, "ipv6")) before.ipv6 = *ipv6 == "1";
     if (const auto promiscuous = value_of(word, "promisc")) before.promiscuous = *promiscuous == "1";
     const auto features = value_of(word, "features");

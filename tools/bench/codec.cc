@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <iterator>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "tools/bench/data.h"
 #include "tools/bench/engine_model.h"
 #include "tools/bench/pool.h"
@@ -109,11 +109,8 @@ std::vector<Isa> chosen_isas(const Names& names) {
 }
 
 size_t parse_block(const std::string& text) {
-  size_t bytes = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, bytes);
-  const bool whole = error == std::errc() && rest == end;
-  if (whole && bytes >= sizeof(float) && bytes % sizeof(float) == 0 && bytes <= kMaxBlock) return bytes;
+  const auto bytes = parse_decimal(text, sizeof(float), kMaxBlock);
+  if (bytes && *bytes % sizeof(float) == 0) return *bytes;
   throw SetupError(fmt::format("block size '{}': must be a multiple of 4 from 4 to {} bytes", text, kMaxBlock));
 }
 

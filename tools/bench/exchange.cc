@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "collectives/exchange/blocks.h"
 #include "collectives/wire.h"
 #include "tools/bench/data.h"
@@ -84,10 +84,7 @@ struct Row {
 
 size_t parse_number(const char* option, const std::string& text, size_t fallback, size_t least, size_t most) {
   if (text.empty()) return fallback;
-  size_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && rest == end && value >= least && value <= most) return value;
+  if (const auto value = parse_decimal(text, least, most)) return *value;
   throw SetupError(fmt::format("{} '{}': must be {} to {}", option, text, least, most));
 }
 

@@ -4,10 +4,10 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 
+#include "base/parse.h"
 #include "tools/check/host.h"
 
 namespace gradlane {
@@ -69,20 +69,16 @@ void check_pinned(const CheckedWorkers& workers, CheckReport& report) {
 // The NUMA node of a device's folder in sysfs; -1: unknown, or the only one.
 int numa_of_device(const std::string& folder) {
   const std::string text = first_line(folder + "/numa_node");
-  int node = -1;
-  std::from_chars(text.data(), text.data() + text.size(), node);
-  return node;
+  const auto node = parse_decimal(text);
+  return node ? static_cast<int>(*node) : -1;
 }
 
 int numa_of_cpu(unsigned cpu) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(cpu_folder(cpu), ignored)) {
     const std::string name = entry.path().filename().string();
-    int node = -1;
-    if (name.starts_with("node") &&
-        std::from_chars(name.data() + 4, name.data() + name.size(), node).ec == std::errc()) {
-      return node;
-    }
+    if (!name.starts_with("node")) continue;
+    if (const auto node = parse_decimal(std::string_view(name).substr(4))) return static_cast<int>(*node);
   }
   return -1;
 }
@@ -91,18 +87,17 @@ int numa_of_cpu(unsigned cpu) {
 
 std::vector<unsigned> parse_cpu_list(std::string_view text) {
   std::vector<unsigned> all;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at < end) {
-    unsigned first = 0;
-    const auto [behind, error] = std::from_chars(at, end, first);
-    if (error != std::errc()) break;
-    unsigned last = first;
-    at = behind;
-    if (at < end && *at == '-') at = std::from_chars(at + 1, end, last).ptr;
-    for (unsigned cpu = first; cpu <= last && all.size() < CPU_SETSIZE; ++cpu) all.push_back(cpu);
-    if (at >= end || *at != ',') break;
-    ++at;
+  while (const auto first = take_decimal(text)) {
+    uint64_t last = *first;
+    if (text.starts_with('-')) {
+      text.remove_prefix(1);
+      last = take_decimal(text).value_or(last);
+    }
+    for (uint64_t cpu = *first; cpu <= last && all.size() < CPU_SETSIZE; ++cpu) {
+      all.push_back(static_cast<unsigned>(cpu));
+    }
+    if (!text.starts_with(',')) break;
+    text.remove_prefix(1);
   }
   return all;
 }

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "config/devargs.h"
 #include "dataplane/device/driver_traits.h"
 #include "dataplane/kernel/kernel_interface.h"
@@ -25,12 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kEalBytes = size_t{16} << 20;  // for DPDK itself
 
-uint64_t number_in(const std::string& path) {
-  const std::string text = first_line(path);
-  uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
+uint64_t number_in(const std::string& path) { return parse_decimal(first_line(path)).value_or(0); }
 
 bool has_capability(unsigned number) {
   std::ifstream file("/proc/self/status");
@@ -140,9 +135,8 @@ void check_hugepages(size_t need, CheckReport& report) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator("/sys/kernel/mm/hugepages", ignored)) {
     const std::string name = entry.path().filename().string();
-    size_t kib = 0;
-    const size_t dash = name.find('-') + 1;
-    std::from_chars(name.data() + dash, name.data() + name.size(), kib);
+    std::string_view behind_dash = std::string_view(name).substr(name.find('-') + 1);  // hugepages-2048kB
+    const size_t kib = take_decimal(behind_dash).value_or(0);
     const size_t bytes = kib * 1024 * number_in(entry.path().string() + "/free_hugepages");
     free += bytes;
     if (bytes != 0) largest = std::max(largest, kib);

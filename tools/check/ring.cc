@@ -5,9 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/parse.h"
+#include "config/values.h"
 #include "tools/admin/json_fields.h"
 
 namespace gradlane {
@@ -107,9 +108,7 @@ void check_full_size(const Subject& it, const NodeConfig& config, CheckReport& r
 }
 
 unsigned tos_value(const std::string& text) {
-  unsigned value = 0;
-  if (text.starts_with("0x")) std::from_chars(text.data() + 2, text.data() + text.size(), value, 16);
-  return value;
+  return text.starts_with("0x") ? static_cast<unsigned>(parse_whole(text).value_or(0)) : 0;
 }
 
 void check_tos(const Subject& it, const json& tos, CheckReport& report) {

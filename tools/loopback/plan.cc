@@ -6,10 +6,10 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "tools/bench/data.h"
 
 namespace gradlane {
@@ -27,17 +27,9 @@ constexpr size_t kFullFrame = 1514;
 uint64_t parse(const char* option, const std::string& text, uint64_t fallback, uint64_t least, uint64_t most,
                std::string_view allowed, bool units = false) {
   if (text.empty()) return fallback;
-  constexpr std::string_view kSuffixes = "KMG";
-  const size_t suffix = units ? kSuffixes.find(text.back()) : std::string_view::npos;
-  const bool scaled = suffix != std::string_view::npos;
-  const unsigned shift = scaled ? 10 * (static_cast<unsigned>(suffix) + 1) : 0;
-  const char* const end = text.data() + text.size() - (scaled ? 1 : 0);
-  uint64_t number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end || number > most >> shift || number << shift < least) {
-    reject(option, text, allowed);
-  }
-  return number << shift;
+  const auto number = units ? parse_quantity(text, kShortSizes, least, most) : parse_decimal(text, least, most);
+  if (!number) reject(option, text, allowed);
+  return *number;
 }
 
 uint64_t parse_range(const char* option, const std::string& text, uint64_t fallback, uint64_t least, uint64_t most) {
@@ -55,13 +47,9 @@ LoopbackMode parse_mode(const std::string& text) {
 
 double parse_seconds(const std::string& text) {
   if (text.empty()) return 5;
-  double seconds = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, seconds);
-  if (error != std::errc() || rest != end || !(seconds >= 0 && seconds <= 1e6)) {
-    reject("--seconds", text, "a time from 0 to 1000000 s; 0: until Ctrl-C");
-  }
-  return seconds;
+  const auto seconds = parse_real(text, 0, 1e6);
+  if (!seconds) reject("--seconds", text, "a time from 0 to 1000000 s; 0: until Ctrl-C");
+  return *seconds;
 }
 
 std::string parse_data(const std::string& text) {

@@ -83,7 +83,7 @@ void print_loopback_table(const LoopbackPlan& plan, const LoopbackFigures& figur
   if (looks_inside(plan)) {
     fmt::print("received by ToS class\n");
     for (size_t i = 0; i < kTrafficClasses; ++i) {
-      count(traffic_class_name(static_cast<TrafficClass>(i)), figures.classes[i]);
+      count(counter_name(static_cast<TrafficClass>(i)), figures.classes[i]);
     }
   }
   fmt::print("dropped\n");
@@ -116,7 +116,7 @@ std::string loopback_json(const LoopbackPlan& plan, const LoopbackFigures& figur
   if (looks_inside(plan)) {
     json["classes"] = Json::object();
     for (size_t i = 0; i < kTrafficClasses; ++i) {
-      json["classes"][traffic_class_name(static_cast<TrafficClass>(i))] = figures.classes[i];
+      json["classes"][counter_name(static_cast<TrafficClass>(i))] = figures.classes[i];
     }
   }
   json["drops"] = Json::object();

@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "tools/bench/data.h"
 
 namespace gradlane {
@@ -35,23 +35,15 @@ constexpr const char* kSizeText = "a size from 8 to 64G bytes, as in 64K, 16M or
 
 uint64_t parse_number(const char* option, const std::string& text, uint64_t least, uint64_t most,
                       std::string_view allowed) {
-  uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end || number < least || number > most) reject(option, text, allowed);
-  return number;
+  const auto number = parse_decimal(text, least, most);
+  if (!number) reject(option, text, allowed);
+  return *number;
 }
 
 size_t parse_size(const char* option, const std::string& text) {
-  constexpr std::string_view kSuffixes = "KMG";
-  const size_t suffix = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
-  if (suffix == std::string_view::npos) return parse_number(option, text, 8, kMaxSize, kSizeText);
-  const unsigned shift = 10 * (static_cast<unsigned>(suffix) + 1);
-  uint64_t number = 0;
-  const char* const end = text.data() + text.size() - 1;
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end || number == 0 || number > kMaxSize >> shift) reject(option, text, kSizeText);
-  return number << shift;
+  const auto size = parse_quantity(text, kShortSizes, 8, kMaxSize);
+  if (!size) reject(option, text, kSizeText);
+  return *size;
 }
 
 std::vector<size_t> parse_sizes(const PerfOptions& options) {

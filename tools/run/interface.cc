@@ -12,13 +12,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/parse.h"
 
 namespace gradlane {
 namespace {
@@ -35,17 +35,16 @@ constexpr size_t kFrameSpare = 80;  // what AF_PACKET puts before a packet, and 
 }  // namespace
 
 uint64_t parse_rate(const std::string& text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
-  std::string unit(rest, end);
+  std::string_view rest = text;
+  const auto value = take_real(rest, false);
+  std::string unit(rest);
   std::ranges::transform(unit, unit.begin(),
                          [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   constexpr std::array<std::pair<const char*, double>, 4> kUnits = {
       {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}}};
   for (const auto& [name, factor] : kUnits) {
-    if (error != std::errc() || unit != name) continue;
-    if (value * factor >= kLeastRate && value * factor <= kMostRate) return static_cast<uint64_t>(value * factor);
+    if (!value || unit != name) continue;
+    if (*value * factor >= kLeastRate && *value * factor <= kMostRate) return static_cast<uint64_t>(*value * factor);
   }
   throw SetupError(fmt::format("--rate '{}': must be 1mbit to 100gbit, as in 1gbit, 200mbit, 2.5gbit", text));
 }

@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
 #include "config/config.h"
@@ -34,10 +34,7 @@ using Names = std::vector<std::string>;
 
 unsigned parse_number(const char* option, const std::string& text, size_t fallback, size_t least, size_t most) {
   if (text.empty()) return static_cast<unsigned>(fallback);
-  unsigned value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && rest == end && value >= least && value <= most) return value;
+  if (const auto value = parse_decimal(text, least, most)) return static_cast<unsigned>(*value);
   throw SetupError(fmt::format("{} '{}': must be {} to {}", option, text, least, most));
 }
 
@@ -56,13 +53,11 @@ std::string adaptive_codec(const std::string& name) {
   const std::string automatic = word + ":auto";
   if (name == word || name == automatic) return automatic;
   if (!name.starts_with(automatic)) return {};
-  unsigned bits = 0;
-  const char* const end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(std::min(name.data() + automatic.size() + 1, end), end, bits);
-  if (name[automatic.size()] != ':' || error != std::errc() || rest != end || bits < 1 || bits > 12) {
+  const auto bits = parse_decimal(std::string_view(name).substr(automatic.size() + 1), 1, 12);
+  if (name[automatic.size()] != ':' || !bits) {
     throw SetupError(fmt::format("--codec '{}': it is {}, or {}:BITS with BITS 1 to 12", name, automatic, automatic));
   }
-  return fmt::format("{}:{}", automatic, bits);
+  return fmt::format("{}:{}", automatic, *bits);
 }
 
 // The daemons' codec, and what trainers are told that one was named.

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <span>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "collectives/config.h"
 #include "tools/bench/data.h"
 
@@ -20,19 +20,20 @@ constexpr OpKind kOps[] = {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::k
                            OpKind::kBarrier};
 constexpr size_t kMaxBytes = size_t{64} << 30;
 
-struct Unit {
+// These may be fractions, as in 1.5M.
+struct RealUnit {
   std::string_view suffix;
   double factor;
 };
-constexpr Unit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-constexpr Unit kSizes[] = {{"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"", 1}};
-constexpr Unit kShares[] = {{"%", 0.01}, {"", 1}};
-constexpr Unit kNone[] = {{"", 1}};
+constexpr RealUnit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+constexpr RealUnit kSizes[] = {{"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"", 1}};
+constexpr RealUnit kShares[] = {{"%", 0.01}, {"", 1}};
+constexpr RealUnit kNone[] = {{"", 1}};
 
 // One option: how it is called, what it may be, in numbers and in words.
 struct Quantity {
   const char* option;
-  std::span<const Unit> units;
+  std::span<const RealUnit> units;
   double least;
   double most;
   const char* allowed;
@@ -43,16 +44,13 @@ struct Quantity {
 }
 
 double parse(const Quantity& quantity, const std::string& text) {
-  const char* const end = text.data() + text.size();
-  double number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error == std::errc()) {
-    const std::string_view suffix(rest, static_cast<size_t>(end - rest));
-    const auto unit = std::ranges::find(quantity.units, suffix, &Unit::suffix);
+  std::string_view suffix = text;
+  if (const auto number = take_real(suffix, true)) {
+    const auto unit = std::ranges::find(quantity.units, suffix, &RealUnit::suffix);
     const bool known = unit != quantity.units.end();
     // A zero needs no unit.
-    const double value = known ? number * unit->factor : number;
-    const bool understood = known || (suffix.empty() && number == 0);
+    const double value = known ? *number * unit->factor : *number;
+    const bool understood = known || (suffix.empty() && *number == 0);
     if (understood && value >= quantity.least && value <= quantity.most) return value;
   }
   reject(quantity.option, text, quantity.allowed);
@@ -61,7 +59,7 @@ double parse(const Quantity& quantity, const std::string& text) {
 // 50us is not exactly 50e-6.
 uint64_t rounded(double value) { return static_cast<uint64_t>(value + 0.5); }
 
-uint64_t parse_whole(const Quantity& quantity, const std::string& text) {
+uint64_t parse_whole_value(const Quantity& quantity, const std::string& text) {
   const double value = parse(quantity, text);
   if (value != static_cast<double>(static_cast<uint64_t>(value))) reject(quantity.option, text, quantity.allowed);
   return static_cast<uint64_t>(value);
@@ -89,11 +87,9 @@ OpKind parse_op(const std::string& text) {
 }
 
 uint64_t parse_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, seed);
-  if (error != std::errc() || rest != end) reject("--seed", text, "a whole number from 0 to 2^64 - 1");
-  return seed;
+  const auto seed = parse_decimal(text);
+  if (!seed) reject("--seed", text, "a whole number from 0 to 2^64 - 1");
+  return *seed;
 }
 
 LinkModel parse_link(const SimOptions& options) {
@@ -103,7 +99,7 @@ LinkModel parse_link(const SimOptions& options) {
   const Quantity rtt = {"--rtt", kTimes, 0, 1, "a time from 0 to 1s with its unit, as in 50us or 1.5ms"};
   link.delay = rounded(parse(rtt, or_default(options.rtt, "50us")) / 2 * 1e9);
   const Quantity queue = {"--queue", kSizes, 2048, 0x1p30, "a size from 2K to 1G, as in 512K"};
-  link.queue_bytes = parse_whole(queue, or_default(options.queue, "512K"));
+  link.queue_bytes = parse_whole_value(queue, or_default(options.queue, "512K"));
   return link;
 }
 
@@ -120,13 +116,13 @@ Faults parse_faults(const SimOptions& options, const LinkModel& link) {
 size_t parse_mtu(const std::string& text) {
   const std::string allowed = fmt::format("{} to {} bytes", kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes);
   const Quantity mtu = {"--mtu", kNone, kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes, allowed.c_str()};
-  return parse_whole(mtu, text) - kUdpIpBytes;
+  return parse_whole_value(mtu, text) - kUdpIpBytes;
 }
 
 size_t parse_window(const std::string& text) {
   const std::string allowed = fmt::format("a power of two from {} to {} packets", kMinWindow, kMaxWindow);
   const Quantity quantity = {"--window", kNone, kMinWindow, kMaxWindow, allowed.c_str()};
-  const size_t window = parse_whole(quantity, text);
+  const size_t window = parse_whole_value(quantity, text);
   if (!std::has_single_bit(window)) reject("--window", text, allowed);
   return window;
 }
@@ -143,7 +139,8 @@ SimPlan make_plan(const SimOptions& options) {
   SimPlan plan;
   const std::string worlds = fmt::format("1 to {}", kMaxWorld);
   const Quantity nodes = {"--nodes", kNone, 1, kMaxWorld, worlds.c_str()};
-  for (const std::string& text : options.nodes) plan.nodes.push_back(static_cast<unsigned>(parse_whole(nodes, text)));
+  for (const std::string& text : options.nodes)
+    plan.nodes.push_back(static_cast<unsigned>(parse_whole_value(nodes, text)));
   if (plan.nodes.empty()) plan.nodes = {2, 4, 8, 16};
   for (const std::string& name : options.codecs) plan.codecs.push_back(find_codec(name));
   if (plan.codecs.empty()) plan.codecs = {find_codec(kDefaultLossyCodec)};
@@ -153,7 +150,7 @@ SimPlan make_plan(const SimOptions& options) {
   const char* const sizes = "a multiple of 4 from 4 to 64G bytes, as in 64M";
   const Quantity size = {"--size", kSizes, sizeof(float), kMaxBytes, sizes};
   const std::string size_text = or_default(options.size, "16M");
-  plan.bytes = parse_whole(size, size_text);
+  plan.bytes = parse_whole_value(size, size_text);
   if (plan.bytes % sizeof(float) != 0) reject("--size", size_text, sizes);
 
   plan.link = parse_link(options);

@@ -25,6 +25,11 @@ LinkStats& LinkStats::operator+=(const LinkStats& other) noexcept {
 
 void SimLink::set_faults(const Faults& faults) noexcept {
   faults_ = faults;
+  chances_ = {.drop = faults.loss,
+              .duplicate = faults.duplicate,
+              .corrupt = faults.corrupt,
+              .reorder = faults.reorder_delay > 0 ? faults.reorder : 0,
+              .delay = 0};
   faulty_ = faults.loss > 0 || faults.duplicate > 0 || faults.reorder > 0 || faults.corrupt > 0;
 }
 
@@ -34,7 +39,7 @@ void SimLink::black_out(Nanos begin, Nanos end) noexcept {
 }
 
 bool SimLink::refuses() noexcept {
-  if (faults_.busy <= 0 || !random_.chance(faults_.busy)) return false;
+  if (faults_.busy <= 0 || !busy_.chance(faults_.busy)) return false;
   ++stats_.busy;
   return true;
 }
@@ -53,14 +58,15 @@ void SimLink::send(std::span<const uint8_t> packet, Nanos now, SimPool& pool) {
     return;
   }
   const Nanos due = free_at_ + model_.delay;
-  if (faulty_ && random_.chance(faults_.loss)) {
+  const FaultDice::Fate fate = faulty_ ? dice_.decide(chances_) : FaultDice::Fate{};
+  if (fate.drop) {
     ++stats_.lost;
     return;
   }
-  launch(packet, due, pool);
-  if (faulty_ && random_.chance(faults_.duplicate)) {
+  launch(packet, due, fate, pool);
+  if (fate.duplicate) {
     ++stats_.duplicated;
-    launch(packet, due, pool);
+    launch(packet, due, dice_.decide(chances_), pool);
   }
 }
 
@@ -81,31 +87,32 @@ bool SimLink::occupy(size_t wire_bytes, Nanos now) noexcept {
   return true;
 }
 
-void SimLink::launch(std::span<const uint8_t> packet, Nanos due, SimPool& pool) {
+void SimLink::launch(std::span<const uint8_t> packet, Nanos due, const FaultDice::Fate& fate, SimPool& pool) {
   SimBuffer* const buffer = pool.take();
   buffer->state = SimBuffer::State::kInFlight;
   buffer->bytes = static_cast<uint32_t>(packet.size());
   buffer->due = due;
   std::memcpy(buffer->data(), packet.data(), packet.size());
-  if (faulty_ && random_.chance(faults_.corrupt)) corrupt(*buffer);
-  if (faulty_ && faults_.reorder_delay > 0 && random_.chance(faults_.reorder)) {
+  if (fate.corrupt) corrupt(*buffer, fate.where);
+  if (fate.reorder) {
     ++stats_.reordered;
-    buffer->due += 1 + random_.below(faults_.reorder_delay);
+    buffer->due += 1 + fate.late % faults_.reorder_delay;
   }
   queue_.put(buffer);
 }
 
-void SimLink::corrupt(SimBuffer& buffer) noexcept {
+void SimLink::corrupt(SimBuffer& buffer, uint64_t seed) noexcept {
   if (buffer.bytes == 0) return;
   ++stats_.corrupted;
-  if (random_.chance(0.25)) {
-    buffer.bytes = static_cast<uint32_t>(random_.below(buffer.bytes));
+  Random random(seed);
+  if (random.chance(0.25)) {
+    buffer.bytes = static_cast<uint32_t>(random.below(buffer.bytes));
     return;
   }
   std::array<uint64_t, 8> bits;
-  const auto end = bits.begin() + 1 + static_cast<ptrdiff_t>(random_.below(bits.size()));
+  const auto end = bits.begin() + 1 + static_cast<ptrdiff_t>(random.below(bits.size()));
   for (auto bit = bits.begin(); bit != end; ++bit) {
-    *bit = random_.below(8 * uint64_t{buffer.bytes});
+    *bit = random.below(8 * uint64_t{buffer.bytes});
     if (std::find(bits.begin(), bit, *bit) != bit) continue;  // twice would be not at all
     buffer.data()[*bit / 8] ^= static_cast<uint8_t>(1U << (*bit % 8));
   }

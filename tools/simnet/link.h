@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/fault_dice.h"
 #include "base/random.h"
 #include "base/time.h"
 #include "tools/simnet/pool.h"
@@ -53,7 +54,8 @@ struct LinkStats {
 // arrive `delay` after their last bit left. What is lost has used its share of the rate, but for what the queue drops.
 class SimLink {
  public:
-  SimLink(unsigned from, unsigned to, uint64_t seed) : from_(from), to_(to), random_(seed) {}
+  SimLink(unsigned from, unsigned to, uint64_t seed)
+      : from_(from), to_(to), busy_(Random::mix(seed, 1)), dice_(Random(Random::mix(seed, 2))) {}
 
   [[nodiscard]] unsigned from() const noexcept { return from_; }  // nodes, not ranks
   [[nodiscard]] unsigned to() const noexcept { return to_; }
@@ -80,20 +82,22 @@ class SimLink {
  private:
   [[nodiscard]] bool dark(Nanos time) const noexcept { return time >= dark_begin_ && time < dark_end_; }
   bool occupy(size_t wire_bytes, Nanos now) noexcept;
-  void launch(std::span<const uint8_t> packet, Nanos due, SimPool& pool);
-  void corrupt(SimBuffer& buffer) noexcept;
+  void launch(std::span<const uint8_t> packet, Nanos due, const FaultDice::Fate& fate, SimPool& pool);
+  void corrupt(SimBuffer& buffer, uint64_t seed) noexcept;
 
   unsigned from_;
   unsigned to_;
   LinkModel model_;
   Faults faults_;
-  bool faulty_ = false;  // any of them
+  FaultChances chances_;  // of them, those that the dice decide
+  bool faulty_ = false;   // any of them
   Nanos dark_begin_ = kNever;
   Nanos dark_end_ = kNever;
   Nanos free_at_ = 0;           // when the last packet has left
   uint64_t free_fraction_ = 0;  // plus this, in units of 1 ns / bits_per_second
   SimQueue queue_;
-  Random random_;
+  Random busy_;
+  FaultDice dice_;
   LinkStats stats_;
 };
 

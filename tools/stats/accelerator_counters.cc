@@ -7,17 +7,16 @@
 namespace gradlane {
 
 const std::vector<CounterText>& accelerator_counters() {
-  static const std::vector<CounterText> counters = {
-#define GRADLANE_STATS_TEXT(symbol, name, help) {name, help},
-      GRADLANE_ACCELERATOR_COUNTERS(GRADLANE_STATS_TEXT)
-#undef GRADLANE_STATS_TEXT
-#define GRADLANE_STATS_TEXT(symbol, name, help) {"bundle_" name, help},
-          GRADLANE_BUNDLE_FAULTS(GRADLANE_STATS_TEXT)
-#undef GRADLANE_STATS_TEXT
-#define GRADLANE_STATS_TEXT(symbol, name, help) {name, help},
-              GRADLANE_STREAM_COUNTERS(GRADLANE_STATS_TEXT) GRADLANE_STREAM_GAUGES(GRADLANE_STATS_TEXT)
-#undef GRADLANE_STATS_TEXT
-  };
+  static const std::vector<CounterText> counters = [] {
+    std::vector<CounterText> all;
+    const auto add = [&all](const auto& row) { all.push_back({row.name, row.help}); };
+    for_each_counter<accel::Counter>(add);
+    for_each_counter<accel::BundleFault>([&](const auto& row) {
+      if (row.counter != accel::BundleFault::kNone) add(row);
+    });
+    for_each_counter<accel::StreamFigure>(add);
+    return all;
+  }();
   return counters;
 }
 

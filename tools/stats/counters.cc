@@ -1,5 +1,4 @@
 // counters.cc - what counters count, by their names in the daemon's document
-#include <array>
 #include <map>
 
 #include "collectives/counters.h"
@@ -10,23 +9,14 @@
 namespace gradlane {
 namespace {
 
+// Of counters with the same name, the first one's.
 std::map<std::string, const char*> all_texts() {
-  std::map<std::string, const char*> texts = {
-#define GRADLANE_STATS_TEXT(symbol, name, help) {name, help},
-      GRADLANE_QUEUE_COUNTERS(GRADLANE_STATS_TEXT)
-#undef GRADLANE_STATS_TEXT
-  };
-  for (size_t i = 0; i < static_cast<size_t>(FrameVerdict::kCount); ++i) {
-    const auto verdict = static_cast<FrameVerdict>(i);
-    texts.emplace(frame_verdict_name(verdict), frame_verdict_help(verdict));
-  }
-  texts.emplace(traffic_class_name(TrafficClass::kCompressed), "packets received with the ToS of compressed data");
-  texts.emplace(traffic_class_name(TrafficClass::kRaw), "packets received with the ToS of other data");
-  texts.emplace(traffic_class_name(TrafficClass::kControl), "packets received with the ToS of control");
-  for (size_t i = 0; i < kCounters; ++i) {
-    const auto counter = static_cast<Counter>(i);
-    texts.emplace(counter_name(counter), counter_help(counter));
-  }
+  std::map<std::string, const char*> texts;
+  const auto add = [&texts](const auto& row) { texts.emplace(row.name, row.help); };
+  for_each_counter<QueueCounter>(add);
+  for_each_counter<FrameVerdict>(add);
+  for_each_counter<TrafficClass>(add);
+  for_each_counter<Counter>(add);
   return texts;
 }
 

@@ -6,12 +6,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <optional>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "tools/stats/parts.h"
 #include "tools/stats/table.h"
 
@@ -26,15 +26,11 @@ constexpr double kMostInterval = 3600;
 constexpr double kFailing = 60;  // seconds: operations that failed later ago are over
 
 double interval_of(const std::string& text) {
-  double seconds = 1;
   // What the command line gives for an option without its value.
-  if (text.empty() || text == "true") return seconds;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || !(seconds >= kLeastInterval) ||
-      seconds > kMostInterval) {
-    throw SetupError("--watch " + text + " is no interval, allowed: 0.1 to 3600 seconds");
-  }
-  return seconds;
+  if (text.empty() || text == "true") return 1;
+  const auto seconds = parse_real(text, kLeastInterval, kMostInterval);
+  if (!seconds) throw SetupError("--watch " + text + " is no interval, allowed: 0.1 to 3600 seconds");
+  return *seconds;
 }
 
 // SIGINT and SIGTERM come while waiting only.

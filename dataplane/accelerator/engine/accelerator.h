@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/snapshot.h"
+#include "base/counter_set.h"
 #include "base/time.h"
 #include "compress/codec.h"
 #include "dataplane/accelerator/engine/bundle.h"
@@ -59,17 +59,19 @@ class Accelerator {
   [[nodiscard]] const TcpStreams& streams() const noexcept { return streams_; }
 
   // ---- Any thread: figures as of some 100 ms ago, and peers as they are.
-  // visit(name, value) for all counters of the engine, of damaged bundles ("bundle_...") and of streams ("stream_...").
+  [[nodiscard]] uint64_t published(Counter counter) const noexcept { return published_[counter]; }
+  [[nodiscard]] uint64_t published(StreamFigure figure) const noexcept { return published_streams_[figure]; }
+  // visit(CounterValue) for all counters of the engine, of damaged bundles ("bundle_...") and of streams
+  // ("stream_...").
   template <class Visit>
   void for_each_published(Visit visit) const {
-    for (size_t i = 0; i < kPublished; ++i) visit(published_name(i), published_[i]);
+    published_.for_each(visit);
+    published_faults_.for_each(visit);
+    published_streams_.for_each(visit);
   }
   [[nodiscard]] const Peers& peers() const noexcept { return peers_; }
 
  private:
-  static constexpr size_t kFaults = static_cast<size_t>(BundleFault::kCount);
-  static constexpr size_t kPublished = Counters::kSize + kFaults + TcpStreams::kFigures;
-  [[nodiscard]] static const char* published_name(size_t i) noexcept;
   void publish() noexcept;
 
   [[nodiscard]] bool marked(const PacketView& view) const noexcept {
@@ -110,7 +112,7 @@ class Accelerator {
   const Setup setup_;
   FrameIo& io_;
   Counters counters_;
-  std::array<uint64_t, kFaults> faults_{};
+  CounterSet<BundleFault> faults_;
   Peers peers_;
   HostMacs host_macs_;
   TcpStreams streams_;
@@ -118,7 +120,9 @@ class Accelerator {
   BundleReader reader_;
   Nanos sweep_at_ = 0;
   std::array<uint8_t, kMostPayload> scratch_{};
-  Snapshot<kPublished> published_;
+  CounterSnapshot<Counter> published_;  // when they are due, so are the others
+  CounterSnapshot<BundleFault> published_faults_;
+  CounterSnapshot<StreamFigure> published_streams_;
 };
 
 }  // namespace gradlane::accel

@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 
+#include "base/counter_set.h"
 #include "compress/codec.h"
 #include "dataplane/accelerator/engine/packet_view.h"
 #include "dataplane/accelerator/engine/record.h"
@@ -76,33 +77,52 @@ class BundleWriter {
   size_t records_ = 0;
 };
 
-// Why a packet with the wire's code point is dropped: it is not delivered, and counted under this name.
-#define GRADLANE_BUNDLE_FAULTS(X)                                                                            \
-  X(BadHeaders, "bad_headers", "fragments, IP options, or TCP flags that compressed packets do not have")    \
-  X(BadIpChecksum, "bad_ip_checksum", "wrong IP header checksum")                                            \
-  X(BadChecksum, "bad_checksum", "wrong UDP or TCP checksum, or none")                                       \
-  X(NotOurs, "not_ours", "no group header: whoever sent it uses the wire's code point for something else")   \
-  X(OtherVersion, "other_version", "a version of the format that this one does not know")                    \
-  X(OtherKind, "other_kind", "neither records nor hello nor answer")                                         \
-  X(BadHello, "bad_hello", "hello or answer that is not UDP or not of its length")                           \
-  X(UnknownCodec, "unknown_codec", "a codec or parameter that this version does not know")                   \
-  X(ShortRecord, "short_record", "records that end before what they say")                                    \
-  X(BadShape, "bad_shape", "records whose lead and trail leave no whole number of floats, or reserved bits") \
-  X(BadMask, "bad_mask", "records with header words that there cannot be")                                   \
-  X(BadWord, "bad_word", "header words that would make fragments, SYN, FIN, RST, URG, or change the header") \
-  X(BadBlock, "bad_block", "blocks whose tags contradict their length")                                      \
-  X(TooManyRecords, "too_many_records", "more than 32 records")                                              \
-  X(RestoredTooLong, "restored_too_long", "records of packets longer than the MTU here: is it larger there?")
-
+// Why a packet with the wire's code point is dropped: it is not delivered, and counted under this name,
+// which says among other counters what it is of.
 enum class BundleFault : uint8_t {
   kNone,
-#define GRADLANE_BUNDLE_ENUM(symbol, name, help) k##symbol,
-  GRADLANE_BUNDLE_FAULTS(GRADLANE_BUNDLE_ENUM)
-#undef GRADLANE_BUNDLE_ENUM
-      kCount
+  kBadHeaders,
+  kBadIpChecksum,
+  kBadChecksum,
+  kNotOurs,
+  kOtherVersion,
+  kOtherKind,
+  kBadHello,
+  kUnknownCodec,
+  kShortRecord,
+  kBadShape,
+  kBadMask,
+  kBadWord,
+  kBadBlock,
+  kTooManyRecords,
+  kRestoredTooLong,
+  kCount
 };
-[[nodiscard]] const char* bundle_fault_name(BundleFault fault) noexcept;  // kNone: "none"
-[[nodiscard]] const char* bundle_fault_help(BundleFault fault) noexcept;
+inline constexpr CounterRow<BundleFault> kBundleFaultRows[] = {
+    {BundleFault::kNone, "bundle_none", "nothing is wrong"},
+    {BundleFault::kBadHeaders, "bundle_bad_headers",
+     "fragments, IP options, or TCP flags that compressed packets do not have"},
+    {BundleFault::kBadIpChecksum, "bundle_bad_ip_checksum", "wrong IP header checksum"},
+    {BundleFault::kBadChecksum, "bundle_bad_checksum", "wrong UDP or TCP checksum, or none"},
+    {BundleFault::kNotOurs, "bundle_not_ours",
+     "no group header: whoever sent it uses the wire's code point for something else"},
+    {BundleFault::kOtherVersion, "bundle_other_version", "a version of the format that this one does not know"},
+    {BundleFault::kOtherKind, "bundle_other_kind", "neither records nor hello nor answer"},
+    {BundleFault::kBadHello, "bundle_bad_hello", "hello or answer that is not UDP or not of its length"},
+    {BundleFault::kUnknownCodec, "bundle_unknown_codec", "a codec or parameter that this version does not know"},
+    {BundleFault::kShortRecord, "bundle_short_record", "records that end before what they say"},
+    {BundleFault::kBadShape, "bundle_bad_shape",
+     "records whose lead and trail leave no whole number of floats, or reserved bits"},
+    {BundleFault::kBadMask, "bundle_bad_mask", "records with header words that there cannot be"},
+    {BundleFault::kBadWord, "bundle_bad_word",
+     "header words that would make fragments, SYN, FIN, RST, URG, or change the header"},
+    {BundleFault::kBadBlock, "bundle_bad_block", "blocks whose tags contradict their length"},
+    {BundleFault::kTooManyRecords, "bundle_too_many_records", "more than 32 records"},
+    {BundleFault::kRestoredTooLong, "bundle_restored_too_long",
+     "records of packets longer than the MTU here: is it larger there?"},
+};
+static_assert(is_complete(kBundleFaultRows));
+constexpr const auto& counter_rows(BundleFault) noexcept { return kBundleFaultRows; }
 
 class BundleReader {
  public:

@@ -37,24 +37,6 @@ void for_each_word(const RecordView& record, Visit visit) noexcept {
 
 }  // namespace
 
-const char* bundle_fault_name(BundleFault fault) noexcept {
-  static constexpr const char* kNames[] = {"none",
-#define GRADLANE_BUNDLE_NAME(symbol, name, help) name,
-                                           GRADLANE_BUNDLE_FAULTS(GRADLANE_BUNDLE_NAME)
-#undef GRADLANE_BUNDLE_NAME
-  };
-  return kNames[static_cast<size_t>(fault)];
-}
-
-const char* bundle_fault_help(BundleFault fault) noexcept {
-  static constexpr const char* kHelps[] = {"nothing is wrong",
-#define GRADLANE_BUNDLE_HELP(symbol, name, help) help,
-                                           GRADLANE_BUNDLE_FAULTS(GRADLANE_BUNDLE_HELP)
-#undef GRADLANE_BUNDLE_HELP
-  };
-  return kHelps[static_cast<size_t>(fault)];
-}
-
 BundleFault BundleReader::begin(std::span<const uint8_t> frame, const PacketView& view, size_t mtu) noexcept {
   frame_ = frame.data();
   view_ = view;

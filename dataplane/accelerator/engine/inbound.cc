@@ -48,7 +48,7 @@ bool Accelerator::handle_bundle(Frame frame, const PacketView& view, Nanos now) 
     // Of a damaged header nobody knows whose it was.
     const bool readable = view.layer != Layer::kBroken && fault != BundleFault::kBadIpChecksum;
     if (readable && !peers_.is_accelerator(source_ip(frame.data), now)) return false;
-    ++faults_[static_cast<size_t>(fault)];
+    faults_.add(fault);
     counters_.add(Counter::kWireDropped);
     io_.release(frame);
     return true;

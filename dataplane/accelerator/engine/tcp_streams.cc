@@ -200,38 +200,14 @@ void TcpStreams::sweep(Nanos now) noexcept {
   }
 }
 
-uint64_t TcpStreams::figure(StreamFigure figure) const noexcept {
-  switch (figure) {
-    case StreamFigure::kTracked:
-      return table_.size();
-    case StreamFigure::kMost:
-      return table_.capacity();
-    case StreamFigure::kRecords:
-      return records_.records();
-    case StreamFigure::kRecordMemory:
-      return records_.memory_used();
-    case StreamFigure::kMostRecordMemory:
-      return records_.memory();
-    default:
-      return counters_[static_cast<size_t>(figure)];
-  }
+CounterSet<StreamFigure> TcpStreams::figures() const noexcept {
+  CounterSet<StreamFigure> figures = counters_;
+  figures.set(StreamFigure::kTracked, table_.size());
+  figures.set(StreamFigure::kMost, table_.capacity());
+  figures.set(StreamFigure::kRecords, records_.records());
+  figures.set(StreamFigure::kRecordMemory, records_.memory_used());
+  figures.set(StreamFigure::kMostRecordMemory, records_.memory());
+  return figures;
 }
-
-namespace {
-
-struct Text {
-  const char* name;
-  const char* help;
-};
-constexpr Text kTexts[] = {
-#define GRADLANE_STREAM_TEXT(symbol, name, help) {name, help},
-    GRADLANE_STREAM_COUNTERS(GRADLANE_STREAM_TEXT) GRADLANE_STREAM_GAUGES(GRADLANE_STREAM_TEXT)
-#undef GRADLANE_STREAM_TEXT
-};
-
-}  // namespace
-
-const char* TcpStreams::figure_name(size_t i) noexcept { return kTexts[i].name; }
-const char* TcpStreams::figure_help(size_t i) noexcept { return kTexts[i].help; }
 
 }  // namespace gradlane::accel

@@ -1,12 +1,12 @@
 // tcp_streams.h - which bytes of TCP streams may be compressed, and what was sent before (worker thread only; no DPDK)
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/counter_set.h"
 #include "base/time.h"
 #include "compress/codec.h"
 #include "dataplane/accelerator/engine/packet_view.h"
@@ -15,35 +15,56 @@
 
 namespace gradlane::accel {
 
-// clang-format off
-#define GRADLANE_STREAM_COUNTERS(X)                                                                               \
-  X(Begun, "stream_begun", "TCP connections whose start was seen, and that were followed from then on")           \
-  X(Evicted, "stream_evicted", "of these, forgotten to make room for others; uncompressed from then on")          \
-  X(NotTracked, "stream_not_tracked", "TCP connections not followed, as there was no room; uncompressed")         \
-  X(Given, "stream_given_up", "connections given up for IP options, fragments or an unclear start; uncompressed") \
-  X(Ended, "stream_ended", "connections forgotten at their end")                                                  \
-  X(Idle, "stream_idle", "connections forgotten for silence")                                                     \
-  X(IdleRecords, "stream_idle_records", "compressed segments forgotten with them: nobody acknowledged them")      \
-  X(Remembered, "stream_remembered", "compressed segments kept until they were acknowledged")                     \
-  X(NoMemory, "stream_no_memory", "segments sent uncompressed, as there was no memory to keep them")              \
-  X(SentAgain, "stream_sent_again", "retransmissions sent as the same compressed segments")                       \
-  X(Overwritten, "stream_overwritten", "retransmissions with other boundaries, sent with restored values")        \
-  X(BadAck, "stream_bad_ack", "acknowledgements of what was never sent")                                          \
-  X(Unreadable, "stream_unreadable", "kept segments that could not be restored; never, or this is a bug")
-#define GRADLANE_STREAM_GAUGES(X)                                                                                 \
-  X(Tracked, "stream_tracked", "TCP connections followed now")                                                    \
-  X(Most, "stream_most", "TCP connections that could be")                                                         \
-  X(Records, "stream_records", "compressed segments kept now")                                                    \
-  X(RecordMemory, "stream_record_bytes", "memory that they take")                                                  \
-  X(MostRecordMemory, "stream_record_bytes_most", "memory that they may take")
-// clang-format on
-
 enum class StreamFigure : uint8_t {
-#define GRADLANE_STREAM_ENUM(symbol, name, help) k##symbol,
-  GRADLANE_STREAM_COUNTERS(GRADLANE_STREAM_ENUM) GRADLANE_STREAM_GAUGES(GRADLANE_STREAM_ENUM)
-#undef GRADLANE_STREAM_ENUM
-      kCount
+  kBegun,
+  kEvicted,
+  kNotTracked,
+  kGiven,
+  kEnded,
+  kIdle,
+  kIdleRecords,
+  kRemembered,
+  kNoMemory,
+  kSentAgain,
+  kOverwritten,
+  kBadAck,
+  kUnreadable,
+  // gauges: how it is now
+  kTracked,
+  kMost,
+  kRecords,
+  kRecordMemory,
+  kMostRecordMemory,
+  kCount
 };
+inline constexpr CounterRow<StreamFigure> kStreamFigureRows[] = {
+    {StreamFigure::kBegun, "stream_begun", "TCP connections whose start was seen, and that were followed from then on"},
+    {StreamFigure::kEvicted, "stream_evicted",
+     "of these, forgotten to make room for others; uncompressed from then on"},
+    {StreamFigure::kNotTracked, "stream_not_tracked",
+     "TCP connections not followed, as there was no room; uncompressed"},
+    {StreamFigure::kGiven, "stream_given_up",
+     "connections given up for IP options, fragments or an unclear start; uncompressed"},
+    {StreamFigure::kEnded, "stream_ended", "connections forgotten at their end"},
+    {StreamFigure::kIdle, "stream_idle", "connections forgotten for silence"},
+    {StreamFigure::kIdleRecords, "stream_idle_records",
+     "compressed segments forgotten with them: nobody acknowledged them"},
+    {StreamFigure::kRemembered, "stream_remembered", "compressed segments kept until they were acknowledged"},
+    {StreamFigure::kNoMemory, "stream_no_memory", "segments sent uncompressed, as there was no memory to keep them"},
+    {StreamFigure::kSentAgain, "stream_sent_again", "retransmissions sent as the same compressed segments"},
+    {StreamFigure::kOverwritten, "stream_overwritten",
+     "retransmissions with other boundaries, sent with restored values"},
+    {StreamFigure::kBadAck, "stream_bad_ack", "acknowledgements of what was never sent"},
+    {StreamFigure::kUnreadable, "stream_unreadable",
+     "kept segments that could not be restored; never, or this is a bug"},
+    {StreamFigure::kTracked, "stream_tracked", "TCP connections followed now"},
+    {StreamFigure::kMost, "stream_most", "TCP connections that could be"},
+    {StreamFigure::kRecords, "stream_records", "compressed segments kept now"},
+    {StreamFigure::kRecordMemory, "stream_record_bytes", "memory that they take"},
+    {StreamFigure::kMostRecordMemory, "stream_record_bytes_most", "memory that they may take"},
+};
+static_assert(is_complete(kStreamFigureRows));
+constexpr const auto& counter_rows(StreamFigure) noexcept { return kStreamFigureRows; }
 
 struct Segment {
   FlowKey key;
@@ -123,15 +144,11 @@ class TcpStreams {
   [[nodiscard]] size_t records() const noexcept { return records_.records(); }
   [[nodiscard]] size_t record_bytes() const noexcept { return records_.memory_used(); }
 
-  // Counters and gauges, with their names for telemetry.
-  static constexpr size_t kFigures = static_cast<size_t>(StreamFigure::kCount);
-  [[nodiscard]] uint64_t figure(StreamFigure figure) const noexcept;
-  [[nodiscard]] uint64_t figure(size_t i) const noexcept { return figure(static_cast<StreamFigure>(i)); }
-  [[nodiscard]] static const char* figure_name(size_t i) noexcept;
-  [[nodiscard]] static const char* figure_help(size_t i) noexcept;
+  [[nodiscard]] uint64_t figure(StreamFigure figure) const noexcept { return figures()[figure]; }
+  [[nodiscard]] CounterSet<StreamFigure> figures() const noexcept;
 
  private:
-  void count(StreamFigure counter, uint64_t n = 1) noexcept { counters_[static_cast<size_t>(counter)] += n; }
+  void count(StreamFigure counter, uint64_t n = 1) noexcept { counters_.add(counter, n); }
   [[nodiscard]] uint32_t from_syn(const Segment& segment) noexcept;
   [[nodiscard]] bool goes_on(Stream& stream, const Segment& segment) noexcept;
   [[nodiscard]] Decision decide(uint32_t index, const Segment& segment) noexcept;
@@ -141,9 +158,9 @@ class TcpStreams {
   const Nanos idle_, closing_;
   StreamTable table_;
   SentRecords records_;
-  std::vector<uint8_t> record_, payload_;      // overwrite() restores here
-  size_t swept_ = 0;                           // bucket
-  std::array<uint64_t, kFigures> counters_{};  // gauges stay 0
+  std::vector<uint8_t> record_, payload_;  // overwrite() restores here
+  size_t swept_ = 0;                       // bucket
+  CounterSet<StreamFigure> counters_;      // gauges stay 0
 };
 
 }  // namespace gradlane::accel

@@ -22,7 +22,7 @@ ParsedFrame parse(const Bytes& frame, const LocalAddress& local = kLocal) {
 }
 
 std::string verdict(const Bytes& frame, const LocalAddress& local = kLocal) {
-  return frame_verdict_name(parse(frame, local).verdict);
+  return counter_name(parse(frame, local).verdict);
 }
 
 // A frame with one thing about it changed; the checksums of the IP header and of ICMP are put right after that if the
@@ -259,14 +259,14 @@ TEST(Frame, EveryBitOfTheIpHeader) {
 TEST(Frame, NamesAreDistinct) {
   std::set<std::string> names, helps;
   for (size_t i = 0; i < static_cast<size_t>(FrameVerdict::kCount); ++i) {
-    names.insert(frame_verdict_name(static_cast<FrameVerdict>(i)));
-    helps.insert(frame_verdict_help(static_cast<FrameVerdict>(i)));
+    names.insert(counter_name(static_cast<FrameVerdict>(i)));
+    helps.insert(counter_help(static_cast<FrameVerdict>(i)));
   }
   EXPECT_EQ(names.size(), static_cast<size_t>(FrameVerdict::kCount));
   EXPECT_EQ(helps.size(), names.size());
-  EXPECT_STREQ(frame_verdict_name(FrameVerdict::kBadArp), "bad_arp");
-  EXPECT_STREQ(traffic_class_name(TrafficClass::kCompressed), "compressed");
-  EXPECT_STREQ(traffic_class_name(TrafficClass::kHost), "host");
+  EXPECT_STREQ(counter_name(FrameVerdict::kBadArp), "bad_arp");
+  EXPECT_STREQ(counter_name(TrafficClass::kCompressed), "compressed");
+  EXPECT_STREQ(counter_name(TrafficClass::kHost), "host");
 }
 
 }  // namespace

@@ -16,8 +16,6 @@ inline constexpr ElementType kTypes[] = {ElementType::kFloat32,  ElementType::kF
                                          ElementType::kBfloat16, ElementType::kInt32,   ElementType::kInt64,
                                          ElementType::kBytes};
 
-inline bool is_floating(ElementType type) { return type < ElementType::kInt32; }
-
 inline uint64_t word_of_int(ElementType type, int value) {
   if (type == ElementType::kFloat32) return std::bit_cast<uint32_t>(static_cast<float>(value));
   if (type == ElementType::kFloat64) return std::bit_cast<uint64_t>(static_cast<double>(value));

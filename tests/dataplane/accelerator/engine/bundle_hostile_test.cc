@@ -29,7 +29,9 @@ Bytes wire_of(uint8_t protocol, size_t bytes = 60) {
   return bundle.finish();
 }
 
-std::string name_of(const Received& received) { return bundle_fault_name(received.fault); }
+// Without "bundle_".
+std::string name_of(BundleFault fault) { return std::string(counter_name(fault)).substr(7); }
+std::string name_of(const Received& received) { return name_of(received.fault); }
 
 // Refused, or all packets are right; true if refused.
 bool sound(const Bytes& wire, size_t mtu = kMtu) {
@@ -181,8 +183,8 @@ TEST(BundleHostile, EveryFaultByName) {
   }
   std::set<std::string> names, helps;
   for (size_t i = 0; i < static_cast<size_t>(BundleFault::kCount); ++i) {
-    names.insert(bundle_fault_name(static_cast<BundleFault>(i)));
-    helps.insert(bundle_fault_help(static_cast<BundleFault>(i)));
+    names.insert(name_of(static_cast<BundleFault>(i)));
+    helps.insert(counter_help(static_cast<BundleFault>(i)));
   }
   EXPECT_EQ(seen, names);
   EXPECT_EQ(helps.size(), names.size());

@@ -46,7 +46,7 @@ TEST(Bundle, OneOfEverySizeAndKindOfData) {
         ASSERT_EQ(fault_in(wire), "") << name << " " << bytes;
         ASSERT_EQ(wire[kIp + 1], kTosWire);
         const Received received = receive(reader, wire);
-        ASSERT_EQ(received.fault, BundleFault::kNone) << bundle_fault_name(received.fault);
+        ASSERT_EQ(received.fault, BundleFault::kNone) << counter_name(received.fault);
         ASSERT_EQ(received.frames.size(), 1U);
         ASSERT_EQ(received.frames[0], lossy_frame(codec, frame, lead)) << name << " " << bytes;
       }
@@ -106,7 +106,7 @@ void check_many(const std::vector<Packet>& packets, size_t words) {
   EXPECT_EQ(wire.size(), want + (packets[0].protocol == 17 ? 8 : 20 + packets[0].tcp_options.size()) + 4 * words);
   EXPECT_EQ(fault_in(wire), "");
   const Received received = receive(wire);
-  ASSERT_EQ(received.fault, BundleFault::kNone) << bundle_fault_name(received.fault);
+  ASSERT_EQ(received.fault, BundleFault::kNone) << counter_name(received.fault);
   ASSERT_EQ(received.frames.size(), packets.size());
   for (size_t i = 0; i < packets.size(); ++i) {
     EXPECT_EQ(received.frames[i], lossy_frame(kFixed, frame_of(packets[i]), 0)) << i;

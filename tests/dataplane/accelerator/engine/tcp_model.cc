@@ -289,7 +289,8 @@ Outcome play(const Codec& codec, const Plan& plan, uint64_t seed) {
   }
   outcome.records_left = box.streams().records();
   outcome.streams_left = box.streams().streams();
-  for (size_t i = 0; i < TcpStreams::kFigures; ++i) outcome.figures.push_back(box.streams().figure(i));
+  for_each_counter<StreamFigure>(
+      [&](const auto& row) { outcome.figures.push_back(box.streams().figure(row.counter)); });
   return outcome;
 }
 

@@ -14,7 +14,7 @@ constexpr uint64_t kSeeds = 24;
 struct Sum {
   Tally tally;
   size_t steps = 0;
-  std::vector<uint64_t> figures = std::vector<uint64_t>(TcpStreams::kFigures);
+  std::vector<uint64_t> figures = std::vector<uint64_t>(kCounterCount<StreamFigure>);
   [[nodiscard]] uint64_t operator[](StreamFigure figure) const { return figures[static_cast<size_t>(figure)]; }
 };
 

@@ -32,8 +32,8 @@ class End final : private accel::FrameIo {
   [[nodiscard]] uint64_t count(accel::Counter counter) const { return engine_->counters()[counter]; }
   [[nodiscard]] uint64_t published(const std::string& name) const {
     uint64_t found = ~uint64_t{0};
-    engine_->for_each_published([&](const char* each, uint64_t value) {
-      if (name == each) found = value;
+    engine_->for_each_published([&](const CounterValue& each) {
+      if (name == each.name) found = each.value;
     });
     return found;
   }

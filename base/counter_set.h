@@ -1,0 +1,107 @@
+// counter_set.h - counters by the values of an enum: their names and texts, where one counts, what others may read
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/snapshot.h"
+
+namespace gradlane {
+
+// An enum of counters goes from 0 to kCount. Beside it stands a row for each, in this order:
+//   enum class Bird : uint8_t { kFinch, kOwl, kCount };
+//   inline constexpr CounterRow<Bird> kBirdRows[] = {{Bird::kFinch, "finch", "finches seen"},
+//                                                    {Bird::kOwl, "owl", "owls heard"}};
+//   static_assert(is_complete(kBirdRows));
+//   constexpr const auto& counter_rows(Bird) noexcept { return kBirdRows; }
+template <class Enum>
+struct CounterRow {
+  Enum counter;
+  const char* name;  // for documents and telemetry: short and stable
+  const char* help;  // what it counts
+};
+
+// A row for each value, in order; names of small letters, digits and "_", and no two alike; a text to each.
+template <class Enum, size_t kRows>
+consteval bool is_complete(const CounterRow<Enum> (&rows)[kRows]) {
+  if (kRows != static_cast<size_t>(Enum::kCount)) return false;
+  for (size_t i = 0; i < kRows; ++i) {
+    const std::string_view name = rows[i].name;
+    if (static_cast<size_t>(rows[i].counter) != i || name.empty() || *rows[i].help == '\0') return false;
+    if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string_view::npos) return false;
+    for (size_t other = 0; other < i; ++other) {
+      if (name == rows[other].name) return false;
+    }
+  }
+  return true;
+}
+
+template <class Enum>
+concept CounterEnum = requires(Enum counter) {
+  Enum::kCount;
+  counter_rows(counter);
+};
+
+template <CounterEnum Enum>
+inline constexpr size_t kCounterCount = static_cast<size_t>(Enum::kCount);
+
+template <CounterEnum Enum>
+[[nodiscard]] constexpr const char* counter_name(Enum counter) noexcept {
+  return counter_rows(counter)[static_cast<size_t>(counter)].name;
+}
+template <CounterEnum Enum>
+[[nodiscard]] constexpr const char* counter_help(Enum counter) noexcept {
+  return counter_rows(counter)[static_cast<size_t>(counter)].help;
+}
+
+// One of them, for whoever prints them all.
+struct CounterValue {
+  const char* name;
+  const char* help;
+  uint64_t value;
+};
+
+// visit(row) for each counter of an enum, in order.
+template <CounterEnum Enum, class Visit>
+void for_each_counter(Visit visit) {
+  for (const CounterRow<Enum>& row : counter_rows(Enum{})) visit(row);
+}
+
+// One thread's own: counting is a plain addition.
+template <CounterEnum Enum>
+class CounterSet {
+ public:
+  void add(Enum counter, uint64_t n = 1) noexcept { values_[static_cast<size_t>(counter)] += n; }
+  void set(Enum counter, uint64_t value) noexcept { values_[static_cast<size_t>(counter)] = value; }
+  [[nodiscard]] uint64_t operator[](Enum counter) const noexcept { return values_[static_cast<size_t>(counter)]; }
+
+ private:
+  std::array<uint64_t, kCounterCount<Enum>> values_{};
+};
+
+// What others may read of a set: its owner publishes it every now and then.
+template <CounterEnum Enum>
+class CounterSnapshot {
+ public:
+  [[nodiscard]] bool due(Nanos now) noexcept { return values_.due(now); }
+  void publish(const CounterSet<Enum>& counters) noexcept {
+    for (size_t i = 0; i < kCounterCount<Enum>; ++i) values_.set(i, counters[static_cast<Enum>(i)]);
+  }
+
+  // ---- Any thread
+  [[nodiscard]] uint64_t operator[](Enum counter) const noexcept { return values_[static_cast<size_t>(counter)]; }
+  // visit(CounterValue) for each counter, in order.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for_each_counter<Enum>([&](const CounterRow<Enum>& row) {
+      visit(CounterValue{row.name, row.help, (*this)[row.counter]});
+    });
+  }
+
+ private:
+  Snapshot<kCounterCount<Enum>> values_;
+};
+
+}  // namespace gradlane

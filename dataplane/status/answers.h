@@ -1,0 +1,16 @@
+// answers.h - what people and tools ask a node, and its answers (control thread only)
+#pragma once
+
+#include <string>
+
+#include "dataplane/status/process_figures.h"
+#include "dataplane/watch/admin.h"
+
+namespace gradlane {
+
+class Node;
+
+// The answer to a line that came by the admin socket: "stats", "probe", "probe MILLISECONDS".
+[[nodiscard]] AdminAnswer answer_admin(Node& node, const ProcessFacts& process, const std::string& request);
+
+}  // namespace gradlane

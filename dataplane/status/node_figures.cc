@@ -1,0 +1,150 @@
+// node_figures.cc - the one walk over a node for its figures (control thread only)
+#include "dataplane/status/node_figures.h"
+
+#include <fmt/format.h>
+#include <rte_mempool.h>
+
+#include <algorithm>
+
+#include "config/loader.h"
+#include "config/values.h"
+#include "dataplane/node/node.h"
+#include "dataplane/node/ring_facts.h"
+
+namespace gradlane {
+namespace {
+
+const char* link_name(NeighbourFacts::PortState state) {
+  using State = NeighbourFacts::PortState;
+  return state == State::kUp ? "up" : state == State::kDown ? "down" : "starting";
+}
+
+const char* ring_name(RingSnapshot::State state) {
+  switch (state) {
+    case RingSnapshot::State::kUnknown:
+      break;
+    case RingSnapshot::State::kWhole:
+      return "whole";
+    case RingSnapshot::State::kIncomplete:
+      return "incomplete";
+    case RingSnapshot::State::kRefused:
+      return "refused";
+  }
+  return "unknown";
+}
+
+const char* claim_name(AddressClaim::State state) {
+  switch (state) {
+    case AddressClaim::State::kWaiting:
+      break;
+    case AddressClaim::State::kProbing:
+      return "probing";
+    case AddressClaim::State::kHeld:
+      return "held";
+    case AddressClaim::State::kTaken:
+      return "taken";
+  }
+  return "waiting";
+}
+
+PortFigures port_figures(const Node& node, size_t number) {
+  const NodePort& own = node.ports()[number];
+  PortFigures figures{.name = own.port->name(),
+                      .device = node.config().ports[number].device,
+                      .link = link_name(state_of(*own.port)),
+                      .mac = mac_text(own.port->mac()),
+                      .address = claim_name(own.claim->state()),
+                      .rival = rival_of(own, clock_now()),
+                      .steering = own.port->steering().text(),
+                      .queues = {}};
+  for (const auto& queue : own.queues) {
+    CounterValues& counters = figures.queues.emplace_back();
+    queue->for_each_published([&counters](const CounterValue& each) { counters.push_back(each); });
+  }
+  return figures;
+}
+
+// "workers.lanes: 1 here, 2 there"
+std::string difference_of(const Failure& refused) {
+  const std::string text = difference_text(refused, "here", "there");
+  return text.empty() ? text : text.substr(2);
+}
+
+NeighbourFigures neighbour_figures(const Node& node, const RingWatch::Seen& seen) {
+  const NeighbourFacts& facts = seen.facts;
+  const auto it =
+      std::ranges::find_if(node.neighbours(), [&facts](const auto& each) { return each->node == facts.node; });
+  const uint64_t mac = it == node.neighbours().end() ? 0 : (*it)->mac.load(std::memory_order_relaxed);
+  return {.node = facts.node,
+          .ip = ip_text(facts.ip),
+          .port = facts.port,
+          .mac = mac == 0 ? "" : mac_text(unpack_mac(mac)),
+          .up = facts.up,
+          .why = seen.why,
+          .trouble = seen.trouble,
+          .speaks_from = facts.speaks_from == 0 ? "" : ip_text(facts.speaks_from),
+          .difference = difference_of(facts.refused),
+          .arp_tries = facts.arp_tries,
+          .forged = facts.forged,
+          .untagged = facts.untagged,
+          .tagged = facts.tagged,
+          .wrong_tos = facts.wrong_tos};
+}
+
+RankFigures rank_figures(const Lane& lane, unsigned number) {
+  using State = RingSnapshot::State;
+  const RingSnapshot ring = lane.ring_snapshot();
+  const bool missing = ring.state == State::kIncomplete && ring.missing != lane.rank();
+  RankFigures figures{.rank = lane.rank(),
+                      .lane = number,
+                      .ring = ring_name(ring.state),
+                      .missing = missing ? std::optional(ring.missing) : std::nullopt,
+                      .refused = ring.state == State::kRefused ? failure_text(ring.refused) : "",
+                      .failed = ring.failed ? failure_text(ring.failed) : "",
+                      .links = {},
+                      .counters = {}};
+  for (size_t i = 0; i < lane.links(); ++i) {
+    const LinkSnapshot link = lane.link_snapshot(i);
+    figures.links.push_back({link.rank, link.up, link.rtt / kMicrosecond, link.window, link.in_flight});
+  }
+  lane.published().for_each([&figures](const CounterValue& each) { figures.counters.push_back(each); });
+  return figures;
+}
+
+}  // namespace
+
+NodeFigures node_figures(const Node& node) {
+  const NodeConfig& config = node.config();
+  NodeFigures figures{.node = config.rank,
+                      .nodes = config.nodes.size(),
+                      .config_digest = fmt::format("{:#018x}", rank_table_digest(config)),
+                      .codec = config.codec.name(),
+                      .mtu = config.mtu,
+                      .lanes = config.lanes,
+                      .trainers = config.trainers,
+                      .attached = node.server().attached(),
+                      .in_flight = node.in_flight(),
+                      .failed_s_ago = node.failed_ago(),
+                      .auth = !config.key_file.empty(),
+                      .faults = config.faults,
+                      .whole = true,
+                      .ports = {},
+                      .pools = {},
+                      .neighbours = {},
+                      .ranks = {}};
+  for (size_t i = 0; i < node.ports().size(); ++i) figures.ports.push_back(port_figures(node, i));
+  for (const auto& pool : node.pools()) {
+    const rte_mempool* const mempool = pool->mempool();
+    if (mempool != nullptr) figures.pools.push_back({mempool->size, rte_mempool_avail_count(mempool)});
+  }
+  for (const RingWatch::Seen& seen : node.ring().neighbours()) {
+    figures.neighbours.push_back(neighbour_figures(node, seen));
+  }
+  node.for_each_lane([&figures](const Lane& lane, unsigned number) {
+    figures.ranks.push_back(rank_figures(lane, number));
+    figures.whole &= lane.ring_snapshot().state == RingSnapshot::State::kWhole;
+  });
+  return figures;
+}
+
+}  // namespace gradlane

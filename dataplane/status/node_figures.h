@@ -1,0 +1,95 @@
+// node_figures.h - a node's figures at one moment: what stats, telemetry and the log print (plain data)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/counter_set.h"
+#include "config/config.h"
+
+namespace gradlane {
+
+class Node;
+
+using CounterValues = std::vector<CounterValue>;
+
+struct PortFigures {
+  std::string name;
+  std::string device;
+  const char* link = "";  // starting, up, down
+  std::string mac;
+  const char* address = "";  // this node's there: waiting, probing, held, taken
+  std::string rival;         // who else has it; "": nobody
+  std::string steering;
+  std::vector<CounterValues> queues;
+};
+
+struct PoolFigures {
+  uint64_t buffers = 0;
+  uint64_t free = 0;
+};
+
+struct NeighbourFigures {
+  unsigned node = 0;
+  std::string ip;
+  std::string port;  // ours, to it
+  std::string mac;   // "": not known
+  bool up = false;
+  std::string why;          // not up: what is known of the cause,
+  std::string trouble;      //   and what disturbs one that is
+  std::string speaks_from;  // another address; "": no
+  std::string difference;   // in its settings: "workers.lanes: 1 here, 2 there"; "": none is known
+  uint64_t arp_tries = 0;
+  uint64_t forged = 0;
+  uint64_t untagged = 0;
+  uint64_t tagged = 0;
+  uint64_t wrong_tos = 0;
+};
+
+struct LinkFigures {
+  unsigned rank = 0;
+  bool up = false;
+  double rtt_us = 0;
+  double window = 0;
+  size_t in_flight = 0;
+};
+
+// One rank on one lane.
+struct RankFigures {
+  unsigned rank = 0;
+  unsigned lane = 0;
+  const char* ring = "";            // unknown, whole, incomplete, refused
+  std::optional<unsigned> missing;  // incomplete: the first rank, not this one, that nothing is known of
+  std::string refused;              // why; "": it is not
+  std::string failed;               // the last operation that failed: why; "": none has
+  std::vector<LinkFigures> links;
+  CounterValues counters;
+};
+
+struct NodeFigures {
+  unsigned node = 0;
+  size_t nodes = 0;
+  std::string config_digest;
+  std::string codec;
+  size_t mtu = 0;
+  unsigned lanes = 0;
+  unsigned trainers = 0;
+  unsigned attached = 0;
+  uint32_t in_flight = 0;              // operations, each lane counted
+  std::optional<double> failed_s_ago;  // the last failed operation
+  bool auth = false;
+  InjectedFaults faults;
+  bool whole = false;  // the ring, as all ranks here see it
+  std::vector<PortFigures> ports;
+  std::vector<PoolFigures> pools;  // by lane
+  std::vector<NeighbourFigures> neighbours;
+  std::vector<RankFigures> ranks;
+};
+
+// Control thread. Figures of workers are up to 100 ms old.
+[[nodiscard]] NodeFigures node_figures(const Node& node);
+
+}  // namespace gradlane

@@ -172,10 +172,7 @@ TEST_F(TcpStreamsTest, AThousandConnectionsLeaveNothing) {
 }
 
 TEST(TcpStreamsFigures, HaveNames) {
-  for (size_t i = 0; i < TcpStreams::kFigures; ++i) {
-    EXPECT_EQ(std::string(TcpStreams::figure_name(i)).rfind("stream_", 0), 0u);
-    EXPECT_NE(std::string(TcpStreams::figure_help(i)), "");
-  }
+  for_each_counter<StreamFigure>([](const auto& row) { EXPECT_EQ(std::string(row.name).rfind("stream_", 0), 0u); });
 }
 
 }  // namespace

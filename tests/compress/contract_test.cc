@@ -30,9 +30,6 @@ testing::AssertionResult within_bound(const Codec& codec, float f, float v) {
   bool good = false;
   uint32_t upper = 0;  // of a NaN: the payload bits that are kept, with the quiet bit
   switch (codec.id()) {
-    case CodecId::kRaw:
-      good = bits_of(v) == bits_of(f);
-      break;
     case CodecId::kBf16:
       upper = (bits_of(f) & 0xffff0000) | 0x400000;
       good = std::isnan(f)        ? bits_of(v) == upper
@@ -54,8 +51,10 @@ testing::AssertionResult within_bound(const Codec& codec, float f, float v) {
     case CodecId::kFixed:
       good = size < std::ldexp(1.0, 24 - b) ? error <= std::ldexp(1.0, -b) : bits_of(v) == bits_of(f);
       break;
-    default:  // no more than its row says
-      good = !std::isfinite(f) || std::isinf(v) || error <= size * codec.error().relative + codec.error().absolute;
+    default:  // as its row says
+      good = codec.row().exact() ? bits_of(v) == bits_of(f)
+                                 : !std::isfinite(f) || std::isinf(v) ||
+                                       error <= size * codec.error().relative + codec.error().absolute;
   }
   if (good) return testing::AssertionSuccess();
   return testing::AssertionFailure() << codec.name() << ": " << f << " (" << std::hex << bits_of(f) << ") became " << v

@@ -67,7 +67,7 @@ struct [[gnu::packed]] RunHeader {
   uint16_t bytes;      // of payload
   uint8_t block;
   Phase phase;
-  uint8_t codec;  // CodecId; of kRaw for all types but fp32
+  uint8_t codec;  // CodecId; kNoCodec for all types but fp32
   uint8_t param;
 };
 static_assert(sizeof(RunHeader) == 20);

@@ -12,8 +12,8 @@ namespace gradlane {
 // Values travel in packet headers.
 enum class CodecId : uint8_t { kRaw = 0, kBf16 = 1, kFp16 = 2, kInceptionn = 3, kFixed = 4 };
 
-// Whether what a packet header says means no codec at all.
-constexpr bool is_raw(CodecId id) noexcept { return id == CodecId::kRaw; }
+// In packet headers, of what goes through no codec: bytes as they are, whatever their type.
+inline constexpr CodecId kNoCodec = CodecId::kRaw;
 
 // In the parameter byte: the option of the codec is on (`inceptionn`: truncate).
 inline constexpr uint8_t kOptionBit = 0x80;

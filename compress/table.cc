@@ -176,7 +176,7 @@ constexpr bool all_differ() {
 
 static_assert(std::ranges::all_of(kRows, complete));
 static_assert(std::ranges::all_of(kRows, laid_out));
-static_assert(std::ranges::all_of(kRows, [](const CodecRow& row) { return row.exact() == is_raw(row.id); }));
+static_assert(std::ranges::all_of(kRows, [](const CodecRow& row) { return row.exact() == (row.id == kNoCodec); }));
 static_assert(all_differ() && kRows[0].exact());
 
 }  // namespace

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Checks what no compiler does: include directions, house style that a script can see, formatting, types in Python.
+# Checks what no compiler does: include directions, house style that a script can see, formatting, types in Python,
+# links of pages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/dev/build.sh
 
 failed=0
 tools/dev/check_layers.py || failed=1
+tools/dev/check_docs.py || failed=1
 
 mapfile -t sources < <(tools/dev/check_layers.py --list)
 [ ${#sources[@]} -gt 0 ] || { echo "tools/check.sh: found no sources" >&2; exit 1; }
@@ -16,5 +18,5 @@ fi
 # Python: style of all there is (.flake8), types of the package.
 /usr/bin/python3 -m flake8 -j1 client tests tools || failed=1
 /usr/bin/python3 -m mypy --no-error-summary --config-file client/python/pyproject.toml client/python/gradlane || failed=1
-[ "$failed" -eq 0 ] && echo "layers, types, style and format are in order"
+[ "$failed" -eq 0 ] && echo "layers, types, style, format and pages are in order"
 exit "$failed"

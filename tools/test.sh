@@ -3,12 +3,21 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+quick=false
 case "${1:-}" in
   "") ;;
+  --quick) quick=true ;;
   -h | --help)
-    echo "usage: tools/test.sh"
-    echo "Installs missing packages (needs root for that), builds into build-test/, build-sanitize/ and build-thread/, runs all tests."
-    echo "FUZZ_SECONDS sets how long each fuzzer looks for new findings (default 8)."
+    cat <<'HELP'
+usage: tools/test.sh [--quick]
+
+Installs missing packages (needs root for that), builds, runs all tests: what needs whole programs in build-test/, unit
+tests with AddressSanitizer and UndefinedBehaviorSanitizer in build-sanitize/, those with threads with ThreadSanitizer in
+build-thread/, and fuzzers. At the end: the ten slowest tests, and how many there were.
+
+  --quick       unit tests and short tests of whole programs, without sanitizers and fuzzers: for the time in between
+  FUZZ_SECONDS  in the environment: how long each fuzzer looks for new findings (default 8)
+HELP
     exit 0
     ;;
   *)
@@ -22,89 +31,161 @@ failed=0
 
 source tools/dev/build.sh
 
-step "packages"
-tools/setup.sh
+# ---- Nothing outlives this script: what it starts ends with it, however it ends.
 
-step "layers, style, format"
-tools/check.sh || failed=1
+set -m  # what runs in the background can be interrupted
+children=()
+end_children() {
+  [ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null || true
+  wait || true
+}
+trap 'end_children; exit 130' INT
+trap 'end_children; exit 143' TERM
+trap end_children EXIT
 
-step "build"
-configure build-test -Dunity=on -Dassertions=true
-ninja -C build-test --quiet
+# start COMMAND... in the background; `$!` is its process.
+start() {
+  setpriv --pdeathsig TERM -- "$@" </dev/null &
+  children+=("$!")
+}
+# run COMMAND... to its end. Traps wait for no foreground process.
+run() {
+  start "$@"
+  wait "$!"
+}
+
+# ---- Builds
 
 # Lines for reports, and no more of debugging information, which takes long to write.
-CXX=clang++ CC=clang configure build-sanitize -Dunity=on -Dassertions=true -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
-  -Doptimization=1 "-Dcpp_args=-fno-sanitize-recover=all -gline-tables-only" \
-  "-Dc_args=-fno-sanitize-recover=all -gline-tables-only"
-CXX=clang++ CC=clang configure build-thread -Dunity=on -Dassertions=true -Db_sanitize=thread -Db_lundef=false -Doptimization=1 \
-  -Dcpp_args=-gline-tables-only -Dc_args=-gline-tables-only
-threads=$(meson introspect build-thread --tests |
-  python3 -c 'import json, sys
+for_sanitizers=(-Dunity=on -Dunity_size=8 -Dassertions=true -Db_lundef=false -Doptimization=1)
+lines=-gline-tables-only
+
+build_tests() {
+  configure build-test -Dunity=on -Dassertions=true
+  run ninja -C build-test --quiet "$@"
+}
+
+# Targets of build-test that unit tests are not: these run with sanitizers.
+programs() {
+  meson introspect build-test --targets | python3 -c '
+import json, sys
+for target in json.load(sys.stdin):
+    name = target["filename"][0].split("/build-test/", 1)[1]
+    if target["build_by_default"] and not (name.startswith("tests/") and name.endswith("_test")): print(name)'
+}
+
+configure_sanitizers() {
+  CXX=clang++ CC=clang configure build-sanitize "${for_sanitizers[@]}" -Dfuzz=true -Db_sanitize=address,undefined \
+    "-Dcpp_args=-fno-sanitize-recover=all $lines" "-Dc_args=-fno-sanitize-recover=all $lines"
+  CXX=clang++ CC=clang configure build-thread "${for_sanitizers[@]}" -Db_sanitize=thread \
+    "-Dcpp_args=$lines" "-Dc_args=$lines"
+  threads=$(meson introspect build-thread --tests | python3 -c '
+import json, sys
 for test in json.load(sys.stdin):
     if "gradlane:threads" in test["suite"]: print("tests/" + test["cmd"][0].rsplit("/", 1)[1])')
+}
 
 # Builds what comes next, from the CPU time that tests leave. Each test is a session, which the kernel may schedule as a
 # group (autogroup): so this is a session too, and its group comes last.
-early_builds() {
-  # shellcheck disable=SC2016  # for the inner shell
-  exec setsid bash -c '
+start_early_builds() {
+  # shellcheck disable=SC2016,SC2086  # for the inner shell; words are what is wanted
+  start setsid --wait setpriv --pdeathsig TERM -- bash -c '
     { [ -w /proc/self/autogroup ] && echo 19 >/proc/self/autogroup; } 2>/dev/null
     trap "kill \$! 2>/dev/null; wait; exit 1" TERM
-    chrt --idle 0 ninja -C build-sanitize --quiet & wait $!
-    chrt --idle 0 ninja -C build-thread --quiet "$@" & wait $!' early "$@" >build-sanitize/early.log 2>&1
+    setpriv --pdeathsig TERM -- chrt --idle 0 ninja -C build-sanitize --quiet & wait $!
+    setpriv --pdeathsig TERM -- chrt --idle 0 ninja -C build-thread --quiet "$@" & wait $!' early $threads \
+    >build-sanitize/early.log 2>&1
+  early=$!
 }
 
-step "tests"
-# shellcheck disable=SC2086  # words are what is wanted
-early_builds $threads &
-early=$!
-meson test -C build-test --no-rebuild --num-processes 3 --print-errorlogs || failed=1
-kill "$early" 2>/dev/null || true
-wait "$early" || true
+# test_in FOLDER OPTION...
+test_in() {
+  local folder=$1
+  shift
+  run meson test -C "$folder" --no-rebuild --print-errorlogs "$@" || failed=1
+  logs+=("$folder/meson-logs/testlog")
+}
+logs=()
 
-step "build with AddressSanitizer and UndefinedBehaviorSanitizer"
-ninja -C build-sanitize --quiet
+summary() {
+  step "summary"
+  tools/dev/count_tests.py --slowest 10 "${logs[@]/%/.junit.xml}" || failed=1
+  exit "$failed"
+}
 
-step "tests with sanitizers"
-meson test -C build-sanitize --no-rebuild --print-errorlogs || failed=1
+# ---- Fuzzing
 
-step "build with ThreadSanitizer"
-# shellcheck disable=SC2086  # words are what is wanted
-ninja -C build-thread --quiet $threads
-
-step "tests with ThreadSanitizer"
-meson test -C build-thread --suite threads --no-rebuild --print-errorlogs || failed=1
-
-# fuzz TARGET SECONDS OPTION... looks for new findings, from the corpus of TARGET on.
+# fuzz TARGET OPTION... looks for new findings, from the corpus of TARGET on.
 fuzz() {
-  local target=$1 seconds=$2
-  shift 2
+  local target=$1
+  shift
   local findings=build-findings/$target/  # kept when build folders are removed
   local grown=build-sanitize/corpus/$target log=build-sanitize/fuzz-$target.log
   mkdir -p "$findings" "$grown"
-  if ! "build-sanitize/tests/${target}_fuzz" "$grown" "tests/fuzz/corpus/$target" -max_total_time="$seconds" \
-    -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings" "$@" 2>"$log"; then
+  if ! setpriv --pdeathsig TERM -- "build-sanitize/tests/fuzz/${target}_fuzz" "$grown" "tests/fuzz/corpus/$target" \
+    -max_total_time="$fuzz_seconds" -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings" "$@" 2>"$log"; then
     tail -n 40 "$log" >&2
     echo "the fuzzer found something: add the file in $findings to tests/fuzz/corpus/$target and mend it" >&2
     return 1
   fi
   echo "$target: $(grep -E 'number_of_executed_units' "$log")"
 }
-step "fuzzing for $fuzz_seconds s each, two at a time"
-fuzz codec "$fuzz_seconds" -max_len=600 -timeout=10 &
-fuzz exchange "$fuzz_seconds" -max_len=4096 -timeout=20 || failed=1
-wait $! || failed=1
-fuzz config "$fuzz_seconds" -max_len=2048 -timeout=10 &
-fuzz frame "$fuzz_seconds" -max_len=256 -timeout=10 || failed=1
-wait $! || failed=1
-fuzz bundle "$fuzz_seconds" -max_len=1600 -timeout=10 &
-fuzz probe "$fuzz_seconds" -max_len=256 -timeout=10 || failed=1
-wait $! || failed=1
-fuzz server "$fuzz_seconds" -max_len=2048 -timeout=20 &
-fuzz trainer "$fuzz_seconds" -max_len=600 -timeout=20 || failed=1
-wait $! || failed=1
+# fuzz_both TARGET LENGTH TARGET LENGTH, of which a core each has one.
+fuzz_both() {
+  fuzz "$1" -max_len="$2" -timeout=20 &
+  children+=("$!")
+  local first=$!
+  fuzz "$3" -max_len="$4" -timeout=20 &
+  children+=("$!")
+  wait "$!" || failed=1
+  wait "$first" || failed=1
+}
 
-step "summary"
-tools/dev/count_tests.py build-test/meson-logs/testlog.junit.xml build-sanitize/meson-logs/testlog.junit.xml \
-  build-thread/meson-logs/testlog.junit.xml || failed=1
-exit "$failed"
+# ---- All of it
+
+step "packages"
+tools/setup.sh
+
+step "layers, style, format, types"
+run tools/check.sh || failed=1
+
+if $quick; then
+  step "build"
+  build_tests
+  step "tests: units, and short ones of whole programs"
+  test_in build-test --num-processes 3 --no-suite long
+  summary
+fi
+
+step "build"
+configure build-test -Dunity=on -Dassertions=true
+# shellcheck disable=SC2046  # words are what is wanted
+build_tests $(programs) tests/compress_test tests/compress/all_floats_test tests/scale_test
+configure_sanitizers
+
+step "tests of whole programs"
+start_early_builds
+test_in build-test --num-processes 3 --no-suite sanitized
+kill "$early" 2>/dev/null || true
+wait "$early" || true
+
+step "build with AddressSanitizer and UndefinedBehaviorSanitizer"
+run ninja -C build-sanitize --quiet
+
+step "tests with AddressSanitizer and UndefinedBehaviorSanitizer"
+test_in build-sanitize
+
+step "build with ThreadSanitizer"
+# shellcheck disable=SC2086  # words are what is wanted
+run ninja -C build-thread --quiet $threads
+
+step "tests with ThreadSanitizer"
+test_in build-thread --suite threads
+
+step "fuzzing for $fuzz_seconds s each, two at a time"
+fuzz_both codec 600 exchange 4096
+fuzz_both config 2048 frame 256
+fuzz_both bundle 1600 probe 256
+fuzz_both server 2048 trainer 600
+
+summary

@@ -37,7 +37,7 @@ Coder::Coder(ElementType type, const Codec& codec) noexcept
       granule_(kGranuleBytes / element_bytes_),
       width_(element_bytes_),
       type_(type),
-      id_(CodecId::kRaw),
+      id_(kNoCodec),
       param_(0) {
   if (coded()) {
     width_ = codec.row().width;
@@ -58,7 +58,8 @@ size_t Coder::run_room(size_t elements, size_t room) const noexcept {
     return elements <= longest ? room : std::min(room, codec_.least_bytes(longest));
   }
   const size_t most = std::min(elements, longest) * width_;
-  return room >= most ? most : room & ~(granule_ * width_ - 1);
+  if (room >= most) return most;
+  return room - static_cast<uint32_t>(room) % static_cast<uint32_t>(granule_ * width_);
 }
 
 EncodeResult Coder::encode(const void* elements, size_t count, float* residual, std::span<uint8_t> out) const noexcept {

@@ -36,7 +36,7 @@ class Coder {
   [[nodiscard]] size_t element_bytes() const noexcept { return element_bytes_; }
   // Elements in kGranuleBytes bytes: runs begin and are cut at multiples of this.
   [[nodiscard]] size_t granule() const noexcept { return granule_; }
-  // What a run header says: kRaw and 0 for all types but fp32.
+  // What a run header says: kNoCodec and 0 for all types but fp32.
   [[nodiscard]] CodecId codec_id() const noexcept { return id_; }
   [[nodiscard]] uint8_t codec_param() const noexcept { return param_; }
   // Bytes that a block of so many elements can never exceed.

@@ -130,7 +130,7 @@ const char* work(Nodes& nodes, const Signals& signals, std::optional<Telemetry>&
   for (auto tended = Clock::now() - kStep; signal == nullptr; signal = step(nodes, signals, kStep)) {
     if (Clock::now() - tended < kStep) continue;
     tended = Clock::now();
-    for (const auto& node : nodes) node->tend();
+    for (const auto& node : nodes) node->tend(clock_now());
     if (telemetry) telemetry->look();
   }
   return signal;

@@ -276,45 +276,45 @@ std::vector<std::string> Node::files() const {
 }
 
 void Node::start() {
-  log_faults();
+  const Nanos now = clock_now();
+  log_faults(now);
   log_numa();
   for (size_t i = 0; i < workers_.size(); ++i) {
     const int core = config_.cores.empty() ? -1 : static_cast<int>(config_.cores[i]);
     workers_[i]->start("gl-n" + std::to_string(config_.rank) + "-w" + std::to_string(i), core);
   }
-  log_ring();  // nobody is met yet, but who there should be is known from now on
+  log_ring(now);  // nobody is met yet, but who there should be is known from now on
 }
 
 void Node::open() { server_->open(); }
 
-void Node::log_faults() {
+void Node::log_faults(Nanos now) {
   if (!config_.faults.any()) return;
   spdlog::warn("node {}: faults are injected into what is received: {}: results stay right, throughput does not",
                config_.rank, faults_summary(config_.faults));
-  faults_logged_at_ = clock_now();
+  faults_logged_at_ = now;
 }
 
-void Node::tend() {
-  if (clock_now() - faults_logged_at_ > kFaultsInterval) log_faults();
+void Node::tend(Nanos now) {
+  if (now - faults_logged_at_ > kFaultsInterval) log_faults(now);
   for (NodePort& it : ports_) it.port->tend();
   look_for_wrong_lanes();
-  log_addresses();
-  log_failures();
-  log_ring();
+  log_addresses(now);
+  log_failures(now);
+  log_ring(now);
 }
 
-void Node::log_ring() {
-  const Nanos now = clock_now();
+void Node::log_ring(Nanos now) {
   for (const RingLine& line : ring_.look(ring_facts(*this, now), now)) log(line);
 }
 
-void Node::log_failures() {
+void Node::log_failures(Nanos now) {
   std::vector<FailedOperations> all;
   for_each_lane([&all](const Lane& lane, unsigned) {
     const RingSnapshot ring = lane.ring_snapshot();
     all.push_back({.rank = lane.rank(), .count = ring.failures, .last = ring.failed});
   });
-  for (const RingLine& line : failures_.look(config_.rank, all, clock_now())) log(line);
+  for (const RingLine& line : failures_.look(config_.rank, all, now)) log(line);
 }
 
 std::optional<double> Node::failed_ago() const noexcept {

@@ -60,8 +60,8 @@ class Node {
   void check_addresses() const;
   // Trainers may come.
   void open();
-  // Every 100 ms: ports that could not start yet, news of the ring for the log.
-  void tend();
+  // Every 100 ms: ports that could not start yet, and what has happened in the ring, for the log.
+  void tend(Nanos now);
 
   [[nodiscard]] Server& server() const noexcept { return *server_; }
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
@@ -77,6 +77,12 @@ class Node {
   // Where people ask; null until it is set.
   void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
   [[nodiscard]] AdminSocket* admin() const noexcept { return admin_.get(); }
+
+  // Its workers, for who does their rounds himself and does not start() them; what control threads tell a lane.
+  [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
+  [[nodiscard]] LaneDesk& desk(unsigned number, unsigned local) noexcept {
+    return *desks_[number * ranks_per_node(config_) + local];
+  }
 
   // What the ways to neighbours are like. start_probing() does nothing while a run is on its way.
   void start_probing(Nanos most);
@@ -110,7 +116,7 @@ class Node {
  private:
   void make_lanes();
   void claim_address();
-  void log_addresses();
+  void log_addresses(Nanos now);
   void connect_ports();
   void connect_lane(unsigned number, unsigned local);
   void make_prober();
@@ -118,9 +124,9 @@ class Node {
   void agree_on_workers();
   void log_numa() const;
   void look_for_wrong_lanes();
-  void log_ring();
-  void log_failures();
-  void log_faults();
+  void log_ring(Nanos now);
+  void log_failures(Nanos now);
+  void log_faults(Nanos now);
   [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
   [[nodiscard]] Lane& lane(unsigned number, unsigned local) {
     return *lanes_[number * ranks_per_node(config_) + local];

@@ -50,8 +50,7 @@ void Node::check_addresses() const {
   }
 }
 
-void Node::log_addresses() {
-  const Nanos now = clock_now();
+void Node::log_addresses(Nanos now) {
   const std::string ip = ip_text(config_.nodes[config_.rank].ip);
   for (NodePort& it : ports_) {
     const AddressClaim& claim = *it.claim;

@@ -52,8 +52,8 @@ NeighbourFacts::PortState state_of(const Port& port) {
 }
 
 // Who else has, or had a moment ago, this node's address; "": nobody.
-std::string rival_of(const NodePort& it) {
-  const bool lately = it.address_log.conflict_at != 0 && clock_now() - it.address_log.conflict_at < kRivalTime;
+std::string rival_of(const NodePort& it, Nanos now) {
+  const bool lately = it.address_log.conflict_at != 0 && now - it.address_log.conflict_at < kRivalTime;
   if (!lately && it.claim->state() != AddressClaim::State::kTaken) return "";
   return mac_text(unpack_mac(it.claim->rival()));
 }
@@ -69,7 +69,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
                   .rival = {},
                   .neighbours = {}};
   for (const NodePort& it : node.ports()) {
-    if (facts.rival.empty()) facts.rival = rival_of(it);
+    if (facts.rival.empty()) facts.rival = rival_of(it, now);
   }
   for (const auto& neighbour : node.neighbours()) {
     NeighbourFacts& it = facts.neighbours.emplace_back();

@@ -15,6 +15,6 @@ namespace gradlane {
 [[nodiscard]] NeighbourFacts::PortState state_of(const Port& port);
 
 // Who else has, or had a moment ago, this node's address; "": nobody.
-[[nodiscard]] std::string rival_of(const NodePort& it);
+[[nodiscard]] std::string rival_of(const NodePort& it, Nanos now);
 
 }  // namespace gradlane

@@ -59,7 +59,7 @@ const char* claim_name(AddressClaim::State state) {
 }
 
 json rival_json(const NodePort& it) {
-  const std::string rival = rival_of(it);
+  const std::string rival = rival_of(it, clock_now());
   return rival.empty() ? json(nullptr) : json(rival);
 }
 

@@ -216,7 +216,8 @@ def parse():
                         help="points are left out after so many (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print results.json instead of tables")
     parser.add_argument("--render", action="store_true", help="measure nothing: tables and plots of DIR/results.json")
-    parser.add_argument("--write-docs", action="store_true", help="tables to docs/benchmarks.md, plots to docs/images")
+    parser.add_argument("--write-docs", action="store_true",
+                        help="tables to docs/results/compare.md, plots to docs/images")
     parser.add_argument("--gradlane", type=pathlib.Path, default=ROOT / "build" / "tools" / "gradlane",
                         help="build/tools/gradlane")
     args = parser.parse_args()
@@ -289,7 +290,7 @@ def write_docs(results, out):
 
     reasons = report.unfit(results)
     if reasons:
-        say(f"compare.sh: --write-docs: docs/benchmarks.md is left as it was: {'; '.join(reasons)}")
+        say(f"compare.sh: --write-docs: docs/results/compare.md is left as it was: {'; '.join(reasons)}")
         return False
     report.write_docs(results, out, ROOT / "docs")
     return True

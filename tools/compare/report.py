@@ -7,7 +7,11 @@ from tools.compare import plan
 from tools.compare import plots
 from tools.compare import tables
 
-BEGIN, END = "<!-- compare: begin -->", "<!-- compare: end -->"
+HEAD = """# gradlane beside Gloo and Open MPI: the results
+
+Written by `tools/compare.sh --write-docs`, all of it. [benchmarks.md](../benchmarks.md) says what is compared, how it
+is measured, and how to read it.
+"""
 NAMES = ("busbw-4", "busbw-2", "time", "cpu")
 
 
@@ -41,16 +45,12 @@ def unfit(results):
 
 
 def write_docs(results, folder, docs):
-    """The same between two marks of docs/benchmarks.md; plots as docs/images/compare-*.png."""
-    page = docs / "benchmarks.md"
-    head, begin, rest = page.read_text().partition(BEGIN)
-    _, end, foot = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"compare.sh: {page} has no lines '{BEGIN}' and '{END}', between which tables go")
-    images = docs / "images"
+    """The same as docs/results/compare.md; plots as docs/images/compare-*.png."""
+    images, page = docs / "images", docs / "results" / "compare.md"
     images.mkdir(exist_ok=True)
+    page.parent.mkdir(exist_ok=True)
     made = [name for name in NAMES if (folder / f"{name}.png").exists()]
     for name in made:
         shutil.copyfile(folder / f"{name}.png", images / f"compare-{name}.png")
-    text = tables.whole(results, lambda name: f"images/compare-{name}.png" if name in made else None)
-    page.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{foot}")
+    text = tables.whole(results, lambda name: f"../images/compare-{name}.png" if name in made else None)
+    page.write_text(f"{HEAD}\n{text}")

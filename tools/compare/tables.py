@@ -180,14 +180,14 @@ def warnings(results):
 
 def whole(results, image):
     """All of it. image(name) gives a plot's address, or None."""
-    parts = [*warnings(results), "### Machine\n", machine(results) + "\n", "### Figures\n", met_table(results) + "\n",
-             "### Plots\n"]
+    parts = [*warnings(results), "## Machine\n", machine(results) + "\n", "## Figures\n", met_table(results) + "\n",
+             "## Plots\n"]
     for name, text in (("busbw-4", "Bus bandwidth against size, 4 nodes"), ("busbw-2", "the same, 2 nodes"),
                        ("time", "Time against bandwidth of the links"), ("cpu", "CPU time")):
         if image(name):
             parts.append(f"![{text}]({image(name)})\n")
-    parts += ["### Where gradlane is slower\n", lost(results) + "\n"]
+    parts += ["## Where gradlane is slower\n", lost(results) + "\n"]
     for place, rows in places(results):
-        parts += [f"### {place_name(*place)}\n", overview(rows) + "\n", "<details><summary>all of it</summary>\n",
+        parts += [f"## {place_name(*place)}\n", overview(rows) + "\n", "<details><summary>all of it</summary>\n",
                   detail(rows) + "\n", "</details>\n"]
     return "\n".join(parts)

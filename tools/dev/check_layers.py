@@ -51,7 +51,7 @@ IN_ORDER = {
 # System headers that belong to some folders only.
 DPDK = ("device", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
 SYSTEM_ONLY_IN = [
-    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK)),
+    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster",)),
     (re.compile(r"yaml-cpp/"), ("config/",)),
     (re.compile(r"(immintrin|x86intrin)\.h"), ("compress/avx",)),
     (re.compile(r"CLI/"), ("tools/",)),

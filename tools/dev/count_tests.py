@@ -3,6 +3,8 @@
 
 import argparse
 import collections
+import json
+import pathlib
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -35,10 +37,24 @@ def cases_of(path):
                 yield name, "passed", None
 
 
+def slowest(junit_paths):
+    """Seconds and names of tests, the longest first: of the logs in JSON lines beside those for JUnit."""
+    found = []
+    for path in junit_paths:
+        folder = pathlib.Path(path).resolve().parent.parent.name
+        for line in pathlib.Path(str(path).removesuffix(".junit.xml") + ".json").read_text().splitlines():
+            test = json.loads(line)
+            found.append((test["duration"], test["name"].split(" / ")[-1], folder))
+    return sorted(found, reverse=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("junit", nargs="+", help="testlog.junit.xml of a build folder")
+    parser.add_argument("--slowest", type=int, default=0, metavar="N", help="print the N slowest tests, too")
     args = parser.parse_args()
+    for seconds, name, folder in slowest(args.junit)[:args.slowest]:
+        print(f"{seconds:6.1f} s  {name} ({folder})")
     count = {"passed": 0, "failed": 0, "skipped": 0}
     reasons = collections.Counter()
     for path in args.junit:

@@ -13,13 +13,13 @@ namespace gradlane {
 
 // IPv4 and UDP headers; then Ethernet header, FCS, preamble and gap.
 inline constexpr size_t kUdpIpBytes = 28;
-inline constexpr size_t kEthernetBytes = 38;
+inline constexpr size_t kEthernetOverhead = 38;
 
 struct LinkModel {
   uint64_t bits_per_second = 10'000'000'000;
   Nanos delay = 25 * kMicrosecond;         // one way
   size_t queue_bytes = size_t{512} << 10;  // on the wire; what waits and what is left of the packet being sent
-  size_t overhead_bytes = kUdpIpBytes + kEthernetBytes;  // of each packet
+  size_t overhead_bytes = kUdpIpBytes + kEthernetOverhead;  // of each packet
 };
 
 // Probabilities per packet.

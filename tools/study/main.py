@@ -23,7 +23,7 @@ from tools.study import report
 from tools.study import summary
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "study.md"
+PAGE = ROOT / "docs" / "results" / "study.md"
 IMAGES = ROOT / "docs" / "images"
 SPLIT = 3  # the demo's
 TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
@@ -66,7 +66,7 @@ def methods(text):
 
 
 def for_page(settings):
-    """Whether docs/study.md is about such a study."""
+    """Whether docs/results/study.md is about such a study."""
     return (not settings["quick"] and not settings["only"] and settings["models"] == list(plan.MODELS)
             and settings["seeds"] >= plan.SEEDS and settings["epochs"] == plan.EPOCHS
             and settings["link_rate"] == plan.LINK_RATE)
@@ -92,7 +92,7 @@ def parse_arguments():
     parser.add_argument("--resume", action="store_true", help="keep the trainings that are in DIR, do the others")
     parser.add_argument("--report", action="store_true", help="train nothing: tables and pictures of what is in DIR")
     parser.add_argument("--write-docs", action="store_true",
-                        help="put the tables into docs/study.md and the pictures into docs/images/")
+                        help="the tables also as docs/results/study.md, and the pictures to docs/images/")
     parser.add_argument("--json", action="store_true", help="print results.json in the end, not the tables")
     parser.add_argument("--gradlane", metavar="EXE", help="use this one; install and build nothing")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # the command line only
@@ -293,14 +293,14 @@ def finish(args, settings, trainings, failures):
     say(f"results.json, tables.md{''.join(', ' + name for name in pictures)} are in {args.out}")
     if args.write_docs:
         if missing or result["different"] or not for_page(settings):
-            raise SystemExit("tools/study.sh: docs/study.md is left as it was: it is for complete studies with "
-                             f"{plan.SEEDS} seeds or more, {plan.EPOCHS} epochs, {plan.LINK_RATE} and replicas that do "
-                             "not differ")
-        PAGE.write_text(report.fill_in(PAGE.read_text(), report.blocks(result)))
+            raise SystemExit("tools/study.sh: docs/results/study.md is left as it was: it is for complete studies "
+                             f"with {plan.SEEDS} seeds or more, {plan.EPOCHS} epochs, {plan.LINK_RATE} and replicas that "
+                             "do not differ")
+        PAGE.write_text(report.page(result, pictures))
         IMAGES.mkdir(exist_ok=True)
         for name in pictures:
             (IMAGES / name).write_bytes((args.out / name).read_bytes())
-        say("docs/study.md and docs/images/ are written")
+        say("docs/results/study.md and docs/images/ are written")
 
 
 def main():

@@ -1,6 +1,4 @@
-"""report.py - the study's tables as markdown, and where they belong in its page (no PyTorch)"""
-
-import re
+"""report.py - the study's tables as markdown, and their page of the documentation (no PyTorch)"""
 
 from tools.study import plan
 from tools.study import summary
@@ -8,6 +6,17 @@ from tools.study import summary
 PAPER_LESS = "70.9-80.7 %"
 PAPER_FASTER = "2.2-3.1x"
 NONE = "-"
+TITLE = "# Training study\n"
+PAGE_TITLE = """# The training study: the results
+
+Written by `tools/study.sh --write-docs`, all of it. [study.md](../study.md) says what is trained and measured, and what
+the columns mean.
+"""
+SHOWS = {
+    "study-accuracy-time.png": "accuracy against seconds of training",
+    "study-epoch.png": "epochs, split into compute and exchange",
+    "study-accuracy.png": "final accuracy by method",
+}
 
 
 def number(value, digits=1, unit=""):
@@ -120,17 +129,9 @@ def machine(result):
     )
 
 
-def blocks(result):
-    """Parts of the page by name."""
-    parts = {"machine": machine(result), "figures": figures(result)}
-    for name, model in result["models"].items():
-        parts |= {f"{name} times": times(model), f"{name} speed": speeds(model), f"{name} accuracy": accuracies(model)}
-    return parts
-
-
 def document(result):
     """All tables, as a file of their own."""
-    text = f"# Training study\n\n{machine(result)}"
+    text = f"{TITLE}\n{machine(result)}"
     if result["settings"]["quick"]:
         text += "\n**With --quick, which only shows that it works: figures mean nothing.**\n"
     if result["missing"]:
@@ -139,15 +140,13 @@ def document(result):
     for model in result["models"].values():
         text += f"\n## {model['about']}\n"
         text += f"\n{times(model)}\n{speeds(model)}\n{accuracies(model)}"
-        text += f"\nTo {model['target']:.2f} %: the mean final accuracy of Gloo, fp32, less {summary.TARGET_BELOW}.\n"
+        text += f"\nTo {model['target']:.2f} %: the mean final accuracy of Gloo, fp32, less {summary.TARGET_BELOW} points.\n"
     return text
 
 
-def fill_in(page, parts):
-    """Puts each part between its markers, `<!-- study: NAME -->` and `<!-- end -->`; every one must have its place."""
-    for name, text in parts.items():
-        pattern = re.compile(rf"(<!-- study: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page, count = pattern.subn(lambda match: f"{match[1]}\n{text}\n{match[2]}", page)
-        if count != 1:
-            raise ValueError(f"there are {count} places for '{name}' in it, which must be one")
-    return page
+def page(result, pictures):
+    """The same as docs/results/study.md, with the pictures of these names."""
+    text = document(result).replace(TITLE, PAGE_TITLE, 1)
+    shown = "\n\n".join(f"![{SHOWS[name]}](../images/{name})" for name in pictures)
+    marks = "Means over the seeds. A mark is an epoch, the grey line the accuracy to reach."
+    return f"{text}\n## Plots\n\n{marks}\n\n{shown}\n"

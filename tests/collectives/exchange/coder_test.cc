@@ -99,9 +99,7 @@ class CoderTest : public IsaTest {
  protected:
   static std::vector<Way> ways() {
     std::vector<Way> list;
-    for (const std::string name : {"raw", "bf16", "fp16", "inceptionn:10", "fixed:10"}) {
-      list.emplace_back(ElementType::kFloat32, codec(name));
-    }
+    for (const CodecRow& row : codec_table()) list.emplace_back(ElementType::kFloat32, codec(row.example));
     for (const ElementType type : {ElementType::kFloat64, ElementType::kFloat16, ElementType::kBfloat16,
                                    ElementType::kInt32, ElementType::kInt64, ElementType::kBytes}) {
       list.emplace_back(type, codec("fixed:10"));

@@ -159,7 +159,7 @@ bool TrainerWorld::idle() const {
 
 // ---- The control thread's part
 
-Trainer::Trainer(TrainerWorld& world, unsigned node, unsigned number) : world_(world), node_(node), number_(number) {
+Trainer::Trainer(TrainerHost& world, unsigned node, unsigned number) : world_(world), node_(node), number_(number) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bell_) != 0) fail("no socket pair");
   next_cookie_ = uint64_t{rank()} << 32;
 }
@@ -174,7 +174,7 @@ Trainer::~Trainer() {
 void Trainer::post(Command::Kind kind, unsigned segment) {
   if (!commands_.empty()) fail("a command is not done yet");
   const auto memory = segments_.find(segment);
-  for (unsigned i = 0; i < world_.config().lanes; ++i) {
+  for (unsigned i = 0; i < world_.lanes(); ++i) {
     auto& command = *commands_.emplace_back(std::make_unique<Command>());
     command.kind = kind;
     command.trainer = number_;
@@ -186,7 +186,7 @@ void Trainer::post(Command::Kind kind, unsigned segment) {
       command.base = memory->second->base();
       command.bytes = memory->second->bytes();
     }
-    if (!world_.desk(node_, i).mailbox.post(&command)) fail("a mailbox is full");
+    if (!world_.desk_of(node_, number_, i).mailbox.post(&command)) fail("a mailbox is full");
   }
 }
 
@@ -200,7 +200,8 @@ bool Trainer::done() {
       commands_[i]->kind = Command::Kind::kBreakOff;
       commands_[i]->broke_off = false;
       commands_[i]->done = false;
-      if (!world_.desk(node_, static_cast<unsigned>(i)).mailbox.post(commands_[i].get())) fail("a mailbox is full");
+      if (!world_.desk_of(node_, number_, static_cast<unsigned>(i)).mailbox.post(commands_[i].get()))
+        fail("a mailbox is full");
     }
     return false;
   }
@@ -217,7 +218,7 @@ void Trainer::finish() {
 }
 
 void Trainer::attach() {
-  const unsigned lanes = world_.config().lanes;
+  const unsigned lanes = world_.lanes();
   memory_ = std::make_unique<GuardedPages>(gl_control_bytes(lanes));
   heads_.assign(lanes, 0);
   ends_seen_.assign(lanes, 0);
@@ -248,11 +249,11 @@ void Trainer::close() {
   finish();
 }
 
-const FaultReport& Trainer::fault(unsigned lane) const { return world_.desk(node_, lane).faults[number_]; }
+const FaultReport& Trainer::fault(unsigned lane) const { return world_.desk_of(node_, number_, lane).faults[number_]; }
 
 void Trainer::forget_faults() {
-  for (unsigned i = 0; i < world_.config().lanes; ++i) {
-    world_.desk(node_, i).faults[number_].fault.store(TrainerFault::kNone);
+  for (unsigned i = 0; i < world_.lanes(); ++i) {
+    world_.desk_of(node_, number_, i).faults[number_].fault.store(TrainerFault::kNone);
   }
 }
 
@@ -269,7 +270,7 @@ void Trainer::put(unsigned number, const gl_submission& submission) {
 
 uint64_t Trainer::submit(gl_submission submission) {
   submission.cookie = ++next_cookie_;
-  for (unsigned i = 0; i < world_.config().lanes; ++i) put(i, submission);
+  for (unsigned i = 0; i < world_.lanes(); ++i) put(i, submission);
   return submission.cookie;
 }
 
@@ -277,18 +278,18 @@ void Trainer::cancel(uint64_t cookie) {
   gl_submission submission{};
   submission.kind = GL_CANCEL;
   submission.cookie = cookie;
-  for (unsigned i = 0; i < world_.config().lanes; ++i) put(i, submission);
+  for (unsigned i = 0; i < world_.lanes(); ++i) put(i, submission);
 }
 
 void Trainer::resume() {
   gl_submission submission{};
   submission.kind = GL_RESUME;
-  for (unsigned i = 0; i < world_.config().lanes; ++i) put(i, submission);
+  for (unsigned i = 0; i < world_.lanes(); ++i) put(i, submission);
 }
 
 void Trainer::read() {
   if (memory_ == nullptr) return;
-  for (unsigned i = 0; i < world_.config().lanes; ++i) {
+  for (unsigned i = 0; i < world_.lanes(); ++i) {
     gl_lane& it = lane(i);
     for (unsigned n = 0; n < GL_SLOTS && heads_[i] != __atomic_load_n(&it.complete_tail, __ATOMIC_ACQUIRE); ++n) {
       const gl_completion& entry = it.completions[heads_[i] % GL_SLOTS];
@@ -309,9 +310,9 @@ void Trainer::read() {
 std::optional<Outcome> Trainer::over(uint64_t cookie) {
   read();
   const auto it = outcomes_.find(cookie);
-  if (it == outcomes_.end() || it->second.lanes < world_.config().lanes) return std::nullopt;
-  if (it->second.lanes > world_.config().lanes) fail("an operation was completed twice");
-  for (unsigned i = 0; i < world_.config().lanes && it->second.failed != 0; ++i) {
+  if (it == outcomes_.end() || it->second.lanes < world_.lanes()) return std::nullopt;
+  if (it->second.lanes > world_.lanes()) fail("an operation was completed twice");
+  for (unsigned i = 0; i < world_.lanes() && it->second.failed != 0; ++i) {
     const auto at = it->second.ends.find(i);
     ends_seen_[i] = std::max(ends_seen_[i], at != it->second.ends.end() ? at->second : lane(i).ends);
   }

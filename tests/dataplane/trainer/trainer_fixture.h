@@ -45,26 +45,40 @@ class GuardedPages {
   size_t bytes_;
 };
 
+// Lanes that trainers can come to, stepped by the test.
+class TrainerHost {
+ public:
+  virtual ~TrainerHost() = default;
+  [[nodiscard]] virtual unsigned lanes() const = 0;     // of a node
+  [[nodiscard]] virtual unsigned trainers() const = 0;  // of a node
+  // Where commands about this trainer go.
+  [[nodiscard]] virtual LaneDesk& desk_of(unsigned node, unsigned trainer, unsigned lane) = 0;
+  // False: it was not so in that time.
+  [[nodiscard]] virtual bool run_until(const std::function<bool()>& is_so, Nanos time) = 0;
+};
+
 // All lanes of all nodes, in one thread.
-class TrainerWorld {
+class TrainerWorld final : public TrainerHost {
  public:
   explicit TrainerWorld(const TrainerConfig& config);
-  ~TrainerWorld();
+  ~TrainerWorld() override;
   TrainerWorld(const TrainerWorld&) = delete;
   TrainerWorld& operator=(const TrainerWorld&) = delete;
 
   [[nodiscard]] const TrainerConfig& config() const { return config_; }
   [[nodiscard]] unsigned ranks() const { return config_.nodes * config_.trainers; }
   [[nodiscard]] Nanos now() const { return now_; }
+  [[nodiscard]] unsigned lanes() const override { return config_.lanes; }
+  [[nodiscard]] unsigned trainers() const override { return config_.trainers; }
   [[nodiscard]] LaneDesk& desk(unsigned node, unsigned lane);
+  [[nodiscard]] LaneDesk& desk_of(unsigned node, unsigned, unsigned lane) override { return desk(node, lane); }
   [[nodiscard]] TrainerOps& ops(unsigned node, unsigned lane);
   [[nodiscard]] Exchange& exchange(unsigned node, unsigned lane);
 
   // Packets that have arrived, and one poll of every lane. Time goes on by little, or by more if nothing moved.
   void step();
   void run_for(Nanos time);
-  // False: it was not so in that time.
-  [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = kSecond);
+  [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = kSecond) override;
   [[nodiscard]] bool idle() const;  // no lane has an operation in flight
 
  private:
@@ -96,7 +110,7 @@ struct Outcome {
 // A trainer and its part of the control thread. The memory of its rings is its own to spoil.
 class Trainer {
  public:
-  Trainer(TrainerWorld& world, unsigned node, unsigned number = 0);
+  Trainer(TrainerHost& world, unsigned node, unsigned number = 0);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -116,7 +130,7 @@ class Trainer {
   void forget_faults();
 
   // ---- Trainer
-  [[nodiscard]] unsigned rank() const { return node_ * world_.config().trainers + number_; }
+  [[nodiscard]] unsigned rank() const { return node_ * world_.trainers() + number_; }
   [[nodiscard]] gl_control& control() { return *reinterpret_cast<gl_control*>(memory_->base()); }
   [[nodiscard]] gl_lane& lane(unsigned lane);
   [[nodiscard]] uint8_t* segment(unsigned segment) { return segments_[segment]->base(); }
@@ -136,7 +150,7 @@ class Trainer {
   void post(Command::Kind kind, unsigned segment = 0);
   void finish();
 
-  TrainerWorld& world_;
+  TrainerHost& world_;
   const unsigned node_;
   const unsigned number_;
   int bell_[2];

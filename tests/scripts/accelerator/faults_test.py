@@ -203,20 +203,25 @@ def full_table(hosts, bumps):
 
 
 def little_memory(hosts, bumps):
-    """What cannot be remembered until it is acknowledged is sent as it is."""
+    """What cannot be remembered until it is acknowledged is sent as it is. Whether there was anything like that.
+
+    Not if this machine takes its time: a connection that hears nothing for 3 s is no longer compressed.
+    """
     assert "memory: {records: 1MiB}" in bumps.config(0).read_text()
     arrays = [traffic.laplace(3600, seed=i, scale=0.2) for i in range(300)]
     pairs = [traffic.connect(hosts, 0, 1, tos=traffic.MARK) for _ in arrays]
     hosts.partition([])
     for array, (ours, _) in zip(arrays, pairs):
         ours.sendall(array.tobytes())
-    bumps.counted(0, "raw_no_memory", 1)
-    bumps.counted(0, "compressed", 1)
+    with contextlib.suppress(AssertionError):
+        bumps.counted(0, "raw_no_memory", 1, patience=4)
     assert bumps.stats(0)["streams"]["record_bytes"] <= 1 << 20
+    full = bumps.counter(0, "raw_no_memory") > 0 and bumps.counter(0, "compressed") > 0
     hosts.heal()
     for i, (array, (_, theirs)) in enumerate(zip(arrays, pairs)):
         traffic.check_floats(array, traffic.read(theirs, array.nbytes), what=f"little memory, connection {i}")
     traffic.close(*pairs)
+    return full
 
 
 def injected(hosts, bumps, codec):
@@ -275,8 +280,9 @@ def main():
 
     def check(what, function, *more):
         begin = time.monotonic()
-        function(*more)
+        result = function(*more)
         print(f"{what}: {time.monotonic() - begin:.1f} s", flush=True)
+        return result
 
     with tempfile.TemporaryDirectory() as name, rig.Hosts() as hosts:
         folder = pathlib.Path(name)
@@ -306,8 +312,13 @@ def main():
                     check(f"injected faults, {codec}", injected, hosts, bumps, codec)
             with bumps_with(connections=64) as bumps:
                 check("a full table", full_table, hosts, bumps)
-            with bumps_with(memory="{records: 1MiB}") as bumps:
-                check("little memory", little_memory, hosts, bumps)
+            full = False
+            for _ in range(5):
+                with bumps_with(memory="{records: 1MiB}") as bumps:
+                    full = full or check("little memory", little_memory, hosts, bumps)
+                if full:
+                    break
+            assert full, "memory was never full"
     print("TCP is sound under faults")
     return 0
 

@@ -79,7 +79,7 @@ def a_copy_does_not_start(folder, network):
             assert status == 1 and f"10.77.0.2 is in use by {mac}" in output, output
         asked = f"{mac_of(network, 3)} wanted 10.77.0.2, the address of this node"
         rings.wait_for(lambda: asked in nodes.log(1), "the node says who asked")
-        assert all(nodes.whole(node) for node in range(3))
+        nodes.wait_whole()
         nodes.kill(1)
         nodes.start_node(1)
         nodes.wait_whole()

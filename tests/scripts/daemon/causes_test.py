@@ -19,13 +19,12 @@ from tools.net.spaces import run
 
 GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 COUNT = 200_000  # floats: many packets of full length
-TIMEOUTS = "{peer: 2s, start: 20s, operation: 60s, shutdown: 1s}"
 
 
 @contextlib.contextmanager
 def ring_of(network, nodes, **settings):
     with tempfile.TemporaryDirectory(prefix="gl-causes-") as folder:
-        with rings.Ring("veth", nodes, folder, GRADLANED, network, timeouts=TIMEOUTS, **settings) as ring:
+        with rings.Ring("veth", nodes, folder, GRADLANED, network, **settings) as ring:
             yield ring
 
 
@@ -159,7 +158,7 @@ def absent_rank():
                 except Error as error:
                     assert "rank 1 has left" in str(error), error
             resume(left)
-        assert time.monotonic() - began < 15, "60 s a round otherwise"
+        assert time.monotonic() - began < 50, "60 s a round otherwise"
         ring.kill(1)
         ring.start_node(1)
         ring.wait_whole()

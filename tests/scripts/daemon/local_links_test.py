@@ -28,7 +28,7 @@ from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, Ring, gradlane_
 FLOATS = 2_000_000
 IN_FLIGHT = 6  # operations of so many floats: more than any of the waits below
 LOST = 100  # buffers: less than what a link has on its way when it goes down
-TIMEOUTS = "{peer: 1500ms, start: 8s, operation: 15s, shutdown: 500ms}"
+TIMEOUTS = "{peer: 3s, start: 15s, operation: 60s, shutdown: 500ms}"
 
 
 class Killer:
@@ -105,7 +105,7 @@ class Killer:
         daemon.process.wait()
         self.counts["kills"] += 1
         errors = [[error for error in self.ends(each) if error] for each in requests]
-        self.counts["slow errors"] += time.monotonic() - killed > 1.5 + 2  # of the peer, and a busy machine
+        self.counts["slow errors"] += time.monotonic() - killed > 3 + 12  # of the peer, and a busy machine
         for rank, mine in enumerate(errors):
             if not mine:
                 self.counts["rank had ended"] += 1
@@ -210,7 +210,7 @@ class LocalLinksTest(DaemonTest):
             wait_for(lambda: ring.daemons[0].lines(f"node {node} of"), "it serves without its neighbour")
             began = time.monotonic()
             self.finish(ring)
-            self.assertLess(time.monotonic() - began, 5)
+            self.assertLess(time.monotonic() - began, 15)
 
     def test_socket_that_cannot_be_made(self):
         ring = self.unstarted(2)

@@ -147,7 +147,11 @@ def tap(gradlaned, folder):
         # Only then does it ask whether its address is free.
         rings.wait_for(lambda: it.stats()["ports"][0]["address"] == "held", "the address is its own")
         space.run(sys.executable, "-c", SENDER, str(lanes), str(count))
-        time.sleep(0.5)
+
+        def control():
+            return sum(queue["counters"]["control"] for queue in it.stats()["ports"][0]["queues"])
+
+        rings.wait_for(lambda: control() >= lanes * count - lanes, "packets have come")
         queues = counters(it.end())
         came = [queues[i].get("control", 0) for i in range(lanes)]
         assert sum(came) >= lanes * count - lanes, (came, queues)  # the kernel may drop some while it asks by ARP

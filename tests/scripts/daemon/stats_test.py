@@ -18,7 +18,7 @@ import sys
 import time
 import unittest
 
-from tests.scripts.fixtures.daemons import BINARIES, Daemon, DaemonTest, Ring, wait_for
+from tests.scripts.fixtures.daemons import BINARIES, PATIENCE, Daemon, DaemonTest, Ring, wait_for
 
 
 def ask(path, request=b"stats\n"):
@@ -71,7 +71,7 @@ class MissingTest(StatsTest):
         self.start(ring, 0)
         began = time.monotonic()
         silent = self.start_without_neighbour()
-        wait_for(lambda: ring.daemons[0].lines("node 0: node 1 is missing: "), "the line", 6.5)
+        wait_for(lambda: ring.daemons[0].lines("node 0: node 1 is missing: "), "the line")
         self.assertGreater(time.monotonic() - began, 4, "nodes start one after the other: of that nothing is said")
         line = ring.daemons[0].lines("is missing")[0]
         self.assertIn("port e0: link is down: the daemon of node 1 is not running", line)
@@ -91,7 +91,7 @@ class MissingTest(StatsTest):
         # And again, soon, when it ends.
         before = len(ring.daemons[0].lines("node 1 is missing"))
         ring.daemons[1].stop()
-        wait_for(lambda: len(ring.daemons[0].lines("node 1 is missing")) > before, "another line", 6)
+        wait_for(lambda: len(ring.daemons[0].lines("node 1 is missing")) > before, "another line")
 
     def start_without_neighbour(self):
         """A neighbour that does not answer ARP, as on Ethernet: a null device takes all and gives nothing."""
@@ -102,16 +102,18 @@ class MissingTest(StatsTest):
         return ring
 
     def check_no_answer(self, ring):
-        wait_for(lambda: ring.daemons[0].lines("is missing"), "the line", 6.5)
+        wait_for(lambda: ring.daemons[0].lines("is missing"), "the line")
         line = ring.daemons[0].lines("is missing")[0]
-        tries = re.search(r"no answer from 10\.77\.0\.2 on port e0 after [45] s \(ARP, (\d+) tries\)", line)
+        tries = re.search(r"no answer from 10\.77\.0\.2 on port e0 after (\d+) s \(ARP, (\d+) tries\)", line)
         self.assertTrue(tries, line)
-        self.assertLessEqual(int(tries.group(1)), 53)
+        seconds = int(tries[1])
+        self.assertLessEqual(int(tries[2]), 10 * seconds + 3)
         # Asked for every second from the 50th time on.
-        wait_for(lambda: self.neighbour(ring, 0)["arp_tries"] >= 50, "50 tries", 5)
-        before = self.neighbour(ring, 0)["arp_tries"]
+        wait_for(lambda: self.neighbour(ring, 0)["arp_tries"] >= 50, "50 tries")
+        began, before = time.monotonic(), self.neighbour(ring, 0)["arp_tries"]
         time.sleep(1.5)
-        self.assertLessEqual(self.neighbour(ring, 0)["arp_tries"] - before, 3)
+        after = self.neighbour(ring, 0)["arp_tries"]
+        self.assertLessEqual(after - before, time.monotonic() - began + 2)
 
 
 class RefusedTest(StatsTest):
@@ -213,24 +215,26 @@ class FiguresTest(StatsTest):
         with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True) as watching:
             rounds = [json.loads(watching.stdout.readline()) for _ in range(3)]
             watching.send_signal(signal.SIGINT)
-            self.assertEqual(watching.wait(10), 0)
+            self.assertEqual(watching.wait(PATIENCE), 0)
         self.assertLess(rounds[0]["uptime_s"], rounds[2]["uptime_s"])
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
             self.check_all_reduce(contexts, 100_000)
-            time.sleep(0.7)
+            blocks = ""
+            while blocks.count("node 0 of 2") < 2 or "rx Gb/s" not in blocks:
+                blocks += watching.stdout.readline()
             watching.send_signal(signal.SIGINT)
-            blocks, _ = watching.communicate(timeout=10)
+            blocks += watching.communicate(timeout=PATIENCE)[0]
             self.assertEqual(watching.returncode, 0)
-        self.assertGreaterEqual(blocks.count("node 0 of 2"), 2)
         self.assertIn("rx Gb/s", blocks)
         self.assertNotIn("\x1b", blocks)
         master, terminal = pty.openpty()
         with subprocess.Popen(command, stdout=terminal) as watching:
-            time.sleep(0.7)
+            screen = ""
+            while screen.count("node 0 of 2") < 2:
+                screen += os.read(master, 1 << 16).decode()
             watching.send_signal(signal.SIGINT)
-            self.assertEqual(watching.wait(10), 0)
+            self.assertEqual(watching.wait(PATIENCE), 0)
         os.set_blocking(master, False)
-        screen = ""
         with contextlib.suppress(BlockingIOError):
             while True:  # a terminal hands out some 4 KiB at a time
                 screen += os.read(master, 1 << 16).decode()

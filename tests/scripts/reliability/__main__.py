@@ -34,7 +34,7 @@ def arguments():
     parser.add_argument("--tags", action="store_true", help="with --alone: by tags of their own, without resume()")
     parser.add_argument("--seed", type=int, default=None, help="of victims and moments")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write-docs", action="store_true", help="replaces the table in docs/reliability.md")
+    parser.add_argument("--write-docs", action="store_true", help="writes docs/results/reliability.md")
     parser.add_argument("--verbose", action="store_true", help="daemons log at debug")
     args = parser.parse_args()
     args.links = args.links.split(",")

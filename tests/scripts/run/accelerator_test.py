@@ -8,15 +8,13 @@ tc, nft, ethtool and ping; without them it is skipped (exit status 77).
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from tests.scripts.fixtures import networks
-from tests.scripts.run.runs import PATIENCE, Programs, Run, sh, wait_until
+from tests.scripts.run.runs import PATIENCE, Programs, Run, sh
 from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces, space
 
 FAKE = str(pathlib.Path(__file__).with_name("fake_accelerator.py"))

@@ -7,17 +7,14 @@ status 77). With PyTorch there, Gloo is tried too.
 
 import importlib.util
 import json
-import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from tests.scripts.fixtures import networks
-from tests.scripts.run.runs import PATIENCE, Programs, Run, sh, wait_until
+from tests.scripts.run.runs import PATIENCE, Programs, Run, sh
 from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces, space
 
 RATE = 50_000_000
@@ -75,7 +72,6 @@ state["received"] = {{name: count - before[name] for name, count in received().i
 print(json.dumps(state))
 """
 GLOO = """
-import os
 import gradlane, torch
 import torch.distributed as dist
 torch.set_num_threads(1)

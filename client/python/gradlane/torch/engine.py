@@ -253,7 +253,7 @@ class Engine:
         info = CodecInfo(ctypes.sizeof(CodecInfo))
         code = connection.lib.gradlane_find_codec(connection.handle, _arguments.codec_name(name), ctypes.byref(info))
         if code == errors.Code.BAD_ARGUMENT:
-            auto = f"and {adaptive.NAME}, {adaptive.NAME}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
+            auto = f"{adaptive.NAME} or {adaptive.NAME}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
             raise errors.bad_argument(f"gradlane: {connection.error()}, {auto}")
         connection.check(code)
         return Capability(info.flags)

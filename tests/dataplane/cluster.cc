@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "dataplane/device/eal.h"
 
@@ -60,6 +61,13 @@ uint64_t counted_by(const PortQueue& queue, const std::string& name) {
 }  // namespace
 
 void start_eal_once() { static const Eal eal; }
+
+std::string write_key(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "key";
+  std::ofstream(file) << std::string(64, 'a');
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+  return file;
+}
 
 // ---- A node that the test plays
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ using Bytes = std::vector<uint8_t>;
 // Starts EAL as an ordinary user may: without hugepages, once in a process. Its sockets are in a folder of this
 // process.
 void start_eal_once();
+
+// A key that a node takes, in a file of that folder; its path.
+[[nodiscard]] std::string write_key(const std::filesystem::path& folder);
 
 // Node 1 of a ring of two, played by the test: the other end of node 0's link, frame by frame.
 class Peer {

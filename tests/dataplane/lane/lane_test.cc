@@ -2,6 +2,11 @@
 // nanosecond
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "tests/dataplane/cluster.h"
 #include "tests/dataplane/trainer/trainer_values.h"
 
@@ -86,6 +91,16 @@ TEST(Lane, RanksOfOneNodeHandPacketsToEachOther) {
   ranks.run(all_reduce(50'000));
 }
 
+TEST(Lane, PacketsWithTagsAreTakenFromWhoHasTheKey) {
+  Cluster cluster({.nodes = 2, .change = [](NodeConfig& it) {
+                     it.key_file = write_key(std::filesystem::path(it.socket).parent_path());
+                   }});
+  Ranks ranks(cluster);
+  ranks.run(all_reduce(10'000));
+  EXPECT_GT(cluster.counted(0, "gradlane"), 20U);
+  EXPECT_EQ(cluster.counted(0, "forged"), 0U);
+}
+
 TEST(Lane, FaultsAreMadeAndRepaired) {
   Cluster cluster({.nodes = 2, .change = [](NodeConfig& it) {
                      it.faults = {.drop = 0.02, .duplicate = 0.02, .reorder = 0.02, .corrupt = 0.02, .delay = 0.02};
@@ -115,6 +130,7 @@ TEST(Lane, WaitsWhileThereAreNoBuffers) {
     cluster.node(0).for_each_lane(
         [&refused](const Lane& lane, unsigned) { refused += lane.exchange().counters()[Counter::kNoBuffer]; });
     EXPECT_GT(refused, 0U);
+    EXPECT_GT(cluster.counted(0, "no_copy"), 0U) << "of acknowledgements, which have a buffer of their own";
   }
   ranks.finish(task, cookies);
   cluster.run_for(50 * kMillisecond);

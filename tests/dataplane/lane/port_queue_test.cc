@@ -1,10 +1,11 @@
 // port_queue_test.cc - a port queue: packets in and what they are counted as, buffers that are refused, a port that
 // takes nothing
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <filesystem>
-#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "collectives/wire.h"
 #include "tests/dataplane/cluster.h"
@@ -127,9 +128,7 @@ TEST(PortQueue, OneWorkerHasPacketsOfAllLanesAtAnyQueue) {
 
 TEST(PortQueue, PacketsWithoutATagAreForged) {
   Cluster cluster({.nodes = 2, .played = true, .change = [](NodeConfig& it) {
-                     it.key_file = std::filesystem::path(it.socket).parent_path() / "key";
-                     std::ofstream(it.key_file) << std::string(64, 'a');
-                     ASSERT_EQ(chmod(it.key_file.c_str(), 0600), 0);
+                     it.key_file = write_key(std::filesystem::path(it.socket).parent_path());
                    }});
   const Bytes good = from_port(udp(kTosRaw, kPort, 100), kPort);
   expect_counted(cluster, {{"without a tag", good, "forged"},

@@ -26,9 +26,13 @@ class Problem(Exception):
     """A promise that was not kept."""
 
 
-def require(condition, text):
+class Broken(Problem):
+    """One that no lack of time explains: wrong results, a daemon that has died."""
+
+
+def require(condition, text, kind=Problem):
     if not condition:
-        raise Problem(text)
+        raise kind(text)
 
 
 class Puppet:
@@ -164,8 +168,9 @@ class Stage:
 
     def check_same(self, events):
         for puppet, event in zip(self.puppets, events):
-            require(event["wrong"] == 0, f"trainer {puppet.rank}: {event['wrong']} elements of results are wrong")
-        require(len({event["digest"] for event in events}) == 1, f"results differ: {events}")
+            require(event["wrong"] == 0, f"trainer {puppet.rank}: {event['wrong']} elements of results are wrong",
+                    Broken)
+        require(len({event["digest"] for event in events}) == 1, f"results differ: {events}", Broken)
 
     def stream(self, codec="raw"):
         """Operations without an end; returns when each trainer has had some, at a random moment of one."""
@@ -198,7 +203,8 @@ class Stage:
         """How the stream ends at these ranks, by rank. What it did before must have been right."""
         events = {rank: self.puppets[rank].expect("failed", timeout=timeout) for rank in ranks}
         for rank, event in events.items():
-            require(event["wrong"] == 0, f"trainer {rank}: {event['wrong']} elements of results were wrong")
+            require(event["wrong"] == 0, f"trainer {rank}: {event['wrong']} elements of results were wrong",
+                    Broken)
         return events
 
     def kill_trainer(self, rank):
@@ -214,7 +220,7 @@ class Stage:
 
     def check_alive(self, pids):
         for rank, pid in pids.items():
-            require(self.ring.running(rank) and self.ring.pid(rank) == pid, f"daemon {rank} has ended")
+            require(self.ring.running(rank) and self.ring.pid(rank) == pid, f"daemon {rank} has ended", Broken)
 
 
 def named_ranks(text):

@@ -17,7 +17,7 @@ import time
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.reliability import table
 from tests.scripts.reliability.rows import ROWS, Seen
-from tests.scripts.reliability.stage import Problem, Stage
+from tests.scripts.reliability.stage import Limits, Problem, Stage
 
 NODES = 4
 PROBLEMS = (Problem, AssertionError, OSError)  # promises that were not kept; those of links_ring; dead puppets
@@ -33,6 +33,9 @@ def arguments():
     parser.add_argument("--codec", default="raw", help="of the operations in flight; results are checked with two")
     parser.add_argument("--alone", action="store_true", help="trainers recover each by itself, not together")
     parser.add_argument("--tags", action="store_true", help="with --alone: by tags of their own, without resume()")
+    parser.add_argument("--peer", type=float, default=Limits.peer, metavar="S", help="timeouts.peer (%(default)s)")
+    parser.add_argument("--slack", type=float, default=Limits.slack, metavar="S",
+                        help="how much later than that an error may come (%(default)s)")
     parser.add_argument("--tries", type=int, default=1, metavar="N",
                         help="of each fault, until all is as promised: the bounds are in time, of which a busy machine "
                         "may give a process none (1)")
@@ -41,6 +44,7 @@ def arguments():
     parser.add_argument("--write-docs", action="store_true", help="replaces the table in docs/reliability.md")
     parser.add_argument("--verbose", action="store_true", help="daemons log at debug")
     args = parser.parse_args()
+    Limits.peer, Limits.slack = args.peer, args.slack
     args.links = args.links.split(",")
     args.names = [name for name in args.rows.split(",") if name]
     unknown = set(args.names) - {row.name for row in ROWS}

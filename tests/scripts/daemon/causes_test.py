@@ -19,12 +19,13 @@ from tools.net.spaces import run
 
 GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 COUNT = 200_000  # floats: many packets of full length
+TIMEOUTS = "{peer: 3s, start: 20s, operation: 60s, shutdown: 1s}"  # each cause is waited for that long
 
 
 @contextlib.contextmanager
 def ring_of(network, nodes, **settings):
     with tempfile.TemporaryDirectory(prefix="gl-causes-") as folder:
-        with rings.Ring("veth", nodes, folder, GRADLANED, network, **settings) as ring:
+        with rings.Ring("veth", nodes, folder, GRADLANED, network, timeouts=TIMEOUTS, **settings) as ring:
             yield ring
 
 
@@ -44,7 +45,7 @@ def begin(contexts):
     return [gl.all_reduce(gl.zeros(COUNT), codec="raw", async_=True) for gl in contexts]
 
 
-def errors_of(requests, patience=10):
+def errors_of(requests, patience=30):
     """How they end that must not end well, and not by operation_timeout."""
     Error = rings.gradlane_package().Error
     errors = []

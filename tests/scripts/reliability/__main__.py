@@ -6,6 +6,7 @@ Exit status 0 if every promise of docs/reliability.md was kept, 1 if not, 77 if 
 """
 
 import argparse
+import collections
 import json
 import pathlib
 import random
@@ -16,7 +17,7 @@ import time
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.reliability import table
 from tests.scripts.reliability.rows import ROWS, Seen
-from tests.scripts.reliability.stage import Problem, Stage
+from tests.scripts.reliability.stage import Limits, Problem, Stage
 
 NODES = 4
 PROBLEMS = (Problem, AssertionError, OSError)  # promises that were not kept; those of links_ring; dead puppets
@@ -32,11 +33,18 @@ def arguments():
     parser.add_argument("--codec", default="raw", help="of the operations in flight; results are checked with two")
     parser.add_argument("--alone", action="store_true", help="trainers recover each by itself, not together")
     parser.add_argument("--tags", action="store_true", help="with --alone: by tags of their own, without resume()")
+    parser.add_argument("--peer", type=float, default=Limits.peer, metavar="S", help="timeouts.peer (%(default)s)")
+    parser.add_argument("--slack", type=float, default=Limits.slack, metavar="S",
+                        help="how much later than that an error may come (%(default)s)")
+    parser.add_argument("--tries", type=int, default=1, metavar="N",
+                        help="of each fault, until all is as promised: the bounds are in time, of which a busy machine "
+                        "may give a process none (1)")
     parser.add_argument("--seed", type=int, default=None, help="of victims and moments")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write-docs", action="store_true", help="writes docs/results/reliability.md")
     parser.add_argument("--verbose", action="store_true", help="daemons log at debug")
     args = parser.parse_args()
+    Limits.peer, Limits.slack = args.peer, args.slack
     args.links = args.links.split(",")
     args.names = [name for name in args.rows.split(",") if name]
     unknown = set(args.names) - {row.name for row in ROWS}
@@ -56,11 +64,11 @@ def chosen(args, link):
 
 
 def play(stage, row, victim, args):
-    """What was seen, and the problem or ''."""
+    """What was seen, and the problem or None."""
     try:
-        return row.play(stage, victim, args), ""
+        return row.play(stage, victim, args), None
     except PROBLEMS as error:
-        return Seen(), f"{type(error).__name__}: {error}"
+        return Seen(), error
 
 
 def play_ring(link, todo, args, gradlaned, results):
@@ -70,15 +78,17 @@ def play_ring(link, todo, args, gradlaned, results):
             while todo:
                 row, victim = todo.pop(0)
                 begin = time.monotonic()
-                seen, problem = play(stage, row, victim, args)
+                seen, error = play(stage, row, victim, args)
+                problem = f"{type(error).__name__}: {error}" if error else ""
                 results.append(table.Result(link, row, victim, seen, problem))
                 print(f"{results[-1].line()} [{time.monotonic() - begin:.1f} s]", file=sys.stderr, flush=True)
-                if problem:
-                    raise Problem(problem)
+                if error is not None:
+                    raise error
 
 
 def play_link(link, args, gradlaned, results):
     """All rows on one kind of link, on one ring as long as nothing goes wrong."""
+    tries = collections.Counter()
     todo = [(row, (repetition + index) % NODES) for index, row in enumerate(chosen(args, link))
             for repetition in range(args.repeat)]
     while todo:
@@ -90,7 +100,13 @@ def play_link(link, args, gradlaned, results):
                 results += [table.Result(link, *each, Seen(), f"no ring: {error}") for each in todo]
                 print(results[-1].line(), file=sys.stderr, flush=True)
                 return
-            results[-1].problem = results[-1].problem or f"at the end: {error}"
+            last = results[-1]
+            last.problem = last.problem or f"at the end: {error}"
+            tries[last.row.name, last.victim] += 1
+            if type(error) is Problem and tries[last.row.name, last.victim] < args.tries:
+                print("again", file=sys.stderr, flush=True)
+                todo.insert(0, (last.row, last.victim))
+                results.pop()
 
 
 def main():

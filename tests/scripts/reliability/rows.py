@@ -3,7 +3,7 @@
 import dataclasses
 import time
 
-from tests.scripts.reliability.stage import BOUND_S, PATIENCE, named_ranks, require
+from tests.scripts.reliability.stage import PATIENCE, Limits, named_ranks, require
 
 HANG_BOUND_S = 11.0  # a trainer gives up a daemon that does nothing after 10 s
 BLINK_S = 0.5  # shorter than 3/4 of the peer timeout, when a neighbour is given up
@@ -35,11 +35,12 @@ class Row:
     short: tuple = ()  # links on which it is part of the short form
 
 
-def expect_named(seen, events, since, names, gone=(), bound=BOUND_S):
+def expect_named(seen, events, since, names, gone=(), bound=0.0):
     """Each of these trainers was told of one of `names` in time, by all that it had in flight or submitted until then.
 
-    Those of `gone` were told that their daemon is.
+    Those of `gone` were told that their daemon is. bound: seconds, those of Limits if it is 0; None for any.
     """
+    bound = Limits.bound() if bound == 0 else bound
     for rank, event in events.items():
         error = event["errors"][0]
         seen.texts[rank] = error["text"]

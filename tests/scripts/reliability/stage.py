@@ -14,21 +14,38 @@ import time
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.paths import PACKAGE
 
-PEER_S = 2.0  # timeouts.peer
-BOUND_S = PEER_S + 1  # from a fault to the error
 PATIENCE = 40  # seconds, for all that has no bound of its own; longer than any time-out of the daemons
 SPREAD = 0.5  # seconds, between trainers that do not wait for each other
 COUNT = 1_000_000  # floats: an operation takes long enough that faults come in the middle of one
-TIMEOUTS = f"{{peer: {PEER_S * 1000:.0f}ms, start: 20s, operation: 15s, shutdown: 1s}}"
+
+
+class Limits:
+    """Those of docs/reliability.md, unless the command line has others."""
+
+    peer = 2.0  # seconds, timeouts.peer
+    slack = 1.0  # seconds
+
+    @classmethod
+    def bound(cls):
+        """From a fault to the error."""
+        return cls.peer + cls.slack
+
+    @classmethod
+    def timeouts(cls):
+        return f"{{peer: {cls.peer * 1000:.0f}ms, start: 20s, operation: 15s, shutdown: 1s}}"
 
 
 class Problem(Exception):
     """A promise that was not kept."""
 
 
-def require(condition, text):
+class Broken(Problem):
+    """One that no lack of time explains: wrong results, a daemon that has died."""
+
+
+def require(condition, text, kind=Problem):
     if not condition:
-        raise Problem(text)
+        raise kind(text)
 
 
 class Puppet:
@@ -83,7 +100,7 @@ class Stage:
         self.link, self.nodes, self.own_tags, self.verbose = link, nodes, own_tags, verbose
         self.everyone = list(range(nodes))
         self.network = networks.Network(nodes) if link == "veth" else None
-        self._make_ring = lambda: rings.Ring(link, nodes, folder, gradlaned, self.network, timeouts=TIMEOUTS,
+        self._make_ring = lambda: rings.Ring(link, nodes, folder, gradlaned, self.network, timeouts=Limits.timeouts(),
                                                   log="debug" if verbose else "info")
         self.puppets = []
         self._number = random.randrange(1, 1000)  # of streams and operations: their data's seed, and their tags
@@ -164,8 +181,9 @@ class Stage:
 
     def check_same(self, events):
         for puppet, event in zip(self.puppets, events):
-            require(event["wrong"] == 0, f"trainer {puppet.rank}: {event['wrong']} elements of results are wrong")
-        require(len({event["digest"] for event in events}) == 1, f"results differ: {events}")
+            require(event["wrong"] == 0, f"trainer {puppet.rank}: {event['wrong']} elements of results are wrong",
+                    Broken)
+        require(len({event["digest"] for event in events}) == 1, f"results differ: {events}", Broken)
 
     def stream(self, codec="raw"):
         """Operations without an end; returns when each trainer has had some, at a random moment of one."""
@@ -198,7 +216,8 @@ class Stage:
         """How the stream ends at these ranks, by rank. What it did before must have been right."""
         events = {rank: self.puppets[rank].expect("failed", timeout=timeout) for rank in ranks}
         for rank, event in events.items():
-            require(event["wrong"] == 0, f"trainer {rank}: {event['wrong']} elements of results were wrong")
+            require(event["wrong"] == 0, f"trainer {rank}: {event['wrong']} elements of results were wrong",
+                    Broken)
         return events
 
     def kill_trainer(self, rank):
@@ -214,7 +233,7 @@ class Stage:
 
     def check_alive(self, pids):
         for rank, pid in pids.items():
-            require(self.ring.running(rank) and self.ring.pid(rank) == pid, f"daemon {rank} has ended")
+            require(self.ring.running(rank) and self.ring.pid(rank) == pid, f"daemon {rank} has ended", Broken)
 
 
 def named_ranks(text):

@@ -5,7 +5,7 @@ import re
 
 from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.reliability.rows import HANG_BOUND_S
-from tests.scripts.reliability.stage import BOUND_S
+from tests.scripts.reliability.stage import Limits
 
 DOCS = ROOT / "docs" / "results" / "reliability.md"
 HEAD = """# The fault matrix: what was played and what came of it
@@ -41,7 +41,7 @@ class Result:
     def fields(self):
         return {"link": self.link, "row": self.row.name, "fault": self.row.fault, "victim": self.victim,
                 "texts": self.seen.texts, "seconds": self.seen.times, "last": self.seen.last, "own": self.seen.own,
-                "bound": None if self.row.pause else BOUND_S, "pause": self.seen.pause,
+                "bound": None if self.row.pause else Limits.bound(), "pause": self.seen.pause,
                 "recovered": self.seen.recovered, "ok": not self.problem, "problem": self.problem}
 
 
@@ -69,7 +69,7 @@ def table_row(row, link, results):
         saw, after, recovered = "no error", f"a pause of {milliseconds(pause)}", None
     else:
         saw = "<br>".join(f"\"{text}\"" for text in kinds_of_text(results)) or "-"
-        after = f"{milliseconds(slowest)} of {BOUND_S * 1000:.0f}"
+        after = f"{milliseconds(slowest)} of {Limits.bound() * 1000:.0f}"
         own = max((result.seen.own for result in results if result.seen.own is not None), default=None)
         after += f"; its own trainer {milliseconds(own)} of {HANG_BOUND_S * 1000:.0f}" if own is not None else ""
     verdict = "as promised" if good == len(results) else "**not as promised**"

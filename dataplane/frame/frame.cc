@@ -130,7 +130,7 @@ TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
   if (header.kind != PacketKind::kData || bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
   const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
   if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
-  return run.codec == static_cast<uint8_t>(CodecId::kRaw) ? TrafficClass::kRaw : TrafficClass::kCompressed;
+  return run.codec == static_cast<uint8_t>(kNoCodec) ? TrafficClass::kRaw : TrafficClass::kCompressed;
 }
 
 Classifier::Classifier(uint8_t compressed, uint8_t raw, uint8_t control) noexcept : tos_{compressed, raw, control, 0} {

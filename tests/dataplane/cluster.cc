@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 
 #include "dataplane/device/eal.h"
 
@@ -50,11 +51,21 @@ unsigned next_index() {
   return index++;
 }
 
+template <class Enum>
+std::optional<uint64_t> find(const CounterSet<Enum>& counters, const std::string& name) {
+  std::optional<uint64_t> value;
+  for_each_counter<Enum>([&](const CounterRow<Enum>& row) {
+    if (name == row.name) value = counters[row.counter];
+  });
+  return value;
+}
+
 // A verdict and a class have one name: it is the verdict's here.
 uint64_t counted_by(const PortQueue& queue, const std::string& name) {
-  for (size_t i = 0; i < QueueCounters::kSize; ++i) {
-    if (QueueCounters::name(i) == name) return queue.counters()[i];
-  }
+  const QueueCounters& counters = queue.counters();
+  if (const auto event = find(counters.events, name)) return *event;
+  if (const auto verdict = find(counters.verdicts, name)) return *verdict;
+  if (const auto traffic = find(counters.classes, name)) return *traffic;
   fail("no such counter");
 }
 

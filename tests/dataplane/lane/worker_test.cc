@@ -26,7 +26,8 @@ TEST(Worker, FallsAsleepWhereNothingMoves) {
   Nanos yielded_at = 0;
   Nanos slept_at = 0;
   for (; cluster.now() < begin + 4 * kMillisecond && slept_at == 0; cluster.set_now(cluster.now() + kMicrosecond)) {
-    const bool moved = worker.receive(cluster.now()) | worker.poll(cluster.now());
+    bool moved = worker.receive(cluster.now());
+    moved |= worker.poll(cluster.now());
     const Idle::Advice advice = worker.rest(moved, cluster.now());
     EXPECT_EQ(moved, cluster.now() == begin) << "the barrier is submitted in the first round";
     if (yielded_at == 0 && advice.yield) yielded_at = cluster.now();
@@ -55,7 +56,8 @@ TEST(Worker, SleepsNoLongerThanUntilSomethingIsDue) {
     unsigned rounds = 0;
     while (cluster.now() < begin + 50 * kMillisecond) {
       ++rounds;
-      const bool moved = worker.receive(cluster.now()) | worker.poll(cluster.now());
+      bool moved = worker.receive(cluster.now());
+      moved |= worker.poll(cluster.now());
       if (const uint64_t now_sent = cluster.counted(0, "sent"); now_sent != sent) {
         sent = now_sent;
         times.push_back(cluster.now() - begin);

@@ -53,9 +53,11 @@ else:
 """
 
 
-def answers(namespace, address):
+def answers(namespace, address, wanted=True):
+    """Whether it does; one that should may have no time for a while, and is asked again."""
     command = ["ip", "netns", "exec", namespace, "ping", "-q", "-c", "3", "-i", "0.1", "-W", "1", address]
-    return subprocess.run(command, capture_output=True, timeout=PATIENCE).returncode == 0
+    return any(subprocess.run(command, capture_output=True, timeout=PATIENCE).returncode == 0
+               for _ in range(8 if wanted else 1))
 
 
 class RunAcceleratorTest(Endings, SpacesTest):
@@ -187,7 +189,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
             run = self.started(env={"GRADLANED": FAKE, "FAKE_DAEMON": mode})
             switch = space(run, "sw")
             inside(switch, "ip", "addr", "add", "10.77.0.100/24", "dev", "br0")
-            self.assertEqual(answers(switch, "10.77.0.1"), heard)
+            self.assertEqual(answers(switch, "10.77.0.1", heard), heard)
             # Nor with the right addresses of Ethernet, without ARP.
             for interface in ("gl0", "glw0"):
                 link = json.loads(inside(space(run, "n0"), "ip", "-j", "link", "show", interface))[0]
@@ -195,8 +197,11 @@ class RunAcceleratorTest(Endings, SpacesTest):
                 inside(space(run, "n0"), "ip", "neigh", "replace", "10.77.0.100", "lladdr", "02:00:00:00:00:01", "dev",
                        "gl0")
                 before = self.received(run)
-                answers(switch, "10.77.0.1")
-                self.assertEqual(self.received(run) > before, heard and interface == "gl0")
+                hears = heard and interface == "gl0"
+                for _ in range(8 if hears else 1):
+                    if answers(switch, "10.77.0.1", False) or self.received(run) > before:
+                        break
+                self.assertEqual(self.received(run) > before, hears)
             self.stop(run)
 
     def received(self, run):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests of what gradlane.torch's hook keeps: gradlane run -n N -- checkpoint_test.py gradlane|gloo [TEST...].
+"""Tests of what gradlane.torch's hook keeps:
+gradlane run -n N -- python3 -m tests.scripts.torch.checkpoint_test gradlane|gloo [TEST...].
 
 All ranks run the same tests in the same order, so collectives in them match up.
 """

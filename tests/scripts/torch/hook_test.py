@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch's hook: gradlane run -n N -- hook_test.py gradlane|gloo [TEST...].
+"""Tests of gradlane.torch's hook:
+gradlane run -n N -- python3 -m tests.scripts.torch.hook_test gradlane|gloo [TEST...].
 
 All ranks run the same tests in the same order, so collectives in them match up.
 """

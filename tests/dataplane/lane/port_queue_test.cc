@@ -240,8 +240,8 @@ TEST(PortQueue, FiguresArePublishedEvery100Milliseconds) {
   const auto published = [&cluster] {
     uint64_t received = 0;
     cluster.node(0).for_each_queue([&received](const PortQueue& queue, unsigned) {
-      queue.for_each_published([&received](const char* name, uint64_t value) {
-        if (std::string(name) == "received") received += value;
+      queue.for_each_published([&received](const CounterValue& each) {
+        if (std::string(each.name) == "received") received += each.value;
       });
     });
     return received;

@@ -4,7 +4,7 @@
 
 #include "tests/client/client_fixture.h"
 
-namespace gradlane {
+namespace gradlane::test::arguments_test {
 namespace {
 
 constexpr size_t kCount = 100;
@@ -361,4 +361,4 @@ TEST_F(Arguments, Figures) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::arguments_test

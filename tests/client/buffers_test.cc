@@ -5,7 +5,7 @@
 
 #include "tests/client/client_fixture.h"
 
-namespace gradlane {
+namespace gradlane::test::buffers_test {
 namespace {
 
 TEST(Buffers, AreAlignedZeroAndShared) {
@@ -137,4 +137,4 @@ TEST(Buffers, AfterTheDaemon) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::buffers_test

@@ -126,9 +126,9 @@ TEST(Codecs, TablesThatMakeNoSense) {
       {UINT32_MAX, UINT32_MAX},
   };
   for (const auto& [count, bytes] : tables) {
-    FakeDaemon daemon({.control = [=](gl_control& control) {
-      control.codecs = count;
-      control.codec_row_bytes = bytes;
+    FakeDaemon daemon({.control = [rows = count, row_bytes = bytes](gl_control& control) {
+      control.codecs = rows;
+      control.codec_row_bytes = row_bytes;
     }});
     const gradlane_options options = options_for(daemon.path(), 200);
     gradlane_context* gl = nullptr;

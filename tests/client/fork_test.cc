@@ -15,7 +15,7 @@ const pid_t kParent = getpid();
 // The leak sanitizer asks this at exit(). In a child nothing leads to what the daemon's thread had on its stack.
 extern "C" int __lsan_is_turned_off() { return getpid() != kParent ? 1 : 0; }
 
-namespace gradlane {
+namespace gradlane::test::fork_test {
 namespace {
 
 using Fork = Wait;
@@ -194,4 +194,4 @@ TEST_P(Fork, TheChildOpensItsOwn) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::fork_test

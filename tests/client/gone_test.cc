@@ -7,7 +7,7 @@
 
 #include "tests/client/wait_fixture.h"
 
-namespace gradlane {
+namespace gradlane::test::gone_test {
 namespace {
 
 using Gone = Wait;
@@ -154,4 +154,4 @@ TEST_P(Gone, FileDescriptorOfWhatWasOverBefore) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::gone_test

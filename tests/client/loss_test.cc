@@ -3,7 +3,7 @@
 
 #include "tests/client/wait_fixture.h"
 
-namespace gradlane {
+namespace gradlane::test::loss_test {
 namespace {
 
 constexpr size_t kSizes = 20;  // classes of tensors, more than are warned of
@@ -100,4 +100,4 @@ TEST_P(LossTest, FiguresAreSums) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::loss_test

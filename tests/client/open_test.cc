@@ -12,7 +12,7 @@
 
 #include "tests/client/client_fixture.h"
 
-namespace gradlane {
+namespace gradlane::test::open_test {
 namespace {
 
 class Open : public testing::Test {
@@ -235,4 +235,4 @@ TEST_F(Open, NullContexts) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::open_test

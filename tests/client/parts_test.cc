@@ -4,7 +4,7 @@
 
 #include "tests/client/client_fixture.h"
 
-namespace gradlane {
+namespace gradlane::test::parts_test {
 namespace {
 
 constexpr uint64_t kMost = uint64_t{1} << 20;
@@ -161,4 +161,4 @@ TEST_F(Parts, ResumeFailsWhatHasNotBegun) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::parts_test

@@ -5,7 +5,7 @@
 
 #include "tests/client/wait_fixture.h"
 
-namespace gradlane {
+namespace gradlane::test::queue_test {
 namespace {
 
 constexpr size_t kMany = 200;
@@ -228,4 +228,4 @@ TEST_P(Queue, AWaitSeesRoom) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::queue_test

@@ -9,7 +9,7 @@
 
 #include "client/gradlane.h"
 
-namespace gradlane {
+namespace gradlane::test::squares_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -110,4 +110,4 @@ TEST(Squares, SmallestAndLargest) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::squares_test

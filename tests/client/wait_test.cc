@@ -8,7 +8,7 @@
 
 #include "tests/client/wait_fixture.h"
 
-namespace gradlane {
+namespace gradlane::test::wait_test {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Modes, Wait, testing::ValuesIn(kModes), mode_name);
@@ -224,4 +224,4 @@ TEST_P(Wait, Signals) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::wait_test

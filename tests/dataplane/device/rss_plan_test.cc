@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-namespace gradlane {
+namespace gradlane::test::rss_plan_test {
 namespace {
 
 NodeConfig config_of(unsigned nodes, unsigned rank, unsigned lanes, unsigned trainers) {
@@ -118,4 +118,4 @@ TEST(PlanRss, TriesOtherKeys) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::rss_plan_test

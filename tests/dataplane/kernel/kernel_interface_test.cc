@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace gradlane {
+namespace gradlane::test::kernel_interface_test {
 namespace {
 
 std::string refusal(const std::string& device, size_t mtu, PortConfig::Kind kind = PortConfig::Kind::kDevice) {
@@ -65,4 +65,4 @@ TEST(Numa, NodeOfACpu) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::kernel_interface_test

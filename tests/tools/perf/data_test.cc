@@ -13,7 +13,7 @@
 #include "tools/perf/data.h"
 #include "tools/perf/plan.h"
 
-namespace gradlane {
+namespace gradlane::test::data_test {
 namespace {
 
 constexpr unsigned kWorld = 3;
@@ -195,4 +195,4 @@ TEST(PerfPlan, Lists) {
 }
 
 }  // namespace
-}  // namespace gradlane
+}  // namespace gradlane::test::data_test

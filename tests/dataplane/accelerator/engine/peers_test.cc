@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-namespace gradlane::accel {
+namespace gradlane::accel::test::peers_test {
 namespace {
 
 constexpr uint32_t kIp = 0x0a4d0002;
@@ -193,4 +193,4 @@ TEST_F(PeersTest, ManyAddressesDoNotPushOutTheUsedOne) {
 }
 
 }  // namespace
-}  // namespace gradlane::accel
+}  // namespace gradlane::accel::test::peers_test

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/fixed_text.h"
+#include "compress/codec_table.h"
 #include "compress/isa.h"
-#include "compress/table.h"
 
 namespace gradlane {
 

@@ -6,9 +6,9 @@
 
 #include <span>
 
+#include "config/common_sections.h"
 #include "config/devices.h"
 #include "config/loader.h"
-#include "config/sections.h"
 #include "config/values.h"
 #include "config/words.h"
 #include "config/yaml_tree.h"

@@ -1,4 +1,4 @@
-// config.h - the schema of a node's configuration file: what can be set, defaults, ranges
+// config.h - one node's settings: what can be set, and defaults (loader.cc has the ranges)
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // dump.cc - a NodeConfig as the text of a file, and as a digest (set-up only)
 #include <fmt/format.h>
 
+#include "config/common_sections.h"
 #include "config/loader.h"
-#include "config/sections.h"
 #include "config/values.h"
 #include "config/words.h"
 

@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "config/common_sections.h"
 #include "config/ports.h"
 #include "config/section.h"
-#include "config/sections.h"
 #include "config/words.h"
 #include "config/yaml_tree.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "config/common_sections.h"
 #include "config/devices.h"
-#include "config/sections.h"
 
 namespace gradlane {
 namespace {

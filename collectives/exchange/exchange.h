@@ -10,7 +10,7 @@
 #include "collectives/config.h"
 #include "collectives/counters.h"
 #include "collectives/operation.h"
-#include "collectives/packet.h"
+#include "collectives/packet_io.h"
 
 namespace gradlane {
 

@@ -10,7 +10,7 @@
 #include "collectives/counters.h"
 #include "collectives/exchange/coder.h"
 #include "collectives/link/link.h"
-#include "collectives/packet.h"
+#include "collectives/packet_io.h"
 #include "collectives/wire.h"
 
 namespace gradlane {

@@ -12,7 +12,7 @@
 #include "collectives/counters.h"
 #include "collectives/link/congestion.h"
 #include "collectives/link/receive_window.h"
-#include "collectives/packet.h"
+#include "collectives/packet_io.h"
 #include "collectives/wire.h"
 
 namespace gradlane {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "dataplane/accelerator/figures.h"
-#include "dataplane/watch/admin.h"
+#include "dataplane/watch/admin_socket.h"
 
 namespace gradlane {
 

@@ -15,11 +15,11 @@
 #include "config/devargs.h"
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/signals.h"
-#include "dataplane/device/driver_traits.h"
 #include "dataplane/device/eal.h"
+#include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/node.h"
-#include "dataplane/status/answers.h"
+#include "dataplane/status/admin_answers.h"
 #include "dataplane/status/status.h"
 #include "dataplane/status/telemetry.h"
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "config/config.h"
-#include "dataplane/device/driver_traits.h"
+#include "dataplane/device/port_kinds.h"
 
 struct rte_eth_conf;
 struct rte_eth_dev_info;

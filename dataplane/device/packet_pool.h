@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "collectives/packet.h"
+#include "collectives/packet_io.h"
 #include "dataplane/frame/frame.h"
 
 struct rte_mbuf;

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "config/config.h"
-#include "dataplane/device/driver_traits.h"
+#include "dataplane/device/port_kinds.h"
 #include "dataplane/device/ring_links.h"
 #include "dataplane/device/steering.h"
 #include "dataplane/kernel/host_claim.h"

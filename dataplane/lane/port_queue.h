@@ -14,7 +14,7 @@
 #include "base/time.h"
 #include "collectives/crc32c.h"
 #include "collectives/operation.h"
-#include "collectives/packet.h"
+#include "collectives/packet_io.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/port.h"
 #include "dataplane/frame/frame.h"

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "config/loader.h"
-#include "dataplane/device/driver_traits.h"
 #include "dataplane/device/eal.h"
+#include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/key_file.h"
 #include "dataplane/node/ring_facts.h"

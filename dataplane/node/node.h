@@ -19,8 +19,8 @@
 #include "dataplane/lane/worker.h"
 #include "dataplane/trainer/mailbox.h"
 #include "dataplane/trainer/server.h"
-#include "dataplane/watch/admin.h"
-#include "dataplane/watch/failure_log.h"
+#include "dataplane/watch/admin_socket.h"
+#include "dataplane/watch/failed_operations.h"
 #include "dataplane/watch/prober.h"
 #include "dataplane/watch/ring_watch.h"
 

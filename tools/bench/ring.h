@@ -11,7 +11,7 @@
 
 #include "base/time.h"
 #include "collectives/exchange/exchange.h"
-#include "collectives/packet.h"
+#include "collectives/packet_io.h"
 #include "tools/bench/memory.h"
 
 namespace gradlane {

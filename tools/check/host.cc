@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "config/devargs.h"
-#include "dataplane/device/driver_traits.h"
+#include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/key_file.h"
 

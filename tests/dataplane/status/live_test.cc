@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_descriptor.h"
-#include "dataplane/status/answers.h"
+#include "dataplane/status/admin_answers.h"
 #include "dataplane/status/telemetry.h"
 #include "tests/dataplane/cluster.h"
 

@@ -1,5 +1,5 @@
-// admin_test.cc - the admin socket against all sorts of clients (no daemon; the clock is the test's)
-#include "dataplane/watch/admin.h"
+// admin_socket_test.cc - the admin socket against all sorts of clients (no daemon; the clock is the test's)
+#include "dataplane/watch/admin_socket.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace gradlane::test::admin_test {
+namespace gradlane::test::admin_socket_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -321,4 +321,4 @@ TEST_F(AdminTest, WhoGoesAwayEndsWhatIsDoneForIt) {
 }
 
 }  // namespace
-}  // namespace gradlane::test::admin_test
+}  // namespace gradlane::test::admin_socket_test

@@ -1,12 +1,12 @@
-// failure_log_test.cc - counts of failed operations in, lines of the log out
-#include "dataplane/watch/failure_log.h"
+// failed_operations_test.cc - counts of failed operations in, lines of the log out
+#include "dataplane/watch/failed_operations.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace gradlane::test::failure_log_test {
+namespace gradlane::test::failed_operations_test {
 namespace {
 
 using Level = RingLine::Level;
@@ -69,4 +69,4 @@ TEST_F(FailureLogTest, WhatIsWantedIsAWarning) {
 }
 
 }  // namespace
-}  // namespace gradlane::test::failure_log_test
+}  // namespace gradlane::test::failed_operations_test

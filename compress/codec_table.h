@@ -1,4 +1,4 @@
-// table.h - the table of codecs: all that there is to know of one is in its row (codec.h finds them)
+// codec_table.h - the table of codecs: all that there is to know of one is in its row (codec.h finds them)
 //
 // Nobody asks for a codec by its name or id: who needs to know something of it asks its row.
 #pragma once

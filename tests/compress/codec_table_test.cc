@@ -1,4 +1,4 @@
-// table_test.cc - what rows of the table of codecs say, against what their kernels do
+// codec_table_test.cc - what rows of the table of codecs say, against what their kernels do
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_floats.h"
 
-namespace gradlane::test::table_test {
+namespace gradlane::test::codec_table_test {
 namespace {
 
 class Table : public IsaTest {};
@@ -176,4 +176,4 @@ TEST_P(Table, NamesAndParameters) {
 INSTANTIATE_TEST_SUITE_P(Isa, Table, testing::ValuesIn(kIsas), isa_test_name);
 
 }  // namespace
-}  // namespace gradlane::test::table_test
+}  // namespace gradlane::test::codec_table_test

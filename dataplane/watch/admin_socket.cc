@@ -1,5 +1,6 @@
-// admin.cc - requests in, documents out, and nobody who can keep the control thread waiting (control thread only)
-#include "dataplane/watch/admin.h"
+// admin_socket.cc - requests in, documents out, and nobody who can keep the control thread waiting (control thread
+// only)
+#include "dataplane/watch/admin_socket.h"
 
 #include <poll.h>
 #include <spdlog/spdlog.h>

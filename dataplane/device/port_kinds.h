@@ -1,4 +1,4 @@
-// driver_traits.h - what is known of DPDK's drivers when a port is made (control thread only)
+// port_kinds.h - what is known of DPDK's drivers when a port is made (control thread only)
 #pragma once
 
 #include <cstddef>

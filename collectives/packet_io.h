@@ -1,4 +1,4 @@
-// packet.h - what the exchange needs from whoever owns packet buffers and moves packets
+// packet_io.h - what the exchange needs from whoever owns packet buffers and moves packets
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// driver_traits.cc - what is known of DPDK's drivers, and the socket files of some (control thread only)
-#include "dataplane/device/driver_traits.h"
+// port_kinds.cc - what is known of DPDK's drivers, and the socket files of some (control thread only)
+#include "dataplane/device/port_kinds.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

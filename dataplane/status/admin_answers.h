@@ -1,10 +1,10 @@
-// answers.h - what people and tools ask a node, and its answers (control thread only)
+// admin_answers.h - what people and tools ask a node, and its answers (control thread only)
 #pragma once
 
 #include <string>
 
 #include "dataplane/status/process_figures.h"
-#include "dataplane/watch/admin.h"
+#include "dataplane/watch/admin_socket.h"
 
 namespace gradlane {
 

@@ -1,4 +1,4 @@
-// sections.h - parts of a configuration file that both modes have (set-up only)
+// common_sections.h - parts of a configuration file that both modes have (set-up only)
 #pragma once
 
 #include <cstddef>

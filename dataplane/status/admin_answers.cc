@@ -1,5 +1,5 @@
-// answers.cc - what people and tools ask a node, and its answers (control thread only)
-#include "dataplane/status/answers.h"
+// admin_answers.cc - what people and tools ask a node, and its answers (control thread only)
+#include "dataplane/status/admin_answers.h"
 
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,5 +1,5 @@
-// table.cc - the rows of the table of codecs (set-up only, but for join())
-#include "compress/table.h"
+// codec_table.cc - the rows of the table of codecs (set-up only, but for join())
+#include "compress/codec_table.h"
 
 #include <algorithm>
 #include <array>

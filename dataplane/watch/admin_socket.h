@@ -1,4 +1,5 @@
-// admin.h - the socket where people and tools ask a running node: one line, one JSON document (control thread only)
+// admin_socket.h - the socket where people and tools ask a running node: one line, one JSON document (control thread
+// only)
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// sections.cc - parts of a configuration file that both modes have (set-up only)
-#include "config/sections.h"
+// common_sections.cc - parts of a configuration file that both modes have (set-up only)
+#include "config/common_sections.h"
 
 #include <fmt/format.h>
 

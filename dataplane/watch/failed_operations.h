@@ -1,4 +1,4 @@
-// failure_log.h - failed operations in the log: which, why, how many (control thread only; no I/O, no clock)
+// failed_operations.h - failed operations in the log: which, why, how many (control thread only; no I/O, no clock)
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// failure_log.cc - failed operations in the log (control thread only)
-#include "dataplane/watch/failure_log.h"
+// failed_operations.cc - failed operations in the log (control thread only)
+#include "dataplane/watch/failed_operations.h"
 
 #include <fmt/format.h>
 

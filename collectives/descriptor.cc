@@ -11,7 +11,7 @@ Descriptor describe(const Operation& operation, const Codec& codec) noexcept {
           .kind = static_cast<uint8_t>(operation.kind),
           .type = static_cast<uint8_t>(operation.type),
           .average = operation.average ? uint8_t{1} : uint8_t{0},
-          .codec = static_cast<uint8_t>(encoded ? codec.id() : CodecId::kRaw),
+          .codec = static_cast<uint8_t>(encoded ? codec.id() : kNoCodec),
           .param = encoded ? codec.param() : uint8_t{0},
           .reserved = 0};
 }

@@ -142,10 +142,16 @@ constexpr CodecRow kRows[] = {
 
 // ---- What the rows must keep to
 
+constexpr size_t kLongestText = 32;  // its final 0 included
+
+// Else clients would hear a part of it (GL_NAME), and names be cut off (CodecName).
+constexpr bool fits(std::string_view text) { return text.size() < kLongestText; }
+
 constexpr bool complete(const CodecRow& row) {
   return row.kernels.scalar != nullptr && (row.option == nullptr || row.option_kernels.scalar != nullptr) &&
          row.max_bytes != nullptr && row.least_bytes != nullptr && row.example != nullptr &&
-         row.max_bits < kOptionBit && (row.option == nullptr || row.max_bits > 0);
+         row.max_bits < kOptionBit && fits(row.word) && fits(row.usage) && fits(row.example) &&
+         (row.option == nullptr || row.max_bits > 0);
 }
 
 constexpr bool laid_out(const CodecRow& row) {

@@ -34,7 +34,7 @@ std::string devargs_value(std::string_view devargs, std::string_view key) {
 bool is_af_packet(const PortConfig& port) noexcept { return is_driver(port, {"net_af_packet", "eth_af_packet"}); }
 bool is_af_xdp(const PortConfig& port) noexcept { return is_driver(port, {"net_af_xdp"}); }
 bool is_memif(const PortConfig& port) noexcept { return is_driver(port, {"net_memif"}); }
-bool is_tap(const PortConfig& port) noexcept { return is_driver(port, {"net_tap", "eth_tap"}); }
+bool is_tap(const PortConfig& port) noexcept { return is_driver(port, {"net_tap"}); }
 bool is_vhost(const PortConfig& port) noexcept { return is_driver(port, {"net_vhost", "eth_vhost"}); }
 bool is_virtio(const PortConfig& port) noexcept { return is_driver(port, {"net_virtio_user", "virtio_user"}); }
 

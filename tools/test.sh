@@ -34,9 +34,12 @@ source tools/dev/build.sh
 # ---- Nothing outlives this script: what it starts ends with it, however it ends.
 
 set -m  # what runs in the background can be interrupted
-children=()
+# What still runs, that is: the numbers of what has ended may be others' by now.
 end_children() {
-  [ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null || true
+  local running
+  running=$(jobs -p)
+  # shellcheck disable=SC2086  # words are what is wanted
+  [ -z "$running" ] || kill $running 2>/dev/null || true
   wait || true
 }
 trap 'end_children; exit 130' INT
@@ -46,7 +49,6 @@ trap end_children EXIT
 # start COMMAND... in the background; `$!` is its process.
 start() {
   setpriv --pdeathsig TERM -- "$@" </dev/null &
-  children+=("$!")
 }
 # run COMMAND... to its end. Traps wait for no foreground process.
 run() {
@@ -88,14 +90,18 @@ for test in json.load(sys.stdin):
 # Builds what comes next, from the CPU time that tests leave. Each test is a session, which the kernel may schedule as a
 # group (autogroup): so this is a session too, and its group comes last.
 start_early_builds() {
+  # Leads no process group, so that setsid need not fork: whoever waits for `early` waits for its ninja, which removes
+  # what it has left half done.
+  set +m
   # shellcheck disable=SC2016,SC2086  # for the inner shell; words are what is wanted
-  start setsid --wait setpriv --pdeathsig TERM -- bash -c '
+  start setsid bash -c '
     { [ -w /proc/self/autogroup ] && echo 19 >/proc/self/autogroup; } 2>/dev/null
     trap "kill \$! 2>/dev/null; wait; exit 1" TERM
     setpriv --pdeathsig TERM -- chrt --idle 0 ninja -C build-sanitize --quiet & wait $!
     setpriv --pdeathsig TERM -- chrt --idle 0 ninja -C build-thread --quiet "$@" & wait $!' early $threads \
     >build-sanitize/early.log 2>&1
   early=$!
+  set -m
 }
 
 # test_in FOLDER OPTION...
@@ -115,30 +121,33 @@ summary() {
 
 # ---- Fuzzing
 
-# fuzz TARGET OPTION... looks for new findings, from the corpus of TARGET on.
+# fuzz TARGET LENGTH looks for new findings, from the corpus of TARGET on; `$!` is its process.
 fuzz() {
-  local target=$1
-  shift
-  local findings=build-findings/$target/  # kept when build folders are removed
-  local grown=build-sanitize/corpus/$target log=build-sanitize/fuzz-$target.log
+  local findings=build-findings/$1/  # kept when build folders are removed
+  local grown=build-sanitize/corpus/$1
   mkdir -p "$findings" "$grown"
-  if ! setpriv --pdeathsig TERM -- "build-sanitize/tests/fuzz/${target}_fuzz" "$grown" "tests/fuzz/corpus/$target" \
-    -max_total_time="$fuzz_seconds" -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings" "$@" 2>"$log"; then
+  start "build-sanitize/tests/fuzz/$1_fuzz" "$grown" "tests/fuzz/corpus/$1" -max_len="$2" -timeout=20 \
+    -max_total_time="$fuzz_seconds" -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings" \
+    2>"build-sanitize/fuzz-$1.log"
+}
+# fuzzed TARGET PROCESS waits for the end.
+fuzzed() {
+  local log=build-sanitize/fuzz-$1.log
+  if ! wait "$2"; then
     tail -n 40 "$log" >&2
-    echo "the fuzzer found something: add the file in $findings to tests/fuzz/corpus/$target and mend it" >&2
+    echo "the fuzzer found something: add the file in build-findings/$1/ to tests/fuzz/corpus/$1 and mend it" >&2
     return 1
   fi
-  echo "$target: $(grep -E 'number_of_executed_units' "$log")"
+  echo "$1: $(grep -E 'number_of_executed_units' "$log")"
 }
 # fuzz_both TARGET LENGTH TARGET LENGTH, of which a core each has one.
 fuzz_both() {
-  fuzz "$1" -max_len="$2" -timeout=20 &
-  children+=("$!")
+  fuzz "$1" "$2"
   local first=$!
-  fuzz "$3" -max_len="$4" -timeout=20 &
-  children+=("$!")
-  wait "$!" || failed=1
-  wait "$first" || failed=1
+  fuzz "$3" "$4"
+  local second=$!
+  fuzzed "$1" "$first" || failed=1
+  fuzzed "$3" "$second" || failed=1
 }
 
 # ---- All of it

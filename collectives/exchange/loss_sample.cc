@@ -5,12 +5,12 @@
 #include <span>
 
 #include "base/random.h"
+
 namespace gradlane {
 namespace {
 
 bool loses(const Operation& op) noexcept {
-  const bool sums = op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter;
-  return sums && op.type == ElementType::kFloat32 && op.residual == nullptr && !op.codec->row().exact();
+  return reduces(op.kind) && op.type == ElementType::kFloat32 && op.residual == nullptr && !op.codec->row().exact();
 }
 
 // Of `count` neighbours from the tensor's element `first` on, as far as they lie in one block; returns how many did.

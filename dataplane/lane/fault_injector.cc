@@ -8,6 +8,7 @@
 #include "config/values.h"
 
 namespace gradlane {
+
 FaultInjector::FaultInjector(const InjectedFaults& faults, uint64_t stream) noexcept
     // Apart by more than small numbers, or streams would be one another's, some steps later.
     : faults_(faults),

@@ -174,7 +174,7 @@ configure_sanitizers
 
 step "tests of whole programs"
 start_early_builds
-test_in build-test --num-processes 3 --no-suite sanitized
+test_in build-test --num-processes 4 --no-suite sanitized
 kill "$early" 2>/dev/null || true
 wait "$early" || true
 

@@ -1,8 +1,5 @@
 #!/usr/bin/python3
-"""Tests of the backend "gradlane" of PyTorch: gradlane run -n N -- backend_test.py [TEST...].
-
-All ranks run the same tests in the same order, so collectives in them match up.
-"""
+"""Tests of the backend "gradlane" of PyTorch: all ranks run the same ones, in the same order, so collectives match."""
 
 import datetime
 import gc
@@ -23,8 +20,7 @@ from gradlane.torch.setting import Setting, of_the_job
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
 REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-WHOLE = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16)
-COMPLEX = (torch.complex64, torch.complex128)
+OTHERS = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16, torch.complex64, torch.complex128)
 SIZES = (1, 7, 1000, 5000, 300001)  # the last is several pieces
 
 
@@ -67,7 +63,7 @@ class Case(unittest.TestCase):
 class Sums(Case):
     def test_all_reduce(self):
         with gradlane.torch.use_codec("raw"):
-            for dtype in REAL + WHOLE + COMPLEX:
+            for dtype in REAL + OTHERS:
                 for numel in SIZES:
                     with self.subTest(dtype=dtype, numel=numel):
                         tensor = given(RANK, numel, dtype)
@@ -198,7 +194,7 @@ class Sums(Case):
 
     def test_reduce_scatter(self):
         with gradlane.torch.use_codec("raw"):
-            for dtype in REAL + WHOLE + COMPLEX:
+            for dtype in REAL + OTHERS:
                 for numel in SIZES:
                     blocks = [given(RANK + block, numel, dtype) for block in range(WORLD)]
                     wanted = sum(given(rank + RANK, numel, torch.int64) for rank in range(WORLD)).to(dtype)
@@ -214,7 +210,7 @@ class Sums(Case):
 
 class Copies(Case):
     def test_broadcast(self):
-        for dtype in REAL + WHOLE + COMPLEX + (torch.bool,):
+        for dtype in REAL + OTHERS + (torch.bool,):
             for root in range(WORLD):
                 tensor = given(RANK, 300001 if root == 0 else 5, dtype)
                 dist.broadcast(tensor, root)
@@ -233,7 +229,7 @@ class Copies(Case):
                     self.assertTrue(torch.equal(output.view(torch.uint8), raw))
 
     def test_all_gather(self):
-        for dtype in REAL + WHOLE + COMPLEX + (torch.bool,):
+        for dtype in REAL + OTHERS + (torch.bool,):
             for numel in SIZES:
                 outputs = [torch.zeros(numel, dtype=dtype) for _ in range(WORLD)]
                 dist.all_gather(outputs, given(RANK, numel, dtype))

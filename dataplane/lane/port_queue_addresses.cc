@@ -1,5 +1,4 @@
-// port_queue_addresses.cc - whose addresses these are: this node's claim, those of neighbours, two of one (worker
-// thread only)
+// port_queue_addresses.cc - whose addresses these are: this node's, those of neighbours, two of one (worker thread)
 #include <rte_mbuf.h>
 
 #include <algorithm>

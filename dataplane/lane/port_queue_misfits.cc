@@ -1,5 +1,4 @@
-// port_queue_misfits.cc - what packets that are dropped tell of a wrong configuration, here, there or between (worker
-// thread; seldom)
+// port_queue_misfits.cc - what dropped packets tell of a wrong configuration (worker thread; seldom)
 #include <rte_mbuf.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// port_queue_probes.cc - probes of the way to neighbours: sent, answered, and their answers handed in (worker thread
-// only)
+// port_queue_probes.cc - probes of the way to neighbours: sent, answered, answers handed in (worker thread)
 #include <rte_mbuf.h>
 
 #include <algorithm>

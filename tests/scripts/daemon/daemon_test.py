@@ -12,8 +12,8 @@ import sys
 import time
 import unittest
 
-from tests.scripts.daemon.hostile import HostileTest  # noqa: F401 - run from here
 from tests.scripts.daemon.client_library import LibraryTest  # noqa: F401 - run from here
+from tests.scripts.daemon.hostile import HostileTest  # noqa: F401 - run from here
 from tests.scripts.daemon.shapes import ShapeTest  # noqa: F401 - run from here
 from tests.scripts.fixtures import daemons
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, Ring, TrainerProcess, gradlane_package, wait_for

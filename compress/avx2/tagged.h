@@ -6,32 +6,23 @@
 namespace gradlane {
 namespace {
 
-// What encodes one contribution. Writes blocks through write_block(): run() does full groups, narrow ones in a short
-// loop and the others out of line, as long as there is ample room; step() does the rest.
-template <class C, bool kFeedback>
-struct EncodeSource {
-  const CodecParams& params;
-  const float* in;
-  float* residual;
-  size_t floats;
-
+// A source of write_block() that computes groups by a Part and writes them by batches: run() does full groups, narrow
+// ones in a short loop and the others out of line, as long as there is ample room; step() does the rest. A Part has
+// - `narrow(codec, group, most, batch)`: computes full groups and leaves their residuals, up to `most` of them or to
+//   the first that is not narrow. Returns how many
+// - `wide(codec, group, most, batch, errors)`: computes any groups, the last one of a block included, up to `most` of
+//   them or to the first that is not all there. Their residuals go to `errors`. Returns how many
+// - `undo_wide()`: goes back to where wide() began last
+// - `check_end(group)`: looks for what is left behind the last group, if `group` is the one behind it
+template <class Part>
+struct Source : Part {
   [[gnu::noinline]] size_t run(size_t group, Sink& sink, uint8_t* tags) noexcept {
-    const C codec(params);
+    const typename Part::Codec codec(this->params);
     WordsBatch batch;
-    const size_t full = floats / kGroupFloats;
+    const size_t full = this->floats / kGroupFloats;
     while (group < full) {
       const size_t offered = WordsBatch::groups(full - group, sink);
-      size_t count = 0;
-      for (; count < offered; ++count) {
-        const size_t from = (group + count) * kGroupFloats;
-        Floats x = load_group(in + from);
-        if constexpr (kFeedback) x = add(x, load_group(residual + from));
-        Words words;
-        if (!codec.narrow(x, words)) [[unlikely]]
-          break;
-        batch.set(count, words);
-        if constexpr (kFeedback) store_group(residual + from, codec.narrow_error(x));
-      }
+      const size_t count = this->narrow(codec, group, offered, batch);
       batch.put(count, sink, tags + group * kTagBytes);
       group += count;
       const size_t narrow_end = group;
@@ -39,6 +30,7 @@ struct EncodeSource {
         group = run_wide(group, full, sink, tags);
       if (group == narrow_end && (count < offered || offered == 0)) break;
     }
+    this->check_end(group);
     return group;
   }
 
@@ -47,44 +39,86 @@ struct EncodeSource {
   size_t step(size_t group, Sink& sink, uint8_t* tags) noexcept { return run_wide(group, group + 1, sink, tags); }
 
  private:
-  // Groups of any kind, the last one of a block included, up to `end` or behind some without raw floats.
+  // Groups of any kind, up to `end` or behind some without raw floats. Where not even one surely fits, its residual
+  // waits until it is known to.
   [[gnu::noinline]] size_t run_wide(size_t group, size_t end, Sink& sink, uint8_t* tags) noexcept {
-    const C codec(params);
+    const typename Part::Codec codec(this->params);
     for (bool go = true; go && group < end;) {
       WideBatch batch;
       const size_t most = WideBatch::groups(end - group, sink);
       const bool sure = most != 0;
-      const size_t count = sure ? most : 1;
+      const size_t offered = sure ? most : 1;
+      const size_t from = group * kGroupFloats;
       float unsure[kGroupFloats];
-      float* const errors = kFeedback && sure ? residual + group * kGroupFloats : unsure;
-      for (size_t i = 0; i < count; ++i) {
-        const size_t from = (group + i) * kGroupFloats;
-        Floats x = load_group(in + from, floats - from);
-        if constexpr (kFeedback) x = canonical_if_any(add(x, load_group(residual + from, floats - from)));
-        codec.encode_wide(x, batch.group[i]);
-        if constexpr (kFeedback) {
-          store_group(errors + i * kGroupFloats, floats - from, codec.error(x));
-        } else {
-          batch.group[i].keep_nans(x);
+      const size_t count =
+          this->wide(codec, group, offered, batch, Part::kFeedback && sure ? this->residual + from : unsure);
+      if (!sure && count != 0) {
+        if (!batch.group[0].fits(sink)) {
+          this->undo_wide();
+          break;
         }
-      }
-      if (!sure) {
-        if (!batch.group[0].fits(sink)) break;
-        if constexpr (kFeedback) {
-          const size_t from = group * kGroupFloats;
-          store_group(residual + from, floats - from, load_group(unsure, floats - from));
+        if constexpr (Part::kFeedback) {
+          const size_t left = this->floats - from;
+          store_group(this->residual + from, left, load_group(unsure, left));
         }
       }
       go = batch.put(count, sink, tags + group * kTagBytes);
       group += count;
+      if (count < offered) [[unlikely]]
+        break;
     }
+    this->check_end(group);
     return group;
   }
 };
 
-// What adds one contribution to a block.
-template <class C, bool kFeedback>
-struct HopSource {
+// Encodes one contribution: see Source.
+template <class C, bool kHasFeedback>
+struct Encoder {
+  const CodecParams& params;
+  const float* local;
+  float* residual;
+  size_t floats;
+
+  using Codec = C;
+  static constexpr bool kFeedback = kHasFeedback;
+
+  GRADLANE_INLINE size_t narrow(const C& codec, size_t group, size_t most, WordsBatch& batch) const {
+    for (size_t i = 0; i < most; ++i) {
+      const size_t from = (group + i) * kGroupFloats;
+      Floats x = load_group(local + from);
+      if constexpr (kFeedback) x = add(x, load_group(residual + from));
+      Words words;
+      if (!codec.narrow(x, words)) [[unlikely]]
+        return i;
+      batch.set(i, words);
+      if constexpr (kFeedback) store_group(residual + from, codec.narrow_error(x));
+    }
+    return most;
+  }
+
+  GRADLANE_INLINE size_t wide(const C& codec, size_t group, size_t most, WideBatch& batch, float* errors) const {
+    for (size_t i = 0; i < most; ++i) {
+      const size_t from = (group + i) * kGroupFloats;
+      Floats x = load_group(local + from, floats - from);
+      if constexpr (kFeedback) x = canonical_if_any(add(x, load_group(residual + from, floats - from)));
+      codec.encode_wide(x, batch.group[i]);
+      if constexpr (kFeedback) {
+        store_group(errors + i * kGroupFloats, floats - from, codec.error(x));
+      } else {
+        batch.group[i].keep_nans(x);
+      }
+    }
+    return most;
+  }
+
+  static void undo_wide() {}
+  static void check_end(size_t) {}
+};
+
+// Adds one contribution to a block: see Source.
+template <class C, bool kHasFeedback>
+struct Adder {
   const CodecParams& params;
   const uint8_t* block_tags;  // of the first group
   Payload payload;
@@ -93,104 +127,65 @@ struct HopSource {
   float* residual;
   size_t floats;
   Status* status;
+  Payload before = payload;  // where wide() began last
 
-  [[gnu::noinline]] size_t run(size_t group, Sink& sink, uint8_t* tags) noexcept {
-    const C codec(params);
-    WordsBatch batch;
-    const size_t full = floats / kGroupFloats;
-    while (group < full) {
-      const size_t offered = WordsBatch::groups(full - group, sink);
-      Payload block = payload;
-      size_t count = 0;
-      for (; count < offered; ++count) {
-        const Group coded(block_tags + (group + count) * kTagBytes);
-        if (!block.has(coded.bytes) || (!C::kAddsRaw && coded.has_raw())) [[unlikely]]
-          break;
-        const size_t from = (group + count) * kGroupFloats;
-        Floats x = load_group(local + from);
-        if constexpr (kFeedback) x = add(x, load_group(residual + from));
-        Words words;
-        Payload next = block;
-        if (!codec.add_narrow(decode_group(codec, coded, next, *spare), x, words)) [[unlikely]]
-          break;
-        block = next;
-        batch.set(count, words);
-        if constexpr (kFeedback) store_group(residual + from, codec.narrow_error(x));
-      }
-      payload = block;
-      batch.put(count, sink, tags + group * kTagBytes);
-      group += count;
-      const size_t narrow_end = group;
-      if (count < offered) [[unlikely]]
-        group = run_wide(group, full, sink, tags);
-      if (group == narrow_end && (count < offered || offered == 0)) break;
-    }
-    check_end(group);
-    return group;
-  }
+  using Codec = C;
+  static constexpr bool kFeedback = kHasFeedback;
 
-  size_t resume(size_t group, Sink& sink, uint8_t* tags) noexcept { return run(group, sink, tags); }
-
-  size_t step(size_t group, Sink& sink, uint8_t* tags) noexcept { return run_wide(group, group + 1, sink, tags); }
-
- private:
-  // See EncodeSource. One loop adds, one encodes, one puts.
-  [[gnu::noinline]] size_t run_wide(size_t group, size_t end, Sink& sink, uint8_t* tags) noexcept {
-    const C codec(params);
-    for (bool go = true; go && group < end;) {
-      alignas(32) float sums[WideBatch::kGroups][kGroupFloats];
-      const size_t most = WideBatch::groups(end - group, sink);
-      const bool sure = most != 0;
-      const size_t offered = sure ? most : 1;
-      float unsure[kGroupFloats];
-      float* const errors = kFeedback && sure ? residual + group * kGroupFloats : unsure;
-      Payload block = payload;
-      const size_t count = add_groups(codec, group, offered, block, sums, errors);
-      WideBatch batch;
-      for (size_t i = 0; i < count; ++i) codec.encode_wide(canonical_if_any(load_group(sums[i])), batch.group[i]);
-      if (!sure && count != 0) {
-        if (!batch.group[0].fits(sink)) break;
-        if constexpr (kFeedback) {
-          const size_t from = group * kGroupFloats;
-          store_group(residual + from, floats - from, load_group(unsure, floats - from));
-        }
-      }
-      payload = block;
-      go = batch.put(count, sink, tags + group * kTagBytes);
-      group += count;
-      if (count < offered) [[unlikely]] {
-        *status = Status::kShort;
+  GRADLANE_INLINE size_t narrow(const C& codec, size_t group, size_t most, WordsBatch& batch) {
+    Payload block = payload;
+    size_t count = 0;
+    for (; count < most; ++count) {
+      const Group coded(block_tags + (group + count) * kTagBytes);
+      if (!block.has(coded.bytes) || (!C::kAddsRaw && coded.has_raw())) [[unlikely]]
         break;
-      }
+      const size_t from = (group + count) * kGroupFloats;
+      Floats x = load_group(local + from);
+      if constexpr (kFeedback) x = add(x, load_group(residual + from));
+      Words words;
+      Payload next = block;
+      if (!codec.add_narrow(decode_group(codec, coded, next, *spare), x, words)) [[unlikely]]
+        break;
+      block = next;
+      batch.set(count, words);
+      if constexpr (kFeedback) store_group(residual + from, codec.narrow_error(x));
     }
-    check_end(group);
-    return group;
+    payload = block;
+    return count;
   }
 
-  // Adds as many of `most` groups as are there, and leaves new residuals at `errors`.
-  GRADLANE_INLINE size_t add_groups(const C& codec, size_t group, size_t most, Payload& block,
-                                    float (*sums)[kGroupFloats], float* errors) const {
-    for (size_t i = 0; i < most; ++i) {
-      const size_t from = (group + i) * kGroupFloats;
+  // One loop adds, one encodes.
+  GRADLANE_INLINE size_t wide(const C& codec, size_t group, size_t most, WideBatch& batch, float* errors) {
+    alignas(32) float sums[WideBatch::kGroups][kGroupFloats];
+    Payload block = before = payload;
+    size_t count = 0;
+    for (; count < most; ++count) {
+      const size_t from = (group + count) * kGroupFloats;
       Floats x = load_group(local + from, floats - from);
       if constexpr (kFeedback) {
         x = add(x, load_group(residual + from, floats - from));
         Floats error;
         x = codec.addend(x, error);
-        store_group(errors + i * kGroupFloats, floats - from, error);
+        store_group(errors + count * kGroupFloats, floats - from, error);
       } else {
         x = codec.addend(x);
       }
       Floats in;
-      if (!decode_any(codec, block_tags + (group + i) * kTagBytes, block, *spare, in)) [[unlikely]]
-        return i;
-      store_group(sums[i], codec.sum(in, x));
+      if (!decode_any(codec, block_tags + (group + count) * kTagBytes, block, *spare, in)) [[unlikely]] {
+        *status = Status::kShort;
+        break;
+      }
+      store_group(sums[count], codec.sum(in, x));
     }
-    return most;
+    payload = block;
+    for (size_t i = 0; i < count; ++i) codec.encode_wide(canonical_if_any(load_group(sums[i])), batch.group[i]);
+    return count;
   }
 
-  GRADLANE_INLINE void check_end(size_t group) const {
-    if (group == groups_of(floats) && payload.at != payload.end) [[unlikely]]
+  GRADLANE_INLINE void undo_wide() { payload = before; }
+
+  GRADLANE_INLINE void check_end(size_t end) const {
+    if (end == groups_of(floats) && payload.at != payload.end) [[unlikely]]
       *status = Status::kLong;
   }
 };
@@ -207,9 +202,9 @@ template <class C, bool kAdd>
 // See TaggedPasses.
 struct Kernels {
   template <class C, bool kFeedback>
-  using Encode = EncodeSource<C, kFeedback>;
+  using Encode = Source<Encoder<C, kFeedback>>;
   template <class C, bool kFeedback>
-  using Hop = HopSource<C, kFeedback>;
+  using Hop = Source<Adder<C, kFeedback>>;
   using Payload = gradlane::Payload;
   using Scratch = gradlane::Payload::Spare;
 

@@ -53,7 +53,7 @@ class InceptionnClasses {
   static GRADLANE_INLINE __m256i count(__m256i lanes) {
     return _mm256_sign_epi32(_mm256_and_si256(lanes, _mm256_set1_epi32(0x7fffffff)), lanes);
   }
-  // As decode_group() in avx2_decode.h does it.
+  // As decode_group() in decode.h does it.
   GRADLANE_INLINE __m256 decode_any(__m256i lanes, __m256i tags) const {
     const __m256 scale = _mm256_permutevar_ps(scales_, tags);
     return _mm256_blendv_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(count(lanes)), scale), _mm256_castsi256_ps(lanes), scale);

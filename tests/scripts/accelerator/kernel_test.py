@@ -223,7 +223,7 @@ def nobody(hosts, bumps, programs):
 def gone(hosts, bumps, programs):
     """Without its interface it ends, so that a supervisor starts it."""
     hosts.node(1).ip("link", "del", "glw0")
-    assert bumps.processes[1].wait(20) == 3, bumps.log(1)
+    assert bumps.processes[1].wait(60) == 3, bumps.log(1)
     assert "interface glw0 is gone: deleted" in bumps.log(1), bumps.log(1)
     bumps.processes[1] = None
     programs.check(1, 1, "^FAIL interface glw0 of port wire: there is no such interface",

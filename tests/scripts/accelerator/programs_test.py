@@ -26,7 +26,7 @@ FLOATS = 200_000  # of each kind and way
 DOWNLOAD = """
 import hashlib, sys, urllib.request
 for url in sys.argv[1:]:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         print(hashlib.sha256(answer.read()).hexdigest(), flush=True)
 """
 

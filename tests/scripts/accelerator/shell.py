@@ -209,7 +209,7 @@ class Shell:
 
     def end(self, what=signal.SIGTERM, code=0):
         self.process.send_signal(what)
-        assert self.process.wait(20) == code, self.log()
+        assert self.process.wait(60) == code, self.log()
         self.process = None
 
     def log(self):

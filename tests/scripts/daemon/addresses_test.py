@@ -14,6 +14,7 @@ import tempfile
 import time
 
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.waiting import wait_for_text
 from tools.net.spaces import run
 
 BINARIES = {}  # gradlane, gradlaned
@@ -50,14 +51,11 @@ class Stray:
         return self.log_file.read_text()
 
     def refused(self, text):
-        assert self.process.wait(20) == 2, self.log()
+        assert self.process.wait(rings.PATIENCE) == 2, self.log()
         assert text in self.log(), (text, self.log())
 
     def wait_for(self, text):
-        def there():
-            assert self.process.poll() is None, self.log()
-            return text in self.log()
-        rings.wait_for(there, text)
+        wait_for_text(text, self.log, self.process)
 
 
 def check(network, place, config, time_limit="2s"):
@@ -88,7 +86,7 @@ def a_copy_does_not_start(folder, network):
         nodes.terminate(1)
         network.node(3).ip("addr", "add", "10.77.0.2/24", "dev", "gl0")
         nodes.start_node(1)
-        assert nodes.processes[1].wait(20) == 2
+        assert nodes.processes[1].wait(60) == 2
         nodes.processes[1] = None
         network.node(3).ip("addr", "del", "10.77.0.2/24", "dev", "gl0")
         assert f"10.77.0.2 is in use by {mac_of(network, 3)}" in nodes.log(1), nodes.log(1)
@@ -124,7 +122,7 @@ def two_that_are_one_node_are_both_named(folder, network):
         assert status == 1 and f"FAIL address 10.77.0.2 on port e0: {both[1]} has it, too" in output, output
         assert any(named(rank["refused"]) for rank in nodes.stats(0)["ranks"]), nodes.stats(0)
         stray.process.terminate()
-        assert stray.process.wait(20) == 0, stray.log()
+        assert stray.process.wait(60) == 0, stray.log()
         nodes.wait_whole()
 
 

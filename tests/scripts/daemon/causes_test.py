@@ -71,7 +71,7 @@ def mended(contexts):
         resume(contexts)
         try:
             for request in begin(contexts):
-                request.wait(20)
+                request.wait(60)
             return True
         except Error:
             return False
@@ -82,7 +82,7 @@ def mended(contexts):
 def expect_cause(ring, contexts, pattern, breaks, mends, rounds=2):
     """Before, operations work. After it is broken, all trainers, all logs and `stats` give the cause; once per cause."""
     for request in begin(contexts):
-        request.wait(20)
+        request.wait(60)
     breaks()
     try:
         for _ in range(rounds):
@@ -147,14 +147,14 @@ def absent_rank():
         ring.start().wait_whole()
         contexts = [ring.open(rank) for rank in range(3)]
         for request in begin(contexts):
-            request.wait(20)
+            request.wait(60)
         contexts[1].close()
         left = [contexts[0], contexts[2]]
         began = time.monotonic()
         for _ in range(6):
             for request in [gl.barrier(async_=True) for gl in left]:
                 try:
-                    request.wait(20)
+                    request.wait(60)
                     raise AssertionError("a barrier without rank 1")
                 except Error as error:
                     assert "rank 1 has left" in str(error), error
@@ -166,7 +166,7 @@ def absent_rank():
         for _ in range(3):  # the daemon is a new one; its trainer has not come back all the same
             for request in [gl.barrier(async_=True) for gl in left]:
                 try:
-                    request.wait(20)
+                    request.wait(60)
                     raise AssertionError("a barrier without rank 1")
                 except Error as error:
                     assert re.search("rank 1 has (left|restarted|been silent)", str(error)), error

@@ -124,10 +124,10 @@ class EndTest(DaemonTest):
 
     def test_what_can_finish_does(self):
         for link in ("ring", "memif"):
-            ring = self.ring(2, link=link, codec="raw", timeouts="{shutdown: 10s}")
+            ring = self.ring(2, link=link, codec="raw", timeouts="{shutdown: 60s}")
             contexts = self.open_all(ring)
             self.check_all_reduce(contexts)
-            data = [gl.zeros(8 * MANY) for gl in contexts]
+            data = [gl.zeros(2 * MANY) for gl in contexts]
             for array in data:
                 array[:] = 1
             requests = [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, data)]
@@ -317,7 +317,7 @@ if lib.gradlane_all_reduce(gl, data, ctypes.c_size_t(1000), 0, None, None): sys.
 if floats[999] != 2 * lib.gradlane_world(gl): sys.exit(f"wrong: {floats[999]}")
 lib.gradlane_close(gl)
 """
-    STARTS, AT_A_TIME = 30, 6
+    STARTS, AT_A_TIME = 12, 6
 
     def check(self, *options):
         command = [daemons.BINARIES["gradlane"], "run", *options, "--", sys.executable, "-I", "-S", "-c",
@@ -328,7 +328,7 @@ lib.gradlane_close(gl)
         for _ in range(self.STARTS // self.AT_A_TIME):
             runs = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                      stderr=subprocess.STDOUT, text=True, env=env) for _ in range(self.AT_A_TIME)]
-            outputs = [run.communicate(timeout=40)[0] for run in runs]
+            outputs = [run.communicate(timeout=PATIENCE)[0] for run in runs]
             for run, output in zip(runs, outputs):
                 self.assertEqual(run.returncode, 0, output)
         self.assertEqual(list(self.folder.iterdir()), [])

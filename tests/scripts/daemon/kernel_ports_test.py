@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.waiting import wait_for_text
 from tools.net.spaces import run
 
 PACKET = "net_af_packet0,iface=gl0,qdisc_bypass=0"
@@ -34,16 +34,6 @@ def start(network, folder, gradlaned, rank, device, extra):
         return subprocess.Popen(argv, stderr=file), log
 
 
-def wait_for(text, log, process):
-    for _ in range(300):
-        if text in log.read_text():
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise AssertionError(f"no '{text}' in: {log.read_text()}")
-
-
 def ring(gradlaned, example, network, device, extra="", texts=()):
     """A ring comes up, a sum is right, and the first node's log has these texts."""
     daemons = []
@@ -52,7 +42,7 @@ def ring(gradlaned, example, network, device, extra="", texts=()):
         try:
             daemons = [start(network, folder, gradlaned, rank, device, extra) for rank in range(2)]
             for process, log in daemons:
-                wait_for("the ring is whole", log, process)
+                wait_for_text("the ring is whole", log.read_text, process)
             trainers = [subprocess.Popen([example], stdout=subprocess.PIPE, text=True,
                                          env={**os.environ, "GRADLANE_SOCKET": f"{folder}/n{i}.sock"}) for i in range(2)]
             for trainer in trainers:
@@ -61,7 +51,7 @@ def ring(gradlaned, example, network, device, extra="", texts=()):
             for process, _ in daemons:
                 process.send_signal(signal.SIGTERM)
             for process, log in daemons:
-                assert process.wait(timeout=20) == 0, log.read_text()
+                assert process.wait(timeout=60) == 0, log.read_text()
             text = daemons[0][1].read_text()
             assert "wrong_lane" not in text and "segmented" not in text, text
             # What libbpf says while all is well.
@@ -80,12 +70,12 @@ def cable(gradlaned, network):
     with tempfile.TemporaryDirectory() as name:
         process, log = start(network, pathlib.Path(name), gradlaned, 0, PACKET, "")
         try:
-            wait_for("port e0: the link is up", log, process)
+            wait_for_text("port e0: the link is up", log.read_text, process)
             network.cable(0, up=False, end="switch")
-            wait_for("port e0: the link is down", log, process)
+            wait_for_text("port e0: the link is down", log.read_text, process)
             network.cable(0, up=True, end="switch")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=20) == 0, log.read_text()
+            assert process.wait(timeout=60) == 0, log.read_text()
         finally:
             if process.poll() is None:
                 process.kill()
@@ -98,7 +88,7 @@ def small_mtu(gradlaned, network):
         process, log = start(network, pathlib.Path(name), gradlaned, 0, PACKET + ",framesz=9216,blocksz=36864",
                              "mtu: 9000\n")
         try:
-            assert process.wait(timeout=20) != 0
+            assert process.wait(timeout=60) != 0
         finally:
             if process.poll() is None:
                 process.kill()
@@ -115,11 +105,11 @@ def interface_made_again(gradlaned, network):
             request = gl.barrier(async_=True)  # the other rank does not come to it
             network.node(0).ip("link", "del", "gl0")
             try:
-                request.wait(20)
+                request.wait(60)
                 raise AssertionError("a barrier without an interface")
             except Exception as error:  # whatever it is called
                 assert gone in str(error), error
-        assert nodes.processes[0].wait(20) == 3, nodes.log(0)
+        assert nodes.processes[0].wait(60) == 3, nodes.log(0)
         assert f"{gone}: shutting down with exit status 3" in nodes.log(0), nodes.log(0)
         network.replug(0)
         nodes.start_node(0)
@@ -133,7 +123,7 @@ def xdp_beside_the_kernel(gradlaned, network):
         folder = pathlib.Path(name)
         network.node(0).ip("addr", "add", "192.168.7.1/24", "dev", "gl0")
         process, log = start(network, folder, gradlaned, 0, XDP, "")
-        assert process.wait(timeout=20) == 2, log.read_text()
+        assert process.wait(timeout=60) == 2, log.read_text()
         expected = "AF_XDP takes all packets away from the kernel, whose address 192.168.7.1 is on interface gl0"
         assert f"port e0: {expected}" in log.read_text(), log.read_text()
         gradlane = pathlib.Path(gradlaned).with_name("gradlane")
@@ -144,10 +134,10 @@ def xdp_beside_the_kernel(gradlaned, network):
         network.node(0).ip("addr", "del", "192.168.7.1/24", "dev", "gl0")
         for end in (signal.SIGTERM, signal.SIGKILL):
             process, log = start(network, folder, gradlaned, 0, XDP, "")
-            wait_for("node 0 of 2", log, process)
+            wait_for_text("node 0 of 2", log.read_text, process)
             assert "xdp" in run(*link), run(*link)
             process.send_signal(end)
-            process.wait(timeout=20)
+            process.wait(timeout=60)
             rings.wait_for(lambda: "xdp" not in run(*link), "the program is off")
 
 

@@ -32,7 +32,7 @@ class Daemon:
     def end(self, number):
         """The exit status after that signal, and what was on standard error."""
         self.process.send_signal(number)
-        _, text = self.process.communicate(timeout=20)
+        _, text = self.process.communicate(timeout=60)
         return self.process.returncode, text
 
 

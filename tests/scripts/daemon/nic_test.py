@@ -13,9 +13,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.waiting import wait_for_text
 from tools.net.spaces import Spaces
 
 # Sends to each UDP port `count` packets like those of the neighbour 10.77.0.2, whose address the kernel has here.
@@ -56,13 +56,7 @@ class Daemon:
         return self.log_path.read_text()
 
     def wait_for(self, text):
-        for _ in range(300):
-            if text in self.log():
-                return
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise AssertionError(f"no '{text}' in: {self.log()}")
+        wait_for_text(text, self.log, self.process)
 
     def stats(self):
         """What the first node says of itself."""
@@ -73,7 +67,7 @@ class Daemon:
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(timeout=20) == 0, self.log()
+        assert self.process.wait(timeout=60) == 0, self.log()
         return self.log()
 
 
@@ -169,7 +163,7 @@ def refused(gradlaned, folder):
             ("ports: [{device: 'net_af_packet0,iface=gl-none'}]\n", "port e0: there is no interface 'gl-none' here"),
             ("mtu: 4000\nports: [{device: 'net_af_xdp0,iface=lo'}]\n", "port e0: AF_XDP takes no packets of 4000 bytes")):
         with Spaces() as spaces, Daemon(gradlaned, folder, [text], spaces.add("nic")) as it:
-            assert it.process.wait(timeout=20) != 0
+            assert it.process.wait(timeout=60) != 0
             expect(error, it)
 
 

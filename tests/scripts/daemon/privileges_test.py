@@ -133,7 +133,7 @@ class One:
     def __exit__(self, *_):
         self.process.terminate()
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         finally:
             self.process.kill()
             self.process.wait()

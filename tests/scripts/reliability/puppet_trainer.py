@@ -100,7 +100,7 @@ class Puppet:
     def open(self):
         self.close(quiet=True)
         try:
-            self.gl = gradlane.open(timeout=20)
+            self.gl = gradlane.open(timeout=60)
             tell("opened", rank=self.gl.rank, world=self.gl.world)
         except gradlane.Error as error:
             tell("failed", at_first=time.monotonic(), errors=[error_fields(error)], steps=0, wrong=0)
@@ -144,7 +144,7 @@ class Puppet:
         while True:
             try:
                 if self.gl is None:
-                    self.gl = gradlane.open(timeout=20)
+                    self.gl = gradlane.open(timeout=60)
                 if resume:
                     self.gl.resume(tag)
                 data = Data(self.gl.rank, self.gl.world, seed, count)

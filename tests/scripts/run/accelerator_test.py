@@ -14,7 +14,8 @@ import sys
 import unittest
 
 from tests.scripts.fixtures import networks
-from tests.scripts.run.runs import PATIENCE, Programs, Run, sh
+from tests.scripts.fixtures.waiting import PATIENCE
+from tests.scripts.run.runs import Programs, Run, sh
 from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces, space
 
 FAKE = str(pathlib.Path(__file__).with_name("fake_accelerator.py"))

@@ -14,7 +14,8 @@ import sys
 import unittest
 
 from tests.scripts.fixtures import networks
-from tests.scripts.run.runs import PATIENCE, Programs, Run, sh
+from tests.scripts.fixtures.waiting import PATIENCE
+from tests.scripts.run.runs import Programs, Run, sh
 from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces, space
 
 RATE = 50_000_000
@@ -55,7 +56,7 @@ if rank == 0:
     state["peer"] = peer
 else:
     connection = connect()
-with gradlane.open(timeout=20) as gl:
+with gradlane.open(timeout=60) as gl:
     array = gl.zeros({COUNT})
     gl.all_reduce(array, codec="raw")
     before = received()
@@ -77,7 +78,7 @@ import torch.distributed as dist
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
-with gradlane.open(timeout=20) as gl:
+with gradlane.open(timeout=60) as gl:
     array, tensor = gl.zeros(200000), torch.full((200000,), rank + 1.0)
     array[:] = rank + 1
     dist.all_reduce(tensor)

@@ -15,7 +15,8 @@ import tempfile
 import time
 import unittest
 
-from tests.scripts.run.runs import FAKE, PATIENCE, Programs, Run, needs_fake, sh, wait_until
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
+from tests.scripts.run.runs import FAKE, Programs, Run, needs_fake, sh
 
 # Runs that take long wait for time-outs: they do so in the background.
 SLOW = {
@@ -199,7 +200,7 @@ class RunTest(unittest.TestCase):
         run = self.start("-n", "1", command=sh("trap '' INT TERM; echo ready; while :; do sleep 0.1; done"))
         self.assertIn("ready", run.process.stdout.readline())
         run.process.send_signal(signal.SIGINT)
-        wait_until(lambda: "SIGINT: stopping" in run.process.stderr.readline(), "no message")
+        wait_for(lambda: "SIGINT: stopping" in run.process.stderr.readline(), "a message")
         run.process.send_signal(signal.SIGINT)
         self.finish(run, 130)
         self.assertIn("gradlane: SIGINT again: killing", run.err)
@@ -208,9 +209,9 @@ class RunTest(unittest.TestCase):
         run = self.start("-n", "2", command=sh("sleep 60 & echo ready; sleep 60"))
         for _ in range(2):
             self.assertIn("ready", run.process.stdout.readline())
-        wait_until(lambda: len(run.pids()) >= 7, "shells have not started their sleeps")
+        wait_for(lambda: len(run.pids()) >= 7, "shells have started their sleeps")
         run.process.kill()
-        wait_until(lambda: run.pids() == [], "processes are left")
+        wait_for(lambda: run.pids() == [], "no process is left")
         self.finish(run, -signal.SIGKILL)
 
     # ---- Daemons

@@ -10,8 +10,9 @@ import tempfile
 import time
 import uuid
 
+from tests.scripts.fixtures.waiting import PATIENCE
+
 FAKE = str(pathlib.Path(__file__).with_name("fake_daemon.py"))
-PATIENCE = 30
 
 
 class Programs:
@@ -93,11 +94,3 @@ class Run:
 
 def sh(text):
     return ["sh", "-c", text]
-
-
-def wait_until(test, what):
-    deadline = time.monotonic() + PATIENCE
-    while not test():
-        if time.monotonic() > deadline:
-            raise AssertionError(what)
-        time.sleep(0.02)

@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 import unittest
 
-from tests.scripts.run.runs import PATIENCE, Run, sh, wait_until
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
+from tests.scripts.run.runs import Run, sh
 from tools.net.spaces import Space
 
 
@@ -91,13 +92,13 @@ class Endings:
 
     def killed(self, run):
         run.process.kill()
-        wait_until(lambda: run.pids() == [], "processes are left")
-        wait_until(lambda: namespaces(run) == [], "namespaces are left")
+        wait_for(lambda: run.pids() == [], "no process is left")
+        wait_for(lambda: namespaces(run) == [], "no namespace is left")
         self.finish(run, -signal.SIGKILL)
 
     def being_built(self):
         run = self.start("-n", "8", command=sh("exec sleep 60"))
-        wait_until(lambda: namespaces(run), "no namespaces")
+        wait_for(lambda: namespaces(run), "there are namespaces")
         return run
 
     def test_failing_command(self):

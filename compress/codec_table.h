@@ -28,6 +28,10 @@ struct CodecError {
   double absolute = 0;
 };
 
+// Of adaptive codecs "WORD:auto:BITS": what BITS, the bits below a tensor's magnitude, may be.
+inline constexpr unsigned kMinAutoBits = 1;
+inline constexpr unsigned kMaxAutoBits = 12;
+
 struct CodecRow {
   // ---- Names
   CodecId id;           // in packet headers

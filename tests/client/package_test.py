@@ -9,8 +9,10 @@ import pickle
 import re
 import unittest
 
+import numpy
+
 import gradlane
-from gradlane import _library, errors
+from gradlane import _codecs, _library, adaptive, errors
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "client/python/gradlane"
@@ -41,13 +43,55 @@ class Header(unittest.TestCase):
         self.same(_library.Capability, {name: int(value) for name, value in flags.items()})
 
     def test_version(self):
+        below = int(re.search(r"define GRADLANE_EXACT_BELOW (\d+)", HEADER)[1])
+        self.assertEqual(_library.EXACT_BELOW, below)
         self.assertEqual(_library.API_VERSION, int(re.search(r"define GRADLANE_API_VERSION (\d+)", HEADER)[1]))
+
+    def test_bits(self):
+        table = dict(re.findall(r"k(Min|Max)AutoBits = (\d+);", (ROOT / "compress/codec_table.h").read_text()))
+        self.assertEqual((adaptive.MIN_BITS, adaptive.MAX_BITS), (int(table["Min"]), int(table["Max"])))
 
     def test_structs(self):
         for struct, name in ((_library.Options, "options"), (_library.How, "how"), (_library.Figures, "figures"),
                              (_library.CodecInfo, "codec_info")):
             with self.subTest(name):
                 self.assertEqual([field[0] for field in struct._fields_], fields_of(f"gradlane_{name}"))
+
+
+class Codecs(unittest.TestCase):
+    """Of a daemon whose table has other names than this package knows."""
+
+    def test_by_what_they_can_do(self):
+        flags = _library.Capability
+        rows = ((b"half", 0, 0, flags(0)), (b"near", 2, 20, flags.ADAPTIVE | flags.FEEDBACK), (b"same", 0, 0, flags.EXACT),
+                (b"close", 1, 9, flags.ADAPTIVE))
+
+        class Daemon:
+            handle, lib = None, None
+
+            def check(self, code):
+                self.code = code
+
+            def gradlane_codecs(self, _):
+                return len(rows)
+
+            def gradlane_get_codec(self, _, number, info):
+                info = info._obj
+                info.word, info.least, info.most, info.flags = rows[number]
+                return errors.OK
+
+        daemon = Daemon()
+        daemon.lib = daemon
+        found = _codecs.of(daemon)
+        self.assertEqual(found, ("same", "near", 2, 20))
+        bound = gradlane.AdaptiveBound()
+        bound._codecs = found
+        for magnitude, name in ((0, "same"), (1.0, "near:4"), (7.0, "near:2"), (1e-3, "near:14"), (1e-6, "same")):
+            for _ in range(2):
+                bound.update(numpy.full(8, magnitude, numpy.float32))
+            self.assertEqual(bound.codec(), name)
+        rows = ()
+        self.assertEqual(_codecs.of(daemon), _codecs.ASSUMED)
 
 
 class Errors(unittest.TestCase):

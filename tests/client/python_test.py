@@ -132,7 +132,7 @@ class Operations(unittest.TestCase):
         if gl.world > 1:
             with self.assertRaisesRegex(gradlane.BadArgument, f"{gl.world + 1} elements are not {gl.world} blocks"):
                 gl.all_gather(gl.zeros(gl.world + 1))
-        with self.assertRaisesRegex(gradlane.BadArgument, "'fixed:8': copies are exact"):
+        with self.assertRaisesRegex(gradlane.BadArgument, "codec fixed:8 rounds, and copies are exact"):
             gl.all_gather(blocks, codec="fixed:8")
 
     def test_broadcast(self):

@@ -53,9 +53,10 @@ std::string adaptive_codec(const std::string& name) {
   const std::string automatic = word + ":auto";
   if (name == word || name == automatic) return automatic;
   if (!name.starts_with(automatic)) return {};
-  const auto bits = parse_decimal(std::string_view(name).substr(automatic.size() + 1), 1, 12);
+  const auto bits = parse_decimal(std::string_view(name).substr(automatic.size() + 1), kMinAutoBits, kMaxAutoBits);
   if (name[automatic.size()] != ':' || !bits) {
-    throw SetupError(fmt::format("--codec '{}': it is {}, or {}:BITS with BITS 1 to 12", name, automatic, automatic));
+    throw SetupError(fmt::format("--codec '{}': it is {}, or {}:BITS with BITS {} to {}", name, automatic, automatic,
+                                 kMinAutoBits, kMaxAutoBits));
   }
   return fmt::format("{}:{}", automatic, *bits);
 }

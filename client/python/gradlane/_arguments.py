@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 
 from . import errors
+from ._codecs import Codecs, is_auto
 
 _BOOLS = (bool, numpy.bool_)
 _SHOWN = 100  # characters of a value in a message
@@ -77,17 +78,19 @@ def path(what: str, value: Any) -> bytes | None:
     return text
 
 
-def codec_name(codec: object) -> bytes | None:
-    """As bytes; None stays None. Whether there is such a codec is the daemon's to say."""
+def codec_name(codec: object, codecs: Codecs) -> bytes | None:
+    """As bytes; None stays None. Whether there is such a codec is the daemon's to say. codecs: what it has."""
     if codec is None:
         return None
     if not isinstance(codec, str):
         raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say, or of all_reduce a gradlane.AdaptiveBound")
-    if codec == "fixed" or codec.startswith("fixed:auto"):
+    if codec == codecs.word or codec.split(":")[0] == codecs.word and is_auto(codec):
+        bits = codec.split(":")[-1]
+        bits = f"{bits}, " if bits.isdigit() else ""
         raise errors.bad_argument(
-            f"codec is {codec!r}, and a call has no steps before it to find a bound from: name one, 'fixed:10' say, or "
-            f"pass a gradlane.AdaptiveBound({codec[11:] + ', ' if codec[11:].isdigit() else ''}error_feedback=True), "
-            "one per tensor, kept from step to step"
+            f"codec is {codec!r}, and a call has no steps before it to find a bound from: name one, '{codecs.word}:10' "
+            f"say, or pass a gradlane.AdaptiveBound({bits}error_feedback=True), one per "
+            "tensor, kept from step to step"
         )
     if not codec.isascii() or not codec.isprintable():
         raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from . import _arguments, _buffers, _forms, _library, _losses, errors
+from . import _arguments, _buffers, _codecs, _forms, _library, _losses, errors
 from ._operands import Operand, bounds, check_array, overlap
 from ._operations import Holder, Operation, describe
 from ._requests import AnyRequest, Request
@@ -36,6 +36,7 @@ class Core:
     def __init__(self, connection: _buffers.Connection) -> None:
         self._connection = connection
         self._lib = connection.lib
+        self._codecs = _codecs.of(connection)
         # Operations that are not over: keeps arrays alive that the daemon uses.
         self._pending: dict[Operation, bool] = {}
         # Holders of operations whose Requests are gone.
@@ -72,7 +73,7 @@ class Core:
         _ = self._connection.handle  # raises, before whatever else may be wrong
         how = _library.How(ctypes.sizeof(_library.How))
         how.average = _arguments.flag("average", average)
-        how.codec = _arguments.codec_name(codec)
+        how.codec = _arguments.codec_name(codec, self._codecs)
         if tag is not None:
             how.has_tag = 1
             how.tag = _arguments.whole("tag", tag, 0, MAX_TAG)
@@ -93,7 +94,8 @@ class Core:
         if residual is not None:
             self._check_residual(residual, array)
         self._clear(name, array, residual)
-        exact = bound is not None and how.codec == b"raw"  # a step of the bound: all that is owed goes now
+        # A step of the bound: all that is owed goes now.
+        exact = bound is not None and how.codec == self._codecs.exact.encode()
         owed = residual if exact and residual is not None and numpy.any(residual) else None
         data = Operand(self, array, form, copy=owed is not None)
         operation = Operation(name, data, bound)
@@ -110,8 +112,6 @@ class Core:
     def _copy(self, name: str, array: NDArray[Any], more: tuple[int, ...], how: _library.How, type_name: object,
               async_: object) -> Any:
         check_array("data", array)
-        if how.codec is not None and how.codec != b"raw":
-            raise errors.bad_argument(f"{name}: codec {how.codec.decode()!r}: copies are exact; leave the codec out")
         form = _forms.of_copy(array, type_name)
         count = self._count(name, array, form)
         self._tidy()
@@ -155,6 +155,7 @@ class Core:
                     "result first; and each tensor needs a bound of its own"
                 )
             self._await(user)
+        bound._codecs = self._codecs
         if not bound.error_feedback:
             return residual
         if residual is not None:

@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy
 from numpy.typing import NDArray
 
-from . import _arguments, _buffers, _library, errors
+from . import _arguments, _buffers, _codecs, _library, errors
 
 if TYPE_CHECKING:
     from ._core import Core
     from ._operations import Operation
 
-WORD = "fixed"
-NAME = f"{WORD}:auto"
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 1, 4, 12
-MAX_B = 30  # of fixed:B
 CHANGE = 8.0  # a result that has grown or shrunk by more than this is no measure of the next one
-MAX_EXPONENT = 12  # with fixed:1 and a larger RMS most values travel as fp32 anyway
+MAX_EXPONENT = 12  # with fixed:1, say, and a larger RMS most values travel as fp32 anyway
 
 _loaded: ctypes.CDLL | None = None
 
@@ -71,6 +68,8 @@ class AdaptiveBound:
     - where fixed has no bound that is fine enough (2^-bits RMS below 2^-30), or nothing to gain (RMS of 8192 or more).
     """
 
+    _codecs = _codecs.ASSUMED  # until somebody with a daemon uses it
+
     def __init__(self, bits: int = DEFAULT_BITS, window: int = 1, *, error_feedback: bool = False) -> None:
         self.bits = _arguments.whole("bits", bits, MIN_BITS, MAX_BITS)
         self.window = _arguments.whole("window", window, 1, 1 << 31)
@@ -91,27 +90,30 @@ class AdaptiveBound:
     @staticmethod
     def parse(codec: object, window: int = 1) -> AdaptiveBound | None:
         """Of "fixed:auto" (4 bits) or "fixed:auto:6"; None for all other codecs. Raises BadArgument."""
-        if not isinstance(codec, str) or not codec.startswith(NAME):
+        if not isinstance(codec, str) or not _codecs.is_auto(codec):
             return None
-        rest = codec[len(NAME):]
-        if rest == "":
-            return AdaptiveBound(window=window)
-        digits = rest[1:]
-        if rest[0] != ":" or not (digits.isascii() and digits.isdigit()) or not MIN_BITS <= int(digits) <= MAX_BITS:
-            raise errors.bad_argument(f"codec {codec!r}: it is {NAME} or {NAME}:BITS, BITS {MIN_BITS} to {MAX_BITS}")
-        return AdaptiveBound(int(digits), window)
+        word, auto, *rest = codec.split(":")
+        digits = rest[0] if rest else str(DEFAULT_BITS)
+        fits = auto == _codecs.AUTO and len(rest) <= 1 and digits.isascii() and digits.isdigit()
+        if not fits or not MIN_BITS <= int(digits) <= MAX_BITS:
+            name = f"{word}:{_codecs.AUTO}"
+            raise errors.bad_argument(f"codec {codec!r}: it is {name} or {name}:BITS, BITS {MIN_BITS} to {MAX_BITS}")
+        bound = AdaptiveBound(int(digits), window)
+        bound._codecs = bound._codecs._replace(word=word)
+        return bound
 
     def codec(self) -> str:
         """Of the next operation: "raw", or "fixed:B"."""
         squares, steady, _ = self._state
+        codecs = self._codecs
         if not steady:
-            return "raw"
+            return codecs.exact
         # RMS is at least 2^exponent and less than twice that. In whole numbers, so no rounding of a logarithm matters.
         exponent = (math.frexp(min(squares))[1] - 1) // 2
         bound = self.bits - exponent
-        if bound > MAX_B or exponent > MAX_EXPONENT:
-            return "raw"
-        return f"fixed:{max(bound, 1)}"
+        if bound > codecs.most or exponent > MAX_EXPONENT:
+            return codecs.exact
+        return f"{codecs.word}:{max(bound, codecs.least)}"
 
     def update(self, result: NDArray[numpy.float32], scale: float = 1.0) -> None:
         """Takes in a result, the same on all ranks: float32 of any shape, C-contiguous.

@@ -110,8 +110,9 @@ class Group(dist.ProcessGroup):
         if self._engine is None:
             output.copy_(blocks[0])
         # An adaptive bound would need the whole result on all ranks.
-        codec, bound = Setting.choose(output.numel())
-        codec = codec if bound is None else "raw"
+        codec, bound = Setting.choose(output.numel(), self._engine)
+        if bound is not None and self._engine is not None:
+            codec = self._engine.codecs.exact
         return self._begin(outputs, "reduce_scatter", output, blocks, average=average, codec=codec)
 
     def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
@@ -121,7 +122,7 @@ class Group(dist.ProcessGroup):
     def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], opts: Any,
                 on_result: Callable[[torch.Tensor], None] | None = None) -> Work:
         average = _average(name, opts)
-        codec, chosen = Setting.choose(tensor.numel()) if tensor.dtype == torch.float32 else (None, None)
+        codec, chosen = Setting.choose(tensor.numel(), self._engine) if tensor.dtype == torch.float32 else (None, None)
         if chosen is None:
             return self._begin(result, "all_reduce", tensor, average=average, codec=codec, on_result=on_result)
         bound = chosen

@@ -8,34 +8,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import adaptive, errors
+from .. import _codecs, errors
 from ..adaptive import AdaptiveBound
 
 if TYPE_CHECKING:
     from .engine import Engine
-
-EXACT = 1024  # tensors of fewer elements are control values more often than gradients: they travel as they are
 
 
 def check(codec: object, engine: Engine | None) -> str | None:
     """The codec, or what its short form stands for: "fixed" is "fixed:auto". Raises BadArgument if there is none."""
     if codec is None:
         return None
+    codecs = _codecs.ASSUMED if engine is None else engine.codecs
     if not isinstance(codec, str):
         kind = type(codec).__name__
-        raise errors.bad_argument(f"gradlane: codec {codec!r} is {kind}; it is a name, 'raw' or '{adaptive.NAME}' say")
-    if codec == adaptive.WORD:
-        return adaptive.NAME
-    if AdaptiveBound.parse(codec) is None and engine is not None:
+        names = f"'{codecs.exact}' or '{codecs.auto}'"
+        raise errors.bad_argument(f"gradlane: codec {codec!r} is {kind}; it is a name, {names} say")
+    if codec == codecs.word:
+        return codecs.auto
+    own = AdaptiveBound.parse(codec) is not None and codec.split(":")[0] == codecs.word
+    if not own and engine is not None:
         engine.find_codec(codec)
     return codec
 
 
 def is_adaptive(codec: str | None) -> bool:
     """Of what check() has returned."""
-    return codec is not None and codec.startswith(adaptive.NAME)
+    return codec is not None and _codecs.is_auto(codec)
 
 
-def bound_of(codec: str | None, window: int = 1) -> AdaptiveBound | None:
+def bound_of(codec: str | None, engine: Engine | None, window: int = 1) -> AdaptiveBound | None:
     """A new AdaptiveBound for fixed:auto; None for other codecs."""
-    return AdaptiveBound.parse(codec, window)
+    bound = AdaptiveBound.parse(codec, window)
+    if bound is not None and engine is not None:
+        bound._codecs = engine.codecs
+    return bound

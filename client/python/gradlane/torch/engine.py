@@ -19,7 +19,7 @@ import torch
 from .. import _arguments, _context, _losses, adaptive, errors
 from .._library import Capability, CodecInfo, Type
 from . import operations, staging
-from .codec import EXACT, check, is_adaptive
+from .codec import check, is_adaptive
 from .driver import Driver
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Engine:
     and DaemonGone if there is no connection any more. Sums of float32 of 1024 elements or more lose what their codec
     takes (docs/codecs.md); all else arrives as it is.
 
-    Attributes: rank, world, codec: as of gradlane.Context.
+    Attributes: rank, world, codec: as of gradlane.Context. codecs: what the daemon has.
     """
 
     _current: Engine | None = None
@@ -134,7 +134,8 @@ class Engine:
         self._driver = Driver(connected._connection)
         self._memory = self._driver.memory
         self._summed = connected._lib.gradlane_local_reduce(connected._connection.handle) != 0
-        self._codecs: dict[str, Capability] = {}  # what codecs can do that were asked for
+        self.codecs = connected._codecs
+        self._capabilities: dict[str, Capability] = {}  # of codecs that were asked for
         self.groups = False  # whether process groups use it
         _engines.add(self)
         atexit.register(self.close, silent=True)
@@ -146,11 +147,11 @@ class Engine:
 
     def find_codec(self, name: str) -> Capability:
         """What the daemon's codec of this name can do. Raises BadArgument if there is none."""
-        if name not in self._codecs:
+        if name not in self._capabilities:
             with self._driver.lock:
                 self._driver.check()
-                self._codecs[name] = self._ask_for(name)
-        return self._codecs[name]
+                self._capabilities[name] = self._ask_for(name)
+        return self._capabilities[name]
 
     # ---- Memory
 
@@ -168,7 +169,7 @@ class Engine:
                    residual: torch.Tensor | None = None, **options: Any) -> Future[Any]:
         """The tensor ends as the sum of the ranks' tensors, or their mean. In place.
 
-        codec: of float32; None: the daemon's, or raw for fewer than 1024 elements; a function: called when all
+        codec: of float32; None: the daemon's; a function: called when all
         operations before have ended. residual: error feedback, float32 of zeros() of the same size.
         """
         operand = self._operand(tensor, "all_reduce", True, average)
@@ -251,9 +252,10 @@ class Engine:
     def _ask_for(self, name: str) -> Capability:
         connection = self._context._connection
         info = CodecInfo(ctypes.sizeof(CodecInfo))
-        code = connection.lib.gradlane_find_codec(connection.handle, _arguments.codec_name(name), ctypes.byref(info))
+        asked = _arguments.codec_name(name, self.codecs)
+        code = connection.lib.gradlane_find_codec(connection.handle, asked, ctypes.byref(info))
         if code == errors.Code.BAD_ARGUMENT:
-            auto = f"{adaptive.NAME} or {adaptive.NAME}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
+            auto = f"{self.codecs.auto} or {self.codecs.auto}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
             raise errors.bad_argument(f"gradlane: {connection.error()}, {auto}")
         connection.check(code)
         return Capability(info.flags)
@@ -269,8 +271,6 @@ class Engine:
             )
         if operand.type != Type.FLOAT32:
             return None
-        if codec is None and tensor.numel() < EXACT:
-            codec = "raw"
         return codec
 
     def _match(self, name: str, one: staging.Operand, many: Sequence[staging.Operand]) -> None:

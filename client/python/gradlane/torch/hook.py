@@ -40,7 +40,7 @@ class State:
         _check_group(process_group)
         # Never released: whoever opens a rank anew ends what other ranks still do.
         self._engine = _open(process_group)
-        self.codec = check(codec, self._engine) or adaptive.NAME
+        self.codec = check(codec, self._engine) or self._engine.codecs.auto
         self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
         self._group = process_group
         # Parameters: their numbers, in the order of first sight, which is the same in every run.
@@ -123,7 +123,8 @@ class State:
         if buffer.dtype == torch.float32:
             codec = self.codec if kept.bound is None else kept.bound.codec()
             residual = kept.residual
-        if residual is not None and codec == "raw":  # a step of the adaptive bound: all that is owed goes now
+        # A step of the adaptive bound: all that is owed goes now.
+        if residual is not None and codec == self._engine.codecs.exact:
             buffer.add_(residual.to(buffer.device))
             residual.zero_()
             residual = None
@@ -173,14 +174,14 @@ class State:
         return self._loaded[number] if number < len(self._loaded) else Loaded(parameter.shape, None, None)
 
     def _joined_bound(self, entries: Sequence[Loaded]) -> adaptive.AdaptiveBound | None:
-        bound = bound_of(self.codec)
+        bound = bound_of(self.codec, self._engine)
         before = {id(entry.bound): entry.bound for entry in entries}
         if bound is not None and id(None) not in before:
             bound.join([one for one in before.values() if one is not None])
         return bound
 
     def _bound_of(self, saved: dict[str, Any]) -> adaptive.AdaptiveBound | None:
-        bound = bound_of(self.codec)
+        bound = bound_of(self.codec, self._engine)
         if bound is not None and bound.bits == saved["bits"]:  # else this one starts anew
             bound.load_state_dict(saved)
         return bound
@@ -211,8 +212,9 @@ def _feedback(wanted: object, codec: str, engine: Engine) -> bool:
         kind = type(wanted).__name__
         raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {kind}; it is True, False or None")
     if wanted and not is_adaptive(codec) and Capability.FEEDBACK not in engine.find_codec(codec):
+        word = engine.codecs.word
         raise errors.bad_argument(
-            f"gradlane: error_feedback with codec {codec!r}: it goes with fixed, 'fixed:auto' or 'fixed:10' say"
+            f"gradlane: error_feedback with codec {codec!r}: it goes with {word}, '{word}:auto' or '{word}:10' say"
         )
     return wanted
 

@@ -8,8 +8,9 @@ import os
 from typing import ContextManager, Iterator
 
 from .. import errors
+from .._library import EXACT_BELOW
 from ..adaptive import AdaptiveBound
-from .codec import EXACT, bound_of, check, is_adaptive
+from .codec import bound_of, check, is_adaptive
 from .engine import Engine
 
 _WINDOW = 8  # of adaptive bounds, which several tensors of one size may share
@@ -22,12 +23,12 @@ class Setting:
     bounds: dict[int, AdaptiveBound] = {}  # of fixed:auto, by number of elements
 
     @classmethod
-    def choose(cls, numel: int) -> tuple[str | None, AdaptiveBound | None]:
+    def choose(cls, numel: int, engine: Engine | None = None) -> tuple[str | None, AdaptiveBound | None]:
         """For a sum of so many float32: (codec, None), or for fixed:auto (None, the bound to ask and to tell)."""
-        if numel < EXACT:
-            return "raw", None
+        if numel < EXACT_BELOW:
+            return None, None
         name = cls.name or of_the_job()
-        bound = cls.bounds.get(numel) or bound_of(name, _WINDOW)
+        bound = cls.bounds.get(numel) or bound_of(name, engine, _WINDOW)
         if bound is None or not is_adaptive(name):
             return name, None
         cls.bounds[numel] = bound

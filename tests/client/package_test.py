@@ -2,6 +2,7 @@
 """The Python package against what it must agree with: gradlane.h, meson.build, its own promises. Needs no daemon."""
 
 import ast
+import collections
 import enum
 import inspect
 import pathlib
@@ -100,7 +101,14 @@ class Errors(unittest.TestCase):
             error = errors.error(code.value, "why")
             self.assertIs(error.code, code)
             self.assertEqual(str(error), "why")
-        self.assertEqual(errors.error(-99, "why").code, -99)
+        unknown = errors.error(-99, "why").code
+        self.assertEqual(unknown, -99)
+        self.assertEqual(pickle.loads(pickle.dumps(unknown)), -99)
+        self.assertEqual((str(unknown), repr(unknown)), ("UNKNOWN_99", "<Code.UNKNOWN_99: -99>"))
+        code = errors.bad_argument("").code
+        self.assertEqual((str(code), f"{code}", f"{code:d}", "%d" % code), ("BAD_ARGUMENT",) * 2 + ("-1",) * 2)
+        for code in gradlane.Code:
+            self.assertIn(f"{code} ({code:d})", gradlane.Code.__doc__)
         self.assertIsInstance(errors.error(-5, ""), gradlane.OutOfMemory)
 
     def test_copies(self):
@@ -141,6 +149,17 @@ class Sources(unittest.TestCase):
                 inherited = path.name == "operations.py" and path.parent.name == "torch"
                 if not words & {"overload", "property"} and not inherited:
                     self.assertTrue(ast.get_docstring(node), f"{path.name}:{node.lineno}: {node.name}")
+
+    def test_async_of_any_kind(self):
+        """A variable is neither Literal[True] nor Literal[False]."""
+        hints = collections.defaultdict(list)
+        for node in public(ast.parse((PACKAGE / "_context.py").read_text())):
+            for argument in node.args.kwonlyargs if isinstance(node, ast.FunctionDef) and node.decorator_list else ():
+                if argument.arg == "async_":
+                    hints[node.name].append(ast.unparse(argument.annotation))
+        self.assertEqual(set(hints), {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier"})
+        for hint in hints.values():
+            self.assertEqual(hint, ["Literal[False]", "Literal[True]", "bool"])
 
     def test_no_numbers_for_codes(self):
         for path in self.modules():

@@ -9,7 +9,7 @@ import os
 import time
 import weakref
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, overload
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, Union, overload
 
 import numpy
 from numpy.typing import DTypeLike, NDArray
@@ -21,6 +21,8 @@ from ._requests import Request
 from .adaptive import AdaptiveBound
 
 _Array = TypeVar("_Array", bound=NDArray[Any])
+_Scalar = TypeVar("_Scalar", bound=numpy.generic)
+_DType = Union[builtins.type[_Scalar], "numpy.dtype[_Scalar]"]
 
 _SLICE_S = 0.1  # of waiting for a daemon, for Ctrl-C
 _TIMEOUT_S = 10.0
@@ -53,8 +55,8 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
     operation_timeout: seconds that an operation may take, if it has no timeout of its own; None: what the daemon's
     configuration says. spin_us: microseconds that waits poll before they sleep; None: 20.
 
-    Raises NoDaemon and BadArgument, OutOfMemory if the daemon's memory cannot be mapped, ImportError if there is no
-    libgradlane.
+    Raises NoDaemon, BadArgument (also if no socket is named, here or there), OutOfMemory if the daemon's memory cannot
+    be mapped, ImportError if there is no libgradlane.
     """
     patience = _TIMEOUT_S if timeout is None else _arguments.seconds("timeout", timeout)
     options = _library.Options(
@@ -156,9 +158,27 @@ class Context(Core):
 
     # ---- Buffers
 
+    @overload
+    def empty(self, shape: int | tuple[int, ...]) -> NDArray[numpy.float32]: ...
+
+    @overload
+    def empty(self, shape: int | tuple[int, ...], dtype: _DType[_Scalar]) -> NDArray[_Scalar]: ...
+
+    @overload
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]: ...
+
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = numpy.float32) -> NDArray[Any]:
         """An array in shared memory, zeros like those of zeros(). Raises what that raises."""
         return self.zeros(shape, dtype)
+
+    @overload
+    def zeros(self, shape: int | tuple[int, ...]) -> NDArray[numpy.float32]: ...
+
+    @overload
+    def zeros(self, shape: int | tuple[int, ...], dtype: _DType[_Scalar]) -> NDArray[_Scalar]: ...
+
+    @overload
+    def zeros(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]: ...
 
     def zeros(self, shape: int | tuple[int, ...], dtype: DTypeLike = numpy.float32) -> NDArray[Any]:
         """An array of zeros in shared memory, C-contiguous: operations do not copy it.
@@ -191,6 +211,12 @@ class Context(Core):
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: Literal[True]) -> Request[_Array]: ...
 
+    @overload
+    def all_reduce(self, array: _Array, *, average: bool = False,
+                   codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
+                   async_: bool) -> _Array | Request[_Array]: ...
+
     def all_reduce(self, array: _Array, *, average: bool = False,
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
@@ -201,6 +227,17 @@ class Context(Core):
         complex128, or bfloat16. Sums of integers wrap around, as NumPy's do; of bool they are "or". Averages are for
         floating and complex types. A codec takes away from float32 and complex64 of 1024 floats or more what its bound
         says (docs/codecs.md). All else is added as it is: sums of floating types are rounded at each rank.
+
+        average: divide by the number of ranks. codec: "raw", which is exact, "fixed:10", say, or an AdaptiveBound of
+        this tensor; None: the daemon's. residual: error feedback, float32 of as many elements, zeros at first and kept
+        from step to step. tag: a number that all ranks must give alike; None counts the operations. timeout: seconds
+        until it fails; None: what open() or the daemon says. type="bfloat16": the array is of uint16, and holds
+        bfloat16. async_: True: returns a Request at once; the array is the daemon's until its wait() returns.
+
+        Raises BadArgument (nothing has happened), OperationFailed (on all ranks; the array is undefined then) and
+        DaemonGone.
+
+            gl.all_reduce(gradients, average=True, codec="fixed:10")
         """
         result: _Array | Request[_Array] = self._reduce(
             "all_reduce", array, (tag, timeout, average), codec, residual, type, async_)
@@ -217,6 +254,12 @@ class Context(Core):
                        codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                        tag: int | None = None, timeout: float | None = None, type: str | None = None,
                        async_: Literal[True]) -> Request[_Array]: ...
+
+    @overload
+    def reduce_scatter(self, array: _Array, *, average: bool = False,
+                       codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                       tag: int | None = None, timeout: float | None = None, type: str | None = None,
+                       async_: bool) -> _Array | Request[_Array]: ...
 
     def reduce_scatter(self, array: _Array, *, average: bool = False,
                        codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
@@ -242,6 +285,11 @@ class Context(Core):
                    timeout: float | None = None, type: str | None = None,
                    async_: Literal[True]) -> Request[_Array]: ...
 
+    @overload
+    def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
+                   timeout: float | None = None, type: str | None = None,
+                   async_: bool) -> _Array | Request[_Array]: ...
+
     def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
                    timeout: float | None = None, type: str | None = None,
                    async_: bool = False) -> _Array | Request[_Array]:
@@ -264,6 +312,11 @@ class Context(Core):
                   timeout: float | None = None, type: str | None = None,
                   async_: Literal[True]) -> Request[_Array]: ...
 
+    @overload
+    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
+                  timeout: float | None = None, type: str | None = None,
+                  async_: bool) -> _Array | Request[_Array]: ...
+
     def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
                   timeout: float | None = None, type: str | None = None,
                   async_: bool = False) -> _Array | Request[_Array]:
@@ -280,6 +333,10 @@ class Context(Core):
     @overload
     def barrier(self, *, tag: int | None = None, timeout: float | None = None,
                 async_: Literal[True]) -> Request[None]: ...
+
+    @overload
+    def barrier(self, *, tag: int | None = None, timeout: float | None = None,
+                async_: bool) -> Request[None] | None: ...
 
     def barrier(self, *, tag: int | None = None, timeout: float | None = None,
                 async_: bool = False) -> Request[None] | None:

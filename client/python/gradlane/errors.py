@@ -7,7 +7,15 @@ from typing import Any
 
 
 class Code(enum.IntEnum):
-    """How a call of the library has ended: gradlane_code of gradlane.h, which says what each one means."""
+    """How a call of the library has ended; `code` of every gradlane.Error is one of these.
+
+    They are the numbers of gradlane_code in gradlane.h, and are printed by their names:
+
+    OK (0), PENDING (1): no errors. BAD_ARGUMENT (-1): BadArgument; nothing has happened. NO_DAEMON (-2): NoDaemon;
+    cannot connect, or the daemon refused. DAEMON_GONE (-3): DaemonGone; it ended or cut the connection.
+    FAILED (-4): OperationFailed, on all ranks. NO_MEMORY (-5): OutOfMemory. TOO_MANY (-6): TooManyRequests; no longer
+    happens. VERSION (-7): NoDaemon; daemon and library, or library and package, are of different versions.
+    """
 
     OK = 0
     PENDING = 1
@@ -19,16 +27,36 @@ class Code(enum.IntEnum):
     TOO_MANY = -6
     VERSION = -7
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else self.name
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (int(self),)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Code | None:
+        """Of a library that is newer than this package: a number that has no name here."""
+        if not isinstance(value, int):
+            return None
+        member = int.__new__(cls, value)
+        member._name_, member._value_ = f"UNKNOWN_{abs(value)}", value
+        return member
+
 
 class Error(RuntimeError):
     """Anything that gradlane reports. `code` is a gradlane.Code, the text says what was wrong.
 
-    (Of a library that is newer than this package, `code` may be a number that has no name here.)
+    (Of a library that is newer than this package, `code` may be a number that has no name here: UNKNOWN_99.)
     """
+
+    code: Code
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
-        self.code = _NAMED.get(code, code)
+        self.code = Code(code)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.code, str(self))
@@ -61,8 +89,6 @@ class TooManyRequests(Error):
 class LossWarning(UserWarning):
     """A codec takes much of what this rank gives to sums, without error feedback: a training may stop for it."""
 
-
-_NAMED: dict[int, int] = {int(code): code for code in Code}
 
 _CLASSES: dict[int, type[Error]] = {
     Code.BAD_ARGUMENT: BadArgument,

@@ -41,6 +41,7 @@ class Average(unittest.TestCase):
             types[3] = torch.float16  # Gloo has no bfloat16 for DDP's broadcast at the start
         shapes = [(100,), (2000,), (30, 30), (500,), (5,), (1,)]
         state = gradlane.torch.State("fixed:10", error_feedback=True)
+        self.assertRegex(repr(state), r"State\(codec='fixed:10', error_feedback=True\): rank \d of \d>$")
         ddp = wrapped(Given(*shapes, dtypes=types), state, 2)
         for seed in range(4):
             # Whole numbers: all types hold them and their sums.

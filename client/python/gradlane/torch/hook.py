@@ -50,6 +50,10 @@ class State:
         self._where: dict[torch.Tensor, tuple[Kept, int]] = {}  # parameters: (Kept, position in it)
         self._loaded: list[Loaded] = []  # by number; for those that have no place yet
 
+    def __repr__(self) -> str:
+        options = f"codec={self.codec!r}, error_feedback={self.error_feedback}"
+        return f"<gradlane.torch.State({options}): rank {self._engine.rank} of {self._engine.world}>"
+
     def reset(self) -> None:
         """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure.
 

@@ -223,6 +223,18 @@ void add_source(FailureText& text, uint64_t source) noexcept {
 
 }  // namespace
 
+namespace {
+
+// Of an operation that took too long; older versions do not say it.
+void add_limit(FailureText& text, const Failure& failure) noexcept {
+  if (failure.ours == 0) return;
+  const bool even = failure.ours % kSecond == 0;
+  text.add(" (limit: ").add(failure.ours / (even ? kSecond : kMillisecond)).add(even ? " s" : " ms");
+  text.add(failure.theirs != 0 ? ", timeouts.operation)" : ")");
+}
+
+}  // namespace
+
 void add_failure(FailureText& text, const Failure& failure) noexcept {
   const auto rank = [&]() -> FailureText& { return text.add("rank ").add(failure.rank); };
   switch (failure.code) {
@@ -256,7 +268,7 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
     case FailureCode::kStuck:
       text.add("the operation took too long: it was waiting for ");
       rank();
-      return;
+      return add_limit(text, failure);
     case FailureCode::kClosed:
       rank().add(" has left, or was shut down");
       return;

@@ -80,7 +80,8 @@ enum class FailureCode : uint8_t {
   kMismatch,   // `rank` runs another operation under the same number: field, ours, theirs
   kAborted,    // cancelled on `rank`
   kNoRing,     // the ring did not come up in time: nothing was heard of `rank`
-  kStuck,      // the operation took too long; `rank` is the nearest one that this one waits for
+  kStuck,      // the operation took too long; `rank` is the nearest one that this one waits for; ours: the limit in
+               // ns, 0: not known; theirs: 1 if that is the configuration's
   kClosed,     // `rank` was shut down, or left
   kDoubled,    // `rank` is two at once: ours and theirs say who, see kMacSource
 };

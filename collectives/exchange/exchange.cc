@@ -93,7 +93,8 @@ Nanos ExchangeState::deadline() const noexcept {
 
 RingStatus ExchangeState::ring_status() const noexcept {
   return {membership_.whole(),   membership_.session(), membership_.missing(),
-          membership_.refused(), membership_.cause(),   failed_};
+          membership_.refused(), membership_.cause(),   failed_,
+          past_failures_};
 }
 
 LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {

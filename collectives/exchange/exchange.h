@@ -1,6 +1,7 @@
 // exchange.h - one node's end of the exchange: collectives over lossy datagrams, as logic without clock, I/O or threads
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,14 @@ namespace gradlane {
 
 class ExchangeState;
 
+// A cause of failures, before another one came, and how many operations had failed by then.
+struct PastFailure {
+  Failure failure;  // none: there was none
+  uint64_t until = 0;
+  bool operator==(const PastFailure&) const = default;
+};
+using PastFailures = std::array<PastFailure, 3>;  // the latest first
+
 // What one rank's neighbourhood looks like; for status displays and tests.
 struct RingStatus {
   bool whole = false;  // all ranks are in this session: operations run
@@ -24,6 +33,7 @@ struct RingStatus {
   Failure refused;       // by this rank, of a neighbour that is configured differently
   Failure ended;         // why the generation before this one ended; none: there was none
   Failure failed;        // why the last operation failed that did; none: none has
+  PastFailures before;   // the causes before that one
 };
 
 // What a link to one neighbour does; for status displays, tests and tuning.

@@ -112,6 +112,7 @@ class ExchangeState {
   void check_deadlines(Nanos now) noexcept;
   void end_if_done(Running& it) noexcept;
   void end(Running& it, const Failure& failure) noexcept;
+  void note(const Failure& failure) noexcept;
   void fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept;
   unsigned awaited(const Running& it) const noexcept;
   void fail_waiting(const Failure& failure) noexcept;
@@ -198,6 +199,7 @@ class ExchangeState {
   Nanos polled_at_ = 0;
   bool more_ = false;  // poll() stopped early
   Failure failed_;     // the last operation that did
+  PastFailures past_failures_;
 
   std::array<Run, kMaxRuns> runs_;  // of the packet at hand
   size_t run_count_ = 0;

@@ -185,9 +185,17 @@ void ExchangeState::end(Running& it, const Failure& failure) noexcept {
   }
   it.state = Running::State::kOver;
   it.failure = failure;
-  if (failure) failed_ = failure;
+  if (failure) note(failure);
   counters_.add(failure ? Counter::kOperationsFailed : Counter::kOperationsDone);
   set_deadline();
+}
+
+void ExchangeState::note(const Failure& failure) noexcept {
+  if (failed_ && failed_ != failure) {
+    std::ranges::move_backward(past_failures_.begin(), past_failures_.end() - 1, past_failures_.end());
+    past_failures_.front() = {failed_, counters_[Counter::kOperationsFailed]};
+  }
+  failed_ = failure;
 }
 
 // It fails here, and the others will hear of it.
@@ -212,7 +220,11 @@ void ExchangeState::check_deadlines(Nanos now) noexcept {
       return;
     }
     if (it.state == Running::State::kRunning) {
-      const Failure failure{.code = FailureCode::kStuck, .rank = static_cast<uint16_t>(awaited(it))};
+      const Nanos own = it.operation.timeout;
+      const Failure failure{.code = FailureCode::kStuck,
+                            .rank = static_cast<uint16_t>(awaited(it)),
+                            .ours = own != 0 ? own : config_.operation_timeout,
+                            .theirs = own != 0 ? 0U : 1U};
       fail_everywhere(it, failure, config_.rank);
     }
   }

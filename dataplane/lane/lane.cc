@@ -52,6 +52,10 @@ void Lane::publish() noexcept {
   snapshot_.set(1, status.missing);
   publish(status.refused, 3);
   publish(status.failed, 3 + kFailureFields);
+  for (size_t i = 0; i < status.before.size(); ++i) {
+    snapshot_.set(kPastAt + i * kPastFields, status.before[i].until);
+    publish(status.before[i].failure, kPastAt + i * kPastFields + 1);
+  }
   snapshot_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
   for (size_t link = 0; link < route_count_; ++link) publish_link(link);
 }
@@ -99,11 +103,17 @@ LinkSnapshot Lane::link_snapshot(size_t link) const noexcept {
 }
 
 RingSnapshot Lane::ring_snapshot() const noexcept {
-  return {.state = static_cast<RingSnapshot::State>(snapshot_[0]),
-          .missing = static_cast<unsigned>(snapshot_[1]),
-          .refused = published_failure(3),
-          .failures = snapshot_[2],
-          .failed = published_failure(3 + kFailureFields)};
+  RingSnapshot ring{.state = static_cast<RingSnapshot::State>(snapshot_[0]),
+                    .missing = static_cast<unsigned>(snapshot_[1]),
+                    .refused = published_failure(3),
+                    .failures = snapshot_[2],
+                    .failed = published_failure(3 + kFailureFields),
+                    .before = {}};
+  for (size_t i = 0; i < ring.before.size(); ++i) {
+    const size_t at = kPastAt + i * kPastFields;
+    ring.before[i] = {.failure = published_failure(at + 1), .until = snapshot_[at]};
+  }
+  return ring;
 }
 
 void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {

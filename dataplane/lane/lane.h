@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "base/counter_set.h"
 #include "base/snapshot.h"
@@ -22,7 +23,8 @@ struct RingSnapshot {
   unsigned missing = 0;   // kIncomplete: the first rank that nothing is known of
   Failure refused;        // kRefused
   uint64_t failures = 0;  // so many operations have failed,
-  Failure failed;         //   the last of them, or one after it, for this reason
+  Failure failed;         //   the last of them, or one after it, for this reason,
+  PastFailures before;    //   and those before for these
   bool operator==(const RingSnapshot&) const = default;
 };
 
@@ -136,7 +138,9 @@ class Lane final : public PacketIo {
   // Worker writes, others read.
   CounterSnapshot<Counter> published_;
   static constexpr size_t kFailureFields = 5;
-  static constexpr size_t kRingFields = 3 + 2 * kFailureFields;
+  static constexpr size_t kPastAt = 3 + 2 * kFailureFields;
+  static constexpr size_t kPastFields = 1 + kFailureFields;
+  static constexpr size_t kRingFields = kPastAt + std::tuple_size_v<PastFailures> * kPastFields;
   static constexpr size_t kLinkFields = 6 + kFailureFields;
   Snapshot<kRingFields + 2 * kLinkFields> snapshot_;  // RingSnapshot, LinkSnapshot of two links, field by field
 };

@@ -312,7 +312,7 @@ void Node::log_failures(Nanos now) {
   std::vector<FailedOperations> all;
   for_each_lane([&all](const Lane& lane, unsigned) {
     const RingSnapshot ring = lane.ring_snapshot();
-    all.push_back({.rank = lane.rank(), .count = ring.failures, .last = ring.failed});
+    all.push_back({.rank = lane.rank(), .count = ring.failures, .last = ring.failed, .before = ring.before});
   });
   for (const RingLine& line : failures_.look(config_.rank, all, now)) log(line);
 }

@@ -29,20 +29,33 @@ void FailureLog::count(const Failure& failure, uint64_t operations) {
   cause.unlogged += operations;
 }
 
+// What is new, each cause's share, from the first on. Of those that are too long ago the oldest known one gets all.
+void FailureLog::count(const FailedOperations& all, uint64_t seen) {
+  std::vector<PastFailure> causes = {{.failure = all.last, .until = all.count}};
+  for (const PastFailure& past : all.before) {
+    if (!past.failure || past.until <= seen || past.until >= causes.back().until) break;
+    causes.push_back(past);
+  }
+  for (auto it = causes.rbegin(); it != causes.rend(); ++it) {
+    count(it->failure, it->until - seen);
+    seen = it->until;
+  }
+}
+
 std::vector<RingLine> FailureLog::look(unsigned node, std::span<const FailedOperations> all, Nanos now) {
   seen_.resize(all.size());
-  std::map<unsigned, FailedOperations> news;  // by rank: those of the lane with most of them
+  const auto news = [&](size_t i) { return all[i].count - seen_[i]; };
+  std::map<unsigned, size_t> lanes;  // by rank: the one with most of them
   for (size_t i = 0; i < all.size(); ++i) {
-    const uint64_t more = all[i].count - seen_[i];
-    seen_[i] = all[i].count;
-    FailedOperations& it = news[all[i].rank];
-    if (more > it.count) it = {.rank = all[i].rank, .count = more, .last = all[i].last};
+    size_t& lane = lanes.try_emplace(all[i].rank, i).first->second;
+    if (news(i) > news(lane)) lane = i;
   }
-  for (const auto& [rank, it] : news) {
-    if (it.count == 0) continue;
+  for (const auto& [rank, lane] : lanes) {
+    if (news(lane) == 0) continue;
     failed_at_ = now;
-    count(it.last, it.count);
+    count(all[lane], seen_[lane]);
   }
+  std::ranges::transform(all, seen_.begin(), &FailedOperations::count);
   std::vector<RingLine> lines;
   for (Cause& cause : causes_) {
     if (cause.unlogged == 0 || (cause.logged_at != 0 && now - cause.logged_at < kAgain)) continue;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "collectives/exchange/exchange.h"
 #include "collectives/operation.h"
 #include "dataplane/watch/ring_watch.h"
 
@@ -16,7 +17,8 @@ namespace gradlane {
 struct FailedOperations {
   unsigned rank = 0;
   uint64_t count = 0;
-  Failure last;  // why the last of them failed
+  Failure last;              // why the last of them failed,
+  PastFailures before = {};  // and those before it
 };
 
 // Each cause has a line when it is new, and then one every 10 s that says how many more there were. An operation fails
@@ -37,6 +39,7 @@ class FailureLog {
     uint64_t unlogged = 0;
     Nanos logged_at = 0;  // 0: never
   };
+  void count(const FailedOperations& all, uint64_t seen);
   void count(const Failure& failure, uint64_t operations);
 
   std::vector<uint64_t> seen_;  // as `all`

@@ -40,6 +40,10 @@ TEST(Operation, FailuresInWords) {
        "the ring did not come up in time: packets of rank 3 arrive at rank 2 with ToS 0x04, which is none of `tos`: a "
        "switch between them rewrites DSCP; run gradlane check on both"},
       {{kStuck, 1}, "the operation took too long: it was waiting for rank 1"},
+      {{kStuck, 1, Field::kNone, 5'000'000'000, 1},
+       "the operation took too long: it was waiting for rank 1 (limit: 5 s, timeouts.operation)"},
+      {{kStuck, 1, Field::kNone, 1'500'000'000, 0},
+       "the operation took too long: it was waiting for rank 1 (limit: 1500 ms)"},
       {{kClosed, 0}, "rank 0 has left, or was shut down"},
       {{kDoubled, 2}, "rank 2 is two machines at once: has one of them the configuration of another node?"},
       {{kDoubled, 2, Field::kNone, kMacSource | 0x0f0000000002, kMacSource | 0x10ab00000002},

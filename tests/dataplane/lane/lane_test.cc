@@ -154,7 +154,7 @@ TEST(Lane, AnOperationFailsAtItsDeadlineAndNotANanosecondEarlier) {
   cluster.set_now(deadline);
   (void)cluster.round(0);
   ASSERT_TRUE(ranks[0].over(cookie).has_value());
-  EXPECT_EQ(ranks[0].over(cookie)->text, "the operation took too long: it was waiting for rank 1");
+  EXPECT_EQ(ranks[0].over(cookie)->text, "the operation took too long: it was waiting for rank 1 (limit: 7 ms)");
   EXPECT_EQ(cluster.node(0).in_flight(), 0U);
 }
 

@@ -46,6 +46,22 @@ TEST_F(FailureLogTest, ALineForEachCause) {
                                       "that noticed, 2 on rank 2"}));
 }
 
+// Between two looks.
+TEST_F(FailureLogTest, SeveralCausesAtOnce) {
+  const std::string silent = kSilentText;
+  const PastFailures before = {PastFailure{kSilent, 5}, {kMismatch, 3}};
+  const auto lines = look({{0, 6, kMismatch, before}});
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_TRUE(lines[0].starts_with("node 0: 4 operations failed: rank 2 runs another operation: ")) << lines[0];
+  EXPECT_EQ(lines[1], "node 0: 2 operations failed: " + silent);
+  // What was seen before does not count again.
+  EXPECT_TRUE(look({{0, 6, kMismatch, before}}).empty());
+  const Failure closed{.code = FailureCode::kAborted, .rank = 1};
+  level_ = Level::kWarning;
+  EXPECT_EQ(look({{0, 8, closed, {PastFailure{kMismatch, 6}, {kSilent, 5}, {kMismatch, 3}}}}),
+            (std::vector<std::string>{"node 0: 2 operations failed: cancelled on rank 1"}));
+}
+
 TEST_F(FailureLogTest, AFloodIsCounted) {
   uint64_t count = 1;
   EXPECT_EQ(look({{0, count, kSilent}}).size(), 1U);

@@ -7,6 +7,7 @@ so that _repair() can have the engine's thread go on.
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 import time
 import zlib
@@ -101,6 +102,7 @@ class Pieces:
         if code == errors.Code.FAILED and " tag: " in text:
             text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
         if code == errors.Code.FAILED and "took too long" in text and operation is not None and operation.is_late():
+            text = re.sub(r" \(limit: [^)]*\)", "", text)
             text += f" (limit: {operation.timeout:g} s, the process group's timeout)"
         return errors.error(code, "gradlane: " + text)
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -26,6 +27,35 @@ const CodecRow* find_row(CodecId id) noexcept {
 
 [[noreturn]] void refuse(std::string_view name, const std::string& why) {
   throw SetupError("codec '" + std::string(name) + "': " + why + "\nallowed:\n" + codec_help());
+}
+
+// Letters to change, to insert and to leave out (Levenshtein's distance).
+size_t distance(std::string_view one, std::string_view other) {
+  std::vector<size_t> row(other.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < one.size(); ++i) {
+    size_t before = row[0]++;
+    for (size_t k = 0; k < other.size(); ++k) {
+      const size_t changed = before + (one[i] != other[k] ? 1 : 0);
+      before = row[k + 1];
+      row[k + 1] = std::min({changed, before + 1, row[k] + 1});
+    }
+  }
+  return row.back();
+}
+
+// " (did you mean ...?)" where a codec's name is like this one.
+std::string guess(std::string_view name, std::string_view word) {
+  constexpr size_t kMost = 2;
+  const auto far = [word](const CodecRow& row) { return distance(word, row.word); };
+  const CodecRow& nearest = *std::ranges::min_element(codec_table(), {}, far);
+  if (far(nearest) > std::min(kMost, word.size() / 2)) return "";
+  const std::string meant = std::string(nearest.word) + std::string(name.substr(word.size()));
+  try {
+    return " (did you mean " + find_codec(meant, Isa::kScalar).name() + "?)";
+  } catch (const SetupError&) {
+    return std::string(" (did you mean ") + nearest.example + "?)";
+  }
 }
 
 // The parameter byte of what stands behind the colon.
@@ -101,7 +131,7 @@ Codec find_codec(std::string_view name, Isa isa) {
     const auto text = colon == name.npos ? std::nullopt : std::optional(name.substr(colon + 1));
     return *find_codec(row.id, parse_param(name, row, text), isa);
   }
-  refuse(name, name.empty() ? "empty name" : "unknown codec");
+  refuse(name, name.empty() ? "empty name" : "unknown codec" + guess(name, word));
 }
 
 Codec find_codec(std::string_view name) { return find_codec(name, select_isa()); }

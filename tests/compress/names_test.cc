@@ -137,6 +137,19 @@ TEST_P(Names, BadNamesAreRefusedWithWhatIsAllowed) {
   }
 }
 
+TEST_P(Names, WhatMayBeMeant) {
+  const auto says = [](const char* name, const std::string& text) {
+    return contains(setup_error([&] { (void)find_codec(name, GetParam()); }), text);
+  };
+  EXPECT_TRUE(says("fixd:10", "'fixd:10': unknown codec (did you mean fixed:10?)\n"));
+  EXPECT_TRUE(says("fixed10", "(did you mean fixed:10?)"));
+  EXPECT_TRUE(says("fxed:99", "(did you mean fixed:10?)"));
+  EXPECT_TRUE(says("inception:4,truncate", "(did you mean inceptionn:4,truncate?)"));
+  EXPECT_TRUE(says("RAW", "unknown codec\n"));
+  EXPECT_TRUE(says("x", "unknown codec\n"));
+  EXPECT_TRUE(says("gzip", "unknown codec\n"));
+}
+
 TEST_P(Names, HelpAndStatusTexts) {
   for (const char* word : {"raw", "bf16", "fp16", "inceptionn", "fixed"}) EXPECT_TRUE(contains(codec_help(), word));
   for (const Status status : {Status::kOk, Status::kShort, Status::kLong, Status::kBadTail}) {

@@ -29,6 +29,16 @@ size_t number(std::string_view device, std::string_view key, size_t standard) {
   return text ? parse_whole(*text).value_or(standard) : standard;
 }
 
+// Of an argument that DPDK would read a part of, or none.
+std::string number_fault(std::string_view device) {
+  for (const char* const key : {"bsize", "framesz", "blocksz", "qpairs", "queues", "queue_count", "queue_size"}) {
+    const auto text = devargs_argument(device, key);
+    if (!text || parse_whole(*text)) continue;
+    return fmt::format("{}={} is no whole number, allowed: digits only", key, *text);
+  }
+  return "";
+}
+
 bool is_hex(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
@@ -158,6 +168,7 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
   }
   if (is_pci(name)) return fmt::format("{} is a PCI address, allowed: key 'pci' for it", quoted(name));
   if (!is_device(name)) return no_device(name, name.size() == port.device.size());
+  if (std::string fault = number_fault(port.device); !fault.empty()) return fault;
   if (is_memif(port)) return memif_fault(port.device, frame);
   if (is_af_packet(port)) {
     return af_packet_fault(port.device, frame, lanes);

@@ -99,13 +99,15 @@ void find_rank(const Section& root, const std::optional<Value>& place, NodeConfi
   if (here == 1) {
     config.rank = std::ranges::find_if(config.nodes, is_here)->rank;
   } else if (here != 0) {
-    fault(fmt::format("{} nodes have a `host` that is this machine, allowed: one; or say --rank 0 to {}", here, last));
+    fault(fmt::format("{} nodes have a `host` that is this machine, allowed: one node; or say --rank 0 to {}", here,
+                      last));
   } else if (std::ranges::all_of(config.nodes, [](const NodeAddress& node) { return node.host.empty(); })) {
     fault(fmt::format("{}, and no node has a `host` to find it by, allowed: 0 to {}; or say it by --rank",
                       place ? "is to be found" : "is missing", last));
   } else {
-    fault(fmt::format("no node has a `host` that is this machine ({}), allowed: one; or say --rank 0 to {}",
-                      fmt::join(choice.hosts, ", "), last));
+    fault(
+        fmt::format("no node has a `host` that is this machine ({}), allowed: one node that has; or say --rank 0 to {}",
+                    fmt::join(choice.hosts, ", "), last));
   }
 }
 

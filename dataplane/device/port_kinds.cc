@@ -84,7 +84,10 @@ size_t longest_packet(std::span<const PortConfig> ports, size_t mtu) {
 
 void check_frames(const std::string& devargs, size_t frame) {
   if (!devargs.starts_with("net_memif")) return;
-  const size_t bsize = parse_decimal(devargs_value(devargs, "bsize")).value_or(2048);
+  const std::string text = devargs_value(devargs, "bsize");
+  const auto number = text.empty() ? std::optional<uint64_t>(2048) : parse_whole(text);
+  if (!number) throw SetupError("bsize=" + text + " is no whole number: say bsize=9216, on both sides");
+  const uint64_t bsize = *number;
   if (bsize < frame) {
     throw SetupError("bsize is " + std::to_string(bsize) + ", and frames have up to " + std::to_string(frame) +
                      " bytes: say bsize=9216, on both sides");

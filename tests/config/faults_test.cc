@@ -297,6 +297,10 @@ TEST(Faults, Devices) {
          {"ports: [{device: \"net_memif0,role=server\"}]\nmtu: 9000",
           "3:18: ports[0].device: frames of this MTU have up to 9014 bytes, but memif's buffers 2048: they would "
           "overwrite each other; allowed: bsize=9014 and more, best bsize=9216"},
+         {"ports: [{device: \"net_memif0,bsize=9216x\"}]\nmtu: 9000",
+          "3:18: ports[0].device: bsize=9216x is no whole number, allowed: digits only"},
+         {"ports: [{device: \"net_af_packet0,iface=a,framesz=4k\"}]",
+          "3:18: ports[0].device: framesz=4k is no whole number, allowed: digits only"},
          {"ports: [{device: net_af_packet0}]",
           "3:18: ports[0].device: AF_PACKET needs a network interface; allowed: iface=NAME"},
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=1024\"}]",

@@ -35,12 +35,12 @@ TEST(Nodes, OfAFile) {
   EXPECT_EQ(fault(nodes + "rank: 1\n", {0, {}}), "rank 0");
   EXPECT_EQ(fault(nodes, {1, {"a"}}), "rank 1");
   EXPECT_EQ(fault(nodes, {2, {}}), "n.yaml:1:1: 2 (--rank) is not in the table of nodes, allowed: 0 to 1");
-  EXPECT_EQ(
-      fault(nodes, {{}, {"c", "10.0.0.3"}}),
-      "n.yaml:1:1: rank: no node has a `host` that is this machine (c, 10.0.0.3), allowed: one; or say --rank 0 to "
-      "1");
+  EXPECT_EQ(fault(nodes, {{}, {"c", "10.0.0.3"}}),
+            "n.yaml:1:1: rank: no node has a `host` that is this machine (c, 10.0.0.3), allowed: one node that has; or "
+            "say --rank 0 to "
+            "1");
   EXPECT_EQ(fault("rank: auto\n" + nodes, {{}, {"a", "b.x"}}),
-            "n.yaml:1:7: rank: 2 nodes have a `host` that is this machine, allowed: one; or say --rank 0 to 1");
+            "n.yaml:1:7: rank: 2 nodes have a `host` that is this machine, allowed: one node; or say --rank 0 to 1");
   EXPECT_EQ(fault("rank: auto\nnodes: [{rank: 0, ip: 1.1.1.1}]\n", {}),
             "n.yaml:1:7: rank: is to be found, and no node has a `host` to find it by, allowed: 0 to 0; or say it by "
             "--rank");

@@ -32,6 +32,7 @@ struct wishes {
   int spin_us;
   uint32_t operation_timeout_ms;
   bool keep_warnings;
+  bool named;  // the socket, by the caller
 };
 
 static gradlane_code read_rank(int* rank) {
@@ -49,13 +50,15 @@ static gradlane_code read_rank(int* rank) {
 
 static gradlane_code read_wishes(const gradlane_options* given, struct wishes* wishes) {
   gradlane_options options = GRADLANE_OPTIONS_INIT;
+  memset(wishes, 0, sizeof(*wishes));
   if (given != NULL && !gl_read_struct(&options, sizeof(options), kLeastOptions, given)) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
                    "struct_size of gradlane_options is %zu; this library knows %d to %zu: start from "
                    "GRADLANE_OPTIONS_INIT, and have a library that is as new as gradlane.h",
                    given->struct_size, kLeastOptions, sizeof(options));
   }
-  const char* const path = options.socket != NULL ? options.socket : getenv("GRADLANE_SOCKET");
+  wishes->named = options.socket != NULL;
+  const char* const path = wishes->named ? options.socket : getenv("GRADLANE_SOCKET");
   if (path == NULL || path[0] == 0) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
                    "no socket is named: set GRADLANE_SOCKET to the path of the daemon's, or run under `gradlane run`");
@@ -64,7 +67,6 @@ static gradlane_code read_wishes(const gradlane_options* given, struct wishes* w
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "socket path %.120s has %zu characters, at most %zu will do", path,
                    strlen(path), sizeof(wishes->address.sun_path) - 1);
   }
-  memset(wishes, 0, sizeof(*wishes));
   wishes->address.sun_family = AF_UNIX;
   memcpy(wishes->address.sun_path, path, strlen(path));
   wishes->rank = options.rank < 0 ? -1 : options.rank;
@@ -122,8 +124,8 @@ static gradlane_code greet(const struct wishes* wishes, int* fd, union gl_messag
       }
     }
     if (!may_come(error) || left_ms(deadline_us) == 0) {
-      return gl_fail(NULL, GRADLANE_NO_DAEMON, "no daemon at %s: %s; is gradlaned running, or set GRADLANE_SOCKET",
-                     path, strerror(error));
+      return gl_fail(NULL, GRADLANE_NO_DAEMON, "no daemon at %s: %s; is gradlaned running%s", path, strerror(error),
+                     wishes->named ? "?" : ", and GRADLANE_SOCKET the path of its socket?");
     }
     const int left = left_ms(deadline_us);
     sleep_ms(left < kRetryMs ? left : kRetryMs);

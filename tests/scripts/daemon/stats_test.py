@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import os
+import pathlib
 import pty
 import re
 import signal
@@ -275,6 +276,11 @@ class FiguresTest(StatsTest):
         (self.folder / "old.sock").touch()
         environment = {**os.environ, "GRADLANE_SOCKET": str(self.folder / "old.sock")}
         self.assertIn("too old", stats(env=environment).stderr)
+        del environment["GRADLANE_SOCKET"]
+        if not list(pathlib.Path("/run/gradlane").glob("*.admin")):
+            ended = stats(env=environment)
+            self.assertEqual((ended.returncode, ended.stdout), (3, ""))
+            self.assertRegex(ended.stderr, "/run/gradlane/node0.admin: .*daemon running|no permission")
 
 
 if __name__ == "__main__":

@@ -221,10 +221,6 @@ void add_source(FailureText& text, uint64_t source) noexcept {
   for (unsigned i = 0; i < 6; ++i) text.add(i == 0 ? "" : ":").add(source >> 8 * i & 0xff, 16, 2);
 }
 
-}  // namespace
-
-namespace {
-
 // Of an operation that took too long; older versions do not say it.
 void add_limit(FailureText& text, const Failure& failure) noexcept {
   if (failure.ours == 0) return;

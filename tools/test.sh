@@ -169,7 +169,8 @@ fi
 step "build"
 configure build-test -Dunity=on -Dassertions=true
 # shellcheck disable=SC2046  # words are what is wanted
-build_tests $(programs) tests/compress_test tests/compress/all_floats_test tests/scale_test
+build_tests $(programs) tests/compress_test tests/compress/all_floats_test tests/scale_test \
+  tests/accelerator_tcp_sound_test
 configure_sanitizers
 
 step "tests of whole programs"

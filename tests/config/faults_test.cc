@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "config/loader.h"
 #include "config/yaml_tree.h"
+#include "tests/sanitized.h"
 
 namespace gradlane::test::faults_test {
 namespace {
@@ -355,7 +356,7 @@ TEST(Faults, HugeTexts) {
        {"[",      "{",     "- ",  "? ",  "a: ", "[a, ", "{a: ", "&a ", "!a ", "\"", "'",   "|\n",   "#",  "%",    "a\n",
         "a: 1\n", "- [\n", "{? ", "[? ", ",",   "]",    ":",    "\n",  " ",   "\t", "*a ", "---\n", "\r", "- a\n"}) {
     std::string text;
-    while (text.size() < kMaxConfigBytes / 8) text += part;
+    while (text.size() < rounds(kMaxConfigBytes / 8)) text += part;
     EXPECT_TRUE(fault_of(text).starts_with("n.yaml:")) << part;
   }
   EXPECT_EQ(fault_of(std::string(kMaxConfigBytes + 1, '#')),

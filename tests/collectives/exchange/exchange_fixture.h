@@ -13,19 +13,10 @@
 #include "base/time.h"
 #include "collectives/wire.h"
 #include "tests/collectives/exchange/job.h"
+#include "tests/sanitized.h"
 #include "tools/simnet/simnet.h"
 
 namespace gradlane::test {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GRADLANE_SANITIZED 1
-#elif defined(__has_feature)
-#define GRADLANE_SANITIZED \
-  (__has_feature(address_sanitizer) || __has_feature(memory_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define GRADLANE_SANITIZED 0
-#endif
-inline constexpr bool kSanitized = GRADLANE_SANITIZED != 0;
 
 // Submits the jobs to all nodes in the same order, at most `in_flight` at a time, and runs until all have ended; then
 // checks that all succeeded and are right.

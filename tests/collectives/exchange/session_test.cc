@@ -109,7 +109,7 @@ TEST(Start, AfterMillionsOfGenerations) {
   TestRing ring(config);
   EXPECT_TRUE(ring.works());
   ring.net().pause(2);
-  for (int i = 0; i < 2'000'000; ++i) ring.net().node(0).exchange().close();
+  for (int i = 0; i < rounds(2'000'000); ++i) ring.net().node(0).exchange().close();
   ring.net().wake(0);
   ring.restart(2);
   ring.net().resume(2);

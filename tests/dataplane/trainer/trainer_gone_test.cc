@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/dataplane/trainer/trainer_values.h"
+#include "tests/sanitized.h"
 
 namespace gradlane::test::trainer_gone_test {
 namespace {
@@ -273,7 +274,7 @@ TEST_P(Jobs, AFullOneAlwaysWorksAfterwards) {
   const unsigned ranks = nodes * of_each;
   std::mt19937 random(nodes * 100 + of_each);
   Trainers trainers({.nodes = nodes, .lanes = 2, .trainers = of_each, .operation_timeout = 30 * kMillisecond});
-  for (int job = 0; job < 40; ++job) {
+  for (int job = 0; job < rounds(40); ++job) {
     std::vector<Life> lives(ranks);
     const auto length = static_cast<unsigned>(random() % 6);
     for (Life& it : lives) {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/dataplane/trainer/trainer_values.h"
+#include "tests/sanitized.h"
 
 namespace gradlane::test::trainer_unaware_test {
 namespace {
@@ -152,7 +153,7 @@ TEST_P(Pipelines, AreOverSoonAfterATrainerHasGone) {
   const unsigned ranks = nodes * of_each;
   std::mt19937 random(ranks);
   Trainers trainers({.nodes = nodes, .lanes = lanes, .trainers = of_each});
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     std::vector<std::deque<uint64_t>> pending(ranks);
     std::deque<bool> told(ranks, false);
     const auto victim = static_cast<unsigned>(random() % ranks);

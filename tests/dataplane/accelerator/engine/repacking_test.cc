@@ -5,6 +5,7 @@
 
 #include "dataplane/accelerator/engine/accelerator.h"
 #include "tests/dataplane/accelerator/engine/two_ends.h"
+#include "tests/sanitized.h"
 
 namespace gradlane::test::repacking_test {
 namespace {
@@ -104,7 +105,7 @@ TEST_F(RepackingTest, SurvivesGarbage) {
   here_.engine().flush();
   seeds.push_back(here_.wire.back());
   Nanos now = kNow;
-  for (int i = 0; i < 300'000; ++i) {
+  for (int i = 0; i < rounds(300'000); ++i) {
     Bytes frame = seeds[random() % seeds.size()];
     const size_t from = i % 2 == 0 ? 14 : 0;
     for (uint64_t flips = random() % 4; flips != 0; --flips) {

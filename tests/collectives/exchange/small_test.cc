@@ -126,17 +126,9 @@ std::string small_name(const testing::TestParamInfo<Shape>& info) { return std::
 
 const std::vector<Shape> kShapes =
     kSanitized ? std::vector<Shape>{{2, 3000, 500}, {3, 3000, 500}, {5, 3000, 500}, {8, 4000, 400}, {20, 5000, 40}}
-               : std::vector<Shape>{{2, 3000, 500},
-                                    {3, 3000, 500},
-                                    {4, 3000, 500},
-                                    {5, 3000, 500},
-                                    {6, 3000, 500},
-                                    {7, 3000, 500},
-                                    {8, 4000, 400},
-                                    {9, 4000, 400},
-                                    {12, 4000, 300},
-                                    {16, 4000, 300},
-                                    {64, 5000, 40}};
+               : std::vector<Shape>{{2, 3000, 500},  {3, 3000, 500},  {4, 3000, 500}, {5, 3000, 500},
+                                    {6, 3000, 500},  {7, 3000, 500},  {8, 4000, 400}, {9, 4000, 400},
+                                    {12, 4000, 300}, {16, 4000, 300}, {64, 5000, 40}};
 INSTANTIATE_TEST_SUITE_P(Exchange, Small, testing::ValuesIn(kShapes), small_name);
 
 // 256 nodes, each with something to send.

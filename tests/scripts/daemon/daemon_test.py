@@ -127,11 +127,12 @@ class EndTest(DaemonTest):
             ring = self.ring(2, link=link, codec="raw", timeouts="{shutdown: 60s}")
             contexts = self.open_all(ring)
             self.check_all_reduce(contexts)
-            data = [gl.zeros(2 * MANY) for gl in contexts]
+            data = [gl.zeros(4 * MANY) for gl in contexts]
             for array in data:
                 array[:] = 1
             requests = [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, data)]
-            self.assertFalse(any(request.done() for request in requests))
+            # Both have begun where some of the sums have come to one of them.
+            wait_for(lambda: any((array[::1000] != 1).any() for array in data), "the first sums")
             ring.daemons[0].signal(signal.SIGTERM)
             for array, request in zip(data, requests):
                 request.wait(PATIENCE)

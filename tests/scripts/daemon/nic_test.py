@@ -18,15 +18,15 @@ from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import wait_for_text
 from tools.net.spaces import Spaces
 
-# Sends to each UDP port `count` packets like those of the neighbour 10.77.0.2, whose address the kernel has here.
+# Sends to each UDP port `count` packets like those of the neighbour 10.77.71.2, whose address the kernel has here.
 SENDER = """
 import socket, sys
 for port in range(18400, 18400 + int(sys.argv[1])):
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xc0)
-    s.bind(("10.77.0.2", port))
+    s.bind(("10.77.71.2", port))
     for _ in range(int(sys.argv[2])):
-        s.sendto(b"x" * 100, ("10.77.0.1", port))
+        s.sendto(b"x" * 100, ("10.77.71.1", port))
 """
 
 
@@ -38,7 +38,7 @@ class Daemon:
         argv = namespace.command(gradlaned) if namespace else [gradlaned]
         for i, text in enumerate(configs):
             path = folder / f"n{i}.yaml"
-            path.write_text(f"rank: {i}\nnodes: [{{rank: 0, ip: 10.77.0.1}}, {{rank: 1, ip: 10.77.0.2}}]\n"
+            path.write_text(f"rank: {i}\nnodes: [{{rank: 0, ip: 10.77.71.1}}, {{rank: 1, ip: 10.77.71.2}}]\n"
                             f"socket: {folder}/n{i}.sock\nlog: debug\n" + text)
             argv += ["--config", str(path)]
         with open(self.log_path, "w") as log:
@@ -136,7 +136,7 @@ def tap(gradlaned, folder):
             expect("nor RSS (no table of queues)", it)
             expect("warning node 0: 1 worker thread instead of 4", it)
         assert threads(it) == (lanes if steered else 1)
-        space.ip("addr", "add", "10.77.0.2/24", "dev", "gltap")
+        space.ip("addr", "add", "10.77.71.2/24", "dev", "gltap")
         space.ip("link", "set", "gltap", "up")
         # Only then does it ask whether its address is free.
         rings.wait_for(lambda: it.stats()["ports"][0]["address"] == "held", "the address is its own")

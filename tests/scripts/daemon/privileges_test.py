@@ -107,7 +107,7 @@ def check_ring(args, folder, network, entry):
 def write_config(folder, name, extra=""):
     """Of one node, whose socket is in that folder."""
     config = folder / "one.yaml"
-    nodes = "[{rank: 0, ip: 10.77.0.1}, {rank: 1, ip: 10.77.0.2}]" if extra else "[{rank: 0, ip: 10.77.0.1}]"
+    nodes = "[{rank: 0, ip: 10.77.72.1}, {rank: 1, ip: 10.77.72.2}]" if extra else "[{rank: 0, ip: 10.77.72.1}]"
     config.write_text(f"rank: 0\nnodes: {nodes}\nsocket: {folder}/x.sock\nuser: {name}\n{extra}")
     config.chmod(0o644)
     return str(config)

@@ -13,7 +13,7 @@ build=yes
 for argument in "$@"; do
   case "$argument" in
     -h | --help) exit 0 ;;
-    --gradlane | --gradlane=* | --report) build= ;;
+    --gradlane | --gradlane=* | --report | --record | --record=*) build= ;;
   esac
 done
 

@@ -16,6 +16,7 @@ import pathlib
 import re
 import signal
 import sys
+import tempfile
 import time
 
 from tools.study import plan
@@ -72,6 +73,18 @@ def for_page(settings):
             and settings["link_rate"] == plan.LINK_RATE)
 
 
+def check_record(parser, args):
+    """What --record cannot do, and what cannot do without it."""
+    if args.sample and not args.record:
+        parser.error("--sample is for --record FOLDER")
+    if not args.record:
+        return
+    for name in ("seeds", "only", "resume", "report", "write_docs", "json", "gradlane"):
+        if getattr(args, name):
+            parser.error(f"--record trains once without daemons, so leave out --{name.replace('_', '-')}; allowed "
+                         "with it: --models, --epochs, --quick, --sample")
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="tools/study.sh", allow_abbrev=False, description=__doc__.split("\n\n", 1)[1],
@@ -94,6 +107,11 @@ def parse_arguments():
     parser.add_argument("--write-docs", action="store_true",
                         help="the tables also as docs/results/study.md, and the pictures to docs/images/")
     parser.add_argument("--json", action="store_true", help="print results.json in the end, not the tables")
+    parser.add_argument("--record", metavar="FOLDER", type=pathlib.Path,
+                        help="measure nothing: train in this process, and write gradients of each rank early, in the "
+                        "middle and late as FOLDER/MODEL-STEP.npy, for gradlane bench codec --data; needs no root")
+    parser.add_argument("--sample", metavar="FLOATS", type=whole(32, 999999),
+                        help="with --record: only as many of each gradient, spread over it (all)")
     parser.add_argument("--gradlane", metavar="EXE", help="use this one; install and build nothing")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # the command line only
     args = parser.parse_args()
@@ -102,12 +120,13 @@ def parse_arguments():
             parser.error(f"--models: '{model}': there are {' and '.join(plan.MODELS)}")
     if args.resume and args.report:
         parser.error("--resume trains, --report does not; choose one")
+    check_record(parser, args)
     args.seeds = args.seeds or (1 if args.quick else plan.SEEDS)
     args.epochs = args.epochs or (QUICK_EPOCHS if args.quick else plan.EPOCHS)
     if args.write_docs and not for_page(vars(args)):
         parser.error(f"--write-docs: the page has tables of everything, {plan.SEEDS} seeds or more; leave out "
                      "--quick, --only, --models, --epochs, --link-rate and fewer --seeds")
-    if not args.report and os.geteuid() != 0:
+    if not args.report and not args.record and os.geteuid() != 0:
         parser.error("network namespaces need root; use sudo")
     return args
 
@@ -276,6 +295,26 @@ def train(args, out):
     return settings, trainings, failures
 
 
+def record(args):
+    """Instead of a study; returns the exit status."""
+    try:
+        args.record.mkdir(parents=True, exist_ok=True)
+        from tools.study import record as recorder
+
+        with tempfile.TemporaryDirectory(prefix="gradlane-study-") as folder:
+            data = pathlib.Path(folder, "digits.npz")
+            prepare_data(data)
+            recorder.record(args.record, args.models, data, TRAINING, args.epochs, args.sample, say)
+    except ImportError as error:
+        raise SystemExit(f"tools/study.sh: --record: {error}; tools/setup.sh installs what it needs")
+    except OSError as error:
+        raise SystemExit(f"tools/study.sh: --record: {error}; give a folder that can be written to")
+    except KeyboardInterrupt:
+        say("tools/study.sh: interrupted")
+        return 130
+    return 0
+
+
 # ---- What comes out
 
 
@@ -310,6 +349,8 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
             signal.signal(number, interrupt)
+    if args.record:
+        return record(args)
     args.gradlane = args.gradlane or str(ROOT / "build" / "tools" / "gradlane")
     start = time.monotonic()
     if args.report:

@@ -34,6 +34,11 @@ def convolutional():
 MAKE = {"digits": classifier, "conv": convolutional}
 
 
+def rate_of(first, epoch, epochs):
+    """Of learning: half a wave of the cosine, from the first rate down to almost 0."""
+    return first * (1 + math.cos(math.pi * epoch / epochs)) / 2
+
+
 def initialize(model, seed):
     """He et al., 2015: normal with variance 2 / inputs; biases are 0."""
     random = torch.Generator().manual_seed(seed)

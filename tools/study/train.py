@@ -8,7 +8,6 @@ import contextlib
 import gc
 import hashlib
 import json
-import math
 import os
 import pathlib
 import subprocess
@@ -89,7 +88,7 @@ class Training:
     def _steps(self, epoch):
         """Trains for an epoch; seconds from a barrier's end to the end of the last step, on this rank."""
         for group in self.optimizer.param_groups:
-            group["lr"] = self.spec["rate"] * (1 + math.cos(math.pi * epoch / self.spec["epochs"])) / 2
+            group["lr"] = models.rate_of(self.spec["rate"], epoch, self.spec["epochs"])
         batches = self.share.epoch(self.seed, epoch)
         dist.barrier()
         start = time.perf_counter()

@@ -63,6 +63,32 @@ def check_command_line():
         assert text in study(*options, status=2).stderr, options
 
 
+def check_record(folder):
+    """Gradients of each rank, as NumPy's files, without daemons."""
+    import numpy
+
+    for options, text in (
+        (["--record", folder, "--only", "raw"], "leave out --only"),
+        (["--record", folder, "--resume"], "leave out --resume"),
+        (["--sample", "4096"], "--sample is for --record"),
+        (["--record", folder, "--sample", "12"], "from 32 to"),
+    ):
+        assert text in study(*options, status=2).stderr, options
+    said = study("--record", folder, "--models", "conv", "--epochs", "1", "--sample", "4200").stderr
+    assert "4192 of 283786 floats" in said, said
+    assert sorted(file.name for file in folder.iterdir()) == [f"conv-{step}.npy" for step in ("early", "late", "middle")]
+    arrays = {step: numpy.load(folder / f"conv-{step}.npy") for step in ("early", "middle", "late")}
+    for array in arrays.values():
+        assert array.dtype == "<f4" and array.shape == (4, 4192) and array.flags.c_contiguous, array
+        assert numpy.isfinite(array).all() and len({row.tobytes() for row in array}) == 4, array
+    committed = numpy.load(ROOT / "tools" / "bench" / "recordings" / "conv-early.npy")
+    assert committed.dtype == "<f4" and committed.shape == (4, 24576), committed
+    # Networks learn, so that gradients get smaller.
+    assert abs(arrays["late"]).mean() < abs(arrays["early"]).mean(), arrays
+    with tempfile.NamedTemporaryFile() as file:
+        assert "can be written to" in study("--record", file.name, status=1).stderr
+
+
 def check_quick(gradlane, folder):
     """All of it, once; returns what results.json says."""
     printed = study("--quick", "--json", "--gradlane", gradlane, "--out", folder, timeout=200).stdout
@@ -167,6 +193,8 @@ def main():
         return SKIPPED
     check_command_line()
     check_environment()
+    with tempfile.TemporaryDirectory() as name:
+        check_record(pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         result = check_quick(gradlane, folder)

@@ -1,0 +1,77 @@
+"""record.py - the gradients of the study's trainings, as files for `gradlane bench codec` (the study's command)
+
+Ranks take turns in this process: each computes the gradients of its own part of a batch, all get the mean, summed up in
+fp32. So it is what DistributedDataParallel over Gloo does, and needs neither a network nor root.
+"""
+
+import pathlib
+
+import numpy
+import torch
+
+from tools.study import models
+
+RANKS = 4
+SEED = 1  # of first weights and of the order of images
+STEPS = {"early": 0.05, "middle": 0.5, "late": 1.0}  # of a training, by how much of it is over
+RUN = 32  # floats: a sample is made of such runs, groups of codecs
+
+
+def sample(gradients, floats):
+    """The columns that are kept: runs of RUN floats, spread evenly, so that each layer has the share it has in all."""
+    parameters = gradients.shape[1]
+    if floats >= parameters:
+        return gradients
+    runs = floats // RUN
+    starts = numpy.arange(runs) * (parameters - RUN) // max(runs - 1, 1) // RUN * RUN
+    return gradients[:, (starts[:, None] + numpy.arange(RUN)).ravel()]
+
+
+def steps_of(total):
+    return {max(1, round(share * total)): name for name, share in STEPS.items()}
+
+
+class Recording:
+    """A training, as tools/study/train.py has it with Gloo."""
+
+    def __init__(self, model, data, training, epochs):
+        self.model, self.training, self.epochs = models.MAKE[model](), training, epochs
+        models.initialize(self.model, SEED)
+        self.shares = [models.Share(data, rank, RANKS, training["batch"]) for rank in range(RANKS)]
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=training["rate"], momentum=training["momentum"])
+
+    def _gradients(self, images, labels):
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(self.model(images), labels).backward()
+        return torch.cat([parameter.grad.ravel() for parameter in self.model.parameters()])
+
+    def _update(self, mean):
+        at = 0
+        for parameter in self.model.parameters():
+            parameter.grad = mean[at : at + parameter.numel()].view_as(parameter)
+            at += parameter.numel()
+        self.optimizer.step()
+
+    def run(self):
+        """Yields the name and the gradients (ranks, parameters) of the steps that are recorded."""
+        wanted, step = steps_of(self.epochs * self.shares[0].steps), 0
+        for epoch in range(self.epochs):
+            for group in self.optimizer.param_groups:
+                group["lr"] = models.rate_of(self.training["rate"], epoch, self.epochs)
+            for batches in zip(*(share.epoch(SEED, epoch) for share in self.shares)):
+                step += 1
+                gradients = torch.stack([self._gradients(*batch) for batch in batches])
+                if step in wanted:
+                    yield wanted[step], gradients.numpy()
+                self._update(gradients.mean(0))
+
+
+def record(folder, names, data, training, epochs, floats, say):
+    """Writes MODEL-STEP.npy of each model and step: float32, a row for each rank, parameters in PyTorch's order."""
+    torch.set_num_threads(1)
+    for model in names:
+        for step, gradients in Recording(model, data, training, epochs).run():
+            file = pathlib.Path(folder, f"{model}-{step}.npy")
+            kept = sample(gradients, floats) if floats else gradients
+            numpy.save(file, numpy.ascontiguousarray(kept, dtype="<f4"))
+            say(f"{file}: {kept.shape[0]} ranks, {kept.shape[1]} of {gradients.shape[1]} floats")

@@ -47,18 +47,21 @@ CLI::App* add_bench(CLI::App& app) {
 }
 
 void add_bench_codec(CLI::App& bench, gradlane::CodecBenchOptions& options) {
-  CLI::App* codec = bench.add_subcommand("codec", "Speed and ratio of the codecs, beside memcpy");
+  CLI::App* codec = bench.add_subcommand("codec", "Speed, ratio and error of the codecs, beside memcpy");
   codec->add_option("--codec", options.codecs, "Codecs to measure; 'gradlane codecs' lists them");
   codec->add_option("--isa", options.isas,
                     "scalar, avx2, avx512; default: what GRADLANE_ISA names,\nor all this CPU has");
   codec->add_option("--block", options.blocks, "Block sizes in bytes of fp32")->type_name("BYTES");
-  codec->add_option("--data", options.data, wrapped("Data:", gradlane::data_names()));
+  std::vector<std::string> data = gradlane::data_names();
+  data.emplace_back("or recorded gradients: FILE.npy");
+  codec->add_option("--data", options.data, wrapped("Data:", data));
   codec->add_option("--op", options.ops, wrapped("Operations:", gradlane::bench_op_names()));
   codec->add_flag("--quick", options.quick, "Fewer blocks and data, shorter samples: below 20 s");
   codec->add_flag("--json", options.json, "JSON instead of tables");
   codec->footer(
-      "Ratio is fp32 bytes per encoded byte; GB/s count fp32 bytes. Every figure is\n"
-      "the median of samples taken in turn with memcpy of the same blocks.");
+      "Ratio is fp32 bytes per encoded byte, vNMSE the mean squared error of ranks'\n"
+      "mean over its square; GB/s count fp32 bytes. Every speed is the median of\n"
+      "samples taken in turn with memcpy of the same blocks.");
 }
 
 CLI::App* add_bench_exchange(CLI::App& bench, gradlane::ExchangeBenchOptions& options) {

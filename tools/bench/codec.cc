@@ -15,6 +15,7 @@
 #include "tools/bench/engine_model.h"
 #include "tools/bench/pool.h"
 #include "tools/bench/report.h"
+#include "tools/bench/samples.h"
 
 namespace gradlane {
 namespace {
@@ -65,8 +66,8 @@ size_t calibrate(Pass pass, const Codec& codec, BenchPool& pool, double sample_s
   return std::max<size_t>(1, static_cast<size_t>(sample_seconds / once));
 }
 
-BenchRow measure(const BenchOp& op, const Codec& codec, BenchPool& pool, const std::string& data,
-                 const Effort& effort) {
+// Without what is the same for all of a codec's rows.
+BenchRow measure(const BenchOp& op, const Codec& codec, BenchPool& pool, const Effort& effort) {
   const size_t op_repeats = calibrate(op.run, codec, pool, effort.sample_seconds);
   const size_t copy_repeats = calibrate(copy_blocks, codec, pool, effort.sample_seconds);
   const auto gb = [&](size_t repeats) { return static_cast<double>(repeats * pool.total_bytes()) / 1e9; };
@@ -78,8 +79,17 @@ BenchRow measure(const BenchOp& op, const Codec& codec, BenchPool& pool, const s
     speeds.push_back(gb(op_repeats) / seconds(op.run, codec, pool, op_repeats));
     pairs.push_back(speeds.back() / copies.back());
   }
-  return {codec.name(),   isa_name(codec.isa()), op.name,       data,        pool.block_bytes(),
-          median(speeds), median(copies),        median(pairs), pool.ratio()};
+  return {.codec = codec.name(),
+          .isa = isa_name(codec.isa()),
+          .op = op.name,
+          .data = {},
+          .block_bytes = pool.block_bytes(),
+          .gb_per_s = median(speeds),
+          .memcpy_gb_per_s = median(copies),
+          .vs_memcpy = median(pairs),
+          .ratio = 0,
+          .ranks = 0,
+          .vnmse = 0};
 }
 
 // ---- What to measure
@@ -137,7 +147,7 @@ struct Plan {
   Names codecs;
   std::vector<Isa> isas;
   std::vector<size_t> blocks;
-  Names data;
+  std::vector<Samples> data;
   std::vector<BenchOp> ops;
   Effort effort;
 
@@ -151,8 +161,7 @@ Plan make_plan(const CodecBenchOptions& options) {
   plan.isas = chosen_isas(options.isas);
   for (const std::string& text : options.blocks) plan.blocks.push_back(parse_block(text));
   if (plan.blocks.empty()) plan.blocks = options.quick ? kQuickBlocks : kAllBlocks;
-  require_known("data", options.data, data_names());
-  plan.data = or_default(options.data, options.quick ? kQuickData : data_names());
+  plan.data = make_samples(or_default(options.data, options.quick ? kQuickData : data_names()));
   require_known("operation", options.ops, bench_op_names());
   plan.ops = chosen_ops(options.ops, plan.codecs);
   plan.effort = options.quick ? kQuick : kFull;
@@ -182,12 +191,12 @@ std::vector<EngineRow> engine_rows(const Plan& plan) {
   constexpr size_t kFloats = 1 << 16;
   std::vector<EngineRow> rows;
   std::vector<float> floats(kFloats);
-  for (const std::string& data : plan.data) {
-    fill_data(data, 1, floats);
+  for (const Samples& data : plan.data) {
+    data.fill_arriving(kFloats, floats);
     for (const std::string& name : plan.codecs) {
       const Codec codec = find_codec(name, Isa::kScalar);
       if (!codec.row().engine) continue;
-      rows.push_back({codec.name(), data, engine_figure(codec.bits(), codec.option(), floats)});
+      rows.push_back({codec.name(), data.name(), engine_figure(codec.bits(), codec.option(), floats)});
     }
   }
   return rows;
@@ -201,26 +210,32 @@ size_t max_block_bytes(const Names& codecs, size_t floats) {
 }
 
 // The cells of one codec on one ISA.
-std::vector<BenchRow> measure_line(const Plan& plan, const Codec& codec, BenchPool& pool, const std::string& data,
-                                   Progress& progress) {
+std::vector<BenchRow> measure_line(const Plan& plan, const Codec& codec, BenchPool& pool, const Samples& data,
+                                   const Quality& quality, Progress& progress) {
   std::vector<BenchRow> line;
   pool.encode_with(codec);
   for (const BenchOp& op : plan.ops) {
     progress.step();
-    if (!op.needs_feedback || codec.has_feedback()) line.push_back(measure(op, codec, pool, data, plan.effort));
+    if (op.needs_feedback && !codec.has_feedback()) continue;
+    BenchRow& row = line.emplace_back(measure(op, codec, pool, plan.effort));
+    row.data = data.name();
+    row.ratio = quality.ratio();
+    row.ranks = data.ranks();
+    row.vnmse = quality.vnmse();
   }
   return line;
 }
 
-std::vector<BenchRow> measure_table(const Plan& plan, const std::string& data, size_t block_bytes, bool print,
+std::vector<BenchRow> measure_table(const Plan& plan, const Samples& data, size_t block_bytes, bool print,
                                     Progress& progress) {
   std::vector<BenchRow> table;
   const size_t floats = block_bytes / sizeof(float);
   BenchPool pool(floats, max_block_bytes(plan.codecs, floats), data);
   if (print) print_table_head(data, block_bytes, plan.ops);
   for (const std::string& name : plan.codecs) {
+    const Quality quality = data.quality(find_codec(name, plan.isas.back()), floats);  // the same on all
     for (const Isa isa : plan.isas) {
-      const std::vector<BenchRow> line = measure_line(plan, find_codec(name, isa), pool, data, progress);
+      const std::vector<BenchRow> line = measure_line(plan, find_codec(name, isa), pool, data, quality, progress);
       progress.clear();
       if (print && !line.empty()) print_table_line(plan.ops, line);
       table.insert(table.end(), line.begin(), line.end());
@@ -242,7 +257,7 @@ void run_codec_bench(const CodecBenchOptions& options) {
   const Plan plan = make_plan(options);
   Progress progress(plan.rows());
   std::vector<BenchRow> rows;
-  for (const std::string& data : plan.data) {
+  for (const Samples& data : plan.data) {
     for (const size_t block_bytes : plan.blocks) {
       const std::vector<BenchRow> table = measure_table(plan, data, block_bytes, !options.json, progress);
       rows.insert(rows.end(), table.begin(), table.end());

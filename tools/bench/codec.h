@@ -11,7 +11,7 @@ struct CodecBenchOptions {
   std::vector<std::string> codecs;
   std::vector<std::string> isas;
   std::vector<std::string> blocks;  // bytes of fp32
-  std::vector<std::string> data;    // of data_names()
+  std::vector<std::string> data;    // as make_samples() takes them
   std::vector<std::string> ops;     // of bench_op_names()
   bool quick = false;
   bool json = false;
@@ -19,8 +19,8 @@ struct CodecBenchOptions {
 
 [[nodiscard]] std::vector<std::string> bench_op_names();
 
-// Measures and prints to standard output, progress to standard error. Throws SetupError for unknown names, an ISA this
-// CPU lacks, unusable block sizes, and operations that none of the codecs has.
+// Measures and prints to standard output, progress to standard error. Throws SetupError for unknown names and data, an
+// ISA this CPU lacks, unusable block sizes, and operations that none of the codecs has.
 void run_codec_bench(const CodecBenchOptions& options);
 
 }  // namespace gradlane

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "tools/bench/data.h"
 
 namespace gradlane {
 namespace {
@@ -68,8 +67,8 @@ void hop_feedback(const Codec& codec, BenchPool& pool) {
 constexpr BenchOp kOps[] = {
     {"encode", "encode", false, encode},
     {"decode", "decode", false, decode},
-    {"validate+decode", "val+decode", false, validate_decode},
-    {"decode_add", "decode_add", false, decode_add},
+    {"validate+decode", "val+dec", false, validate_decode},
+    {"decode_add", "dec_add", false, decode_add},
     {"hop", "hop", false, hop},
     {"validate+hop", "val+hop", false, validate_hop},
     {"hop_feedback", "hop+fb", true, hop_feedback},
@@ -78,7 +77,7 @@ constexpr BenchOp kOps[] = {
 
 }  // namespace
 
-BenchPool::BenchPool(size_t block_floats, size_t max_block_bytes, std::string_view data)
+BenchPool::BenchPool(size_t block_floats, size_t max_block_bytes, const Samples& data)
     : floats_(block_floats),
       blocks_(std::clamp(kPoolBytes / (block_floats * sizeof(float)), size_t{1}, kMaxBlocks)),
       stride_(round_up(max_block_bytes, kLine)),
@@ -96,20 +95,14 @@ BenchPool::BenchPool(size_t block_floats, size_t max_block_bytes, std::string_vi
   out_ = reinterpret_cast<float*>(take(float_array));
   encoded_ = take(block_array);
   target_ = take(block_array);
-  fill_data(data, 1, {in_, blocks_ * floats_});
-  fill_data(data, 2, {local_, blocks_ * floats_});
+  data.fill_arriving(floats_, {in_, blocks_ * floats_});
+  data.fill_local(floats_, {local_, blocks_ * floats_});
 }
 
 void BenchPool::encode_with(const Codec& codec) {
   for (size_t i = 0; i < blocks_; ++i) lengths_[i] = codec.encode(in(i), {encoded_ + i * stride_, stride_}).bytes;
   std::fill_n(residual_, blocks_ * floats_, 0.0F);
   std::fill_n(out_, blocks_ * floats_, 0.0F);
-}
-
-double BenchPool::ratio() const {
-  size_t bytes = 0;
-  for (const size_t length : lengths_) bytes += length;
-  return static_cast<double>(total_bytes()) / static_cast<double>(bytes);
 }
 
 std::span<const BenchOp> bench_ops() { return kOps; }

@@ -9,6 +9,7 @@
 
 #include "compress/codec.h"
 #include "tools/bench/memory.h"
+#include "tools/bench/samples.h"
 
 namespace gradlane {
 
@@ -16,16 +17,14 @@ namespace gradlane {
 // a page, so that none stands in another's way by address alone (4K aliasing).
 class BenchPool {
  public:
-  // `max_block_bytes` is what no encoded block will exceed (Codec::max_bytes()). Throws SetupError for unknown data.
-  BenchPool(size_t block_floats, size_t max_block_bytes, std::string_view data);
+  // `max_block_bytes` is what no encoded block will exceed (Codec::max_bytes()).
+  BenchPool(size_t block_floats, size_t max_block_bytes, const Samples& data);
 
   // Encodes all blocks with `codec`; what decode and hop read from then on.
   void encode_with(const Codec& codec);
 
   [[nodiscard]] size_t block_bytes() const { return floats_ * sizeof(float); }
   [[nodiscard]] size_t total_bytes() const { return blocks_ * block_bytes(); }
-  // fp32 bytes per encoded byte.
-  [[nodiscard]] double ratio() const;
 
   [[nodiscard]] size_t blocks() const { return blocks_; }
   [[nodiscard]] std::span<const float> in(size_t i) const { return {in_ + i * floats_, floats_}; }

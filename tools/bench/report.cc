@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -29,6 +30,11 @@ std::string percent_text(double share) {
   return percent < 9.95 ? fmt::format("{:.1f}%", percent) : fmt::format("{:.0f}%", percent);
 }
 
+std::string error_text(double vnmse) {
+  if (!std::isfinite(vnmse)) return "-";
+  return vnmse == 0 ? "0" : fmt::format("{:.1e}", vnmse);
+}
+
 size_t column_width(const BenchOp& op) { return std::max(kCellWidth, std::string_view(op.label).size()); }
 
 // This CPU's fastest figure in Gb/s, and what it was measured with.
@@ -50,16 +56,19 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-void print_table_head(std::string_view data, size_t block_bytes, std::span<const BenchOp> ops) {
-  fmt::print("\n{}, blocks of {}: GB/s of fp32, and that in % of memcpy\n", data, size_text(block_bytes));
-  fmt::print("{:<22} {:<6} {:>5}", "codec", "isa", "ratio");
+void print_table_head(const Samples& data, size_t block_bytes, std::span<const BenchOp> ops) {
+  const std::string of = data.ranks() == 1 ? "one contribution" : fmt::format("the mean of {} ranks", data.ranks());
+  fmt::print("\n{}, blocks of {}: vNMSE of {}; GB/s of fp32, and that in % of memcpy\n", data.name(),
+             size_text(block_bytes), of);
+  fmt::print("{:<22} {:<6} {:>5} {:>7}", "codec", "isa", "ratio", "vNMSE");
   for (const BenchOp& op : ops) fmt::print(" {:>{}}", op.label, column_width(op));
   fmt::print("\n");
   std::fflush(stdout);
 }
 
 void print_table_line(std::span<const BenchOp> ops, std::span<const BenchRow> cells) {
-  fmt::print("{:<22} {:<6} {:>5.2f}", cells.front().codec, cells.front().isa, cells.front().ratio);
+  const BenchRow& first = cells.front();
+  fmt::print("{:<22} {:<6} {:>5.2f} {:>7}", first.codec, first.isa, first.ratio, error_text(first.vnmse));
   for (const BenchOp& op : ops) {
     const auto row = std::ranges::find(cells, op.name, &BenchRow::op);
     const std::string cell =
@@ -82,10 +91,10 @@ void print_engine(std::span<const EngineRow> engine, std::span<const BenchRow> r
       "\nThe INCEPTIONN paper's engine (8 lanes, 256-bit bursts) at {:.0f} MHz, and the best of one core of this CPU: "
       "Gb/s of fp32\n",
       kEngineClockHz / 1e6);
-  fmt::print("{:<22} {:<13} {:>8} {:>10}   {:<23} {}\n", "codec", "data", "compress", "decompress", "CPU encode",
+  fmt::print("{:<22} {:<17} {:>8} {:>10}   {:<23} {}\n", "codec", "data", "compress", "decompress", "CPU encode",
              "CPU decode");
   for (const EngineRow& row : engine) {
-    const std::string line = fmt::format("{:<22} {:<13} {:>8} {:>10}   {:<23} {}", row.codec, row.data,
+    const std::string line = fmt::format("{:<22} {:<17} {:>8} {:>10}   {:<23} {}", row.codec, row.data,
                                          speed_text(row.figure.compress_gbps), speed_text(row.figure.decompress_gbps),
                                          best_text(rows, row, "encode"), best_text(rows, row, "decode"));
     fmt::print("{}\n", line);
@@ -103,7 +112,9 @@ std::string to_json(std::span<const BenchRow> rows, std::span<const EngineRow> e
                               {"gb_per_s", row.gb_per_s},
                               {"memcpy_gb_per_s", row.memcpy_gb_per_s},
                               {"vs_memcpy", row.vs_memcpy},
-                              {"ratio", row.ratio}});
+                              {"ratio", row.ratio},
+                              {"ranks", row.ranks},
+                              {"vnmse", row.vnmse}});
   }
   for (const EngineRow& row : engine) {
     result["engine"].push_back({{"codec", row.codec},

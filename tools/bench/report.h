@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tools/bench/engine_model.h"
 #include "tools/bench/pool.h"
+#include "tools/bench/samples.h"
 
 namespace gradlane {
 
@@ -23,6 +23,8 @@ struct BenchRow {
   double memcpy_gb_per_s;  // sampled in turn with it
   double vs_memcpy;        // the median of the pairs' ratios
   double ratio;            // fp32 bytes per encoded byte
+  size_t ranks;            // of whose mean vnmse is
+  double vnmse;            // Quality::vnmse(): may be not finite
 };
 
 struct EngineRow {
@@ -36,7 +38,7 @@ struct EngineRow {
 
 // A table has one data set and block size, a line per codec and ISA, a column per operation. Lines are printed as they
 // are measured; `cells` of a line may lack operations. The foot takes all cells of the table.
-void print_table_head(std::string_view data, size_t block_bytes, std::span<const BenchOp> ops);
+void print_table_head(const Samples& data, size_t block_bytes, std::span<const BenchOp> ops);
 void print_table_line(std::span<const BenchOp> ops, std::span<const BenchRow> cells);
 void print_table_foot(std::span<const BenchRow> cells);
 

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+from tests.scripts.fixtures.paths import ROOT
+
 FIELDS = {
     "codec": str,
     "isa": str,
@@ -16,15 +18,36 @@ FIELDS = {
     "memcpy_gb_per_s": float,
     "vs_memcpy": float,
     "ratio": float,
+    "ranks": int,
+    "vnmse": float,
 }
+RECORDING = ROOT / "tools" / "bench" / "recordings" / "conv-late.npy"
+
+
+def bench(gradlane, *options):
+    command = [gradlane, "bench", "codec", "--quick", "--json", "--block", "1408", *options]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def check_recording(gradlane):
+    """A recording is two sets of data, and names of data go with it."""
+    codecs = ["raw", "bf16", "fixed:10", "fixed:14"]
+    rows = bench(gradlane, "--data", str(RECORDING), "gauss-1", "--op", "decode", "--codec", *codecs)["rows"]
+    assert {(row["data"], row["ranks"]) for row in rows} == {("conv-late", 1), ("conv-late x4", 4), ("gauss-1", 4)}, rows
+    for data in ("conv-late", "conv-late x4"):
+        found = {row["codec"]: row for row in rows if row["data"] == data}
+        assert list(found) == codecs, found
+        assert found["raw"]["ratio"] == 1 and found["raw"]["vnmse"] < 1e-13, found
+        assert found["bf16"]["ratio"] == 2 and 0 < found["bf16"]["vnmse"] < 1e-4, found
+        assert found["fixed:10"]["ratio"] > found["fixed:14"]["ratio"] > 2, found
+        assert 1 > found["fixed:10"]["vnmse"] > found["fixed:14"]["vnmse"] > 0, found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlane")
     args = parser.parse_args()
-    command = [args.gradlane, "bench", "codec", "--quick", "--json", "--block", "1408", "--data", "laplace-1e-3"]
-    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    result = bench(args.gradlane, "--data", "laplace-1e-3")
 
     rows = result["rows"]
     for row in rows:
@@ -40,8 +63,12 @@ def main():
     assert ("raw", "hop_feedback") not in found
 
     ratio = {row["codec"]: row["ratio"] for row in rows}
+    vnmse = {row["codec"]: row["vnmse"] for row in rows}
     assert ratio["raw"] == 1.0 and ratio["bf16"] == 2.0 and ratio["fp16"] == 2.0, ratio
     assert 5 < ratio["fixed:10"] < 8 and 5 < ratio["inceptionn:10"] < 8, ratio
+    assert {row["vnmse"] for row in rows if row["codec"] == "fixed:10"} == {vnmse["fixed:10"]}  # on each ISA
+    assert vnmse["raw"] < 1e-13 and vnmse["bf16"] < 1e-4 and 0.01 < vnmse["fixed:10"] < 1, vnmse
+    check_recording(args.gradlane)
     engine = result["engine"]
     assert len(engine) == 1 and 0 < engine[0]["compress_gbps"] <= 25.6, engine
     print(f"{len(rows)} rows in order")

@@ -10,7 +10,7 @@ import sys
 MAX_LINES = 24
 MAX_COLUMNS = 80
 # Tables are wider.
-MAX_TABLE_COLUMNS = 120
+MAX_TABLE_COLUMNS = 124
 
 HELPS = [["--help"], ["bench", "--help"], ["bench", "codec", "--help"], ["bench", "exchange", "--help"],
          ["accelerator", "--help"], ["accelerator", "up", "--help"], ["accelerator", "down", "--help"],
@@ -24,7 +24,9 @@ ERRORS = [
     (["bench", "codec", "--codec", "inceptionn"], {}, ["inceptionn", "needs its parameter", "fixed:B"]),
     (["bench", "codec", "--codec", "fixed:10,foo"], {}, ["foo", "fixed:B"]),
     (["bench", "codec", "--isa", "mmx"], {}, ["mmx", "scalar", "avx512"]),
-    (["bench", "codec", "--data", "noise"], {}, ["noise", "laplace-1e-3"]),
+    (["bench", "codec", "--data", "noise"], {}, ["noise", "laplace-1e-3", "FILE.npy"]),
+    (["bench", "codec", "--data", "/nowhere/a.npy"], {}, ["/nowhere/a.npy", "No such file"]),
+    (["bench", "codec", "--data", "gauss-1", "gauss-1"], {}, ["gauss-1", "twice"]),
     (["bench", "codec", "--op", "shrink"], {}, ["shrink", "decode_add"]),
     (["bench", "codec", "--block", "1407"], {}, ["1407", BLOCKS]),
     (["bench", "codec", "--block", "abc"], {}, ["abc", BLOCKS]),

@@ -33,7 +33,7 @@ size_t number(std::string_view device, std::string_view key, size_t standard) {
 std::string number_fault(std::string_view device) {
   for (const char* const key : {"bsize", "framesz", "blocksz", "qpairs", "queues", "queue_count", "queue_size"}) {
     const auto text = devargs_argument(device, key);
-    if (!text || parse_whole(*text)) continue;
+    if (!text || parse_decimal(*text)) continue;
     return fmt::format("{}={} is no whole number, allowed: digits only", key, *text);
   }
   return "";

@@ -85,7 +85,7 @@ size_t longest_packet(std::span<const PortConfig> ports, size_t mtu) {
 void check_frames(const std::string& devargs, size_t frame) {
   if (!devargs.starts_with("net_memif")) return;
   const std::string text = devargs_value(devargs, "bsize");
-  const auto number = text.empty() ? std::optional<uint64_t>(2048) : parse_whole(text);
+  const auto number = text.empty() ? std::optional<uint64_t>(2048) : parse_decimal(text);
   if (!number) throw SetupError("bsize=" + text + " is no whole number: say bsize=9216, on both sides");
   const uint64_t bsize = *number;
   if (bsize < frame) {

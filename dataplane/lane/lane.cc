@@ -51,11 +51,11 @@ void Lane::publish() noexcept {
   snapshot_.set(0, static_cast<uint64_t>(state));
   snapshot_.set(1, status.missing);
   publish(status.refused, 3);
-  publish(status.failed, 3 + kFailureFields);
   for (size_t i = 0; i < status.before.size(); ++i) {
     snapshot_.set(kPastAt + i * kPastFields, status.before[i].until);
     publish(status.before[i].failure, kPastAt + i * kPastFields + 1);
   }
+  publish(status.failed, 3 + kFailureFields);
   snapshot_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
   for (size_t link = 0; link < route_count_; ++link) publish_link(link);
 }

@@ -33,8 +33,12 @@ void FailureLog::count(const Failure& failure, uint64_t operations) {
 void FailureLog::count(const FailedOperations& all, uint64_t seen) {
   std::vector<PastFailure> causes = {{.failure = all.last, .until = all.count}};
   for (const PastFailure& past : all.before) {
-    if (!past.failure || past.until <= seen || past.until >= causes.back().until) break;
-    causes.push_back(past);
+    if (!past.failure || past.until <= seen) break;
+    if (past.until < causes.back().until) {
+      causes.push_back(past);
+    } else {
+      causes.back().failure = past.failure;  // the causes are newer than the count: what they name comes next time
+    }
   }
   for (auto it = causes.rbegin(); it != causes.rend(); ++it) {
     count(it->failure, it->until - seen);

@@ -62,6 +62,13 @@ TEST_F(FailureLogTest, SeveralCausesAtOnce) {
             (std::vector<std::string>{"node 0: 2 operations failed: cancelled on rank 1"}));
 }
 
+// The count is read before the causes: a new cause that has no operation yet takes none from the one before.
+TEST_F(FailureLogTest, ACauseThatIsNewerThanTheCount) {
+  const std::string silent = kSilentText;
+  EXPECT_EQ(look({{0, 3, kMismatch, {PastFailure{kSilent, 3}}}}),
+            (std::vector<std::string>{"node 0: 3 operations failed: " + silent}));
+}
+
 TEST_F(FailureLogTest, AFloodIsCounted) {
   uint64_t count = 1;
   EXPECT_EQ(look({{0, count, kSilent}}).size(), 1U);

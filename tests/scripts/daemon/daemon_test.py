@@ -124,7 +124,7 @@ class EndTest(DaemonTest):
 
     def test_what_can_finish_does(self):
         for link in ("ring", "memif"):
-            ring = self.ring(2, link=link, codec="raw", timeouts="{shutdown: 60s}")
+            ring = self.ring(2, link=link, codec="raw", timeouts="{shutdown: 40s}")
             contexts = self.open_all(ring)
             self.check_all_reduce(contexts)
             data = [gl.zeros(4 * MANY) for gl in contexts]

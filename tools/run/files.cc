@@ -74,11 +74,15 @@ std::string port(const RunPlan& plan, unsigned node, unsigned from, unsigned id,
   return text + fmt::format("    nodes: [{}]\n", first ? to : from);
 }
 
+// Whether a daemon still runs is seen from here. One that says nothing is waiting for a CPU of this machine.
+constexpr const char* kPeerTimeout = "10s";
+
 std::string workers(const RunPlan& plan) {
   std::string text = fmt::format("workers: {{lanes: {}, threads: {}, idle: {}}}\nlog: {}\n", plan.lanes, plan.lanes,
                                  plan.idle, plan.log);
-  if (!plan.timeout.empty()) text += fmt::format("timeouts: {{operation: {}}}\n", plan.timeout);
-  return text;
+  text += fmt::format("timeouts: {{peer: {}", kPeerTimeout);
+  if (!plan.timeout.empty()) text += fmt::format(", operation: {}", plan.timeout);
+  return text + "}\n";
 }
 
 std::string accelerator_config(const RunPlan& plan, unsigned node, const std::string& folder) {

@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kStartTime{15};
+constexpr seconds kStartTime{30};
 constexpr seconds kLastWords{2};  // of trainers whose daemon has died
 constexpr seconds kGrace{5};      // between SIGTERM and SIGKILL
 constexpr milliseconds kTick{20};

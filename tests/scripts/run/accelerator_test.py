@@ -278,7 +278,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
     # Takes longest, so it comes last.
     def test_zz_daemon_that_does_not_answer(self):
         run = self.finish(self.slow["mute"], 1)
-        self.assertRegex(run.err, r"gradlane: node 1 does not answer on \S+/n1.admin after 15 s")
+        self.assertRegex(run.err, r"gradlane: node 1 does not answer on \S+/n1.admin after 30 s")
 
     def test_without_nftables(self):
         env = self.fake_program("nft", "echo Error: Could not process rule >&2; exit 1\n")

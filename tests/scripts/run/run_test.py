@@ -245,7 +245,7 @@ class RunTest(unittest.TestCase):
     @needs_fake
     def test_zz_daemon_that_does_not_listen(self):
         run = self.finish(self.slow["deaf"], 1)
-        self.assertRegex(run.err, r"gradlane: node 1 does not answer on \S+/n1.sock after 15 s")
+        self.assertRegex(run.err, r"gradlane: node 1 does not answer on \S+/n1.sock after 30 s")
 
     @needs_fake
     def test_daemon_that_fails_in_the_end(self):
@@ -309,12 +309,12 @@ class RunTest(unittest.TestCase):
         self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,id=0,{end} nodes: [0]"])
 
     def test_timeout_of_operations(self):
-        for words, line in ((("--timeout", "90"), "timeouts: {operation: 90s}"),
-                            (("--timeout", "30min"), "timeouts: {operation: 30min}"),
-                            (("--timeout", "500ms"), "timeouts: {operation: 500ms}")):
+        for words, line in ((("--timeout", "90"), "timeouts: {peer: 10s, operation: 90s}"),
+                            (("--timeout", "30min"), "timeouts: {peer: 10s, operation: 30min}"),
+                            (("--timeout", "500ms"), "timeouts: {peer: 10s, operation: 500ms}")):
             for text in self.kept_configs("-n", "2", "--link", "ring", *words):
                 self.assertIn(line, text.splitlines())
-        self.assertNotIn("timeouts", self.kept_configs("-n", "1", "--link", "ring")[0])
+        self.assertIn("timeouts: {peer: 10s}", self.kept_configs("-n", "1", "--link", "ring")[0])
 
     def test_ring_config(self):
         texts = self.kept_configs("-n", "3", "--link", "ring")

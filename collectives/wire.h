@@ -12,7 +12,7 @@ namespace gradlane {
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint16_t kMagic = 0x4c47;  // "GL"
-inline constexpr uint8_t kProtocolVersion = 1;
+inline constexpr uint8_t kProtocolVersion = 2;
 
 enum class PacketKind : uint8_t { kHello = 1, kAck = 2, kData = 3 };
 
@@ -78,7 +78,7 @@ static_assert(offsetof(RunHeader, block) == 16);
 static_assert(offsetof(RunHeader, param) == 19);
 
 inline constexpr size_t kGranuleBytes = 128;
-inline constexpr size_t kMaxRunElements = 65408;  // what `count` can say
+inline constexpr size_t kMaxRunElements = 32768;  // and no packet has more
 
 // What two ranks must agree on for one operation.
 struct [[gnu::packed]] Descriptor {

@@ -172,6 +172,8 @@ const char* status_text(Status status) noexcept {
       return "block too short for its tags";
     case Status::kLong:
       return "block longer than its tags say";
+    case Status::kBadEscape:
+      return "a group is longer than one can be";
     case Status::kBadTail:
       return "tags set behind the last float";
   }

@@ -41,9 +41,9 @@ using CodecName = FixedText<32>;
 //
 // Error per contribution, for the value v that decode(encode(f)) gives (b is the codec's parameter):
 //   raw                      v = f
-//   bf16, fp16               |v - f| <= |f| 2^-8 (bf16), |f| 2^-11 (fp16) while f is in the format's normal range;
-//   below
-//                            it |v - f| <= 2^-134 (bf16), 2^-25 (fp16); what rounds past the largest number becomes Inf
+//   bf16, fp16               |v - f| <= |f| 2^-8 (bf16), |f| 2^-11 (fp16) while f is in the format's normal
+//                            range; below it |v - f| <= 2^-134 (bf16), 2^-25 (fp16); what rounds past the largest
+//                            number becomes Inf
 //   inceptionn:b[,truncate]  |v - f| < 2^-b, 2 <= b <= 14; v = f where |f| >= 1
 //   fixed:b                  |v - f| <= 2^-b, 1 <= b <= 30; v = f where |f| >= 2^(24-b)
 // A sum of p contributions through hop() stays within p 2^-b of the exact one while every partial sum stays below
@@ -76,8 +76,9 @@ class Codec {
   [[nodiscard]] CodecError error() const noexcept { return row_->exact() ? CodecError{} : row_->error(bits()); }
 
   // Encodes as many floats of `in` as fit into `out`: all of them, or the largest multiple of granule() whose block
-  // fits. Returns what went in and what came out. A tagged codec whose `out` is below max_bytes() uses at most
-  // kMaxPacket bytes of it, so: pass a packet's room to fill a packet, max_bytes() to encode a tensor of any size.
+  // fits. Returns what went in and what came out. Where granule() is not 1 and `out` is below max_bytes(), at most
+  // kMaxPacket bytes of it are used, so: pass a packet's room to fill a packet, max_bytes() to encode a tensor of any
+  // size.
   [[nodiscard]] EncodeResult encode(std::span<const float> in, std::span<uint8_t> out) const noexcept {
     return ops_->encode(params_, {in.data(), nullptr, in.size(), out.data(), out.size()});
   }
@@ -90,8 +91,8 @@ class Codec {
     return ops_->encode(params_, {in.data(), residual, in.size(), out.data(), out.size()});
   }
 
-  // Checks a block of `floats` values by its tags alone, without reading the payload. decode(), decode_add() and hop()
-  // of a valid block return kOk.
+  // Checks a block of `floats` values by its length, its tags and its escapes, without reading the payload. decode(),
+  // decode_add() and hop() of a valid block return kOk.
   [[nodiscard]] Status validate(std::span<const uint8_t> block, size_t floats) const noexcept {
     return ops_->validate(params_, block.data(), block.size(), floats);
   }
@@ -109,15 +110,13 @@ class Codec {
 
   // One reduce hop in one pass: decodes `block` (of local.size() values), adds `local` and encodes the sum into `out`.
   // `fixed` rounds `local` to its lattice and adds exactly; so does `inceptionn` (but for truncate) with its finest
-  // step, 2^-15, and rounds the sum again. Takes floats from `first` (a multiple of granule(), at most
-  // local.size()) on, and stops as
-  // encode() does when `out` is full; call again with `first` advanced by the result's floats to get the rest as a
-  // block of its own. A hop that stops early has checked only as much of the block as it read. Unless the status is
-  // kOk, the content of `out` is unspecified and floats and bytes are 0.
+  // step, 2^-15, and rounds the sum again. Takes floats from `first` (a multiple of granule(), at most local.size())
+  // on, and stops as encode() does when `out` is full; call again with `first` advanced by the result's floats to get
+  // the rest as a block of its own. A hop that stops early may have checked only as much of the block as it read.
+  // Unless the status is kOk, the content of `out` is unspecified and floats and bytes are 0.
   [[nodiscard]] HopResult hop(std::span<const uint8_t> block, std::span<const float> local, std::span<uint8_t> out,
                               size_t first = 0) const noexcept {
-    return ops_->hop(params_,
-                     {block.data(), block.size(), local.data(), nullptr, local.size(), first, out.data(), out.size()});
+    return hop_feedback(block, local, nullptr, out, first);
   }
 
   // The same with error feedback, where has_feedback(): adds x = local + residual and leaves the rounding error of x
@@ -129,12 +128,11 @@ class Codec {
                      {block.data(), block.size(), local.data(), residual, local.size(), first, out.data(), out.size()});
   }
 
-  // Two blocks that stand one right behind the other become one, in place: `block` has a valid block of first_floats (a
-  // multiple of 32) floats in first_bytes bytes, then one of second_floats. Afterwards it has the block of all of them,
-  // in as many bytes: what encode() makes of the floats in one go, if it made the two. Moves the tags of the second
-  // block and the payload of the first one, and looks at neither.
-  void join(uint8_t* block, size_t first_floats, size_t first_bytes, size_t second_floats) const noexcept {
-    if (row_->join != nullptr) row_->join(block, first_floats, first_bytes, second_floats);
+  // Two blocks of a packet that stand one right behind the other become one, in place: `block` has a valid block of a
+  // multiple of 32 floats, then another one. Afterwards it has the block of all of them, what encode() makes of the
+  // floats in one go, if it made the two. Returns its bytes, which may be fewer than those of the two.
+  size_t join(uint8_t* block, BlockSize first, BlockSize second) const noexcept {
+    return row_->join == nullptr ? first.bytes + second.bytes : row_->join(block, first, second);
   }
 
  private:

@@ -9,7 +9,7 @@
 
 #include "compress/avx2/avx2.h"
 #include "compress/avx512/avx512.h"
-#include "compress/layout.h"
+#include "compress/planes.h"
 #include "compress/scalar/scalar.h"
 
 namespace gradlane {
@@ -25,25 +25,58 @@ constexpr size_t flat_bytes(size_t floats) {
 // All zeros: nothing but their tags.
 constexpr size_t tagged_least_bytes(size_t floats) { return groups_of(floats) * kTagBytes; }
 
-// [tags 1, payload 1, tags 2, payload 2] becomes [tags 1, tags 2, payload 1, payload 2]: two neighbours swap places.
-void join_tagged(uint8_t* block, size_t first_floats, size_t first_bytes, size_t second_floats) noexcept {
-  const size_t first_tags = groups_of(first_floats) * kTagBytes;
-  const size_t tags = groups_of(second_floats) * kTagBytes;
-  const size_t payload = first_bytes - first_tags;
-  if (tags == 0 || payload == 0) return;
-  uint8_t* const at = block + first_tags;
+// Two neighbours swap places.
+void swap_parts(uint8_t* at, size_t first, size_t second) noexcept {
+  if (first == 0 || second == 0) return;
   std::array<uint8_t, kMaxPacket / 2> shorter;  // of the two parts of any packet
-  if (tags <= payload && tags <= shorter.size()) {
-    std::memcpy(shorter.data(), at + payload, tags);
-    std::memmove(at + tags, at, payload);
-    std::memcpy(at, shorter.data(), tags);
-  } else if (payload <= shorter.size()) {
-    std::memcpy(shorter.data(), at, payload);
-    std::memmove(at, at + payload, tags);
-    std::memcpy(at + tags, shorter.data(), payload);
+  if (second <= first && second <= shorter.size()) {
+    std::memcpy(shorter.data(), at + first, second);
+    std::memmove(at + second, at, first);
+    std::memcpy(at, shorter.data(), second);
+  } else if (first <= shorter.size()) {
+    std::memcpy(shorter.data(), at, first);
+    std::memmove(at, at + first, second);
+    std::memcpy(at + second, shorter.data(), first);
   } else {
-    std::rotate(at, at + payload, at + payload + tags);
+    std::rotate(at, at + first, at + first + second);
   }
+}
+
+// [tags 1, payload 1, tags 2, payload 2] becomes [tags 1, tags 2, payload 1, payload 2].
+size_t join_tagged(uint8_t* block, BlockSize first, BlockSize second) noexcept {
+  const size_t tags = groups_of(first.floats) * kTagBytes;
+  swap_parts(block + tags, first.bytes - tags, groups_of(second.floats) * kTagBytes);
+  return first.bytes + second.bytes;
+}
+
+// Half a byte is between the tags of an odd number of groups and `bytes` bytes of tags behind them: these move there.
+// Returns how many bytes are left of them.
+size_t close_gap(uint8_t* tags, size_t bytes, size_t groups) noexcept {
+  for (size_t i = 0; i < bytes; ++i) {
+    tags[i - 1] = static_cast<uint8_t>(tags[i - 1] | tags[i] << 4);
+    tags[i] >>= 4;
+  }
+  return plane_tag_bytes(groups + 1) - 1;
+}
+
+// [tags 1, payload 1, escapes 1, tags 2, payload 2, escapes 2] becomes
+// [tags 1, tags 2, payload 1, payload 2, escapes 2, escapes 1].
+size_t join_planes(uint8_t* block, BlockSize first, BlockSize second) noexcept {
+  const size_t groups = first.floats / kGroupFloats;
+  const size_t more = groups_of(second.floats);
+  const size_t bytes = first.bytes + second.bytes;
+  if (groups == 0 || more == 0) return bytes;
+  uint8_t* const tags = block + plane_tag_bytes(groups);  // of the second block
+  const size_t tag_bytes = plane_tag_bytes(more);
+  const size_t escapes = sum_tags(block, groups).escapes * kEscapeBytes;
+  const auto rest = static_cast<size_t>(block + first.bytes - tags);
+  swap_parts(tags, rest, tag_bytes);
+  swap_parts(tags + tag_bytes + rest - escapes, escapes, second.bytes - tag_bytes);
+  if (groups % 2 == 0) return bytes;
+  const size_t left = close_gap(tags, tag_bytes, more);
+  if (left == tag_bytes) return bytes;
+  std::memmove(tags + left, tags + tag_bytes, rest + second.bytes - tag_bytes);
+  return bytes - 1;
 }
 
 // ---- Parameters
@@ -130,9 +163,9 @@ constexpr CodecRow kRows[] = {
      .min_bits = 1,
      .max_bits = 30,
      .granule = kGroupFloats,
-     .max_bytes = tagged_max_bytes,
-     .least_bytes = tagged_least_bytes,
-     .join = join_tagged,
+     .max_bytes = plane_max_bytes,
+     .least_bytes = plane_least_bytes,
+     .join = join_planes,
      .error = bound_error,
      .feedback = true,
      .exact_sums = true,
@@ -159,7 +192,7 @@ constexpr bool laid_out(const CodecRow& row) {
   for (size_t floats = row.granule; floats <= 4 * kGroupFloats; floats += row.granule) {
     const size_t least = row.least_bytes(floats);
     const size_t most = row.max_bytes(floats);
-    if (least > most || least * kMostFloatsPerByte < floats) return false;
+    if (least > most || least == 0) return false;
     if (row.width != 0 && (least != floats * row.width || most != least)) return false;
     if (most > groups_of(floats) * kLongestGroup) return false;
   }

@@ -32,6 +32,11 @@ struct CodecError {
 inline constexpr unsigned kMinAutoBits = 1;
 inline constexpr unsigned kMaxAutoBits = 12;
 
+struct BlockSize {
+  size_t floats;
+  size_t bytes;
+};
+
 struct CodecRow {
   // ---- Names
   CodecId id;           // in packet headers
@@ -56,7 +61,7 @@ struct CodecRow {
   size_t (*max_bytes)(size_t floats) = nullptr;    // none has more
   size_t (*least_bytes)(size_t floats) = nullptr;  // none has fewer
   // Codec::join(); null: two blocks that stand side by side are one already.
-  void (*join)(uint8_t* block, size_t first_floats, size_t first_bytes, size_t second_floats) noexcept = nullptr;
+  size_t (*join)(uint8_t* block, BlockSize first, BlockSize second) noexcept = nullptr;
 
   // ---- What it takes away from one contribution
   CodecError (*error)(unsigned bits) = nullptr;  // null: nothing, all bits arrive

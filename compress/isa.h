@@ -9,7 +9,7 @@ namespace gradlane {
 enum class Isa : uint8_t {
   kScalar,  // x86-64-v2 (SSE4.2, POPCNT): the specification
   kAvx2,    // AVX2, F16C, BMI1/2
-  kAvx512,  // AVX-512 F, BW, DQ, VL, VBMI, VBMI2, VPOPCNTDQ, with the above: Ice Lake, Zen 4 and later
+  kAvx512,  // AVX-512 F, BW, DQ, VL, VBMI, VBMI2, VPOPCNTDQ, GFNI, with the above: Ice Lake, Zen 4 and later
 };
 
 inline constexpr std::array kIsas = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};

@@ -20,9 +20,10 @@ inline constexpr uint8_t kOptionBit = 0x80;
 
 enum class [[nodiscard]] Status : uint8_t{
     kOk,
-    kShort,    // the block ends before the payload that its tags announce (or before its tags)
-    kLong,     // bytes are left over behind the last float
-    kBadTail,  // tags of the last group announce floats behind the last one
+    kShort,      // the block ends before what its tags and escapes announce (or before its tags)
+    kLong,       // bytes are left over behind the last float
+    kBadTail,    // tags, or an escape, announce floats behind the last one
+    kBadEscape,  // a group is longer than one can be
 };
 
 struct EncodeResult {
@@ -36,15 +37,15 @@ struct HopResult {
   size_t bytes;   // written
 };
 
-// Tagged blocks come in groups of 32 floats, one 64-bit tag word each.
+// Blocks come in groups of 32 floats, but for those that are arrays.
 inline constexpr size_t kGroupFloats = 32;
+// Of a group of a tagged block, whose tags are one 64-bit word. (Those of bit planes are in planes.h.)
 inline constexpr size_t kTagBytes = 8;
 // A block that is cut to fit its output is at most this long, in bytes (jumbo frames have 9216).
 inline constexpr size_t kMaxPacket = 16384;
 
-// What blocks of all codecs keep to.
-inline constexpr size_t kMostFloatsPerByte = 4;
-inline constexpr size_t kLongestGroup = kTagBytes + kGroupFloats * 4;  // bytes of a block of kGroupFloats floats
+// What blocks of all codecs keep to: bytes of a block of kGroupFloats floats.
+inline constexpr size_t kLongestGroup = kTagBytes + kGroupFloats * 4;
 
 // Everything a kernel needs to know of its codec, computed once at look-up.
 struct CodecParams {

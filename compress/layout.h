@@ -1,4 +1,6 @@
-// layout.h - index arithmetic of tagged blocks; included by the kernels of every instruction set
+// layout.h - groups, and index arithmetic of tagged blocks; included by the kernels of every instruction set
+//
+// Blocks in bit planes have theirs in planes.h.
 //
 // Everything is in an unnamed namespace on purpose: each translation unit gets its own copy, compiled for its own
 // instruction set, and the linker has nothing to merge.

@@ -113,7 +113,7 @@ std::optional<Counter> ExchangeState::check_run(Run& run) noexcept {
   const size_t elements = it.blocks.count(header.block);
   const size_t first = header.first * granule;
   const size_t count = header.count;
-  const bool inside = count != 0 && first < elements && count <= elements - first;
+  const bool inside = count != 0 && count <= kMaxRunElements && first < elements && count <= elements - first;
   if (!inside || (count % granule != 0 && first + count != elements)) return Counter::kBadBounds;
   size_t left = header.phase == Phase::kReduce ? it.sums_left : it.results_left;
   for (const Run* other = runs_.data(); other != &run; ++other) {
@@ -220,7 +220,7 @@ size_t ExchangeState::pass_on(const Run& run, Nanos now) noexcept {
   const uint8_t* const local = elements(it, run.header.block, begin);
   while (done < count) {
     const RunHeader header = run_header(it, step.phase, run.header.block, begin + done);
-    const Outbox::Place place = outbox.reserve(channel, header, granule, step.sink, now);
+    const Outbox::Place place = outbox.reserve(channel, header, granule, count - done, step.sink, now);
     if (place.bytes.empty()) break;
     const HopResult hop =
         it.coder.hop(run.payload, local, count, residuals(it, run.header.block, begin), place.bytes, done);
@@ -287,7 +287,7 @@ bool ExchangeState::copy(const Run& run, Nanos now) noexcept {
   const size_t granule = it.coder.granule();
   const RunHeader header = run_header(it, run.step.phase, run.header.block, run.header.first * granule);
   Outbox& outbox = outboxes_[run.step.link];
-  const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, granule, run.step.sink, now);
+  const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, granule, run.header.count, run.step.sink, now);
   if (place.bytes.size() < run.payload.size()) return false;
   std::copy(run.payload.begin(), run.payload.end(), place.bytes.begin());
   outbox.commit(Outbox::kPassing, place, header, it.coder, run.header.count, run.payload.size());

@@ -52,17 +52,14 @@ size_t Coder::max_bytes(size_t elements) const noexcept {
 
 // As much of `room` as a run of at most `elements` elements may use to be cut where it should be.
 size_t Coder::run_room(size_t elements, size_t room) const noexcept {
-  const size_t longest = kMaxRunElements & ~(granule_ - 1);  // granules are powers of two
-  if (width_ == 0) {
-    // Where every block is as short as one can be, the largest number fits.
-    return elements <= longest ? room : std::min(room, codec_.least_bytes(longest));
-  }
-  const size_t most = std::min(elements, longest) * width_;
+  if (width_ == 0) return room;
+  const size_t most = std::min(elements, kMaxRunElements) * width_;
   if (room >= most) return most;
   return room - static_cast<uint32_t>(room) % static_cast<uint32_t>(granule_ * width_);
 }
 
 EncodeResult Coder::encode(const void* elements, size_t count, float* residual, std::span<uint8_t> out) const noexcept {
+  count = std::min(count, kMaxRunElements);
   const size_t room = run_room(count, out.size());
   if (coded()) return codec_.encode_feedback({static_cast<const float*>(elements), count}, residual, out.first(room));
   copy(out.data(), elements, room);
@@ -95,8 +92,8 @@ Status Coder::decode(std::span<const uint8_t> block, void* out, size_t count) co
   return status;
 }
 
-void Coder::join(uint8_t* block, size_t first_elements, size_t first_bytes, size_t second_elements) const noexcept {
-  if (coded()) codec_.join(block, first_elements, first_bytes, second_elements);
+size_t Coder::join(uint8_t* block, BlockSize first, BlockSize second) const noexcept {
+  return coded() ? codec_.join(block, first, second) : first.bytes + second.bytes;
 }
 
 void Coder::divide(void* elements, size_t count, unsigned world) const noexcept {

@@ -50,20 +50,20 @@ class Coder {
   // Checks a block of `count` elements. decode() and hop() of a valid block return kOk.
   [[nodiscard]] Status validate(std::span<const uint8_t> block, size_t count) const noexcept;
 
-  // Adds the `count` elements of `block` to those at `local` and makes a block of the sums, from element `first` (a
-  // multiple of granule(), at most `count`) on, cut as encode() cuts. Call again with `first` advanced by the result's
-  // floats to get the rest as a block of its own. `local` and `residual` have `count` elements and are left out up to
-  // `first`, too. Unless the status is kOk, the content of `out` and of the residual is unspecified, and floats and
-  // bytes are 0.
+  // Adds the `count` elements of `block`, at most kMaxRunElements, to those at `local` and makes a block of the sums,
+  // from element `first` (a multiple of granule(), at most `count`) on, cut as encode() cuts. Call again with `first`
+  // advanced by the result's floats to get the rest as a block of its own. `local` and `residual` have `count` elements
+  // and are left out up to `first`, too. Unless the status is kOk, the content of `out` and of the residual is
+  // unspecified, and floats and bytes are 0.
   [[nodiscard]] HopResult hop(std::span<const uint8_t> block, const void* local, size_t count, float* residual,
                               std::span<uint8_t> out, size_t first = 0) const noexcept;
 
   // Writes the `count` elements of a block to `out`, whose content is unspecified unless the status is kOk.
   [[nodiscard]] Status decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept;
 
-  // Two blocks, one right behind the other, become the block of all elements: Codec::join(). first_elements is a
-  // multiple of granule().
-  void join(uint8_t* block, size_t first_elements, size_t first_bytes, size_t second_elements) const noexcept;
+  // Two blocks, one right behind the other, become the block of all elements: Codec::join(). The first one has a
+  // multiple of granule(). Returns its bytes.
+  size_t join(uint8_t* block, BlockSize first, BlockSize second) const noexcept;
 
   // Makes averages of sums, in place: divides, rounded to nearest even; a NaN becomes that of sums. 1 <= world <=
   // kMaxWorld. Not for integers and bytes.

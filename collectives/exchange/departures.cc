@@ -137,9 +137,11 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   const Outbox::Channel channel = channel_of(step);
   const RunHeader header = run_header(it, step.phase, block, first);
   Outbox& outbox = outboxes_[step.link];
-  const Outbox::Place place = outbox.reserve(channel, header, it.coder.granule(), step.sink, now);
+  const size_t granule = it.coder.granule();
+  const Outbox::Place place = outbox.reserve(channel, header, granule, granule, step.sink, now);
   if (place.bytes.empty()) return 0;
   uint8_t* const data = elements(it, block, first);
+  count = std::min(count, place.elements);
   const EncodeResult encoded = it.coder.encode(data, count, residual, place.bytes);
   if (encoded.floats == 0) return 0;
   if (step.store) (void)it.coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);

@@ -11,8 +11,8 @@ namespace {
 // A granule fits, whatever its elements and their codec are.
 static_assert(kGranuleBytes == kGroupFloats * sizeof(float) && kGranuleBytes <= kLongestGroup);
 
-// No packet has more elements than a run can count.
-static_assert(kMaxMtu * kMostFloatsPerByte <= kMaxRunElements);
+// A run can count the elements of any packet, and ends with a granule of any type.
+static_assert(kMaxRunElements <= UINT16_MAX && kMaxRunElements % kGranuleBytes == 0);
 
 }  // namespace
 
@@ -34,6 +34,7 @@ bool Outbox::begin(Channel channel, unsigned sink, Nanos now) noexcept {
   }
   open.bytes = sizeof(LinkHeader);
   open.last = 0;
+  open.elements = 0;
   open.sink = sink;
   open.since = now;
   return true;
@@ -46,18 +47,19 @@ bool Outbox::goes_on(const Open& open, const RunHeader& run, size_t granule) noe
          last.count % granule == 0 && last.first + last.count / granule == run.first;
 }
 
-Outbox::Place Outbox::reserve(Channel channel, const RunHeader& run, size_t granule, unsigned sink,
+Outbox::Place Outbox::reserve(Channel channel, const RunHeader& run, size_t granule, size_t elements, unsigned sink,
                               Nanos now) noexcept {
   Open& open = open_[channel];
   for (;;) {
     if (!holds(channel) && !begin(channel, sink, now)) return {};
     const bool joins = goes_on(open, run, granule);
     const size_t header = joins ? 0 : sizeof(RunHeader);
-    const bool fits = open.bytes + header + kLongestGroup <= mtu_;
-    if (fits && (open.sink == sink || open.last == 0)) {
+    const bool fits = open.bytes + header + kLongestGroup <= mtu_ && open.elements + elements <= kMaxRunElements;
+    if (open.last == 0 || (fits && open.sink == sink)) {
       open.sink = sink;
       const size_t begin = open.bytes + header;
-      return {{open.packet.data + begin, mtu_ - begin}, joins};
+      const size_t left = (kMaxRunElements - open.elements) / granule * granule;
+      return {{open.packet.data + begin, mtu_ - begin}, left, joins};
     }
     flush(channel, now);
     if (holds(channel)) return {};
@@ -68,9 +70,11 @@ void Outbox::commit(Channel channel, const Place& place, RunHeader run, const Co
                     size_t bytes) noexcept {
   Open& open = open_[channel];
   if (place.joins) {
-    coder.join(open.packet.data + open.last + sizeof(RunHeader), open.run.count, open.run.bytes, elements);
+    const size_t joined = coder.join(open.packet.data + open.last + sizeof(RunHeader), {open.run.count, open.run.bytes},
+                                     {elements, bytes});
+    bytes = joined - open.run.bytes;
     open.run.count = static_cast<uint16_t>(open.run.count + elements);
-    open.run.bytes = static_cast<uint16_t>(open.run.bytes + bytes);
+    open.run.bytes = static_cast<uint16_t>(joined);
   } else {
     run.count = static_cast<uint16_t>(elements);
     run.bytes = static_cast<uint16_t>(bytes);
@@ -79,6 +83,7 @@ void Outbox::commit(Channel channel, const Place& place, RunHeader run, const Co
     open.bytes += sizeof(RunHeader);
   }
   open.bytes += bytes;
+  open.elements += elements;
   store(open.packet.data + open.last, open.run);
 }
 

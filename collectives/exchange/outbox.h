@@ -36,10 +36,13 @@ class Outbox {
   // there is no buffer. At least one granule fits otherwise.
   struct Place {
     std::span<uint8_t> bytes;
-    bool joins = false;  // goes on the last run
+    size_t elements = 0;  // at most: whole granules
+    bool joins = false;   // goes on the last run
   };
-  // `run` says which run it is: its count and bytes do not matter. `sink`: where results end.
-  [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, size_t granule, unsigned sink, Nanos now) noexcept;
+  // `run` says which run it is: its count and bytes do not matter. There is place for at least `elements` of them, as
+  // far as their number goes. `sink`: where results end.
+  [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, size_t granule, size_t elements, unsigned sink,
+                              Nanos now) noexcept;
   // `elements` were written there as a block of `bytes` bytes.
   void commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
               size_t bytes) noexcept;
@@ -63,6 +66,7 @@ class Outbox {
     Packet packet;
     size_t bytes = 0;
     size_t last = 0;  // where the last run's header is; 0: nothing open
+    size_t elements = 0;
     RunHeader run{};  // its copy
     unsigned sink = 0;
     Nanos since = 0;

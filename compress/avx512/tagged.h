@@ -11,23 +11,8 @@ namespace {
 // at a time: one is read while the one before it is classified and written. That halves what the processor must keep in
 // flight.
 
-// Runs over groups [group, groups): `begin(g, begun)` reads one, `finish(g, begun)` writes it. Stops where one of them
-// returns false. Returns the group it stopped at.
-template <class Begun, class Begin, class Finish>
-GRADLANE_INLINE size_t run_pairwise(size_t group, size_t groups, Begin begin, Finish finish) {
-  Begun now, next;
-  if (group >= groups || !begin(group, now)) return group;
-  while (group + 1 < groups && begin(group + 1, next)) {
-    if (!finish(group, now)) [[unlikely]]
-      return group;
-    ++group;
-    now = next;
-  }
-  return finish(group, now) ? group + 1 : group;
-}
-
-// The same into a sink. `finish(g, begun, put)` writes with PutWords as long as there surely is room for whole vectors,
-// and with PutExactly, which looks at the room, where it gets scarce; but for kScarce, it ends there.
+// run_pairwise() into a sink. `finish(g, begun, put)` writes with PutWords as long as there surely is room for whole
+// vectors, and with PutExactly, which looks at the room, where it gets scarce; but for kScarce, it ends there.
 template <class Begun, bool kScarce, class Begin, class Finish>
 GRADLANE_INLINE size_t run_into(const Sink& sink, size_t group, size_t groups, Begin begin, Finish finish) {
   const auto ample = [&](size_t g, const Begun& begun) GRADLANE_INLINE_LAMBDA { return finish(g, begun, PutWords{}); };

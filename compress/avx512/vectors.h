@@ -65,6 +65,21 @@ GRADLANE_INLINE uint32_t gather(uint64_t word, uint64_t places) {
 }
 GRADLANE_INLINE size_t count_bits(uint64_t word) { return static_cast<size_t>(__builtin_popcountll(word)); }
 
+// Runs over groups [group, groups): `begin(g, begun)` reads one, `finish(g, begun)` writes it. Stops where one of them
+// returns false. Returns the group it stopped at.
+template <class Begun, class Begin, class Finish>
+GRADLANE_INLINE size_t run_pairwise(size_t group, size_t groups, Begin begin, Finish finish) {
+  Begun now, next;
+  if (group >= groups || !begin(group, now)) return group;
+  while (group + 1 < groups && begin(group + 1, next)) {
+    if (!finish(group, now)) [[unlikely]]
+      return group;
+    ++group;
+    now = next;
+  }
+  return finish(group, now) ? group + 1 : group;
+}
+
 // ---- Narrow groups: tags 0, 1, 2
 
 // Words on their way out. `keep` has a bit for each byte that goes into the payload: for tag 1 the high byte of the

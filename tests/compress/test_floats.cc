@@ -35,6 +35,36 @@ constexpr size_t kStepLimits[] = {2, 129, 300, 20000, 32767, 40000, 5000000};  /
 // Codecs without b get the ranges of b = 10.
 int bits_param(const Codec& codec) { return codec.row().max_bits != 0 ? static_cast<int>(codec.bits()) : 10; }
 
+void append_word(std::vector<uint8_t>& bytes, uint32_t word) {
+  for (unsigned shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<uint8_t>(word >> shift));
+}
+
+// Random widths, planes, and now and then an escape, of whatever a decoder must take.
+std::vector<uint8_t> foreign_planes(Rng& rng, size_t floats) {
+  const size_t groups = (floats + kGroupFloats - 1) / kGroupFloats;
+  std::vector<uint8_t> block((groups + 1) / 2);
+  std::vector<std::vector<uint8_t>> escapes;
+  const size_t widest = rng.one_in(2) ? 8 : 14;
+  for (size_t g = 0; g < groups; ++g) {
+    size_t words = rng.below(widest + 1);
+    size_t tag = words;
+    if (rng.one_in(12)) {
+      tag = 15;
+      words = rng.below(17);
+      const size_t here = std::min(kGroupFloats, floats - g * kGroupFloats);
+      uint32_t raw = 0;
+      for (size_t i = rng.below(5); i != 0; --i) raw |= 1U << rng.below(here);
+      escapes.insert(escapes.begin(), {static_cast<uint8_t>(words)});
+      append_word(escapes.front(), raw);
+      words += static_cast<size_t>(std::popcount(raw));
+    }
+    block[g / 2] = static_cast<uint8_t>(block[g / 2] | tag << g % 2 * 4);
+    for (; words != 0; --words) append_word(block, rng.one_in(4) ? 0 : rng.bits());
+  }
+  for (const std::vector<uint8_t>& escape : escapes) block.insert(block.end(), escape.begin(), escape.end());
+  return block;
+}
+
 // Random tags and payload of the length they announce. Payload bytes favour the ends of the ranges.
 std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) {
   constexpr uint8_t kEnds[] = {0x00, 0x01, 0x7f, 0x80, 0x81, 0xff};
@@ -43,6 +73,7 @@ std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) 
     for (uint8_t& byte : block) byte = static_cast<uint8_t>(rng.bits());
     return block;
   }
+  if (codec.id() == CodecId::kFixed) return foreign_planes(rng, floats);
   std::vector<uint8_t> block((floats + kGroupFloats - 1) / kGroupFloats * kTagBytes);
   size_t payload = 0;
   unsigned top_tag = 3;

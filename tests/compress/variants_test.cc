@@ -2,6 +2,8 @@
 // op, wherever the spans lie
 //
 // The scalar variant runs too: against itself at other addresses.
+#include <cmath>
+
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_calls.h"
 
@@ -88,6 +90,31 @@ TEST_P(Variants, EdgesOfEveryParameter) {
       data.residual = codec.source.make(rng, kind == Kind::kEdges ? kind : Kind::kResidual, data.floats.size());
       data.block = encode_all(codec.scalar, codec.source.make(rng, kind, data.floats.size()));
       ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));
+    }
+  }
+}
+
+// A local value far outside of the range of 8 or 16 bits, and a block that brings the sum back to where a kernel that
+// saturates it would take the sum for a small one.
+TEST_P(Variants, SumsOfOppositeExtremes) {
+  std::vector<float> limits;
+  for (int k = 0; k <= 22; ++k) {
+    for (const float less : {-1.0F, 0.0F, 1.0F}) limits.push_back(std::ldexp(1.0F, k) - less);
+  }
+  for (const Pair& codec : pairs({"fixed:10"})) {
+    const auto steps = [](float n) { return std::vector<float>(96, std::ldexp(n, -9)); };
+    const std::vector<float> zeros = steps(0);
+    for (const float block : limits) {
+      if (block > 32768) break;
+      for (const float sign : {-1.0F, 1.0F}) {
+        const std::vector<uint8_t> encoded = encode_all(codec.scalar, steps(sign * block));
+        for (const float local : limits) {
+          const std::vector<float> floats = steps(-sign * local);
+          for (const Op op : {Op::kHop, Op::kHopFeedback}) {
+            ASSERT_TRUE(codec.agree({op, encoded, floats, zeros, codec.scalar.max_bytes(96), 0}, 0));
+          }
+        }
+      }
     }
   }
 }

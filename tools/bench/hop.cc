@@ -18,7 +18,8 @@ constexpr unsigned kLastSums = BenchRing::kTimed;
 constexpr unsigned kLastResults = BenchRing::kTimed + 1;
 
 size_t scratch_stride(const Codec& codec, size_t mtu) {
-  return (codec.max_bytes(mtu * kMostFloatsPerByte) / kLine | 1) * kLine + kLine;
+  const size_t most = codec.row().width != 0 ? mtu : codec.max_bytes(kMaxRunElements);
+  return (most / kLine | 1) * kLine + kLine;
 }
 
 void touch_lines(const void* begin, size_t bytes) noexcept {
@@ -119,8 +120,7 @@ size_t HopBurst::code_cut() noexcept {
       uint8_t* const block = scratch(packet);
       const HopResult hop = codec_.hop(run.payload, run.elements, {block + open_bytes_, room - open_bytes_}, done);
       if (hop.floats == 0) return good;  // not for a block that is valid
-      if (open_floats_ != 0) codec_.join(block, open_floats_, open_bytes_, hop.floats);
-      open_bytes_ += hop.bytes;
+      open_bytes_ = codec_.join(block, {open_floats_, open_bytes_}, {hop.floats, hop.bytes});
       open_floats_ += hop.floats;
       done += hop.floats;
     }

@@ -91,6 +91,14 @@ TEST_P(World, LargeTensors) {
   }
 }
 
+// Packets are full of elements before they are full of bytes: then blocks end, and runs are cut, anywhere in them.
+TEST_P(World, MoreElementsThanBytes) {
+  for (const size_t count : {size_t{70'000}, size_t{100'003}}) {
+    const JobSpec few = {.kind = OpKind::kAllReduce, .count = count, .codec = "fixed:5", .scale = 1e-5};
+    run_all({few, few, few});
+  }
+}
+
 // What was rounded off comes back in the next operation.
 TEST_P(World, ErrorFeedback) {
   for (const std::string codec : {"fixed:10", "fixed:4"}) {

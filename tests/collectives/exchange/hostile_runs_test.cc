@@ -99,10 +99,10 @@ TEST_F(Hostile, MoreElementsThanExpected) {
   header.codec = static_cast<uint8_t>(CodecId::kFixed);
   header.param = 10;
   Bytes runs;
-  append_run(runs, header, Bytes(94 * 8));
+  append_run(runs, header, Bytes(94 / 2));
   header.count = kGranule;
   header.first = 93;
-  append_run(runs, header, Bytes(8));
+  append_run(runs, header, Bytes(1));
   expect_counted("twice", kBefore, data(kBefore, runs), Counter::kBadBounds);
   expect_unharmed();
 }
@@ -120,10 +120,8 @@ TEST_F(Hostile, PayloadThatIsNoBlock) {
     expect_counted(what, kBefore, data(kBefore, runs), Counter::kBadBlock);
   };
   expect("nothing", Bytes());
-  expect("half of the tags", Bytes(8));
-  expect("a byte less", Bytes(15));
-  expect("a byte more", Bytes(17));
-  expect("tags without what they announce", Bytes(16, 0x55));
+  expect("a byte more", Bytes(2));
+  expect("tags without what they announce", Bytes(1, 0x55));
   expect("all ones", Bytes(16, 0xff));
   Bytes one(16);
   one[0] = 1;
@@ -202,7 +200,7 @@ TEST_F(Hostile, ElementsBehindTheirAbort) {
   header.digest = digest(kCodedElements, ElementType::kFloat32, CodecId::kFixed, 10);
   header.codec = static_cast<uint8_t>(CodecId::kFixed);
   header.param = 10;
-  append_run(runs, header, Bytes(94 * 8));
+  append_run(runs, header, Bytes(94 / 2));
   const uint64_t discarded = count(Counter::kRunsDiscarded);
   expect_counted("abort and sums", kBefore, data(kBefore, runs), Counter::kDelivered);
   EXPECT_TRUE(ring_.failed(coded_, kVictim, {FailureCode::kAborted, {0}}));

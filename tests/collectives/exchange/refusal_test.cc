@@ -221,7 +221,8 @@ class OtherVersion {
 
 TEST(Refusal, OfAnotherVersion) {
   for (const unsigned world : {2U, 4U}) {
-    for (const uint8_t version : {uint8_t{0}, uint8_t{2}, uint8_t{255}}) {
+    for (const uint8_t version :
+         {uint8_t{0}, uint8_t{kProtocolVersion - 1}, uint8_t{kProtocolVersion + 1}, uint8_t{255}}) {
       SCOPED_TRACE(testing::Message() << "world " << world << ", version " << unsigned{version});
       TestRing ring(slow_ring(world, world));
       {

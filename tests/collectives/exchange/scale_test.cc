@@ -94,7 +94,7 @@ TEST(Goodput, OneInAHundredLost) { expect_goodput(0.01, 0.75); }
 
 TEST(Fill, CompressedDataFillsPackets) {
   const std::pair<const char*, double> data[] = {
-      {"bf16", 0.01},     {"fixed:10", 1e-4},      {"fixed:10", 1e-3},      {"fixed:10", 1e-2},
+      {"bf16", 0.01},     {"fixed:10", 3e-4},      {"fixed:10", 1e-3},      {"fixed:10", 1e-2},
       {"fixed:10", 1e-1}, {"inceptionn:10", 1e-4}, {"inceptionn:10", 1e-3}, {"inceptionn:10", 1e-2},
   };
   double least = 100;

@@ -30,7 +30,7 @@ def payload_at(frame):
 
 def is_bundle(frame):
     at = payload_at(frame) if is_wire(frame) and frame[23] in (UDP, TCP) else len(frame)
-    return frame[at : at + 2] == b"\xa6\x11"
+    return frame[at : at + 2] == b"\xa6\x21"
 
 
 def source_of(frame):
@@ -80,7 +80,7 @@ def changed(frame, offset, *values):
 
 def hello(frame, port=18400):
     """The question of an accelerator, from and to where this UDP packet goes."""
-    return with_payload(frame[:34] + struct.pack("!HH", port, port) + frame[38:], b"\xa6\x12\0\0" + bytes(range(8)))
+    return with_payload(frame[:34] + struct.pack("!HH", port, port) + frame[38:], b"\xa6\x22\0\0" + bytes(range(8)))
 
 
 # ---- Each of these makes something that must not be delivered of a right compressed packet with one record.
@@ -118,11 +118,11 @@ def lengthened(generator, frame):
 
 
 def other_version(generator, frame):
-    return changed(frame, 1, generator.choice([v for v in range(256) if v >> 4 != 1]))
+    return changed(frame, 1, generator.choice([v for v in range(256) if v >> 4 != 2]))
 
 
 def other_kind(generator, frame):
-    return changed(frame, 1, 0x10 | generator.choice((0, *range(4, 16))))
+    return changed(frame, 1, 0x20 | generator.choice((0, *range(4, 16))))
 
 
 def unknown_codec(generator, frame):
@@ -165,7 +165,7 @@ def lying_mask(generator, frame):
 
 def tiny_record(count=16):
     """Of a payload of so many floats that are all 0."""
-    return struct.pack("<HHBBH", 4 * count, 8, 0, 0, 0) + bytes(8)
+    return struct.pack("<HHBBH", 4 * count, 1, 0, 0, 0) + bytes(1)
 
 
 def of_tiny_records(frame, count):
@@ -180,10 +180,10 @@ def too_many_records(generator, frame):
 def lying_second_record(generator, frame):
     """A bundle whose first record is right."""
     lie = generator.choice((
-        struct.pack("<HHBBH", 64, 0xFFFF, 0, 0, 0) + bytes(8), struct.pack("<HHBBH", 0xFFFC, 8, 0, 0, 0) + bytes(8),
-        struct.pack("<HHBBH", 64, 8, 0, 0, 0xFFFF) + bytes(8), struct.pack("<HHBBH", 64, 8, 0, 0, 0x8000) + bytes(12),
-        struct.pack("<HHBBH", 64, 8, 0xE0, 0, 0) + bytes(8), tiny_record()[:-1], tiny_record() + b"\0",
-        struct.pack("<HHBBH", 64, 8, 0, 0, 1) + b"\1\1\x20\1" + bytes(8)))  # a fragment
+        struct.pack("<HHBBH", 64, 0xFFFF, 0, 0, 0) + bytes(1), struct.pack("<HHBBH", 0xFFFC, 1, 0, 0, 0) + bytes(1),
+        struct.pack("<HHBBH", 64, 1, 0, 0, 0xFFFF) + bytes(1), struct.pack("<HHBBH", 64, 1, 0, 0, 0x8000) + bytes(5),
+        struct.pack("<HHBBH", 64, 1, 0xE0, 0, 0) + bytes(1), tiny_record()[:-1], tiny_record() + b"\0",
+        struct.pack("<HHBBH", 64, 1, 0, 0, 1) + b"\1\1\x20\1" + bytes(1)))  # a fragment
     at = payload_at(frame)
     return with_payload(frame, frame[at : at + GROUP] + tiny_record() + lie)
 
@@ -216,7 +216,7 @@ def urgent_flags(generator, frame):
 def bad_hello(generator, frame):
     at = payload_at(frame)
     body = generator.randbytes(generator.choice((0, 1, 7, 9, 100)))
-    return with_payload(frame, frame[at : at + 1] + bytes([generator.choice((0x12, 0x13)), 0, 0]) + body)
+    return with_payload(frame, frame[at : at + 1] + bytes([generator.choice((0x22, 0x23)), 0, 0]) + body)
 
 
 MALFORMED = [noise, noise_in_group, wrong_ip_checksum, flipped, cut, lengthened, other_version, other_kind,

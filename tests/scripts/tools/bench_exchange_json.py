@@ -59,7 +59,7 @@ def main():
         assert 0.95 * 1472 < row["packet_bytes"] <= 1472, row
         payload = row["packet_bytes"] - LINK_HEADER - RUN_HEADER
         ratio = 4 * row["floats_per_packet"] / payload
-        least, most = {"raw": (0.99, 1), "bf16": (1.98, 2)}.get(codec, (3, 8))
+        least, most = {"raw": (0.99, 1), "bf16": (1.98, 2), "fixed:10": (5, 14)}.get(codec, (3, 8))
         assert least < ratio <= most + 1e-6, (ratio, row)
         # A sum that grows takes more packets from hop to hop; a result is relayed as it is.
         sent = row["sent_per_packet"]

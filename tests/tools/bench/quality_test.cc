@@ -68,7 +68,7 @@ TEST(Quality, DoesNotDependOnBlocks) {
   }
   for (const char* name : {"raw", "bf16", "inceptionn:10", "fixed:10"}) {
     const Quality whole = ring_quality(codec_of_name(name), ranks, 1 << 20);
-    for (const size_t block : {32U, 352U, 1000U}) {
+    for (const size_t block : {64U, 384U, 1000U}) {
       const Quality cut = ring_quality(codec_of_name(name), ranks, block);
       EXPECT_DOUBLE_EQ(cut.error, whole.error) << name;
       EXPECT_EQ(cut.encoded_bytes, whole.encoded_bytes) << name;

@@ -103,7 +103,7 @@ TEST_F(AcceleratorTest, AForgedAnswerIsNotBelieved) {
   const Bytes frame = frame_of(udp(payload(Data::kGradients, 1000, 1)));
   near_.from_host(frame);
   near_.poll();
-  Packet answer = udp({0xa6, 0x13, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, kTosWire);
+  Packet answer = udp({0xa6, 0x23, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, kTosWire);
   std::swap(answer.source_ip, answer.destination_ip);
   near_.from_wire(frame_of(answer));
   EXPECT_EQ(near_.count(Counter::kHelloRefused), 1U);

@@ -18,7 +18,7 @@ using accel::BundleReader;
 const Codec kFixed = find_codec("fixed:10");
 
 // A wire packet of three, the second with two header words, the third with one and another lead.
-Bytes wire_of(uint8_t protocol, size_t bytes = 60) {
+Bytes wire_of(uint8_t protocol, size_t bytes = 124) {
   Bundle bundle(kFixed);
   Packet packet{.protocol = protocol, .tcp_options = protocol == 6 ? timestamps(7, 8) : Bytes{}};
   for (size_t i = 0; i < 3; ++i) {
@@ -126,13 +126,14 @@ const std::vector<Row> kRows = {
     {"bad_checksum", "no UDP checksum", [](Bytes& w) { put16(w, kL4 + 6, 0); }},
     {"not_ours", "magic", set(kGroup, 0xa5)},
     {"not_ours", "3 bytes", [](Bytes& w) { cut_to(w, kGroup + 3); }},
-    {"other_version", "version 2", set(kGroup + 1, 0x21)},
+    {"other_version", "version 3", set(kGroup + 1, 0x31)},
+    {"other_version", "version 1, with other blocks", set(kGroup + 1, 0x11)},
     {"other_version", "version 0", set(kGroup + 1, 0x01)},
-    {"other_kind", "kind 0", set(kGroup + 1, 0x10)},
-    {"other_kind", "kind 4", set(kGroup + 1, 0x14)},
-    {"bad_hello", "too long a hello", set(kGroup + 1, 0x12)},
-    {"bad_hello", "too short an answer", [](Bytes& w) { w[kGroup + 1] = 0x13, cut_to(w, kGroup + 11); }},
-    {"bad_hello", "a hello in TCP", [](Bytes& w) { w[66 + 1] = 0x12, cut_to(w, 66 + 12); }, 6},
+    {"other_kind", "kind 0", set(kGroup + 1, 0x20)},
+    {"other_kind", "kind 4", set(kGroup + 1, 0x24)},
+    {"bad_hello", "too long a hello", set(kGroup + 1, 0x22)},
+    {"bad_hello", "too short an answer", [](Bytes& w) { w[kGroup + 1] = 0x23, cut_to(w, kGroup + 11); }},
+    {"bad_hello", "a hello in TCP", [](Bytes& w) { w[66 + 1] = 0x22, cut_to(w, 66 + 12); }, 6},
     {"unknown_codec", "codec 9", set(kGroup + 2, 9)},
     {"unknown_codec", "fixed:31", set(kGroup + 3, 31)},
     {"unknown_codec", "fixed:0", set(kGroup + 3, 0)},
@@ -163,11 +164,11 @@ const std::vector<Row> kRows = {
     {"bad_word", "URG", word(8, 0x80300001), 6},
     {"bad_word", "another data offset", word(8, 0x70100001), 6},
     {"none", "a float more, which is 0", [](Bytes& w) { w[kFirst] = static_cast<uint8_t>(w[kFirst] + 4); }},
-    {"bad_block", "one float", set(kFirst, 4)},
+    {"none", "one float of the group", set(kFirst, 4)},
     {"bad_block", "floats by the hundred", [](Bytes& w) { w[kFirst + 1] = 2; }},
     {"too_many_records", "33", [](Bytes& w) { repeat_first(w, 33); }},
-    {"restored_too_long", "a smaller MTU here", [](Bytes&) {}, 17, true, 20 + 8 + 66},
-    {"none", "as small as it can be", [](Bytes&) {}, 17, true, 20 + 8 + 71},
+    {"restored_too_long", "a smaller MTU here", [](Bytes&) {}, 17, true, 20 + 8 + 130},
+    {"none", "as small as it can be", [](Bytes&) {}, 17, true, 20 + 8 + 135},
     {"restored_too_long", "as long as it gets", [](Bytes& w) { w[kFirst] = 0xfc, w[kFirst + 1] = 0xff; }},
 };
 
@@ -263,8 +264,8 @@ TEST(BundleHostile, ShortRoomAndNothingLeft) {
   Bytes out(kMtu + 14);
   EXPECT_EQ(reader.next(0, out), 0U);
   ASSERT_EQ(reader.begin(wire, accel::view_packet(wire), kMtu), BundleFault::kNone);
-  EXPECT_EQ(reader.next(0, std::span(out).first(42 + 59)), 0U);
-  EXPECT_EQ(reader.next(0, std::span(out).first(42 + 60)), 42U + 60);
+  EXPECT_EQ(reader.next(0, std::span(out).first(42 + 123)), 0U);
+  EXPECT_EQ(reader.next(0, std::span(out).first(42 + 124)), 42U + 124);
   EXPECT_EQ(reader.records(), 2U);
   EXPECT_NE(reader.next(0, out), 0U);
   EXPECT_NE(reader.next(0, out), 0U);

@@ -65,7 +65,7 @@ TEST(Bundle, WireBytesAreAsSpecified) {
   const Bytes wire = bundle.finish();
   const Bytes record = record_of(kFixed, frame, 1);
   ASSERT_EQ(wire.size(), kL4 + 8 + 4 + record.size());
-  EXPECT_EQ(Bytes(wire.begin() + kL4 + 8, wire.begin() + kL4 + 12), (Bytes{0xa6, 0x11, 4, 10}));
+  EXPECT_EQ(Bytes(wire.begin() + kL4 + 8, wire.begin() + kL4 + 12), (Bytes{0xa6, 0x21, 4, 10}));
   EXPECT_EQ(Bytes(wire.begin() + kL4 + 12, wire.end()), record);
   // All in front of that but ToS, lengths and checksums is the packet's.
   for (size_t i = 0; i < kL4 + 8; ++i) {
@@ -328,7 +328,7 @@ TEST(Bundle, HelloAndAnswer) {
   Bytes hello(accel::kHelloFrameBytes);
   const uint64_t nonce = 0x0123456789abcdef;
   ASSERT_EQ(accel::write_hello(hello.data(), like.data(), 18400, kTosWire, accel::kKindHello, nonce), hello.size());
-  const Bytes content{0xa6, 0x12, 0, 0, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01};
+  const Bytes content{0xa6, 0x22, 0, 0, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01};
   Packet want{.protocol = 17, .tos = kTosWire, .id = 0, .source_port = 18400, .destination_port = 18400};
   want.payload = content;
   EXPECT_EQ(hello, frame_of(want));
@@ -346,7 +346,7 @@ TEST(Bundle, HelloAndAnswer) {
   hello.resize(accel::answer_hello(hello.data(), accel::view_packet(hello)));
   std::swap(want.to, want.from);
   std::swap(want.source_ip, want.destination_ip);
-  want.payload[1] = 0x13;
+  want.payload[1] = 0x23;
   EXPECT_EQ(hello, frame_of(want));
   EXPECT_EQ(reader.begin(hello, accel::view_packet(hello), kMtu), BundleFault::kNone);
   EXPECT_EQ(reader.kind(), accel::kKindAnswer);

@@ -109,7 +109,7 @@ TEST_F(NeighboursTest, BundlesAreRestoredWhoeverSentThem) {
 TEST_F(NeighboursTest, WhatOnlyLooksLikeABundlePasses) {
   Packet packet = udp(Bytes(100, 3), kTosWire);
   packet.payload[0] = 0xa6;
-  packet.payload[1] = 0x11;
+  packet.payload[1] = 0x21;
   far_.from_wire(frame_of(packet));
   ASSERT_EQ(far_.host.size(), 1U);
   EXPECT_EQ(far_.host[0], frame_of(packet));

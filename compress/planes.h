@@ -1,0 +1,118 @@
+// planes.h - index arithmetic of blocks in bit planes; included by the kernels of every instruction set
+//
+//     tags, 4 bits a group | planes and raw floats, by group | escapes, 5 bytes each, that of the first group last
+//
+// In an unnamed namespace for the same reason as layout.h.
+#pragma once
+
+#include "compress/layout.h"
+
+namespace gradlane {
+namespace {
+
+constexpr unsigned kEscape = 15;      // the tag; others are widths
+constexpr unsigned kMostPlanes = 16;  // of a group
+constexpr size_t kPlaneBytes = 4;     // a bit of each float
+constexpr size_t kEscapeBytes = 5;    // width, mask of raw floats
+
+constexpr size_t plane_tag_bytes(size_t groups) { return groups / 2 + groups % 2; }
+
+constexpr size_t plane_least_bytes(size_t floats) { return plane_tag_bytes(groups_of(floats)); }
+
+constexpr size_t plane_max_bytes(size_t floats) {
+  return plane_least_bytes(floats) + groups_of(floats) * kEscapeBytes + floats * sizeof(float);
+}
+
+// As usable_room() of layout.h.
+constexpr size_t usable_plane_room(size_t floats, size_t room) {
+  return room >= plane_max_bytes(floats) ? room : smaller(room, kMaxPacket);
+}
+
+inline unsigned plane_tag(const uint8_t* tags, size_t group) { return tags[group / 2] >> (group % 2 * 4) & 15; }
+
+// In order: a group of an even number clears the other half of its byte.
+inline void set_plane_tag(uint8_t* tags, size_t group, unsigned tag) {
+  uint8_t& at = tags[group / 2];
+  at = static_cast<uint8_t>(group % 2 == 0 ? tag : at | tag << 4);
+}
+
+inline uint32_t load_plane(const uint8_t* p) {
+  uint32_t word;
+  std::memcpy(&word, p, sizeof word);
+  return word;
+}
+inline void store_plane(uint8_t* p, uint32_t word) { std::memcpy(p, &word, sizeof word); }
+
+// What the tag of a group does not say.
+struct Escape {
+  unsigned width;
+  uint32_t raw;  // a bit for each float that is there as it is
+
+  [[nodiscard]] size_t words() const { return width + static_cast<size_t>(__builtin_popcount(raw)); }
+};
+
+// They stand in front of `end`, the first one next to it.
+inline Escape load_escape(const uint8_t* end) { return {end[-5], load_plane(end - 4)}; }
+inline uint8_t* put_escape(uint8_t* end, Escape escape) {
+  end[-5] = static_cast<uint8_t>(escape.width);
+  store_plane(end - 4, escape.raw);
+  return end - kEscapeBytes;
+}
+
+// What the tags of some groups come to.
+struct PlaneTags {
+  size_t words = 0;    // of planes, where the tag is a width
+  size_t escapes = 0;  // groups whose tag is not
+};
+
+// Of groups [0, groups).
+inline PlaneTags sum_tags(const uint8_t* tags, size_t groups) {
+  constexpr uint64_t kOnes = 0x1111111111111111;
+  constexpr uint64_t kHalves = 0x0f0f0f0f0f0f0f0f;
+  PlaneTags sum;
+  for (size_t g = 0; g < groups; g += 16) {
+    const size_t some = smaller(groups - g, 16);
+    uint64_t word = 0;
+    std::memcpy(&word, tags + g / 2, plane_tag_bytes(some));
+    word &= ~uint64_t{0} >> (64 - 4 * some);
+    const uint64_t escapes = word & word >> 1 & word >> 2 & word >> 3 & kOnes;
+    word &= ~(escapes * 15);
+    sum.words += ((word & kHalves) + (word >> 4 & kHalves)) * 0x0101010101010101 >> 56;  // at most 16 * 14
+    sum.escapes += static_cast<size_t>(__builtin_popcountll(escapes));
+  }
+  return sum;
+}
+
+// What can be said of a block before its payload is looked at: all but whether `bytes` is the length that it says it
+// has, which is left in `length`.
+inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats, size_t& length) {
+  const size_t groups = groups_of(floats);
+  const size_t tag_bytes = plane_tag_bytes(groups);
+  length = 0;
+  if (bytes < tag_bytes) return Status::kShort;
+  if (groups % 2 != 0 && block[tag_bytes - 1] >> 4 != 0) return Status::kBadTail;
+  const PlaneTags sum = sum_tags(block, groups);
+  length = tag_bytes + sum.words * kPlaneBytes + sum.escapes * kEscapeBytes;
+  if (sum.escapes == 0) return Status::kOk;
+  if (bytes < length) return Status::kShort;
+  const uint8_t* at = block + bytes;
+  for (size_t i = 0; i < sum.escapes; ++i, at -= kEscapeBytes) {
+    const Escape escape = load_escape(at);
+    if (escape.width > kMostPlanes || escape.words() > kGroupFloats) return Status::kBadEscape;
+    length += escape.words() * kPlaneBytes;
+  }
+  // The last one read is that of the last escaped group.
+  const size_t rest = floats % kGroupFloats;
+  const bool last_escapes = rest != 0 && plane_tag(block, groups - 1) == kEscape;
+  if (last_escapes && load_escape(at + kEscapeBytes).raw >> rest != 0) return Status::kBadTail;
+  return Status::kOk;
+}
+
+inline Status validate_planes(const uint8_t* block, size_t bytes, size_t floats) {
+  size_t length = 0;
+  const Status status = check_plane_tags(block, bytes, floats, length);
+  return status == Status::kOk ? compare_length(bytes, length) : status;
+}
+
+}  // namespace
+}  // namespace gradlane

@@ -28,7 +28,7 @@ constexpr uint64_t transpose_bits(uint64_t x) {
 struct CodedGroup {
   unsigned tag;
   Escape escape;                            // the width, and what is raw, for any tag
-  alignas(32) int16_t q[kGroupFloats];      // 0 of what is raw; of a group without planes anything
+  alignas(32) int16_t q[kGroupFloats];      // 0 of what is raw; in any form that code() and put() agree on
   alignas(32) float rounded[kGroupFloats];  // where it is, what travels
 
   [[nodiscard]] size_t bytes() const { return escape.words() * kPlaneBytes + (tag == kEscape ? kEscapeBytes : 0); }

@@ -74,9 +74,9 @@ constexpr size_t kByte = 8;
 constexpr size_t kWord = 14;
 
 // By width: planes of a group.
-constexpr std::array<ByteOrder, kWord + 1> kBitsOfWords = [] {
-  std::array<ByteOrder, kWord + 1> orders{};
-  for (size_t w = 0; w <= kWord; ++w) {
+constexpr std::array<ByteOrder, kMostPlanes + 1> kBitsOfWords = [] {
+  std::array<ByteOrder, kMostPlanes + 1> orders{};
+  for (size_t w = 0; w <= kMostPlanes; ++w) {
     for (size_t h = 0; h < 2; ++h) set_bits(orders[w], h, 8 * h, 0, w);
   }
   return orders;
@@ -115,6 +115,16 @@ GRADLANE_INLINE __mmask16 first_planes(size_t count) {
 // Reads as many planes as that.
 GRADLANE_INLINE __m512i load_planes(const uint8_t* at, size_t count) {
   return _mm512_maskz_loadu_epi32(first_planes(count), at);
+}
+
+// The planes of a group, ready to be transposed.
+GRADLANE_INLINE __m512i bits_of_group(const uint8_t* at, size_t width) {
+  return permute(kBitsOfWords[width], load_planes(at, width));
+}
+
+// The signs of words: they are in the high bytes, which are the upper half of the values.
+GRADLANE_INLINE __m512i flip_words(__m512i values) {
+  return _mm512_xor_si512(values, _mm512_maskz_set1_epi8(0xffffffff00000000, -0x80));
 }
 
 // The planes that differ from the one below them, or from zeros in front of each of `begins`. The last of them is the

@@ -1,7 +1,7 @@
 // planes.h - the passes over bit planes: encode, decode, decode_add, hop (included by avx512.cc only)
 #pragma once
 
-#include "compress/avx512/plane_values.h"
+#include "compress/avx512/plane_group.h"
 #include "compress/plane_passes.h"
 
 namespace gradlane {
@@ -13,7 +13,7 @@ GRADLANE_INLINE bool has_nan(Floats x) { return _mm512_cmp_ps_mask(x.low, x.high
 // at a time as words: to choose anew each time would be mispredicted. One pair is read while the one before it is
 // written: that halves what the processor must keep in flight.
 struct PlaneKernels {
-  using GroupOps = AnyGroup;
+  using GroupOps = PlaneGroup;
 
   // Widths in blocks and of sums, such that no sum of two hides that one of them is saturated.
   static constexpr size_t kNarrowIn = 6;        // 127 - 32 has more than 7 bits
@@ -71,9 +71,6 @@ struct PlaneKernels {
   // Their planes, ready to be transposed. Nothing behind them is read.
   static GRADLANE_INLINE __m512i bits_of_pair(const uint8_t* at, PairTags widths) {
     return permute(kBitsOfBytes[widths.tags], load_planes(at, widths.planes()));
-  }
-  static GRADLANE_INLINE __m512i bits_of_group(const uint8_t* at, size_t width) {
-    return permute(kBitsOfWords[width], load_planes(at, width));
   }
 
   template <bool kFeedback>
@@ -222,14 +219,12 @@ struct PlaneKernels {
       put_floats(2 * pair + 1, lattice.floats_of_bytes(values, 1));
       in.at += widths.planes() * kPlaneBytes;
     }
-    // The sign is in the high bytes of words, which are the upper half of the values.
-    const __m512i sign = _mm512_maskz_set1_epi8(0xffffffff00000000, -0x80);
     for (group = 2 * pair; group < groups; ++group) {
       const size_t tag = in.tag(group);
       if (tag > kWord) [[unlikely]]
         break;
       const __m512i values = values_of_bits(bits_of_group(in.at, tag));
-      put_floats(group, lattice.floats_of_words(_mm512_xor_si512(values, sign)));
+      put_floats(group, lattice.floats_of_words(flip_words(values)));
       in.at += tag * kPlaneBytes;
     }
     input = in;

@@ -68,43 +68,19 @@ struct FlatPasses {
 
 // ---- Tagged codecs
 //
-// `Kernels` has the passes of an instruction set, with a codec C and whether there is feedback as their parameters:
-// - `Encode<C, kFeedback>{params, in, residual, floats}`, a source of write_block() that encodes
-// - `Hop<C, kFeedback>{params, tags, payload, scratch, local, residual, floats, status}`, one that adds: to the block
-//   with its tag words at `tags`, payload at Kernels::Payload{begin, end} and memory of its own, a Kernels::Scratch.
-//   Sets *status if the payload ends early (kShort), or if something is left behind the last group (kLong)
+// `Kernels` has the passes of an instruction set, with a codec C as their parameter. None of them has error feedback.
+// - `Encode<C>{params, in, floats}`, a source of write_block() that encodes
+// - `Hop<C>{params, tags, payload, scratch, local, floats, status}`, one that adds: to the block with its tag words at
+//   `tags`, payload at Kernels::Payload{begin, end} and memory of its own, a Kernels::Scratch. Sets *status if the
+//   payload ends early (kShort), or if something is left behind the last group (kLong)
 // - `decode<C, kAdd>` and `validate`, as in CodecOps
 template <class Kernels, class C>
 struct TaggedPasses {
   static EncodeResult encode(const CodecParams& params, const EncodeJob& job) noexcept {
-    if constexpr (C::kFeedback) {
-      if (job.residual != nullptr) return encode_with<true>(params, job);
-    }
-    return encode_with<false>(params, job);
+    return write_block(typename Kernels::template Encode<C>{params, job.in, job.floats}, job.floats, job.out, job.room);
   }
 
   static HopResult hop(const CodecParams& params, const HopJob& job) noexcept {
-    if constexpr (C::kFeedback) {
-      if (job.residual != nullptr) return hop_with<true>(params, job);
-    }
-    return hop_with<false>(params, job);
-  }
-
-  static constexpr CodecOps ops() {
-    return {encode, Kernels::validate, Kernels::template decode<C, false>, Kernels::template decode<C, true>, hop};
-  }
-
- private:
-  // Functions of their own, so that each has the registers to itself.
-  template <bool kFeedback>
-  [[gnu::noinline]] static EncodeResult encode_with(const CodecParams& params, const EncodeJob& job) noexcept {
-    using Source = typename Kernels::template Encode<C, kFeedback>;
-    return write_block(Source{params, job.in, job.residual, job.floats}, job.floats, job.out, job.room);
-  }
-
-  template <bool kFeedback>
-  [[gnu::noinline]] static HopResult hop_with(const CodecParams& params, const HopJob& job) noexcept {
-    using Source = typename Kernels::template Hop<C, kFeedback>;
     Status status = check_tags(job.block, job.block_bytes, job.floats);
     if (status != Status::kOk) return {status, 0, 0};
     const size_t floats = job.floats - job.first;
@@ -116,12 +92,17 @@ struct TaggedPasses {
     if (skipped_bytes > payload_left) return {Status::kShort, 0, 0};
     if (floats == 0) return {compare_length(payload_left, skipped_bytes), 0, 0};
     typename Kernels::Scratch scratch;
-    const EncodeResult written = write_block(
-        Source{params, job.block + skipped * kTagBytes, typename Kernels::Payload{payload + skipped_bytes, end},
-               &scratch, job.local + job.first, kFeedback ? job.residual + job.first : nullptr, floats, &status},
-        floats, job.out, job.room);
+    const typename Kernels::Payload left{payload + skipped_bytes, end};
+    const EncodeResult written =
+        write_block(typename Kernels::template Hop<C>{params, job.block + skipped * kTagBytes, left, &scratch,
+                                                      job.local + job.first, floats, &status},
+                    floats, job.out, job.room);
     if (status != Status::kOk) return {status, 0, 0};
     return {status, written.floats, written.bytes};
+  }
+
+  static constexpr CodecOps ops() {
+    return {encode, Kernels::validate, Kernels::template decode<C, false>, Kernels::template decode<C, true>, hop};
   }
 };
 

@@ -25,7 +25,7 @@ template <class C>
 GRADLANE_INLINE Floats decode_group(const C& codec, Group coded, Payload& payload, Payload::Spare& spare) {
   payload.reach(coded.bytes, spare);
   const uint8_t* at = payload.at;
-  const Lanes lanes = get_group(kUnpackHigh, coded.tags, at);
+  const Lanes lanes = get_group(coded.tags, at);
   payload.at += coded.bytes;
   const __m256i low = broadcast_int(coded.tags);
   const __m256i high = broadcast_int(coded.tags + 4);
@@ -49,7 +49,7 @@ GRADLANE_INLINE bool decode_any(const C& codec, const uint8_t* tags, Payload& pa
                                 Floats& x) {
   payload.reach(kGroupFloats * sizeof(float), spare);
   const uint8_t* at = payload.at;
-  const Lanes lanes = get_group(C::unpack_any(), tags, at);
+  const Lanes lanes = get_group(tags, at);
   const __m256i low = broadcast_int(tags);
   const __m256i high = broadcast_int(tags + 4);
   x = {{codec.decode_any(lanes.a, tags_at<0>(low)), codec.decode_any(lanes.b, tags_at<16>(low))},

@@ -12,9 +12,7 @@ namespace {
 template <bool kTowardsZero>
 class InceptionnClasses {
  public:
-  static constexpr bool kFeedback = false;
   static constexpr bool kTruncate = kTowardsZero;
-  static constexpr bool kRawExact = true;
 
   explicit InceptionnClasses(const CodecParams& p)
       : last_zero_(_mm256_set1_epi16(static_cast<short>((1 << (15 - p.bits)) - 1))),
@@ -58,7 +56,6 @@ class InceptionnClasses {
     const __m256 scale = _mm256_permutevar_ps(scales_, tags);
     return _mm256_blendv_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(count(lanes)), scale), _mm256_castsi256_ps(lanes), scale);
   }
-  static GRADLANE_INLINE const LaneTable& unpack_any() { return kUnpackHigh; }
 
   [[nodiscard]] GRADLANE_INLINE __m256 scales() const { return scales_; }
 

@@ -5,14 +5,11 @@
 // saturates a 16-bit word. So one test per group finds all groups that need the wide path.
 //
 // `Classes` tells one such codec from another, that is which bits of q travel:
-// - `kFeedback`: has error feedback
 // - `kTruncate`: rounds towards zero, and adds local values to a sum as they are
-// - `kRawExact`: raw values travel as they are, not as multiples of s
 // - `__m256i words(q, size)`, `int keep(size)`: what travels of 16 words; size = |q| < 32767
 // - `__m256i tags(size)`: the tags of 16 words in bits 7 and 15; of raw ones, whose q is saturated, anything
-// - `__m256i fields(q, size)`: payloads of 16 words of tags 1 and 2 in their low bytes; only with `kRawExact`, since
-//   otherwise they are the low bytes of q
-// - `__m256 decode_any(lanes, tags)`, `unpack_any()`: floats of 8 payloads of any tag, and the table that unpacks them
+// - `__m256i fields(q, size)`: payloads of 16 words of tags 1 and 2 in their low bytes
+// - `__m256 decode_any(lanes, tags)`: floats of 8 payloads of any tag
 // - `__m256i count(lanes)`: a number for the payloads of tags 1 and 2, in units of ...
 // - `__m256 scales()`: ... these, by tag; that of tag 3 negative
 #pragma once
@@ -25,7 +22,6 @@ namespace {
 template <class Classes>
 class Lattice {
  public:
-  static constexpr bool kFeedback = Classes::kFeedback;
   // Whether add_narrow() takes a block's raw floats, which may lie beyond the range of a word.
   static constexpr bool kAddsRaw = Classes::kTruncate;
 
@@ -60,33 +56,13 @@ class Lattice {
     }
   }
 
-  // x - contribution(x) where narrow() held. Added this way round, -0 leaves +0.
-  GRADLANE_INLINE Floats narrow_error(Floats x) const {
-    return map(x,
-               [&](__m256 v) GRADLANE_INLINE_LAMBDA { return _mm256_add_ps(v, _mm256_sub_ps(magic_, add_magic(v))); });
-  }
-
-  // The same for any x; 0 for Inf and NaN.
-  GRADLANE_INLINE Floats error(Floats x) const {
-    return map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA {
-      const __m256 below = below_exact(v);
-      return _mm256_and_ps(below, _mm256_add_ps(v, minus_contribution(v, below)));
-    });
-  }
-
   // What sum() takes to add contribution(local).
   GRADLANE_INLINE Floats addend(Floats local) const {
     if constexpr (Classes::kTruncate) {
       return local;
     } else {
-      return map(local, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return minus_contribution(v, below_exact(v)); });
+      return map(local, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return minus_contribution(v); });
     }
-  }
-
-  // The same, and error(local) in one go.
-  GRADLANE_INLINE Floats addend(Floats local, Floats& error) const {
-    return {{addend(local.low.low, error.low.low), addend(local.low.high, error.low.high)},
-            {addend(local.high.low, error.high.low), addend(local.high.high, error.high.high)}};
   }
 
   // in + contribution(local), where 0 has any sign.
@@ -102,33 +78,20 @@ class Lattice {
         map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return _mm256_cmp_ps(magnitude(v), limit_, _CMP_NLT_UQ); });
     const __m256i raw_low = pack(as_ints(raw.low));
     const __m256i raw_high = pack(as_ints(raw.high));
-    if constexpr (Classes::kRawExact) {
-      const __m256i q_low = pack(steps(x.low));
-      const __m256i q_high = pack(steps(x.high));
-      const __m256i size_low = _mm256_abs_epi16(q_low);
-      const __m256i size_high = _mm256_abs_epi16(q_high);
-      const Floats kept =
-          map(x, raw, [](__m256 v, __m256 mask) GRADLANE_INLINE_LAMBDA { return _mm256_and_ps(v, mask); });
-      out.set_lanes(kept, _mm256_andnot_si256(raw_low, classes_.fields(q_low, size_low)),
-                    _mm256_andnot_si256(raw_high, classes_.fields(q_high, size_high)));
-      out.set_tags(_mm256_or_si256(classes_.tags(size_low), raw_low),
-                   _mm256_or_si256(classes_.tags(size_high), raw_high));
-    } else {
-      // What magic is added to has q in its low bits. The others stay.
-      const Floats lanes = map(contribution(x), raw, [&](__m256 v, __m256 mask) GRADLANE_INLINE_LAMBDA {
-        return _mm256_add_ps(v, _mm256_andnot_ps(mask, magic_));
-      });
-      out.set_lanes(lanes);
-      const __m256i q_low = words_of(lanes.low.low, lanes.low.high);
-      const __m256i q_high = words_of(lanes.high.low, lanes.high.high);
-      out.set_tags(_mm256_or_si256(classes_.tags(_mm256_abs_epi16(q_low)), raw_low),
-                   _mm256_or_si256(classes_.tags(_mm256_abs_epi16(q_high)), raw_high));
-    }
+    const __m256i q_low = pack(steps(x.low));
+    const __m256i q_high = pack(steps(x.high));
+    const __m256i size_low = _mm256_abs_epi16(q_low);
+    const __m256i size_high = _mm256_abs_epi16(q_high);
+    const Floats kept =
+        map(x, raw, [](__m256 v, __m256 mask) GRADLANE_INLINE_LAMBDA { return _mm256_and_ps(v, mask); });
+    out.set_lanes(kept, _mm256_andnot_si256(raw_low, classes_.fields(q_low, size_low)),
+                  _mm256_andnot_si256(raw_high, classes_.fields(q_high, size_high)));
+    out.set_tags(_mm256_or_si256(classes_.tags(size_low), raw_low),
+                 _mm256_or_si256(classes_.tags(size_high), raw_high));
   }
 
-  // Payloads of any tag, unpacked by unpack_any(). `tags` are in the low bits of their lanes.
+  // Payloads of any tag. `tags` are in the low bits of their lanes.
   GRADLANE_INLINE __m256 decode_any(__m256i lanes, __m256i tags) const { return classes_.decode_any(lanes, tags); }
-  static GRADLANE_INLINE const LaneTable& unpack_any() { return Classes::unpack_any(); }
 
   static GRADLANE_INLINE __m256i count(__m256i lanes) { return Classes::count(lanes); }
   [[nodiscard]] GRADLANE_INLINE __m256 scales() const { return classes_.scales(); }
@@ -176,34 +139,13 @@ class Lattice {
     return _mm256_sign_epi32(_mm256_cvttps_epi32(_mm256_castsi256_ps(scaled)), _mm256_castps_si256(x));
   }
 
-  // Below 2^23 steps, where rounding does something.
-  GRADLANE_INLINE __m256 below_exact(__m256 x) const { return _mm256_cmp_ps(magnitude(x), exact_, _CMP_LT_OQ); }
-
-  // What rounds x to the nearest multiple of s when it is added to x and subtracted again; 0 from 2^23 steps on.
-  GRADLANE_INLINE __m256 rounder(__m256 x, __m256 below) const {
+  // The negative of the nearest multiple of s, or of x itself from 2^23 steps on, but +0 for 0. Signalling NaNs become
+  // quiet.
+  GRADLANE_INLINE __m256 minus_contribution(__m256 x) const {
+    const __m256 below = _mm256_cmp_ps(magnitude(x), exact_, _CMP_LT_OQ);
     const __m256 sign = _mm256_and_ps(x, _mm256_set1_ps(-0.0F));
-    return _mm256_and_ps(_mm256_or_ps(exact_, sign), below);
-  }
-
-  // The nearest multiple of s; x itself from 2^23 steps on. There is no -0, and signalling NaNs become quiet.
-  GRADLANE_INLINE Floats contribution(Floats x) const {
-    return map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA {
-      const __m256 r = rounder(v, below_exact(v));
-      return _mm256_sub_ps(_mm256_add_ps(v, r), r);
-    });
-  }
-
-  // Its negative, but +0 for 0.
-  GRADLANE_INLINE __m256 minus_contribution(__m256 x, __m256 below) const {
-    const __m256 r = rounder(x, below);
+    const __m256 r = _mm256_and_ps(_mm256_or_ps(exact_, sign), below);
     return _mm256_sub_ps(r, _mm256_add_ps(x, r));
-  }
-
-  GRADLANE_INLINE __m256 addend(__m256 local, __m256& error) const {
-    const __m256 below = below_exact(local);
-    const __m256 minus = minus_contribution(local, below);
-    error = _mm256_and_ps(below, _mm256_add_ps(local, minus));
-    return minus;
   }
 
   Classes classes_;

@@ -207,15 +207,15 @@ struct Payload {
   }
 };
 
-// Payloads of 32 floats, in the high or the low bytes of their lanes, with 0 elsewhere.
+// Payloads of 32 floats, in the high bytes of their lanes, with 0 elsewhere.
 struct Lanes {
   __m256i a, b, c, d;
 };
 
-GRADLANE_INLINE __m256i get_lanes(const LaneTable& unpack, const uint8_t* tags, const uint8_t*& at) {
-  const __m128i low = _mm_shuffle_epi8(load16(at), load16(unpack.control[tags[0]]));
+GRADLANE_INLINE __m256i get_lanes(const uint8_t* tags, const uint8_t*& at) {
+  const __m128i low = _mm_shuffle_epi8(load16(at), load16(kUnpackLanes.control[tags[0]]));
   at += kWidths.bytes[tags[0]];
-  const __m128i high = _mm_shuffle_epi8(load16(at), load16(unpack.control[tags[1]]));
+  const __m128i high = _mm_shuffle_epi8(load16(at), load16(kUnpackLanes.control[tags[1]]));
   at += kWidths.bytes[tags[1]];
   return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
@@ -232,12 +232,12 @@ struct Group {
 };
 
 // The payload of a group, for which reach() has been called; `at` moves behind it.
-GRADLANE_INLINE Lanes get_group(const LaneTable& unpack, const uint8_t* tags, const uint8_t*& at) {
+GRADLANE_INLINE Lanes get_group(const uint8_t* tags, const uint8_t*& at) {
   Lanes lanes;
-  lanes.a = get_lanes(unpack, tags, at);
-  lanes.b = get_lanes(unpack, tags + 2, at);
-  lanes.c = get_lanes(unpack, tags + 4, at);
-  lanes.d = get_lanes(unpack, tags + 6, at);
+  lanes.a = get_lanes(tags, at);
+  lanes.b = get_lanes(tags + 2, at);
+  lanes.c = get_lanes(tags + 4, at);
+  lanes.d = get_lanes(tags + 6, at);
   return lanes;
 }
 

@@ -55,16 +55,15 @@ constexpr LaneTable make_pack_lanes() {
   return t;
 }
 
-// Payloads side by side -> the high or the low bytes of four 32-bit lanes, 0 elsewhere.
-constexpr LaneTable make_unpack(bool high) {
+// Payloads side by side -> the high bytes of four 32-bit lanes, 0 elsewhere.
+constexpr LaneTable make_unpack_lanes() {
   LaneTable t{};
   for (unsigned tags = 0; tags < 256; ++tags) {
     unsigned from = 0;
     for (unsigned i = 0; i < 4; ++i) {
       const unsigned width = width_of(tag_of(tags, i));
-      const unsigned begin = high ? 4 - width : 0;
       for (unsigned k = 0; k < 4; ++k) {
-        t.control[tags][4 * i + k] = static_cast<uint8_t>(begin <= k && k < begin + width ? from++ : kZeroByte);
+        t.control[tags][4 * i + k] = static_cast<uint8_t>(k >= 4 - width ? from++ : kZeroByte);
       }
     }
   }
@@ -92,8 +91,7 @@ constexpr CompressTable make_compress() {
 constexpr WidthTable kWidths = make_widths();
 constexpr WidthTable kCounts = make_counts();
 constexpr LaneTable kPackLanes = make_pack_lanes();
-constexpr LaneTable kUnpackHigh = make_unpack(true);
-constexpr LaneTable kUnpackLow = make_unpack(false);
+constexpr LaneTable kUnpackLanes = make_unpack_lanes();
 constexpr CompressTable kCompress = make_compress();
 
 GRADLANE_INLINE __m128i load16(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }

@@ -8,10 +8,11 @@ namespace {
 
 // A source of write_block() that computes groups by a Part and writes them by batches: run() does full groups, narrow
 // ones in a short loop and the others out of line, as long as there is ample room; step() does the rest. A Part has
-// - `narrow(codec, group, most, batch)`: computes full groups and leaves their residuals, up to `most` of them or to
-//   the first that is not narrow. Returns how many
-// - `wide(codec, group, most, batch, errors)`: computes any groups, the last one of a block included, up to `most` of
-//   them or to the first that is not all there. Their residuals go to `errors`. Returns how many
+// - `narrow(codec, group, most, batch)`: computes full groups, up to `most` of them or to the first that is not narrow.
+//   Returns how many
+// - `wide(codec, group, most, batch)`: computes any groups, the last one of a block included, up to `most` of them or
+// to
+//   the first that is not all there. Returns how many
 // - `undo_wide()`: goes back to where wide() began last
 // - `check_end(group)`: looks for what is left behind the last group, if `group` is the one behind it
 template <class Part>
@@ -39,8 +40,7 @@ struct Source : Part {
   size_t step(size_t group, Sink& sink, uint8_t* tags) noexcept { return run_wide(group, group + 1, sink, tags); }
 
  private:
-  // Groups of any kind, up to `end` or behind some without raw floats. Where not even one surely fits, its residual
-  // waits until it is known to.
+  // Groups of any kind, up to `end` or behind some without raw floats. Where not even one surely fits, it is tried.
   [[gnu::noinline]] size_t run_wide(size_t group, size_t end, Sink& sink, uint8_t* tags) noexcept {
     const typename Part::Codec codec(this->params);
     for (bool go = true; go && group < end;) {
@@ -48,19 +48,10 @@ struct Source : Part {
       const size_t most = WideBatch::groups(end - group, sink);
       const bool sure = most != 0;
       const size_t offered = sure ? most : 1;
-      const size_t from = group * kGroupFloats;
-      float unsure[kGroupFloats];
-      const size_t count =
-          this->wide(codec, group, offered, batch, Part::kFeedback && sure ? this->residual + from : unsure);
-      if (!sure && count != 0) {
-        if (!batch.group[0].fits(sink)) {
-          this->undo_wide();
-          break;
-        }
-        if constexpr (Part::kFeedback) {
-          const size_t left = this->floats - from;
-          store_group(this->residual + from, left, load_group(unsure, left));
-        }
+      const size_t count = this->wide(codec, group, offered, batch);
+      if (!sure && count != 0 && !batch.group[0].fits(sink)) {
+        this->undo_wide();
+        break;
       }
       go = batch.put(count, sink, tags + group * kTagBytes);
       group += count;
@@ -73,41 +64,31 @@ struct Source : Part {
 };
 
 // Encodes one contribution: see Source.
-template <class C, bool kHasFeedback>
+template <class C>
 struct Encoder {
   const CodecParams& params;
   const float* local;
-  float* residual;
   size_t floats;
 
   using Codec = C;
-  static constexpr bool kFeedback = kHasFeedback;
 
   GRADLANE_INLINE size_t narrow(const C& codec, size_t group, size_t most, WordsBatch& batch) const {
     for (size_t i = 0; i < most; ++i) {
       const size_t from = (group + i) * kGroupFloats;
-      Floats x = load_group(local + from);
-      if constexpr (kFeedback) x = add(x, load_group(residual + from));
       Words words;
-      if (!codec.narrow(x, words)) [[unlikely]]
+      if (!codec.narrow(load_group(local + from), words)) [[unlikely]]
         return i;
       batch.set(i, words);
-      if constexpr (kFeedback) store_group(residual + from, codec.narrow_error(x));
     }
     return most;
   }
 
-  GRADLANE_INLINE size_t wide(const C& codec, size_t group, size_t most, WideBatch& batch, float* errors) const {
+  GRADLANE_INLINE size_t wide(const C& codec, size_t group, size_t most, WideBatch& batch) const {
     for (size_t i = 0; i < most; ++i) {
       const size_t from = (group + i) * kGroupFloats;
-      Floats x = load_group(local + from, floats - from);
-      if constexpr (kFeedback) x = canonical_if_any(add(x, load_group(residual + from, floats - from)));
+      const Floats x = load_group(local + from, floats - from);
       codec.encode_wide(x, batch.group[i]);
-      if constexpr (kFeedback) {
-        store_group(errors + i * kGroupFloats, floats - from, codec.error(x));
-      } else {
-        batch.group[i].keep_nans(x);
-      }
+      batch.group[i].keep_nans(x);
     }
     return most;
   }
@@ -117,20 +98,18 @@ struct Encoder {
 };
 
 // Adds one contribution to a block: see Source.
-template <class C, bool kHasFeedback>
+template <class C>
 struct Adder {
   const CodecParams& params;
   const uint8_t* block_tags;  // of the first group
   Payload payload;
   Payload::Spare* spare;
   const float* local;
-  float* residual;
   size_t floats;
   Status* status;
   Payload before = payload;  // where wide() began last
 
   using Codec = C;
-  static constexpr bool kFeedback = kHasFeedback;
 
   GRADLANE_INLINE size_t narrow(const C& codec, size_t group, size_t most, WordsBatch& batch) {
     Payload block = payload;
@@ -140,36 +119,26 @@ struct Adder {
       if (!block.has(coded.bytes) || (!C::kAddsRaw && coded.has_raw())) [[unlikely]]
         break;
       const size_t from = (group + count) * kGroupFloats;
-      Floats x = load_group(local + from);
-      if constexpr (kFeedback) x = add(x, load_group(residual + from));
+      const Floats x = load_group(local + from);
       Words words;
       Payload next = block;
       if (!codec.add_narrow(decode_group(codec, coded, next, *spare), x, words)) [[unlikely]]
         break;
       block = next;
       batch.set(count, words);
-      if constexpr (kFeedback) store_group(residual + from, codec.narrow_error(x));
     }
     payload = block;
     return count;
   }
 
   // One loop adds, one encodes.
-  GRADLANE_INLINE size_t wide(const C& codec, size_t group, size_t most, WideBatch& batch, float* errors) {
+  GRADLANE_INLINE size_t wide(const C& codec, size_t group, size_t most, WideBatch& batch) {
     alignas(32) float sums[WideBatch::kGroups][kGroupFloats];
     Payload block = before = payload;
     size_t count = 0;
     for (; count < most; ++count) {
       const size_t from = (group + count) * kGroupFloats;
-      Floats x = load_group(local + from, floats - from);
-      if constexpr (kFeedback) {
-        x = add(x, load_group(residual + from, floats - from));
-        Floats error;
-        x = codec.addend(x, error);
-        store_group(errors + count * kGroupFloats, floats - from, error);
-      } else {
-        x = codec.addend(x);
-      }
+      const Floats x = codec.addend(load_group(local + from, floats - from));
       Floats in;
       if (!decode_any(codec, block_tags + (group + count) * kTagBytes, block, *spare, in)) [[unlikely]] {
         *status = Status::kShort;
@@ -201,10 +170,10 @@ template <class C, bool kAdd>
 
 // See TaggedPasses.
 struct Kernels {
-  template <class C, bool kFeedback>
-  using Encode = Source<Encoder<C, kFeedback>>;
-  template <class C, bool kFeedback>
-  using Hop = Source<Adder<C, kFeedback>>;
+  template <class C>
+  using Encode = Source<Encoder<C>>;
+  template <class C>
+  using Hop = Source<Adder<C>>;
   using Payload = gradlane::Payload;
   using Scratch = gradlane::Payload::Spare;
 

@@ -12,9 +12,7 @@ namespace {
 template <bool kTowardsZero>
 class InceptionnClasses {
  public:
-  static constexpr bool kFeedback = false;
   static constexpr bool kTruncate = kTowardsZero;
-  static constexpr bool kRawExact = true;
 
   explicit InceptionnClasses(const CodecParams& p) {
     const int half = kTruncate ? 0 : 1 << (7 - p.split);

@@ -5,9 +5,7 @@
 // saturates a 16-bit word. So one comparison per group finds all groups that are mixed.
 //
 // `Classes` tells one such codec from another, that is which bits of q travel:
-// - `kFeedback`: has error feedback
 // - `kTruncate`: rounds towards zero, and adds local values to a sum as they are
-// - `kRawExact`: raw values travel as they are, not as multiples of s
 // - `__m512i decode_words(ReadWords)`: q of a group that was read; of raw floats anything
 // - `Words encode_words(q, size)`: what travels of q, of raw floats anything; size = |q|, and of q only bit 15 need be
 //   right
@@ -21,8 +19,6 @@ namespace {
 template <class Classes>
 class Lattice {
  public:
-  static constexpr bool kFeedback = Classes::kFeedback;
-
   explicit Lattice(const CodecParams& p)
       : classes_(p),
         magic_(_mm512_set1_ps(p.magic)),
@@ -99,16 +95,12 @@ class Lattice {
     }
   }
 
-  // x - contribution(x) where nothing is saturated.
-  GRADLANE_INLINE Floats narrow_error(Floats x) const { return {narrow_error(x.low), narrow_error(x.high)}; }
-
   // ---- Any group
 
   GRADLANE_INLINE Mixed encode_any(Floats x) const {
-    const Floats raw_value = Classes::kRawExact ? x : contribution(x);
     const Quantised q = quantise(x);
     const __mmask32 raw = too_large(x.low) | static_cast<__mmask32>(too_large(x.high)) << 16;
-    return {classes_.encode_words(q.q, q.size), raw, raw_value};
+    return {classes_.encode_words(q.q, q.size), raw, x};
   }
 
   GRADLANE_INLINE Floats decode_any(const ReadMixed& in) const { return blend(in.raw, decode(in.words), in.raw_value); }
@@ -119,18 +111,13 @@ class Lattice {
     return {contribution(x.low), contribution(x.high)};
   }
 
-  // x - contribution(x); 0 for Inf and NaN.
-  GRADLANE_INLINE Floats error(Floats x) const {
-    return {_mm512_maskz_sub_ps(on_lattice(x.low), x.low, contribution(x.low)),
-            _mm512_maskz_sub_ps(on_lattice(x.high), x.high, contribution(x.high))};
-  }
-
  private:
   GRADLANE_INLINE __m512 contribution(__m512 x) const {
     const __m512 size = _mm512_abs_ps(x);
     const __m512 rounded = _mm512_sub_ps(_mm512_add_ps(size, exact_), exact_);
     const __m512 sign = _mm512_and_ps(x, _mm512_set1_ps(-0.0F));
-    return _mm512_mask_or_ps(x, on_lattice(x), rounded, sign);
+    // Below 2^23 steps, where rounding does something.
+    return _mm512_mask_or_ps(x, _mm512_cmp_ps_mask(size, exact_, _CMP_LT_OQ), rounded, sign);
   }
 
   // |q| > 32767, or x is Inf or NaN.
@@ -143,11 +130,6 @@ class Lattice {
     return _mm512_cmpge_epu16_mask(size, _mm512_set1_epi16(32767)) != 0;
   }
 
-  // Below 2^23 steps, where rounding does something.
-  GRADLANE_INLINE __mmask16 on_lattice(__m512 x) const {
-    return _mm512_cmp_ps_mask(_mm512_abs_ps(x), exact_, _CMP_LT_OQ);
-  }
-
   GRADLANE_INLINE __m512i nearest(__m512 x) const {
     return _mm512_sub_epi32(_mm512_castps_si512(_mm512_add_ps(x, magic_)), _mm512_castps_si512(magic_));
   }
@@ -156,11 +138,6 @@ class Lattice {
   GRADLANE_INLINE __m512i truncated(__m512 x) const {
     const __m512 sum = _mm512_add_round_ps(_mm512_abs_ps(x), exact_, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
     return _mm512_sub_epi32(_mm512_castps_si512(sum), _mm512_castps_si512(exact_));
-  }
-
-  // Added this way round, -0 leaves +0.
-  GRADLANE_INLINE __m512 narrow_error(__m512 x) const {
-    return _mm512_add_ps(x, _mm512_sub_ps(magic_, _mm512_add_ps(x, magic_)));
   }
 
   Classes classes_;

@@ -60,18 +60,14 @@ class Stepper {
 };
 
 // What encodes one contribution. Writes blocks through write_block().
-template <class C, bool kFeedback>
+template <class C>
 struct EncodeSource {
   const CodecParams& params;
   const float* in;
-  float* residual;
   size_t floats;
   Stepper stepper{};
 
-  struct Begun {
-    typename C::Quantised q;
-    Floats error;  // with feedback: the new residual
-  };
+  using Begun = typename C::Quantised;
 
   GRADLANE_INLINE size_t run(size_t group, Sink& sink, uint8_t* tags) { return go<false>(group, sink, tags); }
   GRADLANE_INLINE size_t resume(size_t group, Sink& sink, uint8_t* tags) { return go<true>(group, sink, tags); }
@@ -82,20 +78,12 @@ struct EncodeSource {
     Sink out = sink;
     const auto finish = [&](size_t g, const Begun& begun, auto put) GRADLANE_INLINE_LAMBDA {
       Words words;
-      if (!codec.encode(begun.q, words) || !put(words, out, tags + g * kTagBytes)) [[unlikely]]
-        return false;
-      if constexpr (kFeedback) store_floats(residual + g * kGroupFloats, begun.error);
-      return true;
+      return codec.encode(begun, words) && put(words, out, tags + g * kTagBytes);
     };
     group = run_into<Begun, kScarce>(
         out, group, floats / kGroupFloats,
         [&](size_t g, Begun& begun) GRADLANE_INLINE_LAMBDA {
-          Floats x = load_floats(in + g * kGroupFloats);
-          if constexpr (kFeedback) {
-            x = add(x, load_floats(residual + g * kGroupFloats));
-            begun.error = codec.narrow_error(x);
-          }
-          begun.q = codec.quantise(x);
+          begun = codec.quantise(load_floats(in + g * kGroupFloats));
           return true;
         },
         finish);
@@ -115,18 +103,13 @@ struct EncodeSource {
     Mixed mixed[kCount];
 #pragma GCC unroll 2
     for (size_t i = 0; i < kCount; ++i) {
-      const SomeFloats some(left(group + i));
-      x[i] = some.load(in + (group + i) * kGroupFloats);
-      if constexpr (kFeedback) x[i] = add_canonical(x[i], some.load(residual + (group + i) * kGroupFloats));
+      x[i] = SomeFloats(left(group + i)).load(in + (group + i) * kGroupFloats);
     }
 #pragma GCC unroll 2
     for (size_t i = 0; i < kCount; ++i) mixed[i] = codec.encode_any(x[i]);
 #pragma GCC unroll 2
     for (size_t i = 0; i < kCount; ++i) {
       if (!put_mixed(mixed[i], sink, tags + (group + i) * kTagBytes)) return i;
-      if constexpr (kFeedback) {
-        SomeFloats(left(group + i)).store(residual + (group + i) * kGroupFloats, codec.error(x[i]));
-      }
     }
     return kCount;
   }
@@ -138,21 +121,19 @@ struct EncodeSource {
 struct NoScratch {};
 
 // What adds one contribution to a block.
-template <class C, bool kFeedback>
+template <class C>
 struct HopSource {
   const CodecParams& params;
   const uint8_t* block_tags;  // of the first group
   Payload payload;
   const NoScratch* scratch;
   const float* local;
-  float* residual;
   size_t floats;
   Status* status;
   Stepper stepper{};
 
   struct Begun {
     typename C::Sum sum;
-    Floats error;       // with feedback: the new residual
     const uint8_t* at;  // the payload behind the group
   };
 
@@ -169,7 +150,6 @@ struct HopSource {
       Words words;
       if (!codec.finish_hop(begun.sum, words) || !put(words, out, tags + g * kTagBytes)) [[unlikely]]
         return false;
-      if constexpr (kFeedback) store_floats(residual + g * kGroupFloats, begun.error);
       done = begun.at;
       return true;
     };
@@ -180,12 +160,7 @@ struct HopSource {
           if (narrow.has_raw() || !in.has(narrow.bytes())) [[unlikely]]
             return false;
           fetch_next_page(local + g * kGroupFloats);
-          Floats x = load_floats(local + g * kGroupFloats);
-          if constexpr (kFeedback) {
-            x = add(x, load_floats(residual + g * kGroupFloats));
-            begun.error = codec.narrow_error(x);
-          }
-          begun.sum = codec.begin_hop(narrow.read(in.at), x);
+          begun.sum = codec.begin_hop(narrow.read(in.at), load_floats(local + g * kGroupFloats));
           in.at += narrow.bytes();
           begun.at = in.at;
           return true;
@@ -219,9 +194,7 @@ struct HopSource {
         return 0;
       }
       behind[i] = in.at;
-      const SomeFloats some(left(group + i));
-      x[i] = some.load(local + (group + i) * kGroupFloats);
-      if constexpr (kFeedback) x[i] = add_canonical(x[i], some.load(residual + (group + i) * kGroupFloats));
+      x[i] = SomeFloats(left(group + i)).load(local + (group + i) * kGroupFloats);
     }
 #pragma GCC unroll 2
     for (size_t i = 0; i < kCount; ++i) {
@@ -231,9 +204,6 @@ struct HopSource {
     for (size_t i = 0; i < kCount; ++i) {
       if (!put_mixed(mixed[i], sink, tags + (group + i) * kTagBytes)) return i;
       payload.at = behind[i];
-      if constexpr (kFeedback) {
-        SomeFloats(left(group + i)).store(residual + (group + i) * kGroupFloats, codec.error(x[i]));
-      }
     }
     if (left(group + kCount - 1) <= kGroupFloats && payload.at != payload.end) *status = Status::kLong;
     return kCount;
@@ -322,10 +292,10 @@ inline size_t payload_bytes_512(const uint8_t* tags, size_t groups) {
 
 // See TaggedPasses.
 struct Kernels {
-  template <class C, bool kFeedback>
-  using Encode = EncodeSource<C, kFeedback>;
-  template <class C, bool kFeedback>
-  using Hop = HopSource<C, kFeedback>;
+  template <class C>
+  using Encode = EncodeSource<C>;
+  template <class C>
+  using Hop = HopSource<C>;
   using Payload = gradlane::Payload;
   using Scratch = NoScratch;
 

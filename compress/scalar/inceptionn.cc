@@ -9,8 +9,7 @@ namespace {
 
 template <bool kTruncate>
 struct Inceptionn {
-  static constexpr bool kFeedback = false;
-
+  // What a float adds to a sum.
   static float contribution(const CodecParams& p, float f) { return kTruncate ? f : on_lattice(p, f); }
 
   // Everything is a multiple of 2^-15 first; classes are those of that multiple, and 8 bits serve if it rounds to them.

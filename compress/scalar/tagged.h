@@ -53,33 +53,6 @@ struct Payload {
   }
 };
 
-// What one rank adds: its floats, or its floats plus what feedback still owes them.
-template <class C, bool kFeedback>
-struct Contribution {
-  const CodecParams& params;
-  const float* local;
-  float* residual;
-
-  // The float to be encoded.
-  [[nodiscard]] float value(size_t i) const {
-    const float f = load_float(local, i);
-    return kFeedback ? add(f, load_float(residual, i)) : f;
-  }
-
-  // The float to be added to a sum that already is on the codec's lattice.
-  [[nodiscard]] float addend(size_t i) const { return C::contribution(params, value(i)); }
-
-  // Leaves the rounding errors of `count` floats behind.
-  void commit(size_t from, size_t count) const {
-    if constexpr (kFeedback) {
-      for (size_t i = from; i < from + count; ++i) {
-        const float x = value(i);
-        store_float(residual, i, std::isfinite(x) ? x - C::contribution(params, x) : 0.0F);
-      }
-    }
-  }
-};
-
 // Puts one group of `count` floats, the values of `next(i)`; false if there is no room.
 template <class C, class Next>
 bool put_group(const CodecParams& params, size_t count, Next next, Sink& sink, uint8_t* tags) {
@@ -99,37 +72,32 @@ bool put_group(const CodecParams& params, size_t count, Next next, Sink& sink, u
   return true;
 }
 
-template <class C, bool kFeedback>
+template <class C>
 struct EncodeSource {
   const CodecParams& params;
   const float* in;
-  float* residual;
   size_t floats;
 
   static size_t run(size_t group, Sink&, uint8_t*) { return group; }
   static size_t resume(size_t group, Sink&, uint8_t*) { return group; }
 
   size_t step(size_t group, Sink& sink, uint8_t* tags) {
-    const Contribution<C, kFeedback> mine{params, in, residual};
     const size_t from = group * kGroupFloats;
     const size_t count = smaller(kGroupFloats, floats - from);
-    const auto next = [&](size_t i) { return mine.value(from + i); };
-    if (!put_group<C>(params, count, next, sink, tags + group * kTagBytes)) return group;
-    mine.commit(from, count);
-    return group + 1;
+    const auto next = [&](size_t i) { return load_float(in, from + i); };
+    return put_group<C>(params, count, next, sink, tags + group * kTagBytes) ? group + 1 : group;
   }
 };
 
 struct NoScratch {};
 
-template <class C, bool kFeedback>
+template <class C>
 struct HopSource {
   const CodecParams& params;
   const uint8_t* block_tags;  // of the first group
   Payload payload;
   const NoScratch* scratch;
   const float* local;
-  float* residual;
   size_t floats;
   Status* status;
 
@@ -137,7 +105,6 @@ struct HopSource {
   static size_t resume(size_t group, Sink&, uint8_t*) { return group; }
 
   size_t step(size_t group, Sink& sink, uint8_t* tags) {
-    const Contribution<C, kFeedback> mine{params, local, residual};
     const size_t from = group * kGroupFloats;
     const size_t count = smaller(kGroupFloats, floats - from);
     uint64_t word = load_tags(block_tags + group * kTagBytes);
@@ -146,9 +113,10 @@ struct HopSource {
       *status = Status::kShort;
       return group;
     }
-    const auto next = [&](size_t i) { return add(in.next<C>(params, word), mine.addend(from + i)); };
+    const auto next = [&](size_t i) {
+      return add(in.next<C>(params, word), C::contribution(params, load_float(local, from + i)));
+    };
     if (!put_group<C>(params, count, next, sink, tags + group * kTagBytes)) return group;
-    mine.commit(from, count);
     payload = in;
     if (from + count == floats && payload.left() != 0) *status = Status::kLong;
     return group + 1;
@@ -156,10 +124,10 @@ struct HopSource {
 };
 
 struct Kernels {
-  template <class C, bool kFeedback>
-  using Encode = EncodeSource<C, kFeedback>;
-  template <class C, bool kFeedback>
-  using Hop = HopSource<C, kFeedback>;
+  template <class C>
+  using Encode = EncodeSource<C>;
+  template <class C>
+  using Hop = HopSource<C>;
   using Payload = gradlane::Payload;
   using Scratch = NoScratch;
 

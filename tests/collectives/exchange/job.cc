@@ -62,6 +62,7 @@ std::ostream& operator<<(std::ostream& out, const JobSpec& spec) {
   if (spec.average) out << ", average";
   if (spec.kind == OpKind::kBroadcast) out << ", root " << spec.root;
   if (spec.feedback) out << ", feedback";
+  if (spec.fill == Fill::kGroups) out << ", groups " << static_cast<int>(spec.groups);
   return out << (spec.fill == Fill::kWild ? ", wild" : "");
 }
 
@@ -106,6 +107,12 @@ void Job::fill_floats(unsigned rank, uint64_t seed) {
   if (spec_.fill == Fill::kWild) {
     Rng rng(Random::mix(seed, rank));
     const std::vector<float> floats = FloatSource(*codec_).make(rng, Kind::kMixed, elements_);
+    if (elements_ != 0) std::memcpy(data(rank), floats.data(), elements_ * sizeof(float));
+    return;
+  }
+  if (spec_.fill == Fill::kGroups) {
+    std::vector<float> floats(elements_);
+    fill_groups(spec_.groups, *codec_, Random::mix(seed, rank), floats);
     if (elements_ != 0) std::memcpy(data(rank), floats.data(), elements_ * sizeof(float));
     return;
   }
@@ -165,7 +172,7 @@ void Job::expect_sum(unsigned b) {
   const Range range = block(b);
   if (!codec_ || codec_->id() == CodecId::kRaw) {
     expect_plain_sum(range, b);
-  } else if (codec_->id() == CodecId::kFixed && spec_.fill == Fill::kGradients) {
+  } else if (codec_->id() == CodecId::kFixed && spec_.fill != Fill::kWild) {
     expect_fixed_sum(range, b);
   } else {
     expect_coded_sum(range, b);
@@ -206,16 +213,18 @@ std::vector<float> Job::contribution(unsigned rank, Range range) const {
 // The sum of the rounded contributions is exact, in whichever order they are added.
 void Job::expect_fixed_sum(Range range, unsigned) {
   const int exponent = 1 - static_cast<int>(codec_->bits());
-  std::vector<int64_t> steps(range.count);
+  std::vector<double> steps(range.count);  // from +0 on: no sum is -0
+  std::vector<float> floats;
   for (unsigned rank = 0; rank < world_; ++rank) {
-    const std::vector<float> floats = contribution(rank, range);
+    floats = contribution(rank, range);
     const auto per_unit = std::ldexp(1.0, -exponent);
     for (size_t i = 0; i < range.count; ++i) {
-      steps[i] += std::lrint(static_cast<double>(floats[i]) * per_unit);
+      steps[i] += std::nearbyint(static_cast<double>(floats[i]) * per_unit);
     }
   }
   for (size_t i = 0; i < range.count; ++i) {
-    const auto sum = static_cast<float>(std::ldexp(static_cast<double>(steps[i]), exponent));
+    auto sum = canonical(static_cast<float>(std::ldexp(steps[i], exponent)));
+    if (world_ == 1 && std::isnan(sum)) sum = floats[i];  // nothing was added
     std::memcpy(want_.data() + (range.first + i) * width_, &sum, sizeof(sum));
   }
 }

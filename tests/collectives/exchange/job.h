@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collectives/operation.h"
+#include "tests/collectives/exchange/plane_floats.h"
 #include "tests/collectives/exchange/reference_elements.h"
 
 namespace gradlane::test {
@@ -20,6 +21,7 @@ namespace gradlane::test {
 enum class Fill : uint8_t {
   kGradients,  // Laplace, one in a thousand of it far out; integers: any bits
   kWild,       // any bits, boundaries of codecs, NaN, Inf; at an odd address
+  kGroups,     // JobSpec::groups, of fp32 through `fixed`
 };
 
 struct JobSpec {
@@ -31,13 +33,14 @@ struct JobSpec {
   unsigned root = 0;
   bool feedback = false;
   Fill fill = Fill::kGradients;
-  double scale = 0.01;  // of kGradients
+  double scale = 0.01;            // of kGradients
+  Groups groups = Groups::kZero;  // of kGroups
 };
 std::ostream& operator<<(std::ostream& out, const JobSpec& spec);
 
 // One operation on all ranks: their tensors, and what must be in them afterwards, computed without the exchange: block
-// by block in ring order, by plain arithmetic for all types but fp32 and for `raw`, in integers for gradients that go
-// through `fixed`, and otherwise by the codec.
+// by block in ring order, by plain arithmetic for all types but fp32 and for `raw`, in whole steps for gradients that
+// go through `fixed`, and otherwise by the codec.
 class Job {
  public:
   Job(const JobSpec& spec, unsigned world, uint64_t seed);

@@ -52,9 +52,16 @@ size_t join_tagged(uint8_t* block, BlockSize first, BlockSize second) noexcept {
 // Half a byte is between the tags of an odd number of groups and `bytes` bytes of tags behind them: these move there.
 // Returns how many bytes are left of them.
 size_t close_gap(uint8_t* tags, size_t bytes, size_t groups) noexcept {
-  for (size_t i = 0; i < bytes; ++i) {
-    tags[i - 1] = static_cast<uint8_t>(tags[i - 1] | tags[i] << 4);
-    tags[i] >>= 4;
+  tags[-1] = static_cast<uint8_t>(tags[-1] | tags[0] << 4);
+  size_t i = 0;
+  for (uint64_t word; i + sizeof word < bytes; i += sizeof word) {
+    std::memcpy(&word, tags + i, sizeof word);
+    word = word >> 4 | static_cast<uint64_t>(tags[i + sizeof word]) << 60;
+    std::memcpy(tags + i, &word, sizeof word);
+  }
+  for (; i < bytes; ++i) {
+    const unsigned next = i + 1 < bytes ? tags[i + 1] : 0U;
+    tags[i] = static_cast<uint8_t>(tags[i] >> 4 | next << 4);
   }
   return plane_tag_bytes(groups + 1) - 1;
 }

@@ -20,9 +20,9 @@ namespace {
 struct PlaneSink {
   uint8_t* at;
   uint8_t* escapes;
-  ptrdiff_t debt = 0;  // bytes between them that are taken
+  size_t wanted = 0;  // bytes of the group that found no room
 
-  [[nodiscard]] ptrdiff_t room() const { return escapes - at - debt; }
+  [[nodiscard]] ptrdiff_t room() const { return escapes - at; }
 };
 
 // Where they come from, with a block that is all there: as many escapes as its tags announce.
@@ -59,12 +59,12 @@ struct PlaneInput {
 
 // The input for a block, if that is valid.
 inline Status open_planes(const uint8_t* block, size_t bytes, size_t floats, PlaneInput& input) {
-  size_t length = 0;
-  if (const Status status = check_plane_tags(block, bytes, floats, length); status != Status::kOk) return status;
-  const size_t groups = groups_of(floats);
-  const size_t escapes = bytes == length ? sum_tags(block, groups).escapes * kEscapeBytes : 0;
-  input = {block, block + plane_tag_bytes(groups), block + bytes - escapes, block + bytes};
-  return compare_length(bytes, length);
+  PlaneSize size;
+  if (const Status status = check_plane_tags(block, bytes, floats, size); status != Status::kOk) return status;
+  if (bytes != size.bytes) return compare_length(bytes, size.bytes);
+  const uint8_t* const end = block + bytes;
+  input = {block, block + plane_tag_bytes(groups_of(floats)), end - size.escapes * kEscapeBytes, end};
+  return Status::kOk;
 }
 
 // A group of floats, which may lie at odd addresses.
@@ -116,7 +116,10 @@ template <class GroupOps>
 bool put_planes(const CodecParams& params, const float* x, size_t count, size_t group, PlaneSink& sink, uint8_t* tags,
                 CodedGroup& coded) {
   GroupOps::code(params, x, count, coded);
-  if (static_cast<ptrdiff_t>(coded.bytes()) > sink.room()) return false;
+  if (static_cast<ptrdiff_t>(coded.bytes()) > sink.room()) {
+    sink.wanted = coded.bytes();
+    return false;
+  }
   GroupOps::put(coded, sink.at, sink.escapes);
   sink.at += coded.escape.words() * kPlaneBytes;
   if (coded.tag == kEscape) sink.escapes -= kEscapeBytes;
@@ -178,68 +181,72 @@ struct PlaneAdder {
 
 // ---- How a block grows in an output of limited room
 //
-// Tags stand in front of the payload, so where that begins depends on how many groups will fit. Mostly all that are
-// offered do: the payload is written where it belongs then, escapes at the end of the room, and only these are moved in
-// the end. Else the groups that did not fit behind the full set of tags go on in a buffer on the stack.
+// Tags stand in front of the payload, so where that begins depends on how many groups will fit. It is written behind
+// the tags of as many as are planned, which mostly is all of them, and escapes at the end of the room. Where there is
+// room for fewer, or for more, the payload moves, and it goes on from there. In the end escapes move to the payload.
 
-template <class Source>
-GRADLANE_INLINE size_t write_plane_groups(Source& source, size_t group, size_t groups, PlaneSink& sink, uint8_t* out) {
-  for (;;) {
-    if (group % 2 == 0) group = source.run(group, sink, out);
-    if (group == groups || !source.step(group, sink, out)) return group;
-    ++group;
+// A block on its way.
+struct PlaneBlock {
+  uint8_t* out;
+  uint8_t* end;     // of the room
+  size_t groups;    // in all
+  size_t planned;   // their tags are in front of the payload
+  size_t done = 0;  // are written
+
+  [[nodiscard]] uint8_t* payload() const { return out + plane_tag_bytes(planned); }
+
+  // Makes it the payload behind the tags of another number of groups.
+  void plan(size_t number, PlaneSink& sink) {
+    uint8_t* const from = payload();
+    const auto bytes = static_cast<size_t>(sink.at - from);
+    planned = number;
+    if (payload() != from) std::memmove(payload(), from, bytes);
+    sink.at = payload() + bytes;
   }
-}
 
-// After `done` groups, with `direct` bytes of payload behind tags of all groups, and escapes from sink.escapes on.
-template <class Source>
-[[gnu::noinline]] EncodeResult spill_planes(Source& source, size_t floats, size_t done, PlaneSink sink, uint8_t* out,
-                                            size_t room) noexcept {
-  if (room > kMaxPacket) return {0, 0};  // room for all: never so
-  const size_t groups = groups_of(floats);
-  const bool had_place = plane_tag_bytes(groups) <= room;
-  uint8_t* const begin = out + (had_place ? plane_tag_bytes(groups) : 0);
-  const auto direct = static_cast<size_t>(sink.at - begin);
-  const auto escapes = static_cast<size_t>(out + room - sink.escapes);
-  const size_t tag_bytes = plane_tag_bytes(done);
-  uint8_t buffer[kMaxPacket];
-  const size_t left = room - tag_bytes - direct - escapes;
-  PlaneSink spill{buffer, buffer + left};
-  for (; done < groups; ++done) {
-    spill.debt = static_cast<ptrdiff_t>(plane_tag_bytes(done + 1) - tag_bytes);
-    if (spill.room() < 0 || !source.step(done, spill, out)) break;
+  // After all that were planned are done, or the next one was not put: plans for what the room will hold if the rest is
+  // like these. False if it holds no more.
+  [[gnu::noinline]] bool go_on(PlaneSink& sink) {
+    const auto bytes = static_cast<size_t>(sink.at - payload());
+    const auto used = bytes + static_cast<size_t>(end - sink.escapes);
+    const auto room = static_cast<size_t>(end - out) - used;  // for tags, and what is to come
+    const size_t next = done < planned ? sink.wanted : 0;
+    if (plane_tag_bytes(done + 1) + next > room) return false;
+    const size_t left = room - plane_tag_bytes(done);
+    const size_t likely = done == 0 ? 1 : done * 2 * left / (bytes * 2 + done);
+    const size_t most = done < planned ? planned - 1 : smaller(groups, 2 * room);
+    plan(smaller(done + (likely == 0 ? 1 : likely), most), sink);
+    return true;
   }
-  if (done == 0) return {0, 0};
-  uint8_t* at = out + plane_tag_bytes(done);
-  const auto add = [&at](const uint8_t* from, size_t bytes) {
-    std::memmove(at, from, bytes);
-    at += bytes;
-  };
-  add(begin, direct);
-  add(buffer, static_cast<size_t>(spill.at - buffer));
-  add(spill.escapes, static_cast<size_t>(buffer + left - spill.escapes));
-  add(out + room - escapes, escapes);
-  return {smaller(floats, done * kGroupFloats), static_cast<size_t>(at - out)};
-}
 
-// Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()).
+  EncodeResult close(size_t floats, PlaneSink& sink) {
+    plan(done, sink);
+    const auto escapes = static_cast<size_t>(end - sink.escapes);
+    if (escapes != 0) std::memmove(sink.at, sink.escapes, escapes);
+    return {smaller(floats, done * kGroupFloats), static_cast<size_t>(sink.at - out) + escapes};
+  }
+};
+
+// Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()); `bytes` is about what
+// all would take, or 0. Takes as many floats from the source as it says.
 template <class Source>
-GRADLANE_INLINE EncodeResult write_planes(Source& source, size_t floats, uint8_t* out, size_t room) {
+GRADLANE_INLINE EncodeResult write_planes(Source& source, size_t floats, size_t bytes, uint8_t* out, size_t room) {
   room = usable_plane_room(floats, room);
   const size_t groups = groups_of(floats);
-  const size_t tag_bytes = plane_tag_bytes(groups);
-  PlaneSink sink{out, out + room};
-  size_t done = 0;
-  if (tag_bytes <= room) [[likely]] {
-    sink.at += tag_bytes;
-    done = write_plane_groups(source, 0, groups, sink, out);
-    if (done == groups) [[likely]] {
-      const auto escapes = static_cast<size_t>(out + room - sink.escapes);
-      if (escapes != 0) std::memmove(sink.at, sink.escapes, escapes);
-      return {floats, static_cast<size_t>(sink.at - out) + escapes};
+  PlaneBlock block{out, out + room, groups, groups};
+  if (bytes > room) block.planned = groups * room / bytes;
+  if (plane_tag_bytes(block.planned) > room / 4) [[unlikely]]
+    block.planned = smaller(groups, room / 2);
+  PlaneSink sink{block.payload(), block.end};
+  do {
+    source.job.floats = smaller(floats, block.planned * kGroupFloats);
+    while (block.done < block.planned) {
+      if (block.done % 2 == 0) block.done = source.run(block.done, sink, out);
+      if (block.done == block.planned || !source.step(block.done, sink, out)) break;
+      ++block.done;
     }
-  }
-  return spill_planes(source, floats, done, sink, out, room);
+  } while (block.done != groups && block.go_on(sink));
+  return block.close(floats, sink);
 }
 
 // ---- Entry points
@@ -280,7 +287,7 @@ struct PlanePasses {
   template <bool kFeedback>
   [[gnu::noinline]] static EncodeResult encode_with(const CodecParams& params, const EncodeJob& job) noexcept {
     PlaneEncoder<Kernels, kFeedback> source{{params, job.in, job.residual, job.floats}};
-    return write_planes(source, job.floats, job.out, job.room);
+    return write_planes(source, job.floats, 0, job.out, job.room);
   }
 
   template <bool kFeedback>
@@ -294,7 +301,9 @@ struct PlanePasses {
     input.skip(job.first / kGroupFloats);
     PlaneAdder<Kernels, kFeedback> source{
         {params, job.local + job.first, kFeedback ? job.residual + job.first : nullptr, floats}, input};
-    const EncodeResult written = write_planes(source, floats, job.out, job.room);
+    // Sums are hardly shorter than what is added to.
+    const size_t least = plane_tag_bytes(groups_of(floats)) + static_cast<size_t>(input.escapes - input.at);
+    const EncodeResult written = write_planes(source, floats, least, job.out, job.room);
     return {Status::kOk, written.floats, written.bytes};
   }
 

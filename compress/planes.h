@@ -65,41 +65,55 @@ struct PlaneTags {
   size_t escapes = 0;  // groups whose tag is not
 };
 
-// Of groups [0, groups).
-inline PlaneTags sum_tags(const uint8_t* tags, size_t groups) {
+// Of 16 groups.
+GRADLANE_INLINE void add_tags(uint64_t word, PlaneTags& sum) {
   constexpr uint64_t kOnes = 0x1111111111111111;
   constexpr uint64_t kHalves = 0x0f0f0f0f0f0f0f0f;
+  const uint64_t escapes = word & word >> 1 & word >> 2 & word >> 3 & kOnes;
+  word &= ~(escapes * 15);
+  sum.words += ((word & kHalves) + (word >> 4 & kHalves)) * 0x0101010101010101 >> 56;  // at most 16 * 14
+  sum.escapes += static_cast<size_t>(__builtin_popcountll(escapes));
+}
+
+// Of groups [0, groups).
+inline PlaneTags sum_tags(const uint8_t* tags, size_t groups) {
   PlaneTags sum;
-  for (size_t g = 0; g < groups; g += 16) {
-    const size_t some = smaller(groups - g, 16);
-    uint64_t word = 0;
-    std::memcpy(&word, tags + g / 2, plane_tag_bytes(some));
-    word &= ~uint64_t{0} >> (64 - 4 * some);
-    const uint64_t escapes = word & word >> 1 & word >> 2 & word >> 3 & kOnes;
-    word &= ~(escapes * 15);
-    sum.words += ((word & kHalves) + (word >> 4 & kHalves)) * 0x0101010101010101 >> 56;  // at most 16 * 14
-    sum.escapes += static_cast<size_t>(__builtin_popcountll(escapes));
+  uint64_t word;
+  size_t g = 0;
+  for (; g + 16 <= groups; g += 16) {
+    std::memcpy(&word, tags + g / 2, sizeof word);
+    add_tags(word, sum);
+  }
+  if (g < groups) {
+    word = 0;
+    std::memcpy(&word, tags + g / 2, plane_tag_bytes(groups - g));
+    add_tags(word & ~uint64_t{0} >> (64 - 4 * (groups - g)), sum);
   }
   return sum;
 }
 
+// What the tags of a block say of it.
+struct PlaneSize {
+  size_t bytes = 0;
+  size_t escapes = 0;  // groups
+};
+
 // What can be said of a block before its payload is looked at: all but whether `bytes` is the length that it says it
-// has, which is left in `length`.
-inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats, size_t& length) {
+// has, which is left in `size`.
+inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats, PlaneSize& size) {
   const size_t groups = groups_of(floats);
   const size_t tag_bytes = plane_tag_bytes(groups);
-  length = 0;
   if (bytes < tag_bytes) return Status::kShort;
   if (groups % 2 != 0 && block[tag_bytes - 1] >> 4 != 0) return Status::kBadTail;
   const PlaneTags sum = sum_tags(block, groups);
-  length = tag_bytes + sum.words * kPlaneBytes + sum.escapes * kEscapeBytes;
+  size = {tag_bytes + sum.words * kPlaneBytes + sum.escapes * kEscapeBytes, sum.escapes};
   if (sum.escapes == 0) return Status::kOk;
-  if (bytes < length) return Status::kShort;
+  if (bytes < size.bytes) return Status::kShort;
   const uint8_t* at = block + bytes;
   for (size_t i = 0; i < sum.escapes; ++i, at -= kEscapeBytes) {
     const Escape escape = load_escape(at);
     if (escape.width > kMostPlanes || escape.words() > kGroupFloats) return Status::kBadEscape;
-    length += escape.words() * kPlaneBytes;
+    size.bytes += escape.words() * kPlaneBytes;
   }
   // The last one read is that of the last escaped group.
   const size_t rest = floats % kGroupFloats;
@@ -109,9 +123,9 @@ inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats
 }
 
 inline Status validate_planes(const uint8_t* block, size_t bytes, size_t floats) {
-  size_t length = 0;
-  const Status status = check_plane_tags(block, bytes, floats, length);
-  return status == Status::kOk ? compare_length(bytes, length) : status;
+  PlaneSize size;
+  const Status status = check_plane_tags(block, bytes, floats, size);
+  return status == Status::kOk ? compare_length(bytes, size.bytes) : status;
 }
 
 }  // namespace

@@ -9,6 +9,10 @@ namespace {
 
 constexpr size_t kRoundsPerPoll = 64;  // of a world of one, so that a poll stays short
 
+// That a poll encodes. Packets of zeros have many elements each, and what arrives meanwhile waits: a whole window of
+// them would take milliseconds.
+constexpr size_t kElementsPerPoll = 4 * kMaxRunElements;
+
 constexpr size_t kSmall = size_t{64} << 10;  // bytes of a tensor
 
 // An offer of about so many elements.
@@ -35,6 +39,7 @@ void ExchangeState::for_running(Visit visit) noexcept {
 // does: nothing waits in a circle.
 void ExchangeState::pump(Nanos now) noexcept {
   more_ = false;
+  elements_left_ = kElementsPerPoll;
   for (Outbox& outbox : outboxes_) outbox.try_again();
   if (started_ == 0) return;
   send_control(now);
@@ -134,6 +139,10 @@ bool ExchangeState::send_own(Running& it, Nanos now) noexcept {
 size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t first, size_t count, float* residual,
                            Nanos now) noexcept {
   if (!peer_takes(it, step) || !links_[step.link].can_send()) return 0;
+  if (elements_left_ == 0) {
+    more_ = true;
+    return 0;
+  }
   const Outbox::Channel channel = channel_of(step);
   const RunHeader header = run_header(it, step.phase, block, first);
   Outbox& outbox = outboxes_[step.link];
@@ -144,6 +153,7 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   count = std::min(count, place.elements);
   const EncodeResult encoded = it.coder.encode(data, count, residual, place.bytes);
   if (encoded.floats == 0) return 0;
+  elements_left_ -= std::min(elements_left_, encoded.floats);
   if (step.store) (void)it.coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
   outbox.commit(channel, place, header, it.coder, encoded.floats, encoded.bytes);
   // Offering more than fits costs time, offering less needs another join.

@@ -197,8 +197,9 @@ class ExchangeState {
   std::array<size_t, Outbox::kChannels> coming_{};
   Nanos operations_at_ = kNever;  // the earliest deadline of an operation
   Nanos polled_at_ = 0;
-  bool more_ = false;  // poll() stopped early
-  Failure failed_;     // the last operation that did
+  size_t elements_left_ = 0;  // that pump() may still encode
+  bool more_ = false;         // poll() stopped early
+  Failure failed_;            // the last operation that did
   PastFailures past_failures_;
 
   std::array<Run, kMaxRuns> runs_;  // of the packet at hand

@@ -137,6 +137,23 @@ TEST_P(Planes, ErrorFeedback) {
   }
 }
 
+// Of a window of 16 packets, 32768 elements each.
+TEST(LongRuns, PollsStayShort) {
+  SimConfig config;
+  config.exchange.max_bytes = size_t{8} << 20;
+  const JobSpec zeros = {
+      .kind = OpKind::kAllReduce, .count = size_t{2} << 20, .codec = "fixed:10", .fill = Fill::kGroups};
+  SimNet net(config);
+  std::vector<Job> jobs = make_jobs(std::span(&zeros, 1), config.nodes, 1);
+  for (unsigned i = 0; i < config.nodes; ++i) (void)net.submit(i, jobs[0].operation(i));
+  const auto sent = [&net] { return net.node(0).exchange().counters()[Counter::kReducePackets]; };
+  ASSERT_TRUE(net.run_until([&sent] { return sent() != 0; }, kSecond));
+  EXPECT_LE(sent(), 4U);
+  ASSERT_TRUE(net.run_until_idle(10 * kSecond));
+  EXPECT_TRUE(all_succeeded(net));
+  EXPECT_TRUE(jobs[0].right());
+}
+
 INSTANTIATE_TEST_SUITE_P(Exchange, Planes, testing::Values(1, 2, 3, 5), testing::PrintToStringParamName());
 
 }  // namespace

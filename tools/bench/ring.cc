@@ -124,7 +124,7 @@ void BenchRing::serve(unsigned rank) {
       }
     }
     node.exchange_.poll(now_);
-    more = received == burst_;
+    more = received == burst_ || node.exchange_.deadline() <= now_;
   }
   settle(node);
 }

@@ -110,6 +110,75 @@ TEST_P(Room, BadBlocksAreRefusedWhateverTheRoom) {
   }
 }
 
+// ---- Bit planes: the longest prefix that fits, wherever dense groups stand
+
+constexpr size_t kGroups = 150;
+
+// Steps of a float of group g, for groups that are 0, narrow, wide and escaped: dense ones first, last, or anywhere.
+float steps_of(unsigned order, size_t g, size_t i) {
+  const size_t place = order == 0 ? g : order == 1 ? kGroups - 1 - g : g * 67 % kGroups;
+  const float sign = (i * 7 + g) % 3 == 0 ? -1.0F : 1.0F;
+  if (place > 90) return 0;
+  if (place > 20) return sign * static_cast<float>(i % (place / 20 + 2));
+  if (place > 10) return sign * static_cast<float>(i * 25);
+  return sign * static_cast<float>(place > 5 && i != 9 ? i : 40000 + i);
+}
+
+std::vector<float> ordered(unsigned order) {
+  std::vector<float> floats(kGroups * kGroupFloats - 5);
+  for (size_t i = 0; i < floats.size(); ++i) {
+    floats[i] = 0x1p-9F * (steps_of(order, i / kGroupFloats, i % kGroupFloats) + 0.25F);
+  }
+  return floats;
+}
+
+TEST_P(Room, CutsOfPlanesAreTheLongestThatFit) {
+  const Codec tested = codec("fixed:10");
+  const auto prefix = [](const std::vector<float>& of, size_t groups) {
+    return std::vector<float>(of.begin(), of.begin() + static_cast<ptrdiff_t>(std::min(of.size(), 32 * groups)));
+  };
+  for (unsigned order = 0; order < 3; ++order) {
+    const std::vector<float> in = ordered(order), local = ordered((order + 1) % 3);
+    std::vector<uint8_t> block(tested.max_bytes(in.size()));
+    block.resize(tested.encode(in, block).bytes);
+    std::vector<std::vector<uint8_t>> encoded(kGroups + 1), added(kGroups + 1);
+    for (size_t k = 1; k <= kGroups; ++k) {
+      const std::vector<float> front = prefix(in, k);
+      std::vector<uint8_t> own(tested.max_bytes(front.size())), sum(own.size());
+      own.resize(tested.encode(front, own).bytes);
+      sum.resize(tested.hop(own, prefix(local, k), sum).bytes);
+      encoded[k] = own;
+      added[k] = sum;
+    }
+    for (size_t room = 0; room < block.size() + 200; room += room < 200 ? 1 : 7) {
+      const auto longest = [room](const std::vector<std::vector<uint8_t>>& blocks) {
+        size_t k = 0;
+        while (k < kGroups && blocks[k + 1].size() <= room) ++k;
+        return k;
+      };
+      for (const bool feedback : {false, true}) {
+        SCOPED_TRACE(testing::Message() << "order " << order << ", room " << room << ", feedback " << feedback);
+        std::vector<float> owed(in.size(), 0.0F), owed_by_hop(in.size(), 0.0F);
+        GuardedOutput out(room), sum(room);
+        const EncodeResult one = tested.encode_feedback(in, feedback ? owed.data() : nullptr, out.span());
+        const size_t k = longest(encoded);
+        ASSERT_EQ(one.floats, std::min(in.size(), k * kGroupFloats));
+        ASSERT_EQ(out.first(one.bytes), encoded[k]);
+        const HopResult two = tested.hop_feedback(block, local, feedback ? owed_by_hop.data() : nullptr, sum.span());
+        const size_t m = longest(added);
+        ASSERT_EQ(two.floats, std::min(in.size(), m * kGroupFloats));
+        ASSERT_EQ(sum.first(two.bytes), added[m]);
+        ASSERT_TRUE(out.intact() && sum.intact());
+        const auto rest = [](const std::vector<float>& all, size_t from) {
+          return std::count(all.begin() + static_cast<ptrdiff_t>(from), all.end(), 0.0F);
+        };
+        ASSERT_EQ(rest(owed, one.floats), static_cast<ptrdiff_t>(in.size() - one.floats));
+        ASSERT_EQ(rest(owed_by_hop, two.floats), static_cast<ptrdiff_t>(in.size() - two.floats));
+      }
+    }
+  }
+}
+
 // A count from a hostile header must not wrap around on its way to a length.
 TEST_P(Room, AbsurdCountsAreRefused) {
   constexpr size_t kMost = std::numeric_limits<size_t>::max();

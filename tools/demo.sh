@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Set-up, build, and then the demo: four nodes on this machine train a classifier of handwritten digits, with gradients
-# as they are and compressed in two ways. Ends with a table of the three; see docs/demo.md.
+# as they are and compressed in three ways. Ends with a table of the four; see docs/demo.md.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
@@ -10,8 +10,8 @@ epochs=50
 
 usage() {
   echo "usage: tools/demo.sh [--json FILE] [--epochs N] [--nodes N]"
-  echo "Installs missing packages (needs root for that), builds into build/, then trains three times on $nodes nodes:"
-  echo "raw, fixed:10, and fixed:7 with error feedback. Ends with a table; exit status 1 if replicas differ."
+  echo "Installs missing packages (needs root for that), builds into build/, then trains four times on $nodes nodes:"
+  echo "raw, fixed:10, and with error feedback fixed:7 and fixed:5. Ends with a table; exit status 1 if replicas differ."
   echo "  --json FILE   write the table as JSON to it"
   echo "  --epochs N    of each training ($epochs); the ratios and accuracies of the README are of $epochs"
   echo "  --nodes N     each with a daemon and a trainer ($nodes)"
@@ -67,6 +67,7 @@ train() {
 train "raw" --codec raw
 train "fixed:10" --codec fixed:10
 train "fixed:7 and error feedback" --codec fixed:7 --feedback
+train "fixed:5 and error feedback" --codec fixed:5 --feedback
 
 step "result"
 tools/demo/table.py ${json:+--json "$json"} "${files[@]}"

@@ -72,8 +72,10 @@ def main():
         check(json.loads(raw.read_text()), "raw", False, 0.9, 1)
         feedback = train(gradlane, folder, "feedback", "--codec", "fixed:7", "--feedback")
         check(json.loads(feedback.read_text()), "fixed:7", True, 10, 60)
-        check_table([raw, feedback], folder)
-    print("two trainings in order")
+        narrow = train(gradlane, folder, "narrow", "--codec", "fixed:5", "--feedback")
+        check(json.loads(narrow.read_text()), "fixed:5", True, 30, 120)
+        check_table([raw, feedback, narrow], folder)
+    print("three trainings in order")
     return 0
 
 

@@ -132,6 +132,38 @@ class Promise(unittest.TestCase):
         self.assertEqual(numpy.count_nonzero(average_through("fixed:10", gradients(0, 1e-6))), 0)
 
 
+class Feedback(unittest.TestCase):
+    """What a bound this coarse rounds away comes later, and does not drive the bound, which follows the results."""
+
+    def test_few_bits(self):
+        for bits in (1, 2, 4):
+            for shape in ("gauss", "heavy"):
+                with self.subTest(bits=bits, shape=shape):
+                    self.check(bits, shape)
+
+    def check(self, bits, shape):
+        bound, owed = gradlane.AdaptiveBound(bits), numpy.zeros((RANKS, COUNT))
+        given, got, sizes, results = 0.0, 0.0, [], []
+        for step in range(100):
+            parts = gradients(step, 1e-3, shape) + owed
+            codec = bound.codec()
+            sent = [average_through(codec, [part]) for part in parts]
+            if step > 0:  # never raw: a step's rounding does not look like a change of size
+                b = int(codec.split(":")[1])
+                self.assertLessEqual(numpy.max(numpy.abs(parts - sent)), 2.0**-b)
+            owed = parts - sent
+            result = numpy.mean(sent, axis=0, dtype=numpy.float64).astype(numpy.float32)
+            bound.update(result)
+            exact = numpy.mean(gradients(step, 1e-3, shape), axis=0, dtype=numpy.float64)
+            given, got = given + exact, got + result
+            sizes.append(rms(exact))
+            results.append(rms(result))
+        late = numpy.mean(owed, axis=0)
+        self.assertLessEqual(numpy.max(numpy.abs(given - got - late)), 1e-6 * numpy.max(numpy.abs(given)))
+        self.assertLessEqual(rms(late), 2.0**-bits * max(results))
+        self.assertLess(max(results), 1.5 * max(sizes))
+
+
 class Decisions(unittest.TestCase):
     def after(self, *values, **options):
         bound = gradlane.AdaptiveBound(**options)
@@ -311,8 +343,8 @@ class Ring(unittest.TestCase):
     def test_training(self):
         magnitudes = [1e-6] * 4 + [1e-2] * 4 + [0.0] * 2 + [1e-7] * 3 + [math.nan] + [1e-3] * 3
         with gradlane.open() as gl:
-            for count in (1000, 70000):
-                bound = gradlane.AdaptiveBound()
+            for bits, count in ((4, 1000), (4, 70000), (1, 70000)):
+                bound = gradlane.AdaptiveBound(bits)
                 data = gl.zeros(count)
                 previous = None
                 for step, magnitude in enumerate(magnitudes):
@@ -330,7 +362,7 @@ class Ring(unittest.TestCase):
                         self.assertTrue(numpy.isnan(data).all())
                         continue
                     exact = numpy.mean(parts, axis=0, dtype=numpy.float64)
-                    allowed = 0 if codec == "raw" else 2.0**-4 * previous
+                    allowed = 0 if codec == "raw" else 2.0**-bits * previous
                     # fp32 sums and a division of numbers no larger than this.
                     rounding = gl.world * 2.0**-23 * numpy.max(numpy.abs(parts), initial=0)
                     self.assertLessEqual(numpy.max(numpy.abs(data - exact)), allowed + rounding, f"step {step}")

@@ -95,7 +95,12 @@ class Replica:
         self.gl, self.args = gl, args
         self.weights = gl.zeros(PARAMETERS, np.float32)
         self.gradients = gl.zeros(PARAMETERS, np.float32)
-        self.residual = gl.zeros(PARAMETERS, np.float32) if args.feedback else None
+        self.codec, self.residual = args.codec, None
+        bound = gradlane.AdaptiveBound.parse(args.codec)
+        if bound is not None:  # it has a residual of its own
+            self.codec = gradlane.AdaptiveBound(bound.bits, error_feedback=args.feedback)
+        elif args.feedback:
+            self.residual = gl.zeros(PARAMETERS, np.float32)
         self.velocity = np.zeros(PARAMETERS, np.float32)
         self.change = np.empty(PARAMETERS, np.float32)
         self.layers = layers_of(self.weights)
@@ -108,7 +113,7 @@ class Replica:
         loss = backward(self.layers, layers_of(self.gradients), images, labels)
         self.gl.barrier()  # waiting for slower trainers is not exchange
         start = time.perf_counter()
-        self.gl.all_reduce(self.gradients, average=True, codec=self.args.codec, residual=self.residual)
+        self.gl.all_reduce(self.gradients, average=True, codec=self.codec, residual=self.residual)
         self.exchange_seconds.append(time.perf_counter() - start)
 
         self.velocity *= np.float32(self.args.momentum)
@@ -195,7 +200,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--codec", default="fixed:10", help="of the gradients (%(default)s)")
+    parser.add_argument("--codec", default="fixed:10", help="of the gradients; fixed:auto:BITS too (%(default)s)")
     parser.add_argument("--feedback", action="store_true", help="add to each step what its last one rounded off")
     parser.add_argument("--epochs", type=number(int, 1), default=50, help="(%(default)s)")
     parser.add_argument("--batch", type=number(int, 1), default=32, help="images per trainer and step (%(default)s)")

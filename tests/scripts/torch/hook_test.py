@@ -112,7 +112,9 @@ class Residuals(unittest.TestCase):
     def test_auto(self):
         # Twice a change after which all that is owed travels with a raw step.
         magnitudes = [2.0**-14] * 3 + [2.0**-18] * 3 + [2.0**-14] * 3
-        self.check_nothing_is_lost(gradlane.torch.State("fixed:auto", True), magnitudes)
+        for codec in ("fixed:auto", "fixed:auto:1"):
+            with self.subTest(codec):
+                self.check_nothing_is_lost(gradlane.torch.State(codec, True), magnitudes)
 
     def test_feedback_trains_where_rounding_does_not(self):
         inputs = torch.randn(64, 10, generator=torch.Generator().manual_seed(RANK))
@@ -154,9 +156,8 @@ class Auto(unittest.TestCase):
         self.assertLess(abs(losses["fixed:auto:6"] - losses["raw"]), 0.02 * losses["raw"])
 
     def test_promise(self):
-        for feedback in (False, True):
-            state = gradlane.torch.State("fixed:auto", feedback)
-            ddp = wrapped(Given((5000,)), state)
+        for bits, feedback in ((4, False), (4, True), (1, False), (1, True)):
+            ddp = wrapped(Given((5000,)), gradlane.torch.State(f"fixed:auto:{bits}", feedback))
             previous = None
             for seed, magnitude in enumerate([1e-3] * 4 + [1e-5] * 3 + [1.0] * 3 + [0.0] * 2 + [1e-2] * 3):
                 unit = 2.0**-40 if magnitude < 1e-4 else 2.0**-20
@@ -164,7 +165,7 @@ class Auto(unittest.TestCase):
                 exact = exact_average(seed, [(5000,)], magnitude, unit)
                 self.assertTrue(same_everywhere(result))
                 if previous is not None and not feedback:
-                    self.assertLessEqual(worst(result, exact), 2.0**-4 * previous + 2.0**-22 * magnitude)
+                    self.assertLessEqual(worst(result, exact), 2.0**-bits * previous + 2.0**-22 * magnitude)
                 previous = max(rms(result), 2.0**-40)
 
     def test_nan(self):

@@ -17,6 +17,7 @@ WAYS = {
     "backend": {},
     "backend with fixed:auto": {"use": "fixed:auto"},
     "hook": {"hook": {}},
+    "hook with fixed:auto:3": {"hook": {"codec": "fixed:auto:3"}},
     "hook with fixed:auto and no feedback": {"hook": {"codec": "fixed:auto", "error_feedback": False}},
 }
 

@@ -38,6 +38,7 @@ METHODS = [
     _gradlane("fixed:8", True),
     _gradlane("fixed:6"),
     _gradlane("fixed:6", True),
+    _gradlane("fixed:5", True),
     _gradlane("fixed:auto"),
     _gradlane("inceptionn:10"),
     _gradlane("inceptionn:10,truncate"),
@@ -50,7 +51,8 @@ MODELS = {
 }
 # The convolutional net is there to see whether another kind of network does the same: fewer methods will do.
 CONV_METHODS = [
-    WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:auto", "inceptionn:10",
+    WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:5 + feedback",
+    "fixed:auto", "inceptionn:10",
 ]
 QUICK_METHODS = {
     "digits": [WORKER_AGGREGATOR, GLOO, "fixed:10", "fixed:8 + feedback"],
@@ -79,7 +81,7 @@ def jobs(models, seeds, quick, only):
         trainings = []
         for model in models:
             names = selected(model, quick, only)
-            at = turn * 3 % len(names)
+            at = turn * 7 % len(names)
             trainings += [{"model": model, "seed": seed, "method": name} for name in names[at:] + names[:at]]
         result.append(trainings)
     return result

@@ -12,7 +12,7 @@ from tools.study import plan  # noqa: E402
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7",
 )
-GREY = "#999999"
+GREY, BROWN = "#999999", "#6B3E00"
 CURVES = {
     plan.WORKER_AGGREGATOR: (BLACK, "-", "o"),
     plan.GLOO: (VERMILION, "--", "s"),
@@ -20,6 +20,7 @@ CURVES = {
     "raw": (SKY, "-.", "v"),
     "fixed:10": (BLUE, "-", "D"),
     "fixed:8 + feedback": (GREEN, "--", "P"),
+    "fixed:5 + feedback": (BROWN, "-", "*"),
     "fixed:auto": (PURPLE, ":", "X"),
 }
 TITLES = {"digits": "classifier, 789,010 parameters", "conv": "convolutional net, 283,786 parameters"}

@@ -45,11 +45,11 @@ def test_program():
     assert status == [0, 0] and loose["bound"] == 1, (status, loose)
 
 
-def test_demo(gradlane, folder):
+def test_demo(gradlane, folder, options, bound):
     file = folder / "demo.json"
     command = [sys.executable, "-B", str(TOOLS / "demo" / "accelerator.py"), "--gradlane", gradlane]
-    result = subprocess.run([*command, "--floats", str(FLOATS), "--json", str(file)], capture_output=True, text=True,
-                            timeout=150)
+    result = subprocess.run([*command, "--floats", str(FLOATS), "--json", str(file), *options], capture_output=True,
+                            text=True, timeout=150)
     assert result.returncode == 0, (result.stdout, result.stderr)
     plain, marked, repacked = json.loads(file.read_text())["rows"]
     segments = FLOATS // SEGMENT_FLOATS
@@ -57,9 +57,9 @@ def test_demo(gradlane, folder):
         assert row["right"] and row["floats"] == FLOATS and row["name"] in result.stdout, row
     assert plain["worst_error"] == 0 and plain["wire_bytes"] > 4 * FLOATS and plain["packets"] > segments, plain
     # Not as small as it could be: on a busy machine some segments get lost on the way and go uncompressed.
-    assert 0 < marked["worst_error"] <= 2**-10 and marked["wire_bytes"] < 2 * FLOATS, marked
+    assert 0 < marked["worst_error"] <= bound and marked["wire_bytes"] < 2 * FLOATS, marked
     assert marked["packets"] > segments, marked
-    assert 0 < repacked["worst_error"] <= 2**-10 and repacked["wire_bytes"] < 2 * FLOATS, repacked
+    assert 0 < repacked["worst_error"] <= bound and repacked["wire_bytes"] < 2 * FLOATS, repacked
     assert repacked["packets"] < segments, repacked
 
 
@@ -67,7 +67,9 @@ def main():
     test_program()
     networks.require()
     with tempfile.TemporaryDirectory(prefix="gradlane-test-") as folder:
-        test_demo(sys.argv[1], pathlib.Path(folder))
+        test_demo(sys.argv[1], pathlib.Path(folder), [], 2**-10)
+        # Larger values, and a bound that is worth their bytes.
+        test_demo(sys.argv[1], pathlib.Path(folder), ["--codec", "fixed:5", "--data", "gauss-0.1"], 2**-5)
     print("the demonstration's figures are right")
     return 0
 

@@ -75,7 +75,7 @@ size_t join_planes(uint8_t* block, BlockSize first, BlockSize second) noexcept {
   if (groups == 0 || more == 0) return bytes;
   uint8_t* const tags = block + plane_tag_bytes(groups);  // of the second block
   const size_t tag_bytes = plane_tag_bytes(more);
-  const size_t escapes = sum_tags(block, groups).escapes * kEscapeBytes;
+  const size_t escapes = sum_tags(block, groups, block + first.bytes).escapes * kEscapeBytes;
   const auto rest = static_cast<size_t>(block + first.bytes - tags);
   swap_parts(tags, rest, tag_bytes);
   swap_parts(tags + tag_bytes + rest - escapes, escapes, second.bytes - tag_bytes);

@@ -29,11 +29,16 @@ struct PlaneSink {
 struct PlaneInput {
   const uint8_t* tags;
   const uint8_t* at;       // payload
-  const uint8_t* end;      // of the payload
   const uint8_t* escapes;  // the next one is in front of it
   size_t first = 0;        // its group that is group 0 here
 
   [[nodiscard]] GRADLANE_INLINE unsigned tag(size_t group) const { return plane_tag(tags, first + group); }
+
+  // Of two groups, 4 bits each.
+  [[nodiscard]] GRADLANE_INLINE unsigned two_tags(size_t group) const {
+    const uint8_t* const from = tags + (first + group) / 2;
+    return (first + group) % 2 == 0 ? from[0] : from[0] >> 4 | (from[1] & 15) << 4;
+  }
 
   // The next group, `group`.
   Escape next(size_t group, const uint8_t*& payload) {
@@ -51,7 +56,7 @@ struct PlaneInput {
   // Leaves out the first `groups`.
   void skip(size_t groups) {
     first = groups;
-    const PlaneTags sum = sum_tags(tags, groups);
+    const PlaneTags sum = sum_tags(tags, groups, escapes);
     at += sum.words * kPlaneBytes;
     for (size_t i = 0; i < sum.escapes; ++i, escapes -= kEscapeBytes) at += load_escape(escapes).words() * kPlaneBytes;
   }
@@ -59,11 +64,10 @@ struct PlaneInput {
 
 // The input for a block, if that is valid.
 inline Status open_planes(const uint8_t* block, size_t bytes, size_t floats, PlaneInput& input) {
-  PlaneSize size;
-  if (const Status status = check_plane_tags(block, bytes, floats, size); status != Status::kOk) return status;
-  if (bytes != size.bytes) return compare_length(bytes, size.bytes);
-  const uint8_t* const end = block + bytes;
-  input = {block, block + plane_tag_bytes(groups_of(floats)), end - size.escapes * kEscapeBytes, end};
+  size_t length = 0;
+  if (const Status status = check_plane_tags(block, bytes, floats, length); status != Status::kOk) return status;
+  if (const Status status = compare_length(bytes, length); status != Status::kOk) return status;
+  input = {block, block + plane_least_bytes(floats), block + bytes};
   return Status::kOk;
 }
 

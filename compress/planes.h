@@ -75,45 +75,41 @@ GRADLANE_INLINE void add_tags(uint64_t word, PlaneTags& sum) {
   sum.escapes += static_cast<size_t>(__builtin_popcountll(escapes));
 }
 
-// Of groups [0, groups).
-inline PlaneTags sum_tags(const uint8_t* tags, size_t groups) {
+// Of groups [0, groups) of a block that ends at `end`.
+inline PlaneTags sum_tags(const uint8_t* tags, size_t groups, const uint8_t* end) {
   PlaneTags sum;
   uint64_t word;
-  size_t g = 0;
-  for (; g + 16 <= groups; g += 16) {
-    std::memcpy(&word, tags + g / 2, sizeof word);
+  for (; groups >= 16; groups -= 16, tags += sizeof word) {
+    std::memcpy(&word, tags, sizeof word);
     add_tags(word, sum);
   }
-  if (g < groups) {
+  if (groups == 0) return sum;
+  if (end - tags >= static_cast<ptrdiff_t>(sizeof word)) [[likely]] {
+    std::memcpy(&word, tags, sizeof word);
+  } else {
     word = 0;
-    std::memcpy(&word, tags + g / 2, plane_tag_bytes(groups - g));
-    add_tags(word & ~uint64_t{0} >> (64 - 4 * (groups - g)), sum);
+    for (size_t i = 0; i < plane_tag_bytes(groups); ++i) word |= uint64_t{tags[i]} << (8 * i);
   }
+  add_tags(word & ~uint64_t{0} >> (64 - 4 * groups), sum);
   return sum;
 }
 
-// What the tags of a block say of it.
-struct PlaneSize {
-  size_t bytes = 0;
-  size_t escapes = 0;  // groups
-};
-
 // What can be said of a block before its payload is looked at: all but whether `bytes` is the length that it says it
-// has, which is left in `size`.
-inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats, PlaneSize& size) {
+// has, which is left in `length`.
+inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats, size_t& length) {
   const size_t groups = groups_of(floats);
   const size_t tag_bytes = plane_tag_bytes(groups);
   if (bytes < tag_bytes) return Status::kShort;
   if (groups % 2 != 0 && block[tag_bytes - 1] >> 4 != 0) return Status::kBadTail;
-  const PlaneTags sum = sum_tags(block, groups);
-  size = {tag_bytes + sum.words * kPlaneBytes + sum.escapes * kEscapeBytes, sum.escapes};
+  const PlaneTags sum = sum_tags(block, groups, block + bytes);
+  length = tag_bytes + sum.words * kPlaneBytes + sum.escapes * kEscapeBytes;
   if (sum.escapes == 0) return Status::kOk;
-  if (bytes < size.bytes) return Status::kShort;
+  if (bytes < length) return Status::kShort;
   const uint8_t* at = block + bytes;
   for (size_t i = 0; i < sum.escapes; ++i, at -= kEscapeBytes) {
     const Escape escape = load_escape(at);
     if (escape.width > kMostPlanes || escape.words() > kGroupFloats) return Status::kBadEscape;
-    size.bytes += escape.words() * kPlaneBytes;
+    length += escape.words() * kPlaneBytes;
   }
   // The last one read is that of the last escaped group.
   const size_t rest = floats % kGroupFloats;
@@ -123,9 +119,9 @@ inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats
 }
 
 inline Status validate_planes(const uint8_t* block, size_t bytes, size_t floats) {
-  PlaneSize size;
-  const Status status = check_plane_tags(block, bytes, floats, size);
-  return status == Status::kOk ? compare_length(bytes, size.bytes) : status;
+  size_t length = 0;
+  const Status status = check_plane_tags(block, bytes, floats, length);
+  return status == Status::kOk ? compare_length(bytes, length) : status;
 }
 
 }  // namespace

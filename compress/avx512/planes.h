@@ -143,7 +143,7 @@ struct PlaneKernels {
     const size_t full = job.full_groups();
     const uint8_t* next = in.at;
     const auto begin = [&](size_t pair, Begun& begun) GRADLANE_INLINE_LAMBDA {
-      const PairTags widths{in.tags[in.first / 2 + pair]};
+      const PairTags widths{in.two_tags(2 * pair)};
       if (!widths.within(kNarrowIn)) [[unlikely]]
         return false;
       fetch_next_page(job.in + 2 * pair * kGroupFloats);
@@ -166,8 +166,7 @@ struct PlaneKernels {
       owe<kFeedback>(job, 2 * pair + 1, begun.error[1]);
       return true;
     };
-    // Else the tags of a pair are in two bytes.
-    if (in.first % 2 == 0) group = 2 * run_pairwise<Begun>(group / 2, full / 2, begin, finish);
+    group = 2 * run_pairwise<Begun>(group / 2, full / 2, begin, finish);
     next = in.at;
     const auto begin_one = [&](size_t g, Begun& begun) GRADLANE_INLINE_LAMBDA {
       const size_t width = in.tag(g);

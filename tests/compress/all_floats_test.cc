@@ -1,6 +1,6 @@
-// all_floats_test.cc - a twelfth of all floats, or with GRADLANE_ALL_FLOATS=1 all 2^32, through fixed:10 and
+// all_floats_test.cc - a twelfth of all floats, or with GRADLANE_ALL_FLOATS=1 all 2^32, through fixed:10, fixed:4 and
 // inceptionn:10: error bound, idempotence, and every instruction set gives the bytes and bits of the scalar one (a
-// program of its own: all floats take a minute or two natively, and it is left out of sanitizer builds)
+// program of its own: all floats take some minutes natively, and it is left out of sanitizer builds)
 //
 // A chunk is the 2^16 floats that share their upper 16 bits. Powers of two bound chunks, so either all or none of a
 // chunk lie where the bound applies, and the check of a chunk is a plain loop. The scalar result is computed once for
@@ -123,8 +123,9 @@ class AllFloats : public IsaTest {
     for (Sweep& sweep : sweeps_) sweep_all(sweep);
   }
 
-  static inline std::array<Sweep, 2> sweeps_{{
+  static inline std::array<Sweep, 3> sweeps_{{
       {"fixed:10", {0x1p14F, 0x1p-10F}, {}},
+      {"fixed:4", {0x1p20F, 0x1p-4F}, {}},
       {"inceptionn:10", {1.0F, kBelow}, {}},
   }};
 };

@@ -37,7 +37,8 @@ struct PlaneInput {
   // Of two groups, 4 bits each.
   [[nodiscard]] GRADLANE_INLINE unsigned two_tags(size_t group) const {
     const uint8_t* const from = tags + (first + group) / 2;
-    return (first + group) % 2 == 0 ? from[0] : from[0] >> 4 | (from[1] & 15) << 4;
+    if ((first + group) % 2 == 0) return from[0];
+    return static_cast<unsigned>(from[0] >> 4 | (from[1] & 15) << 4);
   }
 
   // The next group, `group`.

@@ -112,14 +112,14 @@ struct AnyGroup {
   // The floats of a group whose payload is all there. Of missing ones anything.
   static void get(const CodecParams& p, Escape escape, const uint8_t* at, float* x) {
     uint8_t values[2][kGroupFloats];
-    uint8_t planes[2][kGroupFloats];
+    uint8_t planes[2 * kGroupFloats];  // 0 to 7, 8 to 15
     const size_t bytes = escape.width * kPlaneBytes;
     std::memcpy(planes, at, bytes);
     // Planes above the width are copies of the sign.
     const uint32_t sign = escape.width == 0 ? 0 : load_plane(at + bytes - kPlaneBytes);
-    for (size_t j = escape.width; j < kMostPlanes; ++j) store_plane(planes[0] + j * kPlaneBytes, sign);
-    transpose_from_planes(planes[0], values[0]);
-    transpose_from_planes(planes[1], values[1]);
+    for (size_t j = escape.width; j < kMostPlanes; ++j) store_plane(planes + j * kPlaneBytes, sign);
+    transpose_from_planes(planes, values[0]);
+    transpose_from_planes(planes + kGroupFloats, values[1]);
     for (size_t i = 0; i < kGroupFloats; ++i) {
       const auto q = static_cast<int16_t>(static_cast<uint16_t>(values[0][i] | values[1][i] << 8));
       x[i] = static_cast<float>(q) * p.step;

@@ -219,7 +219,7 @@ struct PlaneBlock {
     if (plane_tag_bytes(done + 1) + next > room) return false;
     const size_t left = room - plane_tag_bytes(done);
     const size_t likely = done == 0 ? 1 : done * 2 * left / (bytes * 2 + done);
-    const size_t most = done < planned ? planned - 1 : smaller(groups, 2 * room);
+    const size_t most = smaller(groups, 2 * (room - next));  // fewer than were planned, if one was not put
     plan(smaller(done + (likely == 0 ? 1 : likely), most), sink);
     return true;
   }

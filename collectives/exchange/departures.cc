@@ -186,7 +186,7 @@ void ExchangeState::flush(size_t link, bool more, Nanos now) noexcept {
   outbox.flush(Outbox::kControl, now);
   for (const auto channel : Outbox::kData) {
     if (!outbox.holds(channel)) continue;
-    const bool waits = links_[link].in_flight() != 0 && (more || coming_[channel] != 0);
+    const bool waits = !outbox.full(channel) && links_[link].in_flight() != 0 && (more || coming_[channel] != 0);
     if (!waits || now >= flush_at(link, channel)) outbox.flush(channel, now);
   }
 }

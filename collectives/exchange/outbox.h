@@ -53,6 +53,8 @@ class Outbox {
   // Sends what is open, if there is something and the link takes it.
   void flush(Channel channel, Nanos now) noexcept;
   [[nodiscard]] bool holds(Channel channel) const noexcept { return open_[channel].last != 0; }
+  // Nothing more can go into it.
+  [[nodiscard]] bool full(Channel channel) const noexcept { return open_[channel].elements == kMaxRunElements; }
   // The owner had no buffer, since the last try_again().
   [[nodiscard]] bool starved() const noexcept { return starved_; }
   void try_again() noexcept { starved_ = false; }

@@ -1,4 +1,4 @@
-// avx2.h - the codecs that have kernels of their own in AVX2: the others run the scalar ones (codec_table.cc)
+// avx2.h - the kernels of all codecs in AVX2 (any thread)
 #pragma once
 
 #include "compress/kernels.h"

@@ -1,4 +1,4 @@
-// avx512.h - the codecs that have kernels of their own in AVX-512: the others run the scalar ones (table.cc)
+// avx512.h - the kernels of all codecs in AVX-512 (any thread)
 #pragma once
 
 #include "compress/kernels.h"

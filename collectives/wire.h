@@ -78,7 +78,7 @@ static_assert(offsetof(RunHeader, block) == 16);
 static_assert(offsetof(RunHeader, param) == 19);
 
 inline constexpr size_t kGranuleBytes = 128;
-inline constexpr size_t kMaxRunElements = 32768;  // and no packet has more
+inline constexpr size_t kMaxRunElements = 32768;  // and of a packet that is sent from here
 
 // What two ranks must agree on for one operation.
 struct [[gnu::packed]] Descriptor {

@@ -14,7 +14,7 @@
 namespace gradlane::accel {
 
 inline constexpr uint8_t kGroupMagic = 0xa6;
-inline constexpr uint8_t kGroupVersion = 2;  // 1: blocks of `fixed` with tags for each float
+inline constexpr uint8_t kGroupVersion = 2;
 inline constexpr uint8_t kKindRecords = 1, kKindHello = 2, kKindAnswer = 3;
 
 struct [[gnu::packed]] GroupHeader {

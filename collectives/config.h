@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/time.h"
+#include "collectives/strategy/strategy_id.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
 
@@ -16,7 +18,10 @@ struct ExchangeConfig {
   size_t mtu = 1472;                        // longest packet in bytes, from the link header on; kMinPacket to kMaxMtu
   uint64_t rank_table = 0;                  // digest of who is which rank; 0 will do where that cannot differ
   Codec codec = find_codec(kDefaultCodec);  // of fp32 operations that name none
-  RingSettings settings;                    // what `rank_table` is made of, for naming what differs; zeros: not told
+  // Those that operations may name; the first one is that of operations that name none. The ring always works, named or
+  // not.
+  std::vector<StrategyId> strategies = {StrategyId{}};
+  RingSettings settings;  // what `rank_table` is made of, for naming what differs; zeros: not told
 
   // Bytes of IP around a packet: users know MTUs of IP, and texts speak of those.
   size_t around = 0;

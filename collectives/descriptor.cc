@@ -10,7 +10,7 @@ Descriptor describe(const Operation& operation, const Codec& codec) noexcept {
           .root = static_cast<uint16_t>(operation.root),
           .kind = static_cast<uint8_t>(operation.kind),
           .type = static_cast<uint8_t>(operation.type),
-          .average = operation.average ? uint8_t{1} : uint8_t{0},
+          .reduction = static_cast<uint8_t>(operation.reduction),
           .codec = static_cast<uint8_t>(encoded ? codec.id() : kNoCodec),
           .param = encoded ? codec.param() : uint8_t{0},
           .reserved = 0};
@@ -27,7 +27,7 @@ Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank
       {Field::kType, ours.type, theirs.type},
       {Field::kCount, ours.count, theirs.count},
       {Field::kRoot, ours.root, theirs.root},
-      {Field::kAverage, ours.average, theirs.average},
+      {Field::kReduction, ours.reduction, theirs.reduction},
       {Field::kCodec, codec_value(ours), codec_value(theirs)},
       {Field::kTag, ours.tag, theirs.tag},
   };

@@ -31,8 +31,8 @@ const char* field_name(Field field) noexcept {
       return "count";
     case Field::kRoot:
       return "root";
-    case Field::kAverage:
-      return "average";
+    case Field::kReduction:
+      return "reduction";
     case Field::kTag:
       return "tag";
     case Field::kNodes:
@@ -53,6 +53,12 @@ const char* field_name(Field field) noexcept {
       return "tos.control";
     case Field::kAddresses:
       return "addresses in `nodes`, as a digest";
+    case Field::kStrategy:
+      return "strategy";
+    case Field::kStrategies:
+      return "strategies, as a digest";
+    case Field::kBackCodec:
+      return "codec of the way back";
     case Field::kArrivedTos:
     case Field::kPacketSize:
     case Field::kNoAnswer:
@@ -113,11 +119,20 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
   };
   switch (field) {
     case Field::kCodec:
+    case Field::kBackCodec:
       return add_codec(text, value);
+    case Field::kStrategy: {
+      const auto strategy = strategy_of(static_cast<uint32_t>(value));
+      return name_or_number(strategy.has_value(), strategy.value_or(StrategyId{}).name().c_str());
+    }
+    case Field::kReduction:
+      return name_or_number(value <= static_cast<uint64_t>(Reduction::kMax),
+                            reduction_name(static_cast<Reduction>(value)));
     case Field::kRankTable:
       text.add("0x").add(value, 16, 16);
       return;
     case Field::kAddresses:
+    case Field::kStrategies:
       text.add("0x").add(value & UINT32_MAX, 16, 8);
       return;
     case Field::kKind:
@@ -131,9 +146,6 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
       return add_tos(text, value);
     case Field::kLocalReduce:
       text.add(value != 0 ? "true" : "false");
-      return;
-    case Field::kAverage:
-      text.add(value != 0 ? "yes" : "no");
       return;
     default:
       text.add(value);
@@ -206,6 +218,20 @@ const char* op_name(OpKind kind) noexcept {
       return "broadcast";
     case OpKind::kBarrier:
       return "barrier";
+  }
+  return "?";
+}
+
+const char* reduction_name(Reduction reduction) noexcept {
+  switch (reduction) {
+    case Reduction::kSum:
+      return "sum";
+    case Reduction::kAverage:
+      return "average";
+    case Reduction::kMin:
+      return "minimum";
+    case Reduction::kMax:
+      return "maximum";
   }
   return "?";
 }

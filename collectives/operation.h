@@ -9,6 +9,7 @@
 
 #include "base/fixed_text.h"
 #include "base/time.h"
+#include "collectives/strategy/strategy_id.h"
 #include "compress/codec.h"
 #include "compress/loss.h"
 
@@ -17,6 +18,11 @@ namespace gradlane {
 enum class OpKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier };
 
 enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes };
+
+// How elements of different ranks become one. Averages are sums divided by the number of ranks (floating types only).
+// Minima and maxima are exact, of all types, whatever the codec: elements travel as they are. Where one is NaN, so is
+// the result (IEEE 754-2019, minimum and maximum), and -0 is less than +0; bytes are unsigned.
+enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 
 [[nodiscard]] constexpr bool is_floating(ElementType type) noexcept { return type < ElementType::kInt32; }
 // Its result is a sum over the ranks.
@@ -30,6 +36,7 @@ enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt
 [[nodiscard]] size_t element_bytes(ElementType type) noexcept;
 [[nodiscard]] const char* element_name(ElementType type) noexcept;
 [[nodiscard]] const char* op_name(OpKind kind) noexcept;
+[[nodiscard]] const char* reduction_name(Reduction reduction) noexcept;
 
 // One collective, in place. All ranks submit the same operations in the same order. Whatever goes through a codec ends
 // as decode(encode()) of something, the same bytes on every rank.
@@ -46,8 +53,8 @@ enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt
 struct Operation {
   OpKind kind = OpKind::kAllReduce;
   ElementType type = ElementType::kFloat32;
-  bool average = false;  // divide sums by the number of ranks; floating types only
-  unsigned root = 0;     // of a broadcast
+  Reduction reduction = Reduction::kSum;
+  unsigned root = 0;  // of a broadcast
   // Must be the same on all ranks, or the operation fails with kMismatch: a step and bucket number, say, so that ranks
   // that lost count of each other after a failure never add what does not belong together.
   uint64_t tag = 0;
@@ -60,6 +67,10 @@ struct Operation {
   float* residual = nullptr;
   // For fp32; by default the one the exchange is configured with.
   std::optional<Codec> codec;
+  // By default the first of the configuration's, or the ring where that one cannot do such an operation.
+  std::optional<StrategyId> strategy{};
+  // Of an aggregator, for fp32: the codec of the results on their way back; by default raw, as weights would go.
+  std::optional<Codec> back_codec{};
   // From its submission to its failure; 0: start_timeout, then operation_timeout. Need not be alike on all ranks: the
   // first to run out of time fails it for all.
   Nanos timeout = 0;
@@ -99,7 +110,7 @@ enum class Field : uint8_t {
   kType,
   kCount,
   kRoot,
-  kAverage,
+  kReduction,
   kTag,
   kNodes,
   kTrainers,
@@ -114,6 +125,10 @@ enum class Field : uint8_t {
   kArrivedTos,  // packets arrive with a ToS byte that no class has: theirs
   kPacketSize,  // packets as long as this one get lost; theirs: the longest that arrived meanwhile, 0: none
   kNoAnswer,    // packets get lost, whatever their length
+  // Of operations and, the second one, of nodes.
+  kStrategy,    // values are StrategyId::code()
+  kStrategies,  // those that nodes allow: digests
+  kBackCodec,
 };
 
 // Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they

@@ -85,9 +85,9 @@ struct [[gnu::packed]] Descriptor {
   uint64_t tag;    // the callers'
   uint64_t count;  // elements of the tensor; of one rank's share for reduce-scatter and all-gather
   uint16_t root;
-  uint8_t kind;     // OpKind
-  uint8_t type;     // ElementType
-  uint8_t average;  // 0 or 1
+  uint8_t kind;       // OpKind
+  uint8_t type;       // ElementType
+  uint8_t reduction;  // Reduction
   uint8_t codec;
   uint8_t param;
   uint8_t reserved;  // 0

@@ -127,7 +127,7 @@ RunHeader ExchangeState::run_header(const Running& it, Phase phase, unsigned blo
 }
 
 void ExchangeState::complete(const Running& it, unsigned block, size_t element, size_t count) noexcept {
-  if (it.operation.average) it.coder.divide(elements(it, block, element), count, it.world);
+  if (it.operation.reduction == Reduction::kAverage) it.coder.divide(elements(it, block, element), count, it.world);
 }
 
 // ---- Exchange.

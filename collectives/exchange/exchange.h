@@ -69,6 +69,7 @@ class Exchange {
     kNone,
     kFull,      // the one submitted `operations` before is not over, or its completion has not been read
     kTooLarge,  // the tensor has more than max_bytes
+    kStrategy,  // it is none of the configuration's, or cannot do such an operation
     kBad,       // no such root, an average of integers, a residual for a codec or kind without feedback, no data
   };
   struct Submitted {
@@ -125,7 +126,8 @@ class Exchange {
   // When poll() has something to do without new packets; kNever if that will not be.
   [[nodiscard]] Nanos deadline() const noexcept;
 
-  // The ranks that packets go to and come from; none, one or two of them. Constant.
+  // The ranks that packets go to and come from: the next one and the one before, and those that the strategies of the
+  // configuration need beside them. Constant.
   [[nodiscard]] std::span<const unsigned> neighbours() const noexcept;
 
   [[nodiscard]] const Counters& counters() const noexcept;

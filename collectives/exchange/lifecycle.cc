@@ -16,7 +16,8 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   if (operation.kind > OpKind::kBarrier || operation.type > ElementType::kBytes) return Refusal::kBad;
   if (operation.kind == OpKind::kBarrier) return Refusal::kNone;
   const bool sums = reduces(operation.kind);
-  if (operation.average && (!sums || !is_floating(operation.type))) return Refusal::kBad;
+  if (operation.reduction != Reduction::kSum && !sums) return Refusal::kBad;
+  if (operation.reduction == Reduction::kAverage && !is_floating(operation.type)) return Refusal::kBad;
   if (operation.kind == OpKind::kBroadcast && operation.root >= config_.world) return Refusal::kBad;
   const Codec& codec = operation.codec ? *operation.codec : config_.codec;
   if (operation.residual != nullptr && (!sums || operation.type != ElementType::kFloat32 || !codec.has_feedback())) {

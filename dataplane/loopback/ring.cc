@@ -107,7 +107,7 @@ void Rank::receive(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcep
 
 void Rank::submit(Nanos now) {
   Operation operation;
-  operation.average = true;
+  operation.reduction = Reduction::kAverage;
   operation.tag = submitted_;
   operation.count = tensor_.size();
   operation.data = tensor_.data();

@@ -61,7 +61,7 @@ bool TrainerOps::sum_piece(Job& it) noexcept {
   const auto result = coder.hop({elements(it, it.other, it.done), count * width}, sum, count, nullptr, scratch_);
   std::memcpy(sum, scratch_.data(), result.floats * width);
   const bool last = it.other + 1 == setup_.trainers;
-  if (last && operation.average) coder.divide(sum, result.floats, setup_.trainers);
+  if (last && operation.reduction == Reduction::kAverage) coder.divide(sum, result.floats, setup_.trainers);
   it.done += result.floats;
   if (it.done < it.share.count) return false;
   it.done = 0;

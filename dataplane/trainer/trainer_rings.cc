@@ -43,7 +43,7 @@ Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limit
   const uint64_t root = operation.kind == OpKind::kBroadcast ? entry.root : 0;
   operation.root = static_cast<unsigned>(root);
   operation.pitch = !has_shares(operation.kind) ? 0 : entry.pitch != 0 ? entry.pitch : entry.count;
-  operation.average = (entry.flags & GL_FLAG_AVERAGE) != 0;
+  if ((entry.flags & GL_FLAG_AVERAGE) != 0) operation.reduction = Reduction::kAverage;
   Codec codec = limits.codec;
   if ((entry.flags & GL_FLAG_CODEC) != 0) {
     const auto named = find_codec(static_cast<CodecId>(entry.codec), entry.param, limits.codec.isa());
@@ -57,7 +57,7 @@ Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limit
   }
   const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
   const bool sensible =
-      root < limits.world && (!operation.average || (reduces(operation.kind) && is_floating(operation.type))) &&
+      root < limits.world && (operation.reduction == Reduction::kSum || (reduces(operation.kind) && is_floating(operation.type))) &&
       (!feedback || (reduces(operation.kind) && operation.type == ElementType::kFloat32 && codec.has_feedback())) &&
       !(limits.local_reduce && has_shares(operation.kind)) &&
       (!has_shares(operation.kind) || operation.pitch >= entry.count);

@@ -179,7 +179,7 @@ void Run::aim_run(Bytes& packet, unsigned victim) {
   descriptor.count = operation.kind == kBarrier ? 1 : operation.count;
   descriptor.kind = static_cast<uint8_t>(operation.kind);
   descriptor.type = static_cast<uint8_t>(operation.type);
-  descriptor.average = operation.average ? 1 : 0;
+  descriptor.reduction = static_cast<uint8_t>(operation.reduction);
   if (operation.type == kFloat32) {
     descriptor.codec = static_cast<uint8_t>(operation.codec->id());
     descriptor.param = operation.codec->param();

@@ -61,7 +61,7 @@ struct Tensors {
     Operation operation;
     operation.kind = plan.kind;
     operation.type = plan.type;
-    operation.average = plan.average;
+    if (plan.average) operation.reduction = Reduction::kAverage;
     operation.count = plan.count;
     operation.data = data[rank].data();
     operation.residual = plan.residual ? residuals[rank].data() : nullptr;

@@ -210,7 +210,7 @@ std::vector<Difference> differences() {
       {"root", copy, [](Operation& op) { op.root = 1; }, Field::kRoot, 0, 1},
       {"codec", sum, [](Operation& op) { op.codec = find_codec("fixed:10"); }, Field::kCodec, codec_value("raw"),
        codec_value("fixed:10")},
-      {"average", sum, [](Operation& op) { op.average = true; }, Field::kAverage, 0, 1},
+      {"average", sum, [](Operation& op) { op.reduction = Reduction::kAverage; }, Field::kReduction, 0, 1},
       {"tag", sum, [](Operation& op) { op.tag = 77; }, Field::kTag, 0, 77},
   };
 }

@@ -130,7 +130,7 @@ Operation Job::operation(unsigned rank) {
   Operation operation;
   operation.kind = spec_.kind;
   operation.type = spec_.type;
-  operation.average = spec_.average;
+  if (spec_.average) operation.reduction = Reduction::kAverage;
   operation.root = spec_.root;
   operation.count = spec_.count;
   operation.codec = codec_;

@@ -1,0 +1,122 @@
+// strategy_id.cc - names of strategies, and what they can do (set-up code, but for code() and supports())
+#include "collectives/strategy/strategy_id.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "collectives/operation.h"
+
+namespace gradlane {
+namespace {
+
+using Kind = StrategyId::Kind;
+
+constexpr std::string_view kStream = "stream";
+
+[[noreturn]] void refuse(std::string_view name) {
+  throw SetupError("strategy is '" + std::string(name) + "', allowed: " + kStrategyUsage);
+}
+
+// The number behind the colon.
+unsigned number_in(std::string_view name, std::string_view digits, unsigned least, unsigned most) {
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool all = error == std::errc() && end == digits.data() + digits.size();
+  if (!all || value < least || value > most) refuse(name);
+  return value;
+}
+
+}  // namespace
+
+StrategyName StrategyId::name() const noexcept {
+  StrategyName text;
+  switch (kind) {
+    case Kind::kRing:
+      return text.add("ring");
+    case Kind::kDirect:
+      return text.add("direct");
+    case Kind::kRings:
+      return text.add("rings:").add(uint64_t{group()});
+    case Kind::kAggregator:
+      break;
+  }
+  return text.add("aggregator:").add(uint64_t{root()}).add(stream ? ",stream" : "");
+}
+
+uint32_t StrategyId::code() const noexcept {
+  return (static_cast<uint32_t>(kind) + 1) | uint32_t{param} << 8 | (stream ? 1U : 0U) << 16;
+}
+
+std::optional<StrategyId> strategy_of(uint32_t code) noexcept {
+  const uint32_t kind = (code & 0xff) - 1;
+  if (kind > static_cast<uint32_t>(Kind::kAggregator)) return std::nullopt;
+  const StrategyId id{static_cast<Kind>(kind), static_cast<uint8_t>(code >> 8), (code >> 16 & 1) != 0};
+  const bool has_param = id.kind == Kind::kRings || id.kind == Kind::kAggregator;
+  if (code >> 17 != 0 || (id.stream && id.kind != Kind::kAggregator) || (id.param != 0 && !has_param)) {
+    return std::nullopt;
+  }
+  return id;
+}
+
+StrategyId find_strategy(std::string_view name) {
+  const size_t colon = name.find(':');
+  const std::string_view word = name.substr(0, colon);
+  if (colon == std::string_view::npos) {
+    if (word == "ring") return {};
+    if (word == "direct") return {.kind = Kind::kDirect};
+    refuse(name);
+  }
+  std::string_view rest = name.substr(colon + 1);
+  if (word == "rings") {
+    return {.kind = Kind::kRings, .param = static_cast<uint8_t>(number_in(name, rest, 1, 256) - 1)};
+  }
+  if (word != "aggregator") refuse(name);
+  const size_t comma = rest.find(',');
+  const bool stream = comma != std::string_view::npos;
+  if (stream && rest.substr(comma + 1) != kStream) refuse(name);
+  return {.kind = Kind::kAggregator,
+          .param = static_cast<uint8_t>(number_in(name, rest.substr(0, comma), 0, 255)),
+          .stream = stream};
+}
+
+std::vector<StrategyId> find_strategies(std::string_view names) {
+  std::vector<StrategyId> found;
+  for (size_t begin = 0; begin <= names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    const std::string_view name = names.substr(begin, end - begin);
+    if (name == kStream && !found.empty() && found.back().kind == Kind::kAggregator) {
+      found.back().stream = true;
+    } else {
+      found.push_back(find_strategy(name));
+    }
+    begin = end + 1;
+  }
+  return found;
+}
+
+std::string strategy_fault(const StrategyId& strategy, unsigned world) {
+  const std::string ranks = std::to_string(world) + (world == 1 ? " rank" : " ranks");
+  if (strategy.kind == Kind::kRings && world % strategy.group() != 0) {
+    return std::string(strategy.name().view()) + ": " + std::to_string(strategy.group()) + " does not divide " + ranks;
+  }
+  if (strategy.kind == Kind::kAggregator && strategy.root() >= world) {
+    return std::string(strategy.name().view()) + ": there is no rank " + std::to_string(strategy.root()) + " of " +
+           ranks;
+  }
+  return {};
+}
+
+bool supports(const StrategyId& strategy, OpKind kind) noexcept {
+  switch (strategy.kind) {
+    case Kind::kRing:
+    case Kind::kDirect:
+      return true;
+    case Kind::kRings:
+    case Kind::kAggregator:
+      break;
+  }
+  return kind == OpKind::kAllReduce || kind == OpKind::kBarrier;
+}
+
+}  // namespace gradlane

@@ -4,15 +4,15 @@
 namespace gradlane {
 
 Descriptor describe(const Operation& operation, const Codec& codec) noexcept {
-  const bool encoded = operation.type == ElementType::kFloat32;
+  const bool codec_counts = encoded(operation.type, operation.reduction);
   return {.tag = operation.tag,
           .count = operation.whole != 0 ? operation.whole : operation.count,
           .root = static_cast<uint16_t>(operation.root),
           .kind = static_cast<uint8_t>(operation.kind),
           .type = static_cast<uint8_t>(operation.type),
           .reduction = static_cast<uint8_t>(operation.reduction),
-          .codec = static_cast<uint8_t>(encoded ? codec.id() : kNoCodec),
-          .param = encoded ? codec.param() : uint8_t{0},
+          .codec = static_cast<uint8_t>(codec_counts ? codec.id() : kNoCodec),
+          .param = codec_counts ? codec.param() : uint8_t{0},
           .reserved = 0};
 }
 

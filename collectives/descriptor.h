@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// `codec` is for fp32; other types travel raw.
+// `codec` is for sums of fp32; all else travels as it is.
 [[nodiscard]] Descriptor describe(const Operation& operation, const Codec& codec) noexcept;
 
 // kMismatch with `rank`, which says `theirs`, and the first field that differs; none: they are one operation.

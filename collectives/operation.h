@@ -25,9 +25,16 @@ enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt
 enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 
 [[nodiscard]] constexpr bool is_floating(ElementType type) noexcept { return type < ElementType::kInt32; }
-// Its result is a sum over the ranks.
+// Its result is a sum over the ranks, or what else a Reduction makes of their elements.
 [[nodiscard]] constexpr bool reduces(OpKind kind) noexcept {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter;
+}
+[[nodiscard]] constexpr bool picks(Reduction reduction) noexcept {
+  return reduction == Reduction::kMin || reduction == Reduction::kMax;
+}
+// Elements go through a codec; all others travel as they are.
+[[nodiscard]] constexpr bool encoded(ElementType type, Reduction reduction) noexcept {
+  return type == ElementType::kFloat32 && !picks(reduction);
 }
 // Its data has a block for each rank, all of the same length.
 [[nodiscard]] constexpr bool has_shares(OpKind kind) noexcept {

@@ -2,6 +2,7 @@
 #include "collectives/exchange/coder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "collectives/exchange/elements.h"
@@ -10,6 +11,8 @@
 namespace gradlane {
 
 namespace {
+
+constexpr size_t kPieceBytes = 2048;
 
 // The codec whose kernels a type needs.
 Codec kernels_of(ElementType type, const Codec& codec) noexcept {
@@ -23,6 +26,17 @@ Codec kernels_of(ElementType type, const Codec& codec) noexcept {
   }
 }
 
+ElementCombine combine_of(const ElementOps& ops, Reduction reduction) noexcept {
+  switch (reduction) {
+    case Reduction::kMin:
+      return ops.min;
+    case Reduction::kMax:
+      return ops.max;
+    default:
+      return ops.add;
+  }
+}
+
 // memcpy() wants pointers even where there is nothing to copy.
 void copy(void* to, const void* from, size_t bytes) noexcept {
   if (bytes != 0) std::memcpy(to, from, bytes);
@@ -30,13 +44,14 @@ void copy(void* to, const void* from, size_t bytes) noexcept {
 
 }  // namespace
 
-Coder::Coder(ElementType type, const Codec& codec) noexcept
+Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept
     : codec_(kernels_of(type, codec)),
       ops_(&element_ops(type)),
+      combine_(combine_of(*ops_, reduction)),
       element_bytes_(gradlane::element_bytes(type)),
       granule_(kGranuleBytes / element_bytes_),
       width_(element_bytes_),
-      type_(type),
+      coded_(encoded(type, reduction)),
       id_(kNoCodec),
       param_(0) {
   if (coded()) {
@@ -80,9 +95,23 @@ HopResult Coder::hop(std::span<const uint8_t> block, const void* local, size_t c
   const size_t elements = room / width_;
   const size_t skipped = first * width_;
   if (elements != 0) {
-    ops_->add(codec_, block.data() + skipped, static_cast<const uint8_t*>(local) + skipped, out.data(), elements);
+    combine_(codec_, block.data() + skipped, static_cast<const uint8_t*>(local) + skipped, out.data(), elements);
   }
   return {Status::kOk, elements, room};
+}
+
+Status Coder::add(std::span<const uint8_t> block, void* accumulator, size_t count) const noexcept {
+  if (coded()) return codec_.decode_add(block, {static_cast<float*>(accumulator), count});
+  if (const Status status = validate(block, count); status != Status::kOk) return status;
+  // By way of the L1 cache, so that one kernel serves sums in place and elsewhere.
+  std::array<uint8_t, kPieceBytes> piece;
+  auto* const sums = static_cast<uint8_t*>(accumulator);
+  for (size_t at = 0; at < block.size(); at += piece.size()) {
+    const size_t bytes = std::min(piece.size(), block.size() - at);
+    combine_(codec_, block.data() + at, sums + at, piece.data(), bytes / width_);
+    std::memcpy(sums + at, piece.data(), bytes);
+  }
+  return Status::kOk;
 }
 
 Status Coder::decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept {

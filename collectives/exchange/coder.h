@@ -1,4 +1,4 @@
-// coder.h - how the elements of one operation travel: fp32 through a codec, all other types as they are
+// coder.h - how the elements of one operation travel: sums of fp32 through a codec, all else as it is
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,16 @@
 namespace gradlane {
 
 struct ElementOps;
+// out = a + b, or what else the operation makes of two elements; `out` overlaps neither. `codec` is the Coder's.
+using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint8_t* b, uint8_t* out,
+                                size_t count) noexcept;
 
 // Chosen once, when an operation starts. A small value: copy it.
 //
-// It writes and reads the payload of runs, called blocks as those of a Codec. fp32 goes through the codec given. Blocks
-// of other types are the elements, little-endian, and nothing else.
+// It writes and reads the payload of runs, called blocks as those of a Codec. fp32 goes through the codec given, but
+// for minima and maxima. All other blocks are the elements, little-endian, and nothing else.
+//
+// What is said of sums below holds for minima and maxima too, where the operation asks for them.
 //
 // Common to all functions below:
 // - They are pure: no heap, no lock, no exception, no state.
@@ -25,18 +30,20 @@ struct ElementOps;
 // - Outputs must not overlap inputs.
 // - Every CPU gives the same bytes. A sum that is NaN is always the same NaN of its type: 0x7fc00000, 0x7ff8 and zeros,
 //   0x7e00 (fp16), 0x7fc0 (bf16); whatever is not added keeps its bits, but for what the codec of fp32 does.
+// - Minima and maxima are those of IEEE 754-2019 (minimum, maximum): NaN where either is NaN, and -0 < +0. They are
+//   exact, and do not depend on the order of the ranks.
 //
 // `residual` is for error feedback, and belongs to the same first element as the elements beside it. It may be null,
 // and is not touched where the codec has no feedback.
 class Coder {
  public:
   // `codec` is that of fp32; its instruction set serves other types too.
-  Coder(ElementType type, const Codec& codec) noexcept;
+  Coder(ElementType type, const Codec& codec, Reduction reduction = Reduction::kSum) noexcept;
 
   [[nodiscard]] size_t element_bytes() const noexcept { return element_bytes_; }
   // Elements in kGranuleBytes bytes: runs begin and are cut at multiples of this.
   [[nodiscard]] size_t granule() const noexcept { return granule_; }
-  // What a run header says: kNoCodec and 0 for all types but fp32.
+  // What a run header says: kNoCodec and 0 for all that does not go through a codec.
   [[nodiscard]] CodecId codec_id() const noexcept { return id_; }
   [[nodiscard]] uint8_t codec_param() const noexcept { return param_; }
   // Bytes that a block of so many elements can never exceed.
@@ -58,6 +65,10 @@ class Coder {
   [[nodiscard]] HopResult hop(std::span<const uint8_t> block, const void* local, size_t count, float* residual,
                               std::span<uint8_t> out, size_t first = 0) const noexcept;
 
+  // Adds the `count` elements of `block` to those at `accumulator`, in place: Codec::decode_add(), or what hop() would
+  // make of them. Unless the status is kOk, what is at `accumulator` is unspecified.
+  [[nodiscard]] Status add(std::span<const uint8_t> block, void* accumulator, size_t count) const noexcept;
+
   // Writes the `count` elements of a block to `out`, whose content is unspecified unless the status is kOk.
   [[nodiscard]] Status decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept;
 
@@ -70,15 +81,16 @@ class Coder {
   void divide(void* elements, size_t count, unsigned world) const noexcept;
 
  private:
-  [[nodiscard]] bool coded() const noexcept { return type_ == ElementType::kFloat32; }
+  [[nodiscard]] bool coded() const noexcept { return coded_; }
   [[nodiscard]] size_t run_room(size_t elements, size_t room) const noexcept;
 
-  Codec codec_;            // of fp32; for fp16 and bf16 the one that converts them
-  const ElementOps* ops_;  // arithmetic of the type
+  Codec codec_;             // of fp32; for fp16 and bf16 the one that converts them
+  const ElementOps* ops_;   // arithmetic of the type
+  ElementCombine combine_;  // of these, the one that makes sums; null where the codec does
   size_t element_bytes_;
   size_t granule_;
   size_t width_;  // bytes per element in a block; 0: it depends
-  ElementType type_;
+  bool coded_;
   CodecId id_;
   uint8_t param_;
 };

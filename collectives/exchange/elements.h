@@ -1,4 +1,4 @@
-// elements.h - sums and averages of the types of elements (coder.cc only)
+// elements.h - sums, averages, minima and maxima of the types of elements (coder.cc only)
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <span>
 #include <type_traits>
 
+#include "collectives/exchange/coder.h"
 #include "collectives/operation.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
@@ -19,8 +20,9 @@ namespace gradlane {
 
 // The arithmetic of one type on elements at any address. `codec` is the Coder's.
 struct ElementOps {
-  // sum = a + b; sum does not overlap them. Null for fp32, which the codec adds.
-  void (*add)(const Codec& codec, const uint8_t* a, const uint8_t* b, uint8_t* sum, size_t count) noexcept;
+  ElementCombine add;  // null for fp32, which the codec adds
+  ElementCombine min;
+  ElementCombine max;
   // Null for integers.
   void (*divide)(const Codec& codec, uint8_t* elements, size_t count, unsigned divisor) noexcept;
 };
@@ -56,21 +58,24 @@ void for_chunks(size_t count, Pass pass) {
   if (i < count) pass(i, count - i);
 }
 
+// Calls `of(a, b)`, which may be vector code, for each pair of words.
+template <class Word, Word (*of)(Word, Word)>
+void for_pairs(const Codec&, const uint8_t* __restrict a, const uint8_t* __restrict b, uint8_t* __restrict out,
+               size_t count) noexcept {
+  for_chunks<kGranuleBytes / sizeof(Word)>(count, [=](size_t first, auto chunk) {
+    const size_t start = first * sizeof(Word);
+    for (size_t i = 0; i < chunk; ++i) {
+      const size_t at = start + i * sizeof(Word);
+      store(out + at, of(load<Word>(a + at), load<Word>(b + at)));
+    }
+  });
+}
+
 template <class Element>
 struct PlainOps {
   using Word = typename Element::Word;
   static constexpr size_t kChunk = kGranuleBytes / sizeof(Word);
-
-  static void add(const Codec&, const uint8_t* __restrict a, const uint8_t* __restrict b, uint8_t* __restrict sum,
-                  size_t count) noexcept {
-    for_chunks<kChunk>(count, [=](size_t first, auto chunk) {
-      const size_t start = first * sizeof(Word);
-      for (size_t i = 0; i < chunk; ++i) {
-        const size_t at = start + i * sizeof(Word);
-        store(sum + at, Element::add(load<Word>(a + at), load<Word>(b + at)));
-      }
-    });
-  }
+  static constexpr ElementCombine kAdd = for_pairs<Word, Element::add>;
 
   static void divide(const Codec&, uint8_t* elements, size_t count, unsigned divisor) noexcept {
     const auto by = static_cast<Word>(divisor);
@@ -82,6 +87,32 @@ struct PlainOps {
       }
     });
   }
+};
+
+// The smaller or larger of two words. Whole is the integer, with its sign, that words are compared as; of floats, which
+// have Fraction bits behind the exponent, the magnitude's bits are turned over where they are negative. That orders
+// -0 < +0, and all NaNs beyond the infinities.
+template <class Whole, int kFraction = 0>
+struct Pick {
+  static constexpr Whole kMagnitude = std::numeric_limits<Whole>::max();
+  static constexpr Whole kInfinity = static_cast<Whole>(kMagnitude >> kFraction << kFraction);
+  static constexpr Whole kNan = static_cast<Whole>(kInfinity | kInfinity >> 1);
+
+  static Whole rank(Whole word) {
+    if constexpr (kFraction == 0) return word;
+    return static_cast<Whole>(word ^ ((word >> (8 * sizeof(Whole) - 1)) & kMagnitude));
+  }
+  static Whole whole(Whole a, Whole b, bool a_wins) {
+    const Whole winner = a_wins ? a : b;
+    if constexpr (kFraction == 0) return winner;
+    const bool nan = ((a & kMagnitude) > kInfinity) | ((b & kMagnitude) > kInfinity);
+    return nan ? kNan : winner;
+  }
+  static Whole min(Whole a, Whole b) { return whole(a, b, rank(a) < rank(b)); }
+  static Whole max(Whole a, Whole b) { return whole(a, b, rank(a) > rank(b)); }
+
+  static constexpr ElementCombine kMin = for_pairs<Whole, min>;
+  static constexpr ElementCombine kMax = for_pairs<Whole, max>;
 };
 
 // fp16 and bf16 are calculated with as fp32 and rounded to nearest even, by the kernels of the codec of that name: a
@@ -115,21 +146,19 @@ struct HalfOps {
   }
 };
 
-template <class T>
-constexpr ElementOps plain_ops() {
-  if constexpr (std::is_floating_point_v<T>) {
-    return {PlainOps<Plain<T>>::add, PlainOps<Plain<T>>::divide};
-  } else {
-    return {PlainOps<Plain<T>>::add, nullptr};
-  }
+template <class Picked>
+constexpr ElementOps ops_of(ElementCombine add, decltype(ElementOps::divide) divide) {
+  return {add, Picked::kMin, Picked::kMax, divide};
 }
 
-constexpr ElementOps kFloat32Ops = {nullptr, PlainOps<Plain<float>>::divide};
-constexpr ElementOps kFloat64Ops = plain_ops<double>();
-constexpr ElementOps kHalfOps = {HalfOps::add, HalfOps::divide};
-constexpr ElementOps kInt32Ops = plain_ops<uint32_t>();
-constexpr ElementOps kInt64Ops = plain_ops<uint64_t>();
-constexpr ElementOps kBytesOps = plain_ops<uint8_t>();
+constexpr ElementOps kFloat32Ops = ops_of<Pick<int32_t, 23>>(nullptr, PlainOps<Plain<float>>::divide);
+constexpr ElementOps kFloat64Ops =
+    ops_of<Pick<int64_t, 52>>(PlainOps<Plain<double>>::kAdd, PlainOps<Plain<double>>::divide);
+constexpr ElementOps kFloat16Ops = ops_of<Pick<int16_t, 10>>(HalfOps::add, HalfOps::divide);
+constexpr ElementOps kBfloat16Ops = ops_of<Pick<int16_t, 7>>(HalfOps::add, HalfOps::divide);
+constexpr ElementOps kInt32Ops = ops_of<Pick<int32_t>>(PlainOps<Plain<uint32_t>>::kAdd, nullptr);
+constexpr ElementOps kInt64Ops = ops_of<Pick<int64_t>>(PlainOps<Plain<uint64_t>>::kAdd, nullptr);
+constexpr ElementOps kBytesOps = ops_of<Pick<uint8_t>>(PlainOps<Plain<uint8_t>>::kAdd, nullptr);
 
 inline const ElementOps& element_ops(ElementType type) noexcept {
   switch (type) {
@@ -138,8 +167,9 @@ inline const ElementOps& element_ops(ElementType type) noexcept {
     case ElementType::kFloat64:
       return kFloat64Ops;
     case ElementType::kFloat16:
+      return kFloat16Ops;
     case ElementType::kBfloat16:
-      return kHalfOps;
+      return kBfloat16Ops;
     case ElementType::kInt32:
       return kInt32Ops;
     case ElementType::kInt64:

@@ -20,9 +20,8 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   if (operation.reduction == Reduction::kAverage && !is_floating(operation.type)) return Refusal::kBad;
   if (operation.kind == OpKind::kBroadcast && operation.root >= config_.world) return Refusal::kBad;
   const Codec& codec = operation.codec ? *operation.codec : config_.codec;
-  if (operation.residual != nullptr && (!sums || operation.type != ElementType::kFloat32 || !codec.has_feedback())) {
-    return Refusal::kBad;
-  }
+  const bool owes = sums && encoded(operation.type, operation.reduction) && codec.has_feedback();
+  if (operation.residual != nullptr && !owes) return Refusal::kBad;
   if (operation.pitch != 0 && (!has_shares(operation.kind) || operation.pitch < operation.count)) {
     return Refusal::kBad;
   }
@@ -61,7 +60,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   }
   if (own.kind != OpKind::kBroadcast) own.root = 0;
   if (!own.codec) own.codec = config_.codec;
-  it.coder = Coder(own.type, *own.codec);
+  it.coder = Coder(own.type, *own.codec, own.reduction);
   it.descriptor = describe(own, *own.codec);
   uint8_t bytes[sizeof(Descriptor)];
   store(bytes, it.descriptor);

@@ -10,7 +10,7 @@ namespace gradlane {
 namespace {
 
 bool loses(const Operation& op) noexcept {
-  return reduces(op.kind) && op.type == ElementType::kFloat32 && op.residual == nullptr && !op.codec->row().exact();
+  return reduces(op.kind) && encoded(op.type, op.reduction) && op.residual == nullptr && !op.codec->row().exact();
 }
 
 // Of `count` neighbours from the tensor's element `first` on, as far as they lie in one block; returns how many did.

@@ -9,104 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/collectives/exchange/reference_elements.h"
-#include "tests/compress/isa_test.h"
-#include "tests/compress/test_floats.h"
+#include "tests/collectives/exchange/coder_fixture.h"
 
 namespace gradlane::test::coder_test {
 namespace {
-
-// ---- What to test
-
-// How elements travel, on one instruction set, and the spans of its calls: at odd addresses, ending with the vector.
-struct Way {
-  ElementType type;
-  Codec codec;
-  Coder coder;
-
-  Way(ElementType element_type, const Codec& of_floats)
-      : type(element_type), codec(of_floats), coder(element_type, of_floats) {}
-
-  [[nodiscard]] std::string name() const { return std::string(element_name(type)) + " " + codec.name(); }
-  [[nodiscard]] size_t width() const { return element_bytes(type); }
-
-  [[nodiscard]] Bytes make(Rng& rng, size_t count) const {
-    Bytes bytes(count * width());
-    if (type == ElementType::kFloat32) {
-      const std::vector<float> floats = FloatSource(codec).make(rng, Kind::kMixed, count);
-      if (count != 0) std::memcpy(bytes.data(), floats.data(), bytes.size());
-      return bytes;
-    }
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.bits());
-    // Random doubles seldom meet another one of their size.
-    for (size_t i = 0; type == ElementType::kFloat64 && i < count; i += 1 + rng.below(3)) {
-      set_word(bytes, 8, i, word_of((static_cast<double>(rng.below(2000)) - 1000) / 7));
-    }
-    return bytes;
-  }
-
-  // The block of all elements.
-  [[nodiscard]] Bytes block(const Bytes& elements) const {
-    if (type != ElementType::kFloat32) return elements;
-    return encode_all(codec, floats(elements));
-  }
-
-  [[nodiscard]] Bytes sum_block(const Bytes& elements, const Bytes& local) const {
-    if (type == ElementType::kFloat32) {
-      const std::vector<uint8_t> first = block(elements);
-      std::vector<float> sum = decode_all(codec, first, elements.size() / 4);
-      const std::vector<float> second = floats(local);
-      for (size_t i = 0; i < sum.size(); ++i) {
-        sum[i] += contribution(codec, second[i]);
-        if (std::isnan(sum[i])) sum[i] = float_of(0x7fc00000);
-      }
-      return encode_all(codec, sum);
-    }
-    Bytes sums(elements.size());
-    for (size_t i = 0; i < sums.size() / width(); ++i) {
-      set_word(sums, width(), i, reference_sum(type, word_at(elements, width(), i), word_at(local, width(), i)));
-    }
-    return sums;
-  }
-
-  static std::vector<float> floats(const Bytes& bytes) {
-    std::vector<float> values(bytes.size() / sizeof(float));
-    if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  }
-};
-
-// A copy at an odd address that ends where its allocation ends.
-class Odd {
- public:
-  explicit Odd(const Bytes& bytes) : bytes_(bytes.size() + 1) {
-    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + 1);
-  }
-  explicit Odd(size_t size) : bytes_(size + 1) {}
-  uint8_t* data() { return bytes_.data() + 1; }
-  std::span<uint8_t> span() { return {data(), bytes_.size() - 1}; }
-  [[nodiscard]] Bytes first(size_t size) const {
-    return {bytes_.begin() + 1, bytes_.begin() + 1 + static_cast<ptrdiff_t>(size)};
-  }
-
- private:
-  Bytes bytes_;
-};
-
-constexpr size_t kCounts[] = {0, 1, 15, 31, 32, 33, 64, 100, 129, 1000, 4097};
-
-class CoderTest : public IsaTest {
- protected:
-  static std::vector<Way> ways() {
-    std::vector<Way> list;
-    for (const CodecRow& row : codec_table()) list.emplace_back(ElementType::kFloat32, codec(row.example));
-    for (const ElementType type : {ElementType::kFloat64, ElementType::kFloat16, ElementType::kBfloat16,
-                                   ElementType::kInt32, ElementType::kInt64, ElementType::kBytes}) {
-      list.emplace_back(type, codec("fixed:10"));
-    }
-    return list;
-  }
-};
 
 // Makes blocks of `room` bytes at most of `count` elements by `next(first, out)`, and joins them as they come.
 template <class Next>
@@ -208,6 +114,33 @@ TEST_P(CoderTest, SumsAreThoseOfEachElement) {
       ASSERT_EQ(hop.floats, count) << way.name();
       ASSERT_EQ(out.first(hop.bytes), way.sum_block(elements, addends)) << way.name() << ", " << count;
     }
+  }
+}
+
+// In place: decode_add() of the codec, and what a hop makes of all others.
+TEST_P(CoderTest, AddsInPlace) {
+  Rng rng(7);
+  for (const Way& way : ways()) {
+    for (const size_t count : kCounts) {
+      const Bytes elements = way.make(rng, count);
+      const Bytes addends = way.make(rng, count);
+      Bytes want;
+      if (way.type == ElementType::kFloat32) {
+        std::vector<float> sums = way.floats(addends);
+        ASSERT_EQ(way.codec.decode_add(way.block(elements), sums), Status::kOk);
+        want.resize(addends.size());
+        if (count != 0) std::memcpy(want.data(), sums.data(), want.size());
+      } else {
+        want = way.sum_block(elements, addends);
+      }
+      Odd block(way.block(elements)), sums(addends);
+      ASSERT_EQ(way.coder.add(block.span(), sums.data(), count), Status::kOk) << way.name() << ", " << count;
+      ASSERT_EQ(sums.first(want.size()), want) << way.name() << ", " << count;
+    }
+    Bytes sums(100 * way.width());
+    const Bytes block(way.coder.max_bytes(100) + 1);
+    EXPECT_NE(way.coder.add(block, sums.data(), 100), Status::kOk) << way.name();
+    EXPECT_EQ(way.coder.add({}, nullptr, 0), Status::kOk);
   }
 }
 

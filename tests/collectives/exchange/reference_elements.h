@@ -1,4 +1,5 @@
-// reference_elements.h - sums of elements as arithmetic defines them, one at a time; knows no test framework
+// reference_elements.h - sums, minima and maxima of elements as arithmetic defines them, one at a time; knows no test
+// framework
 #pragma once
 
 #include <algorithm>
@@ -61,7 +62,15 @@ inline uint64_t word_of(const Format& format, double value) {
   return sign | std::min(word, format.infinity());
 }
 
+inline constexpr Format kFp32 = {8, 23};
+inline constexpr Format kFp64 = {11, 52};
+
 inline const Format& half_format(ElementType type) { return type == ElementType::kFloat16 ? kFp16 : kBf16; }
+
+inline const Format& format_of(ElementType type) {
+  if (type == ElementType::kFloat64) return kFp64;
+  return type == ElementType::kFloat32 ? kFp32 : half_format(type);
+}
 
 inline bool is_half(ElementType type) { return type == ElementType::kFloat16 || type == ElementType::kBfloat16; }
 
@@ -95,6 +104,27 @@ inline uint64_t reference_sum(ElementType type, uint64_t a, uint64_t b) {
     carry = ones >> 1;
   }
   return sum;
+}
+
+// The smaller or, with `larger`, the larger of two elements of any type.
+inline uint64_t reference_pick(ElementType type, bool larger, uint64_t a, uint64_t b) {
+  if (is_floating(type)) {
+    const Format format = format_of(type);
+    // fp64 is what values are calculated with; those of all others are its own.
+    const auto value = [&](uint64_t word) {
+      return type == ElementType::kFloat64 ? double_of(word) : value_of(format, word);
+    };
+    const double first = value(a);
+    const double second = value(b);
+    if (std::isnan(first) || std::isnan(second)) return format.infinity() | uint64_t{1} << (format.fraction_bits - 1);
+    if (first == second) return std::signbit(first) == larger ? b : a;  // zeros have two signs
+    return (first > second) == larger ? a : b;
+  }
+  const size_t bits = 8 * element_bytes(type);
+  const bool negative_a = type != ElementType::kBytes && (a >> (bits - 1) & 1) != 0;
+  const bool negative_b = type != ElementType::kBytes && (b >> (bits - 1) & 1) != 0;
+  const bool more = negative_a != negative_b ? negative_b : a > b;
+  return more == larger ? a : b;
 }
 
 // What fp32 adds to a sum.

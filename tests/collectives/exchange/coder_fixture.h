@@ -1,0 +1,109 @@
+// coder_fixture.h - ways that elements travel, to test a Coder with
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "collectives/exchange/coder.h"
+#include "tests/collectives/exchange/reference_elements.h"
+#include "tests/compress/isa_test.h"
+#include "tests/compress/test_floats.h"
+
+namespace gradlane::test::coder_test {
+
+// How elements travel, on one instruction set, and the spans of its calls: at odd addresses, ending with the vector.
+struct Way {
+  ElementType type;
+  Codec codec;
+  Coder coder;
+
+  Way(ElementType element_type, const Codec& of_floats)
+      : type(element_type), codec(of_floats), coder(element_type, of_floats) {}
+
+  [[nodiscard]] std::string name() const { return std::string(element_name(type)) + " " + codec.name(); }
+  [[nodiscard]] size_t width() const { return element_bytes(type); }
+
+  [[nodiscard]] Bytes make(Rng& rng, size_t count) const {
+    Bytes bytes(count * width());
+    if (type == ElementType::kFloat32) {
+      const std::vector<float> floats = FloatSource(codec).make(rng, Kind::kMixed, count);
+      if (count != 0) std::memcpy(bytes.data(), floats.data(), bytes.size());
+      return bytes;
+    }
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.bits());
+    // Random doubles seldom meet another one of their size.
+    for (size_t i = 0; type == ElementType::kFloat64 && i < count; i += 1 + rng.below(3)) {
+      set_word(bytes, 8, i, word_of((static_cast<double>(rng.below(2000)) - 1000) / 7));
+    }
+    return bytes;
+  }
+
+  // The block of all elements.
+  [[nodiscard]] Bytes block(const Bytes& elements) const {
+    if (type != ElementType::kFloat32) return elements;
+    return encode_all(codec, floats(elements));
+  }
+
+  [[nodiscard]] Bytes sum_block(const Bytes& elements, const Bytes& local) const {
+    if (type == ElementType::kFloat32) {
+      const std::vector<uint8_t> first = block(elements);
+      std::vector<float> sum = decode_all(codec, first, elements.size() / 4);
+      const std::vector<float> second = floats(local);
+      for (size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += contribution(codec, second[i]);
+        if (std::isnan(sum[i])) sum[i] = float_of(0x7fc00000);
+      }
+      return encode_all(codec, sum);
+    }
+    Bytes sums(elements.size());
+    for (size_t i = 0; i < sums.size() / width(); ++i) {
+      set_word(sums, width(), i, reference_sum(type, word_at(elements, width(), i), word_at(local, width(), i)));
+    }
+    return sums;
+  }
+
+  static std::vector<float> floats(const Bytes& bytes) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+};
+
+// A copy at an odd address that ends where its allocation ends.
+class Odd {
+ public:
+  explicit Odd(const Bytes& bytes) : bytes_(bytes.size() + 1) {
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + 1);
+  }
+  explicit Odd(size_t size) : bytes_(size + 1) {}
+  uint8_t* data() { return bytes_.data() + 1; }
+  std::span<uint8_t> span() { return {data(), bytes_.size() - 1}; }
+  [[nodiscard]] Bytes first(size_t size) const {
+    return {bytes_.begin() + 1, bytes_.begin() + 1 + static_cast<ptrdiff_t>(size)};
+  }
+
+ private:
+  Bytes bytes_;
+};
+
+inline constexpr size_t kCounts[] = {0, 1, 15, 31, 32, 33, 64, 100, 129, 1000, 4097};
+
+class CoderTest : public IsaTest {
+ protected:
+  static std::vector<Way> ways() {
+    std::vector<Way> list;
+    for (const CodecRow& row : codec_table()) list.emplace_back(ElementType::kFloat32, codec(row.example));
+    for (const ElementType type : {ElementType::kFloat64, ElementType::kFloat16, ElementType::kBfloat16,
+                                   ElementType::kInt32, ElementType::kInt64, ElementType::kBytes}) {
+      list.emplace_back(type, codec("fixed:10"));
+    }
+    return list;
+  }
+};
+
+}  // namespace gradlane::test::coder_test

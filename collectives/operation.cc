@@ -56,7 +56,7 @@ const char* field_name(Field field) noexcept {
     case Field::kStrategy:
       return "strategy";
     case Field::kStrategies:
-      return "strategies, as a digest";
+      return "strategies";
     case Field::kBackCodec:
       return "codec of the way back";
     case Field::kArrivedTos:
@@ -131,8 +131,10 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
     case Field::kRankTable:
       text.add("0x").add(value, 16, 16);
       return;
-    case Field::kAddresses:
     case Field::kStrategies:
+      text.add(packed_names(value).view());
+      return;
+    case Field::kAddresses:
       text.add("0x").add(value & UINT32_MAX, 16, 8);
       return;
     case Field::kKind:

@@ -134,7 +134,7 @@ enum class Field : uint8_t {
   kNoAnswer,    // packets get lost, whatever their length
   // Of operations and, the second one, of nodes.
   kStrategy,    // values are StrategyId::code()
-  kStrategies,  // those that nodes allow: digests
+  kStrategies,  // those that nodes allow: pack_strategies()
   kBackCodec,
 };
 

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/time.h"
+
 namespace gradlane {
 
 // A packet buffer, opaque but for where its bytes are: the place of the link header.
@@ -12,6 +14,24 @@ struct Packet {
   void* handle = nullptr;  // the owner's
 
   explicit operator bool() const noexcept { return data != nullptr; }
+};
+
+// Where packets that are filled go.
+class PacketSink {
+ public:
+  // Whether one may be given now; those of control find room where others do not.
+  [[nodiscard]] virtual bool takes(bool control) const noexcept = 0;
+  // Then: one whose bytes behind the link header are complete, and whose CRC state is `payload_crc`. The buffer is the
+  // sink's from now on.
+  virtual void take(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept = 0;
+
+ protected:
+  PacketSink() = default;
+  PacketSink(const PacketSink&) = default;
+  PacketSink(PacketSink&&) = default;
+  PacketSink& operator=(const PacketSink&) = default;
+  PacketSink& operator=(PacketSink&&) = default;
+  ~PacketSink() = default;
 };
 
 // Implemented by the owner: a lane over DPDK, a simulated network. Called from the thread that calls the Exchange.

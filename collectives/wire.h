@@ -54,8 +54,11 @@ enum class Phase : uint8_t {
   kGather = 1,  // a result: store it and pass it on
   kStart = 2,   // the sender has started this operation and takes its data; payload: Descriptor
   kAbort = 3,   // the operation has failed; payload: AbortNotice
+  kGrant = 4,   // the sender, who owns the block, takes its elements from the receiver up to granule `first`
 };
 
+// Of a start, `first` is the stage that has started. (Operations that go round the ring have one.)
+//
 // A data packet is a sequence of runs, each this header and `bytes` bytes of payload. Reduce and gather runs describe
 // `count` elements of one block of the tensor, from granule `first` of that block on (a granule is 128 bytes of
 // uncompressed elements).
@@ -77,6 +80,7 @@ static_assert(offsetof(RunHeader, bytes) == 14);
 static_assert(offsetof(RunHeader, block) == 16);
 static_assert(offsetof(RunHeader, param) == 19);
 
+inline constexpr unsigned kMaxStages = 3;  // of an operation
 inline constexpr size_t kGranuleBytes = 128;
 inline constexpr size_t kMaxRunElements = 32768;  // and of a packet that is sent from here
 
@@ -91,8 +95,15 @@ struct [[gnu::packed]] Descriptor {
   uint8_t codec;
   uint8_t param;
   uint8_t reserved;  // 0
+  // ---- Where it does not go round the ring; else left out, and not part of the digest.
+  uint32_t strategy;   // StrategyId::code(); 0: the ring
+  uint8_t back_codec;  // of an aggregator's results
+  uint8_t back_param;
+  uint16_t reserved2;  // 0
 };
-static_assert(sizeof(Descriptor) == 24);
+static_assert(sizeof(Descriptor) == 32);
+inline constexpr size_t kRingDescriptor = 24;
+static_assert(offsetof(Descriptor, strategy) == kRingDescriptor);
 
 // Why an operation failed, for the ranks that have not noticed.
 struct [[gnu::packed]] AbortNotice {
@@ -145,12 +156,15 @@ struct [[gnu::packed]] Hello {
   uint64_t cause_ours;       //   and its values
   uint64_t cause_theirs;
   RingSettings settings;
+  // ---- Since it has 104. Left out where it is 0.
+  uint64_t strategies;  // that operations may name: pack_strategies(); 0: the ring
 };
-static_assert(sizeof(Hello) == 96);
+static_assert(sizeof(Hello) == 104);
 static_assert(offsetof(Hello, since) == 56);
 static_assert(offsetof(Hello, cause_field) == 60);
 static_assert(offsetof(Hello, cause_ours) == 64);
 static_assert(offsetof(Hello, settings) == 80);
+static_assert(offsetof(Hello, strategies) == 96);
 inline constexpr size_t kLeastHello = 56;
 
 inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit

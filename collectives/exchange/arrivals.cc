@@ -14,13 +14,12 @@ constexpr int32_t kFarBack = 1 << 30;  // operations; further back than any numb
 }  // namespace
 
 bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
-  const auto ranks = strategy_.neighbours();
-  const auto place = std::find(ranks.begin(), ranks.end(), from);
+  const auto place = topology_.link_to(from);
   const auto drop = [this](Counter counter) {
     counters_.add(counter);
     return false;
   };
-  if (place == ranks.end()) return drop(Counter::kUnknownPeer);
+  if (!place) return drop(Counter::kUnknownPeer);
   if (bytes < sizeof(LinkHeader) || bytes > config_.mtu) return drop(Counter::kTooShort);
   const auto header = load<LinkHeader>(packet.data);
   if (header.magic != kMagic) return drop(Counter::kBadMagic);
@@ -29,7 +28,7 @@ bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos no
   const uint32_t payload_crc = crc32c(kCrcStart, payload.data(), payload.size());
   if (header.crc != ~crc32c(payload_crc, load<HeaderWords>(packet.data))) return drop(Counter::kBadCrc);
 
-  const auto link = static_cast<size_t>(place - ranks.begin());
+  const size_t link = *place;
   if (header.version != kProtocolVersion) {
     membership_.refuse_version(link, header.version);
     return drop(Counter::kBadVersion);
@@ -65,7 +64,7 @@ bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet p
       counters_.add(Counter::kTooFar);
       return false;
   }
-  if (const auto fault = check_runs({packet.data + sizeof(LinkHeader), bytes - sizeof(LinkHeader)})) {
+  if (const auto fault = check_runs({packet.data + sizeof(LinkHeader), bytes - sizeof(LinkHeader)}, link)) {
     counters_.add(*fault);
     return false;
   }
@@ -78,7 +77,7 @@ bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet p
 
 // ---- Checking: all of a packet, before any of it counts.
 
-std::optional<Counter> ExchangeState::check_runs(std::span<const uint8_t> bytes) noexcept {
+std::optional<Counter> ExchangeState::check_runs(std::span<const uint8_t> bytes, size_t link) noexcept {
   run_count_ = 0;
   while (!bytes.empty()) {
     if (bytes.size() < sizeof(RunHeader)) return Counter::kBadRun;
@@ -90,24 +89,27 @@ std::optional<Counter> ExchangeState::check_runs(std::span<const uint8_t> bytes)
     bytes = bytes.subspan(run.header.bytes);
     run.operation = nullptr;
     run.step = {};
-    if (const auto fault = check_run(run)) return fault;
+    if (const auto fault = check_run(run, link)) return fault;
   }
   return std::nullopt;
 }
 
-std::optional<Counter> ExchangeState::check_run(Run& run) noexcept {
+std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept {
   const RunHeader& header = run.header;
-  if (header.phase == Phase::kStart || header.phase == Phase::kAbort) return check_control(run);
+  if (header.phase == Phase::kStart || header.phase == Phase::kAbort || header.phase == Phase::kGrant) {
+    return check_control(run, link);
+  }
   if (header.phase != Phase::kReduce && header.phase != Phase::kGather) return Counter::kBadRoute;
   if (static_cast<int32_t>(static_cast<uint32_t>(started_) - header.operation) <= 0) return Counter::kNotStarted;
   Running& it = at(header.operation);
   if (it.state != Running::State::kRunning || it.number != header.operation) return std::nullopt;  // over
   if (header.digest != it.digest) return Counter::kBadDigest;
-  if (header.codec != static_cast<uint8_t>(it.coder.codec_id()) || header.param != it.coder.codec_param()) {
+  const Coder& coder = header.phase == Phase::kGather ? it.back : it.coder;
+  if (header.codec != static_cast<uint8_t>(coder.codec_id()) || header.param != coder.codec_param()) {
     return Counter::kBadCodec;
   }
   if (header.block >= it.blocks.blocks()) return Counter::kBadBounds;
-  run.step = strategy_.arrival(it.operation, header.phase, header.block);
+  run.step = it.strategy->arrival(it.task, header.phase, header.block, link);
   if (!run.step.expected) return Counter::kBadRoute;
   const size_t granule = it.coder.granule();
   const size_t elements = it.blocks.count(header.block);
@@ -115,24 +117,60 @@ std::optional<Counter> ExchangeState::check_run(Run& run) noexcept {
   const size_t count = header.count;
   const bool inside = count != 0 && count <= kMaxRunElements && first < elements && count <= elements - first;
   if (!inside || (count % granule != 0 && first + count != elements)) return Counter::kBadBounds;
+  run.operation = &it;
+  if (!(run.step.in_turn ? has_room(run, link) : is_awaited(run))) return Counter::kBadBounds;
+  return coder.validate(run.payload, count) == Status::kOk ? std::nullopt : std::optional(Counter::kBadBlock);
+}
+
+// No more elements than are still to come, with the earlier runs of the packet.
+bool ExchangeState::is_awaited(const Run& run) const noexcept {
+  const Running& it = *run.operation;
+  const RunHeader& header = run.header;
   size_t left = header.phase == Phase::kReduce ? it.sums_left : it.results_left;
   for (const Run* other = runs_.data(); other != &run; ++other) {
     if (other->operation == &it && other->header.phase == header.phase) left -= other->header.count;
   }
-  if (count > left) return Counter::kBadBounds;
-  if (it.coder.validate(run.payload, count) != Status::kOk) return Counter::kBadBlock;
-  run.operation = &it;
-  return std::nullopt;
+  return header.count <= left;
 }
 
-std::optional<Counter> ExchangeState::check_control(const Run& run) noexcept {
-  const size_t length = run.header.phase == Phase::kStart ? sizeof(Descriptor) : sizeof(AbortNotice);
-  if (run.header.bytes != length) return Counter::kBadRun;
+// Of a contribution to a block of this rank's.
+bool ExchangeState::has_room(const Run& run, size_t link) const noexcept {
+  const Running& it = *run.operation;
+  const size_t first = run.header.first * it.coder.granule();
+  const size_t end = first + run.header.count;
+  if (!it.turns.has_place(turn_of(it, links_[link].peer()), first, run.header.count)) return false;
+  for (const Run* other = runs_.data(); other != &run; ++other) {
+    if (other->operation != &it || !other->step.in_turn) continue;
+    const size_t begin = other->header.first * it.coder.granule();
+    if (begin < end && first < begin + other->header.count) return false;
+  }
+  return true;
+}
+
+std::optional<Counter> ExchangeState::check_control(const Run& run, size_t link) noexcept {
+  const size_t bytes = run.header.bytes;
+  switch (run.header.phase) {
+    case Phase::kStart:
+      if (bytes != kRingDescriptor && bytes != sizeof(Descriptor)) return Counter::kBadRun;
+      if (run.header.first >= kMaxStages) return Counter::kBadRun;
+      break;
+    case Phase::kAbort:
+      if (bytes != sizeof(AbortNotice)) return Counter::kBadRun;
+      break;
+    default:
+      if (bytes != 0) return Counter::kBadRun;
+  }
   // An operation may fail only where it has started, and its sender knows that. A neighbour may have started more than
   // this rank, but no more than what can be in flight on all ranks between.
   const auto ahead = static_cast<int32_t>(run.header.operation - static_cast<uint32_t>(started_));
   const int32_t most = run.header.phase == Phase::kStart ? int32_t{kMaxOperations} * int32_t{kMaxWorld} : 0;
-  return ahead < most && ahead > -kFarBack ? std::nullopt : std::optional(Counter::kNotStarted);
+  if (ahead >= most || ahead <= -kFarBack) return Counter::kNotStarted;
+  if (run.header.phase != Phase::kGrant) return std::nullopt;
+  const Running& it = at(run.header.operation);
+  if (it.state != Running::State::kRunning || it.number != run.header.operation) return std::nullopt;  // over
+  const unsigned block = run.header.block;
+  if (!it.strategy->has_owners() || block >= it.blocks.blocks()) return Counter::kBadRoute;
+  return it.strategy->owner(it.task, block) == links_[link].peer() ? std::nullopt : std::optional(Counter::kBadRoute);
 }
 
 // ---- Taking.
@@ -160,17 +198,11 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     return;
   }
   if (run.header.phase == Phase::kAbort) {
-    Running& it = at(run.header.operation);
-    if (it.state != Running::State::kRunning || it.number != run.header.operation) return;
-    const auto notice = load<AbortNotice>(run.payload.data());
-    const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDoubled);
-    fail_everywhere(it,
-                    {.code = code == FailureCode::kNone ? FailureCode::kAborted : code,
-                     .rank = notice.rank,
-                     .field = std::min(static_cast<Field>(notice.field), Field::kTag),
-                     .ours = notice.ours,
-                     .theirs = notice.theirs},
-                    run.header.block);
+    take_abort(run);
+    return;
+  }
+  if (run.header.phase == Phase::kGrant) {
+    take_grant(run);
     return;
   }
   // Over, perhaps since the run before this one.
@@ -179,7 +211,9 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     return;
   }
   Running& it = *run.operation;
-  if (run.step.merge) {
+  if (run.step.in_turn) {
+    take_contribution(run, link);
+  } else if (run.step.merge) {
     it.sums_left -= run.header.count;
     if (run.step.send) {
       it.coming[channel_of(run.step)] -= run.header.count;
@@ -219,7 +253,7 @@ size_t ExchangeState::pass_on(const Run& run, Nanos now) noexcept {
   const Outbox::Channel channel = channel_of(step);
   const uint8_t* const local = elements(it, run.header.block, begin);
   while (done < count) {
-    const RunHeader header = run_header(it, step.phase, run.header.block, begin + done);
+    const RunHeader header = run_header(it, it.coder, step.phase, run.header.block, begin + done);
     const Outbox::Place place = outbox.reserve(channel, header, granule, count - done, step.sink, now);
     if (place.bytes.empty()) break;
     const HopResult hop =
@@ -265,7 +299,7 @@ void ExchangeState::take_result(const Run& run, bool relayed, Nanos now) noexcep
   const size_t granule = it.coder.granule();
   const size_t begin = run.header.first * granule;
   const size_t count = run.header.count;
-  (void)it.coder.decode(run.payload, elements(it, run.header.block, begin), count);
+  (void)it.back.decode(run.payload, elements(it, run.header.block, begin), count);
   if (relayed) {
     counters_.add(Counter::kRunsRelayed);
   } else if (!run.step.send) {
@@ -285,7 +319,7 @@ bool ExchangeState::copy(const Run& run, Nanos now) noexcept {
   const Running& it = *run.operation;
   if (!peer_takes(it, run.step)) return false;
   const size_t granule = it.coder.granule();
-  const RunHeader header = run_header(it, run.step.phase, run.header.block, run.header.first * granule);
+  const RunHeader header = run_header(it, it.coder, run.step.phase, run.header.block, run.header.first * granule);
   Outbox& outbox = outboxes_[run.step.link];
   const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, granule, run.header.count, run.step.sink, now);
   if (place.bytes.size() < run.payload.size()) return false;
@@ -294,13 +328,31 @@ bool ExchangeState::copy(const Run& run, Nanos now) noexcept {
   return true;
 }
 
+void ExchangeState::take_abort(const Run& run) noexcept {
+  Running& it = at(run.header.operation);
+  if (it.state != Running::State::kRunning || it.number != run.header.operation) return;
+  const auto notice = load<AbortNotice>(run.payload.data());
+  const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDoubled);
+  const auto field = static_cast<Field>(notice.field);
+  const bool of_strategy = field == Field::kStrategy || field == Field::kBackCodec;
+  fail_everywhere(it,
+                  {.code = code == FailureCode::kNone ? FailureCode::kAborted : code,
+                   .rank = notice.rank,
+                   .field = of_strategy ? field : std::min(field, Field::kTag),
+                   .ours = notice.ours,
+                   .theirs = notice.theirs},
+                  run.header.block);
+}
+
 void ExchangeState::take_start(size_t link, const Run& run) noexcept {
   PeerState& peer = peers_[link];
   const uint32_t number = run.header.operation;
   // They start in order, but this may come out of order.
   if (static_cast<int32_t>(number + 1 - peer.started) > 0) peer.started = number + 1;
   auto& announced = peer.announced[number % peer.announced.size()];
-  announced = {number, true, load<Descriptor>(run.payload.data())};
+  auto stage = static_cast<uint8_t>(run.header.first);
+  if (announced.valid && announced.number == number) stage = std::max(stage, announced.stage);
+  announced = {number, true, stage, read_descriptor(run.payload)};
   if (static_cast<int32_t>(static_cast<uint32_t>(started_) - number) <= 0) return;  // compared when it starts
   Running& it = at(number);
   if (it.state == Running::State::kRunning && it.number == number) compare(it, link, announced.descriptor);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
 
 namespace gradlane {
@@ -42,7 +43,11 @@ void ExchangeState::pump(Nanos now) noexcept {
   elements_left_ = kElementsPerPoll;
   for (Outbox& outbox : outboxes_) outbox.try_again();
   if (started_ == 0) return;
+  for_running([&](Running& it) {
+    if (it.strategy->has_owners()) send_grants(it, now);
+  });
   send_control(now);
+  std::ranges::fill(unsent_, uint8_t{0});
   bool more = false;  // was there to send
   for_running([&](Running& it) {
     while (it.own_sent < it.others_sent && it.own_block != it.blocks.blocks() && send_own(it, now)) {
@@ -60,28 +65,33 @@ void ExchangeState::pump(Nanos now) noexcept {
       while (it.own_block != it.blocks.blocks() && send_own(it, now)) {
       }
       more |= it.own_block != it.blocks.blocks();
+      if (it.strategy->has_owners()) send_owned(it, now);
       end_if_done(it);
     });
   }
+  flush_results(now);
   for (size_t link = 0; link < links_.size(); ++link) {
-    if (more && !links_[link].can_send()) links_[link].count_stall();
-    flush(link, more, now);
+    const bool left = more || unsent_[link] != 0;
+    if (left && !links_[link].can_send()) links_[link].count_stall();
+    flush(link, left, now);
   }
 }
 
 void ExchangeState::send_control(Nanos now) noexcept {
   for (Running& it : table_) {
-    if (it.announce == 0 && !it.spread_failure) continue;
-    RunHeader header = run_header(it, Phase::kStart, 0, 0);
-    for (size_t link = 0; link < links_.size(); ++link) {
-      if ((it.announce >> link & 1) == 0) continue;
-      uint8_t bytes[sizeof(Descriptor)];
-      store(bytes, it.descriptor);
-      if (outboxes_[link].control(header, bytes, now)) it.announce &= ~(1U << link);
+    if (it.announce.none() && !it.spread_failure) continue;
+    RunHeader header = run_header(it, it.coder, Phase::kStart, 0, 0);
+    header.first = it.task.stage;
+    uint8_t descriptor[sizeof(Descriptor)];
+    store(descriptor, it.descriptor);
+    for (size_t link = it.announce._Find_first(); link < links_.size(); link = it.announce._Find_next(link)) {
+      const std::span bytes = std::span(descriptor).first(descriptor_bytes(it.descriptor));
+      if (outboxes_[link].control(header, bytes, now)) it.announce.reset(link);
     }
-    const Step step = strategy_.failure(it.origin);
-    if (it.spread_failure && peer_takes(it, step)) {
+    const Step step = ring_.failure(it.origin);
+    if (it.spread_failure && peer_started(step.link, it)) {
       header.phase = Phase::kAbort;
+      header.first = 0;
       header.block = it.origin;
       const Failure& failure = it.failure;
       const AbortNotice notice{.ours = failure.ours,
@@ -107,8 +117,8 @@ bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept 
   const size_t count = std::min(marked.count * granule, it.blocks.count(marked.block) - first);
   // Sums were on their way to being passed on; results are passed on as those that arrive, or, where this rank is the
   // last to add, as its own.
-  Step step = strategy_.arrival(it.operation, phase, marked.block);
-  if (!step.expected) step = strategy_.arrival(it.operation, Phase::kReduce, marked.block);
+  Step step = it.strategy->arrival(it.task, phase, marked.block, it.from);
+  if (!step.expected) step = it.strategy->arrival(it.task, Phase::kReduce, marked.block, it.from);
   step.store = false;  // it is stored
   const size_t sent = send(it, step, marked.block, first, count, nullptr, now);
   if (sent == 0) return false;
@@ -119,7 +129,7 @@ bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept 
 
 // Sends a run of this rank's own elements; false if nothing can be sent now.
 bool ExchangeState::send_own(Running& it, Nanos now) noexcept {
-  const Step step = strategy_.start(it.operation, it.own_block);
+  const Step step = it.strategy->start(it.task, it.own_block);
   const size_t block_count = step.expected ? it.blocks.count(it.own_block) : 0;
   if (it.own_sent == block_count) {
     ++it.own_block;
@@ -131,6 +141,8 @@ bool ExchangeState::send_own(Running& it, Nanos now) noexcept {
   const size_t sent = send(it, step, it.own_block, first, std::min(block_count - first, it.offer),
                            residuals(it, it.own_block, first), now);
   it.own_sent += sent;
+  // A share of a sum, on its last round.
+  if (step.phase == Phase::kGather) complete(it, it.own_block, first, sent);
   return sent != 0;
 }
 
@@ -144,10 +156,11 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
     return 0;
   }
   const Outbox::Channel channel = channel_of(step);
-  const RunHeader header = run_header(it, step.phase, block, first);
+  const RunHeader header = run_header(it, it.coder, step.phase, block, first);
   Outbox& outbox = outboxes_[step.link];
   const size_t granule = it.coder.granule();
-  const Outbox::Place place = outbox.reserve(channel, header, granule, granule, step.sink, now);
+  const bool apart = it.strategy->has_owners() && first % owner_window(it) == 0;
+  const Outbox::Place place = outbox.reserve(channel, header, granule, granule, step.sink, now, apart);
   if (place.bytes.empty()) return 0;
   uint8_t* const data = elements(it, block, first);
   count = std::min(count, place.elements);

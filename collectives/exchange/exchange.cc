@@ -7,9 +7,13 @@
 
 #include "base/error.h"
 #include "collectives/exchange/exchange_state.h"
+#include "collectives/strategy/owners.h"
+#include "collectives/strategy/rings.h"
 
 namespace gradlane {
 namespace {
+
+using Kind = StrategyId::Kind;
 
 constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner had no buffer
 
@@ -36,7 +40,25 @@ ExchangeConfig checked(const ExchangeConfig& config) {
   check_range("min_rto in ns", config.min_rto, 10 * kMicrosecond, kSecond);
   check_range("queue_target", config.queue_target, 1, kMaxWindow);
   check_range("max_hold in ns", config.max_hold, 0, kSecond);
+  check_range("strategies", config.strategies.size(), 1, kMaxStrategies);
+  for (const StrategyId& it : config.strategies) {
+    if (const std::string fault = strategy_fault(it, config.world); !fault.empty()) throw SetupError(fault);
+    if (std::ranges::count(config.strategies, it) != 1) {
+      throw SetupError("strategies: " + std::string(it.name().view()) + " is there twice");
+    }
+  }
   return config;
+}
+
+bool has_owners(const StrategyId& id) { return id.kind == Kind::kDirect || id.kind == Kind::kAggregator; }
+
+// What is the same as the ring is the ring.
+bool is_ring(const StrategyId& id, unsigned world) {
+  return id.kind == Kind::kRing || world == 1 || (id.kind == Kind::kRings && (id.group() == 1 || id.group() == world));
+}
+
+bool any_owners(const ExchangeConfig& config) {
+  return config.world > 1 && std::ranges::any_of(config.strategies, has_owners);
 }
 
 }  // namespace
@@ -44,25 +66,47 @@ ExchangeConfig checked(const ExchangeConfig& config) {
 ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
     : config_(checked(config)),
       io_(io),
-      ring_(config.world, config.rank),
-      strategy_(ring_),
+      topology_(config_.strategies, config_.world, config_.rank),
+      ring_(Team::of(topology_, config_.rank, config_.world, 0, 1)),
       links_([&] {
         std::vector<Link> links;
-        for (const unsigned rank : ring_.neighbours()) links.emplace_back(config_, rank, io_, counters_);
+        const size_t extra = extra_window(config_.window, topology_.extra_links());
+        for (const unsigned rank : topology_.neighbours()) {
+          const size_t window = links.size() < topology_.ring_links() ? config_.window : extra;
+          links.emplace_back(config_, window, rank, io_, counters_);
+        }
         return links;
       }()),
-      membership_(config_, links_, counters_),
+      // Only who is linked to all can own blocks.
+      fanout_(any_owners(config_) && links_.size() + 1 == config_.world ? std::span(links_) : std::span<Link>{}, io_,
+              counters_, config_.mtu),
+      membership_(config_, topology_.ring_links(), links_, counters_),
       peers_(links_.size()),
+      unsent_(links_.size()),
       scratch_(kMaxPacket) {
   for (Link& link : links_) outboxes_.emplace_back(link, io_, counters_, config_.mtu);
+  for (const StrategyId& id : config_.strategies) {
+    std::unique_ptr<const Strategy> made;
+    if (is_ring(id, config_.world)) {
+      made = std::make_unique<Ring>(ring_);
+    } else if (id.kind == Kind::kRings) {
+      made = std::make_unique<Rings>(topology_, config_.world, config_.rank, id.group());
+    } else {
+      made = std::make_unique<Owners>(topology_, id, config_.world, config_.rank);
+    }
+    allowed_.push_back({id, std::move(made)});
+  }
   for (PeerState& peer : peers_) peer.announced.resize(kMaxOperations);
   // Each rank's block may end within a granule.
   const size_t granules = config_.max_bytes / kGranuleBytes + 2 * size_t{config_.world};
   table_.reserve(config_.operations);
-  for (size_t i = 0; i < config_.operations; ++i) table_.emplace_back(config_.codec, granules);
+  for (size_t i = 0; i < config_.operations; ++i) {
+    table_.emplace_back(config_.codec, granules, any_owners(config_) ? config_.world : 0);
+  }
 }
 
 ExchangeState::~ExchangeState() {
+  fanout_.reset();
   for (Outbox& outbox : outboxes_) outbox.reset();
   for (Link& link : links_) link.reset(0);
 }
@@ -88,7 +132,8 @@ Nanos ExchangeState::deadline() const noexcept {
       for (const auto channel : Outbox::kData) next = std::min(next, flush_at(i, channel));
     }
   }
-  return next;
+  if (fanout_.starved()) next = std::min(next, polled_at_ + kRetry);
+  return std::min(next, flush_results_at());
 }
 
 RingStatus ExchangeState::ring_status() const noexcept {
@@ -114,23 +159,33 @@ bool ExchangeState::awaited() const noexcept {
                              [next](const PeerState& peer) { return static_cast<int32_t>(peer.started - next) > 0; });
 }
 
-RunHeader ExchangeState::run_header(const Running& it, Phase phase, unsigned block, size_t element) noexcept {
+RunHeader ExchangeState::run_header(const Running& it, const Coder& coder, Phase phase, unsigned block,
+                                    size_t element) noexcept {
   return {.operation = it.number,
           .digest = it.digest,
-          .first = static_cast<uint32_t>(element / it.coder.granule()),
+          .first = static_cast<uint32_t>(element / coder.granule()),
           .count = 0,
           .bytes = 0,
           .block = static_cast<uint8_t>(block),
           .phase = phase,
-          .codec = static_cast<uint8_t>(it.coder.codec_id()),
-          .param = it.coder.codec_param()};
+          .codec = static_cast<uint8_t>(coder.codec_id()),
+          .param = coder.codec_param()};
 }
 
 void ExchangeState::complete(const Running& it, unsigned block, size_t element, size_t count) noexcept {
-  if (it.operation.reduction == Reduction::kAverage) it.coder.divide(elements(it, block, element), count, it.world);
+  if (it.operation.reduction == Reduction::kAverage && last_stage(it))
+    it.coder.divide(elements(it, block, element), count, it.world);
 }
 
 // ---- Exchange.
+
+size_t Exchange::buffers(const ExchangeConfig& config) {
+  const Topology topology(config.strategies, config.world, config.rank);
+  constexpr size_t kOpen = Outbox::kChannels + 1;  // and one for acknowledgements
+  const size_t extra = extra_window(config.window, topology.extra_links());
+  const size_t links = topology.ring_links() * (config.window + kOpen) + topology.extra_links() * (extra + kOpen);
+  return links + (any_owners(config) ? Fanout::kPackets + 1 : 0) + 1;
+}
 
 Exchange::Exchange(const ExchangeConfig& config, PacketIo& io) : state_(std::make_unique<ExchangeState>(config, io)) {}
 Exchange::~Exchange() = default;

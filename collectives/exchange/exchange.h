@@ -58,6 +58,9 @@ struct LinkStatus {
 // per rank.
 class Exchange {
  public:
+  // So many packet buffers an exchange holds at most, those that receive() keeps among them.
+  [[nodiscard]] static size_t buffers(const ExchangeConfig& config);
+
   // Throws SetupError naming what in `config` is out of range. `io` outlives the exchange.
   Exchange(const ExchangeConfig& config, PacketIo& io);
   // Gives back all buffers.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,12 +15,15 @@
 #include "collectives/exchange/coder.h"
 #include "collectives/exchange/deferred.h"
 #include "collectives/exchange/exchange.h"
+#include "collectives/exchange/fanout.h"
 #include "collectives/exchange/membership.h"
 #include "collectives/exchange/outbox.h"
+#include "collectives/exchange/turns.h"
 #include "collectives/link/link.h"
 #include "collectives/operation.h"
 #include "collectives/strategy/ring.h"
 #include "collectives/strategy/strategy.h"
+#include "collectives/strategy/topology.h"
 #include "collectives/wire.h"
 
 namespace gradlane {
@@ -33,8 +37,15 @@ struct Running {
     kOver,
   };
 
-  Running(const Codec& codec, size_t granules)
-      : coder(ElementType::kFloat32, codec), partial(granules), result(granules) {}
+  // `owners`: ranks, where blocks may have owners; else 0.
+  Running(const Codec& codec, size_t granules, unsigned owners)
+      : coder(ElementType::kFloat32, codec),
+        partial(granules),
+        result(granules),
+        back(coder),
+        turns(owners),
+        sent(owners),
+        limit(owners) {}
 
   State state = State::kFree;
   bool unread = false;  // its completion is
@@ -44,13 +55,19 @@ struct Running {
   Descriptor descriptor{};
   uint32_t digest = 0;
   Coder coder;
-  Blocks blocks;
+  const Strategy* strategy = nullptr;
+  Task task;
   unsigned world = 1;
   Nanos deadline = 0;
   Failure failure;
   bool residual_cleared = false;
   Loss loss;
   int32_t token = 0;  // what a barrier sums up
+
+  // ---- Of the present stage: how the tensor, or the part of it from element `base` on, is divided,
+  Blocks blocks;
+  size_t base = 0;
+  size_t from = 0;  //   and in a ring the link by which runs come.
 
   // What is still to come, and to be sent.
   size_t sums_left = 0;                            // elements of Phase::kReduce to receive
@@ -62,9 +79,18 @@ struct Running {
   Deferred partial;                                // partial sums in the tensor
   Deferred result;                                 // results in the tensor
   size_t offer = 0;                                // elements to offer the coder: about as many as a packet takes
-  unsigned announce = 0;                           // bit i: neighbour i must hear that it has started
+  LinkSet announce;                                // neighbours that must hear that it has started
   bool spread_failure = false;                     // the next rank must hear that it has failed,
   uint8_t origin = 0;                              //   on this rank
+
+  // ---- Where blocks have owners.
+  Coder back;                 // of results
+  Turns turns;                // contributions to the block that is this rank's
+  unsigned own = 0;           // that block; as many as there are blocks: none
+  size_t queued = 0;          // its results that are on their way to all
+  std::vector<size_t> sent;   // by block: elements sent to its owner,
+  std::vector<size_t> limit;  //   who takes them up to here
+  unsigned next_owner = 0;    // who is sent to next
 };
 
 class ExchangeState {
@@ -83,7 +109,7 @@ class ExchangeState {
   bool receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept;
   void poll(Nanos now) noexcept;
   Nanos deadline() const noexcept;
-  std::span<const unsigned> neighbours() const noexcept { return ring_.neighbours(); }
+  std::span<const unsigned> neighbours() const noexcept { return topology_.neighbours(); }
   const Counters& counters() const noexcept { return counters_; }
   RingStatus ring_status() const noexcept;
   LinkStatus link_status(size_t neighbour) const noexcept;
@@ -106,8 +132,11 @@ class ExchangeState {
     return table_[(base_ + started_ - back) % table_.size()];
   }
   Exchange::Refusal check(const Operation& operation) const noexcept;
+  const Strategy* strategy_for(const Operation& operation, StrategyId& id) const noexcept;
   void start_waiting(Nanos now) noexcept;
   void start(Running& it, Nanos now) noexcept;
+  void begin_stage(Running& it) noexcept;
+  void share_links() noexcept;
   void look_at_loss(Running& it) noexcept;
   void check_deadlines(Nanos now) noexcept;
   void end_if_done(Running& it) noexcept;
@@ -123,9 +152,11 @@ class ExchangeState {
   // ---- arrivals.cc: packets received
   bool receive_data(size_t link, const LinkHeader& header, Packet packet, size_t bytes, uint32_t payload_crc,
                     Nanos now) noexcept;
-  std::optional<Counter> check_runs(std::span<const uint8_t> bytes) noexcept;
-  std::optional<Counter> check_run(Run& run) noexcept;
-  std::optional<Counter> check_control(const Run& run) noexcept;
+  std::optional<Counter> check_runs(std::span<const uint8_t> bytes, size_t link) noexcept;
+  std::optional<Counter> check_run(Run& run, size_t link) noexcept;
+  std::optional<Counter> check_control(const Run& run, size_t link) noexcept;
+  [[nodiscard]] bool is_awaited(const Run& run) const noexcept;
+  [[nodiscard]] bool has_room(const Run& run, size_t link) const noexcept;
   bool relay(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
   void take(const Run& run, size_t link, bool relayed, Nanos now) noexcept;
   void take_sum(const Run& run, Nanos now) noexcept;
@@ -134,6 +165,7 @@ class ExchangeState {
   void take_result(const Run& run, bool relayed, Nanos now) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
   void take_start(size_t link, const Run& run) noexcept;
+  void take_abort(const Run& run) noexcept;
   void compare(Running& it, size_t link, const Descriptor& theirs) noexcept;
 
   // ---- departures.cc: packets that this rank starts
@@ -148,21 +180,55 @@ class ExchangeState {
   bool round_own(Running& it, size_t block_count) noexcept;
   void flush(size_t link, bool more, Nanos now) noexcept;
   Nanos flush_at(size_t link, Outbox::Channel channel) const noexcept;
+  bool peer_started(size_t link, const Running& it) const noexcept {
+    return static_cast<int32_t>(peers_[link].started - it.number) > 0;
+  }
+  // This stage of it.
   bool peer_takes(const Running& it, const Step& step) const noexcept {
-    return static_cast<int32_t>(peers_[step.link].started - it.number) > 0;
+    if (it.task.stage == 0) return peer_started(step.link, it);
+    const auto& announced = peers_[step.link].announced[it.number % peers_[step.link].announced.size()];
+    return announced.valid && announced.number == it.number && announced.stage >= it.task.stage;
+  }
+
+  // ---- owned.cc: blocks with owners
+  void begin_owned(Running& it) noexcept;
+  bool owned_done(const Running& it) const noexcept;
+  void send_owned(Running& it, Nanos now) noexcept;
+  bool send_contribution(Running& it, unsigned block, Nanos now) noexcept;
+  void queue_results(Running& it, Nanos now) noexcept;
+  bool queue_result(Running& it, size_t count, Nanos now) noexcept;
+  void send_grants(Running& it, Nanos now) noexcept;
+  void take_contribution(const Run& run, size_t link) noexcept;
+  void take_grant(const Run& run) noexcept;
+  void add_own(Running& it, size_t first, size_t count, uint8_t* sums, bool begins) noexcept;
+  void flush_results(Nanos now) noexcept;
+  Nanos flush_results_at() const noexcept;
+  unsigned turn_of(const Running& it, unsigned rank) const noexcept {
+    return (rank + config_.world - it.strategy->first_of(it.own)) % config_.world;
+  }
+  unsigned owed(const Running& it) const noexcept;
+  // Elements that one rank may send ahead of its turn, whose multiples no run of a contribution crosses.
+  size_t owner_window(const Running& it) const noexcept {
+    return Turns::window(config_.world) / it.coder.element_bytes();
   }
 
   // ---- Elements of an operation.
   static uint8_t* elements(const Running& it, unsigned block, size_t element) noexcept {
-    return static_cast<uint8_t*>(it.operation.data) + (it.blocks.offset(block) + element) * it.coder.element_bytes();
+    const size_t first = it.base + it.blocks.offset(block) + element;
+    return static_cast<uint8_t*>(it.operation.data) + first * it.coder.element_bytes();
   }
   static float* residuals(const Running& it, unsigned block, size_t element) noexcept {
-    return it.operation.residual == nullptr ? nullptr : it.operation.residual + it.blocks.offset(block) + element;
+    if (it.operation.residual == nullptr || it.task.stage != 0) return nullptr;
+    return it.operation.residual + it.blocks.offset(block) + element;
   }
-  static RunHeader run_header(const Running& it, Phase phase, unsigned block, size_t element) noexcept;
+  static RunHeader run_header(const Running& it, const Coder& coder, Phase phase, unsigned block,
+                              size_t element) noexcept;
   static Outbox::Channel channel_of(const Step& step) noexcept {
     if (step.phase == Phase::kReduce) return Outbox::kSums;
     return step.begins ? Outbox::kResults : Outbox::kPassing;
+  }
+  static bool last_stage(const Running& it) noexcept {
+    return it.task.stage + 1 >= it.strategy->stages(it.operation.kind);
   }
   // These results have been sent, or need not be: what is left to do to them.
   static void complete(const Running& it, unsigned block, size_t element, size_t count) noexcept;
@@ -170,10 +236,16 @@ class ExchangeState {
   const ExchangeConfig config_;
   PacketIo& io_;
   Counters counters_;
-  Ring ring_;
-  const Strategy& strategy_;
+  const Topology topology_;
+  const Ring ring_;  // of all ranks
+  struct Allowed {
+    StrategyId id;
+    std::unique_ptr<const Strategy> strategy;
+  };
+  std::vector<Allowed> allowed_;
   std::vector<Link> links_;
   std::vector<Outbox> outboxes_;
+  Fanout fanout_;
   Membership membership_;
 
   // What a neighbour has told of its operations.
@@ -182,6 +254,7 @@ class ExchangeState {
     struct Announced {
       uint32_t number = 0;
       bool valid = false;
+      uint8_t stage = 0;
       Descriptor descriptor{};
     };
     std::vector<Announced> announced;  // the latest; by number modulo their count
@@ -195,6 +268,8 @@ class ExchangeState {
   uint64_t started_ = 0;    // numbers before this one have started
   // Elements that running operations will still receive and write to an open packet.
   std::array<size_t, Outbox::kChannels> coming_{};
+  std::vector<uint8_t> unsent_;   // by link: it could take no more of the elements for an owner, in the last pump()
+  unsigned senders_ = 1;          // to one rank at a time, in operations that are running
   Nanos operations_at_ = kNever;  // the earliest deadline of an operation
   Nanos polled_at_ = 0;
   size_t elements_left_ = 0;  // that pump() may still encode

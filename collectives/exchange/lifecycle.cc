@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "collectives/crc32c.h"
 #include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
 #include "collectives/exchange/loss_sample.h"
@@ -14,6 +13,9 @@ namespace gradlane {
 Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcept {
   using Refusal = Exchange::Refusal;
   if (operation.kind > OpKind::kBarrier || operation.type > ElementType::kBytes) return Refusal::kBad;
+  StrategyId strategy;
+  if (strategy_for(operation, strategy) == nullptr) return Refusal::kStrategy;
+  if (operation.back_codec && strategy.kind != StrategyId::Kind::kAggregator) return Refusal::kStrategy;
   if (operation.kind == OpKind::kBarrier) return Refusal::kNone;
   const bool sums = reduces(operation.kind);
   if (operation.reduction != Reduction::kSum && !sums) return Refusal::kBad;
@@ -31,6 +33,25 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   return Refusal::kNone;
 }
 
+// None: it is not to be had. What goes round the ring has the ring's name, or none.
+const Strategy* ExchangeState::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
+  const Allowed* found = &allowed_.front();
+  if (operation.strategy) {
+    const auto place = std::ranges::find(allowed_, *operation.strategy, &Allowed::id);
+    if (place == allowed_.end()) {
+      id = {};
+      return *operation.strategy == id ? &ring_ : nullptr;
+    }
+    if (!supports(place->id, operation.kind)) return nullptr;
+    found = &*place;
+  } else if (!supports(found->id, operation.kind)) {
+    id = {};
+    return &ring_;
+  }
+  id = found->id;
+  return found->strategy.get();
+}
+
 Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
   Running& it = table_[submitted_ % table_.size()];
   if (it.state != Running::State::kFree) return {.id = 0, .refusal = Exchange::Refusal::kFull};
@@ -43,7 +64,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   it.number = static_cast<uint32_t>(it.id - base_);
   it.operation = operation;
   it.failure = {};
-  it.announce = 0;
+  it.announce.reset();
   it.spread_failure = false;
   it.loss = {};
   it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
@@ -60,11 +81,18 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   }
   if (own.kind != OpKind::kBroadcast) own.root = 0;
   if (!own.codec) own.codec = config_.codec;
+  StrategyId id;
+  it.strategy = strategy_for(own, id);
+  own.strategy = id;
+  if (id.kind != StrategyId::Kind::kAggregator) {
+    own.back_codec = own.codec;
+  } else if (!own.back_codec) {
+    own.back_codec = find_codec(kNoCodec, 0, own.codec->isa());
+  }
   it.coder = Coder(own.type, *own.codec, own.reduction);
+  it.back = Coder(own.type, *own.back_codec, own.reduction);
   it.descriptor = describe(own, *own.codec);
-  uint8_t bytes[sizeof(Descriptor)];
-  store(bytes, it.descriptor);
-  it.digest = ~crc32c(kCrcStart, bytes, sizeof(bytes));
+  it.digest = digest_of(it.descriptor);
   set_deadline();
   return {.id = it.id, .refusal = Exchange::Refusal::kNone};
 }
@@ -103,9 +131,7 @@ void ExchangeState::close() noexcept {
 }
 
 void ExchangeState::refuse(const Failure& why) noexcept {
-  const auto ranks = ring_.neighbours();
-  const auto place = std::ranges::find(ranks, unsigned{why.rank});
-  if (place != ranks.end()) handle(membership_.refuse(static_cast<size_t>(place - ranks.begin()), why));
+  if (const auto link = topology_.link_to(why.rank)) handle(membership_.refuse(*link, why));
 }
 
 // ---- Starting.
@@ -121,30 +147,20 @@ void ExchangeState::start_waiting(Nanos now) noexcept {
 
 void ExchangeState::start(Running& it, Nanos now) noexcept {
   const Operation& op = it.operation;
-  const unsigned blocks = strategy_.blocks(op);
   const size_t granule = it.coder.granule();
-  it.blocks = has_shares(op.kind) ? Blocks::equal(blocks, op.count, granule, op.pitch != 0 ? op.pitch : op.count)
-                                  : Blocks::spread(blocks, op.count, granule);
-  it.partial.begin(blocks, it.blocks.stride());
-  it.result.begin(blocks, it.blocks.stride());
-  it.sums_left = it.results_left = 0;
-  it.coming = {};
-  it.own_block = 0;
-  it.own_sent = 0;
-  it.others_sent = 0;
-  it.offer = 16 * granule;
-  for (unsigned block = 0; block < blocks; ++block) {
-    const Step sum = strategy_.arrival(op, Phase::kReduce, block);
-    if (sum.expected) it.sums_left += it.blocks.count(block);
-    if (sum.expected && sum.send) it.coming[channel_of(sum)] += it.blocks.count(block);
-    if (strategy_.arrival(op, Phase::kGather, block).expected) it.results_left += it.blocks.count(block);
-  }
+  const bool few = (op.count + granule - 1) / granule < config_.world && !has_shares(op.kind);
+  it.task = {.kind = op.kind,
+             .root = op.root,
+             .rotation = few && it.strategy->rotates() ? it.number % config_.world : 0,
+             .stage = 0};
+  it.announce.reset();
+  if (topology_.ring_links() != 0) it.announce.set(topology_.predecessor());
+  begin_stage(it);
   look_at_loss(it);
   it.state = Running::State::kRunning;
   if (op.timeout == 0) it.deadline = now + config_.operation_timeout;
-  it.announce = strategy_.sources();
-  for (size_t i = 0; i < coming_.size(); ++i) coming_[i] += it.coming[i];
   set_deadline();
+  share_links();
 
   if (it.failure) {  // aborted while it waited
     fail_everywhere(it, it.failure, config_.rank);
@@ -154,6 +170,55 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
     const auto& announced = peers_[link].announced[it.number % peers_[link].announced.size()];
     if (announced.valid && announced.number == it.number) compare(it, link, announced.descriptor);
   }
+}
+
+void ExchangeState::begin_stage(Running& it) noexcept {
+  const Operation& op = it.operation;
+  const size_t granule = it.coder.granule();
+  const Division division = it.strategy->division(it.task);
+  it.base = 0;
+  if (has_shares(op.kind)) {
+    it.blocks = Blocks::equal(division.blocks, op.count, granule, op.pitch != 0 ? op.pitch : op.count);
+  } else {
+    const Blocks shares = Blocks::spread(division.shares, op.count, granule);
+    it.base = shares.offset(division.share);
+    it.blocks = Blocks::spread(division.blocks, shares.count(division.share), granule);
+  }
+  const unsigned blocks = it.blocks.blocks();
+  it.partial.begin(blocks, it.blocks.stride());
+  it.result.begin(blocks, it.blocks.stride());
+  it.sums_left = it.results_left = 0;
+  it.coming = {};
+  it.own_block = 0;
+  it.own_sent = 0;
+  it.others_sent = 0;
+  it.offer = 16 * granule;
+  if (it.strategy->has_owners()) {
+    begin_owned(it);
+    return;
+  }
+  const LinkSet sources = it.strategy->sources(it.task);
+  it.announce |= sources;
+  it.from = sources._Find_first();
+  for (unsigned block = 0; block < blocks; ++block) {
+    const Step sum = it.strategy->arrival(it.task, Phase::kReduce, block, it.from);
+    if (sum.expected) it.sums_left += it.blocks.count(block);
+    if (sum.expected && sum.send) it.coming[channel_of(sum)] += it.blocks.count(block);
+    const Step result = it.strategy->arrival(it.task, Phase::kGather, block, it.from);
+    if (result.expected) it.results_left += it.blocks.count(block);
+  }
+  for (size_t i = 0; i < coming_.size(); ++i) coming_[i] += it.coming[i];
+}
+
+// Links that end in one queue share it while that lasts.
+void ExchangeState::share_links() noexcept {
+  unsigned senders = 1;
+  for (const Running& it : table_) {
+    if (it.state == Running::State::kRunning) senders = std::max(senders, it.strategy->senders());
+  }
+  if (senders == senders_) return;
+  senders_ = senders;
+  for (Link& link : links_) link.share(senders);
 }
 
 void ExchangeState::look_at_loss(Running& it) noexcept {
@@ -168,23 +233,35 @@ void ExchangeState::look_at_loss(Running& it) noexcept {
 // ---- Ending.
 
 void ExchangeState::end_if_done(Running& it) noexcept {
+  if (it.state != Running::State::kRunning) return;
   const bool done = it.sums_left == 0 && it.results_left == 0 && it.own_block == it.blocks.blocks() &&
-                    it.partial.empty() && it.result.empty();
+                    it.partial.empty() && it.result.empty() && (!it.strategy->has_owners() || owned_done(it));
+  if (!done) return;
+  if (!last_stage(it)) {
+    ++it.task.stage;
+    begin_stage(it);
+    more_ = true;
+    return;
+  }
   // A rank that has nothing to send learns only now whether the next one means the same operation.
-  const Step next = strategy_.failure(config_.rank);
-  if (done && (!next.send || peer_takes(it, next))) end(it, {});
+  const Step next = ring_.failure(config_.rank);
+  if (!next.send || peer_started(next.link, it)) end(it, {});
 }
 
 void ExchangeState::end(Running& it, const Failure& failure) noexcept {
   it.residual_cleared = failure && it.state == Running::State::kRunning && it.operation.residual != nullptr;
   if (it.residual_cleared) {
-    for (unsigned b = 0; b < it.blocks.blocks(); ++b) std::fill_n(residuals(it, b, 0), it.blocks.count(b), 0.0F);
+    const Operation& op = it.operation;
+    const size_t pitch = op.pitch != 0 ? op.pitch : op.count;
+    const unsigned parts = has_shares(op.kind) ? config_.world : 1;
+    for (unsigned part = 0; part < parts; ++part) std::fill_n(op.residual + part * pitch, op.count, 0.0F);
   }
   if (it.state == Running::State::kRunning) {
     for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= it.coming[i];
   }
   it.state = Running::State::kOver;
   it.failure = failure;
+  share_links();
   if (failure) note(failure);
   counters_.add(failure ? Counter::kOperationsFailed : Counter::kOperationsDone);
   set_deadline();
@@ -202,7 +279,7 @@ void ExchangeState::note(const Failure& failure) noexcept {
 void ExchangeState::fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept {
   end(it, failure);
   it.origin = static_cast<uint8_t>(origin);
-  it.spread_failure = strategy_.failure(origin).send;
+  it.spread_failure = ring_.failure(origin).send;
 }
 
 void ExchangeState::check_deadlines(Nanos now) noexcept {
@@ -244,19 +321,19 @@ void ExchangeState::fail_waiting(const Failure& failure) noexcept {
 
 // The nearest rank that has not started it, or else the one that data comes from.
 unsigned ExchangeState::awaited(const Running& it) const noexcept {
-  const auto ranks = strategy_.neighbours();
-  if (ranks.empty()) return config_.rank;
-  for (size_t link = 0; link < ranks.size(); ++link) {
-    const bool source = (strategy_.sources() >> link & 1) != 0;
-    if (!source && static_cast<int32_t>(peers_[link].started - it.number) <= 0) return ranks[link];
-  }
-  return ranks.back();
+  if (links_.empty()) return config_.rank;
+  if (it.strategy->has_owners()) return owed(it);
+  const size_t successor = Topology::kSuccessor;
+  if (it.from != successor && !peer_started(successor, it)) return links_[successor].peer();
+  return links_[it.from].peer();
 }
 
 // A new session: the links are fresh, and so are the numbers.
 void ExchangeState::handle(Membership::Event event) noexcept {
   if (event == Membership::Event::kNone) return;
+  fanout_.reset();
   for (Outbox& outbox : outboxes_) outbox.reset();
+  senders_ = 1;  // links are new
   for (PeerState& peer : peers_) {
     peer.started = 0;
     for (auto& announced : peer.announced) announced.valid = false;
@@ -265,7 +342,7 @@ void ExchangeState::handle(Membership::Event event) noexcept {
   for (Running& it : table_) {
     if (it.state == Running::State::kFree) continue;
     if (it.state != Running::State::kOver) end(it, membership_.cause());
-    it.announce = 0;
+    it.announce.reset();
     it.spread_failure = false;
     release_if_read(it);
   }
@@ -276,7 +353,7 @@ void ExchangeState::handle(Membership::Event event) noexcept {
 
 // Its place is free again when the caller knows how it ended, and the others know what they must.
 void ExchangeState::release_if_read(Running& it) noexcept {
-  const bool told = it.announce == 0 && !it.spread_failure;
+  const bool told = it.announce.none() && !it.spread_failure;
   if (it.state == Running::State::kOver && told && !it.unread) it.state = Running::State::kFree;
 }
 

@@ -29,13 +29,14 @@ bool ends_generations(FailureCode code) {
 
 }  // namespace
 
-Membership::Membership(const ExchangeConfig& config, std::span<Link> links, Counters& counters)
+Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::span<Link> links, Counters& counters)
     : world_(config.world),
       rank_(config.rank),
       around_(config.around),
       // A quarter of the time is for telling the others.
       silence_(config.peer_timeout - config.peer_timeout / 4),
       max_interval_(std::max(config.peer_timeout / 64, kFirstInterval)),
+      ring_links_(ring_links),
       links_(links),
       counters_(counters),
       peers_(links.size()),
@@ -49,6 +50,7 @@ Membership::Membership(const ExchangeConfig& config, std::span<Link> links, Coun
   self_.codec = static_cast<uint8_t>(config.codec.id());
   self_.param = config.codec.param();
   self_.settings = config.settings;
+  self_.strategies = pack_strategies(config.strategies);
   (void)enter(kFirstGeneration | (random_.next() >> 32), {});
 }
 
@@ -80,6 +82,7 @@ void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) con
       {Field::kRankTable, self_.rank_table, hello.rank_table, false},
       {Field::kMtu, self_.mtu + around_, hello.mtu + around_, false},
       {Field::kCodec, codec_value(self_), codec_value(hello), false},
+      {Field::kStrategies, self_.strategies, hello.strategies, false},
   };
   const bool told = ours.nodes != 0 && theirs.nodes != 0;
   peer.refused = {};
@@ -119,7 +122,7 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
   Hello hello{};
   std::memcpy(&hello, bytes.data(), std::min(bytes.size(), sizeof(hello)));
   Peer& peer = peers_[link];
-  peer.brief = bytes.size() < sizeof(hello);
+  peer.brief = bytes.size() < offsetof(Hello, strategies);
   const Failure before = peer.refused;
   compare(peer, links_[link].peer(), hello);
   if (peer.refused) {
@@ -203,17 +206,17 @@ void Membership::seek(uint32_t since) noexcept {
 // It only ever becomes less within a session, so hellos may come late, and twice; and neighbours agree in the end.
 void Membership::learn_since(uint32_t since) noexcept {
   const uint32_t least = lesser(since_, since);
-  if (least != since_) tell_all(0);
+  if (least != since_) tell(0, peers_.size());
   since_ = least;
 }
 
 void Membership::update_reach() noexcept {
-  const size_t predecessor = peers_.size() - 1;
+  const size_t predecessor = ring_links_ - 1;
   unsigned reach = 1;
   if (links_[predecessor].up()) reach = std::min<unsigned>(world_, peers_[predecessor].reach + 1U);
   bool whole = reach == world_;
   for (const Peer& peer : peers_) whole &= peer.knows_us;
-  if (reach > reach_ || (whole && !whole_)) tell_all(0);
+  if (reach > reach_ || (whole && !whole_)) tell(0, ring_links_);
   reach_ = std::max(reach_, reach);
   whole_ |= whole;
   if (whole_ && first_generation_ == 0) first_generation_ = generation();
@@ -252,7 +255,7 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
     peers_[i].knows_us = false;
     peers_[i].since = 0;
   }
-  tell_all(0);
+  tell(0, peers_.size());
   counters_.add(Counter::kSessions);
   return ended ? Event::kEnded : Event::kMerged;
 }
@@ -282,6 +285,12 @@ Failure Membership::diagnosis(size_t link, bool heard, Nanos now) const noexcept
   return diagnose(facts);
 }
 
+unsigned Membership::missing() const noexcept {
+  if (reach_ < world_) return (rank_ + world_ - reach_) % world_;
+  const auto absent = std::ranges::find(peers_, false, &Peer::knows_us);
+  return absent == peers_.end() ? rank_ : links_[static_cast<size_t>(absent - peers_.begin())].peer();
+}
+
 Failure Membership::no_ring() const noexcept {
   Failure failure{.code = FailureCode::kNoRing, .rank = static_cast<uint16_t>(missing())};
   for (size_t i = 0; i < peers_.size() && failure.field == Field::kNone; ++i) {
@@ -302,8 +311,9 @@ void Membership::tell(Peer& peer, Nanos now) noexcept {
   peer.hello_at = std::min(peer.hello_at, at);
 }
 
-void Membership::tell_all(Nanos at) noexcept {
-  for (Peer& peer : peers_) {
+// The neighbours of the first links.
+void Membership::tell(Nanos at, size_t links) noexcept {
+  for (Peer& peer : std::span(peers_).first(links)) {
     peer.hello_at = at;
     peer.interval = kFirstInterval;
   }
@@ -312,7 +322,8 @@ void Membership::tell_all(Nanos at) noexcept {
 // The neighbour needs no more hellos.
 bool Membership::settled(size_t link) const noexcept {
   const Peer& peer = peers_[link];
-  return whole_ && links_[link].up() && peer.knows_us && peer.reach == world_ && (peer.brief || peer.since == since_);
+  const bool met = links_[link].up() && peer.knows_us && (peer.brief || peer.since == since_);
+  return met && (link >= ring_links_ || (whole_ && peer.reach == world_));
 }
 
 bool Membership::send_hello(size_t link, Nanos now) noexcept {
@@ -339,7 +350,8 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.since = since_;
   uint8_t bytes[sizeof(Hello)];
   store(bytes, hello);
-  return links_[link].send_bare(PacketKind::kHello, bytes, now);
+  const size_t length = hello.strategies == 0 ? offsetof(Hello, strategies) : sizeof(hello);
+  return links_[link].send_bare(PacketKind::kHello, std::span(bytes).first(length), now);
 }
 
 Membership::Event Membership::poll(Nanos now) noexcept {

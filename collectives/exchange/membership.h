@@ -39,7 +39,8 @@ class Membership {
     kEnded,   // another generation: everything in flight has failed, because of cause()
   };
 
-  Membership(const ExchangeConfig& config, std::span<Link> links, Counters& counters);
+  // The first `ring_links` of the links are those of the ring: to the successor, and to the predecessor.
+  Membership(const ExchangeConfig& config, size_t ring_links, std::span<Link> links, Counters& counters);
 
   // A hello that is undamaged. `bytes` is what stands behind the link header.
   [[nodiscard]] Event receive(size_t link, const LinkHeader& header, std::span<const uint8_t> bytes,
@@ -65,7 +66,9 @@ class Membership {
 
   [[nodiscard]] uint64_t session() const noexcept { return session_; }
   [[nodiscard]] bool whole() const noexcept { return whole_; }
-  [[nodiscard]] unsigned missing() const noexcept { return (rank_ + world_ - reach_ % world_) % world_; }
+  // Not whole: the first one, counting back from this one, that nothing is known of; or else one that this rank has a
+  // link to beside the ring's and that has not met it.
+  [[nodiscard]] unsigned missing() const noexcept;
   [[nodiscard]] const Failure& cause() const noexcept { return cause_; }
   // Why the ring is not whole: whom nothing is known of, and what a neighbour's packets, or ours there, suffer from.
   [[nodiscard]] Failure no_ring() const noexcept;
@@ -116,7 +119,7 @@ class Membership {
   void update_reach() noexcept;
   [[nodiscard]] bool lately(Nanos at, Nanos now) const noexcept;
   void tell(Peer& peer, Nanos now) noexcept;
-  void tell_all(Nanos at) noexcept;
+  void tell(Nanos at, size_t links) noexcept;
   [[nodiscard]] bool settled(size_t link) const noexcept;
   bool send_hello(size_t link, Nanos now) noexcept;
 
@@ -127,7 +130,8 @@ class Membership {
   Nanos polled_at_ = 0;       // 0: never yet
   const Nanos max_interval_;  // of hellos
   Hello self_{};              // what all hellos have in common
-  std::span<Link> links_;     // successor, then predecessor; one for both in a world of two
+  const size_t ring_links_;
+  std::span<Link> links_;  // successor, then predecessor, one for both in a world of two; then others
   Counters& counters_;
   std::vector<Peer> peers_;  // as links_
   Random random_;

@@ -48,11 +48,11 @@ bool Outbox::goes_on(const Open& open, const RunHeader& run, size_t granule) noe
 }
 
 Outbox::Place Outbox::reserve(Channel channel, const RunHeader& run, size_t granule, size_t elements, unsigned sink,
-                              Nanos now) noexcept {
+                              Nanos now, bool apart) noexcept {
   Open& open = open_[channel];
   for (;;) {
     if (!holds(channel) && !begin(channel, sink, now)) return {};
-    const bool joins = goes_on(open, run, granule);
+    const bool joins = !apart && goes_on(open, run, granule);
     const size_t header = joins ? 0 : sizeof(RunHeader);
     const bool fits = open.bytes + header + kLongestGroup <= mtu_ && open.elements + elements <= kMaxRunElements;
     if (open.last == 0 || (fits && open.sink == sink)) {
@@ -102,7 +102,7 @@ bool Outbox::control(RunHeader run, std::span<const uint8_t> payload, Nanos now)
 
 void Outbox::flush(Channel channel, Nanos now) noexcept {
   Open& open = open_[channel];
-  if (open.last == 0 || !(channel == kControl ? link_.can_send_control() : link_.can_pass())) return;
+  if (open.last == 0 || !out_.takes(channel == kControl)) return;
   const uint32_t crc = crc32c(kCrcStart, open.packet.data + sizeof(LinkHeader), open.bytes - sizeof(LinkHeader));
   if (channel == kSums) {
     counters_.add(Counter::kReducePackets);
@@ -111,7 +111,7 @@ void Outbox::flush(Channel channel, Nanos now) noexcept {
     counters_.add(Counter::kGatherPackets);
     counters_.add(Counter::kGatherBytes, open.bytes);
   }
-  link_.send(open.packet, open.bytes, crc, now);
+  out_.take(open.packet, open.bytes, crc, now);
   open = Open{};
 }
 

@@ -1,4 +1,4 @@
-// outbox.h - the packets that are being filled for one neighbour
+// outbox.h - the packets that are being filled, for one neighbour or for all
 #pragma once
 
 #include <array>
@@ -9,7 +9,6 @@
 #include "base/time.h"
 #include "collectives/counters.h"
 #include "collectives/exchange/coder.h"
-#include "collectives/link/link.h"
 #include "collectives/packet_io.h"
 #include "collectives/wire.h"
 
@@ -26,8 +25,9 @@ class Outbox {
 
   static constexpr std::array kData = {kSums, kResults, kPassing};
 
-  Outbox(Link& link, PacketIo& io, Counters& counters, size_t mtu)
-      : link_(link), io_(io), counters_(counters), mtu_(mtu) {}
+  // `out`: a link, or what stands for several.
+  Outbox(PacketSink& out, PacketIo& io, Counters& counters, size_t mtu)
+      : out_(out), io_(io), counters_(counters), mtu_(mtu) {}
 
   // Gives back all buffers.
   void reset() noexcept;
@@ -40,9 +40,10 @@ class Outbox {
     bool joins = false;   // goes on the last run
   };
   // `run` says which run it is: its count and bytes do not matter. There is place for at least `elements` of them, as
-  // far as their number goes. `sink`: where results end.
+  // far as their number goes. `sink`: where results end. `apart`: what begins here is a run of its own, even if it goes
+  // on the last one.
   [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, size_t granule, size_t elements, unsigned sink,
-                              Nanos now) noexcept;
+                              Nanos now, bool apart = false) noexcept;
   // `elements` were written there as a block of `bytes` bytes.
   void commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
               size_t bytes) noexcept;
@@ -77,7 +78,7 @@ class Outbox {
   [[nodiscard]] bool begin(Channel channel, unsigned sink, Nanos now) noexcept;
   [[nodiscard]] static bool goes_on(const Open& open, const RunHeader& run, size_t granule) noexcept;
 
-  Link& link_;
+  PacketSink& out_;
   PacketIo& io_;
   Counters& counters_;
   const size_t mtu_;

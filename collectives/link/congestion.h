@@ -102,7 +102,16 @@ class CongestionWindow {
  public:
   // At most `limit` packets, of which about `target` wait in queues.
   CongestionWindow(size_t limit, size_t target)
-      : limit_(static_cast<double>(limit)), target_(static_cast<double>(target)), window_(std::min(kInitial, limit_)) {}
+      : limit_(static_cast<double>(limit)),
+        whole_target_(static_cast<double>(target)),
+        target_(whole_target_),
+        window_(std::min(kInitial, limit_)) {}
+
+  // So many links end in the same queue: each has its part of the target, and of the packets that start it.
+  void share(unsigned links) noexcept {
+    target_ = std::max(whole_target_ / links, kLeastTarget);
+    if (starting_ && links > 1) window_ = clamp(std::min(window_, kInitial / links));
+  }
 
   [[nodiscard]] size_t packets() const noexcept { return static_cast<size_t>(window_); }
   [[nodiscard]] double exact() const noexcept { return window_; }
@@ -137,6 +146,7 @@ class CongestionWindow {
  private:
   static constexpr double kInitial = 16;
   static constexpr double kLeast = 2;
+  static constexpr double kLeastTarget = 1;
   static constexpr unsigned kStartSamples = 4;
 
   double clamp(double window) const noexcept { return std::clamp(window, std::min(kLeast, limit_), limit_); }
@@ -168,6 +178,7 @@ class CongestionWindow {
   }
 
   double limit_;
+  double whole_target_;
   double target_;
   double window_;
   bool starting_ = true;

@@ -20,7 +20,7 @@ uint32_t stamp_of(Nanos now) { return static_cast<uint32_t>(now >> kStampShift) 
 
 }  // namespace
 
-Link::Link(const ExchangeConfig& config, unsigned peer, PacketIo& io, Counters& counters)
+Link::Link(const ExchangeConfig& config, size_t window, unsigned peer, PacketIo& io, Counters& counters)
     : io_(io),
       counters_(counters),
       peer_(peer),
@@ -28,10 +28,10 @@ Link::Link(const ExchangeConfig& config, unsigned peer, PacketIo& io, Counters& 
       max_rto_(config.peer_timeout / 16),
       min_rto_(config.min_rto),
       queue_target_(config.queue_target),
-      table_(config.window),
+      table_(window),
       rtt_(min_rto_, max_rto_),
       congestion_(table_.size(), queue_target_),
-      received_(config.window) {}
+      received_(window) {}
 
 void Link::reset(uint64_t session) noexcept {
   for (Slot& each : table_) {

@@ -32,9 +32,10 @@ namespace gradlane {
 // A link belongs to one session at a time. reset() forgets everything but the round-trip time, and gives all buffers
 // back. While the link is up it keeps one buffer, so that it can acknowledge when the owner has none left: the
 // neighbour's acknowledgements, which free some, may depend on it.
-class Link {
+class Link final : public PacketSink {
  public:
-  Link(const ExchangeConfig& config, unsigned peer, PacketIo& io, Counters& counters);
+  // At most `window` packets are in flight, a power of two.
+  Link(const ExchangeConfig& config, size_t window, unsigned peer, PacketIo& io, Counters& counters);
 
   [[nodiscard]] unsigned peer() const noexcept { return peer_; }
 
@@ -64,12 +65,20 @@ class Link {
   [[nodiscard]] bool can_send_control() const noexcept { return room_in_table(0); }
   [[nodiscard]] size_t in_flight() const noexcept { return in_flight_ + waiting_; }
   [[nodiscard]] size_t window() const noexcept { return congestion_.packets(); }
+  // So many ranks send to the neighbour, or may, at a time: their queues are one, and have the place of one.
+  void share(unsigned senders) noexcept { congestion_.share(senders); }
   // Counts what keeps can_send() from being true.
   void count_stall() noexcept;
 
   // Sends a data packet whose bytes behind the link header are complete, and whose CRC state is `payload_crc`, now or
   // when the window allows. The buffer is the link's from now on. Only after one of the questions above.
   void send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
+
+  // ---- PacketSink: what has waited a little in a packet that was being filled.
+  [[nodiscard]] bool takes(bool control) const noexcept override { return control ? can_send_control() : can_pass(); }
+  void take(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept override {
+    send(packet, bytes, payload_crc, now);
+  }
 
   // Sends a packet without sequence number: an acknowledgement (no payload) or a hello.
   bool send_bare(PacketKind kind, std::span<const uint8_t> payload, Nanos now) noexcept;

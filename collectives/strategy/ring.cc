@@ -4,77 +4,81 @@
 namespace gradlane {
 namespace {
 
-constexpr uint8_t kSuccessor = 0;
-
 // A barrier is the sum of one element.
 bool adds(OpKind kind) { return reduces(kind) || kind == OpKind::kBarrier; }
 
 }  // namespace
 
-Ring::Ring(unsigned world, unsigned rank) noexcept
-    : world_(world),
-      rank_(rank),
-      count_(world == 1   ? 0
-             : world == 2 ? 1
-                          : 2) {
-  neighbours_ = {after(rank), before(rank)};
+Team Team::of(const Topology& topology, unsigned rank, unsigned size, unsigned first, unsigned step) noexcept {
+  const unsigned place = (rank - first) / step;
+  const auto link = [&](unsigned to) {
+    return static_cast<uint8_t>(topology.link_to(first + to % size * step).value_or(0));
+  };
+  return {.size = size, .place = place, .successor = link(place + 1), .predecessor = link(place + size - 1)};
 }
 
-unsigned Ring::blocks(const Operation& operation) const noexcept {
-  return operation.kind == OpKind::kBroadcast ? 1 : world_;
+Division Ring::division(const Task& task) const noexcept {
+  return {.blocks = task.kind == OpKind::kBroadcast ? 1 : team_.size};
 }
 
-// Stores a result that started at rank `from`, and passes it on to where it was not yet.
+// Stores a result that started at place `from`, and passes it on to where it was not yet.
 Step Ring::pass_result(unsigned from) const noexcept {
   Step step;
   step.expected = true;
   step.store = true;
-  step.send = after(rank_) != from;
-  step.link = kSuccessor;
+  step.send = after(team_.place) != from;
+  step.link = team_.successor;
   step.phase = Phase::kGather;
-  step.begins = from == rank_;
+  step.begins = from == team_.place;
   step.sink = static_cast<uint16_t>(before(from));
   return step;
 }
 
-Step Ring::start(const Operation& operation, unsigned block) const noexcept {
-  if (operation.kind == OpKind::kBroadcast) return rank_ == operation.root ? pass_result(rank_) : Step{};
-  if (operation.kind == OpKind::kAllGather) return block == rank_ ? pass_result(rank_) : Step{};
-  if (rank_ != after(block)) return {};
-  if (world_ == 1) return pass_result(rank_);
+Step Ring::pass_sum() const noexcept {
   Step step;
   step.expected = true;
   step.send = true;
-  step.link = kSuccessor;
+  step.link = team_.successor;
   step.phase = Phase::kReduce;
   return step;
 }
 
-Step Ring::arrival(const Operation& operation, Phase phase, unsigned block) const noexcept {
+Step Ring::start(const Task& task, unsigned block) const noexcept {
+  if (task.kind == OpKind::kBroadcast) return team_.place == task.root ? pass_result(team_.place) : Step{};
+  if (task.kind == OpKind::kAllGather) return block == team_.place ? pass_result(team_.place) : Step{};
+  if (team_.place != after(block)) return {};
+  return team_.size == 1 ? pass_result(team_.place) : pass_sum();
+}
+
+Step Ring::arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept {
+  if (team_.size == 1 || link != team_.predecessor) return {};
   if (phase == Phase::kGather) {
-    if (operation.kind == OpKind::kReduceScatter) return {};
-    const unsigned from = operation.kind == OpKind::kBroadcast ? operation.root : block;
-    return from == rank_ ? Step{} : pass_result(from);
+    if (task.kind == OpKind::kReduceScatter) return {};
+    const unsigned from = task.kind == OpKind::kBroadcast ? task.root : block;
+    return from == team_.place ? Step{} : pass_result(from);
   }
-  if (!adds(operation.kind) || rank_ == after(block)) return {};
+  if (!adds(task.kind) || team_.place == after(block)) return {};
   Step step;
-  if (rank_ == block) {
-    step = pass_result(rank_);
-    step.send = operation.kind != OpKind::kReduceScatter;
+  if (team_.place == block) {
+    step = pass_result(team_.place);
+    step.send = task.kind != OpKind::kReduceScatter;
   } else {
-    step.expected = true;
-    step.send = true;
-    step.link = kSuccessor;
-    step.phase = Phase::kReduce;
+    step = pass_sum();
   }
   step.merge = true;
   return step;
 }
 
+LinkSet Ring::sources(const Task&) const noexcept {
+  LinkSet links;
+  if (team_.size > 1) links.set(team_.predecessor);
+  return links;
+}
+
 Step Ring::failure(unsigned origin) const noexcept {
   Step step;
-  step.send = world_ > 1 && after(rank_) != origin;
-  step.link = kSuccessor;
+  step.send = team_.size > 1 && after(team_.place) != origin;
+  step.link = team_.successor;
   step.phase = Phase::kAbort;
   return step;
 }

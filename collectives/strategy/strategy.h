@@ -1,9 +1,9 @@
 // strategy.h - the seam between what an operation routes where, and the engine that encodes, merges and sends
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "collectives/operation.h"
 #include "collectives/wire.h"
@@ -11,43 +11,74 @@
 namespace gradlane {
 
 // What becomes of a run of elements at one rank, in the primitives of HiPress (SOSP 2021): recv, merge, encode, send,
-// decode.
+// decode. Links are numbers of Topology::neighbours().
 struct Step {
   bool expected = false;         // such a run exists here; nothing else counts if not
   bool merge = false;            // the local elements are added to it, a run of Phase::kReduce
+  bool in_turn = false;          // it is one of several contributions to a block of this rank's: see Turns
   bool store = false;            // the outcome is final: it goes into the tensor
   bool send = false;             // the outcome goes to a neighbour,
-  uint8_t link = 0;              //   this one (an index into Strategy::neighbours()),
+  uint8_t link = 0;              //   this one,
   Phase phase = Phase::kReduce;  // as this
+  bool to_all = false;           // the outcome, a result, goes to all other ranks
   // For Phase::kGather:
   bool begins = false;  // the way of this result begins here
   uint16_t sink = 0;    // the rank where it ends
 };
 
-// A routing rule: pure functions of the rank, the operation and the block. The engine asks for each run, so they are
-// cheap. One instance serves all operations of a node.
+using LinkSet = std::bitset<kMaxWorld>;
+
+// Of an operation that has started here, what routing depends on.
+struct Task {
+  OpKind kind = OpKind::kAllReduce;
+  unsigned root = 0;      // of a broadcast
+  unsigned rotation = 0;  // see Strategy::rotates()
+  unsigned stage = 0;
+};
+
+// How the part of a tensor that a stage is about is divided.
+struct Division {
+  unsigned blocks = 1;
+  // The part: this share of so many that the tensor is spread over. 1: all of it.
+  unsigned shares = 1;
+  unsigned share = 0;
+};
+
+// A routing rule: pure functions of the rank, the operation, its stage, the block, the phase and the source. The engine
+// asks for each run, so they are cheap. One instance serves all operations of a rank.
+//
+// An operation has one stage or more. Each is an exchange of its own, of the whole tensor or a part of it, and a rank
+// begins the next one when the last one has ended for it.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Ranks that this one exchanges packets with.
-  [[nodiscard]] virtual std::span<const unsigned> neighbours() const noexcept = 0;
-
-  // Number of blocks that the tensor of an operation is divided into.
-  [[nodiscard]] virtual unsigned blocks(const Operation& operation) const noexcept = 0;
+  [[nodiscard]] virtual unsigned stages(OpKind) const noexcept { return 1; }
+  [[nodiscard]] virtual Division division(const Task& task) const noexcept = 0;
 
   // What this rank does with its own elements of a block without waiting for others.
-  [[nodiscard]] virtual Step start(const Operation& operation, unsigned block) const noexcept = 0;
+  [[nodiscard]] virtual Step start(const Task& task, unsigned block) const noexcept = 0;
 
-  // What it does with a run that arrives. Each element of a block for which this is `expected` arrives exactly once.
-  [[nodiscard]] virtual Step arrival(const Operation& operation, Phase phase, unsigned block) const noexcept = 0;
+  // What it does with a run that arrives by `link`. Each element of a block for which this is `expected` arrives
+  // exactly once by each link.
+  [[nodiscard]] virtual Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept = 0;
 
-  // Bit i: runs of an operation come from neighbour i, which must hear when the operation starts here. They all do
-  // where the operation has anything to send.
-  [[nodiscard]] virtual unsigned sources() const noexcept = 0;
+  // By these links come runs of this stage: they must hear when it starts here.
+  [[nodiscard]] virtual LinkSet sources(const Task& task) const noexcept = 0;
 
-  // Where the news that an operation has failed goes next, if it comes from (or starts at) `origin`.
-  [[nodiscard]] virtual Step failure(unsigned origin) const noexcept = 0;
+  // ---- Where blocks have owners, who add in turns: Turns.
+  [[nodiscard]] virtual bool has_owners() const noexcept { return false; }
+  // Where there are fewer granules than ranks, the owners of blocks change from operation to operation: Task::rotation
+  // is the operation's number then.
+  [[nodiscard]] virtual bool rotates() const noexcept { return false; }
+  [[nodiscard]] virtual unsigned owner(const Task&, unsigned block) const noexcept { return block; }
+  // The rank whose elements of a block come first; the others follow in the order of the ring.
+  [[nodiscard]] virtual unsigned first_of(unsigned block) const noexcept { return block; }
+  // Results go before the last contribution has come.
+  [[nodiscard]] virtual bool streams() const noexcept { return true; }
+
+  // How many send to one rank at a time.
+  [[nodiscard]] virtual unsigned senders() const noexcept { return 1; }
 };
 
 }  // namespace gradlane

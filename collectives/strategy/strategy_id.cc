@@ -12,6 +12,7 @@ namespace {
 
 using Kind = StrategyId::Kind;
 
+constexpr unsigned kPackedBits = 12;
 constexpr std::string_view kStream = "stream";
 
 [[noreturn]] void refuse(std::string_view name) {
@@ -93,6 +94,33 @@ std::vector<StrategyId> find_strategies(std::string_view names) {
     begin = end + 1;
   }
   return found;
+}
+
+uint64_t pack_strategies(std::span<const StrategyId> strategies) noexcept {
+  if (strategies.size() == 1 && strategies.front() == StrategyId{}) return 0;
+  uint64_t packed = 0;
+  for (size_t i = 0; i < std::min(strategies.size(), kMaxStrategies); ++i) {
+    const StrategyId& it = strategies[i];
+    const auto kind = static_cast<uint64_t>(it.kind) + 1;
+    packed |= (kind | (it.stream ? 8U : 0U) | uint64_t{it.param} << 4) << kPackedBits * i;
+  }
+  return packed;
+}
+
+FixedText<160> packed_names(uint64_t packed) noexcept {
+  FixedText<160> text;
+  if (packed == 0) return text.add("ring");
+  for (; packed != 0; packed >>= kPackedBits) {
+    const uint64_t kind = packed & 7;
+    if (!text.empty()) text.add(", ");
+    if (kind == 0 || kind > static_cast<uint64_t>(Kind::kAggregator) + 1) {
+      text.add("unknown");
+    } else {
+      const StrategyId id{static_cast<Kind>(kind - 1), static_cast<uint8_t>(packed >> 4), (packed & 8) != 0};
+      text.add(id.name().view());
+    }
+  }
+  return text;
 }
 
 std::string strategy_fault(const StrategyId& strategy, unsigned world) {

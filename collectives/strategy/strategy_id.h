@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,13 @@ inline constexpr const char* kStrategyUsage = "ring, direct, rings:G, aggregator
 [[nodiscard]] std::vector<StrategyId> find_strategies(std::string_view names);
 // Of what code() gave; none: it gives no such number.
 [[nodiscard]] std::optional<StrategyId> strategy_of(uint32_t code) noexcept;
+
+// An exchange allows so many at most, so that they fit in one number: 12 bits each, the first one lowest. 0: the ring
+// alone, which hellos need not tell of.
+inline constexpr size_t kMaxStrategies = 5;
+[[nodiscard]] uint64_t pack_strategies(std::span<const StrategyId> strategies) noexcept;
+// "ring, direct"; whatever the number is.
+[[nodiscard]] FixedText<160> packed_names(uint64_t packed) noexcept;
 
 // Why not in a world of so many ranks: a text for people; empty: it is possible.
 [[nodiscard]] std::string strategy_fault(const StrategyId& strategy, unsigned world);

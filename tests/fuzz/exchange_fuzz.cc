@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "collectives/crc32c.h"
+#include "collectives/descriptor.h"
 #include "tests/fuzz/fuzz_plans.h"
 #include "tests/fuzz/fuzz_ring.h"
 
@@ -184,9 +185,7 @@ void Run::aim_run(Bytes& packet, unsigned victim) {
     descriptor.codec = static_cast<uint8_t>(operation.codec->id());
     descriptor.param = operation.codec->param();
   }
-  uint8_t bytes[sizeof(descriptor)];
-  store(bytes, descriptor);
-  run.digest = ~crc32c(kCrcStart, bytes, sizeof(bytes));
+  run.digest = digest_of(descriptor);
   run.codec = descriptor.codec;
   run.param = descriptor.param;
   store(&packet[at], run);

@@ -13,6 +13,7 @@
 
 #include "base/time.h"
 #include "collectives/crc32c.h"
+#include "collectives/descriptor.h"
 #include "tests/collectives/exchange/failure_fixture.h"
 
 namespace gradlane::test {
@@ -93,10 +94,7 @@ class Hostile : public testing::Test {
             .param = 0};
   }
   static uint32_t digest(size_t count, ElementType type, CodecId codec, uint8_t param) {
-    const Descriptor descriptor = descriptor_of(count, type, codec, param);
-    uint8_t bytes[sizeof(descriptor)];
-    store(bytes, descriptor);
-    return ~crc32c(kCrcStart, bytes, sizeof(bytes));
+    return digest_of(descriptor_of(count, type, codec, param));
   }
   static Descriptor descriptor_of(size_t count, ElementType type, CodecId codec, uint8_t param) {
     Descriptor descriptor{};

@@ -144,7 +144,8 @@ TEST_F(Hostile, ControlRuns) {
     expect("abort of what has not started", sizeof(AbortNotice), Counter::kNotStarted);
   }
   header = run(Phase::kStart, 0, 0, 0);
-  for (const size_t bytes : {size_t{0}, sizeof(Descriptor) - 1, sizeof(Descriptor) + 1, size_t{1000}}) {
+  for (const size_t bytes : {size_t{0}, kRingDescriptor - 1, kRingDescriptor + 1, sizeof(Descriptor) - 1,
+                             sizeof(Descriptor) + 1, size_t{1000}}) {
     expect("start of another length", bytes, Counter::kBadRun);
   }
   // Nobody can have started so many: each rank has at most 256 in flight.

@@ -1,10 +1,9 @@
-// parts_test.cc - blocks, deferred elements, the ring's routes, CRC, counters and wire layout as pure units
+// parts_test.cc - blocks, deferred elements, CRC, counters and wire layout as pure units
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,6 @@
 #include "collectives/crc32c.h"
 #include "collectives/exchange/blocks.h"
 #include "collectives/exchange/deferred.h"
-#include "collectives/strategy/ring.h"
 #include "collectives/wire.h"
 #include "tests/compress/test_floats.h"
 
@@ -119,137 +117,6 @@ TEST(Deferred, GivesEverythingOnce) {
       given += run.count;
     }
     EXPECT_EQ(given, 1000U);
-  }
-}
-
-// ---- Ring
-
-// Follows the elements of a block from where they start. Every rank gets each phase of them at most once.
-class Travel {
- public:
-  Travel(const Operation& operation, unsigned world) : operation_(operation), world_(world), stored_(world) {
-    for (unsigned rank = 0; rank < world; ++rank) rings_.emplace_back(world, rank);
-  }
-
-  // Returns how many ranks started it.
-  unsigned go(unsigned block) {
-    unsigned starts = 0;
-    for (unsigned rank = 0; rank < world_; ++rank) {
-      const Step step = rings_[rank].start(operation_, block);
-      if (!step.expected) continue;
-      ++starts;
-      merged_ = {rank};
-      follow(rank, step, block);
-    }
-    return starts;
-  }
-
-  [[nodiscard]] const std::vector<unsigned>& merged() const { return merged_; }
-  [[nodiscard]] unsigned stored(unsigned rank) const { return stored_[rank]; }
-
- private:
-  void follow(unsigned rank, Step step, unsigned block) {
-    std::set<std::pair<unsigned, Phase>> seen;
-    int sink = -1;
-    for (;;) {
-      if (step.store) ++stored_[rank];
-      if (step.store && step.begins) sink = step.sink;
-      if (!step.send) break;
-      ASSERT_LT(step.link, rings_[rank].neighbours().size());
-      if (step.phase == Phase::kGather) {
-        ASSERT_TRUE(step.store);
-        ASSERT_EQ(step.sink, sink);
-      }
-      const Phase phase = step.phase;
-      const unsigned next = rings_[rank].neighbours()[step.link];
-      ASSERT_EQ(next, (rank + 1) % world_);
-      const auto from = rings_[next].neighbours();
-      const auto index = static_cast<size_t>(std::find(from.begin(), from.end(), rank) - from.begin());
-      ASSERT_EQ(rings_[next].sources(), 1U << index);
-      rank = next;
-      ASSERT_TRUE(seen.insert({rank, phase}).second) << "comes by twice";
-      step = rings_[rank].arrival(operation_, phase, block);
-      ASSERT_TRUE(step.expected);
-      ASSERT_EQ(step.merge, phase == Phase::kReduce);
-      if (step.merge) merged_.push_back(rank);
-    }
-    if (sink >= 0) {
-      ASSERT_EQ(static_cast<unsigned>(sink),
-                operation_.kind == OpKind::kReduceScatter ? (rank + world_ - 1) % world_ : rank);
-    }
-    // What is expected does come.
-    for (unsigned other = 0; other < world_; ++other) {
-      for (const Phase each : {Phase::kReduce, Phase::kGather}) {
-        ASSERT_EQ(rings_[other].arrival(operation_, each, block).expected, seen.contains({other, each}));
-      }
-    }
-  }
-
-  Operation operation_;
-  unsigned world_;
-  std::vector<Ring> rings_;
-  std::vector<unsigned> merged_;
-  std::vector<unsigned> stored_;
-};
-
-TEST(Ring, Neighbours) {
-  EXPECT_EQ(Ring(1, 0).neighbours().size(), 0U);
-  EXPECT_EQ(Ring(1, 0).sources(), 0U);
-  ASSERT_EQ(Ring(2, 1).neighbours().size(), 1U);
-  EXPECT_EQ(Ring(2, 1).neighbours()[0], 0U);
-  for (const unsigned world : {3U, 4U, 256U}) {
-    for (unsigned rank = 0; rank < world; ++rank) {
-      const Ring ring(world, rank);
-      ASSERT_EQ(ring.neighbours().size(), 2U);
-      EXPECT_EQ(ring.neighbours()[0], (rank + 1) % world);
-      EXPECT_EQ(ring.neighbours()[1], (rank + world - 1) % world);
-    }
-  }
-}
-
-TEST(Ring, Routes) {
-  for (const unsigned world : {1U, 2U, 3U, 4U, 5U, 8U, 17U, 256U}) {
-    for (const OpKind kind :
-         {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast, OpKind::kBarrier}) {
-      for (const unsigned root : {0U, world / 2, world - 1}) {
-        SCOPED_TRACE(testing::Message() << op_name(kind) << ", world " << world << ", root " << root);
-        Operation operation;
-        operation.kind = kind;
-        operation.root = root;
-        const unsigned blocks = Ring(world, 0).blocks(operation);
-        EXPECT_EQ(blocks, kind == OpKind::kBroadcast ? 1U : world);
-        const bool sums = kind != OpKind::kAllGather && kind != OpKind::kBroadcast;
-        for (unsigned block = 0; block < blocks; ++block) {
-          Travel travel(operation, world);
-          EXPECT_EQ(travel.go(block), 1U);
-          std::vector<unsigned> order;  // b + 1, b + 2, ..., b
-          for (unsigned i = 1; i <= world; ++i) order.push_back((block + i) % world);
-          if (!sums) order = {kind == OpKind::kBroadcast ? root : block};
-          EXPECT_EQ(travel.merged(), order);
-          for (unsigned rank = 0; rank < world; ++rank) {
-            EXPECT_EQ(travel.stored(rank), kind == OpKind::kReduceScatter && rank != block ? 0U : 1U) << rank;
-          }
-        }
-        if (kind != OpKind::kBroadcast) break;
-      }
-    }
-  }
-}
-
-// The news of a failure reaches every other rank once.
-TEST(Ring, FailuresGoRoundOnce) {
-  for (const unsigned world : {1U, 2U, 3U, 4U, 17U, 256U}) {
-    for (unsigned origin = 0; origin < world; ++origin) {
-      unsigned rank = origin;
-      unsigned told = 0;
-      for (Step step = Ring(world, rank).failure(origin); step.send; step = Ring(world, rank).failure(origin)) {
-        ASSERT_EQ(step.phase, Phase::kAbort);
-        rank = Ring(world, rank).neighbours()[step.link];
-        ++told;
-        ASSERT_LT(told, world);
-      }
-      EXPECT_EQ(told, world - 1);
-    }
   }
 }
 

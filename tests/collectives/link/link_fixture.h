@@ -32,7 +32,7 @@ struct Fate {
 // One end, and an owner that sends numbered packets as fast as the link lets it.
 class End final : public PacketIo {
  public:
-  End(const ExchangeConfig& config, unsigned peer) : link(config, peer, *this, counters) {}
+  End(const ExchangeConfig& config, unsigned peer) : link(config, config.window, peer, *this, counters) {}
   ~End() override {
     link.reset(0);
     EXPECT_EQ(held, 0U);

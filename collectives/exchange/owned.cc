@@ -1,0 +1,223 @@
+// owned.cc - operations whose blocks have owners: contributions to them, sums in turns, results to all (packet path)
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/exchange/exchange_state.h"
+
+namespace gradlane {
+namespace {
+
+bool adds(OpKind kind) { return reduces(kind) || kind == OpKind::kBarrier; }
+
+}  // namespace
+
+void ExchangeState::begin_owned(Running& it) noexcept {
+  const unsigned blocks = it.blocks.blocks();
+  it.own_block = blocks;  // nothing goes round
+  it.own = blocks;
+  it.queued = 0;
+  it.next_owner = 1;
+  for (unsigned block = 0; block < blocks; ++block) {
+    const unsigned owner = it.strategy->owner(it.task, block);
+    const size_t count = it.blocks.count(block);
+    it.sent[block] = 0;
+    it.limit[block] = std::min(owner_window(it), count);
+    if (owner == config_.rank) {
+      it.own = block;
+    } else if (it.task.kind != OpKind::kReduceScatter) {
+      it.results_left += count;
+    }
+  }
+  const bool owns = it.own != blocks && it.blocks.count(it.own) != 0;
+  if (!owns) it.own = blocks;
+  if (owns || !adds(it.task.kind)) it.announce |= it.strategy->sources(it.task);
+  if (!owns || !adds(it.task.kind)) return;
+  const Coder plain(it.operation.type, find_codec(kNoCodec, 0, it.operation.codec->isa()).value_or(*it.operation.codec),
+                    it.operation.reduction);
+  it.turns.begin(it.blocks.count(it.own), turn_of(it, config_.rank), it.coder, plain);
+  it.turns.start(
+      [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(it, first, count, sums, begins); },
+      [](size_t, size_t, const uint8_t*) {});  // others come behind
+}
+
+bool ExchangeState::owned_done(const Running& it) const noexcept {
+  if (it.own != it.blocks.blocks() && it.queued != it.blocks.count(it.own)) return false;
+  if (!adds(it.task.kind)) return true;
+  for (unsigned block = 0; block < it.blocks.blocks(); ++block) {
+    if (it.strategy->owner(it.task, block) != config_.rank && it.sent[block] != it.blocks.count(block)) return false;
+  }
+  return true;
+}
+
+// ---- Contributions.
+
+// Each owner gets about a packet at a time, from the rank before this one backwards: so each is sent to by another
+// rank, and in the order of the turns.
+void ExchangeState::send_owned(Running& it, Nanos now) noexcept {
+  queue_results(it, now);
+  if (!adds(it.task.kind)) return;
+  const unsigned blocks = it.blocks.blocks();
+  const auto block_of = [&](unsigned back) {
+    return blocks == 1 ? 0 : (2 * config_.world + config_.rank - back - it.task.rotation) % config_.world;
+  };
+  const unsigned others = blocks == 1 ? 1 : config_.world - 1;
+  for (bool again = true; again;) {
+    again = false;
+    for (unsigned i = 0; i < others; ++i) {
+      again |= send_contribution(it, block_of(1 + (it.next_owner - 1 + i) % others), now);
+      if (more_) {  // that is enough for one poll
+        it.next_owner = 1 + (it.next_owner + i) % others;
+        return;
+      }
+    }
+  }
+}
+
+bool ExchangeState::send_contribution(Running& it, unsigned block, Nanos now) noexcept {
+  const size_t first = it.sent[block];
+  const size_t window = owner_window(it);
+  const size_t end = std::min({it.limit[block], first + it.offer, first - first % window + window});
+  if (first >= end) return false;
+  const Step step = it.strategy->start(it.task, block);
+  if (!step.send) return false;  // its own
+  const size_t sent = send(it, step, block, first, end - first, residuals(it, block, first), now);
+  it.sent[block] += sent;
+  if (sent == 0) unsent_[step.link] = 1;
+  return sent != 0;
+}
+
+void ExchangeState::take_grant(const Run& run) noexcept {
+  Running& it = at(run.header.operation);
+  if (it.state != Running::State::kRunning || it.number != run.header.operation) return;
+  const unsigned block = run.header.block;
+  const size_t limit = std::min(run.header.first * it.coder.granule(), it.blocks.count(block));
+  it.limit[block] = std::max(it.limit[block], limit);
+}
+
+// ---- What an owner does.
+
+void ExchangeState::take_contribution(const Run& run, size_t link) noexcept {
+  Running& it = *run.operation;
+  counters_.add(Counter::kRunsMerged);
+  it.turns.take(
+      turn_of(it, links_[link].peer()), run.header.first * it.coder.granule(), run.header.count, run.payload,
+      [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(it, first, count, sums, begins); },
+      [&](size_t first, size_t count, const uint8_t* sums) {
+        std::memcpy(elements(it, it.own, first), sums, count * it.coder.element_bytes());
+      });
+}
+
+// This rank's own elements, rounded as all contributions are.
+void ExchangeState::add_own(Running& it, size_t first, size_t count, uint8_t* sums, bool begins) noexcept {
+  for (size_t done = 0; done < count;) {
+    const EncodeResult encoded = it.coder.encode(elements(it, it.own, first + done), count - done,
+                                                 residuals(it, it.own, first + done), scratch_);
+    const std::span block = std::span(scratch_).first(encoded.bytes);
+    uint8_t* const out = sums + done * it.coder.element_bytes();
+    (void)(begins ? it.coder.decode(block, out, encoded.floats) : it.coder.add(block, out, encoded.floats));
+    done += encoded.floats;
+  }
+}
+
+void ExchangeState::send_grants(Running& it, Nanos now) noexcept {
+  if (it.own == it.blocks.blocks() || !adds(it.task.kind) || !it.turns.moved()) return;
+  for (unsigned turn = 0; turn < config_.world; ++turn) {
+    const size_t limit = it.turns.grant(turn);
+    if (limit == 0) continue;
+    const unsigned rank = (it.strategy->first_of(it.own) + turn) % config_.world;
+    const size_t granule = it.coder.granule();
+    const RunHeader header = run_header(it, it.coder, Phase::kGrant, it.own, limit + granule - 1);
+    if (outboxes_[topology_.link_to(rank).value_or(0)].control(header, {}, now)) {
+      it.turns.told(turn, limit);
+    } else {
+      it.turns.again();
+    }
+  }
+}
+
+// Results of this rank's block that are there, into packets for all others.
+void ExchangeState::queue_results(Running& it, Nanos now) noexcept {
+  if (it.own == it.blocks.blocks()) return;
+  const size_t count = it.blocks.count(it.own);
+  size_t ready = count;
+  if (adds(it.task.kind)) {
+    ready = it.strategy->streams() || it.turns.complete() ? it.turns.done() : 0;
+  } else {
+    for (size_t link = 0; link < links_.size(); ++link) {
+      if (!peer_started(link, it)) return;
+    }
+  }
+  while (it.queued < ready && queue_result(it, ready - it.queued, now)) {
+  }
+}
+
+bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept {
+  if (elements_left_ == 0) {
+    more_ = true;
+    return false;
+  }
+  const size_t granule = it.back.granule();
+  uint8_t* const data = elements(it, it.own, it.queued);
+  const bool kept = it.task.kind == OpKind::kReduceScatter;
+  EncodeResult encoded;
+  if (kept) {
+    encoded = it.back.encode(data, count, nullptr, scratch_);
+    (void)it.back.decode(std::span(scratch_).first(encoded.bytes), data, encoded.floats);
+  } else {
+    const RunHeader header = run_header(it, it.back, Phase::kGather, it.own, it.queued);
+    Outbox& outbox = fanout_.outbox();
+    const Outbox::Place place = outbox.reserve(Outbox::kResults, header, granule, granule, 0, now);
+    if (place.bytes.empty()) return false;
+    encoded = it.back.encode(data, std::min(count, place.elements), nullptr, place.bytes);
+    if (encoded.floats == 0) return false;
+    (void)it.back.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+    outbox.commit(Outbox::kResults, place, header, it.back, encoded.floats, encoded.bytes);
+  }
+  complete(it, it.own, it.queued, encoded.floats);
+  it.queued += encoded.floats;
+  elements_left_ -= std::min(elements_left_, encoded.floats);
+  return true;
+}
+
+// ---- Packets for all.
+
+// As flush() does it: what is not full waits for more, unless nothing else is on its way, and never for long.
+void ExchangeState::flush_results(Nanos now) noexcept {
+  Outbox& outbox = fanout_.outbox();
+  outbox.try_again();
+  (void)fanout_.pump(now);
+  if (!outbox.holds(Outbox::kResults)) return;
+  bool coming = false;
+  for (const Running& it : table_) {
+    coming |= it.state == Running::State::kRunning && it.strategy->has_owners() && it.own != it.blocks.blocks() &&
+              it.queued != it.blocks.count(it.own);
+  }
+  const bool waits = !outbox.full(Outbox::kResults) && !fanout_.empty() && coming;
+  if (waits && now < flush_results_at()) return;
+  outbox.flush(Outbox::kResults, now);
+  (void)fanout_.pump(now);
+}
+
+Nanos ExchangeState::flush_results_at() const noexcept {
+  const Outbox& outbox = fanout_.outbox();
+  if (outbox.starved()) return polled_at_ + config_.max_hold;
+  const Nanos since = outbox.held_since(Outbox::kResults);
+  if (since == kNever || !fanout_.takes(false)) return kNever;
+  return since + config_.max_hold * config_.world;
+}
+
+// Whom it waits for: an owner that has not started it, whoever has sent this rank least, or else an owner.
+unsigned ExchangeState::owed(const Running& it) const noexcept {
+  unsigned owner = links_.front().peer();
+  for (unsigned block = 0; block < it.blocks.blocks(); ++block) {
+    const unsigned of = it.strategy->owner(it.task, block);
+    const auto link = topology_.link_to(of);
+    if (!link || it.blocks.count(block) == 0) continue;
+    owner = of;
+    if (!peer_started(*link, it)) return of;
+  }
+  const bool waits = it.own != it.blocks.blocks() && adds(it.task.kind) && !it.turns.complete();
+  return waits ? (it.strategy->first_of(it.own) + it.turns.last()) % config_.world : owner;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,43 @@
+// owners.h - the routing rules of direct and aggregator:R, where blocks have owners
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/strategy/strategy.h"
+#include "collectives/strategy/topology.h"
+
+namespace gradlane {
+
+// Each block has an owner. All others send it their elements of the block, it adds them in the order of the ring, b+1,
+// b+2, ..., b for block b, and sends the result to all others. So it is two hops, whatever the number of ranks.
+//
+//   p = 4, block 0:   reduce   1, 2, 3 -> 0             gather   0 -> 1, 2, 3
+//
+// direct (HiPress, SOSP 2021: a parameter server with every worker a server): block b is rank b's, or where there are
+// fewer granules than ranks, another one's in each operation. aggregator:R: there is one block, which is R's.
+class Owners final : public Strategy {
+ public:
+  // `strategy`: direct or an aggregator.
+  Owners(const Topology& topology, const StrategyId& strategy, unsigned world, unsigned rank) noexcept;
+
+  [[nodiscard]] Division division(const Task& task) const noexcept override;
+  [[nodiscard]] Step start(const Task& task, unsigned block) const noexcept override;
+  [[nodiscard]] Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept override;
+  [[nodiscard]] LinkSet sources(const Task& task) const noexcept override;
+  [[nodiscard]] bool has_owners() const noexcept override { return true; }
+  [[nodiscard]] bool rotates() const noexcept override { return direct(); }
+  [[nodiscard]] unsigned owner(const Task& task, unsigned block) const noexcept override;
+  [[nodiscard]] unsigned first_of(unsigned block) const noexcept override;
+  [[nodiscard]] bool streams() const noexcept override { return direct() || strategy_.stream; }
+  [[nodiscard]] unsigned senders() const noexcept override { return world_ - 1; }
+
+ private:
+  [[nodiscard]] bool direct() const noexcept { return strategy_.kind == StrategyId::Kind::kDirect; }
+
+  const Topology& topology_;
+  StrategyId strategy_;
+  unsigned world_;
+  unsigned rank_;
+};
+
+}  // namespace gradlane

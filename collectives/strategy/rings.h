@@ -1,0 +1,43 @@
+// rings.h - the routing rule of rings:G, rings of G ranks and rings across them
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/strategy/ring.h"
+#include "collectives/strategy/strategy.h"
+#include "collectives/strategy/topology.h"
+
+namespace gradlane {
+
+// p ranks as p/G groups of G in a row. An all-reduce is three stages: (INCEPTIONN, MICRO 2018, Figure 1c)
+//
+//   1  reduce-scatter in the ring of the group, of G shares: the one at place i has share i of the group's sum
+//   2  all-reduce of share i in the ring of those at place i of all groups
+//   3  all-gather in the ring of the group
+//
+//   p = 6, G = 3:    0 -> 1 -> 2 (-> 0)     stages 1 and 3
+//                    |    |    |            stage 2
+//                    3 -> 4 -> 5 (-> 3)
+//
+// Bytes are those of one ring; the last one makes 2 (G - 1) + 2 (p/G - 1) hops, not 2 (p - 1).
+class Rings final : public Strategy {
+ public:
+  Rings(const Topology& topology, unsigned world, unsigned rank, unsigned group) noexcept;
+
+  [[nodiscard]] unsigned stages(OpKind) const noexcept override { return 3; }
+  [[nodiscard]] Division division(const Task& task) const noexcept override;
+  [[nodiscard]] Step start(const Task& task, unsigned block) const noexcept override;
+  [[nodiscard]] Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept override;
+  [[nodiscard]] LinkSet sources(const Task& task) const noexcept override;
+
+ private:
+  [[nodiscard]] const Ring& ring(unsigned stage) const noexcept { return stage == 1 ? across_ : inside_; }
+  [[nodiscard]] static Task part(const Task& task) noexcept;
+
+  unsigned group_;
+  unsigned place_;
+  Ring inside_;
+  Ring across_;
+};
+
+}  // namespace gradlane

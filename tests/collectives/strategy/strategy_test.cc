@@ -1,0 +1,339 @@
+// strategy_test.cc - names of strategies, who is linked to whom, and the way of every block under each of them
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "collectives/strategy/owners.h"
+#include "collectives/strategy/ring.h"
+#include "collectives/strategy/rings.h"
+#include "collectives/strategy/strategy_id.h"
+#include "collectives/strategy/topology.h"
+
+namespace gradlane::test::strategy_test {
+namespace {
+
+using Kind = StrategyId::Kind;
+
+constexpr OpKind kKinds[] = {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast,
+                             OpKind::kBarrier};
+
+bool sums(OpKind kind) { return kind != OpKind::kAllGather && kind != OpKind::kBroadcast; }
+
+// ---- Names
+
+TEST(StrategyNames, ThereAndBack) {
+  for (const char* const name :
+       {"ring", "direct", "rings:1", "rings:8", "rings:256", "aggregator:0", "aggregator:255", "aggregator:7,stream"}) {
+    const StrategyId id = find_strategy(name);
+    EXPECT_EQ(id.name().view(), name);
+    ASSERT_TRUE(strategy_of(id.code()).has_value()) << name;
+    EXPECT_EQ(*strategy_of(id.code()), id) << name;
+    EXPECT_EQ(packed_names(pack_strategies(std::vector{id})).view(), name);
+  }
+  EXPECT_FALSE(strategy_of(0).has_value());
+  for (const uint32_t code : {5U, 255U, 0x101U, 0x102U, 0x10001U, 0x10002U, 0x10003U, 0x20004U, ~0U}) {
+    EXPECT_FALSE(strategy_of(code).has_value()) << code;
+  }
+}
+
+TEST(StrategyNames, Refused) {
+  for (const char* const name : {"", "Ring", "ring:1", "direct:", "rings", "rings:", "rings:0", "rings:257", "rings:2x",
+                                 "aggregator", "aggregator:-1", "aggregator:256", "aggregator:0,", "aggregator:0,fast",
+                                 "aggregator:0,stream,stream", "tree", "stream"}) {
+    EXPECT_THROW((void)find_strategy(name), SetupError) << name;
+  }
+  EXPECT_THROW((void)find_strategies("ring,"), SetupError);
+  EXPECT_THROW((void)find_strategies("ring,stream"), SetupError);
+}
+
+TEST(StrategyNames, Lists) {
+  const std::vector<StrategyId> list = find_strategies("ring,aggregator:3,stream,direct,rings:2,aggregator:3");
+  ASSERT_EQ(list.size(), 5U);
+  EXPECT_EQ(packed_names(pack_strategies(list)).view(), "ring, aggregator:3,stream, direct, rings:2, aggregator:3");
+  EXPECT_EQ(pack_strategies(find_strategies("ring")), 0U);
+  EXPECT_NE(pack_strategies(find_strategies("ring,direct")), pack_strategies(find_strategies("direct,ring")));
+  EXPECT_EQ(packed_names(0).view(), "ring");
+  EXPECT_EQ(packed_names(~uint64_t{0} >> 4).view(), "unknown, unknown, unknown, unknown, unknown");
+}
+
+TEST(StrategyNames, Faults) {
+  EXPECT_EQ(strategy_fault(find_strategy("rings:3"), 6), "");
+  EXPECT_EQ(strategy_fault(find_strategy("rings:4"), 6), "rings:4: 4 does not divide 6 ranks");
+  EXPECT_EQ(strategy_fault(find_strategy("aggregator:5"), 6), "");
+  EXPECT_EQ(strategy_fault(find_strategy("aggregator:6"), 6), "aggregator:6: there is no rank 6 of 6 ranks");
+}
+
+// ---- Links
+
+// Sorted neighbours of a rank.
+std::vector<unsigned> linked(const char* names, unsigned world, unsigned rank) {
+  std::vector<unsigned> ranks = linked_ranks(find_strategies(names), world, rank);
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+TEST(Topology, Neighbours) {
+  using Ranks = std::vector<unsigned>;
+  EXPECT_EQ(linked("direct", 1, 0), Ranks{});
+  EXPECT_EQ(linked("direct", 2, 1), Ranks{0});
+  EXPECT_EQ(linked("ring", 6, 0), (Ranks{1, 5}));
+  EXPECT_EQ(linked("direct", 5, 2), (Ranks{0, 1, 3, 4}));
+  EXPECT_EQ(linked("aggregator:2", 6, 2), (Ranks{0, 1, 3, 4, 5}));
+  EXPECT_EQ(linked("aggregator:2", 6, 5), (Ranks{0, 2, 4}));
+  EXPECT_EQ(linked("rings:3", 9, 4), (Ranks{1, 3, 5, 7}));
+  EXPECT_EQ(linked("rings:3", 9, 3), (Ranks{0, 2, 4, 5, 6}));
+  EXPECT_EQ(linked("rings:2", 4, 0), (Ranks{1, 2, 3}));
+  EXPECT_EQ(linked("ring,rings:4,aggregator:0", 8, 6), (Ranks{0, 2, 5, 7}));
+}
+
+TEST(Topology, GoesBothWaysWithTheRingFirst) {
+  for (const char* const names : {"ring", "direct", "rings:2", "rings:4", "aggregator:1", "rings:8,aggregator:3"}) {
+    const unsigned world = 8;
+    for (unsigned rank = 0; rank < world; ++rank) {
+      const Topology topology(find_strategies(names), world, rank);
+      ASSERT_EQ(topology.ring_links(), 2U);
+      EXPECT_EQ(topology.neighbours()[Topology::kSuccessor], (rank + 1) % world);
+      EXPECT_EQ(topology.neighbours()[topology.predecessor()], (rank + world - 1) % world);
+      EXPECT_FALSE(topology.link_to(rank).has_value());
+      for (size_t link = 0; link < topology.links(); ++link) {
+        const unsigned other = topology.neighbours()[link];
+        EXPECT_EQ(topology.link_to(other), link);
+        EXPECT_TRUE(Topology(find_strategies(names), world, other).link_to(rank).has_value()) << names;
+      }
+    }
+  }
+}
+
+TEST(Topology, WindowsOfExtraLinks) {
+  EXPECT_EQ(extra_window(256, 0), 0U);
+  EXPECT_EQ(extra_window(256, 1), 256U);
+  EXPECT_EQ(extra_window(256, 13), 64U);
+  EXPECT_EQ(extra_window(256, 61), 16U);
+  EXPECT_EQ(extra_window(256, 253), 16U);
+  EXPECT_EQ(extra_window(2, 253), 2U);
+}
+
+// ---- Ways
+
+struct Rank {
+  std::unique_ptr<Topology> topology;
+  std::unique_ptr<Strategy> strategy;
+};
+
+std::vector<Rank> ranks_of(const char* name, unsigned world) {
+  const StrategyId id = find_strategy(name);
+  std::vector<Rank> ranks(world);
+  for (unsigned rank = 0; rank < world; ++rank) {
+    Rank& it = ranks[rank];
+    it.topology = std::make_unique<Topology>(std::vector{id}, world, rank);
+    if (id.kind == Kind::kRing) it.strategy = std::make_unique<Ring>(Team::of(*it.topology, rank, world, 0, 1));
+    if (id.kind == Kind::kRings) it.strategy = std::make_unique<Rings>(*it.topology, world, rank, id.group());
+    if (id.kind == Kind::kDirect || id.kind == Kind::kAggregator) {
+      it.strategy = std::make_unique<Owners>(*it.topology, id, world, rank);
+    }
+  }
+  return ranks;
+}
+
+// Follows the elements of a block from where they start, link by link. Every rank gets each phase of them at most once.
+class Travel {
+ public:
+  Travel(const std::vector<Rank>& ranks, const Task& task) : ranks_(ranks), task_(task), stored_(ranks.size()) {}
+
+  // Those that begin it among `team`.
+  unsigned go(unsigned block, const std::vector<unsigned>& team) {
+    unsigned starts = 0;
+    for (const unsigned rank : team) {
+      const Step step = ranks_[rank].strategy->start(task_, block);
+      if (!step.expected) continue;
+      ++starts;
+      merged_ = {rank};
+      follow(rank, step, block, team);
+    }
+    return starts;
+  }
+
+  [[nodiscard]] const std::vector<unsigned>& merged() const { return merged_; }
+  [[nodiscard]] unsigned stored(unsigned rank) const { return stored_[rank]; }
+
+ private:
+  [[nodiscard]] size_t link(unsigned from, unsigned to) const { return ranks_[from].topology->link_to(to).value(); }
+
+  void follow(unsigned rank, Step step, unsigned block, const std::vector<unsigned>& team) {
+    std::set<std::pair<unsigned, Phase>> seen;
+    for (;;) {
+      if (step.store) ++stored_[rank];
+      if (!step.send) break;
+      ASSERT_LT(step.link, ranks_[rank].topology->links());
+      if (step.phase == Phase::kGather) {
+        ASSERT_TRUE(step.store);
+      }
+      const Phase phase = step.phase;
+      const unsigned next = ranks_[rank].topology->neighbours()[step.link];
+      const size_t back = link(next, rank);
+      ASSERT_TRUE(ranks_[next].strategy->sources(task_).test(back));
+      ASSERT_TRUE(seen.insert({next, phase}).second) << "comes by twice";
+      step = ranks_[next].strategy->arrival(task_, phase, block, back);
+      ASSERT_TRUE(step.expected);
+      ASSERT_EQ(step.merge, phase == Phase::kReduce);
+      rank = next;
+      if (step.merge) merged_.push_back(rank);
+    }
+    // What is expected does come, and by one link only.
+    for (const unsigned other : team) {
+      for (const Phase each : {Phase::kReduce, Phase::kGather}) {
+        unsigned ways = 0;
+        for (size_t in = 0; in < ranks_[other].topology->links(); ++in) {
+          if (ranks_[other].strategy->arrival(task_, each, block, in).expected) ++ways;
+        }
+        ASSERT_EQ(ways, seen.contains({other, each}) ? 1U : 0U);
+      }
+    }
+  }
+
+  const std::vector<Rank>& ranks_;
+  Task task_;
+  std::vector<unsigned> merged_;
+  std::vector<unsigned> stored_;
+};
+
+// Places b + 1, b + 2, ..., b of a team.
+std::vector<unsigned> ring_order(const std::vector<unsigned>& team, size_t block) {
+  std::vector<unsigned> order;
+  for (size_t i = 1; i <= team.size(); ++i) order.push_back(team[(block + i) % team.size()]);
+  return order;
+}
+
+std::vector<unsigned> everybody(unsigned world) {
+  std::vector<unsigned> ranks(world);
+  for (unsigned i = 0; i < world; ++i) ranks[i] = i;
+  return ranks;
+}
+
+TEST(Ring, Ways) {
+  for (const unsigned world : {1U, 2U, 3U, 4U, 5U, 8U, 17U, 256U}) {
+    const std::vector<Rank> ranks = ranks_of("ring", world);
+    const std::vector<unsigned> all = everybody(world);
+    for (const OpKind kind : kKinds) {
+      for (const unsigned root : {0U, world / 2, world - 1}) {
+        SCOPED_TRACE(testing::Message() << op_name(kind) << ", world " << world << ", root " << root);
+        const Task task{.kind = kind, .root = root};
+        const unsigned blocks = ranks[0].strategy->division(task).blocks;
+        EXPECT_EQ(blocks, kind == OpKind::kBroadcast ? 1U : world);
+        for (unsigned block = 0; block < blocks; ++block) {
+          Travel travel(ranks, task);
+          EXPECT_EQ(travel.go(block, all), 1U);
+          std::vector<unsigned> order = ring_order(all, block);
+          if (!sums(kind)) order = {kind == OpKind::kBroadcast ? root : block};
+          EXPECT_EQ(travel.merged(), order);
+          for (unsigned rank = 0; rank < world; ++rank) {
+            EXPECT_EQ(travel.stored(rank), kind == OpKind::kReduceScatter && rank != block ? 0U : 1U) << rank;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Ring, NewsOfAFailureGoesOnceRound) {
+  for (const unsigned world : {1U, 2U, 3U, 4U, 17U}) {
+    for (unsigned origin = 0; origin < world; ++origin) {
+      unsigned rank = origin;
+      for (unsigned told = 1;; ++told) {
+        const Topology topology(std::vector{StrategyId{}}, world, rank);
+        const Step step = Ring(Team::of(topology, rank, world, 0, 1)).failure(origin);
+        EXPECT_EQ(step.send, told < world);
+        if (!step.send) break;
+        EXPECT_EQ(step.phase, Phase::kAbort);
+        rank = topology.neighbours()[step.link];
+      }
+    }
+  }
+}
+
+// A share of each rank is summed up in its group, then across groups, then given to the group: so every rank ends with
+// all shares, and each share's sum has every rank once.
+TEST(Rings, Ways) {
+  const std::pair<unsigned, unsigned> cases[] = {{4, 2}, {6, 2}, {6, 3}, {9, 3}, {16, 4}, {64, 8}};
+  for (const auto& [world, group] : cases) {
+    SCOPED_TRACE(testing::Message() << "world " << world << ", group " << group);
+    const std::vector<Rank> ranks = ranks_of(("rings:" + std::to_string(group)).c_str(), world);
+    EXPECT_EQ(ranks[0].strategy->stages(OpKind::kAllReduce), 3U);
+    for (unsigned stage = 0; stage < 3; ++stage) {
+      const Task task{.kind = OpKind::kAllReduce, .stage = stage};
+      const bool across = stage == 1;
+      for (unsigned which = 0; which < (across ? group : world / group); ++which) {
+        std::vector<unsigned> team;
+        for (unsigned i = 0; i < (across ? world / group : group); ++i) {
+          team.push_back(across ? which + i * group : which * group + i);
+        }
+        const Division division = ranks[team[0]].strategy->division(task);
+        EXPECT_EQ(division.blocks, team.size());
+        EXPECT_EQ(division.shares, across ? group : 1U);
+        EXPECT_EQ(division.share, across ? which : 0U);
+        for (unsigned block = 0; block < team.size(); ++block) {
+          Travel travel(ranks, task);
+          EXPECT_EQ(travel.go(block, team), 1U);
+          EXPECT_EQ(travel.merged(), stage == 2 ? std::vector{team[block]} : ring_order(team, block));
+          for (size_t place = 0; place < team.size(); ++place) {
+            EXPECT_EQ(travel.stored(team[place]), stage == 0 && place != block ? 0U : 1U);
+          }
+        }
+      }
+    }
+  }
+}
+
+// One owner for each block; all others send there, each by its own link, and hear from there.
+TEST(Owners, Ways) {
+  const std::pair<const char*, unsigned> cases[] = {{"direct", 2},       {"direct", 3},       {"direct", 8},
+                                                    {"aggregator:0", 2}, {"aggregator:3", 5}, {"aggregator:7", 8}};
+  for (const auto& [name, world] : cases) {
+    const std::vector<Rank> ranks = ranks_of(name, world);
+    for (const OpKind kind : kKinds) {
+      if (!supports(find_strategy(name), kind)) continue;
+      for (const unsigned rotation : {0U, 1U, world - 1}) {
+        if (rotation != 0 && (!ranks[0].strategy->rotates() || kind != OpKind::kAllReduce)) continue;
+        SCOPED_TRACE(testing::Message() << name << ", " << op_name(kind) << ", world " << world);
+        const Task task{.kind = kind, .root = world / 2, .rotation = rotation};
+        const unsigned blocks = ranks[0].strategy->division(task).blocks;
+        std::set<unsigned> owners;
+        for (unsigned block = 0; block < blocks; ++block) {
+          const unsigned owner = ranks[0].strategy->owner(task, block);
+          owners.insert(owner);
+          for (unsigned rank = 0; rank < world; ++rank) {
+            const Strategy& own = *ranks[rank].strategy;
+            EXPECT_EQ(own.owner(task, block), owner);
+            const Step start = own.start(task, block);
+            EXPECT_EQ(start.expected, sums(kind) ? rank != owner : rank == owner);
+            EXPECT_EQ(start.to_all, !sums(kind) && rank == owner);
+            if (start.send) {
+              EXPECT_EQ(ranks[rank].topology->neighbours()[start.link], owner);
+            }
+            for (size_t link = 0; link < ranks[rank].topology->links(); ++link) {
+              const unsigned from = ranks[rank].topology->neighbours()[link];
+              const Step sum = own.arrival(task, Phase::kReduce, block, link);
+              EXPECT_EQ(sum.expected, sums(kind) && rank == owner);
+              EXPECT_TRUE(sum.in_turn && !sum.send);
+              EXPECT_EQ(sum.to_all, kind != OpKind::kReduceScatter);
+              const Step result = own.arrival(task, Phase::kGather, block, link);
+              EXPECT_EQ(result.expected, kind != OpKind::kReduceScatter && rank != owner && from == owner);
+            }
+          }
+          const unsigned first = ranks[0].strategy->first_of(block);
+          EXPECT_EQ(first, (blocks == 1 && sums(kind) ? owner + 1 : block + 1) % world);
+        }
+        EXPECT_EQ(owners.size(), blocks);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gradlane::test::strategy_test

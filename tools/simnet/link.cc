@@ -1,4 +1,4 @@
-// link.cc - one direction of a simulated cable: bandwidth, delay, a drop-tail queue, and faults by seed
+// link.cc - what packets pass through on a simulated network: bandwidth, delay, a drop-tail queue, and faults by seed
 #include "tools/simnet/link.h"
 
 #include <algorithm>
@@ -23,7 +23,9 @@ LinkStats& LinkStats::operator+=(const LinkStats& other) noexcept {
   return *this;
 }
 
-void SimLink::set_faults(const Faults& faults) noexcept {
+// ---- A path
+
+void SimPath::set_faults(const Faults& faults) noexcept {
   faults_ = faults;
   chances_ = {.drop = faults.loss,
               .duplicate = faults.duplicate,
@@ -33,23 +35,19 @@ void SimLink::set_faults(const Faults& faults) noexcept {
   faulty_ = faults.loss > 0 || faults.duplicate > 0 || faults.reorder > 0 || faults.corrupt > 0;
 }
 
-void SimLink::black_out(Nanos begin, Nanos end) noexcept {
+void SimPath::black_out(Nanos begin, Nanos end) noexcept {
   dark_begin_ = begin;
   dark_end_ = end;
 }
 
-bool SimLink::refuses() noexcept {
+bool SimPath::refuses() noexcept {
   if (faults_.busy <= 0 || !busy_.chance(faults_.busy)) return false;
   ++stats_.busy;
   return true;
 }
 
-void SimLink::send(std::span<const uint8_t> packet, Nanos now, SimPool& pool) {
-  const size_t wire_bytes = packet.size() + model_.overhead_bytes;
-  if (!occupy(wire_bytes, now)) {
-    ++stats_.queue_drops;
-    return;
-  }
+void SimPath::enter(std::span<const uint8_t> packet, size_t wire_bytes, Nanos now, Nanos due, SimPool& pool,
+                    SimQueue& queue) {
   ++stats_.packets;
   stats_.bytes += packet.size();
   stats_.wire_bytes += wire_bytes;
@@ -57,51 +55,36 @@ void SimLink::send(std::span<const uint8_t> packet, Nanos now, SimPool& pool) {
     ++stats_.blacked_out;
     return;
   }
-  const Nanos due = free_at_ + model_.delay;
   const FaultDice::Fate fate = faulty_ ? dice_.decide(chances_) : FaultDice::Fate{};
   if (fate.drop) {
     ++stats_.lost;
     return;
   }
-  launch(packet, due, fate, pool);
+  launch(packet, due, fate, pool, queue);
   if (fate.duplicate) {
     ++stats_.duplicated;
-    launch(packet, due, dice_.decide(chances_), pool);
+    launch(packet, due, dice_.decide(chances_), pool, queue);
   }
 }
 
-// Puts a packet behind what waits already; false if the queue has no room for it.
-bool SimLink::occupy(size_t wire_bytes, Nanos now) noexcept {
-  if (free_at_ < now) {
-    free_at_ = now;
-    free_fraction_ = 0;
-  }
-  const double waiting =
-      static_cast<double>(free_at_ - now) * static_cast<double>(model_.bits_per_second) / (8.0 * kSecond);
-  if (free_at_ > now && waiting + static_cast<double>(wire_bytes) > static_cast<double>(model_.queue_bytes)) {
-    return false;
-  }
-  const uint64_t fractions = wire_bytes * 8 * kSecond + free_fraction_;
-  free_at_ += fractions / model_.bits_per_second;
-  free_fraction_ = fractions % model_.bits_per_second;
-  return true;
-}
-
-void SimLink::launch(std::span<const uint8_t> packet, Nanos due, const FaultDice::Fate& fate, SimPool& pool) {
+void SimPath::launch(std::span<const uint8_t> packet, Nanos due, const FaultDice::Fate& fate, SimPool& pool,
+                     SimQueue& queue) {
   SimBuffer* const buffer = pool.take();
   buffer->state = SimBuffer::State::kInFlight;
   buffer->bytes = static_cast<uint32_t>(packet.size());
   buffer->due = due;
+  buffer->from = from_;
+  buffer->to = to_;
   std::memcpy(buffer->data(), packet.data(), packet.size());
   if (fate.corrupt) corrupt(*buffer, fate.where);
   if (fate.reorder) {
     ++stats_.reordered;
     buffer->due += 1 + fate.late % faults_.reorder_delay;
   }
-  queue_.put(buffer);
+  queue.put(buffer);
 }
 
-void SimLink::corrupt(SimBuffer& buffer, uint64_t seed) noexcept {
+void SimPath::corrupt(SimBuffer& buffer, uint64_t seed) noexcept {
   if (buffer.bytes == 0) return;
   ++stats_.corrupted;
   Random random(seed);
@@ -118,15 +101,47 @@ void SimLink::corrupt(SimBuffer& buffer, uint64_t seed) noexcept {
   }
 }
 
-SimBuffer* SimLink::arrive(SimPool& pool) noexcept {
-  SimBuffer* const buffer = queue_.take();
+bool SimPath::leave(SimBuffer* buffer, SimPool& pool) noexcept {
   if (dark(buffer->due)) {
     ++stats_.blacked_out;
     pool.give(buffer);
-    return nullptr;
+    return false;
   }
   ++stats_.delivered;
-  return buffer;
+  return true;
+}
+
+// ---- A wire
+
+bool SimWire::has_room(size_t wire_bytes, Nanos now) const noexcept {
+  if (free_at_ <= now) return true;
+  const double waiting =
+      static_cast<double>(free_at_ - now) * static_cast<double>(model_.bits_per_second) / (8.0 * kSecond);
+  return waiting + static_cast<double>(wire_bytes) <= static_cast<double>(model_.queue_bytes);
+}
+
+Nanos SimWire::occupy(size_t wire_bytes, Nanos now) noexcept {
+  if (free_at_ < now) {
+    free_at_ = now;
+    free_fraction_ = 0;
+  }
+  const uint64_t fractions = wire_bytes * 8 * kSecond + free_fraction_;
+  free_at_ += fractions / model_.bits_per_second;
+  free_fraction_ = fractions % model_.bits_per_second;
+  return free_at_ + model_.delay;
+}
+
+// ---- A cable
+
+void SimLink::send(std::span<const uint8_t> packet, Nanos now, SimPool& pool) {
+  const size_t wire_bytes = wire_.wire_bytes(packet.size());
+  if (!wire_.has_room(wire_bytes, now)) return count_queue_drop();
+  enter(packet, wire_bytes, now, wire_.occupy(wire_bytes, now), pool, wire_.queue());
+}
+
+SimBuffer* SimLink::arrive(SimPool& pool) noexcept {
+  SimBuffer* const buffer = wire_.queue().take();
+  return leave(buffer, pool) ? buffer : nullptr;
 }
 
 }  // namespace gradlane

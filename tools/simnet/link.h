@@ -1,4 +1,4 @@
-// link.h - one direction of a simulated cable: bandwidth, delay, a drop-tail queue, and faults by seed
+// link.h - what packets pass through on a simulated network: bandwidth, delay, a drop-tail queue, and faults by seed
 #pragma once
 
 #include <cstddef>
@@ -50,11 +50,36 @@ struct LinkStats {
   LinkStats& operator+=(const LinkStats& other) noexcept;
 };
 
-// Packets leave one after the other at the link's rate, exactly over time and rounded down to a nanosecond each, and
-// arrive `delay` after their last bit left. What is lost has used its share of the rate, but for what the queue drops.
-class SimLink {
+// Packets leave one after the other at the wire's rate, exactly over time and rounded down to a nanosecond each, and
+// arrive `delay` after their last bit left.
+class SimWire {
  public:
-  SimLink(unsigned from, unsigned to, uint64_t seed)
+  // For packets sent from now on.
+  void set_model(const LinkModel& model) noexcept { model_ = model; }
+  [[nodiscard]] size_t wire_bytes(size_t packet_bytes) const noexcept { return packet_bytes + model_.overhead_bytes; }
+
+  // The queue has room for a packet of so many bytes on the wire.
+  [[nodiscard]] bool has_room(size_t wire_bytes, Nanos now) const noexcept;
+  // Lets one leave behind all others. Returns when it arrives.
+  Nanos occupy(size_t wire_bytes, Nanos now) noexcept;
+
+  // Those under way.
+  [[nodiscard]] SimQueue& queue() noexcept { return queue_; }
+  // When the next one arrives, or kNever.
+  [[nodiscard]] Nanos due() const noexcept { return queue_.due(); }
+
+ private:
+  LinkModel model_;
+  Nanos free_at_ = 0;           // when the last packet has left
+  uint64_t free_fraction_ = 0;  // plus this, in units of 1 ns / bits_per_second
+  SimQueue queue_;
+};
+
+// The way from one node to another: what becomes of packets there, and their figures. What is lost has used its share
+// of the sender's rate, but for what a queue drops.
+class SimPath {
+ public:
+  SimPath(unsigned from, unsigned to, uint64_t seed)
       : from_(from), to_(to), busy_(Random::mix(seed, 1)), dice_(Random(Random::mix(seed, 2))) {}
 
   [[nodiscard]] unsigned from() const noexcept { return from_; }  // nodes, not ranks
@@ -62,43 +87,55 @@ class SimLink {
   [[nodiscard]] const LinkStats& stats() const noexcept { return stats_; }
 
   // For packets sent from now on.
-  void set_model(const LinkModel& model) noexcept { model_ = model; }
   void set_faults(const Faults& faults) noexcept;
   // Nothing enters and nothing arrives from `begin` to before `end`. Replaces an earlier one.
   void black_out(Nanos begin, Nanos end) noexcept;
 
   // Whether transmit() is to fail this time.
   [[nodiscard]] bool refuses() noexcept;
+  void count_busy() noexcept { ++stats_.busy; }
   void count_filtered() noexcept { ++stats_.filtered; }
+  void count_queue_drop() noexcept { ++stats_.queue_drops; }
 
-  // Takes a copy of `packet`.
-  void send(std::span<const uint8_t> packet, Nanos now, SimPool& pool);
-
-  // When the next packet arrives, or kNever.
-  [[nodiscard]] Nanos due() const noexcept { return queue_.due(); }
-  // Takes that packet; null if it was lost on arrival.
-  [[nodiscard]] SimBuffer* arrive(SimPool& pool) noexcept;
+  // A packet leaves its sender at `now`: puts a copy of it, or two, or none, into `queue`, to arrive at `due` or later.
+  void enter(std::span<const uint8_t> packet, size_t wire_bytes, Nanos now, Nanos due, SimPool& pool, SimQueue& queue);
+  // It is there at buffer->due; false if it was lost on arrival.
+  [[nodiscard]] bool leave(SimBuffer* buffer, SimPool& pool) noexcept;
 
  private:
   [[nodiscard]] bool dark(Nanos time) const noexcept { return time >= dark_begin_ && time < dark_end_; }
-  bool occupy(size_t wire_bytes, Nanos now) noexcept;
-  void launch(std::span<const uint8_t> packet, Nanos due, const FaultDice::Fate& fate, SimPool& pool);
+  void launch(std::span<const uint8_t> packet, Nanos due, const FaultDice::Fate& fate, SimPool& pool, SimQueue& queue);
   void corrupt(SimBuffer& buffer, uint64_t seed) noexcept;
 
   unsigned from_;
   unsigned to_;
-  LinkModel model_;
   Faults faults_;
   FaultChances chances_;  // of them, those that the dice decide
   bool faulty_ = false;   // any of them
   Nanos dark_begin_ = kNever;
   Nanos dark_end_ = kNever;
-  Nanos free_at_ = 0;           // when the last packet has left
-  uint64_t free_fraction_ = 0;  // plus this, in units of 1 ns / bits_per_second
-  SimQueue queue_;
   Random busy_;
   FaultDice dice_;
   LinkStats stats_;
+};
+
+// One direction of a cable: a path with a wire of its own.
+class SimLink : public SimPath {
+ public:
+  using SimPath::SimPath;
+
+  void set_model(const LinkModel& model) noexcept { wire_.set_model(model); }
+
+  // Takes a copy of `packet`.
+  void send(std::span<const uint8_t> packet, Nanos now, SimPool& pool);
+
+  // When the next packet arrives, or kNever.
+  [[nodiscard]] Nanos due() const noexcept { return wire_.due(); }
+  // Takes that packet; null if it was lost on arrival.
+  [[nodiscard]] SimBuffer* arrive(SimPool& pool) noexcept;
+
+ private:
+  SimWire wire_;
 };
 
 }  // namespace gradlane

@@ -1,7 +1,11 @@
-// node.cc - a node of a simulated network: one Exchange, and the packet buffers and links it sees
+// node.cc - a node of a simulated network: one Exchange, and the packet buffers and neighbours it sees
 #include "tools/simnet/node.h"
 
 #include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "base/error.h"
 
 namespace gradlane {
 namespace {
@@ -12,8 +16,8 @@ constexpr Nanos kLeastPollGap = 100;
 
 }  // namespace
 
-SimNode::SimNode(SimCore& core, unsigned index, Limits limits, Port next, Port previous)
-    : core_(core), index_(index), limits_(limits), next_(next), previous_(previous) {}
+SimNode::SimNode(SimCore& core, SimNetwork& network, unsigned index, Limits limits)
+    : core_(core), network_(network), index_(index), limits_(limits) {}
 
 SimNode::~SimNode() { stop(); }
 
@@ -38,25 +42,23 @@ void SimNode::stop() noexcept {
 // Ranks are addresses: a neighbour is reached by its rank even where the exchange is configured to have another place
 // in the ring. What it takes for neighbours beyond that is where it thinks it is, before or behind it.
 void SimNode::find_routes() {
-  route_count_ = 0;
-  for (const unsigned rank : exchange_->neighbours()) {
-    Port port = rank == (config_.rank + 1) % config_.world || previous_.out == nullptr ? next_ : previous_;
-    for (const Port& direct : {next_, previous_}) {
-      if (direct.out != nullptr && direct.out->to() == rank) port = direct;
+  node_of_.fill(kNoNeighbour);
+  std::iota(rank_of_.begin(), rank_of_.end(), uint16_t{0});
+  const std::span<const unsigned> neighbours = exchange_->neighbours();
+  for (const unsigned rank : neighbours) {
+    const bool joined = network_.joined(index_, rank);
+    const unsigned node = joined ? rank : network_.beside(index_, rank == (config_.rank + 1) % config_.world);
+    if (!joined && node != SimNetwork::kNobody && neighbours.size() > 2) {
+      throw SetupError("simulated network: no cable joins node " + std::to_string(index_) + " to its neighbour " +
+                       std::to_string(rank) + ": that takes a switch");
     }
-    routes_.at(route_count_++) = {rank, port};
+    node_of_.at(rank) = static_cast<uint16_t>(node);
   }
-}
-
-unsigned SimNode::rank_of(unsigned node) const noexcept {
-  const std::span<const Route> routes(routes_.data(), route_count_);
-  for (const Route& route : routes) {
-    if (route.rank == node) return node;
+  for (const unsigned rank : neighbours) {
+    const uint16_t node = node_of_[rank];
+    if (node == SimNetwork::kNobody || node_of_[node] != kNoNeighbour || rank_of_[node] != node) continue;
+    rank_of_[node] = static_cast<uint16_t>(rank);
   }
-  for (const Route& route : routes) {
-    if (route.port.out != nullptr && route.port.out->to() == node) return route.rank;
-  }
-  return node;
 }
 
 Exchange::Submitted SimNode::submit(const Operation& operation) {
@@ -85,10 +87,10 @@ void SimNode::timer() {
   if (now) wake();
 }
 
-void SimNode::arrive(SimBuffer* buffer, unsigned from_node) {
-  const unsigned rank = rank_of(from_node);
+void SimNode::arrive(SimBuffer* buffer) {
+  const unsigned rank = rank_of_[buffer->from];
   if (paused_) return wait(buffer, rank);
-  if (core_.tap) core_.tap(from_node, index_, {buffer->data(), buffer->bytes});
+  if (core_.tap) core_.tap(buffer->from, index_, {buffer->data(), buffer->bytes});
   receive(buffer, rank);
   wake();
 }
@@ -181,21 +183,10 @@ void SimNode::release(Packet packet) noexcept {
 bool SimNode::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
   (void)checked(packet, "transmitted a packet buffer that it does not hold");
   if (bytes > config_.mtu) simnet_abort(index_, "transmitted a packet beyond its MTU");
-  const Route* const route = std::find_if(routes_.data(), routes_.data() + route_count_,
-                                          [rank](const Route& candidate) { return candidate.rank == rank; });
-  if (route == routes_.data() + route_count_) simnet_abort(index_, "transmitted to a rank that is no neighbour");
-  if (route->port.out == nullptr) return true;  // a world of one that believes to be more: nobody is there
-
-  SimLink& link = *route->port.out;
-  if (link.refuses()) return false;
-  const std::span<const uint8_t> bytes_sent(packet.data, bytes);
-  if (core_.filter && !core_.filter(index_, link.to(), bytes_sent)) {
-    link.count_filtered();
-    return true;
-  }
-  link.send(bytes_sent, core_.now, core_.pool);
-  if (link.due() < core_.schedule.time_of(route->port.source)) core_.schedule.set(route->port.source, link.due());
-  return true;
+  const unsigned node = rank < node_of_.size() ? node_of_[rank] : kNoNeighbour;
+  if (node == kNoNeighbour) simnet_abort(index_, "transmitted to a rank that is no neighbour");
+  if (node == SimNetwork::kNobody) return true;  // it believes in neighbours that are not there
+  return network_.transmit(index_, node, {packet.data, bytes});
 }
 
 }  // namespace gradlane

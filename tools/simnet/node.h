@@ -1,38 +1,20 @@
-// node.h - a node of a simulated network: one Exchange, and the packet buffers and links it sees
+// node.h - a node of a simulated network: one Exchange, and the packet buffers and neighbours it sees
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "base/time.h"
 #include "collectives/exchange/exchange.h"
-#include "tools/simnet/link.h"
+#include "tools/simnet/core.h"
+#include "tools/simnet/network.h"
 #include "tools/simnet/pool.h"
-#include "tools/simnet/schedule.h"
 
 namespace gradlane {
-
-// Who looks at packets; see SimNet. Nodes, not ranks.
-using PacketFilter = std::function<bool(unsigned from, unsigned to, std::span<const uint8_t> packet)>;
-using PacketTap = std::function<void(unsigned from, unsigned to, std::span<const uint8_t> packet)>;
-
-// What the nodes share. Source i of the schedule is node i's timer; the links come behind the nodes.
-struct SimCore {
-  SimCore(size_t sources, size_t packet_bytes, Nanos start) : now(start), schedule(sources), pool(packet_bytes) {}
-
-  Nanos now;
-  Schedule schedule;
-  SimPool pool;
-  std::vector<unsigned> ready;  // nodes to poll at `now`
-  uint64_t pending = 0;         // operations
-  PacketFilter filter;
-  PacketTap tap;
-};
 
 // A completion, and when it was read.
 struct SimCompletion {
@@ -41,20 +23,13 @@ struct SimCompletion {
   Nanos time = 0;
 };
 
-class SimNode final : public PacketIo {
+class SimNode final : public PacketIo, public SimHost {
  public:
   struct Limits {
     size_t buffers = 0;      // held by the exchange, from which on allocate() fails
     size_t pause_queue = 0;  // packets
   };
-  // The link to the neighbour on one side, and its place in the schedule.
-  struct Port {
-    SimLink* out = nullptr;
-    size_t source = 0;
-  };
-
-  // `next` and `previous` lead to the neighbours; in a world of two there is only `next`, in a world of one neither.
-  SimNode(SimCore& core, unsigned index, Limits limits, Port next, Port previous);
+  SimNode(SimCore& core, SimNetwork& network, unsigned index, Limits limits);
   ~SimNode() override;
   SimNode(const SimNode&) = delete;
   SimNode& operator=(const SimNode&) = delete;
@@ -80,23 +55,20 @@ class SimNode final : public PacketIo {
   void release(Packet packet) noexcept override;
   [[nodiscard]] bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept override;
 
+  void arrive(SimBuffer* buffer) override;
+
  private:
   friend class SimNet;
 
-  // A rank this node takes for its neighbour, and the way there.
-  struct Route {
-    unsigned rank = 0;
-    Port port;
-  };
+  static constexpr uint16_t kNoNeighbour = 0xfffe;
 
+  // Throws SetupError if the exchange has neighbours that the network does not join it to.
   void start(const ExchangeConfig& config);
   void stop() noexcept;
   void find_routes();
-  [[nodiscard]] unsigned rank_of(unsigned node) const noexcept;
   [[nodiscard]] Exchange::Submitted submit(const Operation& operation);
   void wake();
   void timer();
-  void arrive(SimBuffer* buffer, unsigned from_node);
   void inject(unsigned from_rank, std::span<const uint8_t> packet);
   void wait(SimBuffer* buffer, unsigned from_rank) noexcept;
   void receive(SimBuffer* buffer, unsigned from_rank) noexcept;
@@ -106,8 +78,9 @@ class SimNode final : public PacketIo {
   // What every packet needs comes first.
   SimCore& core_;
   std::unique_ptr<Exchange> exchange_;
-  std::array<Route, 2> routes_;
-  size_t route_count_ = 0;
+  SimNetwork& network_;
+  std::array<uint16_t, kMaxWorld> node_of_;  // by rank: where packets for it go; or kNobody, or kNoNeighbour
+  std::array<uint16_t, kMaxWorld> rank_of_;  // by node: as this node sees it
   unsigned index_;
   bool paused_ = false;
   bool ready_ = false;  // is in core_.ready
@@ -118,8 +91,6 @@ class SimNode final : public PacketIo {
   uint64_t polls_ = 0;
   uint64_t submitted_ = 0;
   uint64_t pause_drops_ = 0;
-  Port next_;
-  Port previous_;
   std::vector<SimCompletion> completions_;
   ExchangeConfig config_;
 };

@@ -55,7 +55,7 @@ void SimPool::grow() {
   chunks_.emplace_back(chunk);
   (void)madvise(chunk, kChunkBytes, MADV_HUGEPAGE);  // only makes it faster
   for (size_t at = 0; at + stride_ <= kChunkBytes; at += stride_) {
-    free_ = new (chunk + at) SimBuffer{nullptr, free_, 0, 0, 0, 0, SimBuffer::State::kFree};
+    free_ = new (chunk + at) SimBuffer{nullptr, free_, 0, 0, 0, 0, 0, SimBuffer::State::kFree};
     open(free_, 0);
   }
 }

@@ -17,7 +17,7 @@ namespace gradlane {
 struct SimBuffer {
   enum class State : uint8_t {
     kFree,
-    kInFlight,    // on a link, or waiting for a paused node
+    kInFlight,    // on a wire, or waiting for a paused node
     kDelivering,  // during Exchange::receive()
     kReturned,    // released during Exchange::receive()
     kHeld,        // by the exchange of node `holder`
@@ -27,7 +27,8 @@ struct SimBuffer {
   SimBuffer* next;
   Nanos due;       // in flight: arrival
   uint32_t bytes;  // in flight: length
-  uint32_t from;   // waiting for a paused node: rank of the sender, as this node sees it
+  uint32_t from;   // in flight: node; waiting for a paused node: rank of the sender, as this node sees it
+  uint32_t to;     // in flight: node
   uint32_t holder;
   State state;
 
@@ -38,7 +39,7 @@ struct SimBuffer {
 };
 static_assert(sizeof(SimBuffer) <= 64);
 
-// Buffers for all nodes and links, which grow in number and are recycled, last in, first out. AddressSanitizer catches
+// Buffers for all nodes and wires, which grow in number and are recycled, last in, first out. AddressSanitizer catches
 // accesses to buffers that are free.
 class SimPool {
  public:

@@ -1,24 +1,29 @@
-// simnet.cc - nodes with an exchange each, on a simulated ring of lossy links, in virtual time and one thread
+// simnet.cc - nodes with an exchange each, on a simulated lossy network, in virtual time and one thread
 #include "tools/simnet/simnet.h"
 
 #include <algorithm>
 #include <string>
 
 #include "base/error.h"
+#include "tools/simnet/cables.h"
+#include "tools/simnet/switch.h"
 
 namespace gradlane {
 namespace {
 
 constexpr size_t kOversize = 64;  // by how much injected packets can exceed the longest MTU
 
-// What the seed is used for, so that no two uses have the same random numbers.
-enum class Use : uint64_t { kLink = 1, kIncarnation = 2 };
-
-uint64_t seed_of(uint64_t seed, Use use, uint64_t which) {
-  return Random::mix(Random::mix(seed, static_cast<uint64_t>(use)), which);
+size_t sources_of(const SimConfig& config) {
+  const bool is_switch = config.topology == SimTopology::kSwitch;
+  return config.nodes + (is_switch ? SimSwitch::sources(config.nodes) : SimCables::sources(config.nodes));
 }
 
-size_t links_of(unsigned nodes) { return nodes < 2 ? 0 : nodes == 2 ? 2 : 2 * size_t{nodes}; }
+std::unique_ptr<SimNetwork> make_network(SimCore& core, const SimConfig& config) {
+  if (config.topology == SimTopology::kSwitch) {
+    return std::make_unique<SimSwitch>(core, config.nodes, config.seed, config.link, config.faults);
+  }
+  return std::make_unique<SimCables>(core, config.nodes, config.seed, config.link, config.faults);
+}
 
 unsigned checked_nodes(unsigned nodes) {
   if (nodes >= 1 && nodes <= kMaxWorld) return nodes;
@@ -31,40 +36,21 @@ unsigned checked_nodes(unsigned nodes) {
 SimNet::SimNet(const SimConfig& config)
     : config_(config),
       lives_(checked_nodes(config.nodes)),
-      core_(config.nodes + links_of(config.nodes), longest_mtu() + kOversize, config.start) {
-  make_links();
+      core_(sources_of(config), longest_mtu() + kOversize, config.start),
+      network_(make_network(core_, config)) {
   const SimNode::Limits limits = {config.buffers, config.pause_queue};
-  const auto port = [this](unsigned from, unsigned to) {
-    const size_t link = link_index(from, to);
-    return SimNode::Port{&links_[link], config_.nodes + link};
-  };
-  const unsigned p = config.nodes;
-  for (unsigned i = 0; i < p; ++i) {
-    const SimNode::Port next = p > 1 ? port(i, (i + 1) % p) : SimNode::Port{};
-    const SimNode::Port previous = p > 2 ? port(i, (i + p - 1) % p) : SimNode::Port{};
-    nodes_.push_back(std::make_unique<SimNode>(core_, i, limits, next, previous));
+  for (unsigned i = 0; i < config.nodes; ++i) {
+    nodes_.push_back(std::make_unique<SimNode>(core_, *network_, i, limits));
+    network_->add_host(*nodes_.back());
   }
   for (const auto& node : nodes_) node->start(config_of(node->index()));
-}
-
-void SimNet::make_links() {
-  const unsigned p = config_.nodes;
-  const auto add = [this](unsigned from, unsigned to) {
-    links_.emplace_back(from, to, seed_of(config_.seed, Use::kLink, links_.size()));
-    links_.back().set_model(config_.link);
-    links_.back().set_faults(config_.faults);
-  };
-  for (unsigned i = 0; p > 1 && i < p; ++i) {
-    add(i, (i + 1) % p);
-    if (p > 2) add(i, (i + p - 1) % p);
-  }
 }
 
 ExchangeConfig SimNet::config_of(unsigned i) const {
   ExchangeConfig config = config_.exchange;
   config.world = config_.nodes;
   config.rank = i;
-  config.incarnation = seed_of(config_.seed, Use::kIncarnation, uint64_t{lives_[i]} * kMaxWorld + i);
+  config.incarnation = sim_seed(config_.seed, SimSeed::kIncarnation, uint64_t{lives_[i]} * kMaxWorld + i);
   if (config_.adjust) config_.adjust(i, config);
   return config;
 }
@@ -82,12 +68,8 @@ SimNode& SimNet::node(unsigned i) {
 
 const SimNode& SimNet::node(unsigned i) const { return const_cast<SimNet*>(this)->node(i); }
 
-size_t SimNet::link_index(unsigned from, unsigned to) const {
-  const unsigned p = config_.nodes;
-  if (p > 1 && from < p && to < p) {
-    if (to == (from + 1) % p) return p == 2 ? from : 2 * size_t{from};
-    if (from == (to + 1) % p) return 2 * size_t{from} + 1;
-  }
+void SimNet::require_joined(unsigned from, unsigned to) const {
+  if (network_->joined(from, to)) return;
   throw SetupError("simulated network: there is no link from " + std::to_string(from) + " to " + std::to_string(to));
 }
 
@@ -130,25 +112,22 @@ bool SimNet::step(Nanos limit) {
       return false;
     }
     core_.now = core_.schedule.time();
-    while (core_.schedule.time() == core_.now) fire(core_.schedule.source());
+    // What leaves a switch may be there at once.
+    while (core_.schedule.time() == core_.now) {
+      while (core_.schedule.time() == core_.now) fire(core_.schedule.source());
+      network_->settle();
+    }
   }
   poll_ready();
   return true;
 }
 
-// Lets happen what a source of events has at the present time.
 void SimNet::fire(size_t source) {
-  if (source < config_.nodes) {
+  if (source < nodes_.size()) {
     nodes_[source]->timer();
-    return;
+  } else {
+    network_->fire(source);
   }
-  SimLink& link = links_[source - config_.nodes];
-  SimNode& to = *nodes_[link.to()];
-  while (link.due() <= core_.now) {
-    SimBuffer* const buffer = link.arrive(core_.pool);
-    if (buffer != nullptr) to.arrive(buffer, link.from());
-  }
-  core_.schedule.set(source, link.due());
 }
 
 // Polling a node may wake others, for the next round at the same time.
@@ -158,22 +137,28 @@ void SimNet::poll_ready() {
   polling_.clear();
 }
 
-// ---- Links
-
-void SimNet::set_link(unsigned from, unsigned to, const LinkModel& model) {
-  links_[link_index(from, to)].set_model(model);
-}
+// ---- Paths
 
 void SimNet::set_faults(unsigned from, unsigned to, const Faults& faults) {
-  links_[link_index(from, to)].set_faults(faults);
+  require_joined(from, to);
+  network_->path(from, to).set_faults(faults);
 }
 
-void SimNet::set_faults(const Faults& faults) {
-  for (SimLink& link : links_) link.set_faults(faults);
-}
+void SimNet::set_faults(const Faults& faults) { network_->set_faults(faults); }
 
 void SimNet::black_out(unsigned from, unsigned to, Nanos begin, Nanos end) {
-  links_[link_index(from, to)].black_out(begin, end);
+  require_joined(from, to);
+  network_->path(from, to).black_out(begin, end);
+}
+
+void SimNet::set_link(unsigned from, unsigned to, const LinkModel& model) {
+  require_joined(from, to);
+  if (!network_->set_link(from, to, model)) throw SetupError("simulated network: a switch has ports, and no cables");
+}
+
+void SimNet::set_port(unsigned i, const LinkModel& model) {
+  (void)node(i);
+  if (!network_->set_port(i, model)) throw SetupError("simulated network: only a switch has ports");
 }
 
 void SimNet::inject(unsigned to, unsigned from, std::span<const uint8_t> packet) {
@@ -205,11 +190,16 @@ void SimNet::restart_node(unsigned i) {
 
 // ---- Figures
 
-const LinkStats& SimNet::stats(unsigned from, unsigned to) const { return links_[link_index(from, to)].stats(); }
+const LinkStats& SimNet::stats(unsigned from, unsigned to) const {
+  static constexpr LinkStats kNone;
+  require_joined(from, to);
+  const SimPath* const path = network_->find_path(from, to);
+  return path == nullptr ? kNone : path->stats();
+}
 
 LinkStats SimNet::stats() const {
   LinkStats total;
-  for (const SimLink& link : links_) total += link.stats();
+  network_->each_path([&total](const SimPath& path) { total += path.stats(); });
   return total;
 }
 

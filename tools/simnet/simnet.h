@@ -1,4 +1,4 @@
-// simnet.h - nodes with an exchange each, on a simulated ring of lossy links, in virtual time and one thread
+// simnet.h - nodes with an exchange each, on a simulated lossy network, in virtual time and one thread
 #pragma once
 
 #include <array>
@@ -14,15 +14,24 @@
 #include "collectives/counters.h"
 #include "collectives/exchange/exchange.h"
 #include "tools/simnet/link.h"
+#include "tools/simnet/network.h"
 #include "tools/simnet/node.h"
 
 namespace gradlane {
 
+enum class SimTopology : uint8_t {
+  kCables,  // a ring: each node is joined to the next and to the one before (cables.h)
+  kSwitch,  // any node to any other, through a port each (switch.h)
+};
+
 struct SimConfig {
   unsigned nodes = 2;
+  SimTopology topology = SimTopology::kCables;
   uint64_t seed = 1;  // of faults and incarnations
-  LinkModel link;     // of every link, at the start
-  Faults faults;
+  // At the start: of every cable; or of every port, whose queue is in the switch, with half of the delay on each side
+  // of it.
+  LinkModel link;
+  Faults faults;                     // of every path from one node to another
   size_t buffers = size_t{1} << 20;  // per node: allocate() fails while its exchange holds as many
   size_t pause_queue = 4096;         // packets that wait for a paused node
   Nanos start = 0;                   // virtual time
@@ -31,14 +40,13 @@ struct SimConfig {
   std::function<void(unsigned node, ExchangeConfig& config)> adjust;
 };
 
-// Node i is joined to nodes i + 1 and i - 1 (mod nodes) by a link each way; in a world of two there is one link each
-// way. Nothing moves but in run_until() and its kin. At each instant all packets that are due are given to
+// Nothing moves but in run_until() and its kin. At each instant all packets that are due are given to
 // their nodes, then each of these nodes is polled, as are those whose deadline() has come or that were submitted to.
 // Computing takes no virtual time. Everything is a function of SimConfig and of the calls made: two runs are the same
 // to the byte and to the nanosecond.
 //
 // The functions that change something may be called at any time, from filter and tap too, but for restart_node(), and
-// they act from the present instant on. All throw SetupError for nodes and links that are not there.
+// they act from the present instant on. All throw SetupError for nodes, paths, cables and ports that are not there.
 class SimNet {
  public:
   explicit SimNet(const SimConfig& config);
@@ -78,16 +86,19 @@ class SimNet {
   // The next instant at which something happens; false, and the time is `limit`, if that is later.
   bool step(Nanos limit);
 
-  // ---- Links; nodes `from` and `to` are neighbours
+  // ---- Paths: from a node to one that it is joined to
 
-  void set_link(unsigned from, unsigned to, const LinkModel& model);
   void set_faults(unsigned from, unsigned to, const Faults& faults);
-  void set_faults(const Faults& faults);  // of all links
-  // The link loses what enters it or arrives from `begin` to before `end`. Replaces an earlier blackout of this link.
+  void set_faults(const Faults& faults);  // of all
+  // Loses what leaves `from` for `to`, or arrives there from it, from `begin` to before `end`. Replaces an earlier
+  // blackout of this path.
   void black_out(unsigned from, unsigned to, Nanos begin, Nanos end = kNever);
   void lift(unsigned from, unsigned to) { black_out(from, to, kNever); }
 
-  // Asked for every packet that a node transmits; on false it vanishes before it reaches the link. None: null.
+  void set_link(unsigned from, unsigned to, const LinkModel& model);  // of a cable, one way
+  void set_port(unsigned node, const LinkModel& model);               // of a switch, both ways
+
+  // Asked for every packet that a node transmits; on false it vanishes before it reaches the wire. None: null.
   void set_filter(PacketFilter filter) { core_.filter = std::move(filter); }
   // Sees every packet just before a node receives it. `from` of an injected packet is what it was injected as.
   void set_tap(PacketTap tap) { core_.tap = std::move(tap); }
@@ -108,25 +119,25 @@ class SimNet {
 
   // ---- Figures
 
+  // What goes through a switch counts as on the wire once, where it leaves its node.
   [[nodiscard]] const LinkStats& stats(unsigned from, unsigned to) const;
-  [[nodiscard]] LinkStats stats() const;  // of all links together
+  [[nodiscard]] LinkStats stats() const;  // of all paths together
   // Over all nodes, including exchanges that restart_node() destroyed.
   [[nodiscard]] uint64_t count(Counter counter) const noexcept;
-  // Buffers that exchanges hold, and those on links and before paused nodes.
+  // Buffers that exchanges hold, and those on wires, in queues and before paused nodes.
   [[nodiscard]] size_t buffers_taken() const noexcept { return core_.pool.taken(); }
 
  private:
   [[nodiscard]] ExchangeConfig config_of(unsigned i) const;
   [[nodiscard]] size_t longest_mtu() const;
-  [[nodiscard]] size_t link_index(unsigned from, unsigned to) const;
-  void make_links();
+  void require_joined(unsigned from, unsigned to) const;
   void fire(size_t source);
   void poll_ready();
 
   SimConfig config_;
   std::vector<unsigned> lives_;  // of each node: restarts
   SimCore core_;
-  std::vector<SimLink> links_;
+  std::unique_ptr<SimNetwork> network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<unsigned> polling_;           // poll_ready()'s, kept for its memory
   std::array<uint64_t, kCounters> past_{};  // of exchanges that were destroyed

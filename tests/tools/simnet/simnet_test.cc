@@ -8,56 +8,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/tools/simnet/quiet_net.h"
 
 namespace gradlane::test::simnet_test {
 namespace {
 
-constexpr uint8_t kMark = 0xee;  // first byte of the packets that tests send; no magic number
-
-std::vector<uint8_t> packet_of(size_t bytes, uint8_t number = 0) {
-  std::vector<uint8_t> packet(bytes, number);
-  if (!packet.empty()) packet.front() = kMark;
-  return packet;
-}
-
 // ---- The network, with packets of the tests' own
-
-struct Delivery {
-  Nanos time;
-  unsigned from;
-  unsigned to;
-  uint8_t number;
-  bool operator==(const Delivery&) const = default;
-};
-
-// A network where the exchanges' own packets vanish and those of the test are noted down.
-class QuietNet {
- public:
-  explicit QuietNet(const SimConfig& config) : net(config) {
-    net.set_filter([](unsigned, unsigned, std::span<const uint8_t> packet) { return packet[0] == kMark; });
-    net.set_tap([this](unsigned from, unsigned to, std::span<const uint8_t> packet) {
-      deliveries.push_back({net.now(), from, to, packet.back()});
-    });
-  }
-  void send(unsigned from, unsigned to, uint8_t number, size_t bytes = 934) {
-    const Packet packet = net.node(from).allocate();
-    ASSERT_TRUE(packet);
-    std::ranges::copy(packet_of(bytes, number), packet.data);
-    EXPECT_TRUE(net.node(from).transmit(to, packet, bytes));
-    std::fill_n(packet.data, bytes, uint8_t{0});  // SimNet has its own copy
-    net.node(from).release(packet);
-  }
-
-  SimNet net;
-  std::vector<Delivery> deliveries;
-};
-
-SimConfig small(unsigned nodes) {
-  SimConfig config;
-  config.nodes = nodes;
-  config.link = {.bits_per_second = 8'000'000'000, .delay = 500};  // 934 bytes take 1000 ns
-  return config;
-}
 
 TEST(SimNet, LinksRunBetweenNeighboursBothWays) {
   QuietNet quiet(small(4));
@@ -126,7 +82,7 @@ TEST(SimNet, APausedNodeGetsItsPacketsWhenItGoesOn) {
 TEST(SimNet, InjectedPacketsArriveAtOnce) {
   QuietNet quiet(small(2));
   quiet.net.run_until(123);
-  quiet.net.inject(1, 0, packet_of(1, kMark));
+  quiet.net.inject(1, 0, packet_of(1));
   quiet.net.inject(1, 7, packet_of(quiet.net.max_packet(), 2));
   quiet.net.inject(0, 1, {});
   quiet.net.set_tap(nullptr);  // has no use for empty packets
@@ -170,47 +126,10 @@ TEST(SimNetDeath, MisuseOfBuffersAborts) {
 
 // ---- The network, with exchanges at work
 
-// An all-reduce of whole numbers, whose sum is exact in any order.
-struct Job {
-  Job(unsigned nodes, size_t count) : tensors(nodes, std::vector<float>(count)) {
-    for (unsigned rank = 0; rank < nodes; ++rank) {
-      for (size_t i = 0; i < count; ++i) tensors[rank][i] = static_cast<float>(rank * 1000 + i % 997);
-    }
-  }
-  void submit(SimNet& net) {
-    for (unsigned rank = 0; rank < tensors.size(); ++rank) net.submit(rank, operation(rank));
-  }
-  Operation operation(unsigned rank) {
-    Operation operation;
-    operation.count = tensors[rank].size();
-    operation.data = tensors[rank].data();
-    return operation;
-  }
-  [[nodiscard]] bool right() const {
-    const size_t p = tensors.size();
-    for (const std::vector<float>& tensor : tensors) {
-      for (size_t i = 0; i < tensor.size(); ++i) {
-        if (tensor[i] != static_cast<float>(1000 * (p * (p - 1) / 2) + p * (i % 997))) return false;
-      }
-    }
-    return true;
-  }
-
-  std::vector<std::vector<float>> tensors;
-};
-
-SimConfig raw(unsigned nodes, uint64_t seed = 1) {
-  SimConfig config;
-  config.nodes = nodes;
-  config.seed = seed;
-  config.exchange.codec = find_codec("raw");
-  return config;
-}
-
 TEST(SimNet, AllReduceInWorldsOfSeveralSizes) {
   for (const unsigned nodes : {1U, 2U, 3U, 8U}) {
     SimNet net(raw(nodes));
-    Job job(nodes, 10000);
+    WholeNumbers job(nodes, 10000);
     job.submit(net);
     ASSERT_FALSE(net.idle());
     ASSERT_TRUE(net.run_until_idle(kSecond)) << nodes;
@@ -224,47 +143,20 @@ TEST(SimNet, AllReduceInWorldsOfSeveralSizes) {
   }
 }
 
-// Everything there is to see of a run.
-struct Trace {
-  uint64_t hash = 0;
-  Nanos end = 0;
-  LinkStats stats;
-};
-
-Trace trace(uint64_t seed) {
-  SimConfig config = raw(4, seed);
-  config.faults = {.loss = 0.01, .duplicate = 0.01, .reorder = 0.01, .corrupt = 0.01, .busy = 0.01};
-  SimNet net(config);
-  Trace trace;
-  const auto add = [&trace](uint64_t value) { trace.hash = Random::mix(trace.hash + 1, value); };
-  net.set_tap([&](unsigned from, unsigned to, std::span<const uint8_t> packet) {
-    add(net.now());
-    add(uint64_t{from} << 32 | to);
-    for (const uint8_t byte : packet) add(byte);
-  });
-  Job job(4, 20000);
-  job.submit(net);
-  EXPECT_TRUE(net.run_until_idle(10 * kSecond));
-  EXPECT_TRUE(job.right());
-  trace.end = net.now();
-  trace.stats = net.stats();
-  return trace;
-}
-
 TEST(SimNet, ARunIsAFunctionOfTheSeed) {
-  const Trace first = trace(1);
-  const Trace again = trace(1);
+  const Trace first = trace_of(raw(4, 1));
+  const Trace again = trace_of(raw(4, 1));
   EXPECT_EQ(again.hash, first.hash);
   EXPECT_EQ(again.end, first.end);
   EXPECT_EQ(again.stats.wire_bytes, first.stats.wire_bytes);
   EXPECT_GT(first.stats.lost, 0U);
-  EXPECT_NE(trace(2).hash, first.hash);
+  EXPECT_NE(trace_of(raw(4, 2)).hash, first.hash);
 }
 
 TEST(SimNet, ARestartedNodeIsAnotherOne) {
   SimNet net(raw(3));
   const auto hellos = [&net] { return net.count(Counter::kHelloSent); };
-  Job lost(3, 10000);
+  WholeNumbers lost(3, 10000);
   net.submit(1, lost.operation(1));
   net.run_until(10 * kMillisecond);
   EXPECT_FALSE(net.idle());
@@ -277,7 +169,7 @@ TEST(SimNet, ARestartedNodeIsAnotherOne) {
   EXPECT_GE(hellos(), sent);  // counters of the past count
   net.run_until(5 * kSecond);
 
-  Job job(3, 10000);
+  WholeNumbers job(3, 10000);
   job.submit(net);
   ASSERT_TRUE(net.run_until_idle(10 * kSecond));
   EXPECT_TRUE(job.right());
@@ -295,7 +187,7 @@ TEST(SimNet, NodesCanBeConfiguredApart) {
 
 TEST(SimNet, ABlackoutThatEndsDelaysAndNoMore) {
   SimNet net(raw(3));
-  Job job(3, 100000);
+  WholeNumbers job(3, 100000);
   job.submit(net);
   net.run_until(300 * kMicrosecond);
   EXPECT_FALSE(net.idle());

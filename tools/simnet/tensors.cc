@@ -7,82 +7,14 @@
 #include <cstring>
 #include <new>
 
-#include "base/error.h"
 #include "base/random.h"
 #include "tools/bench/data.h"
+#include "tools/simnet/reference.h"
 
 namespace gradlane {
 namespace {
 
 constexpr size_t kTable = 65521;
-constexpr size_t kGranule = 32;
-
-void require(bool ok) {
-  if (!ok) throw SetupError("a codec did not take its own block: this is a bug in gradlane");
-}
-
-// A block of the tensor, whose shares are in it, and in which order, and who has it in the end.
-struct Block {
-  size_t begin;
-  size_t end;
-  unsigned first;   // contributor; the others follow it in the ring
-  unsigned shares;  // contributors
-  unsigned holder;  // first of those who have it
-  unsigned holders;
-};
-
-std::vector<Block> blocks_of(OpKind kind, size_t n, unsigned p) {
-  if (kind == OpKind::kBarrier) return {};
-  if (kind == OpKind::kBroadcast) return {{0, n, 0, 1, 0, p}};
-  std::vector<Block> blocks;
-  const size_t granules = (n + kGranule - 1) / kGranule;
-  for (unsigned b = 0; b < p; ++b) {
-    const auto cut = [&](size_t i) {
-      return kind == OpKind::kAllReduce ? std::min(n, granules * i / p * kGranule) : n / p * i;
-    };
-    const unsigned after = (b + 1) % p;
-    if (kind == OpKind::kAllReduce) blocks.push_back({cut(b), cut(b + 1), after, p, 0, p});
-    if (kind == OpKind::kReduceScatter) blocks.push_back({cut(b), cut(b + 1), after, p, b, 1});
-    if (kind == OpKind::kAllGather) blocks.push_back({cut(b), cut(b + 1), b, 1, 0, p});
-  }
-  return blocks;
-}
-
-// Computes what comes out, run by run.
-class Reference {
- public:
-  Reference(const Codec& codec, const SimInputs& inputs, unsigned ranks)
-      : codec_(codec),
-        inputs_(inputs),
-        ranks_(ranks),
-        block_(codec.max_bytes(SimInputs::kMaxRun)),
-        next_(block_.size()),
-        result_(SimInputs::kMaxRun) {}
-
-  std::span<const float> run(const Block& block, size_t first, size_t count) {
-    const EncodeResult start = codec_.encode(inputs_.values(block.first, first, count), block_);
-    require(start.floats == count);
-    size_t bytes = start.bytes;
-    for (unsigned i = 1; i < block.shares; ++i) {
-      const std::span<const float> share = inputs_.values((block.first + i) % ranks_, first, count);
-      const HopResult hop = codec_.hop({block_.data(), bytes}, share, next_);
-      require(hop.status == Status::kOk && hop.floats == count);
-      bytes = hop.bytes;
-      block_.swap(next_);
-    }
-    const std::span<float> result(result_.data(), count);
-    require(codec_.decode({block_.data(), bytes}, result) == Status::kOk);
-    return result;
-  }
-
- private:
-  const Codec& codec_;
-  const SimInputs& inputs_;
-  unsigned ranks_;
-  std::vector<uint8_t> block_;
-  std::vector<uint8_t> next_;
-  std::vector<float> result_;
-};
 
 // NaN has bits too, and -0 is not +0.
 uint64_t count_different(std::span<const float> a, std::span<const float> b) {
@@ -121,20 +53,26 @@ SimTensors::SimTensors(unsigned ranks, size_t elements)
 
 SimTensors::~SimTensors() { munmap(floats_, mapped_); }
 
-uint64_t count_wrong(OpKind kind, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors) {
-  const unsigned p = tensors.ranks();
-  Reference reference(codec, inputs, p);
+uint64_t count_wrong(const Operation& operation, const Codec& codec, const SimInputs& inputs,
+                     const SimTensors& tensors) {
+  SimReference reference(operation, codec, inputs, tensors.ranks());
   uint64_t wrong = 0;
-  for (const Block& block : blocks_of(kind, tensors.elements(), p)) {
-    for (size_t first = block.begin; first < block.end; first += SimInputs::kMaxRun) {
-      const size_t count = std::min(SimInputs::kMaxRun, block.end - first);
-      const std::span<const float> expected = reference.run(block, first, count);
-      for (unsigned rank = block.holder; rank < block.holder + block.holders; ++rank) {
+  for (const SimPiece& piece : reference.pieces(tensors.elements())) {
+    for (size_t first = piece.begin; first < piece.end; first += SimInputs::kMaxRun) {
+      const size_t count = std::min(SimInputs::kMaxRun, piece.end - first);
+      const std::span<const float> expected = reference.run(piece, first, count);
+      for (unsigned rank = piece.holder; rank < piece.holder + piece.holders; ++rank) {
         wrong += count_different(expected, tensors.of(rank).subspan(first, count));
       }
     }
   }
   return wrong;
+}
+
+uint64_t count_wrong(OpKind kind, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors) {
+  Operation operation;
+  operation.kind = kind;
+  return count_wrong(operation, codec, inputs, tensors);
 }
 
 }  // namespace gradlane

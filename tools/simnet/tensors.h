@@ -48,8 +48,11 @@ class SimTensors {
 };
 
 // Elements over all ranks whose bits are not those that must be there after the operation. That is computed here from
-// the inputs and the definition of the operations (collectives/operation.h) with the codec alone: the first rank's
-// share is encoded, the others hop in ring order, and everybody decodes that. Broadcasts are from rank 0.
+// the inputs and the definition of the operation with the codec alone (reference.h). Of `operation` its kind,
+// reduction, root, strategy (none: the ring) and codec of the way back matter.
+[[nodiscard]] uint64_t count_wrong(const Operation& operation, const Codec& codec, const SimInputs& inputs,
+                                   const SimTensors& tensors);
+// The same of sums that go by the ring; broadcasts are from rank 0.
 [[nodiscard]] uint64_t count_wrong(OpKind kind, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors);
 
 }  // namespace gradlane

@@ -40,7 +40,7 @@ TEST_F(Hostile, RunsOutsideTheirOperation) {
   };
   const size_t last = 312;  // granule of block 1
   const std::vector<Case> cases = {
-      {"phase 4", [](RunHeader& r) { r.phase = static_cast<Phase>(4); }, Counter::kBadRoute},
+      {"phase 5", [](RunHeader& r) { r.phase = static_cast<Phase>(5); }, Counter::kBadRoute},
       {"phase 255", [](RunHeader& r) { r.phase = static_cast<Phase>(255); }, Counter::kBadRoute},
       {"block 3", [](RunHeader& r) { r.block = 3; }, Counter::kBadBounds},
       {"block 255", [](RunHeader& r) { r.block = 255; }, Counter::kBadBounds},

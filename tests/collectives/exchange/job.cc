@@ -62,6 +62,8 @@ std::ostream& operator<<(std::ostream& out, const JobSpec& spec) {
   if (spec.average) out << ", average";
   if (spec.kind == OpKind::kBroadcast) out << ", root " << spec.root;
   if (spec.feedback) out << ", feedback";
+  if (!spec.strategy.empty()) out << ", " << spec.strategy;
+  if (spec.pick != Reduction::kSum) out << ", " << reduction_name(spec.pick);
   if (spec.fill == Fill::kGroups) out << ", groups " << static_cast<int>(spec.groups);
   return out << (spec.fill == Fill::kWild ? ", wild" : "");
 }
@@ -134,6 +136,9 @@ Operation Job::operation(unsigned rank) {
   operation.root = spec_.root;
   operation.count = spec_.count;
   operation.codec = codec_;
+  if (spec_.pick != Reduction::kSum) operation.reduction = spec_.pick;
+  if (!spec_.strategy.empty()) operation.strategy = find_strategy(spec_.strategy);
+  if (spec_.back != "raw" && codec_) operation.back_codec = find_codec(spec_.back);
   if (spec_.kind != OpKind::kBarrier) operation.data = data(rank);
   if (spec_.feedback) operation.residual = residuals_[rank].data();
   return operation;
@@ -155,8 +160,17 @@ Job::Range Job::block(unsigned rank) const {
 void Job::expect() {
   want_.assign(elements_ * width_, 0);
   if (spec_.feedback) expect_residuals();
+  const StrategyId strategy = spec_.strategy.empty() ? StrategyId{} : find_strategy(spec_.strategy);
   if (spec_.kind == OpKind::kBroadcast) {
     expect_copy({0, elements_}, spec_.root);
+  } else if (sums(spec_.kind) && spec_.pick != Reduction::kSum) {
+    expect_pick({0, elements_});
+  } else if (sums(spec_.kind) && strategy.kind == StrategyId::Kind::kRings && world_ > 1) {
+    expect_rings_sum(strategy.group());
+  } else if (sums(spec_.kind) && strategy.kind == StrategyId::Kind::kAggregator && world_ > 1) {
+    expect_owner_sum({0, elements_}, strategy.root() + 1);
+  } else if (sums(spec_.kind) && strategy.kind == StrategyId::Kind::kDirect && world_ > 1) {
+    for (unsigned b = 0; b < world_; ++b) expect_owner_sum(block(b), b + 1);
   } else {
     for (unsigned b = 0; b < world_; ++b) {
       if (sums(spec_.kind)) {

@@ -33,14 +33,17 @@ struct JobSpec {
   unsigned root = 0;
   bool feedback = false;
   Fill fill = Fill::kGradients;
-  double scale = 0.01;            // of kGradients
-  Groups groups = Groups::kZero;  // of kGroups
+  double scale = 0.01;               // of kGradients
+  Groups groups = Groups::kZero;     // of kGroups
+  std::string strategy{};            // none: none is named
+  std::string back = "raw";          // of an aggregator
+  Reduction pick = Reduction::kSum;  // or a minimum or maximum
 };
 std::ostream& operator<<(std::ostream& out, const JobSpec& spec);
 
 // One operation on all ranks: their tensors, and what must be in them afterwards, computed without the exchange: block
-// by block in ring order, by plain arithmetic for all types but fp32 and for `raw`, in whole steps for gradients that
-// go through `fixed`, and otherwise by the codec.
+// by block in the order of its strategy, by plain arithmetic for all types but fp32 and for `raw`, in whole steps for
+// gradients that go through `fixed`, and otherwise by the codec.
 class Job {
  public:
   Job(const JobSpec& spec, unsigned world, uint64_t seed);
@@ -76,6 +79,13 @@ class Job {
   void expect_fixed_sum(Range range, unsigned block);
   void expect_coded_sum(Range range, unsigned block);
   void expect_copy(Range range, unsigned from);
+  // job_strategies.cc
+  void expect_owner_sum(Range range, unsigned first);
+  void expect_rings_sum(unsigned group);
+  void expect_pick(Range range);
+  [[nodiscard]] Bytes rounded(unsigned rank, Range range) const;
+  [[nodiscard]] Bytes hops(std::span<const Bytes> parts, Range range) const;
+  [[nodiscard]] Range spread(Range range, unsigned parts, unsigned part) const;
   void expect_average(Range range);
   void expect_residuals();
   [[nodiscard]] std::vector<float> contribution(unsigned rank, Range range) const;

@@ -1,0 +1,156 @@
+// job_strategies.cc - what must come of operations that do not go round the ring
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "tests/collectives/exchange/job.h"
+#include "tests/compress/test_floats.h"
+
+namespace gradlane::test {
+namespace {
+
+uint64_t word_in(const uint8_t* at, size_t width) {
+  uint64_t word = 0;
+  std::memcpy(&word, at, width);
+  return word;
+}
+
+float float_in(const uint8_t* at) {
+  float value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+float one_nan(float sum) { return std::isnan(sum) ? float_of(0x7fc00000) : sum; }
+
+}  // namespace
+
+// Part `part` of `parts` that the granules of a range are dealt out to.
+Job::Range Job::spread(Range range, unsigned parts, unsigned part) const {
+  const size_t granule = 128 / width_;
+  const size_t granules = (range.count + granule - 1) / granule;
+  const auto begin = [&](size_t i) { return std::min(granules * i / parts * granule, range.count); };
+  return {range.first + begin(part), begin(part + size_t{1}) - begin(part)};
+}
+
+// What a rank puts in, as others get it.
+Bytes Job::rounded(unsigned rank, Range range) const {
+  Bytes bytes(range.count * width_);
+  if (range.count == 0) return bytes;
+  if (!codec_) {
+    std::memcpy(bytes.data(), data(rank) + range.first * width_, bytes.size());
+    return bytes;
+  }
+  const std::vector<float> in = contribution(rank, range);
+  const std::vector<float> out = decode_all(*codec_, encode_all(*codec_, in), range.count);
+  std::memcpy(bytes.data(), out.data(), bytes.size());
+  return bytes;
+}
+
+// Contributions are rounded once each, and so is their sum.
+void Job::expect_owner_sum(Range range, unsigned first) {
+  if (range.count == 0) return;
+  Bytes sum = rounded(first % world_, range);
+  for (unsigned k = 1; k < world_; ++k) {
+    const Bytes next = rounded((first + k) % world_, range);
+    for (size_t i = 0; i < range.count; ++i) {
+      uint8_t* const at = sum.data() + i * width_;
+      if (codec_) {
+        const float value = one_nan(float_in(at) + float_in(next.data() + i * width_));
+        std::memcpy(at, &value, width_);
+      } else {
+        const uint64_t word = reference_sum(spec_.type, word_in(at, width_), word_in(next.data() + i * width_, width_));
+        std::memcpy(at, &word, width_);
+      }
+    }
+  }
+  if (codec_) {
+    const bool aggregator = spec_.strategy.starts_with("aggregator");
+    const Codec codec = aggregator ? find_codec(spec_.back) : *codec_;
+    std::vector<float> floats(range.count);
+    std::memcpy(floats.data(), sum.data(), sum.size());
+    floats = decode_all(codec, encode_all(codec, floats), range.count);
+    std::memcpy(sum.data(), floats.data(), sum.size());
+  }
+  std::memcpy(want_.data() + range.first * width_, sum.data(), sum.size());
+  if (spec_.average) expect_average(range);
+}
+
+// The parts as they are, the first one encoded, all others added to it in a hop each.
+Bytes Job::hops(std::span<const Bytes> parts, Range range) const {
+  Bytes sum = parts.front();
+  if (!codec_) {
+    for (const Bytes& part : parts.subspan(1)) {
+      for (size_t i = 0; i < range.count; ++i) {
+        uint8_t* const at = sum.data() + i * width_;
+        const uint64_t word = reference_sum(spec_.type, word_in(at, width_), word_in(part.data() + i * width_, width_));
+        std::memcpy(at, &word, width_);
+      }
+    }
+    return sum;
+  }
+  const auto floats = [&](const Bytes& bytes) {
+    std::vector<float> values(range.count);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  };
+  Bytes block = encode_all(*codec_, floats(sum));
+  Bytes next(codec_->max_bytes(range.count));
+  for (const Bytes& part : parts.subspan(1)) {
+    const HopResult hop = codec_->hop(block, floats(part), next);
+    EXPECT_EQ(hop.status, Status::kOk);
+    EXPECT_EQ(hop.floats, range.count);
+    block.assign(next.begin(), next.begin() + static_cast<ptrdiff_t>(hop.bytes));
+  }
+  const std::vector<float> out = decode_all(*codec_, block, range.count);
+  std::memcpy(sum.data(), out.data(), sum.size());
+  return sum;
+}
+
+// Share i of the tensor goes round each group, and ends with its member i; block j of the share goes round those, and
+// ends with the one of group j.
+void Job::expect_rings_sum(unsigned group) {
+  constexpr size_t kMost = 4096;  // elements at once: whole granules of any type
+  const unsigned groups = world_ / group;
+  for (unsigned share = 0; share < group; ++share) {
+    const Range of_share = spread({0, elements_}, group, share);
+    for (unsigned block = 0; block < groups; ++block) {
+      const Range whole = spread(of_share, groups, block);
+      for (size_t done = 0; done < whole.count; done += kMost) {
+        const Range range = {whole.first + done, std::min(kMost, whole.count - done)};
+        std::vector<Bytes> across;
+        for (unsigned g = 0; g < groups; ++g) {
+          const unsigned first = (block + 1 + g) % groups * group;
+          std::vector<Bytes> inside;
+          for (unsigned k = 1; k <= group; ++k) {
+            const unsigned rank = first + (share + k) % group;
+            Bytes& part = inside.emplace_back(range.count * width_);
+            if (codec_) {
+              const std::vector<float> floats = contribution(rank, range);
+              std::memcpy(part.data(), floats.data(), part.size());
+            } else {
+              std::memcpy(part.data(), data(rank) + range.first * width_, part.size());
+            }
+          }
+          across.push_back(hops(inside, range));
+        }
+        const Bytes sum = hops(across, range);
+        std::memcpy(want_.data() + range.first * width_, sum.data(), sum.size());
+        if (spec_.average) expect_average(range);
+      }
+    }
+  }
+}
+
+void Job::expect_pick(Range range) {
+  for (size_t i = range.first; i < range.first + range.count; ++i) {
+    uint64_t word = word_in(data(0) + i * width_, width_);
+    for (unsigned rank = 1; rank < world_; ++rank) {
+      word = reference_pick(spec_.type, spec_.pick == Reduction::kMax, word, word_in(data(rank) + i * width_, width_));
+    }
+    std::memcpy(want_.data() + i * width_, &word, width_);
+  }
+}
+
+}  // namespace gradlane::test

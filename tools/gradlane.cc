@@ -97,15 +97,17 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   const auto add = [sim](const char* name, auto& value, const char* text) {
     return sim->add_option(name, value, text)->type_name("");
   };
-  add("--nodes", options.nodes, "Ring sizes (2,4,8,16)")->delimiter(',');
-  add("--codec", options.codecs, "Codecs (fixed:10)");
+  add("--nodes", options.nodes, "How many (2,4,8,16)")->delimiter(',');
+  add("--codec", options.codecs, "Codecs (fixed:10); of an aggregator, there/back: fixed:10/raw");
+  add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
+  sim->add_flag("--switch", options.around_switch, "One, not cables in a ring; other strategies imply it");
   add("--op", options.ops, "all-reduce, reduce-scatter, all-gather, broadcast, barrier");
   add("--size", options.size, "fp32 tensor of each rank, bytes (16M)");
-  add("--gbps", options.gbps, "Rate of each link, each way (10)");
-  add("--rtt", options.rtt, "Round-trip time between neighbours (50us)");
-  add("--queue", options.queue, "Drop-tail queue of each link, bytes (512K)");
+  add("--gbps", options.gbps, "Rate of each cable or port, each way (10)");
+  add("--rtt", options.rtt, "Round-trip time between two nodes (50us)");
+  add("--queue", options.queue, "Drop-tail queue of each cable or port, bytes (512K)");
   add("--mtu", options.mtu, "Of IP (1500)");
-  add("--window", options.window, "Packets in flight to a neighbour, at most (128)");
+  add("--window", options.window, "Packets in flight to a neighbour, at most (256)");
   add("--loss", options.loss, "Probability that a packet is lost (0; or 0.1%)");
   add("--dup", options.duplicate, "... arrives twice");
   add("--reorder", options.reorder, "... arrives up to one RTT late");
@@ -114,7 +116,11 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   add("--gamma", options.gamma, "Time per byte to add at WA's aggregator (0ns)");
   add("--seed", options.seed, "Of data and faults (1)");
   sim->add_flag("--json", options.json, "JSON instead of tables");
-  sim->footer("goodput: size / time in Gb/s; busbw: nccl-tests'; WA: the paper's aggregator");
+  sim->footer(
+      "goodput: size / time in Gb/s; busbw: nccl-tests'.\n"
+      "WA: what INCEPTIONN reckons for an aggregator, 'raw', with a tree on the\n"
+      "way down: (p + log p) n beta; star: what that is for one that sends to all\n"
+      "itself: 2(p-1) n beta, with headers; half of it with ',stream'.");
   return sim;
 }
 

@@ -113,6 +113,46 @@ Faults parse_faults(const SimOptions& options, const LinkModel& link) {
   return faults;
 }
 
+SimCodec parse_codec(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return {find_codec(text), std::nullopt};
+  return {find_codec(text.substr(0, slash)), find_codec(text.substr(slash + 1))};
+}
+
+void parse_strategies(const SimOptions& options, SimPlan& plan) {
+  for (const std::string& names : options.strategies) {
+    const std::vector<StrategyId> found = find_strategies(names);
+    plan.strategies.insert(plan.strategies.end(), found.begin(), found.end());
+  }
+  plan.names_strategies = !plan.strategies.empty();
+  if (!plan.names_strategies) plan.strategies = {StrategyId{}};
+  const bool ring_only =
+      std::ranges::all_of(plan.strategies, [](const StrategyId& each) { return each == StrategyId{}; });
+  if (options.around_switch || !ring_only) plan.topology = SimTopology::kSwitch;
+}
+
+// Every row of the table is possible.
+void check_strategies(const SimPlan& plan) {
+  for (const StrategyId& strategy : plan.strategies) {
+    const std::string name(strategy.name().view());
+    for (const unsigned nodes : plan.nodes) {
+      if (const std::string fault = strategy_fault(strategy, nodes); !fault.empty()) {
+        throw SetupError("--strategy: " + fault);
+      }
+    }
+    for (const OpKind op : plan.ops) {
+      if (supports(strategy, op)) continue;
+      throw SetupError(fmt::format("--strategy: {} can do {} and {}, not {}", name, op_name(OpKind::kAllReduce),
+                                   op_name(OpKind::kBarrier), op_name(op)));
+    }
+    for (const SimCodec& codec : plan.codecs) {
+      if (!codec.back || strategy.kind == StrategyId::Kind::kAggregator) continue;
+      throw SetupError(
+          fmt::format("--codec '{}': {} has one codec for both ways; only an aggregator has two", codec.name(), name));
+    }
+  }
+}
+
 size_t parse_mtu(const std::string& text) {
   const std::string allowed = fmt::format("{} to {} bytes", kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes);
   const Quantity mtu = {"--mtu", kNone, kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes, allowed.c_str()};
@@ -142,10 +182,12 @@ SimPlan make_plan(const SimOptions& options) {
   for (const std::string& text : options.nodes)
     plan.nodes.push_back(static_cast<unsigned>(parse_whole_value(nodes, text)));
   if (plan.nodes.empty()) plan.nodes = {2, 4, 8, 16};
-  for (const std::string& name : options.codecs) plan.codecs.push_back(find_codec(name));
-  if (plan.codecs.empty()) plan.codecs = {find_codec(kDefaultLossyCodec)};
+  for (const std::string& name : options.codecs) plan.codecs.push_back(parse_codec(name));
+  if (plan.codecs.empty()) plan.codecs = {parse_codec(std::string(kDefaultLossyCodec))};
   for (const std::string& name : options.ops) plan.ops.push_back(parse_op(name));
   if (plan.ops.empty()) plan.ops = {OpKind::kAllReduce};
+  parse_strategies(options, plan);
+  check_strategies(plan);
 
   const char* const sizes = "a multiple of 4 from 4 to 64G bytes, as in 64M";
   const Quantity size = {"--size", kSizes, sizeof(float), kMaxBytes, sizes};

@@ -3,18 +3,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "collectives/operation.h"
 #include "tools/sim/sim.h"
-#include "tools/simnet/link.h"
+#include "tools/simnet/simnet.h"
 
 namespace gradlane {
 
+// How fp32 travels; "fixed:10/raw": the way back by another codec.
+struct SimCodec {
+  Codec codec;
+  std::optional<Codec> back;
+
+  [[nodiscard]] std::string name() const { return codec.name() + (back ? "/" + back->name() : ""); }
+};
+
 struct SimPlan {
   std::vector<unsigned> nodes;
-  std::vector<Codec> codecs;
+  std::vector<SimCodec> codecs;
+  std::vector<StrategyId> strategies;  // the ring if none was named
+  bool names_strategies = false;
+  SimTopology topology = SimTopology::kCables;
   std::vector<OpKind> ops;
   size_t bytes = 0;  // of the tensor on each rank
   LinkModel link;

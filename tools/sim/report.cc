@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "collectives/wire.h"
 
 namespace gradlane {
 namespace {
@@ -42,6 +45,22 @@ std::string faults_text(const Faults& faults) {
   return text;
 }
 
+bool has_aggregator(const SimPlan& plan) {
+  return std::ranges::any_of(plan.strategies,
+                             [](const StrategyId& each) { return each.kind == StrategyId::Kind::kAggregator; });
+}
+
+// Node counts, strategies where some were named, and codecs.
+std::string row_name(const SimPlan& plan, const std::string& nodes, const std::string& strategy,
+                     const std::string& codec) {
+  if (!plan.names_strategies) return fmt::format("{:>5} {:<22}", nodes, codec);
+  size_t strategy_width = 8;
+  size_t codec_width = 5;
+  for (const StrategyId& each : plan.strategies) strategy_width = std::max(strategy_width, each.name().view().size());
+  for (const SimCodec& each : plan.codecs) codec_width = std::max(codec_width, each.name().size());
+  return fmt::format("{:>5} {:<{}} {:<{}}", nodes, strategy, strategy_width, codec, codec_width);
+}
+
 nlohmann::json or_null(const std::optional<double>& value) { return value ? nlohmann::json(*value) : nullptr; }
 
 }  // namespace
@@ -75,23 +94,36 @@ double aggregator_seconds(const SimPlan& plan, unsigned nodes) {
   return (1 + std::log2(p)) * alpha + (p + std::log2(p)) * n * beta + (p - 1) * n * plan.gamma;
 }
 
+double star_seconds(const SimPlan& plan, unsigned nodes, bool stream) {
+  const size_t room = plan.mtu - sizeof(LinkHeader) - sizeof(RunHeader);
+  const size_t payload = room / kGranuleBytes * kGranuleBytes;
+  const size_t packets = (plan.bytes + payload - 1) / payload;
+  const size_t wire_bytes = plan.bytes + packets * (plan.mtu - room + plan.link.overhead_bytes);
+  const double seconds = 8 * static_cast<double>(wire_bytes) / static_cast<double>(plan.link.bits_per_second);
+  return (stream ? 1 : 2) * (nodes - 1) * seconds;
+}
+
 void print_sim_head(const SimPlan& plan, OpKind op) {
   const std::string tensor =
       op == OpKind::kBarrier ? "" : fmt::format(" of {} ({})", size_text(static_cast<double>(plan.bytes)), plan.data);
-  fmt::print("\n{}{} over {:g} Gb/s, RTT {}{}\n", op_name(op), tensor,
+  const char* const network = plan.topology == SimTopology::kSwitch ? "a switch with ports of " : "";
+  fmt::print("\n{}{} over {}{:g} Gb/s, RTT {}{}\n", op_name(op), tensor, network,
              static_cast<double>(plan.link.bits_per_second) / 1e9,
              time_text(2 * static_cast<double>(plan.link.delay) / kSecond), faults_text(plan.faults));
-  fmt::print("{:>5} {:<22} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>9}\n", "nodes", "codec", "time", "goodput",
-             "busbw", "wire", "ratio", "retrans", "WA", "wrong");
+  fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n", row_name(plan, "nodes", "strategy", "codec"),
+             "time", "goodput", "busbw", "wire", "ratio", "retrans", "WA",
+             has_aggregator(plan) ? fmt::format("{:>8} ", "star") : "", "wrong");
   std::fflush(stdout);
 }
 
-void print_sim_row(const SimRow& row) {
+void print_sim_row(const SimPlan& plan, const SimRow& row) {
+  const auto time_or_none = [](const std::optional<double>& seconds) { return seconds ? time_text(*seconds) : "-"; };
   const auto speed = [](double gbps) { return gbps > 0 ? digits(gbps) : "-"; };
-  fmt::print("{:>5} {:<22} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>9}\n", row.nodes, row.codec,
-             time_text(row.seconds), speed(row.goodput_gbps), speed(row.busbw_gbps),
-             size_text(static_cast<double>(row.wire_bytes)), row.ratio ? digits(*row.ratio) : "-", row.retransmits,
-             row.wa_seconds ? time_text(*row.wa_seconds) : "-", row.wrong);
+  fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n",
+             row_name(plan, std::to_string(row.nodes), row.strategy, row.codec), time_text(row.seconds),
+             speed(row.goodput_gbps), speed(row.busbw_gbps), size_text(static_cast<double>(row.wire_bytes)),
+             row.ratio ? digits(*row.ratio) : "-", row.retransmits, time_or_none(row.wa_seconds),
+             has_aggregator(plan) ? fmt::format("{:>8} ", time_or_none(row.star_seconds)) : "", row.wrong);
   std::fflush(stdout);
 }
 
@@ -100,6 +132,8 @@ std::string to_json(const SimPlan& plan, std::span<const SimRow> rows) {
   for (const SimRow& row : rows) {
     result["rows"].push_back({{"op", op_name(row.op)},
                               {"nodes", row.nodes},
+                              {"strategy", row.strategy},
+                              {"switch", plan.topology == SimTopology::kSwitch},
                               {"codec", row.codec},
                               {"data", plan.data},
                               {"bytes", row.bytes},
@@ -112,6 +146,7 @@ std::string to_json(const SimPlan& plan, std::span<const SimRow> rows) {
                               {"queue_drops", row.queue_drops},
                               {"ratio", or_null(row.ratio)},
                               {"wa_seconds", or_null(row.wa_seconds)},
+                              {"star_seconds", or_null(row.star_seconds)},
                               {"wrong", row.wrong},
                               {"failure", row.failure}});
   }

@@ -63,7 +63,7 @@ class Progress {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::milliseconds(200)) return;
     last_ = now;
-    fmt::print(stderr, "\r{} nodes, {}: {:.2f} ms simulated ", row.nodes, row.codec,
+    fmt::print(stderr, "\r{} nodes, {}, {}: {:.2f} ms simulated ", row.nodes, row.strategy, row.codec,
                static_cast<double>(simulated) / kMillisecond);
   }
   void clear() const {
@@ -90,30 +90,49 @@ size_t elements_of(OpKind op, size_t bytes, unsigned nodes) {
   return equal_blocks ? elements / nodes * nodes : elements;
 }
 
-SimConfig network_of(const SimPlan& plan, unsigned nodes, const Codec& codec) {
+// What goes by a way of its own; all else that an operation needs is operation_of()'s.
+struct Way {
+  OpKind op;
+  StrategyId strategy;
+  SimCodec codec;
+};
+
+std::vector<Way> ways_of(const SimPlan& plan, OpKind op) {
+  std::vector<Way> ways;
+  for (const StrategyId& strategy : plan.strategies) {
+    for (const SimCodec& codec : plan.codecs) ways.push_back({op, strategy, codec});
+  }
+  return ways;
+}
+
+SimConfig network_of(const SimPlan& plan, unsigned nodes, const Way& way) {
   SimConfig config;
   config.nodes = nodes;
+  config.topology = plan.topology;
   config.seed = plan.seed;
   config.link = plan.link;
   config.faults = plan.faults;
   config.exchange.mtu = plan.mtu;
   config.exchange.window = plan.window;
-  config.exchange.codec = codec;
+  config.exchange.codec = way.codec.codec;
+  config.exchange.strategies = {way.strategy};
   config.exchange.operations = 1;
   config.exchange.max_bytes = std::max(plan.bytes, size_t{4096});
   // Slow links may take their time: a hundred times what they need, and three years at most.
-  const double wire_seconds = 16 * static_cast<double>(plan.bytes) / static_cast<double>(plan.link.bits_per_second);
-  const double patience = std::min(100 * wire_seconds, 1e8);
+  const bool one_port = way.strategy.kind == StrategyId::Kind::kAggregator;
+  const double bits = (one_port ? nodes : 1) * 16 * static_cast<double>(plan.bytes);
+  const double patience = std::min(100 * bits / static_cast<double>(plan.link.bits_per_second), 1e8);
   config.exchange.operation_timeout += static_cast<Nanos>(patience * kSecond) + 1000 * nodes * plan.link.delay;
   return config;
 }
 
-Operation operation_of(OpKind op, const SimTensors& tensors, unsigned rank) {
+Operation operation_of(const Way& way, const SimTensors& tensors, unsigned rank) {
   Operation operation;
-  operation.kind = op;
-  const bool counts_share = op == OpKind::kReduceScatter || op == OpKind::kAllGather;
-  operation.count = counts_share ? tensors.elements() / tensors.ranks() : tensors.elements();
-  operation.data = op == OpKind::kBarrier ? nullptr : tensors.of(rank).data();
+  operation.kind = way.op;
+  operation.strategy = way.strategy;
+  operation.back_codec = way.codec.back;
+  operation.count = has_shares(way.op) ? tensors.elements() / tensors.ranks() : tensors.elements();
+  operation.data = way.op == OpKind::kBarrier ? nullptr : tensors.of(rank).data();
   return operation;
 }
 
@@ -132,7 +151,7 @@ std::string failure_of(const SimNet& net) {
 }
 
 // Lets the operation run, and fills in what that took.
-void simulate(SimNet& net, const SimTensors& tensors, SimRow& row, Progress& progress) {
+void simulate(SimNet& net, const Way& way, const SimTensors& tensors, SimRow& row, Progress& progress) {
   const ExchangeConfig& config = net.node(0).config();
   const auto whole = [&net] {
     for (unsigned i = 0; i < net.nodes(); ++i) {
@@ -144,7 +163,7 @@ void simulate(SimNet& net, const SimTensors& tensors, SimRow& row, Progress& pro
   (void)net.run_until(whole, net.now() + config.start_timeout);
   const Nanos start = net.now();
   const LinkStats before = net.stats();
-  for (unsigned i = 0; i < net.nodes(); ++i) net.submit(i, operation_of(row.op, tensors, i));
+  for (unsigned i = 0; i < net.nodes(); ++i) net.submit(i, operation_of(way, tensors, i));
   const auto done = [&] {
     progress.show(row, net.now() - start);
     return net.idle();
@@ -160,21 +179,23 @@ void simulate(SimNet& net, const SimTensors& tensors, SimRow& row, Progress& pro
   row.retransmits = retransmits(net);
 }
 
-SimRow run_row(const SimPlan& plan, OpKind op, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors,
+SimRow run_row(const SimPlan& plan, const Way& way, const SimInputs& inputs, const SimTensors& tensors,
                Progress& progress) {
+  const OpKind op = way.op;
   SimRow row;
   row.op = op;
   row.nodes = tensors.ranks();
-  row.codec = codec.name();
+  row.strategy = std::string(way.strategy.name().view());
+  row.codec = way.codec.name();
   row.bytes = tensors.elements() * sizeof(float);
   for (unsigned i = 0; i < row.nodes; ++i) inputs.fill(i, tensors.of(i));
   {
-    SimNet net(network_of(plan, row.nodes, codec));
-    simulate(net, tensors, row, progress);
+    SimNet net(network_of(plan, row.nodes, way));
+    simulate(net, way, tensors, row, progress);
   }
   const double least = least_bytes(op, row.nodes, row.bytes);
   if (row.failure.empty()) {
-    row.wrong = count_wrong(op, codec, inputs, tensors);
+    row.wrong = count_wrong(operation_of(way, tensors, 0), way.codec.codec, inputs, tensors);
     // Computing takes no time here, so a world of one has no speed.
     if (least > 0) row.goodput_gbps = 8e-9 * static_cast<double>(row.bytes) / row.seconds;
     row.busbw_gbps = row.goodput_gbps * bus_factor(op, row.nodes);
@@ -182,13 +203,18 @@ SimRow run_row(const SimPlan& plan, OpKind op, const Codec& codec, const SimInpu
   } else {
     row.wrong = row.nodes * tensors.elements();
   }
-  if (op == OpKind::kAllReduce) row.wa_seconds = aggregator_seconds(plan, row.nodes);
+  if (op == OpKind::kAllReduce) {
+    row.wa_seconds = aggregator_seconds(plan, row.nodes);
+    if (way.strategy.kind == StrategyId::Kind::kAggregator) {
+      row.star_seconds = star_seconds(plan, row.nodes, way.strategy.stream);
+    }
+  }
   return row;
 }
 
 // True if the row is as it should be.
 bool report_faults(const SimRow& row) {
-  const std::string what = fmt::format("{}, {} nodes, {}", op_name(row.op), row.nodes, row.codec);
+  const std::string what = fmt::format("{}, {} nodes, {}, {}", op_name(row.op), row.nodes, row.strategy, row.codec);
   if (!row.failure.empty()) {
     fmt::print(stderr, "gradlane: {}: {}\n", what, row.failure);
   } else if (row.wrong != 0) {
@@ -213,10 +239,10 @@ int run_sim(const SimOptions& options) {
     if (!options.json) print_sim_head(plan, op);
     for (const unsigned nodes : plan.nodes) {
       const SimTensors tensors(nodes, elements_of(op, plan.bytes, nodes));
-      for (const Codec& codec : plan.codecs) {
-        rows.push_back(run_row(plan, op, codec, inputs, tensors, progress));
+      for (const Way& way : ways_of(plan, op)) {
+        rows.push_back(run_row(plan, way, inputs, tensors, progress));
         progress.clear();
-        if (!options.json) print_sim_row(rows.back());
+        if (!options.json) print_sim_row(plan, rows.back());
         good = report_faults(rows.back()) && good;
       }
     }

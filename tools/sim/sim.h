@@ -9,9 +9,11 @@ namespace gradlane {
 // As the user wrote them. Empty lists and strings stand for the defaults.
 struct SimOptions {
   std::vector<std::string> nodes;
-  std::vector<std::string> codecs;
-  std::vector<std::string> ops;  // of op_name()
-  std::string size;              // of the tensor on each rank
+  std::vector<std::string> codecs;      // find_codec(), or two with a slash between them: there, and back
+  std::vector<std::string> strategies;  // of find_strategies()
+  bool around_switch = false;           // implied by strategies other than the ring
+  std::vector<std::string> ops;         // of op_name()
+  std::string size;                     // of the tensor on each rank
   std::string gbps;
   std::string rtt;
   std::string queue;

@@ -10,6 +10,8 @@ import sys
 FIELDS = {
     "op": str,
     "nodes": int,
+    "strategy": str,
+    "switch": bool,
     "codec": str,
     "data": str,
     "bytes": int,
@@ -22,6 +24,7 @@ FIELDS = {
     "queue_drops": int,
     "ratio": float,
     "wa_seconds": float,
+    "star_seconds": (float, type(None)),
     "wrong": int,
     "failure": str,
 }
@@ -34,6 +37,12 @@ ERRORS = [
     (["--nodes", "many"], ["'many'", "1 to 256"]),
     (["--nodes", "2.5"], ["'2.5'", "1 to 256"]),
     (["--codec", "fixed:99"], ["fixed:99", "1 to 30"]),
+    (["--codec", "fixed:10/fixed:99", "--strategy", "aggregator:0"], ["fixed:99", "1 to 30"]),
+    (["--codec", "fixed:10/raw"], ["--codec", "fixed:10/raw", "ring", "aggregator"]),
+    (["--strategy", "tree"], ["'tree'", "rings:G", "aggregator:R"]),
+    (["--strategy", "ring,rings:4", "--nodes", "4,6"], ["--strategy", "rings:4", "6 ranks"]),
+    (["--strategy", "aggregator:4", "--nodes", "4"], ["--strategy", "no rank 4"]),
+    (["--strategy", "rings:2", "--op", "broadcast"], ["--strategy", "rings:2", "all-reduce", "broadcast"]),
     (["--op", "alltoall"], ["alltoall", "all-reduce", "barrier"]),
     (["--size", "16X"], ["--size", "16X", "64M"]),
     (["--size", "6"], ["--size", "'6'", "multiple of 4"]),
@@ -110,6 +119,23 @@ def check_lossy(gradlane):
     assert run_json(gradlane, [*arguments, "--seed", "2"]) != first, "the seed has no effect"
 
 
+def check_switch(gradlane):
+    arguments = ["--nodes", "1,2,5", "--codec", "raw", "fixed:10", "--size", "300K", "--gamma", "0.1ns"]
+    cables = run_json(gradlane, [*arguments, "--strategy", "ring"])
+    switch = run_json(gradlane, [*arguments, "--switch"])
+    assert [row["switch"] for row in cables + switch] == [False] * 6 + [True] * 6, (cables, switch)
+    check_form(switch[2:])
+    for cable, port in zip(cables, switch):
+        assert port["strategy"] == "ring" and port["retransmits"] == 0 and port["queue_drops"] == 0, port
+        # Packets are stored and forwarded in every hop.
+        slower = port["seconds"] / cable["seconds"] if port["nodes"] > 1 else 1.1
+        assert 1.0 < slower < 1.3, (cable, port)
+    lossy = [*arguments, "--switch", "--loss", "1%", "--dup", "1%", "--reorder", "1%", "--corrupt", "1%"]
+    rows = run_json(gradlane, lossy)
+    assert all(row["wrong"] == 0 and row["failure"] == "" for row in rows), rows
+    assert run_json(gradlane, lossy) == rows, "two runs with the same seed differ"
+
+
 def check_operations(gradlane):
     kinds = ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "barrier"]
     rows = run_json(gradlane, ["--nodes", "1,3", "--size", "1000000", "--loss", "1%", "--op", *kinds])
@@ -155,6 +181,7 @@ def main():
     gradlane = parser.parse_args().gradlane
     check_clean(gradlane)
     check_lossy(gradlane)
+    check_switch(gradlane)
     check_operations(gradlane)
     check_failure(gradlane)
     check_table(gradlane)

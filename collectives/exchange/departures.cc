@@ -204,14 +204,14 @@ void ExchangeState::flush(size_t link, bool more, Nanos now) noexcept {
   }
 }
 
-// When an open packet has waited long enough; kNever if there is none. Of the sums that arrive, one in `world` ends
+// When an open packet has waited long enough; kNever if there is none. Of the sums that arrive, one in so many as it has blocks ends
 // here, so results come that much more slowly.
 Nanos ExchangeState::flush_at(size_t link, Outbox::Channel channel) const noexcept {
   const Nanos since = outboxes_[link].held_since(channel);
   if (since == kNever) return kNever;
   const RttEstimator& rtt = links_[link].rtt();
   const Nanos hold = rtt.known() ? std::min(config_.max_hold, rtt.smoothed() / 4) : config_.max_hold;
-  return since + (channel == Outbox::kResults ? hold * config_.world : hold);
+  return since + (channel == Outbox::kResults ? hold * blocks_ : hold);
 }
 
 }  // namespace gradlane

@@ -213,8 +213,11 @@ void ExchangeState::begin_stage(Running& it) noexcept {
 // Links that end in one queue share it while that lasts.
 void ExchangeState::share_links() noexcept {
   unsigned senders = 1;
+  blocks_ = 1;
   for (const Running& it : table_) {
-    if (it.state == Running::State::kRunning) senders = std::max(senders, it.strategy->senders());
+    if (it.state != Running::State::kRunning) continue;
+    senders = std::max(senders, it.strategy->senders());
+    blocks_ = std::max(blocks_, it.blocks.blocks());
   }
   if (senders == senders_) return;
   senders_ = senders;

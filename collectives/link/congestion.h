@@ -109,7 +109,7 @@ class CongestionWindow {
 
   // So many links end in the same queue: each has its part of the target, and of the packets that start it.
   void share(unsigned links) noexcept {
-    target_ = std::max(whole_target_ / links, kLeastTarget);
+    target_ = std::max(whole_target_ / links, std::min(kLeastTarget, kMostTogether / links));
     if (starting_ && links > 1) window_ = clamp(std::min(window_, kInitial / links));
   }
 
@@ -144,9 +144,11 @@ class CongestionWindow {
   }
 
  private:
-  static constexpr double kInitial = 16;
+  static constexpr double kInitial = 32;
+  static constexpr double kLossy = 16;  // no loss makes it less
   static constexpr double kLeast = 2;
-  static constexpr double kLeastTarget = 1;
+  static constexpr double kLeastTarget = 2;     // of each of several links
+  static constexpr double kMostTogether = 256;  // of all of them: a switch's queue is not much longer
   static constexpr unsigned kStartSamples = 4;
 
   double clamp(double window) const noexcept { return std::clamp(window, std::min(kLeast, limit_), limit_); }
@@ -160,7 +162,7 @@ class CongestionWindow {
   void end_round(Nanos least, uint32_t sent_to) noexcept {
     if (lost_in_round_ > 3 && lost_in_round_ * 16 > acked_in_round_) {
       starting_ = false;
-      window_ = std::max(clamp(window_ * 0.8), std::min(window_, kInitial));
+      window_ = std::max(clamp(window_ * 0.8), std::min(window_, kLossy));
     } else if (!starting_) {
       const double room = target_ - queued(least);
       if (room < 0) {

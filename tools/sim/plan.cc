@@ -124,11 +124,12 @@ void parse_strategies(const SimOptions& options, SimPlan& plan) {
     const std::vector<StrategyId> found = find_strategies(names);
     plan.strategies.insert(plan.strategies.end(), found.begin(), found.end());
   }
-  plan.names_strategies = !plan.strategies.empty();
-  if (!plan.names_strategies) plan.strategies = {StrategyId{}};
+  for (const std::string& name : options.plays) plan.plays.push_back(find_play(name));
+  plan.names_strategies = !plan.strategies.empty() || !plan.plays.empty();
+  if (plan.strategies.empty()) plan.strategies = {StrategyId{}};
   const bool ring_only =
       std::ranges::all_of(plan.strategies, [](const StrategyId& each) { return each == StrategyId{}; });
-  if (options.around_switch || !ring_only) plan.topology = SimTopology::kSwitch;
+  if (options.around_switch || !ring_only || !plan.plays.empty()) plan.topology = SimTopology::kSwitch;
 }
 
 // Every row of the table is possible.
@@ -149,6 +150,22 @@ void check_strategies(const SimPlan& plan) {
       if (!codec.back || strategy.kind == StrategyId::Kind::kAggregator) continue;
       throw SetupError(
           fmt::format("--codec '{}': {} has one codec for both ways; only an aggregator has two", codec.name(), name));
+    }
+  }
+}
+
+// Of a plan that is complete.
+void check_plays(const SimPlan& plan) {
+  if (plan.plays.empty()) return;
+  if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--play is of all-reduces only");
+  const Faults& faults = plan.faults;
+  if (faults.loss > 0 || faults.duplicate > 0 || faults.reorder > 0 || faults.corrupt > 0) {
+    throw SetupError("--play is without --loss, --dup, --reorder and --corrupt");
+  }
+  for (const Play& play : plan.plays) {
+    for (const unsigned nodes : plan.nodes) {
+      if (nodes % play.group == 0) continue;
+      throw SetupError(fmt::format("--play: {}: {} does not divide {} nodes", play.name(), play.group, nodes));
     }
   }
 }
@@ -207,6 +224,7 @@ SimPlan make_plan(const SimOptions& options) {
     throw SetupError(fmt::format("unknown data '{}'; allowed: {}", plan.data, fmt::join(known, ", ")));
   }
   plan.seed = parse_seed(or_default(options.seed, "1"));
+  check_plays(plan);
   return plan;
 }
 

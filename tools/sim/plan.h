@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/operation.h"
+#include "tools/sim/play.h"
 #include "tools/sim/sim.h"
 #include "tools/simnet/simnet.h"
 
@@ -26,6 +27,7 @@ struct SimPlan {
   std::vector<SimCodec> codecs;
   std::vector<StrategyId> strategies;  // the ring if none was named
   bool names_strategies = false;
+  std::vector<Play> plays;
   SimTopology topology = SimTopology::kCables;
   std::vector<OpKind> ops;
   size_t bytes = 0;  // of the tensor on each rank

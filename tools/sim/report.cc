@@ -57,6 +57,7 @@ std::string row_name(const SimPlan& plan, const std::string& nodes, const std::s
   size_t strategy_width = 8;
   size_t codec_width = 5;
   for (const StrategyId& each : plan.strategies) strategy_width = std::max(strategy_width, each.name().view().size());
+  for (const Play& each : plan.plays) strategy_width = std::max(strategy_width, each.name().size() + 1);
   for (const SimCodec& each : plan.codecs) codec_width = std::max(codec_width, each.name().size());
   return fmt::format("{:>5} {:<{}} {:<{}}", nodes, strategy, strategy_width, codec, codec_width);
 }
@@ -120,10 +121,12 @@ void print_sim_row(const SimPlan& plan, const SimRow& row) {
   const auto time_or_none = [](const std::optional<double>& seconds) { return seconds ? time_text(*seconds) : "-"; };
   const auto speed = [](double gbps) { return gbps > 0 ? digits(gbps) : "-"; };
   fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n",
-             row_name(plan, std::to_string(row.nodes), row.strategy, row.codec), time_text(row.seconds),
-             speed(row.goodput_gbps), speed(row.busbw_gbps), size_text(static_cast<double>(row.wire_bytes)),
-             row.ratio ? digits(*row.ratio) : "-", row.retransmits, time_or_none(row.wa_seconds),
-             has_aggregator(plan) ? fmt::format("{:>8} ", time_or_none(row.star_seconds)) : "", row.wrong);
+             row_name(plan, std::to_string(row.nodes), row.strategy + (row.played ? "*" : ""), row.codec),
+             time_text(row.seconds), speed(row.goodput_gbps), speed(row.busbw_gbps),
+             size_text(static_cast<double>(row.wire_bytes)), row.ratio ? digits(*row.ratio) : "-", row.retransmits,
+             time_or_none(row.wa_seconds),
+             has_aggregator(plan) ? fmt::format("{:>8} ", time_or_none(row.star_seconds)) : "",
+             row.played ? "-" : std::to_string(row.wrong));
   std::fflush(stdout);
 }
 
@@ -134,6 +137,7 @@ std::string to_json(const SimPlan& plan, std::span<const SimRow> rows) {
                               {"nodes", row.nodes},
                               {"strategy", row.strategy},
                               {"switch", plan.topology == SimTopology::kSwitch},
+                              {"played", row.played},
                               {"codec", row.codec},
                               {"data", plan.data},
                               {"bytes", row.bytes},
@@ -147,7 +151,7 @@ std::string to_json(const SimPlan& plan, std::span<const SimRow> rows) {
                               {"ratio", or_null(row.ratio)},
                               {"wa_seconds", or_null(row.wa_seconds)},
                               {"star_seconds", or_null(row.star_seconds)},
-                              {"wrong", row.wrong},
+                              {"wrong", row.played ? nlohmann::json(nullptr) : nlohmann::json(row.wrong)},
                               {"failure", row.failure}});
   }
   return result.dump(1);

@@ -31,6 +31,7 @@ struct SimRow {
   std::optional<double> star_seconds;  // the same without a tree on the way down; aggregators only
   uint64_t wrong = 0;                  // elements over all ranks
   std::string failure;                 // empty: none
+  bool played = false;                 // as flows (play.h): no elements, and no ranks that could fail
 };
 
 // What all ranks together must send of a tensor of that many bytes, at the least.

@@ -179,6 +179,15 @@ void simulate(SimNet& net, const Way& way, const SimTensors& tensors, SimRow& ro
   row.retransmits = retransmits(net);
 }
 
+void set_speeds(SimRow& row) {
+  const double least = least_bytes(row.op, row.nodes, row.bytes);
+  // Computing takes no time here, so a world of one has no speed.
+  if (least <= 0) return;
+  row.goodput_gbps = 8e-9 * static_cast<double>(row.bytes) / row.seconds;
+  row.busbw_gbps = row.goodput_gbps * bus_factor(row.op, row.nodes);
+  row.ratio = least / static_cast<double>(row.wire_bytes);
+}
+
 SimRow run_row(const SimPlan& plan, const Way& way, const SimInputs& inputs, const SimTensors& tensors,
                Progress& progress) {
   const OpKind op = way.op;
@@ -193,13 +202,9 @@ SimRow run_row(const SimPlan& plan, const Way& way, const SimInputs& inputs, con
     SimNet net(network_of(plan, row.nodes, way));
     simulate(net, way, tensors, row, progress);
   }
-  const double least = least_bytes(op, row.nodes, row.bytes);
   if (row.failure.empty()) {
     row.wrong = count_wrong(operation_of(way, tensors, 0), way.codec.codec, inputs, tensors);
-    // Computing takes no time here, so a world of one has no speed.
-    if (least > 0) row.goodput_gbps = 8e-9 * static_cast<double>(row.bytes) / row.seconds;
-    row.busbw_gbps = row.goodput_gbps * bus_factor(op, row.nodes);
-    if (least > 0) row.ratio = least / static_cast<double>(row.wire_bytes);
+    set_speeds(row);
   } else {
     row.wrong = row.nodes * tensors.elements();
   }
@@ -209,6 +214,23 @@ SimRow run_row(const SimPlan& plan, const Way& way, const SimInputs& inputs, con
       row.star_seconds = star_seconds(plan, row.nodes, way.strategy.stream);
     }
   }
+  return row;
+}
+
+SimRow play_row(const SimPlan& plan, const Play& play, unsigned nodes, size_t bytes) {
+  const PlayResult result = run_play(play, nodes, bytes, plan.link, plan.mtu);
+  SimRow row;
+  row.nodes = nodes;
+  row.strategy = play.name();
+  row.codec = "raw";
+  row.bytes = bytes;
+  row.played = true;
+  row.seconds = static_cast<double>(result.time) / kSecond;
+  row.wire_bytes = result.stats.wire_bytes;
+  row.packets = result.stats.packets;
+  row.queue_drops = result.stats.queue_drops;
+  set_speeds(row);
+  row.wa_seconds = aggregator_seconds(plan, nodes);
   return row;
 }
 
@@ -244,6 +266,10 @@ int run_sim(const SimOptions& options) {
         progress.clear();
         if (!options.json) print_sim_row(plan, rows.back());
         good = report_faults(rows.back()) && good;
+      }
+      for (const Play& play : plan.plays) {
+        rows.push_back(play_row(plan, play, nodes, tensors.elements() * sizeof(float)));
+        if (!options.json) print_sim_row(plan, rows.back());
       }
     }
   }

@@ -11,6 +11,7 @@ struct SimOptions {
   std::vector<std::string> nodes;
   std::vector<std::string> codecs;      // find_codec(), or two with a slash between them: there, and back
   std::vector<std::string> strategies;  // of find_strategies()
+  std::vector<std::string> plays;       // of find_play()
   bool around_switch = false;           // implied by strategies other than the ring
   std::vector<std::string> ops;         // of op_name()
   std::string size;                     // of the tensor on each rank

@@ -12,6 +12,7 @@ FIELDS = {
     "nodes": int,
     "strategy": str,
     "switch": bool,
+    "played": bool,
     "codec": str,
     "data": str,
     "bytes": int,
@@ -43,6 +44,11 @@ ERRORS = [
     (["--strategy", "ring,rings:4", "--nodes", "4,6"], ["--strategy", "rings:4", "6 ranks"]),
     (["--strategy", "aggregator:4", "--nodes", "4"], ["--strategy", "no rank 4"]),
     (["--strategy", "rings:2", "--op", "broadcast"], ["--strategy", "rings:2", "all-reduce", "broadcast"]),
+    (["--play", "tree:2"], ["--play", "'tree:2'", "aggregators:G"]),
+    (["--play", "aggregators:0"], ["--play", "'aggregators:0'", "rings-aggregator:G"]),
+    (["--play", "aggregators:4", "--nodes", "4,6"], ["--play", "aggregators:4", "6 nodes"]),
+    (["--play", "aggregators:2", "--loss", "1%"], ["--play", "--loss"]),
+    (["--play", "aggregators:2", "--op", "all-gather"], ["--play", "all-reduce"]),
     (["--op", "alltoall"], ["alltoall", "all-reduce", "barrier"]),
     (["--size", "16X"], ["--size", "16X", "64M"]),
     (["--size", "6"], ["--size", "'6'", "multiple of 4"]),
@@ -136,6 +142,51 @@ def check_switch(gradlane):
     assert run_json(gradlane, lossy) == rows, "two runs with the same seed differ"
 
 
+def check_strategies(gradlane):
+    strategies = ["ring", "direct", "rings:2", "aggregator:3", "aggregator:0,stream"]
+    arguments = ["--nodes", "4,6", "--size", "300K", "--codec", "raw", "fixed:10", "--gamma", "0.1ns"]
+    arguments += ["--strategy", "ring,direct", "rings:2,aggregator:3", "aggregator:0,stream"]
+    clean = run_json(gradlane, arguments)
+    order = [(row["nodes"], row["strategy"], row["codec"]) for row in clean]
+    assert order == [(p, each, codec) for p in (4, 6) for each in strategies for codec in ("raw", "fixed:10")], order
+    check_form(clean)
+    check_form(run_json(gradlane, [*arguments, "--loss", "1%", "--dup", "1%", "--reorder", "1%", "--corrupt", "1%"]))
+    for row in clean:
+        assert (row["star_seconds"] is not None) == row["strategy"].startswith("aggregator"), row
+        if row["star_seconds"] is not None:
+            once = math.ceil(row["bytes"] / 1408) * (1538 - 1408) + row["bytes"]
+            ways = 1 if "stream" in row["strategy"] else 2
+            assert math.isclose(row["star_seconds"], ways * (row["nodes"] - 1) * once * 8e-10, rel_tol=1e-3), row
+            if row["codec"] == "raw":
+                assert row["star_seconds"] < row["seconds"] < 1.5 * row["star_seconds"] + 1e-4, row
+    arguments = ["--nodes", "4", "--size", "300K", "--strategy", "aggregator:1", "--codec", "bf16/raw", "bf16/bf16"]
+    there, both = run_json(gradlane, arguments)
+    assert there["codec"] == "bf16/raw" and both["codec"] == "bf16/bf16", (there, both)
+    assert there["wrong"] == both["wrong"] == 0 and both["wire_bytes"] < 0.8 * there["wire_bytes"], (there, both)
+
+
+def check_plays(gradlane):
+    """Times and bytes of flows are those that formulas give."""
+    arguments = ["--nodes", "12", "--size", "6M", "--strategy", "aggregator:0", "--codec", "raw"]
+    names = [f"{name}:{group}" for name in ("aggregators", "rings-aggregator") for group in (1, 2, 3, 12)]
+    first, *rows = run_json(gradlane, [*arguments, "--play", *names])
+    assert [row["strategy"] for row in rows] == names, rows
+    p, n = 12, 6 << 20
+    tensor = first["star_seconds"] / (2 * (p - 1))  # one on its way through one port
+    for row in rows:
+        name, group = row["strategy"].split(":")
+        g = int(group)
+        assert row["played"] and row["wrong"] is None and row["queue_drops"] == 0, row
+        if name == "aggregators":
+            tensors, wire = 2 * (g - 1 + p // g - 1), 2 * (p - 1)
+            assert tensors <= row["seconds"] / tensor < 1.02 * tensors, (row, tensor)
+        else:
+            # Through the port of the root; others wait for each other, too.
+            tensors, wire = 2 * (g - 1) / g + 2 * (p - 1) / g, 2 * p * (g - 1) / g + 2 * (p - 1) / g
+            assert tensors <= row["seconds"] / tensor < 1.2 * tensors + 0.02, (row, tensor)
+        assert math.isclose(row["wire_bytes"], wire * n * 1538 / 1408, rel_tol=0.01), (row, wire)
+
+
 def check_operations(gradlane):
     kinds = ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "barrier"]
     rows = run_json(gradlane, ["--nodes", "1,3", "--size", "1000000", "--loss", "1%", "--op", *kinds])
@@ -182,6 +233,8 @@ def main():
     check_clean(gradlane)
     check_lossy(gradlane)
     check_switch(gradlane)
+    check_strategies(gradlane)
+    check_plays(gradlane)
     check_operations(gradlane)
     check_failure(gradlane)
     check_table(gradlane)

@@ -91,6 +91,7 @@ struct NodeConfig {
 
   // ---- The exchange: world, mtu, rank, codec follow from the above, incarnation is drawn at the start.
   Codec codec = find_codec(kDefaultCodec);
+  std::vector<StrategyId> strategies = {StrategyId{}};  // those that operations may name; the first one is the default
   size_t window = 256;
   size_t operations = 16;
   size_t max_tensor = size_t{256} << 20;

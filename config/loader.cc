@@ -18,6 +18,7 @@
 #include "config/common_sections.h"
 #include "config/ports.h"
 #include "config/section.h"
+#include "config/strategies.h"
 #include "config/words.h"
 #include "config/yaml_tree.h"
 
@@ -27,7 +28,7 @@ namespace {
 constexpr const char* kKeys[] = {"mode",    "rank",      "nodes",    "trainers", "local_reduce", "socket",
                                  "admin",   "codec",     "mtu",      "udp_port", "tos",          "ports",
                                  "workers", "memory",    "exchange", "timeouts", "auth",         "user",
-                                 "faults",  "telemetry", "log",      "log_file"};
+                                 "faults",  "telemetry", "log",      "log_file", "strategies"};
 constexpr const char* kNodeKeys[] = {"rank", "ip", "mac", "host"};
 constexpr size_t kLongestHost = 253;  // RFC 1035
 constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
@@ -269,6 +270,7 @@ NodeConfig parse_config(std::string_view text, const std::string& name, const No
   const bool identity = read_identity(root, config, choice);
   root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
   read_codec(root, config.codec);
+  read_strategies(root, config, identity);
   const TosClass classes[] = {
       {"compressed", config.tos_compressed}, {"raw", config.tos_raw}, {"control", config.tos_control}};
   read_tos(root, classes, 0);

@@ -8,6 +8,7 @@
 
 #include "config/common_sections.h"
 #include "config/devices.h"
+#include "config/strategies.h"
 
 namespace gradlane {
 namespace {
@@ -122,10 +123,9 @@ void read_ports(const Section& root, NodeConfig& config, bool checked) {
   const size_t faults = value->faults().count();
   for (const Value& item : *items) reader.read(item);
   if (!checked || alone || value->faults().count() != faults) return;
-  const auto count = static_cast<unsigned>(config.nodes.size());
-  for (const unsigned neighbour : {(config.rank + 1) % count, (config.rank + count - 1) % count}) {
-    if (reader.reaches(neighbour)) continue;
-    value->fault(fmt::format("no port reaches node {}, allowed: one for each neighbour in the ring", neighbour));
+  for (const unsigned node : linked_nodes(config)) {
+    if (reader.reaches(node)) continue;
+    value->fault(fmt::format("no port reaches node {}, allowed: one for {}", node, links_text(config, node)));
   }
 }
 

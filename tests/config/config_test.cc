@@ -1,6 +1,7 @@
 // config_test.cc - defaults, every key, the way back to a text, and the digest
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -22,6 +23,7 @@ local_reduce: true
 socket: /tmp/with space/"node" \2.sock
 admin: /tmp/other.sock
 codec: inceptionn:10,truncate
+strategies: [direct, "aggregator:3,stream", rings:2, aggregator:0,stream, aggregator:0]
 mtu: 9000
 udp_port: 0x4000
 tos: {compressed: 0x48, raw: 68, control: 0}
@@ -124,6 +126,8 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_TRUE(config.local_reduce);
   EXPECT_EQ(config.socket, "/tmp/with space/\"node\" \\2.sock");
   EXPECT_EQ(config.codec.name(), "inceptionn:10,truncate");
+  const auto names = {"direct", "aggregator:3,stream", "rings:2", "aggregator:0,stream", "aggregator:0"};
+  EXPECT_TRUE(std::ranges::equal(config.strategies, names, {}, {}, [](const char* it) { return find_strategy(it); }));
   EXPECT_EQ(config.mtu, 9000u);
   EXPECT_EQ(config.udp_port, 0x4000);
   EXPECT_EQ(config.tos_compressed, 0x48);

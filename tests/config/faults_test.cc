@@ -39,7 +39,7 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 
 constexpr std::string_view kRootKeys =
     "mode, rank, nodes, trainers, local_reduce, socket, admin, codec, mtu, udp_port, tos, ports, workers, memory, "
-    "exchange, timeouts, auth, user, faults, telemetry, log, log_file";
+    "exchange, timeouts, auth, user, faults, telemetry, log, log_file, strategies";
 
 TEST(Faults, TheFilesTheRowsAreMadeOfAreRight) { EXPECT_EQ(fault_of(std::string(kNodes) + kPorts), ""); }
 
@@ -250,7 +250,7 @@ TEST(Faults, World) {
 TEST(Faults, Ports) {
   const char* const no_way = "3:8: ports: no port reaches node 0, allowed: one for each neighbour in the ring";
   check(kNodes,
-        {{"ports: []", "3:8: ports: no port reaches node 2, allowed: one for each neighbour in the ring"},
+        {{"ports: []", "3:8: ports: no port reaches node 0, allowed: one for each neighbour in the ring"},
          {"ports: [{device: net_tap0, nodes: [2]}]", no_way},
          {"ports: [{device: net_tap0, nodes: []}]",
           "3:35: ports[0].nodes: reaches nobody, allowed: ranks; or leave it out, to reach all other nodes"},

@@ -9,6 +9,8 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "collectives/strategy/topology.h"
+
 namespace gradlane {
 namespace {
 
@@ -44,16 +46,15 @@ std::vector<ArrivingFlow> arriving_flows(const NodeConfig& config, std::span<con
   };
   for (unsigned lane = 0; lane < config.lanes; ++lane) {
     for (unsigned rank = config.rank * ranks; rank < (config.rank + 1) * ranks; ++rank) {
-      for (const unsigned other : {(rank + 1) % world, (rank + world - 1) % world}) {
+      for (const unsigned other : linked_ranks(config.strategies, world, rank)) {
         const unsigned node = other / ranks;
         const bool reached = nodes.empty() || std::ranges::find(nodes, node) != nodes.end();
         if (node == config.rank || !reached) continue;
-        const ArrivingFlow flow{.lane = lane,
-                                .source_ip = config.nodes[node].ip,
-                                .destination_ip = config.nodes[config.rank].ip,
-                                .source_port = port(lane, other),
-                                .destination_port = port(lane, rank)};
-        if (std::ranges::find(flows, flow) == flows.end()) flows.push_back(flow);
+        flows.push_back({.lane = lane,
+                         .source_ip = config.nodes[node].ip,
+                         .destination_ip = config.nodes[config.rank].ip,
+                         .source_port = port(lane, other),
+                         .destination_port = port(lane, rank)});
       }
     }
   }

@@ -15,25 +15,53 @@ rte_mbuf* mbuf_of(const Packet& packet) noexcept { return static_cast<rte_mbuf*>
 }  // namespace
 
 Lane::Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk)
-    : rank_(config.rank), pool_(pool), exchange_(config, *this), ops_(setup, exchange_, desk) {}
+    : rank_(config.rank),
+      pool_(pool),
+      exchange_(config, *this),
+      ops_(setup, exchange_, desk),
+      links_(exchange_.neighbours().size()) {
+  routes_.resize(links_.size());
+  link_of_.fill(kNoLink);
+  for (size_t i = 0; i < routes_.size(); ++i) {
+    routes_[i].rank = exchange_.neighbours()[i];
+    link_of_.at(routes_[i].rank) = static_cast<uint8_t>(i);
+  }
+}
 
 Lane::~Lane() {
-  for (; inbox_count_ != 0; --inbox_count_) rte_pktmbuf_free(mbuf_of(inbox_[inbox_first_++ % kInbox].packet));
+  for (; inbox_count_ != 0; --inbox_count_) rte_pktmbuf_free(mbuf_of(inbox_[inbox_first_++ % inbox_.size()].packet));
 }
 
 void Lane::connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow) {
-  routes_.at(route_count_++) = {rank, &queue, &neighbour, flow, nullptr, 0, 0};
+  routes_.at(link_of(rank)) = {rank, &queue, &neighbour, flow, nullptr, 0, 0};
 }
 
 void Lane::connect(unsigned rank, Lane& other) {
-  routes_.at(route_count_++) = {rank, nullptr, nullptr, {}, &other, 0, 0};
+  routes_.at(link_of(rank)) = {rank, nullptr, nullptr, {}, &other, 0, 0};
+  inbox_.resize(inbox_size(++local_links_));
+}
+
+// Whoever finds it full sends again.
+size_t Lane::inbox_size(size_t links) noexcept {
+  constexpr size_t kOfRing = 128;
+  constexpr size_t kOfOthers = 32;
+  constexpr size_t kRingLinks = 2;
+  return links == 0 ? 0 : kRingLinks * kOfRing + (links - std::min(links, kRingLinks)) * kOfOthers;
+}
+
+// Packets of such neighbours are dropped where they come in, at once. Here it is said why, and that may take a moment:
+// there may be hundreds of them.
+void Lane::refuse_doubled(Nanos now) noexcept {
+  if (now < doubled_at_) return;
+  doubled_at_ = now + kMillisecond;
+  for (const Route& it : routes_) {
+    if (it.neighbour == nullptr) continue;
+    if (const Failure why = doubled_failure(*it.neighbour, it.rank, now)) exchange_.refuse(why);
+  }
 }
 
 bool Lane::poll(Nanos now) noexcept {
-  for (size_t i = 0; i < route_count_; ++i) {
-    if (routes_[i].neighbour == nullptr) continue;
-    if (const Failure why = doubled_failure(*routes_[i].neighbour, routes_[i].rank, now)) exchange_.refuse(why);
-  }
+  refuse_doubled(now);
   bool moved = read_inbox(now);
   moved |= ops_.submit(now);
   if (received_ || moved || now >= exchange_.deadline()) exchange_.poll(now);
@@ -43,82 +71,81 @@ bool Lane::poll(Nanos now) noexcept {
   return moved;
 }
 
+// ---- What other threads read
+
+template <size_t kSize>
+void Lane::publish(const Failure& failure, Snapshot<kSize>& to, size_t at) noexcept {
+  const uint64_t fields[] = {static_cast<uint64_t>(failure.code), failure.rank, static_cast<uint64_t>(failure.field),
+                             failure.ours, failure.theirs};
+  static_assert(std::size(fields) == kFailureFields);
+  for (size_t i = 0; i < kFailureFields; ++i) to.set(at + i, fields[i]);
+}
+
+template <size_t kSize>
+Failure Lane::published_failure(const Snapshot<kSize>& from, size_t at) noexcept {
+  return {.code = static_cast<FailureCode>(from[at]),
+          .rank = static_cast<uint16_t>(from[at + 1]),
+          .field = static_cast<Field>(from[at + 2]),
+          .ours = from[at + 3],
+          .theirs = from[at + 4]};
+}
+
 void Lane::publish() noexcept {
   published_.publish(exchange_.counters());
   const RingStatus status = exchange_.ring_status();
   using State = RingSnapshot::State;
   const State state = status.whole ? State::kWhole : status.refused ? State::kRefused : State::kIncomplete;
-  snapshot_.set(0, static_cast<uint64_t>(state));
-  snapshot_.set(1, status.missing);
-  publish(status.refused, 3);
+  ring_.set(0, static_cast<uint64_t>(state));
+  ring_.set(1, status.missing);
+  publish(status.refused, ring_, 3);
   for (size_t i = 0; i < status.before.size(); ++i) {
-    snapshot_.set(kPastAt + i * kPastFields, status.before[i].until);
-    publish(status.before[i].failure, kPastAt + i * kPastFields + 1);
+    ring_.set(kPastAt + i * kPastFields, status.before[i].until);
+    publish(status.before[i].failure, ring_, kPastAt + i * kPastFields + 1);
   }
-  publish(status.failed, 3 + kFailureFields);
-  snapshot_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
-  for (size_t link = 0; link < route_count_; ++link) publish_link(link);
-}
-
-void Lane::publish(const Failure& failure, size_t at) noexcept {
-  const uint64_t fields[] = {static_cast<uint64_t>(failure.code), failure.rank, static_cast<uint64_t>(failure.field),
-                             failure.ours, failure.theirs};
-  static_assert(std::size(fields) == kFailureFields);
-  for (size_t i = 0; i < kFailureFields; ++i) snapshot_.set(at + i, fields[i]);
-}
-
-Failure Lane::published_failure(size_t at) const noexcept {
-  return {.code = static_cast<FailureCode>(snapshot_[at]),
-          .rank = static_cast<uint16_t>(snapshot_[at + 1]),
-          .field = static_cast<Field>(snapshot_[at + 2]),
-          .ours = snapshot_[at + 3],
-          .theirs = snapshot_[at + 4]};
+  publish(status.failed, ring_, 3 + kFailureFields);
+  ring_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
+  for (size_t link = 0; link < routes_.size(); ++link) publish_link(link);
 }
 
 void Lane::publish_link(size_t link) noexcept {
-  const std::span<const unsigned> neighbours = exchange_.neighbours();
-  const auto it = std::ranges::find(neighbours, routes_[link].rank);
-  if (it == neighbours.end()) return;
-  const LinkStatus status = exchange_.link_status(static_cast<size_t>(it - neighbours.begin()));
+  const LinkStatus status = exchange_.link_status(link);
   const uint64_t fields[] = {status.up,           routes_[link].heard,
                              status.smoothed_rtt, std::bit_cast<uint64_t>(status.window),
                              status.in_flight,    routes_[link].tagged};
   static_assert(std::size(fields) + kFailureFields == kLinkFields);
-  const size_t at = kRingFields + link * kLinkFields;
-  for (size_t i = 0; i < std::size(fields); ++i) snapshot_.set(at + i, fields[i]);
-  publish(status.refused, at + std::size(fields));
+  for (size_t i = 0; i < std::size(fields); ++i) links_[link].set(i, fields[i]);
+  publish(status.refused, links_[link], std::size(fields));
 }
 
 LinkSnapshot Lane::link_snapshot(size_t link) const noexcept {
-  const size_t at = kRingFields + link * kLinkFields;
-  const auto field = [&](size_t i) { return snapshot_[at + i]; };
+  const Snapshot<kLinkFields>& fields = links_[link];
   return {.rank = routes_[link].rank,
-          .up = field(0) != 0,
-          .heard = field(1),
-          .rtt = static_cast<double>(field(2)),
-          .window = std::bit_cast<double>(field(3)),
-          .in_flight = field(4),
-          .refused = published_failure(at + 6),
-          .tagged = field(5)};
+          .up = fields[0] != 0,
+          .heard = fields[1],
+          .rtt = static_cast<double>(fields[2]),
+          .window = std::bit_cast<double>(fields[3]),
+          .in_flight = fields[4],
+          .refused = published_failure(fields, 6),
+          .tagged = fields[5]};
 }
 
 RingSnapshot Lane::ring_snapshot() const noexcept {
-  RingSnapshot ring{.state = static_cast<RingSnapshot::State>(snapshot_[0]),
-                    .missing = static_cast<unsigned>(snapshot_[1]),
-                    .refused = published_failure(3),
-                    .failures = snapshot_[2],
-                    .failed = published_failure(3 + kFailureFields),
+  RingSnapshot ring{.state = static_cast<RingSnapshot::State>(ring_[0]),
+                    .missing = static_cast<unsigned>(ring_[1]),
+                    .refused = published_failure(ring_, 3),
+                    .failures = ring_[2],
+                    .failed = published_failure(ring_, 3 + kFailureFields),
                     .before = {}};
   for (size_t i = 0; i < ring.before.size(); ++i) {
     const size_t at = kPastAt + i * kPastFields;
-    ring.before[i] = {.failure = published_failure(at + 1), .until = snapshot_[at]};
+    ring.before[i] = {.failure = published_failure(ring_, at + 1), .until = ring_[at]};
   }
   return ring;
 }
 
 void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {
   received_ = true;
-  Route& route = routes_[from == routes_[0].rank ? 0 : 1];
+  Route& route = routes_[link_of_[from]];
   route.heard = now;
   const uint64_t damaged = exchange_.counters()[Counter::kBadCrc];
   if (exchange_.receive(from, packet, bytes, now)) return;
@@ -131,12 +158,12 @@ void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now)
 // ---- Between ranks of this node
 
 bool Lane::deliver(unsigned from, const Packet& packet, size_t bytes) noexcept {
-  if (inbox_count_ == kInbox) return false;
+  if (inbox_count_ == inbox_.size()) return false;
   rte_mbuf* const copy = pool_.allocate();
   if (copy == nullptr) return false;
   const Packet letter = fresh_packet(copy);
   std::memcpy(letter.data, packet.data, bytes);
-  inbox_[(inbox_first_ + inbox_count_++) % kInbox] = {from, letter, bytes};
+  inbox_[(inbox_first_ + inbox_count_++) % inbox_.size()] = {from, letter, bytes};
   return true;
 }
 
@@ -144,7 +171,7 @@ bool Lane::read_inbox(Nanos now) noexcept {
   const size_t count = inbox_count_;
   for (size_t i = 0; i < count; ++i) {
     const Letter letter = inbox_[inbox_first_];
-    inbox_first_ = (inbox_first_ + 1) % kInbox;
+    inbox_first_ = (inbox_first_ + 1) % inbox_.size();
     --inbox_count_;
     receive(letter.from, letter.packet, letter.bytes, now);
   }
@@ -161,11 +188,11 @@ Packet Lane::allocate() noexcept {
 void Lane::release(Packet packet) noexcept { rte_pktmbuf_free(mbuf_of(packet)); }
 
 bool Lane::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
-  Route* const route =
-      std::find_if(routes_.data(), routes_.data() + route_count_, [rank](const Route& it) { return it.rank == rank; });
-  if (route == routes_.data() + route_count_) return false;
-  if (route->other != nullptr) return route->other->deliver(rank_, packet, bytes);
-  return route->queue->send(packet, bytes, route->flow, *route->neighbour);
+  const size_t link = link_of(rank);
+  if (link >= routes_.size()) return false;
+  Route& route = routes_[link];
+  if (route.other != nullptr) return route.other->deliver(rank_, packet, bytes);
+  return route.queue->send(packet, bytes, route.flow, *route.neighbour);
 }
 
 }  // namespace gradlane

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <vector>
 
 #include "base/counter_set.h"
 #include "base/snapshot.h"
@@ -64,10 +65,11 @@ class Lane final : public PacketIo {
   void connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow);
   // or to another rank of this lane of this node.
   void connect(unsigned rank, Lane& other);
+  // Packets of other ranks of this node that may wait here, each in a buffer of the pool, where it has links to so
+  // many.
+  [[nodiscard]] static size_t inbox_size(size_t links) noexcept;
 
-  [[nodiscard]] bool knows(unsigned from) const noexcept {
-    return from == routes_[0].rank || (route_count_ == 2 && from == routes_[1].rank);
-  }
+  [[nodiscard]] bool knows(unsigned from) const noexcept { return link_of(from) < routes_.size(); }
   // A packet from the neighbour with this rank; the buffer is the lane's now.
   void receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept;
 
@@ -92,7 +94,7 @@ class Lane final : public PacketIo {
   // Any thread: how the ring looked then.
   [[nodiscard]] RingSnapshot ring_snapshot() const noexcept;
   // Any thread, too: its neighbours' ranks, and the links to them as they were then.
-  [[nodiscard]] size_t links() const noexcept { return route_count_; }
+  [[nodiscard]] size_t links() const noexcept { return routes_.size(); }
   [[nodiscard]] LinkSnapshot link_snapshot(size_t link) const noexcept;
   [[nodiscard]] unsigned rank() const noexcept { return rank_; }
 
@@ -111,25 +113,28 @@ class Lane final : public PacketIo {
     Nanos heard = 0;
     uint64_t tagged = 0;
   };
+  static constexpr uint8_t kNoLink = 255;  // a rank has 255 others at most: links 0 to 254
+  static_assert(kMaxWorld <= 256);
   struct Letter {
     unsigned from = 0;
     Packet packet;
     size_t bytes = 0;
   };
-  static constexpr size_t kInbox = 256;
 
+  [[nodiscard]] uint8_t link_of(unsigned rank) const noexcept { return rank < kMaxWorld ? link_of_[rank] : kNoLink; }
+  void refuse_doubled(Nanos now) noexcept;
   [[nodiscard]] bool deliver(unsigned from, const Packet& packet, size_t bytes) noexcept;
   [[nodiscard]] bool read_inbox(Nanos now) noexcept;
   void publish_link(size_t link) noexcept;
-  void publish(const Failure& failure, size_t at) noexcept;
-  [[nodiscard]] Failure published_failure(size_t at) const noexcept;
 
   const unsigned rank_;
   PacketPool& pool_;
-  std::array<Route, 2> routes_;
-  size_t route_count_ = 0;
+  std::vector<Route> routes_;               // as exchange_.neighbours()
+  std::array<uint8_t, kMaxWorld> link_of_;  // by rank: number of its route
+  Nanos doubled_at_ = 0;                    // when it is asked next whether a neighbour is two machines
   // From other ranks of this node; FIFO.
-  std::array<Letter, kInbox> inbox_;
+  size_t local_links_ = 0;
+  std::vector<Letter> inbox_;
   size_t inbox_first_ = 0;
   size_t inbox_count_ = 0;
   bool received_ = false;  // since the last poll
@@ -138,11 +143,16 @@ class Lane final : public PacketIo {
   // Worker writes, others read.
   CounterSnapshot<Counter> published_;
   static constexpr size_t kFailureFields = 5;
+  template <size_t kSize>
+  static void publish(const Failure& failure, Snapshot<kSize>& to, size_t at) noexcept;
+  template <size_t kSize>
+  [[nodiscard]] static Failure published_failure(const Snapshot<kSize>& from, size_t at) noexcept;
   static constexpr size_t kPastAt = 3 + 2 * kFailureFields;
   static constexpr size_t kPastFields = 1 + kFailureFields;
   static constexpr size_t kRingFields = kPastAt + std::tuple_size_v<PastFailures> * kPastFields;
   static constexpr size_t kLinkFields = 6 + kFailureFields;
-  Snapshot<kRingFields + 2 * kLinkFields> snapshot_;  // RingSnapshot, LinkSnapshot of two links, field by field
+  Snapshot<kRingFields> ring_;                // RingSnapshot, field by field
+  std::vector<Snapshot<kLinkFields>> links_;  // LinkSnapshot of each link, likewise
 };
 
 }  // namespace gradlane

@@ -37,6 +37,12 @@ bool is_goodbye(rte_mbuf* mbuf) noexcept {
   return mbuf->data_len >= kEthernetBytes && std::memcmp(frame_of(mbuf) + 12, kGoodbyeType.data(), 2) == 0;
 }
 
+std::vector<uint32_t> addresses_of(std::span<Neighbour* const> neighbours) {
+  std::vector<uint32_t> addresses;
+  for (const Neighbour* const it : neighbours) addresses.push_back(it->ip);
+  return addresses;
+}
+
 void set_length(rte_mbuf* mbuf, size_t bytes) noexcept {
   mbuf->data_len = static_cast<uint16_t>(bytes);
   mbuf->pkt_len = static_cast<uint32_t>(bytes);
@@ -70,7 +76,9 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
       classifier_(classifier),
       setup_(setup),
       neighbours_(neighbours.begin(), neighbours.end()),
+      numbers_(addresses_of(neighbours)),
       sources_(neighbours.size()),
+      arp_due_(neighbours.size()),
       lanes_(setup.local.udp_ports),
       checksum_(port.local_link()         ? Checksum::kNone
                 : port.checksum_offload() ? Checksum::kDevice
@@ -165,18 +173,16 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
 // First of all that looks at what a packet says. The tag is cut off.
 bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (openers_.empty()) return !sealer_;
-  const auto neighbour =
-      std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
-  if (neighbour == neighbours_.end()) {
+  const size_t number = numbers_.find(parsed.source_ip);
+  if (number == AddressTable::kNone) {
     counters_.add(QueueCounter::kNotNeighbour);
     note_stranger(mbuf, parsed, now);
     return false;
   }
-  const size_t bytes =
-      openers_[static_cast<size_t>(neighbour - neighbours_.begin())].open(frame_of(mbuf), parsed.bytes);
+  const size_t bytes = openers_[number].open(frame_of(mbuf), parsed.bytes);
   if (bytes == PacketOpener::kForged) {
     counters_.add(QueueCounter::kForged);
-    note_forged(mbuf, parsed, **neighbour);
+    note_forged(mbuf, parsed, *neighbours_[number]);
     return false;
   }
   parsed.bytes = bytes;
@@ -184,13 +190,12 @@ bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noe
 }
 
 void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
-  const auto neighbour =
-      std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
+  const size_t number = numbers_.find(parsed.source_ip);
   const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
   const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
   const unsigned ranks = setup_.ranks_per_node;
-  const auto number = static_cast<size_t>(neighbour - neighbours_.begin());
-  if (neighbour == neighbours_.end() || from >= lanes_.size() || from / ranks != to / ranks) {
+  const auto rank = [&] { return neighbours_[number]->node * ranks + from % ranks; };
+  if (number == AddressTable::kNone || from >= lanes_.size() || from / ranks != to / ranks) {
     counters_.add(QueueCounter::kNotNeighbour);
     if (parsed.source_ip == setup_.local.ip) {
       setup_.claim->contest(frame_source(frame_of(mbuf)));
@@ -201,11 +206,11 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
     counters_.add(QueueCounter::kStranger);
   } else if (lanes_[to] == nullptr) {
     counters_.add(QueueCounter::kWrongLane);
-  } else if (!lanes_[to]->knows((*neighbour)->node * ranks + from % ranks)) {
+  } else if (!lanes_[to]->knows(rank())) {
     counters_.add(QueueCounter::kNotNeighbour);
     note_stranger(mbuf, parsed, now);
   } else {
-    lanes_[to]->receive((*neighbour)->node * ranks + from % ranks, packet_of(mbuf), parsed.bytes, now);
+    lanes_[to]->receive(rank(), packet_of(mbuf), parsed.bytes, now);
     return;
   }
   rte_pktmbuf_free(mbuf);

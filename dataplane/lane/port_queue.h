@@ -20,6 +20,7 @@
 #include "dataplane/frame/frame.h"
 #include "dataplane/frame/packet_auth.h"
 #include "dataplane/lane/address_claim.h"
+#include "dataplane/lane/address_table.h"
 #include "dataplane/lane/fault_injector.h"
 #include "dataplane/lane/probe_board.h"
 #include "dataplane/lane/source_watch.h"
@@ -249,7 +250,9 @@ class PortQueue {
   const Classifier& classifier_;
   const Setup setup_;
   std::vector<Neighbour*> neighbours_;
+  const AddressTable numbers_;        // of neighbours_, by IP address
   std::vector<SourceWatch> sources_;  // as neighbours_: MAC addresses
+  std::vector<Nanos> arp_due_;        // as neighbours_: not asked for before
   std::vector<Lane*> lanes_;          // by index; null: another worker has it
   // What leaves this machine has UDP checksums.
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };
@@ -264,7 +267,8 @@ class PortQueue {
   bool refused_ = false;
   Nanos refused_at_ = 0;
   Nanos stalled_until_ = 0;
-  Nanos arp_at_ = 0;
+  Nanos arp_at_ = 0;  // the earliest of arp_due_
+  Nanos probes_at_ = 0;
   Nanos probing_until_ = 0;
   QueueCounters counters_;
   CounterSnapshot<QueueCounter> events_;  // when they are due, so are the others

@@ -11,7 +11,10 @@ namespace {
 
 constexpr Nanos kArpInterval = 100 * kMillisecond;
 constexpr uint64_t kQuickArps = 50;          // so often; then,
-constexpr Nanos kSlowArp = 1 * kSecond;      // where nobody answers, or somebody has
+constexpr Nanos kSlowArp = 1 * kSecond;      // where nobody answers, or somebody has;
+constexpr size_t kSlowArps = 64;             //   of so many neighbours, of more less often: everybody hears them all
+constexpr size_t kArpBurst = 16;             // and not more at once,
+constexpr Nanos kArpPause = kMillisecond;    //   but after a while
 constexpr Nanos kDoubledTime = 3 * kSecond;  // two that are there are found again much sooner
 
 // Whoever takes itself for the neighbour says so by ARP before anything else, and again and again.
@@ -75,27 +78,37 @@ bool PortQueue::send_arp(const LocalAddress& from, uint32_t ip) noexcept {
 void PortQueue::ask_for_addresses(Nanos now) noexcept {
   if (now < arp_at_) return;
   arp_at_ = kNever;
-  for (Neighbour* const neighbour : neighbours_) {
-    if (neighbour->configured) continue;
-    const bool known = neighbour->mac.load(std::memory_order_relaxed) != 0;
-    const uint64_t tries = known ? kQuickArps : neighbour->arp_tries.fetch_add(1, std::memory_order_relaxed);
-    arp_at_ = std::min(arp_at_, now + (tries < kQuickArps ? kArpInterval : kSlowArp));
-    if (!send_arp(setup_.local, neighbour->ip)) return;
+  const Nanos slow = std::max(kSlowArp, neighbours_.size() * kSlowArp / kSlowArps);
+  size_t sent = 0;
+  for (size_t i = 0; i < neighbours_.size(); ++i) {
+    Neighbour& neighbour = *neighbours_[i];
+    if (neighbour.configured) continue;
+    if (now >= arp_due_[i]) {
+      if (sent == kArpBurst || !send_arp(setup_.local, neighbour.ip)) {
+        arp_at_ = now + (sent == kArpBurst ? kArpPause : kArpInterval);
+        return;
+      }
+      ++sent;
+      const bool known = neighbour.mac.load(std::memory_order_relaxed) != 0;
+      const uint64_t tries = known ? kQuickArps : neighbour.arp_tries.fetch_add(1, std::memory_order_relaxed);
+      arp_due_[i] = now + (tries < kQuickArps ? kArpInterval : slow);
+    }
+    arp_at_ = std::min(arp_at_, arp_due_[i]);
   }
 }
 
 // Who speaks for a neighbour stays it for as long as it speaks, whoever else answers to its address.
 void PortQueue::learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept {
   const uint64_t packed = pack_mac(mac);
-  for (size_t i = 0; i < neighbours_.size(); ++i) {
-    if (neighbours_[i]->ip != ip || neighbours_[i]->configured) continue;
-    if (sources_[i].hears(now) && packed != sources_[i].believed()) {
-      neighbours_[i]->claimant.store(packed, std::memory_order_relaxed);
-      neighbours_[i]->claimed_at.store(now, std::memory_order_relaxed);
-      continue;
-    }
-    neighbours_[i]->mac.store(packed, std::memory_order_relaxed);
+  const size_t number = numbers_.find(ip);
+  if (number == AddressTable::kNone || neighbours_[number]->configured) return;
+  Neighbour& neighbour = *neighbours_[number];
+  if (sources_[number].hears(now) && packed != sources_[number].believed()) {
+    neighbour.claimant.store(packed, std::memory_order_relaxed);
+    neighbour.claimed_at.store(now, std::memory_order_relaxed);
+    return;
   }
+  neighbour.mac.store(packed, std::memory_order_relaxed);
 }
 
 // Only who has the address by ARP counts: other packets may be noise of whoever, which the exchange deals with. Behind

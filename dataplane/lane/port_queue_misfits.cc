@@ -32,8 +32,8 @@ bool is_whole(std::span<const uint8_t> packet) noexcept {
 }
 
 Neighbour* PortQueue::neighbour_at(uint32_t ip) const noexcept {
-  const auto it = std::ranges::find_if(neighbours_, [ip](const Neighbour* each) { return each->ip == ip; });
-  return it == neighbours_.end() ? nullptr : *it;
+  const size_t number = numbers_.find(ip);
+  return number == AddressTable::kNone ? nullptr : neighbours_[number];
 }
 
 // A neighbour's packet with a ToS byte of no class, or to another UDP port.

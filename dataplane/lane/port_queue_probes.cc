@@ -9,6 +9,8 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kStayAwake = 20 * kMillisecond;
+constexpr Nanos kLookEvery = 100 * kMicrosecond;  // at what is to be sent, as long as nothing was
+constexpr size_t kProbeBurst = 16;                // at once: more would wait for one another
 constexpr size_t kIpLength = 2;
 
 uint8_t* bytes_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
@@ -22,18 +24,17 @@ size_t ip_bytes(rte_mbuf* mbuf) noexcept {
 
 // The buffer stays the caller's. Only neighbours are answered, at ports of gradlane, and by no more than they sent.
 void PortQueue::handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
-  const auto from = std::ranges::find_if(neighbours_, [&](const Neighbour* it) { return it->ip == parsed.source_ip; });
+  Neighbour* const from = neighbour_at(parsed.source_ip);
   const auto header = parse_probe({bytes_of(mbuf) + kFrameBytes, parsed.bytes});
   const unsigned port = unsigned{parsed.source_port} - setup_.local.udp_port;
-  if (from == neighbours_.end() || !header || port >= setup_.local.udp_ports) {
+  if (from == nullptr || !header || port >= setup_.local.udp_ports) {
     counters_.add(QueueCounter::kProbeRefused);
     return;
   }
   probing_until_ = now + kStayAwake;
   if (header->kind == ProbeKind::kRequest) {
-    send_probe(**from, reply_to(*header, setup_.identity, parsed.tos, ip_bytes(mbuf)), parsed.bytes,
-               parsed.source_port);
-  } else if (!(*from)->probes.put_answer(*header, parsed.tos, parsed.bytes, now)) {
+    send_probe(*from, reply_to(*header, setup_.identity, parsed.tos, ip_bytes(mbuf)), parsed.bytes, parsed.source_port);
+  } else if (!from->probes.put_answer(*header, parsed.tos, parsed.bytes, now)) {
     counters_.add(QueueCounter::kProbeRefused);
   }
 }
@@ -55,7 +56,11 @@ void PortQueue::send_probe(const Neighbour& neighbour, const ProbeHeader& header
   rte_pktmbuf_free(mbuf);
 }
 
+// There may be many boards, and hardly ever is there anything on one.
 void PortQueue::send_probes(Nanos now) noexcept {
+  if (now < probes_at_ && !probing(now)) return;
+  probes_at_ = now + kLookEvery;
+  size_t sent = 0;
   for (Neighbour* const neighbour : neighbours_) {
     ProbeOrder order;
     if (!neighbour->probes.next(now, order)) continue;
@@ -67,6 +72,7 @@ void PortQueue::send_probes(Nanos now) noexcept {
     header.sender = setup_.identity;
     header.tos = order.tos;
     send_probe(*neighbour, header, order.bytes, setup_.local.udp_port);
+    if (++sent == kProbeBurst) return;
   }
 }
 

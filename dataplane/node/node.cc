@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "collectives/strategy/topology.h"
 #include "config/loader.h"
+#include "config/strategies.h"
 #include "dataplane/device/eal.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
@@ -19,6 +21,7 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kThreadBuffers = 512;           // in the cache of a thread
+constexpr size_t kOwnBuffers = 8;                // of a link's, beside its window
 constexpr Nanos kFaultsInterval = 60 * kSecond;  // between lines of the log that say that there are faults on purpose
 
 uint64_t random_bits() {
@@ -28,13 +31,25 @@ uint64_t random_bits() {
   return bits;
 }
 
+// Of the exchange of one rank, and on their way to it from others of this node.
+size_t buffers_of_rank(const NodeConfig& config, unsigned rank) {
+  const std::vector<unsigned> linked = linked_ranks(config.strategies, world_of(config), rank);
+  const size_t of_ring = std::min<size_t>(linked.size(), 2);
+  const size_t others = linked.size() - of_ring;
+  const size_t exchange =
+      of_ring * (config.window + kOwnBuffers) + others * (extra_window(config.window, others) + kOwnBuffers);
+  const unsigned ranks = ranks_per_node(config);
+  const auto local = std::ranges::count_if(linked, [&](unsigned it) { return it / ranks == config.rank; });
+  return exchange + 2 * Lane::inbox_size(static_cast<size_t>(local));
+}
+
 size_t buffers_per_lane(const NodeConfig& config) {
-  const size_t exchange = 2 * config.window + 16;
-  size_t in_ports = 0;
-  for (const PortConfig& port : config.ports) in_ports += buffers_in(port);
-  if (config.faults.any()) in_ports += config.ports.size() * FaultInjector::kHeld;
-  const size_t inbox = config.trainers > 1 ? 512 : 0;
-  return ranks_per_node(config) * (exchange + inbox) + in_ports + kThreadBuffers;
+  size_t buffers = kThreadBuffers;
+  const unsigned ranks = ranks_per_node(config);
+  for (unsigned local = 0; local < ranks; ++local) buffers += buffers_of_rank(config, config.rank * ranks + local);
+  for (const PortConfig& port : config.ports) buffers += buffers_in(port);
+  if (config.faults.any()) buffers += config.ports.size() * FaultInjector::kHeld;
+  return buffers;
 }
 
 // Where packet buffers should be: on the NUMA node that the ports agree on; -1: anywhere.
@@ -69,15 +84,6 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
     : config_(config),
       classifier_(config.tos_compressed, config.tos_raw, config.tos_control),
       incarnation_(random_bits()) {
-  const unsigned world = static_cast<unsigned>(config_.nodes.size());
-  for (const unsigned node : {(config_.rank + world - 1) % world, (config_.rank + 1) % world}) {
-    if (node == config_.rank || neighbour(node) != nullptr) continue;
-    auto& it = neighbours_.emplace_back(std::make_unique<Neighbour>());
-    it->node = node;
-    it->ip = config_.nodes[node].ip;
-    it->configured = config_.nodes[node].mac.has_value();
-    if (it->configured) it->mac = pack_mac(*config_.nodes[node].mac);
-  }
   for (unsigned i = 0; i < config_.threads; ++i) {
     workers_.push_back(std::make_unique<Worker>(config_.idle, patience_for(config_)));
   }
@@ -98,6 +104,7 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   }
   agree_on_workers();
   make_lanes();
+  make_neighbours();
   connect_ports();
   for (unsigned number = 0; number < config_.lanes; ++number) {
     for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_lane(number, local);
@@ -127,6 +134,7 @@ ExchangeConfig Node::exchange_config(unsigned rank) const {
   config.rank_table = rank_table_digest(config_);
   config.settings = ring_settings(config_);
   config.codec = config_.codec;
+  config.strategies = config_.strategies;
   config.rank = rank;
   config.incarnation = incarnation_;
   config.window = config_.window;
@@ -163,6 +171,27 @@ void Node::make_lanes() {
 }
 
 // ---- Ways to neighbours
+
+// All nodes that a lane has packets for: the one before, the next one, then the others.
+void Node::make_neighbours() {
+  const auto count = static_cast<unsigned>(config_.nodes.size());
+  std::vector<bool> linked(count);
+  for (const auto& lane : lanes_) {
+    for (const unsigned rank : lane->exchange().neighbours()) linked[rank / ranks_per_node(config_)] = true;
+  }
+  linked[config_.rank] = false;
+  std::vector<unsigned> nodes = {(config_.rank + count - 1) % count, (config_.rank + 1) % count};
+  for (unsigned node = 0; node < count; ++node) nodes.push_back(node);
+  for (const unsigned node : nodes) {
+    if (!linked[node]) continue;
+    linked[node] = false;
+    auto& it = neighbours_.emplace_back(std::make_unique<Neighbour>());
+    it->node = node;
+    it->ip = config_.nodes[node].ip;
+    it->configured = config_.nodes[node].mac.has_value();
+    if (it->configured) it->mac = pack_mac(*config_.nodes[node].mac);
+  }
+}
 
 void Node::connect_ports() {
   const unsigned ranks = ranks_per_node(config_);
@@ -211,7 +240,7 @@ PortQueue& Node::queue_to(unsigned node, unsigned number) {
     const bool reaches = nodes.empty() || std::ranges::find(nodes, node) != nodes.end();
     if (reaches) return *it.queues[number % it.queues.size()];
   }
-  throw SetupError("no port reaches node " + std::to_string(node));
+  throw SetupError(fmt::format("no port reaches node {}: {} has one", node, links_text(config_, node)));
 }
 
 void Node::connect_lane(unsigned number, unsigned local) {

@@ -114,6 +114,7 @@ class Node {
 
  private:
   void make_lanes();
+  void make_neighbours();
   void claim_address();
   void log_addresses(Nanos now);
   void connect_ports();

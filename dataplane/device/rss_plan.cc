@@ -17,9 +17,13 @@ namespace {
 constexpr uint64_t kKeys = 4096;  // tried; each takes some microseconds
 constexpr uint16_t kNoQueue = 0xffff;
 
-void fill_key(uint64_t number, std::span<uint8_t> key) noexcept {
+// Bits 0 to 62 of a key are all that a source address meets.
+constexpr size_t kOfSource = 8;  // bytes
+
+void fill_key(uint64_t number, bool by_ports, std::span<uint8_t> key) noexcept {
   Random random(number << 32);
   for (uint8_t& byte : key) byte = static_cast<uint8_t>(random.next() >> 56);
+  if (by_ports) std::ranges::fill(key.first(kOfSource), uint8_t{0});
 }
 
 // Empty entries stay kNoQueue; false if two flows cannot share one.
@@ -81,11 +85,14 @@ std::optional<RssPlan> plan_rss(std::span<const ArrivingFlow> flows, unsigned qu
                                 size_t key_bytes) {
   if (!std::has_single_bit(entries) || key_bytes < kLeastRssKey) return std::nullopt;
   RssPlan plan{.key = std::vector<uint8_t>(key_bytes), .table = std::vector<uint16_t>(entries)};
-  for (uint64_t number = 1; number <= kKeys; ++number) {
-    fill_key(number, plan.key);
-    if (!fill_table(flows, queues, plan.key, plan.table)) continue;
-    std::ranges::replace(plan.table, kNoQueue, uint16_t{0});
-    return plan;
+  // With ports alone, few entries do for any number of nodes; but other packets of all of them meet in one queue, too.
+  for (const bool by_ports : {false, true}) {
+    for (uint64_t number = 1; number <= kKeys; ++number) {
+      fill_key(number, by_ports, plan.key);
+      if (!fill_table(flows, queues, plan.key, plan.table)) continue;
+      std::ranges::replace(plan.table, kNoQueue, uint16_t{0});
+      return plan;
+    }
   }
   return std::nullopt;
 }

@@ -39,7 +39,8 @@ struct RssPlan {
 };
 
 // A key with which no two flows that belong to different queues meet in an entry of the table, and the table which
-// puts every flow at queue lane % queues. Everything else is at queue 0. Nothing if no such key was found, or
+// puts every flow at queue lane % queues. Everything else is at queue 0. Where there are too many flows for that, as
+// with links to all nodes, the key leaves out where they come from. Nothing if no such key was found, or
 // `entries` is not a power of two. The same arguments have the same plan.
 [[nodiscard]] std::optional<RssPlan> plan_rss(std::span<const ArrivingFlow> flows, unsigned queues, size_t entries,
                                               size_t key_bytes);

@@ -2,6 +2,7 @@
 #include "dataplane/node/ring_facts.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "config/loader.h"
@@ -71,8 +72,15 @@ RingFacts ring_facts(const Node& node, Nanos now) {
   for (const NodePort& it : node.ports()) {
     if (facts.rival.empty()) facts.rival = rival_of(it, now);
   }
+  facts.neighbours.reserve(node.neighbours().size());
+  std::array<NeighbourFacts*, kMaxNodes> by_node{};
+  const auto of_rank = [&](unsigned rank) {
+    const unsigned number = rank / facts.ranks_per_node;
+    return number < kMaxNodes ? by_node[number] : nullptr;
+  };
   for (const auto& neighbour : node.neighbours()) {
     NeighbourFacts& it = facts.neighbours.emplace_back();
+    by_node.at(neighbour->node) = &it;
     it.node = neighbour->node;
     it.ip = neighbour->ip;
     it.up = true;
@@ -94,8 +102,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
   node.for_each_queue([&](const PortQueue& queue, unsigned) {
     const PortQueue::Stranger stranger = queue.stranger();
     if (stranger.at == 0 || now - std::min(stranger.at, now) >= RingWatch::kLately) return;
-    const auto of = std::ranges::find(facts.neighbours, stranger.rank / facts.ranks_per_node, &NeighbourFacts::node);
-    if (of != facts.neighbours.end()) of->speaks_from = stranger.ip;
+    if (NeighbourFacts* const of = of_rank(stranger.rank)) of->speaks_from = stranger.ip;
   });
   node.for_each_lane([&](const Lane& lane, unsigned) {
     using State = RingSnapshot::State;
@@ -105,8 +112,8 @@ RingFacts ring_facts(const Node& node, Nanos now) {
     if (ring.state == State::kIncomplete && !facts.missing) facts.missing = ring.missing;
     for (size_t i = 0; i < lane.links(); ++i) {
       const LinkSnapshot link = lane.link_snapshot(i);
-      const auto to = std::ranges::find(facts.neighbours, link.rank / facts.ranks_per_node, &NeighbourFacts::node);
-      if (to == facts.neighbours.end()) continue;
+      NeighbourFacts* const to = of_rank(link.rank);
+      if (to == nullptr) continue;
       to->up &= link.up;
       to->heard |= link.heard != 0 && now - std::min(link.heard, now) < kLately;
       if (link.refused) to->refused = link.refused;

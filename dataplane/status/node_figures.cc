@@ -119,6 +119,7 @@ NodeFigures node_figures(const Node& node) {
                       .nodes = config.nodes.size(),
                       .config_digest = fmt::format("{:#018x}", rank_table_digest(config)),
                       .codec = config.codec.name(),
+                      .strategies = {},
                       .mtu = config.mtu,
                       .lanes = config.lanes,
                       .trainers = config.trainers,
@@ -132,6 +133,7 @@ NodeFigures node_figures(const Node& node) {
                       .pools = {},
                       .neighbours = {},
                       .ranks = {}};
+  for (const StrategyId& it : config.strategies) figures.strategies.emplace_back(it.name().view());
   for (size_t i = 0; i < node.ports().size(); ++i) figures.ports.push_back(port_figures(node, i));
   for (const auto& pool : node.pools()) {
     const rte_mempool* const mempool = pool->mempool();

@@ -74,6 +74,7 @@ struct NodeFigures {
   size_t nodes = 0;
   std::string config_digest;
   std::string codec;
+  std::vector<std::string> strategies;
   size_t mtu = 0;
   unsigned lanes = 0;
   unsigned trainers = 0;

@@ -125,6 +125,7 @@ json status_json(const NodeFigures& node, const ProcessFigures& process) {
           {"rss_kb", process.rss_kb},
           {"config_digest", node.config_digest},
           {"codec", node.codec},
+          {"strategies", node.strategies},
           {"mtu", node.mtu},
           {"lanes", node.lanes},
           {"trainers", node.trainers},

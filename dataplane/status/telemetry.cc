@@ -17,6 +17,7 @@ namespace {
 std::mutex mutex;
 std::vector<NodeFigures> latest;
 
+constexpr size_t kMostNeighbours = 64;  // of a node
 constexpr size_t kLongestText = RTE_TEL_MAX_STRING_LEN - 1;
 
 // Names may have letters, digits, '_' and '/' only.
@@ -71,7 +72,11 @@ int neighbours(const char*, const char*, rte_tel_data* data) {
   const std::lock_guard lock(mutex);
   rte_tel_data_start_dict(data);
   for (const NodeFigures& node : latest) {
-    for (const NeighbourFigures& neighbour : node.neighbours) {
+    // DPDK's answers have 16 KiB: where there are many neighbours, those that are missing come first.
+    std::vector<NeighbourFigures> all = node.neighbours;
+    std::ranges::stable_partition(all, [](const NeighbourFigures& it) { return !it.up; });
+    if (all.size() > kMostNeighbours) all.resize(kMostNeighbours);
+    for (const NeighbourFigures& neighbour : all) {
       add_dictionary(data, name_of(node) + "/node" + std::to_string(neighbour.node), [&neighbour](rte_tel_data* one) {
         add_text(one, "state", neighbour.up ? "up" : "missing");
         add_text(one, "why", neighbour.why);

@@ -10,6 +10,8 @@
 namespace gradlane {
 namespace {
 
+constexpr size_t kMostLines = 8;  // for neighbours that are missing, at a time
+
 // "node 2 (10.77.0.3)"
 std::string name_of(const NeighbourFacts& facts) { return fmt::format("node {} ({})", facts.node, ip_text(facts.ip)); }
 
@@ -139,10 +141,22 @@ void RingWatch::look_at_neighbours(const RingFacts& facts, Nanos now) {
 std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
   using Level = RingLine::Level;
   std::vector<RingLine> lines;
-  for (const Seen& seen : seen_) {
-    if (seen.why.empty()) continue;
+  std::vector<unsigned> others;
+  const auto add = [&](const Seen& seen) {
+    if (lines.size() == kMostLines) return others.push_back(seen.facts.node);
     lines.push_back({seen.facts.refused ? Level::kError : Level::kWarning,
                      fmt::format("node {}: node {} is missing: {}", facts.node, seen.facts.node, seen.why)});
+  };
+  // Those that will not come by themselves are not left out.
+  for (const bool refused : {true, false}) {
+    for (const Seen& seen : seen_) {
+      if (!seen.why.empty() && static_cast<bool>(seen.facts.refused) == refused) add(seen);
+    }
+  }
+  if (!others.empty()) {
+    const bool one = others.size() == 1;
+    lines.push_back({Level::kWarning, fmt::format("node {}: {} more {} missing: node{} {}", facts.node, others.size(),
+                                                  one ? "is" : "are", one ? "" : "s", fmt::join(others, ", "))});
   }
   if (!lines.empty()) return lines;
   const std::string who = fmt::format("node {}: the ring is not whole", facts.node);

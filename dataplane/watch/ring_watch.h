@@ -60,8 +60,8 @@ struct RingLine {
 [[nodiscard]] std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos missing_for);
 
 // Looks at the ring again and again, and says what to log: nothing in the first 5 s and in the first 500 ms after the
-// ring was whole, then a line for each missing neighbour every 5 s, and one when the ring is whole. A node that is
-// configured differently is named at once. Times of look() never go backwards.
+// ring was whole, then a line for each missing neighbour every 5 s (of more than 8, one for all others), and one when
+// the ring is whole. A node that is configured differently is named at once. Times of look() never go backwards.
 class RingWatch {
  public:
   static constexpr Nanos kAgain = 5 * kSecond;

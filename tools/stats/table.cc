@@ -14,6 +14,9 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMostNeighbours = 8;  // that have a line each, without --all
+constexpr size_t kMostLinks = 4;       // that have a figure each
+
 // ---- Sums over counters
 
 double over_queues(const json* port, const char* name) {
@@ -35,6 +38,14 @@ double dropped(const json* port) {
 
 // ---- Parts of the page
 
+// Those beside the ring, which is always there.
+std::string strategies_text(const json& strategies) {
+  if (!strategies.is_array() || strategies == json::array({"ring"})) return "";
+  std::string names;
+  for (const json& it : strategies) names += (names.empty() ? "" : ", ") + text(it);
+  return "   strategies " + names;
+}
+
 Lines node_lines(const json& now) {
   std::string flags;
   if (at(now, "auth") == true) flags += "   packets authenticated";
@@ -45,8 +56,9 @@ Lines node_lines(const json& now) {
   Lines lines{fmt::format("node {} of {}   up {}   gradlane {}   pid {}   {:.1f} MiB", text(at(now, "node")),
                           text(at(now, "nodes")), time_text(number(at(now, "uptime_s"))), text(at(now, "version")),
                           text(at(now, "pid")), number(at(now, "rss_kb")) / 1024),
-              fmt::format("codec {}   MTU {}   {}   {} of {} attached   {} in flight{}", text(at(now, "codec")),
-                          text(at(now, "mtu")), plural(at(now, "lanes"), "lane"), text(at(now, "attached")),
+              fmt::format("codec {}{}   MTU {}   {}   {} of {} attached   {} in flight{}", text(at(now, "codec")),
+                          strategies_text(at(now, "strategies")), text(at(now, "mtu")),
+                          plural(at(now, "lanes"), "lane"), text(at(now, "attached")),
                           plural(at(now, "trainers"), "trainer"), plural(at(now, "in_flight"), "operation"), flags)};
   std::string pools;
   for (const json& pool : at(now, "pools")) {
@@ -83,9 +95,23 @@ Lines port_lines(const Looks& looks) {
   return table(rows);
 }
 
-Lines neighbour_lines(const json& now) {
-  const json& neighbours = at(now, "neighbours");
+// Where a neighbour is up and nothing is wrong, there is nothing to say of it but that.
+bool is_plain(const json& neighbour) {
+  return at(neighbour, "state") == "up" && text(at(neighbour, "why")).empty() && text(at(neighbour, "trouble")).empty();
+}
+
+Lines neighbour_lines(const json& now, bool all) {
+  json neighbours = at(now, "neighbours");
   if (!neighbours.is_array() || neighbours.empty()) return {};
+  size_t left_out = 0;
+  if (!all && neighbours.size() > kMostNeighbours) {
+    json worth_it = json::array();
+    for (const json& it : neighbours) {
+      if (worth_it.size() < kMostNeighbours && !is_plain(it)) worth_it.push_back(it);
+    }
+    left_out = neighbours.size() - worth_it.size();
+    neighbours = std::move(worth_it);
+  }
   std::vector<std::vector<std::string>> rows = {{"neighbour", "address", "port", "MAC", "state"}};
   for (const json& it : neighbours) {
     rows.push_back({fmt::format("node {}", text(at(it, "node"))), text(at(it, "ip")), text(at(it, "port")),
@@ -100,6 +126,12 @@ Lines neighbour_lines(const json& now) {
     const json& trouble = at(neighbours[i], "trouble");
     if (trouble.is_string() && trouble != "" && trouble != why) lines.push_back("  " + trouble.get<std::string>());
   }
+  if (left_out != 0) {
+    const json& whole = at(now, "neighbours");
+    const auto missing = std::ranges::count_if(whole, [](const json& it) { return at(it, "state") != "up"; });
+    lines.push_back(fmt::format("{} more (--all); {} of {} neighbours are up", left_out,
+                                static_cast<ptrdiff_t>(whole.size()) - missing, whole.size()));
+  }
   return lines;
 }
 
@@ -109,10 +141,20 @@ std::string ring_text(const json& rank) {
   return ring;
 }
 
-// To each neighbour: "12.3/14.0".
+// To each neighbour: "12.3/14.0"; of many: "12.3..45.6".
 std::string link_text(const json& rank, const char* key) {
   std::string result;
-  for (const json& link : at(rank, "links")) {
+  const json& links = at(rank, "links");
+  if (links.size() > kMostLinks) {
+    std::vector<double> values;
+    for (const json& link : links) {
+      if (at(link, "up") == true) values.push_back(number(at(link, key)));
+    }
+    if (values.empty()) return "-";
+    const auto [least, most] = std::ranges::minmax(values);
+    return fmt::format("{}..{}", digits(least), digits(most));
+  }
+  for (const json& link : links) {
     const bool up = at(link, "up") == true;
     result += (result.empty() ? "" : "/") + (up ? digits(number(at(link, key))) : std::string("-"));
   }
@@ -216,7 +258,7 @@ std::vector<std::string> stats_lines(const json& now, const json* before, double
   const Looks looks{now, before, seconds};
   if (at(now, "mode") == "accelerator") return accelerator_lines(looks, all);
   Lines lines = node_lines(now);
-  for (const Lines& part : {port_lines(looks), neighbour_lines(now), rank_lines(looks), loss_lines(looks),
+  for (const Lines& part : {port_lines(looks), neighbour_lines(now, all), rank_lines(looks), loss_lines(looks),
                             all ? all_counters(looks) : Lines()}) {
     if (part.empty()) continue;
     lines.emplace_back();

@@ -54,6 +54,15 @@ TEST(ArrivingFlows, BelongToTrainersAtTheEdges) {
                                                                   {0, 0x0a4d0001, 0x0a4d0002, 18400, 18400}}));
 }
 
+// Of five nodes, 2 is beside 1 and 3, and every rank is linked to rank 0 of the first one.
+TEST(ArrivingFlows, FollowTheStrategies) {
+  NodeConfig config = config_of(5, 2, 1, 1);
+  config.strategies = find_strategies("aggregator:0");
+  const std::array<unsigned, 1> through = {0};
+  EXPECT_EQ(arriving_flows(config, {}).size(), 3U);
+  EXPECT_EQ(arriving_flows(config, through), (std::vector<ArrivingFlow>{{0, 0x0a4d0001, 0x0a4d0003, 18400, 18400}}));
+}
+
 TEST(ArrivingFlows, AreEachThereOnce) {
   EXPECT_EQ(arriving_flows(config_of(2, 1, 3, 1), {}).size(), 3U);
   EXPECT_EQ(arriving_flows(config_of(2, 1, 3, 2), {}).size(), 6U);
@@ -96,6 +105,21 @@ TEST(PlanRss, ManagesTheMostLanesWithTheUsualTable) {
   EXPECT_TRUE(plan_rss(flows, 16, 512, 52));
   EXPECT_TRUE(plan_rss(flows, 16, 16, 40));
   EXPECT_FALSE(plan_rss(flows, 16, 8, 40));  // more lanes than entries
+}
+
+// A link to every node: more flows than a table has entries, so that only ports can tell lanes apart.
+TEST(PlanRss, ManagesLinksToAllNodes) {
+  NodeConfig config = config_of(256, 100, 8, 1);
+  config.strategies = find_strategies("ring,direct");
+  const std::vector<ArrivingFlow> flows = arriving_flows(config, {});
+  ASSERT_EQ(flows.size(), 8 * 255U);
+  for (const size_t entries : {size_t{16}, size_t{128}, size_t{512}}) {
+    const auto plan = plan_rss(flows, 8, entries, 40);
+    ASSERT_TRUE(plan) << entries;
+    for (const ArrivingFlow& flow : flows) {
+      ASSERT_EQ(plan->table[rss_hash(flow, plan->key) % entries], flow.lane);
+    }
+  }
 }
 
 TEST(PlanRss, SaysWhatCannotBe) {

@@ -16,6 +16,7 @@ NodeFigures figures() {
   node.nodes = 3;
   node.config_digest = "0x000000000000abcd";
   node.codec = "fixed:10";
+  node.strategies = {"ring", "direct"};
   node.mtu = 9000;
   node.lanes = 2;
   node.trainers = 1;
@@ -60,7 +61,7 @@ const ProcessFigures kProcess = {.version = "0.1.0", .uptime_s = 2.5, .pid = 471
 TEST(Status, TheWholeDocument) {
   const json want = json::parse(R"({
     "node": 1, "nodes": 3, "version": "0.1.0", "uptime_s": 2.5, "pid": 4711, "rss_kb": 62000,
-    "config_digest": "0x000000000000abcd", "codec": "fixed:10", "mtu": 9000, "lanes": 2, "trainers": 1,
+    "config_digest": "0x000000000000abcd", "codec": "fixed:10", "strategies": ["ring", "direct"], "mtu": 9000, "lanes": 2, "trainers": 1,
     "attached": 1, "in_flight": 4, "failed_s_ago": null, "auth": false, "faults": null,
     "ports": [{"name": "next", "device": "net_ring0", "link": "up", "mac": "02:00:00:00:00:01", "address": "held",
                "rival": null, "steering": "one queue",

@@ -187,6 +187,25 @@ TEST_F(RingWatchTest, EveryFiveSecondsALinePerMissingNeighbour) {
   EXPECT_EQ(watch(facts, 5 * kSecond).size(), 2U);
 }
 
+// With links to all, all may be missing at once.
+TEST_F(RingWatchTest, OfManyThatAreMissingMostAreInOneLine) {
+  std::vector<NeighbourFacts> all;
+  for (unsigned node = 2; node < 14; ++node) all.push_back(missing(node));
+  all[3] = up(5);
+  all[11].refused = other_mtu();
+  auto lines = watch(ring(all), 100 * kMillisecond);  // at once, as one is refused
+  ASSERT_EQ(lines.size(), 9U);
+  EXPECT_EQ(lines[0].second.level, Level::kError);
+  EXPECT_TRUE(lines[0].second.text.starts_with("node 1: node 13 is missing: refused")) << lines[0].second.text;
+  EXPECT_TRUE(lines[7].second.text.starts_with("node 1: node 9 is missing: no hello")) << lines[7].second.text;
+  EXPECT_EQ(lines[8].second, (RingLine{Level::kWarning, "node 1: 3 more are missing: nodes 10, 11, 12"}));
+  all[10] = up(12);
+  all[9] = up(11);
+  lines = watch(ring(all), 6 * kSecond);
+  ASSERT_EQ(lines.size(), 9U);
+  EXPECT_EQ(lines[8].second.text, "node 1: 1 more is missing: node 10");
+}
+
 TEST_F(RingWatchTest, WholeIsSaidOnceAndTroubleAfterItSoon) {
   EXPECT_EQ(watch(ring({missing()}), 2 * kSecond).size(), 0U);
   auto lines = watch(whole_ring(), 20 * kSecond);

@@ -20,9 +20,10 @@ using MacAddress = std::array<uint8_t, 6>;
 enum class IdlePolicy : uint8_t { kSpin, kYield, kAdaptive };
 
 inline constexpr unsigned kMaxNodes = 256;
-inline constexpr unsigned kMaxTrainers = 16;  // per node
-inline constexpr unsigned kMaxLanes = 16;     // per node; GL_MAX_LANES of client/abi.h
-inline constexpr unsigned kMaxPorts = 16;     // per node
+inline constexpr unsigned kMaxTrainers = 16;    // per node
+inline constexpr unsigned kMaxLanes = 16;       // per node; GL_MAX_LANES of client/abi.h
+inline constexpr unsigned kMaxPorts = 16;       // per node
+inline constexpr size_t kMaxProcessPorts = 32;  // of all nodes of a daemon: DPDK's RTE_MAX_ETHPORTS
 inline constexpr size_t kMinIpMtu = 576;
 inline constexpr size_t kMaxIpMtu = 9000;
 inline constexpr size_t kIpUdpBytes = 28;  // headers between the MTU of IP and that of the exchange

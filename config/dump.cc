@@ -3,6 +3,7 @@
 
 #include "config/common_sections.h"
 #include "config/loader.h"
+#include "config/strategies.h"
 #include "config/values.h"
 #include "config/words.h"
 
@@ -34,12 +35,10 @@ std::string ports_text(const NodeConfig& config) {
 }
 
 // In quotes: commas may be part of a name.
-std::string strategies_text(const std::vector<StrategyId>& strategies) {
-  std::string text;
-  for (const StrategyId& it : strategies) {
-    text += (text.empty() ? "" : ", ") + in_quotes(std::string(it.name().view()));
-  }
-  return text;
+std::string strategies_text(const NodeConfig& config) {
+  std::vector<std::string> names = strategy_names(config.strategies);
+  for (std::string& it : names) it = in_quotes(it);
+  return fmt::format("[{}]", fmt::join(names, ", "));
 }
 
 // 64-bit FNV-1a.
@@ -63,8 +62,8 @@ std::string config_text(const NodeConfig& config) {
   std::string text = fmt::format("mode: node\nrank: {}\n", config.rank) + nodes_text(config);
   text += fmt::format("trainers: {}\nlocal_reduce: {}\nsocket: {}\nadmin: {}\n", config.trainers, config.local_reduce,
                       in_quotes(config.socket), in_quotes(config.admin));
-  text += fmt::format("codec: {}\nstrategies: [{}]\nmtu: {}\nudp_port: {}\n", config.codec.name(),
-                      strategies_text(config.strategies), config.mtu, config.udp_port);
+  text += fmt::format("codec: {}\nstrategies: {}\nmtu: {}\nudp_port: {}\n", config.codec.name(),
+                      strategies_text(config), config.mtu, config.udp_port);
   text += fmt::format("tos: {{compressed: {:#04x}, raw: {:#04x}, control: {:#04x}}}\n", config.tos_compressed,
                       config.tos_raw, config.tos_control);
   text += ports_text(config);

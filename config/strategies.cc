@@ -96,6 +96,12 @@ std::vector<unsigned> linked_nodes(const NodeConfig& config) {
   return nodes;
 }
 
+std::vector<std::string> strategy_names(const std::vector<StrategyId>& strategies) {
+  std::vector<std::string> names;
+  for (const StrategyId& it : strategies) names.emplace_back(it.name().view());
+  return names;
+}
+
 std::string links_text(const NodeConfig& config, unsigned node) {
   if (!nodes_of(config, {})[node]) {
     for (const StrategyId& it : config.strategies) {

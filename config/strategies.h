@@ -16,6 +16,9 @@ void read_strategies(const Section& root, NodeConfig& config, bool checked);
 // then the others by rank.
 [[nodiscard]] std::vector<unsigned> linked_nodes(const NodeConfig& config);
 
+// "ring", "aggregator:0,stream", ...
+[[nodiscard]] std::vector<std::string> strategy_names(const std::vector<StrategyId>& strategies);
+
 // What such a node is to this one, for messages: "each neighbour in the ring", "each node that strategy direct needs".
 [[nodiscard]] std::string links_text(const NodeConfig& config, unsigned node);
 

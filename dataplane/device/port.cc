@@ -25,6 +25,7 @@
 namespace gradlane {
 namespace {
 
+static_assert(kMaxProcessPorts <= RTE_MAX_ETHPORTS);
 constexpr uint16_t kDescriptors = 512;
 constexpr unsigned kPatience = 10;          // looks at a link, 100 ms apart, before its client tries again
 constexpr useconds_t kLookEvery = 100'000;  // us

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "config/loader.h"
+#include "config/strategies.h"
 #include "config/values.h"
 #include "dataplane/node/node.h"
 #include "dataplane/node/ring_facts.h"
@@ -119,7 +120,7 @@ NodeFigures node_figures(const Node& node) {
                       .nodes = config.nodes.size(),
                       .config_digest = fmt::format("{:#018x}", rank_table_digest(config)),
                       .codec = config.codec.name(),
-                      .strategies = {},
+                      .strategies = strategy_names(config.strategies),
                       .mtu = config.mtu,
                       .lanes = config.lanes,
                       .trainers = config.trainers,
@@ -133,7 +134,6 @@ NodeFigures node_figures(const Node& node) {
                       .pools = {},
                       .neighbours = {},
                       .ranks = {}};
-  for (const StrategyId& it : config.strategies) figures.strategies.emplace_back(it.name().view());
   for (size_t i = 0; i < node.ports().size(); ++i) figures.ports.push_back(port_figures(node, i));
   for (const auto& pool : node.pools()) {
     const rte_mempool* const mempool = pool->mempool();

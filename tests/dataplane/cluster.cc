@@ -12,6 +12,7 @@
 #include <fstream>
 #include <optional>
 
+#include "config/strategies.h"
 #include "dataplane/device/eal.h"
 
 namespace gradlane::test {
@@ -130,11 +131,11 @@ void Hoard::give_back() {
 // ---- The ring
 
 NodeConfig Cluster::config_of(unsigned rank) const {
-  const auto port = [rank](const char* name, unsigned link, std::vector<unsigned> nodes) {
+  const auto port = [rank](const std::string& name, const std::string& link, std::vector<unsigned> nodes) {
     PortConfig it;
     it.name = name;
     it.kind = PortConfig::Kind::kRing;
-    it.device = "link" + std::to_string(link);
+    it.device = "link" + link;
     it.nodes = std::move(nodes);
     it.mac = MacAddress{0x02, 0, 0, 0, 0, static_cast<uint8_t>(0x0a + rank)};
     return it;
@@ -143,10 +144,20 @@ NodeConfig Cluster::config_of(unsigned rank) const {
   config.rank = rank;
   for (unsigned i = 0; i < config_.nodes; ++i) config.nodes.push_back({.rank = i, .ip = 0x0a000001 + i, .mac = {}});
   const unsigned previous = (rank + config_.nodes - 1) % config_.nodes;
-  if (config_.nodes == 2) {
-    config.ports = {port("next", 0, {})};
-  } else if (config_.nodes > 2) {
-    config.ports = {port("next", rank, {(rank + 1) % config_.nodes}), port("previous", previous, {previous})};
+  config.strategies = find_strategies(config_.strategies);
+  for (const unsigned other : linked_nodes(config)) {
+    const std::string name = std::to_string(other);
+    if (config_.nodes == 2) {
+      config.ports.push_back(port("next", "0", {}));
+    } else if (other == (rank + 1) % config_.nodes) {
+      config.ports.insert(config.ports.begin(), port("next", std::to_string(rank), {other}));
+    } else if (other == previous) {
+      config.ports.push_back(port("previous", name, {other}));
+    } else {
+      config.ports.push_back(
+          port("to" + name, std::to_string(std::min(rank, other)) + "-" + std::to_string(std::max(rank, other)),
+               {other}));
+    }
   }
   config.max_tensor = size_t{4} << 20;
   config.socket = folder_ / ("node" + std::to_string(rank) + ".sock");
@@ -160,6 +171,7 @@ Cluster::Cluster(const ClusterConfig& config) : config_(config), folder_(new_fol
   const unsigned made = config.played ? 1 : config.nodes;
   for (unsigned i = 0; i < made; ++i) nodes_.push_back(std::make_unique<Node>(config_of(i), links_, next_index()));
   if (config.played) peer_ = std::make_unique<Peer>(links_, "link0", lanes());
+  stopped_.resize(nodes_.size());
   links_.check_all_have_two_ends();
   for (const auto& node : nodes_) node->tend(now_);
 }
@@ -182,7 +194,9 @@ bool Cluster::round(unsigned node) {
 }
 
 void Cluster::step() {
-  for (unsigned i = 0; i < nodes_.size(); ++i) (void)round(i);
+  for (unsigned i = 0; i < nodes_.size(); ++i) {
+    if (!stopped_[i]) (void)round(i);
+  }
   now_ += kStep;
 }
 

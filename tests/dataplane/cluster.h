@@ -69,12 +69,14 @@ class Hoard {
 struct ClusterConfig {
   unsigned nodes = 2;
   bool played = false;  // node 1 of two is a Peer
+  const char* strategies = "ring";
   // Of each node's configuration, what is not as below: raw codec, one lane.
   std::function<void(NodeConfig&)> change = nullptr;
 };
 
 // Nodes are 10.0.0.1, 10.0.0.2, ..., with MAC addresses 02:00:00:00:00:0a, ...0b, ... Node i has port "next" to i + 1
-// and port "previous" to i - 1, in a ring of two one port "next" for both.
+// and port "previous" to i - 1, in a ring of two one port "next" for both, and port "to5" to node 5 if a strategy needs
+// it.
 class Cluster final : public TrainerHost {
  public:
   explicit Cluster(const ClusterConfig& config = {});
@@ -94,6 +96,8 @@ class Cluster final : public TrainerHost {
   bool round(unsigned node);
   // A round of each node, after which 1 us has passed.
   void step();
+  // From now on it has no rounds, as if its process had died.
+  void stop(unsigned node) { stopped_[node] = true; }
   void run_for(Nanos time);
   [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = kSecond) override;
   // All ranks have met.
@@ -118,6 +122,7 @@ class Cluster final : public TrainerHost {
   RingLinks links_;
   std::unique_ptr<Peer> peer_;
   std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<bool> stopped_;
 };
 
 }  // namespace gradlane::test

@@ -15,7 +15,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "config/strategies.h"
 #include "tools/run/interface.h"
+#include "tools/run/links.h"
 
 namespace gradlane {
 namespace {
@@ -51,27 +53,34 @@ void write_file(const std::string& path, const std::string& text) {
   if (!file) throw SetupError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
 }
 
-// A port to a neighbour: the link from node `from` to its successor.
-std::string port(const RunPlan& plan, unsigned node, unsigned from, unsigned id, const std::string& folder) {
-  const unsigned to = (from + 1) % plan.nodes;
-  const bool first = node == from;
-  std::string text = fmt::format("  - name: {}\n", first ? "next" : "prev");
+// A node's end of it. `id`: another one for each of its devices.
+std::string port(const RunPlan& plan, unsigned node, const RunLink& link, unsigned id, const std::string& folder) {
+  const bool first = node == link.from;
+  const unsigned other = first ? link.to : link.from;
+  const std::string name = !link.of_ring ? fmt::format("to{}", other) : first ? "next" : "prev";
+  const std::string socket = fmt::format("{}/link{}-{}.sock", folder, link.from, link.to);
+  std::string text = fmt::format("  - name: {}\n", name);
   if (plan.link == RunPlan::Link::kRing) {
-    text += fmt::format("    ring: link{}\n", from);
+    text += link.of_ring ? fmt::format("    ring: link{}\n", link.from)
+                         : fmt::format("    ring: link{}-{}\n", link.from, link.to);
   } else if (plan.link == RunPlan::Link::kVhost && first) {
     text += fmt::format(
-        "    device: 'net_virtio_user{},path={}/link{}-{}.sock,server=1,queues={},queue_size=256,mrg_rxbuf=1,"
-        "in_order=1'\n",
-        id, folder, from, to, plan.lanes);
+        "    device: 'net_virtio_user{},path={},server=1,queues={},queue_size=256,mrg_rxbuf=1,in_order=1'\n", id,
+        socket, plan.lanes);
   } else if (plan.link == RunPlan::Link::kVhost) {
-    text += fmt::format("    device: 'net_vhost{},iface={}/link{}-{}.sock,client=1,queues={}'\n", id, folder, from, to,
-                        plan.lanes);
+    text += fmt::format("    device: 'net_vhost{},iface={},client=1,queues={}'\n", id, socket, plan.lanes);
   } else {
-    text += fmt::format(
-        "    device: 'net_memif{},role={},id=0,socket={}/link{}-{}.sock,socket-abstract=no,bsize=9216,rsize=8'\n", id,
-        first ? "server" : "client", folder, from, to);
+    text += fmt::format("    device: 'net_memif{},role={},id=0,socket={},socket-abstract=no,bsize=9216,rsize=8'\n", id,
+                        first ? "server" : "client", socket);
   }
-  return text + fmt::format("    nodes: [{}]\n", first ? to : from);
+  return text + fmt::format("    nodes: [{}]\n", other);
+}
+
+std::string ports(const RunPlan& plan, unsigned node, const std::string& folder) {
+  std::string text;
+  unsigned id = 0;
+  for (const RunLink& link : links_of(plan, node)) text += port(plan, node, link, id++, folder);
+  return text;
 }
 
 // Whether a daemon still runs is seen from here. One that says nothing is waiting for a CPU of this machine.
@@ -103,19 +112,16 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
   for (unsigned i = 0; i < plan.nodes; ++i) text += fmt::format("  - {{rank: {}, ip: {}}}\n", i, node_address(i));
   text += fmt::format("trainers: {}\nlocal_reduce: {}\n", plan.trainers, plan.local_reduce);
   text += fmt::format("socket: '{}/n{}.sock'\ncodec: '{}'\nmtu: {}\n", folder, node, plan.codec, plan.mtu);
+  if (plan.strategies != std::vector{StrategyId{}}) {
+    text += fmt::format("strategies: ['{}']\n", fmt::join(strategy_names(plan.strategies), "', '"));
+  }
   text += plan.nodes == 1 ? "ports: []\n" : "ports:\n";
-  const unsigned before = (node + plan.nodes - 1) % plan.nodes;
-  // Two nodes have one link: both ways round the ring are the same.
-  const bool has_next = plan.nodes > 2 || (plan.nodes == 2 && node == 0);
-  const bool has_previous = plan.nodes > 2 || (plan.nodes == 2 && node == 1);
   if (plan.link == RunPlan::Link::kVeth) {
     if (plan.nodes > 1) text += fmt::format("  - device: '{}'\n", veth_device(plan.mtu));
     // The kernel's shapers let packets go one by one, by timer; with more of them waiting, fewer of those come in vain.
     return text + workers(plan) + "exchange: {queue_target: 32}\n";
   }
-  if (has_next) text += port(plan, node, node, 0, folder);
-  if (has_previous) text += port(plan, node, before, has_next ? 1 : 0, folder);
-  return text + workers(plan);
+  return text + ports(plan, node, folder) + workers(plan);
 }
 
 RunFiles::RunFiles(std::string folder) : folder_(std::move(folder)) {}

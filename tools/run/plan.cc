@@ -23,6 +23,7 @@
 #include "config/config.h"
 #include "config/values.h"
 #include "tools/run/interface.h"
+#include "tools/run/links.h"
 
 namespace gradlane {
 namespace {
@@ -238,6 +239,7 @@ RunPlan make_run_plan(const RunOptions& options) {
   }
   check_lanes(plan);
   plan_accelerators(options, plan);
+  plan_strategies(options, plan);
   plan_inside(options, plan);
   if (plan.has_daemons()) plan.daemon = find_daemon();
   return plan;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/strategy/strategy_id.h"
 #include "tools/run/run.h"
 
 namespace gradlane {
@@ -28,6 +29,7 @@ struct RunPlan {
   std::string codec;
   std::string
       trainers_codec;  // of --codec, for PyTorch: fixed:auto, say, which daemons do not do; empty: none was named
+  std::vector<StrategyId> strategies = {StrategyId{}};
   unsigned lanes = 1;
   unsigned trainers = 1;  // per node
   bool local_reduce = false;

@@ -11,6 +11,7 @@ struct RunOptions {
   std::string nodes;
   std::string link;
   std::string codec;
+  std::string strategies;
   std::string lanes;
   std::string trainers;  // per node
   std::string mtu;       // of IP

@@ -322,6 +322,44 @@ class RunTest(unittest.TestCase):
                                                 "name: prev ring: link2 nodes: [2]"])
         self.assertEqual(self.ports(self.kept_configs("-n", "1", "--link", "ring")[0]), [])
 
+    def reached(self, text):
+        return [[int(node) for node in re.findall(r"nodes: \[(.*)\]", port)[0].split(", ")] for port in self.ports(text)]
+
+    def test_links_of_strategies(self):
+        """A mesh over each kind of link, whose two ends are the same; veth has one port to all."""
+        for link in ("vhost", "memif", "ring"):
+            texts = self.kept_configs("-n", "4", "--link", link, "--strategies", "direct,ring")
+            for node, text in enumerate(texts):
+                self.assertIn("strategies: ['direct', 'ring']", text.splitlines())
+                self.assertEqual(self.reached(text), [[(node + 1) % 4], [(node + 3) % 4], [(node + 2) % 4]])
+            ends = [re.search(r"link[0-9]+-?[0-9]*(\.sock)?", port)[0] for text in texts for port in self.ports(text)]
+            self.assertEqual(len(set(ends)), 6)
+            self.assertTrue(all(ends.count(end) == 2 for end in ends), ends)
+        end = "socket-abstract=no,bsize=9216,rsize=8'"
+        texts = self.kept_configs("-n", "4", "--link", "memif", "--strategies", "direct")
+        self.assertEqual(self.ports(texts[1])[2],
+                         f"name: to3 device: 'net_memif2,role=server,id=0,socket=link1-3.sock,{end} nodes: [3]")
+        self.assertEqual(self.ports(texts[3])[2],
+                         f"name: to1 device: 'net_memif2,role=client,id=0,socket=link1-3.sock,{end} nodes: [1]")
+        texts = self.kept_configs("-n", "6", "--strategies", "ring,aggregator:4,stream,rings:3", "--trainers", "2",
+                                  "--local-reduce")
+        self.assertIn("strategies: ['ring', 'aggregator:4,stream', 'rings:3']", texts[0].splitlines())
+        self.assertEqual(self.reached(texts[0]), [[1], [5], [2], [3], [4]])
+        self.assertEqual(self.reached(texts[1]), [[2], [0], [4]])
+        self.assertNotIn("strategies", self.kept_configs("-n", "2", "--link", "ring", "--strategies", "ring")[0])
+        # Ranks 0 and 1 of node 0, 2 and 3 of node 1, ...: node 0 has rank 0.
+        texts = self.kept_configs("-n", "4", "--trainers", "2", "--link", "ring", "--strategies", "aggregator:0")
+        self.assertEqual([self.reached(text) for text in texts], [[[1], [3], [2]], [[2], [0]], [[3], [1], [0]], [[0], [2]]])
+        # As many links as a process may have.
+        self.assertEqual(len(self.reached(self.kept_configs("-n", "6", "--link", "ring", "--strategies", "direct")[5])), 5)
+
+    @needs_fake
+    def test_links_of_many_nodes(self):
+        self.assertTrue(all(len(self.reached(text)) == 15 for text in self.kept_configs("-n", "16", "--strategies", "direct")))
+        texts = {int(re.search("rank: ([0-9]*)", text)[1]): text for text in self.kept_configs("-n", "64", "--strategies", "rings:8")}
+        self.assertEqual(self.reached(texts[9]), [[10], [8], [1], [17]])
+        self.assertEqual(self.reached(texts[8]), [[9], [7], [0], [15], [16]])
+
     # ---- Without a command
 
     def test_ring_to_attach_to(self):
@@ -358,6 +396,17 @@ class RunTest(unittest.TestCase):
             (["-n", "2", "--timeout", "11h"], ["--timeout '11h'", "1ms to 10h"]),
             (["-n", "2", "--timeout", "half an hour"], ["--timeout 'half an hour'", "1ms to 10h"]),
             (["-n", "2", "--link", "accelerator", "--timeout", "9"], ["--timeout 9", "there are no operations"]),
+            (["-n", "3", "--strategies", "ring,cube"], ["strategy is 'cube'", "aggregator:R"]),
+            (["-n", "3", "--strategies", "ring,direct,ring"], ["--strategies ring,direct,ring: ring twice"]),
+            (["-n", "3", "--strategies", "rings:2"], ["--strategies rings:2", "2 does not divide 3 ranks"]),
+            (["-n", "3", "--trainers", "2", "--local-reduce", "--strategies", "rings:2"], ["2 does not divide 3 ranks"]),
+            (["-n", "3", "--strategies", "aggregator:3"], ["there is no rank 3 of 3 ranks"]),
+            (["-n", "9", "--strategies", ",".join(f"aggregator:{i}" for i in range(9))], ["9 strategies; at most 5"]),
+            (["-n", "17", "--strategies", "direct"], ["-n 17 --link vhost --strategies direct: node 0", "16 links; at most 15", "--link veth"]),
+            (["-n", "17", "--link", "memif", "--strategies", "direct"], ["16 links; at most 15", "--link veth"]),
+            (["-n", "7", "--link", "ring", "--strategies", "direct"], ["42 ends of links in one process; at most 32", "--link vhost"]),
+            (["-n", "17", "--link", "ring"], ["-n 17 --link ring: that makes 34 ends", "--link vhost"]),
+            (["-n", "2", "--link", "accelerator", "--strategies", "ring"], ["--strategies ring", "there are no operations"]),
             (["-n", "2", "--keep-configs", "/proc/nowhere"], ["/proc/nowhere"]),
             (["-n", "2", "--"], ["no command behind '--'"]),
         ]

@@ -21,7 +21,6 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kThreadBuffers = 512;           // in the cache of a thread
-constexpr size_t kOwnBuffers = 8;                // of a link's, beside its window
 constexpr Nanos kFaultsInterval = 60 * kSecond;  // between lines of the log that say that there are faults on purpose
 
 uint64_t random_bits() {
@@ -31,16 +30,35 @@ uint64_t random_bits() {
   return bits;
 }
 
+ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t incarnation) {
+  ExchangeConfig config;
+  config.world = world_of(from);
+  config.mtu = from.mtu - kIpUdpBytes - (from.key_file.empty() ? 0 : kAuthBytes);
+  config.around = from.mtu - config.mtu;
+  config.rank_table = rank_table_digest(from);
+  config.settings = ring_settings(from);
+  config.codec = from.codec;
+  config.strategies = from.strategies;
+  config.rank = rank;
+  config.incarnation = incarnation;
+  config.window = from.window;
+  config.operations = from.operations;
+  config.max_bytes = from.max_tensor;
+  config.queue_target = from.queue_target;
+  config.peer_timeout = from.peer_timeout;
+  config.start_timeout = from.start_timeout;
+  config.operation_timeout = from.operation_timeout;
+  config.min_rto = from.min_rto;
+  return config;
+}
+
 // Of the exchange of one rank, and on their way to it from others of this node.
 size_t buffers_of_rank(const NodeConfig& config, unsigned rank) {
-  const std::vector<unsigned> linked = linked_ranks(config.strategies, world_of(config), rank);
-  const size_t of_ring = std::min<size_t>(linked.size(), 2);
-  const size_t others = linked.size() - of_ring;
-  const size_t exchange =
-      of_ring * (config.window + kOwnBuffers) + others * (extra_window(config.window, others) + kOwnBuffers);
+  const ExchangeConfig exchange = exchange_config(config, rank, 1);
   const unsigned ranks = ranks_per_node(config);
-  const auto local = std::ranges::count_if(linked, [&](unsigned it) { return it / ranks == config.rank; });
-  return exchange + 2 * Lane::inbox_size(static_cast<size_t>(local));
+  const auto local = std::ranges::count_if(linked_ranks(exchange.strategies, exchange.world, rank),
+                                           [&](unsigned it) { return it / ranks == config.rank; });
+  return Exchange::buffers(exchange) + 2 * Lane::inbox_size(static_cast<size_t>(local));
 }
 
 size_t buffers_per_lane(const NodeConfig& config) {
@@ -126,28 +144,6 @@ Neighbour* Node::neighbour(unsigned node) noexcept {
 
 // ---- Lanes
 
-ExchangeConfig Node::exchange_config(unsigned rank) const {
-  ExchangeConfig config;
-  config.world = world_of(config_);
-  config.mtu = config_.mtu - kIpUdpBytes - (config_.key_file.empty() ? 0 : kAuthBytes);
-  config.around = config_.mtu - config.mtu;
-  config.rank_table = rank_table_digest(config_);
-  config.settings = ring_settings(config_);
-  config.codec = config_.codec;
-  config.strategies = config_.strategies;
-  config.rank = rank;
-  config.incarnation = incarnation_;
-  config.window = config_.window;
-  config.operations = config_.operations;
-  config.max_bytes = config_.max_tensor;
-  config.queue_target = config_.queue_target;
-  config.peer_timeout = config_.peer_timeout;
-  config.start_timeout = config_.start_timeout;
-  config.operation_timeout = config_.operation_timeout;
-  config.min_rto = config_.min_rto;
-  return config;
-}
-
 void Node::make_lanes() {
   const unsigned ranks = ranks_per_node(config_);
   TrainerOpsSetup setup;
@@ -163,8 +159,8 @@ void Node::make_lanes() {
     for (unsigned local = 0; local < ranks; ++local) {
       setup.first_trainer = local;
       LaneDesk& desk = *desks_[lanes_.size()];
-      lanes_.push_back(
-          std::make_unique<Lane>(exchange_config(config_.rank * ranks + local), setup, *pools_.front(), desk));
+      lanes_.push_back(std::make_unique<Lane>(exchange_config(config_, config_.rank * ranks + local, incarnation_),
+                                              setup, *pools_.front(), desk));
       worker_of(setup.lane).add(*lanes_.back());
     }
   }
@@ -273,7 +269,7 @@ void Node::make_prober() {
     setup.mac = &it->mac;
     setup.tos = {config_.tos_compressed, config_.tos_raw, config_.tos_control};
     setup.mtu = config_.mtu;
-    setup.overhead = config_.mtu - exchange_config(config_.rank).mtu;
+    setup.overhead = config_.mtu - exchange_config(config_, config_.rank, incarnation_).mtu;
     setups.push_back(setup);
     boards.push_back(&it->probes);
   }

@@ -127,7 +127,6 @@ class Node {
   void log_ring(Nanos now);
   void log_failures(Nanos now);
   void log_faults(Nanos now);
-  [[nodiscard]] ExchangeConfig exchange_config(unsigned rank) const;
   [[nodiscard]] Lane& lane(unsigned number, unsigned local) {
     return *lanes_[number * ranks_per_node(config_) + local];
   }

@@ -154,9 +154,7 @@ NodeConfig Cluster::config_of(unsigned rank) const {
     } else if (other == previous) {
       config.ports.push_back(port("previous", name, {other}));
     } else {
-      config.ports.push_back(
-          port("to" + name, std::to_string(std::min(rank, other)) + "-" + std::to_string(std::max(rank, other)),
-               {other}));
+      config.ports.push_back(port("to" + name, link_between(rank, other), {other}));
     }
   }
   config.max_tensor = size_t{4} << 20;
@@ -166,11 +164,35 @@ NodeConfig Cluster::config_of(unsigned rank) const {
   return config;
 }
 
+std::string Cluster::link_between(unsigned rank, unsigned other) const {
+  const auto [low, high] = std::minmax(rank, other);
+  const std::string name = std::to_string(low) + "-" + std::to_string(high);
+  const bool in_two = config_.cuttable == std::pair(low, high);
+  return in_two ? name + (rank == low ? "a" : "b") : name;
+}
+
+// What comes at one end of the middle leaves at the other.
+void Cluster::carry() {
+  for (size_t end = 0; end < middle_.size(); ++end) {
+    for (size_t lane = 0; lane < middle_[end].rx.size(); ++lane) {
+      for (void* packet = nullptr; rte_ring_dequeue(middle_[end].rx[lane], &packet) == 0;) {
+        const bool lost = cut_ || rte_ring_enqueue(middle_[1 - end].tx[lane], packet) != 0;
+        if (lost) rte_pktmbuf_free(static_cast<rte_mbuf*>(packet));
+      }
+    }
+  }
+}
+
 Cluster::Cluster(const ClusterConfig& config) : config_(config), folder_(new_folder()) {
   start_eal_once();
   const unsigned made = config.played ? 1 : config.nodes;
   for (unsigned i = 0; i < made; ++i) nodes_.push_back(std::make_unique<Node>(config_of(i), links_, next_index()));
   if (config.played) peer_ = std::make_unique<Peer>(links_, "link0", lanes());
+  if (config.cuttable) {
+    const auto [low, high] = *config.cuttable;
+    middle_.push_back(links_.attach("link" + link_between(low, high), lanes()));
+    middle_.push_back(links_.attach("link" + link_between(high, low), lanes()));
+  }
   stopped_.resize(nodes_.size());
   links_.check_all_have_two_ends();
   for (const auto& node : nodes_) node->tend(now_);
@@ -197,6 +219,7 @@ void Cluster::step() {
   for (unsigned i = 0; i < nodes_.size(); ++i) {
     if (!stopped_[i]) (void)round(i);
   }
+  carry();
   now_ += kStep;
 }
 

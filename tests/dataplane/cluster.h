@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -70,6 +71,8 @@ struct ClusterConfig {
   unsigned nodes = 2;
   bool played = false;  // node 1 of two is a Peer
   const char* strategies = "ring";
+  // Two that are not beside each other, of four or more: the test can cut their link.
+  std::optional<std::pair<unsigned, unsigned>> cuttable = std::nullopt;
   // Of each node's configuration, what is not as below: raw codec, one lane.
   std::function<void(NodeConfig&)> change = nullptr;
 };
@@ -96,8 +99,10 @@ class Cluster final : public TrainerHost {
   bool round(unsigned node);
   // A round of each node, after which 1 us has passed.
   void step();
-  // From now on it has no rounds, as if its process had died.
-  void stop(unsigned node) { stopped_[node] = true; }
+  // Whether the link that can be cut loses all from now on.
+  void cut(bool all) { cut_ = all; }
+  // Whether it has no rounds from now on, as if its process had died or been stopped.
+  void stop(unsigned node, bool stopped) { stopped_[node] = stopped; }
   void run_for(Nanos time);
   [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = kSecond) override;
   // All ranks have met.
@@ -115,6 +120,8 @@ class Cluster final : public TrainerHost {
 
  private:
   [[nodiscard]] NodeConfig config_of(unsigned rank) const;
+  [[nodiscard]] std::string link_between(unsigned rank, unsigned other) const;
+  void carry();
 
   const ClusterConfig config_;
   std::filesystem::path folder_;
@@ -123,6 +130,9 @@ class Cluster final : public TrainerHost {
   std::unique_ptr<Peer> peer_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<bool> stopped_;
+  // Of the link that can be cut: what its nodes have the other ends of.
+  std::vector<RingLinks::End> middle_;
+  bool cut_ = false;
 };
 
 }  // namespace gradlane::test

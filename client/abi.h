@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 3u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 4u     // both sides speak the same, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
 #define GL_MAX_LANES 16u     // of a node
@@ -26,6 +26,7 @@ extern "C" {
 #define GL_NAME 32u          // bytes of a codec's name, its final 0 included
 #define GL_OPTION 16u        // the same of its option
 #define GL_MAX_CODECS 64u    // of a daemon
+#define GL_MAX_STRATEGIES 64u
 
 // ---- Socket: SOCK_SEQPACKET, one struct per message, `type` first. Client and daemon take turns, but for
 // GL_MSG_GOODBYE, which the daemon sends at any time before it closes the connection.
@@ -100,17 +101,18 @@ GL_ASSERT(sizeof(struct gl_codec_name) == 40);
 GL_ASSERT(sizeof(struct gl_text) == 200);
 
 // ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane, then one gl_codec_row per
-// codec. The client submits each operation to every lane, in the same order; each lane works on its part of the tensor
-// and completes it by itself. An operation is over when all lanes have completed it.
+// codec, then one gl_strategy_row per strategy that operations may name. The client submits each operation to every
+// lane, in the same order; each lane works on its part of the tensor and completes it by itself. An operation is over
+// when all lanes have completed it.
 
-enum gl_submission_kind {  // those of the exchange, and one more
+enum gl_submission_kind {  // those of the exchange, and two more
   GL_ALL_REDUCE = 0,
   GL_REDUCE_SCATTER = 1,
   GL_ALL_GATHER = 2,
   GL_BROADCAST = 3,
   GL_BARRIER = 4,
-  GL_CANCEL = 5,  // the operation with this cookie; has no completion of its own
-  GL_RESUME = 6   // begin afresh: what this trainer has in flight fails, and numbers begin at 0; has no completion
+  GL_CANCEL = 32,  // the operation with this cookie; has no completion of its own
+  GL_RESUME = 33   // begin afresh: what this trainer has in flight fails, and numbers begin at 0; has no completion
 };
 
 // A tensor (for reduce-scatter and all-gather: of all blocks) that is longer than GL_PART_BYTES, or than the greatest
@@ -125,6 +127,9 @@ enum gl_submission_kind {  // those of the exchange, and one more
 #define GL_FLAG_RESIDUAL 4u    // residual_segment and residual_offset are set
 #define GL_FLAG_EXACT 8u       // through no codec, whichever is named or configured
 #define GL_FLAG_CANCELLED 16u  // given up already: it has its number, and fails on all ranks
+#define GL_FLAG_MIN 32u        // the least element instead of the sum; no codec, no residual, no average
+#define GL_FLAG_MAX 64u        // the greatest one, likewise
+#define GL_FLAG_BACK 128u      // back_codec and back_param are set: what comes back from an aggregator
 
 struct gl_submission {
   uint64_t cookie;  // comes back in the completion
@@ -139,13 +144,16 @@ struct gl_submission {
   uint32_t timeout_ms;  // from its turn in the lane until it fails, on all ranks; 0: as configured
   uint8_t segment;
   uint8_t residual_segment;
-  uint8_t kind;  // gl_submission_kind
-  uint8_t type;  // gradlane_type
-  uint8_t flags;
+  uint8_t kind;   // gl_submission_kind
+  uint8_t type;   // gradlane_type
   uint8_t codec;  // as gl_codec_name's id
   uint8_t param;
-  uint8_t reserved;
+  uint8_t back_codec;
+  uint8_t back_param;
   uint32_t ends_seen;  // the lane's `ends`, as far as the application had been told when it asked for this
+  uint32_t strategy;   // as gl_strategy_row's code; 0: the daemon's
+  uint32_t flags;      // GL_FLAG_...
+  uint64_t reserved;
 };
 
 // What a codec has taken away from a sample of this trainer's values, without error feedback; all 0 where nothing was
@@ -169,7 +177,7 @@ struct gl_completion {
 
 GL_ASSERT(offsetof(struct gl_submission, pitch) == 40);
 GL_ASSERT(offsetof(struct gl_submission, ends_seen) == 60);
-GL_ASSERT(sizeof(struct gl_submission) == 64);
+GL_ASSERT(sizeof(struct gl_submission) == 80);
 GL_ASSERT(sizeof(struct gl_completion) == 256);
 
 // When a generation of the ring ends, all ranks' operations fail and numbers begin at 0 with what is submitted next. An
@@ -199,7 +207,7 @@ struct gl_lane {
   struct gl_submission submissions[GL_SLOTS];
   struct gl_completion completions[GL_SLOTS];
 };
-GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (64 + 256));
+GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (80 + 256));
 
 // What the daemon says of each of its codecs before its welcome: names, which B there is, what it can do.
 #define GL_CODEC_EXACT 1u       // values arrive as they were sent
@@ -221,13 +229,27 @@ struct gl_codec_row {
 };
 GL_ASSERT(sizeof(struct gl_codec_row) == 128);
 
+// A strategy that operations may name. The first one is that of operations that name none, as far as it can do them.
+#define GL_STRATEGY_BACK 1u  // what comes back has a codec of its own
+
+struct gl_strategy_row {
+  uint32_t code;
+  uint32_t kinds;  // bit i: it can do operations of the gl_submission_kind i
+  uint32_t flags;  // GL_STRATEGY_...
+  uint32_t reserved;
+  char name[GL_NAME];  // "rings:4"
+};
+GL_ASSERT(sizeof(struct gl_strategy_row) == 48);
+
 struct gl_control {
   uint32_t magic;
   uint32_t version;
   uint32_t lanes;
   uint32_t codecs;           // at most GL_MAX_CODECS; 0: this daemon does not say
   uint32_t codec_row_bytes;  // from one gl_codec_row to the next: a newer daemon's may be longer
-  uint8_t padding0[44];
+  uint32_t strategies;       // at most GL_MAX_STRATEGIES; 0: operations cannot name any
+  uint32_t strategy_row_bytes;
+  uint8_t padding0[36];
   // Client writes.
   uint32_t waiting;  // 1: after raising a complete_tail, ring the client's bell
   uint8_t padding1[60];

@@ -26,8 +26,9 @@ extern "C" {
 // gradlane_version() is never below: programs that were built with an older header go on working, as the library takes
 // what their shorter structs do not have for its default. Version 2 has gradlane_sum_of_squares(); version 3 time
 // limits of operations, any number of requests, tensors of any size, and warnings; version 4 has gradlane_get_codec(),
-// gradlane_find_codec() and gradlane_local_reduce().
-#define GRADLANE_API_VERSION 4
+// gradlane_find_codec() and gradlane_local_reduce(); version 5 has strategies, minima, maxima, and a codec for the way
+// back.
+#define GRADLANE_API_VERSION 5
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -122,6 +123,9 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // broadcast       data: count elements; ends as those of rank `root`
 // barrier         ends when all ranks have started it
 //
+// Instead of the sum, all-reduce and reduce-scatter can take the minimum or maximum (gradlane_how), of all types. Where
+// an element is NaN on one rank, so is the result; -0 is less than +0; bytes are unsigned.
+//
 // Only sums of float32 go through a codec, and only those of GRADLANE_EXACT_BELOW elements or more (of reduce-scatter:
 // per block). All else arrives bit by bit. Integers are added modulo 2^32 or 2^64, bytes modulo 256.
 
@@ -129,10 +133,13 @@ typedef uint64_t gradlane_request;  // 0: none
 
 #define GRADLANE_EXACT_BELOW 1024
 
+typedef enum gradlane_reduction { GRADLANE_SUM = 0, GRADLANE_MIN = 1, GRADLANE_MAX = 2 } gradlane_reduction;
+
 typedef struct gradlane_how {
   size_t struct_size;  // sizeof(gradlane_how)
-  // Of sums of float32, "raw" or "fixed:10" say; NULL: the daemon's. For all-gather and broadcast of float32 "raw" is
-  // the only one that can be named.
+  // Of sums of float32, "raw" or "fixed:10" say; NULL: the daemon's. For all-gather, broadcast, minima and maxima "raw"
+  // is the only one that can be named. With an aggregator, all-reduce takes two, "fixed:10/raw": to the aggregator, and
+  // back from it; where one is named, it is for the way to the aggregator, and "raw" for the way back.
   const char* codec;
   // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter): as many floats as data, from
   // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again after GRADLANE_FAILED. A
@@ -150,10 +157,16 @@ typedef struct gradlane_how {
   // Elements (of reduce-scatter: per block) of the tensor that this is a part of, where the caller divides one: whether
   // it is small goes by this. 0: it is all.
   size_t whole;
+  // Which way round, the same on all ranks: one of those that the daemon's configuration allows
+  // (gradlane_strategies()), "ring", "direct", "rings:4" or "aggregator:0" say. NULL: the first of these, or the ring
+  // where that one cannot do such an operation.
+  const char* strategy;
+  int reduction;  // a gradlane_reduction; not with average
+  int reserved;   // 0
 } gradlane_how;
 
 #define GRADLANE_HOW_INIT \
-  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0 }
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0 }
 
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
@@ -211,9 +224,17 @@ typedef struct gradlane_codec_info {
 size_t gradlane_codecs(const gradlane_context* gl);
 // The one with this number, below gradlane_codecs().
 gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_codec_info* info);
-// The one that this name ("fixed:10", say; NULL: the daemon's) is of. GRADLANE_BAD_ARGUMENT if there is none. Of an
+// The one that this name ("fixed:10", say; NULL: the daemon's; of two, as for an aggregator: the first) is of.
+// GRADLANE_BAD_ARGUMENT if there is none. Of an
 // older daemon only two flags are known, and texts are empty: GRADLANE_CODEC_EXACT and GRADLANE_CODEC_FEEDBACK.
 gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradlane_codec_info* info);
+
+// ---- Strategies
+
+// How many operations of this daemon may name, and the name of each, the daemon's default first. NULL: there is no such
+// number. Texts are valid until gradlane_close().
+size_t gradlane_strategies(const gradlane_context* gl);
+const char* gradlane_get_strategy(const gradlane_context* gl, size_t number);
 
 // ---- Figures
 

@@ -7,6 +7,9 @@
 #include "client/library/buffers.h"
 #include "client/library/codecs.h"
 #include "client/library/requests.h"
+#include "client/library/strategies.h"
+
+static const char* const kReductions[] = {"sum", "minimum", "maximum"};
 
 static const char* kind_name(enum gl_submission_kind kind) {
   switch (kind) {
@@ -113,29 +116,69 @@ static gradlane_code check_average(gradlane_context* gl, enum gl_submission_kind
   return GRADLANE_OK;
 }
 
+static gradlane_code check_reduction(gradlane_context* gl, enum gl_submission_kind kind, const struct type_row* type,
+                                     const gradlane_how* how, struct gl_submission* submission) {
+  const int reduction = how->reduction;
+  if (reduction < GRADLANE_SUM || reduction > GRADLANE_MAX) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: there is no reduction %d; there are GRADLANE_SUM, GRADLANE_MIN and GRADLANE_MAX",
+                   kind_name(kind), reduction);
+  }
+  if (reduction != GRADLANE_SUM && how->average != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: average of a %s; it is one or the other", kind_name(kind),
+                   kReductions[reduction]);
+  }
+  if (reduction != GRADLANE_SUM && !reduces(kind)) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is nothing to take the %s of", kind_name(kind),
+                   kReductions[reduction]);
+  }
+  if (reduction == GRADLANE_MIN) submission->flags |= GL_FLAG_MIN;
+  if (reduction == GRADLANE_MAX) submission->flags |= GL_FLAG_MAX;
+  if (how->average == 0) return GRADLANE_OK;
+  const gradlane_code code = check_average(gl, kind, type);
+  if (code == GRADLANE_OK) submission->flags |= GL_FLAG_AVERAGE;
+  return code;
+}
+
 static uint64_t whole_of(const gradlane_how* how, const struct gl_submission* submission) {
   return how->whole != 0 ? how->whole : submission->count;
 }
 
-// Which codec, if any. `codec` is that of the daemon's configuration where none is named.
+// Which codec, if any. `codec` is that of the daemon's configuration where none is named. `strategy`: which way round;
+// NULL: it is not known.
 static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
-                                 const gradlane_how* how, struct gl_submission* submission,
-                                 struct gl_codec_name* codec) {
-  const gradlane_code code = gl_find_codec(gl, how->codec, codec);
+                                 const gradlane_how* how, const struct gl_strategy_row* strategy,
+                                 struct gl_submission* submission, struct gl_codec_name* codec) {
+  struct gl_codec_pair pair;
+  const gradlane_code code = gl_find_codecs(gl, how->codec, &pair);
   if (code != GRADLANE_OK) return code;
+  *codec = pair.there;
   const bool copies = kind == GL_ALL_GATHER || kind == GL_BROADCAST;
-  if (copies && how->codec != NULL && codec->exact == 0) {
-    const char* const exact = gl_codec_with(gl, GL_CODEC_EXACT);
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s rounds, and copies are exact; name %s%snone",
-                   kind_name(kind), codec->name, exact != NULL ? exact : "", exact != NULL ? ", or " : "");
+  const bool exact = copies || how->reduction != GRADLANE_SUM;
+  const bool rounds = codec->exact == 0 || (pair.has_back && pair.back.exact == 0);
+  if (exact && how->codec != NULL && rounds) {
+    const char* const other = gl_codec_with(gl, GL_CODEC_EXACT);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.70s rounds, and %s are exact; name %s%snone",
+                   kind_name(kind), how->codec, copies ? "copies" : "minima and maxima", other != NULL ? other : "",
+                   other != NULL ? ", or " : "");
+  }
+  if (pair.has_back && (strategy == NULL || (strategy->flags & GL_STRATEGY_BACK) == 0)) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: codec %.70s has one for the way back, as there is with an aggregator; strategy is %s",
+                   kind_name(kind), how->codec, strategy != NULL ? strategy->name : "the daemon's");
   }
   if (type != GRADLANE_FLOAT32 || kind == GL_BARRIER) return GRADLANE_OK;
-  if (copies || whole_of(how, submission) < GRADLANE_EXACT_BELOW) {
+  if (exact || whole_of(how, submission) < GRADLANE_EXACT_BELOW) {
     submission->flags |= GL_FLAG_EXACT;
   } else if (how->codec != NULL) {
     submission->flags |= GL_FLAG_CODEC;
     submission->codec = codec->id;
     submission->param = codec->param;
+    if (pair.has_back) {
+      submission->flags |= GL_FLAG_BACK;
+      submission->back_codec = pair.back.id;
+      submission->back_param = pair.back.param;
+    }
   }
   return GRADLANE_OK;
 }
@@ -146,9 +189,10 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
   const char* const name = kind_name(kind);
   struct gl_submission* const submission = &out->submission;
   if (how->residual == NULL) return GRADLANE_OK;
-  if (!reduces(kind) || type != GRADLANE_FLOAT32) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s of %s: a residual is for all_reduce and reduce_scatter of float32",
-                   name, kTypes[type].name);
+  if (!reduces(kind) || type != GRADLANE_FLOAT32 || how->reduction != GRADLANE_SUM) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s of %s: a residual is for all_reduce and reduce_scatter of float32, and for sums", name,
+                   kTypes[type].name);
   }
   if (codec->feedback == 0) {
     const char* const able = gl_codec_with(gl, GL_CODEC_FEEDBACK);
@@ -228,12 +272,13 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   if (code != GRADLANE_OK) return code;
   code = locate(gl, call, "data", data, bytes, &out->data, &submission->segment, &submission->offset);
   if (code != GRADLANE_OK) return code;
-  if (how.average != 0) {
-    code = check_average(gl, kind, &kTypes[type]);
-    if (code != GRADLANE_OK) return code;
-    submission->flags |= GL_FLAG_AVERAGE;
-  }
+  code = check_reduction(gl, kind, &kTypes[type], &how, submission);
+  if (code != GRADLANE_OK) return code;
+  const struct gl_strategy_row* strategy = NULL;
+  code = gl_find_strategy(gl, call, how.strategy, kind, &strategy);
+  if (code != GRADLANE_OK) return code;
+  if (how.strategy != NULL) submission->strategy = strategy->code;
   struct gl_codec_name codec;
-  code = check_codec(gl, kind, type, &how, submission, &codec);
+  code = check_codec(gl, kind, type, &how, strategy, submission, &codec);
   return code != GRADLANE_OK ? code : check_residual(gl, kind, type, bytes, &how, &codec, out);
 }

@@ -39,21 +39,20 @@ static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* 
   return GRADLANE_OK;
 }
 
-gradlane_code gl_find_codec(gradlane_context* gl, const char* name, struct gl_codec_name* codec) {
-  if (name == NULL) name = gl->welcome.codec;
-  const size_t length = strnlen(name, GL_NAME);
-  if (length == GL_NAME) {
+// `name` has `length` characters.
+static gradlane_code find(gradlane_context* gl, const char* name, size_t length, struct gl_codec_name* codec) {
+  if (length >= GL_NAME) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "codec '%.40s...': no codec has a name of more than %u characters", name,
                    GL_NAME - 1);
   }
+  struct gl_codec_name request = {.type = GL_MSG_FIND_CODEC};
+  memcpy(request.name, name, length);
   for (size_t i = 0; i < gl->names.count; ++i) {
-    if (strcmp(gl->names.entries[i].name, name) == 0) {
+    if (strcmp(gl->names.entries[i].name, request.name) == 0) {
       *codec = gl->names.entries[i];
       return GRADLANE_OK;
     }
   }
-  struct gl_codec_name request = {.type = GL_MSG_FIND_CODEC};
-  memcpy(request.name, name, length);
   union gl_message answer;
   const gradlane_code code =
       gl_ask(gl, &request, sizeof(request), GL_MSG_CODEC, sizeof(answer.codec), GRADLANE_BAD_ARGUMENT, &answer, NULL);
@@ -62,6 +61,16 @@ gradlane_code gl_find_codec(gradlane_context* gl, const char* name, struct gl_co
   // Under the name it was asked for, whatever the daemon's spelling.
   memcpy(codec->name, request.name, GL_NAME);
   return remember(gl, codec);
+}
+
+gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_codec_pair* pair) {
+  if (name == NULL) name = gl->welcome.codec;
+  const size_t length = strcspn(name, "/");
+  pair->has_back = name[length] != 0;
+  const gradlane_code code = find(gl, name, length, &pair->there);
+  if (code != GRADLANE_OK || !pair->has_back) return code;
+  const char* const back = name + length + 1;
+  return find(gl, back, strnlen(back, GL_NAME), &pair->back);
 }
 
 // ---- Questions of the caller
@@ -103,9 +112,10 @@ gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradla
   const char* const call = "gradlane_find_codec";
   gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
-  struct gl_codec_name found;
-  code = gl_find_codec(gl, name, &found);
+  struct gl_codec_pair pair;
+  code = gl_find_codecs(gl, name, &pair);
   if (code != GRADLANE_OK) return code;
+  const struct gl_codec_name found = pair.there;
   const struct gl_codec_row* row = NULL;
   for (uint32_t i = 0; i < gl->codecs.count && row == NULL; ++i) {
     if (gl->codecs.rows[i].id == found.id) row = &gl->codecs.rows[i];

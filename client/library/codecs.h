@@ -5,7 +5,14 @@
 
 // Copies the daemon's table out of the control segment of `bytes` bytes. False: it makes no sense.
 bool gl_read_codecs(gradlane_context* gl, size_t bytes);
-// What the daemon calls `name` (NULL: its configuration's).
-gradlane_code gl_find_codec(gradlane_context* gl, const char* name, struct gl_codec_name* codec);
+
+struct gl_codec_pair {
+  struct gl_codec_name there;
+  struct gl_codec_name back;  // from an aggregator
+  bool has_back;
+};
+
+// What the daemon calls `name` (NULL: its configuration's), which may be two with a '/' between them.
+gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_codec_pair* pair);
 // The name of a codec with this capability, one of GL_CODEC_...; NULL: the daemon tells of none.
 const char* gl_codec_with(const gradlane_context* gl, uint32_t flag);

@@ -25,6 +25,12 @@ struct gl_codecs {
   uint32_t count;
 };
 
+// The same of strategies.
+struct gl_strategies {
+  struct gl_strategy_row rows[GL_MAX_STRATEGIES];
+  uint32_t count;
+};
+
 // Memory shared with the daemon; several buffers lie in one.
 struct gl_mapping {
   uint8_t* base;  // NULL: no such segment
@@ -137,6 +143,7 @@ struct gradlane_context {
   struct gl_mapping segments[GL_MAX_SEGMENTS];
   struct gl_buffers buffers;
   struct gl_codecs codecs;
+  struct gl_strategies strategies;
   struct gl_codec_cache names;  // the first is that of the daemon's configuration
 
   // All that there are, by index; `free` is a list of those in state GL_FREE.

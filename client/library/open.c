@@ -15,6 +15,7 @@
 #include "client/library/message.h"
 #include "client/library/progress.h"
 #include "client/library/requests.h"
+#include "client/library/strategies.h"
 
 enum {
   kConnectMs = 10000,  // default of timeout_ms
@@ -186,6 +187,11 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
     return gl_fail(NULL, GRADLANE_VERSION, "the daemon at %s has a table of codecs that makes no sense: %u of %u bytes",
                    gl->address.sun_path, gl->control->codecs, gl->control->codec_row_bytes);
   }
+  if (!gl_read_strategies(gl, bytes)) {
+    return gl_fail(NULL, GRADLANE_VERSION,
+                   "the daemon at %s has a table of strategies that makes no sense: %u of %u bytes",
+                   gl->address.sun_path, gl->control->strategies, gl->control->strategy_row_bytes);
+  }
   for (uint32_t i = 0; i < lanes; ++i) {
     gl->rings[i].submit_tail = __atomic_load_n(&gl->lanes[i].submit_tail, __ATOMIC_ACQUIRE);
     gl->rings[i].complete_head = __atomic_load_n(&gl->lanes[i].complete_head, __ATOMIC_ACQUIRE);
@@ -255,9 +261,9 @@ gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* opti
     gl->welcome = answer.welcome;
     code = attach(gl, &fds);
   }
-  struct gl_codec_name codec;
+  struct gl_codec_pair codec;
   if (code == GRADLANE_OK) {
-    code = gl_find_codec(gl, NULL, &codec);
+    code = gl_find_codecs(gl, NULL, &codec);
     if (code != GRADLANE_OK) (void)gl_fail(NULL, code, "%s", gl->base.error);
   }
   gl_close_fds(&fds);

@@ -154,7 +154,8 @@ void Node::make_lanes() {
   setup.limits = {.world = static_cast<unsigned>(config_.nodes.size()) * config_.trainers,
                   .max_bytes = config_.max_tensor,
                   .local_reduce = config_.local_reduce,
-                  .codec = config_.codec};
+                  .codec = config_.codec,
+                  .strategies = config_.strategies};
   for (setup.lane = 0; setup.lane < config_.lanes; ++setup.lane) {
     for (unsigned local = 0; local < ranks; ++local) {
       setup.first_trainer = local;

@@ -80,8 +80,9 @@ enum class TrainerFault : uint32_t {
   kBadSegment,    // no such segment: a = its number
   kOutOfBounds,   // bytes outside the segment: a = offset, b = bytes needed, c = bytes of the segment
   kTooLarge,      // a = bytes of the tensor, b = allowed
-  kBadOperation,  // average of integers, no such root, residual where there is no feedback, not with local_reduce,
-                  // blocks that overlap
+  kBadStrategy,   // none that is allowed, or it cannot do such operations: a = code, b = kind
+  kBadOperation,  // average of integers, minimum of what is not summed, no such root, residual where there is no
+                  // feedback, codec for the way back without an aggregator, not with local_reduce, blocks that overlap
 };
 
 struct FaultReport {

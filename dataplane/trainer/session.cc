@@ -85,12 +85,34 @@ gl_codec_row told(const CodecRow& codec) noexcept {
   return row;
 }
 
+// The same of a strategy that it may name.
+gl_strategy_row told(const StrategyId& strategy) noexcept {
+  gl_strategy_row row{};
+  row.code = strategy.code();
+  for (unsigned kind = 0; kind <= GL_BARRIER; ++kind) {
+    if (supports(strategy, static_cast<OpKind>(kind))) row.kinds |= 1U << kind;
+  }
+  row.flags = strategy.kind == StrategyId::Kind::kAggregator ? GL_STRATEGY_BACK : 0;
+  copy_text(row.name, strategy.name().view());
+  return row;
+}
+
+// Those of the configuration, and the ring, which always works.
+std::vector<StrategyId> strategies_of(const NodeConfig& config) {
+  std::vector<StrategyId> list = config.strategies;
+  if (std::ranges::find(list, StrategyId{}) == list.end()) list.emplace_back();
+  return list;
+}
+
 }  // namespace
 
 void Session::attach(unsigned slot) {
   const auto lanes = static_cast<uint32_t>(slots_[slot].lanes.size());
   const std::span<const CodecRow> codecs = codec_table();
-  control_ = Segment("gradlane-control", gl_control_bytes(lanes) + codecs.size() * sizeof(gl_codec_row));
+  const std::vector<StrategyId> strategies = strategies_of(config_);
+  const size_t codecs_at = gl_control_bytes(lanes);
+  const size_t strategies_at = codecs_at + codecs.size() * sizeof(gl_codec_row);
+  control_ = Segment("gradlane-control", strategies_at + strategies.size() * sizeof(gl_strategy_row));
   while (!control_.filled()) control_.fill(control_.bytes());
   int bell[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bell) != 0) {
@@ -104,8 +126,12 @@ void Session::attach(unsigned slot) {
   control->lanes = lanes;
   control->codecs = static_cast<uint32_t>(codecs.size());
   control->codec_row_bytes = sizeof(gl_codec_row);
-  auto* const rows = reinterpret_cast<gl_codec_row*>(control_.base() + gl_control_bytes(lanes));
-  for (size_t i = 0; i < codecs.size(); ++i) rows[i] = told(codecs[i]);
+  control->strategies = static_cast<uint32_t>(strategies.size());
+  control->strategy_row_bytes = sizeof(gl_strategy_row);
+  auto* const codec_rows = reinterpret_cast<gl_codec_row*>(control_.base() + codecs_at);
+  for (size_t i = 0; i < codecs.size(); ++i) codec_rows[i] = told(codecs[i]);
+  auto* const strategy_rows = reinterpret_cast<gl_strategy_row*>(control_.base() + strategies_at);
+  for (size_t i = 0; i < strategies.size(); ++i) strategy_rows[i] = told(strategies[i]);
 
   slots_[slot].taken = true;
   slots_[slot].pid = peer_.pid;

@@ -8,6 +8,8 @@
 #include <cassert>
 #include <cerrno>
 
+#include "collectives/strategy/strategy_id.h"
+
 namespace gradlane {
 namespace {
 
@@ -150,9 +152,14 @@ std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned l
       return "operation on " + b + " bytes at offset " + a + " of a segment of " + c + where;
     case TrainerFault::kTooLarge:
       return "tensor of " + a + " bytes, at most " + b + " are allowed (exchange.max_tensor)" + where;
+    case TrainerFault::kBadStrategy: {
+      const auto id = strategy_of(static_cast<uint32_t>(report.a));
+      const std::string name = id ? std::string(id->name().view()) : "of code " + a;
+      return "strategy " + name + " is not allowed (strategies), or cannot do operations of kind " + b + where;
+    }
     case TrainerFault::kBadOperation:
-      return "average of integers, no such root, residual without error feedback, blocks that overlap, or not with "
-             "local_reduce" +
+      return "average of integers, minimum of no sum, no such root, residual without error feedback, codec for the way "
+             "back of no aggregator, blocks that overlap, or not with local_reduce" +
              where;
   }
   return "unknown fault " + std::to_string(static_cast<uint32_t>(fault)) + where;

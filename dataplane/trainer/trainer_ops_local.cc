@@ -55,7 +55,7 @@ bool TrainerOps::sum_piece(Job& it) noexcept {
   const Operation& operation = it.parts[0].operation;
   const size_t width = element_bytes(operation.type);
   // Plain sums: what is rounded is the sum of the node, once.
-  const Coder coder(operation.type, codec_of(FloatForm::kFp32, setup_.limits.codec.isa()));
+  const Coder coder(operation.type, codec_of(FloatForm::kFp32, setup_.limits.codec.isa()), operation.reduction);
   const size_t count = std::min(scratch_.size() / width, it.share.count - it.done);
   uint8_t* const sum = elements(it, 0, it.done);
   const auto result = coder.hop({elements(it, it.other, it.done), count * width}, sum, count, nullptr, scratch_);

@@ -37,30 +37,81 @@ struct Refusal {
   uint64_t b = 0;
 };
 
+// By which codec, there and back. `codec` is the one of the way there.
+Refusal read_codecs(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation,
+                    Codec& codec) noexcept {
+  const Isa isa = limits.codec.isa();
+  codec = limits.codec;
+  if ((entry.flags & GL_FLAG_CODEC) != 0) {
+    operation.codec = find_codec(static_cast<CodecId>(entry.codec), entry.param, isa);
+    if (!operation.codec) return {TrainerFault::kBadCodec, entry.codec, entry.param};
+    codec = *operation.codec;
+  }
+  if ((entry.flags & GL_FLAG_BACK) != 0) {
+    operation.back_codec = find_codec(static_cast<CodecId>(entry.back_codec), entry.back_param, isa);
+    if (!operation.back_codec) return {TrainerFault::kBadCodec, entry.back_codec, entry.back_param};
+  }
+  if ((entry.flags & GL_FLAG_EXACT) != 0) {
+    codec = codec_of(FloatForm::kFp32, isa);
+    operation.codec = codec;
+    operation.back_codec.reset();
+  }
+  return {};
+}
+
+// Which way round. A codec for the way back is a matter of the strategy, too.
+Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation) noexcept {
+  if (entry.strategy != 0) {
+    operation.strategy = strategy_of(entry.strategy);
+    const Refusal refusal{TrainerFault::kBadStrategy, entry.strategy, entry.kind};
+    if (!operation.strategy || !supports(*operation.strategy, operation.kind)) return refusal;
+    const bool ring = operation.strategy == StrategyId{};
+    if (!ring && std::ranges::find(limits.strategies, *operation.strategy) == limits.strategies.end()) return refusal;
+  }
+  const StrategyId& strategy = operation.strategy ? *operation.strategy : limits.strategies.front();
+  const bool back = strategy.kind == StrategyId::Kind::kAggregator && operation.kind == OpKind::kAllReduce;
+  return (entry.flags & GL_FLAG_BACK) != 0 && !back ? Refusal{TrainerFault::kBadOperation} : Refusal{};
+}
+
+// One at most. False: several.
+bool read_reduction(uint32_t flags, Reduction& reduction) noexcept {
+  switch (flags & (GL_FLAG_AVERAGE | GL_FLAG_MIN | GL_FLAG_MAX)) {
+    case 0:
+      return true;
+    case GL_FLAG_AVERAGE:
+      reduction = Reduction::kAverage;
+      return true;
+    case GL_FLAG_MIN:
+      reduction = Reduction::kMin;
+      return true;
+    case GL_FLAG_MAX:
+      reduction = Reduction::kMax;
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool reduction_fits(const Operation& operation) noexcept {
+  if (operation.reduction == Reduction::kSum) return true;
+  return reduces(operation.kind) && (picks(operation.reduction) || is_floating(operation.type));
+}
+
 // What is to be done with the tensor, and how much there is of it.
 Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation) noexcept {
   operation.count = entry.count;
   const uint64_t root = operation.kind == OpKind::kBroadcast ? entry.root : 0;
   operation.root = static_cast<unsigned>(root);
   operation.pitch = !has_shares(operation.kind) ? 0 : entry.pitch != 0 ? entry.pitch : entry.count;
-  if ((entry.flags & GL_FLAG_AVERAGE) != 0) operation.reduction = Reduction::kAverage;
+  const bool one_reduction = read_reduction(entry.flags, operation.reduction);
   Codec codec = limits.codec;
-  if ((entry.flags & GL_FLAG_CODEC) != 0) {
-    const auto named = find_codec(static_cast<CodecId>(entry.codec), entry.param, limits.codec.isa());
-    if (!named) return {TrainerFault::kBadCodec, entry.codec, entry.param};
-    codec = *named;
-    operation.codec = codec;
-  }
-  if ((entry.flags & GL_FLAG_EXACT) != 0) {
-    codec = codec_of(FloatForm::kFp32, limits.codec.isa());
-    operation.codec = codec;
-  }
+  const Refusal codec_refusal = read_codecs(entry, limits, operation, codec);
+  if (codec_refusal.fault != TrainerFault::kNone) return codec_refusal;
+  const bool owes = reduces(operation.kind) && encoded(operation.type, operation.reduction) && codec.has_feedback();
   const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
-  const bool sensible =
-      root < limits.world && (operation.reduction == Reduction::kSum || (reduces(operation.kind) && is_floating(operation.type))) &&
-      (!feedback || (reduces(operation.kind) && operation.type == ElementType::kFloat32 && codec.has_feedback())) &&
-      !(limits.local_reduce && has_shares(operation.kind)) &&
-      (!has_shares(operation.kind) || operation.pitch >= entry.count);
+  const bool sensible = root < limits.world && one_reduction && reduction_fits(operation) && (!feedback || owes) &&
+                        !(limits.local_reduce && has_shares(operation.kind)) &&
+                        (!has_shares(operation.kind) || operation.pitch >= entry.count);
   if (!sensible) return {TrainerFault::kBadOperation};
 
   const size_t element = element_bytes(operation.type) * (has_shares(operation.kind) ? limits.world : 1);
@@ -155,6 +206,9 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
   operation.tag = entry.tag;
   operation.timeout = entry.timeout_ms * kMillisecond;
   result.cancelled = (entry.flags & GL_FLAG_CANCELLED) != 0;
+  if (const Refusal why = read_strategy(entry, limits, operation); why.fault != TrainerFault::kNone) {
+    return fault(report, why.fault, why.a, why.b);
+  }
   if (operation.kind == OpKind::kBarrier) return true;
   if (const Refusal why = read_operation(entry, limits, operation); why.fault != TrainerFault::kNone) {
     return fault(report, why.fault, why.a, why.b);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "client/abi.h"
 #include "client/gradlane.h"
@@ -20,6 +21,8 @@ struct SubmissionLimits {
   size_t max_bytes = 0;  // of a tensor
   bool local_reduce = false;
   Codec codec = find_codec(kDefaultCodec);  // of operations that name none
+  // That operations may name, beside the ring; the first is that of operations that name none.
+  std::vector<StrategyId> strategies = {StrategyId{}};
 };
 
 // A submission that has been checked: nothing of it is read from shared memory again.

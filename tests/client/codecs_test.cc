@@ -126,10 +126,10 @@ TEST(Codecs, TablesThatMakeNoSense) {
       {UINT32_MAX, UINT32_MAX},
   };
   for (const auto& [count, bytes] : tables) {
-    FakeDaemon daemon({.control = [rows = count, row_bytes = bytes](gl_control& control) {
-      control.codecs = rows;
-      control.codec_row_bytes = row_bytes;
-    }});
+    FakeDaemon daemon({.strategies = {}, .control = [rows = count, row_bytes = bytes](gl_control& control) {
+                         control.codecs = rows;
+                         control.codec_row_bytes = row_bytes;
+                       }});
     const gradlane_options options = options_for(daemon.path(), 200);
     gradlane_context* gl = nullptr;
     EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_VERSION) << count << " of " << bytes;

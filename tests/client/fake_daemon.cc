@@ -185,7 +185,9 @@ void FakeDaemon::refuse(int fd, const std::string& text, uint32_t version) {
 }
 
 void FakeDaemon::greet() {
-  control_bytes_ = gl_control_bytes(settings_.lanes) + settings_.codecs.size() * sizeof(gl_codec_row);
+  const size_t codecs_at = gl_control_bytes(settings_.lanes);
+  const size_t strategies_at = codecs_at + settings_.codecs.size() * sizeof(gl_codec_row);
+  control_bytes_ = strategies_at + settings_.strategies.size() * sizeof(gl_strategy_row);
   uint8_t* base = nullptr;
   const int control_fd = make_memory("fake-control", control_bytes_, &base);
   control_ = reinterpret_cast<gl_control*>(base);
@@ -194,7 +196,10 @@ void FakeDaemon::greet() {
   control_->lanes = settings_.lanes;
   control_->codecs = static_cast<uint32_t>(settings_.codecs.size());
   control_->codec_row_bytes = sizeof(gl_codec_row);
-  std::ranges::copy(settings_.codecs, reinterpret_cast<gl_codec_row*>(base + gl_control_bytes(settings_.lanes)));
+  std::ranges::copy(settings_.codecs, reinterpret_cast<gl_codec_row*>(base + codecs_at));
+  control_->strategies = static_cast<uint32_t>(settings_.strategies.size());
+  control_->strategy_row_bytes = sizeof(gl_strategy_row);
+  std::ranges::copy(settings_.strategies, reinterpret_cast<gl_strategy_row*>(base + strategies_at));
   if (settings_.control) settings_.control(*control_);
   const auto [completion_fd, trainers_fd] = make_bell();
   completion_fd_ = completion_fd;

@@ -25,6 +25,12 @@ inline std::vector<gl_codec_row> fake_codecs() {
           {"fixed", "fixed:B", "fixed:10", "", 5, 1, 30, 0, lossy, {}}};
 }
 
+// The same of strategies: the ring first, and one that can all-reduce only.
+inline std::vector<gl_strategy_row> fake_strategies() {
+  const uint32_t sums = 1U << GL_ALL_REDUCE | 1U << GL_BARRIER;
+  return {{257, 31, 0, 0, "ring"}, {258, 31, 0, 0, "direct"}, {260, sums, GL_STRATEGY_BACK, 0, "aggregator:1"}};
+}
+
 class FakeDaemon {
  public:
   struct Settings {
@@ -35,9 +41,10 @@ class FakeDaemon {
     uint32_t flags = 0;
     std::string codec = "fixed:10";
     std::vector<gl_codec_row> codecs = fake_codecs();  // the table in shared memory
-    std::function<void(gl_control&)> control{};        // changes what is beside it
-    uint32_t first_count = 0;                          // of all rings
-    uint64_t memory = uint64_t{512} << 20;             // beyond it, allocations are refused
+    std::vector<gl_strategy_row> strategies = fake_strategies();
+    std::function<void(gl_control&)> control{};  // changes what is beside it
+    uint32_t first_count = 0;                    // of all rings
+    uint64_t memory = uint64_t{512} << 20;       // beyond it, allocations are refused
     // Changes the welcome before it is sent, and how many file descriptors go with it.
     std::function<void(gl_welcome&, std::vector<int>&)> welcome{};
     // Instead of a welcome.

@@ -297,9 +297,11 @@ TEST_F(ServerEndTest, Faults) {
       {TrainerFault::kBadSegment, "operation names segment 1, which does not exist (ring of lane 1)"},
       {TrainerFault::kOutOfBounds, "operation on 2 bytes at offset 1 of a segment of 3 (ring of lane 1)"},
       {TrainerFault::kTooLarge, "tensor of 1 bytes, at most 2 are allowed (exchange.max_tensor) (ring of lane 1)"},
+      {TrainerFault::kBadStrategy,
+       "strategy ring is not allowed (strategies), or cannot do operations of kind 2 (ring of lane 1)"},
       {TrainerFault::kBadOperation,
-       "average of integers, no such root, residual without error feedback, blocks that overlap, or not with "
-       "local_reduce (ring of lane 1)"},
+       "average of integers, minimum of no sum, no such root, residual without error feedback, codec for the way back "
+       "of no aggregator, blocks that overlap, or not with local_reduce (ring of lane 1)"},
   };
   for (const auto& each : faults) {
     const RawClient client = welcomed(4);

@@ -47,7 +47,8 @@ TEST_F(ServerTest, Welcome) {
   EXPECT_EQ(welcome.rank, 4U);
   EXPECT_EQ(welcome.world, 6U);
   EXPECT_EQ(welcome.lanes, 2U);
-  const size_t control_bytes = gl_control_bytes(2) + codec_table().size() * sizeof(gl_codec_row);
+  const size_t control_bytes =
+      gl_control_bytes(2) + codec_table().size() * sizeof(gl_codec_row) + sizeof(gl_strategy_row);
   EXPECT_EQ(welcome.control_bytes, control_bytes);
   EXPECT_EQ(welcome.max_bytes, config_.max_tensor);
   EXPECT_EQ(welcome.pid, static_cast<uint32_t>(getpid()));
@@ -275,6 +276,37 @@ TEST_F(ServerTest, TableOfCodecs) {
     EXPECT_EQ((told.flags & GL_CODEC_EXACT_SUMS) != 0, row.exact_sums);
     EXPECT_EQ((told.flags & GL_CODEC_ADAPTIVE) != 0, row.adaptive);
     EXPECT_EQ(told.flags >> 4, 0U);
+  }
+}
+
+// ---- Strategies
+
+// Those of the configuration in its order, then the ring if it is not one of them.
+TEST_F(ServerTest, TableOfStrategies) {
+  const struct {
+    const char* name;
+    uint32_t kinds;
+    uint32_t flags;
+  } rows[] = {{"aggregator:1,stream", 1U << GL_ALL_REDUCE | 1U << GL_BARRIER, GL_STRATEGY_BACK},
+              {"direct", 31, 0},
+              {"rings:2", 1U << GL_ALL_REDUCE | 1U << GL_BARRIER, 0},
+              {"ring", 31, 0}};
+  config_.strategies = find_strategies("aggregator:1,stream,direct,rings:2");
+  start();
+  const RawClient client = connect();
+  const Reply reply = ask(client, hello_message());
+  const Mapping mapping(reply.fds[0].get(), reply.as<gl_welcome>().control_bytes);
+  const auto* const control = reinterpret_cast<const gl_control*>(mapping.base());
+  ASSERT_EQ(control->strategies, std::size(rows));
+  EXPECT_EQ(control->strategy_row_bytes, sizeof(gl_strategy_row));
+  const size_t table = gl_control_bytes(2) + control->codecs * sizeof(gl_codec_row);
+  for (size_t i = 0; i < std::size(rows); ++i) {
+    gl_strategy_row told;
+    std::memcpy(&told, mapping.base() + table + i * sizeof told, sizeof told);
+    EXPECT_STREQ(told.name, rows[i].name);
+    EXPECT_EQ(told.code, find_strategy(rows[i].name).code());
+    EXPECT_EQ(told.kinds, rows[i].kinds);
+    EXPECT_EQ(told.flags, rows[i].flags);
   }
 }
 

@@ -105,6 +105,7 @@ TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
       exchange.rank = node;
       exchange.incarnation = node + 1;
       exchange.codec = find_codec(config.codec);
+      exchange.strategies = config.strategies;
       exchange.operations = config.operations;
       exchange.max_bytes = config.max_bytes;
       exchange.operation_timeout = config.operation_timeout;
@@ -117,7 +118,8 @@ TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
       setup.limits = {.world = config.nodes * config.trainers,
                       .max_bytes = config.max_bytes,
                       .local_reduce = config.trainers > 1,
-                      .codec = exchange.codec};
+                      .codec = exchange.codec,
+                      .strategies = config.strategies};
       places_.push_back(std::make_unique<Place>(*this, exchange, setup));
     }
   }

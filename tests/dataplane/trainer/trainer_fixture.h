@@ -24,6 +24,7 @@ struct TrainerConfig {
   unsigned lanes = 1;
   unsigned trainers = 1;  // of each node; more than one: local_reduce
   std::string codec = "fixed:10";
+  std::vector<StrategyId> strategies = {StrategyId{}};
   size_t operations = 16;
   size_t max_bytes = size_t{1} << 20;
   Nanos operation_timeout = 200 * kMillisecond;

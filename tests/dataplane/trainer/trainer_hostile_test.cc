@@ -17,6 +17,7 @@ constexpr size_t kSegmentBytes = size_t{128} << 10;
 TrainerConfig config() {
   TrainerConfig it{.nodes = 2, .lanes = 2};
   it.max_bytes = kMaxBytes;
+  it.strategies = find_strategies("ring,aggregator:0");
   return it;
 }
 
@@ -43,7 +44,9 @@ struct Bad {
 const std::vector<Bad>& bad_ones() {
   using S = gl_submission;
   static const std::vector<Bad> all = {
-      {"kind 7", TrainerFault::kBadKind, [](S& it) { it.kind = 7; }},
+      {"kind 5", TrainerFault::kBadKind, [](S& it) { it.kind = GL_BARRIER + 1; }},
+      {"kind 31", TrainerFault::kBadKind, [](S& it) { it.kind = GL_CANCEL - 1; }},
+      {"kind 34", TrainerFault::kBadKind, [](S& it) { it.kind = GL_RESUME + 1; }},
       {"kind 255", TrainerFault::kBadKind, [](S& it) { it.kind = 255; }},
       {"type 7", TrainerFault::kBadKind, [](S& it) { it.type = 7; }},
       {"type 255 of a barrier", TrainerFault::kBadKind, [](S& it) { it.kind = GL_BARRIER, it.type = 255; }},
@@ -75,6 +78,22 @@ const std::vector<Bad>& bad_ones() {
        [](S& it) { it.type = GRADLANE_INT32, it.flags = GL_FLAG_AVERAGE; }},
       {"average of a broadcast", TrainerFault::kBadOperation,
        [](S& it) { it.kind = GL_BROADCAST, it.flags = GL_FLAG_AVERAGE; }},
+      {"minimum of a broadcast", TrainerFault::kBadOperation,
+       [](S& it) { it.kind = GL_BROADCAST, it.flags = GL_FLAG_MIN; }},
+      {"minimum and maximum", TrainerFault::kBadOperation, [](S& it) { it.flags = GL_FLAG_MIN | GL_FLAG_MAX; }},
+      {"average and maximum", TrainerFault::kBadOperation, [](S& it) { it.flags = GL_FLAG_AVERAGE | GL_FLAG_MAX; }},
+      {"residual of a minimum", TrainerFault::kBadOperation, [](S& it) { it.flags |= GL_FLAG_MIN; }, true},
+      {"strategy that is not allowed", TrainerFault::kBadStrategy,
+       [](S& it) { it.strategy = find_strategy("rings:1").code(); }},
+      {"strategy of a barrier that is not allowed", TrainerFault::kBadStrategy,
+       [](S& it) { it.kind = GL_BARRIER, it.strategy = find_strategy("rings:1").code(); }},
+      {"strategy that cannot do it", TrainerFault::kBadStrategy,
+       [](S& it) { it.kind = GL_BROADCAST, it.strategy = find_strategy("aggregator:0").code(); }},
+      {"no strategy's code", TrainerFault::kBadStrategy, [](S& it) { it.strategy = 0xffffffff; }},
+      {"codec for the way back of a ring", TrainerFault::kBadOperation,
+       [](S& it) { it.flags = GL_FLAG_BACK, it.back_codec = static_cast<uint8_t>(CodecId::kRaw); }},
+      {"codec 200 for the way back", TrainerFault::kBadCodec,
+       [](S& it) { it.flags = GL_FLAG_BACK, it.back_codec = 200, it.strategy = find_strategy("aggregator:0").code(); }},
       {"residual of doubles", TrainerFault::kBadOperation, [](S& it) { it.type = GRADLANE_FLOAT64; }, true},
       {"residual of an all-gather", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_GATHER; }, true},
       {"residual of an exact sum", TrainerFault::kBadOperation, [](S& it) { it.flags |= GL_FLAG_EXACT; }, true},

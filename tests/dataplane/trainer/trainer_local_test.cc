@@ -19,12 +19,14 @@ class Local : public testing::TestWithParam<std::tuple<unsigned, unsigned, unsig
   }
 };
 
-TEST_P(Local, SumsAndAveragesOfEveryType) {
+TEST_P(Local, EveryReductionOfEveryType) {
   Trainers trainers(config());
   for (const ElementType type : kTypes) {
     for (const size_t count : {size_t{0}, size_t{1}, size_t{1003}, 140'000 / element_bytes(type)}) {
       trainers.run({.type = type, .count = count, .offset = count});
-      if (is_floating(type)) trainers.run({.type = type, .count = count, .average = true});
+      if (is_floating(type)) trainers.run({.type = type, .count = count, .reduction = Reduction::kAverage});
+      trainers.run({.type = type, .count = count, .reduction = Reduction::kMin});
+      trainers.run({.type = type, .count = count, .reduction = Reduction::kMax});
     }
   }
   EXPECT_TRUE(trainers.world.idle());
@@ -84,7 +86,8 @@ std::vector<Difference> differences(const gl_submission& good) {
   add("type", "float32", "int32", [](gl_submission& it) { it.type = GRADLANE_INT32; });
   add("count", "50000", "49999", [](gl_submission& it) { it.count = 49'999; });
   add("count", "50000", "0", [](gl_submission& it) { it.count = 0; });
-  add("average", "no", "yes", [](gl_submission& it) { it.flags = GL_FLAG_AVERAGE; });
+  add("reduction", "sum", "average", [](gl_submission& it) { it.flags = GL_FLAG_AVERAGE; });
+  add("reduction", "sum", "maximum", [](gl_submission& it) { it.flags = GL_FLAG_MAX; });
   add("tag", "7", "8", [](gl_submission& it) { it.tag = 8; });
   add("codec", "fixed:10", "raw", [](gl_submission& it) { it.flags = GL_FLAG_CODEC; });
   return all;

@@ -21,9 +21,10 @@ TEST_P(Kinds, AllOfThemAndAllTypes) {
       for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast}) {
         trainers.run(
             {.kind = kind, .type = type, .count = count, .root = count % 2 == 0 ? 0 : ranks - 1, .offset = count});
-        const bool reduces = kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter;
-        if (reduces && is_floating(type)) {
-          trainers.run({.kind = kind, .type = type, .count = count, .average = true, .root = 0, .offset = 1});
+        if (!reduces(kind)) continue;
+        for (const Reduction reduction : {Reduction::kAverage, Reduction::kMin, Reduction::kMax}) {
+          if (reduction == Reduction::kAverage && !is_floating(type)) continue;
+          trainers.run({.kind = kind, .type = type, .count = count, .reduction = reduction, .root = 0, .offset = 1});
         }
       }
     }

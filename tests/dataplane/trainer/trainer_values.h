@@ -37,7 +37,7 @@ struct Task {
   OpKind kind = OpKind::kAllReduce;
   ElementType type = ElementType::kFloat32;
   size_t count = 0;
-  bool average = false;
+  Reduction reduction = Reduction::kSum;
   unsigned root = 0;
   size_t offset = 0;  // in segment 0
 
@@ -48,7 +48,8 @@ struct Task {
   [[nodiscard]] size_t bytes(unsigned ranks) const { return elements(ranks) * element_bytes(type); }
   [[nodiscard]] gl_submission submission() const {
     gl_submission it = submission_of(kind, type, count, offset);
-    it.flags = average ? GL_FLAG_AVERAGE : 0;
+    constexpr uint32_t kFlags[] = {0, GL_FLAG_AVERAGE, GL_FLAG_MIN, GL_FLAG_MAX};
+    it.flags = kFlags[static_cast<unsigned>(reduction)];
     if (kind == OpKind::kBroadcast) it.root = root;
     return it;
   }
@@ -62,11 +63,24 @@ inline void fill(const Task& task, unsigned rank, unsigned ranks, uint8_t* at) {
   }
 }
 
+inline uint64_t picked(const Task& task, unsigned ranks, size_t i) {
+  const auto word = [&](unsigned rank) {
+    const uint64_t bits = word_of_int(task.type, contribution_of(rank, ranks, i));
+    const size_t width = element_bytes(task.type);
+    return width < 8 ? bits & ((uint64_t{1} << 8 * width) - 1) : bits;
+  };
+  uint64_t best = word(0);
+  for (unsigned rank = 1; rank < ranks; ++rank) {
+    best = reference_pick(task.type, task.reduction == Reduction::kMax, best, word(rank));
+  }
+  return best;
+}
+
 // The first element that is not what it must be is named.
 inline testing::AssertionResult right(const Task& task, unsigned rank, unsigned ranks, const uint8_t* at) {
   const size_t width = element_bytes(task.type);
   for (size_t i = 0; i < task.elements(ranks); ++i) {
-    int want = average_of(i) * (task.average ? 1 : static_cast<int>(ranks));
+    int want = average_of(i) * (task.reduction == Reduction::kAverage ? 1 : static_cast<int>(ranks));
     if (task.kind == OpKind::kReduceScatter && i / task.count != rank) continue;  // undefined
     if (task.kind == OpKind::kAllGather) want = contribution_of(static_cast<unsigned>(i / task.count), ranks, i);
     if (task.kind == OpKind::kBroadcast) want = contribution_of(task.root, ranks, i);
@@ -74,6 +88,7 @@ inline testing::AssertionResult right(const Task& task, unsigned rank, unsigned 
     std::memcpy(&word, at + i * width, width);
     uint64_t wanted = word_of_int(task.type, want);
     if (width < 8) wanted &= (uint64_t{1} << 8 * width) - 1;
+    if (picks(task.reduction)) wanted = picked(task, ranks, i);
     // -0 is what a sum of nothing but that is.
     const bool zeros = is_floating(task.type) && want == 0 && (word & ((uint64_t{1} << (8 * width - 1)) - 1)) == 0;
     if (word != wanted && !zeros) {

@@ -63,17 +63,20 @@ inline void fill(const Task& task, unsigned rank, unsigned ranks, uint8_t* at) {
   }
 }
 
+// The least or greatest of all contributions: those of the two ranks that matter, and zeros of the others.
 inline uint64_t picked(const Task& task, unsigned ranks, size_t i) {
-  const auto word = [&](unsigned rank) {
-    const uint64_t bits = word_of_int(task.type, contribution_of(rank, ranks, i));
-    const size_t width = element_bytes(task.type);
+  const size_t width = element_bytes(task.type);
+  const auto word = [&](int value) {
+    const uint64_t bits = word_of_int(task.type, value);
     return width < 8 ? bits & ((uint64_t{1} << 8 * width) - 1) : bits;
   };
-  uint64_t best = word(0);
-  for (unsigned rank = 1; rank < ranks; ++rank) {
-    best = reference_pick(task.type, task.reduction == Reduction::kMax, best, word(rank));
-  }
-  return best;
+  const auto one = static_cast<unsigned>(ranks - 1 - (i + ranks - 1) % ranks);
+  const unsigned before = (one + ranks - 1) % ranks;
+  const auto pick = [&](uint64_t a, uint64_t b) {
+    return reference_pick(task.type, task.reduction == Reduction::kMax, a, b);
+  };
+  const uint64_t best = pick(word(contribution_of(one, ranks, i)), word(contribution_of(before, ranks, i)));
+  return ranks > 2 ? pick(best, word(0)) : best;
 }
 
 // The first element that is not what it must be is named.

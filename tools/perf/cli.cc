@@ -14,7 +14,10 @@ CLI::App* add_perf(CLI::App& app, PerfOptions& options) {
   add("-n,--iterations", options.iterations, "Timed for each row (20)");
   add("-w,--warmup", options.warmup, "Before those (5)");
   add("--op", options.ops, "allreduce, reducescatter, allgather,\nbroadcast (allreduce)");
-  add("--codec", options.codecs, "'gradlane codecs' lists them (raw,fixed:10)");
+  add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream]\n(the daemon's)");
+  add("--codec", options.codecs,
+      "'gradlane codecs' lists them; of aggregators\nthere and back: fixed:10/raw (raw,fixed:10)");
+  add("--reduction", options.reduction, "sum, min, max (sum)");
   add("--type", options.type, "float32, float64, int32, int64, bytes");
   add("--data", options.data, "As in 'bench codec' (gauss-0.01)");
   add("--seed", options.seed, "Of the data (1)");

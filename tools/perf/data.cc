@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -32,30 +33,85 @@ struct Bound {
   double absolute = 0;
 };
 
+// How often codecs whose sums are not exact round, at most: what goes round a ring in each hop; what goes to an owner
+// once per rank, then the sum; what goes round rings once in each, then sums of these across.
+double roundings(const StrategyId& strategy, unsigned shares) {
+  switch (strategy.kind) {
+    case StrategyId::Kind::kRing:
+      return shares;
+    case StrategyId::Kind::kRings:
+      return shares + shares / static_cast<double>(strategy.group());
+    case StrategyId::Kind::kDirect:
+    case StrategyId::Kind::kAggregator:
+      break;
+  }
+  return shares + 1;
+}
+
 // `shares` contributions are added; 1 is a copy. Codec::error() promises this per contribution; each addition rounds
-// relative to a partial sum, which is no larger than sum |x|.
-Bound bound_of(const Codec& codec, gradlane_type type, unsigned shares) {
+// relative to a partial sum, which is no larger than sum |x|, and so does what comes back from an aggregator.
+Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type type, unsigned shares) {
   const auto rounded = [shares](double unit) { return std::pow(1 + unit, shares + 1) - 1; };
   if (type == GRADLANE_FLOAT64) return shares == 1 ? Bound{} : Bound{rounded(0x1p-53), 0};
-  if (codec.row().exact() && shares == 1) return {};
-  const CodecError error = codec.error();
-  return {rounded(std::max(error.relative, 0x1p-24)), shares * error.absolute};
+  if (codec.there.row().exact() && shares == 1) return {};
+  const CodecError error = codec.there.error();
+  const CodecError back = codec.back ? codec.back->error() : CodecError{};
+  const double times = codec.there.row().exact_sums ? shares : roundings(strategy, shares);
+  return {rounded(std::max(error.relative, 0x1p-24)) + 2 * back.relative, times * error.absolute + back.absolute};
+}
+
+// The smaller or larger one. Integers have a sign, but for bytes; zeros too.
+template <typename T>
+T pick(T a, T b, bool larger) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
+    if (a == b) return std::signbit(a) == larger ? b : a;
+    return (a > b) == larger ? a : b;
+  } else if constexpr (sizeof(T) == 1) {
+    return larger ? std::max(a, b) : std::min(a, b);
+  } else {
+    using Signed = std::make_signed_t<T>;
+    return (static_cast<Signed>(a) > static_cast<Signed>(b)) == larger ? a : b;
+  }
 }
 
 // Those of result[0 .. count) that are not the sum of elements first, first + 1, ... of ranks from, ..., to - 1.
 template <typename T>
 class Checker {
  public:
-  Checker(const SimInputs& inputs, uint64_t seed, const Codec& codec, gradlane_type type)
-      : inputs_(inputs), seed_(seed), codec_(codec), type_(type), input_(kRun), sum_(kRun), size_(kRun) {}
+  Checker(const SimInputs& inputs, uint64_t seed, const StrategyId& strategy, const PerfCodec& codec,
+          gradlane_type type)
+      : inputs_(inputs),
+        seed_(seed),
+        strategy_(strategy),
+        codec_(codec),
+        type_(type),
+        input_(kRun),
+        sum_(kRun),
+        size_(kRun) {}
 
   size_t count_wrong(unsigned from, unsigned to, size_t first, const T* result, size_t count) {
-    const Bound bound = bound_of(codec_, type_, to - from);
+    const Bound bound = bound_of(strategy_, codec_, type_, to - from);
     size_t wrong = 0;
     for (size_t done = 0; done < count; done += kRun) {
       const size_t n = std::min(kRun, count - done);
       add_up(from, to, first + done, n);
       for (size_t i = 0; i < n; ++i) wrong += is_wrong(result[done + i], sum_[i], size_[i], bound) ? 1 : 0;
+    }
+    return wrong;
+  }
+
+  // That are not the least or the greatest one of all ranks, bit by bit.
+  size_t count_unpicked(unsigned ranks, bool larger, size_t first, const T* result, size_t count) {
+    std::vector<T> best(kRun);
+    size_t wrong = 0;
+    for (size_t done = 0; done < count; done += kRun) {
+      const size_t n = std::min(kRun, count - done);
+      for (unsigned rank = 0; rank < ranks; ++rank) {
+        make_input<T>(inputs_, seed_, rank, first + done, {input_.data(), n});
+        for (size_t i = 0; i < n; ++i) best[i] = rank == 0 ? input_[i] : pick(best[i], input_[i], larger);
+      }
+      for (size_t i = 0; i < n; ++i) wrong += std::memcmp(&best[i], &result[done + i], sizeof(T)) != 0 ? 1 : 0;
     }
     return wrong;
   }
@@ -89,7 +145,8 @@ class Checker {
 
   const SimInputs& inputs_;
   uint64_t seed_;
-  const Codec& codec_;
+  const StrategyId& strategy_;
+  const PerfCodec& codec_;
   gradlane_type type_;
   std::vector<T> input_;
   std::vector<Sum> sum_;
@@ -127,11 +184,17 @@ void PerfData::fill(void* tensor, size_t count) const {
   });
 }
 
-size_t PerfData::count_wrong(PerfOp op, const Codec& codec, const void* result, size_t count) const {
+size_t PerfData::count_wrong(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
+                             size_t count) const {
   return with_type(plan_.type.type, [&]<typename T>(T) -> size_t {
-    Checker<T> checker(inputs_, plan_.seed, codec, plan_.type.type);
+    Checker<T> checker(inputs_, plan_.seed, strategy, codec, plan_.type.type);
     const T* const elements = static_cast<const T*>(result);
     const size_t block = count / world_;
+    if (picks(plan_.reduction)) {
+      const bool larger = plan_.reduction == Reduction::kMax;
+      if (op == PerfOp::kAllReduce) return checker.count_unpicked(world_, larger, 0, elements, count);
+      return checker.count_unpicked(world_, larger, rank_ * block, elements + rank_ * block, block);
+    }
     switch (op) {
       case PerfOp::kAllReduce:
         return checker.count_wrong(0, world_, 0, elements, count);

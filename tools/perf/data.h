@@ -20,9 +20,11 @@ class PerfData {
   void fill(void* tensor, size_t count) const;
 
   // Elements of a result, of a tensor of `count` elements, that are not what they should be: further from the true sum,
-  // computed in a wider type, than the codec promises (compress/codec.h) and the rounding of fp32 sums explains;
-  // integers: not exactly the sum. Where nothing is added and nothing compressed: not exactly what was sent.
-  [[nodiscard]] size_t count_wrong(PerfOp op, const Codec& codec, const void* result, size_t count) const;
+  // computed in a wider type, than the codec promises (compress/codec.h), as often as the strategy rounds, and the
+  // rounding of fp32 sums explains; integers: not exactly the sum. Where nothing is added and nothing compressed: not
+  // exactly what was sent. Minima and maxima: not exactly these.
+  [[nodiscard]] size_t count_wrong(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
+                                   size_t count) const;
 
  private:
   const PerfPlan& plan_;

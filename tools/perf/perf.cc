@@ -2,6 +2,7 @@
 #include "tools/perf/perf.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/report.h"
 #include "tools/perf/data.h"
@@ -26,10 +28,23 @@ int64_t nanos_since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
 }
 
+gradlane_reduction reduction_of(Reduction reduction) {
+  if (reduction == Reduction::kMin) return GRADLANE_MIN;
+  return reduction == Reduction::kMax ? GRADLANE_MAX : GRADLANE_SUM;
+}
+
 // One rank of a run: all ranks walk through the same rows.
 class Perf {
  public:
-  explicit Perf(const PerfPlan& plan) : plan_(plan), data_(plan, trainer_.rank(), trainer_.world()) {}
+  explicit Perf(const PerfPlan& plan) : plan_(plan), data_(plan, trainer_.rank(), trainer_.world()) {
+    const std::vector<std::string> allowed = trainer_.strategies();
+    for (const StrategyId& strategy : plan.strategies) {
+      const std::string name(strategy.name().view());
+      if (std::ranges::find(allowed, name) != allowed.end()) continue;
+      throw SetupError(fmt::format("--strategy '{}': the daemon allows {} (strategies in its configuration)", name,
+                                   fmt::join(allowed, ", ")));
+    }
+  }
 
   // Rank 0 prints. Returns the exit status.
   int run(bool json) {
@@ -40,8 +55,8 @@ class Perf {
     for (const PerfOp op : plan_.ops) {
       for (const size_t bytes : plan_.sizes) {
         prepare(op, bytes);
-        for (const Codec& codec : perf_codecs(plan_, op)) {
-          rows.push_back(measure(op, codec));
+        for (const PerfWay& way : ways(op)) {
+          rows.push_back(measure(way));
           wrong += rows.back().wrong;
           if (prints && !json) print_perf_row(rows.back(), plan_.check);
         }
@@ -55,6 +70,30 @@ class Perf {
   }
 
  private:
+  // What a row is about.
+  struct PerfWay {
+    PerfOp op{};
+    StrategyId strategy;
+    bool named = false;  // or it is the daemon's
+    PerfCodec codec;
+  };
+
+  std::vector<PerfWay> ways(PerfOp op) const {
+    std::vector<StrategyId> strategies = plan_.strategies;
+    if (strategies.empty()) {
+      const std::vector<std::string> allowed = trainer_.strategies();
+      const StrategyId first = allowed.empty() ? StrategyId{} : find_strategy(allowed.front());
+      strategies.push_back(supports(first, perf_kind(op)) ? first : StrategyId{});
+    }
+    std::vector<PerfWay> all;
+    for (const StrategyId& strategy : strategies) {
+      for (const PerfCodec& codec : perf_codecs(plan_, op)) {
+        all.push_back({op, strategy, !plan_.strategies.empty(), codec});
+      }
+    }
+    return all;
+  }
+
   void prepare(PerfOp op, size_t bytes) {
     count_ = perf_count(plan_, op, bytes, trainer_.world());
     bytes_ = count_ * plan_.type.bytes;
@@ -64,27 +103,29 @@ class Perf {
     tensor_ = trainer_.allocate(bytes_);
   }
 
-  PerfRow measure(PerfOp op, const Codec& codec) {
+  PerfRow measure(const PerfWay& way) {
     std::vector<double> copies;
     time_memcpy(copies);
-    for (unsigned i = 0; i < plan_.warmup; ++i) (void)once(op, codec);
+    for (unsigned i = 0; i < plan_.warmup; ++i) (void)once(way);
     trainer_.barrier();
     const uint64_t sent_before = trainer_.data_bytes();
     std::vector<int64_t> times;
-    for (unsigned i = 0; i < plan_.iterations; ++i) times.push_back(once(op, codec));
+    for (unsigned i = 0; i < plan_.iterations; ++i) times.push_back(once(way));
     trainer_.barrier();  // or this rank may still have something to pass on
     const uint64_t sent = trainer_.data_bytes() - sent_before;
     time_memcpy(copies);
-    return make_row(op, codec, median_of_slowest(times), static_cast<double>(sum_of(sent)), count_wrong(op, codec),
-                    median(copies));
+    return make_row(way, median_of_slowest(times), static_cast<double>(sum_of(sent)), count_wrong(way), median(copies));
   }
 
   // Nanoseconds from the end of a barrier to the end of the operation on this rank.
-  int64_t once(PerfOp op, const Codec& codec) {
+  int64_t once(const PerfWay& way) {
     std::memcpy(tensor_, input_.get(), bytes_);
     trainer_.barrier();
+    const StrategyName strategy = way.strategy.name();
+    const std::string codec = way.codec.name();
+    const gradlane_reduction reduction = reduction_of(plan_.reduction);
     const Clock::time_point start = Clock::now();
-    trainer_.run(op, tensor_, count_, plan_.type.type, codec.name());
+    trainer_.run(way.op, tensor_, count_, plan_.type.type, way.named ? strategy.c_str() : nullptr, codec, reduction);
     return nanos_since(start);
   }
 
@@ -132,28 +173,29 @@ class Perf {
   }
 
   // Wrong elements of all ranks in the latest result, and ranks whose result differs from that of rank 0.
-  uint64_t count_wrong(PerfOp op, const Codec& codec) {
+  uint64_t count_wrong(const PerfWay& way) {
     if (!plan_.check) return 0;
-    uint64_t wrong = sum_of(data_.count_wrong(op, codec, tensor_, count_));
-    if (op == PerfOp::kReduceScatter) return wrong;  // each rank has another block
+    uint64_t wrong = sum_of(data_.count_wrong(way.op, way.strategy, way.codec, tensor_, count_));
+    if (way.op == PerfOp::kReduceScatter) return wrong;  // each rank has another block
     const int64_t hash = static_cast<int64_t>(hash_bytes(tensor_, bytes_));
     const std::vector<int64_t> hashes = trainer_.gather({&hash, 1});
     for (const int64_t each : hashes) wrong += each == hashes.front() ? 0 : 1;
     return wrong;
   }
 
-  PerfRow make_row(PerfOp op, const Codec& codec, double nanos, double sent, uint64_t wrong, double memcpy_gbps) const {
+  PerfRow make_row(const PerfWay& way, double nanos, double sent, uint64_t wrong, double memcpy_gbps) const {
     const unsigned world = trainer_.world();
     const double bytes = static_cast<double>(bytes_);
-    const double least = bytes * least_share(op, world) * plan_.iterations * world;
+    const double least = bytes * least_share(way.op, world) * plan_.iterations * world;
     PerfRow row;
-    row.op = op;
-    row.codec = codec.name();
+    row.op = way.op;
+    row.strategy = way.strategy.name().view();
+    row.codec = way.codec.name();
     row.bytes = bytes_;
     row.count = count_;
     row.time_us = nanos / 1e3;
     row.algbw = bytes / nanos;
-    row.busbw = row.algbw * bus_share(op, world);
+    row.busbw = row.algbw * bus_share(way.op, world);
     row.wire_ratio = world > 1 && sent > 0 ? least / sent : 0;
     row.memcpy_gbps = memcpy_gbps;
     row.vs_memcpy = memcpy_gbps > 0 ? row.algbw / memcpy_gbps : 0;

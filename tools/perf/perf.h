@@ -14,7 +14,9 @@ struct PerfOptions {
   std::string iterations;  // timed, of each row
   std::string warmup;      // untimed, before them
   std::vector<std::string> ops;
+  std::vector<std::string> strategies;
   std::vector<std::string> codecs;
+  std::string reduction;
   std::string type;
   std::string data;  // of data_names()
   std::string seed;
@@ -22,9 +24,9 @@ struct PerfOptions {
   bool json = false;
 };
 
-// Runs as one rank; all ranks run it with the same options. Rank 0 prints a row for each operation, codec and size to
-// standard output. Returns the exit status: 1 if results were wrong or an operation failed, which standard error then
-// says. Throws SetupError for options that cannot be used, and where there is no daemon to go to.
+// Runs as one rank; all ranks run it with the same options. Rank 0 prints a row for each operation, size, strategy and
+// codec to standard output. Returns the exit status: 1 if results were wrong or an operation failed, which standard
+// error then says. Throws SetupError for options that cannot be used, and where there is no daemon to go to.
 [[nodiscard]] int run_perf(const PerfOptions& options);
 
 }  // namespace gradlane

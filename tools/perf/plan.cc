@@ -15,10 +15,17 @@
 namespace gradlane {
 namespace {
 
-constexpr std::pair<PerfOp, const char*> kOps[] = {{PerfOp::kAllReduce, "allreduce"},
-                                                   {PerfOp::kReduceScatter, "reducescatter"},
-                                                   {PerfOp::kAllGather, "allgather"},
-                                                   {PerfOp::kBroadcast, "broadcast"}};
+struct OpRow {
+  PerfOp op;
+  const char* name;
+  OpKind kind;
+};
+constexpr OpRow kOps[] = {{PerfOp::kAllReduce, "allreduce", OpKind::kAllReduce},
+                          {PerfOp::kReduceScatter, "reducescatter", OpKind::kReduceScatter},
+                          {PerfOp::kAllGather, "allgather", OpKind::kAllGather},
+                          {PerfOp::kBroadcast, "broadcast", OpKind::kBroadcast}};
+constexpr std::pair<const char*, Reduction> kReductions[] = {
+    {"sum", Reduction::kSum}, {"min", Reduction::kMin}, {"max", Reduction::kMax}};
 // fp16 and bf16 are missing: there is nothing here to compute their sums with.
 constexpr PerfType kTypes[] = {{"float32", GRADLANE_FLOAT32, 4},
                                {"float64", GRADLANE_FLOAT64, 8},
@@ -69,7 +76,7 @@ std::vector<std::string> separated(const std::vector<std::string>& texts) {
     for (size_t at = 0; at <= text.size();) {
       const size_t comma = std::min(text.find(',', at), text.size());
       const std::string name = text.substr(at, comma - at);
-      if (name == "truncate" && !names.empty()) {
+      if ((name == "truncate" || name.starts_with("truncate/")) && !names.empty()) {
         names.back() += "," + name;
       } else {
         names.push_back(name);
@@ -83,8 +90,8 @@ std::vector<std::string> separated(const std::vector<std::string>& texts) {
 PerfOp parse_op(const std::string& text) {
   std::string plain = text;
   std::erase_if(plain, [](char c) { return c == '-' || c == '_'; });
-  for (const auto& [op, name] : kOps) {
-    if (plain == name) return op;
+  for (const OpRow& row : kOps) {
+    if (plain == row.name) return row.op;
   }
   throw SetupError(fmt::format("unknown operation '{}'; allowed: {}", text, fmt::join(perf_op_names(), ", ")));
 }
@@ -96,31 +103,82 @@ PerfType parse_type(const std::string& text) {
   throw SetupError(fmt::format("unknown type '{}'; allowed: {}", text, fmt::join(perf_type_names(), ", ")));
 }
 
-std::vector<Codec> parse_codecs(const PerfOptions& options, const PerfType& type) {
+Reduction parse_reduction(const std::string& text) {
+  for (const auto& [name, reduction] : kReductions) {
+    if (text == name) return reduction;
+  }
+  reject("--reduction", text, "sum, min or max");
+}
+
+// Of several lists one; ",stream" stays with the aggregator before it.
+std::vector<StrategyId> parse_strategies(const PerfOptions& options) {
+  if (options.strategies.empty()) return {};
+  return find_strategies(fmt::format("{}", fmt::join(options.strategies, ",")));
+}
+
+// "fixed:10", or "fixed:10/raw".
+PerfCodec parse_codec(const std::string& name) {
+  const size_t slash = name.find('/');
+  PerfCodec codec{.there = find_codec(name.substr(0, slash))};
+  if (slash != std::string::npos) codec.back = find_codec(name.substr(slash + 1));
+  return codec;
+}
+
+std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& plan) {
+  const PerfType& type = plan.type;
   std::vector<std::string> names = separated(options.codecs);
-  const bool compressible = type.type == GRADLANE_FLOAT32;
+  const bool compressible =
+      encoded(type.type == GRADLANE_FLOAT32 ? ElementType::kFloat32 : ElementType::kFloat64, plan.reduction);
   if (names.empty())
     names = compressible ? std::vector<std::string>{std::string(kDefaultCodec), std::string(kDefaultLossyCodec)}
                          : std::vector<std::string>{std::string(kDefaultCodec)};
-  std::vector<Codec> codecs;
+  std::vector<PerfCodec> codecs;
   for (const std::string& name : names) {
-    codecs.push_back(find_codec(name));
-    if (!compressible && !codecs.back().row().exact()) {
+    codecs.push_back(parse_codec(name));
+    const PerfCodec& codec = codecs.back();
+    if (!compressible && !(codec.there.row().exact() && (!codec.back || codec.back->row().exact()))) {
+      const bool picked = picks(plan.reduction);
       throw SetupError(
-          fmt::format("--codec '{}': {} travels as it is, only float32 can be compressed; leave --codec "
+          fmt::format("--codec '{}': {} {} as {}, only sums of float32 can be compressed; leave --codec "
                       "out, or say raw",
-                      name, type.name));
+                      name, picked ? "minima and maxima" : type.name, picked ? "travel" : "travels",
+                      picked ? "they are" : "it is"));
     }
   }
   return codecs;
 }
 
+// What does not go together.
+void check_together(const PerfPlan& plan) {
+  for (const PerfOp op : plan.ops) {
+    if (picks(plan.reduction) && !reduces(perf_kind(op))) {
+      throw SetupError(fmt::format("--op '{}' with --reduction: nothing is reduced; allowed: allreduce, reducescatter",
+                                   perf_op_name(op)));
+    }
+    for (const StrategyId& strategy : plan.strategies) {
+      if (supports(strategy, perf_kind(op))) continue;
+      throw SetupError(fmt::format("--op '{}': strategy {} cannot do that", perf_op_name(op), strategy.name().view()));
+    }
+  }
+  for (const PerfCodec& codec : plan.codecs) {
+    for (const StrategyId& strategy : plan.strategies) {
+      if (!codec.back || strategy.kind == StrategyId::Kind::kAggregator) continue;
+      throw SetupError(
+          fmt::format("--codec '{}': only aggregators have a codec for the way back, and --strategy names "
+                      "{}, too; measure them one after the other",
+                      codec.name(), strategy.name().view()));
+    }
+  }
+}
+
 }  // namespace
 
-std::vector<Codec> perf_codecs(const PerfPlan& plan, PerfOp op) {
-  if (op == PerfOp::kAllReduce || op == PerfOp::kReduceScatter) return plan.codecs;
-  return {codec_of(FloatForm::kFp32, select_isa())};
+std::vector<PerfCodec> perf_codecs(const PerfPlan& plan, PerfOp op) {
+  if (reduces(perf_kind(op))) return plan.codecs;
+  return {{.there = codec_of(FloatForm::kFp32, select_isa())}};
 }
+
+OpKind perf_kind(PerfOp op) noexcept { return std::ranges::find(kOps, op, &OpRow::op)->kind; }
 
 PerfPlan make_perf_plan(const PerfOptions& options) {
   PerfPlan plan;
@@ -136,7 +194,10 @@ PerfPlan make_perf_plan(const PerfOptions& options) {
   for (const std::string& name : separated(options.ops)) plan.ops.push_back(parse_op(name));
   if (plan.ops.empty()) plan.ops = {PerfOp::kAllReduce};
   plan.type = parse_type(options.type.empty() ? "float32" : options.type);
-  plan.codecs = parse_codecs(options, plan.type);
+  plan.strategies = parse_strategies(options);
+  plan.reduction = parse_reduction(options.reduction.empty() ? "sum" : options.reduction);
+  plan.codecs = parse_codecs(options, plan);
+  check_together(plan);
 
   const std::vector<std::string> known = data_names();
   plan.data = options.data.empty() ? "gauss-0.01" : options.data;
@@ -149,16 +210,11 @@ PerfPlan make_perf_plan(const PerfOptions& options) {
   return plan;
 }
 
-const char* perf_op_name(PerfOp op) noexcept {
-  for (const auto& [known, name] : kOps) {
-    if (known == op) return name;
-  }
-  return "?";
-}
+const char* perf_op_name(PerfOp op) noexcept { return std::ranges::find(kOps, op, &OpRow::op)->name; }
 
 std::vector<std::string> perf_op_names() {
   std::vector<std::string> names;
-  for (const auto& [op, name] : kOps) names.emplace_back(name);
+  for (const OpRow& row : kOps) names.emplace_back(row.name);
   return names;
 }
 

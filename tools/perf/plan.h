@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/gradlane.h"
+#include "collectives/operation.h"
+#include "collectives/strategy/strategy_id.h"
 #include "compress/codec.h"
 #include "tools/perf/perf.h"
 
@@ -20,12 +23,22 @@ struct PerfType {
   size_t bytes;  // of an element
 };
 
+// Of an aggregator, two: to it, and back from it.
+struct PerfCodec {
+  Codec there;
+  std::optional<Codec> back{};
+
+  [[nodiscard]] std::string name() const { return back ? there.name() + "/" + back->name() : there.name(); }
+};
+
 struct PerfPlan {
   std::vector<size_t> sizes;  // of the tensor, bytes, ascending
   unsigned iterations = 0;
   unsigned warmup = 0;
   std::vector<PerfOp> ops;
-  std::vector<Codec> codecs;  // `raw` alone, unless the type is float32
+  std::vector<StrategyId> strategies;  // none: the daemon's
+  std::vector<PerfCodec> codecs;       // `raw` alone, unless the type is float32
+  Reduction reduction = Reduction::kSum;
   PerfType type{};
   std::string data;
   uint64_t seed = 0;
@@ -36,8 +49,9 @@ struct PerfPlan {
 [[nodiscard]] PerfPlan make_perf_plan(const PerfOptions& options);
 
 // Those to measure the operation with: what only copies is exact.
-[[nodiscard]] std::vector<Codec> perf_codecs(const PerfPlan& plan, PerfOp op);
+[[nodiscard]] std::vector<PerfCodec> perf_codecs(const PerfPlan& plan, PerfOp op);
 
+[[nodiscard]] OpKind perf_kind(PerfOp op) noexcept;
 // As nccl-tests call it: "allreduce".
 [[nodiscard]] const char* perf_op_name(PerfOp op) noexcept;
 [[nodiscard]] std::vector<std::string> perf_op_names();

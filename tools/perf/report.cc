@@ -11,7 +11,7 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kLine = "{:>12} {:>12} {:>13} {:>22} {:>10} {:>7} {:>7} {:>6} {:>7}\n";
+constexpr const char* kLine = "{:>12} {:>12} {:>13} {:>19} {:>22} {:>10} {:>7} {:>7} {:>6} {:>7}\n";
 
 // Three digits: 4.56, 45.6, 456.
 std::string digits(double value) {
@@ -32,16 +32,18 @@ std::string wrong_text(const PerfRow& row, bool checked) { return checked ? fmt:
 
 void print_perf_head(const PerfPlan& plan, unsigned world) {
   const bool floating = plan.type.type == GRADLANE_FLOAT32 || plan.type.type == GRADLANE_FLOAT64;
-  fmt::print("# {} ranks, {} {}, {} iterations after {}\n", world, plan.type.name, floating ? plan.data : "random",
-             plan.iterations, plan.warmup);
-  fmt::print(kLine, "size", "count", "op", "codec", "time", "algbw", "busbw", "wire", "#wrong");
-  fmt::print(kLine, "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "ratio", "");
+  const std::string reduction = picks(plan.reduction) ? fmt::format(", {}", reduction_name(plan.reduction)) : "";
+  fmt::print("# {} ranks, {} {}{}, {} iterations after {}\n", world, plan.type.name, floating ? plan.data : "random",
+             reduction, plan.iterations, plan.warmup);
+  fmt::print(kLine, "size", "count", "op", "strategy", "codec", "time", "algbw", "busbw", "wire", "#wrong");
+  fmt::print(kLine, "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "ratio", "");
   std::fflush(stdout);
 }
 
 void print_perf_row(const PerfRow& row, bool checked) {
-  fmt::print(kLine, row.bytes, row.count, perf_op_name(row.op), row.codec, digits(row.time_us), digits(row.algbw),
-             digits(row.busbw), row.wire_ratio > 0 ? digits(row.wire_ratio) : "-", wrong_text(row, checked));
+  fmt::print(kLine, row.bytes, row.count, perf_op_name(row.op), row.strategy, row.codec, digits(row.time_us),
+             digits(row.algbw), digits(row.busbw), row.wire_ratio > 0 ? digits(row.wire_ratio) : "-",
+             wrong_text(row, checked));
   std::fflush(stdout);
 }
 
@@ -50,8 +52,8 @@ void print_perf_foot(std::span<const PerfRow> rows, bool checked) {
   std::string line;
   for (const PerfRow& row : rows) {
     if (row.bytes != largest) continue;
-    line += fmt::format("\n#   {:<13} {:<22} memcpy {} GB/s, algbw is {:.3f} of that", perf_op_name(row.op), row.codec,
-                        digits(row.memcpy_gbps), row.vs_memcpy);
+    line += fmt::format("\n#   {:<13} {:<19} {:<22} memcpy {} GB/s, algbw is {:.3f} of that", perf_op_name(row.op),
+                        row.strategy, row.codec, digits(row.memcpy_gbps), row.vs_memcpy);
   }
   fmt::print("# beside memcpy of {} on rank 0, timed right before and after:{}\n", size_text(largest), line);
   uint64_t wrong = 0;
@@ -66,11 +68,18 @@ void print_perf_foot(std::span<const PerfRow> rows, bool checked) {
 }
 
 std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows) {
-  nlohmann::json result = {{"world", world},        {"type", plan.type.name},         {"data", plan.data},
-                           {"seed", plan.seed},     {"iterations", plan.iterations},  {"warmup", plan.warmup},
-                           {"checked", plan.check}, {"rows", nlohmann::json::array()}};
+  nlohmann::json result = {{"world", world},
+                           {"type", plan.type.name},
+                           {"data", plan.data},
+                           {"seed", plan.seed},
+                           {"iterations", plan.iterations},
+                           {"warmup", plan.warmup},
+                           {"checked", plan.check},
+                           {"reduction", reduction_name(plan.reduction)},
+                           {"rows", nlohmann::json::array()}};
   for (const PerfRow& row : rows) {
     result["rows"].push_back({{"op", perf_op_name(row.op)},
+                              {"strategy", row.strategy},
                               {"codec", row.codec},
                               {"bytes", row.bytes},
                               {"count", row.count},

@@ -12,6 +12,7 @@ namespace gradlane {
 
 struct PerfRow {
   PerfOp op{};
+  std::string strategy;
   std::string codec;
   size_t bytes = 0;
   size_t count = 0;

@@ -34,8 +34,17 @@ void* Trainer::allocate(size_t bytes) {
 
 void Trainer::free(void* buffer) { require(gradlane_free(gl_, buffer), "free"); }
 
-void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const std::string& codec) {
+std::vector<std::string> Trainer::strategies() const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < gradlane_strategies(gl_); ++i) names.emplace_back(gradlane_get_strategy(gl_, i));
+  return names;
+}
+
+void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
+                  const std::string& codec, gradlane_reduction reduction) {
   gradlane_how how = GRADLANE_HOW_INIT;
+  how.strategy = strategy;
+  how.reduction = reduction;
   if (type == GRADLANE_FLOAT32) how.codec = codec.c_str();
   how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());  // the codec is measured at all sizes
   const char* const what = perf_op_name(op);

@@ -36,7 +36,12 @@ class Trainer {
   [[nodiscard]] void* allocate(size_t bytes);
   void free(void* buffer);
 
-  void run(PerfOp op, void* data, size_t count, gradlane_type type, const std::string& codec);
+  // Those that the daemon allows, its own first.
+  [[nodiscard]] std::vector<std::string> strategies() const;
+
+  // `strategy` null: the daemon's.
+  void run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy, const std::string& codec,
+           gradlane_reduction reduction);
   void barrier();
   // The numbers of all ranks, rank after rank; all give the same number of them, at most kMaxGathered.
   [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);

@@ -8,6 +8,7 @@ import sys
 
 FIELDS = {
     "op": str,
+    "strategy": str,
     "codec": str,
     "bytes": int,
     "count": int,
@@ -78,6 +79,13 @@ def main():
     # Not a whole number of elements per rank.
     odd = perf(gradlane, "-b", "10001", "-e", "10001", "--op", "allgather,reducescatter", "--codec", "raw")
     assert {row["bytes"] for row in odd["rows"]} == {10000}, odd
+    # Minima and maxima are exact, of all types; the strategy is named where the daemon has one only.
+    for kind in ("float32", "int64", "bytes"):
+        picked = perf(gradlane, "-b", "10000", "-e", "10000", "--op", "allreduce,reducescatter", "--type", kind,
+                      "--reduction", "min" if kind == "int64" else "max", "--strategy", "ring")
+        check_rows(picked)
+        assert {(row["codec"], row["strategy"]) for row in picked["rows"]} == {("raw", "ring")}, picked
+        assert picked["reduction"] == ("minimum" if kind == "int64" else "maximum"), picked
     print(f"{len(result['rows'])} rows in order")
 
 

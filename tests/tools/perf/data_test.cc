@@ -17,6 +17,7 @@ namespace gradlane::test::data_test {
 namespace {
 
 constexpr unsigned kWorld = 3;
+constexpr StrategyId kRing;
 constexpr size_t kCount = 3 * 6001;  // more than a run of the checker, and no multiple of one
 
 PerfPlan plan_of(const std::string& type, const std::string& data) {
@@ -54,9 +55,9 @@ class PerfDataTest : public testing::TestWithParam<std::pair<const char*, const 
 TEST_P(PerfDataTest, RightResultsPass) {
   const auto [data, name] = GetParam();
   const PerfPlan plan = plan_of("float32", data);
-  const Codec codec = find_codec(name);
+  const PerfCodec codec{find_codec(name)};
   const auto inputs = inputs_of(plan);
-  const std::vector<float> sum = reduced(codec, inputs);
+  const std::vector<float> sum = reduced(codec.there, inputs);
   const size_t block = kCount / kWorld;
   std::vector<float> blocks(kCount);  // block b is that of rank b
   for (unsigned rank = 0; rank < kWorld; ++rank) {
@@ -65,26 +66,26 @@ TEST_P(PerfDataTest, RightResultsPass) {
   }
   for (unsigned rank = 0; rank < kWorld; ++rank) {
     const PerfData checks(plan, rank, kWorld);
-    EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, codec, sum.data(), kCount), 0u);
-    EXPECT_EQ(checks.count_wrong(PerfOp::kReduceScatter, codec, sum.data(), kCount), 0u);
-    EXPECT_EQ(checks.count_wrong(PerfOp::kAllGather, codec, copied(codec, blocks).data(), kCount), 0u);
-    EXPECT_EQ(checks.count_wrong(PerfOp::kBroadcast, codec, copied(codec, inputs[0]).data(), kCount), 0u);
+    EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, codec, sum.data(), kCount), 0u);
+    EXPECT_EQ(checks.count_wrong(PerfOp::kReduceScatter, kRing, codec, sum.data(), kCount), 0u);
+    EXPECT_EQ(checks.count_wrong(PerfOp::kAllGather, kRing, codec, copied(codec.there, blocks).data(), kCount), 0u);
+    EXPECT_EQ(checks.count_wrong(PerfOp::kBroadcast, kRing, codec, copied(codec.there, inputs[0]).data(), kCount), 0u);
   }
 }
 
 TEST_P(PerfDataTest, WrongElementsAreCounted) {
   const auto [data, name] = GetParam();
   const PerfPlan plan = plan_of("float32", data);
-  const Codec codec = find_codec(name);
-  std::vector<float> sum = reduced(codec, inputs_of(plan));
+  const PerfCodec codec{find_codec(name)};
+  std::vector<float> sum = reduced(codec.there, inputs_of(plan));
   sum[0] += 10000;
   sum[8191] = std::numeric_limits<float>::quiet_NaN();
   sum[kCount - 1] = std::numeric_limits<float>::infinity();
   const PerfData first(plan, 0, kWorld);
   const PerfData last(plan, kWorld - 1, kWorld);
-  EXPECT_EQ(first.count_wrong(PerfOp::kAllReduce, codec, sum.data(), kCount), 3u);
-  EXPECT_EQ(first.count_wrong(PerfOp::kReduceScatter, codec, sum.data(), kCount), 1u);
-  EXPECT_EQ(last.count_wrong(PerfOp::kReduceScatter, codec, sum.data(), kCount), 1u);
+  EXPECT_EQ(first.count_wrong(PerfOp::kAllReduce, kRing, codec, sum.data(), kCount), 3u);
+  EXPECT_EQ(first.count_wrong(PerfOp::kReduceScatter, kRing, codec, sum.data(), kCount), 1u);
+  EXPECT_EQ(last.count_wrong(PerfOp::kReduceScatter, kRing, codec, sum.data(), kCount), 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, PerfDataTest,
@@ -101,7 +102,7 @@ TEST(PerfData, CoarserCodecsAreFoundOut) {
   const PerfData checks(plan, 0, kWorld);
   const auto wrong = [&](const char* made_with, const char* promised) {
     const std::vector<float> sum = reduced(find_codec(made_with), inputs_of(plan));
-    return checks.count_wrong(PerfOp::kAllReduce, find_codec(promised), sum.data(), kCount);
+    return checks.count_wrong(PerfOp::kAllReduce, kRing, {find_codec(promised)}, sum.data(), kCount);
   };
   EXPECT_GT(wrong("fixed:9", "fixed:11"), kCount / 100);
   EXPECT_GT(wrong("bf16", "raw"), kCount / 2);
@@ -114,12 +115,12 @@ TEST(PerfData, OtherPlacesAreFoundOut) {
   const auto inputs = inputs_of(plan);
   const Codec raw = find_codec("raw");
   const PerfData checks(plan, 1, kWorld);
-  EXPECT_GT(checks.count_wrong(PerfOp::kBroadcast, raw, inputs[1].data(), kCount), kCount / 2);
-  EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, raw, reduced(raw, {inputs[0], inputs[1]}).data(), kCount),
+  EXPECT_GT(checks.count_wrong(PerfOp::kBroadcast, kRing, {raw}, inputs[1].data(), kCount), kCount / 2);
+  EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, kRing, {raw}, reduced(raw, {inputs[0], inputs[1]}).data(), kCount),
             kCount / 2);
   std::vector<float> sum = reduced(raw, inputs);
   std::rotate(sum.begin(), sum.begin() + kCount / kWorld, sum.end());
-  EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, raw, sum.data(), kCount), kCount / 2);
+  EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, kRing, {raw}, sum.data(), kCount), kCount / 2);
 }
 
 template <typename T>
@@ -133,9 +134,9 @@ void check_exact(const char* type) {
     for (size_t i = 0; i < kCount; ++i) sum[i] = static_cast<T>(sum[i] + input[i]);
   }
   const PerfData checks(plan, 2, kWorld);
-  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, raw, sum.data(), kCount), 0u) << type;
+  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, {raw}, sum.data(), kCount), 0u) << type;
   sum[kCount / 2] = static_cast<T>(sum[kCount / 2] + 1);
-  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, raw, sum.data(), kCount), 1u) << type;
+  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, {raw}, sum.data(), kCount), 1u) << type;
 }
 
 TEST(PerfData, OtherTypes) {
@@ -143,6 +144,69 @@ TEST(PerfData, OtherTypes) {
   check_exact<uint32_t>("int32");
   check_exact<uint64_t>("int64");
   check_exact<uint8_t>("bytes");
+}
+
+// Every reduction but sums is exact, with signs as the type has them.
+template <typename T>
+void check_picked(const char* type, const char* reduction, T (*pick)(T, T)) {
+  PerfOptions options;
+  options.type = type;
+  options.reduction = reduction;
+  const PerfPlan plan = make_perf_plan(options);
+  ASSERT_EQ(plan.codecs.size(), 1u);
+  std::vector<T> best(kCount);
+  std::vector<T> input(kCount);
+  for (unsigned rank = 0; rank < kWorld; ++rank) {
+    PerfData(plan, rank, kWorld).fill(input.data(), kCount);
+    for (size_t i = 0; i < kCount; ++i) best[i] = rank == 0 ? input[i] : pick(best[i], input[i]);
+  }
+  for (unsigned rank = 0; rank < kWorld; ++rank) {
+    const PerfData checks(plan, rank, kWorld);
+    EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, plan.codecs[0], best.data(), kCount), 0u) << type;
+    EXPECT_EQ(checks.count_wrong(PerfOp::kReduceScatter, kRing, plan.codecs[0], best.data(), kCount), 0u) << type;
+    EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, kRing, plan.codecs[0], input.data(), kCount), kCount / 8) << type;
+  }
+  std::memset(&best[kCount / 2], 0x55, sizeof(T));
+  EXPECT_EQ(PerfData(plan, 1, kWorld).count_wrong(PerfOp::kAllReduce, kRing, plan.codecs[0], best.data(), kCount), 1u);
+  EXPECT_EQ(PerfData(plan, 0, kWorld).count_wrong(PerfOp::kReduceScatter, kRing, plan.codecs[0], best.data(), kCount),
+            0u);
+}
+
+template <typename T>
+T least(T a, T b) {
+  return std::min(a, b);
+}
+template <typename T>
+T greatest(T a, T b) {
+  return std::max(a, b);
+}
+
+TEST(PerfData, MinimaAndMaxima) {
+  check_picked<float>("float32", "min", least);
+  check_picked<float>("float32", "max", greatest);
+  check_picked<double>("float64", "max", greatest);
+  check_picked<int32_t>("int32", "min", least);
+  check_picked<int64_t>("int64", "max", greatest);
+  check_picked<uint8_t>("bytes", "min", least);
+  check_picked<uint8_t>("bytes", "max", greatest);
+}
+
+// What an aggregator rounds on the way back is another bound's worth.
+TEST(PerfData, TwoCodecs) {
+  const PerfPlan plan = plan_of("float32", "gauss-0.1");
+  const StrategyId aggregator = find_strategy("aggregator:0");
+  const PerfData checks(plan, 0, kWorld);
+  const Codec there = find_codec("fixed:12");
+  const std::vector<float> sum = reduced(there, inputs_of(plan));
+  const auto wrong = [&](const char* made_with, const char* promised) {
+    const std::vector<float> back = copied(find_codec(made_with), sum);
+    return checks.count_wrong(PerfOp::kAllReduce, aggregator, {there, find_codec(promised)}, back.data(), kCount);
+  };
+  EXPECT_EQ(wrong("raw", "raw"), 0u);
+  EXPECT_EQ(wrong("fixed:8", "fixed:8"), 0u);
+  EXPECT_EQ(wrong("bf16", "bf16"), 0u);
+  EXPECT_GT(wrong("fixed:8", "raw"), kCount / 2);
+  EXPECT_GT(wrong("fixed:8", "fixed:10"), kCount / 4);
 }
 
 TEST(PerfData, HashesTellBytesApart) {
@@ -192,6 +256,53 @@ TEST(PerfPlan, Lists) {
   options.codecs = {"fixed:10"};
   options.type = "int32";
   EXPECT_THROW((void)make_perf_plan(options), SetupError);
+}
+
+TEST(PerfPlan, Strategies) {
+  PerfOptions options;
+  EXPECT_TRUE(make_perf_plan(options).strategies.empty());
+  options.strategies = {"ring,direct", "rings:2,aggregator:1,stream"};
+  const PerfPlan plan = make_perf_plan(options);
+  EXPECT_EQ(plan.strategies, find_strategies("ring,direct,rings:2,aggregator:1,stream"));
+  options.codecs = {"raw,fixed:10/raw"};
+  EXPECT_THROW((void)make_perf_plan(options), SetupError) << "a ring has one codec";
+  options.strategies = {"aggregator:1"};
+  const PerfPlan pair = make_perf_plan(options);
+  ASSERT_EQ(pair.codecs.size(), 2u);
+  EXPECT_EQ(pair.codecs[1].name(), "fixed:10/raw");
+  EXPECT_FALSE(pair.codecs[0].back);
+  options.codecs = {"inceptionn:10,truncate/raw,raw/inceptionn:9,truncate,bf16"};
+  ASSERT_EQ(make_perf_plan(options).codecs.size(), 3u);
+  EXPECT_EQ(make_perf_plan(options).codecs[0].name(), "inceptionn:10,truncate/raw");
+  EXPECT_EQ(make_perf_plan(options).codecs[1].name(), "raw/inceptionn:9,truncate");
+  options.ops = {"allreduce,allgather"};
+  EXPECT_THROW((void)make_perf_plan(options), SetupError) << "an aggregator does not gather";
+  options.ops = {};
+  for (const char* bad : {"", "fixed:10/", "/raw", "fixed:10/raw/raw"}) {
+    options.codecs = {bad};
+    EXPECT_THROW((void)make_perf_plan(options), SetupError) << bad;
+  }
+  options.codecs = {};
+  for (const char* bad : {"", "rings", "star", "ring,"}) {
+    options.strategies = {bad};
+    EXPECT_THROW((void)make_perf_plan(options), SetupError) << bad;
+  }
+}
+
+TEST(PerfPlan, Reductions) {
+  PerfOptions options;
+  options.reduction = "max";
+  EXPECT_EQ(make_perf_plan(options).codecs.size(), 1u);
+  options.codecs = {"fixed:10"};
+  EXPECT_THROW((void)make_perf_plan(options), SetupError) << "maxima are exact";
+  options.codecs = {};
+  options.ops = {"broadcast"};
+  EXPECT_THROW((void)make_perf_plan(options), SetupError) << "nothing is reduced";
+  options.ops = {};
+  for (const char* bad : {"maximum", "mean", "Sum"}) {
+    options.reduction = bad;
+    EXPECT_THROW((void)make_perf_plan(options), SetupError) << bad;
+  }
 }
 
 }  // namespace

@@ -13,10 +13,9 @@ CLI::App* add_perf(CLI::App& app, PerfOptions& options) {
   add("-f,--factor", options.factor, "From one size to the next (2)");
   add("-n,--iterations", options.iterations, "Timed for each row (20)");
   add("-w,--warmup", options.warmup, "Before those (5)");
-  add("--op", options.ops, "allreduce, reducescatter, allgather,\nbroadcast (allreduce)");
-  add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream]\n(the daemon's)");
-  add("--codec", options.codecs,
-      "'gradlane codecs' lists them; of aggregators\nthere and back: fixed:10/raw (raw,fixed:10)");
+  add("--op", options.ops, "allreduce, reducescatter, allgather, broadcast");
+  add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream]");
+  add("--codec", options.codecs, "See 'gradlane codecs'; or there/back (raw,fixed:10)");
   add("--reduction", options.reduction, "sum, min, max (sum)");
   add("--type", options.type, "float32, float64, int32, int64, bytes");
   add("--data", options.data, "As in 'bench codec' (gauss-0.01)");

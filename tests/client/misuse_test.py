@@ -102,6 +102,38 @@ class Arguments(unittest.TestCase):
             self.refused(lambda: gl.all_reduce(floats(), codec=value), f"codec '{value}': .*; there are raw, bf16, fp16, "
                          r"inceptionn:B\[,truncate\] \(2 to 14\), fixed:B \(1 to 30\)$")
 
+    def test_strategies(self):
+        self.assertEqual(gl.strategies, ("ring", "direct", "aggregator:1") if FAKE else ("ring",))
+        for value in (10, b"ring", ["ring"], True, "r\xefng", "ring\n"):
+            self.refused(lambda: gl.all_reduce(floats(), strategy=value), "strategy is .*; it is a name, 'ring', ")
+        allowed = ", ".join(gl.strategies)
+        calls = {
+            "all_reduce": lambda value: gl.all_reduce(floats(), strategy=value),
+            "reduce_scatter": lambda value: gl.reduce_scatter(numpy.ones(gl.world), strategy=value),
+            "all_gather": lambda value: gl.all_gather(numpy.ones(gl.world), strategy=value),
+            "broadcast": lambda value: gl.broadcast(floats(), strategy=value),
+            "barrier": lambda value: gl.barrier(strategy=value),
+        }
+        for name, call in calls.items():
+            for value in ("rings:7", "", "RING", "x" * 100):
+                self.refused(lambda: call(value), f"{name}: strategy '{value[:40]}.*': the daemon allows {allowed} "
+                             r"\(strategies in its configuration\)")
+            call("ring")
+        self.refused(lambda: gl.all_reduce(floats(), codec="raw/raw"), "one for the way back.*; strategy is ring")
+        if FAKE:
+            self.refused(lambda: gl.broadcast(floats(), strategy="aggregator:1"), "cannot do that; .*: ring, direct$")
+            gl.all_reduce(floats(2000), strategy="aggregator:1", codec="fixed:10/raw")
+
+    def test_reductions(self):
+        for value in (None, 1, "SUM", "mean", b"min", numpy.min):
+            self.refused(lambda: gl.all_reduce(floats(), reduction=value), "reduction is .*; it is 'sum', 'min' or 'max'")
+        self.refused(lambda: gl.all_reduce(floats(), reduction="min", average=True), "average of a minimum")
+        self.refused(lambda: gl.all_reduce(floats(), reduction="max", codec="fixed:8"), "minima and maxima are exact")
+        self.refused(lambda: gl.all_reduce(floats(), reduction="max", codec=gradlane.AdaptiveBound()), "for sums")
+        self.refused(lambda: gl.all_reduce(floats(), reduction="max", residual=floats()), "for sums")
+        for dtype in ("uint64", "complex64", "longdouble", "S3", "m8[s]"):
+            self.refused(lambda: gl.all_reduce(numpy.zeros(4, dtype), reduction="min"), "no minimum or maximum here; ")
+
     def test_residuals(self):
         read_only = floats()
         read_only.flags.writeable = False
@@ -154,7 +186,7 @@ class Texts(unittest.TestCase):
         public = {name for name in dir(gl) if not name.startswith("_")}
         self.assertEqual(public, {
             "all_gather", "all_reduce", "barrier", "broadcast", "close", "codec", "empty", "figures", "fileno", "rank",
-            "reduce_scatter", "resume", "world", "zeros"})
+            "reduce_scatter", "resume", "strategies", "world", "zeros"})
 
     def test_names(self):
         for name in gradlane.__all__:

@@ -40,6 +40,7 @@ class Header(unittest.TestCase):
     def test_enums(self):
         self.same(gradlane.Code, enum_of("gradlane_code"))
         self.same(_library.Type, enum_of("gradlane_type"))
+        self.same(_library.Reduction, enum_of("gradlane_reduction"))
         flags = dict(re.findall(r"#define GRADLANE_CODEC_([A-Z_]+) (\d+)u", HEADER))
         self.same(_library.Capability, {name: int(value) for name, value in flags.items()})
 

@@ -109,6 +109,57 @@ class Sums(unittest.TestCase):
         gl.barrier()
 
 
+class Picks(unittest.TestCase):
+    """Minima and maxima: exact, whatever codec the daemon has."""
+
+    def check(self, parts):
+        dtype = parts[0].dtype
+        for name, pick in (("min", numpy.minimum), ("max", numpy.maximum)):
+            expected = functools.reduce(pick, parts)
+            for array in layouts(parts[0].size, dtype):
+                with self.subTest(name, dtype=dtype, shape=array.shape, strides=array.strides):
+                    array[...] = parts[gl.rank].reshape(array.shape)
+                    self.assertIs(gl.all_reduce(array, reduction=name), array)
+                    self.assertEqual(array.dtype, dtype)
+                    numpy.testing.assert_array_equal(array.ravel(), expected)
+
+    def test_integers(self):
+        for dtype in INTEGERS:
+            if dtype != "uint64":
+                self.check([random_bytes(rank, COUNT, dtype) for rank in range(gl.world)])
+
+    def test_bool(self):
+        self.check([numpy.random.default_rng(rank).random(COUNT) < 0.6 for rank in range(gl.world)])
+
+    def test_floats(self):
+        for dtype in ("float16", "float32", "float64", ">f4", ">f8", ">f2"):
+            parts = [numpy.random.default_rng(rank).normal(0, 1, COUNT).astype(dtype) for rank in range(gl.world)]
+            parts[0][::7] = numpy.nan
+            parts[-1][::5] = -numpy.inf
+            self.check(parts)
+
+    def test_zeros_have_signs(self):
+        for name, negative in (("min", gl.world > 1), ("max", False)):
+            array = numpy.full(10, -0.0 if gl.rank > 0 else 0.0)
+            gl.all_reduce(array, reduction=name)
+            self.assertTrue(numpy.all(numpy.signbit(array) == negative))
+
+    def test_bfloat16(self):
+        values = [numpy.float32([rank - 1, -rank, 0.5, numpy.inf]) for rank in range(gl.world)]
+        array = (values[gl.rank].view("uint32") >> 16).astype("uint16")
+        gl.all_reduce(array, reduction="min", type="bfloat16")
+        result = (array.astype("uint32") << 16).view("float32")
+        numpy.testing.assert_array_equal(result, functools.reduce(numpy.minimum, values))
+
+    def test_reduce_scatter(self):
+        for dtype in ("int16", "bool", "float32", "uint32"):
+            parts = [random_bytes(rank, 10 * gl.world, "uint8").reshape(gl.world, 10) for rank in range(gl.world)]
+            parts = [(part % 2 if dtype == "bool" else part).astype(dtype) for part in parts]
+            array = parts[gl.rank].copy()
+            gl.reduce_scatter(array, reduction="max")
+            numpy.testing.assert_array_equal(array[gl.rank], functools.reduce(numpy.maximum, parts)[gl.rank])
+
+
 class Copies(unittest.TestCase):
     def test_broadcast(self):
         for index, dtype in enumerate(COPIED):

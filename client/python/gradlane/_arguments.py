@@ -12,8 +12,10 @@ import numpy
 
 from . import errors
 from ._codecs import Codecs, is_auto
+from ._library import Reduction
 
 _BOOLS = (bool, numpy.bool_)
+_REDUCTIONS = {it.name.lower(): it for it in Reduction}
 _SHOWN = 100  # characters of a value in a message
 MAX_MS = (1 << 31) - 1
 
@@ -95,6 +97,23 @@ def codec_name(codec: object, codecs: Codecs) -> bytes | None:
     if not codec.isascii() or not codec.isprintable():
         raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say")
     return codec.encode()
+
+
+def strategy_name(strategy: object) -> bytes | None:
+    """As bytes; None stays None. Whether the daemon allows it is the daemon's to say."""
+    if strategy is None:
+        return None
+    if not isinstance(strategy, str) or not strategy.isascii() or not strategy.isprintable():
+        raise wrong("strategy", strategy, "a name, 'ring', 'direct', 'rings:4' or 'aggregator:0' say")
+    return strategy.encode()
+
+
+def reduction(value: object) -> Reduction:
+    """Of "sum", "min" or "max"."""
+    found = _REDUCTIONS.get(value) if isinstance(value, str) else None
+    if found is None:
+        raise wrong("reduction", value, "'sum', 'min' or 'max'")
+    return found
 
 
 def shape(what: str, value: Any, itemsize: int) -> tuple[int, tuple[int, ...]]:

@@ -100,19 +100,22 @@ class Context(Core):
     They return the array, or with async_=True a Request. They raise BadArgument (nothing has happened then),
     OperationFailed (on all ranks) and DaemonGone. Ctrl-C cancels an operation that is waited for, on all ranks.
 
-    Options of operations: average: divide the sum by the number of ranks. codec: of sums of float32 (and of complex64,
+    Options of operations: average: divide the sum by the number of ranks. reduction: "min" or "max" instead of the sum.
+    strategy: which way round, one of `strategies`; None: the daemon's. codec: of sums of float32 (and of complex64,
     as pairs): "raw", which is exact, or "fixed:10", say, or an AdaptiveBound; None: the daemon's. residual: error
     feedback, an array of float32 of the same size, zeros at first and kept from step to step. tag: a number that must
     be the same on all ranks; None counts the operations. timeout: seconds until the operation fails; None: what open()
     or the daemon says. type="bfloat16": the array is of uint16, and holds bfloat16.
 
     Attributes: rank: of this process, 0 to world - 1. world: how many ranks there are. codec: the daemon's, of sums of
-    float32 that name none.
+    float32 that name none. strategies: those that operations may name; the first one is that of operations that name
+    none, as far as it can do them.
     """
 
     rank: int
     world: int
     codec: str
+    strategies: tuple[str, ...]
 
     def __init__(self, connection: _buffers.Connection | None = None) -> None:
         if not isinstance(connection, _buffers.Connection):
@@ -121,6 +124,9 @@ class Context(Core):
         self.rank = self._lib.gradlane_rank(connection.handle)
         self.world = self._lib.gradlane_world(connection.handle)
         self.codec = self._lib.gradlane_codec(connection.handle).decode()
+        count = self._lib.gradlane_strategies(connection.handle)
+        names = (self._lib.gradlane_get_strategy(connection.handle, number) for number in range(count))
+        self.strategies = tuple(name.decode() for name in names)
         weakref.finalize(self, connection.disconnect).atexit = False
 
     def __repr__(self) -> str:
@@ -200,39 +206,42 @@ class Context(Core):
     # ---- Operations
 
     @overload
-    def all_reduce(self, array: _Array, *, average: bool = False,
+    def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: Literal[False] = False) -> _Array: ...
 
     @overload
-    def all_reduce(self, array: _Array, *, average: bool = False,
+    def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: Literal[True]) -> Request[_Array]: ...
 
     @overload
-    def all_reduce(self, array: _Array, *, average: bool = False,
+    def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: bool) -> _Array | Request[_Array]: ...
 
-    def all_reduce(self, array: _Array, *, average: bool = False,
+    def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: bool = False) -> _Array | Request[_Array]:
-        """The array ends as the sum of the ranks' arrays, or their average. Returns it, or the Request.
+        """The array ends as the sum of the ranks' arrays, average, minimum or maximum. Returns it, or the Request.
 
         array: of any shape, with as many elements on all ranks, of bool, integers, float16 to float64, complex64 or
         complex128, or bfloat16. Sums of integers wrap around, as NumPy's do; of bool they are "or". Averages are for
         floating and complex types. A codec takes away from float32 and complex64 of 1024 floats or more what its bound
-        says (docs/codecs.md). All else is added as it is: sums of floating types are rounded at each rank.
+        says (docs/codecs.md). All else is added as it is: sums of floating types are rounded at each rank. Minima and
+        maxima are exact: not of complex types and uint64; NaN where one is NaN, and -0 is less than +0.
 
-        average: divide by the number of ranks. codec: "raw", which is exact, "fixed:10", say, or an AdaptiveBound of
-        this tensor; None: the daemon's. residual: error feedback, float32 of as many elements, zeros at first and kept
-        from step to step. tag: a number that all ranks must give alike; None counts the operations. timeout: seconds
-        until it fails; None: what open() or the daemon says. type="bfloat16": the array is of uint16, and holds
-        bfloat16. async_: True: returns a Request at once; the array is the daemon's until its wait() returns.
+        average: divide by the number of ranks. reduction: "sum", "min" or "max". strategy: which way round, one of
+        `strategies`; None: the first of these. codec: "raw", which is exact, "fixed:10", say, or an AdaptiveBound of
+        this tensor; None: the daemon's; to an aggregator and back "fixed:10/raw", say. residual: error feedback,
+        float32 of as many elements, zeros at first and kept from step to step. tag: a number that all ranks must give
+        alike; None counts the operations. timeout: seconds until it fails; None: what open() or the daemon says.
+        type="bfloat16": the array is of uint16, and holds bfloat16. async_: True: returns a Request at once; the array
+        is the daemon's until its wait() returns.
 
         Raises BadArgument (nothing has happened), OperationFailed (on all ranks; the array is undefined then) and
         DaemonGone.
@@ -240,28 +249,32 @@ class Context(Core):
             gl.all_reduce(gradients, average=True, codec="fixed:10")
         """
         result: _Array | Request[_Array] = self._reduce(
-            "all_reduce", array, (tag, timeout, average), codec, residual, type, async_)
+            "all_reduce", array, (tag, timeout, strategy, average, reduction), codec, residual, type, async_)
         return result
 
     @overload
-    def reduce_scatter(self, array: _Array, *, average: bool = False,
+    def reduce_scatter(self, array: _Array, *, average: bool = False, reduction: str = "sum",
+                       strategy: str | None = None,
                        codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                        tag: int | None = None, timeout: float | None = None, type: str | None = None,
                        async_: Literal[False] = False) -> _Array: ...
 
     @overload
-    def reduce_scatter(self, array: _Array, *, average: bool = False,
+    def reduce_scatter(self, array: _Array, *, average: bool = False, reduction: str = "sum",
+                       strategy: str | None = None,
                        codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                        tag: int | None = None, timeout: float | None = None, type: str | None = None,
                        async_: Literal[True]) -> Request[_Array]: ...
 
     @overload
-    def reduce_scatter(self, array: _Array, *, average: bool = False,
+    def reduce_scatter(self, array: _Array, *, average: bool = False, reduction: str = "sum",
+                       strategy: str | None = None,
                        codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                        tag: int | None = None, timeout: float | None = None, type: str | None = None,
                        async_: bool) -> _Array | Request[_Array]: ...
 
-    def reduce_scatter(self, array: _Array, *, average: bool = False,
+    def reduce_scatter(self, array: _Array, *, average: bool = False, reduction: str = "sum",
+                       strategy: str | None = None,
                        codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                        tag: int | None = None, timeout: float | None = None, type: str | None = None,
                        async_: bool = False) -> _Array | Request[_Array]:
@@ -272,26 +285,26 @@ class Context(Core):
         configuration.
         """
         result: _Array | Request[_Array] = self._reduce(
-            "reduce_scatter", array, (tag, timeout, average), codec, residual, type, async_)
+            "reduce_scatter", array, (tag, timeout, strategy, average, reduction), codec, residual, type, async_)
         return result
 
     @overload
-    def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
-                   timeout: float | None = None, type: str | None = None,
+    def all_gather(self, array: _Array, *, codec: str | None = None, strategy: str | None = None,
+                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: Literal[False] = False) -> _Array: ...
 
     @overload
-    def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
-                   timeout: float | None = None, type: str | None = None,
+    def all_gather(self, array: _Array, *, codec: str | None = None, strategy: str | None = None,
+                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: Literal[True]) -> Request[_Array]: ...
 
     @overload
-    def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
-                   timeout: float | None = None, type: str | None = None,
+    def all_gather(self, array: _Array, *, codec: str | None = None, strategy: str | None = None,
+                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: bool) -> _Array | Request[_Array]: ...
 
-    def all_gather(self, array: _Array, *, codec: str | None = None, tag: int | None = None,
-                   timeout: float | None = None, type: str | None = None,
+    def all_gather(self, array: _Array, *, codec: str | None = None, strategy: str | None = None,
+                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: bool = False) -> _Array | Request[_Array]:
         """The array is `world` blocks of equal size, of which block `rank` is this rank's; ends as all ranks' blocks.
 
@@ -299,50 +312,50 @@ class Context(Core):
         `world`, and with local_reduce in the daemon's configuration.
         """
         result: _Array | Request[_Array] = self._copy(
-            "all_gather", array, (), self._how(tag, timeout, codec=codec), type, async_)
+            "all_gather", array, (), self._how(tag, timeout, strategy, codec=codec), type, async_)
         return result
 
     @overload
-    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
-                  timeout: float | None = None, type: str | None = None,
+    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, strategy: str | None = None,
+                  tag: int | None = None, timeout: float | None = None, type: str | None = None,
                   async_: Literal[False] = False) -> _Array: ...
 
     @overload
-    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
-                  timeout: float | None = None, type: str | None = None,
+    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, strategy: str | None = None,
+                  tag: int | None = None, timeout: float | None = None, type: str | None = None,
                   async_: Literal[True]) -> Request[_Array]: ...
 
     @overload
-    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
-                  timeout: float | None = None, type: str | None = None,
+    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, strategy: str | None = None,
+                  tag: int | None = None, timeout: float | None = None, type: str | None = None,
                   async_: bool) -> _Array | Request[_Array]: ...
 
-    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, tag: int | None = None,
-                  timeout: float | None = None, type: str | None = None,
+    def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, strategy: str | None = None,
+                  tag: int | None = None, timeout: float | None = None, type: str | None = None,
                   async_: bool = False) -> _Array | Request[_Array]:
         """The array ends as that of rank `root`, 0 to world - 1. Any type but objects, bit by bit: nothing is lost."""
         root = _arguments.whole("root", root, 0, self.world - 1)
-        how = self._how(tag, timeout, codec=codec)
+        how = self._how(tag, timeout, strategy, codec=codec)
         result: _Array | Request[_Array] = self._copy("broadcast", array, (root,), how, type, async_)
         return result
 
     @overload
-    def barrier(self, *, tag: int | None = None, timeout: float | None = None,
+    def barrier(self, *, strategy: str | None = None, tag: int | None = None, timeout: float | None = None,
                 async_: Literal[False] = False) -> None: ...
 
     @overload
-    def barrier(self, *, tag: int | None = None, timeout: float | None = None,
+    def barrier(self, *, strategy: str | None = None, tag: int | None = None, timeout: float | None = None,
                 async_: Literal[True]) -> Request[None]: ...
 
     @overload
-    def barrier(self, *, tag: int | None = None, timeout: float | None = None,
+    def barrier(self, *, strategy: str | None = None, tag: int | None = None, timeout: float | None = None,
                 async_: bool) -> Request[None] | None: ...
 
-    def barrier(self, *, tag: int | None = None, timeout: float | None = None,
+    def barrier(self, *, strategy: str | None = None, tag: int | None = None, timeout: float | None = None,
                 async_: bool = False) -> Request[None] | None:
         """Ends when all ranks have started it; returns None, or the Request."""
         self._tidy()
-        result: Request[None] | None = self._run(Operation("barrier"), (), self._how(tag, timeout), async_)
+        result: Request[None] | None = self._run(Operation("barrier"), (), self._how(tag, timeout, strategy), async_)
         return result
 
     def resume(self, next_tag: int) -> None:

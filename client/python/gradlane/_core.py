@@ -69,10 +69,13 @@ class Core:
 
     # ---- Starting
 
-    def _how(self, tag: object, timeout: object, average: object = False, codec: object = None) -> _library.How:
+    def _how(self, tag: object, timeout: object, strategy: object = None, average: object = False,
+             reduction: object = "sum", codec: object = None) -> _library.How:
         _ = self._connection.handle  # raises, before whatever else may be wrong
         how = _library.How(ctypes.sizeof(_library.How))
         how.average = _arguments.flag("average", average)
+        how.reduction = _arguments.reduction(reduction)
+        how.strategy = _arguments.strategy_name(strategy)
         how.codec = _arguments.codec_name(codec, self._codecs)
         if tag is not None:
             how.has_tag = 1
@@ -80,12 +83,17 @@ class Core:
         how.timeout_ms = _arguments.milliseconds("timeout", timeout)
         return how
 
-    def _reduce(self, name: str, array: NDArray[Any], options: tuple[object, object, object], codec: object,
-                residual: NDArray[Any] | None, type_name: object, async_: object) -> Any:
+    def _reduce(self, name: str, array: NDArray[Any], options: tuple[object, object, object, object, object],
+                codec: object, residual: NDArray[Any] | None, type_name: object, async_: object) -> Any:
         bound = codec if isinstance(codec, AdaptiveBound) else None
         how = self._how(*options, None if bound is not None else codec)
         check_array("data", array)
-        form = _forms.of_sum(array, type_name, how.average)
+        if how.reduction == _library.Reduction.SUM:
+            form = _forms.of_sum(array, type_name, how.average)
+        else:
+            form = _forms.of_pick(array, type_name)
+            if bound is not None:
+                raise errors.bad_argument(f"{name}: minima and maxima are exact, and an AdaptiveBound is for sums")
         count = self._count(name, array, form)
         self._tidy()
         if bound is not None:

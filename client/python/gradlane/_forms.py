@@ -34,6 +34,16 @@ _SAME = {
 }
 _PAIRS = {("c", 8): Type.FLOAT32, ("c", 16): Type.FLOAT64}
 _WIDENED = (("b", 1), ("i", 2), ("u", 2))  # summed as int32; what is not 0 becomes True
+# Minima and maxima depend on the sign: the daemon's int32 and int64 have one, and its bytes have none.
+_ORDERED = (("f", 2), ("f", 4), ("f", 8), ("i", 4), ("i", 8), ("u", 1))
+_WIDER = {
+    ("b", 1): (Type.INT32, "int32"),
+    ("i", 1): (Type.INT32, "int32"),
+    ("i", 2): (Type.INT32, "int32"),
+    ("u", 2): (Type.INT32, "int32"),
+    ("u", 4): (Type.INT64, "int64"),
+}
+_PICKS = "bool, int8 to int64, uint8 to uint32, float16, float32, float64, bfloat16"
 _SUMS = "bool, int8 to int64, uint8 to uint64, float16, float32, float64, complex64, complex128, bfloat16"
 
 FLOAT32 = Form(Type.FLOAT32, 1, numpy.dtype("float32"), False)
@@ -74,6 +84,23 @@ def of_sum(array: NDArray[Any], type_name: object, average: bool) -> Form:
     if kind in _WIDENED:
         return Form(Type.INT32, 1, numpy.dtype("int32"), False)
     raise errors.bad_argument(f"arrays of {dtype} have no sum here; there are sums of {_SUMS}: use array.astype()")
+
+
+def of_pick(array: NDArray[Any], type_name: object) -> Form:
+    """Of an operation that takes minima or maxima. Raises BadArgument if the type has none."""
+    dtype = array.dtype
+    if _is_bfloat16(array, type_name):
+        return Form(Type.BFLOAT16, 1, dtype, False)
+    kind = (dtype.kind, dtype.itemsize)
+    same = _of_same(dtype) if kind in _ORDERED else None
+    if same is not None:
+        return Form(same, 1, dtype.newbyteorder("="), False)
+    wider = _WIDER.get(kind) if dtype.isbuiltin != 2 else None
+    if wider is not None:
+        return Form(wider[0], 1, numpy.dtype(wider[1]), False)
+    raise errors.bad_argument(
+        f"arrays of {dtype} have no minimum or maximum here; there are those of {_PICKS}: use array.astype()"
+    )
 
 
 def of_copy(array: NDArray[Any], type_name: object) -> Form:

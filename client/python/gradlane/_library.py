@@ -9,7 +9,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 4
+API_VERSION = 5
 EXACT_BELOW = 1024  # GRADLANE_EXACT_BELOW: sums of fewer float32 lose nothing, whichever codec is named
 
 
@@ -23,6 +23,14 @@ class Type(enum.IntEnum):
     INT32 = 4
     INT64 = 5
     BYTES = 6
+
+
+class Reduction(enum.IntEnum):
+    """gradlane_reduction: how elements of ranks become one."""
+
+    SUM = 0
+    MIN = 1
+    MAX = 2
 
 
 class Capability(enum.IntFlag):
@@ -61,6 +69,9 @@ class How(ctypes.Structure):
         ("tag", ctypes.c_uint64),
         ("timeout_ms", ctypes.c_int64),
         ("whole", ctypes.c_size_t),
+        ("strategy", ctypes.c_char_p),
+        ("reduction", ctypes.c_int),
+        ("reserved", ctypes.c_int),
     ]
 
 
@@ -124,6 +135,8 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_codecs": (size, [context]),
         "gradlane_get_codec": (integer, [context, size, ctypes.POINTER(CodecInfo)]),
         "gradlane_find_codec": (integer, [context, ctypes.c_char_p, ctypes.POINTER(CodecInfo)]),
+        "gradlane_strategies": (size, [context]),
+        "gradlane_get_strategy": (ctypes.c_char_p, [context, size]),
         "gradlane_error": (ctypes.c_char_p, [context]),
         "gradlane_warning": (ctypes.c_char_p, [context]),
         "gradlane_alloc": (integer, [context, size, ctypes.POINTER(context)]),

@@ -2,6 +2,7 @@
 """Tests of the backend "gradlane" of PyTorch: all ranks run the same ones, in the same order, so collectives match."""
 
 import datetime
+import functools
 import gc
 import os
 import pathlib
@@ -78,6 +79,49 @@ class Sums(Case):
                 torch.testing.assert_close(tensor.double(), summed(5000).double() / WORLD, rtol=1e-2, atol=1e-2)
             with self.assertRaisesRegex(gradlane.BadArgument, "torch.int32 has no average"):
                 dist.all_reduce(given(RANK, 4, torch.int32), op=dist.ReduceOp.AVG)
+
+    def test_minima_and_maxima(self):
+        """Exact, whatever the codec; of large values of either sign."""
+        ops = ((dist.ReduceOp.MIN, torch.minimum), (dist.ReduceOp.MAX, torch.maximum))
+        with gradlane.torch.use_codec("fixed:4"):
+            for dtype in REAL + OTHERS[:5]:
+                for numel in SIZES:
+                    every = [(given(rank, numel, torch.int64) * 37 % 256 - 128).to(dtype) for rank in range(WORLD)]
+                    for op, pick in ops:
+                        with self.subTest(dtype=dtype, numel=numel, op=op):
+                            tensor = every[RANK].clone()
+                            dist.all_reduce(tensor, op=op)
+                            self.assertSame(tensor, functools.reduce(pick, every))
+        tensor = torch.tensor([RANK == 0, True, False])
+        dist.all_reduce(tensor, op=dist.ReduceOp.MIN)
+        self.assertEqual(tensor.tolist(), [WORLD == 1, True, False])
+        tensor = torch.tensor([float("nan") if RANK == 0 else 1.0, -0.0 if RANK == 0 else 0.0])
+        dist.all_reduce(tensor, op=dist.ReduceOp.MIN)
+        self.assertTrue(tensor[0].isnan() and tensor[1].signbit())
+        if WORLD > 1:  # PyTorch itself refuses them
+            with self.assertRaisesRegex(gradlane.BadArgument, "torch.complex64 has no minimum or maximum"):
+                gradlane.torch.Engine.existing().all_reduce(given(RANK, 4, torch.complex64), reduction="min")
+
+    def test_maxima_scattered(self):
+        for dtype in (torch.float32, torch.int16, torch.bfloat16):
+            every = [[given(rank + block, 3000, dtype) for block in range(WORLD)] for rank in range(WORLD)]
+            output = torch.zeros(3000, dtype=dtype)
+            dist.reduce_scatter(output, every[RANK], op=dist.ReduceOp.MAX)
+            self.assertSame(output, functools.reduce(torch.maximum, [blocks[RANK] for blocks in every]))
+
+    def test_strategy(self):
+        with gradlane.torch.use_strategy("ring"):
+            tensor = given(RANK, 5000)
+            dist.all_reduce(tensor)
+            dist.barrier()
+        self.assertIsNone(Setting.strategy)
+        self.assertSame(tensor, summed(5000))
+        with self.assertRaisesRegex(gradlane.BadArgument, "strategy is 5"):
+            gradlane.torch.use_strategy(5)
+        if WORLD > 1:
+            with self.assertRaisesRegex(gradlane.BadArgument, "strategy 'star': the daemon allows ring"):
+                gradlane.torch.use_strategy("star")
+        self.assertIsNone(Setting.strategy)
 
     def test_bool_is_or(self):
         tensor = torch.tensor([False, RANK == 0, True])

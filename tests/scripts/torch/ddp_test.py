@@ -181,11 +181,9 @@ class Refusals(unittest.TestCase):
     def test_operations_it_does_not_have(self):
         tensor, many = torch.ones(4), [torch.ones(4) for _ in range(WORLD)]
         calls = {
-            "all_reduce with MAX": lambda: dist.all_reduce(tensor, op=dist.ReduceOp.MAX),
-            "all_reduce with MIN": lambda: dist.all_reduce(tensor, op=dist.ReduceOp.MIN),
             "all_reduce with PRODUCT": lambda: dist.all_reduce(tensor, op=dist.ReduceOp.PRODUCT),
             "reduce with BAND": lambda: dist.reduce(tensor, 0, op=dist.ReduceOp.BAND),
-            "reduce_scatter with MAX": lambda: dist.reduce_scatter(tensor, many, op=dist.ReduceOp.MAX),
+            "reduce_scatter with BXOR": lambda: dist.reduce_scatter(tensor, many, op=dist.ReduceOp.BXOR),
             "no all_to_all;": lambda: dist.all_to_all(many, many),
             "no all_to_all_single": lambda: dist.all_to_all_single(torch.ones(WORLD), torch.ones(WORLD)),
             "no gather": lambda: dist.gather(tensor, many if RANK == 0 else None),

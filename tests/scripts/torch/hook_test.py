@@ -200,6 +200,9 @@ class Errors(unittest.TestCase):
         for codec, listed in (("fixd:10", " raw, bf16, "), ("fixed:31", " raw, bf16, "), ("fixed:auto:20", "")):
             with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .*{listed}.*BITS 1 to 12"):
                 gradlane.torch.State(codec)
+        with self.assertRaisesRegex(gradlane.BadArgument, "strategy 'star': the daemon allows ring .strategies in"):
+            gradlane.torch.State(strategy="star")
+        self.assertEqual(gradlane.torch.State(strategy="ring").strategy, "ring")
         with self.assertRaisesRegex(gradlane.BadArgument, "codec 10 is int; it is a name"):
             gradlane.torch.State(codec=10)
         with self.assertRaisesRegex(gradlane.BadArgument, "process_group is list; leave it out"):

@@ -19,9 +19,9 @@ import torch.distributed as dist
 from . import backend
 from .engine import Engine
 from .hook import State, hook
-from .setting import use_codec
+from .setting import use_codec, use_strategy
 
-__all__ = ["Engine", "State", "empty", "hook", "use_codec", "zeros"]
+__all__ = ["Engine", "State", "empty", "hook", "use_codec", "use_strategy", "zeros"]
 
 backend.register()
 

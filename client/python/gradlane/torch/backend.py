@@ -82,7 +82,7 @@ class Group(dist.ProcessGroup):
     # ---- Sums
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
-        """all_reduce(): SUM or AVG, in place; float32 through the codec of use_codec()."""
+        """all_reduce(): SUM, AVG, MIN or MAX, in place; sums of float32 through the codec of use_codec()."""
         return self._reduce("all_reduce", _only(tensors, "all_reduce"), tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
@@ -104,16 +104,16 @@ class Group(dist.ProcessGroup):
         return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, opts)
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
-        """reduce_scatter(): SUM or AVG of blocks of one shape and type; with fixed:auto exact."""
+        """reduce_scatter(): SUM, AVG, MIN or MAX of blocks of one shape and type; with fixed:auto exact."""
         output, blocks = _only(outputs, "reduce_scatter"), _only(inputs, "reduce_scatter")
-        average = _average("reduce_scatter", opts)
+        kind = _reduction("reduce_scatter", opts)
         if self._engine is None:
             output.copy_(blocks[0])
         # An adaptive bound would need the whole result on all ranks.
-        codec, bound = Setting.choose(output.numel(), self._engine)
+        codec, bound = Setting.choose(output.numel(), self._engine) if kind["reduction"] == "sum" else (None, None)
         if bound is not None and self._engine is not None:
             codec = self._engine.codecs.exact
-        return self._begin(outputs, "reduce_scatter", output, blocks, average=average, codec=codec)
+        return self._begin(outputs, "reduce_scatter", output, blocks, codec=codec, **kind)
 
     def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
         """reduce_scatter_tensor(): of a contiguous tensor of all blocks."""
@@ -121,10 +121,13 @@ class Group(dist.ProcessGroup):
 
     def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], opts: Any,
                 on_result: Callable[[torch.Tensor], None] | None = None) -> Work:
-        average = _average(name, opts)
-        codec, chosen = Setting.choose(tensor.numel(), self._engine) if tensor.dtype == torch.float32 else (None, None)
+        kind = _reduction(name, opts)
+        average = kind["average"]
+        coded = tensor.dtype == torch.float32 and kind["reduction"] == "sum"
+        codec, chosen = Setting.choose(tensor.numel(), self._engine) if coded else (None, None)
+        kind["strategy"] = Setting.strategy
         if chosen is None:
-            return self._begin(result, "all_reduce", tensor, average=average, codec=codec, on_result=on_result)
+            return self._begin(result, "all_reduce", tensor, codec=codec, on_result=on_result, **kind)
         bound = chosen
 
         def update(reduced: torch.Tensor) -> None:
@@ -133,8 +136,8 @@ class Group(dist.ProcessGroup):
                 on_result(reduced)
 
         # All ranks ask for the codec when the operations before have ended, so they all get the same.
-        return self._begin(result, "all_reduce", tensor, average=average, codec=bound.codec, on_result=update,
-                           on_failure=bound.reset)
+        return self._begin(result, "all_reduce", tensor, codec=bound.codec, on_result=update, on_failure=bound.reset,
+                           **kind)
 
     # ---- Copies
 
@@ -178,7 +181,7 @@ class Group(dist.ProcessGroup):
         def start(result: Any, on_error: Callable[[Exception], None]) -> Future[Any]:
             if self._engine is None:
                 if name == "all_reduce":
-                    Operand(torch.zeros, arguments[0], name, True, how["average"])
+                    Operand(torch.zeros, arguments[0], name, True, how["average"], how["reduction"] != "sum")
                 future: Future[Any] = Future()
                 future.set_result(result)
                 return future
@@ -202,14 +205,17 @@ def _only(tensors: Sequence[Any], name: str) -> Any:
     return tensors[0]
 
 
-def _average(name: str, opts: Any) -> bool:
-    if opts is None or opts.reduceOp == dist.ReduceOp.SUM:
-        return False
-    if opts.reduceOp == dist.ReduceOp.AVG:
-        return True
-    others = ("MIN", "MAX", "PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
-    op = next((other for other in others if opts.reduceOp == getattr(dist.ReduceOp, other, None)), str(opts.reduceOp))
-    raise NotImplementedError(f"gradlane: {name} with {op}; the backend gradlane has SUM and AVG; {_ANOTHER}")
+def _reduction(name: str, opts: Any) -> dict[str, Any]:
+    """What the engine calls it."""
+    op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+    for known, reduction in ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "sum"), (dist.ReduceOp.MIN, "min"),
+                             (dist.ReduceOp.MAX, "max")):
+        if op == known:
+            return {"average": known == dist.ReduceOp.AVG, "reduction": reduction}
+    others = ("PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+    text = next((other for other in others if opts.reduceOp == getattr(dist.ReduceOp, other, None)), str(opts.reduceOp))
+    here = "the backend gradlane has SUM, AVG, MIN and MAX"
+    raise NotImplementedError(f"gradlane: {name} with {text}; {here}; {_ANOTHER}")
 
 
 def _absent(method: str, name: str) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 import torch
 
 from .. import _arguments, _context, _losses, adaptive, errors
-from .._library import Capability, CodecInfo, Type
+from .._library import Capability, CodecInfo, Reduction, Type
 from . import operations, staging
 from .codec import check, is_adaptive
 from .driver import Driver
@@ -56,7 +56,7 @@ class Engine:
     and DaemonGone if there is no connection any more. Sums of float32 of 1024 elements or more lose what their codec
     takes (docs/codecs.md); all else arrives as it is.
 
-    Attributes: rank, world, codec: as of gradlane.Context. codecs: what the daemon has.
+    Attributes: rank, world, codec, strategies: as of gradlane.Context. codecs: what the daemon has.
     """
 
     _current: Engine | None = None
@@ -128,6 +128,7 @@ class Engine:
 
     def __init__(self, connected: _context.Context) -> None:
         self.rank, self.world, self.codec = connected.rank, connected.world, connected.codec
+        self.strategies = connected.strategies
         Engine._world = self.world
         self._context = connected  # keeps the connection open
         self._users = 0
@@ -153,6 +154,15 @@ class Engine:
                 self._capabilities[name] = self._ask_for(name)
         return self._capabilities[name]
 
+    def find_strategy(self, name: str | None) -> str | None:
+        """The same, if the daemon allows it. Raises BadArgument, which says what it allows."""
+        if _arguments.strategy_name(name) is not None and name not in self.strategies:
+            raise errors.bad_argument(
+                f"gradlane: strategy {name!r}: the daemon allows {', '.join(self.strategies)} (strategies in its "
+                "configuration)"
+            )
+        return name
+
     # ---- Memory
 
     def zeros(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -166,13 +176,15 @@ class Engine:
     # ---- Operations
 
     def all_reduce(self, tensor: torch.Tensor, *, average: bool = False, codec: str | Callable[[], str] | None = None,
-                   residual: torch.Tensor | None = None, **options: Any) -> Future[Any]:
-        """The tensor ends as the sum of the ranks' tensors, or their mean. In place.
+                   residual: torch.Tensor | None = None, reduction: str = "sum", strategy: str | None = None,
+                   **options: Any) -> Future[Any]:
+        """The tensor ends as the sum of the ranks' tensors, or their mean; reduction: or "min" or "max". In place.
 
-        codec: of float32; None: the daemon's; a function: called when all
-        operations before have ended. residual: error feedback, float32 of zeros() of the same size.
+        codec: of float32; None: the daemon's; a function: called when all operations before have ended. residual: error
+        feedback, float32 of zeros() of the same size. strategy: which way round; None: the daemon's.
         """
-        operand = self._operand(tensor, "all_reduce", True, average)
+        picked = _arguments.reduction(reduction)
+        operand = self._operand(tensor, "all_reduce", True, average, picked != Reduction.SUM)
         address = None
         if residual is not None:
             address = self._memory.address(residual)
@@ -183,6 +195,7 @@ class Engine:
         codec = self._codec(codec, operand, tensor)
         place = self._memory.address(operand.work)
         operation = operations.InPlace(operand, place, codec, average, address)
+        operation.reduction, operation.strategy = picked, self.find_strategy(strategy)
         operation.keep = residual
         return self._start(operation, tensor, **options)
 
@@ -204,15 +217,21 @@ class Engine:
         return self._start(operation, outputs, **options)
 
     def reduce_scatter(self, output: torch.Tensor, inputs: Sequence[torch.Tensor], *, average: bool = False,
-                       codec: str | None = None, **options: Any) -> Future[Any]:
-        """inputs: a tensor per rank, as large as `output`, which ends as the sum of the ranks' inputs[rank]."""
-        target = self._operand(output, "reduce_scatter", True, average)
-        theirs = [self._operand(tensor, "reduce_scatter", True, average) for tensor in inputs]
+                       codec: str | None = None, reduction: str = "sum", **options: Any) -> Future[Any]:
+        """inputs: a tensor per rank, as large as `output`, which ends as the sum of the ranks' inputs[rank].
+
+        reduction: or as "min" or "max" of these.
+        """
+        picked = _arguments.reduction(reduction)
+        kind = "reduce_scatter", True, average, picked != Reduction.SUM
+        target = self._operand(output, *kind)
+        theirs = [self._operand(tensor, *kind) for tensor in inputs]
         self._match("reduce_scatter", target, theirs)
         many = [operand.work.data_ptr() for operand in theirs]
         codec = self._codec(codec, target, output)
         operation = operations.Blocks(False, self.rank, many, target.work.data_ptr(), target.nbytes, target.type,
                                       target.work.element_size(), [target], codec, average, self._summed)
+        operation.reduction = picked
         operation.keep = theirs
         return self._start(operation, output, **options)
 
@@ -260,8 +279,9 @@ class Engine:
         connection.check(code)
         return Capability(info.flags)
 
-    def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False) -> staging.Operand:
-        return staging.Operand(self.zeros, tensor, name, reduce, average)
+    def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False,
+                 pick: bool = False) -> staging.Operand:
+        return staging.Operand(self.zeros, tensor, name, reduce, average, pick)
 
     def _codec(self, codec: Any, operand: staging.Operand, tensor: torch.Tensor) -> Any:
         if not callable(codec) and is_adaptive(check(codec, self)):

@@ -31,17 +31,19 @@ class State:
     codec: of float32 gradients; None or "fixed": "fixed:auto", whose bound follows the gradients. Other types travel
     exactly. error_feedback: what rounding takes away is added in the next step; with codecs fixed. None: with
     "fixed:auto" yes, else no. process_group: None: the default one; it must have as many ranks as the daemons.
+    strategy: which way round gradients go, one of those that the daemon allows; None: its first.
 
     Raises NoDaemon, and BadArgument if something does not go together. The connection is shared with backend gradlane.
     """
 
     def __init__(self, codec: str | None = None, error_feedback: bool | None = None,
-                 process_group: dist.ProcessGroup | None = None) -> None:
+                 process_group: dist.ProcessGroup | None = None, *, strategy: str | None = None) -> None:
         _check_group(process_group)
         # Never released: whoever opens a rank anew ends what other ranks still do.
         self._engine = _open(process_group)
         self.codec = check(codec, self._engine) or self._engine.codecs.auto
         self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
+        self.strategy = self._engine.find_strategy(strategy)
         self._group = process_group
         # Parameters: their numbers, in the order of first sight, which is the same in every run.
         self._order: dict[torch.Tensor, int] = {}
@@ -51,7 +53,7 @@ class State:
         self._loaded: list[Loaded] = []  # by number; for those that have no place yet
 
     def __repr__(self) -> str:
-        options = f"codec={self.codec!r}, error_feedback={self.error_feedback}"
+        options = f"codec={self.codec!r}, error_feedback={self.error_feedback}, strategy={self.strategy!r}"
         return f"<gradlane.torch.State({options}): rank {self._engine.rank} of {self._engine.world}>"
 
     def reset(self) -> None:
@@ -134,7 +136,7 @@ class State:
             residual = None
         timeout = _timeout_of(self._group)
         kept.future = self._engine.all_reduce(buffer, average=True, codec=codec, residual=residual, timeout=timeout,
-                                              on_result=kept.take)
+                                              strategy=self.strategy, on_result=kept.take)
         return kept.future
 
     def _reconnect(self) -> None:

@@ -14,7 +14,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
 from .. import errors
-from .._library import Type
+from .._library import Reduction, Type
 from .._losses import Caller
 from .staging import PIECE, Operand
 
@@ -65,10 +65,10 @@ class Flight:
 class Operation:
     """Base, and barrier: one piece without data.
 
-    codec, average: as in gradlane_how; whole too, which is of all pieces together. origin: as of an Operand. timeout:
-    seconds from its turn on, or None. The driver has flights, next_piece, number, begun, future and error: the first
-    thing that went wrong. warning: a LossWarning that whoever waits shall have. caller: the line that such a warning
-    names. inference: its tensors were made in inference mode. keep: what must live as long as this.
+    codec, average, reduction, strategy: as in gradlane_how; whole too, which is of all pieces together. origin: as of
+    an Operand. timeout: seconds from its turn on, or None. The driver has flights, next_piece, number, begun, future
+    and error: the first thing that went wrong. warning: a LossWarning that whoever waits shall have. caller: the line
+    that such a warning names. inference: its tensors were made in inference mode. keep: what must live as long as this.
     """
 
     name = "barrier"
@@ -77,6 +77,8 @@ class Operation:
     piece_count = 1
     codec: str | Callable[[], str] | None = None
     average = False
+    reduction = Reduction.SUM
+    strategy: str | None = None
     whole = 0
     origin = ""
 
@@ -116,7 +118,7 @@ class Operation:
 
         past: what has failed, as a number.
         """
-        what = f"{self.name} {self.nbytes} {self.type:d} {self.average} {past}{self.origin}"
+        what = f"{self.name} {self.nbytes} {self.type:d} {self.average} {self.reduction:d} {past}{self.origin}"
         check = zlib.crc32(what.encode()) & _mask(_CHECK_BITS)
         number = (self.number or 0) & _mask(_NUMBER_BITS)
         return (check << _NUMBER_BITS | number) << _PIECE_BITS | piece & _mask(_PIECE_BITS)

@@ -80,6 +80,8 @@ class Pieces:
             operation.codec = operation.codec()
         how.codec = operation.codec.encode() if operation.codec is not None else None
         how.average = operation.average
+        how.reduction = operation.reduction
+        how.strategy = operation.strategy.encode() if operation.strategy is not None else None
         how.residual = operation.residual_of(piece)
         how.tag = operation.tag(piece, self._past)
         how.timeout_ms = operation.timeout_ms

@@ -1,4 +1,4 @@
-"""Which codec the backend's sums of float32 go through."""
+"""Which codec the backend's sums of float32 go through, and which way round its all-reduces go."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from typing import ContextManager, Iterator
 
 from .. import errors
+from .._arguments import strategy_name
 from .._library import EXACT_BELOW
 from ..adaptive import AdaptiveBound
 from .codec import bound_of, check, is_adaptive
@@ -17,9 +18,10 @@ _WINDOW = 8  # of adaptive bounds, which several tensors of one size may share
 
 
 class Setting:
-    """What use_codec() has set, of the whole process."""
+    """What use_codec() and use_strategy() have set, of the whole process."""
 
     name: str | None = None  # None: the daemon's
+    strategy: str | None = None  # None: the daemon's
     bounds: dict[int, AdaptiveBound] = {}  # of fixed:auto, by number of elements
 
     @classmethod
@@ -38,6 +40,8 @@ class Setting:
     def verify(cls, engine: Engine | None) -> None:
         """Raises BadArgument if there are no such codecs, as far as that can be known. None: there is no daemon."""
         check(cls.name, engine)
+        if engine is not None:
+            engine.find_strategy(cls.strategy)
         with _of_the_environment():
             check(of_the_job(), engine)
 
@@ -76,5 +80,28 @@ def use_codec(name: str | None) -> ContextManager[None]:
             yield
         finally:
             Setting.name, Setting.bounds = old
+
+    return scope()
+
+
+def use_strategy(name: str | None) -> ContextManager[None]:
+    """Which way round the backend's all-reduces go from now on, in this process; all ranks must say the same.
+
+    "ring", "direct", "rings:4", "aggregator:0": one of those that the daemon's configuration allows; None: its first.
+    All other operations go by that one. Raises BadArgument if the daemon does not allow it; before
+    init_process_group(), which then raises it, nobody knows. Used as a context manager, it sets back the old one.
+    """
+    old = Setting.strategy
+    if Engine.exists():
+        Engine.existing().find_strategy(name)
+    strategy_name(name)
+    Setting.strategy = name
+
+    @contextlib.contextmanager
+    def scope() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            Setting.strategy = old
 
     return scope()

@@ -109,33 +109,35 @@ def check(tensor: object, name: str) -> None:
 class Operand:
     """A tensor of an operation. `work` is what is exchanged, contiguous and on the CPU; `type` how it travels.
 
-    reduce: it is summed, so that the type matters; else only its bytes do. finish() puts the result into the tensor.
+    reduce: it is summed, so that the type matters; else only its bytes do. pick: it is the minimum or maximum instead.
+    finish() puts the result into the tensor.
     """
 
     def __init__(self, memory: Callable[[int, torch.dtype], torch.Tensor], tensor: torch.Tensor, name: str,
-                 reduce: bool, average: bool = False) -> None:
+                 reduce: bool, average: bool = False, pick: bool = False) -> None:
         check(tensor, name)
         self.tensor = tensor.detach()
         self.origin = ""  # the type of a sum that travels as another: only then ranks may mean different ones
         work = self.tensor
         self.type = Type.BYTES
         if reduce:
-            work = self._summable(work, name, average)
+            work = self._summable(work, name, average, pick)
         if work.device.type == "cuda":
             host = memory(work.numel(), work.dtype)
             host.copy_(work.reshape(-1))  # waits for what the current stream still does to the tensor
             work = host
         self.work = work.contiguous()
 
-    def _summable(self, work: torch.Tensor, name: str, average: bool) -> torch.Tensor:
+    def _summable(self, work: torch.Tensor, name: str, average: bool, pick: bool) -> torch.Tensor:
         dtype = work.dtype
-        if dtype in _COMPLEX:
+        if dtype in _COMPLEX and not pick:
             work = torch.view_as_real(work.resolve_conj())
         elif dtype in _WIDENED and not average:
             work = work.to(torch.int32)
         if work.dtype not in _TYPES or average and not work.dtype.is_floating_point:
+            result = "average" if average else "minimum or maximum" if pick else "sum"
             raise errors.bad_argument(
-                f"gradlane: {name} of {dtype} has no {'average' if average else 'sum'}; convert the tensor to "
+                f"gradlane: {name} of {dtype} has no {result}; convert the tensor to "
                 f"{'a floating type' if average else 'float32, say'}"
             )
         self.type = _TYPES[work.dtype]

@@ -269,7 +269,7 @@ class ExchangeState {
   // Elements that running operations will still receive and write to an open packet.
   std::array<size_t, Outbox::kChannels> coming_{};
   std::vector<uint8_t> unsent_;   // by link: it could take no more of the elements for an owner, in the last pump()
-  unsigned blocks_ = 1;          // of one of them, at most
+  unsigned blocks_ = 1;           // of one of them, at most
   unsigned senders_ = 1;          // to one rank at a time, in operations that are running
   Nanos operations_at_ = kNever;  // the earliest deadline of an operation
   Nanos polled_at_ = 0;

@@ -214,9 +214,11 @@ void Membership::update_reach() noexcept {
   const size_t predecessor = ring_links_ - 1;
   unsigned reach = 1;
   if (links_[predecessor].up()) reach = std::min<unsigned>(world_, peers_[predecessor].reach + 1U);
-  bool whole = reach == world_;
-  for (const Peer& peer : peers_) whole &= peer.knows_us;
-  if (reach > reach_ || (whole && !whole_)) tell(0, ring_links_);
+  const auto knows_us = [](const Peer& peer) { return peer.knows_us; };
+  const bool complete = std::all_of(peers_.begin() + static_cast<ptrdiff_t>(ring_links_), peers_.end(), knows_us);
+  const bool whole = reach == world_ && std::ranges::all_of(peers_, knows_us);
+  if (reach > reach_ || (complete && !complete_) || (whole && !whole_)) tell(0, ring_links_);
+  complete_ = complete;
   reach_ = std::max(reach_, reach);
   whole_ |= whole;
   if (whole_ && first_generation_ == 0) first_generation_ = generation();
@@ -245,6 +247,7 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
   if (ended || generation_of(session) != 1) cause_ = cause;
   challenge_ = Random(self_.incarnation ^ session).next() | 1;
   reach_ = 1;
+  complete_ = peers_.size() == ring_links_;
   whole_ = world_ == 1;
   shared_ |= !first;
   for (size_t i = 0; i < peers_.size(); ++i) {
@@ -258,49 +261,6 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
   tell(0, peers_.size());
   counters_.add(Counter::kSessions);
   return ended ? Event::kEnded : Event::kMerged;
-}
-
-// ---- What is known of the ways to neighbours.
-
-// While packets are sent again and again: what has been mended is not named.
-bool Membership::lately(Nanos at, Nanos now) const noexcept { return at != 0 && now - at < silence_ / 2; }
-
-void Membership::complain(size_t link, uint8_t tos, Nanos now) noexcept {
-  Peer& peer = peers_[link];
-  if (now - peer.sent_at >= silence_ / 8) tell(peer, now);
-  peer.arrived_tos = tos;
-  peer.arrived_at = now;
-}
-
-Failure Membership::diagnosis(size_t link, bool heard, Nanos now) const noexcept {
-  const Peer& peer = peers_[link];
-  const Link& way = links_[link];
-  LinkFacts facts{.self = rank_, .peer = way.peer(), .heard = heard, .arrived_tos = {}, .complained_tos = {}};
-  if (lately(peer.arrived_at, now)) facts.arrived_tos = peer.arrived_tos;
-  if (lately(peer.complained_at, now)) facts.complained_tos = peer.complained_tos;
-  if (heard) {
-    facts.blocked_bytes = way.stuck_bytes() + around_;
-    facts.acked_bytes = way.acked_bytes() == 0 ? 0 : way.acked_bytes() + around_;
-  }
-  return diagnose(facts);
-}
-
-unsigned Membership::missing() const noexcept {
-  if (reach_ < world_) return (rank_ + world_ - reach_) % world_;
-  const auto absent = std::ranges::find(peers_, false, &Peer::knows_us);
-  return absent == peers_.end() ? rank_ : links_[static_cast<size_t>(absent - peers_.begin())].peer();
-}
-
-Failure Membership::no_ring() const noexcept {
-  Failure failure{.code = FailureCode::kNoRing, .rank = static_cast<uint16_t>(missing())};
-  for (size_t i = 0; i < peers_.size() && failure.field == Field::kNone; ++i) {
-    const Failure seen = diagnosis(i, lately(peers_[i].complained_at, polled_at_), polled_at_);
-    if (seen.field != Field::kArrivedTos) continue;
-    failure.field = seen.field;
-    failure.ours = seen.ours;
-    failure.theirs = seen.theirs;
-  }
-  return failure;
 }
 
 // ---- Hellos sent.
@@ -332,7 +292,7 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.challenge = challenge_;
   hello.echo = peer.challenge;
   hello.target = static_cast<uint16_t>(links_[link].peer());
-  hello.reach = static_cast<uint16_t>(reach_);
+  hello.reach = static_cast<uint16_t>(complete_ ? reach_ : 0);
   hello.cause_code = static_cast<uint8_t>(cause_.code);
   hello.cause_rank = cause_.rank;
   // Of a difference in configuration, "here" and "there" mean nothing elsewhere.

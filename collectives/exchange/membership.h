@@ -24,10 +24,10 @@ namespace gradlane {
 // *raises*: it proposes one of the next generation, which carries the cause. Entering a later generation ends all
 // operations.
 //
-// Reach. How many ranks, counting back from this one, are known to be in this session without a gap: 1 + the
-// predecessor's reach. When it is the world size, all have entered the session (and nobody goes back to an older one),
-// so operations may start, if both neighbours have met this life of this node (and did not count an earlier one). When
-// the ring does not come up, rank - reach is the first one that is missing.
+// Reach. How many ranks, counting back from this one, are known to be in this session without a gap, and to have met
+// all that they have links to: 1 + the predecessor's reach. When it is the world size, all have entered the session
+// (and nobody goes back to an older one), so operations may start, if both neighbours have met this life of this node
+// (and did not count an earlier one). When the ring does not come up, rank - reach is the first one that is missing.
 //
 // Lives. A node has a random incarnation. One with an unknown incarnation is believed only if its hello echoes the
 // challenge that this node made for this session: late hellos of an earlier life or session cannot do that.
@@ -66,8 +66,8 @@ class Membership {
 
   [[nodiscard]] uint64_t session() const noexcept { return session_; }
   [[nodiscard]] bool whole() const noexcept { return whole_; }
-  // Not whole: the first one, counting back from this one, that nothing is known of; or else one that this rank has a
-  // link to beside the ring's and that has not met it.
+  // Not whole: the first one, counting back from this one, that nothing is known of, or that has not met all it has
+  // links to; where there are links beside the ring's, one that has not met this rank comes before that.
   [[nodiscard]] unsigned missing() const noexcept;
   [[nodiscard]] const Failure& cause() const noexcept { return cause_; }
   // Why the ring is not whole: whom nothing is known of, and what a neighbour's packets, or ours there, suffer from.
@@ -138,6 +138,7 @@ class Membership {
   uint64_t session_ = 0;
   uint64_t challenge_ = 0;
   unsigned reach_ = 1;
+  bool complete_ = false;  // all that this rank has links to beside the ring have met it: else it does not count
   bool whole_ = false;
   bool shared_ = false;     // another rank may be, or have been, in this session or one before
   uint32_t since_ = 0;      // of all ranks in this session

@@ -19,7 +19,11 @@ bool matches(const Failure& failure, const Expected& expected) {
 }  // namespace
 
 TestRing::TestRing(const SimConfig& config)
-    : net_(config), seed_(config.seed), by_id_(config.nodes), noted_(config.nodes) {}
+    : net_(config),
+      first_(config.exchange.strategies.front()),
+      seed_(config.seed),
+      by_id_(config.nodes),
+      noted_(config.nodes) {}
 
 TestRing::~TestRing() {
   for (const Entry& entry : jobs_) {
@@ -30,7 +34,8 @@ TestRing::~TestRing() {
   }
 }
 
-size_t TestRing::make(const JobSpec& spec) {
+size_t TestRing::make(JobSpec spec) {
+  if (spec.strategy.empty() && supports(first_, spec.kind)) spec.strategy = first_.name().view();
   jobs_.push_back({std::make_unique<Job>(spec, world(), seed_ + jobs_.size()), std::vector<Share>(world())});
   return jobs_.size() - 1;
 }
@@ -200,6 +205,13 @@ std::vector<JobSpec> busy_jobs(unsigned world) {
           {.kind = OpKind::kAllGather, .count = 8'003 / world, .codec = "fp16"},
           {.kind = OpKind::kBarrier},
           {.kind = OpKind::kBroadcast, .count = 12'000, .codec = "raw", .root = world - 1}};
+}
+
+SimConfig slow_switch(const std::string& strategies, unsigned nodes, uint64_t seed, double loss) {
+  SimConfig config = slow_ring(nodes, seed, loss);
+  config.topology = SimTopology::kSwitch;
+  config.exchange.strategies = find_strategies(strategies);
+  return config;
 }
 
 SimConfig slow_ring(unsigned nodes, uint64_t seed, double loss) {

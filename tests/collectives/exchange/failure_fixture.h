@@ -39,7 +39,7 @@ class TestRing {
   [[nodiscard]] unsigned world() const noexcept { return net_.nodes(); }
 
   // A job that no rank knows of yet.
-  size_t make(const JobSpec& spec);
+  size_t make(JobSpec spec);
   void submit(size_t job, unsigned rank);
   // As other operations than what was made, on one rank.
   void submit_other(size_t job, unsigned rank, const std::function<void(Operation&)>& change);
@@ -94,6 +94,7 @@ class TestRing {
   [[nodiscard]] static Bytes tensor(const Job& job, const Operation& operation);
 
   SimNet net_;
+  StrategyId first_;  // of the configuration
   uint64_t seed_;
   std::vector<Entry> jobs_;
   std::vector<std::vector<size_t>> by_id_;  // of each rank's present life
@@ -105,6 +106,9 @@ std::vector<JobSpec> busy_jobs(unsigned world);
 
 // A ring of 400 Mb/s.
 SimConfig slow_ring(unsigned nodes, uint64_t seed, double loss = 0);
+
+// The same over a switch.
+SimConfig slow_switch(const std::string& strategies, unsigned nodes, uint64_t seed, double loss = 0);
 
 // ---- Packets by hand
 

@@ -17,7 +17,7 @@ TEST_F(Hostile, RunsThatDoNotFitTheirPacket) {
   }
   Bytes more = good;
   more.push_back(0);
-  expect("one byte more", more, Counter::kBadRun);
+  expect_counted("one byte more", kBefore, data(kBefore, more), Counter::kBadRun);
   for (const unsigned bytes : {129U, 1000U, 65535U}) {
     Bytes runs = good;
     auto header = load<RunHeader>(runs.data());
@@ -28,7 +28,8 @@ TEST_F(Hostile, RunsThatDoNotFitTheirPacket) {
   // As many run headers as fit.
   Bytes many;
   for (unsigned i = 0; i < 71; ++i) append_run(many, run(Phase::kReduce, 1, i, kGranule), Bytes());
-  expect("headers", many, Counter::kBadBlock);
+  expect_counted("headers", kBefore, data(kBefore, many), Counter::kBadBlock);
+  expect_counted("headers of who sends no sums", kBehind, data(kBehind, many), Counter::kBadRoute);
   expect_unharmed();
 }
 

@@ -1,0 +1,185 @@
+// strategies_failure_test.cc - ranks that fall silent, restart, cannot reach each other: under every strategy
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "collectives/strategy/topology.h"
+#include "tests/collectives/exchange/exchange_fixture.h"
+#include "tests/collectives/exchange/failure_fixture.h"
+
+namespace gradlane::test::strategies_failure_test {
+namespace {
+
+constexpr Nanos kPeerTimeout = 2 * kSecond;
+constexpr unsigned kWorld = 6;
+
+class StrategyFailures : public testing::TestWithParam<const char*> {
+ protected:
+  static std::vector<size_t> into_jobs(TestRing& ring) {
+    EXPECT_TRUE(ring.wait_whole(kSecond));
+    std::vector<JobSpec> specs = busy_jobs(ring.world());
+    specs.push_back({.kind = OpKind::kAllReduce, .count = 100'000, .codec = "raw"});
+    const auto jobs = ring.start(specs);
+    ring.run_for(kMillisecond);
+    return jobs;
+  }
+
+  static std::vector<unsigned> all() { return {0, 1, 2, 3, 4, 5}; }
+};
+
+TEST_P(StrategyFailures, SilenceOfAnyRank) {
+  for (const double loss : {0.0, 0.02}) {
+    TestRing ring(slow_switch(GetParam(), kWorld, 7, loss));
+    for (unsigned silent = 0; silent < kWorld; ++silent) {
+      SCOPED_TRACE(testing::Message() << "rank " << silent << ", loss " << loss);
+      const auto jobs = into_jobs(ring);
+      ring.net().pause(silent);
+      EXPECT_TRUE(ring.finish(jobs, kPeerTimeout + kSecond, {silent}));
+      EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {silent}}, {silent}));
+      ring.run_for(3 * kSecond);
+      ring.net().resume(silent);
+      ring.run_for(kMillisecond);
+      EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {silent}}));
+      EXPECT_TRUE(ring.works());
+    }
+  }
+}
+
+TEST_P(StrategyFailures, RestartOfAnyRank) {
+  TestRing ring(slow_switch(GetParam(), kWorld, 8));
+  for (unsigned rank = 0; rank < kWorld; ++rank) {
+    SCOPED_TRACE(rank);
+    const auto jobs = into_jobs(ring);
+    ring.restart(rank);
+    EXPECT_TRUE(ring.finish(jobs, kPeerTimeout, {rank}));
+    EXPECT_TRUE(ring.ended(jobs, {FailureCode::kRestarted, {rank}}, {rank}));
+    EXPECT_TRUE(ring.works());
+  }
+}
+
+// Between any two ranks, also those that are no neighbours in the ring. Who exchanges nothing is not harmed by that.
+TEST_P(StrategyFailures, PartitionOfAnyTwo) {
+  const std::vector<StrategyId> strategies = find_strategies(GetParam());
+  for (unsigned a = 0; a < kWorld; ++a) {
+    for (unsigned b = a + 1; b < kWorld; ++b) {
+      SCOPED_TRACE(testing::Message() << a << " and " << b);
+      TestRing ring(slow_switch(GetParam(), kWorld, 9));
+      const auto jobs = into_jobs(ring);
+      ring.net().black_out(a, b, ring.net().now());
+      ring.net().black_out(b, a, ring.net().now());
+      EXPECT_TRUE(ring.finish(jobs, kPeerTimeout + kSecond));
+      const std::vector<unsigned> linked = linked_ranks(strategies, kWorld, a);
+      if (std::ranges::find(linked, b) == linked.end()) {
+        EXPECT_TRUE(ring.succeeded(jobs));
+        continue;
+      }
+      EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {a, b}}));
+      // Nothing begins, and says why, until the two meet again.
+      const size_t lost = ring.start(JobSpec{.kind = OpKind::kBarrier});
+      EXPECT_TRUE(ring.finish({&lost, 1}, 30 * kSecond));
+      EXPECT_TRUE(ring.ended(lost, a, {FailureCode::kNoRing, all()}));
+      ring.net().lift(a, b);
+      ring.net().lift(b, a);
+      EXPECT_TRUE(ring.wait_whole(5 * kSecond));
+      EXPECT_TRUE(ring.works());
+    }
+  }
+}
+
+TEST_P(StrategyFailures, AbortOnAnyRank) {
+  TestRing ring(slow_switch(GetParam(), kWorld, 10, 0.02));
+  for (unsigned rank = 0; rank < kWorld; ++rank) {
+    SCOPED_TRACE(rank);
+    EXPECT_TRUE(ring.wait_whole(kSecond));
+    const std::vector<JobSpec> two(2, {.kind = OpKind::kAllReduce, .count = 100'000, .codec = "raw"});
+    const auto jobs = ring.start(two);
+    ring.run_for(3 * kMillisecond);
+    ring.abort(jobs[0], rank);
+    EXPECT_TRUE(ring.finish(jobs, 5 * kSecond));
+    EXPECT_TRUE(ring.failed(jobs[0], {FailureCode::kAborted, {rank}}));
+    EXPECT_TRUE(ring.succeeded(jobs[1]));
+    EXPECT_TRUE(ring.works());
+  }
+}
+
+// A rank that never submits it is named by those that wait for it.
+TEST_P(StrategyFailures, WhoeverDoesNotComeIsNamed) {
+  for (unsigned late = 0; late < kWorld; ++late) {
+    SCOPED_TRACE(late);
+    SimConfig config = slow_switch(GetParam(), kWorld, 11);
+    config.exchange.operation_timeout = 500 * kMillisecond;
+    TestRing ring(config);
+    const size_t job = ring.make({.kind = OpKind::kAllReduce, .count = 100'000, .codec = "raw"});
+    for (unsigned rank = 0; rank < kWorld; ++rank) {
+      if (rank != late) ring.submit(job, rank);
+    }
+    EXPECT_TRUE(ring.finish({&job, 1}, 2 * kSecond, {late}));
+    unsigned named = 0;
+    for (unsigned rank = 0; rank < kWorld; ++rank) {
+      if (rank == late) continue;
+      EXPECT_TRUE(ring.failed(job, rank, {FailureCode::kStuck, all()}));
+      if (ring.end_of(job, rank)->failure.rank == late) ++named;
+    }
+    EXPECT_GE(named, 1U);
+    ring.submit(job, late);  // it hears of that at its turn
+    EXPECT_TRUE(ring.finish({&job, 1}, kSecond));
+    EXPECT_TRUE(ring.failed(job, late, {FailureCode::kStuck, all()}));
+    EXPECT_TRUE(ring.works());
+  }
+}
+
+// ---- Differences
+
+TEST_P(StrategyFailures, AnotherStrategyUnderTheSameNumber) {
+  TestRing ring(slow_switch(std::string(GetParam()) + ",ring", kWorld, 12));
+  for (unsigned odd = 0; odd < kWorld; ++odd) {
+    SCOPED_TRACE(odd);
+    EXPECT_TRUE(ring.wait_whole(kSecond));
+    const size_t job = ring.make({.kind = OpKind::kAllReduce, .count = 10'000, .codec = "fixed:10"});
+    for (unsigned rank = 0; rank < kWorld; ++rank) {
+      if (rank == odd) {
+        ring.submit_other(job, rank, [](Operation& operation) { operation.strategy = StrategyId{}; });
+      } else {
+        ring.submit(job, rank);
+      }
+    }
+    EXPECT_TRUE(ring.finish({&job, 1}, 5 * kSecond));
+    for (unsigned rank = 0; rank < kWorld; ++rank) {
+      EXPECT_TRUE(ring.failed(job, rank, {FailureCode::kMismatch, all()}));
+      EXPECT_EQ(ring.end_of(job, rank)->failure.field, Field::kStrategy);
+    }
+    EXPECT_TRUE(ring.works());
+  }
+}
+
+TEST_P(StrategyFailures, AnotherConfiguration) {
+  SimConfig config = slow_switch(GetParam(), kWorld, 13);
+  config.exchange.start_timeout = kSecond;
+  config.adjust = [](unsigned node, ExchangeConfig& exchange) {
+    if (node == 2) exchange.strategies.push_back(StrategyId{});
+  };
+  TestRing ring(config);
+  const size_t job = ring.start(JobSpec{.kind = OpKind::kBarrier});
+  EXPECT_TRUE(ring.finish({&job, 1}, 5 * kSecond));
+  const Failure& failure = ring.end_of(job, 1)->failure;
+  EXPECT_EQ(failure.code, FailureCode::kRefused);
+  EXPECT_EQ(failure.field, Field::kStrategies);
+  EXPECT_EQ(failure_text(failure), "rank 2 is configured differently: strategies: " + std::string(GetParam()) +
+                                       " here, " + GetParam() + ", ring there");
+}
+
+std::string name_of(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(, StrategyFailures,
+                         testing::Values("direct", "rings:2", "rings:3", "aggregator:0", "aggregator:4,stream"),
+                         name_of);
+
+}  // namespace
+}  // namespace gradlane::test::strategies_failure_test

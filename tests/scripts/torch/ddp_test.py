@@ -105,6 +105,14 @@ class Training(Case):
         if WORLD > 1:
             self.assertGreater(error, 1e-6, "the codec was not used")
 
+    def test_uneven_inputs(self):
+        """Ranks that have run out of data shadow the others', and have the parameters of the one that went on."""
+        with gradlane.torch.use_codec("raw"):
+            ddp = DistributedDataParallel(network(), **SMALL_BUCKETS)
+            with ddp.join():
+                train(ddp, steps=2 + RANK)
+        self.assertSameEverywhere(ddp.module)
+
     def test_parameters_arrive_exactly(self):
         with gradlane.torch.use_codec("fixed:1"):
             ddp = DistributedDataParallel(network(seed=RANK))

@@ -392,14 +392,4 @@ void FakeDaemon::send_raw(uint32_t type) {
   send_message(client_, &type, sizeof(type));
 }
 
-uint32_t FakeDaemon::waiting() {
-  const std::lock_guard lock(mutex_);
-  return __atomic_load_n(&control_->waiting, __ATOMIC_SEQ_CST);
-}
-
-uint8_t* FakeDaemon::bytes(uint32_t segment) {
-  const std::lock_guard lock(mutex_);
-  return segments_.at(segment).base;
-}
-
 }  // namespace gradlane

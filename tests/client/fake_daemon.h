@@ -98,8 +98,14 @@ class FakeDaemon {
   void put_completion(unsigned lane, const gl_completion& completion);
   void set_figures(unsigned lane, uint64_t bytes, uint64_t packets, uint64_t retransmitted);
   void send_raw(uint32_t type);  // a message out of turn
-  [[nodiscard]] uint32_t waiting();
-  [[nodiscard]] uint8_t* bytes(uint32_t segment);
+  [[nodiscard]] uint32_t waiting() {
+    const std::lock_guard lock(mutex_);
+    return __atomic_load_n(&control_->waiting, __ATOMIC_SEQ_CST);
+  }
+  [[nodiscard]] uint8_t* bytes(uint32_t segment) {
+    const std::lock_guard lock(mutex_);
+    return segments_.at(segment).base;
+  }
 
  private:
   struct Segment {

@@ -45,7 +45,7 @@ MAY_INCLUDE_WITHIN = {
 # Files of a folder that build on each other in one direction: each may include those before it.
 IN_ORDER = {
     "client/library": ("base", "context", "squares", "message", "loss", "requests", "queue", "progress", "talk", "codecs",
-                       "buffers", "check", "wait", "submit", "open"),
+                       "strategies", "buffers", "check", "wait", "submit", "open"),
 }
 
 # System headers that belong to some folders only.

@@ -11,7 +11,7 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kLine = "{:>12} {:>12} {:>13} {:>19} {:>22} {:>10} {:>7} {:>7} {:>6} {:>7}\n";
+constexpr const char* kLine = "{:>11} {:>11} {:>13} {:>18} {:>22} {:>10} {:>7} {:>7} {:>6} {:>7}\n";
 
 // Three digits: 4.56, 45.6, 456.
 std::string digits(double value) {
@@ -52,7 +52,7 @@ void print_perf_foot(std::span<const PerfRow> rows, bool checked) {
   std::string line;
   for (const PerfRow& row : rows) {
     if (row.bytes != largest) continue;
-    line += fmt::format("\n#   {:<13} {:<19} {:<22} memcpy {} GB/s, algbw is {:.3f} of that", perf_op_name(row.op),
+    line += fmt::format("\n#   {:<13} {:<18} {:<22} memcpy {} GB/s, algbw is {:.3f} of that", perf_op_name(row.op),
                         row.strategy, row.codec, digits(row.memcpy_gbps), row.vs_memcpy);
   }
   fmt::print("# beside memcpy of {} on rank 0, timed right before and after:{}\n", size_text(largest), line);

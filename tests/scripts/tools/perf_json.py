@@ -25,16 +25,16 @@ CODECS = ["raw", "bf16", "fp16", "inceptionn:10", "inceptionn:10,truncate", "fix
 SHORT = ["-n", "2", "-w", "1"]
 
 
-def perf(gradlane, *options, ranks=2):
+def perf(gradlane, *options, ranks=2, strategies="ring"):
     """What perf printed, as JSON; it must have succeeded."""
-    command = [gradlane, "run", "-n", str(ranks), "--link", "ring", "--no-prefix", "--"]
+    command = [gradlane, "run", "-n", str(ranks), "--link", "ring", "--strategies", strategies, "--no-prefix", "--"]
     command += [gradlane, "perf", "--json", *SHORT, *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, (command, result)
     return json.loads(result.stdout)
 
 
-def check_rows(result):
+def check_rows(result, ranks=2):
     for row in result["rows"]:
         assert set(row) == set(FIELDS), row
         for field, kind in FIELDS.items():
@@ -43,7 +43,8 @@ def check_rows(result):
         assert row["time_us"] > 0 and row["memcpy_gbps"] > 0, row
         algbw = row["bytes"] / row["time_us"] / 1e3
         assert abs(row["algbw"] - algbw) < 1e-6 * algbw, row
-        share = {"allreduce": 1, "broadcast": 1}.get(row["op"], 0.5)  # of two ranks
+        share = 1 if row["op"] == "broadcast" else (ranks - 1) / ranks
+        share *= 2 if row["op"] == "allreduce" else 1
         assert abs(row["busbw"] - share * algbw) < 1e-6 * algbw, row
 
 
@@ -53,6 +54,31 @@ def check_ratios(rows):
             continue  # headers and barriers weigh too much
         low, high = {"raw": (0.9, 1), "bf16": (1.7, 2), "fp16": (1.7, 2)}.get(row["codec"], (2, 8))
         assert low < row["wire_ratio"] < high, row
+
+
+def check_strategies(gradlane):
+    """The daemons' own is named where none is; several are compared; each with the codecs that it has."""
+    def rows(*options, strategies="ring,direct,rings:2,aggregator:1,stream"):
+        result = perf(gradlane, "-b", "40000", "-e", "40000", *options, ranks=4, strategies=strategies)
+        check_rows(result, 4)
+        return {(row["strategy"], row["op"], row["codec"]) for row in result["rows"]}
+
+    every = ["ring", "direct", "rings:2", "aggregator:1,stream"]
+    codecs = ["raw", "bf16", "inceptionn:10,truncate", "fixed:10"]
+    found = rows("--strategy", ",".join(every), "--codec", ",".join(codecs))
+    assert found == {(strategy, "allreduce", codec) for strategy in every for codec in codecs}, found
+    for reduction in ("min", "max"):
+        found = rows("--strategy", ",".join(every), "--reduction", reduction, "--data", "gauss-1")
+        assert found == {(strategy, "allreduce", "raw") for strategy in every}, found
+    found = rows("--op", ",".join(OPS), "--strategy", "direct,ring", "--codec", "fixed:10")
+    assert found == {(strategy, op, "fixed:10" if "reduce" in op else "raw") for strategy in ("direct", "ring")
+                     for op in OPS}, found
+    pairs = ["raw", "fixed:7/raw", "raw/bf16", "bf16/fixed:9"]
+    found = rows("--strategy", "aggregator:1,stream", "--codec", ",".join(pairs))
+    assert found == {("aggregator:1,stream", "allreduce", pair) for pair in pairs}, found
+    # An aggregator does not gather: the ring does, where no strategy is named.
+    found = rows("--op", "allreduce,allgather", "--codec", "raw", strategies="aggregator:1,ring")
+    assert found == {("aggregator:1", "allreduce", "raw"), ("ring", "allgather", "raw")}, found
 
 
 def main():
@@ -86,6 +112,7 @@ def main():
         check_rows(picked)
         assert {(row["codec"], row["strategy"]) for row in picked["rows"]} == {("raw", "ring")}, picked
         assert picked["reduction"] == ("minimum" if kind == "int64" else "maximum"), picked
+    check_strategies(gradlane)
     print(f"{len(result['rows'])} rows in order")
 
 

@@ -75,6 +75,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
     own.tag = operation.tag;
     own.timeout = operation.timeout;
     own.kind = OpKind::kBarrier;
+    own.strategy = operation.strategy;
     own.type = ElementType::kInt32;
     own.count = 1;
     own.data = &it.token;

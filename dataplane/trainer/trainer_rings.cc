@@ -59,7 +59,8 @@ Refusal read_codecs(const gl_submission& entry, const SubmissionLimits& limits, 
   return {};
 }
 
-// Which way round. A codec for the way back is a matter of the strategy, too.
+// Which way round: always named from here on, so that trainers of a node that name the daemon's and those that name
+// none agree. A codec for the way back is a matter of the strategy, too.
 Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation) noexcept {
   if (entry.strategy != 0) {
     operation.strategy = strategy_of(entry.strategy);
@@ -68,8 +69,11 @@ Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits
     const bool ring = operation.strategy == StrategyId{};
     if (!ring && std::ranges::find(limits.strategies, *operation.strategy) == limits.strategies.end()) return refusal;
   }
-  const StrategyId& strategy = operation.strategy ? *operation.strategy : limits.strategies.front();
-  const bool back = strategy.kind == StrategyId::Kind::kAggregator && operation.kind == OpKind::kAllReduce;
+  if (!operation.strategy) {
+    const StrategyId& first = limits.strategies.front();
+    operation.strategy = supports(first, operation.kind) ? first : StrategyId{};
+  }
+  const bool back = operation.strategy->kind == StrategyId::Kind::kAggregator && operation.kind == OpKind::kAllReduce;
   return (entry.flags & GL_FLAG_BACK) != 0 && !back ? Refusal{TrainerFault::kBadOperation} : Refusal{};
 }
 

@@ -39,7 +39,8 @@ struct Task {
   size_t count = 0;
   Reduction reduction = Reduction::kSum;
   unsigned root = 0;
-  size_t offset = 0;  // in segment 0
+  size_t offset = 0;          // in segment 0
+  const char* strategy = "";  // none named
 
   [[nodiscard]] size_t elements(unsigned ranks) const {
     if (kind == OpKind::kBarrier) return 0;
@@ -51,6 +52,7 @@ struct Task {
     constexpr uint32_t kFlags[] = {0, GL_FLAG_AVERAGE, GL_FLAG_MIN, GL_FLAG_MAX};
     it.flags = kFlags[static_cast<unsigned>(reduction)];
     if (kind == OpKind::kBroadcast) it.root = root;
+    if (*strategy != 0) it.strategy = find_strategy(strategy).code();
     return it;
   }
 };

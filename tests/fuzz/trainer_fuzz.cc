@@ -123,8 +123,13 @@ class Play {
     if (!shares && (kind == OpKind::kReduceScatter || kind == OpKind::kAllGather)) it.kind = GL_ALL_REDUCE;
     it.count = input_.take<uint16_t>() % 256;
     it.offset = input_.take<uint8_t>();
-    const unsigned root = input_.take<uint8_t>() % world_.ranks();
-    if (kind == OpKind::kBroadcast) it.root = root;
+    const unsigned more = input_.take<uint8_t>();
+    if (kind == OpKind::kBroadcast) it.root = more % world_.ranks();
+    const std::vector<StrategyId>& strategies = world_.config().strategies;
+    const StrategyId& strategy = strategies[more / 4 % strategies.size()];
+    const auto submitted = static_cast<OpKind>(it.kind);
+    if (more >= 128 && supports(strategy, submitted)) it.strategy = strategy.code();
+    if (reduces(submitted)) it.flags = more % 8 == 7 ? GL_FLAG_MIN : more % 8 == 6 ? GL_FLAG_MAX : 0;
     return it;
   }
 
@@ -180,6 +185,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   config.nodes = 1 + data[0] % 2;
   config.trainers = 1 + data[0] / 2 % 2;
   config.lanes = 1 + data[0] / 4 % 2;
+  config.strategies = gradlane::find_strategies("ring,direct,aggregator:0");
   config.operations = 8;
   config.max_bytes = kSegmentBytes;
   config.operation_timeout = kTimeout;

@@ -53,7 +53,8 @@ class State:
         self._loaded: list[Loaded] = []  # by number; for those that have no place yet
 
     def __repr__(self) -> str:
-        options = f"codec={self.codec!r}, error_feedback={self.error_feedback}, strategy={self.strategy!r}"
+        options = f"codec={self.codec!r}, error_feedback={self.error_feedback}"
+        options += "" if self.strategy is None else f", strategy={self.strategy!r}"
         return f"<gradlane.torch.State({options}): rank {self._engine.rank} of {self._engine.world}>"
 
     def reset(self) -> None:

@@ -31,11 +31,14 @@ std::optional<size_t> available_bytes() {
   return std::nullopt;
 }
 
-// What the simulation of so many nodes takes, roughly: tensors, their bookkeeping, packets.
+// What the simulation of so many nodes takes, roughly: tensors, their bookkeeping, packets, links beside the ring's.
 size_t needed_bytes(const SimPlan& plan, unsigned nodes) {
   constexpr size_t kOther = size_t{1} << 20;
+  constexpr size_t kLink = size_t{32} << 10;
   const size_t packets = 4 * plan.window * (plan.mtu + 256);
-  return nodes * (plan.bytes + plan.bytes / 256 + packets + kOther);
+  const bool mesh =
+      std::ranges::find(plan.strategies, StrategyId::Kind::kDirect, &StrategyId::kind) != plan.strategies.end();
+  return nodes * (plan.bytes + plan.bytes / 256 + packets + kOther + (mesh ? nodes * kLink : 0));
 }
 
 void require_memory(const SimPlan& plan) {

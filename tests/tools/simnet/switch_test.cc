@@ -271,18 +271,33 @@ TEST(SimNetSwitch, NodesSendThroughIt) {
   EXPECT_EQ(quiet.net.stats().bytes, 2U * 934);
 }
 
+// Two that are not side by side in the ring, too.
 TEST(SimNetSwitch, APartitionedPairFailsItsOperations) {
-  SimNet net(around_switch(raw(4)));
-  WholeNumbers job(4, 100000);
-  job.submit(net);
-  net.run_until(300 * kMicrosecond);
-  net.black_out(1, 2, net.now());
-  net.black_out(2, 1, net.now());
-  ASSERT_TRUE(net.run_until_idle(10 * kSecond));
-  for (unsigned i = 0; i < 4; ++i) {
-    ASSERT_EQ(net.node(i).completions().size(), 1U);
-    EXPECT_EQ(net.node(i).completions()[0].failure.code, FailureCode::kSilent);
+  for (const unsigned other : {2U, 4U}) {
+    SimConfig config = around_switch(raw(6));
+    config.exchange.strategies = {find_strategy("direct")};
+    SimNet net(config);
+    WholeNumbers job(6, 1000000);
+    job.submit(net);
+    net.run_until(kMillisecond);
+    const Nanos begin = net.now();
+    net.black_out(1, other, begin);
+    net.black_out(other, 1, begin);
+    ASSERT_TRUE(net.run_until_idle(begin + config.exchange.peer_timeout + kSecond)) << other;
+    for (unsigned i = 0; i < 6; ++i) {
+      ASSERT_EQ(net.node(i).completions().size(), 1U);
+      const Failure& failure = net.node(i).completions()[0].failure;
+      EXPECT_EQ(failure.code, FailureCode::kSilent) << other;
+      EXPECT_TRUE(failure.rank == 1 || failure.rank == other) << failure_text(failure);
+    }
   }
+}
+
+TEST(SimNetSwitch, CablesDoNotReachWhomOtherStrategiesNeed) {
+  SimConfig config = raw(6);
+  config.exchange.strategies = {find_strategy("direct")};
+  EXPECT_THROW(SimNet net(config), SetupError);
+  EXPECT_NO_THROW(SimNet net(around_switch(config)));
 }
 
 TEST(SimNetSwitch, AllReduceInWorldsOfSeveralSizes) {

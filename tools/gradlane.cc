@@ -100,7 +100,7 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   add("--nodes", options.nodes, "How many (2,4,8,16)")->delimiter(',');
   add("--codec", options.codecs, "Codecs (fixed:10); of an aggregator, there/back: fixed:10/raw");
   add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
-  add("--play", options.plays, "Beside them, as plain flows: aggregators:G, rings-aggregator:G");
+  add("--play", options.plays, "... aggregators:G, rings-aggregator:G, doubling, halving (*)");
   sim->add_flag("--switch", options.around_switch, "One, not cables in a ring; other strategies imply it");
   add("--op", options.ops, "all-reduce, reduce-scatter, all-gather, broadcast, barrier");
   add("--size", options.size, "fp32 tensor of each rank, bytes (16M)");
@@ -122,8 +122,9 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
       "WA: what INCEPTIONN reckons for an aggregator, 'raw', with a tree on the\n"
       "way down: (p + log p) n beta; star: what that is for one that sends to all\n"
       "itself: 2(p-1) n beta, with headers; half of it with ',stream'.\n"
-      "Played (*) are what INCEPTIONN's Figure 1 has above groups of G nodes:\n"
-      "aggregators under an aggregator, rings under one. Bytes and delays alone.");
+      "* Played as flows, bytes and delays alone: what INCEPTIONN's Figure 1 has\n"
+      "above groups of G nodes, aggregators under an aggregator and rings under\n"
+      "one; recursive doubling, and halving and doubling.");
   return sim;
 }
 

@@ -164,8 +164,7 @@ void check_plays(const SimPlan& plan) {
   }
   for (const Play& play : plan.plays) {
     for (const unsigned nodes : plan.nodes) {
-      if (nodes % play.group == 0) continue;
-      throw SetupError(fmt::format("--play: {}: {} does not divide {} nodes", play.name(), play.group, nodes));
+      if (const std::string fault = play.fault(nodes); !fault.empty()) throw SetupError("--play: " + fault);
     }
   }
 }

@@ -2,6 +2,7 @@
 #include "tools/sim/play.h"
 
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <vector>
 
@@ -106,6 +107,60 @@ Script rings_aggregator(unsigned nodes, unsigned group, size_t bytes) {
   }
   return script;
 }
+
+// Steps of pairs whose numbers differ in one bit. `have`: what each node waits for. Returns the same for after the
+// step.
+template <class Bytes>
+Ring exchange_bit(Script& script, const Ring& have, unsigned bit, Bytes&& bytes) {
+  Ring next(have.size());
+  for (unsigned from = 0; from < have.size(); ++from) {
+    const unsigned to = from ^ bit;
+    // The next step needs both what came, and what this node had.
+    next[to] = have[to];
+    next[to].push_back(script.add(from, to, bytes(from), have[from]));
+  }
+  return next;
+}
+
+Script doubling(unsigned nodes, unsigned /*group*/, size_t bytes) {
+  Script script;
+  Ring have(nodes);
+  for (unsigned bit = 1; bit < nodes; bit *= 2) {
+    have = exchange_bit(script, have, bit, [bytes](unsigned) { return bytes; });
+  }
+  return script;
+}
+
+Script halving(unsigned nodes, unsigned /*group*/, size_t bytes) {
+  Script script;
+  Ring have(nodes);
+  const auto up_to = [&](unsigned block) { return bytes * block / nodes; };
+  // Blocks of `bit` nodes: those of the receiver's half go there, and come back.
+  for (unsigned bit = nodes / 2; bit > 0; bit /= 2) {
+    have = exchange_bit(script, have, bit, [&](unsigned from) {
+      const unsigned first = (from ^ bit) / bit * bit;
+      return up_to(first + bit) - up_to(first);
+    });
+  }
+  for (unsigned bit = 1; bit < nodes; bit *= 2) {
+    have = exchange_bit(script, have, bit, [&](unsigned from) {
+      const unsigned first = from / bit * bit;
+      return up_to(first + bit) - up_to(first);
+    });
+  }
+  return script;
+}
+
+// In the order of Play::Kind.
+struct PlayRow {
+  const char* name;
+  bool has_group;
+  Script (*script)(unsigned nodes, unsigned group, size_t bytes);
+};
+constexpr PlayRow kPlays[] = {{"aggregators", true, aggregators},
+                              {"rings-aggregator", true, rings_aggregator},
+                              {"doubling", false, doubling},
+                              {"halving", false, halving}};
 
 // ---- The flows on their way
 
@@ -230,24 +285,32 @@ class Player {
 }  // namespace
 
 std::string Play::name() const {
-  return (kind == Kind::kAggregators ? "aggregators:" : "rings-aggregator:") + std::to_string(group);
+  const PlayRow& row = kPlays[static_cast<size_t>(kind)];
+  return row.name + (row.has_group ? ":" + std::to_string(group) : "");
+}
+
+std::string Play::fault(unsigned nodes) const {
+  const std::string of_nodes = std::to_string(nodes) + " nodes";
+  if (nodes % group != 0) return name() + ": " + std::to_string(group) + " does not divide " + of_nodes;
+  const bool bits = kind == Kind::kDoubling || kind == Kind::kHalving;
+  return bits && !std::has_single_bit(nodes) ? name() + ": " + of_nodes + " are not a power of two" : "";
 }
 
 Play find_play(std::string_view name) {
-  const size_t colon = std::min(name.find(':'), name.size());
-  const std::string_view word = name.substr(0, colon);
-  const auto group = parse_decimal(name.substr(std::min(colon + 1, name.size())), 1, kMaxWorld);
-  const bool known = word == "aggregators" || word == "rings-aggregator";
-  if (!known || !group) {
-    throw SetupError("--play '" + std::string(name) + "': allowed: " + kPlayUsage);
+  for (const PlayRow& row : kPlays) {
+    const auto kind = static_cast<Play::Kind>(&row - kPlays);
+    if (name == row.name && !row.has_group) return {kind, 1};
+    const std::string prefix = std::string(row.name) + ":";
+    if (!row.has_group || !name.starts_with(prefix)) continue;
+    const auto group = parse_decimal(name.substr(prefix.size()), 1, kMaxWorld);
+    if (group) return {kind, static_cast<unsigned>(*group)};
   }
-  return {word == "aggregators" ? Play::Kind::kAggregators : Play::Kind::kRingsAggregator,
-          static_cast<unsigned>(*group)};
+  throw SetupError("--play '" + std::string(name) + "': allowed: " + kPlayUsage);
 }
 
 PlayResult run_play(const Play& play, unsigned nodes, size_t bytes, const LinkModel& model, size_t mtu) {
-  const auto script = play.kind == Play::Kind::kAggregators ? aggregators : rings_aggregator;
-  return Player(script(nodes, play.group, bytes), nodes, model, mtu).run();
+  const PlayRow& row = kPlays[static_cast<size_t>(play.kind)];
+  return Player(row.script(nodes, play.group, bytes), nodes, model, mtu).run();
 }
 
 }  // namespace gradlane

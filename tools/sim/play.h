@@ -19,20 +19,29 @@ namespace gradlane {
 //                     member sends its share of the sum to the root, which adds, and sends shares back; they go round
 //                     the ring (all-gather).
 //
+// And, to be held against `direct` for small tensors, of a power of two of nodes:
+//
+// doubling            All send the whole tensor to the node whose number differs in one bit, and add what comes: a step
+//                     for each bit.
+// halving             The same with half of what is left in each step, and all of it back in reverse order: twice the
+//                     steps, and no more bytes than a ring. (Rabenseifner, 2004)
+//
 // The root is node 0, and aggregators are members too, as in `aggregator:0`. Modelled are bytes in full packets with
 // the headers that gradlane's have, rate and delay of ports, and who must wait for whom: a tensor, or a block in a
 // ring, goes on when it is there as a whole. Not modelled: adding, acknowledgements, losses. A node sends to one
 // after the other, and nobody sends what a queue of the switch would have no room for.
 struct Play {
-  enum class Kind : uint8_t { kAggregators, kRingsAggregator };
+  enum class Kind : uint8_t { kAggregators, kRingsAggregator, kDoubling, kHalving };
 
   Kind kind = Kind::kAggregators;
   unsigned group = 1;
 
   [[nodiscard]] std::string name() const;
+  // Why not with so many nodes; empty: it is possible.
+  [[nodiscard]] std::string fault(unsigned nodes) const;
 };
 
-inline constexpr const char* kPlayUsage = "aggregators:G, rings-aggregator:G";
+inline constexpr const char* kPlayUsage = "aggregators:G, rings-aggregator:G, doubling, halving";
 
 // Throws SetupError, saying what there is.
 [[nodiscard]] Play find_play(std::string_view name);
@@ -42,7 +51,7 @@ struct PlayResult {
   LinkStats stats;
 };
 
-// All-reduce of `bytes` bytes on each of so many nodes, a multiple of Play::group; packets of `mtu` bytes from
+// All-reduce of `bytes` bytes on each of so many nodes, without fault(); packets of `mtu` bytes from
 // gradlane's link header on.
 [[nodiscard]] PlayResult run_play(const Play& play, unsigned nodes, size_t bytes, const LinkModel& model, size_t mtu);
 

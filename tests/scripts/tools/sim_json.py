@@ -47,6 +47,8 @@ ERRORS = [
     (["--play", "tree:2"], ["--play", "'tree:2'", "aggregators:G"]),
     (["--play", "aggregators:0"], ["--play", "'aggregators:0'", "rings-aggregator:G"]),
     (["--play", "aggregators:4", "--nodes", "4,6"], ["--play", "aggregators:4", "6 nodes"]),
+    (["--play", "halving", "--nodes", "4,6"], ["--play", "halving", "6 nodes", "power of two"]),
+    (["--play", "doubling:2"], ["--play", "'doubling:2'", "doubling, halving"]),
     (["--play", "aggregators:2", "--loss", "1%"], ["--play", "--loss"]),
     (["--play", "aggregators:2", "--op", "all-gather"], ["--play", "all-reduce"]),
     (["--op", "alltoall"], ["alltoall", "all-reduce", "barrier"]),
@@ -185,6 +187,11 @@ def check_plays(gradlane):
             tensors, wire = 2 * (g - 1) / g + 2 * (p - 1) / g, 2 * p * (g - 1) / g + 2 * (p - 1) / g
             assert tensors <= row["seconds"] / tensor < 1.2 * tensors + 0.02, (row, tensor)
         assert math.isclose(row["wire_bytes"], wire * n * 1538 / 1408, rel_tol=0.01), (row, wire)
+    arguments = ["--nodes", "16", "--size", "6M", "--strategy", "ring", "--codec", "raw"]
+    _, doubling, halving = run_json(gradlane, [*arguments, "--play", "doubling", "halving"])
+    for row, tensors in ((doubling, 4), (halving, 2 * 15 / 16)):
+        assert tensors <= row["seconds"] / tensor < 1.02 * tensors + 0.1, (row, tensor)
+        assert math.isclose(row["wire_bytes"], 16 * tensors * n * 1538 / 1408, rel_tol=0.01), (row, tensors)
 
 
 def check_operations(gradlane):

@@ -97,34 +97,32 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   const auto add = [sim](const char* name, auto& value, const char* text) {
     return sim->add_option(name, value, text)->type_name("");
   };
+  // A screen has 24 lines: what few people need is named beside what it belongs to.
+  const auto add_beside = [&add](const char* name, auto& value) { add(name, value, "")->group(""); };
   add("--nodes", options.nodes, "How many (2,4,8,16)")->delimiter(',');
-  add("--codec", options.codecs, "Codecs (fixed:10); of an aggregator, there/back: fixed:10/raw");
+  add("--codec", options.codecs, "As fixed:10 (the default); of aggregators there/back, too");
   add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
-  add("--play", options.plays, "... aggregators:G, rings-aggregator:G, doubling, halving (*)");
-  sim->add_flag("--switch", options.around_switch, "One, not cables in a ring; other strategies imply it");
+  add("--play", options.plays, "* aggregators:G, rings-aggregator:G, doubling, halving");
+  sim->add_flag("--switch", options.around_switch, "Not cables in a ring; all but the ring imply it");
   add("--op", options.ops, "all-reduce, reduce-scatter, all-gather, broadcast, barrier");
   add("--size", options.size, "fp32 tensor of each rank, bytes (16M)");
   add("--gbps", options.gbps, "Rate of each cable or port, each way (10)");
   add("--rtt", options.rtt, "Round-trip time between two nodes (50us)");
-  add("--queue", options.queue, "Drop-tail queue of each cable or port, bytes (512K)");
-  add("--mtu", options.mtu, "Of IP (1500)");
-  add("--window", options.window, "Packets in flight to a neighbour, at most (256)");
-  add("--loss", options.loss, "Probability that a packet is lost (0; or 0.1%)");
-  add("--dup", options.duplicate, "... arrives twice");
-  add("--reorder", options.reorder, "... arrives up to one RTT late");
-  add("--corrupt", options.corrupt, "... is damaged");
+  add("--mtu", options.mtu, "Of IP (1500); --queue (512K) bytes; --window (256) packets");
+  add_beside("--queue", options.queue);
+  add_beside("--window", options.window);
+  add("--loss", options.loss, "Share of packets (0); also --dup, --reorder, --corrupt");
+  add_beside("--dup", options.duplicate);
+  add_beside("--reorder", options.reorder);
+  add_beside("--corrupt", options.corrupt);
   add("--data", options.data, "As in 'bench codec' (laplace-1e-3)");
-  add("--gamma", options.gamma, "Time per byte to add at WA's aggregator (0ns)");
   add("--seed", options.seed, "Of data and faults (1)");
   sim->add_flag("--json", options.json, "JSON instead of tables");
+  add_beside("--gamma", options.gamma);
   sim->footer(
-      "goodput: size / time in Gb/s; busbw: nccl-tests'.\n"
-      "WA: what INCEPTIONN reckons for an aggregator, 'raw', with a tree on the\n"
-      "way down: (p + log p) n beta; star: what that is for one that sends to all\n"
-      "itself: 2(p-1) n beta, with headers; half of it with ',stream'.\n"
-      "* Played as flows, bytes and delays alone: what INCEPTIONN's Figure 1 has\n"
-      "above groups of G nodes, aggregators under an aggregator and rings under\n"
-      "one; recursive doubling, and halving and doubling.");
+      "goodput: size / time in Gb/s; busbw: nccl-tests'; WA: INCEPTIONN's aggregator,\n"
+      "(p + log p) n beta, --gamma per byte added; star: 2(p-1) n beta, with headers.\n"
+      "* Flows without an exchange: what its Figure 1 has above groups of G; doubling.");
   return sim;
 }
 

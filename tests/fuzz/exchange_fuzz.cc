@@ -2,7 +2,7 @@
 //
 // Aborts if a packet that was not taken changes a result, a failure or a session; if an operation does not end in time;
 // or if the ring does not work any more in the session after. Input:
-//   byte 0     world, operations, window, loss
+//   byte 0     world, operations, window, loss, strategy
 //   then records that each inject one packet:
 //   byte 0     kFlags below
 //   byte 1     victim, the neighbour it seems to come from, how long ago the packet was that it is made from
@@ -52,16 +52,23 @@ constexpr Nanos kLimit = kSecond;
 
 struct Setting {
   explicit Setting(uint8_t byte)
-      : world(2 + byte % 2),
+      : world(byte / 64 == 3 ? 4 : 2 + byte % 2),
         plan(byte / 2 % 4),
         window(byte / 8 % 2 == 0 ? 32 : 2),
-        loss_percent(byte / 16 % 4 == 3 ? 5 : 0) {}
-  [[nodiscard]] std::pair<unsigned, unsigned> results() const { return {world, plan}; }  // depend on this
+        loss_percent(byte / 16 % 4 == 3 ? 5 : 0),
+        strategy(byte / 64) {}
+  [[nodiscard]] std::array<unsigned, 3> results() const { return {world, plan, strategy}; }  // depend on this
+  [[nodiscard]] const StrategyId& id() const {
+    static const std::array<StrategyId, 4> all = {find_strategy("ring"), find_strategy("direct"),
+                                                  find_strategy("aggregator:1"), find_strategy("rings:2")};
+    return all[strategy];
+  }
 
   unsigned world;
   unsigned plan;
   size_t window;
   unsigned loss_percent;
+  unsigned strategy;
 };
 
 std::vector<Tensors> tensors_of(const Setting& setting) {
@@ -74,6 +81,7 @@ ExchangeConfig config_of(const Setting& setting) {
   static const ExchangeConfig common;
   ExchangeConfig config = common;
   config.world = setting.world;
+  config.strategies.front() = setting.id();
   config.mtu = kMtu;
   config.window = setting.window;
   config.operations = 4;
@@ -102,6 +110,7 @@ class Run {
   explicit Run(const Setting& setting)
       : ring_(config_of(setting), setting.loss_percent,
               [this](unsigned from, unsigned to, std::span<const uint8_t> packet) { hear(from, to, packet); }),
+        strategy_(setting.id()),
         tensors_(tensors_of(setting)) {
     for (Tensors& each : tensors_) {
       for (unsigned rank = 0; rank < setting.world; ++rank) ring_.submit(rank, each.operation(rank));
@@ -128,6 +137,7 @@ class Run {
   void check_recovery();
 
   FuzzRing ring_;
+  StrategyId strategy_;
   std::vector<Tensors> tensors_;
   std::map<std::pair<unsigned, unsigned>, Heard> heard_;
   std::array<uint64_t, kCounters> before_{};
@@ -185,6 +195,7 @@ void Run::aim_run(Bytes& packet, unsigned victim) {
     descriptor.codec = static_cast<uint8_t>(operation.codec->id());
     descriptor.param = operation.codec->param();
   }
+  if (strategy_ != StrategyId{} && supports(strategy_, operation.kind)) descriptor.strategy = strategy_.code();
   run.digest = digest_of(descriptor);
   run.codec = descriptor.codec;
   run.param = descriptor.param;
@@ -223,7 +234,9 @@ Bytes Run::make(const Heard& heard, uint8_t flags, uint8_t age, std::span<const 
 void Run::inject(uint8_t flags, uint8_t who, std::span<const uint8_t> bytes) {
   const unsigned world = ring_.world();
   const unsigned victim = who % 4 % world;
-  const unsigned from = (who >> 2 & 1) == 0 ? (victim + 1) % world : (victim + world - 1) % world;
+  // In a world of four the third one is across, where no ring goes.
+  const unsigned back = world == 4 ? 2 : world - 1;
+  const unsigned from = (victim + ((who >> 2 & 1) == 0 ? 1 : back)) % world;
   const Heard& heard = heard_[{from, victim}];
   const Bytes packet = make(heard, flags, who >> 3 & 7, bytes, victim);
   Exchange& exchange = ring_.exchange(victim);
@@ -314,7 +327,7 @@ void Run::check_recovery() {
 
 // As the operations of a setting end without anybody else's packets.
 const std::vector<Tensors>& reference_of(const Setting& setting) {
-  static std::map<std::pair<unsigned, unsigned>, std::vector<Tensors>> all;
+  static std::map<std::array<unsigned, 3>, std::vector<Tensors>> all;
   const auto found = all.find(setting.results());
   if (found != all.end()) return found->second;
   Run run(setting);

@@ -90,7 +90,7 @@ TEST_F(Allocation, IsNoticed) {
 #endif
 }
 
-std::vector<JobSpec> everything(unsigned world) {
+std::vector<JobSpec> everything(unsigned world, const StrategyId& strategy) {
   using enum ElementType;
   std::vector<JobSpec> specs;
   for (const std::string codec : {"raw", "bf16", "fp16", "inceptionn:10", "inceptionn:10,truncate", "fixed:10"}) {
@@ -102,13 +102,18 @@ std::vector<JobSpec> everything(unsigned world) {
   }
   specs.push_back({.kind = OpKind::kAllReduce, .count = 5003, .codec = "fixed:10", .feedback = true});
   specs.push_back({.kind = OpKind::kAllReduce, .count = 5003, .codec = "inceptionn:8", .fill = Fill::kWild});
+  for (JobSpec& spec : specs) {
+    if (supports(strategy, spec.kind)) spec.strategy = strategy.name().view();
+  }
   return specs;
 }
 
-void run_everything(unsigned world, const Troubles& troubles) {
-  Net net(world);
+void run_everything(unsigned world, const Troubles& troubles, const char* strategy = "ring") {
+  ExchangeConfig common;
+  common.strategies = {find_strategy(strategy)};
+  Net net(world, common);
   net.troubles = troubles;
-  std::vector<Job> jobs = make_jobs(everything(world), world, world);
+  std::vector<Job> jobs = make_jobs(everything(world, common.strategies.front()), world, world);
   std::vector<unsigned> all(world);
   std::iota(all.begin(), all.end(), 0U);
   for (size_t next = 0; next < jobs.size();) {
@@ -127,8 +132,7 @@ void run_everything(unsigned world, const Troubles& troubles) {
   EXPECT_EQ(troubles.no_buffer > 0, net.count(Counter::kNoBuffer) > 0);
   EXPECT_EQ(troubles.corrupt > 0, net.count(Counter::kBadCrc) > 0);
   for (unsigned i = 0; i < world; ++i) {
-    // What exchange.h says, and the packet that is being received.
-    EXPECT_LE(net.node(i).peak(), net.node(i).exchange().neighbours().size() * (kWindow + 5) + 1);
+    EXPECT_LE(net.node(i).peak(), Exchange::buffers(net.node(i).config()));
   }
 }
 
@@ -139,6 +143,16 @@ TEST_F(Allocation, NoneForAnyOperation) {
 TEST_F(Allocation, NoneForLosses) {
   for (const unsigned world : {2U, 3U, 5U}) {
     run_everything(world, {.loss = 0.05, .duplicate = 0.05, .corrupt = 0.02, .busy = 0.05, .no_buffer = 0.05});
+  }
+}
+
+TEST_F(Allocation, NoneUnderAnyStrategy) {
+  const std::pair<const char*, unsigned> cases[] = {{"direct", 4}, {"rings:2", 4}, {"aggregator:1", 3}};
+  for (const auto& [strategy, world] : cases) {
+    SCOPED_TRACE(strategy);
+    run_everything(world, {}, strategy);
+    run_everything(world, {.loss = 0.05, .duplicate = 0.05, .corrupt = 0.02, .busy = 0.05, .no_buffer = 0.05},
+                   strategy);
   }
 }
 

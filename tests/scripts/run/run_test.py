@@ -356,7 +356,7 @@ class RunTest(unittest.TestCase):
     @needs_fake
     def test_links_of_many_nodes(self):
         self.assertTrue(all(len(self.reached(text)) == 15 for text in self.kept_configs("-n", "16", "--strategies", "direct")))
-        texts = {int(re.search("rank: ([0-9]*)", text)[1]): text for text in self.kept_configs("-n", "64", "--strategies", "rings:8")}
+        texts = {int(re.search("rank: ([0-9]*)", text)[1]): text for text in self.kept_configs("-n", "24", "--strategies", "rings:8")}
         self.assertEqual(self.reached(texts[9]), [[10], [8], [1], [17]])
         self.assertEqual(self.reached(texts[8]), [[9], [7], [0], [15], [16]])
 

@@ -22,11 +22,9 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
     return run->add_option(name, value, text)->type_name("");
   };
   add("-n", options.nodes, "Nodes, each with a daemon of its own (1 to 64)");
-  add("--link", options.link,
-      "vhost, memif: a process per node; ring: all in one;\nveth: namespaces; accelerator: hosts behind one (vhost)");
+  add("--link", options.link, "vhost, memif, ring (a process), veth, accelerator (vhost)");
   add("--codec", options.codec, "Of fp32: 'gradlane codecs' (raw; accelerators fixed:10)");
-  add("--strategies", options.strategies, "Ways round that operations may name; links for all of them are made (ring)")
-      ->type_name("NAME,...");
+  add("--strategies", options.strategies, "That operations may name: ring,direct,rings:2,... (ring)");
   add("--lanes", options.lanes, "Worker threads of each node (1)");
   add("--trainers", options.trainers, "Per node: the command runs this often for each (1)");
   run->add_flag("--local-reduce", options.local_reduce, "A node's trainers are summed up before the ring");

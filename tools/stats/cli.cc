@@ -16,7 +16,7 @@ CLI::App* add_stats(CLI::App& app, StatsOptions& options) {
   CLI::Option* const watch = stats->add_option("--watch,-w", options.interval, "Again and again, every so often (1)");
   watch->type_name("[SECONDS]")->expected(0, 1)->each([&options](const std::string&) { options.watch = true; });
   stats->add_flag("--json", options.json, "The daemon's own document; with --watch one per line");
-  stats->add_flag("--all", options.all, "Counters that are not 0, and what they count");
+  stats->add_flag("--all", options.all, "Counters that are not 0, and what they count; all neighbours");
   stats->footer(
       "Ctrl-C ends --watch. docs/stats.md explains the columns, and the document.\n"
       "'gradlane check' finds out what is wrong with a ring that does not come up.\n"

@@ -22,6 +22,16 @@ Nodes neighbours(const Node& node) {
   return nodes;
 }
 
+// Those that a node says are, by figures that may be 100 ms old.
+Nodes missing(Cluster& cluster, unsigned node) {
+  cluster.node(node).tend(cluster.now());
+  Nodes nodes;
+  for (const RingWatch::Seen& seen : cluster.node(node).ring().neighbours()) {
+    if (!seen.facts.up) nodes.push_back(seen.facts.node);
+  }
+  return nodes;
+}
+
 // Frames by node and port.
 std::vector<uint64_t> received(Cluster& cluster) {
   std::vector<uint64_t> frames;
@@ -97,15 +107,19 @@ class Failing {
   std::vector<std::string> run(const Nodes& alive) {
     std::vector<uint64_t> cookies;
     for (const unsigned rank : alive) cookies.push_back(ranks_.submit(rank, all_reduce(1000)));
-    const Nanos end = cluster_.now() + kPatience + kPatience / 2;
     const auto over = [&](size_t i) { return ranks_[alive[i]].over(cookies[i]).has_value(); };
     std::vector<std::string> texts(alive.size());
-    for (; cluster_.now() < end; cluster_.set_now(cluster_.now() + 20 * kMicrosecond)) cluster_.step();
+    pass(kPatience + kPatience / 2);
     for (size_t i = 0; i < alive.size(); ++i) {
       if (over(i)) texts[i] = ranks_[alive[i]].over(cookies[i])->text;
     }
     return texts;
   }
+  void pass(Nanos time) {
+    const Nanos end = cluster_.now() + time;
+    for (; cluster_.now() < end; cluster_.set_now(cluster_.now() + 20 * kMicrosecond)) cluster_.step();
+  }
+
   // All meet again.
   void expect_back() {
     EXPECT_TRUE(cluster_.run_until([&] { return cluster_.whole(); }, 2 * kPatience));
@@ -125,11 +139,7 @@ TEST(Mesh, ADeadNodeThatIsNotBesideItInTheRingIsNamed) {
   Failing it({.nodes = 4, .strategies = "direct"});
   it.cluster().stop(2, true);
   for (const std::string& text : it.run({0, 1, 3})) EXPECT_THAT(text, testing::HasSubstr("rank 2"));
-  Node& node = it.cluster().node(0);
-  node.tend(it.cluster().now());
-  for (const RingWatch::Seen& seen : node.ring().neighbours()) {
-    EXPECT_EQ(seen.facts.up, seen.facts.node != 2) << seen.facts.node << " " << seen.why;
-  }
+  EXPECT_EQ(missing(it.cluster(), 0), Nodes{2});
   it.cluster().stop(2, false);
   it.expect_back();
 }
@@ -144,6 +154,10 @@ TEST(Mesh, ACutBetweenTwoThatAreNotBesideEachOtherIsNamedByAll) {
                                      testing::HasSubstr("rank 2 has been silent")));
   }
   EXPECT_FALSE(it.cluster().whole());
+  it.pass(2 * Snapshot<1>::kInterval);
+  EXPECT_EQ(missing(it.cluster(), 0), Nodes{2});
+  EXPECT_EQ(missing(it.cluster(), 1), Nodes{});
+  EXPECT_EQ(missing(it.cluster(), 2), Nodes{0});
   it.cluster().cut(false);
   it.expect_back();
 }

@@ -74,7 +74,7 @@ int neighbours(const char*, const char*, rte_tel_data* data) {
   for (const NodeFigures& node : latest) {
     // DPDK's answers have 16 KiB: where there are many neighbours, those that are missing come first.
     std::vector<NeighbourFigures> all = node.neighbours;
-    std::ranges::stable_partition(all, [](const NeighbourFigures& it) { return !it.up; });
+    std::stable_partition(all.begin(), all.end(), [](const NeighbourFigures& it) { return !it.up; });
     if (all.size() > kMostNeighbours) all.resize(kMostNeighbours);
     for (const NeighbourFigures& neighbour : all) {
       add_dictionary(data, name_of(node) + "/node" + std::to_string(neighbour.node), [&neighbour](rte_tel_data* one) {

@@ -68,7 +68,7 @@ Lines node_lines(const json& now) {
   return lines;
 }
 
-Lines port_lines(const Looks& looks) {
+Lines lines_of_ports(const Looks& looks) {
   const json& ports = at(looks.now, "ports");
   if (!ports.is_array() || ports.empty()) return {};
   const json* const ports_before = member(looks.before, "ports");
@@ -258,7 +258,7 @@ std::vector<std::string> stats_lines(const json& now, const json* before, double
   const Looks looks{now, before, seconds};
   if (at(now, "mode") == "accelerator") return accelerator_lines(looks, all);
   Lines lines = node_lines(now);
-  for (const Lines& part : {port_lines(looks), neighbour_lines(now, all), rank_lines(looks), loss_lines(looks),
+  for (const Lines& part : {lines_of_ports(looks), neighbour_lines(now, all), rank_lines(looks), loss_lines(looks),
                             all ? all_counters(looks) : Lines()}) {
     if (part.empty()) continue;
     lines.emplace_back();

@@ -15,7 +15,7 @@ void check(const std::vector<uint32_t>& addresses) {
 }
 
 TEST(AddressTable, FindsEachAndNoOther) {
-  for (const size_t count : {0, 1, 2, 3, 16, 255}) {
+  for (const uint32_t count : {0U, 1U, 2U, 3U, 16U, 255U}) {
     for (const uint32_t apart : {1U, 2U, 256U}) {
       std::vector<uint32_t> addresses;
       for (uint32_t i = 0; i < count; ++i) addresses.push_back(0x0a4d0001 + i * apart);

@@ -66,8 +66,9 @@ void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, N
   if (!looks_like_ours(mbuf) || parsed.bytes < sizeof(LinkHeader) + kLeastHello) return;
   if (load<LinkHeader>(packet).kind != PacketKind::kHello) return;
   if (Neighbour* const neighbour = neighbour_at(parsed.source_ip)) {
-    if (parsed.bytes < sizeof(LinkHeader) + sizeof(Hello)) return;
-    const RingSettings theirs = load<Hello>(packet + sizeof(LinkHeader)).settings;
+    constexpr size_t kSettings = sizeof(LinkHeader) + offsetof(Hello, settings);
+    if (parsed.bytes < kSettings + sizeof(RingSettings)) return;
+    const auto theirs = load<RingSettings>(packet + kSettings);
     neighbour->told.store(
         std::bit_cast<uint64_t>(Told{theirs.nodes, theirs.trainers, theirs.lanes, theirs.local_reduce}),
         std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "dataplane/node/ring_facts.h"
 #include "tests/dataplane/cluster.h"
 
 namespace gradlane::test::node_test {
@@ -61,6 +62,21 @@ TEST(Node, ASecondOneOfItsConfigurationGoesNoFurther) {
   Cluster cluster;
   RingLinks links;
   EXPECT_THROW(Node(cluster.node(0).config(), links, 1000), SetupError);
+}
+
+// Its hellos are for none of our ranks. They have the settings, with other strategies than the ring and without.
+TEST(Node, KnowsWhatANeighbourWithOtherRanksHas) {
+  for (const char* const strategies : {"ring", "direct"}) {
+    Cluster cluster(
+        {.nodes = 2, .strategies = strategies, .change = [](NodeConfig& it) { it.trainers = it.rank + 1; }});
+    cluster.run_for(20 * kMillisecond);
+    const RingFacts facts = ring_facts(cluster.node(0), cluster.now());
+    ASSERT_EQ(facts.neighbours.size(), 1U);
+    const Failure& why = facts.neighbours[0].refused;
+    EXPECT_EQ(why.field, Field::kTrainers) << strategies;
+    EXPECT_EQ(why.ours, 1U);
+    EXPECT_EQ(why.theirs, 2U);
+  }
 }
 
 TEST(Node, KnowsWhomItMisses) {

@@ -281,7 +281,7 @@ class DisagreementTest(DaemonTest):
             (reduce(1000), reduce(1000, "int32"), "type", "float32", "int32"),
             (reduce(big, "float64"), reduce(big, "float16"), "type", "float64", "float16"),
             (reduce(big, codec="raw"), reduce(big, codec="fixed:7"), "codec", "raw", "fixed:7"),
-            (reduce(1000, average=True), reduce(1000), "average", "yes", "no"),
+            (reduce(1000, average=True), reduce(1000), "reduction", "average", "sum"),
             (reduce(1000, tag=7), reduce(1000, tag=8), "tag", "7", "8"),
             (reduce(1000), lambda gl: gl.barrier(async_=True), "kind", "all-reduce", "barrier"),
             (lambda gl: gl.broadcast(gl.zeros(big), root=0, async_=True),

@@ -116,7 +116,8 @@ class HostileTest(DaemonTest):
             (dict(count=1, segment=1), "segment 1"),
             (dict(count=1, segment=63), "segment 63"),
             (dict(count=1, segment=255), "segment 255"),
-            (dict(kind=7), "kind 7"),
+            (dict(kind=31), "kind 31"),
+            (dict(kind=34), "kind 34"),
             (dict(kind=255), "kind 255"),
             (dict(type=7, count=1), "type 7"),
             (dict(count=1, flags=2, codec=200), "id 200"),
@@ -129,6 +130,11 @@ class HostileTest(DaemonTest):
             (dict(count=4, flags=4, residual_offset=size), "offset"),
             (dict(count=4, flags=4, residual_offset=2), "offset"),
             (dict(count=4, flags=4, type=1), "residual"),
+            (dict(count=1, strategy=2), "strategy direct"),
+            (dict(count=1, strategy=0xffffffff), "strategy"),
+            (dict(count=1, strategy=1, flags=128, back_codec=1), "back"),
+            (dict(count=1, flags=128, back_codec=200), "200|back"),
+            (dict(count=1, flags=32 | 64), "flags|min|reduction"),
         ]
         for number, (fields, word) in enumerate(cases):
             with self.subTest(**fields):

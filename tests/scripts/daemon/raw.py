@@ -6,12 +6,14 @@ import os
 import socket
 import struct
 
-MAGIC, VERSION = 0x4E414C47, 3
+MAGIC, VERSION = 0x4E414C47, 4
 HELLO, WELCOME, ALLOCATE, SEGMENT, FREE, FREED, FIND_CODEC, CODEC, REFUSED, GOODBYE = range(1, 11)
-ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, BARRIER, CANCEL, RESUME = range(7)
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, BARRIER = range(5)
+CANCEL, RESUME = 32, 33
 SLOTS = 64
 CONTROL_BYTES, LANE_HEADER = 128, 192
-LANE_BYTES = LANE_HEADER + SLOTS * (64 + 256)
+SUBMISSION_BYTES, COMPLETION_BYTES = 80, 256
+LANE_BYTES = LANE_HEADER + SLOTS * (SUBMISSION_BYTES + COMPLETION_BYTES)
 WAITING = 64  # in the control segment
 SUBMIT_TAIL, COMPLETE_HEAD, SUBMIT_HEAD, COMPLETE_TAIL = 0, 4, 64, 68  # in a lane
 
@@ -99,14 +101,16 @@ class RawTrainer:
             self.write(COMPLETE_HEAD, self.read(COMPLETE_TAIL, lane), lane)
 
     def submit(self, kind=ALL_REDUCE, count=0, segment=0, offset=0, type=0, flags=0, codec=0, param=0, root=0, tag=0,
-               residual_segment=0, residual_offset=0, cookie=1, ends_seen=0, timeout_ms=0, lane=None):
+               residual_segment=0, residual_offset=0, cookie=1, ends_seen=0, timeout_ms=0, back_codec=0, back_param=0,
+               strategy=0, lane=None):
         """To one lane, or to all of them; rings their doorbells. root: or of blocks the pitch."""
-        entry = struct.pack("<QQQQQQIBBBBBBBxI", cookie, tag, count, offset, residual_offset, root, timeout_ms, segment,
-                            residual_segment, kind, type, flags, codec, param, ends_seen)
+        entry = struct.pack("<QQQQQQIBBBBBBBBIII8x", cookie, tag, count, offset, residual_offset, root, timeout_ms,
+                            segment, residual_segment, kind, type, codec, param, back_codec, back_param, ends_seen,
+                            strategy, flags)
         for number in range(self.lanes) if lane is None else [lane]:
             tail = self.read(SUBMIT_TAIL, number)
-            place = self.at(LANE_HEADER + tail % SLOTS * 64, number)
-            self.control[place : place + 64] = entry
+            place = self.at(LANE_HEADER + tail % SLOTS * SUBMISSION_BYTES, number)
+            self.control[place : place + SUBMISSION_BYTES] = entry
             self.write(SUBMIT_TAIL, tail + 1, number)
             self.ring(number)
 

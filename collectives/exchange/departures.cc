@@ -196,6 +196,7 @@ bool ExchangeState::round_own(Running& it, size_t block_count) noexcept {
 // way, and never for long.
 void ExchangeState::flush(size_t link, bool more, Nanos now) noexcept {
   Outbox& outbox = outboxes_[link];
+  if (outbox.idle()) return;
   outbox.flush(Outbox::kControl, now);
   for (const auto channel : Outbox::kData) {
     if (!outbox.holds(channel)) continue;

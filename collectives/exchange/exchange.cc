@@ -128,7 +128,7 @@ Nanos ExchangeState::deadline() const noexcept {
   for (size_t i = 0; i < links_.size(); ++i) {
     next = std::min(next, links_[i].deadline());
     if (outboxes_[i].starved()) next = std::min(next, polled_at_ + kRetry);
-    if (links_[i].can_pass()) {
+    if (!outboxes_[i].idle() && links_[i].can_pass()) {
       for (const auto channel : Outbox::kData) next = std::min(next, flush_at(i, channel));
     }
   }

@@ -115,6 +115,7 @@ const Failure& Membership::refused() const noexcept {
 
 Membership::Event Membership::receive(size_t link, const LinkHeader& header, std::span<const uint8_t> bytes,
                                       Nanos now) noexcept {
+  due_ = 0;
   if (bytes.size() < kLeastHello) {
     counters_.add(Counter::kTooShort);
     return Event::kNone;
@@ -269,10 +270,12 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
 void Membership::tell(Peer& peer, Nanos now) noexcept {
   const Nanos at = peer.sent_at == 0 ? now : std::max(now, peer.sent_at + kLeastSpacing);
   peer.hello_at = std::min(peer.hello_at, at);
+  due_ = 0;
 }
 
 // The neighbours of the first links.
 void Membership::tell(Nanos at, size_t links) noexcept {
+  due_ = 0;
   for (Peer& peer : std::span(peers_).first(links)) {
     peer.hello_at = at;
     peer.interval = kFirstInterval;
@@ -323,6 +326,7 @@ Membership::Event Membership::poll(Nanos now) noexcept {
     for (Link& link : links_) link.excuse(asleep, now);
   }
   polled_at_ = now;
+  if (now < due_) return event;
   for (size_t i = 0; i < links_.size(); ++i) {
     const Link& link = links_[i];
     const bool silent = link.up() && now - link.last_heard() >= silence_;
@@ -345,17 +349,14 @@ Membership::Event Membership::poll(Nanos now) noexcept {
     peer.hello_at = settled(i) ? kNever : now + peer.interval;
     peer.interval = std::min(2 * peer.interval, max_interval_);
   }
-  return event;
-}
-
-Nanos Membership::deadline() const noexcept {
-  Nanos next = kNever;
+  // What is heard meanwhile only makes it later; but packets may get stuck.
+  due_ = now + silence_ / 8;
   for (size_t i = 0; i < peers_.size(); ++i) {
-    next = std::min(next, peers_[i].hello_at);
-    if (links_[i].up()) next = std::min(next, links_[i].last_heard() + silence_);
-    if (links_[i].stuck_since() != kNever) next = std::min(next, links_[i].stuck_since() + silence_);
+    due_ = std::min(due_, peers_[i].hello_at);
+    if (links_[i].up()) due_ = std::min(due_, links_[i].last_heard() + silence_);
+    if (links_[i].stuck_since() != kNever) due_ = std::min(due_, links_[i].stuck_since() + silence_);
   }
-  return next;
+  return event;
 }
 
 }  // namespace gradlane

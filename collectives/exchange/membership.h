@@ -62,7 +62,7 @@ class Membership {
 
   // Gives up silent neighbours, sends hellos.
   [[nodiscard]] Event poll(Nanos now) noexcept;
-  [[nodiscard]] Nanos deadline() const noexcept;
+  [[nodiscard]] Nanos deadline() const noexcept { return due_; }
 
   [[nodiscard]] uint64_t session() const noexcept { return session_; }
   [[nodiscard]] bool whole() const noexcept { return whole_; }
@@ -128,6 +128,7 @@ class Membership {
   const size_t around_;
   const Nanos silence_;       // without a sign of life until a neighbour is given up
   Nanos polled_at_ = 0;       // 0: never yet
+  Nanos due_ = 0;             // when poll() has to look at all links; not later
   const Nanos max_interval_;  // of hellos
   Hello self_{};              // what all hellos have in common
   const size_t ring_links_;

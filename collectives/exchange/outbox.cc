@@ -21,6 +21,7 @@ void Outbox::reset() noexcept {
     if (open.packet) io_.release(open.packet);
     open = Open{};
   }
+  held_ = 0;
   starved_ = false;
 }
 
@@ -78,6 +79,7 @@ void Outbox::commit(Channel channel, const Place& place, RunHeader run, const Co
   } else {
     run.count = static_cast<uint16_t>(elements);
     run.bytes = static_cast<uint16_t>(bytes);
+    if (open.last == 0) ++held_;
     open.last = open.bytes;
     open.run = run;
     open.bytes += sizeof(RunHeader);
@@ -95,6 +97,7 @@ bool Outbox::control(RunHeader run, std::span<const uint8_t> payload, Nanos now)
   run.bytes = static_cast<uint16_t>(payload.size());
   store(open.packet.data + open.bytes, run);
   std::copy(payload.begin(), payload.end(), open.packet.data + open.bytes + sizeof(RunHeader));
+  if (open.last == 0) ++held_;
   open.last = open.bytes;
   open.bytes += sizeof(RunHeader) + payload.size();
   return true;
@@ -113,6 +116,7 @@ void Outbox::flush(Channel channel, Nanos now) noexcept {
   }
   out_.take(open.packet, open.bytes, crc, now);
   open = Open{};
+  --held_;
 }
 
 }  // namespace gradlane

@@ -54,6 +54,8 @@ class Outbox {
   // Sends what is open, if there is something and the link takes it.
   void flush(Channel channel, Nanos now) noexcept;
   [[nodiscard]] bool holds(Channel channel) const noexcept { return open_[channel].last != 0; }
+  // None of them holds anything.
+  [[nodiscard]] bool idle() const noexcept { return held_ == 0; }
   // Nothing more can go into it.
   [[nodiscard]] bool full(Channel channel) const noexcept { return open_[channel].elements == kMaxRunElements; }
   // The owner had no buffer, since the last try_again().
@@ -82,8 +84,9 @@ class Outbox {
   PacketIo& io_;
   Counters& counters_;
   const size_t mtu_;
-  std::array<Open, kChannels> open_{};
+  unsigned held_ = 0;  // open packets that hold something
   bool starved_ = false;
+  std::array<Open, kChannels> open_{};
 };
 
 }  // namespace gradlane

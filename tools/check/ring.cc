@@ -148,11 +148,13 @@ void check_agreement(const Subject& it, const json& document, const NodeConfig& 
   compare("codec", text_at(document, "codec"), text_at(theirs, "codec"));
   compare("the version of the protocol", std::to_string(kProtocolVersion), number("protocol"));
   const json digest = object_at(it.probe, "digest");
+  // Hellos carry all settings, one by one: what they differ in is known where they have come.
+  const std::string named = text_at(it.news, "difference");
   if (text_at(digest, "ours") != text_at(digest, "theirs")) {
-    // Hellos carry all settings, one by one: what they differ in is known where they have come.
-    const std::string named = text_at(it.news, "difference");
     differences.push_back(
         named.empty() ? "something in `nodes`, trainers, local_reduce, workers.lanes, udp_port or tos differs" : named);
+  } else if (differences.empty() && !named.empty()) {
+    differences.push_back(named);
   }
   if (differences.empty()) return report.ok(what + " agrees with ours");
   report.fail(what, fmt::format("{}", fmt::join(differences, ", ")),

@@ -189,6 +189,8 @@ def differing_files():
         ("lanes: 1, threads: 1", "lanes: 2, threads: 2", {0: "workers.lanes: 1 here, 2 there", 1: "workers.lanes: 2 here, 1 there"}),
         ("trainers: 1", "trainers: 2", {0: "trainers: 1 here, 2 there", 1: "trainers: 2 here, 1 there"}),
         ("mtu: 1500", "mtu: 1400", {0: "mtu: 1500 here, 1400 there", 1: "mtu: 1400 here, 1500 there"}),
+        ("mtu: 1500", "mtu: 1500\nstrategies: [ring, direct]",
+         {0: "strategies: ring here, ring, direct there", 1: "strategies: ring, direct here, ring there"}),
         ("mtu: 1500", "mtu: 1500\nudp_port: 18500",
          {0: "come to UDP port 18500, which is none of this node's", 1: "come to UDP port 18[34]00, which is none of this"}),
         ("mtu: 1500", "mtu: 1500\ntos: {compressed: 0x48, raw: 0x40, control: 0x80}",

@@ -140,6 +140,10 @@ def configurations_differ():
         verdicts[0].expect(1, "^FAIL configuration of node 1 .*mtu is 1500 here and 1400 there, codec is raw here "
                            "and fixed:8 there, tos.raw: 0x20 here, 0x24 there", "^FAIL ring: not whole: ", others=True)
         verdicts[1].expect(1, "^FAIL configuration of node 0 .*mtu is 1400 here and 1500 there", others=True)
+    with ring("memif", 2) as nodes:
+        replace(nodes.config(1), "mtu: 1500", "mtu: 1500\nstrategies: [direct]")
+        verdicts = finish(start(nodes, 0, time="3s"), start(nodes, 1, time="3s"))
+        verdicts[0].expect(1, "^FAIL configuration of node 1 .*strategies: ring here, direct there", others=True)
 
 
 def keys_differ():

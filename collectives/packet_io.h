@@ -40,7 +40,7 @@ class PacketIo {
   virtual ~PacketIo() = default;
 
   // A buffer for a packet of the MTU's length, or none while there is none. The exchange then tries again later. With
-  // three buffers it makes progress; with twice the window and a few more it never lacks one.
+  // three buffers a ring makes progress; with Exchange::buffers() of them it never lacks one.
   [[nodiscard]] virtual Packet allocate() noexcept = 0;
 
   // Gives back a buffer from allocate(), or one that receive() kept.

@@ -53,9 +53,9 @@ struct LinkStatus {
 // one that is earlier than an arrival makes the path look shorter than it is, and queues seem to be everywhere. Not
 // thread-safe: one thread calls all functions.
 //
-// Memory, all allocated by the constructor: per neighbour, a table of `window` entries of 40 bytes, and at most
-// window + 5 packet buffers held; per operation in flight, half a KiB, 2 bits per 128 bytes of max_bytes, and 4 bits
-// per rank.
+// Memory, all allocated by the constructor: per neighbour, a table of 40 bytes for each packet in flight (`window`,
+// less beside the ring) and 11 KiB; per operation in flight, 1.3 KiB, 2 bits per 128 bytes of max_bytes, and 4 bits per
+// rank; where blocks may have owners, 1.5 MiB more for each. Packet buffers are the owner's: buffers().
 class Exchange {
  public:
   // So many packet buffers an exchange holds at most, those that receive() keeps among them.

@@ -159,7 +159,7 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   const RunHeader header = run_header(it, it.coder, step.phase, block, first);
   Outbox& outbox = outboxes_[step.link];
   const size_t granule = it.coder.granule();
-  const bool apart = it.strategy->has_owners() && first % owner_window(it) == 0;
+  const bool apart = it.strategy->has_owners() && first % it.window == 0;
   const Outbox::Place place = outbox.reserve(channel, header, granule, granule, step.sink, now, apart);
   if (place.bytes.empty()) return 0;
   uint8_t* const data = elements(it, block, first);

@@ -184,7 +184,7 @@ size_t Exchange::buffers(const ExchangeConfig& config) {
   constexpr size_t kOpen = Outbox::kChannels + 1;  // and one for acknowledgements
   const size_t extra = extra_window(config.window, topology.extra_links());
   const size_t links = topology.ring_links() * (config.window + kOpen) + topology.extra_links() * (extra + kOpen);
-  return links + (any_owners(config) ? Fanout::kPackets + 1 : 0) + 1;
+  return links + (any_owners(config) ? Fanout::kPackets + 2 : 0) + 1;
 }
 
 Exchange::Exchange(const ExchangeConfig& config, PacketIo& io) : state_(std::make_unique<ExchangeState>(config, io)) {}

@@ -88,6 +88,8 @@ struct Running {
   Turns turns;                // contributions to the block that is this rank's
   unsigned own = 0;           // that block; as many as there are blocks: none
   size_t queued = 0;          // its results that are on their way to all
+  size_t window = 1;          // elements that one rank may send ahead of its turn; runs do not cross its multiples
+  size_t to_send = 0;         // elements to other owners
   std::vector<size_t> sent;   // by block: elements sent to its owner,
   std::vector<size_t> limit;  //   who takes them up to here
   unsigned next_owner = 0;    // who is sent to next
@@ -207,10 +209,6 @@ class ExchangeState {
     return (rank + config_.world - it.strategy->first_of(it.own)) % config_.world;
   }
   unsigned owed(const Running& it) const noexcept;
-  // Elements that one rank may send ahead of its turn, whose multiples no run of a contribution crosses.
-  size_t owner_window(const Running& it) const noexcept {
-    return Turns::window(config_.world) / it.coder.element_bytes();
-  }
 
   // ---- Elements of an operation.
   static uint8_t* elements(const Running& it, unsigned block, size_t element) noexcept {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace gradlane {
 
@@ -16,9 +17,21 @@ Fanout::Fanout(std::span<Link> links, PacketIo& io, Counters& counters, size_t m
 
 void Fanout::reset() noexcept {
   outbox_.reset();
-  for (; tail_ != head_; ++tail_) io_.release(queue_[tail_ % queue_.size()].packet);
+  for (; tail_ != head_; ++tail_) {
+    const Packet packet = queue_[tail_ % queue_.size()].packet;
+    if (packet) io_.release(packet);
+  }
+  if (spare_) io_.release(spare_);
+  spare_ = {};
   std::ranges::fill(sent_, head_);
   starved_ = false;
+}
+
+bool Fanout::takes(bool) const noexcept { return spare_ && head_ - tail_ < queue_.size(); }
+
+void Fanout::prepare() noexcept {
+  if (!spare_) spare_ = io_.allocate();
+  if (!spare_) counters_.add(Counter::kNoBuffer);
 }
 
 void Fanout::take(Packet packet, size_t bytes, uint32_t payload_crc, Nanos) noexcept {
@@ -33,25 +46,35 @@ bool Fanout::pump(Nanos now) noexcept {
     }
   }
   for (; tail_ != head_ && queue_[tail_ % queue_.size()].left == 0; ++tail_) {
-    io_.release(queue_[tail_ % queue_.size()].packet);
+  }
+  if (empty() && !outbox_.holds(Outbox::kResults)) {
+    if (spare_) io_.release(spare_);
+    spare_ = {};
   }
   return !empty();
 }
 
 bool Fanout::send_next(size_t link, Nanos now) noexcept {
   Waiting& next = queue_[sent_[link] % queue_.size()];
-  const Packet copy = io_.allocate();
-  if (!copy) {
-    starved_ = true;
-    counters_.add(Counter::kNoBuffer);
-    return false;
+  Packet packet = next.packet;  // the last link gets the packet itself
+  if (next.left != 1) {
+    packet = io_.allocate();
+    if (!packet) packet = std::exchange(spare_, {});
+    if (!packet) {
+      starved_ = true;
+      counters_.add(Counter::kNoBuffer);
+      return false;
+    }
+    std::memcpy(packet.data + sizeof(LinkHeader), next.packet.data + sizeof(LinkHeader),
+                next.bytes - sizeof(LinkHeader));
+  } else {
+    next.packet = {};
   }
-  std::memcpy(copy.data + sizeof(LinkHeader), next.packet.data + sizeof(LinkHeader), next.bytes - sizeof(LinkHeader));
   if (next.left != links_.size()) {  // the outbox has counted one
     counters_.add(Counter::kGatherPackets);
     counters_.add(Counter::kGatherBytes, next.bytes);
   }
-  links_[link].send(copy, next.bytes, next.payload_crc, now);
+  links_[link].send(packet, next.bytes, next.payload_crc, now);
   ++sent_[link];
   --next.left;
   return true;

@@ -17,6 +17,9 @@ namespace gradlane {
 // Full packets wait in a queue, which each link goes through at its own pace. One leaves the queue when all links have
 // had it. So a link that is slow, or has lost something, keeps others back only by the length of the queue; and results
 // are encoded once, as codecs that round anew each time would want it.
+//
+// One buffer is kept for copies, and without it nothing enters the queue: or packets that wait for copies would take
+// the last buffers that these could be made in.
 class Fanout final : public PacketSink {
  public:
   static constexpr size_t kPackets = 128;
@@ -27,6 +30,8 @@ class Fanout final : public PacketSink {
   // Gives back all buffers.
   void reset() noexcept;
 
+  // Before results are written: keeps a buffer for copies.
+  void prepare() noexcept;
   // Where results are written to.
   [[nodiscard]] Outbox& outbox() noexcept { return outbox_; }
   [[nodiscard]] const Outbox& outbox() const noexcept { return outbox_; }
@@ -35,11 +40,11 @@ class Fanout final : public PacketSink {
   bool pump(Nanos now) noexcept;
   // All links have had all of it.
   [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
-  // There was no buffer for a copy, in the last pump().
-  [[nodiscard]] bool starved() const noexcept { return starved_; }
+  // There was no buffer for a copy in the last pump(), or there is none now.
+  [[nodiscard]] bool starved() const noexcept { return starved_ || (!spare_ && outbox_.holds(Outbox::kResults)); }
 
   // ---- PacketSink
-  [[nodiscard]] bool takes(bool) const noexcept override { return head_ - tail_ < queue_.size(); }
+  [[nodiscard]] bool takes(bool) const noexcept override;
   void take(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept override;
 
  private:
@@ -58,6 +63,7 @@ class Fanout final : public PacketSink {
   std::vector<uint64_t> sent_;  // by link: of all packets there ever were, so many
   uint64_t tail_ = 0;
   uint64_t head_ = 0;
+  Packet spare_;
   bool starved_ = false;
   Outbox outbox_;
 };

@@ -17,11 +17,14 @@ void ExchangeState::begin_owned(Running& it) noexcept {
   it.own = blocks;
   it.queued = 0;
   it.next_owner = 1;
+  it.window = Turns::window(config_.world) / it.coder.element_bytes();
+  it.to_send = 0;
   for (unsigned block = 0; block < blocks; ++block) {
     const unsigned owner = it.strategy->owner(it.task, block);
     const size_t count = it.blocks.count(block);
     it.sent[block] = 0;
-    it.limit[block] = std::min(owner_window(it), count);
+    it.limit[block] = std::min(it.window, count);
+    if (owner != config_.rank && adds(it.task.kind)) it.to_send += count;
     if (owner == config_.rank) {
       it.own = block;
     } else if (it.task.kind != OpKind::kReduceScatter) {
@@ -42,11 +45,7 @@ void ExchangeState::begin_owned(Running& it) noexcept {
 
 bool ExchangeState::owned_done(const Running& it) const noexcept {
   if (it.own != it.blocks.blocks() && it.queued != it.blocks.count(it.own)) return false;
-  if (!adds(it.task.kind)) return true;
-  for (unsigned block = 0; block < it.blocks.blocks(); ++block) {
-    if (it.strategy->owner(it.task, block) != config_.rank && it.sent[block] != it.blocks.count(block)) return false;
-  }
-  return true;
+  return it.to_send == 0;
 }
 
 // ---- Contributions.
@@ -55,7 +54,7 @@ bool ExchangeState::owned_done(const Running& it) const noexcept {
 // rank, and in the order of the turns.
 void ExchangeState::send_owned(Running& it, Nanos now) noexcept {
   queue_results(it, now);
-  if (!adds(it.task.kind)) return;
+  if (it.to_send == 0) return;
   const unsigned blocks = it.blocks.blocks();
   const auto block_of = [&](unsigned back) {
     return blocks == 1 ? 0 : (2 * config_.world + config_.rank - back - it.task.rotation) % config_.world;
@@ -75,13 +74,13 @@ void ExchangeState::send_owned(Running& it, Nanos now) noexcept {
 
 bool ExchangeState::send_contribution(Running& it, unsigned block, Nanos now) noexcept {
   const size_t first = it.sent[block];
-  const size_t window = owner_window(it);
-  const size_t end = std::min({it.limit[block], first + it.offer, first - first % window + window});
-  if (first >= end) return false;
+  if (first >= it.limit[block]) return false;
+  const size_t end = std::min({it.limit[block], first + it.offer, first - first % it.window + it.window});
   const Step step = it.strategy->start(it.task, block);
   if (!step.send) return false;  // its own
   const size_t sent = send(it, step, block, first, end - first, residuals(it, block, first), now);
   it.sent[block] += sent;
+  it.to_send -= sent;
   if (sent == 0) unsent_[step.link] = 1;
   return sent != 0;
 }
@@ -165,6 +164,7 @@ bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept 
     (void)it.back.decode(std::span(scratch_).first(encoded.bytes), data, encoded.floats);
   } else {
     const RunHeader header = run_header(it, it.back, Phase::kGather, it.own, it.queued);
+    fanout_.prepare();
     Outbox& outbox = fanout_.outbox();
     const Outbox::Place place = outbox.reserve(Outbox::kResults, header, granule, granule, 0, now);
     if (place.bytes.empty()) return false;
@@ -194,6 +194,7 @@ void ExchangeState::flush_results(Nanos now) noexcept {
   }
   const bool waits = !outbox.full(Outbox::kResults) && !fanout_.empty() && coming;
   if (waits && now < flush_results_at()) return;
+  fanout_.prepare();
   outbox.flush(Outbox::kResults, now);
   (void)fanout_.pump(now);
 }

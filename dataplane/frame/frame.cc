@@ -129,7 +129,8 @@ TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept {
   const auto header = load<LinkHeader>(packet);
   if (header.kind != PacketKind::kData || bytes < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
   const auto run = load<RunHeader>(packet + sizeof(LinkHeader));
-  if (run.phase == Phase::kStart || run.phase == Phase::kAbort) return TrafficClass::kControl;
+  const bool elements = run.phase == Phase::kReduce || run.phase == Phase::kGather;
+  if (!elements) return TrafficClass::kControl;
   return run.codec == static_cast<uint8_t>(kNoCodec) ? TrafficClass::kRaw : TrafficClass::kCompressed;
 }
 

@@ -157,6 +157,30 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
   return name;
 }
 
+// ---- Few buffers
+
+// What waits to be copied for other links leaves a buffer to copy it to.
+TEST(FewBuffers, AreEnoughForAllStrategies) {
+  for (const char* const strategy : {"ring", "direct", "aggregator:1", "aggregator:0,stream", "rings:2"}) {
+    for (const unsigned world : {3U, 4U, 8U}) {
+      if (world % 2 != 0 && std::string(strategy) == "rings:2") continue;
+      for (const size_t more : {size_t{3}, size_t{20}, size_t{120}}) {
+        SCOPED_TRACE(testing::Message() << strategy << ", world " << world << ", " << more << " buffers more");
+        SimConfig config = switched(strategy, world);
+        config.faults.loss = 0.01;
+        // One for each link is kept for acknowledgements.
+        config.buffers = world - 1 + more;
+        SimNet net(config);
+        std::vector<Job> jobs =
+            make_jobs(std::vector<JobSpec>(
+                          2, {.kind = OpKind::kAllReduce, .count = 200'003, .codec = "raw", .strategy = strategy}),
+                      world, 5);
+        EXPECT_TRUE(run(net, jobs, 50 * kSecond));
+      }
+    }
+  }
+}
+
 // ---- The same bytes
 
 // All-reduces of the ranks' tensors, `buckets` of them one behind the other; rank i has tensor order[i]. What rank 0

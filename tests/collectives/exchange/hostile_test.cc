@@ -133,6 +133,7 @@ TEST_F(Hostile, SequenceNumbersAndAcknowledgements) {
 TEST_F(Hostile, Hellos) {
   const auto hello = [&](unsigned from, const std::function<void(LinkHeader&, Hello&)>& change) {
     Bytes packet = hello_[from];
+    packet.resize(sizeof(LinkHeader) + sizeof(Hello));  // what a hello leaves out is 0
     auto header = load<LinkHeader>(packet.data());
     auto body = load<Hello>(packet.data() + sizeof(LinkHeader));
     change(header, body);
@@ -191,6 +192,7 @@ TEST_F(Hostile, RefusalsAreForgotten) {
   seal(version);
   expect_counted("version", kBefore, version, Counter::kBadVersion);
   Bytes world = hello_[kBehind];
+  world.resize(sizeof(LinkHeader) + sizeof(Hello));
   auto body = load<Hello>(world.data() + sizeof(LinkHeader));
   body.world = 9;
   store(world.data() + sizeof(LinkHeader), body);

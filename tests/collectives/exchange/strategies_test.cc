@@ -138,7 +138,8 @@ TEST_P(Strategies, InBadWeather) {
 
 std::vector<Case> cases() {
   std::vector<Case> list;
-  for (const unsigned world : {1U, 2U, 3U, 4U, 5U, 8U, 16U}) {
+  const std::vector<unsigned> worlds = kSanitized ? std::vector{2U, 3U, 4U} : std::vector{1U, 2U, 3U, 4U, 5U, 8U, 16U};
+  for (const unsigned world : worlds) {
     list.emplace_back("direct", world);
     list.emplace_back("aggregator:0", world);
     if (world > 2) list.emplace_back("aggregator:" + std::to_string(world - 2) + ",stream", world);
@@ -146,7 +147,7 @@ std::vector<Case> cases() {
       if (world % group == 0) list.emplace_back("rings:" + std::to_string(group), world);
     }
   }
-  list.emplace_back("rings:3", 9);
+  if (!kSanitized) list.emplace_back("rings:3", 9);
   return list;
 }
 
@@ -162,7 +163,7 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 // What waits to be copied for other links leaves a buffer to copy it to.
 TEST(FewBuffers, AreEnoughForAllStrategies) {
   for (const char* const strategy : {"ring", "direct", "aggregator:1", "aggregator:0,stream", "rings:2"}) {
-    for (const unsigned world : {3U, 4U, 8U}) {
+    for (const unsigned world : kSanitized ? std::vector{4U} : std::vector{3U, 4U, 8U}) {
       if (world % 2 != 0 && std::string(strategy) == "rings:2") continue;
       for (const size_t more : {size_t{3}, size_t{20}, size_t{120}}) {
         SCOPED_TRACE(testing::Message() << strategy << ", world " << world << ", " << more << " buffers more");
@@ -225,7 +226,9 @@ TEST(SameBytes, OfFixedUnderAllStrategies) {
   std::vector<std::vector<float>> other = {tensors[5], tensors[2], tensors[7], tensors[0],
                                            tensors[3], tensors[6], tensors[1], tensors[4]};
   const char* const strategies[] = {"ring", "direct", "rings:2", "rings:4", "aggregator:0", "aggregator:5,stream"};
-  for (const std::string codec : {"fixed:4", "fixed:10", "fixed:16"}) {
+  const std::vector<std::string> codecs =
+      kSanitized ? std::vector<std::string>{"fixed:10"} : std::vector<std::string>{"fixed:4", "fixed:10", "fixed:16"};
+  for (const std::string& codec : codecs) {
     for (const Reduction reduction : {Reduction::kSum, Reduction::kAverage}) {
       const std::vector<float> want = reduced("ring", codec, tensors, 1, reduction);
       for (const char* const strategy : strategies) {

@@ -75,10 +75,21 @@ def unshaped(rows, mtu):
     return found
 
 
+def strategies(rows, mtu):
+    """Of gradlane's own ways round, beside the ring."""
+    tiny, large = (4, "1gbit", mtu, plan.TINY, "gauss"), (4, "1gbit", mtu, 16 * MIB, "gauss")
+    return [
+        not_slower(rows, f"4 nodes, 1 Gb/s, MTU {mtu}, 4 KiB, direct raw: against the ring", tiny, "direct raw",
+                   "gradlane raw", 0.6),
+        saving(rows, f"4 nodes, 1 Gb/s, MTU {mtu}, 16 MiB Gaussian 0.01, fixed:10: time against gradlane's aggregator",
+               large, "gradlane fixed:10", plan.BASELINE, 90),
+    ]
+
+
 def figures(results):
     """Each with what, wanted, measured (text; None: not in these results) and met."""
     rows = Rows(results["rows"])
     found = shaped(rows, results["mtu"])
     if results["mtu"] != plan.JUMBO:
         found += [each for each in shaped(rows, plan.JUMBO) if each["measured"]]
-    return found + unshaped(rows, results["mtu"])
+    return found + strategies(rows, results["mtu"]) + unshaped(rows, results["mtu"])

@@ -21,17 +21,10 @@ from tools.compare import data
 from tools.compare import methods
 from tools.compare import mpi
 from tools.compare import plan
+from tools.compare.busy import idle_seconds
 from gradlane.torch.engine import Engine
 
-TICK = 1 / os.sysconf("SC_CLK_TCK")
 PATIENCE = datetime.timedelta(seconds=120)  # with ranks that do not come; a sample takes some seconds
-
-
-def idle_seconds():
-    """Of all cores of the machine together, since it was started: with what was stolen from a virtual one."""
-    with open("/proc/stat") as file:
-        fields = [int(field) for field in file.readline().split()[1:]]
-    return (fields[3] + fields[4] + fields[7]) * TICK
 
 
 class Job:

@@ -152,6 +152,7 @@ class Run:
         command = [self.args.gradlane, "run", "-n", job.nodes, "--no-prefix"]
         if job.rate != "none":
             command += ["--link", "veth", "--inside", "--rate", job.rate, "--mtu", job.mtu]
+        command += ["--strategies", ",".join(plan.strategies_of(job))]
         command += ["--", sys.executable, "-u", JOB, mine / "orders.json"]
         say(f"{job.name()}: starting")
         self.results["jobs"].append({"nodes": job.nodes, "rate": job.rate, "mtu": job.mtu})

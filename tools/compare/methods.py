@@ -8,6 +8,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import gradlane.torch
 from gradlane.adaptive import AdaptiveBound
+from tools.compare import plan
 
 
 class Method:
@@ -46,14 +47,14 @@ class Method:
 
 
 class Gradlane(Method):
-    """Tensors in memory that is shared with the daemon."""
+    """Tensors in memory that is shared with the daemon. strategy: None is the daemon's first, the ring."""
 
-    def __init__(self, arena, engine, codec):
+    def __init__(self, arena, engine, codec, strategy=None):
         super().__init__(arena)
-        self.engine, self.codec = engine, codec
+        self.engine, self.codec, self.strategy = engine, codec, strategy
 
     def reduce(self, tensor):
-        self.engine.all_reduce(tensor, codec=self.codec).wait()
+        self.engine.all_reduce(tensor, codec=self.codec, strategy=self.strategy).wait()
 
 
 class Adaptive(Gradlane):
@@ -164,6 +165,8 @@ def make(names, engine, groups, folder, numel, start_mpi):
             found[name] = Backend(plain, groups["gradlane"], detail)
         elif detail == "fixed:auto":
             found[name] = Adaptive(shared, engine, detail)
+        elif name in plan.STRATEGIES:
+            found[name] = Gradlane(shared, engine, detail, kind)
         elif kind == "gradlane":
             found[name] = Gradlane(shared, engine, detail)
         else:

@@ -6,7 +6,7 @@ KIB, MIB = 1024, 1024 * 1024
 NODES = (4, 2)
 RATES = ("1gbit", "5gbit", "none")  # of --rate; none: shared memory and loopback
 SIZES = (64 * KIB, MIB, 16 * MIB, 64 * MIB)
-TINY = 4 * KIB  # only where nothing is shaped: a question of latency
+TINY = 4 * KIB  # a question of latency: where nothing is shaped, and of strategies
 REAL = 16 * MIB  # the size at which gradients of a training are taken, too
 MTU, JUMBO = 1500, 9000  # of links with a rate; the former if nothing else is asked for
 QUIET = 0.3  # cores that may be busy with other work before a run is not worth much
@@ -14,20 +14,23 @@ FOOTPRINT = 64 * MIB  # of the tensors of one sample, where they are small
 MOST_OPERATIONS = 256
 
 # In the order of tables. Those of "gradlane" have their tensors in shared memory; "backend" is the PyTorch backend
-# with ordinary tensors.
+# with ordinary tensors; "direct" and "aggregator:0" are strategies of gradlane's, with tensors in shared memory, too.
 METHODS = (
     "gradlane raw", "gradlane bf16", "gradlane fixed:10", "gradlane fixed:auto", "gradlane inceptionn:10",
-    "backend raw", "backend fixed:10",
+    "backend raw", "backend fixed:10", "direct raw", "aggregator:0 raw",
     "gloo", "gloo fp16", "aggregator", "mpi tcp", "mpi ring", "mpi shm",
 )
 LABELS = {
     "gradlane raw": "gradlane raw", "gradlane bf16": "gradlane bf16", "gradlane fixed:10": "gradlane fixed:10",
     "gradlane fixed:auto": "gradlane fixed:auto", "gradlane inceptionn:10": "gradlane inceptionn:10",
     "backend raw": "PyTorch backend raw", "backend fixed:10": "PyTorch backend fixed:10",
-    "gloo": "Gloo", "gloo fp16": "Gloo, fp16 hook", "aggregator": "worker-aggregator",
+    "direct raw": "gradlane direct raw", "aggregator:0 raw": "gradlane aggregator raw", "gloo": "Gloo", "gloo fp16": "Gloo, fp16 hook", "aggregator": "worker-aggregator",
     "mpi tcp": "Open MPI, TCP", "mpi ring": "Open MPI, TCP, its ring", "mpi shm": "Open MPI, shared memory",
 }
-OURS = tuple(name for name in METHODS if name.split()[0] in ("gradlane", "backend"))
+STRATEGIES = ("direct raw", "aggregator:0 raw")  # beside the ring; only where STRATEGIES_RATE is the links'
+STRATEGIES_RATE = "1gbit"
+BASELINE = "aggregator:0 raw"  # gradlane's, but there to be beaten
+OURS = tuple(name for name in METHODS if name.split()[0] in ("gradlane", "backend", "direct"))
 
 
 @dataclasses.dataclass
@@ -106,15 +109,29 @@ def wants(kept, key, value):
 
 
 def methods_for(rate, kept):
-    left_out = "mpi ring" if rate == "none" else "mpi shm"
-    return [name for name in METHODS if wants(kept, "method", name) and name != left_out]
+    left_out = {"mpi ring" if rate == "none" else "mpi shm"}
+    if rate != STRATEGIES_RATE:
+        left_out.update(STRATEGIES)
+    return [name for name in METHODS if wants(kept, "method", name) and name not in left_out]
+
+
+def methods_at(methods, size, data):
+    """An aggregator takes its time: not with all data and sizes."""
+    return methods if data == "gauss" and size <= REAL else [name for name in methods if name not in STRATEGIES]
+
+
+def strategies_of(job):
+    """What its daemons must allow; the first is that of methods that name none."""
+    named = [name.split()[0] for name in STRATEGIES if any(name in point.methods for point in job.points)]
+    return ["ring", *named]
 
 
 def points_for(rate, sizes, real, kept):
     wanted = [(size, "gauss") for size in sizes] + [(size, "digits") for size in real]
     methods = methods_for(rate, kept)
-    return [Point(size, data, methods) for size, data in wanted
-            if methods and wants(kept, "size", size) and wants(kept, "data", data)]
+    points = [Point(size, data, methods_at(methods, size, data)) for size, data in wanted
+              if wants(kept, "size", size) and wants(kept, "data", data)]
+    return [point for point in points if point.methods]
 
 
 def jobs(quick, mtu, kept):
@@ -124,7 +141,7 @@ def jobs(quick, mtu, kept):
     else:
         rows = []
         for rate in ("1gbit", "none", "5gbit"):
-            sizes = SIZES if rate != "none" else (TINY, *SIZES)
+            sizes = SIZES if rate == "5gbit" else (TINY, *SIZES)
             rows += [(nodes, rate, mtu, sizes, (REAL,)) for nodes in NODES]
         if mtu != JUMBO:
             rows.insert(1, (4, "1gbit", JUMBO, (REAL,), (REAL,)))

@@ -14,6 +14,7 @@ LOOKS = {
     "gradlane fixed:10": (style.VERMILION, "o", "-"), "gradlane fixed:auto": (style.ORANGE, "D", "-"),
     "gradlane inceptionn:10": (style.PURPLE, "^", "-"), "backend raw": (style.BLUE, "x", ":"),
     "backend fixed:10": (style.VERMILION, "x", ":"), "gloo": (style.BLACK, "v", "--"),
+    "direct raw": (style.SKY, "x", ":"), "aggregator:0 raw": (style.GREEN, "X", ":"),
     "gloo fp16": (style.GREY, "s", "--"), "aggregator": (style.GREEN, "P", "--"), "mpi tcp": (BROWN, "<", "--"),
     "mpi ring": (BROWN, "d", "-."), "mpi shm": (BROWN, ">", "-."),
 }

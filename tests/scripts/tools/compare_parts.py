@@ -49,6 +49,8 @@ class PartsTest(unittest.TestCase):
             for data, times in (("gauss", 4), ("digits", 14)):
                 place = {"mtu": mtu, "data": data}
                 found += [(place, "gradlane fixed:10", "gloo", times), (place, "gradlane fixed:10", "aggregator", 12.5)]
+        found += [({"bytes": 4 << 10}, "direct raw", "gradlane raw", 1 / 0.6),
+                  ({}, "gradlane fixed:10", "aggregator:0 raw", 10)]
         for nodes, ours, other, times in (
                 (2, "gradlane raw", "gloo", 2), (2, "gradlane raw", "mpi shm", 1),
                 (2, "gradlane fixed:10", "mpi shm", 2), (4, "gradlane raw", "gloo", 1.5)):
@@ -77,7 +79,7 @@ class PartsTest(unittest.TestCase):
                 self.assertIn(verdict, verdicts)
                 reached.update(found)
         everything = {each["what"] for each in figures.figures({"rows": [], "mtu": 1500})}
-        self.assertEqual(len(everything), 4 + 4 + 20)
+        self.assertEqual(len(everything), 4 + 2 + 4 + 20)
         self.assertEqual(everything - reached, set())
         self.assertEqual(len(reached), len(self.wanted()))
 
@@ -186,6 +188,27 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(tables.losses(rows, rows["gloo"]), [])
         self.assertIn("slower", tables.speed_cell(rows, rows["gradlane raw"]))
         self.assertAlmostEqual(tables.busbw(rows["gloo"]), 16 * MIB / 2 / 1e9 * 1.5)
+
+    def test_strategies_are_where_they_are_wanted(self):
+        from tools.compare import plan
+        from tools.compare import tables
+
+        for job in plan.jobs(False, 1500, {}):
+            there = {(point.size, point.data) for point in job.points if set(plan.STRATEGIES) <= set(point.methods)}
+            some = {(point.size, point.data) for point in job.points if set(plan.STRATEGIES) & set(point.methods)}
+            self.assertEqual(there, some)
+            self.assertEqual({data for _, data in there}, {"gauss"} if job.rate == "1gbit" else set(), job)
+            self.assertEqual(plan.strategies_of(job), ["ring", "direct", "aggregator:0"] if there else ["ring"])
+            if (job.nodes, job.rate, job.mtu) == (4, "1gbit", 1500):
+                self.assertLessEqual({(4 << 10, "gauss"), (16 * MIB, "gauss")}, there)
+        alone = plan.jobs(False, 1500, plan.parse_filter(["method=direct raw", "size=4K"]))
+        self.assertEqual([(job.nodes, job.rate, len(job.points)) for job in alone], [(4, "1gbit", 1), (2, "1gbit", 1)])
+        self.assertEqual(plan.strategies_of(alone[0]), ["ring", "direct"])
+        # The aggregator is gradlane's, but neither what gradlane is measured by nor one of the others.
+        rows = {name: self.row(name, time) for name, time in (("gloo", 2.0), ("aggregator:0 raw", 1.0))}
+        self.assertEqual(tables.best_other(rows)["method"], "gloo")
+        rows["aggregator:0 raw"]["median"] = 3.0
+        self.assertEqual(tables.losses(rows, rows["aggregator:0 raw"]), [])
 
     def test_open_mpi_is_needed_for_its_methods_only(self):
         from tools.compare import main

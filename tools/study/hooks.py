@@ -99,5 +99,5 @@ def hook_of(method):
         return None, aggregator.hook, aggregator.close
     import gradlane.torch  # here, as the other methods need neither it nor a daemon
 
-    state = gradlane.torch.State(codec=method.codec, error_feedback=method.feedback)
+    state = gradlane.torch.State(codec=method.codec, error_feedback=method.feedback, strategy=method.strategy or None)
     return state, gradlane.torch.hook, lambda: None

@@ -25,9 +25,9 @@ class Failed(Exception):
     """A job that did not get through; results that it had printed by then are good."""
 
 
-def command(settings, gradlane, spec):
+def command(settings, gradlane, trainings, spec):
     words = [gradlane, "run", "-n", settings["nodes"], "--link", "veth", "--inside", "--rate", settings["link_rate"]]
-    words += ["--no-prefix", "--", sys.executable, "-u", HERE / "train.py", spec]
+    words += ["--strategies", ",".join(plan.strategies_of(trainings)), "--no-prefix", "--", sys.executable, "-u", HERE / "train.py", spec]
     return [str(word) for word in words]
 
 
@@ -73,7 +73,7 @@ def results(settings, gradlane, trainings, data):
         spec.write_text(json.dumps(kept | {"data": str(data), "trainings": trainings}))
         # In a session of its own: Ctrl-C is for the study, which then ends this in order.
         process = subprocess.Popen(
-            command(settings, gradlane, spec), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment(),
+            command(settings, gradlane, trainings, spec), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment(),
             bufsize=0, start_new_session=True,
         )
         missing = {plan.key(training) for training in trainings}

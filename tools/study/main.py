@@ -19,12 +19,15 @@ import sys
 import tempfile
 import time
 
+from tools.compare.busy import busy_cores
 from tools.study import plan
 from tools.study import report
 from tools.study import summary
+from tools.study import systems
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "results" / "study.md"
+SYSTEMS_PAGE = ROOT / "docs" / "results" / "systems.md"
 IMAGES = ROOT / "docs" / "images"
 SPLIT = 3  # the demo's
 TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
@@ -67,9 +70,10 @@ def methods(text):
 
 
 def for_page(settings):
-    """Whether docs/results/study.md is about such a study."""
+    """Whether docs/results/study.md is about such a study, or systems.md about such a one of the paper's systems."""
+    seeds = plan.SYSTEMS_SEEDS if settings.get("systems") else plan.SEEDS
     return (not settings["quick"] and not settings["only"] and settings["models"] == list(plan.MODELS)
-            and settings["seeds"] >= plan.SEEDS and settings["epochs"] == plan.EPOCHS
+            and settings["seeds"] >= seeds and settings["epochs"] == plan.EPOCHS
             and settings["link_rate"] == plan.LINK_RATE)
 
 
@@ -79,7 +83,7 @@ def check_record(parser, args):
         parser.error("--sample is for --record FOLDER")
     if not args.record:
         return
-    for name in ("seeds", "only", "resume", "report", "write_docs", "json", "gradlane"):
+    for name in ("seeds", "only", "systems", "resume", "report", "write_docs", "json", "gradlane"):
         if getattr(args, name):
             parser.error(f"--record trains once without daemons, so leave out --{name.replace('_', '-')}; allowed "
                          "with it: --models, --epochs, --quick, --sample")
@@ -101,6 +105,9 @@ def parse_arguments():
                         metavar="MODEL,...", help=" or ".join(plan.MODELS) + " (both)")
     parser.add_argument("--only", type=methods, metavar="METHOD,...",
                         help="these, the worker-aggregator and Gloo; there are: " + "; ".join(plan.BY_NAME))
+    parser.add_argument("--systems", action="store_true",
+                        help="the INCEPTIONN paper's four, and Gloo: gradlane's aggregator, the same with compression "
+                        "on the way up, ring, ring with compression; --write-docs writes docs/results/systems.md")
     parser.add_argument("--link-rate", default=plan.LINK_RATE, metavar="R", help="of each node's cable (%(default)s)")
     parser.add_argument("--resume", action="store_true", help="keep the trainings that are in DIR, do the others")
     parser.add_argument("--report", action="store_true", help="train nothing: tables and pictures of what is in DIR")
@@ -120,12 +127,15 @@ def parse_arguments():
             parser.error(f"--models: '{model}': there are {' and '.join(plan.MODELS)}")
     if args.resume and args.report:
         parser.error("--resume trains, --report does not; choose one")
+    if args.systems and args.only:
+        parser.error("--systems names methods of its own; leave out --only")
     check_record(parser, args)
-    args.seeds = args.seeds or (1 if args.quick else plan.SEEDS)
+    args.seeds = args.seeds or (1 if args.quick else plan.SYSTEMS_SEEDS if args.systems else plan.SEEDS)
     args.epochs = args.epochs or (QUICK_EPOCHS if args.quick else plan.EPOCHS)
     if args.write_docs and not for_page(vars(args)):
-        parser.error(f"--write-docs: the page has tables of everything, {plan.SEEDS} seeds or more; leave out "
-                     "--quick, --only, --models, --epochs, --link-rate and fewer --seeds")
+        parser.error(f"--write-docs: the page has tables of everything, {plan.SEEDS} seeds or more (with --systems "
+                     f"{plan.SYSTEMS_SEEDS}); leave out --quick, --only, --models, --epochs, --link-rate and fewer "
+                     "--seeds")
     if not args.report and not args.record and os.geteuid() != 0:
         parser.error("network namespaces need root; use sudo")
     return args
@@ -158,6 +168,7 @@ def settings_of(args, images):
         "quick": args.quick,
         "models": args.models,
         "only": args.only,
+        "systems": args.systems,
         "cores": len(os.sched_getaffinity(0)),
         "torch": importlib.metadata.version("torch"),
         "date": datetime.date.today().isoformat(),
@@ -166,7 +177,8 @@ def settings_of(args, images):
 
 
 def jobs_of(settings):
-    return plan.jobs(settings["models"], range(1, settings["seeds"] + 1), settings["quick"], settings["only"])
+    return plan.jobs(settings["models"], range(1, settings["seeds"] + 1), settings["quick"], settings["only"],
+                     settings.get("systems", False))
 
 
 class Progress:
@@ -197,23 +209,6 @@ class Progress:
         say(f"[{at}/{len(self.all)}] {result['model']}, seed {result['seed']}, {result['method']}: "
             f"{result['accuracy'][-1]:.2f} %, {sum(result['epoch_seconds']):.1f} s, {replicas}; "
             + (f"about {self.minutes()} left" if self.left else "the last one"))
-
-
-def idle_seconds():
-    """Of all cores of the machine together, since it was started: with what was stolen from a virtual one."""
-    with open("/proc/stat") as file:
-        fields = [int(field) for field in file.readline().split()[1:]]
-    return (fields[3] + fields[4] + fields[7]) / os.sysconf("SC_CLK_TCK")
-
-
-def busy_cores():
-    """While nothing of the study runs: the less of two looks, as the kernel may still clear a job away."""
-    looks = []
-    for _ in range(2):
-        idle, start = idle_seconds(), time.monotonic()
-        time.sleep(0.5)
-        looks.append(os.cpu_count() - (idle_seconds() - idle) / (time.monotonic() - start))
-    return max(0.0, min(looks))
 
 
 def look_around(settings, out):
@@ -263,6 +258,8 @@ def train(args, out):
 
     data = out / "digits.npz"
     settings = settings_of(args, prepare_data(data))
+    if any(plan.SYSTEMS["WA"] in plan.selected(model, args.quick, args.only, args.systems) for model in args.models):
+        settings["add_gbps"] = systems.adding_speeds(args.gradlane, ROOT)
     trainings = begin(args, settings)
     planned = jobs_of(settings)
     progress = Progress(planned, args.epochs)
@@ -331,15 +328,18 @@ def finish(args, settings, trainings, failures):
     print(json.dumps(result | {"trainings": trainings}) if args.json else tables, flush=True)
     say(f"results.json, tables.md{''.join(', ' + name for name in pictures)} are in {args.out}")
     if args.write_docs:
+        own = settings.get("systems", False)
+        page = SYSTEMS_PAGE if own else PAGE
         if missing or result["different"] or not for_page(settings):
-            raise SystemExit("tools/study.sh: docs/results/study.md is left as it was: it is for complete studies "
-                             f"with {plan.SEEDS} seeds or more, {plan.EPOCHS} epochs, {plan.LINK_RATE} and replicas that "
-                             "do not differ")
-        PAGE.write_text(report.page(result, pictures))
+            raise SystemExit(f"tools/study.sh: docs/results/{page.name} is left as it was: it is for complete studies "
+                             f"with {plan.SYSTEMS_SEEDS if own else plan.SEEDS} seeds or more, {plan.EPOCHS} epochs, "
+                             f"{plan.LINK_RATE} and replicas that do not differ")
+        pictures = [name for name in pictures if (name == systems.PICTURE) == own]
+        page.write_text(report.systems_page(result, pictures) if own else report.page(result, pictures))
         IMAGES.mkdir(exist_ok=True)
         for name in pictures:
             (IMAGES / name).write_bytes((args.out / name).read_bytes())
-        say("docs/results/study.md and docs/images/ are written")
+        say(f"docs/results/{page.name} and docs/images/ are written")
 
 
 def main():

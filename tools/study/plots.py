@@ -6,7 +6,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot, ticker  # noqa: E402
 from matplotlib.lines import Line2D  # noqa: E402
 
-from tools.study import plan  # noqa: E402
+from tools.study import plan, systems  # noqa: E402
 
 # Okabe and Ito's colours, which most colour-blind people can tell apart; lines differ in style and mark, too.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
@@ -138,16 +138,42 @@ def accuracies(result, path):
     save(figure, path)
 
 
+def steps(result, path):
+    """A step of each of the paper's systems, as computing, adding and exchanging."""
+    figure, drawn = panels(result, 6.2, 3.4)
+    for axis, model in drawn:
+        found = systems.rows_of(model, result["settings"])
+        left = [0.0] * len(found)
+        for part, colour, hatch in (("computing", SKY, ""), ("adding", ORANGE, ".."), ("exchanging", VERMILION, "//")):
+            widths = [parts[part] for _, _, parts in found]
+            axis.barh(range(len(found)), widths, left=left, color=colour, hatch=hatch, edgecolor="white", linewidth=0,
+                      label=part)
+            left = [one + other for one, other in zip(left, widths)]
+        for at, total in enumerate(left):
+            axis.annotate(f" {total:.1f}", (total, at), va="center", fontsize=8)
+        axis.set_yticks(range(len(found)), [f"{name}\n{row['method']}" for name, row, _ in found], fontsize=8)
+        axis.invert_yaxis()
+        axis.margins(x=0.1)
+        axis.set_xlabel("ms per step (median)")
+        axis.grid(axis="x", alpha=0.25)
+        axis.set_axisbelow(True)
+        below(axis, 3, lower=-0.2)
+    figure.suptitle(f"The paper's systems, {links(result)}", fontsize=12)
+    save(figure, path)
+
+
 def save(figure, path):
     figure.savefig(path, dpi=110, metadata={"Software": None})
     pyplot.close(figure)
 
 
 def draw(result, folder):
-    """Writes the three pictures and returns their names."""
+    """Writes the pictures that there is something for and returns their names."""
     if not result["models"]:
         return []
     drawn = {"study-accuracy-time.png": curves, "study-epoch.png": bars, "study-accuracy.png": accuracies}
+    if any(systems.rows_of(model, result["settings"]) for model in result["models"].values()):
+        drawn[systems.PICTURE] = steps
     for name, function in drawn.items():
         function(result, folder / name)
     return list(drawn)

@@ -2,6 +2,7 @@
 
 from tools.study import plan
 from tools.study import summary
+from tools.study import systems
 
 PAPER_LESS = "70.9-80.7 %"
 PAPER_FASTER = "2.2-3.1x"
@@ -16,6 +17,7 @@ SHOWS = {
     "study-accuracy-time.png": "accuracy against seconds of training",
     "study-epoch.png": "epochs, split into compute and exchange",
     "study-accuracy.png": "final accuracy by method",
+    systems.PICTURE: "steps of the paper's systems, split into computing, adding and exchanging",
 }
 
 
@@ -129,14 +131,29 @@ def machine(result):
     )
 
 
-def document(result):
-    """All tables, as a file of their own."""
-    text = f"{TITLE}\n{machine(result)}"
+def four_systems(result):
+    """A table for each model that has them, or nothing."""
+    text = ""
+    for model in result["models"].values():
+        found = systems.cells(model, result["settings"])
+        if found:
+            text += f"\n## The paper's systems: {model['about']}\n\n{table(*found)}"
+    return f"{text}\n{systems.about(result['settings'])}" if text else ""
+
+
+def head(result):
+    """What was run, and what takes away from it."""
+    text = machine(result)
     if result["settings"]["quick"]:
         text += "\n**With --quick, which only shows that it works: figures mean nothing.**\n"
     if result["missing"]:
         text += f"\nNot complete: {len(result['missing'])} trainings are missing, so means are of different seeds.\n"
-    text += f"\n{figures(result)}"
+    return text
+
+
+def document(result):
+    """All tables, as a file of their own."""
+    text = f"{TITLE}\n{head(result)}\n{figures(result)}{four_systems(result)}"
     for model in result["models"].values():
         text += f"\n## {model['about']}\n"
         text += f"\n{times(model)}\n{speeds(model)}\n{accuracies(model)}"
@@ -150,3 +167,12 @@ def page(result, pictures):
     shown = "\n\n".join(f"![{SHOWS[name]}](../images/{name})" for name in pictures)
     marks = "Means over the seeds. A mark is an epoch, the grey line the accuracy to reach."
     return f"{text}\n## Plots\n\n{marks}\n\n{shown}\n"
+
+
+def systems_page(result, pictures):
+    """docs/results/systems.md: the four systems, and how long trainings take with them."""
+    text = f"{systems.TITLE}\n{head(result)}{four_systems(result)}"
+    for model in result["models"].values():
+        text += f"\n## Trainings: {model['about']}\n\n{speeds(model)}"
+    shown = "\n\n".join(f"![{SHOWS[name]}](../images/{name})" for name in pictures)
+    return f"{text}\n## Plot\n\n{shown}\n"

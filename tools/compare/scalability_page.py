@@ -92,7 +92,7 @@ def machine(results):
     settings, about = results["settings"], results["about"]
     busy = results["busy_cores"]
     text = (
-        f"Real: {settings['bytes'] / MIB:g} MiB of {'Gaussian 0.01'} in namespaces on one machine with {about['cores']} "
+        f"Real: {settings['bytes'] / MIB:g} MiB of Gaussian 0.01 in namespaces on one machine with {about['cores']} "
         f"cores ({about['cpu']}, Linux {about['kernel']}), a switch in its kernel, links of {settings['rate']} each way, "
         f"MTU {settings['mtu']}. Rounds: {settings['rounds']}, of {settings['iterations']} operations each, of which the "
         "median counts; the best round is shown, and the worst one behind it. Results were checked, and none was wrong.")

@@ -57,6 +57,14 @@ class Gradlane(Method):
         self.engine.all_reduce(tensor, codec=self.codec, strategy=self.strategy).wait()
 
 
+class Whole(Gradlane):
+    """The same in one piece. An engine cuts tensors, and an aggregator would send one piece back while others come in:
+    the paper's baseline does not, and neither does it in other programs."""
+
+    def reduce(self, tensor):
+        self.engine._context.all_reduce(tensor.numpy(), codec=self.codec, strategy=self.strategy)
+
+
 class Adaptive(Gradlane):
     """fixed:auto: the result of an operation decides on the bound of the next one, which is part of its time."""
 
@@ -166,7 +174,7 @@ def make(names, engine, groups, folder, numel, start_mpi):
         elif detail == "fixed:auto":
             found[name] = Adaptive(shared, engine, detail)
         elif name in plan.STRATEGIES:
-            found[name] = Gradlane(shared, engine, detail, kind)
+            found[name] = (Whole if name == plan.BASELINE else Gradlane)(shared, engine, detail, kind)
         elif kind == "gradlane":
             found[name] = Gradlane(shared, engine, detail)
         else:

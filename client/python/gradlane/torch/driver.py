@@ -206,6 +206,7 @@ class Driver(Pieces):
             self._sleep()
             while operation.flights and self._land(operation):
                 pass
+            self._look_behind(operation)
         if operation.error is None and operation.next_piece < operation.piece_count:
             operation.fail(RuntimeError(f"gradlane: {operation.name} ended before its data; this is a bug"))
         self._note(operation)

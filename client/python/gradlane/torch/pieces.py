@@ -7,6 +7,7 @@ so that _repair() can have the engine's thread go on.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import threading
 import time
@@ -118,10 +119,7 @@ class Pieces:
                 operation.flights.clear()
                 return True
             if not flight.ended:
-                # The library says only once how it ended. Ctrl-C comes between calls from Python: here not before that
-                # is kept, as it is C that calls.
-                wait = (self._connection.handle,), (flight.request,), (timeout_ms,)
-                flight.codes[:] = map(self._lib.gradlane_wait, *wait)
+                self._wait(flight, timeout_ms)
             code = flight.codes[-1]
             if code == errors.PENDING:
                 return False
@@ -136,6 +134,21 @@ class Pieces:
                 self.memory.give_back(flight)
         operation.flights.popleft()
         return True
+
+    def _wait(self, flight: Flight, timeout_ms: int) -> None:
+        # The library says only once how it ended. Ctrl-C comes between calls from Python: here not before that is kept,
+        # as it is C that calls.
+        flight.codes[:] = map(self._lib.gradlane_wait, (self._connection.handle,), (flight.request,), (timeout_ms,))
+
+    def _look_behind(self, operation: Operation) -> None:
+        """What has ended before the oldest piece, as a small one may: until the library is asked about it too, the
+        descriptor stays readable, and whoever sleeps on it does not sleep."""
+        with self.lock:
+            if self.closed:
+                return
+            for flight in itertools.islice(operation.flights, 1, None):  # of the oldest the descriptor shall tell
+                if not flight.ended:
+                    self._wait(flight, 0)
 
     def _note_warnings(self, operation: Operation) -> None:
         """Of what the codec takes. Where they are errors, the operation goes on all the same: other ranks have none."""

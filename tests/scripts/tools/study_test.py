@@ -17,7 +17,7 @@ import unittest.mock
 
 from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.paths import ROOT
-from tools.study import job, plan, report, summary
+from tools.study import job, plan, report, summary, systems
 from tools.study import main as command
 
 SKIPPED = 77
@@ -25,7 +25,7 @@ STUDY = ROOT / "tools" / "study.sh"
 PARTS = ["torch", "sklearn", "matplotlib"]
 EXPECTED = {
     "digits": ["worker-aggregator", "Gloo", "fixed:10", "fixed:8 + feedback"],
-    "conv": ["Gloo", "fixed:10"],
+    "conv": ["Gloo", "fixed:10", "aggregator:0 raw", "aggregator:0 fixed:10/raw"],
 }
 PNG = b"\x89PNG\r\n"
 
@@ -59,6 +59,8 @@ def check_command_line():
         (["--seeds", "4", "--write-docs"], "leave out"),
         (["--epochs", "14", "--write-docs"], "leave out"),
         (["--link-rate", "2gbit", "--write-docs"], "leave out"),
+        (["--systems", "--seeds", "2", "--write-docs"], "leave out"),
+        (["--systems", "--only", "raw"], "leave out --only"),
     ):
         assert text in study(*options, status=2).stderr, options
 
@@ -108,8 +110,13 @@ def check_quick(gradlane, folder):
     digits = {row["method"]: row for row in result["models"]["digits"]["rows"]}
     # Rank 0 sends the average to two of the others, at least; the ring sends 1.5 times the gradients.
     assert digits["worker-aggregator"]["step_bytes"] > digits["Gloo"]["step_bytes"], digits
-    assert len((folder / "trainings.jsonl").read_text().splitlines()) == len(result["trainings"]) == 6
-    for name in ("study-accuracy-time.png", "study-epoch.png", "study-accuracy.png"):
+    # With an aggregator each byte goes up and down once; what goes up compressed is a fifth of it.
+    conv = {row["method"]: row for row in result["models"]["conv"]["rows"]}
+    assert plain < conv["aggregator:0 raw"]["step_bytes"] < 1.3 * plain, conv
+    assert 1.3 < conv["aggregator:0 raw"]["step_bytes"] / conv["aggregator:0 fixed:10/raw"]["step_bytes"] < 2.1, conv
+    assert len((folder / "trainings.jsonl").read_text().splitlines()) == len(result["trainings"]) == 8
+    assert "WA+C" in (folder / "tables.md").read_text()
+    for name in ("study-accuracy-time.png", "study-epoch.png", "study-accuracy.png", "study-systems.png"):
         assert (folder / name).read_bytes().startswith(PNG), name
     assert "fixed:8 + feedback" in (folder / "tables.md").read_text()
     return result
@@ -138,6 +145,8 @@ def check_page_stays(folder):
     """What is not a whole study does not get into the documentation."""
     page = ROOT / "docs" / "results" / "study.md"
     before = page.read_bytes()
+    own = {"quick": False, "only": None, "models": list(plan.MODELS), "seeds": 3, "epochs": 15, "link_rate": "1gbit"}
+    assert command.for_page(own | {"systems": True}) and not command.for_page(own)
     result = study("--report", "--write-docs", "--out", folder, status=1)
     assert "left as it was" in result.stderr, result
     assert page.read_bytes() == before
@@ -154,6 +163,28 @@ def check_environment():
     with unittest.mock.patch.dict(os.environ, strange):
         found = job.environment()
     assert [name for name in strange if name in found] == ["GRADLANED"] and "PATH" in found, found
+
+
+def check_systems():
+    """A step is split so that its parts are the whole, whatever the times are; WA is what others are less than."""
+    assert plan.selected("conv", False, None, True) == [plan.GLOO, *plan.SYSTEMS.values()]
+    assert not set(plan.selected("digits", False, None, False)) & {plan.SYSTEMS["WA"], plan.SYSTEMS["WA+C"]}
+    assert plan.strategies_of([{"method": "raw"}]) == ["ring"]
+    assert plan.strategies_of([{"method": "raw"}, {"method": plan.SYSTEMS["WA+C"]}]) == ["ring", "aggregator:0"]
+    settings = {"nodes": 4, "add_gbps": {"raw": 4.0, "fixed:10": 2.0}}
+    rows = [{"method": name, "steps": 10, "epoch_ms": step * 10, "step_bytes": 1e6, "accuracy": {"mean": 98.0}}
+            for name, step in zip(plan.SYSTEMS.values(), (100.0, 60.0, 40.0, 25.0))]
+    model = {"compute_ms": 200.0, "parameters": 1_000_000, "rows": rows}
+    found = {name: parts for name, _, parts in systems.rows_of(model, settings)}
+    assert list(found) == ["WA", "WA+C", "ring", "ring+C"], found
+    for name, adding in (("WA", 3.0), ("WA+C", 6.0), ("ring", 0.75), ("ring+C", 1.5)):
+        parts = found[name]
+        assert parts["computing"] == 20 and abs(parts["adding"] - adding) < 1e-9, found
+        assert abs(parts["computing"] + parts["adding"] + parts["exchanging"] - parts["step"]) < 1e-9, found
+    _, lines = systems.cells(model, settings)
+    assert lines[0][7] == "-" and lines[3][7:9] == ["95.5 %", "4.00x"], lines
+    assert systems.rows_of({**model, "rows": rows[2:]}, settings) == [], "nothing to compare with"
+    assert systems.split({**model, "compute_ms": 300.0}, rows[3], settings)["exchanging"] == 0
 
 
 def check_summary(result):
@@ -193,6 +224,7 @@ def main():
         return SKIPPED
     check_command_line()
     check_environment()
+    check_systems()
     with tempfile.TemporaryDirectory() as name:
         check_record(pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:

@@ -138,7 +138,7 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
       text.add("0x").add(value & UINT32_MAX, 16, 8);
       return;
     case Field::kKind:
-      return name_or_number(value <= static_cast<uint64_t>(OpKind::kBarrier), op_name(static_cast<OpKind>(value)));
+      return name_or_number(value <= static_cast<uint64_t>(kLastKind), op_name(static_cast<OpKind>(value)));
     case Field::kType:
       return name_or_number(value <= static_cast<uint64_t>(ElementType::kBytes),
                             element_name(static_cast<ElementType>(value)));
@@ -220,6 +220,14 @@ const char* op_name(OpKind kind) noexcept {
       return "broadcast";
     case OpKind::kBarrier:
       return "barrier";
+    case OpKind::kReduce:
+      return "reduce";
+    case OpKind::kGather:
+      return "gather";
+    case OpKind::kScatter:
+      return "scatter";
+    case OpKind::kAllToAll:
+      return "all-to-all";
   }
   return "?";
 }

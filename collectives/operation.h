@@ -15,7 +15,19 @@
 
 namespace gradlane {
 
-enum class OpKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier };
+enum class OpKind : uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kBarrier,
+  // Of links between all: StrategyId::Kind::kDirect.
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
+};
+inline constexpr OpKind kLastKind = OpKind::kAllToAll;
 
 enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes };
 
@@ -27,7 +39,18 @@ enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 [[nodiscard]] constexpr bool is_floating(ElementType type) noexcept { return type < ElementType::kInt32; }
 // Its result is a sum over the ranks, or what else a Reduction makes of their elements.
 [[nodiscard]] constexpr bool reduces(OpKind kind) noexcept {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter;
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
+}
+// Each of its blocks goes from one rank to one other.
+[[nodiscard]] constexpr bool delivers(OpKind kind) noexcept {
+  return kind == OpKind::kGather || kind == OpKind::kScatter || kind == OpKind::kAllToAll;
+}
+// What becomes of a block is the same on all ranks, and goes to all.
+[[nodiscard]] constexpr bool reaches_all(OpKind kind) noexcept {
+  return !delivers(kind) && kind != OpKind::kReduceScatter && kind != OpKind::kReduce;
+}
+[[nodiscard]] constexpr bool has_root(OpKind kind) noexcept {
+  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather || kind == OpKind::kScatter;
 }
 [[nodiscard]] constexpr bool picks(Reduction reduction) noexcept {
   return reduction == Reduction::kMin || reduction == Reduction::kMax;
@@ -38,15 +61,15 @@ enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 }
 // Its data has a block for each rank, all of the same length.
 [[nodiscard]] constexpr bool has_shares(OpKind kind) noexcept {
-  return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather;
+  return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather || delivers(kind);
 }
 [[nodiscard]] size_t element_bytes(ElementType type) noexcept;
 [[nodiscard]] const char* element_name(ElementType type) noexcept;
 [[nodiscard]] const char* op_name(OpKind kind) noexcept;
 [[nodiscard]] const char* reduction_name(Reduction reduction) noexcept;
 
-// One collective, in place. All ranks submit the same operations in the same order. Whatever goes through a codec ends
-// as decode(encode()) of something, the same bytes on every rank.
+// One collective, in place but for all-to-all. All ranks submit the same operations in the same order. Whatever goes
+// through a codec ends as decode(encode()) of something, the same bytes on every rank.
 //
 // all-reduce      data: count elements; ends as the sum over the ranks
 // reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks `rank`, the content
@@ -54,6 +77,17 @@ enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 // all-gather      data: world * count elements, of which block `rank` is this rank's; ends as all ranks' blocks
 // broadcast       data: count elements; ends as those of rank `root`
 // barrier         no data; ends when all ranks have submitted it
+// reduce          data: count elements; ends as the sum on rank `root`, on all others as it was
+// gather          data: world * count elements, of which block `rank` is this rank's; ends on rank `root` as all ranks'
+//                 blocks, on all others as it was
+// scatter         data: world * count elements on rank `root`; block `rank` ends as that one's block `rank`, the others
+//                 stay as they were
+// all-to-all      data and out: world * count elements each; block i of `out` ends as rank i's block `rank` of `data`,
+//                 which stays as it was
+//
+// A reduce is rounded as an all-reduce is, and added in the order root+1, root+2, ..., root. What gather and scatter
+// deliver travels as it is, and so does an all-to-all's if it names no codec; if it does, all blocks but a rank's own
+// end as decode(encode()) of them.
 //
 // Sums: fp32 as the codec adds, other floating types in their own precision (fp16 and bf16 rounded in every hop),
 // integers modulo 2^n, bytes modulo 256. Block b of an all-reduce is added in the order b+1, b+2, ..., b (mod world).
@@ -61,20 +95,23 @@ struct Operation {
   OpKind kind = OpKind::kAllReduce;
   ElementType type = ElementType::kFloat32;
   Reduction reduction = Reduction::kSum;
-  unsigned root = 0;  // of a broadcast
+  unsigned root = 0;  // where the kind has one: has_root()
   // Must be the same on all ranks, or the operation fails with kMismatch: a step and bucket number, say, so that ranks
   // that lost count of each other after a failure never add what does not belong together.
   uint64_t tag = 0;
   size_t count = 0;  // elements
   // Stays valid, and is touched by nobody else, until the completion. Any alignment will do.
   void* data = nullptr;
-  // Error feedback (codecs that have it; all-reduce and reduce-scatter): as many floats as `data`, added to it, and
-  // left as the rounding error of this rank's contribution. An operation that fails after it has
-  // started leaves zeros, and its completion says so.
+  // all-to-all: where blocks come to; none of it is in `data`. Else null.
+  void* out = nullptr;
+  // Error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as `data`, added to it,
+  // and left as the rounding error of this rank's contribution. An operation that fails after it has started leaves
+  // zeros, and its completion says so.
   float* residual = nullptr;
-  // For fp32; by default the one the exchange is configured with.
+  // For fp32; by default the one the exchange is configured with, for an all-to-all raw.
   std::optional<Codec> codec;
-  // By default the first of the configuration's, or the ring where that one cannot do such an operation.
+  // By default the first of the configuration's; where that one cannot do such an operation, the ring; and where that
+  // cannot either, the first of the configuration's that can.
   std::optional<StrategyId> strategy{};
   // Of an aggregator, for fp32: the codec of the results on their way back; by default raw, as weights would go.
   std::optional<Codec> back_codec{};
@@ -86,7 +123,8 @@ struct Operation {
   // Elements of the whole: what `count` is of it must follow from that alone, in the same way on all ranks, which
   // compare this instead.
   size_t whole = 0;
-  // reduce-scatter, all-gather: elements from the start of one rank's block to that of the next, at least `count`.
+  // Where each rank has a block, has_shares(): elements from the start of one rank's block to that of the next, at
+  // least `count`.
   size_t pitch = 0;
 };
 

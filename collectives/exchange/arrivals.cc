@@ -118,15 +118,16 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
   const bool inside = count != 0 && count <= kMaxRunElements && first < elements && count <= elements - first;
   if (!inside || (count % granule != 0 && first + count != elements)) return Counter::kBadBounds;
   run.operation = &it;
-  if (!(run.step.in_turn ? has_room(run, link) : is_awaited(run))) return Counter::kBadBounds;
+  if (!(run.step.in_turn ? has_room(run, link) : is_awaited(run, link))) return Counter::kBadBounds;
   return coder.validate(run.payload, count) == Status::kOk ? std::nullopt : std::optional(Counter::kBadBlock);
 }
 
 // No more elements than are still to come, with the earlier runs of the packet.
-bool ExchangeState::is_awaited(const Run& run) const noexcept {
+bool ExchangeState::is_awaited(const Run& run, size_t link) const noexcept {
   const Running& it = *run.operation;
   const RunHeader& header = run.header;
   size_t left = header.phase == Phase::kReduce ? it.sums_left : it.results_left;
+  if (delivers(it.task.kind)) left = it.due[links_[link].peer()];
   for (const Run* other = runs_.data(); other != &run; ++other) {
     if (other->operation == &it && other->header.phase == header.phase) left -= other->header.count;
   }
@@ -213,6 +214,8 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
   Running& it = *run.operation;
   if (run.step.in_turn) {
     take_contribution(run, link);
+  } else if (delivers(it.task.kind)) {
+    take_delivery(run, link);
   } else if (run.step.merge) {
     it.sums_left -= run.header.count;
     if (run.step.send) {

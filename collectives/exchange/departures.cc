@@ -177,6 +177,10 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
 
 // In a world of one the contribution is the result, rounded as a contribution is.
 bool ExchangeState::round_own(Running& it, size_t block_count) noexcept {
+  if (it.task.kind == OpKind::kAllToAll) {
+    it.own_sent += copy_own(it, it.own_block, it.own_sent);
+    return it.own_sent == block_count;
+  }
   for (size_t round = 0; round < kRoundsPerPoll && it.own_sent < block_count; ++round) {
     uint8_t* const data = elements(it, it.own_block, it.own_sent);
     const size_t count = std::min(block_count - it.own_sent, it.coder.granule() * 16);

@@ -73,7 +73,8 @@ class Exchange {
     kFull,      // the one submitted `operations` before is not over, or its completion has not been read
     kTooLarge,  // the tensor has more than max_bytes
     kStrategy,  // it is none of the configuration's, or cannot do such an operation
-    kBad,       // no such root, an average of integers, a residual for a codec or kind without feedback, no data
+    kBad,       // no such root, an average of integers, a residual for a codec or kind without feedback, no data, an
+                // `out` that is missing, not asked for, or not apart from the data
   };
   struct Submitted {
     uint64_t id = 0;  // counts from 0

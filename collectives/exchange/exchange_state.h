@@ -45,7 +45,8 @@ struct Running {
         back(coder),
         turns(owners),
         sent(owners),
-        limit(owners) {}
+        limit(owners),
+        due(owners) {}
 
   State state = State::kFree;
   bool unread = false;  // its completion is
@@ -89,10 +90,13 @@ struct Running {
   unsigned own = 0;           // that block; as many as there are blocks: none
   size_t queued = 0;          // its results that are on their way to all
   size_t window = 1;          // elements that one rank may send ahead of its turn; runs do not cross its multiples
-  size_t to_send = 0;         // elements to other owners
+  size_t to_send = 0;         // elements of this rank, to others
   std::vector<size_t> sent;   // by block: elements sent to its owner,
   std::vector<size_t> limit;  //   who takes them up to here
   unsigned next_owner = 0;    // who is sent to next
+
+  // ---- Where blocks are delivered; `sent` and `next_owner` hold for them too.
+  std::vector<size_t> due;  // by rank: elements still to come from there
 };
 
 class ExchangeState {
@@ -157,7 +161,7 @@ class ExchangeState {
   std::optional<Counter> check_runs(std::span<const uint8_t> bytes, size_t link) noexcept;
   std::optional<Counter> check_run(Run& run, size_t link) noexcept;
   std::optional<Counter> check_control(const Run& run, size_t link) noexcept;
-  [[nodiscard]] bool is_awaited(const Run& run) const noexcept;
+  [[nodiscard]] bool is_awaited(const Run& run, size_t link) const noexcept;
   [[nodiscard]] bool has_room(const Run& run, size_t link) const noexcept;
   bool relay(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
   void take(const Run& run, size_t link, bool relayed, Nanos now) noexcept;
@@ -206,9 +210,15 @@ class ExchangeState {
   void flush_results(Nanos now) noexcept;
   Nanos flush_results_at() const noexcept;
   unsigned turn_of(const Running& it, unsigned rank) const noexcept {
-    return (rank + config_.world - it.strategy->first_of(it.own)) % config_.world;
+    return (rank + config_.world - it.strategy->first_of(it.task, it.own)) % config_.world;
   }
   unsigned owed(const Running& it) const noexcept;
+
+  // ---- delivered.cc: blocks that go from one rank to one other
+  void begin_delivery(Running& it) noexcept;
+  void take_delivery(const Run& run, size_t link) noexcept;
+  size_t copy_own(Running& it, unsigned block, size_t first) noexcept;
+  unsigned owed_delivery(const Running& it) const noexcept;
 
   // ---- Elements of an operation.
   static uint8_t* elements(const Running& it, unsigned block, size_t element) noexcept {

@@ -7,12 +7,33 @@
 #include "collectives/exchange/loss_sample.h"
 
 namespace gradlane {
+namespace {
+
+// `out` is there where it must be, and nothing of it is in the data.
+bool has_way_out(const Operation& operation, unsigned world) {
+  if (operation.kind != OpKind::kAllToAll) return operation.out == nullptr;
+  if (operation.count == 0) return true;
+  const size_t pitch = operation.pitch != 0 ? operation.pitch : operation.count;
+  const size_t bytes = ((world - 1) * pitch + operation.count) * element_bytes(operation.type);
+  const auto data = reinterpret_cast<uintptr_t>(operation.data);
+  const auto out = reinterpret_cast<uintptr_t>(operation.out);
+  return out != 0 && (out >= data ? out - data : data - out) >= bytes;
+}
+
+// What is delivered travels as it is, unless an all-to-all says otherwise.
+Codec codec_for(const Operation& operation, const Codec& configured) {
+  const Codec plain = find_codec(kNoCodec, 0, configured.isa()).value_or(configured);
+  if (operation.kind == OpKind::kGather || operation.kind == OpKind::kScatter) return plain;
+  return operation.codec.value_or(operation.kind == OpKind::kAllToAll ? plain : configured);
+}
+
+}  // namespace
 
 // ---- Submitting and reading.
 
 Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcept {
   using Refusal = Exchange::Refusal;
-  if (operation.kind > OpKind::kBarrier || operation.type > ElementType::kBytes) return Refusal::kBad;
+  if (operation.kind > kLastKind || operation.type > ElementType::kBytes) return Refusal::kBad;
   StrategyId strategy;
   if (strategy_for(operation, strategy) == nullptr) return Refusal::kStrategy;
   if (operation.back_codec && strategy.kind != StrategyId::Kind::kAggregator) return Refusal::kStrategy;
@@ -20,8 +41,8 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   const bool sums = reduces(operation.kind);
   if (operation.reduction != Reduction::kSum && !sums) return Refusal::kBad;
   if (operation.reduction == Reduction::kAverage && !is_floating(operation.type)) return Refusal::kBad;
-  if (operation.kind == OpKind::kBroadcast && operation.root >= config_.world) return Refusal::kBad;
-  const Codec& codec = operation.codec ? *operation.codec : config_.codec;
+  if (has_root(operation.kind) && operation.root >= config_.world) return Refusal::kBad;
+  const Codec codec = codec_for(operation, config_.codec);
   const bool owes = sums && encoded(operation.type, operation.reduction) && codec.has_feedback();
   if (operation.residual != nullptr && !owes) return Refusal::kBad;
   if (operation.pitch != 0 && (!has_shares(operation.kind) || operation.pitch < operation.count)) {
@@ -30,23 +51,19 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   const size_t share = element_bytes(operation.type) * (has_shares(operation.kind) ? config_.world : 1);
   if (operation.count > config_.max_bytes / share) return Refusal::kTooLarge;
   if (operation.count != 0 && operation.data == nullptr) return Refusal::kBad;
-  return Refusal::kNone;
+  return has_way_out(operation, config_.world) ? Refusal::kNone : Refusal::kBad;
 }
 
 // None: it is not to be had. What goes round the ring has the ring's name, or none.
 const Strategy* ExchangeState::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
-  const Allowed* found = &allowed_.front();
-  if (operation.strategy) {
-    const auto place = std::ranges::find(allowed_, *operation.strategy, &Allowed::id);
-    if (place == allowed_.end()) {
-      id = {};
-      return *operation.strategy == id ? &ring_ : nullptr;
-    }
-    if (!supports(place->id, operation.kind)) return nullptr;
-    found = &*place;
-  } else if (!supports(found->id, operation.kind)) {
-    id = {};
-    return &ring_;
+  id = {};
+  const auto able = [&](const Allowed& each) { return supports(each.id, operation.kind); };
+  const bool named = operation.strategy.has_value();
+  auto found = named ? std::ranges::find(allowed_, *operation.strategy, &Allowed::id) : allowed_.begin();
+  if (found == allowed_.end() || !able(*found)) {
+    if ((!named || *operation.strategy == id) && supports(id, operation.kind)) return &ring_;
+    if (!named) found = std::ranges::find_if(allowed_, able);
+    if (named || found == allowed_.end()) return nullptr;
   }
   id = found->id;
   return found->strategy.get();
@@ -80,8 +97,8 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
     own.count = 1;
     own.data = &it.token;
   }
-  if (own.kind != OpKind::kBroadcast) own.root = 0;
-  if (!own.codec) own.codec = config_.codec;
+  if (!has_root(own.kind)) own.root = 0;
+  own.codec = codec_for(own, config_.codec);
   StrategyId id;
   it.strategy = strategy_for(own, id);
   own.strategy = id;

@@ -12,13 +12,17 @@ bool adds(OpKind kind) { return reduces(kind) || kind == OpKind::kBarrier; }
 }  // namespace
 
 void ExchangeState::begin_owned(Running& it) noexcept {
+  it.window = Turns::window(config_.world) / it.coder.element_bytes();
+  it.to_send = 0;
+  if (delivers(it.task.kind)) {
+    begin_delivery(it);
+    return;
+  }
   const unsigned blocks = it.blocks.blocks();
   it.own_block = blocks;  // nothing goes round
   it.own = blocks;
   it.queued = 0;
   it.next_owner = 1;
-  it.window = Turns::window(config_.world) / it.coder.element_bytes();
-  it.to_send = 0;
   for (unsigned block = 0; block < blocks; ++block) {
     const unsigned owner = it.strategy->owner(it.task, block);
     const size_t count = it.blocks.count(block);
@@ -27,7 +31,7 @@ void ExchangeState::begin_owned(Running& it) noexcept {
     if (owner != config_.rank && adds(it.task.kind)) it.to_send += count;
     if (owner == config_.rank) {
       it.own = block;
-    } else if (it.task.kind != OpKind::kReduceScatter) {
+    } else if (reaches_all(it.task.kind)) {
       it.results_left += count;
     }
   }
@@ -44,7 +48,8 @@ void ExchangeState::begin_owned(Running& it) noexcept {
 }
 
 bool ExchangeState::owned_done(const Running& it) const noexcept {
-  if (it.own != it.blocks.blocks() && it.queued != it.blocks.count(it.own)) return false;
+  const bool owns = !delivers(it.task.kind) && it.own != it.blocks.blocks();
+  if (owns && it.queued != it.blocks.count(it.own)) return false;
   return it.to_send == 0;
 }
 
@@ -59,7 +64,7 @@ void ExchangeState::send_owned(Running& it, Nanos now) noexcept {
   const auto block_of = [&](unsigned back) {
     return blocks == 1 ? 0 : (2 * config_.world + config_.rank - back - it.task.rotation) % config_.world;
   };
-  const unsigned others = blocks == 1 ? 1 : config_.world - 1;
+  const unsigned others = blocks == 1 ? 1 : config_.world - (delivers(it.task.kind) ? 0 : 1);
   for (bool again = true; again;) {
     again = false;
     for (unsigned i = 0; i < others; ++i) {
@@ -77,11 +82,13 @@ bool ExchangeState::send_contribution(Running& it, unsigned block, Nanos now) no
   if (first >= it.limit[block]) return false;
   const size_t end = std::min({it.limit[block], first + it.offer, first - first % it.window + it.window});
   const Step step = it.strategy->start(it.task, block);
-  if (!step.send) return false;  // its own
-  const size_t sent = send(it, step, block, first, end - first, residuals(it, block, first), now);
+  const bool delivered = delivers(it.task.kind);
+  if (!step.send && !delivered) return false;  // its own
+  const size_t sent = step.send ? send(it, step, block, first, end - first, residuals(it, block, first), now)
+                                : copy_own(it, block, first);
   it.sent[block] += sent;
   it.to_send -= sent;
-  if (sent == 0) unsent_[step.link] = 1;
+  if (sent == 0 && step.send) unsent_[step.link] = 1;
   return sent != 0;
 }
 
@@ -123,7 +130,7 @@ void ExchangeState::send_grants(Running& it, Nanos now) noexcept {
   for (unsigned turn = 0; turn < config_.world; ++turn) {
     const size_t limit = it.turns.grant(turn);
     if (limit == 0) continue;
-    const unsigned rank = (it.strategy->first_of(it.own) + turn) % config_.world;
+    const unsigned rank = (it.strategy->first_of(it.task, it.own) + turn) % config_.world;
     const size_t granule = it.coder.granule();
     const RunHeader header = run_header(it, it.coder, Phase::kGrant, it.own, limit + granule - 1);
     if (outboxes_[topology_.link_to(rank).value_or(0)].control(header, {}, now)) {
@@ -157,7 +164,7 @@ bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept 
   }
   const size_t granule = it.back.granule();
   uint8_t* const data = elements(it, it.own, it.queued);
-  const bool kept = it.task.kind == OpKind::kReduceScatter;
+  const bool kept = !reaches_all(it.task.kind);
   EncodeResult encoded;
   if (kept) {
     encoded = it.back.encode(data, count, nullptr, scratch_);
@@ -209,6 +216,7 @@ Nanos ExchangeState::flush_results_at() const noexcept {
 
 // Whom it waits for: an owner that has not started it, whoever has sent this rank least, or else an owner.
 unsigned ExchangeState::owed(const Running& it) const noexcept {
+  if (delivers(it.task.kind)) return owed_delivery(it);
   unsigned owner = links_.front().peer();
   for (unsigned block = 0; block < it.blocks.blocks(); ++block) {
     const unsigned of = it.strategy->owner(it.task, block);
@@ -218,7 +226,7 @@ unsigned ExchangeState::owed(const Running& it) const noexcept {
     if (!peer_started(*link, it)) return of;
   }
   const bool waits = it.own != it.blocks.blocks() && adds(it.task.kind) && !it.turns.complete();
-  return waits ? (it.strategy->first_of(it.own) + it.turns.last()) % config_.world : owner;
+  return waits ? (it.strategy->first_of(it.task, it.own) + it.turns.last()) % config_.world : owner;
 }
 
 }  // namespace gradlane

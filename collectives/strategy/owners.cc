@@ -5,6 +5,7 @@ namespace gradlane {
 namespace {
 
 bool adds(OpKind kind) { return reduces(kind) || kind == OpKind::kBarrier; }
+bool one_block(OpKind kind) { return kind == OpKind::kBroadcast || kind == OpKind::kReduce; }
 
 }  // namespace
 
@@ -12,22 +13,40 @@ Owners::Owners(const Topology& topology, const StrategyId& strategy, unsigned wo
     : topology_(topology), strategy_(strategy), world_(world), rank_(rank) {}
 
 Division Owners::division(const Task& task) const noexcept {
-  return {.blocks = direct() && task.kind != OpKind::kBroadcast ? world_ : 1};
+  return {.blocks = direct() && !one_block(task.kind) ? world_ : 1};
 }
 
 unsigned Owners::owner(const Task& task, unsigned block) const noexcept {
   if (!direct()) return strategy_.root();
-  if (task.kind == OpKind::kBroadcast) return task.root;
+  if (one_block(task.kind)) return task.root;
   return (block + task.rotation) % world_;
 }
 
-unsigned Owners::first_of(unsigned block) const noexcept {
-  return ((direct() ? block : strategy_.root()) + 1) % world_;
+unsigned Owners::first_of(const Task& task, unsigned block) const noexcept {
+  const bool any = direct() && !one_block(task.kind);
+  return ((any ? block : owner(task, block)) + 1) % world_;
+}
+
+Owners::Way Owners::way(const Task& task, unsigned block, unsigned sender) noexcept {
+  if (task.kind == OpKind::kGather) return {.from = block, .to = task.root};
+  if (task.kind == OpKind::kScatter) return {.from = task.root, .to = block};
+  return {.from = sender, .to = block};
 }
 
 Step Owners::start(const Task& task, unsigned block) const noexcept {
-  const unsigned to = owner(task, block);
   Step step;
+  if (delivers(task.kind)) {
+    const auto [from, to] = way(task, block, rank_);
+    if (from != rank_ || to == rank_) return step;
+    step.expected = true;
+    step.send = true;
+    step.link = static_cast<uint8_t>(topology_.link_to(to).value_or(0));
+    step.phase = Phase::kGather;
+    step.begins = true;
+    step.sink = static_cast<uint16_t>(to);
+    return step;
+  }
+  const unsigned to = owner(task, block);
   if (adds(task.kind)) {
     if (to == rank_) return step;  // its turn comes
     step.expected = true;
@@ -49,7 +68,13 @@ Step Owners::arrival(const Task& task, Phase phase, unsigned block, size_t link)
   const unsigned of = owner(task, block);
   Step step;
   if (phase == Phase::kGather) {
-    step.expected = task.kind != OpKind::kReduceScatter && of != rank_ && topology_.link_to(of) == link;
+    if (delivers(task.kind)) {
+      const unsigned peer = topology_.neighbours()[link];
+      const auto [from, to] = way(task, block, peer);
+      step.expected = from == peer && to == rank_;
+    } else {
+      step.expected = reaches_all(task.kind) && of != rank_ && topology_.link_to(of) == link;
+    }
     step.store = true;
     step.phase = Phase::kGather;
     return step;
@@ -58,7 +83,7 @@ Step Owners::arrival(const Task& task, Phase phase, unsigned block, size_t link)
   step.merge = true;
   step.in_turn = true;
   step.store = true;
-  step.to_all = task.kind != OpKind::kReduceScatter;
+  step.to_all = reaches_all(task.kind);
   step.phase = Phase::kGather;
   step.begins = true;
   return step;
@@ -68,6 +93,12 @@ Step Owners::arrival(const Task& task, Phase phase, unsigned block, size_t link)
 // come to the others, and they have sent theirs.
 LinkSet Owners::sources(const Task& task) const noexcept {
   LinkSet links;
+  if (delivers(task.kind)) {
+    const bool has_all = task.kind == OpKind::kAllToAll || (task.kind == OpKind::kGather && task.root == rank_);
+    for (size_t link = 0; link < topology_.links(); ++link) links.set(link, has_all);
+    if (task.kind == OpKind::kScatter && task.root != rank_) links.set(topology_.link_to(task.root).value_or(0));
+    return links;
+  }
   const unsigned blocks = division(task).blocks;
   for (unsigned block = 0; block < blocks; ++block) {
     const unsigned of = owner(task, block);

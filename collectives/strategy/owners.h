@@ -15,6 +15,10 @@ namespace gradlane {
 //
 // direct (HiPress, SOSP 2021: a parameter server with every worker a server): block b is rank b's, or where there are
 // fewer granules than ranks, another one's in each operation. aggregator:R: there is one block, which is R's.
+//
+// Broadcast and reduce have one block, which is the root's. What is delivered, delivers(kind), has none to be added:
+// block b goes from rank b to the root (gather), from the root to rank b (scatter), or from each rank to rank b
+// (all-to-all).
 class Owners final : public Strategy {
  public:
   // `strategy`: direct or an aggregator.
@@ -27,11 +31,17 @@ class Owners final : public Strategy {
   [[nodiscard]] bool has_owners() const noexcept override { return true; }
   [[nodiscard]] bool rotates() const noexcept override { return direct(); }
   [[nodiscard]] unsigned owner(const Task& task, unsigned block) const noexcept override;
-  [[nodiscard]] unsigned first_of(unsigned block) const noexcept override;
+  [[nodiscard]] unsigned first_of(const Task& task, unsigned block) const noexcept override;
   [[nodiscard]] bool streams() const noexcept override { return direct() || strategy_.stream; }
   [[nodiscard]] unsigned senders() const noexcept override { return world_ - 1; }
 
  private:
+  struct Way {
+    unsigned from;
+    unsigned to;
+  };
+  // Of a block that is delivered, as `sender` has it.
+  [[nodiscard]] static Way way(const Task& task, unsigned block, unsigned sender) noexcept;
   [[nodiscard]] bool direct() const noexcept { return strategy_.kind == StrategyId::Kind::kDirect; }
 
   const Topology& topology_;

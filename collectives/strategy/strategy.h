@@ -31,7 +31,7 @@ using LinkSet = std::bitset<kMaxWorld>;
 // Of an operation that has started here, what routing depends on.
 struct Task {
   OpKind kind = OpKind::kAllReduce;
-  unsigned root = 0;      // of a broadcast
+  unsigned root = 0;      // where the kind has one
   unsigned rotation = 0;  // see Strategy::rotates()
   unsigned stage = 0;
 };
@@ -73,7 +73,7 @@ class Strategy {
   [[nodiscard]] virtual bool rotates() const noexcept { return false; }
   [[nodiscard]] virtual unsigned owner(const Task&, unsigned block) const noexcept { return block; }
   // The rank whose elements of a block come first; the others follow in the order of the ring.
-  [[nodiscard]] virtual unsigned first_of(unsigned block) const noexcept { return block; }
+  [[nodiscard]] virtual unsigned first_of(const Task&, unsigned block) const noexcept { return block; }
   // Results go before the last contribution has come.
   [[nodiscard]] virtual bool streams() const noexcept { return true; }
 

@@ -138,6 +138,7 @@ std::string strategy_fault(const StrategyId& strategy, unsigned world) {
 bool supports(const StrategyId& strategy, OpKind kind) noexcept {
   switch (strategy.kind) {
     case Kind::kRing:
+      return kind <= OpKind::kBarrier;
     case Kind::kDirect:
       return true;
     case Kind::kRings:

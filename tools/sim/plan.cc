@@ -16,8 +16,9 @@
 namespace gradlane {
 namespace {
 
-constexpr OpKind kOps[] = {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast,
-                           OpKind::kBarrier};
+constexpr OpKind kOps[] = {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather,
+                           OpKind::kBroadcast, OpKind::kBarrier,       OpKind::kReduce,
+                           OpKind::kGather,    OpKind::kScatter,       OpKind::kAllToAll};
 constexpr size_t kMaxBytes = size_t{64} << 30;
 
 // These may be fractions, as in 1.5M.
@@ -143,8 +144,11 @@ void check_strategies(const SimPlan& plan) {
     }
     for (const OpKind op : plan.ops) {
       if (supports(strategy, op)) continue;
-      throw SetupError(fmt::format("--strategy: {} can do {} and {}, not {}", name, op_name(OpKind::kAllReduce),
-                                   op_name(OpKind::kBarrier), op_name(op)));
+      std::vector<std::string> can;
+      for (const OpKind each : kOps) {
+        if (supports(strategy, each)) can.emplace_back(op_name(each));
+      }
+      throw SetupError(fmt::format("--strategy: {} can do {}, not {}", name, fmt::join(can, ", "), op_name(op)));
     }
     for (const SimCodec& codec : plan.codecs) {
       if (!codec.back || strategy.kind == StrategyId::Kind::kAggregator) continue;

@@ -74,7 +74,12 @@ double least_bytes(OpKind op, unsigned nodes, size_t bytes) {
     case OpKind::kReduceScatter:
     case OpKind::kAllGather:
     case OpKind::kBroadcast:
+    case OpKind::kReduce:
+    case OpKind::kAllToAll:
       return each;
+    case OpKind::kGather:
+    case OpKind::kScatter:
+      return each / nodes;
     case OpKind::kBarrier:
       break;
   }
@@ -82,7 +87,8 @@ double least_bytes(OpKind op, unsigned nodes, size_t bytes) {
 }
 
 double bus_factor(OpKind op, unsigned nodes) {
-  if (op == OpKind::kBroadcast) return 1;
+  if (op == OpKind::kBroadcast || op == OpKind::kReduce) return 1;
+  if (op == OpKind::kGather || op == OpKind::kScatter) return least_bytes(op, nodes, 1);
   return least_bytes(op, nodes, 1) / nodes;
 }
 

@@ -38,7 +38,8 @@ size_t needed_bytes(const SimPlan& plan, unsigned nodes) {
   const size_t packets = 4 * plan.window * (plan.mtu + 256);
   const bool mesh =
       std::ranges::find(plan.strategies, StrategyId::Kind::kDirect, &StrategyId::kind) != plan.strategies.end();
-  return nodes * (plan.bytes + plan.bytes / 256 + packets + kOther + (mesh ? nodes * kLink : 0));
+  const size_t tensors = std::ranges::count(plan.ops, OpKind::kAllToAll) != 0 ? 2 : 1;
+  return nodes * (tensors * plan.bytes + plan.bytes / 256 + packets + kOther + (mesh ? nodes * kLink : 0));
 }
 
 void require_memory(const SimPlan& plan) {
@@ -85,7 +86,7 @@ class Progress {
 size_t elements_of(OpKind op, size_t bytes, unsigned nodes) {
   const size_t elements = bytes / sizeof(float);
   if (op == OpKind::kBarrier) return 0;
-  const bool equal_blocks = op == OpKind::kReduceScatter || op == OpKind::kAllGather;
+  const bool equal_blocks = has_shares(op);
   if (equal_blocks && elements < nodes) {
     throw SetupError(fmt::format("--size: {} of {} bytes: must be at least 4 bytes per node, of which there are {}",
                                  op_name(op), bytes, nodes));
@@ -129,13 +130,25 @@ SimConfig network_of(const SimPlan& plan, unsigned nodes, const Way& way) {
   return config;
 }
 
-Operation operation_of(const Way& way, const SimTensors& tensors, unsigned rank) {
+// The tensors of all ranks, and what an all-to-all makes of them.
+struct Data {
+  Data(OpKind op, unsigned nodes, size_t elements)
+      : tensors(nodes, elements), out(nodes, op == OpKind::kAllToAll ? elements : 0) {}
+
+  SimTensors tensors;
+  SimTensors out;
+};
+
+Operation operation_of(const Way& way, const Data& data, unsigned rank) {
+  const SimTensors& tensors = data.tensors;
   Operation operation;
   operation.kind = way.op;
   operation.strategy = way.strategy;
   operation.back_codec = way.codec.back;
+  operation.codec = way.codec.codec;
   operation.count = has_shares(way.op) ? tensors.elements() / tensors.ranks() : tensors.elements();
   operation.data = way.op == OpKind::kBarrier ? nullptr : tensors.of(rank).data();
+  if (way.op == OpKind::kAllToAll) operation.out = data.out.of(rank).data();
   return operation;
 }
 
@@ -154,7 +167,7 @@ std::string failure_of(const SimNet& net) {
 }
 
 // Lets the operation run, and fills in what that took.
-void simulate(SimNet& net, const Way& way, const SimTensors& tensors, SimRow& row, Progress& progress) {
+void simulate(SimNet& net, const Way& way, const Data& data, SimRow& row, Progress& progress) {
   const ExchangeConfig& config = net.node(0).config();
   const auto whole = [&net] {
     for (unsigned i = 0; i < net.nodes(); ++i) {
@@ -166,7 +179,7 @@ void simulate(SimNet& net, const Way& way, const SimTensors& tensors, SimRow& ro
   (void)net.run_until(whole, net.now() + config.start_timeout);
   const Nanos start = net.now();
   const LinkStats before = net.stats();
-  for (unsigned i = 0; i < net.nodes(); ++i) net.submit(i, operation_of(way, tensors, i));
+  for (unsigned i = 0; i < net.nodes(); ++i) net.submit(i, operation_of(way, data, i));
   const auto done = [&] {
     progress.show(row, net.now() - start);
     return net.idle();
@@ -191,9 +204,9 @@ void set_speeds(SimRow& row) {
   row.ratio = least / static_cast<double>(row.wire_bytes);
 }
 
-SimRow run_row(const SimPlan& plan, const Way& way, const SimInputs& inputs, const SimTensors& tensors,
-               Progress& progress) {
+SimRow run_row(const SimPlan& plan, const Way& way, const SimInputs& inputs, const Data& data, Progress& progress) {
   const OpKind op = way.op;
+  const SimTensors& tensors = data.tensors;
   SimRow row;
   row.op = op;
   row.nodes = tensors.ranks();
@@ -203,10 +216,11 @@ SimRow run_row(const SimPlan& plan, const Way& way, const SimInputs& inputs, con
   for (unsigned i = 0; i < row.nodes; ++i) inputs.fill(i, tensors.of(i));
   {
     SimNet net(network_of(plan, row.nodes, way));
-    simulate(net, way, tensors, row, progress);
+    simulate(net, way, data, row, progress);
   }
   if (row.failure.empty()) {
-    row.wrong = count_wrong(operation_of(way, tensors, 0), way.codec.codec, inputs, tensors);
+    const SimTensors& outcome = op == OpKind::kAllToAll ? data.out : tensors;
+    row.wrong = count_wrong(operation_of(way, data, 0), way.codec.codec, inputs, outcome);
     set_speeds(row);
   } else {
     row.wrong = row.nodes * tensors.elements();
@@ -263,15 +277,15 @@ int run_sim(const SimOptions& options) {
   for (const OpKind op : plan.ops) {
     if (!options.json) print_sim_head(plan, op);
     for (const unsigned nodes : plan.nodes) {
-      const SimTensors tensors(nodes, elements_of(op, plan.bytes, nodes));
+      const Data data(op, nodes, elements_of(op, plan.bytes, nodes));
       for (const Way& way : ways_of(plan, op)) {
-        rows.push_back(run_row(plan, way, inputs, tensors, progress));
+        rows.push_back(run_row(plan, way, inputs, data, progress));
         progress.clear();
         if (!options.json) print_sim_row(plan, rows.back());
         good = report_faults(rows.back()) && good;
       }
       for (const Play& play : plan.plays) {
-        rows.push_back(play_row(plan, play, nodes, tensors.elements() * sizeof(float)));
+        rows.push_back(play_row(plan, play, nodes, data.tensors.elements() * sizeof(float)));
         if (!options.json) print_sim_row(plan, rows.back());
       }
     }

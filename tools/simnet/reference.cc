@@ -64,8 +64,14 @@ std::vector<SimPiece> SimReference::pieces(size_t elements) const {
       break;
     case OpKind::kBroadcast:
       return {{0, elements, operation_.root, 1, 0, ranks_}};
+    case OpKind::kReduce:
+      return {{0, elements, (operation_.root + 1) % ranks_, ranks_, operation_.root, 1}};
     case OpKind::kBarrier:
       return {};
+    case OpKind::kGather:
+    case OpKind::kScatter:
+    case OpKind::kAllToAll:
+      return deliveries(elements);
     default:
       break;
   }
@@ -90,6 +96,28 @@ std::vector<SimPiece> SimReference::blocks(size_t elements) const {
         break;
       default:
         blocks.push_back({begin, end, after, p, 0, p});
+    }
+  }
+  return blocks;
+}
+
+// Block i of each rank, or what has become of it.
+std::vector<SimPiece> SimReference::deliveries(size_t elements) const {
+  std::vector<SimPiece> blocks;
+  const size_t each = elements / ranks_;
+  for (unsigned rank = 0; rank < ranks_; ++rank) {
+    for (unsigned i = 0; i < ranks_; ++i) {
+      const size_t begin = i * each;
+      SimPiece piece{
+          .begin = begin, .end = begin + each, .first = rank, .holder = rank, .source = begin, .plain = true};
+      if (operation_.kind == OpKind::kGather && rank == operation_.root) piece.first = i;
+      if (operation_.kind == OpKind::kScatter && i == rank) piece.first = operation_.root;
+      if (operation_.kind == OpKind::kAllToAll) {
+        piece.first = i;
+        piece.source = rank * each;
+        piece.plain = i == rank;
+      }
+      blocks.push_back(piece);
     }
   }
   return blocks;
@@ -176,10 +204,13 @@ void SimReference::pick(size_t first, std::span<float> out) const {
 }
 
 std::span<const float> SimReference::run(const SimPiece& piece, size_t first, size_t count) {
+  if (piece.plain) return input(piece, 0, first - piece.begin + piece.source, count);
   const std::span<float> out(result_.data(), count);
   const bool picks = operation_.reduction == Reduction::kMin || operation_.reduction == Reduction::kMax;
   if (reduces(operation_.kind) && picks) {
     pick(first, out);
+  } else if (delivers(operation_.kind)) {
+    round(codec_, input(piece, 0, first - piece.begin + piece.source, count), out);
   } else if (strategy_.kind == Kind::kRings) {
     across_groups(piece, first, out);
   } else if (strategy_.kind != Kind::kRing && reduces(operation_.kind)) {

@@ -20,6 +20,8 @@ struct SimPiece {
   unsigned holder = 0;   // first of those who have the result
   unsigned holders = 1;  // how many follow one another
   unsigned group = 0;    // rings:G: the ring of groups begins behind this one, and `first` is a member of the group
+  size_t source = 0;     // all-to-all: what comes to `begin` begins here where it comes from
+  bool plain = false;    // the one contribution, as it is
 };
 
 // An operation on fp32, in terms of five primitives: encode, decode, merge, send, receive. Written anew beside the
@@ -33,7 +35,8 @@ struct SimPiece {
 //             i. Block j of the share goes round the members i of all groups in the same way, with what has become of
 //             it in each group for a contribution, and ends with group j.
 //
-// Minima and maxima are exact, whatever the way.
+// Minima and maxima are exact, whatever the way. What is delivered, by gather, scatter and all-to-all, is as it was,
+// but for blocks of an all-to-all from other ranks, which are decode(encode()) of what they were.
 class SimReference {
  public:
   // The operation's own codec, if it names one, is not looked at.
@@ -47,6 +50,7 @@ class SimReference {
  private:
   [[nodiscard]] std::vector<SimPiece> blocks(size_t elements) const;
   [[nodiscard]] std::vector<SimPiece> shares(size_t elements) const;
+  [[nodiscard]] std::vector<SimPiece> deliveries(size_t elements) const;
   [[nodiscard]] std::span<const float> input(const SimPiece& piece, unsigned share, size_t first, size_t count) const;
 
   void round(const Codec& codec, std::span<const float> in, std::span<float> out);

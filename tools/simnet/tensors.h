@@ -47,7 +47,8 @@ class SimTensors {
   float* floats_;
 };
 
-// Elements over all ranks whose bits are not those that must be there after the operation. That is computed here from
+// Elements over all ranks whose bits are not those that must be there after the operation; of an all-to-all, `tensors`
+// are what has come out. That is computed here from
 // the inputs and the definition of the operation with the codec alone (reference.h). Of `operation` its kind,
 // reduction, root, strategy (none: the ring) and codec of the way back matter.
 [[nodiscard]] uint64_t count_wrong(const Operation& operation, const Codec& codec, const SimInputs& inputs,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <vector>
 
 #include "tests/collectives/exchange/exchange_fixture.h"
 
@@ -15,6 +17,8 @@ constexpr size_t kLanes = 3;
 SimConfig lane_config() {
   SimConfig config;
   config.nodes = kWorld;
+  config.topology = SimTopology::kSwitch;
+  config.exchange.strategies = find_strategies("ring,direct");
   return config;
 }
 
@@ -24,8 +28,9 @@ Operation part_of(const Operation& whole, size_t first, size_t count) {
   part.whole = whole.count;
   part.count = count;
   part.data = static_cast<uint8_t*>(whole.data) + first * element_bytes(whole.type);
+  if (whole.out != nullptr) part.out = static_cast<uint8_t*>(whole.out) + first * element_bytes(whole.type);
   if (whole.residual != nullptr) part.residual = whole.residual + first;
-  if (whole.kind == OpKind::kReduceScatter || whole.kind == OpKind::kAllGather) part.pitch = whole.count;
+  if (has_shares(whole.kind)) part.pitch = whole.count;
   return part;
 }
 
@@ -35,9 +40,11 @@ TEST(Divided, GivesWhatOneExchangeGives) {
   for (const size_t count : {size_t{50}, size_t{10'007}}) {
     const size_t cut = count / 3 / 32 * 32 + 32;
     const std::array<size_t, kLanes + 1> cuts = {0, cut, std::min(2 * cut, count), count};
-    for (JobSpec spec : all_kinds(kWorld, count, count, "fixed:10")) {
+    std::vector<JobSpec> specs = all_kinds(kWorld, count, count, "fixed:10");
+    std::ranges::copy(direct_kinds(kWorld, count, count, "fixed:10"), std::back_inserter(specs));
+    for (JobSpec spec : specs) {
       if (spec.kind == OpKind::kBarrier) continue;
-      spec.feedback = spec.kind == OpKind::kReduceScatter || spec.kind == OpKind::kAllReduce;
+      spec.feedback = reduces(spec.kind);
       Job job(spec, kWorld, 7);
       for (size_t lane = 0; lane < kLanes; ++lane) {
         for (unsigned rank = 0; rank < kWorld; ++rank) {

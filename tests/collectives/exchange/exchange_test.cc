@@ -236,7 +236,7 @@ TEST(Exchange, RefusesWhatIsNoOperation) {
       {"feedback of a broadcast", kBad, with([&](Op& op) { op.residual = residual.data(), op.kind = kBroadcast; })},
       {"feedback by default, which is raw", kBad,
        with([&](Op& op) { op.residual = residual.data(), op.codec.reset(); })},
-      {"no kind", kBad, with([](Op& op) { op.kind = static_cast<OpKind>(5); })},
+      {"no kind", kBad, with([](Op& op) { op.kind = static_cast<OpKind>(static_cast<int>(kLastKind) + 1); })},
       {"no type", kBad, with([](Op& op) { op.type = static_cast<ElementType>(7); })},
       {"barrier", kNone, barrier()},
   };

@@ -14,7 +14,8 @@ namespace {
 constexpr uint8_t kUntouched = 0xa5;
 constexpr size_t kChunk = 8192;  // floats that go through a codec at a time; codecs do not care
 
-bool shares(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather; }
+bool delivered(OpKind kind) { return kind == OpKind::kGather || kind == OpKind::kScatter || kind == OpKind::kAllToAll; }
+bool shares(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather || delivered(kind); }
 bool sums(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter; }
 
 // Laplace of scale 1, with outliers; what random floats are made of without a logarithm each.
@@ -60,7 +61,7 @@ std::ostream& operator<<(std::ostream& out, const JobSpec& spec) {
   out << op_name(spec.kind) << " of " << spec.count << " " << element_name(spec.type);
   if (spec.type == ElementType::kFloat32) out << " as " << spec.codec;
   if (spec.average) out << ", average";
-  if (spec.kind == OpKind::kBroadcast) out << ", root " << spec.root;
+  if (has_root(spec.kind)) out << ", root " << spec.root;
   if (spec.feedback) out << ", feedback";
   if (!spec.strategy.empty()) out << ", " << spec.strategy;
   if (spec.pick != Reduction::kSum) out << ", " << reduction_name(spec.pick);
@@ -78,6 +79,7 @@ Job::Job(const JobSpec& spec, unsigned world, uint64_t seed)
       margin_(spec.fill == Fill::kWild ? kMargin + 1 : kMargin),
       tensors_(world, Bytes(margin_ + elements_ * width_ + kMargin, kUntouched)) {
   if (spec.type == ElementType::kFloat32) codec_ = find_codec(spec.codec);
+  if (spec.kind == OpKind::kAllToAll) outs_ = tensors_;
   if (spec.feedback) residuals_.assign(world, std::vector<float>(elements_));
   renew(seed);
 }
@@ -136,6 +138,7 @@ Operation Job::operation(unsigned rank) {
   operation.root = spec_.root;
   operation.count = spec_.count;
   operation.codec = codec_;
+  if (spec_.kind == OpKind::kAllToAll) operation.out = outs_[rank].data() + margin_;
   if (spec_.pick != Reduction::kSum) operation.reduction = spec_.pick;
   if (!spec_.strategy.empty()) operation.strategy = find_strategy(spec_.strategy);
   if (spec_.back != "raw" && codec_) operation.back_codec = find_codec(spec_.back);
@@ -163,6 +166,10 @@ void Job::expect() {
   const StrategyId strategy = spec_.strategy.empty() ? StrategyId{} : find_strategy(spec_.strategy);
   if (spec_.kind == OpKind::kBroadcast) {
     expect_copy({0, elements_}, spec_.root);
+  } else if (spec_.kind == OpKind::kReduce) {
+    expect_reduce();
+  } else if (delivered(spec_.kind)) {
+    expect_deliveries();
   } else if (sums(spec_.kind) && spec_.pick != Reduction::kSum) {
     expect_pick({0, elements_});
   } else if (sums(spec_.kind) && strategy.kind == StrategyId::Kind::kRings && world_ > 1) {
@@ -305,26 +312,30 @@ void Job::expect_residuals() {
 
 // ---- Job: checks
 
-testing::AssertionResult Job::same(unsigned rank, Range range, const Bytes& want) const {
+testing::AssertionResult Job::same(const std::vector<Bytes>& tensors, unsigned rank, Range range,
+                                   const Bytes& want) const {
+  const uint8_t* const data = tensors[rank].data() + margin_;
   const size_t begin = range.first * width_;
   const size_t bytes = range.count * width_;
-  if (bytes == 0 || std::memcmp(data(rank) + begin, want.data() + begin, bytes) == 0) {
+  if (bytes == 0 || std::memcmp(data + begin, want.data() + begin, bytes) == 0) {
     return testing::AssertionSuccess();
   }
   size_t i = range.first;
-  while (std::memcmp(data(rank) + i * width_, want.data() + i * width_, width_) == 0) ++i;
+  while (std::memcmp(data + i * width_, want.data() + i * width_, width_) == 0) ++i;
   uint64_t is = 0, should = 0;
-  std::memcpy(&is, data(rank) + i * width_, width_);
+  std::memcpy(&is, data + i * width_, width_);
   std::memcpy(&should, want.data() + i * width_, width_);
   return testing::AssertionFailure() << spec_ << ", world " << world_ << ", seed " << seed_ << ": element " << i
                                      << " of rank " << rank << " is " << hex(is) << ", must be " << hex(should);
 }
 
 testing::AssertionResult Job::right(unsigned rank) const {
-  const Bytes& tensor = tensors_[rank];
-  const auto own = [](uint8_t byte) { return byte == kUntouched; };
-  if (!std::all_of(tensor.begin(), tensor.begin() + static_cast<ptrdiff_t>(margin_), own) ||
-      !std::all_of(tensor.end() - static_cast<ptrdiff_t>(kMargin), tensor.end(), own)) {
+  const auto margins_stayed = [&](const Bytes& tensor) {
+    const auto own = [](uint8_t byte) { return byte == kUntouched; };
+    return std::all_of(tensor.begin(), tensor.begin() + static_cast<ptrdiff_t>(margin_), own) &&
+           std::all_of(tensor.end() - static_cast<ptrdiff_t>(kMargin), tensor.end(), own);
+  };
+  if (!margins_stayed(tensors_[rank]) || (!outs_.empty() && !margins_stayed(outs_[rank]))) {
     return testing::AssertionFailure() << spec_ << ", world " << world_ << ": rank " << rank
                                        << " wrote outside of its tensor";
   }
@@ -338,6 +349,7 @@ testing::AssertionResult Job::right(unsigned rank) const {
                                          << " is " << is[i] << ", must be " << must[i];
     }
   }
+  if (!wants_.empty()) return own_right(rank);
   const bool one_block = spec_.kind == OpKind::kReduceScatter;
   return same(rank, one_block ? block(rank) : Range{0, elements_}, want_);
 }

@@ -83,13 +83,20 @@ class Job {
   void expect_owner_sum(Range range, unsigned first);
   void expect_rings_sum(unsigned group);
   void expect_pick(Range range);
+  void expect_reduce();
+  void expect_deliveries();
+  [[nodiscard]] testing::AssertionResult own_right(unsigned rank) const;
   [[nodiscard]] Bytes rounded(unsigned rank, Range range) const;
   [[nodiscard]] Bytes hops(std::span<const Bytes> parts, Range range) const;
   [[nodiscard]] Range spread(Range range, unsigned parts, unsigned part) const;
   void expect_average(Range range);
   void expect_residuals();
   [[nodiscard]] std::vector<float> contribution(unsigned rank, Range range) const;
-  [[nodiscard]] testing::AssertionResult same(unsigned rank, Range range, const Bytes& want) const;
+  [[nodiscard]] testing::AssertionResult same(unsigned rank, Range range, const Bytes& want) const {
+    return same(tensors_, rank, range, want);
+  }
+  [[nodiscard]] testing::AssertionResult same(const std::vector<Bytes>& tensors, unsigned rank, Range range,
+                                              const Bytes& want) const;
 
   JobSpec spec_;
   unsigned world_;
@@ -100,7 +107,10 @@ class Job {
   uint64_t seed_ = 0;
   std::vector<Bytes> tensors_;  // with a margin before and behind
   std::vector<std::vector<float>> residuals_;
+  std::vector<Bytes> outs_;  // the same, where what comes out lies apart
   Bytes want_;
+  std::vector<Bytes> wants_;   // by rank, where they differ
+  std::vector<Bytes> inputs_;  // by rank, where they must stay
   std::vector<std::vector<float>> want_residuals_;
 };
 
@@ -110,6 +120,9 @@ std::vector<Job> make_jobs(std::span<const JobSpec> specs, unsigned world, uint6
 // One of each kind, and more where they differ by parameters: `count` elements of fp32, and for those kinds where each
 // rank has a share, `share` in each.
 std::vector<JobSpec> all_kinds(unsigned world, size_t count, size_t share, const std::string& codec);
+
+// The same of those kinds that only `direct` can do.
+std::vector<JobSpec> direct_kinds(unsigned world, size_t count, size_t share, const std::string& codec);
 
 [[nodiscard]] Operation barrier();
 

@@ -143,6 +143,50 @@ void Job::expect_rings_sum(unsigned group) {
   }
 }
 
+// The root has the sum, all others keep what they had.
+void Job::expect_reduce() {
+  const Range all = {0, elements_};
+  if (spec_.pick != Reduction::kSum) {
+    expect_pick(all);
+  } else {
+    expect_owner_sum(all, spec_.root + 1);
+  }
+  wants_.clear();
+  for (unsigned rank = 0; rank < world_; ++rank) {
+    wants_.push_back(rank == spec_.root ? want_ : Bytes(data(rank), data(rank) + bytes()));
+  }
+}
+
+// Block by block. A codec is for what an all-to-all sends to others.
+void Job::expect_deliveries() {
+  wants_.clear();
+  inputs_.clear();
+  for (unsigned rank = 0; rank < world_; ++rank) {
+    Bytes& want = wants_.emplace_back(data(rank), data(rank) + bytes());
+    if (!outs_.empty()) inputs_.push_back(want);
+    for (unsigned i = 0; i < world_; ++i) {
+      const bool to_root = spec_.kind == OpKind::kGather && rank == spec_.root;
+      const bool from_root = spec_.kind == OpKind::kScatter && i == rank;
+      if (outs_.empty() && !to_root && !from_root) continue;
+      const unsigned from = from_root ? spec_.root : i;
+      const unsigned source = outs_.empty() ? i : rank;
+      const Range range = {source * spec_.count, spec_.count};
+      if (range.count == 0) continue;
+      Bytes block(data(from) + range.first * width_, data(from) + (range.first + range.count) * width_);
+      if (!outs_.empty() && from != rank) block = rounded(from, range);
+      std::memcpy(want.data() + i * spec_.count * width_, block.data(), block.size());
+    }
+  }
+}
+
+// Where ranks end with different things.
+testing::AssertionResult Job::own_right(unsigned rank) const {
+  const Range all = {0, elements_};
+  if (outs_.empty()) return same(rank, all, wants_[rank]);
+  if (auto result = same(rank, all, inputs_[rank]); !result) return result << ", the input";
+  return same(outs_, rank, all, wants_[rank]);
+}
+
 void Job::expect_pick(Range range) {
   for (size_t i = range.first; i < range.first + range.count; ++i) {
     uint64_t word = word_in(data(0) + i * width_, width_);
@@ -151,6 +195,22 @@ void Job::expect_pick(Range range) {
     }
     std::memcpy(want_.data() + i * width_, &word, width_);
   }
+}
+
+std::vector<JobSpec> direct_kinds(unsigned world, size_t count, size_t share, const std::string& codec) {
+  std::vector<JobSpec> specs = {
+      {.kind = OpKind::kAllToAll, .count = share, .codec = codec},
+      {.kind = OpKind::kReduce, .count = count, .codec = codec, .average = true, .root = world / 3},
+  };
+  for (const OpKind kind : {OpKind::kReduce, OpKind::kGather, OpKind::kScatter}) {
+    unsigned last = world;
+    for (const unsigned root : {0U, world / 2, world - 1}) {
+      if (root == last) continue;
+      last = root;
+      specs.push_back({.kind = kind, .count = kind == OpKind::kReduce ? count : share, .codec = codec, .root = root});
+    }
+  }
+  return specs;
 }
 
 }  // namespace gradlane::test

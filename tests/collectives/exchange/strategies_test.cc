@@ -34,7 +34,10 @@ Faults bad_weather() {
 // What a strategy is asked for by name.
 std::vector<JobSpec> kinds(const std::string& strategy, unsigned world, size_t count, const std::string& codec) {
   std::vector<JobSpec> specs;
-  for (JobSpec spec : all_kinds(world, count, count, codec)) {
+  std::vector<JobSpec> all = all_kinds(world, count, count, codec);
+  const std::vector<JobSpec> more = direct_kinds(world, count, count, codec);
+  all.insert(all.end(), more.begin(), more.end());
+  for (JobSpec& spec : all) {
     if (!supports(find_strategy(strategy), spec.kind)) continue;
     spec.strategy = strategy;
     specs.push_back(spec);

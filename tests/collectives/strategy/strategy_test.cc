@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,8 @@ constexpr OpKind kKinds[] = {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind:
                              OpKind::kBarrier};
 
 bool sums(OpKind kind) { return kind != OpKind::kAllGather && kind != OpKind::kBroadcast; }
+
+constexpr OpKind kDeliveries[] = {OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll};
 
 // ---- Names
 
@@ -326,13 +329,85 @@ TEST(Owners, Ways) {
               EXPECT_EQ(result.expected, kind != OpKind::kReduceScatter && rank != owner && from == owner);
             }
           }
-          const unsigned first = ranks[0].strategy->first_of(block);
-          EXPECT_EQ(first, (blocks == 1 && sums(kind) ? owner + 1 : block + 1) % world);
+          const unsigned first = ranks[0].strategy->first_of(task, block);
+          EXPECT_EQ(first, (blocks == 1 ? owner + 1 : block + 1) % world);
         }
         EXPECT_EQ(owners.size(), blocks);
       }
     }
   }
+}
+
+TEST(Owners, ReduceHasOneBlockWhichIsTheRoots) {
+  for (const unsigned world : {2U, 3U, 8U}) {
+    const std::vector<Rank> ranks = ranks_of("direct", world);
+    for (unsigned root = 0; root < world; ++root) {
+      const Task task{.kind = OpKind::kReduce, .root = root, .rotation = 1};
+      for (unsigned rank = 0; rank < world; ++rank) {
+        const Strategy& own = *ranks[rank].strategy;
+        EXPECT_EQ(own.division(task).blocks, 1U);
+        EXPECT_EQ(own.owner(task, 0), root);
+        EXPECT_EQ(own.first_of(task, 0), (root + 1) % world);
+        EXPECT_EQ(own.start(task, 0).send, rank != root);
+        EXPECT_EQ(own.sources(task).count(), rank == root ? world - 1 : 0);
+        for (size_t link = 0; link < ranks[rank].topology->links(); ++link) {
+          EXPECT_EQ(own.arrival(task, Phase::kReduce, 0, link).expected, rank == root);
+          EXPECT_FALSE(own.arrival(task, Phase::kReduce, 0, link).to_all);
+          EXPECT_FALSE(own.arrival(task, Phase::kGather, 0, link).expected);
+        }
+      }
+    }
+  }
+}
+
+// What each rank sends is expected where it comes to, and nothing else is.
+TEST(Owners, Deliveries) {
+  for (const unsigned world : {2U, 3U, 8U}) {
+    const std::vector<Rank> ranks = ranks_of("direct", world);
+    for (const OpKind kind : kDeliveries) {
+      for (unsigned root = 0; root < world; ++root) {
+        SCOPED_TRACE(testing::Message() << op_name(kind) << ", world " << world << ", root " << root);
+        const Task task{.kind = kind, .root = root};
+        std::set<std::tuple<unsigned, unsigned, unsigned>> sent;  // from, to, block
+        std::set<std::tuple<unsigned, unsigned, unsigned>> awaited;
+        for (unsigned rank = 0; rank < world; ++rank) {
+          const Strategy& own = *ranks[rank].strategy;
+          const Topology& topology = *ranks[rank].topology;
+          EXPECT_EQ(own.division(task).blocks, world);
+          for (unsigned block = 0; block < world; ++block) {
+            const Step start = own.start(task, block);
+            EXPECT_EQ(start.expected, start.send);
+            if (start.send) sent.insert({rank, topology.neighbours()[start.link], block});
+            for (size_t link = 0; link < topology.links(); ++link) {
+              EXPECT_FALSE(own.arrival(task, Phase::kReduce, block, link).expected);
+              const Step step = own.arrival(task, Phase::kGather, block, link);
+              if (!step.expected) continue;
+              EXPECT_TRUE(step.store && !step.send && !step.to_all && !step.merge);
+              EXPECT_TRUE(own.sources(task).test(link));
+              awaited.insert({topology.neighbours()[link], rank, block});
+            }
+          }
+        }
+        EXPECT_EQ(sent, awaited);
+        EXPECT_EQ(sent.size(), kind == OpKind::kAllToAll ? world * (world - 1) : world - 1);
+        for (const auto& [from, to, block] : sent) {
+          EXPECT_EQ(block, kind == OpKind::kGather ? from : to);
+          EXPECT_TRUE(kind != OpKind::kGather || to == root);
+          EXPECT_TRUE(kind != OpKind::kScatter || from == root);
+        }
+      }
+    }
+  }
+}
+
+TEST(Supports, KindsThatNeedLinksBetweenAll) {
+  for (const OpKind kind : {OpKind::kReduce, OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll}) {
+    EXPECT_TRUE(supports(find_strategy("direct"), kind));
+    for (const char* const name : {"ring", "rings:2", "aggregator:0"}) {
+      EXPECT_FALSE(supports(find_strategy(name), kind)) << name;
+    }
+  }
+  for (const OpKind kind : kKinds) EXPECT_TRUE(supports(find_strategy("ring"), kind));
 }
 
 }  // namespace

@@ -109,6 +109,32 @@ TEST(CountWrong, CountsEveryElementThatDiffersByABit) {
   }
 }
 
+// Written out: what comes from where, of blocks of two elements.
+TEST(CountWrong, OfWhatIsDelivered) {
+  const SimInputs inputs("gauss-1", 1);
+  for (const OpKind kind : {OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll}) {
+    SimTensors tensors(3, 6);
+    fill(inputs, tensors);
+    for (unsigned rank = 0; rank < 3; ++rank) {
+      for (size_t block = 0; block < 3; ++block) {
+        auto from = static_cast<unsigned>(block);
+        size_t place = block;
+        if (kind == OpKind::kAllToAll) place = rank;
+        if (kind == OpKind::kGather && rank != 1) from = rank;
+        if (kind == OpKind::kScatter) from = block == rank ? 1 : rank;
+        std::ranges::copy(inputs.values(from, 2 * place, 2), tensors.of(rank).data() + 2 * block);
+      }
+    }
+    Operation operation;
+    operation.kind = kind;
+    operation.root = 1;
+    operation.strategy = find_strategy("direct");
+    EXPECT_EQ(count_wrong(operation, find_codec("raw"), inputs, tensors), 0U) << op_name(kind);
+    std::swap(tensors.of(2)[0], tensors.of(2)[2]);
+    EXPECT_EQ(count_wrong(operation, find_codec("raw"), inputs, tensors), 2U) << op_name(kind);
+  }
+}
+
 TEST(CountWrong, NoticesBlocksThatChangedPlaces) {
   const Codec codec = find_codec("raw");
   const SimInputs inputs("laplace-1e-3", 1);

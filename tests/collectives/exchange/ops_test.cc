@@ -1,0 +1,258 @@
+// ops_test.cc - operations that only links between all can do: reduce, gather, scatter, all-to-all
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/collectives/exchange/exchange_fixture.h"
+
+namespace gradlane::test::ops_test {
+namespace {
+
+constexpr unsigned kWorlds[] = {1, 2, 3, 4, 5, 8, 16};
+constexpr OpKind kKinds[] = {OpKind::kReduce, OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll};
+
+SimConfig switched(unsigned world, const std::string& strategies = "direct") {
+  SimConfig config;
+  config.nodes = world;
+  config.seed = world;
+  config.topology = SimTopology::kSwitch;
+  config.exchange.strategies = find_strategies(strategies);
+  return config;
+}
+
+Faults bad_weather() {
+  return {.loss = 0.1, .duplicate = 0.05, .reorder = 0.1, .corrupt = 0.05, .busy = 0.05, .reorder_delay = 300'000};
+}
+
+TEST(Ops, CountsAroundAGranule) {
+  for (const unsigned world : kWorlds) {
+    SimNet net(switched(world));
+    std::vector<JobSpec> specs;
+    for (const std::string codec : {"raw", "fixed:10"}) {
+      for (const size_t count : {size_t{31}, size_t{32}, size_t{33}}) {
+        for (const JobSpec& spec : direct_kinds(world, count, count, codec)) specs.push_back(spec);
+      }
+    }
+    std::vector<Job> jobs = make_jobs(specs, world, world);
+    EXPECT_TRUE(run(net, jobs));
+    EXPECT_TRUE(no_retransmits(net));
+    EXPECT_TRUE(all_given_back(net));
+  }
+}
+
+TEST(Ops, LargeInBadWeather) {
+  const size_t count = kSanitized ? 20'011 : 150'001;
+  for (const unsigned world : {2U, 5U}) {
+    SimConfig config = switched(world);
+    config.faults = bad_weather();
+    SimNet net(config);
+    std::vector<JobSpec> specs = direct_kinds(world, count, count / world, "inceptionn:10");
+    for (const OpKind kind : kKinds) {
+      specs.push_back({.kind = kind, .count = count / world, .type = ElementType::kBfloat16, .fill = Fill::kWild});
+    }
+    std::vector<Job> jobs = make_jobs(specs, world, 7);
+    EXPECT_TRUE(run(net, jobs));
+  }
+}
+
+TEST(Ops, ReduceWithErrorFeedback) {
+  for (const unsigned world : kWorlds) {
+    JobSpec spec = {
+        .kind = OpKind::kReduce, .count = 1237, .codec = "fixed:10", .root = world / 2, .feedback = true, .strategy{}};
+    std::vector<JobSpec> specs = {spec, spec};
+    specs[1].average = true;
+    SimNet net(switched(world));
+    std::vector<Job> jobs = make_jobs(specs, world, 3);
+    for (unsigned round = 0; round < 3; ++round) {
+      for (Job& job : jobs) job.renew(100 * round + job.bytes());
+      ASSERT_TRUE(run(net, jobs));
+    }
+  }
+}
+
+TEST(Ops, ReduceToTheLeastAndTheGreatest) {
+  std::vector<JobSpec> specs;
+  for (const Reduction pick : {Reduction::kMin, Reduction::kMax}) {
+    specs.push_back({.kind = OpKind::kReduce, .count = 1237, .codec = "fixed:10", .fill = Fill::kWild, .pick = pick});
+    specs.push_back({.kind = OpKind::kReduce, .count = 1237, .type = ElementType::kInt32, .root = 2, .pick = pick});
+  }
+  SimNet net(switched(3));
+  std::vector<Job> jobs = make_jobs(specs, 3, 3);
+  EXPECT_TRUE(run(net, jobs));
+}
+
+// Among operations of all other kinds, which go round the ring; none names a strategy.
+TEST(Ops, ByDirectWhereThatIsAllowed) {
+  for (const char* const strategies : {"ring,direct", "rings:2,direct", "aggregator:1,direct"}) {
+    SimNet net(switched(4, strategies));
+    std::vector<JobSpec> specs;
+    const std::vector<JobSpec> ours = direct_kinds(4, 1237, 311, "bf16");
+    std::vector<JobSpec> others = all_kinds(4, 1237, 311, "fixed:10");
+    std::erase_if(others, [](const JobSpec& spec) { return spec.kind == OpKind::kAllReduce; });
+    for (size_t i = 0; i < ours.size(); ++i) {
+      specs.push_back(ours[i]);
+      specs.push_back(others[i % others.size()]);
+    }
+    std::vector<Job> jobs = make_jobs(specs, 4, 5);
+    EXPECT_TRUE(run(net, jobs)) << strategies;
+  }
+}
+
+// ---- Refusals
+
+class OpsRefusal : public testing::Test {
+ protected:
+  // Of one of world 4 that allows what is given.
+  static Exchange::Refusal submit(const Operation& operation, const std::string& strategies = "ring,direct") {
+    SimNet net(switched(4, strategies));
+    return net.node(0).exchange().submit(operation, net.now()).refusal;
+  }
+  Operation operation(OpKind kind) {
+    Operation it;
+    it.kind = kind;
+    it.count = 8;
+    it.data = data_.data();
+    if (kind == OpKind::kAllToAll) it.out = out_.data();
+    return it;
+  }
+
+  std::array<float, 64> data_{};
+  std::array<float, 64> out_{};
+};
+
+TEST_F(OpsRefusal, WithoutDirect) {
+  using enum Exchange::Refusal;
+  for (const OpKind kind : kKinds) {
+    Operation it = operation(kind);
+    EXPECT_EQ(submit(it), kNone);
+    EXPECT_EQ(submit(it, "ring,rings:2,aggregator:0"), kStrategy);
+    it.strategy = find_strategy("ring");
+    EXPECT_EQ(submit(it), kStrategy);
+    it.strategy = find_strategy("rings:2");
+    EXPECT_EQ(submit(it, "ring,rings:2,direct"), kStrategy);
+    it.strategy = find_strategy("direct");
+    EXPECT_EQ(submit(it), kNone);
+    EXPECT_EQ(submit(it, "ring"), kStrategy);
+  }
+}
+
+TEST_F(OpsRefusal, OfWhatIsNotThere) {
+  using enum Exchange::Refusal;
+  for (const OpKind kind : kKinds) {
+    Operation it = operation(kind);
+    it.root = 4;
+    EXPECT_EQ(submit(it), kind == OpKind::kAllToAll ? kNone : kBad);
+    it.root = 3;
+    EXPECT_EQ(submit(it), kNone);
+    it.data = nullptr;
+    EXPECT_EQ(submit(it), kBad);
+    it = operation(kind);
+    it.reduction = Reduction::kAverage;
+    EXPECT_EQ(submit(it), kind == OpKind::kReduce ? kNone : kBad);
+    it = operation(kind);
+    it.codec = find_codec("fixed:10");
+    it.residual = data_.data() + 32;
+    EXPECT_EQ(submit(it), kind == OpKind::kReduce ? kNone : kBad);
+    it = operation(kind);
+    it.count = size_t{1} << 40;
+    EXPECT_EQ(submit(it), kTooLarge);
+  }
+}
+
+TEST_F(OpsRefusal, OfOutputs) {
+  using enum Exchange::Refusal;
+  Operation it = operation(OpKind::kAllToAll);
+  it.out = nullptr;
+  EXPECT_EQ(submit(it), kBad);
+  it.count = 0;
+  EXPECT_EQ(submit(it), kNone);
+  it.count = 8;
+  for (const size_t apart : {0, 1, 31}) {
+    it.out = data_.data() + apart;
+    EXPECT_EQ(submit(it), kBad) << apart;
+    std::swap(it.data, it.out);
+    EXPECT_EQ(submit(it), kBad) << apart;
+    it.data = data_.data();
+  }
+  it.out = data_.data() + 32;
+  EXPECT_EQ(submit(it), kNone);
+  it.pitch = 9;
+  EXPECT_EQ(submit(it), kBad);
+  for (const OpKind kind : {OpKind::kReduce, OpKind::kGather, OpKind::kScatter, OpKind::kAllReduce}) {
+    it = operation(kind);
+    it.out = out_.data();
+    EXPECT_EQ(submit(it), kBad);
+  }
+}
+
+// ---- Ranks that disagree, or do not come
+
+// Each rank hears what the next one means; who has got all that it waits for may be done by then.
+TEST(Ops, RootsMustAgree) {
+  for (const OpKind kind : {OpKind::kReduce, OpKind::kGather, OpKind::kScatter}) {
+    SimNet net(switched(4));
+    std::array<float, 32> data{};
+    for (unsigned rank = 0; rank < 4; ++rank) {
+      Operation it;
+      it.kind = kind;
+      it.count = 8;
+      it.data = data.data();
+      it.root = rank == 3 ? 1 : 2;
+      net.submit(rank, it);
+    }
+    ASSERT_TRUE(net.run_until_idle(20 * kSecond));
+    for (const unsigned rank : {2U, 3U}) {
+      const Failure failure = net.node(rank).completions().front().failure;
+      EXPECT_EQ(failure.code, FailureCode::kMismatch) << op_name(kind);
+      EXPECT_EQ(failure.field, Field::kRoot);
+    }
+  }
+}
+
+// Who waits for it names it, though it is neither the next rank nor the one before.
+TEST(Ops, NamesWhoNeverSubmits) {
+  for (const OpKind kind : kKinds) {
+    SimNet net(switched(5));
+    JobSpec spec = {.kind = kind, .count = 100'000, .codec = "raw", .root = kind == OpKind::kScatter ? 2U : 0U};
+    Job job(spec, 5, 1);
+    for (const unsigned rank : {0U, 1U, 3U, 4U}) {
+      Operation it = job.operation(rank);
+      it.timeout = rank == 0 ? kSecond : 60 * kSecond;  // so that rank 0 is the first to complain
+      net.submit(rank, it);
+    }
+    const auto over = [&] { return !net.node(0).completions().empty(); };
+    ASSERT_TRUE(net.run_until(over, net.now() + 3 * kSecond)) << op_name(kind);
+    const Failure failure = net.node(0).completions().front().failure;
+    EXPECT_EQ(failure.code, FailureCode::kStuck) << op_name(kind);
+    EXPECT_EQ(failure.rank, 2U) << op_name(kind);
+  }
+}
+
+// What has been delivered by then stays inside the tensor; nothing else is written afterwards.
+TEST(Ops, AbortedInTheMiddle) {
+  for (const OpKind kind : kKinds) {
+    SimNet net(switched(4));
+    Job job({.kind = kind, .count = 200'000, .codec = "raw"}, 4, 1);
+    uint64_t id = 0;
+    for (unsigned rank = 0; rank < 4; ++rank) id = net.submit(rank, job.operation(rank));
+    (void)net.run_until([&] { return net.count(Counter::kDelivered) > 100; }, net.now() + kSecond);
+    net.abort(3, id);
+    ASSERT_TRUE(net.run_until_idle(20 * kSecond));
+    for (unsigned rank = 0; rank < 4; ++rank) {
+      const Failure failure = net.node(rank).completions().front().failure;
+      EXPECT_EQ(failure.code, FailureCode::kAborted) << op_name(kind) << ", rank " << rank;
+      EXPECT_EQ(failure.rank, 3U);
+    }
+    Job next({.kind = kind, .count = 1237, .codec = "raw"}, 4, 2);
+    for (unsigned rank = 0; rank < 4; ++rank) net.submit(rank, next.operation(rank));
+    ASSERT_TRUE(net.run_until_idle(20 * kSecond));
+    EXPECT_TRUE(next.right()) << op_name(kind);
+    EXPECT_TRUE(all_given_back(net));
+  }
+}
+
+}  // namespace
+}  // namespace gradlane::test::ops_test

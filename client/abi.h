@@ -52,7 +52,7 @@ struct gl_hello {
   int32_t rank;  // wanted; -1: any free one of this node
 };
 
-#define GL_WELCOME_LOCAL_REDUCE 1u  // no reduce-scatter, no all-gather
+#define GL_WELCOME_LOCAL_REDUCE 1u  // all-reduce, broadcast and barrier only
 
 struct gl_welcome {
   uint32_t type;
@@ -111,15 +111,19 @@ enum gl_submission_kind {  // those of the exchange, and two more
   GL_ALL_GATHER = 2,
   GL_BROADCAST = 3,
   GL_BARRIER = 4,
+  GL_REDUCE = 5,
+  GL_GATHER = 6,
+  GL_SCATTER = 7,
+  GL_ALL_TO_ALL = 8,
   GL_CANCEL = 32,  // the operation with this cookie; has no completion of its own
   GL_RESUME = 33   // begin afresh: what this trainer has in flight fails, and numbers begin at 0; has no completion
 };
 
-// A tensor (for reduce-scatter and all-gather: of all blocks) that is longer than GL_PART_BYTES, or than the greatest
-// power of two that gl_welcome's max_bytes has room for if that is less, is several operations to the daemon: the first
-// elements (of each block), the next ones, and so on. So ranks divide alike, unless a daemon takes less than
-// GL_PART_BYTES: then counts differ, and the operation fails on all. Parts but the first have tags of their own, so
-// that ranks that lost count of each other never add different parts.
+// A tensor (where each rank has a block, as in reduce-scatter and all-gather: of all blocks) that is longer than
+// GL_PART_BYTES, or than the greatest power of two that gl_welcome's max_bytes has room for if that is less, is several
+// operations to the daemon: the first elements (of each block), the next ones, and so on. So ranks divide alike, unless
+// a daemon takes less than GL_PART_BYTES: then counts differ, and the operation fails on all. Parts but the first have
+// tags of their own, so that ranks that lost count of each other never add different parts.
 #define GL_PART_BYTES (UINT64_C(64) << 20)
 
 #define GL_FLAG_AVERAGE 1u
@@ -134,12 +138,12 @@ enum gl_submission_kind {  // those of the exchange, and two more
 struct gl_submission {
   uint64_t cookie;  // comes back in the completion
   uint64_t tag;
-  uint64_t count;   // elements, as in gradlane.h
-  uint64_t offset;  // of the data in its segment, bytes
-  uint64_t residual_offset;
+  uint64_t count;            // elements, as in gradlane.h
+  uint64_t offset;           // of the data in its segment, bytes
+  uint64_t residual_offset;  // all-to-all: of where the blocks come to; its segment, too
   union {
-    uint64_t root;   // broadcast
-    uint64_t pitch;  // reduce-scatter, all-gather: elements from a rank's block to the next, of residuals too; 0: count
+    uint64_t root;   // broadcast, reduce
+    uint64_t pitch;  // where each rank has a block: elements from one to the next, of residuals too; 0: count
   };
   uint32_t timeout_ms;  // from its turn in the lane until it fails, on all ranks; 0: as configured
   uint8_t segment;
@@ -150,10 +154,11 @@ struct gl_submission {
   uint8_t param;
   uint8_t back_codec;
   uint8_t back_param;
-  uint32_t ends_seen;  // the lane's `ends`, as far as the application had been told when it asked for this
-  uint32_t strategy;   // as gl_strategy_row's code; 0: the daemon's
-  uint32_t flags;      // GL_FLAG_...
-  uint64_t reserved;
+  uint32_t ends_seen;   // the lane's `ends`, as far as the application had been told when it asked for this
+  uint32_t strategy;    // as gl_strategy_row's code; 0: the daemon's
+  uint32_t flags;       // GL_FLAG_...
+  uint32_t block_root;  // gather, scatter
+  uint32_t reserved;
 };
 
 // What a codec has taken away from a sample of this trainer's values, without error feedback; all 0 where nothing was

@@ -26,8 +26,8 @@ extern "C" {
 // gradlane_version() is never below: programs that were built with an older header go on working, as the library takes
 // what their shorter structs do not have for its default. Version 2 has gradlane_sum_of_squares(); version 3 time
 // limits of operations, any number of requests, tensors of any size, and warnings; version 4 has gradlane_get_codec(),
-// gradlane_find_codec() and gradlane_local_reduce(); version 5 has strategies, minima, maxima, and a codec for the way
-// back.
+// gradlane_find_codec() and gradlane_local_reduce(); version 5 has strategies, minima, maxima, a codec for the way
+// back, and gradlane_reduce(), gradlane_gather(), gradlane_scatter() and gradlane_all_to_all().
 #define GRADLANE_API_VERSION 5
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
@@ -91,7 +91,8 @@ int gradlane_rank(const gradlane_context* gl);           // 0 to world - 1
 int gradlane_world(const gradlane_context* gl);          // number of trainers
 const char* gradlane_codec(const gradlane_context* gl);  // of the daemon's configuration: of operations that name none
 
-// 1: the daemon's local_reduce is on, where the trainers of a node are one rank: no reduce-scatter, no all-gather.
+// 1: the daemon's local_reduce is on, where the trainers of a node are one rank: all-reduce, broadcast and barrier
+// only.
 int gradlane_local_reduce(const gradlane_context* gl);
 
 // The last error of this context in words, or of gradlane_open() in this thread (NULL). Valid until the next call.
@@ -108,10 +109,10 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 
 // ---- Operations
 //
-// In place, and collective: all ranks start the same operations in the same order. With `request` NULL the call waits
-// for the end; else it returns at once, and the data belongs to the daemon until gradlane_wait() or gradlane_test()
-// says that the request is over. Each operation ends in bounded time, on every rank: with a result, or with an error
-// that names the rank and the reason. All ranks that succeed have the same bytes.
+// In place but for all-to-all, and collective: all ranks start the same operations in the same order. With `request`
+// NULL the call waits for the end; else it returns at once, and the data belongs to the daemon until gradlane_wait() or
+// gradlane_test() says that the request is over. Each operation ends in bounded time, on every rank: with a result, or
+// with an error that names the rank and the reason. All ranks that succeed have the same bytes.
 //
 // Any number of requests may be unfinished. The daemon works on up to 64 operations at a time; others wait in the
 // library, in the order of the calls, and move on in any call that waits, tests or starts an operation. Tensors may be
@@ -122,12 +123,22 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // all-gather      data: world * count elements, block `rank` is this rank's; ends as all ranks' blocks
 // broadcast       data: count elements; ends as those of rank `root`
 // barrier         ends when all ranks have started it
+// reduce          data: count elements; ends as their sum on rank `root`, on the others as it was
+// gather          data: world * count elements, block `rank` is this rank's; ends on rank `root` as all ranks' blocks,
+//                 on the others as it was
+// scatter         data: world * count elements; block `rank` ends as that of rank `root`, the others stay as they were
+// all-to-all      data and out: world * count elements each; block i of `out` ends as block `rank` of rank i's data,
+//                 which stays as it was
 //
-// Instead of the sum, all-reduce and reduce-scatter can take the minimum or maximum (gradlane_how), of all types. Where
-// an element is NaN on one rank, so is the result; -0 is less than +0; bytes are unsigned.
+// The last four need links between all nodes: they go by the strategy "direct", which the daemon's configuration must
+// allow.
 //
-// Only sums of float32 go through a codec, and only those of GRADLANE_EXACT_BELOW elements or more (of reduce-scatter:
-// per block). All else arrives bit by bit. Integers are added modulo 2^32 or 2^64, bytes modulo 256.
+// Instead of the sum, all-reduce, reduce-scatter and reduce can take the minimum or maximum (gradlane_how), of all
+// types. Where an element is NaN on one rank, so is the result; -0 is less than +0; bytes are unsigned.
+//
+// Only sums of float32 go through a codec, and an all-to-all that names one; and only those of GRADLANE_EXACT_BELOW
+// elements or more (of reduce-scatter and all-to-all: per block). All else arrives bit by bit. Integers are added
+// modulo 2^32 or 2^64, bytes modulo 256.
 
 typedef uint64_t gradlane_request;  // 0: none
 
@@ -137,14 +148,15 @@ typedef enum gradlane_reduction { GRADLANE_SUM = 0, GRADLANE_MIN = 1, GRADLANE_M
 
 typedef struct gradlane_how {
   size_t struct_size;  // sizeof(gradlane_how)
-  // Of sums of float32, "raw" or "fixed:10" say; NULL: the daemon's. For all-gather, broadcast, minima and maxima "raw"
-  // is the only one that can be named. With an aggregator, all-reduce takes two, "fixed:10/raw": to the aggregator, and
-  // back from it; where one is named, it is for the way to the aggregator, and "raw" for the way back.
+  // Of sums of float32, "raw" or "fixed:10" say; NULL: the daemon's. Of an all-to-all, NULL is raw. For all-gather,
+  // broadcast, gather, scatter, minima and maxima "raw" is the only one that can be named. With an aggregator,
+  // all-reduce takes two, "fixed:10/raw": to the aggregator, and back from it; where one is named, it is for the way to
+  // the aggregator, and "raw" for the way back.
   const char* codec;
-  // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter): as many floats as data, from
-  // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again after GRADLANE_FAILED. A
-  // sum that is too small for a codec pays what is owed: the residual is added to the data by the call, and is zeros
-  // then.
+  // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter, reduce): as many floats as data,
+  // from gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again after
+  // GRADLANE_FAILED. A sum that is too small for a codec pays what is owed: the residual is added to the data by the
+  // call, and is zeros then.
   float* residual;
   int average;  // 1: divide sums by the number of ranks; floating types only
   // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the
@@ -158,8 +170,8 @@ typedef struct gradlane_how {
   // it is small goes by this. 0: it is all.
   size_t whole;
   // Which way round, the same on all ranks: one of those that the daemon's configuration allows
-  // (gradlane_strategies()), "ring", "direct", "rings:4" or "aggregator:0" say. NULL: the first of these, or the ring
-  // where that one cannot do such an operation.
+  // (gradlane_strategies()), "ring", "direct", "rings:4" or "aggregator:0" say. NULL: the first of these; where that
+  // one cannot do such an operation the ring; and where the ring cannot either, the first that can.
   const char* strategy;
   int reduction;  // a gradlane_reduction; not with average
   int reserved;   // 0
@@ -176,6 +188,15 @@ gradlane_code gradlane_all_gather(gradlane_context* gl, void* data, size_t count
                                   const gradlane_how* how, gradlane_request* request);
 gradlane_code gradlane_broadcast(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
                                  const gradlane_how* how, gradlane_request* request);
+gradlane_code gradlane_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
+                              const gradlane_how* how, gradlane_request* request);
+gradlane_code gradlane_gather(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
+                              const gradlane_how* how, gradlane_request* request);
+gradlane_code gradlane_scatter(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
+                               const gradlane_how* how, gradlane_request* request);
+// Neither of them has anything of the other.
+gradlane_code gradlane_all_to_all(gradlane_context* gl, void* data, void* out, size_t count, gradlane_type type,
+                                  const gradlane_how* how, gradlane_request* request);
 gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gradlane_request* request);
 
 // Waits until the request is over, at most timeout_ms (-1: for ever). Returns how it ended, or GRADLANE_PENDING, after

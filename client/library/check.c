@@ -23,6 +23,14 @@ static const char* kind_name(enum gl_submission_kind kind) {
       return "broadcast";
     case GL_BARRIER:
       return "barrier";
+    case GL_REDUCE:
+      return "reduce";
+    case GL_GATHER:
+      return "gather";
+    case GL_SCATTER:
+      return "scatter";
+    case GL_ALL_TO_ALL:
+      return "all_to_all";
     case GL_CANCEL:
       return "cancel";
     case GL_RESUME:
@@ -49,13 +57,26 @@ enum {
   kLeastHow = offsetof(gradlane_how, timeout_ms),  // bytes, before version 3
 };
 
-static bool reduces(enum gl_submission_kind kind) { return kind == GL_ALL_REDUCE || kind == GL_REDUCE_SCATTER; }
+static bool reduces(enum gl_submission_kind kind) {
+  return kind == GL_ALL_REDUCE || kind == GL_REDUCE_SCATTER || kind == GL_REDUCE;
+}
+
+// Each rank has a block.
+static bool has_blocks(enum gl_submission_kind kind) {
+  return kind == GL_REDUCE_SCATTER || kind == GL_ALL_GATHER || kind == GL_GATHER || kind == GL_SCATTER ||
+         kind == GL_ALL_TO_ALL;
+}
+
+// What arrives is what was sent, whatever the daemon's codec.
+static bool copies_as_is(enum gl_submission_kind kind) {
+  return kind == GL_ALL_GATHER || kind == GL_BROADCAST || kind == GL_GATHER || kind == GL_SCATTER;
+}
 
 // Bytes of the tensor, and how it is divided (abi.h).
 static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
                              const struct type_row* type, struct gl_operation* out, size_t* bytes) {
   out->width = (uint32_t)type->bytes;
-  out->blocks = kind == GL_REDUCE_SCATTER || kind == GL_ALL_GATHER;
+  out->blocks = has_blocks(kind);
   out->each = count;
   out->parts = 1;
   const size_t row = type->bytes * (out->blocks ? gl->welcome.world : 1);
@@ -79,7 +100,7 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
   return GRADLANE_OK;
 }
 
-// Where `base` lies. `what` is "data" or "residual".
+// Where `base` lies. `what` is "data", "out" or "residual".
 static gradlane_code locate(gradlane_context* gl, const char* kind, const char* what, void* base, size_t bytes,
                             struct gl_range* range, uint8_t* segment, uint64_t* offset) {
   *range = (struct gl_range){.base = base, .bytes = bytes};
@@ -153,8 +174,8 @@ static gradlane_code check_codec(gradlane_context* gl, enum gl_submission_kind k
   const gradlane_code code = gl_find_codecs(gl, how->codec, &pair);
   if (code != GRADLANE_OK) return code;
   *codec = pair.there;
-  const bool copies = kind == GL_ALL_GATHER || kind == GL_BROADCAST;
-  const bool exact = copies || how->reduction != GRADLANE_SUM;
+  const bool copies = copies_as_is(kind);
+  const bool exact = copies || (kind == GL_ALL_TO_ALL && how->codec == NULL) || how->reduction != GRADLANE_SUM;
   const bool rounds = codec->exact == 0 || (pair.has_back && pair.back.exact == 0);
   if (exact && how->codec != NULL && rounds) {
     const char* const other = gl_codec_with(gl, GL_CODEC_EXACT);
@@ -191,7 +212,7 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
   if (how->residual == NULL) return GRADLANE_OK;
   if (!reduces(kind) || type != GRADLANE_FLOAT32 || how->reduction != GRADLANE_SUM) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s of %s: a residual is for all_reduce and reduce_scatter of float32, and for sums", name,
+                   "%s of %s: a residual is for all_reduce, reduce_scatter and reduce of float32, and for sums", name,
                    kTypes[type].name);
   }
   if (codec->feedback == 0) {
@@ -219,12 +240,26 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
   return GRADLANE_OK;
 }
 
+// Of an all-to-all, which has no residual: what it submits of one is of `target`.
+static gradlane_code check_out(gradlane_context* gl, void* target, size_t bytes, struct gl_operation* out) {
+  struct gl_submission* const submission = &out->submission;
+  const gradlane_code code = locate(gl, "all_to_all", "out", target, bytes, &out->residual,
+                                    &submission->residual_segment, &submission->residual_offset);
+  if (code != GRADLANE_OK) return code;
+  const uintptr_t from = (uintptr_t)out->data.base;
+  const uintptr_t to = (uintptr_t)target;
+  if (to < from + bytes && from < to + bytes) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "all_to_all: data and out, of %zu bytes each, overlap", bytes);
+  }
+  return GRADLANE_OK;
+}
+
 static gradlane_code check_kind(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type, int root) {
   const char* const name = kind_name(kind);
   if ((unsigned)type >= sizeof(kTypes) / sizeof(kTypes[0])) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no type %d", name, (int)type);
   }
-  if ((kind == GL_REDUCE_SCATTER || kind == GL_ALL_GATHER) && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
+  if ((has_blocks(kind) || kind == GL_REDUCE) && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: not with local_reduce in the daemon's configuration, where the trainers of a node are one rank",
                    name);
@@ -247,8 +282,9 @@ static gradlane_code read_how(gradlane_context* gl, const char* call, const grad
                  call, given->struct_size, kLeastHow, sizeof(*how));
 }
 
-gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind kind, void* data, size_t count,
-                                 gradlane_type type, int root, const gradlane_how* given, struct gl_operation* out) {
+gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind kind, void* data, void* target,
+                                 size_t count, gradlane_type type, int root, const gradlane_how* given,
+                                 struct gl_operation* out) {
   const char* const call = kind_name(kind);
   gradlane_how how;
   gradlane_code code = read_how(gl, call, given, &how);
@@ -259,7 +295,8 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   submission->type = (uint8_t)type;
   submission->count = count;
   out->whole = whole_of(&how, submission);
-  if (kind == GL_BROADCAST) submission->root = (uint64_t)root;
+  if (kind == GL_BROADCAST || kind == GL_REDUCE) submission->root = (uint64_t)root;
+  if (kind == GL_GATHER || kind == GL_SCATTER) submission->block_root = (uint32_t)root;
   submission->tag = how.has_tag != 0 ? how.tag : gl->next_tag;
 
   code = gl_read_limit(gl, call, how.timeout_ms, &submission->timeout_ms);
@@ -271,6 +308,8 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   code = measure(gl, kind, count, &kTypes[type], out, &bytes);
   if (code != GRADLANE_OK) return code;
   code = locate(gl, call, "data", data, bytes, &out->data, &submission->segment, &submission->offset);
+  if (code != GRADLANE_OK) return code;
+  if (kind == GL_ALL_TO_ALL) code = check_out(gl, target, bytes, out);
   if (code != GRADLANE_OK) return code;
   code = check_reduction(gl, kind, &kTypes[type], &how, submission);
   if (code != GRADLANE_OK) return code;

@@ -3,5 +3,7 @@
 
 #include "client/library/context.h"
 
-gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind kind, void* data, size_t count,
-                                 gradlane_type type, int root, const gradlane_how* how, struct gl_operation* operation);
+// `target`: where an all-to-all puts what comes; NULL: of other kinds.
+gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind kind, void* data, void* target,
+                                 size_t count, gradlane_type type, int root, const gradlane_how* how,
+                                 struct gl_operation* operation);

@@ -10,7 +10,10 @@
 static const double kNormShare = 0.1;    // of the norm, lost
 static const double kZeroedShare = 0.5;  // of the values that were not zero, became zero
 
-static const char* sum_name(uint8_t kind) { return kind == GL_REDUCE_SCATTER ? "reduce_scatter" : "all_reduce"; }
+static const char* sum_name(uint8_t kind) {
+  if (kind == GL_REDUCE) return "reduce";
+  return kind == GL_REDUCE_SCATTER ? "reduce_scatter" : "all_reduce";
+}
 
 // As the caller or the configuration has named it.
 static const char* codec_name(const gradlane_context* gl, const struct gl_submission* submission) {

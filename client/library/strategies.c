@@ -48,6 +48,9 @@ static const struct gl_strategy_row* usual(const gradlane_context* gl, enum gl_s
     const struct gl_strategy_row* const row = &gl->strategies.rows[i];
     if (can(row, kind) && (i == 0 || strcmp(row->name, "ring") == 0)) return row;
   }
+  for (uint32_t i = 0; i < gl->strategies.count; ++i) {
+    if (can(&gl->strategies.rows[i], kind)) return &gl->strategies.rows[i];
+  }
   return NULL;
 }
 
@@ -55,7 +58,10 @@ gradlane_code gl_find_strategy(gradlane_context* gl, const char* call, const cha
                                const struct gl_strategy_row** strategy) {
   if (name == NULL) {
     *strategy = usual(gl, kind);
-    return GRADLANE_OK;
+    if (*strategy != NULL || kind < GL_REDUCE) return GRADLANE_OK;
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: it needs links between all nodes: put `direct` in `strategies` of the daemons' configuration",
+                   call);
   }
   const struct gl_strategy_row* found = NULL;
   for (uint32_t i = 0; i < gl->strategies.count && found == NULL; ++i) {

@@ -21,11 +21,11 @@ static void pay(const struct gl_operation* operation) {
   memset(operation->residual.base, 0, operation->residual.bytes);
 }
 
-static gradlane_code start(gradlane_context* gl, enum gl_submission_kind kind, void* data, size_t count,
-                           gradlane_type type, int root, const gradlane_how* how, gradlane_request* request) {
+static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind kind, void* data, void* out, size_t count,
+                                gradlane_type type, int root, const gradlane_how* how, gradlane_request* request) {
   if (request != NULL) *request = 0;
   struct gl_operation operation;
-  const gradlane_code code = gl_check_operation(gl, kind, data, count, type, root, how, &operation);
+  const gradlane_code code = gl_check_operation(gl, kind, data, out, count, type, root, how, &operation);
   if (code != GRADLANE_OK) return code;
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   struct gl_request* const it = gl_new_request(gl, &operation);
@@ -50,6 +50,11 @@ static gradlane_code start(gradlane_context* gl, enum gl_submission_kind kind, v
   return GRADLANE_OK;
 }
 
+static gradlane_code start(gradlane_context* gl, enum gl_submission_kind kind, void* data, size_t count,
+                           gradlane_type type, int root, const gradlane_how* how, gradlane_request* request) {
+  return start_with(gl, kind, data, NULL, count, type, root, how, request);
+}
+
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request) {
   return start(gl, GL_ALL_REDUCE, data, count, type, 0, how, request);
@@ -68,6 +73,26 @@ gradlane_code gradlane_all_gather(gradlane_context* gl, void* data, size_t count
 gradlane_code gradlane_broadcast(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
                                  const gradlane_how* how, gradlane_request* request) {
   return start(gl, GL_BROADCAST, data, count, type, root, how, request);
+}
+
+gradlane_code gradlane_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
+                              const gradlane_how* how, gradlane_request* request) {
+  return start(gl, GL_REDUCE, data, count, type, root, how, request);
+}
+
+gradlane_code gradlane_gather(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
+                              const gradlane_how* how, gradlane_request* request) {
+  return start(gl, GL_GATHER, data, count, type, root, how, request);
+}
+
+gradlane_code gradlane_scatter(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
+                               const gradlane_how* how, gradlane_request* request) {
+  return start(gl, GL_SCATTER, data, count, type, root, how, request);
+}
+
+gradlane_code gradlane_all_to_all(gradlane_context* gl, void* data, void* out, size_t count, gradlane_type type,
+                                  const gradlane_how* how, gradlane_request* request) {
+  return start_with(gl, GL_ALL_TO_ALL, data, out, count, type, 0, how, request);
 }
 
 gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gradlane_request* request) {

@@ -89,7 +89,7 @@ gl_codec_row told(const CodecRow& codec) noexcept {
 gl_strategy_row told(const StrategyId& strategy) noexcept {
   gl_strategy_row row{};
   row.code = strategy.code();
-  for (unsigned kind = 0; kind <= GL_BARRIER; ++kind) {
+  for (unsigned kind = 0; kind <= GL_ALL_TO_ALL; ++kind) {
     if (supports(strategy, static_cast<OpKind>(kind))) row.kinds |= 1U << kind;
   }
   row.flags = strategy.kind == StrategyId::Kind::kAggregator ? GL_STRATEGY_BACK : 0;

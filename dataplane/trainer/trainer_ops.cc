@@ -293,6 +293,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     operation.whole = operation.count;
     operation.count = it.share.count;
     if (operation.data != nullptr) operation.data = static_cast<uint8_t*>(operation.data) + it.share.first * width;
+    if (operation.out != nullptr) operation.out = static_cast<uint8_t*>(operation.out) + it.share.first * width;
     if (operation.residual != nullptr) operation.residual += it.share.first;
     if (shares_buffer()) operation.root /= setup_.trainers;
   }

@@ -14,6 +14,11 @@ static_assert(static_cast<int>(OpKind::kReduceScatter) == GL_REDUCE_SCATTER);
 static_assert(static_cast<int>(OpKind::kAllGather) == GL_ALL_GATHER);
 static_assert(static_cast<int>(OpKind::kBroadcast) == GL_BROADCAST);
 static_assert(static_cast<int>(OpKind::kBarrier) == GL_BARRIER);
+static_assert(static_cast<int>(OpKind::kReduce) == GL_REDUCE);
+static_assert(static_cast<int>(OpKind::kGather) == GL_GATHER);
+static_assert(static_cast<int>(OpKind::kScatter) == GL_SCATTER);
+static_assert(static_cast<int>(OpKind::kAllToAll) == GL_ALL_TO_ALL);
+static_assert(static_cast<int>(kLastKind) == GL_ALL_TO_ALL);
 static_assert(static_cast<int>(ElementType::kFloat32) == GRADLANE_FLOAT32);
 static_assert(static_cast<int>(ElementType::kFloat64) == GRADLANE_FLOAT64);
 static_assert(static_cast<int>(ElementType::kFloat16) == GRADLANE_FLOAT16);
@@ -62,6 +67,10 @@ Refusal read_codecs(const gl_submission& entry, const SubmissionLimits& limits, 
 // Which way round: always named from here on, so that trainers of a node that name the daemon's and those that name
 // none agree. A codec for the way back is a matter of the strategy, too.
 Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation) noexcept {
+  const auto able = [&](const StrategyId& each) { return supports(each, operation.kind); };
+  if (entry.strategy == 0 && !able(StrategyId{}) && std::ranges::none_of(limits.strategies, able)) {
+    return {TrainerFault::kBadStrategy, entry.strategy, entry.kind};
+  }
   if (entry.strategy != 0) {
     operation.strategy = strategy_of(entry.strategy);
     const Refusal refusal{TrainerFault::kBadStrategy, entry.strategy, entry.kind};
@@ -101,10 +110,18 @@ bool reduction_fits(const Operation& operation) noexcept {
   return reduces(operation.kind) && (picks(operation.reduction) || is_floating(operation.type));
 }
 
+uint64_t root_of(const gl_submission& entry, OpKind kind) noexcept {
+  if (!has_root(kind)) return 0;
+  return has_shares(kind) ? entry.block_root : entry.root;
+}
+
+// Where the trainers of a node are one rank, nothing can be a trainer's own.
+bool fits_nodes(OpKind kind) noexcept { return kind <= OpKind::kBarrier && !has_shares(kind); }
+
 // What is to be done with the tensor, and how much there is of it.
 Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation) noexcept {
   operation.count = entry.count;
-  const uint64_t root = operation.kind == OpKind::kBroadcast ? entry.root : 0;
+  const uint64_t root = root_of(entry, operation.kind);
   operation.root = static_cast<unsigned>(root);
   operation.pitch = !has_shares(operation.kind) ? 0 : entry.pitch != 0 ? entry.pitch : entry.count;
   const bool one_reduction = read_reduction(entry.flags, operation.reduction);
@@ -114,7 +131,7 @@ Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limit
   const bool owes = reduces(operation.kind) && encoded(operation.type, operation.reduction) && codec.has_feedback();
   const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
   const bool sensible = root < limits.world && one_reduction && reduction_fits(operation) && (!feedback || owes) &&
-                        !(limits.local_reduce && has_shares(operation.kind)) &&
+                        (!limits.local_reduce || fits_nodes(operation.kind)) &&
                         (!has_shares(operation.kind) || operation.pitch >= entry.count);
   if (!sensible) return {TrainerFault::kBadOperation};
 
@@ -201,7 +218,7 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     result.resume = true;
     return true;
   }
-  if (entry.kind > GL_BARRIER || entry.type > GRADLANE_BYTES) {
+  if (entry.kind > GL_ALL_TO_ALL || entry.type > GRADLANE_BYTES) {
     return fault(report, TrainerFault::kBadKind, entry.kind, entry.type);
   }
   Operation& operation = result.operation;
@@ -232,12 +249,27 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     result.segment = entry.segment;
   }
   operation.data = place;
+  if (operation.kind == OpKind::kAllToAll) return check_out(entry, bytes, result, report);
   if ((entry.flags & GL_FLAG_RESIDUAL) == 0 || bytes == 0) return true;
   if (!locate(entry.residual_segment, entry.residual_offset, bytes, place, report)) return false;
   if (entry.residual_offset % sizeof(float) != 0) {
     return fault(report, TrainerFault::kOutOfBounds, entry.residual_offset, bytes, 0);
   }
   operation.residual = reinterpret_cast<float*>(place);
+  result.residual_segment = entry.residual_segment;
+  return true;
+}
+
+// Of an all-to-all.
+bool TrainerRings::check_out(const gl_submission& entry, size_t bytes, Submission& result,
+                             FaultReport& report) noexcept {
+  if (bytes == 0) return true;
+  uint8_t* place = nullptr;
+  if (!locate(entry.residual_segment, entry.residual_offset, bytes, place, report)) return false;
+  const auto out = reinterpret_cast<uintptr_t>(place);
+  const auto data = reinterpret_cast<uintptr_t>(result.operation.data);
+  if ((out >= data ? out - data : data - out) < bytes) return fault(report, TrainerFault::kBadOperation);
+  result.operation.out = place;
   result.residual_segment = entry.residual_segment;
   return true;
 }

@@ -28,13 +28,13 @@ struct SubmissionLimits {
 // A submission that has been checked: nothing of it is read from shared memory again.
 struct Submission {
   uint64_t cookie = 0;
-  bool resume = false;                 // begin afresh; all else is unset
-  bool cancel = false;                 // the operation with this cookie; all else is unset
-  bool cancelled = false;              // this one, before it begins
-  Operation operation;                 // data and residual point into segments; `whole` is not set
-  unsigned segment = GL_MAX_SEGMENTS;  // of the data; GL_MAX_SEGMENTS: none
-  unsigned residual_segment = GL_MAX_SEGMENTS;
-  uint32_t ends_seen = 0;  // of generations that this trainer had something in (gl_lane)
+  bool resume = false;                          // begin afresh; all else is unset
+  bool cancel = false;                          // the operation with this cookie; all else is unset
+  bool cancelled = false;                       // this one, before it begins
+  Operation operation;                          // data and residual point into segments; `whole` is not set
+  unsigned segment = GL_MAX_SEGMENTS;           // of the data; GL_MAX_SEGMENTS: none
+  unsigned residual_segment = GL_MAX_SEGMENTS;  // or of an all-to-all's output
+  uint32_t ends_seen = 0;                       // of generations that this trainer had something in (gl_lane)
 };
 
 // Worker thread only, between attach() and detach(). The trainer may write anything anywhere in its memory at any time:
@@ -75,6 +75,8 @@ class TrainerRings {
                            uint64_t c = 0) noexcept;
   [[nodiscard]] bool check(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
                            FaultReport& report) noexcept;
+  [[nodiscard]] bool check_out(const gl_submission& entry, size_t bytes, Submission& result,
+                               FaultReport& report) noexcept;
   [[nodiscard]] bool locate(uint32_t segment, uint64_t offset, size_t bytes, uint8_t*& place,
                             FaultReport& report) noexcept;
 

@@ -28,7 +28,7 @@ inline std::vector<gl_codec_row> fake_codecs() {
 // The same of strategies: the ring first, and one that can all-reduce only.
 inline std::vector<gl_strategy_row> fake_strategies() {
   const uint32_t sums = 1U << GL_ALL_REDUCE | 1U << GL_BARRIER;
-  return {{257, 31, 0, 0, "ring"}, {258, 31, 0, 0, "direct"}, {260, sums, GL_STRATEGY_BACK, 0, "aggregator:1"}};
+  return {{257, 31, 0, 0, "ring"}, {258, 511, 0, 0, "direct"}, {260, sums, GL_STRATEGY_BACK, 0, "aggregator:1"}};
 }
 
 class FakeDaemon {

@@ -169,7 +169,8 @@ TEST_F(Strategies, MinimaAndMaxima) {
   expect_refused("all_reduce: codec fixed:10 rounds, and minima and maxima are exact; name raw, or none");
   how_.codec = nullptr;
   how_.residual = data_ + kCount;
-  expect_refused("all_reduce of float32: a residual is for all_reduce and reduce_scatter of float32, and for sums");
+  expect_refused(
+      "all_reduce of float32: a residual is for all_reduce, reduce_scatter and reduce of float32, and for sums");
   how_.residual = nullptr;
   how_.average = 1;
   expect_refused("all_reduce: average of a maximum; it is one or the other");

@@ -288,7 +288,7 @@ TEST_F(ServerTest, TableOfStrategies) {
     uint32_t kinds;
     uint32_t flags;
   } rows[] = {{"aggregator:1,stream", 1U << GL_ALL_REDUCE | 1U << GL_BARRIER, GL_STRATEGY_BACK},
-              {"direct", 31, 0},
+              {"direct", 511, 0},
               {"rings:2", 1U << GL_ALL_REDUCE | 1U << GL_BARRIER, 0},
               {"ring", 31, 0}};
   config_.strategies = find_strategies("aggregator:1,stream,direct,rings:2");

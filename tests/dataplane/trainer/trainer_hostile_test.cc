@@ -44,7 +44,11 @@ struct Bad {
 const std::vector<Bad>& bad_ones() {
   using S = gl_submission;
   static const std::vector<Bad> all = {
-      {"kind 5", TrainerFault::kBadKind, [](S& it) { it.kind = GL_BARRIER + 1; }},
+      {"kind 9", TrainerFault::kBadKind, [](S& it) { it.kind = GL_ALL_TO_ALL + 1; }},
+      {"reduce by no strategy", TrainerFault::kBadStrategy, [](S& it) { it.kind = GL_REDUCE; }},
+      {"all-to-all by no strategy", TrainerFault::kBadStrategy, [](S& it) { it.kind = GL_ALL_TO_ALL; }},
+      {"gather by the ring", TrainerFault::kBadStrategy,
+       [](S& it) { it.kind = GL_GATHER, it.strategy = find_strategy("ring").code(); }},
       {"kind 31", TrainerFault::kBadKind, [](S& it) { it.kind = GL_CANCEL - 1; }},
       {"kind 34", TrainerFault::kBadKind, [](S& it) { it.kind = GL_RESUME + 1; }},
       {"kind 255", TrainerFault::kBadKind, [](S& it) { it.kind = 255; }},
@@ -107,9 +111,38 @@ const std::vector<Bad>& bad_ones() {
   return all;
 }
 
-TEST(Hostile, EachBadSubmissionIsOneFault) {
-  Trainers trainers(config());
-  for (const Bad& bad : bad_ones()) {
+// Of what needs links between all.
+const std::vector<Bad>& bad_direct_ones() {
+  using S = gl_submission;
+  static const std::vector<Bad> all = {
+      {"root 2 of a reduce", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_REDUCE, it.root = 2; }},
+      {"root 2^32-1 of a gather", TrainerFault::kBadOperation,
+       [](S& it) { it.kind = GL_GATHER, it.block_root = ~uint32_t{0}; }},
+      {"root 2 of a scatter", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_SCATTER, it.block_root = 2; }},
+      {"average of a gather", TrainerFault::kBadOperation,
+       [](S& it) { it.kind = GL_GATHER, it.flags = GL_FLAG_AVERAGE; }},
+      {"residual of a scatter", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_SCATTER; }, true},
+      {"residual of an all-to-all", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_TO_ALL; }, true},
+      {"blocks too large", TrainerFault::kTooLarge, [](S& it) { it.kind = GL_GATHER, it.count = kMaxBytes / 8 + 1; }},
+      {"last block beyond", TrainerFault::kOutOfBounds,
+       [](S& it) { it.kind = GL_SCATTER, it.pitch = kMaxBytes / 4 - 99; }},
+      {"output is the data", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_TO_ALL; }},
+      {"output in the data", TrainerFault::kBadOperation,
+       [](S& it) { it.kind = GL_ALL_TO_ALL, it.residual_offset = 799; }},
+      {"data in the output", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_TO_ALL, it.offset = 799; }},
+      {"output in no segment", TrainerFault::kBadSegment,
+       [](S& it) { it.kind = GL_ALL_TO_ALL, it.residual_segment = 63; }},
+      {"output beyond", TrainerFault::kOutOfBounds,
+       [](S& it) { it.kind = GL_ALL_TO_ALL, it.residual_offset = kMaxBytes - 799; }},
+      {"output at 2^64-1", TrainerFault::kOutOfBounds,
+       [](S& it) { it.kind = GL_ALL_TO_ALL, it.residual_offset = ~uint64_t{0}; }},
+  };
+  return all;
+}
+
+void expect_one_fault_each(const TrainerConfig& config, const std::vector<Bad>& bad_ones) {
+  Trainers trainers(config);
+  for (const Bad& bad : bad_ones) {
     gl_submission submission = fp32(100);
     if (bad.residual) {
       submission.flags = GL_FLAG_RESIDUAL;
@@ -129,6 +162,28 @@ TEST(Hostile, EachBadSubmissionIsOneFault) {
     replace(trainers, 0);
     trainers.run({.count = 100});
   }
+}
+
+TEST(Hostile, EachBadSubmissionIsOneFault) { expect_one_fault_each(config(), bad_ones()); }
+
+TEST(Hostile, EachBadSubmissionOfDirectIsOneFault) {
+  TrainerConfig direct = config();
+  direct.strategies = find_strategies("direct");
+  expect_one_fault_each(direct, bad_direct_ones());
+}
+
+// Trainers of one node are one rank.
+TEST(Hostile, NothingOfDirectWithLocalReduce) {
+  TrainerConfig local = config();
+  local.trainers = 2;
+  local.strategies = find_strategies("direct");
+  using S = gl_submission;
+  expect_one_fault_each(local, {
+                                   {"reduce", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_REDUCE; }},
+                                   {"gather", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_GATHER; }},
+                                   {"scatter", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_SCATTER; }},
+                                   {"all-to-all", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_TO_ALL; }},
+                               });
 }
 
 TEST(Hostile, ReportsSayWhatItWas) {

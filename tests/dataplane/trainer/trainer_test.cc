@@ -32,6 +32,61 @@ TEST_P(Kinds, AllOfThemAndAllTypes) {
   EXPECT_TRUE(trainers.world.idle());
 }
 
+TEST_P(Kinds, ThoseOfDirect) {
+  const auto [ranks, lanes] = GetParam();
+  Trainers trainers({.nodes = ranks, .lanes = lanes, .strategies = find_strategies("ring,direct")});
+  for (const ElementType type : kTypes) {
+    for (const size_t count : {size_t{1}, size_t{1003}, 80'000 / element_bytes(type)}) {
+      for (const OpKind kind : {OpKind::kReduce, OpKind::kGather, OpKind::kScatter}) {
+        trainers.run(
+            {.kind = kind, .type = type, .count = count, .root = count % 2 == 0 ? 0 : ranks - 1, .offset = count});
+      }
+      for (const Reduction reduction : {Reduction::kAverage, Reduction::kMin, Reduction::kMax}) {
+        if (reduction == Reduction::kAverage && !is_floating(type)) continue;
+        trainers.run({.kind = OpKind::kReduce, .type = type, .count = count, .reduction = reduction, .offset = 1});
+      }
+      Task task{.kind = OpKind::kAllToAll, .type = type, .count = count, .offset = 3};
+      task.out = task.offset + task.bytes(ranks) + 5;
+      for (const Outcome& end : trainers.outcomes(task)) EXPECT_EQ(end.failed, 0U) << end.text;
+      for (unsigned rank = 0; rank < ranks; ++rank) {
+        EXPECT_TRUE(right(task, rank, ranks, trainers[rank].segment(0) + task.out));
+        task.kind = OpKind::kGather;  // at all but its root data stay as they were
+        task.root = rank == 0 ? ranks - 1 : 0;
+        if (ranks > 1) {
+          EXPECT_TRUE(right(task, rank, ranks, trainers[rank].segment(0) + task.offset));
+        }
+        task.kind = OpKind::kAllToAll;
+      }
+    }
+  }
+  EXPECT_TRUE(trainers.world.idle());
+}
+
+// fixed:10 is the node's: only what names a codec goes through one.
+TEST(Trainer, AllToAllThroughACodec) {
+  Trainers trainers({.nodes = 2, .lanes = 2, .strategies = find_strategies("direct")});
+  for (const bool named : {false, true}) {
+    gl_submission submission = submission_of(OpKind::kAllToAll, ElementType::kFloat32, 1);
+    submission.residual_offset = 100;
+    submission.flags = named ? GL_FLAG_CODEC : 0;
+    submission.codec = static_cast<uint8_t>(CodecId::kFixed);
+    submission.param = 10;
+    std::vector<uint64_t> cookies;
+    const float values[] = {0x1p-20F, 0x1p-21F};
+    for (unsigned rank = 0; rank < 2; ++rank) {
+      std::memcpy(trainers[rank].segment(0), values, sizeof(values));
+      cookies.push_back(trainers[rank].submit(submission));
+    }
+    for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U) << end.text;
+    for (unsigned rank = 0; rank < 2; ++rank) {
+      float out[2];
+      std::memcpy(out, trainers[rank].segment(0) + 100, sizeof(out));
+      EXPECT_EQ(out[rank], values[rank]);
+      EXPECT_EQ(out[1 - rank], named ? 0 : values[rank]);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Kinds, testing::Combine(testing::Values(1, 2, 3, 4), testing::Values(1, 3)));
 
 TEST(Trainer, EmptyTensorsAndBarriersNeedNoSegment) {

@@ -41,17 +41,21 @@ struct Task {
   unsigned root = 0;
   size_t offset = 0;          // in segment 0
   const char* strategy = "";  // none named
+  size_t offset = 0;  // in segment 0
+  size_t out = 0;     // there, of an all-to-all
 
   [[nodiscard]] size_t elements(unsigned ranks) const {
     if (kind == OpKind::kBarrier) return 0;
-    return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather ? count * ranks : count;
+    return has_shares(kind) ? count * ranks : count;
   }
   [[nodiscard]] size_t bytes(unsigned ranks) const { return elements(ranks) * element_bytes(type); }
   [[nodiscard]] gl_submission submission() const {
     gl_submission it = submission_of(kind, type, count, offset);
     constexpr uint32_t kFlags[] = {0, GL_FLAG_AVERAGE, GL_FLAG_MIN, GL_FLAG_MAX};
     it.flags = kFlags[static_cast<unsigned>(reduction)];
-    if (kind == OpKind::kBroadcast) it.root = root;
+    if (kind == OpKind::kBroadcast || kind == OpKind::kReduce) it.root = root;
+    if (kind == OpKind::kGather || kind == OpKind::kScatter) it.block_root = root;
+    if (kind == OpKind::kAllToAll) it.residual_offset = out;
     if (*strategy != 0) it.strategy = find_strategy(strategy).code();
     return it;
   }
@@ -89,11 +93,22 @@ inline testing::AssertionResult right(const Task& task, unsigned rank, unsigned 
     if (task.kind == OpKind::kReduceScatter && i / task.count != rank) continue;  // undefined
     if (task.kind == OpKind::kAllGather) want = contribution_of(static_cast<unsigned>(i / task.count), ranks, i);
     if (task.kind == OpKind::kBroadcast) want = contribution_of(task.root, ranks, i);
+    const bool kept = task.kind == OpKind::kReduce || task.kind == OpKind::kGather;
+    const bool stays = kept && rank != task.root;
+    if (delivers(task.kind) || stays) {
+      const auto block = static_cast<unsigned>(i / task.count);
+      unsigned from = rank;
+      if (task.kind == OpKind::kGather && rank == task.root) from = block;
+      if (task.kind == OpKind::kScatter && rank == block) from = task.root;
+      if (task.kind == OpKind::kAllToAll) from = block;
+      const size_t place = task.kind == OpKind::kAllToAll ? rank * task.count + i % task.count : i;
+      want = contribution_of(from, ranks, place);
+    }
     uint64_t word = 0;
     std::memcpy(&word, at + i * width, width);
     uint64_t wanted = word_of_int(task.type, want);
     if (width < 8) wanted &= (uint64_t{1} << 8 * width) - 1;
-    if (picks(task.reduction)) wanted = picked(task, ranks, i);
+    if (picks(task.reduction) && !stays) wanted = picked(task, ranks, i);
     // -0 is what a sum of nothing but that is.
     const bool zeros = is_floating(task.type) && want == 0 && (word & ((uint64_t{1} << (8 * width - 1)) - 1)) == 0;
     if (word != wanted && !zeros) {

@@ -185,8 +185,8 @@ class Texts(unittest.TestCase):
             self.assertTrue(method.__doc__)
         public = {name for name in dir(gl) if not name.startswith("_")}
         self.assertEqual(public, {
-            "all_gather", "all_reduce", "barrier", "broadcast", "close", "codec", "empty", "figures", "fileno", "rank",
-            "reduce_scatter", "resume", "strategies", "world", "zeros"})
+            "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "close", "codec", "empty", "figures",
+            "fileno", "gather", "rank", "reduce", "reduce_scatter", "resume", "scatter", "strategies", "world", "zeros"})
 
     def test_names(self):
         for name in gradlane.__all__:

@@ -154,11 +154,13 @@ class Sources(unittest.TestCase):
     def test_async_of_any_kind(self):
         """A variable is neither Literal[True] nor Literal[False]."""
         hints = collections.defaultdict(list)
-        for node in public(ast.parse((PACKAGE / "_context.py").read_text())):
+        nodes = [node for name in ("_context.py", "_direct.py") for node in public(ast.parse((PACKAGE / name).read_text()))]
+        for node in nodes:
             for argument in node.args.kwonlyargs if isinstance(node, ast.FunctionDef) and node.decorator_list else ():
                 if argument.arg == "async_":
                     hints[node.name].append(ast.unparse(argument.annotation))
-        self.assertEqual(set(hints), {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier"})
+        self.assertEqual(set(hints), {
+            "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "reduce", "gather", "scatter", "all_to_all"})
         for hint in hints.values():
             self.assertEqual(hint, ["Literal[False]", "Literal[True]", "bool"])
 

@@ -15,7 +15,8 @@ import numpy
 from numpy.typing import DTypeLike, NDArray
 
 from . import _arguments, _buffers, _library, errors
-from ._core import MAX_TAG, Core
+from ._core import MAX_TAG
+from ._direct import Direct
 from ._operations import Operation
 from ._requests import Request
 from .adaptive import AdaptiveBound
@@ -88,14 +89,14 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
         raise
 
 
-class Context(Core):
+class Context(Direct):
     """A rank of the ring; made by gradlane.open(). Use it in one thread at a time, and as a context manager.
 
         with gradlane.open() as gl:
             gradients = gl.zeros(1000000)
             gl.all_reduce(gradients, average=True)
 
-    Operations are in place and collective: all ranks start the same ones in the same order. Arrays of empty() and
+    Operations are in place, but for all_to_all(), and collective: all ranks start the same ones in the same order. Arrays of empty() and
     zeros(), and contiguous views of them, are used where they are; other arrays are copied to shared memory and back.
     They return the array, or with async_=True a Request. They raise BadArgument (nothing has happened then),
     OperationFailed (on all ranks) and DaemonGone. Ctrl-C cancels an operation that is waited for, on all ranks.

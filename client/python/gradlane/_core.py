@@ -25,7 +25,7 @@ MAX_TAG = (1 << 64) - 1
 _PAGE = 4096
 _SLICE_MS = 100  # of waiting, for signals
 _CANCEL_S = 1.0  # to wait for the end of what was cancelled
-_BLOCKS = ("reduce_scatter", "all_gather")
+_BLOCKS = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
 
 
 class Core:
@@ -84,7 +84,7 @@ class Core:
         return how
 
     def _reduce(self, name: str, array: NDArray[Any], options: tuple[object, object, object, object, object],
-                codec: object, residual: NDArray[Any] | None, type_name: object, async_: object) -> Any:
+                codec: object, residual: NDArray[Any] | None, type_name: object, async_: object, *more: int) -> Any:
         bound = codec if isinstance(codec, AdaptiveBound) else None
         how = self._how(*options, None if bound is not None else codec)
         check_array("data", array)
@@ -115,7 +115,7 @@ class Core:
             how.residual = operation.residual.address
         if not how.average:
             operation.scale = 1 / self.world
-        return self._run(operation, (data.address, count, form.type), how, async_)
+        return self._run(operation, (data.address, count, form.type, *more), how, async_)
 
     def _copy(self, name: str, array: NDArray[Any], more: tuple[int, ...], how: _library.How, type_name: object,
               async_: object) -> Any:

@@ -124,6 +124,7 @@ def _declare(lib: ctypes.CDLL) -> None:
     context, size, integer = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     how, request = ctypes.POINTER(How), ctypes.POINTER(ctypes.c_uint64)
     reducing = [context, context, size, integer, how, request]
+    rooted = [context, context, size, integer, integer, how, request]
     signatures = {
         "gradlane_open": (integer, [ctypes.POINTER(context), ctypes.POINTER(Options)]),
         "gradlane_close": (None, [context]),
@@ -144,7 +145,11 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_all_reduce": (integer, reducing),
         "gradlane_reduce_scatter": (integer, reducing),
         "gradlane_all_gather": (integer, reducing),
-        "gradlane_broadcast": (integer, [context, context, size, integer, integer, how, request]),
+        "gradlane_broadcast": (integer, rooted),
+        "gradlane_reduce": (integer, rooted),
+        "gradlane_gather": (integer, rooted),
+        "gradlane_scatter": (integer, rooted),
+        "gradlane_all_to_all": (integer, [context, context, context, size, integer, how, request]),
         "gradlane_barrier": (integer, [context, how, request]),
         "gradlane_wait": (integer, [context, ctypes.c_uint64, integer]),
         "gradlane_test": (integer, [context, ctypes.c_uint64]),

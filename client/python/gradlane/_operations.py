@@ -37,14 +37,16 @@ class Holder(weakref.ref["Request[Any]"]):
 class Operation:
     """From before the library has it until its end is taken in.
 
-    number: the library's, 0 until it has the operation. said: code and text of its latest answer. holder: of the
-    Request. bound: an AdaptiveBound that chose its codec, or None. paid: the array of a residual that is in the data,
-    to be zeros then. scale: of the data, so that it is an average. outcome: code and text, when it is over.
+    source: what an all-to-all sends; data is where blocks come to. number: the library's, 0 until it has the operation.
+    said: code and text of its latest answer. holder: of the Request. bound: an AdaptiveBound that chose its codec, or
+    None. paid: the array of a residual that is in the data, to be zeros then. scale: of the data, so that it is an
+    average. outcome: code and text, when it is over.
     """
 
     def __init__(self, name: str, data: Operand | None = None, bound: AdaptiveBound | None = None) -> None:
         self.name = name
         self.data = data
+        self.source: Operand | None = None
         self.residual: Operand | None = None
         self.paid: NDArray[Any] | None = None
         self.bound = bound
@@ -72,7 +74,7 @@ class Operation:
 
     def uses(self, array: NDArray[Any], low: int, high: int) -> bool:
         """Whether of this array, which lies between the addresses."""
-        for operand in (self.data, self.residual):
+        for operand in (self.data, self.source, self.residual):
             if operand is None:
                 continue
             other_low, other_high = operand.bounds
@@ -126,6 +128,8 @@ class Operation:
         """The library does not have it, or no more."""
         if self.data is not None:
             self.data.release(context)
+        if self.source is not None:
+            self.source.release(context)
         if self.residual is not None:
             self.residual.release(context)
         context._pending.pop(self, None)

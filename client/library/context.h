@@ -60,7 +60,7 @@ struct gl_operation {
   struct gl_submission submission;  // of all parts: cookie and what is a part's own are not filled in
   struct gl_range data;             // in use until the caller knows of the end
   struct gl_range residual;         // or where an all-to-all puts what comes
-  uint64_t each;  // elements of each part but the last
+  uint64_t each;                    // elements of each part but the last
   uint64_t parts;
   uint64_t whole;  // elements of the caller's tensor, of which this may be a part
   uint32_t width;  // bytes of an element

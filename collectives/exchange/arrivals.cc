@@ -170,7 +170,8 @@ std::optional<Counter> ExchangeState::check_control(const Run& run, size_t link)
   const Running& it = at(run.header.operation);
   if (it.state != Running::State::kRunning || it.number != run.header.operation) return std::nullopt;  // over
   const unsigned block = run.header.block;
-  if (!it.strategy->has_owners() || block >= it.blocks.blocks()) return Counter::kBadRoute;
+  // What is delivered needs no grants.
+  if (!it.strategy->has_owners() || delivers(it.task.kind) || block >= it.blocks.blocks()) return Counter::kBadRoute;
   return it.strategy->owner(it.task, block) == links_[link].peer() ? std::nullopt : std::optional(Counter::kBadRoute);
 }
 

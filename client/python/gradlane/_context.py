@@ -96,10 +96,11 @@ class Context(Direct):
             gradients = gl.zeros(1000000)
             gl.all_reduce(gradients, average=True)
 
-    Operations are in place, but for all_to_all(), and collective: all ranks start the same ones in the same order. Arrays of empty() and
-    zeros(), and contiguous views of them, are used where they are; other arrays are copied to shared memory and back.
-    They return the array, or with async_=True a Request. They raise BadArgument (nothing has happened then),
-    OperationFailed (on all ranks) and DaemonGone. Ctrl-C cancels an operation that is waited for, on all ranks.
+    Operations are in place, but for all_to_all(), and collective: all ranks start the same ones in the same order.
+    Arrays of empty() and zeros(), and contiguous views of them, are used where they are; other arrays are copied to
+    shared memory and back. They return the array, or with async_=True a Request. They raise BadArgument (nothing has
+    happened then), OperationFailed (on all ranks) and DaemonGone. Ctrl-C cancels an operation that is waited for, on
+    all ranks.
 
     Options of operations: average: divide the sum by the number of ranks. reduction: "min" or "max" instead of the sum.
     strategy: which way round, one of `strategies`; None: the daemon's. codec: of sums of float32 (and of complex64,

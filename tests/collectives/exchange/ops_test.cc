@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/collectives/exchange/exchange_fixture.h"
+#include "tests/collectives/exchange/failure_fixture.h"
 
 namespace gradlane::test::ops_test {
 namespace {
@@ -228,6 +230,44 @@ TEST(Ops, NamesWhoNeverSubmits) {
     const Failure failure = net.node(0).completions().front().failure;
     EXPECT_EQ(failure.code, FailureCode::kStuck) << op_name(kind);
     EXPECT_EQ(failure.rank, 2U) << op_name(kind);
+  }
+}
+
+// Nobody grants what is delivered: one that says so is not believed, whatever the block is.
+TEST(Ops, GrantsAreNotForDeliveries) {
+  for (const OpKind kind : {OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll}) {
+    SimNet net(switched(3));
+    LinkHeader header{};
+    RunHeader start{};
+    net.set_tap([&](unsigned from, unsigned to, std::span<const uint8_t> packet) {
+      if (from != 0 || to != 1 || !is_data(packet)) return;
+      header = load<LinkHeader>(packet.data());
+      start = load<RunHeader>(packet.data() + sizeof(LinkHeader));
+    });
+    Job job({.kind = kind, .count = 1237, .codec = "raw"}, 3, 1);
+    for (const unsigned rank : {0U, 1U}) net.submit(rank, job.operation(rank));
+    // All that can be sent without rank 2 has been.
+    (void)net.run_until([] { return false; }, net.now() + 200 * kMillisecond);
+    ASSERT_EQ(header.kind, PacketKind::kData) << op_name(kind);
+    for (uint8_t block = 0; block < 3; ++block) {
+      RunHeader grant = start;
+      grant.phase = Phase::kGrant;
+      grant.first = 1000;
+      grant.block = block;
+      grant.count = grant.bytes = 0;
+      Bytes runs;
+      append_run(runs, grant, Bytes());
+      LinkHeader next = header;
+      ++next.sequence;
+      next.echo = 0;
+      net.inject(1, 0, make_packet(next, runs));
+      (void)net.run_until([] { return false; }, net.now() + kMicrosecond);
+      EXPECT_EQ(net.node(1).exchange().counters()[Counter::kBadRoute], block + 1U) << op_name(kind);
+    }
+    net.submit(2, job.operation(2));
+    ASSERT_TRUE(net.run_until_idle(20 * kSecond));
+    EXPECT_TRUE(all_succeeded(net));
+    EXPECT_TRUE(job.right());
   }
 }
 

@@ -92,4 +92,7 @@ def figures(results):
     found = shaped(rows, results["mtu"])
     if results["mtu"] != plan.JUMBO:
         found += [each for each in shaped(rows, plan.JUMBO) if each["measured"]]
-    return found + strategies(rows, results["mtu"]) + unshaped(rows, results["mtu"])
+    found += strategies(rows, results["mtu"])
+    if results["mtu"] != plan.JUMBO:
+        found += [each for each in strategies(rows, plan.JUMBO) if each["measured"]]
+    return found + unshaped(rows, results["mtu"])

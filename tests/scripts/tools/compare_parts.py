@@ -50,7 +50,7 @@ class PartsTest(unittest.TestCase):
                 place = {"mtu": mtu, "data": data}
                 found += [(place, "gradlane fixed:10", "gloo", times), (place, "gradlane fixed:10", "aggregator", 12.5)]
         found += [({"bytes": 4 << 10}, "direct raw", "gradlane raw", 1 / 0.6),
-                  ({}, "gradlane fixed:10", "aggregator:0 raw", 10)]
+                  *(({"mtu": mtu}, "gradlane fixed:10", "aggregator:0 raw", 10) for mtu in (1500, 9000))]
         for nodes, ours, other, times in (
                 (2, "gradlane raw", "gloo", 2), (2, "gradlane raw", "mpi shm", 1),
                 (2, "gradlane fixed:10", "mpi shm", 2), (4, "gradlane raw", "gloo", 1.5)):

@@ -189,7 +189,9 @@ def check_systems():
 
 def check_summary(result):
     """Where replicas differ, accuracy is lost or time is not won, it says so."""
-    page = report.page(result, list(report.SHOWS))
+    page = report.page(result, [name for name in report.SHOWS if name != systems.PICTURE])
+    own = report.systems_page(result, [systems.PICTURE])
+    assert own.startswith(systems.TITLE) and "| WA+C " in own and own.count("](../images/") == 1, own
     assert page.startswith(report.PAGE_TITLE) and report.TITLE not in page and page.count("](../images/") == 3, page
     trainings = copy.deepcopy(result["trainings"])
     worse = next(t for t in trainings if t["model"] == "digits" and t["method"] == "fixed:10")

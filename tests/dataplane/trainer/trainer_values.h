@@ -40,9 +40,8 @@ struct Task {
   Reduction reduction = Reduction::kSum;
   unsigned root = 0;
   size_t offset = 0;          // in segment 0
+  size_t out = 0;             // there, of an all-to-all
   const char* strategy = "";  // none named
-  size_t offset = 0;  // in segment 0
-  size_t out = 0;     // there, of an all-to-all
 
   [[nodiscard]] size_t elements(unsigned ranks) const {
     if (kind == OpKind::kBarrier) return 0;

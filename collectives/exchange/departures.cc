@@ -42,6 +42,7 @@ void ExchangeState::pump(Nanos now) noexcept {
   more_ = false;
   elements_left_ = kElementsPerPoll;
   for (Outbox& outbox : outboxes_) outbox.try_again();
+  fanout_.outbox().try_again();
   if (started_ == 0) return;
   for_running([&](Running& it) {
     if (it.strategy->has_owners()) send_grants(it, now);

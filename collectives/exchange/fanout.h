@@ -40,8 +40,10 @@ class Fanout final : public PacketSink {
   bool pump(Nanos now) noexcept;
   // All links have had all of it.
   [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
-  // There was no buffer for a copy in the last pump(), or there is none now.
-  [[nodiscard]] bool starved() const noexcept { return starved_ || (!spare_ && outbox_.holds(Outbox::kResults)); }
+  // There was no buffer for results or for a copy in the last poll, or there is none now.
+  [[nodiscard]] bool starved() const noexcept {
+    return starved_ || outbox_.starved() || (!spare_ && outbox_.holds(Outbox::kResults));
+  }
 
   // ---- PacketSink
   [[nodiscard]] bool takes(bool) const noexcept override;

@@ -191,7 +191,6 @@ bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept 
 // As flush() does it: what is not full waits for more, unless nothing else is on its way, and never for long.
 void ExchangeState::flush_results(Nanos now) noexcept {
   Outbox& outbox = fanout_.outbox();
-  outbox.try_again();
   (void)fanout_.pump(now);
   if (!outbox.holds(Outbox::kResults)) return;
   bool coming = false;
@@ -208,7 +207,6 @@ void ExchangeState::flush_results(Nanos now) noexcept {
 
 Nanos ExchangeState::flush_results_at() const noexcept {
   const Outbox& outbox = fanout_.outbox();
-  if (outbox.starved()) return polled_at_ + config_.max_hold;
   const Nanos since = outbox.held_since(Outbox::kResults);
   if (since == kNever || !fanout_.takes(false)) return kNever;
   return since + config_.max_hold * config_.world;

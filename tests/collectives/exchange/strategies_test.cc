@@ -185,6 +185,29 @@ TEST(FewBuffers, AreEnoughForAllStrategies) {
   }
 }
 
+// Where others had all buffers, results leave as soon as there are some again, and not with the next sign of life.
+TEST(FewBuffers, AreAskedForAgain) {
+  for (const Nanos max_hold : {Nanos{0}, 10 * kMicrosecond}) {
+    SimConfig config = switched("direct", 3);
+    config.buffers = 64;
+    config.exchange.max_hold = max_hold;
+    SimNet net(config);
+    std::vector<Job> jobs =
+        make_jobs(std::vector<JobSpec>(1, {.kind = OpKind::kBroadcast, .count = 1000, .strategy = "direct"}), 3, 2);
+    (void)net.submit(0, jobs[0].operation(0));
+    net.run_until(10 * kMillisecond);
+    std::vector<Packet> taken;
+    for (Packet packet; (packet = net.node(0).allocate());) taken.push_back(packet);
+    for (const unsigned rank : {1U, 2U}) (void)net.submit(rank, jobs[0].operation(rank));
+    const uint64_t polls = net.node(0).polls();
+    net.run_until(11 * kMillisecond);
+    EXPECT_LT(net.node(0).polls() - polls, 200);
+    for (const Packet packet : taken) net.node(0).release(packet);
+    EXPECT_TRUE(net.run_until_idle(12 * kMillisecond));
+    EXPECT_TRUE(jobs[0].right());
+  }
+}
+
 // ---- The same bytes
 
 // All-reduces of the ranks' tensors, `buckets` of them one behind the other; rank i has tensor order[i]. What rank 0

@@ -351,15 +351,18 @@ void ExchangeState::take_abort(const Run& run) noexcept {
 void ExchangeState::take_start(size_t link, const Run& run) noexcept {
   PeerState& peer = peers_[link];
   const uint32_t number = run.header.operation;
-  // They start in order, but this may come out of order.
+  // They start in order, but this may come out of order, even when its place is that of a later one.
   if (static_cast<int32_t>(number + 1 - peer.started) > 0) peer.started = number + 1;
   auto& announced = peer.announced[number % peer.announced.size()];
-  auto stage = static_cast<uint8_t>(run.header.first);
-  if (announced.valid && announced.number == number) stage = std::max(stage, announced.stage);
-  announced = {number, true, stage, read_descriptor(run.payload)};
+  const Descriptor theirs = read_descriptor(run.payload);
+  if (!announced.valid || static_cast<int32_t>(number - announced.number) >= 0) {
+    auto stage = static_cast<uint8_t>(run.header.first);
+    if (announced.valid && announced.number == number) stage = std::max(stage, announced.stage);
+    announced = {number, true, stage, theirs};
+  }
   if (static_cast<int32_t>(static_cast<uint32_t>(started_) - number) <= 0) return;  // compared when it starts
   Running& it = at(number);
-  if (it.state == Running::State::kRunning && it.number == number) compare(it, link, announced.descriptor);
+  if (it.state == Running::State::kRunning && it.number == number) compare(it, link, theirs);
 }
 
 void ExchangeState::compare(Running& it, size_t link, const Descriptor& theirs) noexcept {

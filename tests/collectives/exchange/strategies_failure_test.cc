@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -168,6 +170,53 @@ TEST_P(StrategyFailures, AnotherConfiguration) {
   EXPECT_EQ(failure.field, Field::kStrategies);
   EXPECT_EQ(failure_text(failure), "rank 2 is configured differently: strategies: " + std::string(GetParam()) +
                                        " here, " + GetParam() + ", ring there");
+}
+
+// ---- One by one
+
+// It tells that this stage has begun.
+bool has_start(std::span<const uint8_t> packet, uint32_t operation, uint32_t stage) {
+  if (!is_data(packet)) return false;
+  for (size_t at = sizeof(LinkHeader); at + sizeof(RunHeader) <= packet.size();) {
+    const auto run = load<RunHeader>(packet.data() + at);
+    if (run.phase == Phase::kStart && run.operation == operation && run.first == stage) return true;
+    at += sizeof(RunHeader) + run.bytes;
+  }
+  return false;
+}
+
+// A start that is late does not take the place of one that came 256 operations later.
+TEST(StrategyStages, AreNotForgottenForALateStart) {
+  SimConfig config = slow_switch("rings:2", 4, 5);
+  config.exchange.window = 4096;
+  config.exchange.max_bytes = size_t{8} << 20;
+  config.exchange.operation_timeout = kSecond;
+  TestRing ring(config);
+  ASSERT_TRUE(ring.wait_whole(kSecond));
+  std::optional<uint32_t> lost;
+  bool lose = true;
+  bool last_stage = false;
+  ring.net().set_filter([&](unsigned from, unsigned to, std::span<const uint8_t> packet) {
+    if (from != 1 || to != 0) return true;
+    const auto sequence = load<LinkHeader>(packet.data()).sequence;
+    if (!lost && has_start(packet, 0, 0)) lost = sequence;
+    last_stage |= has_start(packet, 256, 2);
+    return !(lose && is_data(packet) && lost == sequence);
+  });
+  const JobSpec small = {.kind = OpKind::kAllReduce, .count = 64};
+  std::vector<size_t> jobs = {ring.start(small)};
+  ring.run_for(20 * kMicrosecond);
+  while (jobs.size() < 256) {
+    const size_t first = jobs.size();
+    for (size_t i = 0; i < 15 && jobs.size() < 256; ++i) jobs.push_back(ring.start(small));
+    ASSERT_TRUE(ring.finish(std::span(jobs).subspan(first), 100 * kMillisecond));
+  }
+  jobs.push_back(ring.start(JobSpec{.kind = OpKind::kAllReduce, .count = 1'000'000}));
+  while (!last_stage && ring.end_of(jobs.back(), 0) == nullptr) ring.run_for(100 * kMicrosecond);
+  ring.run_for(kMillisecond);
+  lose = false;
+  EXPECT_TRUE(ring.finish(jobs, 2 * kSecond));
+  EXPECT_TRUE(ring.succeeded(jobs));
 }
 
 std::string name_of(const testing::TestParamInfo<const char*>& info) {

@@ -80,7 +80,7 @@ void ExchangeState::pump(Nanos now) noexcept {
 
 void ExchangeState::send_control(Nanos now) noexcept {
   for (Running& it : table_) {
-    if (it.announce.none() && !it.spread_failure) continue;
+    if (it.announce.none() && it.spread.none()) continue;
     RunHeader header = run_header(it, it.coder, Phase::kStart, 0, 0);
     header.first = it.task.stage;
     uint8_t descriptor[sizeof(Descriptor)];
@@ -89,23 +89,27 @@ void ExchangeState::send_control(Nanos now) noexcept {
       const std::span bytes = std::span(descriptor).first(descriptor_bytes(it.descriptor));
       if (outboxes_[link].control(header, bytes, now)) it.announce.reset(link);
     }
-    const Step step = ring_.failure(it.origin);
-    if (it.spread_failure && peer_started(step.link, it)) {
-      header.phase = Phase::kAbort;
-      header.first = 0;
-      header.block = it.origin;
-      const Failure& failure = it.failure;
-      const AbortNotice notice{.ours = failure.ours,
-                               .theirs = failure.theirs,
-                               .rank = failure.rank,
-                               .code = static_cast<uint8_t>(failure.code),
-                               .field = static_cast<uint8_t>(failure.field),
-                               .reserved = 0};
-      uint8_t bytes[sizeof(AbortNotice)];
-      store(bytes, notice);
-      if (outboxes_[step.link].control(header, bytes, now)) it.spread_failure = false;
-    }
+    if (it.spread.any()) send_aborts(it, now);
     release_if_read(it);
+  }
+}
+
+// To those that have started it: others would not know what it is about. The next rank always tells; of others, those
+// that have not told in the time that the operation had here do something else.
+void ExchangeState::send_aborts(Running& it, Nanos now) noexcept {
+  const RunHeader header = run_header(it, it.coder, Phase::kAbort, it.origin, 0);
+  const Failure& failure = it.failure;
+  const AbortNotice notice{.ours = failure.ours,
+                           .theirs = failure.theirs,
+                           .rank = failure.rank,
+                           .code = static_cast<uint8_t>(failure.code),
+                           .field = static_cast<uint8_t>(failure.field),
+                           .reserved = 0};
+  uint8_t bytes[sizeof(AbortNotice)];
+  store(bytes, notice);
+  for (size_t link = it.spread._Find_first(); link < links_.size(); link = it.spread._Find_next(link)) {
+    const bool told = peer_started(link, it) && outboxes_[link].control(header, bytes, now);
+    if (told || (link != Topology::kSuccessor && now >= it.deadline)) it.spread.reset(link);
   }
 }
 

@@ -81,7 +81,7 @@ struct Running {
   Deferred result;                                 // results in the tensor
   size_t offer = 0;                                // elements to offer the coder: about as many as a packet takes
   LinkSet announce;                                // neighbours that must hear that it has started
-  bool spread_failure = false;                     // the next rank must hear that it has failed,
+  LinkSet spread;                                  // neighbours that must hear that it has failed,
   uint8_t origin = 0;                              //   on this rank
 
   // ---- Where blocks have owners.
@@ -179,6 +179,7 @@ class ExchangeState {
   template <typename Visit>
   void for_running(Visit visit) noexcept;
   void send_control(Nanos now) noexcept;
+  void send_aborts(Running& it, Nanos now) noexcept;
   bool send_deferred(Running& it, Phase phase, Nanos now) noexcept;
   bool send_own(Running& it, Nanos now) noexcept;
   size_t send(Running& it, const Step& step, unsigned block, size_t first, size_t count, float* residual,

@@ -82,7 +82,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   it.operation = operation;
   it.failure = {};
   it.announce.reset();
-  it.spread_failure = false;
+  it.spread.reset();
   it.loss = {};
   it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
   Operation& own = it.operation;
@@ -174,6 +174,11 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
   it.announce.reset();
   if (topology_.ring_links() != 0) it.announce.set(topology_.predecessor());
   begin_stage(it);
+  // Those that send in a later stage must be able to tell if they fail before.
+  for (Task later = it.task; later.stage + 1 < it.strategy->stages(op.kind);) {
+    ++later.stage;
+    it.announce |= it.strategy->sources(later);
+  }
   look_at_loss(it);
   it.state = Running::State::kRunning;
   if (op.timeout == 0) it.deadline = now + config_.operation_timeout;
@@ -300,7 +305,11 @@ void ExchangeState::note(const Failure& failure) noexcept {
 void ExchangeState::fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept {
   end(it, failure);
   it.origin = static_cast<uint8_t>(origin);
-  it.spread_failure = ring_.failure(origin).send;
+  // Where blocks have owners, the origin tells them all. Where operations differ, nobody is through with any.
+  const bool owners_told = it.strategy->has_owners() && (origin != config_.rank || it.own == it.blocks.blocks());
+  const bool tells = !owners_told && failure.code != FailureCode::kMismatch;
+  it.spread = tells ? it.strategy->dependents(it.task) : LinkSet{};
+  if (const Step step = ring_.failure(origin); step.send) it.spread.set(step.link);
 }
 
 void ExchangeState::check_deadlines(Nanos now) noexcept {
@@ -364,7 +373,7 @@ void ExchangeState::handle(Membership::Event event) noexcept {
     if (it.state == Running::State::kFree) continue;
     if (it.state != Running::State::kOver) end(it, membership_.cause());
     it.announce.reset();
-    it.spread_failure = false;
+    it.spread.reset();
     release_if_read(it);
   }
   base_ = submitted_;
@@ -374,7 +383,7 @@ void ExchangeState::handle(Membership::Event event) noexcept {
 
 // Its place is free again when the caller knows how it ended, and the others know what they must.
 void ExchangeState::release_if_read(Running& it) noexcept {
-  const bool told = it.announce.none() && !it.spread_failure;
+  const bool told = it.announce.none() && it.spread.none();
   if (it.state == Running::State::kOver && told && !it.unread) it.state = Running::State::kFree;
 }
 

@@ -110,4 +110,10 @@ LinkSet Owners::sources(const Task& task) const noexcept {
   return links;
 }
 
+// A share of a sum is there when all have sent theirs, and then its owner is through. Of all else each rank needs what
+// each other one sends, or what all get: so nobody is through before.
+LinkSet Owners::dependents(const Task& task) const noexcept {
+  return task.kind == OpKind::kReduceScatter ? sources(task) : LinkSet{};
+}
+
 }  // namespace gradlane

@@ -28,6 +28,7 @@ class Owners final : public Strategy {
   [[nodiscard]] Step start(const Task& task, unsigned block) const noexcept override;
   [[nodiscard]] Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept override;
   [[nodiscard]] LinkSet sources(const Task& task) const noexcept override;
+  [[nodiscard]] LinkSet dependents(const Task& task) const noexcept override;
   [[nodiscard]] bool has_owners() const noexcept override { return true; }
   [[nodiscard]] bool rotates() const noexcept override { return direct(); }
   [[nodiscard]] unsigned owner(const Task& task, unsigned block) const noexcept override;

@@ -38,6 +38,8 @@ class Ring final : public Strategy {
   [[nodiscard]] Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept override;
   [[nodiscard]] LinkSet sources(const Task& task) const noexcept override;
 
+  [[nodiscard]] size_t successor() const noexcept { return team_.successor; }
+
   // Where the news that an operation has failed goes next, if it comes from (or starts at) place `origin`.
   [[nodiscard]] Step failure(unsigned origin) const noexcept;
 

@@ -34,4 +34,11 @@ Step Rings::arrival(const Task& task, Phase phase, unsigned block, size_t link) 
 
 LinkSet Rings::sources(const Task& task) const noexcept { return ring(task.stage).sources(part(task)); }
 
+// A group may be through while another one is not, and the ring of all ranks goes through both.
+LinkSet Rings::dependents(const Task&) const noexcept {
+  LinkSet links;
+  for (const Ring* const ring : {&inside_, &across_}) links.set(ring->successor());
+  return links;
+}
+
 }  // namespace gradlane

@@ -29,6 +29,7 @@ class Rings final : public Strategy {
   [[nodiscard]] Step start(const Task& task, unsigned block) const noexcept override;
   [[nodiscard]] Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept override;
   [[nodiscard]] LinkSet sources(const Task& task) const noexcept override;
+  [[nodiscard]] LinkSet dependents(const Task& task) const noexcept override;
 
  private:
   [[nodiscard]] const Ring& ring(unsigned stage) const noexcept { return stage == 1 ? across_ : inside_; }

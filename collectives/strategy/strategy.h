@@ -66,6 +66,10 @@ class Strategy {
   // By these links come runs of this stage: they must hear when it starts here.
   [[nodiscard]] virtual LinkSet sources(const Task& task) const noexcept = 0;
 
+  // Who waits for what this rank sends, where others may be through with the operation before: they must hear if it
+  // fails here, as the news need not come round the ring of all ranks. They all tell this rank when they start.
+  [[nodiscard]] virtual LinkSet dependents(const Task&) const noexcept { return {}; }
+
   // ---- Where blocks have owners, who add in turns: Turns.
   [[nodiscard]] virtual bool has_owners() const noexcept { return false; }
   // Where there are fewer granules than ranks, the owners of blocks change from operation to operation: Task::rotation

@@ -185,6 +185,36 @@ bool has_start(std::span<const uint8_t> packet, uint32_t operation, uint32_t sta
   return false;
 }
 
+// One rank fails that has not sent another one its part, while the next one in the ring of all is through.
+TEST(StrategyAborts, ReachWhoWaitsBehindThoseThatAreThrough) {
+  const struct {
+    const char* strategy;
+    OpKind kind;
+    unsigned fails;
+    unsigned waits;
+    uint32_t stage;
+  } cases[] = {{"direct", OpKind::kReduceScatter, 0, 4, 0}, {"rings:3", OpKind::kAllReduce, 2, 0, 2}};
+  for (const auto& it : cases) {
+    SCOPED_TRACE(it.strategy);
+    TestRing ring(slow_switch(it.strategy, kWorld, 3));
+    ASSERT_TRUE(ring.wait_whole(kSecond));
+    bool lose = true;
+    ring.net().set_filter([&](unsigned from, unsigned to, std::span<const uint8_t> packet) {
+      return !(lose && from == it.waits && to == it.fails && has_start(packet, 0, it.stage));
+    });
+    const size_t job = ring.start(JobSpec{.kind = it.kind, .count = 1000});
+    ring.run_for(20 * kMillisecond);
+    EXPECT_NE(ring.end_of(job, it.fails + 1), nullptr);
+    EXPECT_EQ(ring.end_of(job, it.waits), nullptr);
+    ring.abort(job, it.fails);
+    ring.run_for(kMillisecond);
+    lose = false;
+    EXPECT_TRUE(ring.finish({&job, 1}, kSecond));
+    EXPECT_TRUE(ring.ended({&job, 1}, {FailureCode::kAborted, {it.fails}}));
+    EXPECT_TRUE(ring.works());
+  }
+}
+
 // A start that is late does not take the place of one that came 256 operations later.
 TEST(StrategyStages, AreNotForgottenForALateStart) {
   SimConfig config = slow_switch("rings:2", 4, 5);

@@ -49,6 +49,8 @@ SimReference::SimReference(const Operation& operation, const Codec& codec, const
       block_(std::max(codec_.max_bytes(SimInputs::kMaxRun), back_.max_bytes(SimInputs::kMaxRun))),
       next_(block_.size()),
       result_(SimInputs::kMaxRun) {
+  // What is the same as the ring is the ring: nothing is rounded within a group of one.
+  if (strategy_.kind == Kind::kRings && strategy_.group() == 1) strategy_ = {};
   if (strategy_.kind == Kind::kRings) groups_.resize(ranks_ / strategy_.group() * SimInputs::kMaxRun);
   if (strategy_.kind != Kind::kAggregator) back_ = codec_;
 }

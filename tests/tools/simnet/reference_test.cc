@@ -127,6 +127,9 @@ TEST(SimReference, RingsOfAllOrOfOneAreTheRing) {
   const Values ring = expected("ring", find_codec("raw"), inputs, 6, 10000);
   EXPECT_TRUE(same_bits(expected("rings:6", find_codec("raw"), inputs, 6, 10000), ring));
   EXPECT_TRUE(same_bits(expected("rings:1", find_codec("raw"), inputs, 6, 10000), ring));
+  const Values rounded = expected("ring", find_codec("bf16"), inputs, 6, 10000);
+  EXPECT_TRUE(same_bits(expected("rings:6", find_codec("bf16"), inputs, 6, 10000), rounded));
+  EXPECT_TRUE(same_bits(expected("rings:1", find_codec("bf16"), inputs, 6, 10000), rounded));
   EXPECT_FALSE(same_bits(expected("rings:2", find_codec("raw"), inputs, 6, 10000), ring));
 }
 

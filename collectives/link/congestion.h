@@ -144,8 +144,7 @@ class CongestionWindow {
   }
 
  private:
-  static constexpr double kInitial = 32;
-  static constexpr double kLossy = 16;  // no loss makes it less
+  static constexpr double kInitial = 16;
   static constexpr double kLeast = 2;
   static constexpr double kLeastTarget = 2;     // of each of several links
   static constexpr double kMostTogether = 256;  // of all of them: a switch's queue is not much longer
@@ -162,7 +161,7 @@ class CongestionWindow {
   void end_round(Nanos least, uint32_t sent_to) noexcept {
     if (lost_in_round_ > 3 && lost_in_round_ * 16 > acked_in_round_) {
       starting_ = false;
-      window_ = std::max(clamp(window_ * 0.8), std::min(window_, kLossy));
+      window_ = std::max(clamp(window_ * 0.8), std::min(window_, kInitial));
     } else if (!starting_) {
       const double room = target_ - queued(least);
       if (room < 0) {

@@ -79,8 +79,9 @@ Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits
     if (!ring && std::ranges::find(limits.strategies, *operation.strategy) == limits.strategies.end()) return refusal;
   }
   if (!operation.strategy) {
-    const StrategyId& first = limits.strategies.front();
-    operation.strategy = supports(first, operation.kind) ? first : StrategyId{};
+    // The default, the ring, or whichever can.
+    const auto first = able(StrategyId{}) ? limits.strategies.begin() : std::ranges::find_if(limits.strategies, able);
+    operation.strategy = able(*first) ? *first : StrategyId{};
   }
   const bool back = operation.strategy->kind == StrategyId::Kind::kAggregator && operation.kind == OpKind::kAllReduce;
   return (entry.flags & GL_FLAG_BACK) != 0 && !back ? Refusal{TrainerFault::kBadOperation} : Refusal{};

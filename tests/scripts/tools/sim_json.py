@@ -51,7 +51,7 @@ ERRORS = [
     (["--play", "doubling:2"], ["--play", "'doubling:2'", "doubling, halving"]),
     (["--play", "aggregators:2", "--loss", "1%"], ["--play", "--loss"]),
     (["--play", "aggregators:2", "--op", "all-gather"], ["--play", "all-reduce"]),
-    (["--op", "alltoall"], ["alltoall", "all-reduce", "barrier"]),
+    (["--op", "alltoallv"], ["alltoallv", "all-reduce", "barrier"]),
     (["--size", "16X"], ["--size", "16X", "64M"]),
     (["--size", "6"], ["--size", "'6'", "multiple of 4"]),
     (["--size", "64G", "--nodes", "256"], ["256 nodes", "GiB", "--size"]),

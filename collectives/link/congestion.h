@@ -109,8 +109,13 @@ class CongestionWindow {
 
   // So many links end in the same queue: each has its part of the target, and of the packets that start it.
   void share(unsigned links) noexcept {
+    if (links == 1) {
+      target_ = whole_target_;
+      if (starting_) window_ = std::max(window_, std::min(kInitial, limit_));
+      return;
+    }
     target_ = std::max(whole_target_ / links, std::min(kLeastTarget, kMostTogether / links));
-    if (starting_ && links > 1) window_ = clamp(std::min(window_, kInitial / links));
+    if (starting_) window_ = clamp(std::min(window_, kInitial / links));
   }
 
   [[nodiscard]] size_t packets() const noexcept { return static_cast<size_t>(window_); }

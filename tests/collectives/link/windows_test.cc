@@ -296,6 +296,20 @@ TEST(CongestionWindow, RandomLossDoesNoHarm) {
   EXPECT_GE(window.packets(), 15U);
 }
 
+TEST(CongestionWindow, SharesTheStartWithOthersForAWhile) {
+  CongestionWindow window(256, 16);
+  window.share(4);
+  EXPECT_EQ(window.packets(), 4U);
+  window.share(255);
+  EXPECT_EQ(window.packets(), 2U);
+  window.share(1);
+  EXPECT_EQ(window.packets(), 16U);
+  CongestionWindow small(8, 16);
+  small.share(2);
+  small.share(1);
+  EXPECT_EQ(small.packets(), 8U);
+}
+
 TEST(CongestionWindow, TheFirstTimeoutIsForgiven) {
   CongestionWindow window(256, kTarget);
   window.timed_out(0);

@@ -172,7 +172,7 @@ TEST_F(OpsRefusal, OfOutputs) {
   it.count = 0;
   EXPECT_EQ(submit(it), kNone);
   it.count = 8;
-  for (const size_t apart : {0, 1, 31}) {
+  for (const size_t apart : {size_t{0}, size_t{1}, size_t{31}}) {
     it.out = data_.data() + apart;
     EXPECT_EQ(submit(it), kBad) << apart;
     std::swap(it.data, it.out);

@@ -6,17 +6,14 @@ run_test.py GRADLANE [GRADLANED]: without a daemon, fake_daemon.py takes its pla
 
 import os
 import pathlib
-import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import unittest
 
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
-from tests.scripts.run.runs import FAKE, Programs, Run, needs_fake, sh
+from tests.scripts.run.runs import FAKE, Programs, Run, RunCase, main, needs_fake, sh
 
 # Runs that take long wait for time-outs: they do so in the background.
 SLOW = {
@@ -28,8 +25,7 @@ SLOW = {
 }
 
 
-class RunTest(unittest.TestCase):
-    maxDiff = None
+class RunTest(RunCase):
     slow = {}
 
     @classmethod
@@ -37,20 +33,6 @@ class RunTest(unittest.TestCase):
         for name, (arguments, keywords) in SLOW.items():
             cls.slow[name] = Run(*arguments, **keywords)
             cls.addClassCleanup(cls.slow[name].clean)
-
-    def start(self, *arguments, **keywords):
-        run = Run(*arguments, **keywords)
-        self.addCleanup(run.clean)
-        return run
-
-    def finish(self, run, code):
-        self.assertEqual(run.end(), code, f"{run.out}\n{run.err}")
-        self.assertEqual(run.pids(), [])
-        self.assertEqual(run.files(), [])
-        return run
-
-    def run_it(self, *arguments, code=0, **keywords):
-        return self.finish(self.start(*arguments, **keywords), code)
 
     # ---- What trainers get
 
@@ -262,104 +244,6 @@ class RunTest(unittest.TestCase):
         run = self.run_it("-n", "1", command=["true"], code=2, env={"GRADLANED": "/nowhere/gradlaned"})
         self.assertIn("GRADLANED=/nowhere/gradlaned: no such file", run.err)
 
-    # ---- Configurations
-
-    def kept_configs(self, *arguments):
-        folder = tempfile.mkdtemp(prefix="run-test-")
-        self.addCleanup(shutil.rmtree, folder)
-        self.run_it(*arguments, "--keep-configs", folder, command=["true"])
-        paths = sorted(pathlib.Path(folder).iterdir())
-        if Programs.daemon != FAKE:
-            for path in paths:
-                subprocess.run([Programs.daemon, "--check", "--config", path], check=True, timeout=PATIENCE,
-                               stdout=subprocess.DEVNULL)
-        return [path.read_text(encoding="ascii") for path in paths]
-
-    def ports(self, text):
-        text = re.sub(r"(socket|path|iface)=[^ ,]*/", r"\1=", text.split("ports:")[1].split("workers:")[0])
-        return [" ".join(port.split()) for port in text.split("  - ")[1:]]
-
-    def test_vhost_config(self):
-        end = ",mrg_rxbuf=1,in_order=1'"
-        server = f"name: next device: 'net_virtio_user0,path=link%s.sock,server=1,queues=2,queue_size=256{end} nodes: [%u]"
-        client = "name: prev device: 'net_vhost%u,iface=link%s.sock,client=1,queues=2' nodes: [%u]"
-        for link in ((), ("--link", "vhost")):
-            texts = self.kept_configs("-n", "3", "--lanes", "2", *link)
-            self.assertEqual(self.ports(texts[2]), [server % ("2-0", 0), client % (1, "1-2", 1)])
-        texts = self.kept_configs("-n", "2", "--lanes", "2")
-        self.assertEqual([self.ports(text) for text in texts], [[server % ("0-1", 1)], [client % (0, "0-1", 0)]])
-        self.run_it("-n", "2", "--lanes", "9", command=["true"], code=2)
-
-    def test_memif_config(self):
-        end = "socket-abstract=no,bsize=9216,rsize=8'"
-        texts = self.kept_configs("-n", "3", "--link", "memif", "--codec", "bf16", "--lanes", "2", "--idle", "yield", "--mtu", "1500",
-                                  "--log", "info", "--trainers", "2", "--local-reduce")
-        self.assertEqual(len(texts), 3)
-        self.assertEqual(self.ports(texts[2]), [
-            f"name: next device: 'net_memif0,role=server,id=0,socket=link2-0.sock,{end} nodes: [0]",
-            f"name: prev device: 'net_memif1,role=client,id=0,socket=link1-2.sock,{end} nodes: [1]"])
-        for line in ("rank: 2", "  - {rank: 2, ip: 10.77.0.3}", "trainers: 2", "local_reduce: true", "codec: 'bf16'",
-                     "mtu: 1500", "workers: {lanes: 2, threads: 2, idle: yield}", "log: info"):
-            self.assertIn(line, texts[2].splitlines())
-
-    def test_config_of_two_nodes(self):
-        end = "socket=link0-1.sock,socket-abstract=no,bsize=9216,rsize=8'"
-        first, second = self.kept_configs("-n", "2", "--link", "memif")
-        self.assertEqual(self.ports(first), [f"name: next device: 'net_memif0,role=server,id=0,{end} nodes: [1]"])
-        self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,id=0,{end} nodes: [0]"])
-
-    def test_timeout_of_operations(self):
-        for words, line in ((("--timeout", "90"), "timeouts: {peer: 10s, operation: 90s}"),
-                            (("--timeout", "30min"), "timeouts: {peer: 10s, operation: 30min}"),
-                            (("--timeout", "500ms"), "timeouts: {peer: 10s, operation: 500ms}")):
-            for text in self.kept_configs("-n", "2", "--link", "ring", *words):
-                self.assertIn(line, text.splitlines())
-        self.assertIn("timeouts: {peer: 10s}", self.kept_configs("-n", "1", "--link", "ring")[0])
-
-    def test_ring_config(self):
-        texts = self.kept_configs("-n", "3", "--link", "ring")
-        self.assertEqual(self.ports(texts[0]), ["name: next ring: link0 nodes: [1]",
-                                                "name: prev ring: link2 nodes: [2]"])
-        self.assertEqual(self.ports(self.kept_configs("-n", "1", "--link", "ring")[0]), [])
-
-    def reached(self, text):
-        return [[int(node) for node in re.findall(r"nodes: \[(.*)\]", port)[0].split(", ")] for port in self.ports(text)]
-
-    def test_links_of_strategies(self):
-        """A mesh over each kind of link, whose two ends are the same; veth has one port to all."""
-        for link in ("vhost", "memif", "ring"):
-            texts = self.kept_configs("-n", "4", "--link", link, "--strategies", "direct,ring")
-            for node, text in enumerate(texts):
-                self.assertIn("strategies: ['direct', 'ring']", text.splitlines())
-                self.assertEqual(self.reached(text), [[(node + 1) % 4], [(node + 3) % 4], [(node + 2) % 4]])
-            ends = [re.search(r"link[0-9]+-?[0-9]*(\.sock)?", port)[0] for text in texts for port in self.ports(text)]
-            self.assertEqual(len(set(ends)), 6)
-            self.assertTrue(all(ends.count(end) == 2 for end in ends), ends)
-        end = "socket-abstract=no,bsize=9216,rsize=8'"
-        texts = self.kept_configs("-n", "4", "--link", "memif", "--strategies", "direct")
-        self.assertEqual(self.ports(texts[1])[2],
-                         f"name: to3 device: 'net_memif2,role=server,id=0,socket=link1-3.sock,{end} nodes: [3]")
-        self.assertEqual(self.ports(texts[3])[2],
-                         f"name: to1 device: 'net_memif2,role=client,id=0,socket=link1-3.sock,{end} nodes: [1]")
-        texts = self.kept_configs("-n", "6", "--strategies", "ring,aggregator:4,stream,rings:3", "--trainers", "2",
-                                  "--local-reduce")
-        self.assertIn("strategies: ['ring', 'aggregator:4,stream', 'rings:3']", texts[0].splitlines())
-        self.assertEqual(self.reached(texts[0]), [[1], [5], [2], [3], [4]])
-        self.assertEqual(self.reached(texts[1]), [[2], [0], [4]])
-        self.assertNotIn("strategies", self.kept_configs("-n", "2", "--link", "ring", "--strategies", "ring")[0])
-        # Ranks 0 and 1 of node 0, 2 and 3 of node 1, ...: node 0 has rank 0.
-        texts = self.kept_configs("-n", "4", "--trainers", "2", "--link", "ring", "--strategies", "aggregator:0")
-        self.assertEqual([self.reached(text) for text in texts], [[[1], [3], [2]], [[2], [0]], [[3], [1], [0]], [[0], [2]]])
-        # As many links as a process may have.
-        self.assertEqual(len(self.reached(self.kept_configs("-n", "6", "--link", "ring", "--strategies", "direct")[5])), 5)
-
-    @needs_fake
-    def test_links_of_many_nodes(self):
-        self.assertTrue(all(len(self.reached(text)) == 15 for text in self.kept_configs("-n", "16", "--strategies", "direct")))
-        texts = {int(re.search("rank: ([0-9]*)", text)[1]): text for text in self.kept_configs("-n", "24", "--strategies", "rings:8")}
-        self.assertEqual(self.reached(texts[9]), [[10], [8], [1], [17]])
-        self.assertEqual(self.reached(texts[8]), [[9], [7], [0], [15], [16]])
-
     # ---- Without a command
 
     def test_ring_to_attach_to(self):
@@ -426,10 +310,4 @@ class RunTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    Programs.gradlane = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    Programs.daemon = FAKE
-    if len(sys.argv) > 1 and not sys.argv[1].startswith("-") and os.path.exists(sys.argv[1]):
-        Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    main(__doc__)

@@ -6,8 +6,10 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+import unittest
 import uuid
 
 from tests.scripts.fixtures.waiting import PATIENCE
@@ -94,3 +96,32 @@ class Run:
 
 def sh(text):
     return ["sh", "-c", text]
+
+
+class RunCase(unittest.TestCase):
+    maxDiff = None
+
+    def start(self, *arguments, **keywords):
+        run = Run(*arguments, **keywords)
+        self.addCleanup(run.clean)
+        return run
+
+    def finish(self, run, code):
+        self.assertEqual(run.end(), code, f"{run.out}\n{run.err}")
+        self.assertEqual(run.pids(), [])
+        self.assertEqual(run.files(), [])
+        return run
+
+    def run_it(self, *arguments, code=0, **keywords):
+        return self.finish(self.start(*arguments, **keywords), code)
+
+
+def main(doc):
+    """Runs the tests of the program's file: GRADLANE [GRADLANED] unittest's arguments..."""
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(doc)
+    Programs.gradlane = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    Programs.daemon = FAKE
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-") and os.path.exists(sys.argv[1]):
+        Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

@@ -1,15 +1,10 @@
 #!/usr/bin/python3
 """Tests of the backend "gradlane" of PyTorch: all ranks run the same ones, in the same order, so collectives match."""
 
-import datetime
 import functools
-import gc
 import os
-import pathlib
-import threading
 import unittest
 import unittest.mock
-import warnings
 
 import torch
 import torch.distributed as dist
@@ -17,48 +12,7 @@ import torch.distributed as dist
 import gradlane
 import gradlane.torch
 from gradlane.torch.setting import Setting, of_the_job
-
-RANK = int(os.environ["RANK"])
-WORLD = int(os.environ["WORLD_SIZE"])
-REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-OTHERS = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16, torch.complex64, torch.complex128)
-SIZES = (1, 7, 1000, 5000, 300001)  # the last is several pieces
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    dist.init_process_group("gradlane")
-
-
-def tearDownModule():
-    dist.destroy_process_group()
-
-
-def given(rank, numel, dtype=torch.float32):
-    """What this rank contributes: small whole numbers, whose sums all types hold."""
-    return ((torch.arange(numel) * 3 + rank) % 5).to(dtype)
-
-
-def summed(numel, dtype=torch.float32):
-    return sum(given(rank, numel, torch.int64) for rank in range(WORLD)).to(dtype)
-
-
-def bits(tensor):
-    return tensor.contiguous().view(torch.uint8) if tensor.numel() else tensor
-
-
-class Case(unittest.TestCase):
-    def assertSame(self, tensor, other):  # noqa: N802
-        self.assertEqual((tensor.dtype, tensor.shape), (other.dtype, other.shape))
-        self.assertTrue(torch.equal(tensor, other), f"{tensor} is not {other}")
-
-    def assertSameEverywhere(self, tensor):  # noqa: N802
-        """Bit by bit, on all ranks."""
-        mine = tensor.detach().contiguous().numpy().tobytes()
-        everybody = [None] * WORLD
-        dist.all_gather_object(everybody, mine)
-        self.assertEqual(everybody, [mine] * WORLD)
+from tests.scripts.torch.backend_case import OTHERS, RANK, REAL, SIZES, WORLD, Case, given, setUpModule, summed, tearDownModule  # noqa: F401
 
 
 class Sums(Case):
@@ -358,86 +312,6 @@ class Tensors(Case):
         tensor.copy_(given(RANK, 700000))
         dist.all_reduce(tensor)
         self.assertSame(tensor, summed(700000))
-
-
-class Async(Case):
-    def test_many(self):
-        tensors = [given(RANK, 20000 + 100 * i) for i in range(200)]
-        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
-        for tensor, work in reversed(list(zip(tensors, works))):
-            self.assertTrue(work.wait())
-            self.assertTrue(work.is_completed() and work.is_success())
-            self.assertSame(tensor, summed(tensor.numel()))
-
-    def test_futures(self):
-        tensor = given(RANK, 300001)
-        future = dist.all_reduce(tensor, async_op=True).get_future().then(lambda done: done.value()[0] * 2)
-        self.assertSame(future.wait(), summed(300001) * 2)
-
-    def test_operations_in_callbacks(self):
-        def again(done):
-            return dist.all_reduce(done.value()[0], async_op=True).get_future().wait()[0]
-
-        futures = [dist.all_reduce(given(RANK, numel), async_op=True).get_future().then(again)
-                   for numel in (500, 300001, 2000, 400000)]
-        for future in futures:
-            result = future.wait()
-            self.assertSame(result, summed(result.numel()) * WORLD)
-
-    def test_dropped_works(self):
-        for numel in (10, 300001):
-            for _ in range(50):
-                dist.all_reduce(given(RANK, numel), async_op=True)
-        gc.collect()
-        dist.barrier()
-
-    def test_wait_with_timeout(self):
-        tensor = given(RANK, 300001)
-        dist.all_reduce(tensor, async_op=True).wait(datetime.timedelta(seconds=30))
-        self.assertSame(tensor, summed(300001))
-
-    def test_threads_take_turns(self):
-        """Any thread may start operations, as long as the order of the calls is the same on all ranks."""
-        turn, wrong = [0], []
-        changed = threading.Condition()
-
-        def run(number):
-            for i in range(number, 40, 4):
-                tensor = given(RANK, 1000 * (i + 1))
-                with changed:
-                    changed.wait_for(lambda: turn[0] == i)
-                    work = dist.all_reduce(tensor, async_op=True)
-                    turn[0] += 1
-                    changed.notify_all()
-                work.wait()
-                if not torch.equal(tensor, summed(tensor.numel())):
-                    wrong.append(i)
-
-        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual((turn, wrong), ([40], []))
-
-    def test_nothing_leaks(self):
-        def held():
-            maps = [line for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "rw-s" in line]
-            return len(os.listdir("/proc/self/fd")), len(maps), threading.active_count()
-
-        def work(most):
-            for numel in (10, 3000, most):
-                dist.all_reduce(given(RANK, numel))
-                gradlane.torch.zeros(numel)
-                dist.all_reduce(gradlane.torch.zeros(numel), async_op=True).wait()
-
-        work(300001)
-        gc.collect()
-        before = held()
-        for step in range(170):
-            work(300001 if step % 17 == 0 else 5000)
-        gc.collect()
-        self.assertEqual(held(), before)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""What tests of the backend have in common: the process group, tensors, and comparisons on all ranks."""
+
+import os
+import unittest
+import warnings
+
+import torch
+import torch.distributed as dist
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+OTHERS = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16, torch.complex64, torch.complex128)
+SIZES = (1, 7, 1000, 5000, 300001)  # the last is several pieces
+
+
+def setUpModule():
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gradlane")
+
+
+def tearDownModule():
+    dist.destroy_process_group()
+
+
+def given(rank, numel, dtype=torch.float32):
+    """What this rank contributes: small whole numbers, whose sums all types hold."""
+    return ((torch.arange(numel) * 3 + rank) % 5).to(dtype)
+
+
+def summed(numel, dtype=torch.float32):
+    return sum(given(rank, numel, torch.int64) for rank in range(WORLD)).to(dtype)
+
+
+class Case(unittest.TestCase):
+    def assertSame(self, tensor, other):  # noqa: N802
+        self.assertEqual((tensor.dtype, tensor.shape), (other.dtype, other.shape))
+        self.assertTrue(torch.equal(tensor, other), f"{tensor} is not {other}")
+
+    def assertSameEverywhere(self, tensor):  # noqa: N802
+        """Bit by bit, on all ranks."""
+        mine = tensor.detach().contiguous().numpy().tobytes()
+        everybody = [None] * WORLD
+        dist.all_gather_object(everybody, mine)
+        self.assertEqual(everybody, [mine] * WORLD)

@@ -17,14 +17,15 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 4u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 5u     // both sides speak the same, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
 #define GL_MAX_LANES 16u     // of a node
 #define GL_MAX_SEGMENTS 64u  // of a client at a time
 #define GL_TEXT 192u         // bytes of a text, its final 0 included
 #define GL_NAME 32u          // bytes of a codec's name, its final 0 included
-#define GL_OPTION 16u        // the same of its option
+#define GL_OPTION 16u        // the same of its option, and of what else is a part of a name
+#define GL_LINE 96u          // bytes of what is said of a codec in a line, its final 0 included
 #define GL_MAX_CODECS 64u    // of a daemon
 #define GL_MAX_STRATEGIES 64u
 
@@ -40,7 +41,7 @@ enum gl_message_type {
   GL_MSG_FREE = 5,        // client: gl_segment (bytes is ignored)
   GL_MSG_FREED = 6,       // daemon: gl_segment
   GL_MSG_FIND_CODEC = 7,  // client: gl_codec_name
-  GL_MSG_CODEC = 8,       // daemon: gl_codec_name, id and param filled in
+  GL_MSG_CODEC = 8,       // daemon: gl_codec_name, all but the name filled in
   GL_MSG_REFUSED = 9,     // daemon, in answer to any of the client's: gl_text
   GL_MSG_GOODBYE = 10     // daemon: gl_text; the connection ends
 };
@@ -81,9 +82,11 @@ struct gl_segment {
 struct gl_codec_name {
   uint32_t type;
   uint8_t id;
-  uint8_t param;
-  uint8_t feedback;  // 1: it takes residuals
-  uint8_t exact;     // 1: values arrive as they were sent
+  uint8_t states;  // arrays of floats that a residual of it has; 0: it takes none
+  uint8_t reserved[2];
+  uint32_t flags;  // GL_CODEC_...
+  uint32_t reserved1;
+  uint64_t arguments;  // what the name says behind its word, in the daemon's own form: submissions carry it
   char name[GL_NAME];
 };
 
@@ -97,7 +100,7 @@ GL_ASSERT(sizeof(struct gl_hello) == 16);
 GL_ASSERT(sizeof(struct gl_welcome) == 72);
 GL_ASSERT(sizeof(struct gl_allocate) == 16);
 GL_ASSERT(sizeof(struct gl_segment) == 16);
-GL_ASSERT(sizeof(struct gl_codec_name) == 40);
+GL_ASSERT(sizeof(struct gl_codec_name) == 56);
 GL_ASSERT(sizeof(struct gl_text) == 200);
 
 // ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane, then one gl_codec_row per
@@ -127,13 +130,13 @@ enum gl_submission_kind {  // those of the exchange, and two more
 #define GL_PART_BYTES (UINT64_C(64) << 20)
 
 #define GL_FLAG_AVERAGE 1u
-#define GL_FLAG_CODEC 2u       // codec and param are set
+#define GL_FLAG_CODEC 2u       // codec and codec_arguments are set
 #define GL_FLAG_RESIDUAL 4u    // residual_segment and residual_offset are set
 #define GL_FLAG_EXACT 8u       // through no codec, whichever is named or configured
 #define GL_FLAG_CANCELLED 16u  // given up already: it has its number, and fails on all ranks
 #define GL_FLAG_MIN 32u        // the least element instead of the sum; no codec, no residual, no average
 #define GL_FLAG_MAX 64u        // the greatest one, likewise
-#define GL_FLAG_BACK 128u      // back_codec and back_param are set: what comes back from an aggregator
+#define GL_FLAG_BACK 128u      // back_codec and back_arguments are set: what comes back from an aggregator
 
 struct gl_submission {
   uint64_t cookie;  // comes back in the completion
@@ -145,20 +148,24 @@ struct gl_submission {
     uint64_t root;   // broadcast, reduce
     uint64_t pitch;  // where each rank has a block: elements from one to the next, of residuals too; 0: count
   };
+  // Floats from the start of one state array of the residual to that of the next; 0: from the data's first element to
+  // its last.
+  uint64_t state_pitch;
+  uint64_t codec_arguments;  // as gl_codec_name's
+  uint64_t back_arguments;
   uint32_t timeout_ms;  // from its turn in the lane until it fails, on all ranks; 0: as configured
   uint8_t segment;
   uint8_t residual_segment;
-  uint8_t kind;   // gl_submission_kind
-  uint8_t type;   // gradlane_type
-  uint8_t codec;  // as gl_codec_name's id
-  uint8_t param;
-  uint8_t back_codec;
-  uint8_t back_param;
+  uint8_t kind;         // gl_submission_kind
+  uint8_t type;         // gradlane_type
   uint32_t ends_seen;   // the lane's `ends`, as far as the application had been told when it asked for this
   uint32_t strategy;    // as gl_strategy_row's code; 0: the daemon's
   uint32_t flags;       // GL_FLAG_...
   uint32_t block_root;  // gather, scatter
-  uint32_t reserved;
+  uint8_t codec;        // as gl_codec_name's id
+  uint8_t back_codec;
+  uint8_t slot;  // below GL_SLOTS; of no other operation of this client that is in flight
+  uint8_t reserved[29];
 };
 
 // What a codec has taken away from a sample of this trainer's values, without error feedback; all 0 where nothing was
@@ -181,8 +188,9 @@ struct gl_completion {
 };
 
 GL_ASSERT(offsetof(struct gl_submission, pitch) == 40);
-GL_ASSERT(offsetof(struct gl_submission, ends_seen) == 60);
-GL_ASSERT(sizeof(struct gl_submission) == 80);
+GL_ASSERT(offsetof(struct gl_submission, timeout_ms) == 72);
+GL_ASSERT(offsetof(struct gl_submission, codec) == 96);
+GL_ASSERT(sizeof(struct gl_submission) == 128);
 GL_ASSERT(sizeof(struct gl_completion) == 256);
 
 // When a generation of the ring ends, all ranks' operations fail and numbers begin at 0 with what is submitted next. An
@@ -212,13 +220,20 @@ struct gl_lane {
   struct gl_submission submissions[GL_SLOTS];
   struct gl_completion completions[GL_SLOTS];
 };
-GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (80 + 256));
+GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (128 + 256));
 
-// What the daemon says of each of its codecs before its welcome: names, which B there is, what it can do.
+// What the daemon says of each of its codecs before its welcome: names, which B there is, what it can do. Several may
+// have one word, apart by their prefix or variant.
 #define GL_CODEC_EXACT 1u       // values arrive as they were sent
 #define GL_CODEC_FEEDBACK 2u    // takes residuals
 #define GL_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
 #define GL_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so that trainers may choose B from step to step
+#define GL_CODEC_OWNED 16u      // does not add: only by strategies where blocks have owners, GL_STRATEGY_OWNERS
+#define GL_CODEC_AGREES 32u     // ranks agree on a number first: only where there is a GL_STRATEGY_LINKS
+#define GL_CODEC_LOOKS 64u      // scales or thresholds are of a whole operation
+#define GL_CODEC_RATE 128u      // a rate stands where B would
+#define GL_CODEC_LATTICE 256u   // "+fixed:B" may follow
+#define GL_CODEC_UNBIASED 512u  // what it takes from one value it gives to another, on average: nothing is lost
 
 struct gl_codec_row {
   char word[GL_NAME];      // its name up to the colon
@@ -228,14 +243,20 @@ struct gl_codec_row {
   uint8_t id;              // as gl_codec_name's
   uint8_t least;           // of B
   uint8_t most;            // 0: it has no B
-  uint8_t reserved0;
-  uint32_t flags;  // GL_CODEC_...
+  uint8_t states;          // as gl_codec_name's
+  uint32_t flags;          // GL_CODEC_...
   uint8_t reserved[8];
+  char prefix[GL_OPTION];   // stands before B; empty: nothing
+  char variant[GL_OPTION];  // a word that stands behind a comma; empty: nothing
+  char promise[GL_LINE];
+  char source[GL_LINE];  // the paper
 };
-GL_ASSERT(sizeof(struct gl_codec_row) == 128);
+GL_ASSERT(sizeof(struct gl_codec_row) == 352);
 
 // A strategy that operations may name. The first one is that of operations that name none, as far as it can do them.
-#define GL_STRATEGY_BACK 1u  // what comes back has a codec of its own
+#define GL_STRATEGY_BACK 1u    // what comes back has a codec of its own
+#define GL_STRATEGY_OWNERS 2u  // somebody has all of a block's sum before others get it: codecs need not add
+#define GL_STRATEGY_LINKS 4u   // of all in the table: all ranks have links to all others
 
 struct gl_strategy_row {
   uint32_t code;

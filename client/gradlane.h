@@ -27,8 +27,9 @@ extern "C" {
 // what their shorter structs do not have for its default. Version 2 has gradlane_sum_of_squares(); version 3 time
 // limits of operations, any number of requests, tensors of any size, and warnings; version 4 has gradlane_get_codec(),
 // gradlane_find_codec() and gradlane_local_reduce(); version 5 has strategies, minima, maxima, a codec for the way
-// back, and gradlane_reduce(), gradlane_gather(), gradlane_scatter() and gradlane_all_to_all().
-#define GRADLANE_API_VERSION 5
+// back, and gradlane_reduce(), gradlane_gather(), gradlane_scatter() and gradlane_all_to_all(); version 6 residuals of
+// several arrays, and says more of codecs.
+#define GRADLANE_API_VERSION 6
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -153,10 +154,11 @@ typedef struct gradlane_how {
   // all-reduce takes two, "fixed:10/raw": to the aggregator, and back from it; where one is named, it is for the way to
   // the aggregator, and "raw" for the way back.
   const char* codec;
-  // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter, reduce): as many floats as data,
-  // from gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again after
-  // GRADLANE_FAILED. A sum that is too small for a codec pays what is owed: the residual is added to the data by the
-  // call, and is zeros then.
+  // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter, reduce): as many arrays as the
+  // codec has `states` (gradlane_codec_info), each of as many floats as data, one behind the other; from
+  // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again after GRADLANE_FAILED. A
+  // sum that is too small for a codec pays what is owed: the residual is added to the data by the call, and is zeros
+  // then. One that was kept for a codec is for no other of another `word`.
   float* residual;
   int average;  // 1: divide sums by the number of ranks; floating types only
   // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the
@@ -171,14 +173,18 @@ typedef struct gradlane_how {
   size_t whole;
   // Which way round, the same on all ranks: one of those that the daemon's configuration allows
   // (gradlane_strategies()), "ring", "direct", "rings:4" or "aggregator:0" say. NULL: the first of these; where that
-  // one cannot do such an operation the ring; and where the ring cannot either, the first that can.
+  // one cannot do such an operation, or not by this codec (GRADLANE_CODEC_OWNED), the ring; and where the ring cannot
+  // either, the first that can.
   const char* strategy;
   int reduction;  // a gradlane_reduction; not with average
   int reserved;   // 0
+  // Floats from the start of one array of the residual to that of the next, where the data is a part of a tensor whose
+  // residual is longer; 0: as many as data has.
+  size_t state_pitch;
 } gradlane_how;
 
 #define GRADLANE_HOW_INIT \
-  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0 }
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0 }
 
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
@@ -224,6 +230,12 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 #define GRADLANE_CODEC_FEEDBACK 2u    // takes residuals
 #define GRADLANE_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
 #define GRADLANE_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so that B may be chosen from step to step
+#define GRADLANE_CODEC_OWNED 16u      // does not add: goes only by strategies where blocks have owners, as direct
+#define GRADLANE_CODEC_AGREES 32u     // ranks agree on a number first: the daemons' `strategies` must have direct
+#define GRADLANE_CODEC_LOOKS 64u      // has scales or thresholds, each of a whole operation: one per tensor is best
+#define GRADLANE_CODEC_RATE 128u      // the share of the elements that travel stands where B would
+#define GRADLANE_CODEC_LATTICE 256u   // "+fixed:B" may follow: how values travel
+#define GRADLANE_CODEC_UNBIASED 512u  // what it takes from one value it gives to another, so that means are kept
 
 // A codec of the daemon. Texts are valid until gradlane_close().
 typedef struct gradlane_codec_info {
@@ -235,20 +247,25 @@ typedef struct gradlane_codec_info {
   unsigned least;       // of B
   unsigned most;        // 0: it has no B
   unsigned flags;       // GRADLANE_CODEC_...
-  unsigned reserved;    // 0
+  unsigned states;      // arrays that a residual has, each of as many floats as data; 0: it takes none
+  const char* variant;  // a word behind a comma that tells codecs of one `word` apart; "": none
+  const char* promise;  // in a few words: "error <= 2^-B, exact sums"
+  const char* source;   // the paper, or ""
 } gradlane_codec_info;
 
 #define GRADLANE_CODEC_INFO_INIT \
-  { sizeof(gradlane_codec_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0 }
+  { sizeof(gradlane_codec_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, NULL }
 
 // How many the daemon has; 0 of an older one, which does not say.
 size_t gradlane_codecs(const gradlane_context* gl);
 // The one with this number, below gradlane_codecs().
 gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_codec_info* info);
 // The one that this name ("fixed:10", say; NULL: the daemon's; of two, as for an aggregator: the first) is of.
-// GRADLANE_BAD_ARGUMENT if there is none. Of an
-// older daemon only two flags are known, and texts are empty: GRADLANE_CODEC_EXACT and GRADLANE_CODEC_FEEDBACK.
+// GRADLANE_BAD_ARGUMENT if there is none. Where the daemon has no table, texts are empty.
 gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradlane_codec_info* info);
+// Whether an all-reduce of float32 by this codec can go this way (NULL: the daemon's, of both). GRADLANE_BAD_ARGUMENT,
+// and gradlane_error() says what is missing, if not.
+gradlane_code gradlane_check_codec(gradlane_context* gl, const char* codec, const char* strategy);
 
 // ---- Strategies
 

@@ -2,8 +2,11 @@
 #include "collectives/descriptor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "base/random.h"
+#include "collectives/codec_value.h"
 #include "collectives/crc32c.h"
 
 namespace gradlane {
@@ -24,7 +27,9 @@ Descriptor describe(const Operation& operation, const Codec& codec) noexcept {
           .strategy = round_the_ring ? 0 : operation.strategy->code(),
           .back_codec = static_cast<uint8_t>(back_counts ? operation.back_codec->id() : kNoCodec),
           .back_param = back_counts ? operation.back_codec->param() : uint8_t{0},
-          .reserved2 = 0};
+          .reserved2 = 0,
+          .arguments = codec_counts ? more_arguments(codec.arguments()) : 0,
+          .back_arguments = back_counts ? more_arguments(operation.back_codec->arguments()) : 0};
 }
 
 uint32_t digest_of(const Descriptor& descriptor) noexcept {
@@ -39,9 +44,38 @@ Descriptor read_descriptor(std::span<const uint8_t> bytes) noexcept {
   return descriptor;
 }
 
+size_t write_start(const Descriptor& descriptor, std::optional<float> offer,
+                   std::span<uint8_t, kMostStart> out) noexcept {
+  store(out.data(), descriptor);
+  if (!offer) return descriptor_bytes(descriptor);
+  store(out.data() + sizeof(Descriptor), Offer{.value = *offer, .reserved = 0});
+  return kMostStart;
+}
+
+bool is_start(std::span<const uint8_t> bytes) noexcept {
+  if (bytes.size() == kMostStart) {
+    const auto offer = load<Offer>(bytes.data() + sizeof(Descriptor));
+    return std::isfinite(offer.value) && !std::signbit(offer.value) && offer.reserved == 0;
+  }
+  return bytes.size() == kRingDescriptor || bytes.size() == kPlainDescriptor || bytes.size() == sizeof(Descriptor);
+}
+
+std::optional<float> read_offer(std::span<const uint8_t> bytes) noexcept {
+  if (bytes.size() != kMostStart) return std::nullopt;
+  return load<Offer>(bytes.data() + sizeof(Descriptor)).value;
+}
+
+uint64_t seed_of(uint32_t generation, uint32_t number, uint64_t tag) noexcept {
+  return Random::mix(uint64_t{generation} << 32 | number, tag);
+}
+
+uint64_t own_seed_of(uint64_t seed, unsigned rank) noexcept { return Random::mix(seed, rank + uint64_t{1}); }
+
 Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank) noexcept {
-  const auto codec_value = [](const Descriptor& of) { return uint64_t{of.codec} << 8 | of.param; };
-  const auto back_value = [](const Descriptor& of) { return uint64_t{of.back_codec} << 8 | of.back_param; };
+  const auto value = [](const Descriptor& of) { return codec_value(of.codec, read_arguments(of.param, of.arguments)); };
+  const auto back_value = [](const Descriptor& of) {
+    return codec_value(of.back_codec, read_arguments(of.back_param, of.back_arguments));
+  };
   const auto strategy_value = [](const Descriptor& of) {
     return uint64_t{of.strategy == 0 ? StrategyId{}.code() : of.strategy};
   };
@@ -55,7 +89,7 @@ Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank
       {Field::kCount, ours.count, theirs.count},
       {Field::kRoot, ours.root, theirs.root},
       {Field::kReduction, ours.reduction, theirs.reduction},
-      {Field::kCodec, codec_value(ours), codec_value(theirs)},
+      {Field::kCodec, value(ours), value(theirs)},
       {Field::kStrategy, strategy_value(ours), strategy_value(theirs)},
       {Field::kBackCodec, back_value(ours), back_value(theirs)},
       {Field::kTag, ours.tag, theirs.tag},

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-
+#include <optional>
 #include <span>
 
 #include "collectives/operation.h"
@@ -15,11 +15,23 @@ namespace gradlane {
 
 // So many bytes of it are on the wire, and in the digest.
 [[nodiscard]] constexpr size_t descriptor_bytes(const Descriptor& descriptor) noexcept {
-  return descriptor.strategy == 0 ? kRingDescriptor : sizeof(Descriptor);
+  if (descriptor.arguments != 0 || descriptor.back_arguments != 0) return sizeof(Descriptor);
+  return descriptor.strategy == 0 ? kRingDescriptor : kPlainDescriptor;
 }
 [[nodiscard]] uint32_t digest_of(const Descriptor& descriptor) noexcept;
-// Of what arrived: kRingDescriptor bytes, or all.
+// A start: a descriptor, where there is an offer all of it, and that behind. Returns its bytes.
+inline constexpr size_t kMostStart = sizeof(Descriptor) + sizeof(Offer);
+[[nodiscard]] size_t write_start(const Descriptor& descriptor, std::optional<float> offer,
+                                 std::span<uint8_t, kMostStart> out) noexcept;
+// Of what arrived.
+[[nodiscard]] bool is_start(std::span<const uint8_t> bytes) noexcept;
 [[nodiscard]] Descriptor read_descriptor(std::span<const uint8_t> bytes) noexcept;
+[[nodiscard]] std::optional<float> read_offer(std::span<const uint8_t> bytes) noexcept;
+
+// What random numbers of an operation follow from, on all ranks, for any number of lanes, and by any strategy; and
+// those of one rank.
+[[nodiscard]] uint64_t seed_of(uint32_t generation, uint32_t number, uint64_t tag) noexcept;
+[[nodiscard]] uint64_t own_seed_of(uint64_t seed, unsigned rank) noexcept;
 
 // kMismatch with `rank`, which says `theirs`, and the first field that differs; none: they are one operation.
 [[nodiscard]] Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank) noexcept;

@@ -1,6 +1,7 @@
 // operation.cc - names of types and kinds, and failures in words (logs and error texts, not per packet)
 #include "collectives/operation.h"
 
+#include "collectives/codec_value.h"
 #include "collectives/diagnosis.h"
 
 namespace gradlane {
@@ -68,15 +69,15 @@ const char* field_name(Field field) noexcept {
 }
 
 void add_codec(FailureText& text, uint64_t value) noexcept {
-  const uint64_t id = value >> 8;
-  const auto param = static_cast<uint8_t>(value);
-  if (id <= UINT8_MAX) {
-    if (const auto codec = find_codec(static_cast<CodecId>(id), param, Isa::kScalar)) {
-      text.add(codec->short_name().view());
-      return;
-    }
+  const auto id = static_cast<uint8_t>(value >> 8);
+  const CodecArguments arguments = arguments_of(value);
+  if (const auto codec = find_codec(static_cast<CodecId>(id), arguments, Isa::kScalar)) {
+    text.add(codec->short_name().view());
+    return;
   }
-  text.add("unknown (id ").add(id).add(", parameter ").add(param).add(")");
+  text.add("unknown (id ").add(id).add(", parameter ").add(arguments.bits);
+  if (more_arguments(arguments) != 0) text.add(", 0x").add(more_arguments(arguments), 16);
+  text.add(")");
 }
 
 void add_tos(FailureText& text, uint64_t value) noexcept { text.add("0x").add(value & 0xff, 16, 2); }

@@ -1,6 +1,7 @@
 // operation.h - what a caller asks of the exchange, and how it ended
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -106,9 +107,12 @@ struct Operation {
   void* out = nullptr;
   // Error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as `data`, added to it,
   // and left as the rounding error of this rank's contribution. An operation that fails after it has started leaves
-  // zeros, and its completion says so.
+  // zeros, and its completion says so. Codecs with two states() have another such array behind it.
   float* residual = nullptr;
-  // For fp32; by default the one the exchange is configured with, for an all-to-all raw.
+  // Floats from the start of one state array to that of the next one; 0: as many as `data` has.
+  size_t state_pitch = 0;
+  // For fp32; by default the one the exchange is configured with, for an all-to-all raw. One that selects() is for
+  // sums: what is not summed travels as it is instead.
   std::optional<Codec> codec;
   // By default the first of the configuration's; where that one cannot do such an operation, the ring; and where that
   // cannot either, the first of the configuration's that can.
@@ -123,10 +127,21 @@ struct Operation {
   // Elements of the whole: what `count` is of it must follow from that alone, in the same way on all ranks, which
   // compare this instead.
   size_t whole = 0;
+  // Elements of the whole before the first one of `data`. Codecs that look at a tensor look at the whole, on each of
+  // these exchanges; random numbers follow an element's place in it. Where each rank has a block, both are about one
+  // block, and the place is counted over all of them with the pitch below.
+  size_t offset = 0;
+  // How many of these exchanges still have to look at the whole; it begins with all of them. None changes any of it, or
+  // of its states, before. Null: nobody else looks at it.
+  std::atomic<uint32_t>* lookers = nullptr;
   // Where each rank has a block, has_shares(): elements from the start of one rank's block to that of the next, at
   // least `count`.
   size_t pitch = 0;
 };
+
+// Codecs that look at a tensor look at so many elements at a time, from the start of each rank's block on: sums over it
+// are made of these.
+inline constexpr size_t kLookSlice = 32768;
 
 enum class FailureCode : uint8_t {
   kNone,

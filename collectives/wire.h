@@ -52,12 +52,13 @@ inline constexpr unsigned kStampShift = 6;  // ns to stamps
 enum class Phase : uint8_t {
   kReduce = 0,  // a partial sum: add to it and pass it on
   kGather = 1,  // a result: store it and pass it on
-  kStart = 2,   // the sender has started this operation and takes its data; payload: Descriptor
+  kStart = 2,   // the sender has started this operation and takes its data; payload: Descriptor, perhaps an Offer
   kAbort = 3,   // the operation has failed; payload: AbortNotice
   kGrant = 4,   // the sender, who owns the block, takes its elements from the receiver up to granule `first`
 };
 
-// Of a start, `first` is the stage that has started. (Operations that go round the ring have one.)
+// Of a start, `first` is the stage that has started, one more where the codec must look at the tensor first: 0 then
+// says that it is looking or has an offer, and takes nothing yet.
 //
 // A data packet is a sequence of runs, each this header and `bytes` bytes of payload. Reduce and gather runs describe
 // `count` elements of one block of the tensor, from granule `first` of that block on (a granule is 128 bytes of
@@ -80,7 +81,7 @@ static_assert(offsetof(RunHeader, bytes) == 14);
 static_assert(offsetof(RunHeader, block) == 16);
 static_assert(offsetof(RunHeader, param) == 19);
 
-inline constexpr unsigned kMaxStages = 3;  // of an operation
+inline constexpr unsigned kMaxStages = 4;  // of an operation, and one for looking first
 inline constexpr size_t kGranuleBytes = 128;
 inline constexpr size_t kMaxRunElements = 32768;  // and of a packet that is sent from here
 
@@ -100,10 +101,22 @@ struct [[gnu::packed]] Descriptor {
   uint8_t back_codec;  // of an aggregator's results
   uint8_t back_param;
   uint16_t reserved2;  // 0
+  // ---- Where one of them is not 0; else left out, and not part of the digest.
+  uint64_t arguments;  // more_arguments() of the codec,
+  uint64_t back_arguments;
 };
-static_assert(sizeof(Descriptor) == 32);
+static_assert(sizeof(Descriptor) == 48);
 inline constexpr size_t kRingDescriptor = 24;
+inline constexpr size_t kPlainDescriptor = 32;
 static_assert(offsetof(Descriptor, strategy) == kRingDescriptor);
+static_assert(offsetof(Descriptor, arguments) == kPlainDescriptor);
+
+// Behind all of a descriptor, of codecs that ranks agree on something for: what the sender offers, once it knows.
+struct [[gnu::packed]] Offer {
+  float value;        // finite, not negative
+  uint32_t reserved;  // 0
+};
+static_assert(sizeof(Offer) == 8);
 
 // Why an operation failed, for the ranks that have not noticed.
 struct [[gnu::packed]] AbortNotice {
@@ -158,13 +171,16 @@ struct [[gnu::packed]] Hello {
   RingSettings settings;
   // ---- Since it has 104. Left out where it is 0.
   uint64_t strategies;  // that operations may name: pack_strategies(); 0: the ring
+  // ---- Since it has 112. Left out where it is 0.
+  uint64_t arguments;  // more_arguments() of the codec
 };
-static_assert(sizeof(Hello) == 104);
+static_assert(sizeof(Hello) == 112);
 static_assert(offsetof(Hello, since) == 56);
 static_assert(offsetof(Hello, cause_field) == 60);
 static_assert(offsetof(Hello, cause_ours) == 64);
 static_assert(offsetof(Hello, settings) == 80);
 static_assert(offsetof(Hello, strategies) == 96);
+static_assert(offsetof(Hello, arguments) == 104);
 inline constexpr size_t kLeastHello = 56;
 
 inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit

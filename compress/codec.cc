@@ -1,11 +1,11 @@
-// codec.cc - finding a codec: names, parameters and the choice of kernels (set-up only)
+// codec.cc - finding a codec, and the choice of its kernels (set-up only)
 #include "compress/codec.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "base/error.h"
+#include "compress/codec_name.h"
 
 namespace gradlane {
 
@@ -58,59 +58,36 @@ std::string guess(std::string_view name, std::string_view word) {
   }
 }
 
-// The parameter byte of what stands behind the colon.
-uint8_t parse_param(std::string_view name, const CodecRow& row, std::optional<std::string_view> text) {
-  const std::string word = row.word;
-  if (row.max_bits == 0) {
-    if (text) refuse(name, word + " takes no parameter");
-    return 0;
-  }
-  if (row.adaptive && (!text || text->starts_with("auto"))) {
-    refuse(name, "name its B, as in " + std::string(row.example) +
-                     "; a bound that follows the gradients is the trainer's choice: " + word +
-                     ":auto in PyTorch, gradlane.AdaptiveBound with NumPy");
-  }
-  if (!text) refuse(name, word + " needs its parameter B");
-  uint8_t flags = 0;
-  if (const size_t comma = text->find(','); comma != text->npos) {
-    const std::string_view option = text->substr(comma + 1);
-    if (row.option == nullptr || option != row.option) refuse(name, "unknown option '" + std::string(option) + "'");
-    flags = kOptionBit;
-    text = text->substr(0, comma);
-  }
-  unsigned bits = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), bits);
-  if (error != std::errc() || end != text->data() + text->size() || bits < row.min_bits || bits > row.max_bits) {
-    refuse(name, "B must be " + std::to_string(row.min_bits) + " to " + std::to_string(row.max_bits) + ", not '" +
-                     std::string(*text) + "'");
-  }
-  return static_cast<uint8_t>(bits | flags);
-}
-
 }  // namespace
 
 std::string Codec::name() const { return std::string(short_name().view()); }
 
-CodecName Codec::short_name() const noexcept {
-  CodecName text = row_->word;
-  if (row_->max_bits != 0) text.add(":").add(bits());
-  if (option()) text.add(",").add(row_->option);
-  return text;
-}
-
-std::optional<Codec> find_codec(CodecId id, uint8_t param, Isa isa) noexcept {
+std::optional<Codec> find_codec(CodecId id, const CodecArguments& arguments, Isa isa) noexcept {
   const CodecRow* row = find_row(id);
-  if (row == nullptr) return std::nullopt;
-  const bool option = row->option != nullptr && (param & kOptionBit) != 0;
-  const unsigned bits = option ? param & ~kOptionBit : param;
-  if (bits < row->min_bits || bits > row->max_bits) return std::nullopt;
+  if (row == nullptr || !allowed(*row, arguments)) return std::nullopt;
+  const bool option = row->option != nullptr && (arguments.bits & kOptionBit) != 0;
   Codec codec;
   codec.row_ = row;
   codec.ops_ = &ops_of(option ? row->option_kernels : row->kernels, isa);
-  if (row->params != nullptr) codec.params_ = row->params(bits);
-  codec.param_ = param;
+  if (row->params != nullptr) codec.params_ = row->params(arguments);
+  codec.params_.arguments = arguments;
   codec.isa_ = isa;
   return codec;
+}
+
+std::optional<Codec> find_codec(CodecId id, uint8_t param, Isa isa) noexcept {
+  return find_codec(id, CodecArguments{.bits = param}, isa);
+}
+
+float agreed_on(Agreement agreement, std::span<const float> offers) noexcept {
+  float greatest = 0;
+  double sum = 0;
+  for (const float offer : offers) {
+    greatest = std::max(greatest, offer);
+    sum += static_cast<double>(offer);
+  }
+  if (agreement == Agreement::kGreatest || offers.empty()) return greatest;
+  return static_cast<float>(sum / static_cast<double>(offers.size()));
 }
 
 Codec codec_of(FloatForm form, Isa isa) noexcept {
@@ -124,14 +101,19 @@ Codec find_codec(std::string_view name, Isa isa) {
   if (!isa_supported(isa)) {
     throw SetupError("codec '" + std::string(name) + "': this CPU does not support " + isa_name(isa));
   }
-  const size_t colon = name.find(':');
-  const std::string_view word = name.substr(0, colon);
+  const CodecText text = split_name(name);
+  std::string why;
   for (const CodecRow& row : codec_table()) {
-    if (word != row.word) continue;
-    const auto text = colon == name.npos ? std::nullopt : std::optional(name.substr(colon + 1));
-    return *find_codec(row.id, parse_param(name, row, text), isa);
+    if (text.word != row.word) continue;
+    CodecArguments arguments;
+    // Of rows with one word, the last complaint is about the one that comes nearest: those that are not meant come
+    // first, and say nothing.
+    const NameFault fault = parse_arguments(row, text, arguments);
+    if (fault.why.empty()) return *find_codec(row.id, arguments, isa);
+    if (why.empty() || fault.meant) why = fault.why;
   }
-  refuse(name, name.empty() ? "empty name" : "unknown codec" + guess(name, word));
+  if (!why.empty()) refuse(name, why);
+  refuse(name, name.empty() ? "empty name" : "unknown codec" + guess(name, text.word));
 }
 
 Codec find_codec(std::string_view name) { return find_codec(name, select_isa()); }

@@ -20,7 +20,7 @@ inline constexpr std::string_view kDefaultCodec = "raw";
 // Where being lossy is what was asked for: accelerators, measurements of codecs.
 inline constexpr std::string_view kDefaultLossyCodec = "fixed:10";
 
-using CodecName = FixedText<32>;
+using CodecName = FixedText<48>;
 
 // One codec with its parameter, bound to the kernels of one instruction set. A small value: copy it, keep it in set-up
 // state, call it per packet.
@@ -55,25 +55,70 @@ class Codec {
   // What is known of it: names, layout, capabilities.
   [[nodiscard]] const CodecRow& row() const noexcept { return *row_; }
   [[nodiscard]] CodecId id() const noexcept { return row_->id; }
-  // The parameter as it travels in a packet header: b, with kOptionBit where the codec's option is on; 0 for codecs
-  // without one.
-  [[nodiscard]] uint8_t param() const noexcept { return param_; }
+  // All that its name says behind the word, as operations' descriptors have it.
+  [[nodiscard]] const CodecArguments& arguments() const noexcept { return params_.arguments; }
+  // Of these, what a packet header has: b, with kOptionBit where the codec's option is on; 0 for codecs without one.
+  [[nodiscard]] uint8_t param() const noexcept { return params_.arguments.bits; }
   // What it is made of: b (0 for codecs without one), and whether the option is on.
-  [[nodiscard]] unsigned bits() const noexcept { return param_ & ~unsigned{kOptionBit}; }
-  [[nodiscard]] bool option() const noexcept { return (param_ & kOptionBit) != 0; }
+  [[nodiscard]] unsigned bits() const noexcept { return row_->max_bits != 0 ? param() & ~unsigned{kOptionBit} : 0; }
+  [[nodiscard]] bool option() const noexcept { return row_->option != nullptr && (param() & kOptionBit) != 0; }
   [[nodiscard]] Isa isa() const noexcept { return isa_; }
+  // It has the same name.
+  [[nodiscard]] bool is(const Codec& other) const noexcept {
+    return id() == other.id() && arguments() == other.arguments();
+  }
   // The canonical text name, which find_codec() takes: "fixed:10", "inceptionn:10,truncate".
   [[nodiscard]] std::string name() const;
   [[nodiscard]] CodecName short_name() const noexcept;  // the same, allocating nothing
 
   // Bytes that a block of `floats` values can never exceed, and that it has at least.
-  [[nodiscard]] size_t max_bytes(size_t floats) const noexcept { return row_->max_bytes(floats); }
-  [[nodiscard]] size_t least_bytes(size_t floats) const noexcept { return row_->least_bytes(floats); }
+  [[nodiscard]] size_t max_bytes(size_t floats) const noexcept { return row_->max_bytes(arguments(), floats); }
+  [[nodiscard]] size_t least_bytes(size_t floats) const noexcept { return row_->least_bytes(arguments(), floats); }
   // Where a run may be cut: encode() and hop() stop at multiples of this many floats only.
-  [[nodiscard]] size_t granule() const noexcept { return row_->granule; }
+  [[nodiscard]] size_t granule() const noexcept { return row_->granule != 0 ? row_->granule : arguments().extra; }
   [[nodiscard]] bool has_feedback() const noexcept { return row_->feedback; }
+  // Arrays of floats that its error feedback keeps; 0: it has none.
+  [[nodiscard]] unsigned states() const noexcept { return row_->feedback ? row_->states : 0; }
+  // Adds without rounding while in range: sums do not depend on the order of the ranks.
+  [[nodiscard]] bool exact_sums() const noexcept {
+    return row_->exact_sums || (row_->takes_lattice && arguments().value_bits != 0);
+  }
   // How far decode(encode(f)) may be from f.
-  [[nodiscard]] CodecError error() const noexcept { return row_->exact() ? CodecError{} : row_->error(bits()); }
+  [[nodiscard]] CodecError error() const noexcept { return row_->exact() ? CodecError{} : row_->error(arguments()); }
+
+  // ---- One operation. Codecs that need nothing known of it can do without all of this.
+  //
+  // A contribution is *looked at* in `passes` passes of look() over all of it, in any pieces, each pass followed by
+  // pass_over(), with a Look that was made anew for the first one. Then, where row().agreement is one, all ranks tell
+  // each other their offer(), and settle() gets what they agree on: agreed_on() of these, rank by rank. From then on
+  // this codec encodes that operation.
+  [[nodiscard]] unsigned passes() const noexcept { return row_->passes; }
+  void look(Look& look, const LookJob& job) const noexcept { ops_->look(params_, look, job); }
+  void pass_over(Look& look) noexcept {
+    if (look.pass + 1 < row_->passes) row_->settle(params_, look, 0);
+    ++look.pass;
+    look.values = 0;
+  }
+  [[nodiscard]] float offer(const Look& look) const noexcept {
+    return row_->offer == nullptr ? 0 : row_->offer(params_, look);
+  }
+  void settle(Look& look, float agreed) noexcept {
+    if (row_->settle != nullptr) row_->settle(params_, look, agreed);
+  }
+  // Random numbers are pure functions of these, `own` of one rank, and of an element's place in the tensor: what is
+  // encoded again has the same bits.
+  void seed(uint64_t of_all, uint64_t own) noexcept {
+    params_.seed = of_all;
+    params_.own_seed = own;
+  }
+  // Of contributions it makes something else than of sums: it is for what is summed, and for nothing else.
+  [[nodiscard]] bool selects() const noexcept { return passes() != 0 || finishes() || ops_->represent != nullptr; }
+  // The same codec for results, which it encodes with represent() and decodes.
+  [[nodiscard]] Codec for_results() const noexcept {
+    Codec codec = *this;
+    codec.params_.result = true;
+    return codec;
+  }
 
   // Encodes as many floats of `in` as fit into `out`: all of them, or the largest multiple of granule() whose block
   // fits. Returns what went in and what came out. Where granule() is not 1 and `out` is below max_bytes(), at most
@@ -89,6 +134,23 @@ class Codec {
   [[nodiscard]] EncodeResult encode_feedback(std::span<const float> in, float* residual,
                                              std::span<uint8_t> out) const noexcept {
     return ops_->encode(params_, {in.data(), residual, in.size(), out.data(), out.size()});
+  }
+
+  // The same with all that there is to know of a contribution. `residual` and `second` are the state arrays, as many as
+  // states(); both are null where nothing is kept.
+  [[nodiscard]] EncodeResult encode(const EncodeJob& job) const noexcept { return ops_->encode(params_, job); }
+
+  // Encodes sums, or results, which are decode() of something, so that they decode to the same: nothing is selected,
+  // and no state is kept, but for codecs that do not add, which round what an owner has summed up: these take the
+  // owner's states.
+  [[nodiscard]] EncodeResult represent(const EncodeJob& job) const noexcept {
+    return ops_->represent != nullptr ? ops_->represent(params_, job) : ops_->encode(params_, job);
+  }
+
+  // Makes results of sums of all contributions, in place: the winners of a vote. `position` is that of the first one.
+  [[nodiscard]] bool finishes() const noexcept { return ops_->finish != nullptr; }
+  void finish(std::span<float> sums, uint64_t position) const noexcept {
+    if (finishes()) ops_->finish(params_, sums.data(), sums.size(), position);
   }
 
   // Checks a block of `floats` values by its length, its tags and its escapes, without reading the payload. decode(),
@@ -127,6 +189,8 @@ class Codec {
     return ops_->hop(params_,
                      {block.data(), block.size(), local.data(), residual, local.size(), first, out.data(), out.size()});
   }
+  // The same with all that there is to know of the contribution; see encode().
+  [[nodiscard]] HopResult hop(const HopJob& job) const noexcept { return ops_->hop(params_, job); }
 
   // Two blocks of a packet that stand one right behind the other become one, in place: `block` has a valid block of a
   // multiple of 32 floats, then another one. Afterwards it has the block of all of them, what encode() makes of the
@@ -136,22 +200,26 @@ class Codec {
   }
 
  private:
-  friend std::optional<Codec> find_codec(CodecId, uint8_t, Isa) noexcept;
+  friend std::optional<Codec> find_codec(CodecId, const CodecArguments&, Isa) noexcept;
   Codec() = default;
 
   const CodecRow* row_ = nullptr;
   const CodecOps* ops_ = nullptr;
   CodecParams params_{};
-  uint8_t param_ = 0;
   Isa isa_ = Isa::kScalar;
 };
 
-// The codec of a text name: raw, bf16, fp16, inceptionn:B[,truncate], fixed:B. Throws SetupError with the list of
-// what is allowed for anything else, and when GRADLANE_ISA is not usable here.
+// What ranks agree on, of their offers in the order of ranks: the greatest, or the mean.
+[[nodiscard]] float agreed_on(Agreement agreement, std::span<const float> offers) noexcept;
+
+// The codec of a text name, as codec_help() has them. Throws SetupError with the list of what is allowed for anything
+// else, and when GRADLANE_ISA is not usable here.
 [[nodiscard]] Codec find_codec(std::string_view name);
 [[nodiscard]] Codec find_codec(std::string_view name, Isa isa);
 
-// The codec a packet header names, or nothing if there is none. The CPU must support `isa`.
+// The codec of these arguments, or nothing if there is none. The CPU must support `isa`.
+[[nodiscard]] std::optional<Codec> find_codec(CodecId id, const CodecArguments& arguments, Isa isa) noexcept;
+// The same where a packet header names it: one that has no other arguments.
 [[nodiscard]] std::optional<Codec> find_codec(CodecId id, uint8_t param, Isa isa) noexcept;
 
 // The codec whose blocks are arrays of this format, which is not kNone; that of fp32 is exact.

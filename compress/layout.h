@@ -14,9 +14,22 @@
 #error "gradlane needs IEEE arithmetic: never compile it with -ffast-math"
 #endif
 
-// For what must be part of the loop that calls it.
+// For what must be part of the loop that calls it. AddressSanitizer's checks would make that so long that it takes
+// minutes to compile.
+#if defined(__SANITIZE_ADDRESS__)
+#define GRADLANE_SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define GRADLANE_SANITIZED
+#endif
+#endif
+#ifdef GRADLANE_SANITIZED
+#define GRADLANE_INLINE inline
+#define GRADLANE_INLINE_LAMBDA
+#else
 #define GRADLANE_INLINE __attribute__((always_inline)) inline
 #define GRADLANE_INLINE_LAMBDA __attribute__((always_inline))
+#endif
 
 namespace gradlane {
 namespace {

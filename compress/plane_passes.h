@@ -72,6 +72,18 @@ inline Status open_planes(const uint8_t* block, size_t bytes, size_t floats, Pla
   return Status::kOk;
 }
 
+// The same of what a hop adds to.
+inline Status open_planes(const HopJob& job, PlaneInput& input) {
+  const Status status = open_planes(job.block, job.block_bytes, job.floats, input);
+  if (status == Status::kOk) input.skip(job.first / kGroupFloats);
+  return status;
+}
+
+// About the bytes of a sum: it is hardly shorter than what is added to.
+inline size_t least_planes(const PlaneInput& input, size_t floats) {
+  return plane_tag_bytes(groups_of(floats)) + static_cast<size_t>(input.escapes - input.at);
+}
+
 // A group of floats, which may lie at odd addresses.
 inline const uint8_t* group_at(const float* p, size_t group) {
   return reinterpret_cast<const uint8_t*>(p) + group * kGroupFloats * sizeof(float);
@@ -298,17 +310,12 @@ struct PlanePasses {
   template <bool kFeedback>
   [[gnu::noinline]] static HopResult hop_with(const CodecParams& params, const HopJob& job) noexcept {
     PlaneInput input;
-    if (const Status status = open_planes(job.block, job.block_bytes, job.floats, input); status != Status::kOk) {
-      return {status, 0, 0};
-    }
+    if (const Status status = open_planes(job, input); status != Status::kOk) return {status, 0, 0};
     const size_t floats = job.floats - job.first;
     if (floats == 0) return {Status::kOk, 0, 0};
-    input.skip(job.first / kGroupFloats);
     PlaneAdder<Kernels, kFeedback> source{
         {params, job.local + job.first, kFeedback ? job.residual + job.first : nullptr, floats}, input};
-    // Sums are hardly shorter than what is added to.
-    const size_t least = plane_tag_bytes(groups_of(floats)) + static_cast<size_t>(input.escapes - input.at);
-    const EncodeResult written = write_planes(source, floats, least, job.out, job.room);
+    const EncodeResult written = write_planes(source, floats, least_planes(input, floats), job.out, job.room);
     return {Status::kOk, written.floats, written.bytes};
   }
 

@@ -7,16 +7,17 @@
 #include <vector>
 
 #include "base/error.h"
-#include "compress/codec.h"
 #include "tools/accelerator/cli.h"
 #include "tools/bench/auth.h"
 #include "tools/bench/codec.h"
 #include "tools/bench/data.h"
 #include "tools/bench/exchange.h"
 #include "tools/check/cli.h"
+#include "tools/codecs/cli.h"
 #include "tools/loopback/cli.h"
 #include "tools/perf/cli.h"
 #include "tools/run/cli.h"
+#include "tools/sim/ratio.h"
 #include "tools/sim/sim.h"
 #include "tools/stats/cli.h"
 #include "tools/version.h"
@@ -48,7 +49,7 @@ CLI::App* add_bench(CLI::App& app) {
 
 void add_bench_codec(CLI::App& bench, gradlane::CodecBenchOptions& options) {
   CLI::App* codec = bench.add_subcommand("codec", "Speed, ratio and error of the codecs, beside memcpy");
-  codec->add_option("--codec", options.codecs, "Codecs to measure; 'gradlane codecs' lists them");
+  codec->add_option("--codec", options.codecs, "Codecs to measure, or all; see 'gradlane codecs'");
   codec->add_option("--isa", options.isas,
                     "scalar, avx2, avx512; default: what GRADLANE_ISA names,\nor all this CPU has");
   codec->add_option("--block", options.blocks, "Block sizes in bytes of fp32")->type_name("BYTES");
@@ -92,6 +93,27 @@ CLI::App* add_bench_auth(CLI::App& bench, gradlane::AuthBenchOptions& options) {
   return auth;
 }
 
+CLI::App* add_bench_ratio(CLI::App& bench, gradlane::RatioOptions& options) {
+  CLI::App* ratio = bench.add_subcommand("ratio", "Bytes of packets that codecs save, simulated");
+  const auto add = [ratio](const char* name, auto& value, const char* text) {
+    return ratio->add_option(name, value, text)->type_name("");
+  };
+  add("--codec", options.codecs, "These (one of each, and those with a goal); all");
+  add("--data", options.data, "As in 'bench codec' (gauss-0.01); recordings, too");
+  add("--strategy", options.strategies, "The first that can carry the codec (ring,direct)");
+  add("--nodes", options.nodes, "How many (4)");
+  add("--size", options.size, "fp32 tensor of each rank, bytes (4M)");
+  add("--warmup", options.warmup, "Exchanges before those that count (8)");
+  add("--exchanges", options.exchanges, "Those that count (2)");
+  ratio->add_flag("--json", options.json, "JSON instead of a table");
+  add("--write-docs", options.write_docs, "Make this page anew (docs/results/ratios.md)");
+  ratio->footer(
+      "ratio: bytes of raw's data packets / bytes of the codec's, by the same strategy,\n"
+      "headers included. States are kept from one exchange to the next, and gradients\n"
+      "move on. non-zero: of what a contribution decodes to, without states.");
+  return ratio;
+}
+
 CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   CLI::App* sim = app.add_subcommand("sim", "Time and traffic of an exchange on a simulated network");
   const auto add = [sim](const char* name, auto& value, const char* text) {
@@ -100,7 +122,7 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   // A screen has 24 lines: what few people need is named beside what it belongs to.
   const auto add_beside = [&add](const char* name, auto& value) { add(name, value, "")->group(""); };
   add("--nodes", options.nodes, "How many (2,4,8,16)")->delimiter(',');
-  add("--codec", options.codecs, "As fixed:10 (the default); of aggregators there/back, too");
+  add("--codec", options.codecs, "As fixed:10 (the default), all; of aggregators there/back");
   add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
   add("--play", options.plays, "* aggregators:G, rings-aggregator:G, doubling, halving");
   sim->add_flag("--switch", options.around_switch, "Not cables in a ring; all but the ring imply it");
@@ -153,11 +175,6 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   return text + "\nsee '" + path + " --help'";
 }
 
-void print_codecs() {
-  std::printf("%s\nKernels in use: %s (set GRADLANE_ISA to scalar, avx2 or avx512 to choose)\n",
-              gradlane::codec_help().c_str(), gradlane::isa_name(gradlane::select_isa()));
-}
-
 int run(int argc, char** argv) {
   CLI::App app{"gradlane: gradient exchange with compression in the packet path", "gradlane"};
   app.set_version_flag("--version", std::string("gradlane ") + GRADLANE_VERSION);
@@ -171,6 +188,8 @@ int run(int argc, char** argv) {
   const CLI::App* exchange = add_bench_exchange(*bench, exchange_options);
   gradlane::AuthBenchOptions auth_options;
   const CLI::App* auth = add_bench_auth(*bench, auth_options);
+  gradlane::RatioOptions ratio_options;
+  const CLI::App* ratio = add_bench_ratio(*bench, ratio_options);
   gradlane::SimOptions sim_options;
   const CLI::App* sim = add_sim(app, sim_options);
   gradlane::RunOptions run_options;
@@ -186,7 +205,8 @@ int run(int argc, char** argv) {
   const CLI::App* check = gradlane::add_check(app, check_options);
   gradlane::AcceleratorSetupOptions accelerator_options;
   const auto [accelerator_up, accelerator_down] = gradlane::add_accelerator(app, accelerator_options);
-  CLI::App* codecs = app.add_subcommand("codecs", "List the codecs and how to name them");
+  gradlane::CodecsOptions codecs_options;
+  const CLI::App* codecs = gradlane::add_codecs(app, codecs_options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
@@ -196,7 +216,7 @@ int run(int argc, char** argv) {
   }
 
   if (codecs->parsed()) {
-    print_codecs();
+    gradlane::run_codecs(codecs_options);
     return 0;
   }
   if (run->parsed()) return gradlane::run_nodes(run_options);
@@ -207,6 +227,7 @@ int run(int argc, char** argv) {
   if (accelerator_up->parsed()) return gradlane::run_accelerator_up(accelerator_options);
   if (accelerator_down->parsed()) return gradlane::run_accelerator_down(accelerator_options);
   if (sim->parsed()) return gradlane::run_sim(sim_options);
+  if (ratio->parsed()) return gradlane::run_ratio(ratio_options);
   if (exchange->parsed()) {
     gradlane::run_exchange_bench(exchange_options);
     return 0;

@@ -6,7 +6,7 @@ packages=(
   # build
   gcc g++ meson ninja-build pkg-config
   # libraries of the command line and the tests
-  libcli11-dev libfmt-dev libisal-dev nlohmann-json3-dev libgtest-dev
+  libcli11-dev libfmt-dev libhwy-dev libisal-dev nlohmann-json3-dev libgtest-dev
   # the daemon, its configuration and logs; dpdk has the drivers, dpdk-dev testpmd, to compare with
   dpdk dpdk-dev libdpdk-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
   # tests in network namespaces

@@ -1,10 +1,16 @@
 // codecs.c - the daemon's codecs: its table, and what it calls one, asked once per name (the thread of the context)
 #include "client/library/codecs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/library/talk.h"
+
+enum {
+  kLeastInfo = offsetof(gradlane_codec_info, variant),  // bytes, before version 6
+  kMostStates = 2,
+};
 
 bool gl_read_codecs(gradlane_context* gl, size_t bytes) {
   const uint32_t count = gl->control->codecs;
@@ -17,10 +23,19 @@ bool gl_read_codecs(gradlane_context* gl, size_t bytes) {
   for (uint32_t i = 0; i < count; ++i) {
     struct gl_codec_row* const row = &gl->codecs.rows[i];
     memcpy(row, table + (size_t)i * stride, sizeof(*row));
-    row->word[GL_NAME - 1] = row->usage[GL_NAME - 1] = row->example[GL_NAME - 1] = row->option[GL_OPTION - 1] = 0;
+    row->word[GL_NAME - 1] = row->usage[GL_NAME - 1] = row->example[GL_NAME - 1] = 0;
+    row->option[GL_OPTION - 1] = row->prefix[GL_OPTION - 1] = row->variant[GL_OPTION - 1] = 0;
+    row->promise[GL_LINE - 1] = row->source[GL_LINE - 1] = 0;
   }
   gl->codecs.count = count;
   return true;
+}
+
+const struct gl_codec_row* gl_codec_row_of(const gradlane_context* gl, uint8_t id) {
+  for (uint32_t i = 0; i < gl->codecs.count; ++i) {
+    if (gl->codecs.rows[i].id == id) return &gl->codecs.rows[i];
+  }
+  return NULL;
 }
 
 const char* gl_codec_with(const gradlane_context* gl, uint32_t flag) {
@@ -37,6 +52,22 @@ static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* 
   cache->entries = entries;
   entries[cache->count++] = *codec;
   return GRADLANE_OK;
+}
+
+// To a refusal that has none: a message of the daemon's has no room for it where there are many codecs.
+static void add_list(gradlane_context* gl) {
+  char* const text = gl->base.error;
+  const size_t room = sizeof(gl->base.error);
+  if (gl->codecs.count == 0 || strstr(text, "there are ") != NULL) return;
+  size_t used = strlen(text);
+  for (uint32_t i = 0; i < gl->codecs.count && used < room; ++i) {
+    const struct gl_codec_row* const row = &gl->codecs.rows[i];
+    const char* const before = i == 0 ? "; there are " : ", ";
+    const int more = row->most == 0 ? snprintf(text + used, room - used, "%s%s", before, row->usage)
+                                    : snprintf(text + used, room - used, "%s%s (%u to %u)", before, row->usage,
+                                               row->least, row->most);
+    used += more > 0 ? (size_t)more : room;
+  }
 }
 
 // `name` has `length` characters.
@@ -56,16 +87,30 @@ static gradlane_code find(gradlane_context* gl, const char* name, size_t length,
   union gl_message answer;
   const gradlane_code code =
       gl_ask(gl, &request, sizeof(request), GL_MSG_CODEC, sizeof(answer.codec), GRADLANE_BAD_ARGUMENT, &answer, NULL);
+  if (code == GRADLANE_BAD_ARGUMENT) add_list(gl);
   if (code != GRADLANE_OK) return code;
   *codec = answer.codec;
+  if (codec->states > kMostStates) {
+    return gl_fail(gl, GRADLANE_VERSION, "the daemon says that a residual of codec %s is of %u arrays; %d at most",
+                   request.name, codec->states, kMostStates);
+  }
   // Under the name it was asked for, whatever the daemon's spelling.
   memcpy(codec->name, request.name, GL_NAME);
   return remember(gl, codec);
 }
 
+// Up to the slash that a second name stands behind: what is a number belongs to the first, as in "qsgd:4/512".
+static size_t first_of(const char* name) {
+  size_t length = strcspn(name, "/");
+  while (name[length] != 0 && name[length + 1] >= '0' && name[length + 1] <= '9') {
+    length += 1 + strcspn(name + length + 1, "/");
+  }
+  return length;
+}
+
 gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_codec_pair* pair) {
   if (name == NULL) name = gl->welcome.codec;
-  const size_t length = strcspn(name, "/");
+  const size_t length = first_of(name);
   pair->has_back = name[length] != 0;
   const gradlane_code code = find(gl, name, length, &pair->there);
   if (code != GRADLANE_OK || !pair->has_back) return code;
@@ -77,23 +122,33 @@ gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_c
 
 size_t gradlane_codecs(const gradlane_context* gl) { return gl != NULL ? gl->codecs.count : 0; }
 
-// `flags` beside those of the row, which may be NULL.
-static gradlane_code tell(gradlane_context* gl, const char* call, const struct gl_codec_row* row, uint32_t flags,
-                          gradlane_codec_info* info) {
+// What `row` says; NULL: nothing is known of it.
+static gradlane_codec_info told_of(const struct gl_codec_row* row) {
   gradlane_codec_info told = GRADLANE_CODEC_INFO_INIT;
-  if (info == NULL || info->struct_size < sizeof(told)) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: struct_size is %zu; set it to %zu", call,
-                   info != NULL ? info->struct_size : 0, sizeof(told));
-  }
-  told.struct_size = info->struct_size;
   told.word = row != NULL ? row->word : "";
   told.usage = row != NULL ? row->usage : "";
   told.example = row != NULL ? row->example : "";
   told.option = row != NULL ? row->option : "";
-  told.least = row != NULL ? row->least : 0;
-  told.most = row != NULL ? row->most : 0;
-  told.flags = row != NULL ? row->flags : flags;
-  memcpy(info, &told, sizeof(told));
+  told.variant = row != NULL ? row->variant : "";
+  told.promise = row != NULL ? row->promise : "";
+  told.source = row != NULL ? row->source : "";
+  if (row == NULL) return told;
+  told.least = row->least;
+  told.most = row->most;
+  told.flags = row->flags;
+  told.states = row->states;
+  return told;
+}
+
+// As much as the caller's struct has room for, which may be of an older interface.
+static gradlane_code tell(gradlane_context* gl, const char* call, gradlane_codec_info* told,
+                          gradlane_codec_info* info) {
+  const size_t given = info != NULL ? info->struct_size : 0;
+  if (given < kLeastInfo || given % 8 != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: struct_size is %zu; set it to %zu", call, given, sizeof(*told));
+  }
+  told->struct_size = given;
+  memcpy(info, told, given < sizeof(*told) ? given : sizeof(*told));
   return GRADLANE_OK;
 }
 
@@ -105,7 +160,8 @@ gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_c
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no codec %zu; the daemon tells of %u", call, number,
                    gl->codecs.count);
   }
-  return tell(gl, call, &gl->codecs.rows[number], 0, info);
+  gradlane_codec_info told = told_of(&gl->codecs.rows[number]);
+  return tell(gl, call, &told, info);
 }
 
 gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradlane_codec_info* info) {
@@ -115,12 +171,8 @@ gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradla
   struct gl_codec_pair pair;
   code = gl_find_codecs(gl, name, &pair);
   if (code != GRADLANE_OK) return code;
-  const struct gl_codec_name found = pair.there;
-  const struct gl_codec_row* row = NULL;
-  for (uint32_t i = 0; i < gl->codecs.count && row == NULL; ++i) {
-    if (gl->codecs.rows[i].id == found.id) row = &gl->codecs.rows[i];
-  }
-  const uint32_t exact = found.exact != 0 ? GL_CODEC_EXACT : 0;
-  const uint32_t feedback = found.feedback != 0 ? GL_CODEC_FEEDBACK : 0;
-  return tell(gl, call, row, exact | feedback, info);
+  gradlane_codec_info told = told_of(gl_codec_row_of(gl, pair.there.id));
+  told.flags = pair.there.flags;
+  told.states = pair.there.states;
+  return tell(gl, call, &told, info);
 }

@@ -12,7 +12,10 @@ struct gl_codec_pair {
   bool has_back;
 };
 
-// What the daemon calls `name` (NULL: its configuration's), which may be two with a '/' between them.
+// What the daemon calls `name` (NULL: its configuration's), which may be two with a '/' between them. A '/' before a
+// digit belongs to one name.
 gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_codec_pair* pair);
+// What the daemon's table has of it; NULL: nothing.
+const struct gl_codec_row* gl_codec_row_of(const gradlane_context* gl, uint8_t id);
 // The name of a codec with this capability, one of GL_CODEC_...; NULL: the daemon tells of none.
 const char* gl_codec_with(const gradlane_context* gl, uint32_t flag);

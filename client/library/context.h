@@ -59,22 +59,30 @@ struct gl_range {
 struct gl_operation {
   struct gl_submission submission;  // of all parts: cookie and what is a part's own are not filled in
   struct gl_range data;             // in use until the caller knows of the end
-  struct gl_range residual;         // or where an all-to-all puts what comes
+  struct gl_range residual;         // its first state array; or where an all-to-all puts what comes
+  uint32_t states;                  // of these, gl_state_of(); 0: there is no residual
+  size_t state_bytes;               // from one to the next
   uint64_t each;                    // elements of each part but the last
   uint64_t parts;
-  uint64_t whole;  // elements of the caller's tensor, of which this may be a part
-  uint32_t width;  // bytes of an element
-  bool blocks;     // one per rank
-  bool pays;       // too small for a codec: the residual is added to the data
+  uint64_t whole;    // elements of the caller's tensor, of which this may be a part
+  uint32_t width;    // bytes of an element
+  bool blocks;       // one per rank
+  bool pays;         // too small for a codec: the residual is added to the data,
+  bool owes_states;  //   and so are its other states: they are what owners of sums owe
 };
+
+static inline struct gl_range gl_state_of(const struct gl_operation* operation, uint32_t state) {
+  const struct gl_range first = operation->residual;
+  return (struct gl_range){.base = first.base + state * operation->state_bytes, .bytes = first.bytes};
+}
 
 // A class of tensors that the caller is, or was, to be warned of.
 struct gl_loss_warning {
   uint64_t elements;
   uint8_t kind;
   uint8_t codec;
-  uint8_t param;
   bool untold;
+  uint64_t arguments;
   char text[GL_ERROR_TEXT];
 };
 
@@ -116,7 +124,8 @@ struct gl_flight {
   struct gl_request* request;
   uint64_t part;
   uint32_t lanes_left;  // bit i: lane i has not completed it
-  bool cancel;          // the lanes are to be told, when their rings have room
+  uint8_t slot;
+  bool cancel;  // the lanes are to be told, when their rings have room
 };
 
 // The library's own counts of a ring: what others could have written over is not read back.
@@ -159,6 +168,7 @@ struct gradlane_context {
   // On the way to the daemon, in this order: cancels, a resume, and requests of which not all parts have begun.
   struct gl_flight flights[GL_SLOTS];
   unsigned flight_count;
+  uint64_t slots;    // bit i: a flight has slot i
   uint64_t cookies;  // ever used
   bool cancelling;   // some of these are to be
   bool resuming;

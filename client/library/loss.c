@@ -15,14 +15,28 @@ static const char* sum_name(uint8_t kind) {
   return kind == GL_REDUCE_SCATTER ? "reduce_scatter" : "all_reduce";
 }
 
-// As the caller or the configuration has named it.
-static const char* codec_name(const gradlane_context* gl, const struct gl_submission* submission) {
-  if ((submission->flags & GL_FLAG_CODEC) == 0) return gl->welcome.codec;
+// As the caller or the configuration has named it, and was told of it.
+static const struct gl_codec_name* codec_of(const gradlane_context* gl, const struct gl_submission* submission) {
+  static const struct gl_codec_name kUnknown = {.name = "its codec"};
+  const bool named = (submission->flags & GL_FLAG_CODEC) != 0;
   for (size_t i = 0; i < gl->names.count; ++i) {
     const struct gl_codec_name* const it = &gl->names.entries[i];
-    if (it->id == submission->codec && it->param == submission->param) return it->name;
+    // The first is that of the configuration.
+    if (!named || (it->id == submission->codec && it->arguments == submission->codec_arguments)) return it;
   }
-  return "its codec";
+  return &kUnknown;
+}
+
+static const char* remedy(const struct gl_codec_name* codec) {
+  if ((codec->flags & GL_CODEC_ADAPTIVE) != 0) {
+    return "codec raw, error feedback (a residual; in PyTorch the hook with its State()), or a bound that follows the "
+           "values and has bits enough (AdaptiveBound, in PyTorch fixed:auto)";
+  }
+  if ((codec->flags & GL_CODEC_FEEDBACK) != 0) {
+    return "error feedback, which this codec is made for (a residual; in PyTorch the hook with its State()), or codec "
+           "raw";
+  }
+  return "codec raw, or one with error feedback";
 }
 
 // The share of the norm in whole percent; libc has no square root.
@@ -48,7 +62,7 @@ static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct 
   for (unsigned i = 0; i < losses->count; ++i) {
     const struct gl_loss_warning* const it = &losses->warnings[i];
     if (it->elements == operation->whole && it->kind == submission->kind && it->codec == submission->codec &&
-        it->param == submission->param) {
+        it->arguments == submission->codec_arguments) {
       return NULL;
     }
   }
@@ -57,7 +71,7 @@ static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct 
   *it = (struct gl_loss_warning){.elements = operation->whole,
                                  .kind = submission->kind,
                                  .codec = submission->codec,
-                                 .param = submission->param,
+                                 .arguments = submission->codec_arguments,
                                  .untold = true};
   return it;
 }
@@ -77,15 +91,14 @@ void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, co
   if (!too_much(loss)) return;
   struct gl_loss_warning* const warning = new_class(losses, operation);
   if (warning == NULL) return;
+  const struct gl_codec_name* const codec = codec_of(gl, submission);
   (void)snprintf(
       warning->text, sizeof(warning->text),
       "%s of %" PRIu64
       " elements by codec %.31s: rounding took %u %% of the norm of what rank %u gave, and made zero of "
-      "%u %% of its values that were not zero (of a sample). What is lost is lost: a training may stop for it. Use "
-      "codec raw, error feedback (a residual; in PyTorch the hook with its State()), or a bound that follows the "
-      "values and has bits enough (AdaptiveBound, in PyTorch fixed:auto)",
-      sum_name(submission->kind), operation->whole, codec_name(gl, submission), norm_percent(loss), gl->welcome.rank,
-      zeroed_percent(loss));
+      "%u %% of its values that were not zero (of a sample). What is lost is lost: a training may stop for it. Use %s",
+      sum_name(submission->kind), operation->whole, codec->name, norm_percent(loss), gl->welcome.rank,
+      zeroed_percent(loss), remedy(codec));
   if (losses->keep) return;
   (void)fprintf(stderr, "gradlane: warning: %s\n", gradlane_warning(gl));
 }

@@ -54,6 +54,7 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   gl_add_loss(&it->loss, &completion->loss);
   flight->lanes_left &= ~bit;
   if (flight->lanes_left != 0) return true;
+  gl->slots &= ~(UINT64_C(1) << flight->slot);
   *flight = gl->flights[--gl->flight_count];
   if (++it->ended == it->operation.parts) gl_end_request(gl, it);
   return true;

@@ -59,12 +59,15 @@ static struct gl_submission part_of(const struct gl_operation* operation, uint64
 static void begin_part(gradlane_context* gl, struct gl_request* request) {
   struct gl_submission part = part_of(&request->operation, request->begun);
   part.cookie = ++gl->cookies;
+  part.slot = (uint8_t)__builtin_ctzll(~gl->slots);  // there are no more flights than slots
+  gl->slots |= UINT64_C(1) << part.slot;
   // It must have its number: other ranks may have begun it.
   if (request->cancelled) part.flags |= GL_FLAG_CANCELLED;
   gl->flights[gl->flight_count++] = (struct gl_flight){.cookie = part.cookie,
                                                        .request = request,
                                                        .part = request->begun,
                                                        .lanes_left = (1u << gl->welcome.lanes) - 1,
+                                                       .slot = part.slot,
                                                        .cancel = false};
   ++request->begun;
   put(gl, &part, request->ends_seen);

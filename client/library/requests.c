@@ -73,17 +73,24 @@ const struct gl_request* gl_find_user(const gradlane_context* gl, const void* ba
   for (size_t i = 0; i < gl->request_count; ++i) {
     const struct gl_request* const it = gl->requests[i];
     if (it->state == GL_FREE) continue;
-    if (overlaps(it->operation.data, (uintptr_t)base, bytes) ||
-        overlaps(it->operation.residual, (uintptr_t)base, bytes))
-      return it;
+    if (overlaps(it->operation.data, (uintptr_t)base, bytes)) return it;
+    for (uint32_t state = 0; state < it->operation.states; ++state) {
+      if (overlaps(gl_state_of(&it->operation, state), (uintptr_t)base, bytes)) return it;
+    }
   }
   return NULL;
 }
 
+void gl_clear_states(const struct gl_operation* operation) {
+  for (uint32_t state = 0; state < operation->states; ++state) {
+    const struct gl_range it = gl_state_of(operation, state);
+    if (it.bytes > 0) memset(it.base, 0, it.bytes);
+  }
+}
+
 void gl_end_request(gradlane_context* gl, struct gl_request* request) {
   // Some lanes may have updated their part, others cleared it or never touched it: one state for all of it.
-  const struct gl_range residual = request->operation.residual;
-  if (request->code == GRADLANE_FAILED && residual.bytes > 0) memset(residual.base, 0, residual.bytes);
+  if (request->code == GRADLANE_FAILED) gl_clear_states(&request->operation);
   if (request->code == GRADLANE_OK) gl_note_loss(gl, &request->operation, &request->loss);
   request->state = GL_OVER;
   ++gl->over;

@@ -11,5 +11,7 @@ void gl_free_requests(gradlane_context* gl);
 struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request number);
 // The unfinished request that uses any of these bytes, or NULL.
 const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes);
+// Makes zeros of its residual.
+void gl_clear_states(const struct gl_operation* operation);
 // It is over.
 void gl_end_request(gradlane_context* gl, struct gl_request* request);

@@ -26,63 +26,100 @@ bool gl_read_strategies(gradlane_context* gl, size_t bytes) {
   return true;
 }
 
-static bool can(const struct gl_strategy_row* row, enum gl_submission_kind kind) {
+static bool does(const struct gl_strategy_row* row, enum gl_submission_kind kind) {
   return (row->kinds >> kind & 1u) != 0;
 }
 
-// The names of those that can do this, "ring, direct", as far as there is room. `kind` -1: of all.
-static void list(const gradlane_context* gl, int kind, char* text, size_t room) {
+static bool owned(const struct gl_cargo* cargo) {
+  return cargo->codec != NULL && (cargo->codec->flags & GL_CODEC_OWNED) != 0;
+}
+
+static bool can(const struct gl_strategy_row* row, const struct gl_cargo* cargo) {
+  return does(row, cargo->kind) && (!owned(cargo) || (row->flags & GL_STRATEGY_OWNERS) != 0);
+}
+
+// The names of those that can do this, "ring, direct", as far as there is room; or "none". `cargo` NULL: of all.
+static const char* list(const gradlane_context* gl, const struct gl_cargo* cargo, char* text, size_t room) {
   size_t used = 0;
   text[0] = 0;
   for (uint32_t i = 0; i < gl->strategies.count && used < room; ++i) {
     const struct gl_strategy_row* const row = &gl->strategies.rows[i];
-    if (kind >= 0 && !can(row, (enum gl_submission_kind)kind)) continue;
+    if (cargo != NULL && !can(row, cargo)) continue;
     const int more = snprintf(text + used, room - used, "%s%s", used != 0 ? ", " : "", row->name);
     used += more > 0 ? (size_t)more : room;
   }
+  return text[0] != 0 ? text : "none";
 }
 
-// Of operations that name none. NULL: the daemon does not tell.
-static const struct gl_strategy_row* usual(const gradlane_context* gl, enum gl_submission_kind kind) {
+// Of operations that name none. NULL: the daemon does not tell, or none can.
+static const struct gl_strategy_row* usual(const gradlane_context* gl, const struct gl_cargo* cargo) {
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
     const struct gl_strategy_row* const row = &gl->strategies.rows[i];
-    if (can(row, kind) && (i == 0 || strcmp(row->name, "ring") == 0)) return row;
+    if (can(row, cargo) && (i == 0 || strcmp(row->name, "ring") == 0)) return row;
   }
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
-    if (can(&gl->strategies.rows[i], kind)) return &gl->strategies.rows[i];
+    if (can(&gl->strategies.rows[i], cargo)) return &gl->strategies.rows[i];
   }
   return NULL;
 }
 
-gradlane_code gl_find_strategy(gradlane_context* gl, const char* call, const char* name, enum gl_submission_kind kind,
-                               const struct gl_strategy_row** strategy) {
-  if (name == NULL) {
-    *strategy = usual(gl, kind);
-    if (*strategy != NULL || kind < GL_REDUCE) return GRADLANE_OK;
+static gradlane_code refuse_owned(gradlane_context* gl, const struct gl_cargo* cargo) {
+  char names[GL_ERROR_TEXT / 2];
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                 "%s: %.31s does not add: use strategy direct or aggregator; of these the daemon allows %s (strategies "
+                 "in its configuration)",
+                 cargo->call, cargo->codec->name, list(gl, cargo, names, sizeof(names)));
+}
+
+// Ranks agree by links between all of them, whichever way the elements go.
+static gradlane_code check_links(gradlane_context* gl, const struct gl_cargo* cargo) {
+  if (cargo->codec == NULL || (cargo->codec->flags & GL_CODEC_AGREES) == 0) return GRADLANE_OK;
+  for (uint32_t i = 0; i < gl->strategies.count; ++i) {
+    if ((gl->strategies.rows[i].flags & GL_STRATEGY_LINKS) != 0) return GRADLANE_OK;
+  }
+  return gl_fail(
+      gl, GRADLANE_BAD_ARGUMENT,
+      "%s: for %.31s all ranks agree on a number first, which needs links between all nodes: put `direct` in "
+      "`strategies` of the daemons' configuration",
+      cargo->call, cargo->codec->name);
+}
+
+// Where none is named.
+static gradlane_code find_usual(gradlane_context* gl, const struct gl_cargo* cargo,
+                                const struct gl_strategy_row** strategy) {
+  *strategy = usual(gl, cargo);
+  const bool told = gl->strategies.count != 0;
+  if (*strategy == NULL && told && owned(cargo)) return refuse_owned(gl, cargo);
+  if (*strategy == NULL && cargo->kind >= GL_REDUCE) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: it needs links between all nodes: put `direct` in `strategies` of the daemons' configuration",
-                   call);
+                   cargo->call);
   }
+  return told ? check_links(gl, cargo) : GRADLANE_OK;
+}
+
+gradlane_code gl_find_strategy(gradlane_context* gl, const char* name, const struct gl_cargo* cargo,
+                               const struct gl_strategy_row** strategy) {
+  if (name == NULL) return find_usual(gl, cargo, strategy);
   const struct gl_strategy_row* found = NULL;
   for (uint32_t i = 0; i < gl->strategies.count && found == NULL; ++i) {
     if (strcmp(gl->strategies.rows[i].name, name) == 0) found = &gl->strategies.rows[i];
   }
   char names[GL_ERROR_TEXT / 2];
   if (found == NULL) {
-    list(gl, -1, names, sizeof(names));
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: strategy '%.40s': the daemon allows %s (strategies in its configuration)", call, name,
-                   names[0] != 0 ? names : "none to be named");
+                   "%s: strategy '%.40s': the daemon allows %s (strategies in its configuration)", cargo->call, name,
+                   gl->strategies.count != 0 ? list(gl, NULL, names, sizeof(names)) : "none to be named");
   }
-  if (!can(found, kind)) {
-    list(gl, (int)kind, names, sizeof(names));
+  if (!does(found, cargo->kind)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: strategy %s cannot do that; those that can, and that the daemon allows (strategies in its "
                    "configuration): %s",
-                   call, name, names[0] != 0 ? names : "none");
+                   cargo->call, name, list(gl, cargo, names, sizeof(names)));
   }
+  if (!can(found, cargo)) return refuse_owned(gl, cargo);
   *strategy = found;
-  return GRADLANE_OK;
+  return check_links(gl, cargo);
 }
 
 // ---- Questions of the caller

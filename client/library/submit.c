@@ -7,18 +7,25 @@
 #include "client/library/queue.h"
 #include "client/library/requests.h"
 
-// What a codec had kept from earlier sums. Data may lie at any address.
-static void pay(const struct gl_operation* operation) {
-  uint8_t* const data = operation->data.base;
-  for (size_t at = 0; at < operation->data.bytes; at += sizeof(float)) {
+// Data may lie at any address.
+static void add(struct gl_range data, struct gl_range owed) {
+  for (size_t at = 0; at < data.bytes; at += sizeof(float)) {
     float value;
-    float owed;
-    memcpy(&value, data + at, sizeof(value));
-    memcpy(&owed, operation->residual.base + at, sizeof(owed));
-    value += owed;
-    memcpy(data + at, &value, sizeof(value));
+    float more;
+    memcpy(&value, data.base + at, sizeof(value));
+    memcpy(&more, owed.base + at, sizeof(more));
+    value += more;
+    memcpy(data.base + at, &value, sizeof(value));
   }
-  memset(operation->residual.base, 0, operation->residual.bytes);
+}
+
+// What a codec had kept from earlier sums.
+static void pay(const struct gl_operation* operation) {
+  add(operation->data, gl_state_of(operation, 0));
+  for (uint32_t i = 1; operation->owes_states && i < operation->states; ++i) {
+    add(operation->data, gl_state_of(operation, i));
+  }
+  gl_clear_states(operation);
 }
 
 static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind kind, void* data, void* out, size_t count,

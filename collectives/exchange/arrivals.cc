@@ -3,16 +3,9 @@
 #include <optional>
 
 #include "collectives/crc32c.h"
-#include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
 
 namespace gradlane {
-namespace {
-
-constexpr int32_t kFarBack = 1 << 30;  // operations; further back than any number that can still be under way
-
-}  // namespace
-
 bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
   const auto place = topology_.link_to(from);
   const auto drop = [this](Counter counter) {
@@ -103,6 +96,7 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
   if (static_cast<int32_t>(static_cast<uint32_t>(started_) - header.operation) <= 0) return Counter::kNotStarted;
   Running& it = at(header.operation);
   if (it.state != Running::State::kRunning || it.number != header.operation) return std::nullopt;  // over
+  if (!it.ready) return Counter::kNotStarted;
   if (header.digest != it.digest) return Counter::kBadDigest;
   const Coder& coder = header.phase == Phase::kGather ? it.back : it.coder;
   if (header.codec != static_cast<uint8_t>(coder.codec_id()) || header.param != coder.codec_param()) {
@@ -116,7 +110,8 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
   const size_t first = header.first * granule;
   const size_t count = header.count;
   const bool inside = count != 0 && count <= kMaxRunElements && first < elements && count <= elements - first;
-  if (!inside || (count % granule != 0 && first + count != elements)) return Counter::kBadBounds;
+  const bool cut = first % coder.cut() == 0 && (count % coder.cut() == 0 || first + count == elements);
+  if (!inside || !cut) return Counter::kBadBounds;
   run.operation = &it;
   if (!(run.step.in_turn ? has_room(run, link) : is_awaited(run, link))) return Counter::kBadBounds;
   return coder.validate(run.payload, count) == Status::kOk ? std::nullopt : std::optional(Counter::kBadBlock);
@@ -146,33 +141,6 @@ bool ExchangeState::has_room(const Run& run, size_t link) const noexcept {
     if (begin < end && first < begin + other->header.count) return false;
   }
   return true;
-}
-
-std::optional<Counter> ExchangeState::check_control(const Run& run, size_t link) noexcept {
-  const size_t bytes = run.header.bytes;
-  switch (run.header.phase) {
-    case Phase::kStart:
-      if (bytes != kRingDescriptor && bytes != sizeof(Descriptor)) return Counter::kBadRun;
-      if (run.header.first >= kMaxStages) return Counter::kBadRun;
-      break;
-    case Phase::kAbort:
-      if (bytes != sizeof(AbortNotice)) return Counter::kBadRun;
-      break;
-    default:
-      if (bytes != 0) return Counter::kBadRun;
-  }
-  // An operation may fail only where it has started, and its sender knows that. A neighbour may have started more than
-  // this rank, but no more than what can be in flight on all ranks between.
-  const auto ahead = static_cast<int32_t>(run.header.operation - static_cast<uint32_t>(started_));
-  const int32_t most = run.header.phase == Phase::kStart ? int32_t{kMaxOperations} * int32_t{kMaxWorld} : 0;
-  if (ahead >= most || ahead <= -kFarBack) return Counter::kNotStarted;
-  if (run.header.phase != Phase::kGrant) return std::nullopt;
-  const Running& it = at(run.header.operation);
-  if (it.state != Running::State::kRunning || it.number != run.header.operation) return std::nullopt;  // over
-  const unsigned block = run.header.block;
-  // What is delivered needs no grants.
-  if (!it.strategy->has_owners() || delivers(it.task.kind) || block >= it.blocks.blocks()) return Counter::kBadRoute;
-  return it.strategy->owner(it.task, block) == links_[link].peer() ? std::nullopt : std::optional(Counter::kBadRoute);
 }
 
 // ---- Taking.
@@ -236,6 +204,12 @@ void ExchangeState::take_sum(const Run& run, Nanos now) noexcept {
   Running& it = *run.operation;
   it.others_sent += (run.header.first * it.coder.granule() + run.header.count) / 16;
   it.others_sent -= it.others_sent / 16;
+  // Where the codec selects, what is in the tensor now is no contribution.
+  if (!contributes(it) && it.coder.selects()) {
+    counters_.add(Counter::kRunsAbsorbed);
+    add_sum(run);
+    return;
+  }
   const size_t passed = pass_on(run, now);
   if (passed == run.header.count) {
     counters_.add(Counter::kRunsMerged);
@@ -253,15 +227,17 @@ size_t ExchangeState::pass_on(const Run& run, Nanos now) noexcept {
   const size_t count = run.header.count;
   size_t done = 0;
   if (!step.send || !peer_takes(it, step)) return done;
+  if (step.store && it.coder.finishes()) return done;  // a sum is not the result yet
   Outbox& outbox = outboxes_[step.link];
   const Outbox::Channel channel = channel_of(step);
   const uint8_t* const local = elements(it, run.header.block, begin);
+  const Origin from = origin(it, run.header.block, begin, contributes(it));
   while (done < count) {
     const RunHeader header = run_header(it, it.coder, step.phase, run.header.block, begin + done);
-    const Outbox::Place place = outbox.reserve(channel, header, granule, count - done, step.sink, now);
+    const Outbox::Place place = outbox.reserve(channel, header, it.coder, count - done, step.sink, now);
     if (place.bytes.empty()) break;
-    const HopResult hop =
-        it.coder.hop(run.payload, local, count, residuals(it, run.header.block, begin), place.bytes, done);
+    const HopResult hop = it.coder.hop(run.payload, local, count, from, place.bytes, done);
+    if (hop.status == Status::kOk && hop.floats == 0 && outbox.begin_next(channel, now)) continue;
     if (hop.status != Status::kOk || hop.floats == 0) break;
     if (step.store) {
       // decode(encode(sum)) is the result for this rank too. The local elements are used up.
@@ -282,20 +258,39 @@ void ExchangeState::absorb(const Run& run, size_t done) noexcept {
   const size_t begin = run.header.first * granule;
   const size_t count = run.header.count;
   const uint8_t* const local = elements(it, run.header.block, begin);
-  float* const residual = residuals(it, run.header.block, begin);
+  const Origin from = origin(it, run.header.block, begin, contributes(it));
+  const bool finished = run.step.store && sums_end(it);
   const size_t mark_first = (begin + done) / granule;
   const size_t mark_end = (begin + count + granule - 1) / granule;
   while (done < count) {
-    const HopResult hop = it.coder.hop(run.payload, local, count, residual, scratch_, done);
+    const HopResult hop = it.coder.hop(run.payload, local, count, from, scratch_, done);
     if (hop.status != Status::kOk || hop.floats == 0) return;  // not for a block that was valid
-    (void)it.coder.decode(std::span(scratch_).first(hop.bytes), elements(it, run.header.block, begin + done),
-                          hop.floats);
+    uint8_t* const sums = elements(it, run.header.block, begin + done);
+    (void)it.coder.decode(std::span(scratch_).first(hop.bytes), sums, hop.floats);
+    if (finished) it.coder.finish(sums, hop.floats, from.position + done);
     if (!run.step.send) complete(it, run.header.block, begin + done, hop.floats);
     done += hop.floats;
   }
   if (!run.step.send) return;
   Deferred& deferred = run.step.phase == Phase::kReduce ? it.partial : it.result;
   deferred.mark(run.header.block, mark_first, mark_end - mark_first);
+}
+
+// The same where this rank's part is a sum itself: it stays one.
+void ExchangeState::add_sum(const Run& run) noexcept {
+  Running& it = *run.operation;
+  const size_t granule = it.coder.granule();
+  const size_t begin = run.header.first * granule;
+  const size_t count = run.header.count;
+  uint8_t* const sums = elements(it, run.header.block, begin);
+  (void)it.coder.add(run.payload, sums, count);
+  if (run.step.store && sums_end(it)) it.coder.finish(sums, count, origin(it, run.header.block, begin, false).position);
+  if (!run.step.send) {
+    complete(it, run.header.block, begin, count);
+    return;
+  }
+  Deferred& deferred = run.step.phase == Phase::kReduce ? it.partial : it.result;
+  deferred.mark(run.header.block, run.header.first, (count + granule - 1) / granule);
 }
 
 void ExchangeState::take_result(const Run& run, bool relayed, Nanos now) noexcept {
@@ -323,51 +318,13 @@ bool ExchangeState::copy(const Run& run, Nanos now) noexcept {
   const Running& it = *run.operation;
   if (!peer_takes(it, run.step)) return false;
   const size_t granule = it.coder.granule();
-  const RunHeader header = run_header(it, it.coder, run.step.phase, run.header.block, run.header.first * granule);
+  const RunHeader header = run_header(it, it.back, run.step.phase, run.header.block, run.header.first * granule);
   Outbox& outbox = outboxes_[run.step.link];
-  const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, granule, run.header.count, run.step.sink, now);
+  const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, it.back, run.header.count, run.step.sink, now);
   if (place.bytes.size() < run.payload.size()) return false;
   std::copy(run.payload.begin(), run.payload.end(), place.bytes.begin());
-  outbox.commit(Outbox::kPassing, place, header, it.coder, run.header.count, run.payload.size());
+  outbox.commit(Outbox::kPassing, place, header, it.back, run.header.count, run.payload.size());
   return true;
-}
-
-void ExchangeState::take_abort(const Run& run) noexcept {
-  Running& it = at(run.header.operation);
-  if (it.state != Running::State::kRunning || it.number != run.header.operation) return;
-  const auto notice = load<AbortNotice>(run.payload.data());
-  const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDoubled);
-  const auto field = static_cast<Field>(notice.field);
-  const bool of_strategy = field == Field::kStrategy || field == Field::kBackCodec;
-  fail_everywhere(it,
-                  {.code = code == FailureCode::kNone ? FailureCode::kAborted : code,
-                   .rank = notice.rank,
-                   .field = of_strategy ? field : std::min(field, Field::kTag),
-                   .ours = notice.ours,
-                   .theirs = notice.theirs},
-                  run.header.block);
-}
-
-void ExchangeState::take_start(size_t link, const Run& run) noexcept {
-  PeerState& peer = peers_[link];
-  const uint32_t number = run.header.operation;
-  // They start in order, but this may come out of order, even when its place is that of a later one.
-  if (static_cast<int32_t>(number + 1 - peer.started) > 0) peer.started = number + 1;
-  auto& announced = peer.announced[number % peer.announced.size()];
-  const Descriptor theirs = read_descriptor(run.payload);
-  if (!announced.valid || static_cast<int32_t>(number - announced.number) >= 0) {
-    auto stage = static_cast<uint8_t>(run.header.first);
-    if (announced.valid && announced.number == number) stage = std::max(stage, announced.stage);
-    announced = {number, true, stage, theirs};
-  }
-  if (static_cast<int32_t>(static_cast<uint32_t>(started_) - number) <= 0) return;  // compared when it starts
-  Running& it = at(number);
-  if (it.state == Running::State::kRunning && it.number == number) compare(it, link, theirs);
-}
-
-void ExchangeState::compare(Running& it, size_t link, const Descriptor& theirs) noexcept {
-  const Failure failure = mismatch(it.descriptor, theirs, static_cast<uint16_t>(links_[link].peer()));
-  if (failure) fail_everywhere(it, failure, config_.rank);
 }
 
 }  // namespace gradlane

@@ -50,6 +50,8 @@ Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept
       combine_(combine_of(*ops_, reduction)),
       element_bytes_(gradlane::element_bytes(type)),
       granule_(kGranuleBytes / element_bytes_),
+      cut_(granule_),
+      least_room_(kLongestGroup),
       width_(element_bytes_),
       coded_(encoded(type, reduction)),
       id_(kNoCodec),
@@ -58,6 +60,8 @@ Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept
     width_ = codec.row().width;
     id_ = codec.id();
     param_ = codec.param();
+    cut_ = std::max(granule_, codec.granule());
+    if (cut_ != granule_) least_room_ = codec.least_bytes(cut_);
   }
 }
 
@@ -70,26 +74,62 @@ size_t Coder::run_room(size_t elements, size_t room) const noexcept {
   if (width_ == 0) return room;
   const size_t most = std::min(elements, kMaxRunElements) * width_;
   if (room >= most) return most;
-  return room - static_cast<uint32_t>(room) % static_cast<uint32_t>(granule_ * width_);
+  return room - static_cast<uint32_t>(room) % static_cast<uint32_t>(cut_ * width_);
 }
 
-EncodeResult Coder::encode(const void* elements, size_t count, float* residual, std::span<uint8_t> out) const noexcept {
+EncodeJob Coder::job(const void* elements, size_t count, const Origin& origin, std::span<uint8_t> out) const noexcept {
+  const bool keeps = codec_.has_feedback();
   count = std::min(count, kMaxRunElements);
+  return {.in = static_cast<const float*>(elements),
+          .residual = keeps ? origin.residual : nullptr,
+          .floats = count,
+          .out = out.data(),
+          .room = run_room(count, out.size()),
+          .position = origin.position,
+          .second = keeps ? origin.second : nullptr};
+}
+
+EncodeResult Coder::encode(const void* elements, size_t count, const Origin& origin,
+                           std::span<uint8_t> out) const noexcept {
+  if (coded()) return codec_.encode(job(elements, count, origin, out));
+  return as_it_is(elements, count, out);
+}
+
+EncodeResult Coder::represent(const void* elements, size_t count, const Origin& origin,
+                              std::span<uint8_t> out) const noexcept {
+  if (coded()) return codec_.represent(job(elements, count, origin, out));
+  return as_it_is(elements, count, out);
+}
+
+EncodeResult Coder::as_it_is(const void* elements, size_t count, std::span<uint8_t> out) const noexcept {
   const size_t room = run_room(count, out.size());
-  if (coded()) return codec_.encode_feedback({static_cast<const float*>(elements), count}, residual, out.first(room));
   copy(out.data(), elements, room);
   return {room / width_, room};
+}
+
+void Coder::finish(void* sums, size_t count, uint64_t position) const noexcept {
+  if (coded()) codec_.finish({static_cast<float*>(sums), count}, position);
 }
 
 Status Coder::validate(std::span<const uint8_t> block, size_t count) const noexcept {
   return coded() ? codec_.validate(block, count) : compare_words(block.size(), count, width_);
 }
 
-HopResult Coder::hop(std::span<const uint8_t> block, const void* local, size_t count, float* residual,
+HopResult Coder::hop(std::span<const uint8_t> block, const void* local, size_t count, const Origin& origin,
                      std::span<uint8_t> out, size_t first) const noexcept {
   const size_t room = run_room(count - first, out.size());
   if (coded()) {
-    return codec_.hop_feedback(block, {static_cast<const float*>(local), count}, residual, out.first(room), first);
+    const bool keeps = codec_.has_feedback();
+    return codec_.hop({.block = block.data(),
+                       .block_bytes = block.size(),
+                       .local = static_cast<const float*>(local),
+                       .residual = keeps ? origin.residual : nullptr,
+                       .floats = count,
+                       .first = first,
+                       .out = out.data(),
+                       .room = room,
+                       .position = origin.position,
+                       .second = keeps ? origin.second : nullptr});
   }
   if (const Status status = validate(block, count); status != Status::kOk) return {status, 0, 0};
   const size_t elements = room / width_;

@@ -12,6 +12,12 @@
 namespace gradlane {
 
 struct ElementOps;
+
+// A run as short as the codec lets them be cut goes into any packet of so many bytes.
+[[nodiscard]] inline bool fits_packet(const Codec& codec, size_t mtu) noexcept {
+  return codec.max_bytes(codec.granule()) + sizeof(LinkHeader) + sizeof(RunHeader) <= mtu;
+}
+
 // out = a + b, or what else the operation makes of two elements; `out` overlaps neither. `codec` is the Coder's.
 using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint8_t* b, uint8_t* out,
                                 size_t count) noexcept;
@@ -33,8 +39,14 @@ using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint
 // - Minima and maxima are those of IEEE 754-2019 (minimum, maximum): NaN where either is NaN, and -0 < +0. They are
 //   exact, and do not depend on the order of the ranks.
 //
-// `residual` is for error feedback, and belongs to the same first element as the elements beside it. It may be null,
-// and is not touched where the codec has no feedback.
+// An Origin belongs to the same first element as the elements beside it. Its states are for error feedback. They may be
+// null, and are not touched where the codec has no feedback.
+struct Origin {
+  float* residual = nullptr;
+  float* second = nullptr;
+  uint64_t position = 0;  // of the first element in the whole tensor
+};
+
 class Coder {
  public:
   // `codec` is that of fp32; its instruction set serves other types too.
@@ -43,26 +55,40 @@ class Coder {
   [[nodiscard]] size_t element_bytes() const noexcept { return element_bytes_; }
   // Elements in kGranuleBytes bytes: runs begin and are cut at multiples of this.
   [[nodiscard]] size_t granule() const noexcept { return granule_; }
+  // Where the codec lets runs be cut: multiples of this many elements, which is a multiple of granule().
+  [[nodiscard]] size_t cut() const noexcept { return cut_; }
+  // With less room, elements up to a cut need not be tried; with it, they may still need more.
+  [[nodiscard]] size_t least_room() const noexcept { return least_room_; }
   // What a run header says: kNoCodec and 0 for all that does not go through a codec.
   [[nodiscard]] CodecId codec_id() const noexcept { return id_; }
   [[nodiscard]] uint8_t codec_param() const noexcept { return param_; }
   // Bytes that a block of so many elements can never exceed.
   [[nodiscard]] size_t max_bytes(size_t elements) const noexcept;
 
-  // Makes a block of as many of `count` elements as fit into `out`: all of them, or a multiple of granule(); never more
-  // than kMaxRunElements. Returns what went in (its `floats` are elements) and what came out.
-  [[nodiscard]] EncodeResult encode(const void* elements, size_t count, float* residual,
+  // Makes a block of as many of `count` elements, a rank's contribution, as fit into `out`: all of them, or a multiple
+  // of cut(); never more than kMaxRunElements. Returns what went in (its `floats` are elements) and what came out.
+  [[nodiscard]] EncodeResult encode(const void* elements, size_t count, const Origin& origin,
                                     std::span<uint8_t> out) const noexcept;
+
+  // The same of sums and results: Codec::represent().
+  [[nodiscard]] EncodeResult represent(const void* elements, size_t count, const Origin& origin,
+                                       std::span<uint8_t> out) const noexcept;
+
+  // Makes results of sums of all contributions, in place: Codec::finish().
+  [[nodiscard]] bool finishes() const noexcept { return coded() && codec_.finishes(); }
+  // Codec::selects()
+  [[nodiscard]] bool selects() const noexcept { return coded() && codec_.selects(); }
+  void finish(void* sums, size_t count, uint64_t position) const noexcept;
 
   // Checks a block of `count` elements. decode() and hop() of a valid block return kOk.
   [[nodiscard]] Status validate(std::span<const uint8_t> block, size_t count) const noexcept;
 
   // Adds the `count` elements of `block`, at most kMaxRunElements, to those at `local` and makes a block of the sums,
-  // from element `first` (a multiple of granule(), at most `count`) on, cut as encode() cuts. Call again with `first`
-  // advanced by the result's floats to get the rest as a block of its own. `local` and `residual` have `count` elements
-  // and are left out up to `first`, too. Unless the status is kOk, the content of `out` and of the residual is
+  // from element `first` (a multiple of cut(), at most `count`) on, cut as encode() cuts. Call again with `first`
+  // advanced by the result's floats to get the rest as a block of its own. `local` and the states have `count` elements
+  // and are left out up to `first`, too. Unless the status is kOk, the content of `out` and of the states is
   // unspecified, and floats and bytes are 0.
-  [[nodiscard]] HopResult hop(std::span<const uint8_t> block, const void* local, size_t count, float* residual,
+  [[nodiscard]] HopResult hop(std::span<const uint8_t> block, const void* local, size_t count, const Origin& origin,
                               std::span<uint8_t> out, size_t first = 0) const noexcept;
 
   // Adds the `count` elements of `block` to those at `accumulator`, in place: Codec::decode_add(), or what hop() would
@@ -73,7 +99,7 @@ class Coder {
   [[nodiscard]] Status decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept;
 
   // Two blocks, one right behind the other, become the block of all elements: Codec::join(). The first one has a
-  // multiple of granule(). Returns its bytes.
+  // multiple of cut(). Returns its bytes.
   size_t join(uint8_t* block, BlockSize first, BlockSize second) const noexcept;
 
   // Makes averages of sums, in place: divides, rounded to nearest even; a NaN becomes that of sums. 1 <= world <=
@@ -83,12 +109,17 @@ class Coder {
  private:
   [[nodiscard]] bool coded() const noexcept { return coded_; }
   [[nodiscard]] size_t run_room(size_t elements, size_t room) const noexcept;
+  [[nodiscard]] EncodeJob job(const void* elements, size_t count, const Origin& origin,
+                              std::span<uint8_t> out) const noexcept;
+  [[nodiscard]] EncodeResult as_it_is(const void* elements, size_t count, std::span<uint8_t> out) const noexcept;
 
   Codec codec_;             // of fp32; for fp16 and bf16 the one that converts them
   const ElementOps* ops_;   // arithmetic of the type
   ElementCombine combine_;  // of these, the one that makes sums; null where the codec does
   size_t element_bytes_;
   size_t granule_;
+  size_t cut_;
+  size_t least_room_;
   size_t width_;  // bytes per element in a block; 0: it depends
   bool coded_;
   CodecId id_;

@@ -38,7 +38,7 @@ void ExchangeState::take_delivery(const Run& run, size_t link) noexcept {
   if (it.task.kind == OpKind::kAllToAll) {
     to = static_cast<uint8_t*>(it.operation.out) + (it.blocks.offset(from) + first) * it.coder.element_bytes();
   }
-  (void)it.coder.decode(run.payload, to, run.header.count);
+  (void)it.back.decode(run.payload, to, run.header.count);
   it.due[from] -= run.header.count;
   it.results_left -= run.header.count;
   counters_.add(Counter::kRunsStored);

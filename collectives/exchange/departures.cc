@@ -1,8 +1,7 @@
-// departures.cc - packets that start here: own elements, what was put off, control (packet path)
+// departures.cc - packets that start here: own elements, what was put off (packet path)
 #include <algorithm>
 #include <optional>
 
-#include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
 
 namespace gradlane {
@@ -17,9 +16,9 @@ constexpr size_t kElementsPerPoll = 4 * kMaxRunElements;
 constexpr size_t kSmall = size_t{64} << 10;  // bytes of a tensor
 
 // An offer of about so many elements.
-size_t whole_granules(const Running& it, size_t elements) {
-  const size_t granule = it.coder.granule();
-  return std::min((elements + granule - 1) / granule, kMaxRunElements / granule) * granule;
+size_t whole_cuts(const Running& it, size_t elements) {
+  const size_t cut = std::max(it.coder.cut(), it.back.cut());
+  return std::min((elements + cut - 1) / cut, kMaxRunElements / cut) * cut;
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ void ExchangeState::for_running(Visit visit) noexcept {
   const uint64_t end = base_ + started_;
   for (uint64_t id = end - std::min<uint64_t>(started_, table_.size()); id != end; ++id) {
     Running& it = table_[id % table_.size()];
-    if (it.id == id && it.state == Running::State::kRunning) visit(it);
+    if (it.id == id && it.state == Running::State::kRunning && it.ready) visit(it);
   }
 }
 
@@ -44,6 +43,7 @@ void ExchangeState::pump(Nanos now) noexcept {
   for (Outbox& outbox : outboxes_) outbox.try_again();
   fanout_.outbox().try_again();
   if (started_ == 0) return;
+  begin_waiting();
   for_running([&](Running& it) {
     if (it.strategy->has_owners()) send_grants(it, now);
   });
@@ -78,41 +78,6 @@ void ExchangeState::pump(Nanos now) noexcept {
   }
 }
 
-void ExchangeState::send_control(Nanos now) noexcept {
-  for (Running& it : table_) {
-    if (it.announce.none() && it.spread.none()) continue;
-    RunHeader header = run_header(it, it.coder, Phase::kStart, 0, 0);
-    header.first = it.task.stage;
-    uint8_t descriptor[sizeof(Descriptor)];
-    store(descriptor, it.descriptor);
-    for (size_t link = it.announce._Find_first(); link < links_.size(); link = it.announce._Find_next(link)) {
-      const std::span bytes = std::span(descriptor).first(descriptor_bytes(it.descriptor));
-      if (outboxes_[link].control(header, bytes, now)) it.announce.reset(link);
-    }
-    if (it.spread.any()) send_aborts(it, now);
-    release_if_read(it);
-  }
-}
-
-// To those that have started it: others would not know what it is about. The next rank always tells; of others, those
-// that have not told in the time that the operation had here do something else.
-void ExchangeState::send_aborts(Running& it, Nanos now) noexcept {
-  const RunHeader header = run_header(it, it.coder, Phase::kAbort, it.origin, 0);
-  const Failure& failure = it.failure;
-  const AbortNotice notice{.ours = failure.ours,
-                           .theirs = failure.theirs,
-                           .rank = failure.rank,
-                           .code = static_cast<uint8_t>(failure.code),
-                           .field = static_cast<uint8_t>(failure.field),
-                           .reserved = 0};
-  uint8_t bytes[sizeof(AbortNotice)];
-  store(bytes, notice);
-  for (size_t link = it.spread._Find_first(); link < links_.size(); link = it.spread._Find_next(link)) {
-    const bool told = peer_started(link, it) && outboxes_[link].control(header, bytes, now);
-    if (told || (link != Topology::kSuccessor && now >= it.deadline)) it.spread.reset(link);
-  }
-}
-
 // Sends one run of what is in the tensor; false if nothing can be sent now.
 bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept {
   Deferred& deferred = phase == Phase::kReduce ? it.partial : it.result;
@@ -124,8 +89,9 @@ bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept 
   // last to add, as its own.
   Step step = it.strategy->arrival(it.task, phase, marked.block, it.from);
   if (!step.expected) step = it.strategy->arrival(it.task, Phase::kReduce, marked.block, it.from);
-  step.store = false;  // it is stored
-  const size_t sent = send(it, step, marked.block, first, count, nullptr, now);
+  // It is stored, unless it has become a result since.
+  step.store = step.begins && it.coder.finishes();
+  const size_t sent = send(it, step, marked.block, first, count, false, now);
   if (sent == 0) return false;
   deferred.clear(marked.block, marked.first, (sent + granule - 1) / granule);
   if (phase == Phase::kGather) complete(it, marked.block, first, sent);
@@ -143,8 +109,8 @@ bool ExchangeState::send_own(Running& it, Nanos now) noexcept {
   }
   if (!step.send) return round_own(it, block_count);
   const size_t first = it.own_sent;
-  const size_t sent = send(it, step, it.own_block, first, std::min(block_count - first, it.offer),
-                           residuals(it, it.own_block, first), now);
+  const size_t sent =
+      send(it, step, it.own_block, first, std::min(block_count - first, it.offer), contributes(it), now);
   it.own_sent += sent;
   // A share of a sum, on its last round.
   if (step.phase == Phase::kGather) complete(it, it.own_block, first, sent);
@@ -153,7 +119,7 @@ bool ExchangeState::send_own(Running& it, Nanos now) noexcept {
 
 // Encodes elements of the tensor behind what is in the open packet. If the outcome is a result here already, the tensor
 // gets what the others will decode. Returns how many there was room for.
-size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t first, size_t count, float* residual,
+size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t first, size_t count, bool contributes,
                            Nanos now) noexcept {
   if (!peer_takes(it, step) || !links_[step.link].can_send()) return 0;
   if (elements_left_ == 0) {
@@ -161,22 +127,28 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
     return 0;
   }
   const Outbox::Channel channel = channel_of(step);
-  const RunHeader header = run_header(it, it.coder, step.phase, block, first);
+  const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
+  const RunHeader header = run_header(it, coder, step.phase, block, first);
   Outbox& outbox = outboxes_[step.link];
-  const size_t granule = it.coder.granule();
   const bool apart = it.strategy->has_owners() && first % it.window == 0;
-  const Outbox::Place place = outbox.reserve(channel, header, granule, granule, step.sink, now, apart);
-  if (place.bytes.empty()) return 0;
+  const Origin from = origin(it, block, first, contributes);
   uint8_t* const data = elements(it, block, first);
-  count = std::min(count, place.elements);
-  const EncodeResult encoded = it.coder.encode(data, count, residual, place.bytes);
+  Outbox::Place place;
+  EncodeResult encoded{};
+  do {
+    place = outbox.reserve(channel, header, coder, coder.cut(), step.sink, now, apart);
+    if (place.bytes.empty()) return 0;
+    count = std::min(count, place.elements);
+    encoded =
+        contributes ? coder.encode(data, count, from, place.bytes) : coder.represent(data, count, from, place.bytes);
+  } while (encoded.floats == 0 && outbox.begin_next(channel, now));
   if (encoded.floats == 0) return 0;
   elements_left_ -= std::min(elements_left_, encoded.floats);
-  if (step.store) (void)it.coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
-  outbox.commit(channel, place, header, it.coder, encoded.floats, encoded.bytes);
+  if (step.store) (void)coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+  outbox.commit(channel, place, header, coder, encoded.floats, encoded.bytes);
   // Offering more than fits costs time, offering less needs another join.
   const size_t fits = encoded.floats == it.offer ? 2 * it.offer : encoded.floats + encoded.floats / 8;
-  if (encoded.floats == it.offer || encoded.floats < count) it.offer = whole_granules(it, fits);
+  if (encoded.floats == it.offer || encoded.floats < count) it.offer = whole_cuts(it, fits);
   return encoded.floats;
 }
 
@@ -188,15 +160,27 @@ bool ExchangeState::round_own(Running& it, size_t block_count) noexcept {
   }
   for (size_t round = 0; round < kRoundsPerPoll && it.own_sent < block_count; ++round) {
     uint8_t* const data = elements(it, it.own_block, it.own_sent);
-    const size_t count = std::min(block_count - it.own_sent, it.coder.granule() * 16);
-    const EncodeResult encoded = it.coder.encode(data, count, residuals(it, it.own_block, it.own_sent), scratch_);
+    const size_t count = std::min(block_count - it.own_sent, std::max(it.coder.granule() * 16, it.coder.cut()));
+    const Origin from = origin(it, it.own_block, it.own_sent, contributes(it));
+    const EncodeResult encoded = contributes(it) ? it.coder.encode(data, count, from, scratch_)
+                                                 : it.coder.represent(data, count, from, scratch_);
     (void)it.coder.decode(std::span(scratch_).first(encoded.bytes), data, encoded.floats);
+    if (contributes(it) && (it.coder.selects() || !it.operation.codec->row().adds))
+      own_result(it, data, encoded.floats);
     complete(it, it.own_block, it.own_sent, encoded.floats);
     it.own_sent += encoded.floats;
   }
   const bool done = it.own_sent == block_count;
   more_ |= !done;
   return done;
+}
+
+// What an owner, or the last one to add, makes of a sum.
+void ExchangeState::own_result(Running& it, uint8_t* sums, size_t count) noexcept {
+  const Origin from = origin(it, it.own_block, it.own_sent, false);
+  it.coder.finish(sums, count, from.position);
+  const EncodeResult encoded = it.back.represent(sums, count, from, scratch_);
+  (void)it.back.decode(std::span(scratch_).first(encoded.bytes), sums, encoded.floats);
 }
 
 // ---- Open packets.

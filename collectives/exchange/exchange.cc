@@ -23,11 +23,32 @@ void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most
                    std::to_string(most));
 }
 
+bool has_owners(const StrategyId& id) { return id.kind == Kind::kDirect || id.kind == Kind::kAggregator; }
+
+// Where operations that name nothing would all be refused.
+void check_codec(const ExchangeConfig& config) {
+  const Codec& codec = config.codec;
+  if (!fits_packet(codec, config.mtu)) {
+    throw SetupError("codec " + codec.name() + ": its shortest run may have " +
+                     std::to_string(codec.max_bytes(codec.granule())) + " bytes, too many for packets of " +
+                     std::to_string(config.mtu + config.around));
+  }
+  if (config.world == 1) return;
+  if (!codec.row().adds && std::ranges::none_of(config.strategies, has_owners)) {
+    throw SetupError("codec " + codec.name() + " does not add: strategies need direct or an aggregator for it");
+  }
+  const Topology topology(config.strategies, config.world, config.rank);
+  if (codec.row().agreement != Agreement::kNone && topology.links() + 1 != config.world) {
+    throw SetupError("codec " + codec.name() + " needs links between all ranks: strategies must have direct for it");
+  }
+}
+
 ExchangeConfig checked(const ExchangeConfig& config) {
   check_range("world", config.world, 1, kMaxWorld);
   check_range("rank", config.rank, 0, config.world - 1);
   if (config.world > 1) check_range("incarnation", config.incarnation, 1, ~uint64_t{0});
   check_range("mtu", config.mtu, kMinPacket, kMaxMtu);
+  check_codec(config);
   check_range("window", config.window, kMinWindow, kMaxWindow);
   if (!std::has_single_bit(config.window)) {
     throw SetupError("window is " + std::to_string(config.window) + ", allowed: powers of two");
@@ -49,8 +70,6 @@ ExchangeConfig checked(const ExchangeConfig& config) {
   }
   return config;
 }
-
-bool has_owners(const StrategyId& id) { return id.kind == Kind::kDirect || id.kind == Kind::kAggregator; }
 
 // What is the same as the ring is the ring.
 bool is_ring(const StrategyId& id, unsigned world) {
@@ -132,7 +151,7 @@ Nanos ExchangeState::deadline() const noexcept {
       for (const auto channel : Outbox::kData) next = std::min(next, flush_at(i, channel));
     }
   }
-  if (fanout_.starved()) next = std::min(next, polled_at_ + kRetry);
+  if (fanout_.starved() || others_look_) next = std::min(next, polled_at_ + kRetry);
   return std::min(next, flush_results_at());
 }
 
@@ -170,6 +189,22 @@ RunHeader ExchangeState::run_header(const Running& it, const Coder& coder, Phase
           .phase = phase,
           .codec = static_cast<uint8_t>(coder.codec_id()),
           .param = coder.codec_param()};
+}
+
+// `place`: from the tensor's first element on.
+Origin ExchangeState::origin_at(const Running& it, ptrdiff_t place, bool contributes) noexcept {
+  const Operation& op = it.operation;
+  Origin origin{.position = op.offset + static_cast<uint64_t>(place)};
+  if (op.residual == nullptr) return origin;
+  float* const second = op.codec->states() > 1 ? op.residual + op.state_pitch + place : nullptr;
+  const bool adds = op.codec->row().adds;
+  if (contributes) {
+    origin.residual = op.residual + place;
+    origin.second = adds ? second : nullptr;
+  } else if (!adds) {
+    origin.residual = second;
+  }
+  return origin;
 }
 
 void ExchangeState::complete(const Running& it, unsigned block, size_t element, size_t count) noexcept {

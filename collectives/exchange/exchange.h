@@ -54,7 +54,7 @@ struct LinkStatus {
 // thread-safe: one thread calls all functions.
 //
 // Memory, all allocated by the constructor: per neighbour, a table of 40 bytes for each packet in flight (`window`,
-// less beside the ring) and 11 KiB; per operation in flight, 1.3 KiB, 2 bits per 128 bytes of max_bytes, and 4 bits per
+// less beside the ring) and 17 KiB; per operation in flight, 18 KiB, 2 bits per 128 bytes of max_bytes, and 4 bits per
 // rank; where blocks may have owners, 1.5 MiB more for each. Packet buffers are the owner's: buffers().
 class Exchange {
  public:
@@ -72,9 +72,12 @@ class Exchange {
     kNone,
     kFull,      // the one submitted `operations` before is not over, or its completion has not been read
     kTooLarge,  // the tensor has more than max_bytes
-    kStrategy,  // it is none of the configuration's, or cannot do such an operation
+    kStrategy,  // it is none of the configuration's, or cannot do such an operation; the codec does not add, and needs
+                // owners; ranks agree on something for it, and not all of them are linked to each other
+    kPacket,    // a granule of the codec does not fit into a packet
     kBad,       // no such root, an average of integers, a residual for a codec or kind without feedback, no data, an
-                // `out` that is missing, not asked for, or not apart from the data
+                // `out` that is missing, not asked for, or not apart from the data; a codec of the way back that needs
+                // to know the contributions
   };
   struct Submitted {
     uint64_t id = 0;  // counts from 0

@@ -46,7 +46,8 @@ struct Running {
         turns(owners),
         sent(owners),
         limit(owners),
-        due(owners) {}
+        due(owners),
+        look(std::make_unique<Look>()) {}
 
   State state = State::kFree;
   bool unread = false;  // its completion is
@@ -64,6 +65,14 @@ struct Running {
   bool residual_cleared = false;
   Loss loss;
   int32_t token = 0;  // what a barrier sums up
+
+  // ---- Before its first element: beginnings.cc.
+  bool ready = true;         // for elements; until then neighbours send none, as they hear of no stage
+  bool counted = true;       // in Operation::lookers
+  unsigned lead = 0;         // 1: the codec looks first, and stages are announced by numbers from 1
+  size_t looked = 0;         // elements, in this pass
+  std::optional<float> bid;  // what this rank offers
+  LinkSet takers;            // neighbours that must hear when it is ready
 
   // ---- Of the present stage: how the tensor, or the part of it from element `base` on, is divided,
   Blocks blocks;
@@ -97,6 +106,8 @@ struct Running {
 
   // ---- Where blocks are delivered; `sent` and `next_owner` hold for them too.
   std::vector<size_t> due;  // by rank: elements still to come from there
+
+  std::unique_ptr<Look> look;
 };
 
 class ExchangeState {
@@ -131,7 +142,7 @@ class ExchangeState {
   };
   static constexpr size_t kMaxRuns = kMaxMtu / sizeof(RunHeader);
 
-  // ---- operations.cc: their life
+  // ---- submissions.cc, lifecycle.cc: the life of operations
   // One of the last 2^31 that have started; its place may be another's by now.
   Running& at(uint32_t number) noexcept {
     const uint32_t back = static_cast<uint32_t>(started_) - number;
@@ -144,6 +155,7 @@ class ExchangeState {
   void begin_stage(Running& it) noexcept;
   void share_links() noexcept;
   void look_at_loss(Running& it) noexcept;
+  [[nodiscard]] bool linked_to_all() const noexcept { return links_.size() + 1 == config_.world; }
   void check_deadlines(Nanos now) noexcept;
   void end_if_done(Running& it) noexcept;
   void end(Running& it, const Failure& failure) noexcept;
@@ -155,12 +167,22 @@ class ExchangeState {
   void set_deadline() noexcept;
   void release_if_read(Running& it) noexcept;
 
+  // ---- beginnings.cc: before the first element
+  void make_coders(Running& it) noexcept;
+  void begin(Running& it) noexcept;
+  void begin_waiting() noexcept;
+  void look_on(Running& it, size_t& floats) noexcept;
+  void note_looked(Running& it) noexcept;
+  void go_on(Running& it) noexcept;
+  [[nodiscard]] std::optional<float> agreed(const Running& it) const noexcept;
+  void settle(Running& it, float agreed) noexcept;
+  [[nodiscard]] size_t unheard(const Running& it) const noexcept;
+
   // ---- arrivals.cc: packets received
   bool receive_data(size_t link, const LinkHeader& header, Packet packet, size_t bytes, uint32_t payload_crc,
                     Nanos now) noexcept;
   std::optional<Counter> check_runs(std::span<const uint8_t> bytes, size_t link) noexcept;
   std::optional<Counter> check_run(Run& run, size_t link) noexcept;
-  std::optional<Counter> check_control(const Run& run, size_t link) noexcept;
   [[nodiscard]] bool is_awaited(const Run& run, size_t link) const noexcept;
   [[nodiscard]] bool has_room(const Run& run, size_t link) const noexcept;
   bool relay(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
@@ -169,22 +191,27 @@ class ExchangeState {
   size_t pass_on(const Run& run, Nanos now) noexcept;
   void absorb(const Run& run, size_t done) noexcept;
   void take_result(const Run& run, bool relayed, Nanos now) noexcept;
+  void add_sum(const Run& run) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
+
+  // ---- control.cc: runs without elements
+  std::optional<Counter> check_control(const Run& run, size_t link) noexcept;
   void take_start(size_t link, const Run& run) noexcept;
   void take_abort(const Run& run) noexcept;
   void compare(Running& it, size_t link, const Descriptor& theirs) noexcept;
+  void send_control(Nanos now) noexcept;
+  void send_aborts(Running& it, Nanos now) noexcept;
 
   // ---- departures.cc: packets that this rank starts
   void pump(Nanos now) noexcept;
   template <typename Visit>
   void for_running(Visit visit) noexcept;
-  void send_control(Nanos now) noexcept;
-  void send_aborts(Running& it, Nanos now) noexcept;
   bool send_deferred(Running& it, Phase phase, Nanos now) noexcept;
   bool send_own(Running& it, Nanos now) noexcept;
-  size_t send(Running& it, const Step& step, unsigned block, size_t first, size_t count, float* residual,
+  size_t send(Running& it, const Step& step, unsigned block, size_t first, size_t count, bool contributes,
               Nanos now) noexcept;
   bool round_own(Running& it, size_t block_count) noexcept;
+  void own_result(Running& it, uint8_t* sums, size_t count) noexcept;
   void flush(size_t link, bool more, Nanos now) noexcept;
   Nanos flush_at(size_t link, Outbox::Channel channel) const noexcept;
   bool peer_started(size_t link, const Running& it) const noexcept {
@@ -192,13 +219,14 @@ class ExchangeState {
   }
   // This stage of it.
   bool peer_takes(const Running& it, const Step& step) const noexcept {
-    if (it.task.stage == 0) return peer_started(step.link, it);
-    const auto& announced = peers_[step.link].announced[it.number % peers_[step.link].announced.size()];
-    return announced.valid && announced.number == it.number && announced.stage >= it.task.stage;
+    if (it.task.stage + it.lead == 0) return peer_started(step.link, it);
+    const auto& announced = announced_by(step.link, it);
+    return announced.valid && announced.number == it.number && announced.stage >= it.task.stage + it.lead;
   }
 
   // ---- owned.cc: blocks with owners
   void begin_owned(Running& it) noexcept;
+  void begin_turns(Running& it) noexcept;
   bool owned_done(const Running& it) const noexcept;
   void send_owned(Running& it, Nanos now) noexcept;
   bool send_contribution(Running& it, unsigned block, Nanos now) noexcept;
@@ -226,9 +254,16 @@ class ExchangeState {
     const size_t first = it.base + it.blocks.offset(block) + element;
     return static_cast<uint8_t*>(it.operation.data) + first * it.coder.element_bytes();
   }
-  static float* residuals(const Running& it, unsigned block, size_t element) noexcept {
-    if (it.operation.residual == nullptr || it.task.stage != 0) return nullptr;
-    return it.operation.residual + it.blocks.offset(block) + element;
+  // Of contributions, or of what is added up: the states of the one who adds are the second ones.
+  static Origin origin_at(const Running& it, ptrdiff_t place, bool contributes) noexcept;
+  static Origin origin(const Running& it, unsigned block, size_t element, bool contributes) noexcept {
+    return origin_at(it, static_cast<ptrdiff_t>(it.base + it.blocks.offset(block) + element), contributes);
+  }
+  // Its sums are what this rank adds its contribution to.
+  static bool contributes(const Running& it) noexcept { return reduces(it.task.kind) && it.task.stage == 0; }
+  // What is added last in this stage has all contributions.
+  static bool sums_end(const Running& it) noexcept {
+    return reduces(it.task.kind) && it.task.stage == it.strategy->stages(it.task.kind) / 2;
   }
   static RunHeader run_header(const Running& it, const Coder& coder, Phase phase, unsigned block,
                               size_t element) noexcept;
@@ -264,10 +299,14 @@ class ExchangeState {
       uint32_t number = 0;
       bool valid = false;
       uint8_t stage = 0;
+      std::optional<float> offer;
       Descriptor descriptor{};
     };
     std::vector<Announced> announced;  // the latest; by number modulo their count
   };
+  const PeerState::Announced& announced_by(size_t link, const Running& it) const noexcept {
+    return peers_[link].announced[it.number % peers_[link].announced.size()];
+  }
   std::vector<PeerState> peers_;
 
   std::vector<Running> table_;
@@ -284,6 +323,7 @@ class ExchangeState {
   Nanos polled_at_ = 0;
   size_t elements_left_ = 0;  // that pump() may still encode
   bool more_ = false;         // poll() stopped early
+  bool others_look_ = false;  // at what is divided among exchanges
   Failure failed_;            // the last operation that did
   PastFailures past_failures_;
 

@@ -1,156 +1,11 @@
-// lifecycle.cc - the life of operations: submitted, started, over (worker thread)
+// lifecycle.cc - the life of operations: started, over (worker thread)
 #include <algorithm>
 #include <limits>
 
-#include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
 #include "collectives/exchange/loss_sample.h"
 
 namespace gradlane {
-namespace {
-
-// `out` is there where it must be, and nothing of it is in the data.
-bool has_way_out(const Operation& operation, unsigned world) {
-  if (operation.kind != OpKind::kAllToAll) return operation.out == nullptr;
-  if (operation.count == 0) return true;
-  const size_t pitch = operation.pitch != 0 ? operation.pitch : operation.count;
-  const size_t bytes = ((world - 1) * pitch + operation.count) * element_bytes(operation.type);
-  const auto data = reinterpret_cast<uintptr_t>(operation.data);
-  const auto out = reinterpret_cast<uintptr_t>(operation.out);
-  return out != 0 && (out >= data ? out - data : data - out) >= bytes;
-}
-
-// What is delivered travels as it is, unless an all-to-all says otherwise.
-Codec codec_for(const Operation& operation, const Codec& configured) {
-  const Codec plain = find_codec(kNoCodec, 0, configured.isa()).value_or(configured);
-  if (operation.kind == OpKind::kGather || operation.kind == OpKind::kScatter) return plain;
-  return operation.codec.value_or(operation.kind == OpKind::kAllToAll ? plain : configured);
-}
-
-}  // namespace
-
-// ---- Submitting and reading.
-
-Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcept {
-  using Refusal = Exchange::Refusal;
-  if (operation.kind > kLastKind || operation.type > ElementType::kBytes) return Refusal::kBad;
-  StrategyId strategy;
-  if (strategy_for(operation, strategy) == nullptr) return Refusal::kStrategy;
-  if (operation.back_codec && strategy.kind != StrategyId::Kind::kAggregator) return Refusal::kStrategy;
-  if (operation.kind == OpKind::kBarrier) return Refusal::kNone;
-  const bool sums = reduces(operation.kind);
-  if (operation.reduction != Reduction::kSum && !sums) return Refusal::kBad;
-  if (operation.reduction == Reduction::kAverage && !is_floating(operation.type)) return Refusal::kBad;
-  if (has_root(operation.kind) && operation.root >= config_.world) return Refusal::kBad;
-  const Codec codec = codec_for(operation, config_.codec);
-  const bool owes = sums && encoded(operation.type, operation.reduction) && codec.has_feedback();
-  if (operation.residual != nullptr && !owes) return Refusal::kBad;
-  if (operation.pitch != 0 && (!has_shares(operation.kind) || operation.pitch < operation.count)) {
-    return Refusal::kBad;
-  }
-  const size_t share = element_bytes(operation.type) * (has_shares(operation.kind) ? config_.world : 1);
-  if (operation.count > config_.max_bytes / share) return Refusal::kTooLarge;
-  if (operation.count != 0 && operation.data == nullptr) return Refusal::kBad;
-  return has_way_out(operation, config_.world) ? Refusal::kNone : Refusal::kBad;
-}
-
-// None: it is not to be had. What goes round the ring has the ring's name, or none.
-const Strategy* ExchangeState::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
-  id = {};
-  const auto able = [&](const Allowed& each) { return supports(each.id, operation.kind); };
-  const bool named = operation.strategy.has_value();
-  auto found = named ? std::ranges::find(allowed_, *operation.strategy, &Allowed::id) : allowed_.begin();
-  if (found == allowed_.end() || !able(*found)) {
-    if ((!named || *operation.strategy == id) && supports(id, operation.kind)) return &ring_;
-    if (!named) found = std::ranges::find_if(allowed_, able);
-    if (named || found == allowed_.end()) return nullptr;
-  }
-  id = found->id;
-  return found->strategy.get();
-}
-
-Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
-  Running& it = table_[submitted_ % table_.size()];
-  if (it.state != Running::State::kFree) return {.id = 0, .refusal = Exchange::Refusal::kFull};
-  if (const auto refusal = check(operation); refusal != Exchange::Refusal::kNone) return {.id = 0, .refusal = refusal};
-
-  it.state = Running::State::kWaiting;
-  it.unread = true;
-  it.world = config_.world;
-  it.id = submitted_++;
-  it.number = static_cast<uint32_t>(it.id - base_);
-  it.operation = operation;
-  it.failure = {};
-  it.announce.reset();
-  it.spread.reset();
-  it.loss = {};
-  it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
-  Operation& own = it.operation;
-  if (own.kind == OpKind::kBarrier) {
-    it.token = 1;
-    own = Operation{};
-    own.tag = operation.tag;
-    own.timeout = operation.timeout;
-    own.kind = OpKind::kBarrier;
-    own.strategy = operation.strategy;
-    own.type = ElementType::kInt32;
-    own.count = 1;
-    own.data = &it.token;
-  }
-  if (!has_root(own.kind)) own.root = 0;
-  own.codec = codec_for(own, config_.codec);
-  StrategyId id;
-  it.strategy = strategy_for(own, id);
-  own.strategy = id;
-  if (id.kind != StrategyId::Kind::kAggregator) {
-    own.back_codec = own.codec;
-  } else if (!own.back_codec) {
-    own.back_codec = find_codec(kNoCodec, 0, own.codec->isa());
-  }
-  it.coder = Coder(own.type, *own.codec, own.reduction);
-  it.back = Coder(own.type, *own.back_codec, own.reduction);
-  it.descriptor = describe(own, *own.codec);
-  it.digest = digest_of(it.descriptor);
-  set_deadline();
-  return {.id = it.id, .refusal = Exchange::Refusal::kNone};
-}
-
-bool ExchangeState::next_completion(Completion& completion) noexcept {
-  // Operations complete independently: any may be the next.
-  for (uint64_t id = read_; id != submitted_; ++id) {
-    Running& it = table_[id % table_.size()];
-    if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
-    completion = {.id = id, .failure = it.failure, .residual_cleared = it.residual_cleared, .loss = it.loss};
-    it.unread = false;
-    release_if_read(it);
-    while (read_ != submitted_ && !table_[read_ % table_.size()].unread) ++read_;
-    return true;
-  }
-  return false;
-}
-
-void ExchangeState::abort(uint64_t id) noexcept {
-  Running& it = table_[id % table_.size()];
-  if (id >= submitted_ || it.id != id) return;
-  const Failure failure{.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(config_.rank)};
-  if (it.state == Running::State::kRunning) fail_everywhere(it, failure, config_.rank);
-  // One that waits keeps its number, and fails everywhere at its turn.
-  if (it.state == Running::State::kWaiting) {
-    it.failure = failure;
-    // A ring that does not come up must not keep it for as long as the caller's limit is.
-    it.deadline = std::min(it.deadline, polled_at_ + config_.start_timeout);
-    set_deadline();
-  }
-  more_ = true;
-}
-
-void ExchangeState::close() noexcept {
-  handle(membership_.give_up({.code = FailureCode::kClosed, .rank = static_cast<uint16_t>(config_.rank)}));
-}
-
-void ExchangeState::refuse(const Failure& why) noexcept {
-  if (const auto link = topology_.link_to(why.rank)) handle(membership_.refuse(*link, why));
-}
 
 // ---- Starting.
 
@@ -165,6 +20,7 @@ void ExchangeState::start_waiting(Nanos now) noexcept {
 
 void ExchangeState::start(Running& it, Nanos now) noexcept {
   const Operation& op = it.operation;
+  begin(it);
   const size_t granule = it.coder.granule();
   const bool few = (op.count + granule - 1) / granule < config_.world && !has_shares(op.kind);
   it.task = {.kind = op.kind,
@@ -179,7 +35,8 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
     ++later.stage;
     it.announce |= it.strategy->sources(later);
   }
-  look_at_loss(it);
+  if (it.ready) look_at_loss(it);
+  it.takers.reset();
   it.state = Running::State::kRunning;
   if (op.timeout == 0) it.deadline = now + config_.operation_timeout;
   set_deadline();
@@ -215,7 +72,7 @@ void ExchangeState::begin_stage(Running& it) noexcept {
   it.own_block = 0;
   it.own_sent = 0;
   it.others_sent = 0;
-  it.offer = 16 * granule;
+  it.offer = std::max({16 * granule, it.coder.cut(), it.back.cut()});
   if (it.strategy->has_owners()) {
     begin_owned(it);
     return;
@@ -280,8 +137,12 @@ void ExchangeState::end(Running& it, const Failure& failure) noexcept {
     const Operation& op = it.operation;
     const size_t pitch = op.pitch != 0 ? op.pitch : op.count;
     const unsigned parts = has_shares(op.kind) ? config_.world : 1;
-    for (unsigned part = 0; part < parts; ++part) std::fill_n(op.residual + part * pitch, op.count, 0.0F);
+    for (unsigned state = 0; state < op.codec->states(); ++state) {
+      float* const first = op.residual + state * op.state_pitch;
+      for (unsigned part = 0; part < parts; ++part) std::fill_n(first + part * pitch, op.count, 0.0F);
+    }
   }
+  note_looked(it);
   if (it.state == Running::State::kRunning) {
     for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= it.coming[i];
   }
@@ -351,7 +212,8 @@ void ExchangeState::fail_waiting(const Failure& failure) noexcept {
 
 // The nearest rank that has not started it, or else the one that data comes from.
 unsigned ExchangeState::awaited(const Running& it) const noexcept {
-  if (links_.empty()) return config_.rank;
+  if (links_.empty() || (!it.ready && !it.bid)) return config_.rank;
+  if (!it.ready) return links_[unheard(it)].peer();
   if (it.strategy->has_owners()) return owed(it);
   const size_t successor = Topology::kSuccessor;
   if (it.from != successor && !peer_started(successor, it)) return links_[successor].peer();

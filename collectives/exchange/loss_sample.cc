@@ -9,8 +9,14 @@
 namespace gradlane {
 namespace {
 
+// Votes, which have neither a bound nor feedback, say nothing of a value's size; and what is noise is no loss.
+bool approximates(const Codec& codec) noexcept {
+  if (codec.row().exact() || codec.row().unbiased) return false;
+  return codec.error().bounded || codec.has_feedback();
+}
+
 bool loses(const Operation& op) noexcept {
-  return reduces(op.kind) && encoded(op.type, op.reduction) && op.residual == nullptr && !op.codec->row().exact();
+  return reduces(op.kind) && encoded(op.type, op.reduction) && op.residual == nullptr && approximates(*op.codec);
 }
 
 // Of `count` neighbours from the tensor's element `first` on, as far as they lie in one block; returns how many did.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/codec_value.h"
 #include "collectives/diagnosis.h"
 
 namespace gradlane {
@@ -49,6 +50,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
   self_.mtu = static_cast<uint16_t>(config.mtu);
   self_.codec = static_cast<uint8_t>(config.codec.id());
   self_.param = config.codec.param();
+  self_.arguments = more_arguments(config.codec.arguments());
   self_.settings = config.settings;
   self_.strategies = pack_strategies(config.strategies);
   (void)enter(kFirstGeneration | (random_.next() >> 32), {});
@@ -59,7 +61,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
 void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) const noexcept {
   const RingSettings& ours = self_.settings;
   const RingSettings& theirs = hello.settings;
-  const auto codec_value = [](const Hello& of) { return uint64_t{of.codec} << 8 | of.param; };
+  const auto value = [](const Hello& of) { return codec_value(of.codec, read_arguments(of.param, of.arguments)); };
   const struct {
     Field field;
     uint64_t ours;
@@ -81,7 +83,7 @@ void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) con
       {Field::kRank, rank_, hello.target, false},
       {Field::kRankTable, self_.rank_table, hello.rank_table, false},
       {Field::kMtu, self_.mtu + around_, hello.mtu + around_, false},
-      {Field::kCodec, codec_value(self_), codec_value(hello), false},
+      {Field::kCodec, value(self_), value(hello), false},
       {Field::kStrategies, self_.strategies, hello.strategies, false},
   };
   const bool told = ours.nodes != 0 && theirs.nodes != 0;
@@ -313,7 +315,8 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.since = since_;
   uint8_t bytes[sizeof(Hello)];
   store(bytes, hello);
-  const size_t length = hello.strategies == 0 ? offsetof(Hello, strategies) : sizeof(hello);
+  const size_t plain = hello.strategies == 0 ? offsetof(Hello, strategies) : offsetof(Hello, arguments);
+  const size_t length = hello.arguments == 0 ? plain : sizeof(hello);
   return links_[link].send_bare(PacketKind::kHello, std::span(bytes).first(length), now);
 }
 

@@ -42,29 +42,35 @@ bool Outbox::begin(Channel channel, unsigned sink, Nanos now) noexcept {
 }
 
 // The same elements of the same block follow.
-bool Outbox::goes_on(const Open& open, const RunHeader& run, size_t granule) noexcept {
+bool Outbox::goes_on(const Open& open, const RunHeader& run, const Coder& coder) noexcept {
   const RunHeader& last = open.run;
   return open.last != 0 && last.operation == run.operation && last.block == run.block && last.phase == run.phase &&
-         last.count % granule == 0 && last.first + last.count / granule == run.first;
+         last.count % coder.cut() == 0 && last.first + last.count / coder.granule() == run.first;
 }
 
-Outbox::Place Outbox::reserve(Channel channel, const RunHeader& run, size_t granule, size_t elements, unsigned sink,
+Outbox::Place Outbox::reserve(Channel channel, const RunHeader& run, const Coder& coder, size_t elements, unsigned sink,
                               Nanos now, bool apart) noexcept {
   Open& open = open_[channel];
   for (;;) {
     if (!holds(channel) && !begin(channel, sink, now)) return {};
-    const bool joins = !apart && goes_on(open, run, granule);
+    const bool joins = !apart && goes_on(open, run, coder);
     const size_t header = joins ? 0 : sizeof(RunHeader);
-    const bool fits = open.bytes + header + kLongestGroup <= mtu_ && open.elements + elements <= kMaxRunElements;
+    const bool fits = open.bytes + header + coder.least_room() <= mtu_ && open.elements + elements <= kMaxRunElements;
     if (open.last == 0 || (fits && open.sink == sink)) {
       open.sink = sink;
       const size_t begin = open.bytes + header;
-      const size_t left = (kMaxRunElements - open.elements) / granule * granule;
+      const size_t left = (kMaxRunElements - open.elements) / coder.cut() * coder.cut();
       return {{open.packet.data + begin, mtu_ - begin}, left, joins};
     }
     flush(channel, now);
     if (holds(channel)) return {};
   }
+}
+
+bool Outbox::begin_next(Channel channel, Nanos now) noexcept {
+  if (!holds(channel)) return false;
+  flush(channel, now);
+  return !holds(channel);
 }
 
 void Outbox::commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,

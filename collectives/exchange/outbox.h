@@ -33,17 +33,20 @@ class Outbox {
   void reset() noexcept;
 
   // Where the next elements of a run may be written; no bytes if the packet is full and the link cannot take it, or if
-  // there is no buffer. At least one granule fits otherwise.
+  // there is no buffer. There are Coder::least_room() of them otherwise.
   struct Place {
     std::span<uint8_t> bytes;
-    size_t elements = 0;  // at most: whole granules
+    size_t elements = 0;  // at most: up to a cut
     bool joins = false;   // goes on the last run
   };
   // `run` says which run it is: its count and bytes do not matter. There is place for at least `elements` of them, as
   // far as their number goes. `sink`: where results end. `apart`: what begins here is a run of its own, even if it goes
   // on the last one.
-  [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, size_t granule, size_t elements, unsigned sink,
+  [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, const Coder& coder, size_t elements, unsigned sink,
                               Nanos now, bool apart = false) noexcept;
+  // Nothing fitted into that place: a new packet is begun, if the open one can leave. False if it cannot, or if it has
+  // nothing in it, so that no packet has more room.
+  [[nodiscard]] bool begin_next(Channel channel, Nanos now) noexcept;
   // `elements` were written there as a block of `bytes` bytes.
   void commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
               size_t bytes) noexcept;
@@ -78,7 +81,7 @@ class Outbox {
   };
 
   [[nodiscard]] bool begin(Channel channel, unsigned sink, Nanos now) noexcept;
-  [[nodiscard]] static bool goes_on(const Open& open, const RunHeader& run, size_t granule) noexcept;
+  [[nodiscard]] static bool goes_on(const Open& open, const RunHeader& run, const Coder& coder) noexcept;
 
   PacketSink& out_;
   PacketIo& io_;

@@ -38,7 +38,10 @@ void ExchangeState::begin_owned(Running& it) noexcept {
   const bool owns = it.own != blocks && it.blocks.count(it.own) != 0;
   if (!owns) it.own = blocks;
   if (owns || !adds(it.task.kind)) it.announce |= it.strategy->sources(it.task);
-  if (!owns || !adds(it.task.kind)) return;
+  if (owns && adds(it.task.kind) && it.ready) begin_turns(it);
+}
+
+void ExchangeState::begin_turns(Running& it) noexcept {
   const Coder plain(it.operation.type, find_codec(kNoCodec, 0, it.operation.codec->isa()).value_or(*it.operation.codec),
                     it.operation.reduction);
   it.turns.begin(it.blocks.count(it.own), turn_of(it, config_.rank), it.coder, plain);
@@ -84,8 +87,8 @@ bool ExchangeState::send_contribution(Running& it, unsigned block, Nanos now) no
   const Step step = it.strategy->start(it.task, block);
   const bool delivered = delivers(it.task.kind);
   if (!step.send && !delivered) return false;  // its own
-  const size_t sent = step.send ? send(it, step, block, first, end - first, residuals(it, block, first), now)
-                                : copy_own(it, block, first);
+  const size_t sent =
+      step.send ? send(it, step, block, first, end - first, contributes(it), now) : copy_own(it, block, first);
   it.sent[block] += sent;
   it.to_send -= sent;
   if (sent == 0 && step.send) unsent_[step.link] = 1;
@@ -96,7 +99,9 @@ void ExchangeState::take_grant(const Run& run) noexcept {
   Running& it = at(run.header.operation);
   if (it.state != Running::State::kRunning || it.number != run.header.operation) return;
   const unsigned block = run.header.block;
-  const size_t limit = std::min(run.header.first * it.coder.granule(), it.blocks.count(block));
+  const size_t told = run.header.first * it.coder.granule();
+  const size_t count = it.blocks.count(block);
+  const size_t limit = told >= count ? count : told - told % it.coder.cut();
   it.limit[block] = std::max(it.limit[block], limit);
 }
 
@@ -109,7 +114,9 @@ void ExchangeState::take_contribution(const Run& run, size_t link) noexcept {
       turn_of(it, links_[link].peer()), run.header.first * it.coder.granule(), run.header.count, run.payload,
       [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(it, first, count, sums, begins); },
       [&](size_t first, size_t count, const uint8_t* sums) {
-        std::memcpy(elements(it, it.own, first), sums, count * it.coder.element_bytes());
+        uint8_t* const to = elements(it, it.own, first);
+        std::memcpy(to, sums, count * it.coder.element_bytes());
+        if (sums_end(it)) it.coder.finish(to, count, origin(it, it.own, first, false).position);
       });
 }
 
@@ -117,7 +124,7 @@ void ExchangeState::take_contribution(const Run& run, size_t link) noexcept {
 void ExchangeState::add_own(Running& it, size_t first, size_t count, uint8_t* sums, bool begins) noexcept {
   for (size_t done = 0; done < count;) {
     const EncodeResult encoded = it.coder.encode(elements(it, it.own, first + done), count - done,
-                                                 residuals(it, it.own, first + done), scratch_);
+                                                 origin(it, it.own, first + done, contributes(it)), scratch_);
     const std::span block = std::span(scratch_).first(encoded.bytes);
     uint8_t* const out = sums + done * it.coder.element_bytes();
     (void)(begins ? it.coder.decode(block, out, encoded.floats) : it.coder.add(block, out, encoded.floats));
@@ -153,6 +160,7 @@ void ExchangeState::queue_results(Running& it, Nanos now) noexcept {
       if (!peer_started(link, it)) return;
     }
   }
+  if (ready != count) ready -= ready % it.back.cut();
   while (it.queued < ready && queue_result(it, ready - it.queued, now)) {
   }
 }
@@ -162,20 +170,23 @@ bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept 
     more_ = true;
     return false;
   }
-  const size_t granule = it.back.granule();
   uint8_t* const data = elements(it, it.own, it.queued);
+  const Origin from = origin(it, it.own, it.queued, false);
   const bool kept = !reaches_all(it.task.kind);
   EncodeResult encoded;
   if (kept) {
-    encoded = it.back.encode(data, count, nullptr, scratch_);
+    encoded = it.back.represent(data, count, from, scratch_);
     (void)it.back.decode(std::span(scratch_).first(encoded.bytes), data, encoded.floats);
   } else {
     const RunHeader header = run_header(it, it.back, Phase::kGather, it.own, it.queued);
     fanout_.prepare();
     Outbox& outbox = fanout_.outbox();
-    const Outbox::Place place = outbox.reserve(Outbox::kResults, header, granule, granule, 0, now);
-    if (place.bytes.empty()) return false;
-    encoded = it.back.encode(data, std::min(count, place.elements), nullptr, place.bytes);
+    Outbox::Place place;
+    do {
+      place = outbox.reserve(Outbox::kResults, header, it.back, it.back.cut(), 0, now);
+      if (place.bytes.empty()) return false;
+      encoded = it.back.represent(data, std::min(count, place.elements), from, place.bytes);
+    } while (encoded.floats == 0 && outbox.begin_next(Outbox::kResults, now));
     if (encoded.floats == 0) return false;
     (void)it.back.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
     outbox.commit(Outbox::kResults, place, header, it.back, encoded.floats, encoded.bytes);

@@ -1,8 +1,8 @@
-// fixed.cc - codec fixed: multiples of 2^(1-b), in bit planes (any thread)
+// fixed.cc - codec fixed: multiples of 2^(1-b), in bit planes, and those that select them otherwise (any thread)
 //
 // docs/codec-format.md says the same in prose.
-#include "compress/plane_passes.h"
 #include "compress/scalar/scalar.h"
+#include "compress/selected_planes.h"
 
 namespace gradlane::scalar {
 namespace {
@@ -27,5 +27,9 @@ struct PlaneKernels {
 }  // namespace
 
 constexpr CodecOps kFixed = PlanePasses<PlaneKernels>::ops();
+constexpr CodecOps kRelative = looked_at_by<look_at>(kFixed);
+constexpr CodecOps kStochastic = SelectedPasses<PlaneKernels, select_stochastic>::ops();
+constexpr CodecOps kTernGrad = looked_at_by<look_at>(selected_by<encode_terngrad, hop_terngrad>(kFixed));
+constexpr CodecOps kTbq = selected_by<encode_tbq, hop_tbq>(kFixed);
 
 }  // namespace gradlane::scalar

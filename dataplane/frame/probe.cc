@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/codec_value.h"
 #include "collectives/crc32c.h"
 #include "config/loader.h"
 
@@ -55,6 +56,12 @@ ProbeIdentity probe_identity(const NodeConfig& config) {
   us.codec = static_cast<uint8_t>(config.codec.id());
   us.param = config.codec.param();
   us.protocol = kProtocolVersion;
+  if (const uint64_t more = more_arguments(config.codec.arguments()); more != 0) {
+    uint8_t bytes[sizeof(more)];
+    store(bytes, more);
+    const uint32_t digest = crc32c(kCrcStart, bytes, sizeof(bytes)) | 1;
+    std::memcpy(us.arguments, &digest, sizeof(us.arguments));
+  }
   return us;
 }
 

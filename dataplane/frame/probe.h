@@ -28,8 +28,8 @@ struct [[gnu::packed]] ProbeIdentity {
   uint16_t mtu;   // of IP
   uint8_t codec;
   uint8_t param;
-  uint8_t protocol;     // version of the exchange's packets
-  uint8_t reserved[3];  // 0
+  uint8_t protocol;      // version of the exchange's packets
+  uint8_t arguments[3];  // digest of what the codec's name says beside `param`; 0: nothing
 };
 static_assert(sizeof(ProbeIdentity) == 20);
 
@@ -57,6 +57,7 @@ static_assert(offsetof(ProbeIdentity, node) == 10);
 static_assert(offsetof(ProbeIdentity, mtu) == 12);
 static_assert(offsetof(ProbeIdentity, codec) == 14);
 static_assert(offsetof(ProbeIdentity, protocol) == 16);
+static_assert(offsetof(ProbeIdentity, arguments) == 17);
 static_assert(offsetof(ProbeHeader, tos) == 36);
 static_assert(offsetof(ProbeHeader, arrived_tos) == 37);
 static_assert(offsetof(ProbeHeader, arrived) == 38);

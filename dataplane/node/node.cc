@@ -16,6 +16,7 @@
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/key_file.h"
 #include "dataplane/node/ring_facts.h"
+#include "dataplane/trainer/coding.h"
 
 namespace gradlane {
 namespace {
@@ -155,10 +156,16 @@ void Node::make_lanes() {
                   .max_bytes = config_.max_tensor,
                   .local_reduce = config_.local_reduce,
                   .codec = config_.codec,
-                  .strategies = config_.strategies};
+                  .strategies = config_.strategies,
+                  .ranks = static_cast<unsigned>(config_.nodes.size()) * ranks,
+                  .links = links_all(config_.strategies, static_cast<unsigned>(config_.nodes.size()) * ranks)};
+  for (unsigned local = 0; local < ranks && config_.lanes > 1; ++local) {
+    looks_.push_back(std::make_unique<LaneLooks>(config_.lanes));
+  }
   for (setup.lane = 0; setup.lane < config_.lanes; ++setup.lane) {
     for (unsigned local = 0; local < ranks; ++local) {
       setup.first_trainer = local;
+      setup.looks = looks_.empty() ? nullptr : looks_[local].get();
       LaneDesk& desk = *desks_[lanes_.size()];
       lanes_.push_back(std::make_unique<Lane>(exchange_config(config_, config_.rank * ranks + local, incarnation_),
                                               setup, *pools_.front(), desk));

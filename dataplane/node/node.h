@@ -141,8 +141,9 @@ class Node {
   std::vector<std::unique_ptr<Neighbour>> neighbours_;  // in the ring
   std::vector<std::unique_ptr<PacketPool>> pools_;      // one for all lanes
   std::vector<NodePort> ports_;
-  std::vector<std::unique_ptr<LaneDesk>> desks_;  // as lanes_
-  std::vector<std::unique_ptr<Lane>> lanes_;      // by number * ranks_per_node + local rank
+  std::vector<std::unique_ptr<LaneDesk>> desks_;   // as lanes_
+  std::vector<std::unique_ptr<LaneLooks>> looks_;  // by rank of this node; none with one lane
+  std::vector<std::unique_ptr<Lane>> lanes_;       // by number * ranks_per_node + local rank
   RingWatch ring_;
   FailureLog failures_;
   Nanos faults_logged_at_ = 0;

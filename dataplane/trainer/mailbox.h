@@ -76,13 +76,16 @@ enum class TrainerFault : uint32_t {
   kNone,
   kRingCounts,    // more entries than a ring has: a = head, b = tail
   kBadKind,       // no such operation or type: a = kind, b = type
-  kBadCodec,      // a = id, b = param
+  kBadCodec,      // a = id, b = arguments
   kBadSegment,    // no such segment: a = its number
   kOutOfBounds,   // bytes outside the segment: a = offset, b = bytes needed, c = bytes of the segment
   kTooLarge,      // a = bytes of the tensor, b = allowed
   kBadStrategy,   // none that is allowed, or it cannot do such operations: a = code, b = kind
+  kDoesNotAdd,    // a codec that needs owners of blocks by a strategy without: a = id, b = strategy's code
+  kNoLinks,       // a codec that ranks agree about where not all have links to all: a = id
   kBadOperation,  // average of integers, minimum of what is not summed, no such root, residual where there is no
-                  // feedback, codec for the way back without an aggregator, not with local_reduce, blocks that overlap
+                  // feedback, codec for the way back without an aggregator, not with local_reduce, blocks or state
+                  // arrays that overlap
 };
 
 struct FaultReport {

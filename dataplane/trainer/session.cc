@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "compress/codec.h"
+#include "dataplane/trainer/coding.h"
 
 namespace gradlane {
 
@@ -80,19 +81,24 @@ gl_codec_row told(const CodecRow& codec) noexcept {
   row.id = static_cast<uint8_t>(codec.id);
   row.least = static_cast<uint8_t>(codec.min_bits);
   row.most = static_cast<uint8_t>(codec.max_bits);
-  row.flags = (codec.exact() ? GL_CODEC_EXACT : 0) | (codec.feedback ? GL_CODEC_FEEDBACK : 0) |
-              (codec.exact_sums ? GL_CODEC_EXACT_SUMS : 0) | (codec.adaptive ? GL_CODEC_ADAPTIVE : 0);
+  row.states = static_cast<uint8_t>(codec.feedback ? codec.states : 0);
+  row.flags = capabilities(codec);
+  copy_text(row.prefix, codec.prefix);
+  if (codec.variant != nullptr) copy_text(row.variant, codec.variant);
+  copy_text(row.promise, codec.promise);
+  copy_text(row.source, codec.source);
   return row;
 }
 
 // The same of a strategy that it may name.
-gl_strategy_row told(const StrategyId& strategy) noexcept {
+gl_strategy_row told(const StrategyId& strategy, unsigned ranks, bool links) noexcept {
   gl_strategy_row row{};
   row.code = strategy.code();
   for (unsigned kind = 0; kind <= GL_ALL_TO_ALL; ++kind) {
     if (supports(strategy, static_cast<OpKind>(kind))) row.kinds |= 1U << kind;
   }
-  row.flags = strategy.kind == StrategyId::Kind::kAggregator ? GL_STRATEGY_BACK : 0;
+  row.flags = (strategy.kind == StrategyId::Kind::kAggregator ? GL_STRATEGY_BACK : 0) |
+              (has_owners(strategy, ranks) ? GL_STRATEGY_OWNERS : 0) | (links ? GL_STRATEGY_LINKS : 0);
   copy_text(row.name, strategy.name().view());
   return row;
 }
@@ -131,7 +137,9 @@ void Session::attach(unsigned slot) {
   auto* const codec_rows = reinterpret_cast<gl_codec_row*>(control_.base() + codecs_at);
   for (size_t i = 0; i < codecs.size(); ++i) codec_rows[i] = told(codecs[i]);
   auto* const strategy_rows = reinterpret_cast<gl_strategy_row*>(control_.base() + strategies_at);
-  for (size_t i = 0; i < strategies.size(); ++i) strategy_rows[i] = told(strategies[i]);
+  const auto ranks = static_cast<unsigned>(config_.nodes.size()) * (config_.local_reduce ? 1 : config_.trainers);
+  const bool links = links_all(strategies, ranks);
+  for (size_t i = 0; i < strategies.size(); ++i) strategy_rows[i] = told(strategies[i], ranks, links);
 
   slots_[slot].taken = true;
   slots_[slot].pid = peer_.pid;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <utility>
 
 #include "collectives/strategy/strategy_id.h"
 
@@ -35,6 +36,13 @@ size_t bytes_of(uint32_t type) noexcept {
 bool has_ended(int fd) noexcept {
   pollfd entry{fd, POLLRDHUP, 0};
   return ::poll(&entry, 1, 0) != 0;
+}
+
+std::string word_of(uint64_t codec) {
+  for (const CodecRow& row : codec_table()) {
+    if (static_cast<uint64_t>(row.id) == codec) return row.word;
+  }
+  return "codec " + std::to_string(codec);
 }
 
 std::string count_of(uint64_t count, const char* what) { return std::to_string(count) + " " + what; }
@@ -131,6 +139,19 @@ void end_connection(int fd) noexcept {
   }
 }
 
+uint32_t capabilities(const CodecRow& codec) noexcept {
+  const std::pair<bool, uint32_t> all[] = {
+      {codec.exact(), GL_CODEC_EXACT},         {codec.feedback, GL_CODEC_FEEDBACK},
+      {codec.exact_sums, GL_CODEC_EXACT_SUMS}, {codec.adaptive, GL_CODEC_ADAPTIVE},
+      {!codec.adds, GL_CODEC_OWNED},           {codec.agreement != Agreement::kNone, GL_CODEC_AGREES},
+      {codec.passes != 0, GL_CODEC_LOOKS},     {codec.has_rate, GL_CODEC_RATE},
+      {codec.takes_lattice, GL_CODEC_LATTICE}, {codec.unbiased, GL_CODEC_UNBIASED},
+  };
+  uint32_t flags = 0;
+  for (const auto& [has, flag] : all) flags |= has ? flag : 0;
+  return flags;
+}
+
 std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned lane) {
   const std::string a = std::to_string(report.a);
   const std::string b = std::to_string(report.b);
@@ -145,7 +166,7 @@ std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned l
     case TrainerFault::kBadKind:
       return "no operation is of kind " + a + " and type " + b + where;
     case TrainerFault::kBadCodec:
-      return "no codec has id " + a + " and parameter " + b + where;
+      return "no codec has id " + a + " and arguments " + b + where;
     case TrainerFault::kBadSegment:
       return "operation names segment " + a + ", which does not exist" + where;
     case TrainerFault::kOutOfBounds:
@@ -157,9 +178,17 @@ std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned l
       const std::string name = id ? std::string(id->name().view()) : "of code " + a;
       return "strategy " + name + " is not allowed (strategies), or cannot do operations of kind " + b + where;
     }
+    case TrainerFault::kDoesNotAdd: {
+      const auto id = strategy_of(static_cast<uint32_t>(report.b));
+      return word_of(report.a) + " does not add: use strategy direct or aggregator, not " +
+             (id ? std::string(id->name().view()) : "of code " + b) + where;
+    }
+    case TrainerFault::kNoLinks:
+      return "for " + word_of(report.a) + " ranks agree by links between all nodes: add `direct` to `strategies`" +
+             where;
     case TrainerFault::kBadOperation:
-      return "average of integers, minimum of no sum, no such root, residual without error feedback, codec for the way "
-             "back of no aggregator, blocks that overlap, or not with local_reduce" +
+      return "average of integers, minimum of no sum, no such root, residual without feedback, codec for the way back "
+             "of no aggregator, blocks or states that overlap, not with local_reduce" +
              where;
   }
   return "unknown fault " + std::to_string(static_cast<uint32_t>(fault)) + where;

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "client/abi.h"
+#include "compress/codec_table.h"
 #include "dataplane/trainer/mailbox.h"
 
 namespace gradlane {
@@ -53,6 +54,9 @@ void end_connection(int fd) noexcept;
 
 // Copies what fits and ends it with 0.
 void copy_text(std::span<char> out, std::string_view text) noexcept;
+
+// What a codec can do, GL_CODEC_...
+[[nodiscard]] uint32_t capabilities(const CodecRow& codec) noexcept;
 
 // A lane's report in words.
 [[nodiscard]] std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned lane);

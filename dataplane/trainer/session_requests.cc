@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -110,9 +111,9 @@ void Session::find(const gl_codec_name& message) {
     gl_codec_name found{};
     found.type = GL_MSG_CODEC;
     found.id = static_cast<uint8_t>(codec.id());
-    found.param = codec.param();
-    found.feedback = codec.has_feedback() ? 1 : 0;
-    found.exact = codec.row().exact() ? 1 : 0;
+    found.states = static_cast<uint8_t>(codec.states());
+    found.flags = capabilities(codec.row());
+    found.arguments = std::bit_cast<uint64_t>(codec.arguments());
     copy_text(found.name, codec.name());
     answer(found);
   } catch (const SetupError& error) {

@@ -80,6 +80,7 @@ bool TrainerOps::obey(Command& command) noexcept {
     case Command::Kind::kAttach:
       if (!exchange_.fresh()) break_off(kReplaced);
       rings.attach(command, exchange_.counters());
+      if (setup_.looks != nullptr && trainer == 0) setup_.looks->reset();
       ends_[trainer] = {};
       since_[trainer] = 0;
       next_job_[trainer] = jobs_submitted_;
@@ -179,13 +180,14 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
     return true;
   }
   if (unaware(trainer, *submission)) {
-    reject(trainer, submission->cookie);
+    reject(trainer, *submission);
     return true;
   }
   next_job_[trainer] = number + 1;
   afresh_[trainer] = false;
   Job* const it = begin(number, now);
   if (it == nullptr) {
+    leave(looks_of(trainer, *submission), false, false);
     rings_[trainer].complete(submission->cookie, kFailedBefore, false);
     return true;
   }
@@ -195,6 +197,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   it->deadline = it->begun_at + (it->timeout != 0 ? it->timeout : setup_.operation_timeout);
   it->parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
                         submission->operation};
+  if (it->looks == nullptr) it->looks = looks_of(trainer, *submission);
   ++it->arrived;
   if (it->arrived > 1) compare(*it, trainer);
   return true;
@@ -235,6 +238,8 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.failure.clear();
   it.begun_at = now;
   it.timeout = 0;
+  it.looks = nullptr;
+  it.summed = it.given = false;
   for (Part& part : it.parts) part.submitted = false;
   desk_.in_flight.fetch_add(1, std::memory_order_relaxed);
   return &it;
@@ -276,7 +281,8 @@ bool TrainerOps::ready(Job& it, Nanos now) noexcept {
     }
     begin_sum(it);
   }
-  if (it.state == Job::State::kSumming && (!it.failure.empty() || sum_piece(it))) it.state = Job::State::kReady;
+  if (it.state == Job::State::kSumming && (!it.failure.empty() || sum_piece(it))) it.state = Job::State::kSummed;
+  if (it.state == Job::State::kSummed && all_summed(it)) it.state = Job::State::kReady;
   return it.state == Job::State::kReady;
 }
 
@@ -291,6 +297,8 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   if (operation.kind != OpKind::kBarrier) {
     const size_t width = element_bytes(operation.type);
     operation.whole = operation.count;
+    operation.offset = it.share.first;
+    operation.lookers = it.looks != nullptr ? &it.looks->to_look : nullptr;
     operation.count = it.share.count;
     if (operation.data != nullptr) operation.data = static_cast<uint8_t*>(operation.data) + it.share.first * width;
     if (operation.out != nullptr) operation.out = static_cast<uint8_t*>(operation.out) + it.share.first * width;
@@ -304,6 +312,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     return true;
   }
   it.state = Job::State::kExchanging;
+  it.given = true;
   it.id = submitted.id;
   it.generation = took_part_ = exchange_.generation();
   for (unsigned i = 0; i < setup_.trainers; ++i) ends_[i].took_part |= it.parts[i].submitted;
@@ -363,6 +372,7 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
 }
 
 void TrainerOps::finish(Job& it, const char* failure) noexcept {
+  leave(it.looks, it.summed, it.given);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     const Part& part = it.parts[trainer];
     if (!part.submitted) continue;

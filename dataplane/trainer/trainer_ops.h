@@ -11,6 +11,7 @@
 #include "collectives/exchange/coder.h"
 #include "collectives/exchange/exchange.h"
 #include "config/config.h"
+#include "dataplane/trainer/lane_looks.h"
 #include "dataplane/trainer/mailbox.h"
 #include "dataplane/trainer/share.h"
 #include "dataplane/trainer/trainer_rings.h"
@@ -25,17 +26,19 @@ struct TrainerOpsSetup {
   unsigned node = 0;                       // with local reduction: this rank's place in the ring, for roots
   Nanos operation_timeout = 60 * kSecond;  // how long trainers of this node wait for one another
   SubmissionLimits limits;
+  LaneLooks* looks = nullptr;  // of all lanes of this rank; null: there is one lane
 };
 
 // Worker thread only, but for the desk. One operation after the other is made of one submission of each trainer:
 //
 //   gathering   some trainers have not submitted it yet
 //   summing     the others' elements are added to those of the first one, a piece in each poll
+//   summed      where a codec looks at the whole of it, on all lanes: others still add up
 //   ready       for the exchange, as soon as that has room
 //   exchanging  the exchange has it
 //   copying     the result goes to the other trainers, a piece in each poll
 //
-// With one trainer the first two and the last are nothing. Operations reach the exchange in the order in which they
+// With one trainer the first three and the last are nothing. Operations reach the exchange in the order in which they
 // were submitted, whatever becomes of them, so that numbers agree on all ranks.
 //
 // When a generation of the ring ends, numbers begin at 0 with what ranks submit next. That must not be what a trainer
@@ -70,7 +73,7 @@ class TrainerOps {
     Operation operation;  // as submitted: the whole tensor
   };
   struct Job {
-    enum class State : uint8_t { kFree, kGathering, kSumming, kReady, kExchanging, kCopying };
+    enum class State : uint8_t { kFree, kGathering, kSumming, kSummed, kReady, kExchanging, kCopying };
     State state = State::kFree;
     std::vector<Part> parts;  // by trainer
     unsigned arrived = 0;
@@ -83,6 +86,11 @@ class TrainerOps {
     Nanos timeout = 0;   // the shortest that a trainer has named; 0: none has
     Nanos deadline = 0;  // for all trainers to have submitted it
     Words failure;       // not empty: it will fail on all ranks, and this is why
+    // Of codecs that look at the whole; else null. What this lane has said there: that it has added up, and that the
+    // exchange will say that it has looked.
+    LaneLooks::Entry* looks = nullptr;
+    bool summed = false;
+    bool given = false;
     // Summing and copying: the other trainer, and how many elements are done.
     unsigned other = 0;
     size_t done = 0;
@@ -123,9 +131,14 @@ class TrainerOps {
   void tell(unsigned trainer) noexcept;
   void drop_unaware(Told told) noexcept;
   [[nodiscard]] bool unaware(unsigned trainer, const Submission& submission) const noexcept;
-  void reject(unsigned trainer, uint64_t cookie) noexcept;
+  void reject(unsigned trainer, const Submission& submission) noexcept;
   void seek(const Job& job) noexcept;
   [[nodiscard]] bool missed() const noexcept;
+
+  // ---- trainer_ops_looks.cc: codecs that look at the whole of a tensor
+  [[nodiscard]] LaneLooks::Entry* looks_of(unsigned trainer, const Submission& submission) const noexcept;
+  void leave(LaneLooks::Entry* looks, bool summed, bool given) noexcept;
+  [[nodiscard]] bool all_summed(Job& job) noexcept;
 
   // ---- trainer_ops_local.cc: several trainers
   void compare(Job& job, unsigned trainer) noexcept;

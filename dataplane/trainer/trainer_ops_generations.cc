@@ -93,10 +93,11 @@ bool TrainerOps::missed() const noexcept {
   return false;
 }
 
-void TrainerOps::reject(unsigned trainer, uint64_t cookie) noexcept {
+void TrainerOps::reject(unsigned trainer, const Submission& submission) noexcept {
+  leave(looks_of(trainer, submission), false, false);
   Words text = why_ended_;
   if (text.size() + kUnaware.size() < GL_TEXT) text.add(kUnaware);
-  rings_[trainer].complete(cookie, text.c_str(), false);
+  rings_[trainer].complete(submission.cookie, text.c_str(), false);
 }
 
 }  // namespace gradlane

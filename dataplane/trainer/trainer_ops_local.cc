@@ -43,7 +43,7 @@ void TrainerOps::begin_sum(Job& it) noexcept {
   it.other = 1;
   it.done = 0;
   const bool sums = shares_buffer() && operation.kind == OpKind::kAllReduce && it.share.count != 0;
-  it.state = sums ? Job::State::kSumming : Job::State::kReady;
+  it.state = sums ? Job::State::kSumming : Job::State::kSummed;
 }
 
 uint8_t* TrainerOps::elements(Job& it, unsigned trainer, size_t element) noexcept {
@@ -58,7 +58,7 @@ bool TrainerOps::sum_piece(Job& it) noexcept {
   const Coder coder(operation.type, codec_of(FloatForm::kFp32, setup_.limits.codec.isa()), operation.reduction);
   const size_t count = std::min(scratch_.size() / width, it.share.count - it.done);
   uint8_t* const sum = elements(it, 0, it.done);
-  const auto result = coder.hop({elements(it, it.other, it.done), count * width}, sum, count, nullptr, scratch_);
+  const auto result = coder.hop({elements(it, it.other, it.done), count * width}, sum, count, {}, scratch_);
   std::memcpy(sum, scratch_.data(), result.floats * width);
   const bool last = it.other + 1 == setup_.trainers;
   if (last && operation.reduction == Reduction::kAverage) coder.divide(sum, result.floats, setup_.trainers);

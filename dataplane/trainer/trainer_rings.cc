@@ -2,9 +2,11 @@
 #include "dataplane/trainer/trainer_rings.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "collectives/counters.h"
+#include "dataplane/trainer/coding.h"
 
 namespace gradlane {
 namespace {
@@ -42,19 +44,23 @@ struct Refusal {
   uint64_t b = 0;
 };
 
+uint64_t id_of(const Codec& codec) noexcept { return static_cast<uint64_t>(codec.id()); }
+
+CodecArguments arguments_of(uint64_t bits) noexcept { return std::bit_cast<CodecArguments>(bits); }
+
 // By which codec, there and back. `codec` is the one of the way there.
 Refusal read_codecs(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation,
                     Codec& codec) noexcept {
   const Isa isa = limits.codec.isa();
   codec = limits.codec;
   if ((entry.flags & GL_FLAG_CODEC) != 0) {
-    operation.codec = find_codec(static_cast<CodecId>(entry.codec), entry.param, isa);
-    if (!operation.codec) return {TrainerFault::kBadCodec, entry.codec, entry.param};
+    operation.codec = find_codec(static_cast<CodecId>(entry.codec), arguments_of(entry.codec_arguments), isa);
+    if (!operation.codec) return {TrainerFault::kBadCodec, entry.codec, entry.codec_arguments};
     codec = *operation.codec;
   }
   if ((entry.flags & GL_FLAG_BACK) != 0) {
-    operation.back_codec = find_codec(static_cast<CodecId>(entry.back_codec), entry.back_param, isa);
-    if (!operation.back_codec) return {TrainerFault::kBadCodec, entry.back_codec, entry.back_param};
+    operation.back_codec = find_codec(static_cast<CodecId>(entry.back_codec), arguments_of(entry.back_arguments), isa);
+    if (!operation.back_codec) return {TrainerFault::kBadCodec, entry.back_codec, entry.back_arguments};
   }
   if ((entry.flags & GL_FLAG_EXACT) != 0) {
     codec = codec_of(FloatForm::kFp32, isa);
@@ -64,27 +70,36 @@ Refusal read_codecs(const gl_submission& entry, const SubmissionLimits& limits, 
   return {};
 }
 
+// Elements that become one go through it.
+bool adds_up(const Operation& operation) noexcept {
+  return reduces(operation.kind) && encoded(operation.type, operation.reduction);
+}
+
 // Which way round: always named from here on, so that trainers of a node that name the daemon's and those that name
 // none agree. A codec for the way back is a matter of the strategy, too.
-Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation) noexcept {
-  const auto able = [&](const StrategyId& each) { return supports(each, operation.kind); };
-  if (entry.strategy == 0 && !able(StrategyId{}) && std::ranges::none_of(limits.strategies, able)) {
-    return {TrainerFault::kBadStrategy, entry.strategy, entry.kind};
-  }
+Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, const Codec& codec,
+                      Operation& operation) noexcept {
+  const bool sums = adds_up(operation);
+  const auto carried = [&](const StrategyId& each) { return !sums || carries(each, codec, limits.ranks); };
+  const auto able = [&](const StrategyId& each) { return supports(each, operation.kind) && carried(each); };
+  const Refusal refusal{TrainerFault::kBadStrategy, entry.strategy, entry.kind};
+  const auto does_not_add = [&](uint32_t code) -> Refusal { return {TrainerFault::kDoesNotAdd, id_of(codec), code}; };
   if (entry.strategy != 0) {
     operation.strategy = strategy_of(entry.strategy);
-    const Refusal refusal{TrainerFault::kBadStrategy, entry.strategy, entry.kind};
     if (!operation.strategy || !supports(*operation.strategy, operation.kind)) return refusal;
     const bool ring = operation.strategy == StrategyId{};
     if (!ring && std::ranges::find(limits.strategies, *operation.strategy) == limits.strategies.end()) return refusal;
-  }
-  if (!operation.strategy) {
+    if (!carried(*operation.strategy)) return does_not_add(entry.strategy);
+  } else {
     // The default, the ring, or whichever can.
     const auto first = able(StrategyId{}) ? limits.strategies.begin() : std::ranges::find_if(limits.strategies, able);
+    if (first == limits.strategies.end()) return carried(StrategyId{}) ? refusal : does_not_add(StrategyId{}.code());
     operation.strategy = able(*first) ? *first : StrategyId{};
   }
   const bool back = operation.strategy->kind == StrategyId::Kind::kAggregator && operation.kind == OpKind::kAllReduce;
-  return (entry.flags & GL_FLAG_BACK) != 0 && !back ? Refusal{TrainerFault::kBadOperation} : Refusal{};
+  if ((entry.flags & GL_FLAG_BACK) != 0 && !back) return {TrainerFault::kBadOperation};
+  const bool agrees = sums && codec.row().agreement != Agreement::kNone;
+  return agrees && !limits.links ? Refusal{TrainerFault::kNoLinks, id_of(codec)} : Refusal{};
 }
 
 // One at most. False: several.
@@ -119,18 +134,24 @@ uint64_t root_of(const gl_submission& entry, OpKind kind) noexcept {
 // Where the trainers of a node are one rank, nothing can be a trainer's own.
 bool fits_nodes(OpKind kind) noexcept { return kind <= OpKind::kBarrier && !has_shares(kind); }
 
-// What is to be done with the tensor, and how much there is of it.
-Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation) noexcept {
+// What is to be done with the tensor, by which codec, and how much there is of it.
+Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation,
+                       unsigned& states) noexcept {
   operation.count = entry.count;
   const uint64_t root = root_of(entry, operation.kind);
   operation.root = static_cast<unsigned>(root);
   operation.pitch = !has_shares(operation.kind) ? 0 : entry.pitch != 0 ? entry.pitch : entry.count;
   const bool one_reduction = read_reduction(entry.flags, operation.reduction);
   Codec codec = limits.codec;
-  const Refusal codec_refusal = read_codecs(entry, limits, operation, codec);
-  if (codec_refusal.fault != TrainerFault::kNone) return codec_refusal;
-  const bool owes = reduces(operation.kind) && encoded(operation.type, operation.reduction) && codec.has_feedback();
+  if (operation.kind != OpKind::kBarrier) {
+    const Refusal refusal = read_codecs(entry, limits, operation, codec);
+    if (refusal.fault != TrainerFault::kNone) return refusal;
+  }
+  const Refusal refusal = read_strategy(entry, limits, codec, operation);
+  if (refusal.fault != TrainerFault::kNone || operation.kind == OpKind::kBarrier) return refusal;
   const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
+  states = feedback ? codec.states() : 0;
+  const bool owes = adds_up(operation) && codec.has_feedback();
   const bool sensible = root < limits.world && one_reduction && reduction_fits(operation) && (!feedback || owes) &&
                         (!limits.local_reduce || fits_nodes(operation.kind)) &&
                         (!has_shares(operation.kind) || operation.pitch >= entry.count);
@@ -211,6 +232,7 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
                          FaultReport& report) noexcept {
   result.cookie = entry.cookie;
   result.ends_seen = entry.ends_seen;
+  result.slot = entry.slot;
   if (entry.kind == GL_CANCEL) {
     result.cancel = true;
     return true;
@@ -228,13 +250,11 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
   operation.tag = entry.tag;
   operation.timeout = entry.timeout_ms * kMillisecond;
   result.cancelled = (entry.flags & GL_FLAG_CANCELLED) != 0;
-  if (const Refusal why = read_strategy(entry, limits, operation); why.fault != TrainerFault::kNone) {
+  unsigned states = 0;
+  if (const Refusal why = read_operation(entry, limits, operation, states); why.fault != TrainerFault::kNone) {
     return fault(report, why.fault, why.a, why.b);
   }
   if (operation.kind == OpKind::kBarrier) return true;
-  if (const Refusal why = read_operation(entry, limits, operation); why.fault != TrainerFault::kNone) {
-    return fault(report, why.fault, why.a, why.b);
-  }
   // From its first byte to its last: other parts of the tensor may lie between the blocks.
   const size_t width = element_bytes(operation.type);
   size_t bytes = operation.count * width;
@@ -251,12 +271,24 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
   }
   operation.data = place;
   if (operation.kind == OpKind::kAllToAll) return check_out(entry, bytes, result, report);
-  if ((entry.flags & GL_FLAG_RESIDUAL) == 0 || bytes == 0) return true;
-  if (!locate(entry.residual_segment, entry.residual_offset, bytes, place, report)) return false;
-  if (entry.residual_offset % sizeof(float) != 0) {
-    return fault(report, TrainerFault::kOutOfBounds, entry.residual_offset, bytes, 0);
-  }
-  operation.residual = reinterpret_cast<float*>(place);
+  return states == 0 || bytes == 0 || check_residual(entry, bytes, states, result, report);
+}
+
+// `bytes`: of one state array. Arrays lie one behind the other.
+bool TrainerRings::check_residual(const gl_submission& entry, size_t bytes, unsigned states, Submission& result,
+                                  FaultReport& report) noexcept {
+  const size_t floats = bytes / sizeof(float);
+  const size_t pitch = states > 1 && entry.state_pitch != 0 ? entry.state_pitch : floats;
+  if (pitch < floats) return fault(report, TrainerFault::kBadOperation);
+  size_t all = 0;
+  const bool fits =
+      !__builtin_mul_overflow(pitch, (states - 1) * sizeof(float), &all) && !__builtin_add_overflow(all, bytes, &all);
+  const uint64_t offset = entry.residual_offset;
+  if (!fits || offset % sizeof(float) != 0) return fault(report, TrainerFault::kOutOfBounds, offset, bytes, 0);
+  uint8_t* place = nullptr;
+  if (!locate(entry.residual_segment, offset, all, place, report)) return false;
+  result.operation.residual = reinterpret_cast<float*>(place);
+  result.operation.state_pitch = pitch;
   result.residual_segment = entry.residual_segment;
   return true;
 }

@@ -23,6 +23,8 @@ struct SubmissionLimits {
   Codec codec = find_codec(kDefaultCodec);  // of operations that name none
   // That operations may name, beside the ring; the first is that of operations that name none.
   std::vector<StrategyId> strategies = {StrategyId{}};
+  unsigned ranks = 1;  // of the exchange: nodes, where trainers reduce locally
+  bool links = true;   // links_all() of these
 };
 
 // A submission that has been checked: nothing of it is read from shared memory again.
@@ -34,6 +36,7 @@ struct Submission {
   Operation operation;                          // data and residual point into segments; `whole` is not set
   unsigned segment = GL_MAX_SEGMENTS;           // of the data; GL_MAX_SEGMENTS: none
   unsigned residual_segment = GL_MAX_SEGMENTS;  // or of an all-to-all's output
+  unsigned slot = 0;                            // as gl_submission's
   uint32_t ends_seen = 0;                       // of generations that this trainer had something in (gl_lane)
 };
 
@@ -77,6 +80,8 @@ class TrainerRings {
                            FaultReport& report) noexcept;
   [[nodiscard]] bool check_out(const gl_submission& entry, size_t bytes, Submission& result,
                                FaultReport& report) noexcept;
+  [[nodiscard]] bool check_residual(const gl_submission& entry, size_t bytes, unsigned states, Submission& result,
+                                    FaultReport& report) noexcept;
   [[nodiscard]] bool locate(uint32_t segment, uint64_t offset, size_t bytes, uint8_t*& place,
                             FaultReport& report) noexcept;
 

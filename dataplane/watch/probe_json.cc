@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "config/values.h"
@@ -15,6 +17,10 @@ using nlohmann::json;
 double micros(Nanos time) { return static_cast<double>(time) / 1000.0; }
 
 std::string codec_text(const ProbeIdentity& who) {
+  uint32_t digest = 0;
+  std::memcpy(&digest, who.arguments, sizeof(who.arguments));
+  const auto row = std::ranges::find(codec_table(), static_cast<CodecId>(who.codec), &CodecRow::id);
+  if (digest != 0 && row != codec_table().end()) return fmt::format("{} with arguments {:#08x}", row->word, digest);
   const auto codec = find_codec(static_cast<CodecId>(who.codec), who.param, select_isa());
   return codec ? codec->name() : fmt::format("unknown codec {} with parameter {}", who.codec, who.param);
 }

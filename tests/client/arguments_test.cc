@@ -72,7 +72,7 @@ TEST_F(Arguments, How) {
   const gl_submission it = last();
   EXPECT_EQ(it.flags, GL_FLAG_AVERAGE | GL_FLAG_CODEC | GL_FLAG_RESIDUAL);
   EXPECT_EQ(it.codec, 5);
-  EXPECT_EQ(it.param, 7);
+  EXPECT_EQ(it.codec_arguments, 7U);
   EXPECT_EQ(it.residual_segment, 0U);
   EXPECT_EQ(it.residual_offset, 4096U);
   EXPECT_EQ(it.tag, 0x123456789abcdef0U);

@@ -12,9 +12,12 @@
 namespace gradlane::test::codecs_test {
 namespace {
 
-static_assert(sizeof(gradlane_codec_info) == 56 && offsetof(gradlane_codec_info, least) == 40);
+static_assert(sizeof(gradlane_codec_info) == 80 && offsetof(gradlane_codec_info, least) == 40);
 static_assert(GRADLANE_CODEC_EXACT == GL_CODEC_EXACT && GRADLANE_CODEC_FEEDBACK == GL_CODEC_FEEDBACK);
 static_assert(GRADLANE_CODEC_EXACT_SUMS == GL_CODEC_EXACT_SUMS && GRADLANE_CODEC_ADAPTIVE == GL_CODEC_ADAPTIVE);
+static_assert(GRADLANE_CODEC_OWNED == GL_CODEC_OWNED && GRADLANE_CODEC_AGREES == GL_CODEC_AGREES);
+static_assert(GRADLANE_CODEC_LOOKS == GL_CODEC_LOOKS && GRADLANE_CODEC_RATE == GL_CODEC_RATE);
+static_assert(GRADLANE_CODEC_LATTICE == GL_CODEC_LATTICE && GRADLANE_CODEC_UNBIASED == GL_CODEC_UNBIASED);
 
 gradlane_codec_info by_name(const Context& gl, const char* name) {
   gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
@@ -37,6 +40,10 @@ TEST(Codecs, Table) {
     EXPECT_EQ(info.least, rows[i].least);
     EXPECT_EQ(info.most, rows[i].most);
     EXPECT_EQ(info.flags, rows[i].flags);
+    EXPECT_EQ(info.states, rows[i].states);
+    EXPECT_STREQ(info.variant, rows[i].variant);
+    EXPECT_STREQ(info.promise, rows[i].promise);
+    EXPECT_STREQ(info.source, rows[i].source);
   }
   EXPECT_EQ(daemon.codec_questions(), 1U);  // that of gradlane_open()
   gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
@@ -59,8 +66,32 @@ TEST(Codecs, ByName) {
   EXPECT_SAYS(gl.get(), "there is no codec 'fixd:7'");
   info.struct_size = 48;
   EXPECT_EQ(gradlane_find_codec(gl.get(), "raw", &info), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl.get(), "struct_size is 48; set it to 56");
+  EXPECT_SAYS(gl.get(), "struct_size is 48; set it to 80");
   EXPECT_EQ(gradlane_find_codec(gl.get(), "raw", nullptr), GRADLANE_BAD_ARGUMENT);
+}
+
+// Programs of interface 5 have less room.
+TEST(Codecs, OlderProgram) {
+  FakeDaemon daemon({});
+  const Context gl = open_context(daemon);
+  gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
+  info.struct_size = 56;
+  info.promise = "mine";
+  ASSERT_EQ(gradlane_find_codec(gl.get(), "fixed:7", &info), GRADLANE_OK);
+  EXPECT_STREQ(info.word, "fixed");
+  EXPECT_EQ(info.states, 1U);
+  EXPECT_EQ(info.struct_size, 56U);
+  EXPECT_STREQ(info.promise, "mine");
+}
+
+TEST(Codecs, MoreStatesThanThereCanBe) {
+  std::vector<gl_codec_row> rows = fake_codecs();
+  rows[1].states = 3;
+  FakeDaemon daemon({.codec = "raw", .codecs = rows});
+  const Context gl = open_context(daemon);
+  gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
+  EXPECT_EQ(gradlane_find_codec(gl.get(), "fixed:7", &info), GRADLANE_VERSION);
+  EXPECT_SAYS(gl.get(), "says that a residual of codec fixed:7 is of 3 arrays");
 }
 
 // Of the same version of the ABI, and from before the table.
@@ -70,7 +101,7 @@ TEST(Codecs, OlderDaemon) {
   EXPECT_EQ(gradlane_codecs(gl.get()), 0U);
   const gradlane_codec_info fixed = by_name(gl, "fixed:7");
   EXPECT_STREQ(fixed.word, "");
-  EXPECT_EQ(fixed.flags, GRADLANE_CODEC_FEEDBACK);
+  EXPECT_EQ(fixed.flags, GRADLANE_CODEC_FEEDBACK | GRADLANE_CODEC_EXACT_SUMS | GRADLANE_CODEC_ADAPTIVE);
   EXPECT_EQ(by_name(gl, "raw").flags, GRADLANE_CODEC_EXACT);
   float* const data = allocate(gl, 2048);
   gradlane_how how = GRADLANE_HOW_INIT;
@@ -112,6 +143,9 @@ TEST(Codecs, TextsEnd) {
   EXPECT_EQ(info.usage, std::string(GL_NAME - 1, 'x'));
   EXPECT_EQ(info.example, std::string(GL_NAME - 1, 'x'));
   EXPECT_EQ(info.option, std::string(GL_OPTION - 1, 'x'));
+  EXPECT_EQ(info.variant, std::string(GL_OPTION - 1, 'x'));
+  EXPECT_EQ(info.promise, std::string(GL_LINE - 1, 'x'));
+  EXPECT_EQ(info.source, std::string(GL_LINE - 1, 'x'));
 }
 
 TEST(Codecs, TablesThatMakeNoSense) {
@@ -120,8 +154,8 @@ TEST(Codecs, TablesThatMakeNoSense) {
       {2, sizeof(gl_codec_row) + 1},
       {2, sizeof(gl_codec_row) - 1},
       {2, 0},
-      {GL_MAX_CODECS + 1, 128},
-      {UINT32_MAX, 128},
+      {GL_MAX_CODECS + 1, sizeof(gl_codec_row)},
+      {UINT32_MAX, sizeof(gl_codec_row)},
       {1, UINT32_MAX},
       {UINT32_MAX, UINT32_MAX},
   };

@@ -87,7 +87,7 @@ TEST_F(DirectOps, Options) {
   how_.codec = "fixed:7";
   ASSERT_EQ(all_to_all(out_), GRADLANE_OK);
   EXPECT_EQ(last().flags, GL_FLAG_CODEC);
-  EXPECT_EQ(last().param, 7);
+  EXPECT_EQ(last().codec_arguments, 7U);
   ASSERT_EQ(gradlane_all_to_all(gl_.get(), data_, out_, 10, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
   EXPECT_EQ(last().flags, GL_FLAG_EXACT);  // it is small
   expect_refused(gather(), "gather: codec fixed:7 rounds, and copies are exact; name raw, or none");

@@ -260,13 +260,18 @@ void FakeDaemon::free_segment(const gl_segment& request) {
 void FakeDaemon::find_codec(gl_codec_name request) {
   ++codec_questions_;
   const std::string name(static_cast<const char*>(request.name));
-  const bool fixed = name.rfind("fixed:", 0) == 0;
-  if (!fixed && name != "raw") return refuse(client_, "there is no codec '" + name + "'; there are raw and fixed:B");
+  std::vector<gl_codec_row> rows = settings_.codecs;
+  for (const gl_codec_row& it : fake_codecs()) rows.push_back(it);
+  const size_t word = name.find(':');
+  const auto row = std::ranges::find_if(rows, [&](const gl_codec_row& it) { return name.substr(0, word) == it.word; });
+  if (row == rows.end() || (row->most != 0 && word == name.npos)) {
+    return refuse(client_, "there is no codec '" + name + (rows.size() > 4 ? "'" : "'; there are raw and fixed:B"));
+  }
   request.type = GL_MSG_CODEC;
-  request.id = fixed ? 5 : 1;
-  request.param = static_cast<uint8_t>(fixed ? std::atoi(name.c_str() + 6) : 0);
-  request.feedback = fixed ? 1 : 0;
-  request.exact = fixed ? 0 : 1;
+  request.id = row->id;
+  request.states = row->states;
+  request.flags = row->flags;
+  request.arguments = word == name.npos ? 0 : std::strtoull(name.c_str() + word + 1, nullptr, 10);
   send_message(client_, &request, sizeof(request));
 }
 

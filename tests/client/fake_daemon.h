@@ -21,14 +21,27 @@ namespace gradlane {
 // What a fake daemon has: raw and fixed, with ids of its own.
 inline std::vector<gl_codec_row> fake_codecs() {
   const uint32_t lossy = GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS | GL_CODEC_ADAPTIVE;
-  return {{"raw", "raw", "raw", "", 1, 0, 0, 0, GL_CODEC_EXACT, {}},
-          {"fixed", "fixed:B", "fixed:10", "", 5, 1, 30, 0, lossy, {}}};
+  return {{"raw", "raw", "raw", "", 1, 0, 0, 0, GL_CODEC_EXACT, {}, "", "", "exact", ""},
+          {"fixed", "fixed:B", "fixed:10", "", 5, 1, 30, 1, lossy, {}, "", "", "error <= 2^-B", "a paper"}};
+}
+
+// And, where a test asks for it: one that does not add, one that ranks agree about, one with two states that adds.
+inline std::vector<gl_codec_row> fake_codecs_of_papers() {
+  std::vector<gl_codec_row> rows = fake_codecs();
+  const uint32_t feedback = GL_CODEC_FEEDBACK;
+  rows.push_back({"bits", "bits", "bits", "", 9, 0, 0, 2, feedback | GL_CODEC_OWNED, {}, "", "", "", ""});
+  rows.push_back({"signs", "signs", "signs", "", 10, 0, 0, 0, GL_CODEC_AGREES, {}, "", "ef", "", ""});
+  rows.push_back({"few", "few:R", "few:1%", "", 11, 0, 0, 2, feedback | GL_CODEC_RATE, {}, "", "", "", ""});
+  return rows;
 }
 
 // The same of strategies: the ring first, and one that can all-reduce only.
 inline std::vector<gl_strategy_row> fake_strategies() {
   const uint32_t sums = 1U << GL_ALL_REDUCE | 1U << GL_BARRIER;
-  return {{257, 31, 0, 0, "ring"}, {258, 511, 0, 0, "direct"}, {260, sums, GL_STRATEGY_BACK, 0, "aggregator:1"}};
+  const uint32_t back = GL_STRATEGY_BACK | GL_STRATEGY_OWNERS | GL_STRATEGY_LINKS;
+  return {{257, 31, GL_STRATEGY_LINKS, 0, "ring"},
+          {258, 511, GL_STRATEGY_OWNERS | GL_STRATEGY_LINKS, 0, "direct"},
+          {260, sums, back, 0, "aggregator:1"}};
 }
 
 class FakeDaemon {

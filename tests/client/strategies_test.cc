@@ -10,7 +10,7 @@
 namespace gradlane::test::strategies_test {
 namespace {
 
-static_assert(sizeof(gradlane_how) == 72 && offsetof(gradlane_how, strategy) == 56);
+static_assert(sizeof(gradlane_how) == 80 && offsetof(gradlane_how, strategy) == 56);
 
 constexpr size_t kCount = 2048;
 
@@ -95,8 +95,8 @@ TEST_F(Strategies, Parts) {
   for (const gl_submission& part : seen) {
     EXPECT_EQ(part.strategy, 260U);
     EXPECT_EQ(part.flags, GL_FLAG_CODEC | GL_FLAG_BACK);
-    EXPECT_EQ(part.param, 7);
-    EXPECT_EQ(part.back_param, 9);
+    EXPECT_EQ(part.codec_arguments, 7U);
+    EXPECT_EQ(part.back_arguments, 9U);
   }
 }
 
@@ -106,9 +106,9 @@ TEST_F(Strategies, TwoCodecs) {
   const gl_submission pair = submit();
   EXPECT_EQ(pair.flags, GL_FLAG_CODEC | GL_FLAG_BACK);
   EXPECT_EQ(pair.codec, 5);
-  EXPECT_EQ(pair.param, 7);
+  EXPECT_EQ(pair.codec_arguments, 7U);
   EXPECT_EQ(pair.back_codec, 1);
-  EXPECT_EQ(pair.back_param, 0);
+  EXPECT_EQ(pair.back_arguments, 0U);
   how_.codec = "fixed:7";
   EXPECT_EQ(submit().flags, GL_FLAG_CODEC);
   // What is small goes as it is, both ways.

@@ -52,9 +52,10 @@ testing::AssertionResult within_bound(const Codec& codec, float f, float v) {
       good = size < std::ldexp(1.0, 24 - b) ? error <= std::ldexp(1.0, -b) : bits_of(v) == bits_of(f);
       break;
     default:  // as its row says
-      good = codec.row().exact() ? bits_of(v) == bits_of(f)
-                                 : !std::isfinite(f) || std::isinf(v) ||
-                                       error <= size * codec.error().relative + codec.error().absolute;
+      good = !codec.error().bounded ? true
+             : codec.row().exact()  ? bits_of(v) == bits_of(f)
+                                    : !std::isfinite(f) || std::isinf(v) ||
+                                         error <= size * codec.error().relative + codec.error().absolute;
   }
   if (good) return testing::AssertionSuccess();
   return testing::AssertionFailure() << codec.name() << ": " << f << " (" << std::hex << bits_of(f) << ") became " << v
@@ -65,6 +66,7 @@ TEST_P(Contract, ErrorBounds) {
   Rng rng(1);
   for (const std::string& name : all_codecs()) {
     const Codec mine = codec(name);
+    if (mine.error().of_largest != 0) continue;  // see Table.Errors
     const FloatSource source(mine);
     std::vector<float> in = source.edges();
     for (const Kind kind : kKinds) std::ranges::copy(source.make(rng, kind, 400), std::back_inserter(in));
@@ -85,11 +87,12 @@ TEST_P(Contract, EncodingIsIdempotent) {
   Rng rng(2);
   for (const std::string& name : all_codecs()) {
     const Codec mine = codec(name);
+    if (!mine.row().adds) continue;  // nobody encodes their results anew
     const FloatSource source(mine);
     for (const Kind kind : kKinds) {
       const std::vector<float> in = kind == Kind::kEdges ? source.edges() : source.make(rng, kind, 333);
       const std::vector<uint8_t> block = encode_all(mine, in);
-      ASSERT_EQ(encode_all(mine, decode_all(mine, block, in.size())), block) << name;
+      ASSERT_EQ(represent_all(mine, decode_all(mine, block, in.size())), block) << name;
 
       // What a hop writes is encoded just like that, whatever it was made of.
       const std::vector<uint8_t> other = make_block(rng, mine, source, BlockKind::kForeign, in.size());
@@ -97,7 +100,7 @@ TEST_P(Contract, EncodingIsIdempotent) {
       const HopResult hop = mine.hop(other, in, sum);
       ASSERT_EQ(hop.status, Status::kOk);
       sum.resize(hop.bytes);
-      ASSERT_EQ(encode_all(mine, decode_all(mine, sum, in.size())), sum) << name;
+      ASSERT_EQ(represent_all(mine, decode_all(mine, sum, in.size())), sum) << name;
     }
   }
 }
@@ -110,7 +113,10 @@ TEST_P(Contract, MaxBytesIsReachedAndNeverExceeded) {
       std::vector<uint8_t> out(mine.max_bytes(floats) + 100);
       const EncodeResult result = mine.encode(worst, out);
       EXPECT_EQ(result.floats, floats);
-      EXPECT_EQ(result.bytes, mine.max_bytes(floats));
+      EXPECT_LE(result.bytes, mine.max_bytes(floats));
+      if (one_form(mine)) {
+        EXPECT_EQ(result.bytes, mine.max_bytes(floats));
+      }
     }
   }
 }
@@ -120,6 +126,7 @@ TEST_P(Contract, LimitedRoomTakesTheLongestPrefix) {
   Rng rng(3);
   for (const std::string& name : some_codecs()) {
     const Codec mine = codec(name);
+    if (!one_form(mine)) continue;
     const FloatSource source(mine);
     for (const size_t floats : std::initializer_list<size_t>{1, 31, 32, 33, 64, 100, 160, 171}) {
       const std::vector<float> in = source.make(rng, Kind::kMixed, floats);
@@ -215,7 +222,8 @@ TEST_P(Contract, HopIsDecodeAddEncode) {
       const BlockKind kind = rng.one_in(2) ? BlockKind::kForeign : BlockKind::kEncoded;
       const std::vector<uint8_t> block = make_block(rng, mine, source, kind, floats);
       std::vector<float> sum = local;
-      if (mine.id() == CodecId::kFixed) sum = decode_all(mine, encode_all(mine, local), floats);
+      if (mine.id() == CodecId::kFixed || mine.row().layout == Form::kSparse)
+        sum = decode_all(mine, encode_all(mine, local), floats);
       if (mine.id() == CodecId::kInceptionn && (mine.param() & 0x80) == 0) {
         for (float& f : sum) f = to_multiple(f, 0x1p-15F);
       }
@@ -225,7 +233,7 @@ TEST_P(Contract, HopIsDecodeAddEncode) {
       ASSERT_EQ(hop.status, Status::kOk);
       ASSERT_EQ(hop.floats, floats);
       out.resize(hop.bytes);
-      ASSERT_EQ(out, encode_all(mine, sum)) << name;
+      ASSERT_EQ(out, represent_all(mine, sum)) << name;
     }
   }
 }
@@ -240,7 +248,11 @@ TEST_P(Contract, DecodeAddIsIeeeAdditionWithOneNan) {
       const std::vector<uint8_t> block = make_block(rng, mine, source, BlockKind::kForeign, sum.size());
       const std::vector<float> value = decode_all(mine, block, sum.size());
       std::vector<uint32_t> want;
-      for (size_t i = 0; i < sum.size(); ++i) want.push_back(bits_of(canonical(sum[i] + value[i])));
+      for (size_t i = 0; i < sum.size(); ++i) {
+        want.push_back(bits_of(canonical(sum[i] + value[i])));
+        // A sum stays as it is where there is nothing to add.
+        if (mine.row().layout == Form::kSparse && value[i] == 0) sum[i] = canonical(sum[i] + value[i]);
+      }
       ASSERT_EQ(mine.decode_add(block, sum), Status::kOk);
       ASSERT_EQ(bits_of(sum), want) << name;
     }
@@ -325,13 +337,14 @@ TEST_P(Contract, BadBlocks) {
     std::vector<uint8_t> block = encode_all(mine, in);
     expect(block, Status::kOk);
     expect({}, Status::kShort);
-    if (mine.id() == CodecId::kFixed) continue;  // what is found first depends on its bytes: see BadPlanes
+    if (mine.row().layout == Form::kLattice || mine.row().layout == Form::kSparse)
+      continue;  // what is found first depends on its bytes: see BadPlanes, sparse_test.cc
     block.push_back(0);
     expect(block, Status::kLong);
     block.pop_back();
     expect({block.begin(), block.end() - 1}, Status::kShort);
     expect({block.begin(), block.begin() + 1}, Status::kShort);
-    if (mine.granule() == 1) continue;
+    if (mine.row().layout != Form::kTagged) continue;
     block[8] |= 4;  // tag of float 33
     expect(block, Status::kBadTail);
     block[8] &= 3;

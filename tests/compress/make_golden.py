@@ -7,11 +7,12 @@ does not fit a line goes on in the next one with the same key. Floats are fp32 b
 digits each, without spaces.
 
   codec NAME, wire ID PARAM     of all cases that follow
-  case encode TITLE             in [residual] block [residual_out] out {cut}
+  case encode TITLE             in [residual] [second] [looked] block [residual_out] [second_out] out {cut}; looked: the
+                                codec looks at the contribution first
   case tile TITLE               in floats {cut}: encodes `in` repeated to so many floats
   case decode TITLE             block out acc sum: a valid block; sum is acc + out
   case invalid TITLE            floats block status: what every function that reads this block of so many floats says
-  case hop TITLE                block local [residual] result [residual_out] {cut}
+  case hop TITLE                block local [residual] [looked] result [residual_out] {cut}
   cut FIRST ROOM FLOATS SIZE HASH    the same case from float FIRST on (0 in encode) into ROOM bytes consumes FLOATS and
                                      writes SIZE bytes, whose 64-bit FNV-1a hash is HASH
 """
@@ -23,11 +24,15 @@ import sys
 from fractions import Fraction
 from itertools import product
 
+import golden_chunks
+import golden_sparse
+import reference_chunks
 import reference_codec as ref
+import reference_sparse
 from golden_inputs import INF, NAN, NEG_INF, SIGN, SNAN, SPECIALS, boundaries, fp32, laplace, scale_of, step_mixes
 
 CODECS = ("raw", "bf16", "fp16", "inceptionn:2", "inceptionn:6", "inceptionn:10", "inceptionn:10,truncate",
-          "inceptionn:14", "fixed:1", "fixed:10", "fixed:30")
+          "inceptionn:14", "fixed:1", "fixed:10", "fixed:30") + golden_sparse.CODECS
 # These have all cases; what others have does without repeating what their parameter does not change.
 FULL = ("inceptionn:10", "fixed:10")
 PER_LINE = 16
@@ -333,12 +338,23 @@ def feedback_cases(out, full):
 
 
 def file_name(name):
-    return name.replace(":", "-").replace(",", "-") + ".txt"
+    for mark in ":,=+/":
+        name = name.replace(mark, "-")
+    return name.replace("%", "") + ".txt"
+
+
+def chunks_text(name):
+    out = Writer(reference_chunks.find_codec(name), random.Random("golden " + name))
+    golden_chunks.cases(out)
+    return "\n".join(out.lines) + "\n"
 
 
 def golden_text(name):
-    codec = ref.find_codec(name)
+    codec = reference_sparse.find_codec(name) or ref.find_codec(name)
     out = Writer(codec, random.Random("golden " + name))
+    if isinstance(codec, reference_sparse.Sparse):
+        golden_sparse.cases(out)
+        return "\n".join(out.lines) + "\n"
     full = name in FULL
     encode_cases(out, full)
     cut_cases(out, full)
@@ -358,6 +374,7 @@ def main():
                         help="of the files (default: %(default)s)")
     args = parser.parse_args()
     files = {args.dir / file_name(name): golden_text(name) for name in CODECS}
+    files |= {args.dir / file_name(name): chunks_text(name) for name in golden_chunks.CODECS}
     if not args.check:
         args.dir.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():

@@ -31,7 +31,7 @@ TEST_P(Names, RoundTrip) {
   for (const std::string& name : all_codecs()) {
     const Codec by_name = codec(name);
     EXPECT_EQ(by_name.name(), name);
-    const std::optional<Codec> by_id = find_codec(by_name.id(), by_name.param(), GetParam());
+    const std::optional<Codec> by_id = find_codec(by_name.id(), by_name.arguments(), GetParam());
     ASSERT_TRUE(by_id.has_value());
     EXPECT_EQ(by_id->name(), name);
     EXPECT_EQ(by_id->isa(), GetParam());

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <memory>
 
 namespace gradlane::test {
 namespace {
@@ -66,15 +67,48 @@ std::vector<uint8_t> foreign_planes(Rng& rng, size_t floats) {
   return block;
 }
 
+// Records of any places, as a list or as a bitmap, with any values.
+std::vector<uint8_t> foreign_sparse(Rng& rng, const Codec& codec, size_t floats) {
+  constexpr size_t kRecord = 256;
+  std::vector<uint8_t> block;
+  for (size_t left = floats; left != 0; left -= std::min(left, kRecord)) {
+    const size_t here = std::min(left, kRecord);
+    const size_t bitmap_bytes = (here + 7) / 8;
+    const bool list = rng.one_in(2);
+    const size_t sparse = rng.one_in(3) ? 1 : rng.one_in(2) ? 12 : 100;
+    std::vector<uint8_t> places, bitmap(bitmap_bytes);
+    for (size_t i = 0; i < here; ++i) {
+      if (!rng.one_in(sparse) || (list && places.size() == bitmap_bytes)) continue;
+      places.push_back(static_cast<uint8_t>(i));
+      bitmap[i / 8] = static_cast<uint8_t>(bitmap[i / 8] | 1U << i % 8);
+    }
+    block.push_back(list ? static_cast<uint8_t>(places.size()) : uint8_t{255});
+    block.insert(block.end(), list ? places.begin() : bitmap.begin(), list ? places.end() : bitmap.end());
+    size_t width = 32;
+    if (codec.arguments().value_bits != 0 && !places.empty()) {
+      if (!rng.one_in(3)) width = 1 + rng.below(25);
+      block.push_back(static_cast<uint8_t>(width));
+    }
+    for (size_t bytes = (places.size() * width + 7) / 8; bytes != 0; --bytes) {
+      block.push_back(rng.one_in(4) ? uint8_t{0x80} : static_cast<uint8_t>(rng.bits()));
+    }
+  }
+  return block;
+}
+
 // Random tags and payload of the length they announce. Payload bytes favour the ends of the ranges.
 std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) {
   constexpr uint8_t kEnds[] = {0x00, 0x01, 0x7f, 0x80, 0x81, 0xff};
-  if (codec.row().width != 0) {
+  if (codec.least_bytes(floats) == codec.max_bytes(floats)) {
     std::vector<uint8_t> block(codec.max_bytes(floats));
     for (uint8_t& byte : block) byte = static_cast<uint8_t>(rng.bits());
     return block;
   }
+  if (codec.row().layout == Form::kSparse) return foreign_sparse(rng, codec, floats);
   if (codec.id() == CodecId::kFixed) return foreign_planes(rng, floats);
+  if (codec.row().layout != Form::kTagged) {
+    return encode_all(codec, FloatSource(codec).make(rng, kKinds[rng.below(kKinds.size())], floats));
+  }
   std::vector<uint8_t> block((floats + kGroupFloats - 1) / kGroupFloats * kTagBytes);
   size_t payload = 0;
   unsigned top_tag = 3;
@@ -91,10 +125,27 @@ std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) 
 
 }  // namespace
 
+namespace {
+
+// Of rows without B: the example, and what may follow it.
+void add_examples(std::vector<std::string>& names, const CodecRow& row) {
+  names.emplace_back(row.example);
+  if (row.takes_lattice) names.push_back(names.back() + "+fixed:10");
+}
+
+}  // namespace
+
+// Encoding what they have encoded is not encoding it once: selection_test.cc has all of these.
+bool selects(const CodecRow& row) {
+  const bool exact = row.layout == Form::kLattice || row.layout == Form::kVotes;
+  return exact && (row.agreement != Agreement::kNone || row.kernels.scalar->represent != nullptr);
+}
+
 std::vector<std::string> all_codecs() {
   std::vector<std::string> names;
   for (const CodecRow& row : codec_table()) {
-    if (row.max_bits == 0) names.emplace_back(row.word);
+    if (selects(row)) continue;
+    if (row.max_bits == 0) add_examples(names, row);
     for (unsigned b = row.min_bits; b != 0 && b <= row.max_bits; ++b) {
       names.push_back(row.word + (":" + std::to_string(b)));
       if (row.option != nullptr) names.push_back(names.back() + "," + row.option);
@@ -106,8 +157,9 @@ std::vector<std::string> all_codecs() {
 std::vector<std::string> some_codecs() {
   std::vector<std::string> names;
   for (const CodecRow& row : codec_table()) {
+    if (selects(row)) continue;
     if (row.max_bits == 0) {
-      names.emplace_back(row.word);
+      add_examples(names, row);
       continue;
     }
     const std::string word = std::string(row.word) + ":";
@@ -118,6 +170,18 @@ std::vector<std::string> some_codecs() {
     if (row.option != nullptr) names.back() += std::string(",") + row.option;
   }
   return names;
+}
+
+Codec ready_for(Codec codec, std::span<const float> floats, const float* residual, const float* second) {
+  if (codec.passes() == 0) return codec;
+  const auto look = std::make_unique<Look>();
+  while (look->pass < codec.passes()) {
+    codec.look(*look, {floats.data(), residual, second, floats.size(), 0});
+    codec.pass_over(*look);
+  }
+  const float offers[] = {codec.offer(*look)};
+  codec.settle(*look, agreed_on(codec.row().agreement, offers));
+  return codec;
 }
 
 uint32_t bits_of(float f) { return std::bit_cast<uint32_t>(f); }
@@ -192,6 +256,16 @@ std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in) {
   std::vector<uint8_t> block(codec.max_bytes(in.size()));
   const EncodeResult result = codec.encode(in, block);
   if (result.floats != in.size()) std::abort();
+  block.resize(result.bytes);
+  return block;
+}
+
+bool one_form(const Codec& codec) { return codec.row().layout != Form::kStream; }
+std::vector<uint8_t> represent_all(const Codec& codec, std::span<const float> sums) {
+  std::vector<uint8_t> block(codec.max_bytes(sums.size()));
+  const EncodeResult result = codec.represent(
+      {.in = sums.data(), .residual = nullptr, .floats = sums.size(), .out = block.data(), .room = block.size()});
+  if (result.floats != sums.size()) std::abort();
   block.resize(result.bytes);
   return block;
 }

@@ -25,9 +25,15 @@ class Rng {
   std::mt19937_64 engine_;
 };
 
-// Names of every codec with every parameter, and of a few that differ most.
+// Whether a codec on the lattice, or one of votes, selects what it contributes (selection_cases.h).
+bool selects(const CodecRow& row);
+// Names of every other codec with every parameter, and of a few that differ most.
 std::vector<std::string> all_codecs();
 std::vector<std::string> some_codecs();
+
+// The codec for an operation on these floats, of one rank, who keeps these states (null: none): looked at and settled.
+Codec ready_for(Codec codec, std::span<const float> floats, const float* residual = nullptr,
+                const float* second = nullptr);
 
 // What a run of floats looks like. Ranges follow the codec's parameter.
 enum class Kind : uint8_t {
@@ -73,6 +79,10 @@ std::vector<uint8_t> make_block(Rng& rng, const Codec& codec, const FloatSource&
 
 // The block of all of `in`.
 std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in);
+// Whether a block is the same in how many calls it was written. Streams depend on where they were cut.
+bool one_form(const Codec& codec);
+// The same of sums.
+std::vector<uint8_t> represent_all(const Codec& codec, std::span<const float> sums);
 // The floats of a block that must be valid; aborts if it is not.
 std::vector<float> decode_all(const Codec& codec, std::span<const uint8_t> block, size_t floats);
 

@@ -3,13 +3,15 @@
 // Aborts if an instruction set disagrees with the scalar one, or if validate() and decode() disagree. Spans lie in heap
 // blocks of their exact size, for the address sanitizer to watch. Input:
 //   byte 0    codec     byte 3  first, in granules   byte 6  where the floats come from
-//   byte 1    op        byte 4  room, low byte       byte 7  offset of all spans
-//   byte 2    floats    byte 5  room, high byte      byte 8  the block; the floats too, where byte 6 says so
+//   byte 1    op        byte 4  room, low byte       byte 7  offset of all spans; from 128 on: looked at
+//   byte 2    floats    byte 5  high bits: room's 3,    byte 8  the block; the floats too, where byte 6 says so
+//                               floats' 3 above them
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/compress/selection_cases.h"
 #include "tests/compress/test_calls.h"
 
 namespace gradlane::test {
@@ -30,6 +32,7 @@ const std::vector<Variants>& table() {
   static const std::vector<Variants> all = [] {
     std::vector<Variants> made;
     for (const std::string& name : some_codecs()) made.emplace_back(name);
+    for (const std::string name : kSelecting) made.emplace_back(name);
     return made;
   }();
   return all;
@@ -54,12 +57,12 @@ std::vector<float> floats_of(const Codec& codec, std::span<const uint8_t> data, 
 
 void check(std::span<const uint8_t> header, std::span<const uint8_t> data) {
   const Variants& variants = table()[header[0] % table().size()];
-  const Codec& scalar = variants.codecs[0];
+  Codec scalar = variants.codecs[0];
   Call call{};
   call.op = static_cast<Op>(header[1] % kOps);
   const bool feedback = call.op == Op::kEncodeFeedback || call.op == Op::kHopFeedback;
   if (feedback && !scalar.has_feedback()) return;
-  const size_t count = header[2];
+  const size_t count = header[2] | static_cast<size_t>(header[5] >> 3 & 7) << 8;  // several records of any codec
   const std::vector<float> floats = floats_of(scalar, data, header[6], count);
   const std::vector<float> residual =
       floats_of(scalar, data, static_cast<uint8_t>(header[6] | 1), feedback ? count : 0);
@@ -70,10 +73,13 @@ void check(std::span<const uint8_t> header, std::span<const uint8_t> data) {
   call.first = std::min<size_t>(header[3], count / scalar.granule()) * scalar.granule();
 
   const size_t offset = header[7] % 64;
+  const bool ready = header[7] >= 128;
+  if (ready) scalar = ready_for(scalar, floats);
   HeapMemory memory(offset);
   const Outcome want = run(scalar, call, memory);
   Call whole = call;
-  for (const Codec& codec : variants.codecs) {
+  for (const Codec& unready : variants.codecs) {
+    const Codec codec = ready ? ready_for(unready, floats) : unready;
     const Outcome got = run(codec, call, memory);
     if (!(got == want)) fail(codec, call, difference(want, got));
     if (got.bytes.size() > call.room && call.op != Op::kDecode && call.op != Op::kDecodeAdd) {

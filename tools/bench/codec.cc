@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "tools/bench/codec_list.h"
 #include "tools/bench/data.h"
 #include "tools/bench/engine_model.h"
 #include "tools/bench/pool.h"
@@ -31,10 +32,10 @@ constexpr size_t kMaxBlock = size_t{1} << 30;
 
 // One of each codec; with their options unless it is to be quick.
 Names default_codecs(bool quick) {
-  Names names;
+  Names names = all_codecs();
   for (const CodecRow& row : codec_table()) {
-    names.emplace_back(row.example);
-    if (!quick && row.option != nullptr) names.push_back(names.back() + "," + row.option);
+    if (quick || row.option == nullptr) continue;
+    names.insert(std::ranges::find(names, row.example) + 1, std::string(row.example) + "," + row.option);
   }
   return names;
 }
@@ -51,32 +52,56 @@ constexpr size_t kMaxRounds = 31;
 
 // ---- Timing
 
-using Pass = void (*)(const Codec&, BenchPool&);
+// One thing to time. What selects by a threshold selects more and more where it goes on from the same data again and
+// again: then states are forgotten before each pass.
+struct Pass {
+  void (*run)(const Codec&, BenchPool&);
+  bool forgets;
+};
 
-double seconds(Pass pass, const Codec& codec, BenchPool& pool, size_t repeats) {
-  const auto start = Clock::now();
-  for (size_t i = 0; i < repeats; ++i) pass(codec, pool);
-  return std::chrono::duration<double>(Clock::now() - start).count();
+Pass pass_of(const BenchOp& op, const Codec& codec) {
+  return {op.run, op.keeps && codec.row().layout == Form::kSparse};
+}
+
+double seconds(const Pass& pass, const Codec& codec, BenchPool& pool, size_t repeats) {
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  auto start = Clock::now();
+  if (!pass.forgets) {
+    for (size_t i = 0; i < repeats; ++i) pass.run(codec, pool);
+    return since(start);
+  }
+  double sum = 0;
+  for (size_t i = 0; i < repeats; ++i) {
+    pool.clear_states();
+    start = Clock::now();
+    pass.run(codec, pool);
+    sum += since(start);
+  }
+  return sum;
 }
 
 // Repeats that make one sample. The first pass warms up.
-size_t calibrate(Pass pass, const Codec& codec, BenchPool& pool, double sample_seconds) {
-  pass(codec, pool);
+size_t calibrate(const Pass& pass, const Codec& codec, BenchPool& pool, double sample_seconds) {
+  pass.run(codec, pool);
   const double once = std::max(seconds(pass, codec, pool, 1), 1e-9);
   return std::max<size_t>(1, static_cast<size_t>(sample_seconds / once));
 }
 
 // Without what is the same for all of a codec's rows.
 BenchRow measure(const BenchOp& op, const Codec& codec, BenchPool& pool, const Effort& effort) {
-  const size_t op_repeats = calibrate(op.run, codec, pool, effort.sample_seconds);
-  const size_t copy_repeats = calibrate(copy_blocks, codec, pool, effort.sample_seconds);
+  const Pass pass = pass_of(op, codec);
+  const Pass copy = {copy_blocks, false};
+  const size_t op_repeats = calibrate(pass, codec, pool, effort.sample_seconds);
+  const size_t copy_repeats = calibrate(copy, codec, pool, effort.sample_seconds);
   const auto gb = [&](size_t repeats) { return static_cast<double>(repeats * pool.total_bytes()) / 1e9; };
   std::vector<double> speeds, copies, pairs;
   const auto start = Clock::now();
   const auto spent = [&start] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   while (pairs.size() < kMinRounds || (pairs.size() < kMaxRounds && spent() < effort.row_seconds)) {
-    copies.push_back(gb(copy_repeats) / seconds(copy_blocks, codec, pool, copy_repeats));
-    speeds.push_back(gb(op_repeats) / seconds(op.run, codec, pool, op_repeats));
+    copies.push_back(gb(copy_repeats) / seconds(copy, codec, pool, copy_repeats));
+    speeds.push_back(gb(op_repeats) / seconds(pass, codec, pool, op_repeats));
     pairs.push_back(speeds.back() / copies.back());
   }
   return {.codec = codec.name(),
@@ -126,16 +151,15 @@ size_t parse_block(const std::string& text) {
 
 // What `chosen` names, without what none of the codecs can do.
 std::vector<BenchOp> chosen_ops(const Names& chosen, const Names& codecs) {
-  const auto has_feedback = [](const std::string& name) { return find_codec(name, Isa::kScalar).has_feedback(); };
-  const bool any_feedback = std::ranges::any_of(codecs, has_feedback);
   std::vector<BenchOp> ops;
   for (const BenchOp& op : bench_ops()) {
+    const auto can = [&op](const std::string& name) { return op.possible(find_codec(name, Isa::kScalar)); };
     const bool named = std::ranges::find(chosen, op.name) != chosen.end();
-    const bool possible = any_feedback || !op.needs_feedback;
+    const bool possible = std::ranges::any_of(codecs, can);
     if (named && !possible) {
       Names able;
-      std::ranges::copy_if(default_codecs(false), std::back_inserter(able), has_feedback);
-      throw SetupError(fmt::format("operation '{}': none of these codecs has feedback: {}; these have: {}", op.name,
+      std::ranges::copy_if(default_codecs(false), std::back_inserter(able), can);
+      throw SetupError(fmt::format("operation '{}': none of these codecs has it: {}; these have: {}", op.name,
                                    fmt::join(codecs, ", "), fmt::join(able, ", ")));
     }
     if (named || (chosen.empty() && possible)) ops.push_back(op);
@@ -156,7 +180,7 @@ struct Plan {
 
 Plan make_plan(const CodecBenchOptions& options) {
   Plan plan;
-  plan.codecs = or_default(options.codecs, default_codecs(options.quick));
+  plan.codecs = or_default(codec_list(options.codecs), default_codecs(options.quick));
   for (const std::string& name : plan.codecs) (void)find_codec(name, Isa::kScalar);
   plan.isas = chosen_isas(options.isas);
   for (const std::string& text : options.blocks) plan.blocks.push_back(parse_block(text));
@@ -213,11 +237,13 @@ size_t max_block_bytes(const Names& codecs, size_t floats) {
 std::vector<BenchRow> measure_line(const Plan& plan, const Codec& codec, BenchPool& pool, const Samples& data,
                                    const Quality& quality, Progress& progress) {
   std::vector<BenchRow> line;
-  pool.encode_with(codec);
+  const Codec settled = pool.settled_for(codec);
+  pool.encode_with(settled);
   for (const BenchOp& op : plan.ops) {
     progress.step();
-    if (op.needs_feedback && !codec.has_feedback()) continue;
-    BenchRow& row = line.emplace_back(measure(op, codec, pool, plan.effort));
+    if (!op.possible(codec)) continue;
+    pool.clear_states();
+    BenchRow& row = line.emplace_back(measure(op, settled, pool, plan.effort));
     row.data = data.name();
     row.ratio = quality.ratio();
     row.ranks = data.ranks();
@@ -246,6 +272,23 @@ std::vector<BenchRow> measure_table(const Plan& plan, const Samples& data, size_
 }
 
 }  // namespace
+
+CodecFigures codec_figures(const Codec& codec, const Samples& data, bool quick) {
+  constexpr size_t kFloats = 1408 / sizeof(float);
+  BenchPool pool(kFloats, codec.max_bytes(kFloats), data);
+  const Codec settled = pool.settled_for(codec);
+  pool.encode_with(settled);
+  const auto speed = [&](std::string_view name) {
+    const auto ops = bench_ops();
+    const auto op = std::ranges::find(ops, name, &BenchOp::name);
+    return op->possible(codec) ? measure(*op, settled, pool, quick ? kQuick : kFull).vs_memcpy : 0;
+  };
+  return {.ratio = data.quality(codec, kFloats).ratio(),
+          .encode = speed("encode"),
+          .decode = speed("decode"),
+          .merge = speed(codec.row().adds ? "hop" : "decode_add"),
+          .look = speed("look")};
+}
 
 std::vector<std::string> bench_op_names() {
   Names names;

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "compress/codec.h"
+#include "tools/bench/samples.h"
+
 namespace gradlane {
 
 // As the user wrote them. Empty lists stand for everything (with `quick`: for what matters most).
@@ -22,5 +25,16 @@ struct CodecBenchOptions {
 // Measures and prints to standard output, progress to standard error. Throws SetupError for unknown names and data, an
 // ISA this CPU lacks, unusable block sizes, and operations that none of the codecs has.
 void run_codec_bench(const CodecBenchOptions& options);
+
+// Of packets' worth of data: fp32 bytes per encoded byte, and speeds beside memcpy. merge: a hop, or, of a codec that
+// does not add, adding decoded values up; look: all passes over a tensor that come first, 0: there are none.
+struct CodecFigures {
+  double ratio;
+  double encode;
+  double decode;
+  double merge;
+  double look;
+};
+[[nodiscard]] CodecFigures codec_figures(const Codec& codec, const Samples& data, bool quick);
 
 }  // namespace gradlane

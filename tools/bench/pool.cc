@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tools/bench/settle.h"
 
 namespace gradlane {
 namespace {
@@ -15,64 +16,113 @@ constexpr size_t kPage = 4096;
 constexpr size_t kMaxBlocks = 64;
 constexpr size_t kPoolBytes = size_t{256} << 10;  // of fp32, unless one block is larger; three such arrays fit L2
 
+// Floats that every codec takes at once; of more it may make several pieces, which are longer together.
+constexpr size_t kOneGo = 8192;
+
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 void require(bool ok) {
   if (!ok) throw SetupError("a benchmark met a block that does not decode: this is a bug in gradlane");
 }
 
-void encode(const Codec& codec, BenchPool& pool) {
-  for (size_t i = 0; i < pool.blocks(); ++i) (void)codec.encode(pool.in(i), pool.target(i));
-}
-
-void encode_feedback(const Codec& codec, BenchPool& pool) {
-  for (size_t i = 0; i < pool.blocks(); ++i) (void)codec.encode_feedback(pool.in(i), pool.residual(i), pool.target(i));
-}
-
-void decode(const Codec& codec, BenchPool& pool) {
-  for (size_t i = 0; i < pool.blocks(); ++i) require(codec.decode(pool.block(i), pool.out(i)) == Status::kOk);
-}
-
-void validate_decode(const Codec& codec, BenchPool& pool) {
-  for (size_t i = 0; i < pool.blocks(); ++i) {
-    require(codec.validate(pool.block(i), pool.out(i).size()) == Status::kOk);
-    require(codec.decode(pool.block(i), pool.out(i)) == Status::kOk);
+// A block in as many goes as the codec wants; `pieces` null: nobody asks which.
+template <bool kStates>
+void encode_block(const Codec& codec, BenchPool& pool, size_t i, std::vector<BenchPool::Piece>* pieces, uint8_t* out,
+                  size_t room) {
+  const std::span<const float> in = pool.in(i);
+  float* const residual = kStates ? pool.residual(i, codec) : nullptr;
+  float* const second = kStates ? pool.second(i, codec) : nullptr;
+  for (size_t first = 0, at = 0; first < in.size();) {
+    const EncodeResult done = codec.encode({.in = in.data() + first,
+                                            .residual = residual == nullptr ? nullptr : residual + first,
+                                            .floats = in.size() - first,
+                                            .out = out + at,
+                                            .room = room - at,
+                                            .position = pool.position(i) + first,
+                                            .second = second == nullptr ? nullptr : second + first});
+    require(done.floats > 0);
+    if (pieces != nullptr) pieces->push_back({first, done.floats, at, done.bytes});
+    first += done.floats;
+    at += done.bytes;
   }
+}
+
+template <bool kStates>
+void encode(const Codec& codec, BenchPool& pool) {
+  for (size_t i = 0; i < pool.blocks(); ++i) {
+    encode_block<kStates>(codec, pool, i, nullptr, pool.target(i).data(), pool.target(i).size());
+  }
+}
+
+// visit(block's number, piece, its bytes, its floats of out())
+template <class Visit>
+void for_pieces(BenchPool& pool, Visit visit) {
+  for (size_t i = 0; i < pool.blocks(); ++i) {
+    for (const BenchPool::Piece& piece : pool.pieces(i)) {
+      visit(i, piece, pool.bytes(i, piece), pool.out(i).subspan(piece.first, piece.floats));
+    }
+  }
+}
+
+template <bool kValidate>
+void decode(const Codec& codec, BenchPool& pool) {
+  for_pieces(pool, [&](size_t, const BenchPool::Piece&, std::span<const uint8_t> bytes, std::span<float> out) {
+    if (kValidate) require(codec.validate(bytes, out.size()) == Status::kOk);
+    require(codec.decode(bytes, out) == Status::kOk);
+  });
 }
 
 void decode_add(const Codec& codec, BenchPool& pool) {
-  for (size_t i = 0; i < pool.blocks(); ++i) require(codec.decode_add(pool.block(i), pool.out(i)) == Status::kOk);
+  for_pieces(pool, [&](size_t, const BenchPool::Piece&, std::span<const uint8_t> bytes, std::span<float> out) {
+    require(codec.decode_add(bytes, out) == Status::kOk);
+  });
 }
 
+template <bool kValidate, bool kStates>
 void hop(const Codec& codec, BenchPool& pool) {
-  for (size_t i = 0; i < pool.blocks(); ++i) {
-    require(codec.hop(pool.block(i), pool.local(i), pool.target(i)).status == Status::kOk);
-  }
+  for_pieces(pool, [&](size_t i, const BenchPool::Piece& piece, std::span<const uint8_t> bytes, std::span<float>) {
+    if (kValidate) require(codec.validate(bytes, piece.floats) == Status::kOk);
+    float* const residual = kStates ? pool.residual(i, codec) : nullptr;
+    float* const second = kStates ? pool.second(i, codec) : nullptr;
+    HopJob job{.block = bytes.data(),
+               .block_bytes = bytes.size(),
+               .local = pool.local(i).data() + piece.first,
+               .residual = residual == nullptr ? nullptr : residual + piece.first,
+               .floats = piece.floats,
+               .first = 0,
+               .out = pool.target(i).data(),
+               .room = pool.target(i).size(),
+               .position = pool.position(i) + piece.first,
+               .second = second == nullptr ? nullptr : second + piece.first};
+    while (job.first < job.floats) {
+      const HopResult done = codec.hop(job);
+      require(done.status == Status::kOk && done.floats > 0);
+      job.first += done.floats;
+    }
+  });
 }
 
-void validate_hop(const Codec& codec, BenchPool& pool) {
-  for (size_t i = 0; i < pool.blocks(); ++i) {
-    require(codec.validate(pool.block(i), pool.local(i).size()) == Status::kOk);
-    require(codec.hop(pool.block(i), pool.local(i), pool.target(i)).status == Status::kOk);
-  }
+void look(const Codec& codec, BenchPool& pool) {
+  const Codec settled = pool.settled_for(codec);
+  asm volatile("" : : "r"(&settled) : "memory");  // it happens
 }
 
-void hop_feedback(const Codec& codec, BenchPool& pool) {
-  for (size_t i = 0; i < pool.blocks(); ++i) {
-    const HopResult result = codec.hop_feedback(pool.block(i), pool.local(i), pool.residual(i), pool.target(i));
-    require(result.status == Status::kOk);
-  }
-}
+bool always(const Codec&) { return true; }
+bool adds(const Codec& codec) { return codec.row().adds; }
+bool looks(const Codec& codec) { return codec.passes() > 0; }
+bool feeds_back(const Codec& codec) { return codec.has_feedback(); }
+bool adds_back(const Codec& codec) { return codec.has_feedback() && codec.row().adds; }
 
 constexpr BenchOp kOps[] = {
-    {"encode", "encode", false, encode},
-    {"decode", "decode", false, decode},
-    {"validate+decode", "val+dec", false, validate_decode},
-    {"decode_add", "dec_add", false, decode_add},
-    {"hop", "hop", false, hop},
-    {"validate+hop", "val+hop", false, validate_hop},
-    {"hop_feedback", "hop+fb", true, hop_feedback},
-    {"encode_feedback", "encode+fb", true, encode_feedback},
+    {"encode", "encode", always, false, encode<false>},
+    {"decode", "decode", always, false, decode<false>},
+    {"validate+decode", "val+dec", always, false, decode<true>},
+    {"decode_add", "dec_add", always, false, decode_add},
+    {"hop", "hop", adds, false, hop<false, false>},
+    {"validate+hop", "val+hop", adds, false, hop<true, false>},
+    {"hop_feedback", "hop+fb", adds_back, true, hop<false, true>},
+    {"encode_feedback", "encode+fb", feeds_back, true, encode<true>},
+    {"look", "look", looks, false, look},
 };
 
 }  // namespace
@@ -80,18 +130,19 @@ constexpr BenchOp kOps[] = {
 BenchPool::BenchPool(size_t block_floats, size_t max_block_bytes, const Samples& data)
     : floats_(block_floats),
       blocks_(std::clamp(kPoolBytes / (block_floats * sizeof(float)), size_t{1}, kMaxBlocks)),
-      stride_(round_up(max_block_bytes, kLine)),
+      stride_(round_up(max_block_bytes + (block_floats > kOneGo ? max_block_bytes / 16 : 0), kLine)),
       memory_(nullptr, nullptr),
-      lengths_(blocks_, 0) {
+      pieces_(blocks_) {
   const size_t float_array = round_up(total_bytes(), kPage);
   const size_t block_array = round_up(blocks_ * stride_, kPage);
   constexpr size_t kColour = 11 * kLine;  // arrays are this much further into their page, each
-  memory_ = allocate_memory(4 * float_array + 2 * block_array + 6 * (kPage + kColour));
+  memory_ = allocate_memory(5 * float_array + 2 * block_array + 7 * (kPage + kColour));
   uint8_t* next = memory_.get();
   const auto take = [&next](size_t bytes) { return std::exchange(next, next + bytes + kColour); };
   in_ = reinterpret_cast<float*>(take(float_array));
   local_ = reinterpret_cast<float*>(take(float_array));
   residual_ = reinterpret_cast<float*>(take(float_array));
+  second_ = reinterpret_cast<float*>(take(float_array));
   out_ = reinterpret_cast<float*>(take(float_array));
   encoded_ = take(block_array);
   target_ = take(block_array);
@@ -100,9 +151,21 @@ BenchPool::BenchPool(size_t block_floats, size_t max_block_bytes, const Samples&
 }
 
 void BenchPool::encode_with(const Codec& codec) {
-  for (size_t i = 0; i < blocks_; ++i) lengths_[i] = codec.encode(in(i), {encoded_ + i * stride_, stride_}).bytes;
-  std::fill_n(residual_, blocks_ * floats_, 0.0F);
+  for (size_t i = 0; i < blocks_; ++i) {
+    pieces_[i].clear();
+    encode_block<false>(codec, *this, i, &pieces_[i], encoded_ + i * stride_, stride_);
+  }
+  clear_states();
   std::fill_n(out_, blocks_ * floats_, 0.0F);
+}
+
+void BenchPool::clear_states() {
+  std::fill_n(residual_, blocks_ * floats_, 0.0F);
+  std::fill_n(second_, blocks_ * floats_, 0.0F);
+}
+
+Codec BenchPool::settled_for(const Codec& codec) const {
+  return settled(codec, {std::span<const float>(in_, blocks_ * floats_)}).front();
 }
 
 std::span<const BenchOp> bench_ops() { return kOps; }

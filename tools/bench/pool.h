@@ -20,8 +20,19 @@ class BenchPool {
   // `max_block_bytes` is what no encoded block will exceed (Codec::max_bytes()).
   BenchPool(size_t block_floats, size_t max_block_bytes, const Samples& data);
 
-  // Encodes all blocks with `codec`; what decode and hop read from then on.
+  // What a codec writes in one go: a whole block, but where it takes fewer floats than that at a time.
+  struct Piece {
+    size_t first;  // float of its block
+    size_t floats;
+    size_t at;  // byte of its block
+    size_t bytes;
+  };
+
+  // Encodes all blocks with `codec`; what decode and hop read from then on. Forgets states.
   void encode_with(const Codec& codec);
+  void clear_states();
+  // The codec for one operation with all blocks of in().
+  [[nodiscard]] Codec settled_for(const Codec& codec) const;
 
   [[nodiscard]] size_t block_bytes() const { return floats_ * sizeof(float); }
   [[nodiscard]] size_t total_bytes() const { return blocks_ * block_bytes(); }
@@ -29,9 +40,20 @@ class BenchPool {
   [[nodiscard]] size_t blocks() const { return blocks_; }
   [[nodiscard]] std::span<const float> in(size_t i) const { return {in_ + i * floats_, floats_}; }
   [[nodiscard]] std::span<const float> local(size_t i) const { return {local_ + i * floats_, floats_}; }
-  [[nodiscard]] float* residual(size_t i) { return residual_ + i * floats_; }
+  // Where a block is in the tensor that all of them are.
+  [[nodiscard]] size_t position(size_t i) const { return i * floats_; }
+  // The state arrays; null where the codec has fewer.
+  [[nodiscard]] float* residual(size_t i, const Codec& codec) {
+    return codec.states() > 0 ? residual_ + i * floats_ : nullptr;
+  }
+  [[nodiscard]] float* second(size_t i, const Codec& codec) {
+    return codec.states() > 1 ? second_ + i * floats_ : nullptr;
+  }
   [[nodiscard]] std::span<float> out(size_t i) { return {out_ + i * floats_, floats_}; }
-  [[nodiscard]] std::span<const uint8_t> block(size_t i) const { return {encoded_ + i * stride_, lengths_[i]}; }
+  [[nodiscard]] std::span<const Piece> pieces(size_t i) const { return pieces_[i]; }
+  [[nodiscard]] std::span<const uint8_t> bytes(size_t i, const Piece& piece) const {
+    return {encoded_ + i * stride_ + piece.at, piece.bytes};
+  }
   [[nodiscard]] std::span<uint8_t> target(size_t i) { return {target_ + i * stride_, stride_}; }
 
  private:
@@ -42,17 +64,20 @@ class BenchPool {
   float* in_;
   float* local_;
   float* residual_;
+  float* second_;
   float* out_;
   uint8_t* encoded_;
   uint8_t* target_;
-  std::vector<size_t> lengths_;
+  std::vector<std::vector<Piece>> pieces_;
 };
 
 struct BenchOp {
   const char* name;
   const char* label;  // a column's head
-  bool needs_feedback;
-  void (*run)(const Codec& codec, BenchPool& pool);  // once over all blocks
+  bool (*possible)(const Codec& codec);
+  bool keeps = false;  // it goes on from the states that it left
+  // Once over all blocks. `codec` is settled for them.
+  void (*run)(const Codec& codec, BenchPool& pool) = nullptr;
 };
 
 [[nodiscard]] std::span<const BenchOp> bench_ops();

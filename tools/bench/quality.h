@@ -27,7 +27,8 @@ struct Quality {
 
 // Sends the contributions once along a ring, in blocks of `block_floats`: the first rank's are encoded, each other rank
 // adds its own in a hop. est is what decodes from the last rank's blocks, divided by the ranks; mean is exact (double).
-// Bytes are those of the last rank's blocks.
+// Bytes are those of the last rank's blocks. Of codecs that do not add, an owner does, and encodes the sum. Each
+// contribution is one operation, which is looked at first; nothing is kept from others. Of a vote there is no error.
 [[nodiscard]] Quality ring_quality(const Codec& codec, const Contributions& ranks, size_t block_floats);
 
 // The same of each contribution by itself, which is what a rank sends first, added up over all of them.

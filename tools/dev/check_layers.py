@@ -19,7 +19,14 @@ MAY_INCLUDE = {
 # The same between folders of one folder: what each may include from, in the order in which they build on each other.
 # What lies in the folder itself is for all of them.
 MAY_INCLUDE_WITHIN = {
-    "compress": {"scalar": set(), "avx2": set(), "avx512": set()},
+    "compress": {
+        "kit": set(),
+        "codecs": {"kit"},
+        "scalar": {"kit", "codecs"},
+        "avx2": {"kit", "codecs"},
+        "avx512": {"kit", "codecs"},
+        "rows": {"kit", "codecs", "scalar", "avx2", "avx512"},
+    },
     "collectives": {
         "link": set(),
         "strategy": set(),
@@ -45,7 +52,7 @@ MAY_INCLUDE_WITHIN = {
 # Files of a folder that build on each other in one direction: each may include those before it.
 IN_ORDER = {
     "client/library": ("base", "context", "squares", "message", "loss", "requests", "queue", "progress", "talk", "codecs",
-                       "strategies", "buffers", "check", "wait", "submit", "open"),
+                       "strategies", "buffers", "kinds", "coding", "check", "wait", "submit", "open"),
 }
 
 # System headers that belong to some folders only.
@@ -54,6 +61,7 @@ SYSTEM_ONLY_IN = [
     (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster",)),
     (re.compile(r"yaml-cpp/"), ("config/",)),
     (re.compile(r"(immintrin|x86intrin)\.h"), ("compress/avx",)),
+    (re.compile(r"hwy/"), ("compress/kit/", "compress/codecs/")),
     (re.compile(r"CLI/"), ("tools/",)),
     (re.compile(r"gtest/|gmock/"), ("tests/",)),
     (re.compile(r"(spdlog|fmt)/"), ("tools/", "tests/", "dataplane/", "config/")),

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "base/random.h"
+#include "tools/perf/exact.h"
+
 namespace gradlane {
 namespace {
 
 constexpr size_t kRun = SimInputs::kMaxRun;
+constexpr size_t kOnePart = size_t{64} << 20;  // bytes: of longer tensors, parts travel by themselves
 
 // The input of a rank, elements first, first + 1, ...
 template <typename T>
@@ -27,10 +30,11 @@ void make_input(const SimInputs& inputs, uint64_t seed, unsigned rank, size_t fi
   }
 }
 
-// How far the result may be from the true sum of x: relative * sum |x| + absolute.
+// How far the result may be from the true sum of x: relative * sum |x| + absolute. Not bounded: finite.
 struct Bound {
   double relative = 0;
   double absolute = 0;
+  bool bounded = true;
 };
 
 // How often codecs whose sums are not exact round, at most: what goes round a ring in each hop; what goes to an owner
@@ -49,15 +53,34 @@ double roundings(const StrategyId& strategy, unsigned shares) {
 }
 
 // `shares` contributions are added; 1 is a copy. Codec::error() promises this per contribution; each addition rounds
-// relative to a partial sum, which is no larger than sum |x|, and so does what comes back from an aggregator.
-Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type type, unsigned shares) {
+// relative to a partial sum, which is no larger than sum |x|, and so does what comes back from an aggregator. No
+// magnitude that goes in is above `largest`; an owner may round the sum of all as coarsely as that is large.
+Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type type, unsigned shares,
+               double largest) {
   const auto rounded = [shares](double unit) { return std::pow(1 + unit, shares + 1) - 1; };
   if (type == GRADLANE_FLOAT64) return shares == 1 ? Bound{} : Bound{rounded(0x1p-53), 0};
   if (codec.there.row().exact() && shares == 1) return {};
   const CodecError error = codec.there.error();
   const CodecError back = codec.back ? codec.back->error() : CodecError{};
-  const double times = codec.there.row().exact_sums ? shares : roundings(strategy, shares);
-  return {rounded(std::max(error.relative, 0x1p-24)) + 2 * back.relative, times * error.absolute + back.absolute};
+  const bool exact = codec.there.exact_sums();
+  const double times = exact ? shares : roundings(strategy, shares);
+  const double of_largest = error.of_largest * (exact ? shares : 2 * times * (1 + error.of_largest));
+  return {rounded(std::max(error.relative, 0x1p-24)) + 2 * back.relative,
+          times * error.absolute + back.absolute + largest * (of_largest + 2 * shares * back.of_largest),
+          error.bounded && back.bounded};
+}
+
+// Of all ranks' inputs.
+double largest_of(const SimInputs& inputs, unsigned ranks, size_t count) {
+  float largest = 0;
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    for (size_t done = 0; done < count; done += kRun) {
+      for (const float x : inputs.values(rank, done, std::min(kRun, count - done))) {
+        if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+      }
+    }
+  }
+  return static_cast<double>(largest);
 }
 
 // The smaller or larger one. Integers have a sign, but for bytes; zeros too.
@@ -80,23 +103,41 @@ template <typename T>
 class Checker {
  public:
   Checker(const SimInputs& inputs, uint64_t seed, const StrategyId& strategy, const PerfCodec& codec,
-          gradlane_type type)
+          gradlane_type type, double largest)
       : inputs_(inputs),
         seed_(seed),
         strategy_(strategy),
         codec_(codec),
         type_(type),
+        largest_(largest),
         input_(kRun),
         sum_(kRun),
         size_(kRun) {}
 
   size_t count_wrong(unsigned from, unsigned to, size_t first, const T* result, size_t count) {
-    const Bound bound = bound_of(strategy_, codec_, type_, to - from);
+    const Bound bound = bound_of(strategy_, codec_, type_, to - from, largest_);
     size_t wrong = 0;
     for (size_t done = 0; done < count; done += kRun) {
       const size_t n = std::min(kRun, count - done);
       add_up(from, to, first + done, n);
       for (size_t i = 0; i < n; ++i) wrong += is_wrong(result[done + i], sum_[i], size_[i], bound) ? 1 : 0;
+    }
+    return wrong;
+  }
+
+  // The same of a sum of all ranks with states, of which `paid` is what they have paid back less what they now owe.
+  size_t count_unkept(unsigned ranks, size_t first, const T* result, const double* paid, size_t count) {
+    constexpr double kRounding = 0x1p-20;  // of sums, and of what is kept of each contribution
+    size_t wrong = 0;
+    for (size_t done = 0; done < count; done += kRun) {
+      const size_t n = std::min(kRun, count - done);
+      add_up(0, ranks, first + done, n);
+      for (size_t i = 0; i < n; ++i) {
+        const double put_in = static_cast<double>(sum_[i]) + paid[done + i];
+        const double size = static_cast<double>(size_[i]) + std::abs(paid[done + i]) + largest_;
+        const double off = std::abs(static_cast<double>(result[done + i]) - put_in);
+        wrong += off <= kRounding * size ? 0 : 1;
+      }
     }
     return wrong;
   }
@@ -136,6 +177,7 @@ class Checker {
 
   static bool is_wrong(T result, Sum sum, Sum size, const Bound& bound) {
     if constexpr (std::is_floating_point_v<T>) {
+      if (!bound.bounded) return !std::isfinite(result);
       const Sum allowed = static_cast<Sum>(bound.relative) * size + static_cast<Sum>(bound.absolute);
       return !(std::abs(static_cast<Sum>(result) - sum) <= allowed);  // NaN is wrong, too
     } else {
@@ -148,6 +190,7 @@ class Checker {
   const StrategyId& strategy_;
   const PerfCodec& codec_;
   gradlane_type type_;
+  double largest_;
   std::vector<T> input_;
   std::vector<Sum> sum_;
   std::vector<Sum> size_;  // of what was added: sum |x|
@@ -172,8 +215,8 @@ auto with_type(gradlane_type type, Run run) {
 
 }  // namespace
 
-PerfData::PerfData(const PerfPlan& plan, unsigned rank, unsigned world)
-    : plan_(plan), rank_(rank), world_(world), inputs_(plan.data, plan.seed) {}
+PerfData::PerfData(const PerfPlan& plan, unsigned rank, unsigned world, bool apart)
+    : plan_(plan), rank_(rank), world_(world), apart_(apart), inputs_(plan.data, plan.seed) {}
 
 void PerfData::fill(void* tensor, size_t count) const {
   with_type(plan_.type.type, [&]<typename T>(T) {
@@ -186,8 +229,15 @@ void PerfData::fill(void* tensor, size_t count) const {
 
 size_t PerfData::count_wrong(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
                              size_t count) const {
+  // The first one knows nothing of sums beyond the codec's range, the second nothing of single bits.
+  return std::max(count_inexact(op, codec, result, count), count_beyond(op, strategy, codec, result, count));
+}
+
+size_t PerfData::count_beyond(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
+                              size_t count) const {
   return with_type(plan_.type.type, [&]<typename T>(T) -> size_t {
-    Checker<T> checker(inputs_, plan_.seed, strategy, codec, plan_.type.type);
+    const double largest = std::is_same_v<T, float> ? largest_of(inputs_, world_, count) : 0;
+    Checker<T> checker(inputs_, plan_.seed, strategy, codec, plan_.type.type, largest);
     const T* const elements = static_cast<const T*>(result);
     const size_t block = count / world_;
     if (picks(plan_.reduction)) {
@@ -211,6 +261,31 @@ size_t PerfData::count_wrong(PerfOp op, const StrategyId& strategy, const PerfCo
     }
     return wrong;
   });
+}
+
+size_t PerfData::count_inexact(PerfOp op, const PerfCodec& codec, const void* result, size_t count) const {
+  const bool sums = plan_.type.type == GRADLANE_FLOAT32 && reduces(perf_kind(op)) && !picks(plan_.reduction);
+  if (!sums || codec.back || !apart_ || count * sizeof(float) > kOnePart) return 0;
+  std::optional<ExactSums> exact =
+      ExactSums::of(codec.there, inputs_, world_, count, largest_of(inputs_, world_, count));
+  if (!exact) return 0;
+  const size_t n = op == PerfOp::kAllReduce ? count : count / world_;
+  const size_t first = op == PerfOp::kAllReduce ? 0 : rank_ * n;
+  const float* const elements = static_cast<const float*>(result) + first;
+  size_t wrong = 0;
+  for (size_t done = 0; done < n; done += kRun) {
+    wrong += exact->count_wrong(first + done, {elements + done, std::min(kRun, n - done)});
+  }
+  return wrong;
+}
+
+size_t PerfData::count_unkept(PerfOp op, const PerfCodec& codec, const float* result, const double* paid,
+                              size_t count) const {
+  Checker<float> checker(inputs_, plan_.seed, {}, codec, plan_.type.type, largest_of(inputs_, world_, count));
+  const bool all = op == PerfOp::kAllReduce;
+  const size_t n = all ? count : count / world_;
+  const size_t first = all ? 0 : rank_ * n;
+  return checker.count_unkept(world_, first, result + first, paid + first, n);
 }
 
 uint64_t hash_bytes(const void* data, size_t bytes) noexcept {

@@ -14,7 +14,8 @@ namespace gradlane {
 // plan's distribution, integers any value.
 class PerfData {
  public:
-  PerfData(const PerfPlan& plan, unsigned rank, unsigned world);
+  // `apart`: what each rank puts in is encoded by itself, as it is but where nodes add up their own ranks' first.
+  PerfData(const PerfPlan& plan, unsigned rank, unsigned world, bool apart = true);
 
   // The input of this rank: `count` elements of the plan's type.
   void fill(void* tensor, size_t count) const;
@@ -22,14 +23,25 @@ class PerfData {
   // Elements of a result, of a tensor of `count` elements, that are not what they should be: further from the true sum,
   // computed in a wider type, than the codec promises (compress/codec.h), as often as the strategy rounds, and the
   // rounding of fp32 sums explains; integers: not exactly the sum. Where nothing is added and nothing compressed: not
-  // exactly what was sent. Minima and maxima: not exactly these.
+  // exactly what was sent. Minima and maxima: not exactly these. Of codecs that add exactly: not to the bit what the
+  // codec makes of the inputs (exact.h), where that can be known. Of those that promise no bound: not finite.
   [[nodiscard]] size_t count_wrong(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
                                    size_t count) const;
 
+  // The same of a sum for which all ranks kept states: not all that was put in and owed before, less what is owed
+  // now. `paid` is that difference of all ranks' states, added up over ranks and arrays, for each element.
+  [[nodiscard]] size_t count_unkept(PerfOp op, const PerfCodec& codec, const float* result, const double* paid,
+                                    size_t count) const;
+
  private:
+  [[nodiscard]] size_t count_beyond(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
+                                    size_t count) const;
+  [[nodiscard]] size_t count_inexact(PerfOp op, const PerfCodec& codec, const void* result, size_t count) const;
+
   const PerfPlan& plan_;
   unsigned rank_;
   unsigned world_;
+  bool apart_;
   SimInputs inputs_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <span>
@@ -33,29 +34,57 @@ gradlane_reduction reduction_of(Reduction reduction) {
   return reduction == Reduction::kMax ? GRADLANE_MAX : GRADLANE_SUM;
 }
 
+// The state arrays of one row, one behind the other.
+class States {
+ public:
+  States(Trainer& trainer, size_t count) : trainer_(trainer), count_(count) {
+    if (count_ > 0) floats_ = static_cast<float*>(trainer_.allocate(count_ * sizeof(float)));
+  }
+  ~States() {
+    if (floats_ != nullptr) trainer_.release(floats_);
+  }
+  States(const States&) = delete;
+  States& operator=(const States&) = delete;
+
+  [[nodiscard]] float* floats() const noexcept { return floats_; }
+  [[nodiscard]] size_t count() const noexcept { return count_; }
+
+ private:
+  Trainer& trainer_;
+  size_t count_;
+  float* floats_ = nullptr;
+};
+
 // One rank of a run: all ranks walk through the same rows.
 class Perf {
  public:
-  explicit Perf(const PerfPlan& plan) : plan_(plan), data_(plan, trainer_.rank(), trainer_.world()) {
+  explicit Perf(const PerfPlan& plan)
+      : plan_(plan), data_(plan, trainer_.rank(), trainer_.world(), !trainer_.adds_locally()) {
     const std::vector<std::string> allowed = trainer_.strategies();
+    for (const std::string& name : allowed) allowed_.push_back(find_strategy(name));
     for (const StrategyId& strategy : plan.strategies) {
-      const std::string name(strategy.name().view());
-      if (std::ranges::find(allowed, name) != allowed.end()) continue;
-      throw SetupError(fmt::format("--strategy '{}': the daemon allows {} (strategies in its configuration)", name,
-                                   fmt::join(allowed, ", ")));
+      if (std::ranges::find(allowed_, strategy) != allowed_.end()) continue;
+      throw SetupError(fmt::format("--strategy '{}': the daemon allows {} (strategies in its configuration)",
+                                   strategy.name().view(), fmt::join(allowed, ", ")));
     }
   }
 
   // Rank 0 prints. Returns the exit status.
   int run(bool json) {
     const bool prints = trainer_.rank() == 0;
+    std::vector<PerfWays> all;
+    for (const PerfOp op : plan_.ops) all.push_back(perf_ways(plan_, op, allowed_, trainer_.world()));
     if (prints && !json) print_perf_head(plan_, trainer_.world());
     std::vector<PerfRow> rows;
+    std::vector<std::string> skipped;
     uint64_t wrong = 0;
-    for (const PerfOp op : plan_.ops) {
+    for (size_t i = 0; i < plan_.ops.size(); ++i) {
+      const PerfOp op = plan_.ops[i];
+      const PerfWays& ways = all[i];
+      skipped.insert(skipped.end(), ways.skipped.begin(), ways.skipped.end());
       for (const size_t bytes : plan_.sizes) {
         prepare(op, bytes);
-        for (const PerfWay& way : ways(op)) {
+        for (const PerfWay& way : ways.ways) {
           rows.push_back(measure(way));
           wrong += rows.back().wrong;
           if (prints && !json) print_perf_row(rows.back(), plan_.check);
@@ -63,37 +92,14 @@ class Perf {
         trainer_.free(tensor_);
       }
     }
-    if (prints && json) fmt::print("{}\n", to_json(plan_, trainer_.world(), rows));
-    if (prints && !json) print_perf_foot(rows, plan_.check);
+    if (rows.empty()) throw SetupError(fmt::format("nothing is left to measure: {}", fmt::join(skipped, "; ")));
+    if (prints && json) fmt::print("{}\n", to_json(plan_, trainer_.world(), rows, skipped));
+    if (prints && !json) print_perf_foot(rows, skipped, plan_.check);
     std::fflush(stdout);
     return wrong == 0 ? 0 : 1;
   }
 
  private:
-  // What a row is about.
-  struct PerfWay {
-    PerfOp op{};
-    StrategyId strategy;
-    bool named = false;  // or it is the daemon's
-    PerfCodec codec;
-  };
-
-  std::vector<PerfWay> ways(PerfOp op) const {
-    std::vector<StrategyId> strategies = plan_.strategies;
-    if (strategies.empty()) {
-      const std::vector<std::string> allowed = trainer_.strategies();
-      const StrategyId first = allowed.empty() ? StrategyId{} : find_strategy(allowed.front());
-      strategies.push_back(supports(first, perf_kind(op)) ? first : StrategyId{});
-    }
-    std::vector<PerfWay> all;
-    for (const StrategyId& strategy : strategies) {
-      for (const PerfCodec& codec : perf_codecs(plan_, op)) {
-        all.push_back({op, strategy, !plan_.strategies.empty(), codec});
-      }
-    }
-    return all;
-  }
-
   void prepare(PerfOp op, size_t bytes) {
     count_ = perf_count(plan_, op, bytes, trainer_.world());
     bytes_ = count_ * plan_.type.bytes;
@@ -104,17 +110,24 @@ class Perf {
   }
 
   PerfRow measure(const PerfWay& way) {
+    States states(trainer_, keeps(way) ? way.codec.there.states() * count_ : 0);
+    states_ = states.floats();
     std::vector<double> copies;
     time_memcpy(copies);
     for (unsigned i = 0; i < plan_.warmup; ++i) (void)once(way);
     trainer_.barrier();
     const uint64_t sent_before = trainer_.data_bytes();
     std::vector<int64_t> times;
-    for (unsigned i = 0; i < plan_.iterations; ++i) times.push_back(once(way));
+    std::vector<float> before;
+    for (unsigned i = 0; i < plan_.iterations; ++i) {
+      if (i + 1 == plan_.iterations) before.assign(states_, states_ + states.count());
+      times.push_back(once(way));
+    }
     trainer_.barrier();  // or this rank may still have something to pass on
     const uint64_t sent = trainer_.data_bytes() - sent_before;
     time_memcpy(copies);
-    return make_row(way, median_of_slowest(times), static_cast<double>(sum_of(sent)), count_wrong(way), median(copies));
+    const uint64_t wrong = count_wrong(way, before);
+    return make_row(way, median_of_slowest(times), static_cast<double>(sum_of(sent)), wrong, median(copies));
   }
 
   // Nanoseconds from the end of a barrier to the end of the operation on this rank.
@@ -125,7 +138,8 @@ class Perf {
     const std::string codec = way.codec.name();
     const gradlane_reduction reduction = reduction_of(plan_.reduction);
     const Clock::time_point start = Clock::now();
-    trainer_.run(way.op, tensor_, count_, plan_.type.type, way.named ? strategy.c_str() : nullptr, codec, reduction);
+    trainer_.run(way.op, tensor_, count_, plan_.type.type, way.named ? strategy.c_str() : nullptr, codec, reduction,
+                 states_);
     return nanos_since(start);
   }
 
@@ -172,14 +186,42 @@ class Perf {
     return sum;
   }
 
-  // Wrong elements of all ranks in the latest result, and ranks whose result differs from that of rank 0.
-  uint64_t count_wrong(const PerfWay& way) {
+  bool keeps(const PerfWay& way) const {
+    return plan_.feedback && reduces(perf_kind(way.op)) && way.codec.there.has_feedback();
+  }
+
+  // Wrong elements of all ranks in the latest result, and ranks whose result differs from that of rank 0. `before` are
+  // the states before it.
+  uint64_t count_wrong(const PerfWay& way, std::span<const float> before) {
     if (!plan_.check) return 0;
-    uint64_t wrong = sum_of(data_.count_wrong(way.op, way.strategy, way.codec, tensor_, count_));
+    const uint64_t own = before.empty() ? data_.count_wrong(way.op, way.strategy, way.codec, tensor_, count_)
+                                        : count_unkept(way, before);
+    uint64_t wrong = sum_of(own);
     if (way.op == PerfOp::kReduceScatter) return wrong;  // each rank has another block
     const int64_t hash = static_cast<int64_t>(hash_bytes(tensor_, bytes_));
     const std::vector<int64_t> hashes = trainer_.gather({&hash, 1});
     for (const int64_t each : hashes) wrong += each == hashes.front() ? 0 : 1;
+    return wrong;
+  }
+
+  // Nothing is lost where states are kept: what all ranks put in and what they owed has come out, or is owed now. Where
+  // there is momentum among the states that sum says nothing; then results are finite.
+  uint64_t count_unkept(const PerfWay& way, std::span<const float> before) {
+    const float* const result = static_cast<const float*>(tensor_);
+    const Codec& codec = way.codec.there;
+    if ((codec.states() > 1 && codec.row().adds) || codec.finishes() || way.codec.back) {
+      return static_cast<uint64_t>(std::count_if(result, result + count_, [](float x) { return !std::isfinite(x); }));
+    }
+    double* const paid = static_cast<double*>(trainer_.allocate(count_ * sizeof(double)));
+    for (size_t i = 0; i < count_; ++i) {
+      paid[i] = 0;
+      for (size_t at = i; at < before.size(); at += count_) {
+        paid[i] += static_cast<double>(before[at]) - static_cast<double>(states_[at]);
+      }
+    }
+    trainer_.run(PerfOp::kAllReduce, paid, count_, GRADLANE_FLOAT64, nullptr, "", GRADLANE_SUM, nullptr);
+    const size_t wrong = data_.count_unkept(way.op, way.codec, result, paid, count_);
+    trainer_.free(paid);
     return wrong;
   }
 
@@ -212,6 +254,8 @@ class Perf {
   BenchMemory input_{nullptr, nullptr};
   BenchMemory scratch_{nullptr, nullptr};  // target of memcpy
   void* tensor_ = nullptr;
+  float* states_ = nullptr;  // of the row that is measured; null: none are kept
+  std::vector<StrategyId> allowed_;
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ struct PerfOptions {
   std::string type;
   std::string data;  // of data_names()
   std::string seed;
+  bool feedback = false;
   bool check = true;
   bool json = false;
 };

@@ -69,18 +69,13 @@ std::vector<size_t> parse_sizes(const PerfOptions& options) {
   return sizes;
 }
 
-// Names may be separated by blanks or commas; the comma of "inceptionn:10,truncate" separates nothing.
+// With blanks or commas between.
 std::vector<std::string> separated(const std::vector<std::string>& texts) {
   std::vector<std::string> names;
   for (const std::string& text : texts) {
     for (size_t at = 0; at <= text.size();) {
       const size_t comma = std::min(text.find(',', at), text.size());
-      const std::string name = text.substr(at, comma - at);
-      if ((name == "truncate" || name.starts_with("truncate/")) && !names.empty()) {
-        names.back() += "," + name;
-      } else {
-        names.push_back(name);
-      }
+      names.push_back(text.substr(at, comma - at));
       at = comma + 1;
     }
   }
@@ -116,17 +111,9 @@ std::vector<StrategyId> parse_strategies(const PerfOptions& options) {
   return find_strategies(fmt::format("{}", fmt::join(options.strategies, ",")));
 }
 
-// "fixed:10", or "fixed:10/raw".
-PerfCodec parse_codec(const std::string& name) {
-  const size_t slash = name.find('/');
-  PerfCodec codec{.there = find_codec(name.substr(0, slash))};
-  if (slash != std::string::npos) codec.back = find_codec(name.substr(slash + 1));
-  return codec;
-}
-
 std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& plan) {
   const PerfType& type = plan.type;
-  std::vector<std::string> names = separated(options.codecs);
+  std::vector<std::string> names = codec_list(options.codecs);
   const bool compressible =
       encoded(type.type == GRADLANE_FLOAT32 ? ElementType::kFloat32 : ElementType::kFloat64, plan.reduction);
   if (names.empty())
@@ -134,7 +121,7 @@ std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& 
                          : std::vector<std::string>{std::string(kDefaultCodec)};
   std::vector<PerfCodec> codecs;
   for (const std::string& name : names) {
-    codecs.push_back(parse_codec(name));
+    codecs.push_back(find_codec_pair(name));
     const PerfCodec& codec = codecs.back();
     if (!compressible && !(codec.there.row().exact() && (!codec.back || codec.back->row().exact()))) {
       const bool picked = picks(plan.reduction);
@@ -178,6 +165,31 @@ std::vector<PerfCodec> perf_codecs(const PerfPlan& plan, PerfOp op) {
   return {{.there = codec_of(FloatForm::kFp32, select_isa())}};
 }
 
+PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId>& allowed, unsigned world) {
+  const bool chosen = !plan.strategies.empty();
+  std::vector<StrategyId> strategies = chosen ? plan.strategies : allowed;
+  std::erase_if(strategies, [op](const StrategyId& each) { return !supports(each, perf_kind(op)); });
+  // The ring is what is left then, whether or not it is among those that may be named.
+  const StrategyId own = strategies.empty() || allowed.empty() ? StrategyId{} : allowed.front();
+  if (strategies.empty()) strategies.push_back(own);
+  PerfWays found;
+  for (const PerfCodec& codec : perf_codecs(plan, op)) {
+    const size_t before = found.ways.size();
+    std::string why;
+    for (const StrategyId& strategy : strategies) {
+      if (!chosen && found.ways.size() > before) break;  // the first will do
+      const std::string fault = way_fault(codec, strategy, allowed, world);
+      if (fault.empty()) found.ways.push_back({op, strategy, chosen || strategy != own, codec});
+      if (why.empty()) why = fault;
+      if (chosen && !fault.empty()) found.skipped.push_back(codec.name() + ": " + fault);
+    }
+    if (found.ways.size() > before) continue;
+    if (!plan.every_codec) throw SetupError(fmt::format("--codec '{}': {}", codec.name(), why));
+    if (!chosen) found.skipped.push_back(codec.name() + ": " + why);
+  }
+  return found;
+}
+
 OpKind perf_kind(PerfOp op) noexcept { return std::ranges::find(kOps, op, &OpRow::op)->kind; }
 
 PerfPlan make_perf_plan(const PerfOptions& options) {
@@ -197,6 +209,8 @@ PerfPlan make_perf_plan(const PerfOptions& options) {
   plan.strategies = parse_strategies(options);
   plan.reduction = parse_reduction(options.reduction.empty() ? "sum" : options.reduction);
   plan.codecs = parse_codecs(options, plan);
+  plan.every_codec = std::ranges::any_of(options.codecs, [](const std::string& text) { return names_all(text); });
+  plan.feedback = options.feedback;
   check_together(plan);
 
   const std::vector<std::string> known = data_names();

@@ -3,14 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/gradlane.h"
 #include "collectives/operation.h"
 #include "collectives/strategy/strategy_id.h"
-#include "compress/codec.h"
+#include "tools/bench/codec_list.h"
 #include "tools/perf/perf.h"
 
 namespace gradlane {
@@ -23,13 +22,7 @@ struct PerfType {
   size_t bytes;  // of an element
 };
 
-// Of an aggregator, two: to it, and back from it.
-struct PerfCodec {
-  Codec there;
-  std::optional<Codec> back{};
-
-  [[nodiscard]] std::string name() const { return back ? there.name() + "/" + back->name() : there.name(); }
-};
+using PerfCodec = CodecPair;
 
 struct PerfPlan {
   std::vector<size_t> sizes;  // of the tensor, bytes, ascending
@@ -38,6 +31,8 @@ struct PerfPlan {
   std::vector<PerfOp> ops;
   std::vector<StrategyId> strategies;  // none: the daemon's
   std::vector<PerfCodec> codecs;       // `raw` alone, unless the type is float32
+  bool every_codec = false;            // "all": those that cannot run are left out, and not an error
+  bool feedback = false;               // codecs that have states keep them
   Reduction reduction = Reduction::kSum;
   PerfType type{};
   std::string data;
@@ -50,6 +45,22 @@ struct PerfPlan {
 
 // Those to measure the operation with: what only copies is exact.
 [[nodiscard]] std::vector<PerfCodec> perf_codecs(const PerfPlan& plan, PerfOp op);
+
+// What a row is about.
+struct PerfWay {
+  PerfOp op{};
+  StrategyId strategy;
+  bool named = false;  // or it is the daemon's
+  PerfCodec codec;
+};
+struct PerfWays {
+  std::vector<PerfWay> ways;
+  std::vector<std::string> skipped;  // what is left out, and why
+};
+// Where no strategies are named, each codec goes by the first one that it can go by of those that the daemon allows.
+// Throws SetupError if one that was named can go nowhere.
+[[nodiscard]] PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId>& allowed,
+                                 unsigned world);
 
 [[nodiscard]] OpKind perf_kind(PerfOp op) noexcept;
 // As nccl-tests call it: "allreduce".

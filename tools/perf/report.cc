@@ -47,7 +47,7 @@ void print_perf_row(const PerfRow& row, bool checked) {
   std::fflush(stdout);
 }
 
-void print_perf_foot(std::span<const PerfRow> rows, bool checked) {
+void print_perf_foot(std::span<const PerfRow> rows, std::span<const std::string> skipped, bool checked) {
   const size_t largest = std::ranges::max(rows, {}, &PerfRow::bytes).bytes;
   std::string line;
   for (const PerfRow& row : rows) {
@@ -56,18 +56,20 @@ void print_perf_foot(std::span<const PerfRow> rows, bool checked) {
                         row.strategy, row.codec, digits(row.memcpy_gbps), row.vs_memcpy);
   }
   fmt::print("# beside memcpy of {} on rank 0, timed right before and after:{}\n", size_text(largest), line);
+  for (const std::string& each : skipped) fmt::print("# left out: {}\n", each);
   uint64_t wrong = 0;
   for (const PerfRow& row : rows) wrong += row.wrong;
   if (!checked) {
     fmt::print("# results were not checked\n");
   } else if (wrong == 0) {
-    fmt::print("# all results are within the codec's bound, and the same on all ranks\n");
+    fmt::print("# all results are as the codec promises, and the same on all ranks\n");
   } else {
-    fmt::print("# WRONG RESULTS: {} elements beyond the codec's bound, or ranks that differ\n", wrong);
+    fmt::print("# WRONG RESULTS: {} elements that are not as the codec promises, or ranks that differ\n", wrong);
   }
 }
 
-std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows) {
+std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows,
+                    std::span<const std::string> skipped) {
   nlohmann::json result = {{"world", world},
                            {"type", plan.type.name},
                            {"data", plan.data},
@@ -76,6 +78,8 @@ std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRo
                            {"warmup", plan.warmup},
                            {"checked", plan.check},
                            {"reduction", reduction_name(plan.reduction)},
+                           {"feedback", plan.feedback},
+                           {"skipped", skipped},
                            {"rows", nlohmann::json::array()}};
   for (const PerfRow& row : rows) {
     result["rows"].push_back({{"op", perf_op_name(row.op)},

@@ -27,9 +27,11 @@ struct PerfRow {
 
 void print_perf_head(const PerfPlan& plan, unsigned world);
 void print_perf_row(const PerfRow& row, bool checked);
-void print_perf_foot(std::span<const PerfRow> rows, bool checked);
+// `skipped`: what is left out, and why.
+void print_perf_foot(std::span<const PerfRow> rows, std::span<const std::string> skipped, bool checked);
 
 // docs/perf.md has the fields. One line, so that whatever prefixes lines does no harm.
-[[nodiscard]] std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows);
+[[nodiscard]] std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows,
+                                  std::span<const std::string> skipped);
 
 }  // namespace gradlane

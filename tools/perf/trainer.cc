@@ -17,7 +17,9 @@ Trainer::Trainer() {
         "perf is a trainer and needs a ring: run 'gradlane run -n 2 -- gradlane perf ...', or set GRADLANE_SOCKET to\n"
         "the socket of this node's daemon and start it on all nodes");
   }
-  if (gradlane_open(&gl_, nullptr) != GRADLANE_OK) throw SetupError(gradlane_error(nullptr));
+  gradlane_options options = GRADLANE_OPTIONS_INIT;
+  options.keep_warnings = 1;  // what a codec takes away is what is measured here
+  if (gradlane_open(&gl_, &options) != GRADLANE_OK) throw SetupError(gradlane_error(nullptr));
   try {
     gathered_ = static_cast<int64_t*>(allocate(world() * kMaxGathered * sizeof(int64_t)));
   } catch (...) {
@@ -41,8 +43,9 @@ std::vector<std::string> Trainer::strategies() const {
 }
 
 void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
-                  const std::string& codec, gradlane_reduction reduction) {
+                  const std::string& codec, gradlane_reduction reduction, float* states) {
   gradlane_how how = GRADLANE_HOW_INIT;
+  how.residual = states;
   how.strategy = strategy;
   how.reduction = reduction;
   if (type == GRADLANE_FLOAT32) how.codec = codec.c_str();

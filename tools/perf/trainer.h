@@ -35,13 +35,18 @@ class Trainer {
   // Shared with the daemon; until free() or the end.
   [[nodiscard]] void* allocate(size_t bytes);
   void free(void* buffer);
+  // The same where nobody wants to know of a fault.
+  void release(void* buffer) noexcept { (void)gradlane_free(gl_, buffer); }
+
+  // The trainers of a node are one rank: their inputs are added up before any are encoded.
+  [[nodiscard]] bool adds_locally() const noexcept { return gradlane_local_reduce(gl_) == 1; }
 
   // Those that the daemon allows, its own first.
   [[nodiscard]] std::vector<std::string> strategies() const;
 
-  // `strategy` null: the daemon's.
+  // `strategy` null: the daemon's. `states` null: none are kept.
   void run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy, const std::string& codec,
-           gradlane_reduction reduction);
+           gradlane_reduction reduction, float* states);
   void barrier();
   // The numbers of all ranks, rank after rank; all give the same number of them, at most kMaxGathered.
   [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);

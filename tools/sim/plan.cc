@@ -114,23 +114,24 @@ Faults parse_faults(const SimOptions& options, const LinkModel& link) {
   return faults;
 }
 
-SimCodec parse_codec(const std::string& text) {
-  const size_t slash = text.find('/');
-  if (slash == std::string::npos) return {find_codec(text), std::nullopt};
-  return {find_codec(text.substr(0, slash)), find_codec(text.substr(slash + 1))};
-}
-
 void parse_strategies(const SimOptions& options, SimPlan& plan) {
   for (const std::string& names : options.strategies) {
     const std::vector<StrategyId> found = find_strategies(names);
     plan.strategies.insert(plan.strategies.end(), found.begin(), found.end());
   }
   for (const std::string& name : options.plays) plan.plays.push_back(find_play(name));
-  plan.names_strategies = !plan.strategies.empty() || !plan.plays.empty();
-  if (plan.strategies.empty()) plan.strategies = {StrategyId{}};
-  const bool ring_only =
-      std::ranges::all_of(plan.strategies, [](const StrategyId& each) { return each == StrategyId{}; });
-  if (options.around_switch || !ring_only || !plan.plays.empty()) plan.topology = SimTopology::kSwitch;
+  plan.first_strategy = plan.strategies.empty();
+  if (plan.first_strategy) plan.strategies = {StrategyId{}};
+  // What the ring cannot carry goes directly; and all rows are of the same network.
+  const auto ways = [](const CodecPair& codec) { return codec_ways(codec.there.row()); };
+  if (plan.first_strategy && std::ranges::count(plan.codecs, CodecWays::kOwners, ways) != 0) {
+    plan.strategies.push_back(find_strategy("direct"));
+  }
+  plan.names_strategies = !plan.first_strategy || plan.strategies.size() > 1 || !plan.plays.empty();
+  const auto ring = [](const StrategyId& each) { return each == StrategyId{}; };
+  const auto any = [&ways](const CodecPair& codec) { return ways(codec) == CodecWays::kAny; };
+  const bool cables = std::ranges::all_of(plan.strategies, ring) && std::ranges::all_of(plan.codecs, any);
+  if (options.around_switch || !cables || !plan.plays.empty()) plan.topology = SimTopology::kSwitch;
 }
 
 // Every row of the table is possible.
@@ -150,12 +151,8 @@ void check_strategies(const SimPlan& plan) {
       }
       throw SetupError(fmt::format("--strategy: {} can do {}, not {}", name, fmt::join(can, ", "), op_name(op)));
     }
-    for (const SimCodec& codec : plan.codecs) {
-      if (!codec.back || strategy.kind == StrategyId::Kind::kAggregator) continue;
-      throw SetupError(
-          fmt::format("--codec '{}': {} has one codec for both ways; only an aggregator has two", codec.name(), name));
-    }
   }
+  for (const OpKind op : plan.ops) (void)sim_ways(plan, op);
 }
 
 // Of a plan that is complete.
@@ -189,6 +186,40 @@ size_t parse_window(const std::string& text) {
 
 }  // namespace
 
+std::vector<StrategyId> allowed_strategies(const SimWay& way) {
+  std::vector<StrategyId> strategies = {way.strategy};
+  const StrategyId direct = find_strategy("direct");
+  if (way.strategy != direct && codec_ways(way.codec.there.row()) == CodecWays::kLinks) strategies.push_back(direct);
+  return strategies;
+}
+
+SimWays sim_ways(const SimPlan& plan, OpKind op) {
+  SimWays found;
+  std::vector<size_t> count(plan.codecs.size());
+  for (const StrategyId& strategy : plan.strategies) {
+    for (size_t i = 0; i < plan.codecs.size(); ++i) {
+      if (plan.first_strategy && count[i] != 0) continue;
+      const SimWay way = {op, strategy, plan.codecs[i]};
+      // What is only moved is not added.
+      const bool adds = reduces(op) || way.codec.back.has_value();
+      const std::string fault = adds ? way_fault(way.codec, strategy, allowed_strategies(way)) : "";
+      const bool named_pair = way.codec.back && !plan.every_codec;
+      if (!fault.empty() && named_pair) throw SetupError(fmt::format("--codec '{}': {}", way.codec.name(), fault));
+      if (!fault.empty() && !plan.first_strategy) found.skipped.push_back(way.codec.name() + ": " + fault);
+      if (!fault.empty()) continue;
+      found.ways.push_back(way);
+      ++count[i];
+    }
+  }
+  for (size_t i = 0; i < plan.codecs.size(); ++i) {
+    if (count[i] != 0 || plan.every_codec) continue;
+    const SimWay way = {op, plan.strategies.front(), plan.codecs[i]};
+    throw SetupError(
+        fmt::format("--codec '{}': {}", way.codec.name(), way_fault(way.codec, way.strategy, allowed_strategies(way))));
+  }
+  return found;
+}
+
 std::vector<std::string> op_names() {
   std::vector<std::string> names;
   for (const OpKind kind : kOps) names.emplace_back(op_name(kind));
@@ -202,8 +233,9 @@ SimPlan make_plan(const SimOptions& options) {
   for (const std::string& text : options.nodes)
     plan.nodes.push_back(static_cast<unsigned>(parse_whole_value(nodes, text)));
   if (plan.nodes.empty()) plan.nodes = {2, 4, 8, 16};
-  for (const std::string& name : options.codecs) plan.codecs.push_back(parse_codec(name));
-  if (plan.codecs.empty()) plan.codecs = {parse_codec(std::string(kDefaultLossyCodec))};
+  for (const std::string& name : codec_list(options.codecs)) plan.codecs.push_back(find_codec_pair(name));
+  if (plan.codecs.empty()) plan.codecs = {find_codec_pair(kDefaultLossyCodec)};
+  plan.every_codec = std::ranges::any_of(options.codecs, names_all);
   for (const std::string& name : options.ops) plan.ops.push_back(parse_op(name));
   if (plan.ops.empty()) plan.ops = {OpKind::kAllReduce};
   parse_strategies(options, plan);

@@ -3,30 +3,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "collectives/operation.h"
+#include "tools/bench/codec_list.h"
 #include "tools/sim/play.h"
 #include "tools/sim/sim.h"
 #include "tools/simnet/simnet.h"
 
 namespace gradlane {
 
-// How fp32 travels; "fixed:10/raw": the way back by another codec.
-struct SimCodec {
-  Codec codec;
-  std::optional<Codec> back;
-
-  [[nodiscard]] std::string name() const { return codec.name() + (back ? "/" + back->name() : ""); }
-};
-
 struct SimPlan {
   std::vector<unsigned> nodes;
-  std::vector<SimCodec> codecs;
+  std::vector<CodecPair> codecs;
+  bool every_codec = false;            // "all": those that cannot run are left out, and not an error
   std::vector<StrategyId> strategies;  // the ring if none was named
   bool names_strategies = false;
+  bool first_strategy = false;  // each codec goes by the first one that can carry it
   std::vector<Play> plays;
   SimTopology topology = SimTopology::kCables;
   std::vector<OpKind> ops;
@@ -39,6 +33,21 @@ struct SimPlan {
   std::string data;
   uint64_t seed = 0;
 };
+
+// What goes by a way of its own.
+struct SimWay {
+  OpKind op;
+  StrategyId strategy;
+  CodecPair codec;
+};
+struct SimWays {
+  std::vector<SimWay> ways;
+  std::vector<std::string> skipped;  // what is left out, and why
+};
+// Every codec by every strategy that can carry it. Where no strategies are named it is the ring, or else direct.
+[[nodiscard]] SimWays sim_ways(const SimPlan& plan, OpKind op);
+// Those that nodes allow: the one that is measured, and direct where a codec needs links between all.
+[[nodiscard]] std::vector<StrategyId> allowed_strategies(const SimWay& way);
 
 // Throws SetupError naming the option, what was given and what is allowed.
 [[nodiscard]] SimPlan make_plan(const SimOptions& options);

@@ -58,7 +58,7 @@ std::string row_name(const SimPlan& plan, const std::string& nodes, const std::s
   size_t codec_width = 5;
   for (const StrategyId& each : plan.strategies) strategy_width = std::max(strategy_width, each.name().view().size());
   for (const Play& each : plan.plays) strategy_width = std::max(strategy_width, each.name().size() + 1);
-  for (const SimCodec& each : plan.codecs) codec_width = std::max(codec_width, each.name().size());
+  for (const CodecPair& each : plan.codecs) codec_width = std::max(codec_width, each.name().size());
   return fmt::format("{:>5} {:<{}} {:<{}}", nodes, strategy, strategy_width, codec, codec_width);
 }
 
@@ -136,8 +136,8 @@ void print_sim_row(const SimPlan& plan, const SimRow& row) {
   std::fflush(stdout);
 }
 
-std::string to_json(const SimPlan& plan, std::span<const SimRow> rows) {
-  nlohmann::json result = {{"rows", nlohmann::json::array()}};
+std::string to_json(const SimPlan& plan, std::span<const SimRow> rows, std::span<const std::string> skipped) {
+  nlohmann::json result = {{"rows", nlohmann::json::array()}, {"skipped", skipped}};
   for (const SimRow& row : rows) {
     result["rows"].push_back({{"op", op_name(row.op)},
                               {"nodes", row.nodes},

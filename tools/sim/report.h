@@ -49,7 +49,8 @@ struct SimRow {
 void print_sim_head(const SimPlan& plan, OpKind op);
 void print_sim_row(const SimPlan& plan, const SimRow& row);
 
-// {"rows": [...]}, with the fields of SimRow and the name of the data.
-[[nodiscard]] std::string to_json(const SimPlan& plan, std::span<const SimRow> rows);
+// {"rows": [...], "skipped": [...]}: with the fields of SimRow and the name of the data; what is left out, and why.
+[[nodiscard]] std::string to_json(const SimPlan& plan, std::span<const SimRow> rows,
+                                  std::span<const std::string> skipped);
 
 }  // namespace gradlane

@@ -9,7 +9,7 @@ namespace gradlane {
 // As the user wrote them. Empty lists and strings stand for the defaults.
 struct SimOptions {
   std::vector<std::string> nodes;
-  std::vector<std::string> codecs;      // find_codec(), or two with a slash between them: there, and back
+  std::vector<std::string> codecs;      // codec_list(), find_codec_pair()
   std::vector<std::string> strategies;  // of find_strategies()
   std::vector<std::string> plays;       // of find_play()
   bool around_switch = false;           // implied by strategies other than the ring

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
+#include "collectives/descriptor.h"
 
 namespace gradlane {
 namespace {
@@ -39,20 +41,74 @@ float larger(float a, float b) {
 
 }  // namespace
 
-SimReference::SimReference(const Operation& operation, const Codec& codec, const SimInputs& inputs, unsigned ranks)
+SimReference::SimReference(const Operation& operation, const Codec& codec, const SimInputs& inputs, unsigned ranks,
+                           const SimRun& run)
     : operation_(operation),
       strategy_(operation.strategy.value_or(StrategyId{})),
-      codec_(codec),
+      codec_(codec.selects() && !reduces(operation.kind) ? find_codec("raw") : codec),
       back_(operation.back_codec.value_or(find_codec("raw"))),
       inputs_(inputs),
       ranks_(ranks),
+      run_(run),
+      elements_(operation.count * (has_shares(operation.kind) ? ranks : 1)),
       block_(std::max(codec_.max_bytes(SimInputs::kMaxRun), back_.max_bytes(SimInputs::kMaxRun))),
       next_(block_.size()),
       result_(SimInputs::kMaxRun) {
+  settle();
   // What is the same as the ring is the ring: nothing is rounded within a group of one.
   if (strategy_.kind == Kind::kRings && strategy_.group() == 1) strategy_ = {};
   if (strategy_.kind == Kind::kRings) groups_.resize(ranks_ / strategy_.group() * SimInputs::kMaxRun);
-  if (strategy_.kind != Kind::kAggregator) back_ = codec_;
+}
+
+// ---- Before
+
+void SimReference::settle() {
+  const bool two_codecs = strategy_.kind == Kind::kAggregator && !back_.is(codec_);
+  const uint64_t seed = seed_of(run_.generation, run_.number, operation_.tag);
+  std::vector<Look> looks(ranks_);
+  std::vector<float> offers;
+  std::vector<float> slice(kLookSlice);
+  const size_t block = has_shares(operation_.kind) ? operation_.count : elements_;
+  for (unsigned rank = 0; rank < ranks_; ++rank) {
+    Codec& codec = codecs_.emplace_back(codec_);
+    codec.seed(seed, own_seed_of(seed, rank));
+    for (unsigned pass = 0; pass < codec.passes(); ++pass) {
+      for (size_t first = 0; first < elements_;) {
+        slice.resize(std::min(kLookSlice, block - first % block));
+        for (size_t i = 0; i < slice.size(); i += SimInputs::kMaxRun) {
+          const size_t count = std::min(SimInputs::kMaxRun, slice.size() - i);
+          std::ranges::copy(inputs_.values(rank, first + i, count), slice.begin() + static_cast<ptrdiff_t>(i));
+        }
+        const EncodeJob job = contribution(rank, first, slice, true);
+        codec.look(looks[rank], {job.in, job.residual, job.second, job.floats, job.position});
+        first += slice.size();
+      }
+      codec.pass_over(looks[rank]);
+    }
+    const float offer = codec.offer(looks[rank]);
+    offers.push_back(std::isfinite(offer) && offer > 0 ? offer : 0.0F);
+  }
+  const float agreed = agreed_on(codec_.row().agreement, offers);
+  for (unsigned rank = 0; rank < ranks_; ++rank) codecs_[rank].settle(looks[rank], agreed);
+  if (!two_codecs) back_ = codecs_[0].for_results();
+}
+
+// Of a rank's elements from `first` on, or of sums there.
+EncodeJob SimReference::contribution(unsigned rank, size_t first, std::span<const float> in, bool contributes) {
+  EncodeJob job{.in = in.data(),
+                .residual = nullptr,
+                .floats = in.size(),
+                .out = block_.data(),
+                .room = block_.size(),
+                .position = first,
+                .second = nullptr};
+  if (run_.states == nullptr || (*run_.states)[rank].empty()) return job;
+  float* const residual = (*run_.states)[rank].data() + first;
+  float* const second = codec_.states() > 1 ? residual + elements_ : nullptr;
+  const bool adds = codec_.row().adds;
+  job.residual = contributes ? residual : adds ? nullptr : second;
+  job.second = contributes && adds ? second : nullptr;
+  return job;
 }
 
 // ---- Pieces
@@ -62,12 +118,20 @@ std::vector<SimPiece> SimReference::pieces(size_t elements) const {
     case OpKind::kAllReduce:
       if (strategy_.kind == Kind::kRings) return shares(elements);
       if (strategy_.kind == Kind::kAggregator)
-        return {{0, elements, (strategy_.root() + 1) % ranks_, ranks_, 0, ranks_}};
+        return {{.end = elements,
+                 .first = (strategy_.root() + 1) % ranks_,
+                 .shares = ranks_,
+                 .holders = ranks_,
+                 .owner = strategy_.root()}};
       break;
     case OpKind::kBroadcast:
       return {{0, elements, operation_.root, 1, 0, ranks_}};
     case OpKind::kReduce:
-      return {{0, elements, (operation_.root + 1) % ranks_, ranks_, operation_.root, 1}};
+      return {{.end = elements,
+               .first = (operation_.root + 1) % ranks_,
+               .shares = ranks_,
+               .holder = operation_.root,
+               .owner = operation_.root}};
     case OpKind::kBarrier:
       return {};
     case OpKind::kGather:
@@ -84,20 +148,23 @@ std::vector<SimPiece> SimReference::pieces(size_t elements) const {
 std::vector<SimPiece> SimReference::blocks(size_t elements) const {
   std::vector<SimPiece> blocks;
   const unsigned p = ranks_;
+  // Where there are so few granules that blocks are empty, owners change.
+  const bool few = strategy_.kind == Kind::kDirect && !has_shares(operation_.kind) && elements <= (p - 1) * kGranule;
   for (unsigned b = 0; b < p; ++b) {
     const bool equal = has_shares(operation_.kind);
     const size_t begin = equal ? elements / p * b : cut(elements, b, p);
     const size_t end = equal ? elements / p * (b + 1) : cut(elements, b + 1, p);
     const unsigned after = (b + 1) % p;
+    const unsigned owner = (b + (few ? run_.number : 0)) % p;
     switch (operation_.kind) {
       case OpKind::kReduceScatter:
-        blocks.push_back({begin, end, after, p, b, 1});
+        blocks.push_back({begin, end, after, p, b, 1, 0, 0, owner});
         break;
       case OpKind::kAllGather:
         blocks.push_back({begin, end, b, 1, 0, p});
         break;
       default:
-        blocks.push_back({begin, end, after, p, 0, p});
+        blocks.push_back({begin, end, after, p, 0, p, 0, 0, owner});
     }
   }
   return blocks;
@@ -154,31 +221,79 @@ void SimReference::round(const Codec& codec, std::span<const float> in, std::spa
   require(codec.decode({block_.data(), encoded.bytes}, out) == Status::kOk);
 }
 
-// Encodes local(0), adds local(1) and so on in hops, and decodes that.
+// Encodes the first one's share, adds those of others in hops, and decodes that. `local(i)`: whose the i-th one is,
+// and its job.
 template <class Local>
 void SimReference::hops(unsigned shares, std::span<float> out, Local&& local) {
-  const EncodeResult start = codec_.encode(local(0), block_);
-  require(start.floats == out.size());
-  size_t bytes = start.bytes;
+  const auto [start, job] = local(0U);
+  const EncodeResult encoded = codecs_[start].encode(job);
+  require(encoded.floats == out.size());
+  size_t bytes = encoded.bytes;
   for (unsigned i = 1; i < shares; ++i) {
-    const HopResult hop = codec_.hop({block_.data(), bytes}, local(i), next_);
+    const auto [rank, own] = local(i);
+    const HopResult hop = codecs_[rank].hop({.block = block_.data(),
+                                             .block_bytes = bytes,
+                                             .local = own.in,
+                                             .residual = own.residual,
+                                             .floats = own.floats,
+                                             .first = 0,
+                                             .out = next_.data(),
+                                             .room = next_.size(),
+                                             .position = own.position,
+                                             .second = own.second});
     require(hop.status == Status::kOk && hop.floats == out.size());
     bytes = hop.bytes;
     block_.swap(next_);
   }
-  require(codec_.decode({block_.data(), bytes}, out) == Status::kOk);
+  require(codecs_[0].decode({block_.data(), bytes}, out) == Status::kOk);
+}
+
+// Makes a result of a sum, as all get it.
+void SimReference::result(unsigned owner, size_t first, std::span<float> out) {
+  codecs_[owner].finish(out, first);
+  const EncodeResult encoded = back_.represent(contribution(owner, first, out, false));
+  require(encoded.floats == out.size());
+  require(back_.decode({block_.data(), encoded.bytes}, out) == Status::kOk);
 }
 
 // ---- Ways
 
 void SimReference::sum(const SimPiece& piece, size_t first, std::span<float> out) {
-  round(codec_, input(piece, 0, first, out.size()), out);
-  for (unsigned i = 1; i < piece.shares; ++i) {
-    const EncodeResult encoded = codec_.encode(input(piece, i, first, out.size()), block_);
+  for (unsigned i = 0; i < piece.shares; ++i) {
+    const unsigned rank = (piece.first + i) % ranks_;
+    const EncodeResult encoded =
+        codecs_[rank].encode(contribution(rank, first, input(piece, i, first, out.size()), true));
     require(encoded.floats == out.size());
-    require(codec_.decode_add({block_.data(), encoded.bytes}, out) == Status::kOk);
+    const std::span<const uint8_t> block(block_.data(), encoded.bytes);
+    require((i == 0 ? codecs_[rank].decode(block, out) : codecs_[rank].decode_add(block, out)) == Status::kOk);
   }
-  round(back_, out, out);
+  result(piece.owner, first, out);
+}
+
+void SimReference::ring(const SimPiece& piece, size_t first, std::span<float> out) {
+  const bool sums = reduces(operation_.kind);
+  hops(piece.shares, out, [&](unsigned i) {
+    const unsigned rank = (piece.first + i) % ranks_;
+    EncodeJob job = contribution(rank, first, input(piece, i, first, out.size()), true);
+    if (!sums) job.residual = job.second = nullptr;
+    return std::pair(rank, job);
+  });
+  if (sums && (codec_.finishes() || !codec_.row().adds)) result(piece.owner, first, out);
+}
+
+// What has become of it in each group is no contribution, so it is added as it is.
+void SimReference::sums_of_groups(const SimPiece& piece, std::span<float> out) {
+  const unsigned groups = ranks_ / piece.shares;
+  for (unsigned i = 0; i < groups; ++i) {
+    const std::span<float> sum = std::span(groups_).subspan((piece.group + 1 + i) % groups * SimInputs::kMaxRun);
+    const std::span<float> local = sum.first(out.size());
+    if (i != 0) {
+      const EncodeResult encoded = codecs_[0].represent(contribution(0, 0, out, false));
+      require(encoded.floats == out.size());
+      require(codecs_[0].decode_add({block_.data(), encoded.bytes}, local) == Status::kOk);
+    }
+    std::ranges::copy(local, out.begin());
+  }
 }
 
 void SimReference::across_groups(const SimPiece& piece, size_t first, std::span<float> out) {
@@ -186,10 +301,21 @@ void SimReference::across_groups(const SimPiece& piece, size_t first, std::span<
   const unsigned groups = ranks_ / members;
   const auto of_group = [&](unsigned g) { return std::span(groups_).subspan(g * SimInputs::kMaxRun, out.size()); };
   for (unsigned g = 0; g < groups; ++g) {
-    hops(members, of_group(g),
-         [&](unsigned i) { return inputs_.values(g * members + (piece.first + i) % members, first, out.size()); });
+    hops(members, of_group(g), [&](unsigned i) {
+      const unsigned rank = g * members + (piece.first + i) % members;
+      return std::pair(rank, contribution(rank, first, inputs_.values(rank, first, out.size()), true));
+    });
   }
-  hops(groups, out, [&](unsigned i) { return of_group((piece.group + 1 + i) % groups); });
+  if (codec_.selects()) {
+    sums_of_groups(piece, out);
+    result(0, first, out);
+    return;
+  }
+  hops(groups, out, [&](unsigned i) {
+    EncodeJob job = contribution(0, first, of_group((piece.group + 1 + i) % groups), true);
+    job.residual = job.second = nullptr;
+    return std::pair(0U, job);
+  });
 }
 
 void SimReference::pick(size_t first, std::span<float> out) const {
@@ -218,7 +344,7 @@ std::span<const float> SimReference::run(const SimPiece& piece, size_t first, si
   } else if (strategy_.kind != Kind::kRing && reduces(operation_.kind)) {
     sum(piece, first, out);
   } else {
-    hops(piece.shares, out, [&](unsigned i) { return input(piece, i, first, count); });
+    ring(piece, first, out);
   }
   if (reduces(operation_.kind) && operation_.reduction == Reduction::kAverage) {
     for (float& value : out) {

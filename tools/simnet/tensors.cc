@@ -36,6 +36,11 @@ std::span<const float> SimInputs::values(unsigned rank, size_t first, size_t cou
   return {table_.data() + (start + first) % kTable, count};
 }
 
+void SimInputs::put(size_t place, float value) {
+  table_[place] = value;
+  if (place < kMaxRun) table_[kTable + place] = value;
+}
+
 void SimInputs::fill(unsigned rank, std::span<float> tensor) const {
   for (size_t first = 0; first < tensor.size(); first += kMaxRun) {
     const size_t count = std::min(kMaxRun, tensor.size() - first);
@@ -53,9 +58,9 @@ SimTensors::SimTensors(unsigned ranks, size_t elements)
 
 SimTensors::~SimTensors() { munmap(floats_, mapped_); }
 
-uint64_t count_wrong(const Operation& operation, const Codec& codec, const SimInputs& inputs,
-                     const SimTensors& tensors) {
-  SimReference reference(operation, codec, inputs, tensors.ranks());
+uint64_t count_wrong(const Operation& operation, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors,
+                     const SimRun& run) {
+  SimReference reference(operation, codec, inputs, tensors.ranks(), run);
   uint64_t wrong = 0;
   for (const SimPiece& piece : reference.pieces(tensors.elements())) {
     for (size_t first = piece.begin; first < piece.end; first += SimInputs::kMaxRun) {

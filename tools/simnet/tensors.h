@@ -21,10 +21,20 @@ class SimInputs {
   // Elements first, first + 1, ... of the tensor of a rank; at most kMaxRun of them.
   [[nodiscard]] std::span<const float> values(unsigned rank, size_t first, size_t count) const;
   void fill(unsigned rank, std::span<float> tensor) const;
+  // Each rank gets to it at another element; place < 65521.
+  void put(size_t place, float value);
 
  private:
   uint64_t seed_;
   std::vector<float> table_;  // and its beginning once more, so that runs need not be cut
+};
+
+// Of an operation, what its random numbers follow from, and what it keeps: for each rank, the state arrays of its
+// codec, one behind the other, or nothing.
+struct SimRun {
+  uint32_t generation = 1;
+  uint32_t number = 0;
+  std::vector<std::vector<float>>* states = nullptr;
 };
 
 // A tensor for each rank, side by side.
@@ -52,7 +62,7 @@ class SimTensors {
 // the inputs and the definition of the operation with the codec alone (reference.h). Of `operation` its kind,
 // reduction, root, strategy (none: the ring) and codec of the way back matter.
 [[nodiscard]] uint64_t count_wrong(const Operation& operation, const Codec& codec, const SimInputs& inputs,
-                                   const SimTensors& tensors);
+                                   const SimTensors& tensors, const SimRun& run = {});
 // The same of sums that go by the ring; broadcasts are from rank 0.
 [[nodiscard]] uint64_t count_wrong(OpKind kind, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors);
 

@@ -27,7 +27,7 @@ constexpr std::string_view kReasonPrefix = "raw_";
 // Of the counters: a total, or a rate.
 class Figures {
  public:
-  explicit Figures(const Looks& looks)
+  explicit Figures(const StatsLooks& looks)
       : looks_(looks), now_(member(&looks.now, "counters")), before_(member(looks.before, "counters")) {}
 
   [[nodiscard]] double total(const char* name) const { return counter(now_, name); }
@@ -42,7 +42,7 @@ class Figures {
   [[nodiscard]] const json* before() const { return before_; }
 
  private:
-  const Looks& looks_;
+  const StatsLooks& looks_;
   const json* now_;
   const json* before_;
 };
@@ -68,7 +68,7 @@ Lines head_lines(const json& now) {
   return lines;
 }
 
-Lines port_lines(const Looks& looks) {
+Lines port_lines(const StatsLooks& looks) {
   std::vector<Row> rows;
   rows.push_back(looks.rates()
                      ? Row{"port", "link", "rx Gb/s", "tx Gb/s", "rx frames/s", "tx frames/s", "dropped/s", "device"}
@@ -111,7 +111,7 @@ std::vector<std::pair<std::string, std::string>> reasons_in(const json* counters
   return all;
 }
 
-Lines marked_lines(const Looks& looks) {
+Lines marked_lines(const StatsLooks& looks) {
   const Figures figures(looks);
   const double marked = figures.amount("marked");
   std::vector<Row> rows = {{"marked packets of the host", looks.rates() ? "packets/s" : "packets", "share"}};
@@ -152,7 +152,7 @@ const json* peer_before(const json* peers, const json& ip) {
   return nullptr;
 }
 
-Lines peer_lines(const Looks& looks) {
+Lines peer_lines(const StatsLooks& looks) {
   const json& peers = at(looks.now, "peers");
   if (!peers.is_array() || peers.empty()) return {};
   const json* const peers_before = member(looks.before, "peers");
@@ -173,7 +173,7 @@ Lines peer_lines(const Looks& looks) {
 }
 
 // Those that are not 0, and behind them what this program does not know.
-Lines all_counters(const Looks& looks, const Figures& figures) {
+Lines all_counters(const StatsLooks& looks, const Figures& figures) {
   Lines lines{"counters:"};
   json rest = figures.now()->is_object() ? *figures.now() : json::object();
   const auto add = [&](const std::string& name, const json& value, const char* help) {
@@ -190,7 +190,7 @@ Lines all_counters(const Looks& looks, const Figures& figures) {
 
 }  // namespace
 
-Lines accelerator_lines(const Looks& looks, bool all) {
+Lines accelerator_lines(const StatsLooks& looks, bool all) {
   const Figures figures(looks);
   Lines lines = head_lines(looks.now);
   for (const Lines& part : {port_lines(looks), marked_lines(looks), stream_lines(looks.now), peer_lines(looks),

@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-[[nodiscard]] Lines accelerator_lines(const Looks& looks, bool all);
+[[nodiscard]] Lines accelerator_lines(const StatsLooks& looks, bool all);
 
 // Its counters in the order in which they are explained.
 struct CounterText {

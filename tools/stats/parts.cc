@@ -76,7 +76,7 @@ void append(Lines& lines, const Lines& more) { lines.insert(lines.end(), more.be
 
 double counter(const json* counters, const char* name) { return counters == nullptr ? 0 : number(at(*counters, name)); }
 
-std::string counter_line(const std::string& name, const json& value, const json* before, const Looks& looks,
+std::string counter_line(const std::string& name, const json& value, const json* before, const StatsLooks& looks,
                          const char* help) {
   if (number(value) == 0) return "";
   std::string line = fmt::format("  {:<24} {:>14}", name, value.dump());

@@ -10,7 +10,7 @@ namespace gradlane {
 using Lines = std::vector<std::string>;
 
 // What two looks say. `before` may be null.
-struct Looks {
+struct StatsLooks {
   const nlohmann::json& now;
   const nlohmann::json* before;
   double seconds;
@@ -39,6 +39,6 @@ struct Looks {
 void append(Lines& lines, const Lines& more);
 // A counter and what it counts; "" if it is 0. `before`: the counters of the look before, or null.
 [[nodiscard]] std::string counter_line(const std::string& name, const nlohmann::json& value,
-                                       const nlohmann::json* before, const Looks& looks, const char* help);
+                                       const nlohmann::json* before, const StatsLooks& looks, const char* help);
 
 }  // namespace gradlane

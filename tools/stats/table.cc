@@ -68,7 +68,7 @@ Lines node_lines(const json& now) {
   return lines;
 }
 
-Lines lines_of_ports(const Looks& looks) {
+Lines lines_of_ports(const StatsLooks& looks) {
   const json& ports = at(looks.now, "ports");
   if (!ports.is_array() || ports.empty()) return {};
   const json* const ports_before = member(looks.before, "ports");
@@ -161,7 +161,7 @@ std::string link_text(const json& rank, const char* key) {
   return result.empty() ? "-" : result;
 }
 
-Lines rank_lines(const Looks& looks) {
+Lines rank_lines(const StatsLooks& looks) {
   const json& ranks = at(looks.now, "ranks");
   if (!ranks.is_array() || ranks.empty()) return {};
   const json* const ranks_before = member(looks.before, "ranks");
@@ -199,7 +199,7 @@ Lines rank_lines(const Looks& looks) {
 
 // What lossy codecs take away: a line for each rank and lane that has summed through one, of the time between the
 // looks.
-Lines loss_lines(const Looks& looks) {
+Lines loss_lines(const StatsLooks& looks) {
   Lines lines;
   const json& ranks = at(looks.now, "ranks");
   const json* const ranks_before = member(looks.before, "ranks");
@@ -219,7 +219,7 @@ Lines loss_lines(const Looks& looks) {
   return lines;
 }
 
-Lines counter_lines(const std::string& title, const json* counters, const json* before, const Looks& looks) {
+Lines counter_lines(const std::string& title, const json* counters, const json* before, const StatsLooks& looks) {
   Lines lines;
   if (counters == nullptr || !counters->is_object()) return lines;
   for (const auto& [name, value] : counters->items()) {
@@ -230,7 +230,7 @@ Lines counter_lines(const std::string& title, const json* counters, const json* 
   return lines;
 }
 
-Lines all_counters(const Looks& looks) {
+Lines all_counters(const StatsLooks& looks) {
   Lines lines;
   const json& ports = at(looks.now, "ports");
   for (size_t i = 0; element(&ports, i) != nullptr; ++i) {
@@ -255,7 +255,7 @@ Lines all_counters(const Looks& looks) {
 }  // namespace
 
 std::vector<std::string> stats_lines(const json& now, const json* before, double seconds, bool all) {
-  const Looks looks{now, before, seconds};
+  const StatsLooks looks{now, before, seconds};
   if (at(now, "mode") == "accelerator") return accelerator_lines(looks, all);
   Lines lines = node_lines(now);
   for (const Lines& part : {lines_of_ports(looks), neighbour_lines(now, all), rank_lines(looks), loss_lines(looks),

@@ -11,6 +11,7 @@ See docs/client.md of gradlane.
 """
 
 from .adaptive import AdaptiveBound
+from ._codecs import Codec
 from ._context import Context, Figures, open  # noqa: A004
 from .errors import (
     BadArgument,
@@ -23,12 +24,15 @@ from .errors import (
     OutOfMemory,
     TooManyRequests,
 )
+from ._library import Capability
 from ._requests import Request
 
 __all__ = [
     "AdaptiveBound",
     "BadArgument",
+    "Capability",
     "Code",
+    "Codec",
     "Context",
     "DaemonGone",
     "Error",

@@ -35,6 +35,53 @@ class Codecs(NamedTuple):
 ASSUMED = Codecs("raw", "fixed", 1, 30)
 
 
+class Codec(NamedTuple):
+    """What a codec is, and what it can do.
+
+    word: its name up to the colon. usage: how to write the whole name. example: one such name. option: what may stand
+    behind B and a comma, or "". variant: a word behind a comma that tells codecs of one `word` apart, or "". least,
+    most: of B; most is 0 where there is none. states: arrays that a residual has, each as large as the data; 0: it
+    takes none. promise: in a few words. source: the paper, or "". flags: gradlane.Capability.
+    """
+
+    word: str
+    usage: str
+    example: str
+    option: str
+    variant: str
+    least: int
+    most: int
+    states: int
+    promise: str
+    source: str
+    flags: Capability
+
+
+def told(info: CodecInfo) -> Codec:
+    """What the library has written."""
+    texts = (info.word, info.usage, info.example, info.option, info.variant, info.promise, info.source)
+    word, usage, example, option, variant, promise, source = ((text or b"").decode(errors="replace") for text in texts)
+    return Codec(word, usage, example, option, variant, info.least, info.most, info.states, promise, source,
+                 Capability(info.flags))
+
+
+def table(connection: Connection) -> tuple[Codec, ...]:
+    """All of the daemon's."""
+    codecs = []
+    for number in range(connection.lib.gradlane_codecs(connection.handle)):
+        info = CodecInfo(ctypes.sizeof(CodecInfo))
+        connection.check(connection.lib.gradlane_get_codec(connection.handle, number, ctypes.byref(info)))
+        codecs.append(told(info))
+    return tuple(codecs)
+
+
+def find(connection: Connection, name: bytes | None) -> Codec:
+    """The one of this name, None: the daemon's. Raises BadArgument if there is none."""
+    info = CodecInfo(ctypes.sizeof(CodecInfo))
+    connection.check(connection.lib.gradlane_find_codec(connection.handle, name, ctypes.byref(info)))
+    return told(info)
+
+
 def is_auto(name: str) -> bool:
     """Whether it is WORD:auto, with or without what may follow, or is meant to be."""
     return name.partition(":")[2].startswith(AUTO)
@@ -42,15 +89,12 @@ def is_auto(name: str) -> bool:
 
 def of(connection: Connection) -> Codecs:
     """Those of the daemon. Where it has several of a kind, the first."""
-    lib, handle = connection.lib, connection.handle
     result, missing = ASSUMED, Capability.EXACT | Capability.ADAPTIVE
-    for number in range(lib.gradlane_codecs(handle)):
-        info = CodecInfo(ctypes.sizeof(CodecInfo))
-        connection.check(lib.gradlane_get_codec(handle, number, ctypes.byref(info)))
-        found = missing & info.flags
+    for codec in table(connection):
+        found = missing & codec.flags
         if found & Capability.EXACT:
-            result = result._replace(exact=info.word.decode())
+            result = result._replace(exact=codec.word)
         if found & Capability.ADAPTIVE:
-            result = result._replace(word=info.word.decode(), least=info.least, most=info.most)
+            result = result._replace(word=codec.word, least=codec.least, most=codec.most)
         missing &= ~found
     return result

@@ -43,6 +43,7 @@ class Core:
         self._dropped: collections.deque[Any] = collections.deque()
         # Operations whose callers got an exception that is none of theirs.
         self._abandoned: collections.deque[Operation] = collections.deque()
+        self._states_of: dict[bytes | None, int] = {}  # by name of a codec
         # Blocks for copies, by size.
         self._spare: collections.defaultdict[int, list[_buffers.Block]] = collections.defaultdict(list)
 
@@ -100,7 +101,7 @@ class Core:
             residual = self._begin(bound, name, array, form, residual)
             how.codec = bound.codec().encode()
         if residual is not None:
-            self._check_residual(residual, array)
+            self._check_residual(residual, array, how.codec)
         self._clear(name, array, residual)
         # A step of the bound: all that is owed goes now.
         exact = bound is not None and how.codec == self._codecs.exact.encode()
@@ -136,15 +137,24 @@ class Core:
             )
         return array.size // self.world * form.per_element
 
-    def _check_residual(self, residual: NDArray[Any], array: NDArray[Any]) -> None:
+    def _states(self, name: bytes | None) -> int:
+        """How many arrays a residual has for the codec of this name; None: the daemon's."""
+        if name not in self._states_of:
+            self._states_of[name] = _codecs.find(self._connection, name).states
+        return self._states_of[name]
+
+    def _check_residual(self, residual: NDArray[Any], array: NDArray[Any], codec: bytes | None) -> None:
         check_array("residual", residual)
         if residual.dtype != numpy.float32 or array.dtype.kind != "f" or array.dtype.itemsize != 4:
             raise errors.bad_argument(
                 f"residual of {residual.dtype} for data of {array.dtype}: both must be float32, as other types travel "
                 "as they are"
             )
-        if residual.size != array.size:
-            raise errors.bad_argument(f"residual has {residual.size} elements, and data {array.size}")
+        states = max(self._states(codec), 1)  # where it is 0, the library says so
+        if residual.size != states * array.size:
+            several = "" if states == 1 else f" with {states} arrays of states, shape ({states}, {array.size}): "
+            several += "" if states == 1 else "residual_for() makes such a one"
+            raise errors.bad_argument(f"residual has {residual.size} elements, and data {array.size}{several}")
         if overlap(residual, array):
             raise errors.bad_argument("residual and data have memory in common; the residual is an array of its own")
 

@@ -8,7 +8,7 @@ import numpy
 from numpy.typing import NDArray
 
 from . import _arguments, _forms, errors
-from ._core import Core
+from ._listing import Listing
 from ._operands import Operand, check_array, overlap
 from ._operations import Operation
 from ._requests import Request
@@ -16,7 +16,7 @@ from ._requests import Request
 _Array = TypeVar("_Array", bound=NDArray[Any])
 
 
-class Direct(Core):
+class Direct(Listing):
     """Base of Context. The daemon's configuration must allow the strategy "direct", or these raise BadArgument."""
 
     @overload

@@ -9,7 +9,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 5
+API_VERSION = 6
 EXACT_BELOW = 1024  # GRADLANE_EXACT_BELOW: sums of fewer float32 lose nothing, whichever codec is named
 
 
@@ -40,6 +40,12 @@ class Capability(enum.IntFlag):
     FEEDBACK = 2
     EXACT_SUMS = 4
     ADAPTIVE = 8
+    OWNED = 16
+    AGREES = 32
+    LOOKS = 64
+    RATE = 128
+    LATTICE = 256
+    UNBIASED = 512
 
 
 class Options(ctypes.Structure):
@@ -72,6 +78,7 @@ class How(ctypes.Structure):
         ("strategy", ctypes.c_char_p),
         ("reduction", ctypes.c_int),
         ("reserved", ctypes.c_int),
+        ("state_pitch", ctypes.c_size_t),
     ]
 
 
@@ -103,7 +110,10 @@ class CodecInfo(ctypes.Structure):
         ("least", ctypes.c_uint),
         ("most", ctypes.c_uint),
         ("flags", ctypes.c_uint),
-        ("reserved", ctypes.c_uint),
+        ("states", ctypes.c_uint),
+        ("variant", ctypes.c_char_p),
+        ("promise", ctypes.c_char_p),
+        ("source", ctypes.c_char_p),
     ]
 
 
@@ -136,6 +146,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_codecs": (size, [context]),
         "gradlane_get_codec": (integer, [context, size, ctypes.POINTER(CodecInfo)]),
         "gradlane_find_codec": (integer, [context, ctypes.c_char_p, ctypes.POINTER(CodecInfo)]),
+        "gradlane_check_codec": (integer, [context, ctypes.c_char_p, ctypes.c_char_p]),
         "gradlane_strategies": (size, [context]),
         "gradlane_get_strategy": (ctypes.c_char_p, [context, size]),
         "gradlane_error": (ctypes.c_char_p, [context]),

@@ -146,6 +146,31 @@ TEST_F(Allocation, NoneForLosses) {
   }
 }
 
+// All rows of the table, with all that they keep. What comes out is codecs_test's.
+TEST_F(Allocation, NoneForAnyCodec) {
+  constexpr unsigned kWorld = 3;
+  constexpr size_t kCount = 40'003;
+  ExchangeConfig common;
+  common.strategies = {find_strategy("direct")};
+  Net net(kWorld, common);
+  std::vector<std::vector<float>> tensors(kWorld, std::vector<float>(kCount, 0.3F));
+  std::vector<std::vector<float>> states(kWorld, std::vector<float>(kMostStates * kCount));
+  const std::vector<unsigned> all = {0, 1, 2};
+  size_t done = 0;
+  for (const CodecRow& row : codec_table()) {
+    Operation operation;
+    operation.count = kCount;
+    operation.codec = find_codec(row.example);
+    for (const unsigned rank : all) {
+      operation.data = tensors[rank].data();
+      operation.residual = row.feedback ? states[rank].data() : nullptr;
+      ASSERT_EQ(net.submit(rank, operation).refusal, Exchange::Refusal::kNone) << row.example;
+    }
+    ASSERT_TRUE(net.run(all, ++done, net.now() + 30 * kSecond)) << row.example;
+  }
+  EXPECT_EQ(net.count(Counter::kOperationsFailed), 0U);
+}
+
 TEST_F(Allocation, NoneUnderAnyStrategy) {
   const std::pair<const char*, unsigned> cases[] = {{"direct", 4}, {"rings:2", 4}, {"aggregator:1", 3}};
   for (const auto& [strategy, world] : cases) {

@@ -46,15 +46,15 @@ TEST_P(CoderPickTest, PicksTheSmallerAndTheLarger) {
         }
         Odd in(first), block(first.size()), local(second), out(want.size()), back(first.size());
         EXPECT_EQ(coder.max_bytes(count), first.size());
-        EXPECT_EQ(coder.encode(in.data(), count, nullptr, block.span()).bytes, first.size());
+        EXPECT_EQ(coder.encode(in.data(), count, {}, block.span()).bytes, first.size());
         EXPECT_EQ(coder.decode(block.span(), back.data(), count), Status::kOk);
         EXPECT_EQ(back.first(first.size()), first);
-        const HopResult hop = coder.hop(block.span(), local.data(), count, nullptr, out.span());
+        const HopResult hop = coder.hop(block.span(), local.data(), count, {}, out.span());
         ASSERT_EQ(hop.status, Status::kOk);
         ASSERT_EQ(hop.floats, count);
         ASSERT_EQ(out.first(hop.bytes), want) << element_name(type) << " " << reduction_name(reduction);
         // The order does not matter.
-        ASSERT_EQ(coder.hop(local.span(), block.data(), count, nullptr, out.span()).status, Status::kOk);
+        ASSERT_EQ(coder.hop(local.span(), block.data(), count, {}, out.span()).status, Status::kOk);
         ASSERT_EQ(out.first(hop.bytes), want) << element_name(type) << " " << reduction_name(reduction);
         ASSERT_EQ(coder.add(block.span(), local.data(), count), Status::kOk);
         ASSERT_EQ(local.first(want.size()), want) << element_name(type) << " " << reduction_name(reduction);

@@ -1,4 +1,5 @@
 // hostile_runs_test.cc - runs made by hand in packets that are in order, each with the one counter it must end in
+#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -145,10 +146,19 @@ TEST_F(Hostile, ControlRuns) {
     expect("abort of what has not started", sizeof(AbortNotice), Counter::kNotStarted);
   }
   header = run(Phase::kStart, 0, 0, 0);
-  for (const size_t bytes : {size_t{0}, kRingDescriptor - 1, kRingDescriptor + 1, sizeof(Descriptor) - 1,
-                             sizeof(Descriptor) + 1, size_t{1000}}) {
+  for (const size_t bytes : {size_t{0}, kRingDescriptor - 1, kRingDescriptor + 1, kPlainDescriptor + 1,
+                             sizeof(Descriptor) - 1, sizeof(Descriptor) + 1, size_t{1000}}) {
     expect("start of another length", bytes, Counter::kBadRun);
   }
+  // Offers are numbers from 0 on, and no others.
+  for (const float offer : {-1.0F, -0.0F, std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    uint8_t start[kMostStart];
+    (void)write_start(descriptor_of(kSum.count, ElementType::kInt32, CodecId::kRaw, 0), offer, start);
+    Bytes runs;
+    append_run(runs, header, start);
+    expect_counted("offer", kBehind, data(kBehind, runs), Counter::kBadRun);
+  }
+  expect("start with an offer that is cut off", kMostStart - 1, Counter::kBadRun);
   // Nobody can have started so many: each rank has at most 256 in flight.
   for (const uint32_t number : {100'000U, 0x7ffffffeU, 0x7fffffffU, 0x80000000U}) {
     header.operation = number;

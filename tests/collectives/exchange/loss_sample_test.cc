@@ -70,6 +70,21 @@ TEST(LossSample, OnlySumsThatLose) {
   EXPECT_EQ(values([](Operation& op) { op.type = ElementType::kInt32; }), 0U);
   EXPECT_EQ(values([&](Operation& op) { op.residual = residual.data(); }), 0U);
   EXPECT_EQ(values([](Operation&) {}, "raw"), 0U);
+  EXPECT_EQ(values([](Operation&) {}, "fixed:10,stochastic"), 0U);  // noise
+}
+
+// Of each codec: something, unless nothing is lost, or it is only noise, or no value of a size arrives.
+TEST(LossSample, OfEachCodec) {
+  std::vector<float> data(4096);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = 1e-3F / static_cast<float>(1 + i % 97);
+  for (const CodecRow& row : codec_table()) {
+    if (row.passes != 0) continue;  // it would have to be settled first
+    const Loss loss = loss_of(sum_of(data, row.example));
+    const bool looked =
+        !row.exact() && !row.unbiased && (row.error(find_codec(row.example).arguments()).bounded || row.feedback);
+    EXPECT_EQ(loss.values != 0, looked) << row.word;
+    EXPECT_LE(loss.lost_share(), 1.0) << row.word;
+  }
 }
 
 // Runs lie inside the tensor, and each part of it has its turn.

@@ -129,7 +129,8 @@ inline uint64_t reference_pick(ElementType type, bool larger, uint64_t a, uint64
 
 // What fp32 adds to a sum.
 inline float contribution(const Codec& codec, float f) {
-  if (codec.granule() == 1) return f;
+  const Form layout = codec.row().layout;
+  if (layout != Form::kLattice && layout != Form::kTagged) return f;
   const int exponent = codec.id() == CodecId::kFixed ? 1 - static_cast<int>(codec.bits()) : -15;
   if (!(std::fabs(f) < std::ldexp(1.0F, 23 + exponent))) return f;
   return std::ldexp(std::nearbyint(std::ldexp(f, -exponent)), exponent);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -163,6 +164,19 @@ TEST(Probe, IdentityOfAConfiguration) {
   EXPECT_EQ(us.codec, static_cast<uint8_t>(config.codec.id()));
   EXPECT_EQ(us.param, 9);
   EXPECT_EQ(us.protocol, kProtocolVersion);
+  EXPECT_EQ(std::to_array(us.arguments), (std::array<uint8_t, 3>{}));
+}
+
+// Names that differ in more than a parameter byte look different.
+TEST(Probe, IdentityOfACodecWithArguments) {
+  const auto arguments_of = [](const char* codec) {
+    NodeConfig config;
+    config.codec = find_codec(codec);
+    return std::to_array(probe_identity(config).arguments);
+  };
+  EXPECT_EQ(arguments_of("fixed:10"), arguments_of("raw"));
+  EXPECT_NE(arguments_of("int8:512"), arguments_of("raw"));
+  EXPECT_NE(arguments_of("int8:512"), arguments_of("int8:256"));
 }
 
 }  // namespace

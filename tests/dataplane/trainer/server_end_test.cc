@@ -214,7 +214,7 @@ TEST_F(ServerEndTest, MalformedMessages) {
       {GL_MSG_HELLO, 16, "HELLO with magic 0, which is not gradlane's"},
       {GL_MSG_ALLOCATE, 15, "ALLOCATE of 15 bytes, not 16"},
       {GL_MSG_FREE, 17, "FREE of 17 bytes, not 16"},
-      {GL_MSG_FIND_CODEC, 300, "FIND_CODEC of 300 bytes, not 40"},
+      {GL_MSG_FIND_CODEC, 300, "FIND_CODEC of 300 bytes, not 56"},
   };
   for (const bool with_rank : {false, true}) {
     for (const auto& each : cases) {
@@ -293,15 +293,18 @@ TEST_F(ServerEndTest, Faults) {
   } faults[] = {
       {TrainerFault::kRingCounts, "head 1 and tail 2 are more than the 64 entries of a ring apart (ring of lane 1)"},
       {TrainerFault::kBadKind, "no operation is of kind 1 and type 2 (ring of lane 1)"},
-      {TrainerFault::kBadCodec, "no codec has id 1 and parameter 2 (ring of lane 1)"},
+      {TrainerFault::kBadCodec, "no codec has id 1 and arguments 2 (ring of lane 1)"},
       {TrainerFault::kBadSegment, "operation names segment 1, which does not exist (ring of lane 1)"},
       {TrainerFault::kOutOfBounds, "operation on 2 bytes at offset 1 of a segment of 3 (ring of lane 1)"},
       {TrainerFault::kTooLarge, "tensor of 1 bytes, at most 2 are allowed (exchange.max_tensor) (ring of lane 1)"},
       {TrainerFault::kBadStrategy,
        "strategy ring is not allowed (strategies), or cannot do operations of kind 2 (ring of lane 1)"},
       {TrainerFault::kBadOperation,
-       "average of integers, minimum of no sum, no such root, residual without error feedback, codec for the way back "
-       "of no aggregator, blocks that overlap, or not with local_reduce (ring of lane 1)"},
+       "average of integers, minimum of no sum, no such root, residual without feedback, codec for the way back of no "
+       "aggregator, blocks or states that overlap, not with local_reduce (ring of lane 1)"},
+      {TrainerFault::kDoesNotAdd, "bf16 does not add: use strategy direct or aggregator, not direct (ring of lane 1)"},
+      {TrainerFault::kNoLinks,
+       "for bf16 ranks agree by links between all nodes: add `direct` to `strategies` (ring of lane 1)"},
   };
   for (const auto& each : faults) {
     const RawClient client = welcomed(4);

@@ -275,7 +275,18 @@ TEST_F(ServerTest, TableOfCodecs) {
     EXPECT_EQ((told.flags & GL_CODEC_FEEDBACK) != 0, row.feedback);
     EXPECT_EQ((told.flags & GL_CODEC_EXACT_SUMS) != 0, row.exact_sums);
     EXPECT_EQ((told.flags & GL_CODEC_ADAPTIVE) != 0, row.adaptive);
-    EXPECT_EQ(told.flags >> 4, 0U);
+    EXPECT_EQ((told.flags & GL_CODEC_OWNED) != 0, !row.adds);
+    EXPECT_EQ((told.flags & GL_CODEC_AGREES) != 0, row.agreement != Agreement::kNone);
+    EXPECT_EQ((told.flags & GL_CODEC_LOOKS) != 0, row.passes != 0);
+    EXPECT_EQ((told.flags & GL_CODEC_RATE) != 0, row.has_rate);
+    EXPECT_EQ((told.flags & GL_CODEC_LATTICE) != 0, row.takes_lattice);
+    EXPECT_EQ((told.flags & GL_CODEC_UNBIASED) != 0, row.unbiased);
+    EXPECT_EQ(told.flags >> 10, 0U);
+    EXPECT_EQ(told.states, row.feedback ? row.states : 0);
+    EXPECT_STREQ(told.prefix, row.prefix);
+    EXPECT_STREQ(told.variant, row.variant != nullptr ? row.variant : "");
+    EXPECT_STREQ(told.promise, row.promise) << "too long for GL_LINE";
+    EXPECT_STREQ(told.source, row.source) << "too long for GL_LINE";
   }
 }
 
@@ -287,10 +298,11 @@ TEST_F(ServerTest, TableOfStrategies) {
     const char* name;
     uint32_t kinds;
     uint32_t flags;
-  } rows[] = {{"aggregator:1,stream", 1U << GL_ALL_REDUCE | 1U << GL_BARRIER, GL_STRATEGY_BACK},
-              {"direct", 511, 0},
-              {"rings:2", 1U << GL_ALL_REDUCE | 1U << GL_BARRIER, 0},
-              {"ring", 31, 0}};
+  } rows[] = {{"aggregator:1,stream", 1U << GL_ALL_REDUCE | 1U << GL_BARRIER,
+               GL_STRATEGY_BACK | GL_STRATEGY_OWNERS | GL_STRATEGY_LINKS},
+              {"direct", 511, GL_STRATEGY_OWNERS | GL_STRATEGY_LINKS},
+              {"rings:2", 1U << GL_ALL_REDUCE | 1U << GL_BARRIER, GL_STRATEGY_LINKS},
+              {"ring", 31, GL_STRATEGY_LINKS}};
   config_.strategies = find_strategies("aggregator:1,stream,direct,rings:2");
   start();
   const RawClient client = connect();
@@ -316,8 +328,8 @@ TEST_F(ServerTest, FindCodec) {
   const struct {
     std::string name, canonical;
     CodecId id;
-    uint8_t param;
-    uint8_t feedback;
+    uint64_t arguments;
+    uint8_t states;
   } codecs[] = {{"raw", "raw", CodecId::kRaw, 0, 0},
                 {"fixed:07", "fixed:7", CodecId::kFixed, 7, 1},
                 {"fixed:7", "fixed:7", CodecId::kFixed, 7, 1},
@@ -326,8 +338,10 @@ TEST_F(ServerTest, FindCodec) {
     const auto found = ask(client, find_message(each.name)).as<gl_codec_name>();
     EXPECT_EQ(found.type, GL_MSG_CODEC);
     EXPECT_EQ(found.id, static_cast<uint8_t>(each.id));
-    EXPECT_EQ(found.param, each.param);
-    EXPECT_EQ(found.feedback, each.feedback);
+    EXPECT_EQ(found.arguments, each.arguments);
+    EXPECT_EQ(found.states, each.states);
+    EXPECT_EQ((found.flags & GL_CODEC_FEEDBACK) != 0, each.states != 0);
+    EXPECT_EQ((found.flags & GL_CODEC_EXACT) != 0, each.id == CodecId::kRaw);
     EXPECT_EQ(found.name, each.canonical);
   }
   for (const std::string name : {"", "zip", "fixed:99", "fixed:7,truncate", "\x80\xff"}) {

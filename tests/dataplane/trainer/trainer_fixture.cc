@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "dataplane/trainer/coding.h"
+
 namespace gradlane::test {
 namespace {
 
@@ -98,6 +100,7 @@ class TrainerWorld::Place final : public PacketIo {
 // ---- All of them
 
 TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
+  for (unsigned node = 0; node < config.nodes; ++node) looks_.push_back(std::make_unique<LaneLooks>(config.lanes));
   for (unsigned lane = 0; lane < config.lanes; ++lane) {
     for (unsigned node = 0; node < config.nodes; ++node) {
       ExchangeConfig exchange;
@@ -119,7 +122,10 @@ TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
                       .max_bytes = config.max_bytes,
                       .local_reduce = config.trainers > 1,
                       .codec = exchange.codec,
-                      .strategies = config.strategies};
+                      .strategies = config.strategies,
+                      .ranks = config.nodes,
+                      .links = links_all(config.strategies, config.nodes)};
+      setup.looks = config.lanes > 1 ? looks_[node].get() : nullptr;
       places_.push_back(std::make_unique<Place>(*this, exchange, setup));
     }
   }
@@ -272,6 +278,7 @@ void Trainer::put(unsigned number, const gl_submission& submission) {
 
 uint64_t Trainer::submit(gl_submission submission) {
   submission.cookie = ++next_cookie_;
+  submission.slot = static_cast<uint8_t>(next_cookie_ % GL_SLOTS);
   for (unsigned i = 0; i < world_.lanes(); ++i) put(i, submission);
   return submission.cookie;
 }

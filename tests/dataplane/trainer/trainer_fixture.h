@@ -96,7 +96,8 @@ class TrainerWorld final : public TrainerHost {
   const TrainerConfig config_;
   Nanos now_ = kMicrosecond;
   std::deque<Flying> flying_;
-  std::vector<std::unique_ptr<Place>> places_;  // by lane, then node
+  std::vector<std::unique_ptr<LaneLooks>> looks_;  // by node
+  std::vector<std::unique_ptr<Place>> places_;     // by lane, then node
 };
 
 // How an operation ended, as far as lanes have said so.

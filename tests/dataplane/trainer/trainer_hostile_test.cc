@@ -56,7 +56,17 @@ const std::vector<Bad>& bad_ones() {
       {"type 255 of a barrier", TrainerFault::kBadKind, [](S& it) { it.kind = GL_BARRIER, it.type = 255; }},
       {"codec 200", TrainerFault::kBadCodec, [](S& it) { it.flags = GL_FLAG_CODEC, it.codec = 200; }},
       {"fixed:31", TrainerFault::kBadCodec,
-       [](S& it) { it.flags = GL_FLAG_CODEC, it.codec = static_cast<uint8_t>(CodecId::kFixed), it.param = 31; }},
+       [](S& it) {
+         it.flags = GL_FLAG_CODEC, it.codec = static_cast<uint8_t>(CodecId::kFixed), it.codec_arguments = 31;
+       }},
+      {"arguments beside B", TrainerFault::kBadCodec,
+       [](S& it) {
+         it.flags = GL_FLAG_CODEC, it.codec = static_cast<uint8_t>(CodecId::kFixed), it.codec_arguments = 0x10a;
+       }},
+      {"arguments of 2^64-1", TrainerFault::kBadCodec,
+       [](S& it) {
+         it.flags = GL_FLAG_CODEC, it.codec = static_cast<uint8_t>(CodecId::kFixed), it.codec_arguments = ~uint64_t{0};
+       }},
       {"segment 1", TrainerFault::kBadSegment, [](S& it) { it.segment = 1; }},
       {"segment 64", TrainerFault::kBadSegment, [](S& it) { it.segment = GL_MAX_SEGMENTS; }},
       {"segment 255", TrainerFault::kBadSegment, [](S& it) { it.segment = 255; }},
@@ -109,6 +119,33 @@ const std::vector<Bad>& bad_ones() {
       {"residual not aligned", TrainerFault::kOutOfBounds, [](S& it) { it.residual_offset = 402; }, true},
   };
   return all;
+}
+
+// Of each codec with several states: arrays beyond the segment, upon each other, and counts that wrap.
+TEST(Hostile, StatesOutOfBounds) {
+  for (const CodecRow& row : codec_table()) {
+    if (!row.feedback || row.states < 2) continue;
+    const Codec codec = find_codec(row.example);
+    const std::pair<uint64_t, TrainerFault> pitches[] = {{99, TrainerFault::kBadOperation},
+                                                         {1, TrainerFault::kBadOperation},
+                                                         {kMaxBytes / 4, TrainerFault::kOutOfBounds},
+                                                         {uint64_t{1} << 62, TrainerFault::kOutOfBounds},
+                                                         {~uint64_t{0}, TrainerFault::kOutOfBounds}};
+    for (const auto& [pitch, fault] : pitches) {
+      TrainerConfig it = config();
+      it.strategies = find_strategies("direct");
+      Trainers trainers(it);
+      gl_submission submission = fp32(100);
+      submission.flags = GL_FLAG_RESIDUAL | GL_FLAG_CODEC;
+      submission.residual_offset = 400;
+      submission.codec = static_cast<uint8_t>(codec.id());
+      submission.codec_arguments = std::bit_cast<uint64_t>(codec.arguments());
+      submission.state_pitch = pitch;
+      trainers[0].put(1, submission);
+      trainers.world.run_for(kMillisecond);
+      EXPECT_EQ(trainers[0].fault(1).fault.load(), fault) << row.word << " " << pitch;
+    }
+  }
 }
 
 // Of what needs links between all.

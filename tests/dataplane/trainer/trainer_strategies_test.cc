@@ -1,9 +1,11 @@
 // trainer_strategies_test.cc - operations of trainers by each strategy that their daemons allow
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <string>
 #include <vector>
 
+#include "dataplane/trainer/coding.h"
 #include "tests/dataplane/trainer/trainer_values.h"
 
 namespace gradlane::test::trainer_strategies_test {
@@ -52,7 +54,7 @@ TEST(StrategyCodecs, OneForEachWay) {
     gl_submission submission = submission_of(OpKind::kAllReduce, ElementType::kFloat32, 1);
     submission.flags = back ? GL_FLAG_BACK : GL_FLAG_CODEC;
     (back ? submission.back_codec : submission.codec) = static_cast<uint8_t>(CodecId::kFixed);
-    (back ? submission.back_param : submission.param) = 10;
+    (back ? submission.back_arguments : submission.codec_arguments) = 10;
     std::vector<uint64_t> cookies;
     for (unsigned rank = 0; rank < 2; ++rank) {
       const float value = 0.75F * 0x1p-10F;  // fixed:10 has steps of 2^-9
@@ -86,6 +88,37 @@ TEST(StrategyMismatch, BothAreNamed) {
     }
     trainers.run({.count = 100});
   }
+}
+
+// Of each codec that is not of all ways: where it cannot go, the trainer hears why.
+TEST(StrategyCodecs, WhereTheyCanGo) {
+  for (const CodecRow& row : codec_table()) {
+    const Codec codec = find_codec(row.example);
+    EXPECT_EQ(carries(StrategyId{}, codec, 2), row.adds) << row.word;
+    for (const char* const name : {"direct", "aggregator:0", "aggregator:0,stream"}) {
+      EXPECT_TRUE(carries(find_strategy(name), codec, 2)) << row.word;
+    }
+    const bool agrees = row.agreement != Agreement::kNone;
+    if (row.adds && !agrees) continue;
+    EXPECT_TRUE(carries(StrategyId{}, codec, 1)) << "with nobody to add to";
+    Trainers trainers({.nodes = 4, .strategies = find_strategies("ring")});  // two are linked to all
+    gl_submission submission = submission_of(OpKind::kAllReduce, ElementType::kFloat32, 2048);
+    submission.flags = GL_FLAG_CODEC;
+    submission.codec = static_cast<uint8_t>(codec.id());
+    submission.codec_arguments = std::bit_cast<uint64_t>(codec.arguments());
+    trainers[0].put(0, submission);
+    trainers.world.run_for(kMillisecond);
+    const TrainerFault fault = row.adds ? TrainerFault::kNoLinks : TrainerFault::kDoesNotAdd;
+    EXPECT_EQ(trainers[0].fault(0).fault.load(), fault) << row.word;
+    EXPECT_EQ(trainers[0].fault(0).a, static_cast<uint64_t>(codec.id()));
+  }
+}
+
+TEST(StrategyCodecs, LinksBetweenAll) {
+  EXPECT_TRUE(links_all(find_strategies("ring"), 1));
+  EXPECT_TRUE(links_all(find_strategies("ring"), 3));
+  EXPECT_FALSE(links_all(find_strategies("ring,rings:2,aggregator:0"), 6));
+  EXPECT_TRUE(links_all(find_strategies("ring,direct"), 4));
 }
 
 // Trainers of one node: one names the daemon's own, the other names none.

@@ -70,7 +70,7 @@ TEST(Trainer, AllToAllThroughACodec) {
     submission.residual_offset = 100;
     submission.flags = named ? GL_FLAG_CODEC : 0;
     submission.codec = static_cast<uint8_t>(CodecId::kFixed);
-    submission.param = 10;
+    submission.codec_arguments = 10;
     std::vector<uint64_t> cookies;
     const float values[] = {0x1p-20F, 0x1p-21F};
     for (unsigned rank = 0; rank < 2; ++rank) {

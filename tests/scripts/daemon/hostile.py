@@ -121,7 +121,7 @@ class HostileTest(DaemonTest):
             (dict(kind=255), "kind 255"),
             (dict(type=7, count=1), "type 7"),
             (dict(count=1, flags=2, codec=200), "id 200"),
-            (dict(count=1, flags=2, codec=3, param=255), "parameter 255"),
+            (dict(count=1, flags=2, codec=3, param=255), "arguments 255"),
             (dict(count=1, flags=1, type=4), "average"),
             (dict(count=1, kind=raw.BROADCAST, root=2), "root"),
             (dict(count=9, kind=raw.ALL_GATHER, root=8), "overlap"),

@@ -6,13 +6,13 @@ import os
 import socket
 import struct
 
-MAGIC, VERSION = 0x4E414C47, 4
+MAGIC, VERSION = 0x4E414C47, 5
 HELLO, WELCOME, ALLOCATE, SEGMENT, FREE, FREED, FIND_CODEC, CODEC, REFUSED, GOODBYE = range(1, 11)
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, BARRIER = range(5)
 CANCEL, RESUME = 32, 33
 SLOTS = 64
 CONTROL_BYTES, LANE_HEADER = 128, 192
-SUBMISSION_BYTES, COMPLETION_BYTES = 80, 256
+SUBMISSION_BYTES, COMPLETION_BYTES = 128, 256
 LANE_BYTES = LANE_HEADER + SLOTS * (SUBMISSION_BYTES + COMPLETION_BYTES)
 WAITING = 64  # in the control segment
 SUBMIT_TAIL, COMPLETE_HEAD, SUBMIT_HEAD, COMPLETE_TAIL = 0, 4, 64, 68  # in a lane
@@ -102,11 +102,11 @@ class RawTrainer:
 
     def submit(self, kind=ALL_REDUCE, count=0, segment=0, offset=0, type=0, flags=0, codec=0, param=0, root=0, tag=0,
                residual_segment=0, residual_offset=0, cookie=1, ends_seen=0, timeout_ms=0, back_codec=0, back_param=0,
-               strategy=0, lane=None):
+               strategy=0, state_pitch=0, lane=None):
         """To one lane, or to all of them; rings their doorbells. root: or of blocks the pitch."""
-        entry = struct.pack("<QQQQQQIBBBBBBBBIII8x", cookie, tag, count, offset, residual_offset, root, timeout_ms,
-                            segment, residual_segment, kind, type, codec, param, back_codec, back_param, ends_seen,
-                            strategy, flags)
+        entry = struct.pack("<QQQQQQQQQIBBBBIII4xBB30x", cookie, tag, count, offset, residual_offset, root,
+                            state_pitch, param, back_param, timeout_ms, segment, residual_segment, kind, type,
+                            ends_seen, strategy, flags, codec, back_codec)
         for number in range(self.lanes) if lane is None else [lane]:
             tail = self.read(SUBMIT_TAIL, number)
             place = self.at(LANE_HEADER + tail % SLOTS * SUBMISSION_BYTES, number)

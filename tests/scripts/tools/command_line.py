@@ -13,6 +13,7 @@ MAX_COLUMNS = 80
 MAX_TABLE_COLUMNS = 124
 
 HELPS = [["--help"], ["bench", "--help"], ["bench", "codec", "--help"], ["bench", "exchange", "--help"],
+         ["bench", "ratio", "--help"],
          ["accelerator", "--help"], ["accelerator", "up", "--help"], ["accelerator", "down", "--help"],
          ["check", "--help"], ["codecs", "--help"], ["loopback", "--help"], ["perf", "--help"], ["run", "--help"], ["sim", "--help"]]
 
@@ -42,6 +43,7 @@ ERRORS = [
     (["bench"], {}, ["subcommand", "codec"]),
     (["codecs"], {"GRADLANE_ISA": "sse9"}, ["GRADLANE_ISA=sse9", "scalar"]),
     (["codecs", "foo"], {}, ["foo", "gradlane codecs --help"]),
+    (["bench", "ratio", "--speed"], {}, ["--speed", "gradlane bench ratio --help"]),
     (["perf"], {"GRADLANE_SOCKET": ""}, ["gradlane run -n 2 -- gradlane perf"]),
     (["perf", "-b", "1X"], {}, ["1X", "64K"]),
     (["perf", "--op", "foo"], {}, ["foo", "allreduce"]),

@@ -81,6 +81,23 @@ def check_strategies(gradlane):
     assert found == {("aggregator:1", "allreduce", "raw"), ("ring", "allgather", "raw")}, found
 
 
+def check_all_codecs(gradlane):
+    """Each codec by a way that it has, without states and with them; what has none is left out, and said to be."""
+    listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
+    codecs = {codec["codec"]: codec for codec in json.loads(listed.stdout)["codecs"]}
+    for options in ([], ["--feedback"]):
+        result = perf(gradlane, "-b", "100000", "-e", "100000", "--codec", "all", *options, ranks=4,
+                      strategies="ring,direct")
+        check_rows(result, 4)
+        assert {row["codec"]: row["strategy"] for row in result["rows"]} == {
+            name: "direct" if codec["ways"] == "owners" else "ring" for name, codec in codecs.items()}, result
+        assert not result["skipped"] and result["feedback"] == bool(options), result
+    result = perf(gradlane, "-b", "10000", "-e", "10000", "--codec", "all")
+    found = {row["codec"] for row in result["rows"]}
+    assert found == {name for name, codec in codecs.items() if codec["ways"] != "owners"}, result
+    assert len(result["skipped"]) == len(codecs) - len(found), result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlane")
@@ -113,6 +130,7 @@ def main():
         assert {(row["codec"], row["strategy"]) for row in picked["rows"]} == {("raw", "ring")}, picked
         assert picked["reduction"] == ("minimum" if kind == "int64" else "maximum"), picked
     check_strategies(gradlane)
+    check_all_codecs(gradlane)
     print(f"{len(result['rows'])} rows in order")
 
 

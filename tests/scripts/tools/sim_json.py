@@ -167,6 +167,25 @@ def check_strategies(gradlane):
     assert there["wrong"] == both["wrong"] == 0 and both["wire_bytes"] < 0.8 * there["wire_bytes"], (there, both)
 
 
+def check_all_codecs(gradlane):
+    """One of each codec, by a way that it has; with strategies named, by each that can carry it."""
+    listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
+    codecs = {codec["codec"]: codec for codec in json.loads(listed.stdout)["codecs"]}
+    owners = {name for name, codec in codecs.items() if codec["ways"] == "owners"}
+    arguments = ["--nodes", "4", "--size", "300K", "--codec", "all", "--gamma", "0.1ns"]
+    rows = run_json(gradlane, arguments)
+    check_form(rows)
+    assert {row["codec"]: row["strategy"] for row in rows} == {
+        name: "direct" if name in owners else "ring" for name in codecs}, rows
+    assert len(rows) == len(codecs), rows
+    rows = run_json(gradlane, [*arguments, "--strategy", "ring,direct", "--loss", "1%"])
+    check_form(rows)
+    found = {(row["codec"], row["strategy"]) for row in rows}
+    assert found == {(name, way) for name in codecs for way in ("ring", "direct")} - {(n, "ring") for n in owners}, rows
+    some = run_json(gradlane, ["--nodes", "2", "--size", "64K", "--codec", "raw,inceptionn:10,truncate,fixed:7"])
+    assert [row["codec"] for row in some] == ["raw", "inceptionn:10,truncate", "fixed:7"], some
+
+
 def check_plays(gradlane):
     """Times and bytes of flows are those that formulas give."""
     arguments = ["--nodes", "12", "--size", "6M", "--strategy", "aggregator:0", "--codec", "raw"]
@@ -242,6 +261,7 @@ def main():
     check_switch(gradlane)
     check_strategies(gradlane)
     check_plays(gradlane)
+    check_all_codecs(gradlane)
     check_operations(gradlane)
     check_failure(gradlane)
     check_table(gradlane)

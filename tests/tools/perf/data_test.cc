@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tools/bench/codec_list.h"
 #include "tools/perf/data.h"
 #include "tools/perf/plan.h"
 
@@ -107,6 +108,90 @@ TEST(PerfData, CoarserCodecsAreFoundOut) {
   EXPECT_GT(wrong("fixed:9", "fixed:11"), kCount / 100);
   EXPECT_GT(wrong("bf16", "raw"), kCount / 2);
   EXPECT_GT(wrong("fixed:20", "raw"), kCount / 2);
+}
+
+// Sums that are exact are so to the bit: half of what the bound allows is found out.
+TEST(PerfData, ExactSumsAreExact) {
+  const PerfPlan plan = plan_of("float32", "gauss-0.1");
+  const PerfCodec codec{find_codec("fixed:10")};
+  std::vector<float> sum = reduced(codec.there, inputs_of(plan));
+  const PerfData checks(plan, 1, kWorld);
+  sum[5] += 0x1p-9F;
+  sum[kCount / 3] -= 0x1p-9F;  // of rank 1
+  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, codec, sum.data(), kCount), 2u);
+  EXPECT_EQ(checks.count_wrong(PerfOp::kReduceScatter, kRing, codec, sum.data(), kCount), 1u);
+  // Where a node's ranks are added up first, nothing but the bound is known.
+  EXPECT_EQ(PerfData(plan, 1, kWorld, false).count_wrong(PerfOp::kAllReduce, kRing, codec, sum.data(), kCount), 0u);
+}
+
+// What is kept in states is not lost: what comes out, and is owed now, is what has been put in and was owed.
+TEST(PerfData, StatesAreCounted) {
+  const PerfPlan plan = plan_of("float32", "gauss-0.1");
+  const PerfCodec codec{find_codec("fixed:5")};
+  const auto inputs = inputs_of(plan);
+  std::vector<std::vector<float>> residuals(kWorld, std::vector<float>(kCount));
+  std::vector<uint8_t> block(codec.there.max_bytes(kCount));
+  std::vector<double> paid(kCount);
+  std::vector<float> sum(kCount);
+  for (int exchange = 0; exchange < 3; ++exchange) {
+    std::ranges::fill(sum, 0.0F);
+    std::ranges::fill(paid, 0.0);
+    for (unsigned rank = 0; rank < kWorld; ++rank) {
+      for (size_t i = 0; i < kCount; ++i) paid[i] += static_cast<double>(residuals[rank][i]);
+      const EncodeResult done = codec.there.encode_feedback(inputs[rank], residuals[rank].data(), block);
+      ASSERT_EQ(done.floats, kCount);
+      ASSERT_EQ(codec.there.decode_add({block.data(), done.bytes}, sum), Status::kOk);
+      for (size_t i = 0; i < kCount; ++i) paid[i] -= static_cast<double>(residuals[rank][i]);
+    }
+    const PerfData checks(plan, 2, kWorld);
+    EXPECT_EQ(checks.count_unkept(PerfOp::kAllReduce, codec, sum.data(), paid.data(), kCount), 0u) << exchange;
+    EXPECT_EQ(checks.count_unkept(PerfOp::kReduceScatter, codec, sum.data(), paid.data(), kCount), 0u) << exchange;
+  }
+  const PerfData checks(plan, 2, kWorld);
+  sum[7] += 0x1p-4F;
+  sum[kCount - 1] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(checks.count_unkept(PerfOp::kAllReduce, codec, sum.data(), paid.data(), kCount), 2u);
+  EXPECT_EQ(checks.count_unkept(PerfOp::kReduceScatter, codec, sum.data(), paid.data(), kCount), 1u);
+  EXPECT_GT(checks.count_unkept(PerfOp::kAllReduce, codec, sum.data(), std::vector<double>(kCount).data(), kCount),
+            kCount / 4);
+}
+
+// Each codec goes by the first strategy that can carry it; those that none can are left out, and named.
+TEST(PerfPlan, Ways) {
+  PerfOptions options;
+  options.codecs = {"all"};
+  const PerfPlan all = make_perf_plan(options);
+  const auto both = find_strategies("ring,direct");
+  const PerfWays ways = perf_ways(all, PerfOp::kAllReduce, both, 4);
+  EXPECT_EQ(ways.ways.size(), codec_table().size());
+  EXPECT_TRUE(ways.skipped.empty());
+  for (const PerfWay& way : ways.ways) {
+    const bool owners = codec_ways(way.codec.there.row()) == CodecWays::kOwners;
+    EXPECT_EQ(way.strategy, both[owners ? 1 : 0]) << way.codec.name();
+    EXPECT_EQ(way.named, owners);
+  }
+  const PerfWays ring = perf_ways(all, PerfOp::kAllReduce, find_strategies("ring"), 4);
+  EXPECT_EQ(ring.ways.size() + ring.skipped.size(), codec_table().size());
+  for (const PerfWay& way : perf_ways(all, PerfOp::kAllReduce, find_strategies("ring"), 3).ways) {
+    EXPECT_NE(codec_ways(way.codec.there.row()), CodecWays::kOwners) << "a ring of three has all links";
+  }
+  for (const PerfWay& way : ring.ways) EXPECT_EQ(codec_ways(way.codec.there.row()), CodecWays::kAny);
+  EXPECT_EQ(perf_ways(all, PerfOp::kBroadcast, both, 4).ways.size(), 1u);
+  // The ring is what is left where nothing that is allowed can.
+  const PerfWays gather = perf_ways(all, PerfOp::kAllGather, find_strategies("aggregator:0"), 4);
+  ASSERT_EQ(gather.ways.size(), 1u);
+  EXPECT_EQ(gather.ways[0].strategy, kRing);
+  EXPECT_FALSE(gather.ways[0].named);
+
+  options.strategies = {"ring,direct"};
+  const PerfWays named = perf_ways(make_perf_plan(options), PerfOp::kAllReduce, both, 4);
+  EXPECT_EQ(named.ways.size() + named.skipped.size(), 2 * codec_table().size());
+  options.codecs = {"fixed:10/raw"};
+  options.strategies = {};
+  EXPECT_THROW((void)perf_ways(make_perf_plan(options), PerfOp::kAllReduce, both, 4), SetupError) << "no aggregator";
+  const PerfWays pair = perf_ways(make_perf_plan(options), PerfOp::kAllReduce, find_strategies("ring,aggregator:1"), 4);
+  ASSERT_EQ(pair.ways.size(), 1u);
+  EXPECT_EQ(pair.ways[0].strategy, find_strategy("aggregator:1"));
 }
 
 // Sums of another rank's block, of other ranks or of another order of blocks do not pass.

@@ -7,7 +7,6 @@ several of them under way.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import re
 import threading
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 import torch
 
-from .. import _arguments, _context, _losses, adaptive, errors
-from .._library import Capability, CodecInfo, Reduction, Type
+from .. import _arguments, _codecs, _context, _losses, adaptive, errors
+from .._codecs import Codec
+from .._library import Reduction, Type
 from . import operations, staging
 from .codec import check, is_adaptive
 from .driver import Driver
@@ -136,7 +136,7 @@ class Engine:
         self._memory = self._driver.memory
         self._summed = connected._lib.gradlane_local_reduce(connected._connection.handle) != 0
         self.codecs = connected._codecs
-        self._capabilities: dict[str, Capability] = {}  # of codecs that were asked for
+        self._found: dict[str | None, Codec] = {}  # codecs that were asked for
         self.groups = False  # whether process groups use it
         _engines.add(self)
         atexit.register(self.close, silent=True)
@@ -146,13 +146,23 @@ class Engine:
         """Whether there is a daemon that operations can go to."""
         return not self._driver.closed and not self._driver.gone
 
-    def find_codec(self, name: str) -> Capability:
-        """What the daemon's codec of this name can do. Raises BadArgument if there is none."""
-        if name not in self._capabilities:
+    def find_codec(self, name: str | None) -> Codec:
+        """The daemon's codec of this name, None: that of its configuration. Raises BadArgument if there is none."""
+        if name not in self._found:
             with self._driver.lock:
                 self._driver.check()
-                self._capabilities[name] = self._ask_for(name)
-        return self._capabilities[name]
+                self._found[name] = self._ask_for(name)
+        return self._found[name]
+
+    def check_way(self, codec: str, strategy: str | None) -> None:
+        """Raises BadArgument if sums by this codec cannot go by this strategy, None: by none of the daemon's."""
+        connection = self._context._connection
+        with self._driver.lock:
+            self._driver.check()
+            way = None if strategy is None else strategy.encode()
+            code = connection.lib.gradlane_check_codec(connection.handle, codec.encode(), way)
+            if code != errors.OK:
+                raise errors.error(code, f"gradlane: {connection.error()}")
 
     def find_strategy(self, name: str | None) -> str | None:
         """The same, if the daemon allows it. Raises BadArgument, which says what it allows."""
@@ -177,24 +187,23 @@ class Engine:
 
     def all_reduce(self, tensor: torch.Tensor, *, average: bool = False, codec: str | Callable[[], str] | None = None,
                    residual: torch.Tensor | None = None, reduction: str = "sum", strategy: str | None = None,
-                   **options: Any) -> Future[Any]:
+                   pieces: bool = True, **options: Any) -> Future[Any]:
         """The tensor ends as the sum of the ranks' tensors, or their mean; reduction: or "min" or "max". In place.
 
         codec: of float32; None: the daemon's; a function: called when all operations before have ended. residual: error
-        feedback, float32 of zeros() of the same size. strategy: which way round; None: the daemon's.
+        feedback, float32 of zeros() of the same size; of codecs with several states a row of that size for each.
+        strategy: which way round; None: the daemon's. pieces: False: one operation of the daemon, so that a codec looks
+        at the whole of it; the tensor is of zeros() then.
         """
         picked = _arguments.reduction(reduction)
         operand = self._operand(tensor, "all_reduce", True, average, picked != Reduction.SUM)
-        address = None
-        if residual is not None:
-            address = self._memory.address(residual)
-            if address is None or residual.dtype != torch.float32 or residual.numel() != tensor.numel():
-                raise errors.bad_argument(
-                    f"gradlane: the residual must be {tensor.numel()} elements of float32 of Engine.zeros()"
-                )
         codec = self._codec(codec, operand, tensor)
+        address, pitch = (None, 0) if residual is None else self._residual(residual, tensor, codec)
         place = self._memory.address(operand.work)
-        operation = operations.InPlace(operand, place, codec, average, address)
+        if not pieces and place is None:
+            raise errors.bad_argument("gradlane: without pieces a tensor must be of Engine.zeros()")
+        operation = operations.InPlace(operand, place, codec, average, address, pieces=pieces)
+        operation.state_pitch = pitch
         operation.reduction, operation.strategy = picked, self.find_strategy(strategy)
         operation.keep = residual
         return self._start(operation, tensor, **options)
@@ -268,16 +277,26 @@ class Engine:
         atexit.unregister(self.close)
         _of_parents.append(self)
 
-    def _ask_for(self, name: str) -> Capability:
-        connection = self._context._connection
-        info = CodecInfo(ctypes.sizeof(CodecInfo))
+    def _ask_for(self, name: str | None) -> Codec:
         asked = _arguments.codec_name(name, self.codecs)
-        code = connection.lib.gradlane_find_codec(connection.handle, asked, ctypes.byref(info))
-        if code == errors.Code.BAD_ARGUMENT:
+        try:
+            return _codecs.find(self._context._connection, asked)
+        except errors.BadArgument as error:
             auto = f"{self.codecs.auto} or {self.codecs.auto}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
-            raise errors.bad_argument(f"gradlane: {connection.error()}, {auto}")
-        connection.check(code)
-        return Capability(info.flags)
+            raise errors.bad_argument(f"gradlane: {error}, {auto}") from None
+
+    def _residual(self, residual: torch.Tensor, tensor: torch.Tensor, codec: Any) -> tuple[int, int]:
+        """Address and state_pitch of a residual: flat, or a row for each of the codec's states."""
+        states = 1 if callable(codec) else self.find_codec(codec).states
+        rows = residual.view(max(states, 1), -1) if residual.dim() == 1 else residual
+        address = self._memory.address(residual)
+        fits = rows.dim() == 2 and rows.shape[1] == tensor.numel() and rows.shape[0] == max(states, 1)
+        if address is None or residual.dtype != torch.float32 or not fits or rows.stride(1) != 1 and rows.shape[1] > 1:
+            raise errors.bad_argument(
+                f"gradlane: the residual must be {tensor.numel()} elements of float32 of Engine.zeros()"
+                + (f", for each of {states} states of codec {codec}" if states > 1 else "")
+            )
+        return address, int(rows.stride(0))
 
     def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False,
                  pick: bool = False) -> staging.Operand:

@@ -20,7 +20,8 @@ from .. import adaptive, errors
 from .._library import Capability
 from .codec import bound_of, check, is_adaptive
 from .engine import Engine
-from .kept import Kept, Loaded, check_buckets, check_fits, too_many
+from .kept import Cuts, Kept, Loaded, check_buckets, check_fits, shape_of_residual, too_many
+from .plan import Plan, named
 
 _VERSION = 2  # of state dicts
 
@@ -29,22 +30,30 @@ class State:
     """How hook() averages gradients, and what is kept from step to step. One per DDP model.
 
     codec: of float32 gradients; None or "fixed": "fixed:auto", whose bound follows the gradients. Other types travel
-    exactly. error_feedback: what rounding takes away is added in the next step; with codecs fixed. None: with
-    "fixed:auto" yes, else no. process_group: None: the default one; it must have as many ranks as the daemons.
-    strategy: which way round gradients go, one of those that the daemon allows; None: its first.
+    exactly. error_feedback: what a codec takes away is added in the next step. None: with "fixed:auto", and with codecs
+    that are made for it (topk, onebit, ...), yes. process_group: None: the default one; it must have as many ranks as
+    the daemons. strategy: which way round gradients go, one of those that the daemon allows; None: its first, or the
+    first that can. warmup: so many steps at first are exact. ramp: [(codec, steps), ...], codecs of the same word that
+    come before `codec`, each for so many steps. exact: patterns (fnmatch) of names of parameters that travel exactly,
+    "*.bias" say; model: whose parameters these are.
 
     Raises NoDaemon, and BadArgument if something does not go together. The connection is shared with backend gradlane.
     """
 
     def __init__(self, codec: str | None = None, error_feedback: bool | None = None,
-                 process_group: dist.ProcessGroup | None = None, *, strategy: str | None = None) -> None:
+                 process_group: dist.ProcessGroup | None = None, *, strategy: str | None = None, warmup: int = 0,
+                 ramp: Sequence[tuple[str, int]] = (), exact: Sequence[str] = (),
+                 model: torch.nn.Module | None = None) -> None:
         _check_group(process_group)
         # Never released: whoever opens a rank anew ends what other ranks still do.
         self._engine = _open(process_group)
         self.codec = check(codec, self._engine) or self._engine.codecs.auto
-        self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
         self.strategy = self._engine.find_strategy(strategy)
+        self._plan = Plan(self._engine, self.codec, self.strategy, warmup, ramp)
+        self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
+        self._exact = named(exact, model)
         self._group = process_group
+        self._step = 0
         # Parameters: their numbers, in the order of first sight, which is the same in every run.
         self._order: dict[torch.Tensor, int] = {}
         self._firsts: list[int] = []  # how many parameters the buckets of the first step had: numbers depend on that
@@ -81,6 +90,7 @@ class State:
         numbers = {id(bound): number for number, bound in enumerate(bounds)}
         return {
             "version": _VERSION,
+            "step": self._step,
             "buckets": self._firsts + self._saved_firsts[len(self._firsts):],
             "shapes": [entry.shape for entry in entries],
             "residuals": [None if entry.residual is None else entry.residual.clone() for entry in entries],
@@ -97,6 +107,12 @@ class State:
             raise errors.bad_argument(f"a state dict of version {state.get('version')}, this is version {_VERSION}")
         if not self.error_feedback and any(residual is not None for residual in state["residuals"]):
             raise errors.bad_argument("the state dict has residuals, and this State has no error_feedback")
+        for shape, residual in zip(state["shapes"], state["residuals"]):
+            if residual is not None and residual.shape != shape_of_residual(shape, self._plan.states):
+                raise errors.bad_argument(
+                    f"the state dict has residuals of another codec: shape {tuple(residual.shape)} of a parameter of "
+                    f"shape {tuple(shape)}, and codec {self.codec} has {self._plan.states} states"
+                )
         bounds = [self._bound_of(saved) for saved in state["bounds"]]
         loaded = [
             Loaded(shape, residual, None if number is None else bounds[number])
@@ -107,6 +123,7 @@ class State:
         if self._order and len(loaded) > len(self._order):
             raise too_many(loaded, self._order)
         check_buckets(state["buckets"], self._firsts)
+        self._step = int(state.get("step", self._step))
         self._loaded, self._saved_firsts = loaded, list(state["buckets"])
         self._where = {}
 
@@ -128,17 +145,54 @@ class State:
         codec: str | None = None
         residual: torch.Tensor | None = None
         if buffer.dtype == torch.float32:
-            codec = self.codec if kept.bound is None else kept.bound.codec()
+            codec = self._plan.codec(self._step) if kept.bound is None else kept.bound.codec()
             residual = kept.residual
+        if self._step < self._plan.warmup and codec is not None:
+            codec = self._engine.codecs.exact
+        exact = codec == self._engine.codecs.exact
         # A step of the adaptive bound: all that is owed goes now.
-        if residual is not None and codec == self._engine.codecs.exact:
-            buffer.add_(residual.to(buffer.device))
-            residual.zero_()
+        if residual is not None and exact:
+            if kept.bound is not None:
+                buffer.add_(residual[0].to(buffer.device))
+                residual.zero_()
             residual = None
-        timeout = _timeout_of(self._group)
-        kept.future = self._engine.all_reduce(buffer, average=True, codec=codec, residual=residual, timeout=timeout,
-                                              strategy=self.strategy, on_result=kept.take)
+        if bucket.is_last():
+            self._step += 1
+        options: dict[str, Any] = {"average": True, "timeout": _timeout_of(self._group)}
+        if kept.cuts is not None and not exact:
+            kept.future = self._exchange_cut(kept, kept.cuts, buffer, codec, residual, options)
+        else:
+            kept.future = self._engine.all_reduce(buffer, codec=codec, residual=residual, on_result=kept.take,
+                                                  strategy=None if exact else self.strategy, **options)
         return kept.future
+
+    def _exchange_cut(self, kept: Kept, cuts: Cuts, buffer: torch.Tensor, codec: str | None,
+                      residual: torch.Tensor | None, options: dict[str, Any]) -> Future[Any]:
+        """In several operations, of which the last one to end puts the result together."""
+        kept.work.copy_(buffer)
+        failed: list[Exception] = []
+
+        def gather(result: torch.Tensor) -> None:
+            if failed:
+                raise failed[0]
+            start = 0
+            for first, numel in cuts.exact:
+                kept.work[first:first + numel] = kept.packed[start:start + numel]
+                start += numel
+            buffer.copy_(kept.work)
+            kept.take(buffer)
+
+        ends = {"on_result": gather, "result": buffer}
+        for number, (first, numel) in enumerate(cuts.coded, start=1):
+            last = number == len(cuts.coded) and not cuts.exact
+            rows = None if residual is None else residual[:, first:first + numel]
+            future = self._engine.all_reduce(kept.work[first:first + numel], codec=codec, residual=rows,
+                                             strategy=self.strategy, pieces=not self._plan.looks,
+                                             **(ends if last else {"on_error": failed.append}), **options)
+        if cuts.exact:
+            kept.packed = torch.cat([kept.work[first:first + numel] for first, numel in cuts.exact])
+            future = self._engine.all_reduce(kept.packed, codec=self._engine.codecs.exact, **ends, **options)
+        return future
 
     def _reconnect(self) -> None:
         """The process group was destroyed since, and there is another one; or there is another daemon."""
@@ -161,14 +215,27 @@ class State:
             before = [self._entry(parameter) for parameter in parameters]
             kept.bound = self._joined_bound(before)
             if self.error_feedback:
-                kept.residual = self._engine.zeros(buffer.numel())
+                rows = self._plan.states
+                kept.residual = self._engine.zeros(rows * buffer.numel()).view(rows, -1)
                 for position, entry in enumerate(before):
                     place = kept.residual_of(position)
                     if entry.residual is not None and place is not None:
-                        place.copy_(entry.residual)
+                        place.copy_(self._moved(entry.residual))
+            kept.cuts = Cuts.of(parameters, self._exact, self._plan.looks)
+            if kept.cuts is not None:
+                kept.work = self._engine.zeros(buffer.numel())
         for position, parameter in enumerate(parameters):
             self._where[parameter] = (kept, position)
         return kept
+
+    def _moved(self, residual: torch.Tensor) -> torch.Tensor:
+        """To another bucket, where blocks have other owners: what this rank owes of sums it owes from now on as one of
+        those that contribute."""
+        if not self._plan.owned:
+            return residual
+        moved = torch.zeros_like(residual)
+        moved[0] = residual.sum(0)
+        return moved
 
     def _entry(self, parameter: torch.Tensor) -> Loaded:
         """What there is of the parameter so far."""
@@ -213,12 +280,13 @@ hook.__annotations__.update({"bucket": dist.GradBucket, "return": Future[torch.T
 
 
 def _feedback(wanted: object, codec: str, engine: Engine) -> bool:
-    if wanted is None:
-        return is_adaptive(codec)
+    found = None if is_adaptive(codec) else engine.find_codec(codec)
+    if wanted is None:  # `fixed:B` has it only if asked: its errors have a bound that is chosen
+        return found is None or found.states > 0 and Capability.ADAPTIVE not in found.flags
     if not isinstance(wanted, bool):
         kind = type(wanted).__name__
         raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {kind}; it is True, False or None")
-    if wanted and not is_adaptive(codec) and Capability.FEEDBACK not in engine.find_codec(codec):
+    if wanted and found is not None and found.states == 0:
         word = engine.codecs.word
         raise errors.bad_argument(
             f"gradlane: error_feedback with codec {codec!r}: it goes with {word}, '{word}:auto' or '{word}:10' say"

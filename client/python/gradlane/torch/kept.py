@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Container, Sequence
 
 import torch
 
 from .. import errors
+from .._library import EXACT_BELOW
 from ..adaptive import AdaptiveBound
 
 if TYPE_CHECKING:
@@ -14,13 +15,19 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """For the parameters that travel in one bucket, in its order. residual, bound: None if there is none."""
+    """For the parameters that travel in one bucket, in its order. residual, bound: None if there is none.
+
+    residual: a row for each of the codec's states. cuts: how the bucket is divided; None: it is not. work, packed: of a
+    bucket that is, in shared memory: all of it, and what of it travels exactly.
+    """
 
     def __init__(self, parameters: Sequence[torch.Tensor], residual: torch.Tensor | None,
                  bound: AdaptiveBound | None) -> None:
         self.parameters = parameters
         self.residual = residual
         self.bound = bound
+        self.cuts: Cuts | None = None
+        self.work = self.packed = torch.empty(0)
         self.future: Future[Any] | None = None  # of its latest exchange
         self.offsets: list[int] = []
         offset = 0
@@ -29,11 +36,13 @@ class Kept:
             offset += parameter.numel()
 
     def residual_of(self, position: int) -> torch.Tensor | None:
-        """A view, in the shape of the parameter."""
+        """A view, in the shape of the parameter; where there are several states, of one such for each."""
         if self.residual is None:
             return None
         parameter, offset = self.parameters[position], self.offsets[position]
-        return self.residual[offset:offset + parameter.numel()].view(parameter.shape)
+        rows = self.residual[:, offset:offset + parameter.numel()]
+        shape = shape_of_residual(parameter.shape, len(rows))
+        return rows.reshape(shape) if len(rows) == 1 else rows.view(shape)
 
     def reset(self) -> None:
         """The residual becomes zeros, the bound starts anew."""
@@ -56,6 +65,36 @@ class Kept:
             future.wait()
         except RuntimeError:
             self.reset()
+
+
+class Cuts:
+    """How a bucket is divided. coded: (offset, elements) of what goes through the codec, each an operation of its own.
+    exact: of what travels as it is, in one operation."""
+
+    def __init__(self, coded: list[tuple[int, int]], exact: list[tuple[int, int]]) -> None:
+        self.coded, self.exact = coded, exact
+
+    @staticmethod
+    def of(parameters: Sequence[torch.Tensor], exact: Container[int], each: bool) -> Cuts | None:
+        """None: it is not divided. exact: id() of parameters that travel as they are. each: a codec looks at whole
+        tensors, so these are not mixed; what is too small for a codec travels with what is exact."""
+        coded: list[tuple[int, int]] = []
+        raw: list[tuple[int, int]] = []
+        offset = 0
+        for parameter in parameters:
+            numel = parameter.numel()
+            places = raw if id(parameter) in exact or each and numel < EXACT_BELOW else coded
+            if places and sum(places[-1]) == offset and (places is raw or not each):
+                places[-1] = places[-1][0], places[-1][1] + numel
+            else:
+                places.append((offset, numel))
+            offset += numel
+        return Cuts(coded, raw) if raw or each else None
+
+
+def shape_of_residual(shape: Sequence[int], states: int) -> tuple[int, ...]:
+    """Of a parameter's."""
+    return tuple(shape) if states == 1 else (states, *shape)
 
 
 class Loaded:

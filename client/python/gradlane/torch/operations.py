@@ -65,7 +65,8 @@ class Flight:
 class Operation:
     """Base, and barrier: one piece without data.
 
-    codec, average, reduction, strategy: as in gradlane_how; whole too, which is of all pieces together. origin: as of
+    codec, average, reduction, strategy: as in gradlane_how; whole and state_pitch too, the former
+    of all pieces together. origin: as of
     an Operand. timeout: seconds from its turn on, or None. The driver has flights, next_piece, number, begun, future
     and error: the first thing that went wrong. warning: a LossWarning that whoever waits shall have. caller: the line
     that such a warning names. inference: its tensors were made in inference mode. keep: what must live as long as this.
@@ -80,6 +81,7 @@ class Operation:
     reduction = Reduction.SUM
     strategy: str | None = None
     whole = 0
+    state_pitch = 0
     origin = ""
 
     future: Future[Any]
@@ -151,10 +153,11 @@ class Operation:
 
 
 class InPlace(Operation):
-    """All-reduce, or broadcast from `root`."""
+    """All-reduce, or broadcast from `root`. pieces: it may travel in several; else it is in shared memory."""
 
     def __init__(self, operand: Operand, address: int | None, codec: str | Callable[[], str] | None = None,
-                 average: bool = False, residual: int | None = None, root: int | None = None) -> None:
+                 average: bool = False, residual: int | None = None, root: int | None = None,
+                 pieces: bool = True) -> None:
         super().__init__()
         self.name = "all_reduce" if root is None else "broadcast"
         self.type, self.origin, self.codec, self.average = operand.type, operand.origin, codec, average
@@ -165,17 +168,18 @@ class InPlace(Operation):
         self._root = root
         self.nbytes = operand.nbytes
         self.whole = self.nbytes // self._item
-        self.piece_count = -(-self.nbytes // PIECE)
+        self._piece = PIECE if pieces else max(self.nbytes, 1)
+        self.piece_count = -(-self.nbytes // self._piece)
         self._operand = operand
 
     def _bytes(self, piece: int) -> int:
-        return min(PIECE, self.nbytes - piece * PIECE)
+        return min(self._piece, self.nbytes - piece * self._piece)
 
     def residual_of(self, piece: int) -> int | None:
-        return None if self._residual is None else self._residual + piece * PIECE
+        return None if self._residual is None else self._residual + piece * self._piece
 
     def place(self, piece: int) -> int | None:
-        return None if self._shared is None else self._shared + piece * PIECE
+        return None if self._shared is None else self._shared + piece * self._piece
 
     def load(self, piece: int, address: int) -> None:
         ctypes.memmove(address, self._base + piece * PIECE, self._bytes(piece))

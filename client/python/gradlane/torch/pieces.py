@@ -87,6 +87,7 @@ class Pieces:
         how.tag = operation.tag(piece, self._past)
         how.timeout_ms = operation.timeout_ms
         how.whole = operation.whole
+        how.state_pitch = operation.state_pitch
         arguments = operation.arguments(piece, flight.address)
         code = operation.function(self._lib)(
             self._connection.handle, *arguments, ctypes.byref(how), ctypes.byref(flight.request)

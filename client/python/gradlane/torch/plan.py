@@ -1,0 +1,70 @@
+"""Which codec the hook takes in which step, and for which parameters."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any, Sequence
+
+import torch
+
+from .. import _arguments, errors
+from .._library import Capability
+from .codec import check, is_adaptive
+from .engine import Engine
+
+
+class Plan:
+    """codec: of the steps after warmup and ramp. states: arrays that residuals have. looks: scales or thresholds are of
+    whole tensors. owned: all states but the first are what this rank owes as an owner of sums.
+    """
+
+    def __init__(self, engine: Engine, codec: str, strategy: str | None, warmup: int,
+                 ramp: Sequence[tuple[str, int]]) -> None:
+        self.warmup = _arguments.whole("warmup", warmup, 0, 1 << 62)
+        self._codec = codec
+        self._ramp: list[tuple[str, int]] = []  # (codec, the step with which it ends)
+        self.states, self.looks, self.owned = 1, False, False
+        if is_adaptive(codec):
+            if ramp:
+                raise errors.bad_argument(f"gradlane: ramp with codec {codec!r}: its bounds follow the gradients")
+            return
+        engine.check_way(codec, strategy)
+        found = engine.find_codec(codec)
+        self.states, self.looks = max(found.states, 1), Capability.LOOKS in found.flags
+        self.owned = Capability.OWNED in found.flags
+        end = self.warmup
+        for name, steps in _pairs(ramp):
+            check(name, engine)
+            engine.check_way(name, strategy)
+            if engine.find_codec(name)._replace(example="") != found._replace(example=""):
+                raise errors.bad_argument(f"gradlane: ramp of codec {name!r} before {codec!r}: it is no {found.usage}")
+            end += _arguments.whole("steps of a ramp", steps, 1, 1 << 62)
+            self._ramp.append((name, end))
+
+    def codec(self, step: int) -> str:
+        """Of the step with this number, if it is none of the warm-up."""
+        return next((name for name, end in self._ramp if step < end), self._codec)
+
+
+def _pairs(ramp: Any) -> list[tuple[str, int]]:
+    try:
+        return [(name, steps) for name, steps in ramp]
+    except (TypeError, ValueError):
+        raise _arguments.wrong("ramp", ramp, "[(codec, steps), ...]") from None
+
+
+def named(patterns: object, model: torch.nn.Module | None) -> frozenset[int]:
+    """id() of the parameters of the model whose names match one of the patterns."""
+    if isinstance(patterns, str) or not isinstance(patterns, Sequence) or not all(isinstance(p, str) for p in patterns):
+        raise _arguments.wrong("exact", patterns, "a list of patterns of names of parameters, ['*.bias'] say")
+    if not patterns:
+        return frozenset()
+    if not isinstance(model, torch.nn.Module):
+        raise _arguments.wrong("model", model, "the module that the names of `exact` are of")
+    names = {name: id(parameter) for name, parameter in model.named_parameters()}
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise errors.bad_argument(
+                f"gradlane: exact: no parameter's name matches {pattern!r}; names are {', '.join(list(names)[:8])}, ..."
+            )
+    return frozenset(names[name] for pattern in patterns for name in fnmatch.filter(names, pattern))

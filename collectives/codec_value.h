@@ -1,0 +1,34 @@
+// codec_value.h - a codec and all its arguments as numbers: in descriptors and hellos, and in failures (pure functions)
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "compress/kernels.h"
+
+namespace gradlane {
+
+// What a parameter byte leaves out of them: the other seven bytes.
+[[nodiscard]] constexpr uint64_t more_arguments(const CodecArguments& arguments) noexcept {
+  return std::bit_cast<uint64_t>(arguments) >> 8;
+}
+[[nodiscard]] constexpr CodecArguments read_arguments(uint8_t param, uint64_t more) noexcept {
+  return std::bit_cast<CodecArguments>(more << 8 | param);
+}
+
+// In failures: the parameter, the id, the other arguments. One without such is its id << 8 | its parameter.
+inline constexpr unsigned kValueRateBits = 20;
+[[nodiscard]] constexpr uint64_t codec_value(uint8_t id, const CodecArguments& arguments) noexcept {
+  const uint64_t rate = std::min<uint64_t>(arguments.rate, (1U << kValueRateBits) - 1);
+  return arguments.bits | uint64_t{id} << 8 | uint64_t{arguments.extra} << 16 | rate << 32 |
+         uint64_t{arguments.value_bits} << (32 + kValueRateBits);
+}
+[[nodiscard]] constexpr CodecArguments arguments_of(uint64_t value) noexcept {
+  return {.bits = static_cast<uint8_t>(value),
+          .value_bits = static_cast<uint8_t>(value >> (32 + kValueRateBits)),
+          .extra = static_cast<uint16_t>(value >> 16),
+          .rate = static_cast<uint32_t>(value >> 32 & ((1U << kValueRateBits) - 1))};
+}
+
+}  // namespace gradlane

@@ -1,0 +1,178 @@
+// submissions.cc - what callers ask for: operations taken or refused, read, cancelled (worker thread)
+#include <algorithm>
+
+#include "collectives/descriptor.h"
+#include "collectives/exchange/exchange_state.h"
+
+namespace gradlane {
+namespace {
+
+// Elements from the first one to the last.
+size_t extent(const Operation& operation, unsigned world) {
+  const size_t pitch = operation.pitch != 0 ? operation.pitch : operation.count;
+  return (has_shares(operation.kind) ? (world - 1) * pitch : 0) + operation.count;
+}
+
+// `out` is there where it must be, and nothing of it is in the data.
+bool has_way_out(const Operation& operation, unsigned world) {
+  if (operation.kind != OpKind::kAllToAll) return operation.out == nullptr;
+  if (operation.count == 0) return true;
+  const size_t bytes = extent(operation, world) * element_bytes(operation.type);
+  const auto data = reinterpret_cast<uintptr_t>(operation.data);
+  const auto out = reinterpret_cast<uintptr_t>(operation.out);
+  return out != 0 && (out >= data ? out - data : data - out) >= bytes;
+}
+
+// What is delivered travels as it is, unless an all-to-all says otherwise.
+Codec codec_for(const Operation& operation, const Codec& configured) {
+  const Codec plain = find_codec(kNoCodec, 0, configured.isa()).value_or(configured);
+  if (operation.kind == OpKind::kGather || operation.kind == OpKind::kScatter) return plain;
+  const Codec codec = operation.codec.value_or(operation.kind == OpKind::kAllToAll ? plain : configured);
+  return codec.selects() && !reduces(operation.kind) ? plain : codec;
+}
+
+// Only owners can add what it encodes.
+bool needs_owners(const Operation& operation, const Codec& configured, unsigned world) {
+  const bool adds = reduces(operation.kind) && encoded(operation.type, operation.reduction);
+  return adds && world > 1 && !codec_for(operation, configured).row().adds;
+}
+
+bool can_come_back(const Codec& back, const Codec& codec) {
+  return back.is(codec) || (!back.finishes() && back.row().agreement == Agreement::kNone);
+}
+
+}  // namespace
+
+Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcept {
+  using Refusal = Exchange::Refusal;
+  if (operation.kind > kLastKind || operation.type > ElementType::kBytes) return Refusal::kBad;
+  StrategyId strategy;
+  if (strategy_for(operation, strategy) == nullptr) return Refusal::kStrategy;
+  if (operation.back_codec && strategy.kind != StrategyId::Kind::kAggregator) return Refusal::kStrategy;
+  if (operation.kind == OpKind::kBarrier) return Refusal::kNone;
+  const bool sums = reduces(operation.kind);
+  if (operation.reduction != Reduction::kSum && !sums) return Refusal::kBad;
+  if (operation.reduction == Reduction::kAverage && !is_floating(operation.type)) return Refusal::kBad;
+  if (has_root(operation.kind) && operation.root >= config_.world) return Refusal::kBad;
+  const Codec codec = codec_for(operation, config_.codec);
+  const bool owes = sums && encoded(operation.type, operation.reduction) && codec.has_feedback();
+  if (operation.residual != nullptr && !owes) return Refusal::kBad;
+  const bool coded = encoded(operation.type, operation.reduction);
+  if (coded && sums && codec.row().agreement != Agreement::kNone && !linked_to_all()) return Refusal::kStrategy;
+  if (operation.back_codec && !can_come_back(*operation.back_codec, codec)) return Refusal::kBad;
+  if (coded && !fits_packet(codec, config_.mtu)) return Refusal::kPacket;
+  if (operation.back_codec && !fits_packet(*operation.back_codec, config_.mtu)) return Refusal::kPacket;
+  if (operation.pitch != 0 && (!has_shares(operation.kind) || operation.pitch < operation.count)) {
+    return Refusal::kBad;
+  }
+  const size_t share = element_bytes(operation.type) * (has_shares(operation.kind) ? config_.world : 1);
+  if (operation.count > config_.max_bytes / share) return Refusal::kTooLarge;
+  if (operation.count != 0 && operation.data == nullptr) return Refusal::kBad;
+  return has_way_out(operation, config_.world) ? Refusal::kNone : Refusal::kBad;
+}
+
+// None: it is not to be had. What goes round the ring has the ring's name, or none.
+const Strategy* ExchangeState::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
+  id = {};
+  const bool owners = needs_owners(operation, config_.codec, config_.world);
+  const auto fits = [&](const StrategyId& it) {
+    const bool has_owners = it.kind == StrategyId::Kind::kDirect || it.kind == StrategyId::Kind::kAggregator;
+    return supports(it, operation.kind) && (has_owners || !owners);
+  };
+  const auto able = [&](const Allowed& each) { return fits(each.id); };
+  const bool named = operation.strategy.has_value();
+  auto found = named ? std::ranges::find(allowed_, *operation.strategy, &Allowed::id) : allowed_.begin();
+  if (found == allowed_.end() || !able(*found)) {
+    if ((!named || *operation.strategy == id) && fits(id)) return &ring_;
+    if (!named) found = std::ranges::find_if(allowed_, able);
+    if (named || found == allowed_.end()) return nullptr;
+  }
+  id = found->id;
+  return found->strategy.get();
+}
+
+Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
+  Running& it = table_[submitted_ % table_.size()];
+  if (it.state != Running::State::kFree) return {.id = 0, .refusal = Exchange::Refusal::kFull};
+  if (const auto refusal = check(operation); refusal != Exchange::Refusal::kNone) return {.id = 0, .refusal = refusal};
+
+  it.state = Running::State::kWaiting;
+  it.unread = true;
+  it.world = config_.world;
+  it.id = submitted_++;
+  it.number = static_cast<uint32_t>(it.id - base_);
+  it.operation = operation;
+  it.failure = {};
+  it.announce.reset();
+  it.spread.reset();
+  it.loss = {};
+  it.counted = false;
+  it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
+  Operation& own = it.operation;
+  if (own.kind == OpKind::kBarrier) {
+    it.token = 1;
+    own = Operation{};
+    own.tag = operation.tag;
+    own.timeout = operation.timeout;
+    own.kind = OpKind::kBarrier;
+    own.strategy = operation.strategy;
+    own.type = ElementType::kInt32;
+    own.count = 1;
+    own.data = &it.token;
+  }
+  if (!has_root(own.kind)) own.root = 0;
+  own.codec = codec_for(own, config_.codec);
+  StrategyId id;
+  it.strategy = strategy_for(own, id);
+  own.strategy = id;
+  if (id.kind != StrategyId::Kind::kAggregator) {
+    own.back_codec = own.codec;
+  } else if (!own.back_codec) {
+    own.back_codec = find_codec(kNoCodec, 0, own.codec->isa());
+  }
+  if (own.state_pitch == 0) own.state_pitch = extent(own, config_.world);
+  make_coders(it);
+  it.descriptor = describe(own, *own.codec);
+  it.digest = digest_of(it.descriptor);
+  set_deadline();
+  return {.id = it.id, .refusal = Exchange::Refusal::kNone};
+}
+
+bool ExchangeState::next_completion(Completion& completion) noexcept {
+  // Operations complete independently: any may be the next.
+  for (uint64_t id = read_; id != submitted_; ++id) {
+    Running& it = table_[id % table_.size()];
+    if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
+    completion = {.id = id, .failure = it.failure, .residual_cleared = it.residual_cleared, .loss = it.loss};
+    it.unread = false;
+    release_if_read(it);
+    while (read_ != submitted_ && !table_[read_ % table_.size()].unread) ++read_;
+    return true;
+  }
+  return false;
+}
+
+void ExchangeState::abort(uint64_t id) noexcept {
+  Running& it = table_[id % table_.size()];
+  if (id >= submitted_ || it.id != id) return;
+  const Failure failure{.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(config_.rank)};
+  if (it.state == Running::State::kRunning) fail_everywhere(it, failure, config_.rank);
+  // One that waits keeps its number, and fails everywhere at its turn.
+  if (it.state == Running::State::kWaiting) {
+    it.failure = failure;
+    // A ring that does not come up must not keep it for as long as the caller's limit is.
+    it.deadline = std::min(it.deadline, polled_at_ + config_.start_timeout);
+    set_deadline();
+  }
+  more_ = true;
+}
+
+void ExchangeState::close() noexcept {
+  handle(membership_.give_up({.code = FailureCode::kClosed, .rank = static_cast<uint16_t>(config_.rank)}));
+}
+
+void ExchangeState::refuse(const Failure& why) noexcept {
+  if (const auto link = topology_.link_to(why.rank)) handle(membership_.refuse(*link, why));
+}
+
+}  // namespace gradlane

@@ -1,0 +1,8 @@
+// kit.cc - the codecs that are made with the kit, in AVX-512 (any thread)
+#include "compress/codecs/define.h"
+
+namespace gradlane::avx512 {
+
+GRADLANE_KIT_CODECS(GRADLANE_DEFINE)
+
+}  // namespace gradlane::avx512

@@ -1,0 +1,24 @@
+// define_selections.h - what selection.h declares; included once by selections.cc of each instruction set
+#pragma once
+
+#include "compress/codecs/moments.h"
+#include "compress/codecs/stochastic.h"
+#include "compress/codecs/tbq.h"
+#include "compress/codecs/ternary.h"
+#include "compress/codecs/terngrad.h"
+
+#define GRADLANE_DEFINE_SELECTIONS                                                                                     \
+  void look_at(const CodecParams&, Look& look, const LookJob& job) noexcept { look_at_moments(look, job); }            \
+  void select_stochastic(const CodecParams& params, const SelectJob& job) noexcept { Stochastic(params).select(job); } \
+  EncodeResult encode_terngrad(const CodecParams& params, const EncodeJob& job) noexcept {                             \
+    return TernaryPasses<TernGrad>::encode(params, job);                                                               \
+  }                                                                                                                    \
+  HopResult hop_terngrad(const CodecParams& params, const HopJob& job) noexcept {                                      \
+    return TernaryPasses<TernGrad>::hop(params, job);                                                                  \
+  }                                                                                                                    \
+  EncodeResult encode_tbq(const CodecParams& params, const EncodeJob& job) noexcept {                                  \
+    return TernaryPasses<Tbq>::encode(params, job);                                                                    \
+  }                                                                                                                    \
+  HopResult hop_tbq(const CodecParams& params, const HopJob& job) noexcept {                                           \
+    return TernaryPasses<Tbq>::hop(params, job);                                                                       \
+  }

@@ -1,0 +1,41 @@
+// moments.h - a pass over a contribution that finds out how large its finite floats are; included by the translation
+// units of selections
+//
+// In an unnamed namespace for the same reason as layout.h.
+#pragma once
+
+#include "compress/kit/operators.h"
+
+namespace gradlane {
+namespace {
+
+// Sums are those of sixteen lanes in every instruction set, so that all have the same bits.
+inline void look_at_moments(Look& look, const LookJob& job) {
+  Floats largest = all(look.largest);
+  double magnitude[kLanes] = {}, square[kLanes] = {};
+  uint64_t finite = 0;
+  each(job.floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
+    Floats x = load(job.in + i, count);
+    if (job.residual != nullptr) x = x + load(job.residual + i, count);
+    const Mask good = is_finite(x) & first_lanes(count);
+    const Floats size = only(good, abs(x));
+    finite += static_cast<uint64_t>(__builtin_popcount(mask_bits(good)));
+    largest = larger(largest, size);
+    float lane[kLanes];
+    store(size, lane);
+    for (size_t l = 0; l < kLanes; ++l) magnitude[l] += static_cast<double>(lane[l]);
+    for (size_t l = 0; l < kLanes; ++l) square[l] += static_cast<double>(lane[l]) * static_cast<double>(lane[l]);
+  });
+  for (size_t half = kLanes / 2; half != 0; half /= 2) {
+    for (size_t l = 0; l < half; ++l) magnitude[l] += magnitude[l + half];
+    for (size_t l = 0; l < half; ++l) square[l] += square[l + half];
+  }
+  look.values += job.floats;
+  look.finite += finite;
+  look.largest = largest_of(largest);
+  look.magnitude += magnitude[0];
+  look.square += square[0];
+}
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,53 @@
+// mstopk.h - codec mstopk: the k largest, exactly; of those that the cut goes through, k allows for some, which are a
+// run of neighbours from a random one on ("On the Utility of Gradient Compression", MLSys 2022)
+//
+// From params.threshold on it is the bin of the cut, whose elements are sent at positions `from` to `until` only; what
+// lies above that bin is sent anywhere. Nothing is apart where the two are the same.
+#pragma once
+
+#include "compress/codecs/look.h"
+#include "compress/codecs/sparse.h"
+
+namespace gradlane {
+namespace {
+
+struct MsTopK {
+  static constexpr bool kSecond = false;
+
+  MsTopK(const CodecParams& params, uint64_t position)
+      : lower_(all(params.threshold)),
+        upper_(all(params.from == params.until ? params.threshold : next_bin(params.threshold))),
+        from_(all(within(params.from, position))),
+        length_(all(within(params.until, position)) - from_) {}
+
+  static GRADLANE_INLINE Floats x(const Floats& g, const Floats& residual, Floats&) { return g + residual; }
+  GRADLANE_INLINE Mask takes(const Floats& x, size_t i) const {
+    const Mask in_run = count_from(static_cast<uint32_t>(i)) - from_ < length_;
+    return (in_run | !(abs(x) < upper_)) & !(abs(x) < lower_);
+  }
+
+  // First the histogram; then where the run is whose numbers in the bin are `from` to `until`.
+  static void see(const CodecParams& params, Look& look, const LookJob& job) {
+    if (look.pass < 2) return see_magnitudes(params, look, job, 0, x);
+    if (look.chosen >= params.until) return;
+    const Floats lower = all(params.threshold), upper = all(next_bin(params.threshold));
+    each_x(job, 0, job.floats, x, [&](size_t i, size_t, const Floats& v) GRADLANE_INLINE_LAMBDA {
+      const uint32_t bits = mask_bits((abs(v) < upper) & !(abs(v) < lower));
+      see_run(params, look, job.position + i, bits);
+    });
+  }
+
+ private:
+  // Of a place in the tensor, in a record that begins at `position`; or in front of it, or behind it.
+  static uint32_t within(uint64_t place, uint64_t position) {
+    return place < position ? 0 : static_cast<uint32_t>(smaller(place - position, kRecordFloats));
+  }
+
+  Floats lower_;
+  Floats upper_;
+  Words from_;
+  Words length_;
+};
+
+}  // namespace
+}  // namespace gradlane

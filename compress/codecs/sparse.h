@@ -1,0 +1,235 @@
+// sparse.h - the entry points of a codec that sends some elements and keeps the others; included by the kernels of
+// every instruction set that are made with the kit
+//
+// `Choice` is the codec: an object made of (params, position of the record's first float), with
+// - `Floats x(g, residual, second)`: what there is to send of sixteen elements. `second`, its second state array, is
+//   changed to what it is now
+// - `Mask takes(x, i)`: which of these are sent, of the record's floats from i on: NaN and Inf, and none that is 0, or
+//   becomes 0 on the lattice, which is why params.threshold is never 0 (rows/sparse.h)
+// - `see(params, look, job)`: CodecOps::look
+// - `kSecond`: whether there is one
+// What is sent leaves the first state array but for what rounding takes away, and the second one altogether.
+//
+// In an unnamed namespace for the same reason as layout.h.
+#pragma once
+
+#include "compress/codecs/sparse_record.h"
+
+namespace gradlane {
+namespace {
+
+// Sums and results: all that is not 0.
+struct Everything {
+  static constexpr bool kSecond = false;
+  Everything(const CodecParams&, uint64_t) {}
+  static GRADLANE_INLINE Floats x(const Floats& g, const Floats&, Floats&) { return g; }
+  static GRADLANE_INLINE Mask takes(const Floats& x, size_t) { return has_value(x); }
+};
+
+// What a rank adds: its floats, with what it keeps of earlier ones. Null where it keeps nothing.
+struct Own {
+  const float* in;
+  float* residual;
+  float* second;
+
+  [[nodiscard]] Own from(size_t i) const {
+    return {in + i, residual == nullptr ? nullptr : residual + i, second == nullptr ? nullptr : second + i};
+  }
+};
+
+// What a record's states were, for when it does not fit.
+struct Before {
+  float residual[kRecordFloats];
+  float second[kRecordFloats];
+
+  void keep(const Own& own, size_t floats) {
+    std::memcpy(residual, own.residual, floats * sizeof(float));
+    if (own.second != nullptr) std::memcpy(second, own.second, floats * sizeof(float));
+  }
+  void give_back(const Own& own, size_t floats) const {
+    std::memcpy(own.residual, residual, floats * sizeof(float));
+    if (own.second != nullptr) std::memcpy(own.second, second, floats * sizeof(float));
+  }
+};
+
+// One codec: how it chooses, whether it keeps the rest, and whether what it sends is rounded.
+template <class Choice, bool kKeep, bool kLattice>
+struct SparseWriter {
+  const CodecParams& params;
+  uint8_t* at;
+  size_t room;
+
+  // Writes the record of `floats` elements, the first one at `position`, with `theirs` added if that is not null.
+  // False: it does not fit, and nothing changes.
+  GRADLANE_INLINE bool put(uint64_t position, const Own& own, const SparseRecord* theirs, size_t floats) {
+    if (!kKeep || room >= longest_record(kRecordFloats, true)) [[likely]]
+      return put_sure(position, own, theirs, floats);
+    return put_or_not(position, own, theirs, floats);
+  }
+
+ private:
+  GRADLANE_INLINE bool put_sure(uint64_t position, const Own& own, const SparseRecord* theirs, size_t floats) {
+    Picked picked;
+    pick(position, own, floats, picked);
+    size_t bytes;
+    if (theirs != nullptr && theirs->count != 0) {
+      Picked other, sum;
+      unpack(params, *theirs, other);
+      merge(picked, other, sum);
+      bytes = write_record(params, sum, floats, at, room);
+    } else {
+      bytes = write_record(params, picked, floats, at, room);
+    }
+    at += bytes;
+    room -= bytes;
+    return bytes != 0;
+  }
+
+  [[gnu::noinline]] bool put_or_not(uint64_t position, const Own& own, const SparseRecord* theirs, size_t floats) {
+    Before before;
+    before.keep(own, floats);
+    if (put_sure(position, own, theirs, floats)) return true;
+    before.give_back(own, floats);
+    return false;
+  }
+
+  // What is sent of the elements of a record.
+  GRADLANE_INLINE void pick(uint64_t position, const Own& own, size_t floats, Picked& picked) const {
+    const Choice choice(params, position);
+    const float exact = params.exact;
+    size_t picks = 0;
+    each(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
+      Floats residual = all(0.0F), second = all(0.0F);
+      if constexpr (kKeep) residual = load(own.residual + i, count);
+      if constexpr (kKeep && Choice::kSecond) {
+        if (own.second != nullptr) second = load(own.second + i, count);
+      }
+      const Floats x = choice.x(load(own.in + i, count), residual, second);
+      const Mask chosen = choice.takes(x, i);
+      Floats rest = x;
+      if (any(chosen)) [[unlikely]] {
+        const Floats sent = one_nan(kLattice ? to_multiples(x, exact) : x);
+        if constexpr (kKeep) rest = choose(chosen, kLattice ? only(is_finite(x), x - sent) : all(0.0F), x);
+        if constexpr (Choice::kSecond) second = only(!chosen, second);
+        filter(chosen, count_from(static_cast<uint32_t>(i)), picked.place + picks);
+        picks += filter(chosen, sent, picked.value + picks);
+      }
+      if constexpr (kKeep) store(rest, own.residual + i, count);
+      if constexpr (kKeep && Choice::kSecond) {
+        if (own.second != nullptr) store(second, own.second + i, count);
+      }
+    });
+    picked.count = picks;
+  }
+};
+
+template <class Choice>
+struct SparsePasses {
+  static EncodeResult encode(const CodecParams& params, const EncodeJob& job) noexcept {
+    const bool lattice = params.arguments.value_bits != 0;
+    if (job.residual == nullptr) {
+      return lattice ? write<Choice, false, true>(params, job) : write<Choice, false, false>(params, job);
+    }
+    return lattice ? write<Choice, true, true>(params, job) : write<Choice, true, false>(params, job);
+  }
+  static EncodeResult represent(const CodecParams& params, const EncodeJob& job) noexcept {
+    return write<Everything, false, false>(params, job);
+  }
+
+  static Status validate(const CodecParams& params, const uint8_t* block, size_t bytes, size_t floats) noexcept {
+    return read(params, block, bytes, floats, [](size_t, size_t, const SparseRecord&) {});
+  }
+
+  template <bool kAdd>
+  static Status decode(const CodecParams& params, const uint8_t* block, size_t bytes, float* out,
+                       size_t floats) noexcept {
+    return read(params, block, bytes, floats, [&](size_t i, size_t count, const SparseRecord& record) {
+      auto* const to = reinterpret_cast<uint8_t*>(out) + i * sizeof(float);
+      if constexpr (!kAdd) std::memset(to, 0, count * sizeof(float));
+      for_values(params, record, [to](size_t place, float value) GRADLANE_INLINE_LAMBDA {
+        uint8_t* const here = to + place * sizeof value;
+        if constexpr (kAdd) {
+          float sum;
+          std::memcpy(&sum, here, sizeof sum);
+          value = sum + value == sum + value ? sum + value : __builtin_nanf("");
+        }
+        std::memcpy(here, &value, sizeof value);
+      });
+    });
+  }
+
+  static HopResult hop(const CodecParams& params, const HopJob& job) noexcept {
+    const bool lattice = params.arguments.value_bits != 0;
+    if (job.residual == nullptr)
+      return lattice ? add_own<false, true>(params, job) : add_own<false, false>(params, job);
+    return lattice ? add_own<true, true>(params, job) : add_own<true, false>(params, job);
+  }
+
+  static void look(const CodecParams& params, Look& look, const LookJob& job) noexcept {
+    Choice::see(params, look, job);
+  }
+
+  static constexpr CodecOps ops() { return {encode, validate, decode<false>, decode<true>, hop, represent, look}; }
+
+ private:
+  static size_t usable_room(const CodecParams& params, size_t floats, size_t room) {
+    return room >= sparse_max_bytes(params.arguments, floats) ? room : smaller(room, kMaxPacket);
+  }
+
+  template <class Chosen, bool kKeep, bool kLattice>
+  static EncodeResult write(const CodecParams& params, const EncodeJob& job) noexcept {
+    const Own own{job.in, job.residual, job.second};
+    SparseWriter<Chosen, kKeep, kLattice> writer{params, job.out, usable_room(params, job.floats, job.room)};
+    size_t done = 0;
+    while (done < job.floats) {
+      const size_t count = smaller(job.floats - done, kRecordFloats);
+      if (!writer.put(job.position + done, own.from(done), nullptr, count)) break;
+      done += count;
+    }
+    return {done, static_cast<size_t>(writer.at - job.out)};
+  }
+
+  template <bool kKeep, bool kLattice>
+  static HopResult add_own(const CodecParams& params, const HopJob& job) noexcept {
+    const uint8_t* const end = job.block + job.block_bytes;
+    const uint8_t* at = job.block;
+    SparseRecord record;
+    for (size_t i = 0; i < job.first; i += kRecordFloats) {
+      const Status status = open_record(params, at, end, smaller(job.floats - i, kRecordFloats), record);
+      if (status != Status::kOk) return {status, 0, 0};
+      at = record.end;
+    }
+    const size_t floats = job.floats - job.first;
+    const Own own = Own{job.local, job.residual, job.second}.from(job.first);
+    SparseWriter<Choice, kKeep, kLattice> writer{params, job.out, usable_room(params, floats, job.room)};
+    size_t done = 0;
+    while (done < floats) {
+      const size_t count = smaller(floats - done, kRecordFloats);
+      const Status status = open_record(params, at, end, count, record);
+      if (status != Status::kOk) return {status, 0, 0};
+      if (!writer.put(job.position + job.first + done, own.from(done), &record, count)) break;
+      at = record.end;
+      done += count;
+    }
+    if (done == floats && at != end) return {Status::kLong, 0, 0};
+    return {Status::kOk, done, static_cast<size_t>(writer.at - job.out)};
+  }
+
+  // f(first float, floats, record) for all of them.
+  template <class F>
+  static GRADLANE_INLINE Status read(const CodecParams& params, const uint8_t* block, size_t bytes, size_t floats,
+                                     F f) {
+    const uint8_t* const end = block + bytes;
+    SparseRecord record;
+    for (size_t i = 0; i < floats; i += kRecordFloats) {
+      const size_t count = smaller(floats - i, kRecordFloats);
+      if (const Status status = open_record(params, block, end, count, record); status != Status::kOk) return status;
+      f(i, count, record);
+      block = record.end;
+    }
+    return block == end ? Status::kOk : Status::kLong;
+  }
+};
+
+}  // namespace
+}  // namespace gradlane

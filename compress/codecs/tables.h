@@ -1,0 +1,21 @@
+// tables.h - tables of functions of the codecs that are made with the kit, declared for every instruction set (rows)
+#pragma once
+
+#include "compress/codecs/list.h"
+#include "compress/kernels.h"
+
+#define GRADLANE_DECLARE(name, passes) extern const CodecOps name;
+namespace gradlane::scalar {
+GRADLANE_KIT_CODECS(GRADLANE_DECLARE)
+}
+namespace gradlane::avx2 {
+GRADLANE_KIT_CODECS(GRADLANE_DECLARE)
+}
+namespace gradlane::avx512 {
+GRADLANE_KIT_CODECS(GRADLANE_DECLARE)
+}
+#undef GRADLANE_DECLARE
+
+// The kernels of a row, CodecKernels.
+#define GRADLANE_KERNELS(name) \
+  { &scalar::name, &avx2::name, &avx512::name }

@@ -1,0 +1,21 @@
+// tbq.h - selection of codec tbq: -T, 0 or T by a threshold T; the rest is kept (Strom, Interspeech 2015)
+#pragma once
+
+#include "compress/kit/operators.h"
+
+namespace gradlane {
+namespace {
+
+class Tbq {
+ public:
+  explicit Tbq(const CodecParams& p) : step_(all(p.step)) {}
+
+  // Which of sixteen floats, of these sizes, are contributed.
+  GRADLANE_INLINE Mask operator()(const Floats& size, uint64_t) const { return size >= step_; }
+
+ private:
+  Floats step_;
+};
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,27 @@
+// topk.h - codecs topk and graddrop: what reaches a threshold, which about k elements do
+#pragma once
+
+#include "compress/codecs/look.h"
+#include "compress/codecs/sparse.h"
+
+namespace gradlane {
+namespace {
+
+struct TopK {
+  static constexpr bool kSecond = false;
+
+  TopK(const CodecParams& params, uint64_t) : threshold_(all(params.threshold)) {}
+
+  static GRADLANE_INLINE Floats x(const Floats& g, const Floats& residual, Floats&) { return g + residual; }
+  GRADLANE_INLINE Mask takes(const Floats& x, size_t) const { return !(abs(x) < threshold_); }
+
+  static void see(const CodecParams& params, Look& look, const LookJob& job) {
+    see_magnitudes(params, look, job, 0, x);
+  }
+
+ private:
+  Floats threshold_;
+};
+
+}  // namespace
+}  // namespace gradlane

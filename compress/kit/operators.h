@@ -1,0 +1,179 @@
+// operators.h - the seven operators that codecs are made of: map, reduce, filter, select, random, concat, extract
+// (CompLL's, of HiPress, SOSP 2021; its sort is there to find the k largest, which select does without sorting)
+//
+// On sixteen floats at a time (vectors.h). What goes over a run of floats calls f(first, count) for each sixteen of
+// them, and for what is left of the last ones: each().
+//
+// In an unnamed namespace for the same reason as layout.h.
+#pragma once
+
+#include "compress/kit/mix.h"
+#include "compress/kit/vectors.h"
+
+namespace gradlane {
+namespace {
+
+// f(i, count) for floats i to i + count - 1.
+template <class F>
+GRADLANE_INLINE void each(size_t floats, F f) {
+  size_t i = 0;
+  for (; i + kLanes <= floats; i += kLanes) f(i, kLanes);
+  if (i < floats) f(i, floats - i);
+}
+
+// ---- map: out[i] = f(in[i], ...). `out` may be one of `in`.
+
+template <class F, class... In>
+GRADLANE_INLINE void map(float* out, size_t floats, F f, const In*... in) {
+  each(floats,
+       [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA { store(f(load(in + i, count)...), out + i, count); });
+}
+
+// ---- reduce: sixteen partial results, lane by lane, of acc = f(acc, in[i], ...); where there are no floats left, acc
+// stays. total() and largest_of() make one of them, in one order.
+
+template <class T, class F, class... In>
+GRADLANE_INLINE Lanes<T> reduce(Lanes<T> acc, size_t floats, F f, const In*... in) {
+  each(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
+    const Lanes<T> next = f(acc, load(in + i, count)...);
+    acc = count == kLanes ? next : choose(first_lanes(count), next, acc);
+  });
+  return acc;
+}
+
+// Of lanes i and i + 8, then of i and i + 4, ...
+template <class T, class F>
+GRADLANE_INLINE T fold(const Lanes<T>& v, F f) {
+  T lane[kLanes];
+  store(v, lane);
+  for (size_t half = kLanes / 2; half != 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) lane[i] = f(lane[i], lane[i + half]);
+  }
+  return lane[0];
+}
+GRADLANE_INLINE float total(const Floats& v) {
+  return fold(v, [](float a, float b) { return a + b; });
+}
+GRADLANE_INLINE float largest_of(const Floats& v) {
+  return fold(v, [](float a, float b) { return a > b ? a : b; });
+}
+
+// The same without a word on zeros, and on numbers that are none: faster.
+GRADLANE_INLINE float lowest_of(const Floats& v) {
+  auto least = v.part[0];
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA { least = hn::Min(least, v.part[k]); });
+  return hn::GetLane(hn::MinOfLanes(Tag<float>(), least));
+}
+GRADLANE_INLINE float highest_of(const Floats& v) {
+  auto most = v.part[0];
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA { most = hn::Max(most, v.part[k]); });
+  return hn::GetLane(hn::MaxOfLanes(Tag<float>(), most));
+}
+
+// ---- filter: the lanes of a mask move together, to the front of `out`. All that is left of kLanes places may be
+// written, too. Returns how many there are.
+
+template <class T>
+GRADLANE_INLINE size_t filter(const Mask& mask, const Lanes<T>& v, T* out) {
+  if constexpr (kParts == 1) {
+    const Tag<T> tag;
+    const auto here = hn::RebindMask(tag, mask.part[0]);
+    // Compressing into memory is slow on some CPUs.
+    hn::StoreU(hn::Compress(v.part[0], here), tag, out);
+    return hn::CountTrue(tag, here);
+  } else {  // GCC 12 copies Highway's tables to the stack for each call
+    T lane[kLanes];
+    store(v, lane);
+    size_t count = 0;
+    for (uint32_t bits = mask_bits(mask); bits != 0; bits &= bits - 1) out[count++] = lane[__builtin_ctz(bits)];
+    return count;
+  }
+}
+
+// ---- random: of a seed and a position in the tensor, nothing else. Positions that share their lower 32 bits share
+// their number. (The mixing steps are those of MurmurHash3's last stage.)
+
+class Random {
+ public:
+  explicit Random(uint64_t seed)
+      : first_(static_cast<uint32_t>(mixed(seed))), second_(static_cast<uint32_t>(mixed(seed) >> 32)) {}
+
+  // 32 random bits for each of sixteen positions.
+  [[nodiscard]] GRADLANE_INLINE Words words(uint64_t position) const {
+    const Words x = upper(position);
+    return x ^ shifted_right<16>(x);
+  }
+  // The same, of which the upper bits are as good and the lower ones are not.
+  [[nodiscard]] GRADLANE_INLINE Words upper(uint64_t position) const {
+    Words x = count_from(static_cast<uint32_t>(position) + first_);
+    x = (x ^ shifted_right<16>(x)) * all(0x85ebca6bU);
+    return ((x ^ shifted_right<13>(x)) + all(second_)) * all(0xc2b2ae35U);
+  }
+  // words() of one position.
+  [[nodiscard]] uint32_t word(uint64_t position) const {
+    uint32_t x = static_cast<uint32_t>(position) + first_;
+    x = (x ^ x >> 16) * 0x85ebca6bU;
+    x = ((x ^ x >> 13) + second_) * 0xc2b2ae35U;
+    return x ^ x >> 16;
+  }
+
+ private:
+  uint32_t first_;
+  uint32_t second_;
+};
+
+// In [0, 1), multiples of 2^-24.
+GRADLANE_INLINE Floats uniform(const Words& random) { return to_floats(shifted_right<8>(random)) * all(0x1p-24F); }
+
+// ---- concat: sixteen codes of kBits bits (1, 2, 4 or 8) side by side, the first one in the lowest bits: 2 kBits
+// bytes. The codes have no other bits set. extract: the codes again.
+
+template <unsigned kBits>
+GRADLANE_INLINE void concat(const Words& codes, uint8_t* out) {
+  if constexpr (kBits == 1) {
+    const auto bits = static_cast<uint16_t>(mask_bits(codes == all(1U)));
+    std::memcpy(out, &bits, sizeof bits);
+  } else if constexpr (kBits == 8) {
+    for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+      const hn::Rebind<uint8_t, Tag<uint32_t>> bytes;
+      hn::StoreU(hn::DemoteTo(bytes, hn::BitCast(Tag<int32_t>(), codes.part[k])), bytes, out + k * kPart);
+    });
+  } else {
+    uint32_t lane[kLanes];
+    store(codes, lane);
+    constexpr size_t kEach = 32 / kBits;  // codes of a word
+    for (size_t w = 0; w < kLanes / kEach; ++w) {
+      uint32_t word = 0;
+      for (size_t i = 0; i < kEach; ++i) word |= lane[w * kEach + i] << i * kBits;
+      std::memcpy(out + w * sizeof word, &word, sizeof word);
+    }
+  }
+}
+
+template <unsigned kBits>
+GRADLANE_INLINE Words extract(const uint8_t* in) {
+  if constexpr (kBits == 1) {
+    uint16_t bits;
+    std::memcpy(&bits, in, sizeof bits);
+    return only(mask_of_bits(bits), all(1U));
+  } else if constexpr (kBits == 8) {
+    Words codes;
+    for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+      const hn::Rebind<uint8_t, Tag<uint32_t>> bytes;
+      codes.part[k] = hn::PromoteTo(Tag<uint32_t>(), hn::LoadU(bytes, in + k * kPart));
+    });
+    return codes;
+  } else {
+    uint32_t lane[kLanes];
+    constexpr size_t kEach = 32 / kBits;
+    for (size_t w = 0; w < kLanes / kEach; ++w) {
+      uint32_t word;
+      std::memcpy(&word, in + w * sizeof word, sizeof word);
+      for (size_t i = 0; i < kEach; ++i) lane[w * kEach + i] = word >> i * kBits & ((1U << kBits) - 1);
+    }
+    return load_lanes<uint32_t>(lane);
+  }
+}
+
+}  // namespace
+}  // namespace gradlane

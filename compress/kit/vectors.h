@@ -1,0 +1,330 @@
+// vectors.h - sixteen floats or words at a time, in whatever registers the instruction set has; included by the kernels
+// of every instruction set that are made with the kit
+//
+// Always sixteen: what is computed lane by lane, and then of sixteen partial sums, has the same bits everywhere. One
+// register of AVX-512, two of AVX2, sixteen plain variables where Highway is told to be scalar (compress/meson.build
+// tells it what each translation unit is for: nothing is dispatched at run time).
+//
+// Spans may lie at odd addresses. In an unnamed namespace for the same reason as layout.h.
+#pragma once
+
+#include <hwy/highway.h>
+
+#include <utility>
+
+#include "compress/layout.h"
+
+namespace gradlane {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr size_t kLanes = 16;
+
+template <class T>
+using Tag = hn::CappedTag<T, kLanes>;
+constexpr size_t kPart = hn::MaxLanes(Tag<float>());
+constexpr size_t kParts = kLanes / kPart;
+
+// Calls f(0), ..., f(kParts - 1), without a loop.
+template <class F>
+GRADLANE_INLINE void for_parts(F f) {
+  [&]<size_t... k>(std::index_sequence<k...>) GRADLANE_INLINE_LAMBDA { (f(k), ...); }
+  (std::make_index_sequence<kParts>());
+}
+
+template <class T>
+struct Lanes {
+  hn::Vec<Tag<T>> part[kParts];
+};
+using Floats = Lanes<float>;
+using Words = Lanes<uint32_t>;
+
+// A truth value for each lane.
+struct Mask {
+  hn::Mask<Tag<float>> part[kParts];
+};
+
+// The lanes of f(part of a, part of b, ...).
+template <class T, class F, class... In>
+GRADLANE_INLINE Lanes<T> lanes_of(F f, const In&... in) {
+  Lanes<T> out;
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA { out.part[k] = f(in.part[k]...); });
+  return out;
+}
+template <class F, class... In>
+GRADLANE_INLINE Mask mask_of(F f, const In&... in) {
+  Mask out;
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA { out.part[k] = hn::RebindMask(Tag<float>(), f(in.part[k]...)); });
+  return out;
+}
+
+// ---- Constants
+
+GRADLANE_INLINE Floats all(float f) {
+  return lanes_of<float>([f]() GRADLANE_INLINE_LAMBDA { return hn::Set(Tag<float>(), f); });
+}
+GRADLANE_INLINE Words all(uint32_t w) {
+  return lanes_of<uint32_t>([w]() GRADLANE_INLINE_LAMBDA { return hn::Set(Tag<uint32_t>(), w); });
+}
+// ---- Memory
+
+template <class T>
+GRADLANE_INLINE Lanes<T> load_lanes(const void* from) {
+  Lanes<T> out;
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+    const auto* const at = static_cast<const uint8_t*>(from) + k * kPart * sizeof(T);
+    if constexpr (kPart == 1) {
+      T one;
+      std::memcpy(&one, at, sizeof one);
+      out.part[k] = hn::Set(Tag<T>(), one);
+    } else {
+      out.part[k] = hn::LoadU(Tag<T>(), reinterpret_cast<const T*>(at));
+    }
+  });
+  return out;
+}
+
+template <class T>
+GRADLANE_INLINE void store(const Lanes<T>& v, void* to) {
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+    auto* const at = static_cast<uint8_t*>(to) + k * kPart * sizeof(T);
+    if constexpr (kPart == 1) {
+      const T one = hn::GetLane(v.part[k]);
+      std::memcpy(at, &one, sizeof one);
+    } else {
+      hn::StoreU(v.part[k], Tag<T>(), reinterpret_cast<T*>(at));
+    }
+  });
+}
+
+// first, first + 1, ... (Highway's Iota goes through memory.)
+alignas(64) constexpr uint32_t kCount[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+GRADLANE_INLINE Words count_from(uint32_t first) {
+  return lanes_of<uint32_t>([](auto a, auto b) GRADLANE_INLINE_LAMBDA { return hn::Add(a, b); },
+                            load_lanes<uint32_t>(kCount), all(first));
+}
+
+GRADLANE_INLINE Floats load(const float* from) { return load_lanes<float>(from); }
+
+// The first `count` of them, and 0 behind.
+template <class T>
+GRADLANE_INLINE Lanes<T> load_lanes(const void* from, size_t count) {
+  if constexpr (kParts == 1) {
+    const Tag<T> tag;
+    return {{hn::MaskedLoad(hn::FirstN(tag, count), tag, static_cast<const T*>(from))}};
+  } else {
+    T some[kLanes] = {};
+    std::memcpy(some, from, smaller(count, kLanes) * sizeof(T));
+    return load_lanes<T>(some);
+  }
+}
+GRADLANE_INLINE Floats load(const float* from, size_t count) {
+  if (count >= kLanes) [[likely]]
+    return load(from);
+  return load_lanes<float>(from, count);
+}
+
+// Of bytes, at most sixteen.
+GRADLANE_INLINE Words load_bytes(const uint8_t* from, size_t count) {
+  if constexpr (kParts == 1) {
+    const hn::Rebind<uint8_t, Tag<uint32_t>> tag;
+    return {{hn::PromoteTo(Tag<uint32_t>(), hn::MaskedLoad(hn::FirstN(tag, count), tag, from))}};
+  } else {
+    uint32_t some[kLanes] = {};
+    for (size_t i = 0; i < count; ++i) some[i] = from[i];
+    return load_lanes<uint32_t>(some);
+  }
+}
+
+// The first `count` of them.
+template <class T>
+GRADLANE_INLINE void store(const Lanes<T>& v, T* to, size_t count) {
+  if (count >= kLanes) [[likely]]
+    return store(v, to);
+  T some[kLanes];
+  store(v, some);
+  std::memcpy(to, some, count * sizeof(T));
+}
+
+// The low bytes of all lanes: 16 bytes.
+GRADLANE_INLINE void store_bytes(const Words& v, uint8_t* to) {
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+    const hn::Rebind<uint8_t, Tag<uint32_t>> tag;
+    hn::StoreU(hn::TruncateTo(tag, v.part[k]), tag, to + k * kPart);
+  });
+}
+
+// ---- Bits, and the other type
+
+GRADLANE_INLINE Words bits_of(const Floats& v) {
+  return lanes_of<uint32_t>([](auto a) GRADLANE_INLINE_LAMBDA { return hn::BitCast(Tag<uint32_t>(), a); }, v);
+}
+GRADLANE_INLINE Floats floats_of(const Words& v) {
+  return lanes_of<float>([](auto a) GRADLANE_INLINE_LAMBDA { return hn::BitCast(Tag<float>(), a); }, v);
+}
+// The nearest integers, ties to even, in two's complement, of what is within +-2^31.
+GRADLANE_INLINE Words nearest(const Floats& v) {
+  return lanes_of<uint32_t>(
+      [](auto a) GRADLANE_INLINE_LAMBDA { return hn::BitCast(Tag<uint32_t>(), hn::NearestInt(a)); }, v);
+}
+// Of integers in two's complement.
+GRADLANE_INLINE Floats to_floats(const Words& v) {
+  return lanes_of<float>(
+      [](auto a) GRADLANE_INLINE_LAMBDA { return hn::ConvertTo(Tag<float>(), hn::BitCast(Tag<int32_t>(), a)); }, v);
+}
+
+// ---- Arithmetic
+
+template <class T>
+GRADLANE_INLINE Lanes<T> operator+(const Lanes<T>& a, const Lanes<T>& b) {
+  return lanes_of<T>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Add(x, y); }, a, b);
+}
+template <class T>
+GRADLANE_INLINE Lanes<T> operator-(const Lanes<T>& a, const Lanes<T>& b) {
+  return lanes_of<T>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Sub(x, y); }, a, b);
+}
+template <class T>
+GRADLANE_INLINE Lanes<T> operator*(const Lanes<T>& a, const Lanes<T>& b) {
+  return lanes_of<T>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Mul(x, y); }, a, b);
+}
+GRADLANE_INLINE Floats operator/(const Floats& a, const Floats& b) {
+  return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Div(x, y); }, a, b);
+}
+template <class T>
+GRADLANE_INLINE Lanes<T> operator&(const Lanes<T>& a, const Lanes<T>& b) {
+  return lanes_of<T>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::And(x, y); }, a, b);
+}
+template <class T>
+GRADLANE_INLINE Lanes<T> operator|(const Lanes<T>& a, const Lanes<T>& b) {
+  return lanes_of<T>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Or(x, y); }, a, b);
+}
+template <class T>
+GRADLANE_INLINE Lanes<T> operator^(const Lanes<T>& a, const Lanes<T>& b) {
+  return lanes_of<T>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Xor(x, y); }, a, b);
+}
+template <int kBits>
+GRADLANE_INLINE Words shifted_left(const Words& v) {
+  return lanes_of<uint32_t>([](auto a) GRADLANE_INLINE_LAMBDA { return hn::ShiftLeft<kBits>(a); }, v);
+}
+template <int kBits>
+GRADLANE_INLINE Words shifted_right(const Words& v) {
+  return lanes_of<uint32_t>([](auto a) GRADLANE_INLINE_LAMBDA { return hn::ShiftRight<kBits>(a); }, v);
+}
+GRADLANE_INLINE Floats abs(const Floats& v) {
+  return lanes_of<float>([](auto a) GRADLANE_INLINE_LAMBDA { return hn::Abs(a); }, v);
+}
+// Of numbers that are none, either may come.
+GRADLANE_INLINE Floats smaller(const Floats& a, const Floats& b) {
+  return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::IfThenElse(hn::Lt(x, y), x, y); }, a,
+                         b);
+}
+GRADLANE_INLINE Floats larger(const Floats& a, const Floats& b) {
+  return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::IfThenElse(hn::Gt(x, y), x, y); }, a,
+                         b);
+}
+
+// Faster: of zeros, and with numbers that are none, either may come.
+GRADLANE_INLINE Floats lower(const Floats& a, const Floats& b) {
+  return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Min(x, y); }, a, b);
+}
+GRADLANE_INLINE Floats upper(const Floats& a, const Floats& b) {
+  return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Max(x, y); }, a, b);
+}
+
+// ---- Truth
+
+template <class T>
+GRADLANE_INLINE Mask operator<(const Lanes<T>& a, const Lanes<T>& b) {
+  return mask_of([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Lt(x, y); }, a, b);
+}
+template <class T>
+GRADLANE_INLINE Mask operator>(const Lanes<T>& a, const Lanes<T>& b) {
+  return b < a;
+}
+GRADLANE_INLINE Mask operator<=(const Floats& a, const Floats& b) {
+  return mask_of([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Le(x, y); }, a, b);
+}
+GRADLANE_INLINE Mask operator>=(const Floats& a, const Floats& b) { return b <= a; }
+template <class T>
+GRADLANE_INLINE Mask operator==(const Lanes<T>& a, const Lanes<T>& b) {
+  return mask_of([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Eq(x, y); }, a, b);
+}
+GRADLANE_INLINE Mask operator!(const Mask& a) {
+  return mask_of([](auto x) GRADLANE_INLINE_LAMBDA { return hn::Not(x); }, a);
+}
+GRADLANE_INLINE Mask operator&(const Mask& a, const Mask& b) {
+  return mask_of([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::And(x, y); }, a, b);
+}
+GRADLANE_INLINE Mask operator|(const Mask& a, const Mask& b) {
+  return mask_of([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Or(x, y); }, a, b);
+}
+
+// Inf is not.
+GRADLANE_INLINE Mask is_finite(const Floats& v) { return abs(v) < all(__builtin_inff()); }
+// Anything but 0 and -0.
+GRADLANE_INLINE Mask has_value(const Floats& v) { return !(v == all(0.0F)); }
+// The first `count`.
+GRADLANE_INLINE Mask first_lanes(size_t count) { return count_from(0) < all(static_cast<uint32_t>(count)); }
+
+template <class T>
+GRADLANE_INLINE Lanes<T> choose(const Mask& mask, const Lanes<T>& yes, const Lanes<T>& no) {
+  return lanes_of<T>([](auto m, auto a, auto b)
+                         GRADLANE_INLINE_LAMBDA { return hn::IfThenElse(hn::RebindMask(Tag<T>(), m), a, b); },
+                     mask, yes, no);
+}
+// v where the mask is true, else 0.
+template <class T>
+GRADLANE_INLINE Lanes<T> only(const Mask& mask, const Lanes<T>& v) {
+  return lanes_of<T>([](auto m, auto a)
+                         GRADLANE_INLINE_LAMBDA { return hn::IfThenElseZero(hn::RebindMask(Tag<T>(), m), a); },
+                     mask, v);
+}
+
+GRADLANE_INLINE bool any(const Mask& mask) {
+  bool found = false;
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA { found |= !hn::AllFalse(Tag<float>(), mask.part[k]); });
+  return found;
+}
+
+// Bit i is lane i's.
+GRADLANE_INLINE uint32_t mask_bits(const Mask& mask) {
+  uint32_t bits = 0;
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+    uint8_t bytes[8] = {};  // what Highway writes
+    hn::StoreMaskBits(Tag<float>(), mask.part[k], bytes);
+    uint16_t word;
+    std::memcpy(&word, bytes, sizeof word);
+    bits |= static_cast<uint32_t>(word) << k * kPart;
+  });
+  return bits;
+}
+GRADLANE_INLINE Mask mask_of_bits(uint32_t bits) {
+  Mask out;
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+    const uint32_t here = bits >> k * kPart;
+    uint8_t bytes[8];
+    std::memcpy(bytes, &here, sizeof here);
+    std::memset(bytes + sizeof here, 0, sizeof here);
+    out.part[k] = hn::LoadMaskBits(Tag<float>(), bytes);
+  });
+  return out;
+}
+
+// ---- Numbers as codecs need them
+
+// IEEE addition whose NaN does not depend on the operands.
+GRADLANE_INLINE Floats one_nan(const Floats& v) { return choose(v == v, v, floats_of(all(0x7fc00000U))); }
+GRADLANE_INLINE Floats add(const Floats& a, const Floats& b) { return one_nan(a + b); }
+
+// The nearest multiples of a power of two, ties to even; `exact` is 2^23 of these (CodecParams), from where on all
+// floats are multiples. NaN and Inf stay what they are.
+GRADLANE_INLINE Floats to_multiples(const Floats& v, float exact) {
+  const Floats size = abs(v), limit = all(exact);
+  const Words sign = bits_of(v) & all(0x80000000U);
+  const Floats rounded = floats_of(bits_of((size + limit) - limit) | sign);
+  return choose(size < limit, rounded, v);
+}
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,227 @@
+// on_lattice.h - rows of codecs whose values are multiples of one step, in bit planes
+#pragma once
+
+#include "compress/avx2/avx2.h"
+#include "compress/avx512/avx512.h"
+#include "compress/planes.h"
+#include "compress/rows/common.h"
+#include "compress/scalar/scalar.h"
+
+namespace gradlane {
+namespace {
+
+// Half a byte is between the tags of an odd number of groups and `bytes` bytes of tags behind them: these move there.
+// Returns how many bytes are left of them.
+size_t close_gap(uint8_t* tags, size_t bytes, size_t groups) noexcept {
+  tags[-1] = static_cast<uint8_t>(tags[-1] | tags[0] << 4);
+  size_t i = 0;
+  for (uint64_t word; i + sizeof word < bytes; i += sizeof word) {
+    std::memcpy(&word, tags + i, sizeof word);
+    word = word >> 4 | static_cast<uint64_t>(tags[i + sizeof word]) << 60;
+    std::memcpy(tags + i, &word, sizeof word);
+  }
+  for (; i < bytes; ++i) {
+    const unsigned next = i + 1 < bytes ? tags[i + 1] : 0U;
+    tags[i] = static_cast<uint8_t>(tags[i] >> 4 | next << 4);
+  }
+  return plane_tag_bytes(groups + 1) - 1;
+}
+
+// [tags 1, payload 1, escapes 1, tags 2, payload 2, escapes 2] becomes
+// [tags 1, tags 2, payload 1, payload 2, escapes 2, escapes 1].
+size_t join_planes(uint8_t* block, BlockSize first, BlockSize second) noexcept {
+  const size_t groups = first.floats / kGroupFloats;
+  const size_t more = groups_of(second.floats);
+  const size_t bytes = first.bytes + second.bytes;
+  if (groups == 0 || more == 0) return bytes;
+  uint8_t* const tags = block + plane_tag_bytes(groups);  // of the second block
+  const size_t tag_bytes = plane_tag_bytes(more);
+  const size_t escapes = sum_tags(block, groups, block + first.bytes).escapes * kEscapeBytes;
+  const auto rest = static_cast<size_t>(block + first.bytes - tags);
+  swap_parts(tags, rest, tag_bytes);
+  swap_parts(tags + tag_bytes + rest - escapes, escapes, second.bytes - tag_bytes);
+  if (groups % 2 == 0) return bytes;
+  const size_t left = close_gap(tags, tag_bytes, more);
+  if (left == tag_bytes) return bytes;
+  std::memmove(tags + left, tags + tag_bytes, rest + second.bytes - tag_bytes);
+  return bytes - 1;
+}
+
+inline CodecParams fixed_params(const CodecArguments& arguments) {
+  return lattice(bits_of(arguments), 1 - static_cast<int>(bits_of(arguments)));
+}
+
+// Steps for which 2^24 of them, and 1 / s, are normal floats.
+constexpr int kLeastExponent = -126;
+constexpr int kMostExponent = 103;
+
+// Of a multiple of 2^exponent, as far as there is one.
+inline void set_step(CodecParams& params, int exponent) {
+  const CodecParams of_step = lattice(params.bits, std::clamp(exponent, kLeastExponent, kMostExponent));
+  params.step = of_step.step;
+  params.steps_per_one = of_step.steps_per_one;
+  params.magic = of_step.magic;
+  params.exact = of_step.exact;
+}
+
+// The exponent of the greatest power of two that is not above a number that ranks have agreed on.
+inline int exponent_below(float agreed) {
+  if (!(agreed > 0)) return kLeastExponent;
+  return std::isinf(agreed) ? kMostExponent : std::ilogb(agreed);
+}
+inline int exponent_above(float agreed) {
+  const int below = exponent_below(agreed);
+  return std::ldexp(1.0F, below) < agreed ? below + 1 : below;
+}
+
+inline CodecError unbounded(const CodecArguments&) { return {.bounded = false}; }
+
+// ---- fixed:b,stochastic
+
+inline CodecError stochastic_error(const CodecArguments& arguments) {
+  return {.absolute = std::ldexp(1.0, 1 - static_cast<int>(bits_of(arguments)))};
+}
+
+// ---- fixed:rel=k: as if the largest were 1, until it is known
+
+inline void settle_relative(CodecParams& params, Look&, float agreed) {
+  set_step(params, exponent_below(agreed) + 1 - static_cast<int>(params.bits));
+}
+
+inline float offer_largest(const CodecParams&, const Look& look) { return look.largest; }
+
+// Half of the finest step there is, where the largest is so small.
+inline CodecError relative_error(const CodecArguments& arguments) {
+  return {.absolute = 0x1p-127, .of_largest = bound_error(arguments).absolute};
+}
+
+// ---- terngrad: likewise
+
+inline CodecParams terngrad_params(const CodecArguments&) {
+  CodecParams params = lattice(0, 0);
+  params.threshold = 1;
+  return params;
+}
+
+// Where it clips: some standard deviations from 0, which the mean is taken for.
+inline float offer_clip(const CodecParams& params, const Look& look) {
+  if (look.finite == 0) return 0;
+  const double sigmas = params.arguments.extra / 100.0;
+  const double clip = sigmas * std::sqrt(look.square / static_cast<double>(look.finite));
+  return static_cast<float>(std::min(clip, static_cast<double>(look.largest)));
+}
+
+inline void settle_terngrad(CodecParams& params, Look& look, float agreed) {
+  set_step(params, exponent_above(agreed));
+  params.threshold = std::min(offer_clip(params, look), params.step);
+}
+
+// ---- tbq:b
+
+inline CodecParams tbq_params(const CodecArguments& arguments) {
+  return lattice(bits_of(arguments), -static_cast<int>(bits_of(arguments)));
+}
+
+constexpr CodecRow kLatticeRows[] = {
+    {.id = CodecId::kFixed,
+     .word = "fixed",
+     .usage = "fixed:B",
+     .example = "fixed:10",
+     .promise = "error <= 2^-B, exact sums, B = 1..30",
+     .kernels = {&scalar::kFixed, &avx2::kFixed, &avx512::kFixed},
+     .params = fixed_params,
+     .min_bits = 1,
+     .max_bits = 30,
+     .granule = kGroupFloats,
+     .max_bytes = bytes_of<plane_max_bytes>,
+     .least_bytes = bytes_of<plane_least_bytes>,
+     .join = join_planes,
+     .error = bound_error,
+     .layout = Form::kLattice,
+     .feedback = true,
+     .exact_sums = true,
+     .adaptive = true,
+     .accelerator = true},
+    {.id = CodecId::kStochastic,
+     .word = "fixed",
+     .usage = "fixed:B,stochastic",
+     .example = "fixed:10,stochastic",
+     .promise = "fixed:B, up or down by chance: no bias",
+     .kernels = {&scalar::kStochastic, &avx2::kStochastic, &avx512::kStochastic},
+     .params = fixed_params,
+     .min_bits = 1,
+     .max_bits = 30,
+     .variant = "stochastic",
+     .granule = kGroupFloats,
+     .max_bytes = bytes_of<plane_max_bytes>,
+     .least_bytes = bytes_of<plane_least_bytes>,
+     .join = join_planes,
+     .error = stochastic_error,
+     .layout = Form::kLattice,
+     .exact_sums = true,
+     .unbiased = true},
+    {.id = CodecId::kRelative,
+     .word = "fixed",
+     .usage = "fixed:rel=B",
+     .example = "fixed:rel=10",
+     .promise = "error <= 2^-B of the largest, B = 1..23",
+     .kernels = {&scalar::kRelative, &avx2::kRelative, &avx512::kRelative},
+     .params = fixed_params,
+     .min_bits = 1,
+     .max_bits = 23,
+     .prefix = "rel=",
+     .passes = 1,
+     .agreement = Agreement::kGreatest,
+     .offer = offer_largest,
+     .settle = settle_relative,
+     .granule = kGroupFloats,
+     .max_bytes = bytes_of<plane_max_bytes>,
+     .least_bytes = bytes_of<plane_least_bytes>,
+     .join = join_planes,
+     .error = relative_error,
+     .layout = Form::kLattice,
+     .feedback = true,
+     .exact_sums = true},
+    {.id = CodecId::kTernGrad,
+     .word = "terngrad",
+     .usage = "terngrad[:CLIP]",
+     .example = "terngrad",
+     .promise = "-s, 0 or s by chance: no bias within CLIP sigma",
+     .kernels = {&scalar::kTernGrad, &avx2::kTernGrad, &avx512::kTernGrad},
+     .params = terngrad_params,
+     .extra = {.place = ":", .least = 100, .most = 10000, .usual = 250, .per_one = 100},
+     .passes = 1,
+     .agreement = Agreement::kGreatest,
+     .offer = offer_clip,
+     .settle = settle_terngrad,
+     .granule = kGroupFloats,
+     .max_bytes = bytes_of<plane_max_bytes>,
+     .least_bytes = bytes_of<plane_least_bytes>,
+     .join = join_planes,
+     .error = unbounded,
+     .layout = Form::kLattice,
+     .exact_sums = true,
+     .unbiased = true,
+     .source = "TernGrad: Wen et al., NeurIPS 2017"},
+    {.id = CodecId::kTbq,
+     .word = "tbq",
+     .usage = "tbq:B",
+     .example = "tbq:7",
+     .promise = "-2^-B, 0 or 2^-B, and the rest later, B = 1..30",
+     .kernels = {&scalar::kTbq, &avx2::kTbq, &avx512::kTbq},
+     .params = tbq_params,
+     .min_bits = 1,
+     .max_bits = 30,
+     .granule = kGroupFloats,
+     .max_bytes = bytes_of<plane_max_bytes>,
+     .least_bytes = bytes_of<plane_least_bytes>,
+     .join = join_planes,
+     .error = unbounded,
+     .layout = Form::kLattice,
+     .feedback = true,
+     .exact_sums = true,
+     .source = "Strom, Interspeech 2015"},
+};
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,83 @@
+// plain.h - rows of floats as they are, in other formats, and of INCEPTIONN's codec
+#pragma once
+
+#include "compress/avx2/avx2.h"
+#include "compress/avx512/avx512.h"
+#include "compress/rows/common.h"
+#include "compress/scalar/scalar.h"
+
+namespace gradlane {
+namespace {
+
+// All zeros: nothing but their tags.
+constexpr size_t tagged_least_bytes(size_t floats) { return groups_of(floats) * kTagBytes; }
+
+// [tags 1, payload 1, tags 2, payload 2] becomes [tags 1, tags 2, payload 1, payload 2].
+size_t join_tagged(uint8_t* block, BlockSize first, BlockSize second) noexcept {
+  const size_t tags = groups_of(first.floats) * kTagBytes;
+  swap_parts(block + tags, first.bytes - tags, groups_of(second.floats) * kTagBytes);
+  return first.bytes + second.bytes;
+}
+
+inline CodecParams inceptionn_params(const CodecArguments& arguments) { return lattice(bits_of(arguments), -15); }
+
+// Absolute errors: half a step of denormals.
+inline CodecError bf16_error(const CodecArguments&) { return {.relative = 0x1p-8, .absolute = 0x1p-134}; }
+inline CodecError fp16_error(const CodecArguments&) { return {.relative = 0x1p-11, .absolute = 0x1p-25}; }
+
+constexpr CodecRow kPlainRows[] = {
+    {.id = CodecId::kRaw,
+     .word = "raw",
+     .usage = "raw",
+     .example = "raw",
+     .promise = "fp32 as it is",
+     .kernels = {&scalar::kRaw, &avx2::kRaw, &avx512::kRaw},
+     .width = 4,
+     .max_bytes = flat_bytes<4>,
+     .least_bytes = flat_bytes<4>,
+     .form = FloatForm::kFp32},
+    {.id = CodecId::kBf16,
+     .word = "bf16",
+     .usage = "bf16",
+     .example = "bf16",
+     .promise = "bfloat16, relative error 2^-8",
+     .kernels = {&scalar::kBf16, &avx2::kBf16, &avx512::kBf16},
+     .width = 2,
+     .max_bytes = flat_bytes<2>,
+     .least_bytes = flat_bytes<2>,
+     .error = bf16_error,
+     .form = FloatForm::kBf16},
+    {.id = CodecId::kFp16,
+     .word = "fp16",
+     .usage = "fp16",
+     .example = "fp16",
+     .promise = "IEEE half, relative error 2^-11",
+     .kernels = {&scalar::kFp16, &avx2::kFp16, &avx512::kFp16},
+     .width = 2,
+     .max_bytes = flat_bytes<2>,
+     .least_bytes = flat_bytes<2>,
+     .error = fp16_error,
+     .form = FloatForm::kFp16},
+    {.id = CodecId::kInceptionn,
+     .word = "inceptionn",
+     .usage = "inceptionn:B[,truncate]",
+     .example = "inceptionn:10",
+     .promise = "error < 2^-B, B = 2..14",
+     .kernels = {&scalar::kInceptionn, &avx2::kInceptionn, &avx512::kInceptionn},
+     .params = inceptionn_params,
+     .min_bits = 2,
+     .max_bits = 14,
+     .option = "truncate",
+     .option_kernels = {&scalar::kInceptionnTruncate, &avx2::kInceptionnTruncate, &avx512::kInceptionnTruncate},
+     .granule = kGroupFloats,
+     .max_bytes = bytes_of<tagged_max_bytes>,
+     .least_bytes = bytes_of<tagged_least_bytes>,
+     .join = join_tagged,
+     .error = bound_error,
+     .layout = Form::kTagged,
+     .accelerator = true,
+     .engine = true},
+};
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,148 @@
+// sparse.h - rows of codecs that send some elements and keep the others
+#pragma once
+
+#include "compress/codecs/tables.h"
+#include "compress/kit/mix.h"
+#include "compress/kit/select.h"
+#include "compress/rows/common.h"
+#include "compress/sparse_layout.h"
+
+namespace gradlane {
+namespace {
+
+// Nothing is known yet: all that is not 0 is sent, or does not become 0 on the lattice.
+inline CodecParams sparse_params(const CodecArguments& arguments) {
+  const int bits = arguments.value_bits;
+  CodecParams params = lattice(arguments.value_bits, bits == 0 ? 0 : 1 - bits);
+  const float least = bits == 0 ? 0 : params.step / 2;
+  params.threshold = std::nextafter(least, 1.0F);
+  return params;
+}
+
+// What is not sent stays, and may be anything.
+inline CodecError unbounded_error(const CodecArguments&) { return {.bounded = false}; }
+
+// Whether what has been counted in pass `first` is enough. If not, all is to be counted in the next one.
+inline bool counted(const CodecParams& params, Look& look, unsigned first) {
+  if (look.pass != first || cut_at(look.counts, wanted_of(params, look), look.largest).bin >= look.chosen) return true;
+  look.finite = look.chosen = 0;
+  look.largest = 0;
+  std::ranges::fill(look.counts, 0);
+  return false;
+}
+
+// Never above the largest, so that something is sent even if all are alike.
+inline void find_threshold(CodecParams& params, Look& look, unsigned first) {
+  if (look.chosen == kKnown || !counted(params, look, first)) return;
+  const float found = threshold_at(look.counts, wanted_of(params, look), look.largest);
+  params.threshold = std::max(found, sparse_params(params.arguments).threshold);
+  look.chosen = kKnown;
+}
+
+inline void settle_threshold(CodecParams& params, Look& look, float) { find_threshold(params, look, 0); }
+
+// The bin that the cut goes through, and which numbers of its elements are sent, with a start that this rank draws.
+inline void find_run(CodecParams& params, Look& look) {
+  if (look.chosen == kKnown || !counted(params, look, 0)) return;
+  const uint64_t wanted = wanted_of(params, look);
+  const Cut cut = cut_at(look.counts, wanted, look.largest);
+  const uint64_t some = wanted - std::min(wanted, cut.above);
+  params.threshold = std::max(bin_from(cut.bin), sparse_params(params.arguments).threshold);
+  params.from = params.until = 0;
+  if (bin_from(cut.bin) == params.threshold && some < cut.inside) {
+    params.from = mixed(params.own_seed) % (cut.inside - some + 1);
+    params.until = params.from + some;
+  }
+  look.chosen = kKnown;
+}
+
+// After the third pass: where the run is.
+inline void settle_exactly(CodecParams& params, Look& look, float) {
+  if (look.pass < 2) {
+    find_run(params, look);
+    if (look.pass == 0) return;
+    look.chosen = 0;
+    std::ranges::fill(look.counts, 0);
+  } else if (params.from != params.until) {
+    params.from = place_at(look, kRunFrom);
+    params.until = place_at(look, kRunUntil);
+  }
+}
+
+// The clip option is the largest norm of one rank's gradient, times ten.
+constexpr uint16_t kClipPerOne = 10;
+constexpr uint16_t kMomentumPerOne = 1000;
+
+inline CodecParams dgc_params(const CodecArguments& arguments) {
+  CodecParams params = sparse_params(arguments);
+  params.scale = static_cast<float>(arguments.extra) / kMomentumPerOne;
+  return params;
+}
+
+inline void settle_clipped(CodecParams& params, Look& look, float) {
+  if (look.pass != 0) return find_threshold(params, look, 1);
+  const double norm = std::sqrt(look.square), most = static_cast<double>(params.arguments.bits) / kClipPerOne;
+  params.gain = params.arguments.bits != 0 && norm > most ? static_cast<float>(most / norm) : 1.0F;
+}
+
+// What is alike in all of them.
+constexpr CodecRow sparse_row(CodecRow row) {
+  row.has_rate = true;
+  row.takes_lattice = true;
+  row.granule = kRecordFloats;
+  row.max_bytes = sparse_max_bytes;
+  row.least_bytes = sparse_least_bytes;
+  row.error = unbounded_error;
+  row.layout = Form::kSparse;
+  row.feedback = true;
+  return row;
+}
+
+constexpr CodecRow kSparseRows[] = {
+    sparse_row({.id = CodecId::kTopK,
+                .word = "topk",
+                .usage = "topk:RATE[+fixed:B]",
+                .example = "topk:1%",
+                .promise = "about the RATE largest",
+                .kernels = GRADLANE_KERNELS(kTopK),
+                .params = sparse_params,
+                .passes = 2,
+                .settle = settle_threshold,
+                .source = "Stich et al., NeurIPS 2018"}),
+    sparse_row({.id = CodecId::kMsTopK,
+                .word = "mstopk",
+                .usage = "mstopk:RATE[+fixed:B]",
+                .example = "mstopk:1%",
+                .promise = "RATE of all, exactly, of the largest",
+                .kernels = GRADLANE_KERNELS(kMsTopK),
+                .params = sparse_params,
+                .passes = 3,
+                .settle = settle_exactly,
+                .source = "Agarwal et al., MLSys 2022"}),
+    sparse_row({.id = CodecId::kDgc,
+                .word = "dgc",
+                .usage = "dgc:RATE[,m=M][,clip=C][+fixed]",
+                .example = "dgc:0.1%",
+                .promise = "the RATE largest, of velocities that add up",
+                .kernels = GRADLANE_KERNELS(kDgc),
+                .params = dgc_params,
+                .extra = {.place = "m", .least = 0, .most = 999, .usual = 900, .per_one = kMomentumPerOne},
+                .second_extra = {.place = "clip", .least = 0, .most = 255, .usual = 0, .per_one = kClipPerOne},
+                .passes = 3,
+                .settle = settle_clipped,
+                .states = 2,
+                .source = "Lin et al., ICLR 2018"}),
+    sparse_row({.id = CodecId::kGradDrop,
+                .word = "graddrop",
+                .usage = "graddrop:RATE[+fixed:B]",
+                .example = "graddrop:0.1%",
+                .promise = "about the RATE largest",
+                .kernels = GRADLANE_KERNELS(kTopK),
+                .params = sparse_params,
+                .passes = 2,
+                .settle = settle_threshold,
+                .source = "Aji and Heafield, EMNLP 2017"}),
+};
+
+}  // namespace
+}  // namespace gradlane

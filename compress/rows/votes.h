@@ -1,0 +1,83 @@
+// votes.h - rows of codecs whose contributions are signs, which add up as small integers
+#pragma once
+
+#include "compress/codecs/tables.h"
+#include "compress/rows/common.h"
+#include "compress/votes_layout.h"
+
+namespace gradlane {
+namespace {
+
+// Votes are +1 and -1 and no more.
+inline CodecParams votes_params(const CodecArguments&) { return lattice(0, 0); }
+
+inline CodecError votes_error(const CodecArguments&) { return {.bounded = false}; }
+
+// ---- signsgd,ef
+
+inline float offer_mean(const CodecParams&, const Look& look) {
+  return look.finite == 0 ? 0 : static_cast<float>(look.magnitude / static_cast<double>(look.finite));
+}
+
+// The power of two that is nearest to it by its ratio; kMostVotes of them are a float.
+inline void settle_scale(CodecParams& params, Look&, float agreed) {
+  constexpr int kLeast = -126, kMost = 119;
+  int exponent = kLeast;
+  if (agreed > 0) exponent = std::isinf(agreed) ? kMost : std::ilogb(agreed * 1.41421356F);
+  params.scale = std::ldexp(1.0F, std::clamp(exponent, kLeast, kMost));
+}
+
+constexpr CodecRow kVoteRows[] = {
+    {.id = CodecId::kSignSgd,
+     .word = "signsgd",
+     .usage = "signsgd",
+     .example = "signsgd",
+     .promise = "the sign that most ranks have",
+     .kernels = GRADLANE_KERNELS(kSignSgd),
+     .params = votes_params,
+     .granule = kVoteFloats,
+     .max_bytes = bytes_of<votes_max_bytes>,
+     .least_bytes = bytes_of<votes_least_bytes>,
+     .error = votes_error,
+     .layout = Form::kVotes,
+     .exact_sums = true,
+     .source = "signSGD with majority vote: Bernstein et al., ICLR 2019"},
+    {.id = CodecId::kSignSgdTernary,
+     .word = "signsgd",
+     .usage = "signsgd,ternary",
+     .example = "signsgd,ternary",
+     .promise = "the same, 0 where as many have the other",
+     .kernels = GRADLANE_KERNELS(kSignSgdTernary),
+     .params = votes_params,
+     .variant = "ternary",
+     .granule = kVoteFloats,
+     .max_bytes = bytes_of<votes_max_bytes>,
+     .least_bytes = bytes_of<votes_least_bytes>,
+     .error = votes_error,
+     .layout = Form::kVotes,
+     .exact_sums = true,
+     .source = "signSGD with majority vote: Bernstein et al., ICLR 2019"},
+    {.id = CodecId::kSignSgdFeedback,
+     .word = "signsgd",
+     .usage = "signsgd,ef",
+     .example = "signsgd,ef",
+     .promise = "signs times a common scale, the rest later",
+     .kernels = GRADLANE_KERNELS(kSignSgdFeedback),
+     .params = votes_params,
+     .variant = "ef",
+     .passes = 1,
+     .agreement = Agreement::kMean,
+     .offer = offer_mean,
+     .settle = settle_scale,
+     .granule = kVoteFloats,
+     .max_bytes = bytes_of<votes_max_bytes>,
+     .least_bytes = bytes_of<votes_least_bytes>,
+     .error = votes_error,
+     .layout = Form::kVotes,
+     .feedback = true,
+     .exact_sums = true,
+     .source = "EF-SignSGD: Karimireddy et al., ICML 2019"},
+};
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,75 @@
+// votes_layout.h - records of blocks of votes: small integers times a scale, in bit planes; included by the kernels of
+// every instruction set, and by rows
+//
+//     head, 16 bits | planes of c, lowest first | planes of codes, if there are any
+//
+// In an unnamed namespace for the same reason as layout.h.
+#pragma once
+
+#include <bit>
+
+#include "compress/layout.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kVoteFloats = 256;  // of a record, but for the last one
+constexpr size_t kHeadBytes = 2;
+constexpr unsigned kMostVotes = 256;  // sums beyond that are cut off
+constexpr unsigned kRangeBits = 0x3ff;
+constexpr unsigned kSingleBit = 0x4000;   // values are c - m, else 2 c - m
+constexpr unsigned kSpecialBit = 0x8000;  // codes follow: 0 finite, 1 Inf, 2 -Inf, 3 NaN
+constexpr size_t kCodePlanes = 2;
+
+// What the head of a record says.
+struct VoteHead {
+  unsigned range = 0;  // m
+  bool single = false;
+  bool special = false;
+
+  [[nodiscard]] constexpr size_t planes() const {
+    return static_cast<size_t>(std::bit_width(single ? 2 * range : range));
+  }
+  // Of a record of `floats` floats.
+  [[nodiscard]] constexpr size_t bytes(size_t floats) const {
+    return kHeadBytes + (planes() + (special ? kCodePlanes : 0)) * (floats / 8 + (floats % 8 != 0 ? 1 : 0));
+  }
+
+  // Whether planes can say more than kMostVotes, which nobody's sums do; values beyond are cut off.
+  [[nodiscard]] constexpr bool exceeds() const {
+    const size_t most = (size_t{1} << planes()) - 1;
+    return (single ? most : 2 * most) > range + kMostVotes;
+  }
+
+  static VoteHead load(const uint8_t* at) {
+    const auto word = static_cast<unsigned>(at[0] | at[1] << 8);
+    return {word & kRangeBits, (word & kSingleBit) != 0, (word & kSpecialBit) != 0};
+  }
+  void store(uint8_t* at) const {
+    const unsigned word = range | (single ? kSingleBit : 0) | (special ? kSpecialBit : 0);
+    at[0] = static_cast<uint8_t>(word);
+    at[1] = static_cast<uint8_t>(word >> 8);
+  }
+};
+
+// The head of the record at `at`, of `floats` floats, if it is all there before `end`.
+inline Status open_votes(const uint8_t* at, const uint8_t* end, size_t floats, VoteHead& head) {
+  if (end - at < static_cast<ptrdiff_t>(kHeadBytes)) return Status::kShort;
+  constexpr unsigned kHeadBits = (kRangeBits | kSingleBit | kSpecialBit) >> 8;
+  head = VoteHead::load(at);
+  if (head.range > kMostVotes || (at[1] & ~kHeadBits) != 0) return Status::kBadEscape;
+  return static_cast<size_t>(end - at) < head.bytes(floats) ? Status::kShort : Status::kOk;
+}
+
+constexpr size_t vote_records(size_t floats) { return floats / kVoteFloats + (floats % kVoteFloats != 0 ? 1 : 0); }
+
+// All of a record's values are 0; or of every value up to the largest.
+constexpr size_t votes_least_bytes(size_t floats) { return vote_records(floats) * kHeadBytes; }
+constexpr size_t votes_max_bytes(size_t floats) {
+  constexpr VoteHead kLongest{kMostVotes, true, true};
+  const size_t rest = floats % kVoteFloats;
+  return floats / kVoteFloats * kLongest.bytes(kVoteFloats) + (rest == 0 ? 0 : kLongest.bytes(rest));
+}
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,118 @@
+// selection_cases.h - codecs that select what a rank contributes, made ready for tests of them; knows no test framework
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/compress/test_floats.h"
+
+namespace gradlane::test {
+
+using Floats = std::vector<float>;
+using Block = std::vector<uint8_t>;
+
+// Of the lattice, and votes.
+inline constexpr const char* kSelecting[] = {"fixed:1,stochastic",
+                                             "fixed:10,stochastic",
+                                             "fixed:30,stochastic",
+                                             "fixed:rel=1",
+                                             "fixed:rel=8",
+                                             "fixed:rel=23",
+                                             "terngrad:1",
+                                             "terngrad",
+                                             "tbq:1",
+                                             "tbq:7",
+                                             "tbq:30",
+                                             "signsgd",
+                                             "signsgd,ternary",
+                                             "signsgd,ef"};
+
+// A codec for an operation that these ranks share; `rank` is the one whose it is.
+inline Codec agreed(const std::string& name, Isa isa, std::span<const Floats> ranks, size_t rank, uint64_t seed = 7,
+                    const float* residual = nullptr) {
+  std::vector<float> offers;
+  Codec mine = find_codec(name, isa);
+  auto own = std::make_unique<Look>();
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    auto look = std::make_unique<Look>();
+    if (mine.passes() != 0) mine.look(*look, {ranks[r].data(), residual, nullptr, ranks[r].size(), 0});
+    offers.push_back(mine.offer(*look));
+    if (r == rank) own = std::move(look);
+  }
+  mine.settle(*own, agreed_on(mine.row().agreement, offers));
+  mine.seed(seed, seed * 1000 + rank);
+  return mine;
+}
+
+// What a call writes: all of it, or as much as fits.
+struct Written {
+  Status status = Status::kOk;
+  size_t floats = 0;
+  Block block;
+  bool operator==(const Written&) const = default;
+};
+
+constexpr size_t kAllOfIt = std::numeric_limits<size_t>::max();
+
+inline Written encode(const Codec& codec, const Floats& in, Floats* residual = nullptr, uint64_t position = 0,
+                      size_t room = kAllOfIt) {
+  Block out(std::min(room, codec.max_bytes(in.size())));
+  float* const kept = residual == nullptr ? nullptr : residual->data();
+  const EncodeResult result = codec.encode(EncodeJob{in.data(), kept, in.size(), out.data(), out.size(), position});
+  out.resize(result.bytes);
+  return {Status::kOk, result.floats, out};
+}
+
+inline Written represent(const Codec& codec, const Floats& in, size_t room = kAllOfIt) {
+  Block out(std::min(room, codec.max_bytes(in.size())));
+  const EncodeResult result = codec.represent(EncodeJob{in.data(), nullptr, in.size(), out.data(), out.size()});
+  out.resize(result.bytes);
+  return {Status::kOk, result.floats, out};
+}
+
+inline Written hop(const Codec& codec, const Block& block, const Floats& local, Floats* residual = nullptr,
+                   uint64_t position = 0, size_t first = 0, size_t room = kAllOfIt) {
+  Block out(std::min(room, codec.max_bytes(local.size() - first)));
+  float* const kept = residual == nullptr ? nullptr : residual->data();
+  const HopResult result = codec.hop(
+      HopJob{block.data(), block.size(), local.data(), kept, local.size(), first, out.data(), out.size(), position});
+  out.resize(result.bytes);
+  return {result.status, result.floats, out};
+}
+
+// Gradients, some of them 0, large, Inf or NaN, of a size that is another one each time.
+inline Floats some_floats(Rng& rng, size_t count, bool special = true) {
+  Floats floats(count);
+  const float scale = std::ldexp(1.0F, static_cast<int>(rng.below(20)) - 15);
+  for (float& f : floats) {
+    f = scale * (static_cast<float>(rng.bits()) * 0x1p-31F - 1);
+    if (rng.one_in(10)) f = rng.one_in(2) ? 0.0F : -0.0F;
+    if (rng.one_in(30)) f *= 1000;
+    if (special && rng.one_in(40)) f = float_of(rng.one_in(2) ? 0x7f800000 | (rng.bits() & 0x80000000) : rng.bits());
+  }
+  return floats;
+}
+
+// Records of any votes, as others may send them.
+inline Block foreign_votes(Rng& rng, size_t floats) {
+  Block block;
+  for (size_t left = floats; left != 0; left -= std::min<size_t>(left, 256)) {
+    const size_t bytes = (std::min<size_t>(left, 256) + 7) / 8;
+    const unsigned range = static_cast<unsigned>(rng.one_in(3) ? rng.below(257) : rng.below(9));
+    const bool single = rng.one_in(2), special = rng.one_in(3);
+    const unsigned head = range | (single ? 0x4000U : 0) | (special ? 0x8000U : 0);
+    block.push_back(static_cast<uint8_t>(head));
+    block.push_back(static_cast<uint8_t>(head >> 8));
+    size_t planes = special ? 2 : 0;
+    for (unsigned most = single ? 2 * range : range; most != 0; most /= 2) ++planes;
+    for (size_t i = 0; i < planes * bytes; ++i) block.push_back(static_cast<uint8_t>(rng.bits()));
+    if (special && rng.one_in(2)) std::fill(block.end() - static_cast<ptrdiff_t>(2 * bytes), block.end(), uint8_t{0});
+  }
+  return block;
+}
+
+}  // namespace gradlane::test

@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+"""Runs `gradlane bench ratio` on small tensors: each codec by a way that it has, ratios that can be, and its page."""
+
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from tests.scripts.fixtures.paths import ROOT
+
+RECORDING = ROOT / "tools" / "bench" / "recordings" / "digits-middle.npy"
+SMALL = ["--size", "64K", "--warmup", "2", "--exchanges", "1"]
+
+# Arguments, what the error must name.
+ERRORS = [
+    (["--codec", "fixed:99"], ["fixed:99", "1 to 30"]),
+    (["--data", "noise"], ["noise"]),
+    (["--data", "/nowhere/a.npy"], ["/nowhere/a.npy", "No such file"]),
+    (["--nodes", "1"], ["--nodes", "'1'", "2 to 256"]),
+    (["--size", "1K"], ["--size", "'1K'", "from 4K"]),
+    (["--exchanges", "0"], ["--exchanges", "'0'"]),
+    (["--strategy", "aggregator:4"], ["--strategy", "no rank 4"]),
+    ([*SMALL, "--write-docs", "/nowhere/page.md", "--codec", "raw"], ["/nowhere/page.md"]),
+]
+
+
+def run(gradlane, *arguments, status=0):
+    result = subprocess.run([gradlane, "bench", "ratio", *arguments], capture_output=True, text=True, timeout=100)
+    assert result.returncode == status, (arguments, result)
+    return result
+
+
+def check_rows(gradlane, codecs):
+    """One of each, on data of both kinds; the same every time."""
+    arguments = [*SMALL, "--codec", "all", "--data", "gauss-0.01", str(RECORDING), "--json"]
+    text = run(gradlane, *arguments).stdout
+    result = json.loads(text)
+    rows = {(row["data"], row["codec"]): row for row in result["rows"]}
+    assert set(rows) == {(data, name) for data in ("gauss-0.01", RECORDING.stem) for name in codecs}, rows.keys()
+    for row in rows.values():
+        assert not row["failure"] and row["bytes"] > 0 and 0 <= row["non_zero"] <= 1, row
+        assert abs(row["ratio"] - row["raw_bytes"] / row["bytes"]) < 1e-9, row
+        assert row["strategy"] == ("direct" if codecs[row["codec"]]["ways"] == "owners" else "ring"), row
+    for data in ("gauss-0.01", RECORDING.stem):
+        assert abs(rows[data, "raw"]["ratio"] - 1) < 0.01 and 1.9 < rows[data, "bf16"]["ratio"] < 2.1, rows
+        # A ring of four sends 1.5 times the tensor from each node.
+        assert 1 < rows[data, "raw"]["raw_bytes"] / (4 * 1.5 * 4 * result["floats"]) < 1.1, rows
+    assert rows["gauss-0.01", "raw"]["non_zero"] == 1, rows
+    assert rows[RECORDING.stem, "fixed:10"]["ratio"] > 2 * rows["gauss-0.01", "fixed:10"]["ratio"], rows
+    again = run(gradlane, *SMALL, "--codec", "fixed:10", "--json").stdout
+    assert json.loads(again)["rows"] == [rows["gauss-0.01", "fixed:10"]], again
+
+
+def check_page(gradlane):
+    with tempfile.TemporaryDirectory() as folder:
+        page = pathlib.Path(folder, "ratios.md")
+        run(gradlane, *SMALL, "--codec", "raw,fixed:10", "--data", "gauss-1", "gauss-0.1", "--write-docs", str(page))
+        lines = page.read_text().splitlines()
+    assert lines[0] == "# Ratios: bytes of packets with and without a codec", lines
+    rows = [line for line in lines if line.startswith("|")]
+    assert rows[0] == "| codec | strategy | gauss-1 | gauss-0.1 |" and len(rows) == 4, rows
+    assert re.fullmatch(r"\| `fixed:10` \| ring \|( [\d.]+ \([\d.e+]+ %\) \|){2}", rows[3]), rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlane")
+    gradlane = parser.parse_args().gradlane
+    listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
+    check_rows(gradlane, {codec["codec"]: codec for codec in json.loads(listed.stdout)["codecs"]})
+    check_page(gradlane)
+    for arguments, names in ERRORS:
+        result = run(gradlane, *arguments, status=2)
+        assert all(name in result.stderr for name in names), (arguments, result.stderr)
+    print("ratios are in order")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+#!/usr/bin/python3
+"""Tests of gradlane.torch's hook with codecs of several states, that do not add, or that look at whole tensors:
+gradlane run -n N --strategies ring,direct -- python3 -m tests.scripts.torch.codecs_test gradlane [TEST...].
+"""
+
+import io
+import unittest
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+import gradlane
+import gradlane.torch
+from tests.scripts.torch.ddp import SHAPES, WORLD, Given, Training, draw, exact_average, run_tests, same_everywhere
+from tests.scripts.torch.ddp import step, worst, wrapped
+
+
+def codecs():
+    return gradlane.torch.Engine.existing()._context.codecs()
+
+
+class Rows(unittest.TestCase):
+    """All of the daemon's codecs, by its own list of them."""
+
+    def setUp(self):
+        gradlane.torch.State()  # there is an engine
+        self.enterContext(warnings.catch_warnings())
+        warnings.simplefilter("error", gradlane.LossWarning)
+
+    def test_training(self):
+        """It gets better, all ranks have the same, and nobody is warned of what is no loss: what comes later, or is
+        noise. The step is small, and gradients are large in return: signs say nothing of that."""
+        for codec in codecs():
+            with self.subTest(codec.example):
+                training = Training(codec.example, codec.states > 0, 25.0)
+                first = training.loss()
+                training.run(0, 10)
+                self.assertLess(training.loss(), first)
+                self.assertTrue(same_everywhere(training.parameters()))
+
+    def test_of_several_pieces(self):
+        """State arrays of one lie between those of the others, and each piece has its own part of all."""
+        shapes = [(600_001,)]
+        given = draw(1, shapes)
+        for codec in codecs():
+            with self.subTest(codec.example), warnings.catch_warnings():
+                warnings.simplefilter("ignore", gradlane.LossWarning)
+                state = gradlane.torch.State(codec.example, codec.states > 0)
+                ddp = wrapped(Given(*shapes), state)
+                for _ in range(2):
+                    self.assertTrue(same_everywhere(step(ddp, given)))
+                if codec.states == 0:
+                    continue
+                (owed,) = state.state_dict()["residuals"]
+                self.assertEqual(owed.numel(), codec.states * shapes[0][0])
+                for part in owed.view(codec.states, -1)[0].split(shapes[0][0] // 6):
+                    self.assertTrue(part.any())
+
+
+class States(unittest.TestCase):
+    def setUp(self):
+        gradlane.torch.State()  # there is an engine
+
+    def names(self):
+        """Of all codecs that have feedback."""
+        found = [codec.example for codec in codecs() if codec.states > 0]
+        self.assertTrue(any(codec.states > 1 for codec in codecs()))
+        return found
+
+    def test_nothing_is_lost(self):
+        """With the same gradients in each step, the mean of what arrives comes near to them."""
+        steps = 24
+        size = 2.0**-9, 2.0**-29  # so that also what has steps of one size comes after
+        given = exact_average(1, SHAPES, *size)
+        for name in self.names():
+            with self.subTest(name):
+                state = gradlane.torch.State(name, error_feedback=True)
+                ddp = wrapped(Given(*SHAPES), state)
+                total = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
+                for _ in range(steps):
+                    result = step(ddp, draw(1, SHAPES, size[0], unit=size[1]))
+                    self.assertTrue(same_everywhere(result))
+                    for sum_, value in zip(total, result):
+                        sum_ += value
+                one = torch.cat([value.reshape(-1).double() for value in result])
+                exact = torch.cat([value.reshape(-1) for value in given])
+                mean = torch.cat([value.reshape(-1) for value in total]) / steps
+                self.assertLessEqual(float((mean - exact).norm()), float((one - exact).norm()) + 1e-6)
+
+    def test_defaults(self):
+        for codec in codecs():
+            if codec.states == 0:
+                self.assertFalse(gradlane.torch.State(codec.example).error_feedback)
+                with self.assertRaisesRegex(gradlane.BadArgument, "error_feedback with codec"):
+                    gradlane.torch.State(codec.example, True)
+            else:
+                wanted = gradlane.Capability.ADAPTIVE not in codec.flags
+                self.assertEqual(gradlane.torch.State(codec.example).error_feedback, wanted, codec.example)
+
+    def test_checkpoints(self):
+        """What has been sent and what is owed, by whoever contributes or owns a sum, are together all gradients: also
+        when DDP has formed its buckets anew, and behind a checkpoint, where others own."""
+        for name in [codec.example for codec in codecs() if gradlane.Capability.OWNED in codec.flags]:
+            with self.subTest(name):
+                state = gradlane.torch.State(name)
+                ddp = wrapped(Given(*SHAPES), state, 8)
+                total = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
+                for seed in range(6):
+                    if seed == 3:
+                        saved = io.BytesIO()
+                        torch.save(state.state_dict(), saved)
+                        saved.seek(0)
+                        state = gradlane.torch.State(name)
+                        state.load_state_dict(torch.load(saved))
+                        ddp = wrapped(Given(*SHAPES), state, 8)
+                    for sum_, sent, exact in zip(total, step(ddp, draw(seed, SHAPES)), exact_average(seed, SHAPES)):
+                        sum_ += exact - sent.double()
+                for shape, missing, owed in zip(SHAPES, total, state.state_dict()["residuals"]):
+                    self.assertEqual(tuple(owed.shape), (2, *shape))
+                    debt = owed.double().sum(0) / WORLD
+                    dist.all_reduce(debt)
+                    self.assertLessEqual(float((missing - debt).abs().max()), 1e-5)
+
+    def test_state_dicts_of_other_codecs(self):
+        state = gradlane.torch.State("onebit")
+        step(wrapped(Given(*SHAPES), state), draw(0, SHAPES))
+        with self.assertRaisesRegex(gradlane.BadArgument, "residuals of another codec"):
+            gradlane.torch.State("fixed:10", True).load_state_dict(state.state_dict())
+
+    def test_ways(self):
+        """A codec that does not add finds its way, or says at once what is missing."""
+        name = next(codec.example for codec in codecs() if gradlane.Capability.OWNED in codec.flags)
+        self.assertIsNone(gradlane.torch.State(name).strategy)
+        gradlane.torch.State(name, strategy="direct")
+        if WORLD > 1:
+            with self.assertRaisesRegex(gradlane.BadArgument, f"{name} does not add: use strategy direct or aggregator"):
+                gradlane.torch.State(name, strategy="ring")
+
+
+class Steps(unittest.TestCase):
+    def test_warmup(self):
+        state = gradlane.torch.State("fixed:4", warmup=3)
+        ddp = wrapped(Given(*SHAPES), state, 8)
+        for seed in range(5):
+            error = worst(step(ddp, draw(seed, SHAPES)), exact_average(seed, SHAPES))
+            self.assertEqual(error < 2.0**-19, seed < 3, seed)
+        self.assertEqual(state.state_dict()["step"], 5)
+        again = gradlane.torch.State("fixed:4", warmup=3)
+        again.load_state_dict(state.state_dict())
+        again._where = {}
+        self.assertEqual(again._step, 5)
+
+    def test_ramp(self):
+        state = gradlane.torch.State("fixed:4", warmup=1, ramp=[("fixed:16", 1), ("fixed:10", 2)])
+        ddp = wrapped(Given(*SHAPES), state)
+        for seed, bits in enumerate((19, 16, 10, 10, 4)):
+            error = worst(step(ddp, draw(seed, SHAPES)), exact_average(seed, SHAPES))
+            self.assertLessEqual(error, 2.0**-bits + 2.0**-19)
+            self.assertGreaterEqual(error, 0 if bits == 19 else 2.0 ** -(bits + 2))
+        for ramp, text in (
+            ([("raw", 1)], "it is no fixed:B"), ([("fixed:99", 1)], "fixed"), (3, "ramp is 3"),
+            ([("fixed:8", 0)], "steps of a ramp"),
+        ):
+            with self.assertRaisesRegex(gradlane.BadArgument, text):
+                gradlane.torch.State("fixed:4", ramp=ramp)
+        for bad in (-1, 1.5, True):
+            with self.assertRaisesRegex(gradlane.BadArgument, "warmup"):
+                gradlane.torch.State("fixed:4", warmup=bad)
+
+
+class Cuts(unittest.TestCase):
+    def test_exact(self):
+        """Parameters that are named travel as they are, whichever bucket they are in."""
+        for bucket_kib in (8, 25 * 1024):
+            model = Given(*SHAPES)
+            state = gradlane.torch.State("fixed:4", True, exact=["*.1", "values.4"], model=model)
+            ddp = wrapped(model, state, bucket_kib)
+            for seed in range(3):
+                result = step(ddp, draw(seed, SHAPES))
+                self.assertTrue(same_everywhere(result))
+                exact = exact_average(seed, SHAPES)
+                errors = [worst([one], [other]) for one, other in zip(result, exact)]
+                self.assertLess(max(errors[1], errors[4]), 2.0**-19)
+                self.assertGreater(min(errors[0], errors[3]), 2.0**-7)
+            owed = state.state_dict()["residuals"]
+            self.assertEqual(float(owed[1].abs().max()), 0)
+            self.assertGreater(float(owed[0].abs().max()), 0)
+        for exact, model_, text in (
+            ("*.bias", model, "a list of patterns"), (["*.bias"], None, "the module"), (["*.bias"], model, "matches"),
+        ):
+            with self.assertRaisesRegex(gradlane.BadArgument, text):
+                gradlane.torch.State("fixed:4", exact=exact, model=model_)
+
+    def test_tensor_by_tensor(self):
+        """As codecs want it that look at the whole of a tensor: also of one that is longer than a piece."""
+        shapes = [*SHAPES, (1_100_000,)]
+        for feedback in (False, True):
+            state = gradlane.torch.State("fixed:6", feedback)
+            state._plan.looks = True
+            ddp = wrapped(Given(*shapes), state)
+            for seed in range(3):
+                result = step(ddp, draw(seed, shapes))
+                self.assertTrue(same_everywhere(result))
+                exact = exact_average(seed, shapes)
+                errors = [worst([one], [other]) for one, other in zip(result, exact)]
+                self.assertLessEqual(max(errors), 2.0**-6 * (2 if feedback else 1) + 2.0**-20)
+                self.assertLess(max(errors[2], errors[4]), 2.0**-19)  # too small for a codec
+                self.assertGreater(min(errors[0], errors[1], errors[5]), 2.0**-9)
+
+    def test_a_failure_is_told(self):
+        """Of an operation that is not the last one of its bucket."""
+        model = Given(*SHAPES)
+        state = gradlane.torch.State("fixed:4", exact=["*.1"], model=model)
+        ddp = wrapped(model, state)
+        step(ddp, draw(0, SHAPES))
+        state._plan._codec = "fixed:99"
+        with self.assertRaisesRegex(RuntimeError, "fixed:99"):
+            step(ddp, draw(1, SHAPES))
+
+
+class PowerSgd(unittest.TestCase):
+    def test_over_the_backend(self):
+        """PyTorch's own hook, whose factors are what the backend sums up."""
+        for codec in ("raw", "fixed:16"):
+            with self.subTest(codec), gradlane.torch.use_codec(codec):
+                training = Training("raw", False)
+                ddp = DistributedDataParallel(training.model)
+                state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2,
+                                                    min_compression_rate=0.5)
+                ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+                training.ddp = ddp
+                first = training.loss()
+                training.run(0, 40)
+                self.assertLess(training.loss(), 0.9 * first)
+                self.assertTrue(same_everywhere(training.model.parameters()))
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -1,0 +1,105 @@
+// codec_list.cc - codecs on command lines: lists of them, pairs for two ways, and where sums of each can go (set-up)
+#include "tools/bench/codec_list.h"
+
+#include <algorithm>
+
+namespace gradlane {
+namespace {
+
+using Kind = StrategyId::Kind;
+
+constexpr std::string_view kAll = "all";
+
+bool begins_name(std::string_view text) {
+  const std::string_view word = text.substr(0, text.find_first_of(":,/+"));
+  const auto is_word = [word](const CodecRow& row) { return word == row.word; };
+  return text == kAll || std::ranges::any_of(codec_table(), is_word);
+}
+
+// As they stand there.
+std::vector<std::string> split_list(const std::vector<std::string>& texts) {
+  std::vector<std::string> names;
+  for (const std::string& text : texts) {
+    const size_t before = names.size();
+    for (size_t at = 0; at <= text.size();) {
+      const size_t comma = std::min(text.find(',', at), text.size());
+      const std::string part = text.substr(at, comma - at);
+      if (names.size() == before || begins_name(part)) {
+        names.push_back(part);
+      } else {
+        names.back() += "," + part;
+      }
+      at = comma + 1;
+    }
+  }
+  return names;
+}
+
+bool has_owners(const StrategyId& strategy) {
+  return strategy.kind == Kind::kDirect || strategy.kind == Kind::kAggregator;
+}
+
+}  // namespace
+
+std::vector<std::string> all_codecs() {
+  std::vector<std::string> names;
+  for (const CodecRow& row : codec_table()) names.emplace_back(row.example);
+  return names;
+}
+
+bool names_all(const std::string& text) {
+  const std::vector<std::string> names = split_list({text});
+  return std::ranges::find(names, kAll) != names.end();
+}
+
+std::vector<std::string> codec_list(const std::vector<std::string>& texts) {
+  std::vector<std::string> names;
+  for (const std::string& name : split_list(texts)) {
+    if (name != kAll) {
+      names.push_back(name);
+      continue;
+    }
+    for (const std::string& each : all_codecs()) names.push_back(each);
+  }
+  return names;
+}
+
+CodecPair find_codec_pair(std::string_view name) {
+  for (size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
+    const std::string_view back = name.substr(slash + 1);
+    // What is no number is meant to be a codec.
+    const bool number = !back.empty() && back.front() >= '0' && back.front() <= '9';
+    if (number && !begins_name(back)) continue;
+    return {find_codec(name.substr(0, slash)), find_codec(back)};
+  }
+  return {find_codec(name)};
+}
+
+CodecWays codec_ways(const CodecRow& row) noexcept {
+  if (!row.adds) return CodecWays::kOwners;
+  return row.agreement == Agreement::kNone ? CodecWays::kAny : CodecWays::kLinks;
+}
+
+std::string way_fault(const CodecPair& codec, const StrategyId& strategy, std::span<const StrategyId> allowed,
+                      unsigned world) {
+  const std::string name(strategy.name().view());
+  const bool pair = codec.back.has_value();
+  if (pair && strategy.kind != Kind::kAggregator)
+    return name + " has one codec for both ways; only an aggregator has two";
+  // In a ring of three each has links to all others.
+  const bool ring_links = world != 0 && world <= 3;
+  const bool links = ring_links || std::ranges::find(allowed, Kind::kDirect, &StrategyId::kind) != allowed.end();
+  for (const Codec* one : {&codec.there, pair ? &*codec.back : &codec.there}) {
+    const CodecWays ways = codec_ways(one->row());
+    if (ways == CodecWays::kOwners && !has_owners(strategy)) {
+      return "blocks of " + one->name() + " do not add, so they need an owner, as with direct or an aggregator; " +
+             name + " has none";
+    }
+    if (ways == CodecWays::kLinks && !links) {
+      return one->name() + " has ranks agree on a scale first, over links between all of them: allow direct, too";
+    }
+  }
+  return "";
+}
+
+}  // namespace gradlane

@@ -1,0 +1,12 @@
+// cli.h - the options of `gradlane codecs` on the command line
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "tools/codecs/codecs.h"
+
+namespace gradlane {
+
+CLI::App* add_codecs(CLI::App& app, CodecsOptions& options);
+
+}  // namespace gradlane

@@ -1,0 +1,65 @@
+// facts.cc - what a table has of a codec
+#include "tools/codecs/facts.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "tools/bench/codec_list.h"
+
+namespace gradlane {
+namespace {
+
+// "2^-10", or as decimals.
+std::string power_text(double value) {
+  int exponent = 0;
+  if (std::frexp(value, &exponent) == 0.5) return fmt::format("2^{}", exponent - 1);
+  return fmt::format("{:.3g}", value);
+}
+
+}  // namespace
+
+SameBytes same_bytes(const Codec& codec) noexcept {
+  if (!codec.exact_sums()) return SameBytes::kRanks;
+  const CodecRow& row = codec.row();
+  return row.agreement == Agreement::kNone && row.passes == 0 ? SameBytes::kBuckets : SameBytes::kWays;
+}
+
+const char* same_bytes_name(SameBytes same) noexcept {
+  switch (same) {
+    case SameBytes::kBuckets:
+      return "buckets";
+    case SameBytes::kWays:
+      return "ways";
+    case SameBytes::kRanks:
+      break;
+  }
+  return "ranks";
+}
+
+const char* ways_name(const CodecRow& row) noexcept {
+  switch (codec_ways(row)) {
+    case CodecWays::kAny:
+      return "any";
+    case CodecWays::kLinks:
+      return "links";
+    case CodecWays::kOwners:
+      break;
+  }
+  return "owners";
+}
+
+std::string bound_text(const Codec& codec) {
+  if (codec.row().exact()) return "exact";
+  const CodecError error = codec.error();
+  if (!error.bounded) return "none";
+  std::string text;
+  const auto add = [&text](const std::string& term) { text += (text.empty() ? "" : " + ") + term; };
+  if (error.relative != 0) add(power_text(error.relative) + " f");
+  if (error.of_largest != 0) add(power_text(error.of_largest) + " L");
+  // What is below all normal numbers is not worth a place in a table.
+  if (error.absolute > 0x1p-30 || text.empty()) add(power_text(error.absolute));
+  return text;
+}
+
+}  // namespace gradlane

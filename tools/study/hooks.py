@@ -50,6 +50,42 @@ class Aggregator:
         done.set_result(gradients)
 
 
+class Halves:
+    """bf16 over Gloo, which does not add it: each rank gets its block of all others, adds them up in fp32, and all get
+    the rounded means. As many bytes as a ring of bf16 has."""
+
+    def __init__(self):
+        self.group = dist.new_group(timeout=plan.PATIENCE)
+        self.thread = concurrent.futures.ThreadPoolExecutor(1)
+
+    def hook(self, _, bucket):
+        gradients, done = bucket.buffer(), torch.futures.Future()
+        self.thread.submit(self._exchange, gradients, done)
+        return done
+
+    def close(self):
+        self.thread.shutdown()
+        dist.destroy_process_group(self.group)
+
+    def _exchange(self, gradients, done):
+        try:
+            world = dist.get_world_size()
+            block = -(-gradients.numel() // world)
+            padded = torch.zeros(world * block, dtype=torch.bfloat16)
+            padded[: gradients.numel()] = gradients.to(torch.bfloat16)
+            # Gloo moves bytes, whatever they mean.
+            mine = torch.empty_like(padded)
+            dist.all_to_all_single(mine.view(torch.uint8), padded.view(torch.uint8), group=self.group)
+            mean = (mine.view(world, block).float().sum(0) / world).to(torch.bfloat16)
+            rows = [torch.empty(2 * block, dtype=torch.uint8) for _ in range(world)]
+            dist.all_gather(rows, mean.view(torch.uint8), group=self.group)
+            means = torch.cat(rows).view(torch.bfloat16)
+            gradients.copy_(means[: gradients.numel()])
+            done.set_result(gradients)
+        except Exception as error:  # whatever it is, backward waits for this future
+            done.set_exception(error)
+
+
 class Recorder:
     """Wraps a hook, and adds up the time in which at least one of its operations was under way."""
 
@@ -88,16 +124,62 @@ class Recorder:
         return seconds
 
 
+def power_sgd(method):
+    """PyTorch's own hook, whose factors go through gradlane; above the exchange, which knows nothing of matrices."""
+    import gradlane.torch
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    group = dist.new_group(backend="gradlane", timeout=plan.PATIENCE)
+    gradlane.torch.use_codec(method.codec)
+    # Before that gradients travel as they are: DDP forms its buckets anew after the first step.
+    state = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=method.rank, start_powerSGD_iter=2)
+
+    def close():
+        gradlane.torch.use_codec("raw")
+        dist.destroy_process_group(group)
+
+    return state, powerSGD_hook.powerSGD_hook, close
+
+
+class Weights:
+    """Sends the weights of rank 0 through a codec after each step, as an aggregator that keeps them would: all ranks
+    go on with what it decodes to. The others add nothing."""
+
+    def __init__(self, method, model):
+        import gradlane.torch.engine
+
+        self._parameters = [parameter.data for parameter in model.parameters()]
+        self._codec = method.codec
+        self._engine = gradlane.torch.engine.Engine.shared()
+
+    def send(self):
+        flat = torch.cat([parameter.reshape(-1) for parameter in self._parameters])
+        if dist.get_rank() != 0:
+            flat.zero_()
+        self._engine.all_reduce(flat, codec=self._codec).wait()
+        at = 0
+        for parameter in self._parameters:
+            parameter.copy_(flat[at : at + parameter.numel()].view_as(parameter))
+            at += parameter.numel()
+
+    def close(self):
+        self._engine.release()
+
+
 def hook_of(method):
     """State, hook, and what to call in the end. DDP without a hook does what Gloo's does."""
     if method.kind == "gloo":
         return None, default_hooks.allreduce_hook, lambda: None
     if method.kind == "fp16":
         return None, default_hooks.fp16_compress_hook, lambda: None
-    if method.kind == "aggregator":
-        aggregator = Aggregator()
-        return None, aggregator.hook, aggregator.close
+    if method.kind in ("aggregator", "bf16"):
+        own = Aggregator() if method.kind == "aggregator" else Halves()
+        return None, own.hook, own.close
     import gradlane.torch  # here, as the other methods need neither it nor a daemon
 
+    if method.kind == "powersgd":
+        return power_sgd(method)
+    if method.what == plan.WEIGHTS:
+        return gradlane.torch.State(codec="raw"), gradlane.torch.hook, lambda: None
     state = gradlane.torch.State(codec=method.codec, error_feedback=method.feedback, strategy=method.strategy or None)
     return state, gradlane.torch.hook, lambda: None

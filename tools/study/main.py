@@ -26,8 +26,10 @@ from tools.study import summary
 from tools.study import systems
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "results" / "study.md"
-SYSTEMS_PAGE = ROOT / "docs" / "results" / "systems.md"
+RESULTS = ROOT / "docs" / "results"
+# By mode.
+PAGES = {None: RESULTS / "study.md", plan.SYSTEMS_MODE: RESULTS / "systems.md", plan.PAPERS_MODE: RESULTS / "papers.md",
+         plan.OBSERVATION_MODE: RESULTS / "observation.md"}
 IMAGES = ROOT / "docs" / "images"
 SPLIT = 3  # the demo's
 TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
@@ -69,9 +71,13 @@ def methods(text):
     return found
 
 
+def least_seeds(mode):
+    return plan.SYSTEMS_SEEDS if mode == plan.SYSTEMS_MODE else plan.SEEDS
+
+
 def for_page(settings):
-    """Whether docs/results/study.md is about such a study, or systems.md about such a one of the paper's systems."""
-    seeds = plan.SYSTEMS_SEEDS if settings.get("systems") else plan.SEEDS
+    """Whether the page of such a study, docs/results/study.md or that of its mode, is about such a one."""
+    seeds = least_seeds(settings.get("mode"))
     return (not settings["quick"] and not settings["only"] and settings["models"] == list(plan.MODELS)
             and settings["seeds"] >= seeds and settings["epochs"] == plan.EPOCHS
             and settings["link_rate"] == plan.LINK_RATE)
@@ -83,7 +89,7 @@ def check_record(parser, args):
         parser.error("--sample is for --record FOLDER")
     if not args.record:
         return
-    for name in ("seeds", "only", "systems", "resume", "report", "write_docs", "json", "gradlane"):
+    for name in ("seeds", "only", *plan.MODES, "minutes", "resume", "report", "write_docs", "json", "gradlane"):
         if getattr(args, name):
             parser.error(f"--record trains once without daemons, so leave out --{name.replace('_', '-')}; allowed "
                          "with it: --models, --epochs, --quick, --sample")
@@ -104,11 +110,20 @@ def parse_arguments():
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(plan.MODELS),
                         metavar="MODEL,...", help=" or ".join(plan.MODELS) + " (both)")
     parser.add_argument("--only", type=methods, metavar="METHOD,...",
-                        help="these, the worker-aggregator and Gloo; there are: " + "; ".join(plan.BY_NAME))
+                        help="these, the worker-aggregator and Gloo; there are: "
+                        + "; ".join(plan.BY_NAME).replace("%", "%%"))
     parser.add_argument("--systems", action="store_true",
                         help="the INCEPTIONN paper's four, and Gloo: gradlane's aggregator, the same with compression "
                         "on the way up, ring, ring with compression; --write-docs writes docs/results/systems.md")
+    parser.add_argument("--papers", action="store_true",
+                        help="the codecs of the papers, PowerSGD above gradlane, and fp16 and bf16 over Gloo; "
+                        "--write-docs writes docs/results/papers.md")
+    parser.add_argument("--observation", action="store_true",
+                        help="the same codecs on gradients only, on weights only, on both; --write-docs writes "
+                        "docs/results/observation.md")
     parser.add_argument("--link-rate", default=plan.LINK_RATE, metavar="R", help="of each node's cable (%(default)s)")
+    parser.add_argument("--minutes", type=whole(1, 99999),
+                        help="end after so many, with the training that runs then; --resume goes on")
     parser.add_argument("--resume", action="store_true", help="keep the trainings that are in DIR, do the others")
     parser.add_argument("--report", action="store_true", help="train nothing: tables and pictures of what is in DIR")
     parser.add_argument("--write-docs", action="store_true",
@@ -127,10 +142,16 @@ def parse_arguments():
             parser.error(f"--models: '{model}': there are {' and '.join(plan.MODELS)}")
     if args.resume and args.report:
         parser.error("--resume trains, --report does not; choose one")
+    modes = [mode for mode in plan.MODES if getattr(args, mode)]
+    if len(modes) > 1:
+        parser.error(f"--{modes[0]} and --{modes[1]} are studies of their own; choose one")
+    args.mode = modes[0] if modes else None
     if args.systems and args.only:
         parser.error("--systems names methods of its own; leave out --only")
+    if args.minutes and args.report:
+        parser.error("--report trains nothing; leave out --minutes")
     check_record(parser, args)
-    args.seeds = args.seeds or (1 if args.quick else plan.SYSTEMS_SEEDS if args.systems else plan.SEEDS)
+    args.seeds = args.seeds or (1 if args.quick else least_seeds(args.mode))
     args.epochs = args.epochs or (QUICK_EPOCHS if args.quick else plan.EPOCHS)
     if args.write_docs and not for_page(vars(args)):
         parser.error(f"--write-docs: the page has tables of everything, {plan.SEEDS} seeds or more (with --systems "
@@ -168,7 +189,7 @@ def settings_of(args, images):
         "quick": args.quick,
         "models": args.models,
         "only": args.only,
-        "systems": args.systems,
+        "mode": args.mode,
         "cores": len(os.sched_getaffinity(0)),
         "torch": importlib.metadata.version("torch"),
         "date": datetime.date.today().isoformat(),
@@ -178,7 +199,7 @@ def settings_of(args, images):
 
 def jobs_of(settings):
     return plan.jobs(settings["models"], range(1, settings["seeds"] + 1), settings["quick"], settings["only"],
-                     settings.get("systems", False))
+                     settings.get("mode"))
 
 
 class Progress:
@@ -258,7 +279,7 @@ def train(args, out):
 
     data = out / "digits.npz"
     settings = settings_of(args, prepare_data(data))
-    if any(plan.SYSTEMS["WA"] in plan.selected(model, args.quick, args.only, args.systems) for model in args.models):
+    if any(plan.SYSTEMS["WA"] in plan.selected(model, args.quick, args.only, args.mode) for model in args.models):
         settings["add_gbps"] = systems.adding_speeds(args.gradlane, ROOT)
     trainings = begin(args, settings)
     planned = jobs_of(settings)
@@ -267,11 +288,12 @@ def train(args, out):
         progress.done(training, quiet=True)
     say(f"{len(progress.left)} trainings in {len(planned)} jobs: about {progress.minutes()}")
     failures = []
+    end = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
     try:
         for trying in range(TRIES):
             for wanted in planned:
                 wanted = [training for training in wanted if plan.key(training) in progress.left]
-                if not wanted:
+                if not wanted or time.monotonic() > end:
                     continue
                 look_around(settings, out)
                 try:
@@ -280,11 +302,15 @@ def train(args, out):
                             file.write(json.dumps(result) + "\n")
                         trainings.append(result)
                         progress.done(result)
+                        if time.monotonic() > end:
+                            break
                 except job.Failed as failure:
                     failures.append(f"seed {wanted[0]['seed']}: {failure}")
                     say(f"tools/study.sh: {failures[-1]}" + ("" if trying else "; what is missing is tried once more"))
-            if not progress.left:
+            if not progress.left or time.monotonic() > end:
                 break
+        if progress.left and time.monotonic() > end:
+            say(f"tools/study.sh: {args.minutes} minutes are over; --resume goes on with what is in {out}")
     except KeyboardInterrupt:
         failures.append("interrupted")
         say(f"tools/study.sh: interrupted; what is done is in {out}, and --resume goes on with it")
@@ -328,14 +354,14 @@ def finish(args, settings, trainings, failures):
     print(json.dumps(result | {"trainings": trainings}) if args.json else tables, flush=True)
     say(f"results.json, tables.md{''.join(', ' + name for name in pictures)} are in {args.out}")
     if args.write_docs:
-        own = settings.get("systems", False)
-        page = SYSTEMS_PAGE if own else PAGE
+        mode = settings.get("mode")
+        page = PAGES[mode]
         if missing or result["different"] or not for_page(settings):
             raise SystemExit(f"tools/study.sh: docs/results/{page.name} is left as it was: it is for complete studies "
-                             f"with {plan.SYSTEMS_SEEDS if own else plan.SEEDS} seeds or more, {plan.EPOCHS} epochs, "
-                             f"{plan.LINK_RATE} and replicas that do not differ")
-        pictures = [name for name in pictures if (name == systems.PICTURE) == own]
-        page.write_text(report.systems_page(result, pictures) if own else report.page(result, pictures))
+                             f"with {least_seeds(mode)} seeds or more, {plan.EPOCHS} epochs, {plan.LINK_RATE} and "
+                             "replicas that do not differ")
+        page.write_text(report.page_of(mode, result, pictures))
+        pictures = report.pictures_of(mode, pictures)
         IMAGES.mkdir(exist_ok=True)
         for name in pictures:
             (IMAGES / name).write_bytes((args.out / name).read_bytes())

@@ -9,23 +9,37 @@ DEFAULT = "fixed:10"
 PATIENCE = datetime.timedelta(seconds=60)  # of a trainer, with others
 SEEDS, EPOCHS, LINK_RATE = 5, 15, "1gbit"  # of the page, if nothing else is asked for
 SYSTEMS_SEEDS = 3  # of the page of the paper's systems
+MOST_IN_JOB = 12  # trainings: what fails, or is ended, takes no more with it
 QUIET = 0.3  # cores that may be busy with other work before a study is not worth much
+
+
+# What goes through a codec. (Of both, each by itself.)
+GRADIENTS, WEIGHTS, BOTH = "gradients", "weights", "both"
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A way to average gradients. kind: gloo, aggregator, fp16 or gradlane; the rest is gradlane's."""
+    """A way to average gradients. kind: gloo, aggregator, fp16, bf16, powersgd or gradlane; the rest is gradlane's."""
 
     name: str
     kind: str
     codec: str = ""
     feedback: bool = False
     strategy: str = ""  # the ring
+    links: bool = False  # ranks agree on a scale first, for which nodes need links to all others
+    rate: float = 1.0  # of learning, times that of the study: signs are all of one size
+    what: str = GRADIENTS  # goes through the codec; all else is exact
+    rank: int = 0  # of PowerSGD's factors
 
 
-def _gradlane(codec, feedback=False, strategy=""):
+def _gradlane(codec, feedback=False, strategy="", **more):
     name = (strategy + " " if strategy else "") + codec + (" + feedback" if feedback else "")
-    return Method(name, "gradlane", codec, feedback, strategy)
+    return Method(name, "gradlane", codec, feedback, strategy, **more)
+
+
+def of_what(codec, what):
+    name = codec if what == GRADIENTS else f"{what}: {codec}"
+    return Method(name, "gradlane", codec, what=what)
 
 
 # Gloo is what the others' accuracy is compared with, the worker-aggregator what their time is.
@@ -48,7 +62,45 @@ METHODS = [
     _gradlane("raw", strategy="aggregator:0"),
     _gradlane("fixed:10/raw", strategy="aggregator:0"),
 ]
-BY_NAME = {method.name: method for method in METHODS}
+GENERAL = [method.name for method in METHODS]
+
+# The codecs of the papers, each as its paper has it: with feedback where that keeps what is left out. An average of
+# votes is +-1/4 on four nodes; times 2^-8 a step changes weights about as much as early gradients do.
+VOTE_RATE = 2.0**-8
+PAPERS = [
+    Method("Gloo, bf16", "bf16"),
+    _gradlane("fixed:10,stochastic"),
+    _gradlane("fixed:rel=8", True, links=True),
+    _gradlane("terngrad", links=True),
+    _gradlane("tbq:10", True),
+    _gradlane("signsgd", rate=VOTE_RATE),
+    _gradlane("signsgd,ternary", rate=VOTE_RATE),
+    _gradlane("signsgd,ef", True, links=True),
+    _gradlane("topk:1%", True),
+    _gradlane("topk:1%+fixed:10", True),
+    _gradlane("mstopk:1%", True),
+    _gradlane("dgc:0.1%", True),
+    _gradlane("graddrop:0.1%", True),
+    _gradlane("onebit", True, "direct"),
+    _gradlane("qsgd:4", True, "direct"),
+    _gradlane("qsgd:2", True, "direct"),
+    _gradlane("int8", True, "direct"),
+    _gradlane("fp8", True, "direct"),
+    _gradlane("trunc:16"),
+    _gradlane("trunc:24"),
+    _gradlane("deflate"),
+    Method("PowerSGD 4 on raw", "powersgd", "raw", rank=4),
+    Method("PowerSGD 4 on fixed:10", "powersgd", "fixed:10", rank=4),
+]
+# Whose accuracy and time those are held against.
+PAPERS_BESIDE = [WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback"]
+
+# INCEPTIONN's founding observation: gradients tolerate a loss of precision that weights do not.
+OBSERVED = ["trunc:16", "trunc:22", "trunc:24", "inceptionn:10", "inceptionn:6", "fixed:10", "fixed:6"]
+OBSERVATION = [of_what(codec, what) for codec in OBSERVED for what in (GRADIENTS, WEIGHTS, BOTH)]
+
+# The same method may be in several of them.
+BY_NAME = {method.name: method for method in METHODS + PAPERS + OBSERVATION}
 # What the INCEPTIONN paper compares, by its names: a worker-aggregator, with compression on the way up, and rings.
 SYSTEMS = {"WA": "aggregator:0 raw", "WA+C": "aggregator:0 fixed:10/raw", "ring": "raw", "ring+C": "fixed:10"}
 
@@ -61,45 +113,67 @@ CONV_METHODS = [
     WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:5 + feedback",
     "fixed:auto", "inceptionn:10",
 ]
+# Studies beside that of all methods, by what stands on the command line.
+SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE = "systems", "papers", "observation"
+MODES = (SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE)
+QUICK_PAPERS = [GLOO, "Gloo, bf16", "direct qsgd:4 + feedback", "PowerSGD 4 on raw"]
+QUICK_OBSERVATION = [GLOO, "trunc:16", "weights: trunc:16", "both: trunc:16"]
+
 QUICK_METHODS = {
     "digits": [WORKER_AGGREGATOR, GLOO, "fixed:10", "fixed:8 + feedback"],
     "conv": [GLOO, "fixed:10", SYSTEMS["WA"], SYSTEMS["WA+C"]],
 }
 
 # Seconds a training takes on two cores at 1 Gb/s, all included: for the first guess of how long it will take.
-GUESS = {"aggregator": 18, "gloo": 11, "fp16": 16, "gradlane": 7}
+GUESS = {"aggregator": 18, "gloo": 11, "fp16": 16, "bf16": 16, "powersgd": 12, "gradlane": 7}
 START_UP = 15
 
 
-def selected(model, quick, only, systems):
-    """Names of the model's methods. Those that all others are compared with are there if any is."""
-    if systems:
+def of_mode(mode, quick):
+    """Names of the methods of a study of its own."""
+    if mode == SYSTEMS_MODE:
         return [GLOO, *SYSTEMS.values()]
-    ring = [name for name, method in BY_NAME.items() if not method.strategy]
-    names = QUICK_METHODS[model] if quick else CONV_METHODS if model == "conv" else ring
+    if mode == PAPERS_MODE:
+        return QUICK_PAPERS if quick else PAPERS_BESIDE + [method.name for method in PAPERS]
+    return QUICK_OBSERVATION if quick else [GLOO, *(method.name for method in OBSERVATION)]
+
+
+def selected(model, quick, only, mode):
+    """Names of the model's methods. Those that all others are compared with are there if any is."""
     if only:
         wanted = {WORKER_AGGREGATOR, GLOO, *only}
-        names = [name for name in BY_NAME if name in wanted]
-    return names
+        return [name for name in BY_NAME if name in wanted]
+    if mode:
+        return of_mode(mode, quick)
+    own = {method.name for method in PAPERS + OBSERVATION} - set(GENERAL)
+    ring = [name for name, method in BY_NAME.items() if not method.strategy and name not in own]
+    return QUICK_METHODS[model] if quick else CONV_METHODS if model == "conv" else ring
 
 
 def strategies_of(trainings):
     """What daemons must allow for them; the first is that of methods that name none."""
-    named = {BY_NAME[training["method"]].strategy for training in trainings}
+    methods = [BY_NAME[training["method"]] for training in trainings]
+    named = {method.strategy for method in methods} | {"direct" for method in methods if method.links}
     return ["ring", *sorted(named - {""})]
 
 
-def jobs(models, seeds, quick, only, systems):
-    """A list of trainings for each seed. The order of methods is turned on from seed to seed, so that none is always
-    the first, or behind the same one."""
+def pieces(trainings):
+    """Jobs of some of them each, as equal as can be."""
+    count = -(-len(trainings) // MOST_IN_JOB)
+    return [trainings[i * len(trainings) // count : (i + 1) * len(trainings) // count] for i in range(count)]
+
+
+def jobs(models, seeds, quick, only, mode):
+    """Lists of trainings of one seed. The order of methods is turned on from seed to seed, so that none is always the
+    first, or behind the same one."""
     result = []
     for turn, seed in enumerate(seeds):
         trainings = []
         for model in models:
-            names = selected(model, quick, only, systems)
+            names = selected(model, quick, only, mode)
             at = turn * 7 % len(names)
             trainings += [{"model": model, "seed": seed, "method": name} for name in names[at:] + names[:at]]
-        result.append(trainings)
+        result += pieces(trainings)
     return result
 
 

@@ -13,6 +13,16 @@ PAGE_TITLE = """# The training study: the results
 Written by `tools/study.sh --write-docs`, all of it. [study.md](../study.md) says what is trained and measured, and what
 the columns mean.
 """
+PAPERS_TITLE = """# The codecs of the papers: the results
+
+Written by `tools/study.sh --papers --write-docs`, all of it. [study.md](../study.md#the-codecs-of-the-papers) says what
+they are, and what the columns mean.
+"""
+OBSERVATION_TITLE = """# Codecs on gradients, on weights, on both: the results
+
+Written by `tools/study.sh --observation --write-docs`, all of it.
+[study.md](../study.md#gradients-and-weights) says what is done. In brackets: points less than Gloo's fp32.
+"""
 SHOWS = {
     "study-accuracy-time.png": "accuracy against seconds of training",
     "study-epoch.png": "epochs, split into compute and exchange",
@@ -157,16 +167,79 @@ def document(result):
     for model in result["models"].values():
         text += f"\n## {model['about']}\n"
         text += f"\n{times(model)}\n{speeds(model)}\n{accuracies(model)}"
+        observed = result["settings"].get("mode") == plan.OBSERVATION_MODE and observation(model)
+        text += f"\n{observed}" if observed else ""
         text += f"\nTo {model['target']:.2f} %: the mean final accuracy of Gloo, fp32, less {summary.TARGET_BELOW} points.\n"
     return text
+
+
+def observation(model):
+    """The same codecs on gradients, on weights, on both: a row for each, or nothing."""
+    by_method = {row["method"]: row for row in model["rows"]}
+    rows = []
+    for codec in plan.OBSERVED:
+        cells = []
+        for what in (plan.GRADIENTS, plan.WEIGHTS, plan.BOTH):
+            row = by_method.get(plan.of_what(codec, what).name)
+            cells.append(NONE if row is None else f"{row['accuracy']['mean']:.2f} % ({row['accuracy_gloo']:+.2f})")
+        if any(cell != NONE for cell in cells):
+            rows.append([codec, *cells])
+    if not rows:
+        return ""
+    return table(["codec", "on gradients only", "on weights only", "on both"], rows)
+
+
+def losers(model):
+    """Those that end below fp32's accuracy, or later than it: the others are worth their while here."""
+    rows = []
+    for row in model["rows"]:
+        below, slower = row["accuracy_gloo"], 1 / row["training_gloo"]
+        if row["method"] != plan.GLOO and (below < -summary.TARGET_BELOW or slower > 1):
+            rows.append([row["method"], f"{below:+.2f} points", f"{slower:.2f}x",
+                         f"{row['reached']} of {row['seeds']} seeds"])
+    return table(["method", "accuracy less Gloo's", "time beside Gloo's", "reach the accuracy"], rows) if rows else ""
+
+
+def papers_page(result, pictures):
+    """docs/results/papers.md: the codecs of the papers."""
+    text = document(result).replace(TITLE, PAPERS_TITLE, 1)
+    for model in result["models"].values():
+        found = losers(model)
+        text += f"\n## Not worth their while: {model['about']}\n\n{found or 'None.'}"
+    return text + plots_of(pictures)
+
+
+def observation_page(result, pictures):
+    """docs/results/observation.md: gradients tolerate what weights do not."""
+    text = f"{OBSERVATION_TITLE}\n{head(result)}"
+    for model in result["models"].values():
+        text += f"\n## {model['about']}\n\n{observation(model)}\n{accuracies(model)}"
+    return text
+
+
+def plots_of(pictures):
+    shown = "\n\n".join(f"![{SHOWS[name]}](../images/{name})" for name in pictures)
+    marks = "Means over the seeds. A mark is an epoch, the grey line the accuracy to reach."
+    return f"\n## Plots\n\n{marks}\n\n{shown}\n" if pictures else ""
+
+
+def pictures_of(mode, pictures):
+    """Those of a page, of all that were drawn; pages beside that of all methods must not take its names."""
+    if mode in (plan.PAPERS_MODE, plan.OBSERVATION_MODE):
+        return []
+    return [name for name in pictures if (name == systems.PICTURE) == (mode == plan.SYSTEMS_MODE)]
+
+
+def page_of(mode, result, pictures):
+    """The page of a study, with its pictures of those that were drawn."""
+    make = {plan.SYSTEMS_MODE: systems_page, plan.PAPERS_MODE: papers_page, plan.OBSERVATION_MODE: observation_page}
+    return make.get(mode, page)(result, pictures_of(mode, pictures))
 
 
 def page(result, pictures):
     """The same as docs/results/study.md, with the pictures of these names."""
     text = document(result).replace(TITLE, PAGE_TITLE, 1)
-    shown = "\n\n".join(f"![{SHOWS[name]}](../images/{name})" for name in pictures)
-    marks = "Means over the seeds. A mark is an epoch, the grey line the accuracy to reach."
-    return f"{text}\n## Plots\n\n{marks}\n\n{shown}\n"
+    return text + plots_of(pictures)
 
 
 def systems_page(result, pictures):

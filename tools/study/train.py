@@ -71,6 +71,7 @@ class Training:
         self.model = models.MAKE[model]()
         self.recorder = None
         self.close = lambda: None
+        self.weights = None
         self.ddp = DistributedDataParallel(self.model)
         if self.method.kind != "gloo":  # that is DDP as it comes
             self._register()
@@ -78,17 +79,22 @@ class Training:
 
     def _register(self):
         state, hook, self.close = hooks.hook_of(self.method)
+        if self.method.kind == "gradlane" and self.method.what != plan.GRADIENTS:
+            self.weights = hooks.Weights(self.method, self.model)
         self.recorder = hooks.Recorder(hook)
         self.ddp.register_comm_hook(state, self.recorder.hook)
 
     def _begin(self):
         models.initialize(self.model, self.seed)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self.spec["rate"], momentum=self.spec["momentum"])
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self._rate(), momentum=self.spec["momentum"])
 
-    def _steps(self, epoch):
+    def _rate(self):
+        return self.spec["rate"] * self.method.rate
+
+    def _steps(self, epoch, exchange=True):
         """Trains for an epoch; seconds from a barrier's end to the end of the last step, on this rank."""
         for group in self.optimizer.param_groups:
-            group["lr"] = models.rate_of(self.spec["rate"], epoch, self.spec["epochs"])
+            group["lr"] = models.rate_of(self._rate(), epoch, self.spec["epochs"])
         batches = self.share.epoch(self.seed, epoch)
         dist.barrier()
         start = time.perf_counter()
@@ -96,6 +102,8 @@ class Training:
             self.optimizer.zero_grad(set_to_none=True)
             torch.nn.functional.cross_entropy(self.ddp(images), labels).backward()
             self.optimizer.step()
+            if self.weights and exchange:
+                self.weights.send()
         return time.perf_counter() - start
 
     def _compute(self):
@@ -103,7 +111,7 @@ class Training:
         seconds = []
         for epoch in range(PROBES):
             with self.ddp.no_sync():
-                seconds.append(float(gathered(self._steps(epoch)).max()))
+                seconds.append(float(gathered(self._steps(epoch, exchange=False)).max()))
         alive()
         self._begin()
         return seconds
@@ -138,6 +146,8 @@ class Training:
         if not self.recorder:
             operations = self._operations_of_plain_ddp()
         dist.barrier()
+        if self.weights:
+            self.weights.close()
         self.close()
         return self.about | {
             "steps": self.share.steps,
@@ -167,7 +177,7 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=plan.PATIENCE)
     with contextlib.ExitStack() as at_end:
-        if any(plan.BY_NAME[training["method"]].kind == "gradlane" for training in spec["trainings"]):
+        if any(plan.BY_NAME[training["method"]].kind in ("gradlane", "powersgd") for training in spec["trainings"]):
             import gradlane.torch.engine
 
             # Stays connected from one training to the next.

@@ -61,6 +61,11 @@ def check_command_line():
         (["--link-rate", "2gbit", "--write-docs"], "leave out"),
         (["--systems", "--seeds", "2", "--write-docs"], "leave out"),
         (["--systems", "--only", "raw"], "leave out --only"),
+        (["--systems", "--papers"], "choose one"),
+        (["--papers", "--seeds", "3", "--write-docs"], "leave out"),
+        (["--observation", "--record", "/tmp"], "leave out --observation"),
+        (["--report", "--minutes", "3"], "leave out --minutes"),
+        (["--minutes", "0"], "from 1 to"),
     ):
         assert text in study(*options, status=2).stderr, options
 
@@ -146,7 +151,8 @@ def check_page_stays(folder):
     page = ROOT / "docs" / "results" / "study.md"
     before = page.read_bytes()
     own = {"quick": False, "only": None, "models": list(plan.MODELS), "seeds": 3, "epochs": 15, "link_rate": "1gbit"}
-    assert command.for_page(own | {"systems": True}) and not command.for_page(own)
+    assert command.for_page(own | {"mode": plan.SYSTEMS_MODE}) and not command.for_page(own)
+    assert not command.for_page(own | {"mode": plan.PAPERS_MODE})
     result = study("--report", "--write-docs", "--out", folder, status=1)
     assert "left as it was" in result.stderr, result
     assert page.read_bytes() == before
@@ -167,8 +173,8 @@ def check_environment():
 
 def check_systems():
     """A step is split so that its parts are the whole, whatever the times are; WA is what others are less than."""
-    assert plan.selected("conv", False, None, True) == [plan.GLOO, *plan.SYSTEMS.values()]
-    assert not set(plan.selected("digits", False, None, False)) & {plan.SYSTEMS["WA"], plan.SYSTEMS["WA+C"]}
+    assert plan.selected("conv", False, None, plan.SYSTEMS_MODE) == [plan.GLOO, *plan.SYSTEMS.values()]
+    assert not set(plan.selected("digits", False, None, None)) & {plan.SYSTEMS["WA"], plan.SYSTEMS["WA+C"]}
     assert plan.strategies_of([{"method": "raw"}]) == ["ring"]
     assert plan.strategies_of([{"method": "raw"}, {"method": plan.SYSTEMS["WA+C"]}]) == ["ring", "aggregator:0"]
     settings = {"nodes": 4, "add_gbps": {"raw": 4.0, "fixed:10": 2.0}}
@@ -185,6 +191,78 @@ def check_systems():
     assert lines[0][7] == "-" and lines[3][7:9] == ["95.5 %", "4.00x"], lines
     assert systems.rows_of({**model, "rows": rows[2:]}, settings) == [], "nothing to compare with"
     assert systems.split({**model, "compute_ms": 300.0}, rows[3], settings)["exchanging"] == 0
+
+
+def check_modes():
+    """Each method has one name; jobs are short, and have all; what needs links has them."""
+    papers = plan.of_mode(plan.PAPERS_MODE, False)
+    observed = plan.of_mode(plan.OBSERVATION_MODE, False)
+    for names in (papers, observed):
+        assert len(set(names)) == len(names) and set(names) <= set(plan.BY_NAME), names
+    assert len(observed) == 1 + 3 * len(plan.OBSERVED) and plan.BY_NAME["both: trunc:16"].what == plan.BOTH, observed
+    general = plan.selected("digits", False, None, None)
+    assert not set(general) & {"signsgd", "weights: fixed:10"} and "inceptionn:10" in general, general
+    for mode in (None, *plan.MODES):
+        jobs = plan.jobs(list(plan.MODELS), [1, 2], False, None, mode)
+        assert all(0 < len(job) <= plan.MOST_IN_JOB and len({t["seed"] for t in job}) == 1 for job in jobs), jobs
+        keys = [plan.key(training) for job in jobs for training in job]
+        wanted = {(model, seed, name) for model in plan.MODELS for seed in (1, 2)
+                  for name in plan.selected(model, False, None, mode)}
+        assert len(keys) == len(wanted) and set(keys) == wanted, (mode, keys)
+    assert plan.strategies_of([{"method": "terngrad"}, {"method": "direct onebit + feedback"}]) == ["ring", "direct"]
+
+
+def check_codecs(gradlane):
+    """Every codec of the plan is one, its strategy can carry it, and it has states if it is to keep them."""
+    for method in plan.BY_NAME.values():
+        if not method.codec or "auto" in method.codec:
+            continue
+        name = method.codec.partition("/")[0]
+        said = subprocess.run([gradlane, "codecs", "--no-measure", "--json", "--codec", name], capture_output=True,
+                              text=True)
+        assert said.returncode == 0, (method, said.stderr)
+        codec = json.loads(said.stdout)["codecs"][0]
+        assert method.links == (codec["ways"] == "links"), (method, codec)
+        assert (codec["ways"] != "owners") or method.strategy, (method, codec)
+        assert codec["states"] > 0 or not method.feedback, (method, codec)
+
+
+def check_observation(gradlane, folder):
+    """Weights go through a codec, or do not; 16 bits of them are fewer than 32."""
+    study("--observation", "--quick", "--models", "digits", "--gradlane", gradlane, "--out", folder, timeout=120)
+    result = json.loads((folder / "results.json").read_text())
+    rows = {row["method"]: row for row in result["models"]["digits"]["rows"]}
+    assert list(rows) == [name for name in plan.BY_NAME if name in plan.QUICK_OBSERVATION], rows.keys()
+    assert not result["missing"] and not result["different"], result
+    gradients, weights, both = (rows[name]["step_bytes"] for name in plan.QUICK_OBSERVATION[1:])
+    # Weights as many bytes as gradients: half of both, half of one and all of the other, half of one.
+    assert 1.35 < weights / both < 1.6 and 1.8 < both / gradients < 2.2, (gradients, weights, both)
+    page = report.page_of(plan.OBSERVATION_MODE, result, [])
+    line = next(line for line in page.splitlines() if line.startswith("| trunc:16"))
+    assert page.startswith(report.OBSERVATION_TITLE) and line.count("%") == 3, page
+    assert "on weights only" in (folder / "tables.md").read_text()
+
+
+def check_papers(gradlane, folder):
+    """The same for some of the papers' codecs; a study that is cut short is gone on with."""
+    options = ["--papers", "--quick", "--models", "digits", "--gradlane", gradlane, "--out", folder]
+    study(*options, timeout=120)
+    result = json.loads((folder / "results.json").read_text())
+    rows = {row["method"]: row for row in result["models"]["digits"]["rows"]}
+    assert set(rows) == set(plan.QUICK_PAPERS) and not result["missing"] and not result["different"], result
+    assert all(row["accuracy"]["mean"] > 50 for row in rows.values()), rows
+    sent = {name: rows[name]["bytes_gloo"] for name in rows}
+    assert 1.8 < sent["Gloo, bf16"] < 2.2 and sent["direct qsgd:4 + feedback"] > 5, sent
+    assert sent["PowerSGD 4 on raw"] > 5, sent
+    page = report.page_of(plan.PAPERS_MODE, result, ["study-epoch.png"])
+    assert page.startswith(report.PAPERS_TITLE) and "## Not worth their while" in page and ".png" not in page, page
+    # A minute is over before the second run begins.
+    (folder / "trainings.jsonl").write_text("")
+    with unittest.mock.patch.object(command.time, "monotonic", side_effect=range(0, 10**9, 61)):
+        with unittest.mock.patch.object(sys, "argv", ["study", *map(str, options), "--resume", "--minutes", "1"]):
+            args = command.parse_arguments()
+            _, trainings, failures = command.train(args, folder)
+    assert not trainings and not failures, (trainings, failures)
 
 
 def check_summary(result):
@@ -227,6 +305,8 @@ def main():
     check_command_line()
     check_environment()
     check_systems()
+    check_modes()
+    check_codecs(gradlane)
     with tempfile.TemporaryDirectory() as name:
         check_record(pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:
@@ -235,6 +315,9 @@ def main():
         check_goes_on(gradlane, folder)
         check_page_stays(folder)
     check_summary(result)
+    for check in (check_observation, check_papers):
+        with tempfile.TemporaryDirectory() as name:
+            check(gradlane, pathlib.Path(name))
     print("the study is in order")
     return 0
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Kills daemons under load, and looks at what becomes of their neighbours on the same machine.
 
-local_links_test.py GRADLANED [unittest's arguments]                        the short form: vhost links only
+local_links_test.py GRADLANED [unittest's arguments]                        the short form
 local_links_test.py GRADLANED --kills N [--link memif] [--nodes 3] [--seed 1]   the long form: counts, and prints them
 
 GRADLANE_LIBRARY: libgradlane.so.0, if not in build/.
@@ -211,6 +211,19 @@ class LocalLinksTest(DaemonTest):
             began = time.monotonic()
             self.finish(ring)
             self.assertLess(time.monotonic() - began, 15)
+
+    def test_memif_clients_that_are_gone_before_they_are_greeted(self):
+        ring = self.ring(2, "memif", timeouts=TIMEOUTS)
+        contexts = self.open_all(ring)
+        self.check_all_reduce(contexts)
+        server = ring.daemons[0]
+        files = server.open_files()
+        for _ in range(200):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(str(ring.folder / "link0.sock"))
+        self.check_all_reduce(contexts)
+        wait_for(lambda: server.open_files() <= files, "the daemon has closed what came")
+        self.finish(ring, contexts)
 
     def test_socket_that_cannot_be_made(self):
         ring = self.unstarted(2)

@@ -61,6 +61,7 @@ struct Running {
   Task task;
   unsigned world = 1;
   Nanos deadline = 0;
+  Nanos tell_at = kNever;  // then all neighbours that have not started it hear that this rank has
   Failure failure;
   bool residual_cleared = false;
   Loss loss;
@@ -157,6 +158,7 @@ class ExchangeState {
   void look_at_loss(Running& it) noexcept;
   [[nodiscard]] bool linked_to_all() const noexcept { return links_.size() + 1 == config_.world; }
   void check_deadlines(Nanos now) noexcept;
+  void tell_all(Running& it) noexcept;
   void end_if_done(Running& it) noexcept;
   void end(Running& it, const Failure& failure) noexcept;
   void note(const Failure& failure) noexcept;
@@ -319,7 +321,7 @@ class ExchangeState {
   std::vector<uint8_t> unsent_;   // by link: it could take no more of the elements for an owner, in the last pump()
   unsigned blocks_ = 1;           // of one of them, at most
   unsigned senders_ = 1;          // to one rank at a time, in operations that are running
-  Nanos operations_at_ = kNever;  // the earliest deadline of an operation
+  Nanos operations_at_ = kNever;  // the earliest time at which check_deadlines() has something to do
   Nanos polled_at_ = 0;
   size_t elements_left_ = 0;  // that pump() may still encode
   bool more_ = false;         // poll() stopped early

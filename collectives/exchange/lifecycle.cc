@@ -6,6 +6,13 @@
 #include "collectives/exchange/loss_sample.h"
 
 namespace gradlane {
+namespace {
+
+// An operation that lasts so long may wait for a rank whose trainer has gone, and which cannot know that it is awaited:
+// of an operation only those are told at its start who are to send something, and the rank before.
+constexpr Nanos kTellAll = 5 * kMillisecond;
+
+}  // namespace
 
 // ---- Starting.
 
@@ -39,6 +46,7 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
   it.takers.reset();
   it.state = Running::State::kRunning;
   if (op.timeout == 0) it.deadline = now + config_.operation_timeout;
+  it.tell_at = now + kTellAll;
   set_deadline();
   share_links();
 
@@ -182,6 +190,7 @@ void ExchangeState::check_deadlines(Nanos now) noexcept {
   }
   if (now < operations_at_) return;
   for (Running& it : table_) {
+    if (it.state == Running::State::kRunning && now >= it.tell_at) tell_all(it);
     if (now < it.deadline) continue;
     if (it.state == Running::State::kWaiting) {
       fail_waiting(membership_.no_ring());
@@ -197,6 +206,13 @@ void ExchangeState::check_deadlines(Nanos now) noexcept {
     }
   }
   set_deadline();
+}
+
+void ExchangeState::tell_all(Running& it) noexcept {
+  it.tell_at = kNever;
+  for (size_t link = 0; link < links_.size(); ++link) {
+    if (!peer_started(link, it)) it.announce.set(link);
+  }
 }
 
 // All that wait, here only: nobody knows of them, and the next ones have the first numbers.
@@ -255,6 +271,7 @@ void ExchangeState::set_deadline() noexcept {
     if (it.state == Running::State::kWaiting || it.state == Running::State::kRunning) {
       operations_at_ = std::min(operations_at_, it.deadline);
     }
+    if (it.state == Running::State::kRunning) operations_at_ = std::min(operations_at_, it.tell_at);
   }
 }
 

@@ -153,6 +153,27 @@ TEST(Gone, OnlyOneTriesAgain) {
   }
 }
 
+// The same where nothing of the one that has gone was in flight: nobody began anew, and its daemon hears of the next
+// operation from a neighbour that has begun it, on whichever side that is.
+TEST(Gone, OnlyANeighbourGoesOn) {
+  for (const std::string strategy : {"ring", "direct", "aggregator:0"}) {
+    for (unsigned gone = 0; gone < 3; ++gone) {
+      for (const unsigned left : {(gone + 1) % 3, (gone + 2) % 3}) {
+        SCOPED_TRACE(strategy + ", " + std::to_string(gone) + " of 3 has gone, " + std::to_string(left) + " goes on");
+        Trainers trainers({.nodes = 3, .lanes = 2, .strategies = find_strategies(strategy)});
+        trainers.run(kTask);
+        trainers[gone].detach();
+        trainers.world.run_for(kMillisecond);
+        const uint64_t cookie = trainers.submit(left, kTask);
+        ASSERT_TRUE(trainers.world.run_until([&] { return trainers[left].over(cookie).has_value(); }, kSoon));
+        EXPECT_EQ(trainers[left].over(cookie)->text, "rank " + std::to_string(gone) + " has left, or was shut down");
+        come_again(trainers, gone);
+        trainers.run(kTask);
+      }
+    }
+  }
+}
+
 // One of its place comes and goes without having done anything.
 TEST(Gone, AndTheNextOneToo) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});

@@ -217,14 +217,15 @@ class TrainerDiesTest(DaemonTest):
                 request.wait(PATIENCE)
         requests = [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, data)]
         process.kill()
-        errors = []
+        errors, well = [], []
         # Long before the operation's limit. What all of them had nearly finished may end well: then the next one fails.
         for gl, array, request in zip(contexts, data, requests):
             try:
                 request.wait(PATIENCE)
-                errors += self.failures([gl.all_reduce(array, async_=True)])
+                well.append((gl, array))
             except gradlane_package().OperationFailed as error:
                 errors.append(error)
+        errors += self.failures([gl.all_reduce(array, async_=True) for gl, array in well])
         # With local reduction the ranks of the ring are nodes.
         named = victim // ring.trainers if settings.get("local_reduce") else victim
         texts = [str(error) for error in errors]

@@ -156,9 +156,9 @@ typedef struct gradlane_how {
   const char* codec;
   // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter, reduce): as many arrays as the
   // codec has `states` (gradlane_codec_info), each of as many floats as data, one behind the other; from
-  // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. All zeros again after GRADLANE_FAILED. A
-  // sum that is too small for a codec pays what is owed: the residual is added to the data by the call, and is zeros
-  // then. One that was kept for a codec is for no other of another `word`.
+  // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. After GRADLANE_FAILED zeros again, and as
+  // it was where nothing had been sent yet. A sum that is too small for a codec pays what is owed: the residual is
+  // added to the data by the call, and is zeros then. One that was kept for a codec is for no other of another `word`.
   float* residual;
   int average;  // 1: divide sums by the number of ranks; floating types only
   // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the

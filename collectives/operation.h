@@ -106,8 +106,9 @@ struct Operation {
   // all-to-all: where blocks come to; none of it is in `data`. Else null.
   void* out = nullptr;
   // Error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as `data`, added to it,
-  // and left as the rounding error of this rank's contribution. An operation that fails after it has started leaves
-  // zeros, and its completion says so. Codecs with two states() have another such array behind it.
+  // and left as the rounding error of this rank's contribution. An operation that fails leaves zeros, and its
+  // completion says so; if it had not begun with its elements (it waited, looked, or agreed), all as it was. Codecs
+  // with two states() have another such array behind it.
   float* residual = nullptr;
   // Floats from the start of one state array to that of the next one; 0: as many as `data` has.
   size_t state_pitch = 0;
@@ -132,7 +133,7 @@ struct Operation {
   // block, and the place is counted over all of them with the pitch below.
   size_t offset = 0;
   // How many of these exchanges still have to look at the whole; it begins with all of them. None changes any of it, or
-  // of its states, before. Null: nobody else looks at it.
+  // of its states, before, whether it fails or not. Null: nobody else looks at it.
   std::atomic<uint32_t>* lookers = nullptr;
   // Where each rank has a block, has_shares(): elements from the start of one rank's block to that of the next, at
   // least `count`.
@@ -218,7 +219,7 @@ void add_difference(FailureText& text, const Failure& failure, std::string_view 
 struct Completion {
   uint64_t id = 0;                // what submit() gave
   Failure failure;                // none: success
-  bool residual_cleared = false;  // it is all zeros now; else the operation succeeded, never started, or has none
+  bool residual_cleared = false;  // it is all zeros now; else the operation succeeded, never began, or has none
   Loss loss;                      // of a sample of this rank's contribution: sample_loss()
 };
 

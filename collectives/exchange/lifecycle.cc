@@ -140,7 +140,9 @@ void ExchangeState::end_if_done(Running& it) noexcept {
 }
 
 void ExchangeState::end(Running& it, const Failure& failure) noexcept {
-  it.residual_cleared = failure && it.state == Running::State::kRunning && it.operation.residual != nullptr;
+  // Before its first element it owes what it owed; and others may still look at that, on threads of their own.
+  const bool began = it.state == Running::State::kRunning && it.ready;
+  it.residual_cleared = failure && began && it.operation.residual != nullptr;
   if (it.residual_cleared) {
     const Operation& op = it.operation;
     const size_t pitch = op.pitch != 0 ? op.pitch : op.count;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "collectives/exchange/exchange_state.h"
+#include "collectives/strategy/codec_ways.h"
 #include "collectives/strategy/owners.h"
 #include "collectives/strategy/rings.h"
 
@@ -23,7 +24,10 @@ void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most
                    std::to_string(most));
 }
 
-bool has_owners(const StrategyId& id) { return id.kind == Kind::kDirect || id.kind == Kind::kAggregator; }
+bool any_owners(const ExchangeConfig& config) {
+  const auto has = [&](const StrategyId& it) { return has_owners(it, config.world); };
+  return config.world > 1 && std::ranges::any_of(config.strategies, has);
+}
 
 // Where operations that name nothing would all be refused.
 void check_codec(const ExchangeConfig& config) {
@@ -34,11 +38,10 @@ void check_codec(const ExchangeConfig& config) {
                      std::to_string(config.mtu + config.around));
   }
   if (config.world == 1) return;
-  if (!codec.row().adds && std::ranges::none_of(config.strategies, has_owners)) {
+  if (needs_owners(codec.row()) && !any_owners(config)) {
     throw SetupError("codec " + codec.name() + " does not add: strategies need direct or an aggregator for it");
   }
-  const Topology topology(config.strategies, config.world, config.rank);
-  if (codec.row().agreement != Agreement::kNone && topology.links() + 1 != config.world) {
+  if (needs_links(codec.row()) && !links_all(config.strategies, config.world)) {
     throw SetupError("codec " + codec.name() + " needs links between all ranks: strategies must have direct for it");
   }
 }
@@ -74,10 +77,6 @@ ExchangeConfig checked(const ExchangeConfig& config) {
 // What is the same as the ring is the ring.
 bool is_ring(const StrategyId& id, unsigned world) {
   return id.kind == Kind::kRing || world == 1 || (id.kind == Kind::kRings && (id.group() == 1 || id.group() == world));
-}
-
-bool any_owners(const ExchangeConfig& config) {
-  return config.world > 1 && std::ranges::any_of(config.strategies, has_owners);
 }
 
 }  // namespace

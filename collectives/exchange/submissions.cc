@@ -3,6 +3,7 @@
 
 #include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
+#include "collectives/strategy/codec_ways.h"
 
 namespace gradlane {
 namespace {
@@ -31,10 +32,9 @@ Codec codec_for(const Operation& operation, const Codec& configured) {
   return codec.selects() && !reduces(operation.kind) ? plain : codec;
 }
 
-// Only owners can add what it encodes.
-bool needs_owners(const Operation& operation, const Codec& configured, unsigned world) {
-  const bool adds = reduces(operation.kind) && encoded(operation.type, operation.reduction);
-  return adds && world > 1 && !codec_for(operation, configured).row().adds;
+// What is added goes through a codec.
+bool sums_coded(const Operation& operation) {
+  return reduces(operation.kind) && encoded(operation.type, operation.reduction);
 }
 
 bool can_come_back(const Codec& back, const Codec& codec) {
@@ -55,10 +55,10 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   if (operation.reduction == Reduction::kAverage && !is_floating(operation.type)) return Refusal::kBad;
   if (has_root(operation.kind) && operation.root >= config_.world) return Refusal::kBad;
   const Codec codec = codec_for(operation, config_.codec);
-  const bool owes = sums && encoded(operation.type, operation.reduction) && codec.has_feedback();
+  const bool owes = sums_coded(operation) && codec.has_feedback();
   if (operation.residual != nullptr && !owes) return Refusal::kBad;
   const bool coded = encoded(operation.type, operation.reduction);
-  if (coded && sums && codec.row().agreement != Agreement::kNone && !linked_to_all()) return Refusal::kStrategy;
+  if (sums_coded(operation) && needs_links(codec.row()) && !linked_to_all()) return Refusal::kStrategy;
   if (operation.back_codec && !can_come_back(*operation.back_codec, codec)) return Refusal::kBad;
   if (coded && !fits_packet(codec, config_.mtu)) return Refusal::kPacket;
   if (operation.back_codec && !fits_packet(*operation.back_codec, config_.mtu)) return Refusal::kPacket;
@@ -74,10 +74,10 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
 // None: it is not to be had. What goes round the ring has the ring's name, or none.
 const Strategy* ExchangeState::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
   id = {};
-  const bool owners = needs_owners(operation, config_.codec, config_.world);
+  const bool coded = sums_coded(operation);
+  const CodecRow& row = codec_for(operation, config_.codec).row();
   const auto fits = [&](const StrategyId& it) {
-    const bool has_owners = it.kind == StrategyId::Kind::kDirect || it.kind == StrategyId::Kind::kAggregator;
-    return supports(it, operation.kind) && (has_owners || !owners);
+    return supports(it, operation.kind) && (!coded || carries(it, row, config_.world));
   };
   const auto able = [&](const Allowed& each) { return fits(each.id); };
   const bool named = operation.strategy.has_value();

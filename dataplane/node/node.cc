@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "collectives/strategy/codec_ways.h"
 #include "collectives/strategy/topology.h"
 #include "config/loader.h"
 #include "config/strategies.h"
@@ -16,7 +17,6 @@
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/key_file.h"
 #include "dataplane/node/ring_facts.h"
-#include "dataplane/trainer/coding.h"
 
 namespace gradlane {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "collectives/strategy/codec_ways.h"
 #include "compress/codec.h"
-#include "dataplane/trainer/coding.h"
 
 namespace gradlane {
 

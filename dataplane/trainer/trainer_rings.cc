@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "collectives/counters.h"
-#include "dataplane/trainer/coding.h"
+#include "collectives/strategy/codec_ways.h"
 
 namespace gradlane {
 namespace {
@@ -80,7 +80,7 @@ bool adds_up(const Operation& operation) noexcept {
 Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, const Codec& codec,
                       Operation& operation) noexcept {
   const bool sums = adds_up(operation);
-  const auto carried = [&](const StrategyId& each) { return !sums || carries(each, codec, limits.ranks); };
+  const auto carried = [&](const StrategyId& each) { return !sums || carries(each, codec.row(), limits.ranks); };
   const auto able = [&](const StrategyId& each) { return supports(each, operation.kind) && carried(each); };
   const Refusal refusal{TrainerFault::kBadStrategy, entry.strategy, entry.kind};
   const auto does_not_add = [&](uint32_t code) -> Refusal { return {TrainerFault::kDoesNotAdd, id_of(codec), code}; };
@@ -98,8 +98,7 @@ Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits
   }
   const bool back = operation.strategy->kind == StrategyId::Kind::kAggregator && operation.kind == OpKind::kAllReduce;
   if ((entry.flags & GL_FLAG_BACK) != 0 && !back) return {TrainerFault::kBadOperation};
-  const bool agrees = sums && codec.row().agreement != Agreement::kNone;
-  return agrees && !limits.links ? Refusal{TrainerFault::kNoLinks, id_of(codec)} : Refusal{};
+  return sums && needs_links(codec.row()) && !limits.links ? Refusal{TrainerFault::kNoLinks, id_of(codec)} : Refusal{};
 }
 
 // One at most. False: several.

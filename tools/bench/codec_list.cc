@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "collectives/strategy/codec_ways.h"
+#include "collectives/wire.h"
+
 namespace gradlane {
 namespace {
 
@@ -33,10 +36,6 @@ std::vector<std::string> split_list(const std::vector<std::string>& texts) {
     }
   }
   return names;
-}
-
-bool has_owners(const StrategyId& strategy) {
-  return strategy.kind == Kind::kDirect || strategy.kind == Kind::kAggregator;
 }
 
 }  // namespace
@@ -76,8 +75,8 @@ CodecPair find_codec_pair(std::string_view name) {
 }
 
 CodecWays codec_ways(const CodecRow& row) noexcept {
-  if (!row.adds) return CodecWays::kOwners;
-  return row.agreement == Agreement::kNone ? CodecWays::kAny : CodecWays::kLinks;
+  if (needs_owners(row)) return CodecWays::kOwners;
+  return needs_links(row) ? CodecWays::kLinks : CodecWays::kAny;
 }
 
 std::string way_fault(const CodecPair& codec, const StrategyId& strategy, std::span<const StrategyId> allowed,
@@ -86,16 +85,13 @@ std::string way_fault(const CodecPair& codec, const StrategyId& strategy, std::s
   const bool pair = codec.back.has_value();
   if (pair && strategy.kind != Kind::kAggregator)
     return name + " has one codec for both ways; only an aggregator has two";
-  // In a ring of three each has links to all others.
-  const bool ring_links = world != 0 && world <= 3;
-  const bool links = ring_links || std::ranges::find(allowed, Kind::kDirect, &StrategyId::kind) != allowed.end();
+  const unsigned ranks = world != 0 ? world : kMaxWorld;
   for (const Codec* one : {&codec.there, pair ? &*codec.back : &codec.there}) {
-    const CodecWays ways = codec_ways(one->row());
-    if (ways == CodecWays::kOwners && !has_owners(strategy)) {
+    if (!carries(strategy, one->row(), ranks)) {
       return "blocks of " + one->name() + " do not add, so they need an owner, as with direct or an aggregator; " +
              name + " has none";
     }
-    if (ways == CodecWays::kLinks && !links) {
+    if (needs_links(one->row()) && !links_all(allowed, ranks)) {
       return one->name() + " has ranks agree on a scale first, over links between all of them: allow direct, too";
     }
   }

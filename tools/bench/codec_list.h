@@ -35,8 +35,8 @@ struct CodecPair {
 // Ways that sums can go.
 enum class CodecWays : uint8_t {
   kAny,     // every strategy
-  kLinks,   // every strategy, where all nodes have links to all others: ranks agree on something beforehand
-  kOwners,  // strategies whose blocks have owners
+  kLinks,   // every strategy, where all nodes have links to all others: needs_links()
+  kOwners,  // strategies whose blocks have owners: needs_owners()
 };
 [[nodiscard]] CodecWays codec_ways(const CodecRow& row) noexcept;
 

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "dataplane/trainer/coding.h"
+#include "collectives/strategy/codec_ways.h"
 
 namespace gradlane::test {
 namespace {

@@ -27,56 +27,47 @@ inline void settle_scale(CodecParams& params, Look&, float agreed) {
   params.scale = std::ldexp(1.0F, std::clamp(exponent, kLeast, kMost));
 }
 
+// What is alike in all of them.
+constexpr CodecRow vote_row(CodecRow row) {
+  row.params = votes_params;
+  row.granule = kVoteFloats;
+  row.max_bytes = bytes_of<votes_max_bytes>;
+  row.least_bytes = bytes_of<votes_least_bytes>;
+  row.error = votes_error;
+  row.layout = Form::kVotes;
+  row.exact_sums = true;
+  return row;
+}
+
 constexpr CodecRow kVoteRows[] = {
-    {.id = CodecId::kSignSgd,
-     .word = "signsgd",
-     .usage = "signsgd",
-     .example = "signsgd",
-     .promise = "the sign that most ranks have",
-     .kernels = GRADLANE_KERNELS(kSignSgd),
-     .params = votes_params,
-     .granule = kVoteFloats,
-     .max_bytes = bytes_of<votes_max_bytes>,
-     .least_bytes = bytes_of<votes_least_bytes>,
-     .error = votes_error,
-     .layout = Form::kVotes,
-     .exact_sums = true,
-     .source = "signSGD with majority vote: Bernstein et al., ICLR 2019"},
-    {.id = CodecId::kSignSgdTernary,
-     .word = "signsgd",
-     .usage = "signsgd,ternary",
-     .example = "signsgd,ternary",
-     .promise = "the same, 0 where as many have the other",
-     .kernels = GRADLANE_KERNELS(kSignSgdTernary),
-     .params = votes_params,
-     .variant = "ternary",
-     .granule = kVoteFloats,
-     .max_bytes = bytes_of<votes_max_bytes>,
-     .least_bytes = bytes_of<votes_least_bytes>,
-     .error = votes_error,
-     .layout = Form::kVotes,
-     .exact_sums = true,
-     .source = "signSGD with majority vote: Bernstein et al., ICLR 2019"},
-    {.id = CodecId::kSignSgdFeedback,
-     .word = "signsgd",
-     .usage = "signsgd,ef",
-     .example = "signsgd,ef",
-     .promise = "signs times a common scale, the rest later",
-     .kernels = GRADLANE_KERNELS(kSignSgdFeedback),
-     .params = votes_params,
-     .variant = "ef",
-     .passes = 1,
-     .agreement = Agreement::kMean,
-     .offer = offer_mean,
-     .settle = settle_scale,
-     .granule = kVoteFloats,
-     .max_bytes = bytes_of<votes_max_bytes>,
-     .least_bytes = bytes_of<votes_least_bytes>,
-     .error = votes_error,
-     .layout = Form::kVotes,
-     .feedback = true,
-     .exact_sums = true,
-     .source = "EF-SignSGD: Karimireddy et al., ICML 2019"},
+    vote_row({.id = CodecId::kSignSgd,
+              .word = "signsgd",
+              .usage = "signsgd",
+              .example = "signsgd",
+              .promise = "the sign that most ranks have",
+              .kernels = GRADLANE_KERNELS(kSignSgd),
+              .source = "signSGD with majority vote: Bernstein et al., ICLR 2019"}),
+    vote_row({.id = CodecId::kSignSgdTernary,
+              .word = "signsgd",
+              .usage = "signsgd,ternary",
+              .example = "signsgd,ternary",
+              .promise = "the same, 0 where as many have the other",
+              .kernels = GRADLANE_KERNELS(kSignSgdTernary),
+              .variant = "ternary",
+              .source = "signSGD with majority vote: Bernstein et al., ICLR 2019"}),
+    vote_row({.id = CodecId::kSignSgdFeedback,
+              .word = "signsgd",
+              .usage = "signsgd,ef",
+              .example = "signsgd,ef",
+              .promise = "signs times a common scale, the rest later",
+              .kernels = GRADLANE_KERNELS(kSignSgdFeedback),
+              .variant = "ef",
+              .passes = 1,
+              .agreement = Agreement::kMean,
+              .offer = offer_mean,
+              .settle = settle_scale,
+              .feedback = true,
+              .source = "EF-SignSGD: Karimireddy et al., ICML 2019"}),
 };
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST_P(GuardPage, EveryRoom) {
     for (const Kind kind : kKinds) {
       CallData data;
       data.floats = source.make(rng, kind, 100);
-      data.residual = source.make(rng, Kind::kResidual, 100);
+      data.residual = source.make(rng, Kind::kResidual, std::max(1U, mine.states()) * 100);
       data.block = make_block(rng, mine, source, BlockKind::kForeign, 100);
       for (const Op op : {Op::kEncode, Op::kEncodeFeedback, Op::kHop, Op::kHopFeedback}) {
         if (!mine.has_feedback() && (op == Op::kEncodeFeedback || op == Op::kHopFeedback)) continue;

@@ -11,6 +11,12 @@ std::span<const uint8_t> as_bytes(std::span<T> items) {
   return {reinterpret_cast<const uint8_t*>(items.data()), items.size_bytes()};
 }
 
+float* writable(Memory& memory, Memory::Slot slot, std::span<const float> floats) {
+  uint8_t* const at = memory.output(slot, floats.size_bytes());
+  std::ranges::copy(as_bytes(floats), at);
+  return reinterpret_cast<float*>(at);
+}
+
 }  // namespace
 
 const uint8_t* HeapMemory::input(Slot slot, std::span<const uint8_t> data) {
@@ -28,20 +34,23 @@ Outcome run(const Codec& codec, const Call& call, Memory& memory) {
   const size_t count = call.floats.size();
   const std::span block(memory.input(Memory::kBlock, call.block), call.block.size());
   const auto* in = reinterpret_cast<const float*>(memory.input(Memory::kFloats, as_bytes(call.floats)));
-  uint8_t* const residual = memory.output(Memory::kResidual, call.residual.size_bytes());
-  std::ranges::copy(as_bytes(call.residual), residual);
+  const size_t owed_floats = std::min(count, call.residual.size());
+  const std::span owed(writable(memory, Memory::kResidual, call.residual.first(owed_floats)), owed_floats);
+  const size_t second_floats = call.residual.size() - owed_floats;
+  const std::span second(writable(memory, Memory::kSecond, call.residual.subspan(owed_floats)), second_floats);
   const bool writes_floats = call.op == Op::kDecode || call.op == Op::kDecodeAdd;
   const size_t room = writes_floats ? count * sizeof(float) : call.room;
   uint8_t* const out = memory.output(Memory::kOut, room);
   std::fill_n(out, room, uint8_t{0xa5});
-  auto* const owed = reinterpret_cast<float*>(residual);
   const std::span floats(reinterpret_cast<float*>(out), count);
 
   Outcome outcome;
   const auto wrote = [&](size_t consumed, size_t bytes) {
     outcome.floats = consumed;
     outcome.bytes.assign(out, out + bytes);
-    outcome.residual.assign(residual, residual + call.residual.size_bytes());
+    for (const auto& state : {as_bytes(owed), as_bytes(second)}) {
+      outcome.residual.insert(outcome.residual.end(), state.begin(), state.end());
+    }
   };
   EncodeResult encoded{};
   HopResult hopped{};
@@ -49,7 +58,13 @@ Outcome run(const Codec& codec, const Call& call, Memory& memory) {
     case Op::kEncode:
     case Op::kEncodeFeedback:
       encoded = call.op == Op::kEncode ? codec.encode({in, count}, {out, room})
-                                       : codec.encode_feedback({in, count}, owed, {out, room});
+                : second.empty()       ? codec.encode_feedback({in, count}, owed.data(), {out, room})
+                                       : codec.encode({.in = in,
+                                                       .residual = owed.data(),
+                                                       .floats = count,
+                                                       .out = out,
+                                                       .room = room,
+                                                       .second = second.data()});
       wrote(encoded.floats, encoded.bytes);
       break;
     case Op::kValidate:
@@ -64,7 +79,16 @@ Outcome run(const Codec& codec, const Call& call, Memory& memory) {
     case Op::kHop:
     case Op::kHopFeedback:
       hopped = call.op == Op::kHop ? codec.hop(block, {in, count}, {out, room}, call.first)
-                                   : codec.hop_feedback(block, {in, count}, owed, {out, room}, call.first);
+               : second.empty()    ? codec.hop_feedback(block, {in, count}, owed.data(), {out, room}, call.first)
+                                   : codec.hop({.block = block.data(),
+                                                .block_bytes = block.size(),
+                                                .local = in,
+                                                .residual = owed.data(),
+                                                .floats = count,
+                                                .first = call.first,
+                                                .out = out,
+                                                .room = room,
+                                                .second = second.data()});
       outcome.status = hopped.status;
       outcome.floats = hopped.floats;
       if (outcome.status == Status::kOk) wrote(hopped.floats, hopped.bytes);
@@ -83,6 +107,10 @@ CallData make_data(Rng& rng, const Codec& codec, const FloatSource& source, size
     // Sums that come back near 0, from values of any class.
     const std::vector<float> left = source.make(rng, rng.one_in(2) ? Kind::kResidual : Kind::kSteps, floats);
     for (size_t i = 0; i < floats; ++i) data.floats[i] = left[i] - values[i];
+  }
+  if (codec.states() > 1) {
+    const std::vector<float> second = source.make(rng, kKinds[rng.below(kKinds.size())], floats);
+    data.residual.insert(data.residual.end(), second.begin(), second.end());
   }
   return data;
 }

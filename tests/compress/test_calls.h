@@ -24,7 +24,7 @@ struct Call {
   Op op;
   std::span<const uint8_t> block;
   std::span<const float> floats;    // encode: in; hop: local; decode_add: accumulator; else only their number counts
-  std::span<const float> residual;  // as many
+  std::span<const float> residual;  // as many, or twice as many: a second state
   size_t room = 0;
   size_t first = 0;
 };
@@ -42,7 +42,7 @@ struct Outcome {
 // Lays out the spans of one call at a time.
 class Memory {
  public:
-  enum Slot : uint8_t { kBlock, kFloats, kResidual, kOut, kSlots };
+  enum Slot : uint8_t { kBlock, kFloats, kResidual, kSecond, kOut, kSlots };
   virtual ~Memory() = default;
   // A copy of `data` that nobody needs to write.
   virtual const uint8_t* input(Slot slot, std::span<const uint8_t> data) = 0;
@@ -64,7 +64,7 @@ class HeapMemory : public Memory {
 
 Outcome run(const Codec& codec, const Call& call, Memory& memory);
 
-// Data for calls of every op: as many floats as the block has.
+// Data for calls of every op: as many floats as the block has, and as many states as the codec.
 struct CallData {
   std::vector<float> floats;
   std::vector<float> residual;

@@ -36,8 +36,9 @@ struct Pair {
   // What both have found out by looking at the data, each for itself.
   [[nodiscard]] Pair ready_for_all(const CallData& data) const {
     Pair pair = *this;
-    pair.scalar = ready_for(scalar, data.floats, data.residual.data());
-    pair.mine = ready_for(mine, data.floats, data.residual.data());
+    const float* const second = mine.states() > 1 ? data.residual.data() + data.floats.size() : nullptr;
+    pair.scalar = ready_for(scalar, data.floats, data.residual.data(), second);
+    pair.mine = ready_for(mine, data.floats, data.residual.data(), second);
     return pair;
   }
 
@@ -96,7 +97,8 @@ TEST_P(Variants, EdgesOfEveryParameter) {
     for (const Kind kind : {Kind::kEdges, Kind::kNarrowEdges, Kind::kSteps}) {
       CallData data;
       data.floats = kind == Kind::kEdges ? codec.source.edges() : codec.source.make(rng, kind, 500);
-      data.residual = codec.source.make(rng, kind == Kind::kEdges ? kind : Kind::kResidual, data.floats.size());
+      const size_t states = std::max(1U, codec.mine.states()) * data.floats.size();
+      data.residual = codec.source.make(rng, kind == Kind::kEdges ? kind : Kind::kResidual, states);
       data.block = encode_all(codec.scalar, codec.source.make(rng, kind, data.floats.size()));
       ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));
     }
@@ -163,7 +165,7 @@ TEST_P(Variants, LongRuns) {
     for (const Kind kind : {Kind::kMixed, Kind::kOutliers, Kind::kSparse}) {
       CallData data;
       data.floats = codec.source.make(rng, kind, 20000);
-      data.residual = codec.source.make(rng, Kind::kResidual, data.floats.size());
+      data.residual = codec.source.make(rng, Kind::kResidual, std::max(1U, codec.mine.states()) * data.floats.size());
       data.block = encode_all(codec.scalar, codec.source.make(rng, kind, data.floats.size()));
       ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));
     }

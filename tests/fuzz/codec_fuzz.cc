@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/compress/selection_cases.h"
 #include "tests/compress/test_calls.h"
 
 namespace gradlane::test {
@@ -20,19 +19,36 @@ namespace {
 constexpr size_t kHeader = 8;
 
 struct Variants {
-  explicit Variants(const std::string& name) {
+  Variants(CodecId id, const CodecArguments& arguments) {
     for (const Isa isa : kIsas) {
-      if (isa_supported(isa)) codecs.push_back(find_codec(name, isa));
+      if (isa_supported(isa)) codecs.push_back(find_codec(id, arguments, isa).value());
     }
   }
   std::vector<Codec> codecs;  // the scalar one first
 };
 
+// Each row of the table as its example has it, with the least and the greatest parameter, and with what may follow.
 const std::vector<Variants>& table() {
   static const std::vector<Variants> all = [] {
     std::vector<Variants> made;
-    for (const std::string& name : some_codecs()) made.emplace_back(name);
-    for (const std::string name : kSelecting) made.emplace_back(name);
+    for (const CodecRow& row : codec_table()) {
+      CodecArguments arguments = find_codec(row.example).arguments();
+      const auto add = [&] { made.emplace_back(row.id, arguments); };
+      add();
+      for (const unsigned bits : {row.min_bits, row.max_bits}) {
+        if (row.max_bits == 0) break;
+        arguments.bits = static_cast<uint8_t>(bits);
+        add();
+      }
+      if (row.option != nullptr) {
+        arguments.bits |= kOptionBit;
+        add();
+      }
+      if (row.takes_lattice) {
+        arguments.value_bits = 10;
+        add();
+      }
+    }
     return made;
   }();
   return all;
@@ -64,8 +80,8 @@ void check(std::span<const uint8_t> header, std::span<const uint8_t> data) {
   if (feedback && !scalar.has_feedback()) return;
   const size_t count = header[2] | static_cast<size_t>(header[5] >> 3 & 7) << 8;  // several records of any codec
   const std::vector<float> floats = floats_of(scalar, data, header[6], count);
-  const std::vector<float> residual =
-      floats_of(scalar, data, static_cast<uint8_t>(header[6] | 1), feedback ? count : 0);
+  const size_t states = feedback ? scalar.states() : 0;
+  const std::vector<float> residual = floats_of(scalar, data, static_cast<uint8_t>(header[6] | 1), states * count);
   call.floats = floats;
   call.residual = residual;
   call.block = data;
@@ -74,12 +90,14 @@ void check(std::span<const uint8_t> header, std::span<const uint8_t> data) {
 
   const size_t offset = header[7] % 64;
   const bool ready = header[7] >= 128;
-  if (ready) scalar = ready_for(scalar, floats);
+  const float* const owed = states != 0 ? residual.data() : nullptr;
+  const float* const second = states > 1 ? owed + count : nullptr;
+  if (ready) scalar = ready_for(scalar, floats, owed, second);
   HeapMemory memory(offset);
   const Outcome want = run(scalar, call, memory);
   Call whole = call;
   for (const Codec& unready : variants.codecs) {
-    const Codec codec = ready ? ready_for(unready, floats) : unready;
+    const Codec codec = ready ? ready_for(unready, floats, owed, second) : unready;
     const Outcome got = run(codec, call, memory);
     if (!(got == want)) fail(codec, call, difference(want, got));
     if (got.bytes.size() > call.room && call.op != Op::kDecode && call.op != Op::kDecodeAdd) {

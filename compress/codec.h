@@ -76,9 +76,9 @@ class Codec {
   [[nodiscard]] size_t least_bytes(size_t floats) const noexcept { return row_->least_bytes(arguments(), floats); }
   // Where a run may be cut: encode() and hop() stop at multiples of this many floats only.
   [[nodiscard]] size_t granule() const noexcept { return row_->granule != 0 ? row_->granule : arguments().extra; }
-  [[nodiscard]] bool has_feedback() const noexcept { return row_->feedback; }
+  [[nodiscard]] bool has_feedback() const noexcept { return row_->feedback && bits() >= row_->feedback_from; }
   // Arrays of floats that its error feedback keeps; 0: it has none.
-  [[nodiscard]] unsigned states() const noexcept { return row_->feedback ? row_->states : 0; }
+  [[nodiscard]] unsigned states() const noexcept { return has_feedback() ? row_->states : 0; }
   // Adds without rounding while in range: sums do not depend on the order of the ranks.
   [[nodiscard]] bool exact_sums() const noexcept {
     return row_->exact_sums || (row_->takes_lattice && arguments().value_bits != 0);

@@ -107,6 +107,8 @@ struct CodecRow {
   CodecError (*error)(const CodecArguments&) = nullptr;  // null: nothing, all bits arrive
 
   // ---- Capabilities
+  // With a lesser B there is no `feedback`: residuals would grow for ever.
+  unsigned feedback_from = 0;
   FloatForm form = FloatForm::kNone;
   Form layout = Form::kArray;
   bool feedback = false;     // takes residuals

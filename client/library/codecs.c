@@ -38,11 +38,21 @@ const struct gl_codec_row* gl_codec_row_of(const gradlane_context* gl, uint8_t i
   return NULL;
 }
 
-const char* gl_codec_with(const gradlane_context* gl, uint32_t flag) {
+// Whether the name is the row's word, and what may stand behind one.
+static bool has_word(const struct gl_codec_row* row, const char* name) {
+  const size_t length = strlen(row->word);
+  return strncmp(name, row->word, length) == 0 && strchr(":,/+", name[length]) != NULL;
+}
+
+const char* gl_codec_with(const gradlane_context* gl, uint32_t flag, const char* name) {
+  const char* found = NULL;
   for (uint32_t i = 0; i < gl->codecs.count; ++i) {
-    if ((gl->codecs.rows[i].flags & flag) != 0) return gl->codecs.rows[i].example;
+    const struct gl_codec_row* const row = &gl->codecs.rows[i];
+    if ((row->flags & flag) == 0) continue;
+    if (name != NULL && has_word(row, name)) return row->example;
+    if (found == NULL) found = row->example;
   }
-  return NULL;
+  return found;
 }
 
 static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* codec) {

@@ -17,5 +17,6 @@ struct gl_codec_pair {
 gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_codec_pair* pair);
 // What the daemon's table has of it; NULL: nothing.
 const struct gl_codec_row* gl_codec_row_of(const gradlane_context* gl, uint8_t id);
-// The name of a codec with this capability, one of GL_CODEC_...; NULL: the daemon tells of none.
-const char* gl_codec_with(const gradlane_context* gl, uint32_t flag);
+// The name of a codec with this capability, one of GL_CODEC_...: of the same word as `name` if there is one, and `name`
+// is not NULL; else the first. NULL: the daemon tells of none.
+const char* gl_codec_with(const gradlane_context* gl, uint32_t flag, const char* name);

@@ -12,7 +12,7 @@ static gradlane_code check_exact(gradlane_context* gl, enum gl_submission_kind k
                                  const struct gl_codec_pair* pair) {
   const bool rounds = !is_exact(&pair->there) || (pair->has_back && !is_exact(&pair->back));
   if (how->codec == NULL || !rounds) return GRADLANE_OK;
-  const char* const other = gl_codec_with(gl, GL_CODEC_EXACT);
+  const char* const other = gl_codec_with(gl, GL_CODEC_EXACT, NULL);
   return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.70s rounds, and %s are exact; name %s%snone",
                  gl_kind_name(kind), how->codec, gl_copies_as_is(kind) ? "copies" : "minima and maxima",
                  other != NULL ? other : "", other != NULL ? ", or " : "");

@@ -53,7 +53,7 @@ constexpr CodecRow kChunkRows[] = {
      .word = "qsgd",
      .usage = "qsgd:B[/BUCKET]",
      .example = "qsgd:4",
-     .promise = "2^B values from a bucket's least to its largest, B = 1..8",
+     .promise = "2^B values from a bucket's least to its largest, B = 1..8 (with feedback 2..8)",
      .kernels = GRADLANE_KERNELS(kQsgd),
      .min_bits = 1,
      .max_bits = 8,
@@ -62,6 +62,7 @@ constexpr CodecRow kChunkRows[] = {
      .max_bytes = chunked_max_bytes<2, 0>,
      .least_bytes = chunked_least_bytes<2, 0>,
      .error = qsgd_error,
+     .feedback_from = 2,  // with two values, what is owed may be half of the range, and widens it
      .layout = Form::kChunks,
      .feedback = true,
      .states = 2,

@@ -152,6 +152,11 @@ uint32_t capabilities(const CodecRow& codec) noexcept {
   return flags;
 }
 
+uint32_t capabilities(const Codec& codec) noexcept {
+  const uint32_t flags = capabilities(codec.row()) & ~(GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS);
+  return flags | (codec.has_feedback() ? GL_CODEC_FEEDBACK : 0) | (codec.exact_sums() ? GL_CODEC_EXACT_SUMS : 0);
+}
+
 std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned lane) {
   const std::string a = std::to_string(report.a);
   const std::string b = std::to_string(report.b);

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "client/abi.h"
-#include "compress/codec_table.h"
+#include "compress/codec.h"
 #include "dataplane/trainer/mailbox.h"
 
 namespace gradlane {
@@ -57,6 +57,8 @@ void copy_text(std::span<char> out, std::string_view text) noexcept;
 
 // What a codec can do, GL_CODEC_...
 [[nodiscard]] uint32_t capabilities(const CodecRow& codec) noexcept;
+// The same of one codec, where these depend on what its name says behind the word.
+[[nodiscard]] uint32_t capabilities(const Codec& codec) noexcept;
 
 // A lane's report in words.
 [[nodiscard]] std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned lane);

@@ -112,7 +112,7 @@ void Session::find(const gl_codec_name& message) {
     found.type = GL_MSG_CODEC;
     found.id = static_cast<uint8_t>(codec.id());
     found.states = static_cast<uint8_t>(codec.states());
-    found.flags = capabilities(codec.row());
+    found.flags = capabilities(codec);
     found.arguments = std::bit_cast<uint64_t>(codec.arguments());
     copy_text(found.name, codec.name());
     answer(found);

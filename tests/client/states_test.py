@@ -31,7 +31,7 @@ class Codecs(unittest.TestCase):
             values = numpy.random.default_rng(gl.rank).normal(0, 1e-2, COUNT).astype("float32")
             for codec in gl.codecs():
                 if codec.states == 0:
-                    with self.assertRaisesRegex(gradlane.BadArgument, "takes no residual; one that does is fixed:10"):
+                    with self.assertRaisesRegex(gradlane.BadArgument, "takes no residual; one that does is (fixed|signsgd,ef)"):
                         gl.residual_for(values, codec.example)
                     continue
                 shared = gl.residual_for(values, codec.example)
@@ -55,6 +55,36 @@ class Codecs(unittest.TestCase):
                 gl.all_reduce(array, codec=codec.example, residual=gl.zeros(COUNT))
             with self.assertRaisesRegex(gradlane.BadArgument, "residual has"):
                 gl.all_reduce(array, codec="fixed:10", residual=gl.zeros((2, COUNT)))
+
+    def test_too_coarse_for_feedback(self):
+        """With two values a residual would grow for ever."""
+        with gradlane.open() as gl:
+            array = gl.zeros(COUNT)
+            self.assertEqual((gl.find_codec("qsgd:1").states, gl.find_codec("qsgd:2").states), (0, 2))
+            self.assertNotIn(gradlane.Capability.FEEDBACK, gl.find_codec("qsgd:1").flags)
+            with self.assertRaisesRegex(gradlane.BadArgument, "qsgd:1 takes no residual; one that does is qsgd:4"):
+                gl.residual_for(array, "qsgd:1")
+            with self.assertRaisesRegex(gradlane.BadArgument, "qsgd:1 takes no residual; one that does is qsgd:4"):
+                gl.all_reduce(array, codec="qsgd:1", residual=gl.zeros(COUNT))
+            array[:] = 1
+            gl.all_reduce(array, codec="qsgd:1")
+            self.assertEqual(float(array[0]), gl.world)
+
+    def test_sums_are_exact_by_the_whole_name(self):
+        with gradlane.open() as gl:
+            for name in "topk:1%", "mstopk:1%", "dgc:1%", "graddrop:1%":
+                self.assertNotIn(gradlane.Capability.EXACT_SUMS, gl.find_codec(name).flags)
+                self.assertIn(gradlane.Capability.EXACT_SUMS, gl.find_codec(f"{name}+fixed:10").flags)
+
+    def test_shapes(self):
+        """One state array behind the other, and nothing that only has as many elements."""
+        with gradlane.open() as gl:
+            array = gl.zeros((COUNT // 2, 2))
+            for shape in (2 * COUNT,), (2, COUNT), (2, COUNT // 2, 2):
+                gl.all_reduce(array, codec="onebit", residual=gl.zeros(shape))
+            for shape in (COUNT, 2), (COUNT // 2, 2, 2), (1, 2, COUNT):
+                with self.assertRaisesRegex(gradlane.BadArgument, rf"shape \({shape[0]}, .*shape \(2, {COUNT}\)"):
+                    gl.all_reduce(array, codec="onebit", residual=gl.zeros(shape))
 
     def test_small_sums_pay(self):
         with gradlane.open() as gl:

@@ -175,8 +175,10 @@ TEST_P(Chunks, TheMeanOfManyExchangesConverges) {
   constexpr int kSteps = 1000;
   // What is owed is the error: some hundred times the values for onebit.
   const std::pair<const char*, double> bounds[] = {
-      {"onebit", 0.4}, {"qsgd:2", 0.02}, {"qsgd:4", 0.004}, {"int8", 0.001}, {"fp8", 0.004}};
+      {"onebit", 0.4},   {"qsgd:2", 0.02},  {"qsgd:3", 0.008}, {"qsgd:4", 0.004}, {"qsgd:5", 0.002},
+      {"qsgd:6", 0.001}, {"qsgd:7", 0.001}, {"qsgd:8", 0.001}, {"int8", 0.001},   {"fp8", 0.004}};
   for (const auto& [name, bound] : bounds) {
+    EXPECT_EQ(codec(name).states(), 2U) << name;
     Exchange both(codec(name), 300), without_owner(codec(name), 300);
     for (int i = 0; i < kSteps; ++i) {
       both.step(true);
@@ -184,6 +186,19 @@ TEST_P(Chunks, TheMeanOfManyExchangesConverges) {
     }
     EXPECT_LT(both.error(kSteps), bound) << name;
     EXPECT_GT(without_owner.error(kSteps), 2 * both.error(kSteps)) << name << ": what the owner rounds is lost";
+  }
+}
+
+// With two values, residuals grow, and widen the range that is rounded: so nobody is given any.
+TEST_P(Chunks, TwoValuesDoNotConvergeAndTakeNoResidual) {
+  for (const char* name : {"qsgd:1", "qsgd:1/256", "qsgd:1/1024"}) {
+    const Codec mine = codec(name);
+    EXPECT_TRUE(mine.row().feedback);
+    EXPECT_FALSE(mine.has_feedback()) << name;
+    EXPECT_EQ(mine.states(), 0U) << name;
+    Exchange exchange(mine, 300);
+    for (int i = 0; i < 400; ++i) exchange.step(true);
+    EXPECT_GT(exchange.error(400), 1) << name;
   }
 }
 

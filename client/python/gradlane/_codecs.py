@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, Iterable, NamedTuple
 
 from ._library import Capability, CodecInfo
 
@@ -80,6 +81,17 @@ def find(connection: Connection, name: bytes | None) -> Codec:
     info = CodecInfo(ctypes.sizeof(CodecInfo))
     connection.check(connection.lib.gradlane_find_codec(connection.handle, name, ctypes.byref(info)))
     return told(info)
+
+
+def word_of(name: str) -> str:
+    """Up to what stands behind it."""
+    return re.split("[:,/+]", name)[0]
+
+
+def with_residual(codecs: Iterable[Codec], word: str) -> str:
+    """The name of a codec that takes residuals, of this word if there is one; "": there is none."""
+    able = [codec for codec in codecs if codec.states > 0]
+    return next((codec.example for codec in able if codec.word == word), able[0].example if able else "")
 
 
 def is_auto(name: str) -> bool:

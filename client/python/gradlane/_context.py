@@ -106,9 +106,9 @@ class Context(Direct):
     strategy: which way round, one of `strategies`; None: the daemon's. codec: of sums of float32 (and of complex64,
     as pairs): "raw", which is exact, or "fixed:10", say, or an AdaptiveBound; None: the daemon's. residual: error
     feedback, an array of residual_for(), or of float32 of the same size for each of the codec's states, zeros at first
-    and kept from step to step. tag: a number that must
-    be the same on all ranks; None counts the operations. timeout: seconds until the operation fails; None: what open()
-    or the daemon says. type="bfloat16": the array is of uint16, and holds bfloat16.
+    and kept from step to step. tag: a number that must be the same on all ranks; None counts the operations. timeout:
+    seconds until the operation fails; None: what open() or the daemon says. type="bfloat16": the array is of uint16,
+    and holds bfloat16.
 
     Attributes: rank: of this process, 0 to world - 1. world: how many ranks there are. codec: the daemon's, of sums of
     float32 that name none. strategies: those that operations may name; the first one is that of operations that name
@@ -240,9 +240,10 @@ class Context(Direct):
 
         average: divide by the number of ranks. reduction: "sum", "min" or "max". strategy: which way round, one of
         `strategies`; None: the first of these. codec: "raw", which is exact, "fixed:10", say, or an AdaptiveBound of
-        this tensor; None: the daemon's; to an aggregator and back "fixed:10/raw", say. residual: error feedback,
-        float32 of as many elements, zeros at first and kept from step to step. tag: a number that all ranks must give
-        alike; None counts the operations. timeout: seconds until it fails; None: what open() or the daemon says.
+        this tensor; None: the daemon's; to an aggregator and back "fixed:10/raw", say. residual: error feedback, an
+        array of residual_for(): float32, as many elements for each of the codec's states, of which some have two, zeros
+        at first and kept from step to step, for codecs of one word. tag: a number that all ranks must give alike; None
+        counts the operations. timeout: seconds until it fails; None: what open() or the daemon says.
         type="bfloat16": the array is of uint16, and holds bfloat16. async_: True: returns a Request at once; the array
         is the daemon's until its wait() returns.
 

@@ -32,6 +32,7 @@ class Core:
     """Base of Context."""
 
     world: int
+    codec: str
 
     def __init__(self, connection: _buffers.Connection) -> None:
         self._connection = connection
@@ -155,6 +156,11 @@ class Core:
             several = "" if states == 1 else f" with {states} arrays of states, shape ({states}, {array.size}): "
             several += "" if states == 1 else "residual_for() makes such a one"
             raise errors.bad_argument(f"residual has {residual.size} elements, and data {array.size}{several}")
+        if states > 1 and residual.shape not in ((residual.size,), (states, array.size), (states, *array.shape)):
+            raise errors.bad_argument(
+                f"residual has shape {residual.shape}, and codec {(codec or self.codec.encode()).decode()} {states} "
+                f"arrays of states: shape ({states}, {array.size}), as residual_for() makes it, one behind the other"
+            )
         if overlap(residual, array):
             raise errors.bad_argument("residual and data have memory in common; the residual is an array of its own")
 

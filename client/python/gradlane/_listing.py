@@ -15,8 +15,6 @@ from ._core import Core
 class Listing(Core):
     """Base of Context."""
 
-    codec: str
-
     def codecs(self) -> tuple[Codec, ...]:
         """Those of the daemon."""
         return _codecs.table(self._connection)
@@ -33,7 +31,8 @@ class Listing(Core):
         """
         found = self.find_codec(codec)
         if found.states == 0:
-            able = next((f"; one that does is {it.example}" for it in self.codecs() if it.states > 0), "")
-            raise errors.bad_argument(f"codec {codec or self.codec} takes no residual{able}")
+            able = _codecs.with_residual(self.codecs(), found.word)
+            one = f"; one that does is {able}" if able else ""
+            raise errors.bad_argument(f"codec {codec or self.codec} takes no residual{one}")
         shape = found.states, array.size
         return _buffers.array_over(self._allocate(4 * found.states * array.size), shape, numpy.float32)

@@ -333,6 +333,8 @@ TEST_F(ServerTest, FindCodec) {
   } codecs[] = {{"raw", "raw", CodecId::kRaw, 0, 0},
                 {"fixed:07", "fixed:7", CodecId::kFixed, 7, 1},
                 {"fixed:7", "fixed:7", CodecId::kFixed, 7, 1},
+                {"qsgd:2", "qsgd:2", CodecId::kQsgd, 2 | 512 << 16, 2},
+                {"qsgd:1", "qsgd:1", CodecId::kQsgd, 1 | 512 << 16, 0},
                 {"inceptionn:14,truncate", "inceptionn:14,truncate", CodecId::kInceptionn, 14 | kOptionBit, 0}};
   for (const auto& each : codecs) {
     const auto found = ask(client, find_message(each.name)).as<gl_codec_name>();
@@ -343,6 +345,10 @@ TEST_F(ServerTest, FindCodec) {
     EXPECT_EQ((found.flags & GL_CODEC_FEEDBACK) != 0, each.states != 0);
     EXPECT_EQ((found.flags & GL_CODEC_EXACT) != 0, each.id == CodecId::kRaw);
     EXPECT_EQ(found.name, each.canonical);
+  }
+  for (const auto& [name, exact] : {std::pair{"topk:1%", false}, {"topk:1%+fixed:10", true}, {"fixed:7", true}}) {
+    const auto found = ask(client, find_message(name)).as<gl_codec_name>();
+    EXPECT_EQ((found.flags & GL_CODEC_EXACT_SUMS) != 0, exact) << name;
   }
   for (const std::string name : {"", "zip", "fixed:99", "fixed:7,truncate", "\x80\xff"}) {
     const Reply reply = ask(client, find_message(name));

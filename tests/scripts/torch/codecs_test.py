@@ -94,11 +94,16 @@ class States(unittest.TestCase):
         for codec in codecs():
             if codec.states == 0:
                 self.assertFalse(gradlane.torch.State(codec.example).error_feedback)
-                with self.assertRaisesRegex(gradlane.BadArgument, "error_feedback with codec"):
+                text = f"error_feedback with codec '{codec.example}': it keeps nothing .* '(fixed:10|signsgd,ef)'"
+                with self.assertRaisesRegex(gradlane.BadArgument, text):
                     gradlane.torch.State(codec.example, True)
             else:
                 wanted = gradlane.Capability.ADAPTIVE not in codec.flags
                 self.assertEqual(gradlane.torch.State(codec.example).error_feedback, wanted, codec.example)
+        self.assertFalse(gradlane.torch.State("qsgd:1").error_feedback)
+        for name, other in ("qsgd:1", "qsgd:4"), ("signsgd", "signsgd,ef"):
+            with self.assertRaisesRegex(gradlane.BadArgument, f"one that does is '{other}'"):
+                gradlane.torch.State(name, True)
 
     def test_checkpoints(self):
         """What has been sent and what is owed, by whoever contributes or owns a sum, are together all gradients: also
@@ -127,8 +132,25 @@ class States(unittest.TestCase):
     def test_state_dicts_of_other_codecs(self):
         state = gradlane.torch.State("onebit")
         step(wrapped(Given(*SHAPES), state), draw(0, SHAPES))
-        with self.assertRaisesRegex(gradlane.BadArgument, "residuals of another codec"):
-            gradlane.torch.State("fixed:10", True).load_state_dict(state.state_dict())
+        saved = state.state_dict()
+        self.assertEqual(saved["codec"], "onebit")
+        for other in "fixed:10", "int8":  # one state, and as many
+            with self.assertRaisesRegex(gradlane.BadArgument, f"residuals of codec 'onebit'.*State has codec '{other}'"):
+                gradlane.torch.State(other, True).load_state_dict(saved)
+        gradlane.torch.State("onebit:512").load_state_dict(saved)
+        gradlane.torch.State("int8").load_state_dict({**saved, "residuals": [None] * len(saved["residuals"])})
+
+    def test_state_dicts_that_name_no_codec(self):
+        """Older ones."""
+        state = gradlane.torch.State("onebit")
+        step(wrapped(Given(*SHAPES), state), draw(0, SHAPES))
+        saved = state.state_dict()
+        del saved["codec"]
+        with self.assertWarnsRegex(UserWarning, "too old to say of which codec: taken for those of onebit"):
+            state.load_state_dict(saved)
+        with warnings.catch_warnings(), self.assertRaisesRegex(gradlane.BadArgument, "residuals of another codec"):
+            warnings.simplefilter("ignore")
+            gradlane.torch.State("fixed:10", True).load_state_dict(saved)
 
     def test_ways(self):
         """A codec that does not add finds its way, or says at once what is missing."""
@@ -161,11 +183,14 @@ class Steps(unittest.TestCase):
             self.assertLessEqual(error, 2.0**-bits + 2.0**-19)
             self.assertGreaterEqual(error, 0 if bits == 19 else 2.0 ** -(bits + 2))
         for ramp, text in (
-            ([("raw", 1)], "it is no fixed:B"), ([("fixed:99", 1)], "fixed"), (3, "ramp is 3"),
+            ([("raw", 1)], "it is no fixed:B"), ([("fixed:rel=8", 1)], "it is no fixed:B"), ([("fixed:99", 1)], "fixed"), (3, "ramp is 3"),
             ([("fixed:8", 0)], "steps of a ramp"),
         ):
             with self.assertRaisesRegex(gradlane.BadArgument, text):
                 gradlane.torch.State("fixed:4", ramp=ramp)
+        gradlane.torch.State("topk:1%", ramp=[("topk:10%+fixed:10", 1)])
+        with self.assertRaisesRegex(gradlane.BadArgument, "have 0 arrays of states there, 2 here"):
+            gradlane.torch.State("qsgd:4", ramp=[("qsgd:1", 1)])
         for bad in (-1, 1.5, True):
             with self.assertRaisesRegex(gradlane.BadArgument, "warmup"):
                 gradlane.torch.State("fixed:4", warmup=bad)

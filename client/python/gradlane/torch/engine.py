@@ -154,6 +154,12 @@ class Engine:
                 self._found[name] = self._ask_for(name)
         return self._found[name]
 
+    def with_residual(self, word: str) -> str:
+        """The name of a codec of the daemon's that takes residuals, of this word if there is one; "": there is none."""
+        with self._driver.lock:
+            self._driver.check()
+            return _codecs.with_residual(_codecs.table(self._context._connection), word)
+
     def check_way(self, codec: str, strategy: str | None) -> None:
         """Raises BadArgument if sums by this codec cannot go by this strategy, None: by none of the daemon's."""
         connection = self._context._connection

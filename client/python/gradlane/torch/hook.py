@@ -20,7 +20,7 @@ from .. import adaptive, errors
 from .._library import Capability
 from .codec import bound_of, check, is_adaptive
 from .engine import Engine
-from .kept import Cuts, Kept, Loaded, check_buckets, check_fits, shape_of_residual, too_many
+from .kept import Cuts, Kept, Loaded, check_buckets, check_codec, check_fits, shape_of_residual, too_many
 from .plan import Plan, named
 
 _VERSION = 2  # of state dicts
@@ -90,6 +90,7 @@ class State:
         numbers = {id(bound): number for number, bound in enumerate(bounds)}
         return {
             "version": _VERSION,
+            "codec": self.codec,
             "step": self._step,
             "buckets": self._firsts + self._saved_firsts[len(self._firsts):],
             "shapes": [entry.shape for entry in entries],
@@ -101,12 +102,14 @@ class State:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from state_dict() of the same rank.
 
-        Raises BadArgument, now or in the first step, if parameters or buckets do not fit.
+        Raises BadArgument, now or in the first step, if parameters or buckets do not fit, and if residuals are of a
+        codec of another word. Warns where the state dict, an older one, does not say which codec that was.
         """
         if state.get("version") != _VERSION:
             raise errors.bad_argument(f"a state dict of version {state.get('version')}, this is version {_VERSION}")
         if not self.error_feedback and any(residual is not None for residual in state["residuals"]):
             raise errors.bad_argument("the state dict has residuals, and this State has no error_feedback")
+        check_codec(state, self.codec)
         for shape, residual in zip(state["shapes"], state["residuals"]):
             if residual is not None and residual.shape != shape_of_residual(shape, self._plan.states):
                 raise errors.bad_argument(
@@ -287,9 +290,10 @@ def _feedback(wanted: object, codec: str, engine: Engine) -> bool:
         kind = type(wanted).__name__
         raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {kind}; it is True, False or None")
     if wanted and found is not None and found.states == 0:
-        word = engine.codecs.word
+        able = engine.with_residual(found.word)
         raise errors.bad_argument(
-            f"gradlane: error_feedback with codec {codec!r}: it goes with {word}, '{word}:auto' or '{word}:10' say"
+            f"gradlane: error_feedback with codec {codec!r}: it keeps nothing from step to step; one that does is "
+            f"{(able or engine.codecs.auto)!r}"
         )
     return wanted
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Container, Sequence
 
 import torch
 
-from .. import errors
+from .. import _codecs, errors
 from .._library import EXACT_BELOW
 from ..adaptive import AdaptiveBound
 
@@ -102,6 +103,22 @@ class Loaded:
 
     def __init__(self, shape: Sequence[int], residual: torch.Tensor | None, bound: AdaptiveBound | None) -> None:
         self.shape, self.residual, self.bound = tuple(shape), residual, bound
+
+
+def check_codec(state: dict[str, Any], codec: str) -> None:
+    """Raises BadArgument if what a state dict owes is of a codec of another word: that is no other's debt."""
+    if all(residual is None for residual in state["residuals"]):
+        return
+    saved = state.get("codec")
+    if saved is None:
+        warnings.warn(
+            f"gradlane: the state dict has residuals, and is too old to say of which codec: taken for those of {codec}",
+            stacklevel=3)
+    elif _codecs.word_of(saved) != _codecs.word_of(codec):
+        raise errors.bad_argument(
+            f"the state dict has residuals of codec {saved!r}, and this State has codec {codec!r}: what one owes is no "
+            f"other's; load it into a State({saved!r}), or begin without it"
+        )
 
 
 def check_fits(loaded: Sequence[Loaded], number: int, parameter: torch.Tensor) -> None:

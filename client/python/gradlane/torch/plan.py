@@ -36,8 +36,14 @@ class Plan:
         for name, steps in _pairs(ramp):
             check(name, engine)
             engine.check_way(name, strategy)
-            if engine.find_codec(name)._replace(example="") != found._replace(example=""):
+            other = engine.find_codec(name)
+            if other.usage != found.usage:
                 raise errors.bad_argument(f"gradlane: ramp of codec {name!r} before {codec!r}: it is no {found.usage}")
+            if other.states != found.states:
+                raise errors.bad_argument(
+                    f"gradlane: ramp of codec {name!r} before {codec!r}: residuals have {other.states} arrays of "
+                    f"states there, {found.states} here"
+                )
             end += _arguments.whole("steps of a ramp", steps, 1, 1 << 62)
             self._ramp.append((name, end))
 

@@ -138,8 +138,9 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // types. Where an element is NaN on one rank, so is the result; -0 is less than +0; bytes are unsigned.
 //
 // Only sums of float32 go through a codec, and an all-to-all that names one; and only those of GRADLANE_EXACT_BELOW
-// elements or more (of reduce-scatter and all-to-all: per block). All else arrives bit by bit. Integers are added
-// modulo 2^32 or 2^64, bytes modulo 256.
+// elements or more (of reduce-scatter and all-to-all: per block). All else arrives bit by bit. So does an all-to-all by
+// a codec that is for sums only: one that selects, votes, rounds by chance or agrees on a scale (docs/client.md lists
+// them). Integers are added modulo 2^32 or 2^64, bytes modulo 256.
 
 typedef uint64_t gradlane_request;  // 0: none
 

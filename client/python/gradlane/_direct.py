@@ -121,7 +121,9 @@ class Direct(Listing):
         """Both arrays are `world` blocks of equal size: block i of `out` ends as block `rank` of rank i's array.
 
         The array stays as it was. Of any type but objects, bit by bit; a codec that is named is for float32, as in
-        all_reduce(), but for the block that a rank has of itself. Returns `out`, or the Request.
+        all_reduce(), but for the block that a rank has of itself. Codecs that are for sums only, as they select, vote,
+        round by chance or agree on a scale (topk, signsgd, terngrad, ...: docs/client.md lists them), change nothing:
+        then all arrives bit by bit, too. Returns `out`, or the Request.
         """
         how = self._how(tag, timeout, strategy, codec=codec)
         check_array("data", array)

@@ -17,13 +17,13 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 5u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 6u     // both sides speak the same, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
 #define GL_MAX_LANES 16u     // of a node
 #define GL_MAX_SEGMENTS 64u  // of a client at a time
 #define GL_TEXT 192u         // bytes of a text, its final 0 included
-#define GL_NAME 32u          // bytes of a codec's name, its final 0 included
+#define GL_NAME 64u          // bytes of a codec's name, its final 0 included; all there are fit
 #define GL_OPTION 16u        // the same of its option, and of what else is a part of a name
 #define GL_LINE 96u          // bytes of what is said of a codec in a line, its final 0 included
 #define GL_MAX_CODECS 64u    // of a daemon
@@ -97,10 +97,10 @@ struct gl_text {
 };
 
 GL_ASSERT(sizeof(struct gl_hello) == 16);
-GL_ASSERT(sizeof(struct gl_welcome) == 72);
+GL_ASSERT(sizeof(struct gl_welcome) == 104);
 GL_ASSERT(sizeof(struct gl_allocate) == 16);
 GL_ASSERT(sizeof(struct gl_segment) == 16);
-GL_ASSERT(sizeof(struct gl_codec_name) == 56);
+GL_ASSERT(sizeof(struct gl_codec_name) == 88);
 GL_ASSERT(sizeof(struct gl_text) == 200);
 
 // ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane, then one gl_codec_row per
@@ -251,7 +251,7 @@ struct gl_codec_row {
   char promise[GL_LINE];
   char source[GL_LINE];  // the paper
 };
-GL_ASSERT(sizeof(struct gl_codec_row) == 352);
+GL_ASSERT(sizeof(struct gl_codec_row) == 448);
 
 // A strategy that operations may name. The first one is that of operations that name none, as far as it can do them.
 #define GL_STRATEGY_BACK 1u    // what comes back has a codec of its own
@@ -265,7 +265,7 @@ struct gl_strategy_row {
   uint32_t reserved;
   char name[GL_NAME];  // "rings:4"
 };
-GL_ASSERT(sizeof(struct gl_strategy_row) == 48);
+GL_ASSERT(sizeof(struct gl_strategy_row) == 80);
 
 struct gl_control {
   uint32_t magic;

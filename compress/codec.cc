@@ -25,8 +25,10 @@ const CodecRow* find_row(CodecId id) noexcept {
   return nullptr;
 }
 
-[[noreturn]] void refuse(std::string_view name, const std::string& why) {
-  throw SetupError("codec '" + std::string(name) + "': " + why + "\nallowed:\n" + codec_help());
+// `word`: what is the matter is behind it.
+[[noreturn]] void refuse(std::string_view name, const std::string& why, std::string_view word = "") {
+  const char* const what = word.empty() ? "\nallowed:\n" : "\nusage:\n";
+  throw SetupError("codec '" + std::string(name) + "': " + why + what + codec_help(word));
 }
 
 // Letters to change, to insert and to leave out (Levenshtein's distance).
@@ -101,6 +103,10 @@ Codec find_codec(std::string_view name, Isa isa) {
   if (!isa_supported(isa)) {
     throw SetupError("codec '" + std::string(name) + "': this CPU does not support " + isa_name(isa));
   }
+  if (name.size() > kLongestCodecName) {
+    throw SetupError("codec '" + std::string(name.substr(0, 40)) + "...': a name has at most " +
+                     std::to_string(kLongestCodecName) + " characters, and this one " + std::to_string(name.size()));
+  }
   const CodecText text = split_name(name);
   std::string why;
   for (const CodecRow& row : codec_table()) {
@@ -112,7 +118,7 @@ Codec find_codec(std::string_view name, Isa isa) {
     if (fault.why.empty()) return *find_codec(row.id, arguments, isa);
     if (why.empty() || fault.meant) why = fault.why;
   }
-  if (!why.empty()) refuse(name, why);
+  if (!why.empty()) refuse(name, why, text.word);
   refuse(name, name.empty() ? "empty name" : "unknown codec" + guess(name, text.word));
 }
 
@@ -127,21 +133,18 @@ std::vector<std::string> accelerator_codecs() {
   return texts;
 }
 
-std::string codec_help() {
-  std::string text;
+std::string codec_help(std::string_view word) {
+  const auto wanted = [word](const CodecRow& row) { return word.empty() || word == row.word; };
+  size_t width = 0;
   for (const CodecRow& row : codec_table()) {
-    std::string usage = row.usage;
-    usage.resize(26, ' ');
-    text += "  " + usage + row.promise + "\n";
+    if (wanted(row)) width = std::max(width, std::string_view(row.usage).size() + 2);
   }
-  return text;
-}
-
-std::string codec_names() {
   std::string text;
   for (const CodecRow& row : codec_table()) {
-    text += (text.empty() ? "" : ", ") + std::string(row.usage);
-    if (row.max_bits > 0) text += " (" + std::to_string(row.min_bits) + " to " + std::to_string(row.max_bits) + ")";
+    if (!wanted(row)) continue;
+    std::string usage = row.usage;
+    usage.resize(width, ' ');
+    text += "  " + usage + row.promise + "\n";
   }
   return text;
 }

@@ -20,7 +20,9 @@ inline constexpr std::string_view kDefaultCodec = "raw";
 // Where being lossy is what was asked for: accelerators, measurements of codecs.
 inline constexpr std::string_view kDefaultLossyCodec = "fixed:10";
 
-using CodecName = FixedText<48>;
+// Of a name in characters, whoever writes it: configurations, command lines, trainers. None that there is needs more.
+inline constexpr size_t kLongestCodecName = 63;
+using CodecName = FixedText<kLongestCodecName + 1>;
 
 // One codec with its parameter, bound to the kernels of one instruction set. A small value: copy it, keep it in set-up
 // state, call it per packet.
@@ -212,8 +214,9 @@ class Codec {
 // What ranks agree on, of their offers in the order of ranks: the greatest, or the mean.
 [[nodiscard]] float agreed_on(Agreement agreement, std::span<const float> offers) noexcept;
 
-// The codec of a text name, as codec_help() has them. Throws SetupError with the list of what is allowed for anything
-// else, and when GRADLANE_ISA is not usable here.
+// The codec of a text name, as codec_help() has them. Throws SetupError for anything else, and when GRADLANE_ISA is not
+// usable here. Its first line says what is wrong; behind it is how names with that word are written or, where there is
+// no such word, all there are.
 [[nodiscard]] Codec find_codec(std::string_view name);
 [[nodiscard]] Codec find_codec(std::string_view name, Isa isa);
 
@@ -228,11 +231,8 @@ class Codec {
 // Those that are fit for `mode: accelerator`, sorted: "fixed:B", ...
 [[nodiscard]] std::vector<std::string> accelerator_codecs();
 
-// One line per codec: how to write its name, and what it promises.
-[[nodiscard]] std::string codec_help();
-
-// The same on one line, without promises: "raw, bf16, ..., fixed:B (1 to 30)".
-[[nodiscard]] std::string codec_names();
+// One line per codec, of this word if there is one: how to write its name, and what it promises.
+[[nodiscard]] std::string codec_help(std::string_view word = "");
 
 // The outcome in words, for logs and error texts.
 [[nodiscard]] const char* status_text(Status status) noexcept;

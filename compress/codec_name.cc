@@ -109,9 +109,13 @@ class Parser {
   // Another row is meant where this one's prefix or variant is missing.
   NameFault variant() {
     const std::string prefix = row_.prefix;
-    if (!text_.value.starts_with(prefix)) return {word() + ": see '" + row_.usage + "'"};
+    if (!text_.value.starts_with(prefix)) {
+      // "rel" and "rel:8" for "rel=8".
+      const bool begun = text_.value.starts_with(std::string_view(prefix).substr(0, prefix.size() - 1));
+      return {"write " + std::string(row_.usage) + ", as in " + row_.example, begun};
+    }
     const bool named = row_.variant != nullptr && std::ranges::count(text_.options, row_.variant) != 0;
-    if (row_.variant != nullptr && !named) return {word() + ": see '" + row_.usage + "'"};
+    if (row_.variant != nullptr && !named) return {"write " + std::string(row_.usage) + ", as in " + row_.example};
     meant_ = row_.variant != nullptr || !prefix.empty();
     return {"", meant_};
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <string_view>
 
+#include "compress/codec.h"
 #include "compress/layout.h"
 #include "compress/rows/baselines.h"
 #include "compress/rows/chunks.h"
@@ -29,10 +30,8 @@ constexpr auto kRows = joined(kPlainRows, kLatticeRows, kVoteRows, kSparseRows, 
 
 // ---- What the rows must keep to
 
-constexpr size_t kLongestText = 32;  // its final 0 included
-
-// Else clients would hear a part of it (GL_NAME), and names be cut off (CodecName).
-constexpr bool fits(std::string_view text) { return text.size() < kLongestText; }
+// Else clients would hear a part of it (GL_NAME).
+constexpr bool fits(std::string_view text) { return text.size() <= kLongestCodecName; }
 
 constexpr bool complete(const CodecRow& row) {
   return row.kernels.scalar != nullptr && (row.option == nullptr || row.option_kernels.scalar != nullptr) &&

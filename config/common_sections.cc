@@ -19,9 +19,8 @@ namespace {
 
 constexpr const char* kFaultKeys[] = {"drop", "duplicate", "reorder", "corrupt", "delay", "delay_time", "seed"};
 
-constexpr size_t kLongestUser = 32;   // of useradd
-constexpr size_t kLongestCodec = 31;  // GL_NAME of client/abi.h, without the 0 at its end
-constexpr size_t kLongestLink = 16;   // DPDK's names of rings have 28 bytes, and some are ours
+constexpr size_t kLongestUser = 32;  // of useradd
+constexpr size_t kLongestLink = 16;  // DPDK's names of rings have 28 bytes, and some are ours
 constexpr size_t kLongestDevice = 1000;
 
 }  // namespace
@@ -46,7 +45,7 @@ const YamlNode* accelerator_mode(const YamlNode& tree) {
 void read_codec(const Section& root, Codec& codec) {
   const auto value = root.find("codec");
   if (!value) return;
-  const auto name = value->text(kLongestCodec);
+  const auto name = value->text(kLongestCodecName);
   if (!name) return;
   try {
     codec = find_codec(*name);

@@ -171,7 +171,7 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
   }
   if (codec->states == 0) {
     const char* const able = gl_codec_with(gl, GL_CODEC_FEEDBACK, codec->name);
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.31s takes no residual%s%s", name, codec->name,
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.63s takes no residual%s%s", name, codec->name,
                    able != NULL ? "; one that does is " : "", able != NULL ? able : "");
   }
   if ((uintptr_t)how->residual % sizeof(float) != 0) {

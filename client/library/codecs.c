@@ -64,18 +64,23 @@ static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* 
   return GRADLANE_OK;
 }
 
-// To a refusal that has none: a message of the daemon's has no room for it where there are many codecs.
-static void add_list(gradlane_context* gl) {
+// To the daemon's refusal of a name, whose messages have no room for it: how names with its word are written, or where
+// there are none, which words there are.
+static void add_usage(gradlane_context* gl, const char* name) {
   char* const text = gl->base.error;
   const size_t room = sizeof(gl->base.error);
-  if (gl->codecs.count == 0 || strstr(text, "there are ") != NULL) return;
+  if (strstr(text, "codec '") == NULL) return;  // the name is right, and it is something else that is not
+  bool known = false;
+  for (uint32_t i = 0; i < gl->codecs.count; ++i) known = known || has_word(&gl->codecs.rows[i], name);
+  const char* before = known ? "; usage: " : "; there are ";
+  const char* last = "";
   size_t used = strlen(text);
   for (uint32_t i = 0; i < gl->codecs.count && used < room; ++i) {
     const struct gl_codec_row* const row = &gl->codecs.rows[i];
-    const char* const before = i == 0 ? "; there are " : ", ";
-    const int more = row->most == 0 ? snprintf(text + used, room - used, "%s%s", before, row->usage)
-                                    : snprintf(text + used, room - used, "%s%s (%u to %u)", before, row->usage,
-                                               row->least, row->most);
+    if (known ? !has_word(row, name) : strcmp(last, row->word) == 0) continue;
+    last = row->word;
+    const int more = snprintf(text + used, room - used, "%s%s", before, known ? row->usage : row->word);
+    before = known ? " or " : ", ";
     used += more > 0 ? (size_t)more : room;
   }
 }
@@ -97,7 +102,7 @@ static gradlane_code find(gradlane_context* gl, const char* name, size_t length,
   union gl_message answer;
   const gradlane_code code =
       gl_ask(gl, &request, sizeof(request), GL_MSG_CODEC, sizeof(answer.codec), GRADLANE_BAD_ARGUMENT, &answer, NULL);
-  if (code == GRADLANE_BAD_ARGUMENT) add_list(gl);
+  if (code == GRADLANE_BAD_ARGUMENT) add_usage(gl, request.name);
   if (code != GRADLANE_OK) return code;
   *codec = answer.codec;
   if (codec->states > kMostStates) {

@@ -95,7 +95,7 @@ void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, co
   (void)snprintf(
       warning->text, sizeof(warning->text),
       "%s of %" PRIu64
-      " elements by codec %.31s: rounding took %u %% of the norm of what rank %u gave, and made zero of "
+      " elements by codec %.63s: rounding took %u %% of the norm of what rank %u gave, and made zero of "
       "%u %% of its values that were not zero (of a sample). What is lost is lost: a training may stop for it. Use %s",
       sum_name(submission->kind), operation->whole, codec->name, norm_percent(loss), gl->welcome.rank,
       zeroed_percent(loss), remedy(codec));

@@ -66,7 +66,7 @@ static const struct gl_strategy_row* usual(const gradlane_context* gl, const str
 static gradlane_code refuse_owned(gradlane_context* gl, const struct gl_cargo* cargo) {
   char names[GL_ERROR_TEXT / 2];
   return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                 "%s: %.31s does not add: use strategy direct or aggregator; of these the daemon allows %s (strategies "
+                 "%s: %.63s does not add: use strategy direct or aggregator; of these the daemon allows %s (strategies "
                  "in its configuration)",
                  cargo->call, cargo->codec->name, list(gl, cargo, names, sizeof(names)));
 }
@@ -79,7 +79,7 @@ static gradlane_code check_links(gradlane_context* gl, const struct gl_cargo* ca
   }
   return gl_fail(
       gl, GRADLANE_BAD_ARGUMENT,
-      "%s: for %.31s all ranks agree on a number first, which needs links between all nodes: put `direct` in "
+      "%s: for %.63s all ranks agree on a number first, which needs links between all nodes: put `direct` in "
       "`strategies` of the daemons' configuration",
       cargo->call, cargo->codec->name);
 }

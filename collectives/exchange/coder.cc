@@ -44,6 +44,16 @@ void copy(void* to, const void* from, size_t bytes) noexcept {
 
 }  // namespace
 
+FailureText packet_fault(const Codec& codec, size_t mtu, size_t around) noexcept {
+  const bool chunks = codec.row().granule == 0;
+  const bool smaller = chunks && codec.granule() > codec.row().extra.least;
+  FailureText text = "codec ";
+  text.add(codec.short_name().view()).add(chunks ? ": a chunk, " : ": its shortest run, ").add(codec.granule());
+  text.add(" floats, may have ").add(codec.max_bytes(codec.granule())).add(" bytes, and MTU ").add(mtu + around);
+  text.add(" has room for ").add(mtu - sizeof(LinkHeader) - sizeof(RunHeader)).add(": ");
+  return text.add(smaller ? "take a smaller chunk" : "take another codec").add(", or raise `mtu` on all nodes");
+}
+
 Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept
     : codec_(kernels_of(type, codec)),
       ops_(&element_ops(type)),

@@ -18,6 +18,9 @@ struct ElementOps;
   return codec.max_bytes(codec.granule()) + sizeof(LinkHeader) + sizeof(RunHeader) <= mtu;
 }
 
+// Why it does not, and what to do. So many bytes are around packets, and belong to the MTU of IP.
+[[nodiscard]] FailureText packet_fault(const Codec& codec, size_t mtu, size_t around) noexcept;
+
 // out = a + b, or what else the operation makes of two elements; `out` overlaps neither. `codec` is the Coder's.
 using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint8_t* b, uint8_t* out,
                                 size_t count) noexcept;

@@ -33,9 +33,7 @@ bool any_owners(const ExchangeConfig& config) {
 void check_codec(const ExchangeConfig& config) {
   const Codec& codec = config.codec;
   if (!fits_packet(codec, config.mtu)) {
-    throw SetupError("codec " + codec.name() + ": its shortest run may have " +
-                     std::to_string(codec.max_bytes(codec.granule())) + " bytes, too many for packets of " +
-                     std::to_string(config.mtu + config.around));
+    throw SetupError(std::string(packet_fault(codec, config.mtu, config.around).view()));
   }
   if (config.world == 1) return;
   if (needs_owners(codec.row()) && !any_owners(config)) {
@@ -226,6 +224,9 @@ Exchange::~Exchange() = default;
 
 Exchange::Submitted Exchange::submit(const Operation& operation, Nanos now) noexcept {
   return state_->submit(operation, now);
+}
+FailureText Exchange::packet_fault(const Operation& operation) const noexcept {
+  return state_->packet_fault(operation);
 }
 void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
 void Exchange::close() noexcept { state_->close(); }

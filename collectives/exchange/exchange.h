@@ -87,6 +87,9 @@ class Exchange {
   // Takes an operation, which starts in poll(). It ends with exactly one completion.
   [[nodiscard]] Submitted submit(const Operation& operation, Nanos now) noexcept;
 
+  // Of an operation that was refused for its codec (kPacket): what is wrong, and what to do.
+  [[nodiscard]] FailureText packet_fault(const Operation& operation) const noexcept;
+
   // Fails an operation on all ranks. Does nothing once it is over.
   void abort(uint64_t id) noexcept;
 

@@ -118,6 +118,7 @@ class ExchangeState {
 
   // As in Exchange.
   Exchange::Submitted submit(const Operation& operation, Nanos now) noexcept;
+  FailureText packet_fault(const Operation& operation) const noexcept;
   void abort(uint64_t id) noexcept;
   void close() noexcept;
   void refuse(const Failure& why) noexcept;

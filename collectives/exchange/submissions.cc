@@ -71,6 +71,13 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   return has_way_out(operation, config_.world) ? Refusal::kNone : Refusal::kBad;
 }
 
+FailureText ExchangeState::packet_fault(const Operation& operation) const noexcept {
+  const Codec there = codec_for(operation, config_.codec);
+  const bool fits = fits_packet(there, config_.mtu);
+  const Codec& codec = fits && operation.back_codec ? *operation.back_codec : there;
+  return gradlane::packet_fault(codec, config_.mtu, config_.around);
+}
+
 // None: it is not to be had. What goes round the ring has the ring's name, or none.
 const Strategy* ExchangeState::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
   id = {};

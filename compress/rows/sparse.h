@@ -121,7 +121,7 @@ constexpr CodecRow kSparseRows[] = {
                 .source = "Agarwal et al., MLSys 2022"}),
     sparse_row({.id = CodecId::kDgc,
                 .word = "dgc",
-                .usage = "dgc:RATE[,m=M][,clip=C][+fixed]",
+                .usage = "dgc:RATE[,m=M][,clip=C][+fixed:B]",
                 .example = "dgc:0.1%",
                 .promise = "the RATE largest, of velocities that add up",
                 .kernels = GRADLANE_KERNELS(kDgc),

@@ -288,8 +288,8 @@ void Node::start_probing(Nanos most) { prober_->begin(clock_now(), most, random_
 void Node::step_probing() { prober_->step(clock_now()); }
 
 void Node::make_server() {
-  ServerLanes lanes;
-  lanes.lanes = config_.lanes;
+  const ExchangeConfig exchange = exchange_config(config_, 0, 1);
+  ServerLanes lanes{.lanes = config_.lanes, .doorbells = {}, .desks = {}, .packets = {exchange.mtu, exchange.around}};
   const unsigned ranks = ranks_per_node(config_);
   for (unsigned number = 0; number < config_.lanes; ++number) {
     lanes.doorbells.push_back(worker_of(number).doorbell());

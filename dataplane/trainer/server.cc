@@ -71,6 +71,7 @@ class ServerState {
   FileDescriptor again_;
   bool watches_again_ = false;
   Slots slots_;
+  const PacketRoom packets_;
   std::vector<std::unique_ptr<Session>> sessions_;  // in the order they came
   std::optional<SessionClock::time_point> accept_again_;
   bool cannot_accept_ = false;
@@ -82,7 +83,8 @@ ServerState::ServerState(const NodeConfig& config, const ServerLanes& lanes)
       listener_(config.socket),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll instance")),
       again_(checked(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
-      slots_(config_, lanes.desks, lanes.doorbells) {
+      slots_(config_, lanes.desks, lanes.doorbells),
+      packets_(lanes.packets) {
   watch(EPOLL_CTL_ADD, again_.get(), 0, &again_);
 }
 
@@ -156,7 +158,7 @@ void ServerState::accept_some(SessionClock::time_point now) {
 
 void ServerState::add(FileDescriptor socket, SessionClock::time_point now) {
   if (sessions_.size() >= kMaxSessions) make_room();
-  auto session = std::make_unique<Session>(config_, slots_, std::move(socket), now);
+  auto session = std::make_unique<Session>(config_, slots_, packets_, std::move(socket), now);
   if (session->gone()) return;
   try {
     watch(EPOLL_CTL_ADD, session->fd(), EPOLLIN | EPOLLRDHUP, session.get());

@@ -10,6 +10,7 @@
 
 #include "config/config.h"
 #include "dataplane/trainer/mailbox.h"
+#include "dataplane/trainer/session_slots.h"
 
 namespace gradlane {
 
@@ -20,6 +21,7 @@ struct ServerLanes {
   // desks[lane * trainers + trainer]: where commands about this trainer go. With local_reduce the trainers of a lane
   // share a desk.
   std::vector<LaneDesk*> desks;
+  PacketRoom packets = {};
 };
 
 class ServerState;

@@ -17,8 +17,9 @@
 
 namespace gradlane {
 
-Session::Session(const NodeConfig& config, Slots& slots, FileDescriptor socket, SessionClock::time_point now)
-    : config_(config), slots_(slots), socket_(std::move(socket)), deadline_(now + kHelloTime) {
+Session::Session(const NodeConfig& config, Slots& slots, const PacketRoom& packets, FileDescriptor socket,
+                 SessionClock::time_point now)
+    : config_(config), slots_(slots), packets_(packets), socket_(std::move(socket)), deadline_(now + kHelloTime) {
   // Who may connect is a matter of the socket file's mode. This is for log lines and error texts.
   socklen_t bytes = sizeof(peer_);
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer_, &bytes) != 0) {

@@ -36,7 +36,8 @@ inline constexpr auto kHelloTime = std::chrono::seconds(5);
 // only, when the lanes have let go of it.
 class Session {
  public:
-  Session(const NodeConfig& config, Slots& slots, FileDescriptor socket, SessionClock::time_point now);
+  Session(const NodeConfig& config, Slots& slots, const PacketRoom& packets, FileDescriptor socket,
+          SessionClock::time_point now);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -104,6 +105,7 @@ class Session {
 
   const NodeConfig& config_;
   Slots& slots_;
+  const PacketRoom packets_;
   FileDescriptor socket_;
   ucred peer_{};
   State state_ = State::kNew;

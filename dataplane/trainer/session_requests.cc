@@ -7,11 +7,14 @@
 #include <string>
 
 #include "base/error.h"
+#include "collectives/exchange/coder.h"
 #include "compress/codec.h"
 #include "dataplane/trainer/session.h"
 
 namespace gradlane {
 namespace {
+
+static_assert(GL_NAME == kLongestCodecName + 1);
 
 constexpr int kMessagesPerStep = 8;  // of one trainer, so that a flood of them does not keep the others waiting
 
@@ -108,6 +111,9 @@ void Session::find(const gl_codec_name& message) {
   if (length == GL_NAME) return cut_off("FIND_CODEC whose name has no end");
   try {
     const Codec codec = find_codec(std::string_view(message.name, length));
+    if (!fits_packet(codec, packets_.mtu)) {
+      return refuse(std::string(packet_fault(codec, packets_.mtu, packets_.around).view()));
+    }
     gl_codec_name found{};
     found.type = GL_MSG_CODEC;
     found.id = static_cast<uint8_t>(codec.id());
@@ -117,12 +123,10 @@ void Session::find(const gl_codec_name& message) {
     copy_text(found.name, codec.name());
     answer(found);
   } catch (const SetupError& error) {
-    // Its list of codecs takes lines. This one fits a message, unless the error is long, and then it says what to
-    // write.
+    // The rest is how names are written, which trainers have a table of.
     std::string text = error.what();
     text.resize(std::min(text.find('\n'), text.size()));
-    const std::string list = "; there are " + codec_names();
-    refuse(text.size() + list.size() < GL_TEXT ? text + list : text);
+    refuse(text);
   }
 }
 

@@ -5,10 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "collectives/wire.h"
 #include "config/config.h"
 #include "dataplane/trainer/session_round.h"
 
 namespace gradlane {
+
+// Bytes of a packet from the link header on, and of what is around it.
+struct PacketRoom {
+  size_t mtu = kMaxMtu;
+  size_t around = 0;
+};
 
 // A node has a slot for each of its trainers. A slot is taken from a HELLO until no lane touches the trainer's memory
 // any more.

@@ -308,7 +308,9 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   const auto submitted = exchange_.submit(operation, now);
   if (submitted.refusal == Exchange::Refusal::kFull) return false;
   if (submitted.refusal != Exchange::Refusal::kNone) {
-    finish(it, "the exchange refused the operation");
+    it.failure = "the exchange refused the operation";
+    if (submitted.refusal == Exchange::Refusal::kPacket) it.failure = exchange_.packet_fault(operation).view();
+    finish(it, it.failure.c_str());
     return true;
   }
   it.state = Job::State::kExchanging;

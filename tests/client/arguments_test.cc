@@ -260,8 +260,13 @@ TEST_F(Arguments, Average) {
 TEST_F(Arguments, Codecs) {
   how_.codec = "fixd:10";
   expect_bad(all_reduce(data_, 1, &how_), "there is no codec 'fixd:10'");
-  how_.codec = "a name that is far too long for any codec";
-  expect_bad(all_reduce(data_, 1, &how_), "31 characters");
+  how_.codec = "a name that is far too long for any codec that there is, now and later";
+  expect_bad(all_reduce(data_, 1, &how_), "no codec has a name of more than 63 characters");
+  const std::string longest = "fixed:" + std::string(GL_NAME - 8, '0') + "7";
+  EXPECT_EQ(gradlane_check_codec(gl_.get(), longest.c_str(), nullptr), GRADLANE_OK);
+  const std::string longer = longest + "0";
+  how_.codec = longer.c_str();
+  expect_bad(all_reduce(data_, 1, &how_), "63 characters");
 }
 
 TEST_F(Arguments, Residuals) {

@@ -265,7 +265,7 @@ void FakeDaemon::find_codec(gl_codec_name request) {
   const size_t word = name.find(':');
   const auto row = std::ranges::find_if(rows, [&](const gl_codec_row& it) { return name.substr(0, word) == it.word; });
   if (row == rows.end() || (row->most != 0 && word == name.npos)) {
-    return refuse(client_, "there is no codec '" + name + (rows.size() > 4 ? "'" : "'; there are raw and fixed:B"));
+    return refuse(client_, "there is no codec '" + name + "'");
   }
   request.type = GL_MSG_CODEC;
   request.id = row->id;

@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import pydoc
+import re
 import select
 import traceback
 import unittest
@@ -92,9 +93,17 @@ class Arguments(unittest.TestCase):
                 self.refused(lambda: gl.all_reduce(array, codec=value), "codec")
             self.refused(lambda: gl.broadcast(array, codec="fixed:8"), "rounds, and copies are exact; name raw, or none")
         gl.broadcast(floats(), codec="raw")
-        for value in () if FAKE else ("fixd:10", "inceptionn:123456789", "raw:5"):
-            self.refused(lambda: gl.all_reduce(floats(), codec=value), f"codec '{value}': .*; there are raw, bf16, fp16, "
-                         r"inceptionn:B\[,truncate\] \(2 to 14\), fixed:B \(1 to 30\), ")
+        for value, text in () if FAKE else (
+            ("fixd:10", r"unknown codec \(did you mean fixed:10\?\); there are raw, bf16, fp16, inceptionn, fixed, terngrad,"),
+            ("inceptionn:123456789", r"B must be 2 to 14, not '123456789'; usage: inceptionn:B\[,truncate\]$"),
+            ("raw:5", "takes no parameter; usage: raw$"),
+            ("fixed:rel", "write fixed:rel=B, as in .*; usage: fixed:B or fixed:B,stochastic or fixed:rel=B$"),
+            ("dgc:0.1%,m=2", r"m must be 0 to 0.999, .*; usage: dgc:RATE\[,m=M\]\[,clip=C\]\[\+fixed:B\]$"),
+        ):
+            self.refused(lambda: gl.all_reduce(floats(), codec=value), f"codec '{re.escape(value)}': .*{text}")
+        if not FAKE:  # the longest name there is
+            gl.all_reduce(floats(2000), codec="dgc:12.3456%,m=0.899,clip=25.4+fixed:30")
+            self.refused(lambda: gl.all_reduce(floats(), codec="dgc:0.1%,m=0." + 60 * "0"), "more than 63 characters")
 
     def test_strategies(self):
         self.assertEqual(gl.strategies, ("ring", "direct", "aggregator:1") if FAKE else ("ring",))

@@ -139,7 +139,7 @@ TEST_F(States, PaidBySmallSums) {
 }
 
 TEST_F(States, UnknownNamesAreAnsweredWithAllThereAre) {
-  expect_refused("bit", "there is no codec 'bit'; there are raw, fixed:B (1 to 30), bits, signs, few:R");
+  expect_refused("bit", "there is no codec 'bit'; there are raw, fixed, bits, signs, few");
 }
 
 // One name; a second one follows behind a slash of its own.

@@ -1,6 +1,7 @@
 // names_test.cc - looking up codecs by name and by wire id, and the GRADLANE_ISA pin
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -131,10 +132,54 @@ TEST_P(Names, BadNamesAreRefusedWithWhatIsAllowed) {
                            "auto"}) {
     const std::string text = setup_error([&] { (void)find_codec(name, GetParam()); });
     EXPECT_TRUE(contains(text, std::string("'") + name + "'")) << name << ": " << text;
-    for (const char* usage : {"raw", "bf16", "fp16", "inceptionn:B[,truncate]", "B = 2..14", "fixed:B", "B = 1..30"}) {
-      EXPECT_TRUE(contains(text, usage)) << name << ": " << text;
+    // Of a codec that there is, what names of it are; else all there are.
+    const std::string_view word = std::string_view(name).substr(0, std::string_view(name).find_first_of(":,/+"));
+    const auto has_word = [word](const CodecRow& row) { return word == row.word; };
+    const bool known = std::ranges::any_of(codec_table(), has_word);
+    EXPECT_EQ(contains(text, "\nusage:\n"), known) << text;
+    for (const CodecRow& row : codec_table()) {
+      EXPECT_EQ(contains(text, std::string("\n  ") + row.usage + " "), !known || has_word(row)) << name << ": " << text;
     }
   }
+}
+
+TEST_P(Names, WhatIsWrong) {
+  const std::pair<const char*, const char*> names[] = {
+      {"fixed:rel", "write fixed:rel=B, as in fixed:rel=10\n"},
+      {"fixed:rel:8", "write fixed:rel=B, as in fixed:rel=10\n"},
+      {"fixed:rel=", "B must be 1 to 23, not ''\n"},
+      {"fixed:rel=24", "B must be 1 to 23, not '24'\n"},
+      {"fixed:31,stochastic", "B must be 1 to 30, not '31'\n"},
+      {"signsgd,foo", "unknown option 'foo'\n"},
+      {"topk", "topk needs the rate of elements that travel, as in topk:1%\n"},
+      {"topk:1%+fixed:31", "+fixed:1 to +fixed:30, not 'fixed:31'\n"},
+      {"qsgd:4/100", "the number behind the slash must be 256 to 1024, a power of two, not '100'\n"},
+      {"dgc:0.1%,m=0.95,clip=1000", "clip must be 0 to 25.5, in steps of 0.1, not '1000'\n"},
+  };
+  for (const auto& [name, why] : names) {
+    const std::string text = setup_error([&, it = name] { (void)find_codec(it, GetParam()); });
+    EXPECT_TRUE(contains(text, why)) << name << ": " << text;
+  }
+}
+
+// All that there are have room, and whoever writes more than that is told how much.
+TEST_P(Names, Longest) {
+  CodecArguments most{.value_bits = 30, .rate = 123'456};
+  for (const CodecRow& row : codec_table()) {
+    CodecArguments arguments{.bits = static_cast<uint8_t>(row.second_extra.place != nullptr ? 254 : row.max_bits)};
+    if (row.option != nullptr) arguments.bits |= kOptionBit;
+    if (row.extra.place != nullptr) arguments.extra = row.extra.power_of_two ? row.extra.most : row.extra.most - 100;
+    if (row.has_rate) arguments.rate = most.rate;
+    if (row.takes_lattice) arguments.value_bits = most.value_bits;
+    const std::optional<Codec> longest = find_codec(row.id, arguments, GetParam());
+    ASSERT_TRUE(longest.has_value()) << row.word;
+    EXPECT_LE(longest->name().size(), 40U) << longest->name();
+    EXPECT_TRUE(codec(longest->name()).is(*longest)) << longest->name();
+  }
+  const std::string zeros = "topk:0." + std::string(kLongestCodecName - 8, '0');
+  EXPECT_TRUE(contains(setup_error([&] { (void)codec(zeros + "1"); }), "the rate must be"));
+  EXPECT_TRUE(
+      contains(setup_error([&] { (void)codec(zeros + "01"); }), "a name has at most 63 characters, and this one 64"));
 }
 
 TEST_P(Names, WhatMayBeMeant) {

@@ -205,8 +205,7 @@ TEST(Faults, Tos) {
 
 TEST(Faults, Codec) {
   const std::string fault = fault_of(std::string(kNodes) + kPorts + "codec: fixed:31");
-  EXPECT_TRUE(fault.starts_with("n.yaml:4:8: codec: codec 'fixed:31': B must be 1 to 30, not '31'\nallowed:\n"))
-      << fault;
+  EXPECT_TRUE(fault.starts_with("n.yaml:4:8: codec: codec 'fixed:31': B must be 1 to 30, not '31'\nusage:\n")) << fault;
 }
 
 TEST(Faults, Nodes) {

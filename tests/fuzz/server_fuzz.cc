@@ -55,7 +55,7 @@ class InlineLanes {
   }
 
   ServerLanes interface() {
-    ServerLanes lanes{kLanes, {}, {}};
+    ServerLanes lanes{.lanes = kLanes, .doorbells = {}, .desks = {}};
     for (const FileDescriptor& doorbell : doorbells_) lanes.doorbells.push_back(doorbell.get());
     for (LaneDesk& desk : desks_) lanes.desks.push_back(&desk);
     return lanes;

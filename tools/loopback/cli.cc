@@ -1,6 +1,8 @@
 // cli.cc - the options of `gradlane loopback` on the command line
 #include "tools/loopback/cli.h"
 
+#include "base/error.h"
+
 namespace gradlane {
 
 CLI::App* add_loopback(CLI::App& app, LoopbackOptions& options) {
@@ -17,7 +19,9 @@ CLI::App* add_loopback(CLI::App& app, LoopbackOptions& options) {
   add("--size", options.size, "Of frames, bytes (64; codec, ring: 1514)");
   add("--seconds", options.seconds, "How long; 0: until Ctrl-C (5)");
   add("--core", options.core, "To run on (the last one)");
-  add("--codec", options.codec, "Of modes codec and ring (fixed:10)");
+  add("--codec", options.codec, "Of modes codec and ring (fixed:10)")->each([](const std::string& name) {
+    if (name.empty()) throw SetupError("--codec '': name one that 'gradlane codecs' lists, or leave it out");
+  });
   add("--bytes", options.bytes, "Of the tensors of mode ring (1M)");
   add("--data", options.data, "As in 'bench codec' (laplace-1e-3)");
   add("--seed", options.seed, "Of the data (1)");

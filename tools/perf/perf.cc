@@ -59,7 +59,8 @@ class States {
 class Perf {
  public:
   explicit Perf(const PerfPlan& plan)
-      : plan_(plan), data_(plan, trainer_.rank(), trainer_.world(), !trainer_.adds_locally()) {
+      : plan_(plan), data_(plan_, trainer_.rank(), trainer_.world(), !trainer_.adds_locally()) {
+    leave_out();
     const std::vector<std::string> allowed = trainer_.strategies();
     for (const std::string& name : allowed) allowed_.push_back(find_strategy(name));
     for (const StrategyId& strategy : plan.strategies) {
@@ -76,7 +77,7 @@ class Perf {
     for (const PerfOp op : plan_.ops) all.push_back(perf_ways(plan_, op, allowed_, trainer_.world()));
     if (prints && !json) print_perf_head(plan_, trainer_.world());
     std::vector<PerfRow> rows;
-    std::vector<std::string> skipped;
+    std::vector<std::string> skipped = unfit_;
     uint64_t wrong = 0;
     for (size_t i = 0; i < plan_.ops.size(); ++i) {
       const PerfOp op = plan_.ops[i];
@@ -100,6 +101,16 @@ class Perf {
   }
 
  private:
+  // What the daemon refuses whichever way it would go: blocks that do not fit its packets.
+  void leave_out() {
+    std::erase_if(plan_.codecs, [this](const PerfCodec& codec) {
+      const std::string fault = trainer_.fault_of(codec.name());
+      if (!fault.empty() && !plan_.every_codec) throw SetupError(fmt::format("--codec '{}': {}", codec.name(), fault));
+      if (!fault.empty()) unfit_.push_back(fault);
+      return !fault.empty();
+    });
+  }
+
   void prepare(PerfOp op, size_t bytes) {
     count_ = perf_count(plan_, op, bytes, trainer_.world());
     bytes_ = count_ * plan_.type.bytes;
@@ -245,7 +256,8 @@ class Perf {
     return row;
   }
 
-  const PerfPlan& plan_;
+  PerfPlan plan_;
+  std::vector<std::string> unfit_;  // codecs, and why they are left out
   Trainer trainer_;
   PerfData data_;
   // Of the size that is measured:

@@ -42,6 +42,13 @@ std::vector<std::string> Trainer::strategies() const {
   return names;
 }
 
+std::string Trainer::fault_of(const std::string& codec) {
+  gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
+  const gradlane_code code = gradlane_find_codec(gl_, codec.c_str(), &info);
+  if (code != GRADLANE_BAD_ARGUMENT) require(code, "codec");
+  return code == GRADLANE_OK ? "" : gradlane_error(gl_);
+}
+
 void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
                   const std::string& codec, gradlane_reduction reduction, float* states) {
   gradlane_how how = GRADLANE_HOW_INIT;

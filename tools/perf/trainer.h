@@ -44,6 +44,9 @@ class Trainer {
   // Those that the daemon allows, its own first.
   [[nodiscard]] std::vector<std::string> strategies() const;
 
+  // Why there are no operations by this codec, or by these two; empty: there are.
+  [[nodiscard]] std::string fault_of(const std::string& codec);
+
   // `strategy` null: the daemon's. `states` null: none are kept.
   void run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy, const std::string& codec,
            gradlane_reduction reduction, float* states);

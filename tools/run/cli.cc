@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "base/error.h"
+
 namespace gradlane {
 
 void cut_run_command(int& argc, const char* const* argv, RunOptions& options) {
@@ -23,7 +25,10 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   };
   add("-n", options.nodes, "Nodes, each with a daemon of its own (1 to 64)");
   add("--link", options.link, "vhost, memif, ring (a process), veth, accelerator (vhost)");
-  add("--codec", options.codec, "Of fp32: 'gradlane codecs' (raw; accelerators fixed:10)");
+  add("--codec", options.codec, "Of fp32: 'gradlane codecs' (raw; accelerators fixed:10)")
+      ->each([](const std::string& name) {
+        if (name.empty()) throw SetupError("--codec '': name one that 'gradlane codecs' lists, or leave it out");
+      });
   add("--strategies", options.strategies, "That operations may name: ring,direct,rings:2,... (ring)");
   add("--lanes", options.lanes, "Worker threads of each node (1)");
   add("--trainers", options.trainers, "Per node: the command runs this often for each (1)");

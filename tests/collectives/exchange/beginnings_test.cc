@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "collectives/exchange/coder.h"
 #include "tests/collectives/exchange/exchange_fixture.h"
 
 namespace gradlane::test::beginnings_test {
@@ -130,6 +131,18 @@ TEST(Beginnings, GranulesMustFitIntoAPacket) {
   config.exchange.mtu = least - 1;
   config.exchange.codec = *codec;
   EXPECT_THROW(SimNet{config}, SetupError);
+}
+
+TEST(Beginnings, PacketsThatAreTooShortSayWhatFits) {
+  EXPECT_EQ(
+      packet_fault(find_codec("qsgd:8/1024"), 548, 28).view(),
+      "codec qsgd:8/1024: a chunk, 1024 floats, may have 1032 bytes, and MTU 576 has room for 484: take a smaller "
+      "chunk, or raise `mtu` on all nodes");
+  EXPECT_TRUE(packet_fault(find_codec("int8"), 256, 28)
+                  .view()
+                  .ends_with(": take another codec, or raise `mtu` on all "
+                             "nodes"));
+  EXPECT_TRUE(packet_fault(find_codec("topk:1%"), 548, 28).view().starts_with("codec topk:1%: its shortest run, 256 "));
 }
 
 // ---- Failures

@@ -208,13 +208,13 @@ TEST_F(ServerEndTest, MalformedMessages) {
       {0, 0, "message of 0 bytes, which have no type"},
       {GL_MSG_HELLO, 3, "message of 3 bytes, which have no type"},
       {0, 4, "message of type 0 (4 bytes), which is none of a client's"},
-      {GL_MSG_WELCOME, sizeof(gl_welcome), "message of type 2 (72 bytes), which is none of a client's"},
+      {GL_MSG_WELCOME, sizeof(gl_welcome), "message of type 2 (104 bytes), which is none of a client's"},
       {4711, 300, "message of type 4711 (300 bytes), which is none of a client's"},
       {GL_MSG_HELLO, 4, "HELLO of 4 bytes, not 16"},
       {GL_MSG_HELLO, 16, "HELLO with magic 0, which is not gradlane's"},
       {GL_MSG_ALLOCATE, 15, "ALLOCATE of 15 bytes, not 16"},
       {GL_MSG_FREE, 17, "FREE of 17 bytes, not 16"},
-      {GL_MSG_FIND_CODEC, 300, "FIND_CODEC of 300 bytes, not 56"},
+      {GL_MSG_FIND_CODEC, 300, "FIND_CODEC of 300 bytes, not 88"},
   };
   for (const bool with_rank : {false, true}) {
     for (const auto& each : cases) {

@@ -115,7 +115,7 @@ FakeLanes::~FakeLanes() {
 }
 
 ServerLanes FakeLanes::interface() const {
-  ServerLanes lanes{lanes_, {}, desks_};
+  ServerLanes lanes{.lanes = lanes_, .doorbells = {}, .desks = desks_};
   for (const FileDescriptor& doorbell : doorbells_) lanes.doorbells.push_back(doorbell.get());
   return lanes;
 }
@@ -229,7 +229,9 @@ ServerTest::~ServerTest() {
 
 void ServerTest::start() {
   lanes_ = std::make_unique<FakeLanes>(config_.lanes, config_.trainers, config_.local_reduce);
-  server_ = std::make_unique<Server>(config_, lanes_->interface());
+  ServerLanes lanes = lanes_->interface();
+  lanes.packets = packets_;
+  server_ = std::make_unique<Server>(config_, std::move(lanes));
   server_->open();
 }
 

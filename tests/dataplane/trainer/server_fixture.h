@@ -155,6 +155,7 @@ class ServerTest : public testing::Test {
 
   std::string folder_;
   NodeConfig config_;
+  PacketRoom packets_;
   std::unique_ptr<FakeLanes> lanes_;
   std::unique_ptr<Server> server_;
 

@@ -350,6 +350,8 @@ TEST_F(ServerTest, FindCodec) {
     const auto found = ask(client, find_message(name)).as<gl_codec_name>();
     EXPECT_EQ((found.flags & GL_CODEC_EXACT_SUMS) != 0, exact) << name;
   }
+  const std::string longest = "dgc:12.3456%,m=0.899,clip=25.4+fixed:30";
+  EXPECT_EQ(ask(client, find_message(longest)).as<gl_codec_name>().name, longest);
   for (const std::string name : {"", "zip", "fixed:99", "fixed:7,truncate", "\x80\xff"}) {
     const Reply reply = ask(client, find_message(name));
     EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
@@ -357,6 +359,21 @@ TEST_F(ServerTest, FindCodec) {
   }
   ASSERT_TRUE(client.send(find_message(std::string(GL_NAME, 'x'))));
   EXPECT_EQ(goodbye(client), "FIND_CODEC whose name has no end");
+}
+
+// Whose blocks have no room in packets. The text has, whatever the name.
+TEST_F(ServerTest, CodecsThatDoNotFitPackets) {
+  packets_ = {.mtu = 548, .around = 28};
+  start();
+  const RawClient client = welcomed();
+  for (const std::string name : {"int8:1024", "topk:1%", "dgc:12.3456%,m=0.899,clip=25.4+fixed:30"}) {
+    const Reply reply = ask(client, find_message(name));
+    EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
+    EXPECT_TRUE(reply.text().starts_with("codec " + name + ": ")) << reply.text();
+    EXPECT_NE(reply.text().find("bytes, and MTU 576 has room for 484: take "), std::string::npos) << reply.text();
+    EXPECT_TRUE(reply.text().ends_with(", or raise `mtu` on all nodes")) << reply.text();
+  }
+  EXPECT_EQ(ask(client, find_message("int8")).type(), GL_MSG_CODEC);
 }
 
 }  // namespace

@@ -105,6 +105,31 @@ TEST(TrainerCodecs, Each) {
   }
 }
 
+// Of a trainer that has not asked for the codec: one operation fails on each rank, and no more.
+TEST(TrainerCodecs, ThatDoNotFitIntoAPacket) {
+  TrainerConfig small = config(1);
+  small.mtu = 548;
+  Trainers trainers(small);
+  const Codec codec = find_codec("int8:1024");
+  for (const bool fits : {false, true}) {
+    std::vector<uint64_t> cookies;
+    for (unsigned rank = 0; rank < 2; ++rank) {
+      gl_submission submission = submission_of(OpKind::kAllReduce, ElementType::kFloat32, kCount);
+      submission.flags = fits ? 0 : GL_FLAG_CODEC;
+      submission.codec = static_cast<uint8_t>(codec.id());
+      submission.codec_arguments = std::bit_cast<uint64_t>(codec.arguments());
+      cookies.push_back(trainers[rank].submit(submission));
+    }
+    for (const Outcome& outcome : trainers.outcomes_of(cookies)) {
+      EXPECT_EQ(outcome.failed, fits ? 0U : 1U) << outcome.text;
+      if (fits) continue;
+      EXPECT_TRUE(outcome.text.starts_with("codec int8:1024: a chunk, 1024 floats, may have 1028 bytes, and MTU "))
+          << outcome.text;
+      EXPECT_TRUE(outcome.text.ends_with(": take a smaller chunk, or raise `mtu` on all nodes")) << outcome.text;
+    }
+  }
+}
+
 // Lanes look at the whole, so what they select is what one lane would.
 TEST(TrainerCodecs, LanesAgree) {
   const auto row =

@@ -111,6 +111,7 @@ TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
       exchange.strategies = config.strategies;
       exchange.operations = config.operations;
       exchange.max_bytes = config.max_bytes;
+      exchange.mtu = config.mtu;
       exchange.operation_timeout = config.operation_timeout;
       TrainerOpsSetup setup;
       setup.lane = lane;

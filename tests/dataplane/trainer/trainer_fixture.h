@@ -27,6 +27,7 @@ struct TrainerConfig {
   std::vector<StrategyId> strategies = {StrategyId{}};
   size_t operations = 16;
   size_t max_bytes = size_t{1} << 20;
+  size_t mtu = 1472;
   Nanos operation_timeout = 200 * kMillisecond;
 };
 

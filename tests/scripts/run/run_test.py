@@ -267,6 +267,7 @@ class RunTest(RunCase):
             (["-n", "65"], ["-n '65'", "1 to 64"]),
             (["-n", "two"], ["-n 'two'", "1 to 64"]),
             (["-n", "2", "--codec", "zip"], ["zip", "fixed:B"]),
+            (["-n", "2", "--codec", ""], ["--codec ''", "gradlane codecs"]),
             (["-n", "2", "--codec", "fixed:auto:13"], ["fixed:auto:13", "BITS 1 to 12"]),
             (["-n", "2", "--codec", "fixed:automatic"], ["fixed:automatic", "BITS 1 to 12"]),
             (["-n", "2", "--link", "tcp"], ["--link 'tcp'", "vhost, memif, ring"]),

@@ -21,8 +21,8 @@ BLOCKS = "must be a multiple of 4 from 4 to 1073741824 bytes"
 
 # Arguments, environment, what the error must name.
 ERRORS = [
-    (["bench", "codec", "--codec", "fixed:99"], {}, ["fixed:99", "1 to 30", "inceptionn:B[,truncate]"]),
-    (["bench", "codec", "--codec", "inceptionn"], {}, ["inceptionn", "needs its parameter", "fixed:B"]),
+    (["bench", "codec", "--codec", "fixed:99"], {}, ["fixed:99", "1 to 30", "fixed:rel=B"]),
+    (["bench", "codec", "--codec", "inceptionn"], {}, ["inceptionn", "needs its parameter", "inceptionn:B[,truncate]"]),
     (["bench", "codec", "--codec", "fixed:10,foo"], {}, ["foo", "fixed:B"]),
     (["bench", "codec", "--isa", "mmx"], {}, ["mmx", "scalar", "avx512"]),
     (["bench", "codec", "--data", "noise"], {}, ["noise", "laplace-1e-3", "FILE.npy"]),

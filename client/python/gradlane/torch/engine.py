@@ -289,7 +289,10 @@ class Engine:
             return _codecs.find(self._context._connection, asked)
         except errors.BadArgument as error:
             auto = f"{self.codecs.auto} or {self.codecs.auto}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
-            raise errors.bad_argument(f"gradlane: {error}, {auto}") from None
+            word = _codecs.word_of(name or self.codec)
+            known = any(codec.word == word for codec in _codecs.table(self._context._connection))
+            more = "" if known and word != self.codecs.word else f" or {auto}" if known else f", {auto}"
+            raise errors.bad_argument(f"gradlane: {error}{more}") from None
 
     def _residual(self, residual: torch.Tensor, tensor: torch.Tensor, codec: Any) -> tuple[int, int]:
         """Address and state_pitch of a residual: flat, or a row for each of the codec's states."""

@@ -232,7 +232,7 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 #define GRADLANE_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
 #define GRADLANE_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so that B may be chosen from step to step
 #define GRADLANE_CODEC_OWNED 16u      // does not add: goes only by strategies where blocks have owners, as direct
-#define GRADLANE_CODEC_AGREES 32u     // ranks agree on a number first: the daemons' `strategies` must have direct
+#define GRADLANE_CODEC_AGREES 32u     // ranks agree on a number first: beyond three, daemons must allow direct
 #define GRADLANE_CODEC_LOOKS 64u      // has scales or thresholds, each of a whole operation: one per tensor is best
 #define GRADLANE_CODEC_RATE 128u      // the share of the elements that travel stands where B would
 #define GRADLANE_CODEC_LATTICE 256u   // "+fixed:B" may follow: how values travel

@@ -23,7 +23,7 @@ extern "C" {
 #define GL_MAX_LANES 16u     // of a node
 #define GL_MAX_SEGMENTS 64u  // of a client at a time
 #define GL_TEXT 192u         // bytes of a text, its final 0 included
-#define GL_NAME 64u          // bytes of a codec's name, its final 0 included; all there are fit
+#define GL_NAME 64u          // bytes of a codec's name, its final 0 included; every codec's name fits
 #define GL_OPTION 16u        // the same of its option, and of what else is a part of a name
 #define GL_LINE 96u          // bytes of what is said of a codec in a line, its final 0 included
 #define GL_MAX_CODECS 64u    // of a daemon

@@ -139,8 +139,8 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 //
 // Only sums of float32 go through a codec, and an all-to-all that names one; and only those of GRADLANE_EXACT_BELOW
 // elements or more (of reduce-scatter and all-to-all: per block). All else arrives bit by bit. So does an all-to-all by
-// a codec that is for sums only: one that selects, votes, rounds by chance or agrees on a scale (docs/client.md lists
-// them). Integers are added modulo 2^32 or 2^64, bytes modulo 256.
+// a codec that is for sums only: one that selects, votes, waits for a threshold, rounds by chance or agrees on a
+// scale (docs/client.md lists them). Integers are added modulo 2^32 or 2^64, bytes modulo 256.
 
 typedef uint64_t gradlane_request;  // 0: none
 
@@ -157,9 +157,10 @@ typedef struct gradlane_how {
   const char* codec;
   // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter, reduce): as many arrays as the
   // codec has `states` (gradlane_codec_info), each of as many floats as data, one behind the other; from
-  // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. After GRADLANE_FAILED zeros again, and as
-  // it was where nothing had been sent yet. A sum that is too small for a codec pays what is owed: the residual is
-  // added to the data by the call, and is zeros then. One that was kept for a codec is for no other of another `word`.
+  // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. After GRADLANE_FAILED zeros again, or as
+  // it was, where the operation still waited: rely on neither. A sum that is too small for a codec pays what is owed:
+  // the residual is added to the data by the call, and is zeros then. One that was kept for a codec is for no other of
+  // another `word`.
   float* residual;
   int average;  // 1: divide sums by the number of ranks; floating types only
   // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the
@@ -232,7 +233,7 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 #define GRADLANE_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
 #define GRADLANE_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so that B may be chosen from step to step
 #define GRADLANE_CODEC_OWNED 16u      // does not add: goes only by strategies where blocks have owners, as direct
-#define GRADLANE_CODEC_AGREES 32u     // ranks agree on a number first: beyond three, daemons must allow direct
+#define GRADLANE_CODEC_AGREES 32u     // ranks agree on a number first: all need links to all, as with direct
 #define GRADLANE_CODEC_LOOKS 64u      // has scales or thresholds, each of a whole operation: one per tensor is best
 #define GRADLANE_CODEC_RATE 128u      // the share of the elements that travel stands where B would
 #define GRADLANE_CODEC_LATTICE 256u   // "+fixed:B" may follow: how values travel
@@ -262,7 +263,8 @@ size_t gradlane_codecs(const gradlane_context* gl);
 // The one with this number, below gradlane_codecs().
 gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_codec_info* info);
 // The one that this name ("fixed:10", say; NULL: the daemon's; of two, as for an aggregator: the first) is of.
-// GRADLANE_BAD_ARGUMENT if there is none. Where the daemon has no table, texts are empty.
+// GRADLANE_BAD_ARGUMENT if there is none, or its shortest run does not fit the daemons' packets. Where the daemon has
+// no table, texts are empty.
 gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradlane_codec_info* info);
 // Whether an all-reduce of float32 by this codec can go this way (NULL: the daemon's, of both). GRADLANE_BAD_ARGUMENT,
 // and gradlane_error() says what is missing, if not.

@@ -107,8 +107,8 @@ struct Operation {
   void* out = nullptr;
   // Error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as `data`, added to it,
   // and left as the rounding error of this rank's contribution. An operation that fails leaves zeros, and its
-  // completion says so; if it had not begun with its elements (it waited, looked, or agreed), all as it was. Codecs
-  // with two states() have another such array behind it.
+  // completion says so; where it still waited for the ring, looked or agreed, and was not cancelled, all as it was.
+  // Codecs with two states() have another such array behind it.
   float* residual = nullptr;
   // Floats from the start of one state array to that of the next one; 0: as many as `data` has.
   size_t state_pitch = 0;

@@ -83,6 +83,7 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
     : config_(checked(config)),
       io_(io),
       topology_(config_.strategies, config_.world, config_.rank),
+      all_linked_(links_all(config_.strategies, config_.world)),
       ring_(Team::of(topology_, config_.rank, config_.world, 0, 1)),
       links_([&] {
         std::vector<Link> links;

@@ -157,7 +157,6 @@ class ExchangeState {
   void begin_stage(Running& it) noexcept;
   void share_links() noexcept;
   void look_at_loss(Running& it) noexcept;
-  [[nodiscard]] bool linked_to_all() const noexcept { return links_.size() + 1 == config_.world; }
   void check_deadlines(Nanos now) noexcept;
   void tell_all(Running& it) noexcept;
   void end_if_done(Running& it) noexcept;
@@ -284,7 +283,8 @@ class ExchangeState {
   PacketIo& io_;
   Counters counters_;
   const Topology topology_;
-  const Ring ring_;  // of all ranks
+  const bool all_linked_;  // all ranks, not just this one, have links to all others
+  const Ring ring_;        // of all ranks
   struct Allowed {
     StrategyId id;
     std::unique_ptr<const Strategy> strategy;

@@ -140,7 +140,7 @@ void ExchangeState::end_if_done(Running& it) noexcept {
 }
 
 void ExchangeState::end(Running& it, const Failure& failure) noexcept {
-  // Before its first element it owes what it owed; and others may still look at that, on threads of their own.
+  // While it waits, looks or agrees it owes what it owed; and others may still look at that, on threads of their own.
   const bool began = it.state == Running::State::kRunning && it.ready;
   it.residual_cleared = failure && began && it.operation.residual != nullptr;
   if (it.residual_cleared) {

@@ -58,7 +58,7 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   const bool owes = sums_coded(operation) && codec.has_feedback();
   if (operation.residual != nullptr && !owes) return Refusal::kBad;
   const bool coded = encoded(operation.type, operation.reduction);
-  if (sums_coded(operation) && needs_links(codec.row()) && !linked_to_all()) return Refusal::kStrategy;
+  if (sums_coded(operation) && needs_links(codec.row()) && !all_linked_) return Refusal::kStrategy;
   if (operation.back_codec && !can_come_back(*operation.back_codec, codec)) return Refusal::kBad;
   if (coded && !fits_packet(codec, config_.mtu)) return Refusal::kPacket;
   if (operation.back_codec && !fits_packet(*operation.back_codec, config_.mtu)) return Refusal::kPacket;

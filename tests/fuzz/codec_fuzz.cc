@@ -27,7 +27,8 @@ struct Variants {
   std::vector<Codec> codecs;  // the scalar one first
 };
 
-// Each row of the table as its example has it, with the least and the greatest parameter, and with what may follow.
+// Each row of the table as its example has it, with the least and the greatest of each parameter, and with what may
+// follow.
 const std::vector<Variants>& table() {
   static const std::vector<Variants> all = [] {
     std::vector<Variants> made;
@@ -40,6 +41,19 @@ const std::vector<Variants>& table() {
         arguments.bits = static_cast<uint8_t>(bits);
         add();
       }
+      const CodecArguments example = arguments;
+      for (const unsigned extra : {row.extra.least, row.extra.most}) {
+        if (row.extra.most == 0) break;
+        arguments.extra = static_cast<uint16_t>(extra);
+        add();
+      }
+      arguments = example;
+      for (const unsigned extra : {row.second_extra.least, row.second_extra.most}) {
+        if (row.second_extra.most == 0) break;
+        arguments.bits = static_cast<uint8_t>(extra);
+        add();
+      }
+      arguments = example;
       if (row.option != nullptr) {
         arguments.bits |= kOptionBit;
         add();

@@ -122,8 +122,8 @@ class Direct(Listing):
 
         The array stays as it was. Of any type but objects, bit by bit; a codec that is named is for float32, as in
         all_reduce(), but for the block that a rank has of itself. Codecs that are for sums only, as they select, vote,
-        round by chance or agree on a scale (topk, signsgd, terngrad, ...: docs/client.md lists them), change nothing:
-        then all arrives bit by bit, too. Returns `out`, or the Request.
+        wait for a threshold, round by chance or agree on a scale (topk, signsgd, tbq, terngrad, ...: docs/client.md
+        lists them), change nothing: then all arrives bit by bit, too. Returns `out`, or the Request.
         """
         how = self._how(tag, timeout, strategy, codec=codec)
         check_array("data", array)

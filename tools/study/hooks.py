@@ -166,8 +166,8 @@ class Weights:
         self._engine.release()
 
 
-def hook_of(method):
-    """State, hook, and what to call in the end. DDP without a hook does what Gloo's does."""
+def hook_of(method, steps):
+    """Of epochs with so many steps: state, hook, and what to call in the end. DDP without a hook does what Gloo's does."""
     if method.kind == "gloo":
         return None, default_hooks.allreduce_hook, lambda: None
     if method.kind == "fp16":
@@ -181,5 +181,7 @@ def hook_of(method):
         return power_sgd(method)
     if method.what == plan.WEIGHTS:
         return gradlane.torch.State(codec="raw"), gradlane.torch.hook, lambda: None
-    state = gradlane.torch.State(codec=method.codec, error_feedback=method.feedback, strategy=method.strategy or None)
+    ramp = [(codec, epochs * steps) for codec, epochs in method.ramp]
+    state = gradlane.torch.State(codec=method.codec, error_feedback=method.feedback, strategy=method.strategy or None,
+                                 ramp=ramp)
     return state, gradlane.torch.hook, lambda: None

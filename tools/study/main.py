@@ -72,7 +72,7 @@ def methods(text):
 
 
 def least_seeds(mode):
-    return plan.SYSTEMS_SEEDS if mode == plan.SYSTEMS_MODE else plan.SEEDS
+    return plan.FEWER_SEEDS if mode in (plan.SYSTEMS_MODE, plan.OBSERVATION_MODE) else plan.SEEDS
 
 
 def for_page(settings):
@@ -155,8 +155,8 @@ def parse_arguments():
     args.epochs = args.epochs or (QUICK_EPOCHS if args.quick else plan.EPOCHS)
     if args.write_docs and not for_page(vars(args)):
         parser.error(f"--write-docs: the page has tables of everything, {plan.SEEDS} seeds or more (with --systems "
-                     f"{plan.SYSTEMS_SEEDS}); leave out --quick, --only, --models, --epochs, --link-rate and fewer "
-                     "--seeds")
+                     f"and --observation {plan.FEWER_SEEDS}); leave out --quick, --only, --models, --epochs, "
+                     "--link-rate and fewer --seeds")
     if not args.report and not args.record and os.geteuid() != 0:
         parser.error("network namespaces need root; use sudo")
     return args

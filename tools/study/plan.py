@@ -8,7 +8,7 @@ GLOO = "Gloo"
 DEFAULT = "fixed:10"
 PATIENCE = datetime.timedelta(seconds=60)  # of a trainer, with others
 SEEDS, EPOCHS, LINK_RATE = 5, 15, "1gbit"  # of the page, if nothing else is asked for
-SYSTEMS_SEEDS = 3  # of the page of the paper's systems
+FEWER_SEEDS = 3  # of the pages of the paper's systems and of its observation
 MOST_IN_JOB = 12  # trainings: what fails, or is ended, takes no more with it
 QUIET = 0.3  # cores that may be busy with other work before a study is not worth much
 
@@ -30,6 +30,8 @@ class Method:
     rate: float = 1.0  # of learning, times that of the study: signs are all of one size
     what: str = GRADIENTS  # goes through the codec; all else is exact
     rank: int = 0  # of PowerSGD's factors
+    momentum: bool = True  # of the optimizer; False: the codec has its own
+    ramp: tuple = ()  # (codec, epochs) before it
 
 
 def _gradlane(codec, feedback=False, strategy="", **more):
@@ -72,14 +74,16 @@ PAPERS = [
     _gradlane("fixed:10,stochastic"),
     _gradlane("fixed:rel=8", True, links=True),
     _gradlane("terngrad", links=True),
-    _gradlane("tbq:10", True),
+    _gradlane("tbq:7", True),
     _gradlane("signsgd", rate=VOTE_RATE),
     _gradlane("signsgd,ternary", rate=VOTE_RATE),
     _gradlane("signsgd,ef", True, links=True),
     _gradlane("topk:1%", True),
     _gradlane("topk:1%+fixed:10", True),
     _gradlane("mstopk:1%", True),
-    _gradlane("dgc:0.1%", True),
+    # As Lin et al. have it: no momentum but its own, and a rate that falls over the first four epochs.
+    Method("dgc:0.1% after 4 epochs of more", "gradlane", "dgc:0.1%", True, momentum=False,
+           ramp=(("dgc:25%", 1), ("dgc:6.25%", 1), ("dgc:1.5625%", 1), ("dgc:0.4%", 1))),
     _gradlane("graddrop:0.1%", True),
     _gradlane("onebit", True, "direct"),
     _gradlane("qsgd:4", True, "direct"),

@@ -78,7 +78,7 @@ class Training:
         self._begin()
 
     def _register(self):
-        state, hook, self.close = hooks.hook_of(self.method)
+        state, hook, self.close = hooks.hook_of(self.method, self.share.steps)
         if self.method.kind == "gradlane" and self.method.what != plan.GRADIENTS:
             self.weights = hooks.Weights(self.method, self.model)
         self.recorder = hooks.Recorder(hook)
@@ -86,7 +86,8 @@ class Training:
 
     def _begin(self):
         models.initialize(self.model, self.seed)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self._rate(), momentum=self.spec["momentum"])
+        momentum = self.spec["momentum"] if self.method.momentum else 0
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self._rate(), momentum=momentum)
 
     def _rate(self):
         return self.spec["rate"] * self.method.rate

@@ -5,9 +5,7 @@
 // group with a tag 3 is a mixed group, whose payload goes through lanes of 32 bits.
 #pragma once
 
-#include <immintrin.h>
-
-#include "compress/layout.h"
+#include "compress/avx512/pairwise.h"
 #include "compress/writer.h"
 
 namespace gradlane {
@@ -29,14 +27,6 @@ GRADLANE_INLINE Floats load_floats(const float* p) { return {_mm512_loadu_ps(p),
 GRADLANE_INLINE void store_floats(float* p, Floats x) {
   _mm512_storeu_ps(p, x.low);
   _mm512_storeu_ps(bytes_at(p, 16), x.high);
-}
-
-// The page behind this one: processors fetch ahead by themselves within a page only. It need not exist.
-GRADLANE_INLINE void fetch_next_page(const float* p) {
-  constexpr size_t kPage = 4096;
-  const auto* const ahead = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) + kPage);
-  _mm_prefetch(ahead, _MM_HINT_T0);
-  _mm_prefetch(ahead + 64, _MM_HINT_T0);
 }
 
 // Loads and stores the first `count` of 32 floats only; loaded are zeros for the others.
@@ -64,21 +54,6 @@ GRADLANE_INLINE uint32_t gather(uint64_t word, uint64_t places) {
   return static_cast<uint32_t>(_pext_u64(word, places));
 }
 GRADLANE_INLINE size_t count_bits(uint64_t word) { return static_cast<size_t>(__builtin_popcountll(word)); }
-
-// Runs over groups [group, groups): `begin(g, begun)` reads one, `finish(g, begun)` writes it. Stops where one of them
-// returns false. Returns the group it stopped at.
-template <class Begun, class Begin, class Finish>
-GRADLANE_INLINE size_t run_pairwise(size_t group, size_t groups, Begin begin, Finish finish) {
-  Begun now, next;
-  if (group >= groups || !begin(group, now)) return group;
-  while (group + 1 < groups && begin(group + 1, next)) {
-    if (!finish(group, now)) [[unlikely]]
-      return group;
-    ++group;
-    now = next;
-  }
-  return finish(group, now) ? group + 1 : group;
-}
 
 // ---- Narrow groups: tags 0, 1, 2
 

@@ -4,6 +4,6 @@
 
 namespace gradlane::avx2 {
 
-GRADLANE_DEFINE_SELECTIONS
+GRADLANE_DEFINE_SELECTIONS(TernaryRuns)
 
 }  // namespace gradlane::avx2

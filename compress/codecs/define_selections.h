@@ -7,18 +7,18 @@
 #include "compress/codecs/ternary.h"
 #include "compress/codecs/terngrad.h"
 
-#define GRADLANE_DEFINE_SELECTIONS                                                                                     \
+#define GRADLANE_DEFINE_SELECTIONS(Runs)                                                                               \
   void look_at(const CodecParams&, Look& look, const LookJob& job) noexcept { look_at_moments(look, job); }            \
   void select_stochastic(const CodecParams& params, const SelectJob& job) noexcept { Stochastic(params).select(job); } \
   EncodeResult encode_terngrad(const CodecParams& params, const EncodeJob& job) noexcept {                             \
-    return TernaryPasses<TernGrad>::encode(params, job);                                                               \
+    return TernaryPasses<TernGrad, Runs>::encode(params, job);                                                         \
   }                                                                                                                    \
   HopResult hop_terngrad(const CodecParams& params, const HopJob& job) noexcept {                                      \
-    return TernaryPasses<TernGrad>::hop(params, job);                                                                  \
+    return TernaryPasses<TernGrad, Runs>::hop(params, job);                                                            \
   }                                                                                                                    \
   EncodeResult encode_tbq(const CodecParams& params, const EncodeJob& job) noexcept {                                  \
-    return TernaryPasses<Tbq>::encode(params, job);                                                                    \
+    return TernaryPasses<Tbq, Runs>::encode(params, job);                                                              \
   }                                                                                                                    \
   HopResult hop_tbq(const CodecParams& params, const HopJob& job) noexcept {                                           \
-    return TernaryPasses<Tbq>::hop(params, job);                                                                       \
+    return TernaryPasses<Tbq, Runs>::hop(params, job);                                                                 \
   }

@@ -14,7 +14,7 @@ class TernGrad {
 
   // Which of sixteen floats, of these sizes, are contributed.
   GRADLANE_INLINE Mask operator()(const Floats& size, uint64_t position) const {
-    return between(random_.upper(position)) < smaller(size, clip_) * steps_per_one_;
+    return between(random_.upper(position)) < lower(size, clip_) * steps_per_one_;
   }
 
  private:

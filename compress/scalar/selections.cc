@@ -4,6 +4,6 @@
 
 namespace gradlane::scalar {
 
-GRADLANE_DEFINE_SELECTIONS
+GRADLANE_DEFINE_SELECTIONS(TernaryRuns)
 
 }  // namespace gradlane::scalar

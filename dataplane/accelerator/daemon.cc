@@ -110,8 +110,8 @@ void check_wire_is_free(const AcceleratorConfig& config) {
                   name, address, config.file, config.interface));
 }
 
-void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
-                     const Port& wire) {
+void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const EthdevPort& host,
+                     const EthdevPort& wire) {
   if (!privileges.active()) return;
   const std::vector<std::string> files = {config.admin, config.admin + ".lock", host.socket_file(), wire.socket_file()};
   for (const std::string& path : files) privileges.give(path);
@@ -122,8 +122,8 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
 }
 
 // Answers people until a signal comes; its name. Throws DeviceLost.
-const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
-                  AcceleratorWatch& watch, PortHold& hold) {
+const char* serve(const Signals& signals, AdminSocket& admin, EthdevPort& host, EthdevPort& wire,
+                  const AcceleratorWorker& worker, AcceleratorWatch& watch, PortHold& hold) {
   for (auto tended = Clock::now() - kStep;;) {
     if (Clock::now() - tended >= kStep) {
       tended = Clock::now();
@@ -140,7 +140,7 @@ const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& 
 }
 
 // Neither may be destroyed while a device's thread waits for its other side.
-void leave(std::unique_ptr<Port>& port) {
+void leave(std::unique_ptr<EthdevPort>& port) {
   if (port->leave()) (void)port.release();
 }
 
@@ -161,8 +161,8 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   PacketPool pool("accelerator", buffers_for(config), longest_frame(config));
   // Before the first packet socket: what it has from then on is seen by the kernel no more.
   PortHold hold(config);
-  auto host = std::make_unique<Port>(config.host, config.mtu, pool.mempool());
-  auto wire = std::make_unique<Port>(config.wire, config.mtu, pool.mempool());
+  auto host = std::make_unique<EthdevPort>(config.host, config.mtu, pool.mempool());
+  auto wire = std::make_unique<EthdevPort>(config.wire, config.mtu, pool.mempool());
   AcceleratorWorker worker(worker_setup(config), *host, *wire, pool);
   AcceleratorWatch watch(config);
   parts.emplace(AcceleratorParts{config, process, *host, *wire, worker, watch, hold});

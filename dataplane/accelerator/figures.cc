@@ -24,7 +24,7 @@ const char* state_name(accel::Peers::State state) {
   return "asked";
 }
 
-SideFigures side_figures(const Port& port, const AcceleratorQueue& queue) {
+SideFigures side_figures(const EthdevPort& port, const AcceleratorQueue& queue) {
   SideFigures figures{
       .device = port.device(), .missed = port.missed(), .link_up = port.started() && port.link_up(), .counters = {}};
   queue.published().for_each([&figures](const CounterValue& each) { figures.counters.push_back(each); });

@@ -9,7 +9,7 @@
 #include "config/accelerator.h"
 #include "dataplane/accelerator/watch.h"
 #include "dataplane/accelerator/worker.h"
-#include "dataplane/device/port.h"
+#include "dataplane/device/ethdev_port.h"
 #include "dataplane/kernel/port_hold.h"
 #include "dataplane/status/process_figures.h"
 
@@ -19,8 +19,8 @@ namespace gradlane {
 struct AcceleratorParts {
   const AcceleratorConfig& config;
   const ProcessFacts& process;
-  const Port& host;
-  const Port& wire;
+  const EthdevPort& host;
+  const EthdevPort& wire;
   const AcceleratorWorker& worker;
   const AcceleratorWatch& watch;
   const PortHold& hold;

@@ -1,7 +1,6 @@
 // port_queue.cc - receiving, telling apart, sending (worker thread only)
 #include "dataplane/lane/port_queue.h"
 
-#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_prefetch.h>
 
@@ -98,7 +97,7 @@ bool PortQueue::receive(Nanos now) noexcept {
   if (!port_.started() || now < quiet_until_) return handle_held(now);
   quiet_until_ = 0;
   std::array<rte_mbuf*, kBurst> burst;
-  const uint16_t count = rte_eth_rx_burst(port_.id(), queue_, burst.data(), kBurst);
+  const uint16_t count = port_.receive(queue_, burst.data(), kBurst);
   if (count == 0 && deadline() == kNever) return false;
   for (uint16_t i = 0; i < count; ++i) rte_prefetch0(frame_of(burst[i]));
   for (uint16_t i = 0; i < count; ++i) arrive(burst[i], now);
@@ -299,7 +298,7 @@ void PortQueue::flush() noexcept {
   uint64_t bytes = 0;
   std::array<uint32_t, kQueued> lengths;
   for (size_t i = 0; i < queued_count_; ++i) lengths[i] = queued_[i]->pkt_len;
-  const uint16_t sent = rte_eth_tx_burst(port_.id(), queue_, queued_.data(), static_cast<uint16_t>(queued_count_));
+  const uint16_t sent = port_.send(queue_, queued_.data(), static_cast<uint16_t>(queued_count_));
   refused_ = sent == 0;
   if (sent != 0) refused_at_ = 0;
   for (size_t i = 0; i < sent; ++i) bytes += lengths[i];

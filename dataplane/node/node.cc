@@ -13,6 +13,7 @@
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "dataplane/device/eal.h"
+#include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/key_file.h"
@@ -74,9 +75,9 @@ size_t buffers_per_lane(const NodeConfig& config) {
 // Where packet buffers should be: on the NUMA node that the ports agree on; -1: anywhere.
 int buffers_node(const NodeConfig& config) {
   if (!config.hugepages || config.ports.empty()) return -1;
-  const int node = Port::numa_node_of(config.ports.front());
+  const int node = EthdevPort::numa_node_of(config.ports.front());
   const bool agree =
-      std::ranges::all_of(config.ports, [node](const auto& it) { return Port::numa_node_of(it) == node; });
+      std::ranges::all_of(config.ports, [node](const auto& it) { return EthdevPort::numa_node_of(it) == node; });
   return agree ? node : -1;
 }
 
@@ -118,7 +119,7 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   for (const PortConfig& port : config_.ports) {
     const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(ports_.size());
     NodePort& it = ports_.emplace_back();
-    it.port = std::make_unique<Port>(port, config_, mempools, links, unique);
+    it.port = std::make_unique<EthdevPort>(port, config_, mempools, links, unique);
     it.claim = std::make_unique<AddressClaim>(it.port->local_link());
   }
   agree_on_workers();

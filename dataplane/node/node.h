@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/port.h"
+#include "dataplane/device/ring_links.h"
 #include "dataplane/frame/frame.h"
 #include "dataplane/kernel/host_claim.h"
 #include "dataplane/lane/address_claim.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "dataplane/device/port.h"
+#include "dataplane/device/ethdev_port.h"
 #include "tests/dataplane/cluster.h"
 
 namespace gradlane::test::ring_port_test {
@@ -98,7 +98,7 @@ TEST(Steering, WithoutRulesTheDevicesHashDecides) {
   PacketPool pool("steering", 4095, 1500);
   const std::vector<rte_mempool*> pools(2, pool.mempool());
   RingLinks links;
-  const Port it(port, config, pools, links, "steering");
+  const EthdevPort it(port, config, pools, links, "steering");
   EXPECT_EQ(it.queues(), 2U);
   EXPECT_TRUE(it.started());
   EXPECT_FALSE(it.local_link());
@@ -116,7 +116,7 @@ TEST(Port, NamesItselfWhereThereIsNoDevice) {
   PacketPool pool("nobody", 1023, 1500);
   const std::vector<rte_mempool*> pools(1, pool.mempool());
   RingLinks links;
-  EXPECT_THAT(refusal([&] { Port(port, config, pools, links, "nobody"); }), HasSubstr("port e7: DPDK has no device"));
+  EXPECT_THAT(refusal([&] { EthdevPort(port, config, pools, links, "nobody"); }), HasSubstr("port e7: DPDK has no device"));
 }
 
 }  // namespace

@@ -1,0 +1,305 @@
+// ethdev_port.cc - making, starting and tending DPDK devices (control thread, and threads of devices that block)
+#include "dataplane/device/ethdev_port.h"
+
+#include <rte_bus_vdev.h>
+#include <rte_dev.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/error.h"
+#include "config/devargs.h"
+#include "config/devices.h"
+#include "dataplane/device/capabilities.h"
+#include "dataplane/device/packet_pool.h"
+#include "dataplane/device/packet_socket.h"
+#include "dataplane/frame/frame.h"
+#include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/kernel/xdp.h"
+
+namespace gradlane {
+namespace {
+
+static_assert(kMaxProcessPorts <= RTE_MAX_ETHPORTS);
+constexpr uint16_t kDescriptors = 512;
+constexpr unsigned kPatience = 10;          // looks at a link, 100 ms apart, before its client tries again
+constexpr useconds_t kLookEvery = 100'000;  // us
+
+}  // namespace
+
+EthdevPort::EthdevPort(const PortConfig& config, const NodeConfig* node, size_t mtu,
+                       std::span<rte_mempool* const> pools)
+    : Port(config, node), all_frames_(node == nullptr), mtu_(mtu), pools_(pools.begin(), pools.end()) {
+  if (config.mac) mac_ = *config.mac;
+  if (!config.mac && traits_.needs_mac) mac_ = mac_of(node == nullptr ? 0 : node->nodes[node->rank].ip);
+}
+
+EthdevPort::EthdevPort(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools,
+                       RingLinks& links, const std::string& unique)
+    : EthdevPort(config, &node, node.mtu, pools) {
+  make([&] {
+    if (config_.kind == PortConfig::Kind::kRing) {
+      make_ring(links, unique);
+    } else {
+      probe();
+    }
+  });
+}
+
+EthdevPort::EthdevPort(const PortConfig& config, size_t mtu, rte_mempool* pool)
+    : EthdevPort(config, nullptr, mtu, {&pool, 1}) {
+  make([this] {
+    const WithoutFanout fragments_stay;
+    probe();
+  });
+}
+
+template <class Make>
+void EthdevPort::make(Make make_device) {
+  try {
+    check_frames(config_.device, mtu_ + kEthernetBytes);
+    // A file that an earlier process left keeps a server from starting.
+    remove_socket(traits_.socket);
+    check_socket(traits_.socket);
+    if (traits_.blocks) {
+      steering_.apply(0, queues_);
+      return;
+    }
+    const std::string warning = check_kernel_interface(config_, mtu_);
+    if (!warning.empty()) spdlog::warn("port {}: {}", name_, warning);
+    if (is_af_packet(config_) || is_af_xdp(config_)) {
+      claim_.emplace("interface " + interface_name(config_), "stop it, or give this one another interface");
+    }
+    if (is_af_xdp(config_)) prepare_xdp();
+    make_device();
+    start();
+    if (is_af_xdp(config_)) program_ = keep_xdp_program(interface_);
+    (void)take_xdp_messages();
+  } catch (const SetupError& error) {
+    if (made_) rte_eth_dev_close(id_);
+    made_ = false;
+    const std::string messages = take_xdp_messages();
+    if (!messages.empty()) spdlog::warn("port {}: {}", name_, messages);
+    fail(error.what());
+  }
+}
+
+bool EthdevPort::program_stays() const noexcept { return is_af_xdp(config_) && !program_; }
+
+EthdevPort::~EthdevPort() {
+  remove_socket(traits_.socket);
+  if (!made_ || traits_.left_to_the_end) return;
+  steering_.remove();
+  // It would outlive the device. Needs the rights that enabling it needed.
+  if (traits_.kernel && promiscuous_) (void)rte_eth_promiscuous_disable(id_);
+  if (started()) rte_eth_dev_stop(id_);
+  rte_eth_dev_close(id_);
+}
+
+// ---- Making
+
+void EthdevPort::make_ring(RingLinks& links, const std::string& unique) {
+  const RingLinks::End end = links.attach(config_.device, lanes_);
+  const int id = rte_eth_from_rings(("ring_" + unique).c_str(), const_cast<rte_ring**>(end.rx.data()), lanes_,
+                                    const_cast<rte_ring**>(end.tx.data()), lanes_, kAnySocket);
+  if (id < 0) throw SetupError("no in-process ring device could be made");
+  id_ = static_cast<uint16_t>(id);
+  made_ = true;
+}
+
+void EthdevPort::probe() {
+  // EAL has looked for cards when it started, and rte_dev_probe() fails for what is there. A virtual device that cannot
+  // be made does not always fail it: the port must be there, too.
+  const bool there = config_.kind == PortConfig::Kind::kPci && find(config_, id_);
+  if (!there && (rte_dev_probe(config_.device.c_str()) != 0 || !find(config_, id_))) {
+    throw SetupError("DPDK has no device '" + config_.device + "'" +
+                     (config_.kind == PortConfig::Kind::kPci ? "; is it bound to vfio-pci (dpdk-devbind.py --status)?"
+                                                             : "; see its messages above"));
+  }
+  made_ = true;
+}
+
+bool EthdevPort::find(const PortConfig& config, uint16_t& id) noexcept {
+  if (rte_eth_dev_get_port_by_name(std::string(device_name(config.device)).c_str(), &id) == 0) return true;
+  // Cards may have been given in short.
+  return config.kind == PortConfig::Kind::kPci && rte_eth_dev_get_port_by_name(device_key(config).c_str(), &id) == 0;
+}
+
+int EthdevPort::numa_node_of(const PortConfig& config) noexcept {
+  uint16_t id = 0;
+  return config.kind == PortConfig::Kind::kPci && find(config, id) ? rte_eth_dev_socket_id(id) : -1;
+}
+
+void EthdevPort::start() {
+  rte_eth_dev_info info{};
+  if (rte_eth_dev_info_get(id_, &info) != 0) throw SetupError("the device does not answer");
+  const unsigned queues = std::min({lanes_, unsigned{info.max_rx_queues}, unsigned{info.max_tx_queues}});
+  if (queues == 0) throw SetupError("the device has no queues");
+  if (queues < lanes_ && traits_.blocks) {
+    throw SetupError("the device has " + std::to_string(queues) + " queue pairs for " + std::to_string(lanes_) +
+                     " lanes: set workers.lanes to " + std::to_string(queues));
+  }
+  if (!traits_.blocks) queues_ = queues;
+  if (config_.kind == PortConfig::Kind::kDevice) interface_ = info.if_index;
+  numa_node_ = numa_node_of(config_);
+  configure(info);
+  const auto count = static_cast<uint16_t>(queues_);
+  uint16_t rx = kDescriptors;
+  uint16_t tx = kDescriptors;
+  rte_eth_dev_adjust_nb_rx_tx_desc(id_, &rx, &tx);
+  for (uint16_t queue = 0; queue < count; ++queue) {
+    if (rte_eth_rx_queue_setup(id_, queue, rx, kAnySocket, nullptr, pools_[queue]) != 0 ||
+        rte_eth_tx_queue_setup(id_, queue, tx, kAnySocket, nullptr) != 0) {
+      throw SetupError("queue " + std::to_string(queue) + " cannot be set up");
+    }
+  }
+  const bool own_mac = !config_.mac && !traits_.needs_mac;
+  rte_ether_addr address{};
+  bool taken = own_mac;
+  if (!own_mac) {
+    std::ranges::copy(mac_, address.addr_bytes);
+    // Some virtual devices do not take one; what counts is which frames we answer to.
+    taken = rte_eth_dev_default_mac_addr_set(id_, &address) == 0;
+  }
+  if (all_frames_) {
+    open_to_all();
+  } else if (!traits_.kernel || !taken) {
+    // An interface of the kernel would be promiscuous for everybody.
+    promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
+  }
+  if (!try_start() && !traits_.needs_goodbye) throw SetupError("the device does not start");
+  if (!traits_.blocks) steering_.apply(id_, queues_);
+  if (own_mac) {
+    if (rte_eth_macaddr_get(id_, &address) != 0) throw SetupError("the device has no MAC address: set `mac`");
+    std::ranges::copy(address.addr_bytes, mac_.begin());
+  }
+}
+
+void EthdevPort::configure(const rte_eth_dev_info& info) {
+  rte_eth_conf conf{};
+  const size_t room = rte_pktmbuf_data_room_size(pools_[0]) - size_t{RTE_PKTMBUF_HEADROOM};
+  ask_for_mtu(info, config_, traits_, mtu_, room, conf);
+  if (!all_frames_) checksum_offload_ = ask_for_checksums(info, traits_, conf);
+  if (!traits_.blocks) steering_.prepare(info, queues_, conf);
+  const auto count = static_cast<uint16_t>(queues_);
+  int result = rte_eth_dev_configure(id_, count, count, &conf);
+  if (result != 0 && steering_.give_up_rss(conf)) result = rte_eth_dev_configure(id_, count, count, &conf);
+  if (result != 0) throw SetupError("the device cannot be configured");
+}
+
+void EthdevPort::open_to_all() {
+  if (is_af_packet(config_) || is_af_xdp(config_)) {
+    if (interface_ != 0) listening_ = make_promiscuous(interface_);
+    if (is_af_packet(config_) && interface_ != 0) look_at_socket();
+  } else if (!traits_.kernel) {
+    // The other kernel devices are taps, which have all that the host sends.
+    promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
+  }
+  if (!promiscuous_ && config_.kind == PortConfig::Kind::kPci) {
+    throw SetupError("the card cannot be made promiscuous, and would not receive what is for the host");
+  }
+}
+
+void EthdevPort::look_at_socket() {
+  packet_socket_ = find_packet_socket(interface_);
+  if (packet_socket_ < 0) return;
+  if (!ignore_outgoing(packet_socket_)) {
+    spdlog::warn("port {}: what the kernel itself sends there is passed on, too: Linux 4.20 and later can leave it out",
+                 name_);
+  }
+  if (!reassembles(packet_socket_)) return;
+  spdlog::warn("port {}: the kernel puts IP fragments together before they arrive: those longer than the MTU get lost",
+               name_);
+}
+
+bool EthdevPort::try_start() noexcept {
+  if (rte_eth_dev_start(id_) != 0) return false;
+  started_.store(true, std::memory_order_release);
+  return true;
+}
+
+// ---- Bursts
+
+uint16_t EthdevPort::receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept {
+  return rte_eth_rx_burst(id_, queue, burst, count);
+}
+
+uint16_t EthdevPort::send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept {
+  return rte_eth_tx_burst(id_, queue, burst, count);
+}
+
+// ---- Tending
+
+void EthdevPort::look_at_link() noexcept {
+  rte_eth_link link{};
+  bool up = rte_eth_link_get_nowait(id_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+  if (interface_ != 0) up = up && interface_running(interface_);
+  link_up_.store(up, std::memory_order_relaxed);
+}
+
+void EthdevPort::tend() {
+  if (failed_.load(std::memory_order_acquire)) fail(failure_);
+  if (traits_.blocks && !kept_) begin();
+  if (!traits_.blocks) look_at_link();
+  look_for_interface();
+  if (packet_socket_ >= 0) missed_ += take_missed(packet_socket_);
+  if (logged_up_ != link_up()) {
+    logged_up_ = !logged_up_;
+    spdlog::info("port {}: the link is {}", name_, logged_up_ ? "up" : "down");
+  }
+  if (traits_.blocks) return;
+  if (!started()) {
+    // Workers have not touched its queues since the last look.
+    rte_eth_dev_stop(id_);
+    try_start();
+    return;
+  }
+  if (!traits_.reconnects) return;
+  down_ = link_up() ? 0 : down_ + 1;
+  if (down_ < kPatience) return;
+  down_ = 0;
+  started_.store(false, std::memory_order_release);
+}
+
+void EthdevPort::look_for_interface() const {
+  if (interface_ == 0 || interface_there(interface_)) return;
+  throw DeviceLost("port " + name_ + ": interface " + interface_name(config_) +
+                   " is gone: deleted, made anew, or moved to another network namespace");
+}
+
+// ---- Devices that block
+
+void EthdevPort::begin() {
+  kept_ = true;
+  std::thread thread(&EthdevPort::keep, this);
+  pthread_setname_np(thread.native_handle(), ("gl-" + name_).substr(0, 15).c_str());
+  thread.detach();
+}
+
+void EthdevPort::keep() noexcept {
+  try {
+    // It may be another user's process by now.
+    check_socket(traits_.socket);
+    probe();
+    start();
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    failed_.store(true, std::memory_order_release);
+    return;
+  }
+  for (; !left_.load(std::memory_order_relaxed); usleep(kLookEvery)) look_at_link();
+}
+
+bool EthdevPort::leave() noexcept {
+  if (!kept_) return false;
+  left_.store(true, std::memory_order_relaxed);
+  remove_socket(traits_.socket);
+  return true;
+}
+
+}  // namespace gradlane

@@ -147,7 +147,7 @@ std::string in_quotes(const std::string& text) {
 }
 
 std::string device_text(const PortConfig& port) {
-  static constexpr const char* kKinds[] = {"device", "pci", "ring"};  // by PortConfig::Kind
+  static constexpr const char* kKinds[] = {"device", "pci", "ring", "udp"};  // by PortConfig::Kind
   return fmt::format("{}: {}", kKinds[static_cast<size_t>(port.kind)], in_quotes(port.device));
 }
 

@@ -41,6 +41,7 @@ struct PortConfig {
     kDevice,  // DPDK devargs of a virtual device: "net_memif0,role=server,..."
     kPci,     // PCI address of a NIC, with devargs behind it if need be: "0000:03:00.0"
     kRing,    // one end of an in-process link of that name; the other end is another node of the same process
+    kUdp,     // sockets of the kernel, with its addresses
   };
   std::string name;  // in logs and figures; e0, e1, ... if not given
   Kind kind = Kind::kDevice;

@@ -163,6 +163,8 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
       return is_pci(name) ? "" : fmt::format("{} is no PCI address, allowed: as in 0000:03:00.0", quoted(name));
     case PortConfig::Kind::kRing:
       return "";
+    case PortConfig::Kind::kUdp:
+      return name == "auto" ? "" : fmt::format("{} is no word for sockets, allowed: auto", quoted(name));
     case PortConfig::Kind::kDevice:
       break;
   }

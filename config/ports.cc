@@ -13,7 +13,7 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kPortKeys[] = {"name", "device", "pci", "ring", "nodes", "mac"};
+constexpr const char* kPortKeys[] = {"name", "device", "pci", "ring", "udp", "nodes", "mac"};
 constexpr size_t kLongestName = 31;
 
 class PortReader {
@@ -46,7 +46,8 @@ class PortReader {
 
   void read_device(const Section& section, PortConfig& port) {
     using Kind = PortConfig::Kind;
-    static constexpr DeviceKey kKinds[] = {{"device", Kind::kDevice}, {"pci", Kind::kPci}, {"ring", Kind::kRing}};
+    static constexpr DeviceKey kKinds[] = {
+        {"device", Kind::kDevice}, {"pci", Kind::kPci}, {"ring", Kind::kRing}, {"udp", Kind::kUdp}};
     const auto chosen = read_port_device(section, kKinds, port);
     if (!chosen) return;
     if (const std::string fault = device_fault(port, config_.mtu, config_.lanes); !fault.empty()) {

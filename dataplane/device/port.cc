@@ -11,7 +11,7 @@ Port::Port(const PortConfig& config, const NodeConfig* node)
       name_(config.name),
       lanes_(node == nullptr ? 1 : node->lanes),
       queues_(lanes_),
-      steering_(node == nullptr ? Steering() : Steering(*node, config.nodes, traits_.local)) {}
+      steering_(node == nullptr ? Steering() : Steering(*node, config.nodes, traits_.local || traits_.sockets)) {}
 
 Port::~Port() = default;
 

@@ -41,6 +41,8 @@ class Port {
   [[nodiscard]] bool needs_goodbye() const noexcept { return traits_.needs_goodbye; }
   // A link in the memory of this machine.
   [[nodiscard]] bool local_link() const noexcept { return traits_.local; }
+  // Sockets, see DeviceTraits.
+  [[nodiscard]] bool of_sockets() const noexcept { return traits_.sockets; }
   // The device computes the checksums of IPv4 and UDP of packets whose flags ask for it. Only once started().
   [[nodiscard]] bool checksum_offload() const noexcept { return checksum_offload_; }
   // How packets of a lane come to its queue, and how many workers that allows.
@@ -51,6 +53,9 @@ class Port {
   [[nodiscard]] virtual std::string socket_file() const { return ""; }
   // AF_XDP: the program stays on the interface if the process has no right to take it off at the end.
   [[nodiscard]] virtual bool program_stays() const noexcept { return false; }
+
+  // What becomes readable when packets come to a queue, for who sleeps until then; none: nothing does.
+  [[nodiscard]] virtual std::vector<int> fds(unsigned) const { return {}; }
 
   // Every 100 ms, once all devices of the process have been made. Throws SetupError if one that makes its caller wait
   // cannot be had, and DeviceLost if what it stands on has gone.

@@ -59,6 +59,7 @@ DeviceTraits traits_of(const PortConfig& config) {
   DeviceTraits traits;
   if (config.kind == PortConfig::Kind::kPci) traits.wants_mtu = true;
   if (config.kind == PortConfig::Kind::kRing) traits.local = traits.shares_buffers = true;
+  if (config.kind == PortConfig::Kind::kUdp) traits.kernel = traits.sockets = true;
   if (config.kind != PortConfig::Kind::kDevice) return traits;
   if (is_memif(config)) return memif_traits(config.device);
   if (is_virtio(config)) return virtio_traits(config.device);

@@ -30,8 +30,10 @@ struct DeviceTraits {
   bool wants_mtu = false;
   // vhost and virtio_user: a random address each time, or the same for all.
   bool needs_mac = false;
-  // AF_PACKET, AF_XDP, tap: packets pass through the kernel.
+  // AF_PACKET, AF_XDP, tap, sockets: packets pass through the kernel.
   bool kernel = false;
+  // Sockets: the kernel has the node's address, knows the way to others, and computes checksums.
+  bool sockets = false;
   std::string socket;  // the file that it makes, and never removes
 };
 [[nodiscard]] DeviceTraits traits_of(const PortConfig& config);

@@ -79,9 +79,9 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
       sources_(neighbours.size()),
       arp_due_(neighbours.size()),
       lanes_(setup.local.udp_ports),
-      checksum_(port.local_link()         ? Checksum::kNone
-                : port.checksum_offload() ? Checksum::kDevice
-                                          : Checksum::kSoftware) {
+      checksum_(port.local_link() || port.of_sockets() ? Checksum::kNone
+                : port.checksum_offload()              ? Checksum::kDevice
+                                                       : Checksum::kSoftware) {
   if (setup.faults.any()) injector_ = std::make_unique<FaultInjector>(setup.faults, setup.fault_stream);
   if (key == nullptr) return;
   sealer_.emplace(*key, setup.local.ip);

@@ -21,12 +21,20 @@ namespace gradlane {
 Worker::Worker(IdlePolicy policy, Nanos patience) : idle_(policy, patience), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   int pair[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) bells_.push_back({pair[0], pair[1]});
-  watch(pair[0]);
+  watch(pair[0], true);
 }
 
-void Worker::watch(int bell) {
-  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = bell}};
-  if (epoll_ < 0 || bell < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bell, &event) != 0) {
+void Worker::add(PortQueue& queue, std::span<const int> fds) {
+  woken_ = !fds.empty() && (woken_ || queues_.empty());
+  idle_.set_woken(woken_);
+  queues_.push_back(&queue);
+  for (const int fd : fds) watch(fd, false);
+}
+
+// What is no bell is told apart by a negative number, and read by its queue.
+void Worker::watch(int fd, bool bell) {
+  epoll_event event{.events = EPOLLIN | (bell ? EPOLLRDHUP : 0U), .data = {.fd = bell ? fd : -1}};
+  if (epoll_ < 0 || fd < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
     throw SetupError(std::string("a worker needs a socket pair and an epoll instance: ") + std::strerror(errno));
   }
 }
@@ -43,7 +51,7 @@ Worker::~Worker() {
 void Worker::stand_in_for(Worker& other) {
   for (const Bell& it : other.bells_) {
     bells_.push_back(it);
-    watch(it.bell);
+    watch(it.bell, true);
   }
   other.bells_.clear();
 }
@@ -119,7 +127,7 @@ void Worker::sleep(Nanos most) noexcept {
     const int events = epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
     // A kernel before 5.11, or a container that does not allow it: then trainers cannot wake it up.
     if (events < 0 && errno != EINTR) nanosleep(&timeout, nullptr);
-    if (events > 0) {
+    if (events > 0 && event.data.fd >= 0) {
       gl_silence(event.data.fd);
       // A trainer has shut it down, for all: no sleep is so long that it would be missed much.
       if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, event.data.fd, nullptr);

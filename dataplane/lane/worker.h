@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,7 +22,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  void add(PortQueue& queue) { queues_.push_back(&queue); }
+  // `fds`: readable when packets come to it; none: it must be looked at, again and again.
+  void add(PortQueue& queue, std::span<const int> fds = {});
   void add(Lane& lane) { lanes_.push_back(&lane); }
 
   // A round is these three, one after the other. None of them reads a clock.
@@ -43,13 +45,14 @@ class Worker {
   void stand_in_for(Worker& other);
 
  private:
-  void watch(int bell);
+  void watch(int fd, bool bell);
   void run(int core) noexcept;
   void sleep(Nanos most) noexcept;
 
   std::vector<PortQueue*> queues_;
   std::vector<Lane*> lanes_;
   Idle idle_;
+  bool woken_ = false;  // by packets to any of its queues
   struct Bell {
     int bell = -1;
     int doorbell = -1;

@@ -16,7 +16,6 @@
 #include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
-#include "dataplane/node/key_file.h"
 #include "dataplane/node/ring_facts.h"
 
 namespace gradlane {
@@ -115,13 +114,7 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   // some.
   pools_.push_back(std::make_unique<PacketPool>("n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
                                                 longest_packet(config_.ports, config_.mtu), buffers_node(config_)));
-  const std::vector<rte_mempool*> mempools(config_.lanes, pools_.front()->mempool());
-  for (const PortConfig& port : config_.ports) {
-    const std::string unique = "n" + std::to_string(index) + "p" + std::to_string(ports_.size());
-    NodePort& it = ports_.emplace_back();
-    it.port = std::make_unique<EthdevPort>(port, config_, mempools, links, unique);
-    it.claim = std::make_unique<AddressClaim>(it.port->local_link());
-  }
+  make_ports(links, index);
   agree_on_workers();
   make_lanes();
   make_neighbours();
@@ -172,99 +165,6 @@ void Node::make_lanes() {
                                               setup, *pools_.front(), desk));
       worker_of(setup.lane).add(*lanes_.back());
     }
-  }
-}
-
-// ---- Ways to neighbours
-
-// All nodes that a lane has packets for: the one before, the next one, then the others.
-void Node::make_neighbours() {
-  const auto count = static_cast<unsigned>(config_.nodes.size());
-  std::vector<bool> linked(count);
-  for (const auto& lane : lanes_) {
-    for (const unsigned rank : lane->exchange().neighbours()) linked[rank / ranks_per_node(config_)] = true;
-  }
-  linked[config_.rank] = false;
-  std::vector<unsigned> nodes = {(config_.rank + count - 1) % count, (config_.rank + 1) % count};
-  for (unsigned node = 0; node < count; ++node) nodes.push_back(node);
-  for (const unsigned node : nodes) {
-    if (!linked[node]) continue;
-    linked[node] = false;
-    auto& it = neighbours_.emplace_back(std::make_unique<Neighbour>());
-    it->node = node;
-    it->ip = config_.nodes[node].ip;
-    it->configured = config_.nodes[node].mac.has_value();
-    if (it->configured) it->mac = pack_mac(*config_.nodes[node].mac);
-  }
-}
-
-void Node::connect_ports() {
-  const unsigned ranks = ranks_per_node(config_);
-  std::unique_ptr<const RingKey> key;
-  if (!config_.key_file.empty()) key.reset(new RingKey(read_key_file(config_.key_file)));
-  for (NodePort& own : ports_) {
-    std::vector<Neighbour*> reached;
-    const auto& nodes = own.port->nodes();
-    for (const auto& it : neighbours_) {
-      if (nodes.empty() || std::ranges::find(nodes, it->node) != nodes.end()) reached.push_back(it.get());
-    }
-    PortQueue::Setup setup;
-    setup.claim = own.claim.get();
-    setup.ranks_per_node = ranks;
-    setup.local = {.mac = own.port->mac(),
-                   .ip = config_.nodes[config_.rank].ip,
-                   .udp_port = config_.udp_port,
-                   .udp_ports = static_cast<uint16_t>(config_.lanes * ranks)};
-    for (const NodeAddress& node : config_.nodes) setup.addresses.push_back(node.ip);
-    for (const NodePort& each : ports_) setup.macs.push_back(each.port->mac());
-    setup.identity = probe_identity(config_);
-    setup.faults = config_.faults;
-    for (unsigned i = 0; i < own.port->queues(); ++i) {
-      setup.first = i == 0;
-      setup.fault_stream =
-          (uint64_t{config_.rank} * kMaxPorts + static_cast<uint64_t>(&own - ports_.data())) * kMaxLanes + i;
-      own.queues.push_back(std::make_unique<PortQueue>(*own.port, i, *pools_.front(), classifier_, setup,
-                                                       key ? &*key : nullptr, reached));
-      worker_of(i).add(*own.queues.back());
-    }
-    // What arrives at any queue goes to the lane it is for, if this worker has that.
-    for (unsigned number = 0; number < config_.lanes; ++number) {
-      for (unsigned local = 0; local < ranks; ++local) {
-        for (unsigned i = 0; i < own.queues.size(); ++i) {
-          if (&worker_of(i) != &worker_of(number)) continue;
-          own.queues[i]->connect(number * ranks + local, lane(number, local));
-        }
-      }
-    }
-  }
-}
-
-PortQueue& Node::queue_to(unsigned node, unsigned number) {
-  for (NodePort& it : ports_) {
-    const auto& nodes = it.port->nodes();
-    const bool reaches = nodes.empty() || std::ranges::find(nodes, node) != nodes.end();
-    if (reaches) return *it.queues[number % it.queues.size()];
-  }
-  throw SetupError(fmt::format("no port reaches node {}: {} has one", node, links_text(config_, node)));
-}
-
-void Node::connect_lane(unsigned number, unsigned local) {
-  const unsigned ranks = ranks_per_node(config_);
-  Lane& own = lane(number, local);
-  for (const unsigned rank : own.exchange().neighbours()) {
-    const unsigned node = rank / ranks;
-    if (node == config_.rank) {
-      own.connect(rank, lane(number, rank % ranks));
-      continue;
-    }
-    PortQueue& queue = queue_to(node, number);
-    Flow flow;
-    flow.source_mac = queue.port().mac();
-    flow.source_ip = config_.nodes[config_.rank].ip;
-    flow.destination_ip = config_.nodes[node].ip;
-    flow.source_port = static_cast<uint16_t>(config_.udp_port + number * ranks + local);
-    flow.destination_port = static_cast<uint16_t>(config_.udp_port + number * ranks + rank % ranks);
-    own.connect(rank, queue, *neighbour(node), flow);
   }
 }
 

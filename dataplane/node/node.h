@@ -115,6 +115,7 @@ class Node {
 
  private:
   void make_lanes();
+  void make_ports(RingLinks& links, unsigned index);
   void make_neighbours();
   void claim_address();
   void log_addresses(Nanos now);
@@ -138,7 +139,7 @@ class Node {
   const NodeConfig config_;
   const Classifier classifier_;
   const uint64_t incarnation_;
-  std::optional<HostClaim> address_;                    // none: all ports are links inside this machine
+  std::optional<HostClaim> address_;                    // none: all ports are links inside this machine, or sockets
   std::vector<std::unique_ptr<Neighbour>> neighbours_;  // in the ring
   std::vector<std::unique_ptr<PacketPool>> pools_;      // one for all lanes
   std::vector<NodePort> ports_;

@@ -19,8 +19,9 @@ constexpr const char* kCause =
 
 void Node::claim_address() {
   const uint32_t ip = config_.nodes[config_.rank].ip;
-  const auto is_local = [](const PortConfig& port) { return traits_of(port).local; };
-  if (std::ranges::all_of(config_.ports, is_local)) return;
+  // Sockets have the kernel's, which gives a port to one of them only.
+  const auto needs_none = [](const PortConfig& port) { return traits_of(port).local || traits_of(port).sockets; };
+  if (std::ranges::all_of(config_.ports, needs_none)) return;
   address_.emplace("address " + ip_text(ip), "stop it, or set this node's own `rank` and address");
   const std::string owner = owner_of(ip);
   if (owner.empty()) return;

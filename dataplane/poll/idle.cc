@@ -21,6 +21,8 @@ constexpr Stage kStages[] = {
     {0, 50 * kMicrosecond},
 };
 constexpr Nanos kSleepInFlight = 200 * kMicrosecond;  // at most
+// Of a worker that packets wake up. What else it has to do can wait so long.
+constexpr Nanos kWokenSleep = 50 * kMillisecond;
 constexpr Nanos kLeastSleep = 20 * kMicrosecond;
 
 }  // namespace
@@ -42,6 +44,7 @@ Idle::Advice Idle::after(bool moved, bool in_flight, Nanos now, Nanos deadline) 
     }
   }
   if (in_flight) sleep = std::min(sleep, kSleepInFlight);
+  if (woken_) sleep = kWokenSleep;
   if (deadline != kNever) sleep = std::min(sleep, deadline > now ? deadline - now : Nanos{0});
   if (sleep < kLeastSleep) return {.yield = true, .sleep = 0};
   return {.yield = false, .sleep = sleep};

@@ -25,6 +25,9 @@ class Idle {
     Nanos sleep = 0;  // 0: do not
   };
 
+  // Whether packets wake the worker up, wherever they come to: then sleeps are long.
+  void set_woken(bool woken) noexcept { woken_ = woken; }
+
   // After a poll: did anything move; are operations in flight, which packets may come for at any time; when the next
   // deadline is.
   [[nodiscard]] Advice after(bool moved, bool in_flight, Nanos now, Nanos deadline) noexcept;
@@ -32,6 +35,7 @@ class Idle {
  private:
   IdlePolicy policy_;
   Nanos patience_;
+  bool woken_ = false;
   Nanos moved_at_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "config/values.h"
+#include "dataplane/device/eal.h"
 #include "dataplane/node/node.h"
 #include "dataplane/node/ring_facts.h"
 

@@ -44,7 +44,7 @@ TEST(Examples, AllLoad) {
   EXPECT_EQ(names,
             (std::vector<std::string>{"accelerator-tap.yaml", "accelerator.yaml", "af_packet.yaml", "af_xdp.yaml",
                                       "every-node.yaml", "memif-0.yaml", "memif-1.yaml", "pci.yaml", "rings-0.yaml",
-                                      "rings-1.yaml", "vhost-0.yaml", "vhost-1.yaml"}));
+                                      "rings-1.yaml", "udp.yaml", "vhost-0.yaml", "vhost-1.yaml"}));
 }
 
 void check_pair(const NodeConfig& zero, const NodeConfig& one) {

@@ -70,7 +70,7 @@ TEST(Faults, MissingKeys) {
              {"rank: 0\nnodes: [{ip: 1.1.1.1}]", "2:9: nodes[0].rank: is missing, and has no default"},
              {"rank: 0\nnodes:\n  - rank: 0\n", "3:5: nodes[0].ip: is missing, and has no default"},
              {"rank: 0\nnodes: [{rank: 0, ip: 1.1.1.1}]\nports: [{name: a}]",
-              "3:9: ports[0]: has no device, allowed: one of the keys device, pci, ring"},
+              "3:9: ports[0]: has no device, allowed: one of the keys device, pci, ring, udp"},
              {kNodes, "1:1: ports: is missing, allowed: at least one port, as there are other nodes"}});
 }
 
@@ -270,7 +270,7 @@ TEST(Faults, Ports) {
           "3:34: ports[0].name: 'a b' is no name, allowed: 1 to 31 letters, digits, '_', '-' and '.'"},
          {"ports: [{device: net_tap0, ring: x}]",
           "3:34: ports[0].ring: a port is one device, and this one has ports[0].device already, allowed: one of "
-          "device, pci, ring"},
+          "device, pci, ring, udp"},
          {"ports: [{ring: x}]",
           "3:9: ports[0]: an in-process link has one other end, but leads to 2 nodes here, allowed: nodes: [RANK]"},
          {"ports: [{ring: x, nodes: [0]}, {ring: x, nodes: [2]}]",

@@ -116,7 +116,8 @@ TEST(Port, NamesItselfWhereThereIsNoDevice) {
   PacketPool pool("nobody", 1023, 1500);
   const std::vector<rte_mempool*> pools(1, pool.mempool());
   RingLinks links;
-  EXPECT_THAT(refusal([&] { EthdevPort(port, config, pools, links, "nobody"); }), HasSubstr("port e7: DPDK has no device"));
+  EXPECT_THAT(refusal([&] { EthdevPort(port, config, pools, links, "nobody"); }),
+              HasSubstr("port e7: DPDK has no device"));
 }
 
 }  // namespace

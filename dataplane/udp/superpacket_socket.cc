@@ -1,0 +1,132 @@
+// superpacket_socket.cc - sendmsg() and recvmsg() with what goes beside the packets (worker thread only; no DPDK)
+#include "dataplane/udp/superpacket_socket.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "config/values.h"
+
+namespace gradlane {
+namespace {
+
+// So small that a queue that is full shows: beyond it the kernel drops without a word.
+constexpr int kSendBytes = 128 << 10;
+
+bool set(int socket, int level, int option, int value) noexcept {
+  return setsockopt(socket, level, option, &value, sizeof(value)) == 0;
+}
+
+sockaddr_in address_of(const Endpoint& endpoint) noexcept {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(endpoint.port);
+  address.sin_addr.s_addr = htonl(endpoint.ip);
+  return address;
+}
+
+template <class T>
+void put(msghdr& message, int level, int type, T value) noexcept {
+  auto* const header = reinterpret_cast<cmsghdr*>(static_cast<uint8_t*>(message.msg_control) + message.msg_controllen);
+  header->cmsg_level = level;
+  header->cmsg_type = type;
+  header->cmsg_len = CMSG_LEN(sizeof(T));
+  std::memcpy(CMSG_DATA(header), &value, sizeof(T));
+  message.msg_controllen += CMSG_SPACE(sizeof(T));
+}
+
+int int_in(const cmsghdr& header) noexcept {
+  int value = 0;
+  std::memcpy(&value, CMSG_DATA(&header), sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes)
+    : socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP)) {
+  const sockaddr_in address = address_of(local);
+  const int fd = socket_.get();
+  // Of a packet that is too long for its path we want to hear, and no fragments.
+  if (fd < 0 || !set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) || !set(fd, IPPROTO_IP, IP_RECVTOS, 1)) {
+    throw SetupError(fmt::format("no UDP socket: {}", std::strerror(errno)));
+  }
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    const int error = errno;
+    const char* const hint = error == EADDRINUSE      ? ": another daemon, or another job's; see `udp_port`"
+                             : error == EADDRNOTAVAIL ? ": this machine has no such address; see `rank` and `nodes`"
+                                                      : "";
+    throw SetupError(fmt::format("UDP {}:{}: {}{}", ip_text(local.ip), local.port, std::strerror(error), hint));
+  }
+  gathers_ = set(fd, IPPROTO_UDP, UDP_GRO, 1);
+  (void)set(fd, SOL_SOCKET, SO_SNDBUF, kSendBytes);
+  (void)set(fd, SOL_SOCKET, SO_RCVBUF, static_cast<int>(receive_bytes));
+  int granted = 0;
+  socklen_t bytes = sizeof(granted);
+  (void)getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &bytes);
+  receive_bytes_ = static_cast<size_t>(granted) / 2;  // the kernel doubles it for what it keeps beside packets
+}
+
+SuperpacketSocket::Arrival SuperpacketSocket::receive(iovec* room, size_t parts) noexcept {
+  sockaddr_in from{};
+  alignas(cmsghdr) uint8_t control[2 * CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_name = &from;
+  message.msg_namelen = sizeof(from);
+  message.msg_iov = room;
+  message.msg_iovlen = parts;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t bytes = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+  if (bytes <= 0) return {};
+  Arrival arrival;
+  arrival.bytes = arrival.each = static_cast<size_t>(bytes);
+  arrival.from = {ntohl(from.sin_addr.s_addr), ntohs(from.sin_port)};
+  arrival.cut = (message.msg_flags & MSG_TRUNC) != 0;
+  for (cmsghdr* it = CMSG_FIRSTHDR(&message); it != nullptr; it = CMSG_NXTHDR(&message, it)) {
+    if (it->cmsg_level == IPPROTO_IP && it->cmsg_type == IP_TOS) arrival.tos = *CMSG_DATA(it);
+    if (it->cmsg_level == IPPROTO_UDP && it->cmsg_type == UDP_GRO) {
+      const auto each = static_cast<size_t>(int_in(*it));
+      if (each != 0) arrival.each = each;
+    }
+  }
+  return arrival;
+}
+
+SuperpacketSocket::Sent SuperpacketSocket::send(const Endpoint& to, uint8_t tos, iovec* packets, size_t count,
+                                                size_t each) noexcept {
+  sockaddr_in address = address_of(to);
+  alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))] = {};
+  msghdr message{};
+  message.msg_name = &address;
+  message.msg_namelen = sizeof(address);
+  message.msg_iov = packets;
+  message.msg_iovlen = count;
+  message.msg_control = control;
+  put(message, IPPROTO_IP, IP_TOS, int{tos});
+  if (each != 0) put(message, IPPROTO_UDP, UDP_SEGMENT, static_cast<uint16_t>(each));
+  if (sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kYes;
+  switch (errno) {
+    case EAGAIN:
+    case ENOBUFS:
+    case ENOMEM:
+    case EINTR:
+      return Sent::kLater;
+    case EMSGSIZE:
+      return Sent::kTooLong;
+    case EIO:
+    case EINVAL:
+    case ENOPROTOOPT:
+    case EOPNOTSUPP:
+      return each != 0 ? Sent::kSingly : Sent::kLost;
+    default:
+      return Sent::kLost;
+  }
+}
+
+}  // namespace gradlane

@@ -1,0 +1,28 @@
+// udp_port.h - a port of sockets: the kernel's own addresses, no privileges (control thread; bursts: worker threads)
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dataplane/device/port.h"
+#include "dataplane/udp/udp_queue.h"
+
+namespace gradlane {
+
+class UdpPort final : public Port {
+ public:
+  // Sockets of the node's address and UDP ports, at queue `lane number`. Throws SetupError: "port e0: ...".
+  UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* pool);
+  ~UdpPort() override;
+
+  void tend() override;
+  [[nodiscard]] std::vector<int> fds(unsigned queue) const override { return queue_.at(queue)->fds(); }
+  [[nodiscard]] uint16_t receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
+  [[nodiscard]] uint16_t send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
+
+ private:
+  std::vector<std::unique_ptr<UdpQueue>> queue_;
+  bool singly_logged_ = false;
+};
+
+}  // namespace gradlane

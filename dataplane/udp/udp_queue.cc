@@ -1,0 +1,226 @@
+// udp_queue.cc - superpackets to frames and back (worker thread only)
+#include "dataplane/udp/udp_queue.h"
+
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "dataplane/device/port_kinds.h"
+#include "dataplane/frame/internet.h"
+
+namespace gradlane {
+namespace {
+
+using namespace internet;
+
+constexpr size_t kSpillBytes = 65536;
+
+uint8_t* payload_of(rte_mbuf* mbuf) noexcept { return fresh_packet(mbuf).data; }
+
+// What tells packets apart that may go together: where to, from which port, ToS.
+struct Direction {
+  uint32_t ip;
+  uint16_t to;
+  uint16_t from;
+  uint8_t tos;
+  bool operator==(const Direction&) const = default;
+};
+Direction direction_of(const uint8_t* frame) noexcept {
+  const uint8_t* const ip = frame + kEthernetBytes;
+  const uint8_t* const udp = ip + kIpv4Bytes;
+  return {load32(ip + kIpDestination), load16(udp + kUdpDestination), load16(udp + kUdpSource), ip[kIpTos]};
+}
+
+}  // namespace
+
+UdpQueue::UdpQueue(const Setup& setup, std::span<const uint16_t> ports, rte_mempool* pool)
+    : setup_(setup), pool_(pool), spill_(std::make_unique<uint8_t[]>(kSpillBytes)) {
+  for (const uint16_t port : ports) {
+    sockets_.push_back({std::make_unique<SuperpacketSocket>(Endpoint{setup.local.ip, port}, setup.receive_bytes), port,
+                        setup.payload});
+  }
+  flow_.destination_mac = setup.local.mac;
+  flow_.destination_ip = setup.local.ip;
+}
+
+UdpQueue::~UdpQueue() {
+  for (size_t i = 0; i < posted_count_; ++i) rte_pktmbuf_free(posted_[i]);
+  for (size_t i = 0; i < ready_count_; ++i) rte_pktmbuf_free(ready_[ready_first_ + i]);
+}
+
+std::vector<int> UdpQueue::fds() const {
+  std::vector<int> fds;
+  for (const Socket& it : sockets_) fds.push_back(it.socket->fd());
+  return fds;
+}
+
+size_t UdpQueue::receive_bytes() const noexcept { return sockets_.front().socket->receive_bytes(); }
+
+UdpQueue::Socket* UdpQueue::socket_of(uint16_t port) noexcept {
+  const auto it = std::ranges::find(sockets_, port, &Socket::port);
+  return it == sockets_.end() ? nullptr : &*it;
+}
+
+// ---- Receiving
+
+uint16_t UdpQueue::receive(rte_mbuf** burst, uint16_t count) noexcept {
+  for (size_t i = 0; i < sockets_.size() && ready_count_ == 0; ++i) {
+    Socket& from = sockets_[next_];
+    next_ = next_ + 1 == sockets_.size() ? 0 : next_ + 1;
+    if (!post()) return 0;
+    fetch(from);
+  }
+  const size_t given = std::min<size_t>(count, ready_count_);
+  std::copy_n(ready_.begin() + static_cast<ptrdiff_t>(ready_first_), given, burst);
+  ready_first_ += given;
+  ready_count_ -= given;
+  return static_cast<uint16_t>(given);
+}
+
+// Buffers for the kernel to write to; false: there are none.
+bool UdpQueue::post() noexcept {
+  while (posted_count_ < kPosted) {
+    rte_mbuf* const mbuf = rte_pktmbuf_alloc(pool_);
+    if (mbuf == nullptr) break;
+    posted_[posted_count_++] = mbuf;
+  }
+  return posted_count_ != 0;
+}
+
+void UdpQueue::fetch(Socket& from) noexcept {
+  std::array<iovec, kPosted + 1> room;
+  const size_t part = from.expected;
+  for (size_t i = 0; i < posted_count_; ++i) room[i] = {payload_of(posted_[i]), part};
+  room[posted_count_] = {spill_.get(), kSpillBytes};
+  const SuperpacketSocket::Arrival arrival = from.socket->receive(room.data(), posted_count_ + 1);
+  if (arrival.bytes == 0) return;
+  flow_.source_ip = arrival.from.ip;
+  flow_.source_mac = mac_of(arrival.from.ip);
+  flow_.source_port = arrival.from.port;
+  flow_.destination_port = from.port;
+  tos_ = arrival.tos;
+  if (arrival.each <= setup_.payload && arrival.each != 0) from.expected = arrival.each;
+  ready_first_ = ready_count_ = 0;
+  split(arrival, part);
+}
+
+// Packets that lie in a posted buffer each stay there; others are copied.
+void UdpQueue::split(const SuperpacketSocket::Arrival& arrival, size_t part) noexcept {
+  size_t used = 0;
+  const size_t held = posted_count_;
+  std::array<rte_mbuf*, kPosted> kept = posted_;
+  for (size_t at = 0; at < arrival.bytes && ready_count_ < kMostFrames; at += arrival.each) {
+    const size_t bytes = std::min(arrival.each, arrival.bytes - at);
+    if (bytes > setup_.payload) continue;  // of no node with this MTU
+    const size_t number = at / part;
+    if (at % part == 0 && bytes <= part && number < held) {
+      add(std::exchange(kept[number], nullptr), bytes);
+      continue;
+    }
+    rte_mbuf* const copy = rte_pktmbuf_alloc(pool_);
+    if (copy == nullptr) break;
+    copy_out(at, bytes, part, payload_of(copy));
+    add(copy, bytes);
+  }
+  for (size_t i = 0; i < held; ++i) {
+    if (kept[i] != nullptr) posted_[used++] = kept[i];
+  }
+  posted_count_ = used;
+}
+
+void UdpQueue::copy_out(size_t from, size_t bytes, size_t part, uint8_t* to) const noexcept {
+  while (bytes != 0) {
+    const size_t number = from / part;
+    const bool spilled = number >= posted_count_;
+    const size_t inside = spilled ? from - posted_count_ * part : from % part;
+    const size_t count = spilled ? bytes : std::min(bytes, part - inside);
+    std::memcpy(to, (spilled ? spill_.get() : payload_of(posted_[number])) + inside, count);
+    from += count;
+    to += count;
+    bytes -= count;
+  }
+}
+
+void UdpQueue::add(rte_mbuf* mbuf, size_t bytes) noexcept {
+  auto* const frame = payload_of(mbuf) - kFrameBytes;
+  write_headers(frame, flow_, tos_, bytes);
+  mbuf->data_off = static_cast<uint16_t>(frame - static_cast<uint8_t*>(mbuf->buf_addr));
+  mbuf->data_len = static_cast<uint16_t>(kFrameBytes + bytes);
+  mbuf->pkt_len = mbuf->data_len;
+  mbuf->ol_flags = 0;
+  ready_[ready_count_++] = mbuf;
+}
+
+// ---- Sending
+
+uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t count) noexcept {
+  std::array<iovec, SuperpacketSocket::kMostPackets> packets;
+  std::array<size_t, SuperpacketSocket::kMostPackets> places;
+  // What has gone is null until the end.
+  size_t gone = 0;
+  std::array<rte_mbuf*, kMostFrames> done;
+  for (size_t first = 0; first < count; ++first) {
+    if (burst[first] == nullptr) continue;
+    size_t each = 0;
+    const size_t grouped = gather(burst, count, first, packets.data(), places.data(), each);
+    size_t sent = 0;
+    const auto result = send_group(rte_pktmbuf_mtod(burst[first], const uint8_t*), packets.data(), grouped, each, sent);
+    for (size_t i = 0; i < sent; ++i) done[gone++] = std::exchange(burst[places[i]], nullptr);
+    if (result == SuperpacketSocket::Sent::kLater) break;
+  }
+  for (size_t i = 0; i < gone; ++i) rte_pktmbuf_free(done[i]);
+  // What is left is at the end, in order.
+  for (size_t from = count, to = count; from-- != 0;) {
+    if (burst[from] != nullptr) burst[--to] = burst[from];
+  }
+  return static_cast<uint16_t>(gone);
+}
+
+// The packet at `first`, and those behind it that may go with it: of one direction and length, but for the last one,
+// which may be shorter.
+size_t UdpQueue::gather(rte_mbuf** burst, size_t count, size_t first, iovec* packets, size_t* places,
+                        size_t& each) const noexcept {
+  const Direction direction = direction_of(rte_pktmbuf_mtod(burst[first], const uint8_t*));
+  const size_t length = burst[first]->data_len - kFrameBytes;
+  const size_t most = singly_.load(std::memory_order_relaxed)
+                          ? 1
+                          : std::min<size_t>(setup_.group, SuperpacketSocket::kMostBytes / std::max<size_t>(length, 1));
+  size_t grouped = 0;
+  for (size_t i = first; i < count && grouped < most; ++i) {
+    if (burst[i] == nullptr) continue;
+    auto* const frame = rte_pktmbuf_mtod(burst[i], uint8_t*);
+    if (i != first && direction_of(frame) != direction) continue;
+    const size_t bytes = burst[i]->data_len - kFrameBytes;
+    if (bytes > length) break;
+    packets[grouped] = {frame + kFrameBytes, bytes};
+    places[grouped++] = i;
+    if (bytes < length) break;
+  }
+  each = grouped > 1 ? length : 0;
+  return grouped;
+}
+
+// `sent`: how many of them are done with, whatever became of them.
+SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
+                                             size_t& sent) noexcept {
+  using Sent = SuperpacketSocket::Sent;
+  const Direction direction = direction_of(frame);
+  Socket* const from = socket_of(direction.from);
+  sent = count;
+  if (from == nullptr) return Sent::kLost;
+  const Endpoint to{direction.ip, direction.to};
+  Sent result = from->socket->send(to, direction.tos, packets, count, each);
+  if (result == Sent::kSingly || (result == Sent::kTooLong && count > 1)) {
+    if (result == Sent::kSingly) singly_.store(true, std::memory_order_relaxed);
+    for (sent = 0; sent < count; ++sent) {
+      result = from->socket->send(to, direction.tos, packets + sent, 1, 0);
+      if (result == Sent::kLater) return result;
+    }
+    return Sent::kYes;
+  }
+  if (result == Sent::kLater) sent = 0;
+  return result;
+}
+
+}  // namespace gradlane

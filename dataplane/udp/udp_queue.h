@@ -1,0 +1,82 @@
+// udp_queue.h - the sockets of one queue as bursts of frames, whose headers stay inside this machine (worker thread
+// only)
+//
+// What the kernel gives are payloads of UDP. A frame is one with the headers of Ethernet, IPv4 and UDP in front that it
+// would have, as far as the kernel tells of them: so tags, probes, faults and lanes are the same as with other ports.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dataplane/device/packet_pool.h"
+#include "dataplane/frame/frame.h"
+#include "dataplane/udp/superpacket_socket.h"
+
+namespace gradlane {
+
+class UdpQueue {
+ public:
+  struct Setup {
+    LocalAddress local;
+    size_t payload = 0;        // bytes of UDP's payload at most: the MTU of IP less kIpUdpBytes
+    size_t receive_bytes = 0;  // wanted for what a socket has not handed over yet
+    unsigned group = 32;       // packets of one call at most
+  };
+  // A socket for each of these UDP ports. Throws SetupError.
+  UdpQueue(const Setup& setup, std::span<const uint16_t> ports, rte_mempool* pool);
+  ~UdpQueue();
+  UdpQueue(const UdpQueue&) = delete;
+  UdpQueue& operator=(const UdpQueue&) = delete;
+
+  // As Port::receive() and Port::send().
+  [[nodiscard]] uint16_t receive(rte_mbuf** burst, uint16_t count) noexcept;
+  [[nodiscard]] uint16_t send(rte_mbuf** burst, uint16_t count) noexcept;
+
+  [[nodiscard]] std::vector<int> fds() const;
+  [[nodiscard]] size_t receive_bytes() const noexcept;  // as granted
+  // Any thread: superpackets are not to be had.
+  [[nodiscard]] bool sends_singly() const noexcept { return singly_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kPosted = SuperpacketSocket::kMostPackets;
+  static constexpr size_t kMostFrames = 128;  // of one superpacket; what is beyond is dropped
+
+  struct Socket {
+    std::unique_ptr<SuperpacketSocket> socket;
+    uint16_t port = 0;
+    size_t expected = 0;  // bytes of a packet, as they came last
+  };
+
+  [[nodiscard]] bool post() noexcept;
+  void fetch(Socket& from) noexcept;
+  void split(const SuperpacketSocket::Arrival& arrival, size_t part) noexcept;
+  void copy_out(size_t from, size_t bytes, size_t part, uint8_t* to) const noexcept;
+  void add(rte_mbuf* mbuf, size_t bytes) noexcept;
+  [[nodiscard]] size_t gather(rte_mbuf** burst, size_t count, size_t first, iovec* packets, size_t* places,
+                              size_t& each) const noexcept;
+  [[nodiscard]] SuperpacketSocket::Sent send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
+                                                   size_t& sent) noexcept;
+  [[nodiscard]] Socket* socket_of(uint16_t port) noexcept;
+
+  const Setup setup_;
+  rte_mempool* const pool_;
+  std::vector<Socket> sockets_;
+  size_t next_ = 0;  // socket to ask first
+  std::array<rte_mbuf*, kPosted> posted_{};
+  size_t posted_count_ = 0;
+  std::unique_ptr<uint8_t[]> spill_;  // behind the posted ones
+  // Frames that were fetched and not handed over yet.
+  std::array<rte_mbuf*, kMostFrames> ready_{};
+  size_t ready_first_ = 0;
+  size_t ready_count_ = 0;
+  Flow flow_;  // of what is being fetched
+  uint8_t tos_ = 0;
+  std::atomic<bool> singly_{false};  // its worker writes, others read
+};
+
+}  // namespace gradlane

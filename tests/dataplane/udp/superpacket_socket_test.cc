@@ -1,0 +1,153 @@
+// superpacket_socket_test.cc - sockets of the kernel on loopback addresses: many packets in a call, one by one, refused
+#include "dataplane/udp/superpacket_socket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace gradlane::test::superpacket_socket_test {
+namespace {
+
+using testing::HasSubstr;
+using Bytes = std::vector<uint8_t>;
+using Sent = SuperpacketSocket::Sent;
+
+constexpr size_t kReceiveBytes = 1 << 20;
+constexpr uint8_t kTos = 0x28;
+
+// Addresses of this process: those of others are other ones.
+Endpoint own(unsigned number) {
+  const auto process = static_cast<uint32_t>(getpid());
+  return {0x7f000000 | (process & 0x3ffff) << 6 | number, 18400};
+}
+
+Bytes random_bytes(size_t count) {
+  Bytes bytes(count);
+  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(i * 2654435761U >> 13);
+  return bytes;
+}
+
+// An iovec for each packet of `each` bytes; the last one has what is left.
+std::vector<iovec> packets_of(Bytes& bytes, size_t each) {
+  std::vector<iovec> packets;
+  for (size_t at = 0; at < bytes.size(); at += each) {
+    packets.push_back({bytes.data() + at, std::min(each, bytes.size() - at)});
+  }
+  return packets;
+}
+
+class Pair : public testing::Test {
+ protected:
+  SuperpacketSocket::Arrival receive(Bytes& bytes) {
+    pollfd event{.fd = to.fd(), .events = POLLIN, .revents = 0};
+    if (poll(&event, 1, 2000) != 1) return {};
+    bytes.resize(70000);
+    iovec room{bytes.data(), bytes.size()};
+    const auto arrival = to.receive(&room, 1);
+    bytes.resize(arrival.bytes);
+    return arrival;
+  }
+
+  SuperpacketSocket from{own(1), kReceiveBytes};
+  SuperpacketSocket to{own(2), kReceiveBytes};
+};
+
+// Superpackets come as they went, or in pieces where the kernel does not gather: each a whole number of packets.
+TEST_F(Pair, PacketsComeAsTheyWent) {
+  for (const size_t each : {1UL, 100UL, 548UL, 1472UL}) {
+    for (const size_t packets : {1UL, 2UL, 7UL, 44UL}) {
+      for (const size_t last : {each, each / 2 + 1}) {
+        SCOPED_TRACE(testing::Message() << packets << " packets of " << each << ", the last one of " << last);
+        Bytes sent = random_bytes((packets - 1) * each + last);
+        auto parts = packets_of(sent, each);
+        ASSERT_EQ(from.send(own(2), kTos, parts.data(), parts.size(), packets > 1 ? each : 0), Sent::kYes);
+        Bytes all;
+        while (all.size() < sent.size()) {
+          Bytes piece;
+          const auto arrival = receive(piece);
+          ASSERT_NE(arrival.bytes, 0U);
+          EXPECT_EQ(arrival.from.ip, own(1).ip);
+          EXPECT_EQ(arrival.from.port, own(1).port);
+          EXPECT_EQ(arrival.tos, kTos);
+          EXPECT_FALSE(arrival.cut);
+          if (piece.size() > last || packets > 1) {
+            EXPECT_EQ(arrival.each, std::min(each, sent.size() - all.size()));
+          }
+          all.insert(all.end(), piece.begin(), piece.end());
+        }
+        EXPECT_EQ(all, sent);
+      }
+    }
+  }
+}
+
+TEST_F(Pair, NothingIsThere) {
+  uint8_t byte = 0;
+  iovec room{&byte, 1};
+  EXPECT_EQ(to.receive(&room, 1).bytes, 0U);
+}
+
+TEST_F(Pair, MoreThanThereIsRoomFor) {
+  Bytes sent = random_bytes(1000);
+  iovec packet{sent.data(), sent.size()};
+  ASSERT_EQ(from.send(own(2), kTos, &packet, 1, 0), Sent::kYes);
+  pollfd event{.fd = to.fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&event, 1, 2000), 1);
+  Bytes bytes(100);
+  iovec room{bytes.data(), bytes.size()};
+  EXPECT_TRUE(to.receive(&room, 1).cut);
+}
+
+// Nobody listens: lost, as on any network, and the socket goes on.
+TEST_F(Pair, NobodyThere) {
+  uint8_t byte = 1;
+  iovec packet{&byte, 1};
+  for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(from.send(own(3), kTos, &packet, 1, 0), Sent::kYes);
+  EXPECT_EQ(from.send(own(2), kTos, &packet, 1, 0), Sent::kYes);
+  Bytes bytes;
+  EXPECT_EQ(receive(bytes).bytes, 1U);
+}
+
+// Packets as long as their path are never cut into fragments: whoever sends longer ones is told.
+TEST_F(Pair, TooLong) {
+  Bytes sent = random_bytes(65600);
+  iovec packet{sent.data(), sent.size()};
+  EXPECT_EQ(from.send(own(2), kTos, &packet, 1, 0), Sent::kTooLong);
+}
+
+TEST_F(Pair, FullQueueAsksForPatience) {
+  // What the other side does not fetch is dropped there; sending goes on, and never blocks.
+  Bytes sent = random_bytes(44 * 1472);
+  auto parts = packets_of(sent, 1472);
+  for (unsigned i = 0; i < 200; ++i) {
+    const Sent result = from.send(own(2), kTos, parts.data(), parts.size(), 1472);
+    EXPECT_TRUE(result == Sent::kYes || result == Sent::kLater);
+  }
+}
+
+std::string refusal(const Endpoint& local) {
+  try {
+    const SuperpacketSocket socket(local, kReceiveBytes);
+  } catch (const SetupError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(Pair, AnAddressIsOnesOwn) {
+  EXPECT_THAT(refusal(own(1)), HasSubstr("another daemon, or another job's"));
+  EXPECT_THAT(refusal({0xc0000201, 18400}), HasSubstr("192.0.2.1:18400: "));  // RFC 5737: nobody's
+  EXPECT_THAT(refusal({0xc0000201, 18400}), HasSubstr("this machine has no such address"));
+}
+
+}  // namespace
+}  // namespace gradlane::test::superpacket_socket_test

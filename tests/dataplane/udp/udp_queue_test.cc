@@ -1,0 +1,211 @@
+// udp_queue_test.cc - frames through sockets of the kernel: in groups, of any lengths, with few buffers
+#include "dataplane/udp/udp_queue.h"
+
+#include <gtest/gtest.h>
+#include <rte_mbuf.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "dataplane/device/port_kinds.h"
+#include "dataplane/frame/internet.h"
+#include "tests/dataplane/cluster.h"
+
+namespace gradlane::test::udp_queue_test {
+namespace {
+
+constexpr size_t kPayload = 1472;
+constexpr uint16_t kPort = 18400;
+constexpr uint8_t kTos = 0x28;
+const Classifier kClasses(0x28, 0x20, 0xc0);
+
+uint32_t ip_of(unsigned node) { return 0x7f000000 | (static_cast<uint32_t>(getpid()) & 0x3ffff) << 6 | (32 + node); }
+
+UdpQueue::Setup setup_of(unsigned node, uint16_t ports) {
+  return {.local = {.mac = mac_of(ip_of(node)), .ip = ip_of(node), .udp_port = kPort, .udp_ports = ports},
+          .payload = kPayload,
+          .receive_bytes = 1 << 20};
+}
+
+Flow flow_to(unsigned from, unsigned to, uint16_t source, uint16_t destination) {
+  return {.source_mac = mac_of(ip_of(from)),
+          .destination_mac = mac_of(ip_of(to)),
+          .source_ip = ip_of(from),
+          .destination_ip = ip_of(to),
+          .source_port = source,
+          .destination_port = destination};
+}
+
+struct Frame {
+  ParsedFrame parsed;
+  Bytes payload;
+};
+
+class UdpQueues : public testing::Test {
+ protected:
+  rte_mbuf* frame(const Flow& flow, const Bytes& payload) {
+    rte_mbuf* const mbuf = pool.allocate();
+    if (mbuf == nullptr) return nullptr;
+    auto* const bytes = rte_pktmbuf_mtod(mbuf, uint8_t*);
+    write_headers(bytes, flow, kTos, payload.size());
+    std::memcpy(bytes + kFrameBytes, payload.data(), payload.size());
+    mbuf->data_len = static_cast<uint16_t>(kFrameBytes + payload.size());
+    mbuf->pkt_len = mbuf->data_len;
+    return mbuf;
+  }
+
+  // All that comes within a moment, until there are `count`.
+  std::vector<Frame> receive(UdpQueue& queue, const UdpQueue::Setup& setup, size_t count) {
+    std::vector<Frame> frames;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (frames.size() < count && std::chrono::steady_clock::now() < end) {
+      rte_mbuf* burst[32];
+      const uint16_t got = queue.receive(burst, 32);
+      for (uint16_t i = 0; i < got; ++i) {
+        const auto* const bytes = rte_pktmbuf_mtod(burst[i], const uint8_t*);
+        Frame& it = frames.emplace_back();
+        it.parsed = parse_frame({bytes, burst[i]->data_len}, setup.local, kClasses);
+        it.payload.assign(bytes + kFrameBytes, bytes + burst[i]->data_len);
+        rte_pktmbuf_free(burst[i]);
+      }
+      if (got == 0) std::this_thread::yield();
+    }
+    return frames;
+  }
+
+  void send_all(UdpQueue& queue, std::vector<rte_mbuf*> burst) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (!burst.empty() && std::chrono::steady_clock::now() < end) {
+      const uint16_t sent = queue.send(burst.data(), static_cast<uint16_t>(burst.size()));
+      burst.erase(burst.begin(), burst.begin() + sent);
+    }
+    EXPECT_TRUE(burst.empty());
+  }
+
+  struct Eal {
+    Eal() { start_eal_once(); }
+  } eal;
+  PacketPool pool{"udp_queue", 1023, 1500};
+};
+
+Bytes payload_of(size_t bytes, uint8_t first) {
+  Bytes payload(bytes);
+  for (size_t i = 0; i < bytes; ++i) payload[i] = static_cast<uint8_t>(first + i * 7);
+  return payload;
+}
+
+// Whatever lengths follow one another, packets of a flow come as they went, in order, with their headers.
+TEST_F(UdpQueues, PacketsComeInOrder) {
+  const auto one = setup_of(0, 1);
+  const auto other = setup_of(1, 1);
+  const uint16_t port = kPort;
+  UdpQueue from(one, {&port, 1}, pool.mempool());
+  UdpQueue to(other, {&port, 1}, pool.mempool());
+  const std::vector<std::vector<size_t>> runs = {
+      {kPayload},
+      {kPayload, kPayload, kPayload, 100},
+      {100, kPayload, kPayload, 99, 99, 98, kPayload, 1},
+      std::vector<size_t>(60, kPayload),
+      std::vector<size_t>(60, 200),
+      {1, 2, 3, 4, 5, 4, 3, 2, 1},
+      {kPayload, 700, 700, 700, kPayload, kPayload},
+  };
+  for (const auto& lengths : runs) {
+    std::vector<rte_mbuf*> burst;
+    std::vector<Bytes> sent;
+    for (const size_t bytes : lengths) {
+      sent.push_back(payload_of(bytes, static_cast<uint8_t>(sent.size())));
+      burst.push_back(frame(flow_to(0, 1, kPort, kPort), sent.back()));
+      ASSERT_NE(burst.back(), nullptr);
+    }
+    send_all(from, burst);
+    const auto got = receive(to, other, sent.size());
+    ASSERT_EQ(got.size(), sent.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].payload, sent[i]) << i;
+      EXPECT_EQ(got[i].parsed.source_ip, ip_of(0));
+      EXPECT_EQ(got[i].parsed.source_port, kPort);
+      EXPECT_EQ(got[i].parsed.destination_port, kPort);
+      EXPECT_TRUE(got[i].parsed.verdict == FrameVerdict::kGradlane || got[i].payload.size() < 64)
+          << static_cast<int>(got[i].parsed.verdict);
+    }
+  }
+}
+
+// To two nodes and from two ports in turn: each flow keeps its order.
+TEST_F(UdpQueues, FlowsDoNotMix) {
+  const auto one = setup_of(2, 2);
+  const auto second = setup_of(3, 2);
+  const auto third = setup_of(4, 2);
+  const uint16_t ports[] = {kPort, kPort + 1};
+  UdpQueue from(one, ports, pool.mempool());
+  UdpQueue to(second, ports, pool.mempool());
+  UdpQueue third_queue(third, ports, pool.mempool());
+  std::vector<rte_mbuf*> burst;
+  for (unsigned i = 0; i < 48; ++i) {
+    const auto port = static_cast<uint16_t>(kPort + i % 2);
+    burst.push_back(frame(flow_to(2, 3 + i / 2 % 2, port, port), payload_of(kPayload, static_cast<uint8_t>(i))));
+  }
+  send_all(from, burst);
+  for (auto* const each : {&to, &third_queue}) {
+    const auto& setup = each == &to ? second : third;
+    const auto got = receive(*each, setup, 24);
+    ASSERT_EQ(got.size(), 24U);
+    int last[2] = {-1, -1};
+    for (const Frame& it : got) {
+      const int number = it.payload[0];
+      int& before = last[it.parsed.destination_port - kPort];
+      EXPECT_GT(number, before);
+      EXPECT_EQ(number % 2, it.parsed.destination_port - kPort);
+      before = number;
+    }
+  }
+}
+
+// With no buffer left nothing is fetched, and nothing is lost that the kernel keeps.
+TEST_F(UdpQueues, WaitsForBuffers) {
+  const auto one = setup_of(5, 1);
+  const auto other = setup_of(6, 1);
+  const uint16_t port = kPort;
+  PacketPool few("udp_few", 511, 1500);
+  UdpQueue from(one, {&port, 1}, pool.mempool());
+  UdpQueue to(other, {&port, 1}, few.mempool());
+  std::vector<rte_mbuf*> all;
+  while (rte_mbuf* const mbuf = few.allocate()) all.push_back(mbuf);
+  std::vector<rte_mbuf*> burst;
+  for (unsigned i = 0; i < 8; ++i) burst.push_back(frame(flow_to(5, 6, kPort, kPort), payload_of(500, 3)));
+  send_all(from, burst);
+  rte_mbuf* got[32];
+  EXPECT_EQ(to.receive(got, 32), 0U);
+  for (rte_mbuf* const mbuf : all) rte_pktmbuf_free(mbuf);
+  EXPECT_EQ(receive(to, other, 8).size(), 8U);
+}
+
+// Packets that are longer than any of this MTU are nobody's, and take nothing with them.
+TEST_F(UdpQueues, TooLongForTheMtu) {
+  auto wide = setup_of(7, 1);
+  wide.payload = 4000;
+  const auto other = setup_of(8, 1);
+  const uint16_t port = kPort;
+  PacketPool long_ones("udp_long", 511, 4500);
+  UdpQueue from(wide, {&port, 1}, long_ones.mempool());
+  UdpQueue to(other, {&port, 1}, pool.mempool());
+  for (const size_t bytes : {size_t{4000}, size_t{1000}}) {
+    rte_mbuf* const mbuf = long_ones.allocate();
+    auto* const data = rte_pktmbuf_mtod(mbuf, uint8_t*);
+    write_headers(data, flow_to(7, 8, kPort, kPort), kTos, bytes);
+    std::memset(data + kFrameBytes, 5, bytes);
+    mbuf->data_len = static_cast<uint16_t>(kFrameBytes + bytes);
+    mbuf->pkt_len = mbuf->data_len;
+    send_all(from, {mbuf});
+  }
+  const auto got = receive(to, other, 1);
+  ASSERT_EQ(got.size(), 1U);
+  EXPECT_EQ(got[0].payload, Bytes(1000, 5));
+}
+
+}  // namespace
+}  // namespace gradlane::test::udp_queue_test

@@ -1,0 +1,142 @@
+#!/usr/bin/python3
+"""Daemons on UDP sockets of the kernel, at loopback addresses of their own: sums, faults, restarts, refusals.
+
+udp_test.py GRADLANE GRADLANED [unittest's arguments]
+
+Needs no root. GRADLANE_LIBRARY: libgradlane.so.0, if not in build/.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+from tests.scripts.fixtures import daemons
+from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
+
+NOBODY = 65534
+PORT = 18400
+
+
+def tool(*words):
+    return subprocess.run([daemons.BINARIES["gradlane"], *map(str, words)], capture_output=True, text=True,
+                          timeout=PATIENCE)
+
+
+class UdpTest(DaemonTest):
+    def udp_ring(self, nodes=3, **settings):
+        ring = self.ring(nodes, "udp", **settings)
+        return ring, self.open_all(ring)
+
+    def stats(self, ring, node):
+        return json.loads(tool("stats", "--admin", ring.sockets[node].with_suffix(".admin"), "--json").stdout)
+
+    def counters(self, ring, node):
+        return self.stats(ring, node)["ports"][0]["queues"][0]["counters"]
+
+    def test_sums(self):
+        """Of all sizes, with packets of all lengths, by both strategies; nothing is resent where nothing is lost."""
+        ring, contexts = self.udp_ring(strategies="[ring, direct]", trainers=2)
+        for strategy in ("ring", "direct"):
+            for count in (1, 1000, 300_001):
+                self.check_all_reduce(contexts, count=count, strategy=strategy)
+            for codec in ("fixed:10", "topk:1%+fixed:10", "bf16"):
+                self.check_all_reduce(contexts, count=5, codec=codec, strategy=strategy)
+        self.finish(ring, contexts)
+
+    def test_faults(self):
+        """Loss, copies, reordering and damage of single packets of superpackets."""
+        ring, contexts = self.udp_ring(faults="{drop: 2%, duplicate: 2%, reorder: 5%, corrupt: 1%}")
+        for _ in range(3):
+            self.check_all_reduce(contexts, count=200_000)
+        wait_for(lambda: self.counters(ring, 0)["injected_drop"] > 0, "faults")
+        self.finish(ring, contexts)
+
+    def test_key(self):
+        key = self.folder / "key"
+        key.write_text(os.urandom(32).hex() + "\n")
+        key.chmod(0o600)
+        ring, contexts = self.udp_ring(2, auth=f"{{key_file: '{key}'}}")
+        self.check_all_reduce(contexts, count=100_000)
+        # Whoever has no key is not heard.
+        before = self.counters(ring, 0)["received"]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            for _ in range(100):
+                stranger.sendto(os.urandom(1000), (ring.address.format(1), PORT))
+        wait_for(lambda: self.counters(ring, 0)["received"] >= before + 100, "junk that came")
+        self.check_all_reduce(contexts, count=100_000)
+        self.finish(ring, contexts)
+
+    def test_restart(self):
+        """A daemon that is killed is named, and the ring is whole again when it has come back."""
+        ring, contexts = self.udp_ring()
+        self.check_all_reduce(contexts)
+        daemon = ring.daemons[1]
+        self.killed.add(daemon.pid)
+        daemon.signal(signal.SIGKILL)
+        daemon.end()
+        left = [contexts[0], contexts[2]]
+        arrays = [gl.zeros(1000) for gl in left]
+        errors = self.failures([gl.all_reduce(array, async_=True) for gl, array in zip(left, arrays)])
+        self.assertTrue(all(re.search("rank 1", str(error)) for error in errors), errors)
+        contexts[1].close()
+        self.contexts.remove(contexts[1])
+        ring.start(1)
+        everybody = [left[0], self.open(ring, 1), left[1]]
+        for gl in everybody:
+            gl.resume(1 << 20)
+        self.check_all_reduce(everybody)
+
+    def test_two_jobs(self):
+        """Side by side on one machine, of one user: addresses tell them apart, and nothing is shared."""
+        rings = [self.udp_ring(2) for _ in range(2)]
+        for _ in range(3):
+            for _, contexts in rings:
+                self.check_all_reduce(contexts, count=50_000)
+
+    def test_refusals(self):
+        ring, contexts = self.udp_ring(2)
+        second = self.folder / "second.yaml"
+        text = ring.files[0].read_text()
+        second.write_text(text.replace("n0.sock", "other.sock"))
+        daemon = daemons.Daemon(second)
+        self.assertNotEqual(daemon.end(), 0)
+        self.assertRegex(daemon.log(), rf"port e0: UDP 127\.[0-9.]+:{PORT}: .*another daemon, or another job's")
+        second.write_text(text.replace("n0.sock", "other.sock").replace(ring.address.format(1), "192.0.2.1"))
+        daemon = daemons.Daemon(second)
+        self.assertNotEqual(daemon.end(), 0)
+        self.assertIn("192.0.2.1", daemon.log())
+        self.assertIn("this machine has no such address", daemon.log())
+        second.write_text(text.replace("udp: auto", "udp: eth0"))
+        check = subprocess.run([daemons.BINARIES["gradlaned"], "--check", "--config", second], capture_output=True,
+                               text=True, timeout=PATIENCE)
+        self.assertIn("'eth0' is no word for sockets, allowed: auto", check.stdout + check.stderr)
+        self.finish(ring, contexts)
+
+    @unittest.skipIf(os.geteuid() != 0, "root can be somebody else")
+    def test_nobody(self):
+        """Without any privilege."""
+        example = pathlib.Path(daemons.BINARIES["gradlane"]).parent.parent / "client/all_reduce_example"
+        folder = self.folder / "nobody"
+        folder.mkdir()
+        self.folder.chmod(0o755)
+        folder.chmod(0o777)
+        run = subprocess.run(
+            ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all",
+             "--inh-caps=-all", "--no-new-privs", "env", "-u", "XDG_RUNTIME_DIR", f"TMPDIR={folder}",
+             f"GRADLANED={daemons.BINARIES['gradlaned']}", daemons.BINARIES["gradlane"], "run", "-n", "2", "--link",
+             "udp", "--", example], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    daemons.BINARIES["gradlane"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    daemons.BINARIES["gradlaned"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

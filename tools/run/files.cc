@@ -109,13 +109,21 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
   if (plan.link == RunPlan::Link::kAccelerator) return accelerator_config(plan, node, folder);
   std::string text =
       fmt::format("# Node {} of {}, written by gradlane run\nrank: {}\nnodes:\n", node, plan.nodes, node);
-  for (unsigned i = 0; i < plan.nodes; ++i) text += fmt::format("  - {{rank: {}, ip: {}}}\n", i, node_address(i));
+  const bool loopback = plan.link == RunPlan::Link::kUdp && !plan.has_spaces();
+  for (unsigned i = 0; i < plan.nodes; ++i) {
+    text += fmt::format("  - {{rank: {}, ip: {}}}\n", i,
+                        loopback ? loopback_address(i, static_cast<unsigned>(getpid())) : node_address(i));
+  }
   text += fmt::format("trainers: {}\nlocal_reduce: {}\n", plan.trainers, plan.local_reduce);
   text += fmt::format("socket: '{}/n{}.sock'\ncodec: '{}'\nmtu: {}\n", folder, node, plan.codec, plan.mtu);
   if (plan.strategies != std::vector{StrategyId{}}) {
     text += fmt::format("strategies: ['{}']\n", fmt::join(strategy_names(plan.strategies), "', '"));
   }
   text += plan.nodes == 1 ? "ports: []\n" : "ports:\n";
+  if (plan.link == RunPlan::Link::kUdp) {
+    if (plan.nodes > 1) text += "  - {udp: auto}\n";
+    return text + workers(plan);
+  }
   if (plan.link == RunPlan::Link::kVeth) {
     if (plan.nodes > 1) text += fmt::format("  - device: '{}'\n", veth_device(plan.mtu));
     // The kernel's shapers let packets go one by one, by timer; with more of them waiting, fewer of those come in vain.

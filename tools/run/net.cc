@@ -57,10 +57,11 @@ RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces
   {
     const InSpace in(names_.back());
     run({"ip", "link", "add", kBridge, "mtu", std::to_string(plan.mtu), "up", "type", "bridge", "mcast_snooping", "0"});
-    turn_offloads_off(kBridge);
+    const bool sockets = plan.link == RunPlan::Link::kUdp;
+    if (!sockets) turn_offloads_off(kBridge);
     for (unsigned node = 0; node < plan.nodes; ++node) {
       add_cable(node, port_name(node), behind ? kWirePortName : kVethName);
-      turn_offloads_off(port_name(node));
+      if (!sockets) turn_offloads_off(port_name(node));
       if (plan.inside) add_cable(node, inside_port_name(node), kInsideName);
     }
   }
@@ -68,6 +69,13 @@ RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces
     const InSpace in(names_[node]);
     if (plan.link == RunPlan::Link::kAccelerator) {
       add_host(node);
+      continue;
+    }
+    if (plan.link == RunPlan::Link::kUdp) {
+      run({"ip", "link", "set", kVethName, "up"});
+      shape(kVethName);
+      run({"ip", "address", "add", node_address(node) + "/24", "dev", kVethName});
+      if (plan.inside) add_kernel_network(node);
       continue;
     }
     finish_cable(kVethName);

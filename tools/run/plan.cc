@@ -144,17 +144,18 @@ void plan_spaces(const RunOptions& options, RunPlan& plan) {
 
 void plan_link(const RunOptions& options, RunPlan& plan) {
   using Link = RunPlan::Link;
-  plan.link_name = parse_name("--link", options.link, {"vhost", "memif", "ring", "veth", "accelerator"});
-  constexpr std::array<std::pair<std::string_view, Link>, 5> kLinks = {{{"vhost", Link::kVhost},
+  plan.link_name = parse_name("--link", options.link, {"vhost", "memif", "ring", "veth", "udp", "accelerator"});
+  constexpr std::array<std::pair<std::string_view, Link>, 6> kLinks = {{{"vhost", Link::kVhost},
                                                                         {"memif", Link::kMemif},
                                                                         {"ring", Link::kRing},
                                                                         {"veth", Link::kVeth},
+                                                                        {"udp", Link::kUdp},
                                                                         {"accelerator", Link::kAccelerator}}};
   for (const auto& [name, link] : kLinks) plan.link = plan.link_name == name ? link : plan.link;
-  if (plan.has_spaces()) {
+  if (plan.has_spaces() || (plan.link == Link::kUdp && !options.rate.empty())) {
     plan_spaces(options, plan);
   } else if (!options.rate.empty()) {
-    throw SetupError(fmt::format("--rate {}: only links of --link veth and --link accelerator have one", options.rate));
+    throw SetupError(fmt::format("--rate {}: only links of --link veth, udp and accelerator have one", options.rate));
   }
 }
 
@@ -193,11 +194,13 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
 
 void plan_inside(const RunOptions& options, RunPlan& plan) {
   plan.inside = options.inside;
-  if (!plan.inside || plan.link == RunPlan::Link::kVeth) return;
-  throw SetupError(plan.link == RunPlan::Link::kAccelerator
-                       ? "--inside: leave it out; with --link accelerator the command runs in the hosts' namespaces"
-                       : fmt::format("--inside: needs --link veth; with --link {} nodes have no namespaces to be in",
-                                     plan.link_name));
+  if (!plan.inside || (plan.has_spaces() && plan.link != RunPlan::Link::kAccelerator)) return;
+  throw SetupError(
+      plan.link == RunPlan::Link::kAccelerator
+          ? "--inside: leave it out; with --link accelerator the command runs in the hosts' namespaces"
+          : fmt::format(
+                "--inside: needs --link veth, or udp with --rate; with --link {} nodes have no namespaces to be in",
+                plan.link_name));
 }
 
 void check_lanes(const RunPlan& plan) {
@@ -205,7 +208,7 @@ void check_lanes(const RunPlan& plan) {
     throw SetupError(
         fmt::format("--lanes {}: with --link accelerator it must be 1; accelerators have one", plan.lanes));
   }
-  if (plan.lanes > 1 && plan.has_spaces()) {
+  if (plan.lanes > 1 && plan.link == RunPlan::Link::kVeth) {
     throw SetupError(fmt::format("--lanes {}: with --link veth it must be 1; its ports have one queue", plan.lanes));
   }
   if (plan.lanes > kMaxVhostLanes && plan.link == RunPlan::Link::kVhost) {
@@ -246,6 +249,12 @@ RunPlan make_run_plan(const RunOptions& options) {
 }
 
 std::string node_address(unsigned node) { return fmt::format("10.77.0.{}", node + 1); }
+
+// 64 nodes have six bits; a process number has up to 22.
+std::string loopback_address(unsigned node, unsigned job) {
+  const unsigned host = ((job & 0x3ffff) << 6 | node) & 0xffffff;
+  return fmt::format("127.{}.{}.{}", host >> 16, host >> 8 & 0xff, host & 0xff);
+}
 
 std::string inside_address(unsigned node) { return fmt::format("10.77.1.{}", node + 1); }
 

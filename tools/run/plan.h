@@ -20,6 +20,7 @@ struct RunPlan {
     kMemif,  // likewise; it may happen that a node dies with a neighbour that is killed
     kRing,   // all nodes in one process
     kVeth,   // a process per node, each in a network namespace with a cable to a switch
+    kUdp,  // a process per node with sockets: on loopback addresses, or with a rate as kVeth, and the kernel's network
     // Hosts, each with its own kernel's network in a namespace, and an accelerator between it and the cable.
     kAccelerator,
   };
@@ -33,7 +34,8 @@ struct RunPlan {
   unsigned lanes = 1;
   unsigned trainers = 1;  // per node
   bool local_reduce = false;
-  bool inside = false;  // of kVeth: commands run in the nodes' namespaces, which have a network of the kernel's too
+  bool inside = false;  // of kVeth and kUdp with namespaces: commands run in the nodes' namespaces, which have a
+                        // network of the kernel's too
   size_t mtu = 9000;    // of IP
   uint64_t rate = 0;    // of links, in bit/s; 0: as fast as they are
   std::string timeout;  // of operations, as configuration files have it; empty: their default
@@ -46,7 +48,9 @@ struct RunPlan {
   std::vector<std::string> command;  // empty: none
   std::string daemon;                // path of the executable
 
-  [[nodiscard]] bool has_spaces() const noexcept { return link == Link::kVeth || link == Link::kAccelerator; }
+  [[nodiscard]] bool has_spaces() const noexcept {
+    return link == Link::kVeth || link == Link::kAccelerator || (link == Link::kUdp && rate != 0);
+  }
   [[nodiscard]] bool has_accelerators() const noexcept { return link == Link::kAccelerator && accelerators; }
   [[nodiscard]] bool has_daemons() const noexcept { return link != Link::kAccelerator || accelerators; }
   // Whether the command of a rank is in its node's namespace.
@@ -60,6 +64,8 @@ struct RunPlan {
 
 // The IPv4 address of a node: "10.77.0.1" of node 0.
 [[nodiscard]] std::string node_address(unsigned node);
+// On the loopback interface, of a job with this process number: other ones of this machine have others.
+[[nodiscard]] std::string loopback_address(unsigned node, unsigned job);
 // That of its kernel, with --inside: "10.77.1.1".
 [[nodiscard]] std::string inside_address(unsigned node);
 

@@ -27,7 +27,10 @@ class PortReader {
     if (const auto name = section.find("name")) port.name = name->name(kLongestName).value_or(port.name);
     check_unique(names_, port.name, section.find("name").value_or(value), "name");
     read_device(section, port);
-    if (const auto mac = section.find("mac")) port.mac = mac->host_mac();
+    if (const auto mac = section.find("mac")) {
+      port.mac = mac->host_mac();
+      if (port.kind == PortConfig::Kind::kUdp) mac->fault("sockets have none of their own, allowed: nothing");
+    }
     if (checked_) read_nodes(section, port);
     config_.ports.push_back(port);
     ++number_;

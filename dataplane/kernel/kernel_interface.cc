@@ -147,6 +147,12 @@ std::string owner_of(uint32_t ip) {
   return name;
 }
 
+size_t mtu_of(const std::string& name) noexcept {
+  ifreq request{};
+  name.copy(request.ifr_name, IF_NAMESIZE - 1);
+  return ask(SIOCGIFMTU, request) ? static_cast<size_t>(request.ifr_mtu) : SIZE_MAX;
+}
+
 bool interface_there(unsigned index) noexcept {
   char name[IF_NAMESIZE];
   return if_indextoname(index, name) != nullptr || (errno != ENXIO && errno != ENODEV);

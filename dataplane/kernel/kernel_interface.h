@@ -31,6 +31,9 @@ struct CutOff {
 // The name of the interface to which the kernel has given this address; empty: none.
 [[nodiscard]] std::string owner_of(uint32_t ip);
 
+// Of IP, on that interface; SIZE_MAX: not known.
+[[nodiscard]] size_t mtu_of(const std::string& name) noexcept;
+
 // Whether there still is an interface of that index.
 [[nodiscard]] bool interface_there(unsigned index) noexcept;
 

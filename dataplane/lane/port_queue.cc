@@ -17,6 +17,7 @@ namespace {
 
 constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to end
 constexpr Nanos kStall = 5 * kMillisecond;
+constexpr Nanos kSocketStall = kSecond;  // a socket whose queue is full for long has a slow link behind it
 // A frame of IEEE 802's EtherType for local experiments says that this end of the link is about to go, and nothing
 // else.
 constexpr std::array<uint8_t, 2> kGoodbyeType = {0x88, 0xb5};
@@ -196,7 +197,8 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
   const auto rank = [&] { return neighbours_[number]->node * ranks + from % ranks; };
   if (number == AddressTable::kNone || from >= lanes_.size() || from / ranks != to / ranks) {
     counters_.add(QueueCounter::kNotNeighbour);
-    if (parsed.source_ip == setup_.local.ip) {
+    // With sockets it is whoever sends from this machine.
+    if (parsed.source_ip == setup_.local.ip && !port_.of_sockets()) {
       setup_.claim->contest(frame_source(frame_of(mbuf)));
     } else {
       note_stranger(mbuf, parsed, now);
@@ -295,13 +297,13 @@ void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t t
 
 void PortQueue::flush() noexcept {
   if (queued_count_ == 0 || quiet_until_ != 0 || !port_.started()) return;
+  // Those that stay need not be the last ones.
   uint64_t bytes = 0;
-  std::array<uint32_t, kQueued> lengths;
-  for (size_t i = 0; i < queued_count_; ++i) lengths[i] = queued_[i]->pkt_len;
+  for (size_t i = 0; i < queued_count_; ++i) bytes += queued_[i]->pkt_len;
   const uint16_t sent = port_.send(queue_, queued_.data(), static_cast<uint16_t>(queued_count_));
   refused_ = sent == 0;
   if (sent != 0) refused_at_ = 0;
-  for (size_t i = 0; i < sent; ++i) bytes += lengths[i];
+  for (size_t i = sent; i < queued_count_; ++i) bytes -= queued_[i]->pkt_len;
   counters_.add(QueueCounter::kSent, sent);
   counters_.add(QueueCounter::kSentBytes, bytes);
   std::copy(queued_.begin() + sent, queued_.begin() + static_cast<ptrdiff_t>(queued_count_), queued_.begin());
@@ -324,7 +326,8 @@ void PortQueue::poll(Nanos now) noexcept {
   ask_for_addresses(now);
 }
 
-// After 5 ms of refusals it sends nothing for 5 ms, tries, and if that is refused as well, goes on like that.
+// After 5 ms of refusals (of a socket: 1 s) it sends nothing for 5 ms, tries, and if that is refused as well, goes on
+// like that.
 void PortQueue::look_after_stall(Nanos now) noexcept {
   if (stalled_until_ != 0) {
     if (now < stalled_until_) return;
@@ -333,7 +336,7 @@ void PortQueue::look_after_stall(Nanos now) noexcept {
   }
   if (!refused_) return;
   if (refused_at_ == 0) refused_at_ = now;
-  if (now - refused_at_ < kStall) return;
+  if (now - refused_at_ < (port_.of_sockets() ? kSocketStall : kStall)) return;
   stalled_until_ = now + kStall;
   counters_.add(QueueCounter::kLinkDown, queued_count_);
   drop_queued();

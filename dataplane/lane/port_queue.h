@@ -168,6 +168,9 @@ class PortQueue {
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
                           uint8_t tos) noexcept;
 
+  // There is something to send that the port has not taken yet.
+  [[nodiscard]] bool waits() const noexcept { return queued_count_ != 0; }
+
   // When frames that were held back on purpose must be looked at.
   [[nodiscard]] Nanos deadline() const noexcept { return injector_ ? injector_->deadline() : kNever; }
 

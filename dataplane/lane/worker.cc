@@ -17,6 +17,12 @@
 #include "dataplane/poll/poll_thread.h"
 
 namespace gradlane {
+namespace {
+
+constexpr Nanos kLongestDeaf = 3 * kMillisecond;  // sleep that nothing ends
+constexpr Nanos kTryAgain = 100 * kMicrosecond;   // after a port has taken nothing
+
+}  // namespace
 
 Worker::Worker(IdlePolicy policy, Nanos patience) : idle_(policy, patience), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   int pair[2] = {-1, -1};
@@ -84,6 +90,7 @@ Idle::Advice Worker::rest(bool moved, Nanos now) noexcept {
   for (const PortQueue* const queue : queues_) {
     in_flight |= queue->probing(now);
     if (!moved) deadline = std::min(deadline, queue->deadline());
+    if (queue->waits()) deadline = std::min(deadline, now + kTryAgain);
   }
   return idle_.after(moved, in_flight, now, deadline);
 }
@@ -125,8 +132,8 @@ void Worker::sleep(Nanos most) noexcept {
     const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
     epoll_event event;
     const int events = epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
-    // A kernel before 5.11, or a container that does not allow it: then trainers cannot wake it up.
-    if (events < 0 && errno != EINTR) nanosleep(&timeout, nullptr);
+    // A kernel before 5.11, or a container that does not allow it: then nothing can wake it up.
+    if (events < 0 && errno != EINTR) sleep_deaf(most);
     if (events > 0 && event.data.fd >= 0) {
       gl_silence(event.data.fd);
       // A trainer has shut it down, for all: no sleep is so long that it would be missed much.
@@ -134,6 +141,12 @@ void Worker::sleep(Nanos most) noexcept {
     }
   }
   for (Lane* const lane : lanes_) lane->wake_up();
+}
+
+void Worker::sleep_deaf(Nanos most) noexcept {
+  idle_.set_woken(false);
+  const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kLongestDeaf))};
+  nanosleep(&timeout, nullptr);
 }
 
 }  // namespace gradlane

@@ -48,6 +48,7 @@ class Worker {
   void watch(int fd, bool bell);
   void run(int core) noexcept;
   void sleep(Nanos most) noexcept;
+  void sleep_deaf(Nanos most) noexcept;
 
   std::vector<PortQueue*> queues_;
   std::vector<Lane*> lanes_;

@@ -52,7 +52,7 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
     : socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP)) {
   const sockaddr_in address = address_of(local);
   const int fd = socket_.get();
-  // Of a packet that is too long for its path we want to hear, and no fragments.
+  // No fragments, and no notes of the kernel's on paths: what is longer than the device can take is refused here.
   if (fd < 0 || !set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) || !set(fd, IPPROTO_IP, IP_RECVTOS, 1)) {
     throw SetupError(fmt::format("no UDP socket: {}", std::strerror(errno)));
   }
@@ -65,7 +65,9 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
   }
   gathers_ = set(fd, IPPROTO_UDP, UDP_GRO, 1);
   (void)set(fd, SOL_SOCKET, SO_SNDBUF, kSendBytes);
-  (void)set(fd, SOL_SOCKET, SO_RCVBUF, static_cast<int>(receive_bytes));
+  // Who may, gets more than net.core.rmem_max.
+  const int wanted = static_cast<int>(receive_bytes);
+  if (!set(fd, SOL_SOCKET, SO_RCVBUFFORCE, wanted)) (void)set(fd, SOL_SOCKET, SO_RCVBUF, wanted);
   int granted = 0;
   socklen_t bytes = sizeof(granted);
   (void)getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &bytes);

@@ -44,7 +44,7 @@ class SuperpacketSocket {
     kLater,   // the queue is full
     kLost,    // the kernel will not: a filter, no route
     kSingly,  // not as a superpacket
-    kTooLong  // for the path, or the device
+    kTooLong  // for the device
   };
   // Packets of `each` bytes, an iovec for each, the last one may be shorter. `each` of 0: one packet.
   [[nodiscard]] Sent send(const Endpoint& to, uint8_t tos, iovec* packets, size_t count, size_t each) noexcept;

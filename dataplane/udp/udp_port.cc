@@ -1,19 +1,33 @@
 // udp_port.cc - making a port of sockets (control thread; bursts: worker threads)
 #include "dataplane/udp/udp_port.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "base/error.h"
 #include "config/values.h"
+#include "dataplane/kernel/kernel_interface.h"
 
 namespace gradlane {
 namespace {
 
 constexpr size_t kReceiveBytes = size_t{4} << 20;
 
+void check_mtu(uint32_t ip, size_t mtu) {
+  const std::string interface = owner_of(ip);
+  const size_t has = interface.empty() ? mtu : mtu_of(interface);
+  if (has < mtu) {
+    throw SetupError(
+        fmt::format("mtu is {}, and interface {} with {} has {}: set mtu: {} on all nodes, or ip link set "
+                    "{} mtu {}",
+                    mtu, interface, ip_text(ip), has, has, interface, mtu));
+  }
+}
+
 }  // namespace
 
-UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* pool) : Port(config, &node) {
+UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* pool)
+    : Port(config, &node), mtu_(node.mtu) {
   const unsigned ranks = ranks_per_node(node);
   const uint32_t ip = node.nodes[node.rank].ip;
   mac_ = mac_of(ip);
@@ -22,6 +36,7 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
   setup.payload = node.mtu - kIpUdpBytes;
   setup.receive_bytes = kReceiveBytes;
   try {
+    check_mtu(ip, node.mtu);
     for (unsigned lane = 0; lane < lanes_; ++lane) {
       std::vector<uint16_t> ports;
       for (unsigned local = 0; local < ranks; ++local) {
@@ -42,13 +57,34 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
 
 UdpPort::~UdpPort() = default;
 
+// Each trouble once: they come by thousands.
 void UdpPort::tend() {
   link_up_.store(true, std::memory_order_relaxed);
-  if (singly_logged_) return;
-  for (const auto& it : queue_) singly_logged_ |= it->sends_singly();
-  if (singly_logged_) {
+  UdpQueue::Troubles now;
+  for (const auto& it : queue_) {
+    const UdpQueue::Troubles its = it->troubles();
+    now.singly |= its.singly;
+    now.refused += its.refused;
+    now.too_long += its.too_long;
+    now.unfit += its.unfit;
+    now.no_buffer += its.no_buffer;
+  }
+  if (now.singly && !logged_.singly) {
     spdlog::warn("port {}: the kernel does not take many packets at once (UDP_SEGMENT): each costs a call", name_);
   }
+  if (now.refused != 0 && logged_.refused == 0) {
+    spdlog::warn("port {}: the kernel refuses to send packets, which get lost: a firewall, or no route?", name_);
+  }
+  if (now.too_long != 0 && logged_.too_long == 0) {
+    spdlog::error(
+        "port {}: packets of mtu {} are too long for a device on their way out: set a smaller mtu on all nodes", name_,
+        mtu_);
+  }
+  if (now.unfit != 0 && logged_.unfit == 0) {
+    spdlog::warn("port {}: packets came that are longer than mtu {}, and were dropped: is a neighbour's larger?", name_,
+                 mtu_);
+  }
+  logged_ = now;
 }
 
 uint16_t UdpPort::receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept {

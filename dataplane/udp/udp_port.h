@@ -22,7 +22,8 @@ class UdpPort final : public Port {
 
  private:
   std::vector<std::unique_ptr<UdpQueue>> queue_;
-  bool singly_logged_ = false;
+  const size_t mtu_;
+  UdpQueue::Troubles logged_;
 };
 
 }  // namespace gradlane

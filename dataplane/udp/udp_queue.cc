@@ -15,6 +15,12 @@ namespace {
 using namespace internet;
 
 constexpr size_t kSpillBytes = 65536;
+constexpr size_t kMostFetches = 32;  // for one burst: what is dropped fills none
+constexpr unsigned kInARow = 8;      // superpackets of shorter packets, until these are what is expected
+
+void add_to(std::atomic<uint64_t>& counter, uint64_t more = 1) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
 
 uint8_t* payload_of(rte_mbuf* mbuf) noexcept { return fresh_packet(mbuf).data; }
 
@@ -64,17 +70,19 @@ UdpQueue::Socket* UdpQueue::socket_of(uint16_t port) noexcept {
 
 // ---- Receiving
 
-uint16_t UdpQueue::receive(rte_mbuf** burst, uint16_t count) noexcept {
-  for (size_t i = 0; i < sockets_.size() && ready_count_ == 0; ++i) {
-    Socket& from = sockets_[next_];
-    next_ = next_ + 1 == sockets_.size() ? 0 : next_ + 1;
-    if (!post()) return 0;
-    fetch(from);
+// Until there are enough, or nothing more in any socket.
+uint16_t UdpQueue::receive(rte_mbuf** burst, uint16_t most) noexcept {
+  size_t given = 0;
+  for (size_t empty = 0, fetched = 0;; ++fetched) {
+    const size_t taken = std::min<size_t>(most - given, ready_count_);
+    std::copy_n(ready_.begin() + static_cast<ptrdiff_t>(ready_first_), taken, burst + given);
+    ready_first_ += taken;
+    ready_count_ -= taken;
+    given += taken;
+    if (given == most || empty == sockets_.size() || fetched == kMostFetches || !post()) break;
+    empty = fetch(sockets_[next_]) ? 0 : empty + 1;
+    if (ready_count_ == 0) next_ = next_ + 1 == sockets_.size() ? 0 : next_ + 1;
   }
-  const size_t given = std::min<size_t>(count, ready_count_);
-  std::copy_n(ready_.begin() + static_cast<ptrdiff_t>(ready_first_), given, burst);
-  ready_first_ += given;
-  ready_count_ -= given;
   return static_cast<uint16_t>(given);
 }
 
@@ -88,21 +96,33 @@ bool UdpQueue::post() noexcept {
   return posted_count_ != 0;
 }
 
-void UdpQueue::fetch(Socket& from) noexcept {
+// All that came is handed over. False: there is nothing.
+bool UdpQueue::fetch(Socket& from) noexcept {
   std::array<iovec, kPosted + 1> room;
   const size_t part = from.expected;
   for (size_t i = 0; i < posted_count_; ++i) room[i] = {payload_of(posted_[i]), part};
   room[posted_count_] = {spill_.get(), kSpillBytes};
   const SuperpacketSocket::Arrival arrival = from.socket->receive(room.data(), posted_count_ + 1);
-  if (arrival.bytes == 0) return;
+  if (arrival.bytes == 0) return false;
   flow_.source_ip = arrival.from.ip;
   flow_.source_mac = mac_of(arrival.from.ip);
   flow_.source_port = arrival.from.port;
   flow_.destination_port = from.port;
   tos_ = arrival.tos;
-  if (arrival.each <= setup_.payload && arrival.each != 0) from.expected = arrival.each;
-  ready_first_ = ready_count_ = 0;
+  ready_first_ = 0;
   split(arrival, part);
+  if (arrival.each <= setup_.payload) expect(from, arrival);
+  return true;
+}
+
+// Acknowledgements, which come one by one, are short, and no reason to expect short ones.
+void UdpQueue::expect(Socket& from, const SuperpacketSocket::Arrival& arrival) noexcept {
+  const bool shorter = arrival.each < from.expected;
+  if (shorter && arrival.bytes > arrival.each) ++from.shorter;
+  if (!shorter || from.shorter == kInARow) {
+    from.expected = arrival.each;
+    from.shorter = 0;
+  }
 }
 
 // Packets that lie in a posted buffer each stay there; others are copied.
@@ -112,14 +132,20 @@ void UdpQueue::split(const SuperpacketSocket::Arrival& arrival, size_t part) noe
   std::array<rte_mbuf*, kPosted> kept = posted_;
   for (size_t at = 0; at < arrival.bytes && ready_count_ < kMostFrames; at += arrival.each) {
     const size_t bytes = std::min(arrival.each, arrival.bytes - at);
-    if (bytes > setup_.payload) continue;  // of no node with this MTU
+    if (bytes > setup_.payload) {
+      add_to(unfit_);
+      continue;
+    }
     const size_t number = at / part;
     if (at % part == 0 && bytes <= part && number < held) {
       add(std::exchange(kept[number], nullptr), bytes);
       continue;
     }
     rte_mbuf* const copy = rte_pktmbuf_alloc(pool_);
-    if (copy == nullptr) break;
+    if (copy == nullptr) {
+      add_to(no_buffer_);
+      break;
+    }
     copy_out(at, bytes, part, payload_of(copy));
     add(copy, bytes);
   }
@@ -154,7 +180,8 @@ void UdpQueue::add(rte_mbuf* mbuf, size_t bytes) noexcept {
 
 // ---- Sending
 
-uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t count) noexcept {
+uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t all) noexcept {
+  const size_t count = std::min<size_t>(all, kMostFrames);
   std::array<iovec, SuperpacketSocket::kMostPackets> packets;
   std::array<size_t, SuperpacketSocket::kMostPackets> places;
   // What has gone is null until the end.
@@ -178,7 +205,7 @@ uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t count) noexcept {
 }
 
 // The packet at `first`, and those behind it that may go with it: of one direction and length, but for the last one,
-// which may be shorter.
+// which may be shorter. So those of a direction keep their order.
 size_t UdpQueue::gather(rte_mbuf** burst, size_t count, size_t first, iovec* packets, size_t* places,
                         size_t& each) const noexcept {
   const Direction direction = direction_of(rte_pktmbuf_mtod(burst[first], const uint8_t*));
@@ -210,17 +237,33 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
   sent = count;
   if (from == nullptr) return Sent::kLost;
   const Endpoint to{direction.ip, direction.to};
-  Sent result = from->socket->send(to, direction.tos, packets, count, each);
-  if (result == Sent::kSingly || (result == Sent::kTooLong && count > 1)) {
-    if (result == Sent::kSingly) singly_.store(true, std::memory_order_relaxed);
+  const Sent result = from->socket->send(to, direction.tos, packets, count, each);
+  if (each != 0 && (result == Sent::kSingly || result == Sent::kTooLong)) {
     for (sent = 0; sent < count; ++sent) {
-      result = from->socket->send(to, direction.tos, packets + sent, 1, 0);
-      if (result == Sent::kLater) return result;
+      const Sent one = from->socket->send(to, direction.tos, packets + sent, 1, 0);
+      if (one == Sent::kLater) return one;
+      note(one);
+      // It is not their length that is wrong.
+      if (one == Sent::kYes && result == Sent::kSingly) singly_.store(true, std::memory_order_relaxed);
     }
     return Sent::kYes;
   }
+  note(result, count);
   if (result == Sent::kLater) sent = 0;
   return result;
+}
+
+void UdpQueue::note(SuperpacketSocket::Sent result, size_t packets) noexcept {
+  if (result == SuperpacketSocket::Sent::kLost) add_to(refused_, packets);
+  if (result == SuperpacketSocket::Sent::kTooLong) add_to(too_long_, packets);
+}
+
+UdpQueue::Troubles UdpQueue::troubles() const noexcept {
+  return {.singly = singly_.load(std::memory_order_relaxed),
+          .refused = refused_.load(std::memory_order_relaxed),
+          .too_long = too_long_.load(std::memory_order_relaxed),
+          .unfit = unfit_.load(std::memory_order_relaxed),
+          .no_buffer = no_buffer_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace gradlane

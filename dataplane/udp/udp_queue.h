@@ -39,8 +39,15 @@ class UdpQueue {
 
   [[nodiscard]] std::vector<int> fds() const;
   [[nodiscard]] size_t receive_bytes() const noexcept;  // as granted
-  // Any thread: superpackets are not to be had.
-  [[nodiscard]] bool sends_singly() const noexcept { return singly_.load(std::memory_order_relaxed); }
+  // Any thread: what has happened so far.
+  struct Troubles {
+    bool singly = false;     // superpackets are not to be had
+    uint64_t refused = 0;    // packets that the kernel would not send: a filter, no route
+    uint64_t too_long = 0;   // the same: for the device
+    uint64_t unfit = 0;      // packets that came, and are longer than any of this MTU
+    uint64_t no_buffer = 0;  // the same, with no buffer for them
+  };
+  [[nodiscard]] Troubles troubles() const noexcept;
 
  private:
   static constexpr size_t kPosted = SuperpacketSocket::kMostPackets;
@@ -49,11 +56,13 @@ class UdpQueue {
   struct Socket {
     std::unique_ptr<SuperpacketSocket> socket;
     uint16_t port = 0;
-    size_t expected = 0;  // bytes of a packet, as they came last
+    size_t expected = 0;   // bytes of a packet
+    unsigned shorter = 0;  // superpackets in a row that had shorter ones
   };
 
   [[nodiscard]] bool post() noexcept;
-  void fetch(Socket& from) noexcept;
+  [[nodiscard]] bool fetch(Socket& from) noexcept;
+  static void expect(Socket& from, const SuperpacketSocket::Arrival& arrival) noexcept;
   void split(const SuperpacketSocket::Arrival& arrival, size_t part) noexcept;
   void copy_out(size_t from, size_t bytes, size_t part, uint8_t* to) const noexcept;
   void add(rte_mbuf* mbuf, size_t bytes) noexcept;
@@ -61,6 +70,7 @@ class UdpQueue {
                               size_t& each) const noexcept;
   [[nodiscard]] SuperpacketSocket::Sent send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
                                                    size_t& sent) noexcept;
+  void note(SuperpacketSocket::Sent result, size_t packets = 1) noexcept;
   [[nodiscard]] Socket* socket_of(uint16_t port) noexcept;
 
   const Setup setup_;
@@ -76,7 +86,9 @@ class UdpQueue {
   size_t ready_count_ = 0;
   Flow flow_;  // of what is being fetched
   uint8_t tos_ = 0;
-  std::atomic<bool> singly_{false};  // its worker writes, others read
+  // Its worker writes, others read.
+  std::atomic<bool> singly_{false};
+  std::atomic<uint64_t> refused_{0}, too_long_{0}, unfit_{0}, no_buffer_{0};
 };
 
 }  // namespace gradlane

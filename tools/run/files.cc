@@ -111,8 +111,7 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
       fmt::format("# Node {} of {}, written by gradlane run\nrank: {}\nnodes:\n", node, plan.nodes, node);
   const bool loopback = plan.link == RunPlan::Link::kUdp && !plan.has_spaces();
   for (unsigned i = 0; i < plan.nodes; ++i) {
-    text += fmt::format("  - {{rank: {}, ip: {}}}\n", i,
-                        loopback ? loopback_address(i, static_cast<unsigned>(getpid())) : node_address(i));
+    text += fmt::format("  - {{rank: {}, ip: {}}}\n", i, loopback ? loopback_address(i, plan.job) : node_address(i));
   }
   text += fmt::format("trainers: {}\nlocal_reduce: {}\n", plan.trainers, plan.local_reduce);
   text += fmt::format("socket: '{}/n{}.sock'\ncodec: '{}'\nmtu: {}\n", folder, node, plan.codec, plan.mtu);

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 #include "base/error.h"
@@ -135,8 +136,9 @@ namespace {
 // What only links of the kernel's have, and need.
 void plan_spaces(const RunOptions& options, RunPlan& plan) {
   if (geteuid() != 0) {
-    throw SetupError(fmt::format(
-        "--link {} needs root, for network namespaces: 'sudo gradlane run ...', or leave it out", plan.link_name));
+    throw SetupError(
+        fmt::format("{} needs root, for network namespaces: 'sudo gradlane run ...', or leave it out",
+                    plan.link == RunPlan::Link::kUdp ? "--rate " + options.rate : "--link " + plan.link_name));
   }
   plan.mtu = 1500;
   if (!options.rate.empty()) plan.rate = parse_rate(options.rate);
@@ -245,14 +247,16 @@ RunPlan make_run_plan(const RunOptions& options) {
   plan_strategies(options, plan);
   plan_inside(options, plan);
   if (plan.has_daemons()) plan.daemon = find_daemon();
+  std::random_device random;
+  plan.job = std::uniform_int_distribution<unsigned>(1, kMaxJob)(random);
   return plan;
 }
 
 std::string node_address(unsigned node) { return fmt::format("10.77.0.{}", node + 1); }
 
-// 64 nodes have six bits; a process number has up to 22.
+// 64 nodes have six bits.
 std::string loopback_address(unsigned node, unsigned job) {
-  const unsigned host = ((job & 0x3ffff) << 6 | node) & 0xffffff;
+  const unsigned host = job << 6 | node;
   return fmt::format("127.{}.{}.{}", host >> 16, host >> 8 & 0xff, host & 0xff);
 }
 

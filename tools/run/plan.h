@@ -13,6 +13,7 @@
 namespace gradlane {
 
 inline constexpr unsigned kMaxRunNodes = 64;
+inline constexpr unsigned kMaxJob = (1U << 18) - 2;  // 127.0.0.0/8 has 24 bits, the first and the last job broadcasts
 
 struct RunPlan {
   enum class Link : uint8_t {
@@ -47,6 +48,7 @@ struct RunPlan {
   bool prefix = true;
   std::vector<std::string> command;  // empty: none
   std::string daemon;                // path of the executable
+  unsigned job = 1;                  // drawn, up to kMaxJob: tells loopback addresses of several runs apart
 
   [[nodiscard]] bool has_spaces() const noexcept {
     return link == Link::kVeth || link == Link::kAccelerator || (link == Link::kUdp && rate != 0);
@@ -64,7 +66,7 @@ struct RunPlan {
 
 // The IPv4 address of a node: "10.77.0.1" of node 0.
 [[nodiscard]] std::string node_address(unsigned node);
-// On the loopback interface, of a job with this process number: other ones of this machine have others.
+// On the loopback interface.
 [[nodiscard]] std::string loopback_address(unsigned node, unsigned job);
 // That of its kernel, with --inside: "10.77.1.1".
 [[nodiscard]] std::string inside_address(unsigned node);

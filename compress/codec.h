@@ -95,8 +95,13 @@ class Codec {
   // each other their offer(), and settle() gets what they agree on: agreed_on() of these, rank by rank. From then on
   // this codec encodes that operation.
   [[nodiscard]] unsigned passes() const noexcept { return row_->passes; }
-  void look(Look& look, const LookJob& job) const noexcept { ops_->look(params_, look, job); }
+  // What is in front of Look::next need not be looked at; who skips it adds it to Look::values.
+  void look(Look& look, const LookJob& job) const noexcept {
+    ops_->look(params_, look, job);
+    look.values += job.floats;
+  }
   void pass_over(Look& look) noexcept {
+    look.next = 0;
     if (look.pass + 1 < row_->passes) row_->settle(params_, look, 0);
     ++look.pass;
     look.values = 0;

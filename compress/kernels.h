@@ -111,18 +111,29 @@ struct CodecParams {
   bool result = false;    // encodes results and not contributions
 };
 
-// What a pass over a contribution finds out before any of it is encoded: CodecOps::look. 16 KiB.
+// What a pass over a contribution finds out before any of it is encoded: CodecOps::look. 19 KiB.
 struct Look {
   static constexpr size_t kCounts = 4096;
+  static constexpr size_t kMarks = 64;
+
+  // What the counts from that of `bin` on were when so many values had been looked at.
+  struct Mark {
+    uint64_t values;
+    uint32_t bin;
+    uint32_t counts[8];
+  };
 
   unsigned pass = 0;              // of row().passes
-  uint64_t values = 0;            // looked at so far in this pass
+  uint64_t values = 0;            // looked at so far in this pass, or skipped
+  uint64_t next = 0;              // the first value of this pass that matters, of those to come: others may be skipped
   uint64_t finite = 0;            // of these
   uint64_t chosen = 0;            // for the codec's own counting
   float largest = 0;              // magnitude, of finite ones
   double magnitude = 0;           // sums over finite ones: of magnitudes,
   double square = 0;              //   of squares
   uint32_t counts[kCounts] = {};  // for a histogram
+  size_t marks = 0;               // of it as it grew, in order
+  Mark mark[kMarks];
 };
 
 // A run of this rank's own elements. What has no memory of earlier ones leaves the states null.

@@ -39,7 +39,6 @@ void ExchangeState::begin(Running& it) noexcept {
     make_coders(it);
   }
   it.bid = std::nullopt;
-  it.looked = 0;
   it.ready = !coded || !reduces(op.kind) || op.codec->passes() == 0 || op.count == 0;
   it.lead = it.ready ? 0 : 1;
   if (it.ready) {
@@ -70,25 +69,27 @@ void ExchangeState::look_on(Running& it, size_t& floats) noexcept {
   Codec& codec = *it.operation.codec;
   const Whole whole = whole_of(op, config_.world);
   const size_t all = whole.parts * whole.length;
-  while (it.look->pass < codec.passes()) {
-    const size_t first = it.looked % whole.length;
+  Look& look = *it.look;
+  while (look.pass < codec.passes()) {
+    look.values = std::clamp<uint64_t>(look.next, look.values, all);
+    if (look.values == all) {
+      codec.pass_over(look);
+      continue;
+    }
+    const size_t first = look.values % whole.length;
     const size_t count = std::min(kLookSlice - first % kLookSlice, whole.length - first);
     if (count > floats) break;
-    const auto place = static_cast<ptrdiff_t>(it.looked / whole.length * whole.pitch + first);
+    const auto place = static_cast<ptrdiff_t>(look.values / whole.length * whole.pitch + first);
     const ptrdiff_t at = place - static_cast<ptrdiff_t>(op.offset);
     const Origin from = origin_at(it, at, true);
-    codec.look(*it.look, {.in = static_cast<const float*>(op.data) + at,
-                          .residual = from.residual,
-                          .second = from.second,
-                          .floats = count,
-                          .position = from.position});
-    it.looked += count;
+    codec.look(look, {.in = static_cast<const float*>(op.data) + at,
+                      .residual = from.residual,
+                      .second = from.second,
+                      .floats = count,
+                      .position = from.position});
     floats -= count;
-    if (it.looked != all) continue;
-    codec.pass_over(*it.look);
-    it.looked = 0;
   }
-  if (it.look->pass == codec.passes()) {
+  if (look.pass == codec.passes()) {
     note_looked(it);
   } else {
     more_ = true;

@@ -71,7 +71,6 @@ struct Running {
   bool ready = true;         // for elements; until then neighbours send none, as they hear of no stage
   bool counted = true;       // in Operation::lookers
   unsigned lead = 0;         // 1: the codec looks first, and stages are announced by numbers from 1
-  size_t looked = 0;         // elements, in this pass
   std::optional<float> bid;  // what this rank offers
   LinkSet takers;            // neighbours that must hear when it is ready
 

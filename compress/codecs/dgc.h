@@ -24,7 +24,8 @@ struct Dgc {
   // First the gradient's norm, where it is clipped.
   static void see(const CodecParams& params, Look& look, const LookJob& job) {
     if (look.pass == 0) {
-      if (params.arguments.bits != 0) see_squares(look, job);
+      if (params.arguments.bits != 0) return see_squares(look, job);
+      look.next = kNothing;
       return;
     }
     const Dgc codec(params, 0);

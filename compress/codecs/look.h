@@ -38,9 +38,9 @@ inline uint64_t count_bits(Look& look, const uint32_t* bits, size_t count) {
   return finite;
 }
 
-// The histogram of what is finite, and the largest. In pass `first` only of what is not below a bar, which rises: more
-// than are wanted of all that has been seen are above it. settle() finds out whether that was enough in the end; if it
-// was not, the next pass counts all.
+// The histogram of what is finite, and the largest. In pass `first` only of what is not below a bar, which rises with
+// each job, and more often in the first one: more than are wanted of all that has been seen are above it. settle()
+// finds out whether that was enough in the end; if it was not, the next pass counts all.
 template <class X>
 GRADLANE_INLINE void see_magnitudes(const CodecParams& params, Look& look, const LookJob& job, unsigned first, X x) {
   constexpr size_t kRun = 2048;
@@ -48,7 +48,7 @@ GRADLANE_INLINE void see_magnitudes(const CodecParams& params, Look& look, const
   if (look.chosen == kKnown) return;
   for (size_t done = 0; done < job.floats; done += kRun) {
     const size_t end = smaller(job.floats, done + kRun);
-    if (look.pass == first) raise_bar(params, look);
+    if (look.pass == first && (done == 0 || look.values == 0)) raise_bar(params, look);
     const Floats bar = all(bin_from(static_cast<uint32_t>(look.chosen)));
     size_t some = 0;
     each_x(job, done, end, x, [&](size_t, size_t count, const Floats& v) GRADLANE_INLINE_LAMBDA {
@@ -60,7 +60,6 @@ GRADLANE_INLINE void see_magnitudes(const CodecParams& params, Look& look, const
     });
     look.finite += end - done - some + count_bits(look, above, some);
   }
-  look.values += job.floats;
 }
 
 // The sum of squares of what is finite, one by one: squares of floats may be more than a float holds.

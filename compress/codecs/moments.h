@@ -30,7 +30,6 @@ inline void look_at_moments(Look& look, const LookJob& job) {
     for (size_t l = 0; l < half; ++l) magnitude[l] += magnitude[l + half];
     for (size_t l = 0; l < half; ++l) square[l] += square[l + half];
   }
-  look.values += job.floats;
   look.finite += finite;
   look.largest = largest_of(largest);
   look.magnitude += magnitude[0];

@@ -28,13 +28,21 @@ struct MsTopK {
 
   // First the histogram; then where the run is whose numbers in the bin are `from` to `until`.
   static void see(const CodecParams& params, Look& look, const LookJob& job) {
+    if (look.pass == 0) set_mark(look);
     if (look.pass < 2) return see_magnitudes(params, look, job, 0, x);
-    if (look.chosen >= params.until) return;
+    const uint64_t end = look.values + job.floats;
+    if (end <= look.next) return;
+    const size_t first = look.next > look.values ? look.next - look.values : 0;
     const Floats lower = all(params.threshold), upper = all(next_bin(params.threshold));
-    each_x(job, 0, job.floats, x, [&](size_t i, size_t, const Floats& v) GRADLANE_INLINE_LAMBDA {
+    each_x(job, first, job.floats, x, [&](size_t i, size_t, const Floats& v) GRADLANE_INLINE_LAMBDA {
       const uint32_t bits = mask_bits((abs(v) < upper) & !(abs(v) < lower));
       see_run(params, look, job.position + i, bits);
     });
+    if (look.chosen >= params.until) {
+      look.next = kNothing;
+    } else if (look.chosen > params.from) {
+      go_to(params, look, params.until - 1, end);
+    }
   }
 
  private:

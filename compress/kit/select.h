@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bit>
+#include <iterator>
 
 #include "compress/kernels.h"
 
@@ -65,6 +66,38 @@ inline void raise_bar(const CodecParams& params, Look& look) {
   const uint64_t wanted = wanted_of(params, look);
   const uint64_t bar = cut_at(look.counts, wanted + wanted / 4 + 64, look.largest).bin;
   if (bar > look.chosen) look.chosen = bar;
+}
+
+// Look::next where all has been seen that matters.
+constexpr uint64_t kNothing = ~uint64_t{0};
+
+// Keeps what has been counted up to here, of the bins in which the cut may be: every so many values, and half as often
+// where that becomes too much. Which ones of a bin's elements are where is known then without looking at all of them.
+inline void set_mark(Look& look) {
+  constexpr uint64_t kOften = 32768;
+  if (look.marks == Look::kMarks) {
+    look.marks /= 2;
+    for (size_t i = 0; i < look.marks; ++i) look.mark[i] = look.mark[2 * i];
+  }
+  const uint64_t often = look.marks < 2 ? kOften : look.mark[1].values - look.mark[0].values;
+  if (look.marks != 0 && look.values < look.mark[look.marks - 1].values + often) return;
+  Look::Mark& mark = look.mark[look.marks++];
+  mark.values = look.values;
+  mark.bin = static_cast<uint32_t>(look.chosen);
+  for (size_t i = 0; i < std::size(mark.counts); ++i) mark.counts[i] = look.counts[mark.bin + i];
+}
+
+// Skips all up to the last mark behind `values` that number `number` of the elements in the threshold's bin is behind.
+// Look::chosen is the number of the first one from there on.
+inline void go_to(const CodecParams& params, Look& look, uint64_t number, uint64_t values) {
+  const uint32_t bin = std::bit_cast<uint32_t>(params.threshold) >> kBinShift;
+  for (size_t i = 0; i < look.marks; ++i) {
+    const Look::Mark& mark = look.mark[i];
+    const uint32_t which = bin - mark.bin;  // never below it, as the bar only rises
+    if (mark.values < values || which >= std::size(mark.counts) || mark.counts[which] > number) continue;
+    look.next = mark.values;
+    look.chosen = mark.counts[which];
+  }
 }
 
 // Two positions that a second pass finds, in the counts of the first one.

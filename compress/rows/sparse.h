@@ -25,7 +25,7 @@ inline CodecError unbounded_error(const CodecArguments&) { return {.bounded = fa
 // Whether what has been counted in pass `first` is enough. If not, all is to be counted in the next one.
 inline bool counted(const CodecParams& params, Look& look, unsigned first) {
   if (look.pass != first || cut_at(look.counts, wanted_of(params, look), look.largest).bin >= look.chosen) return true;
-  look.finite = look.chosen = 0;
+  look.finite = look.chosen = look.marks = 0;
   look.largest = 0;
   std::ranges::fill(look.counts, 0);
   return false;
@@ -37,6 +37,7 @@ inline void find_threshold(CodecParams& params, Look& look, unsigned first) {
   const float found = threshold_at(look.counts, wanted_of(params, look), look.largest);
   params.threshold = std::max(found, sparse_params(params.arguments).threshold);
   look.chosen = kKnown;
+  look.next = kNothing;
 }
 
 inline void settle_threshold(CodecParams& params, Look& look, float) { find_threshold(params, look, 0); }
@@ -54,6 +55,7 @@ inline void find_run(CodecParams& params, Look& look) {
     params.until = params.from + some;
   }
   look.chosen = kKnown;
+  look.next = kNothing;
 }
 
 // After the third pass: where the run is.
@@ -61,8 +63,10 @@ inline void settle_exactly(CodecParams& params, Look& look, float) {
   if (look.pass < 2) {
     find_run(params, look);
     if (look.pass == 0) return;
-    look.chosen = 0;
     std::ranges::fill(look.counts, 0);
+    look.chosen = 0;
+    look.next = params.from == params.until ? kNothing : 0;
+    if (look.next == 0) go_to(params, look, params.from, 0);
   } else if (params.from != params.until) {
     params.from = place_at(look, kRunFrom);
     params.until = place_at(look, kRunUntil);

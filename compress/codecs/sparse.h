@@ -13,7 +13,7 @@
 // In an unnamed namespace for the same reason as layout.h.
 #pragma once
 
-#include "compress/codecs/sparse_record.h"
+#include "compress/codecs/sparse_writer.h"
 
 namespace gradlane {
 namespace {
@@ -24,17 +24,6 @@ struct Everything {
   Everything(const CodecParams&, uint64_t) {}
   static GRADLANE_INLINE Floats x(const Floats& g, const Floats&, Floats&) { return g; }
   static GRADLANE_INLINE Mask takes(const Floats& x, size_t) { return has_value(x); }
-};
-
-// What a rank adds: its floats, with what it keeps of earlier ones. Null where it keeps nothing.
-struct Own {
-  const float* in;
-  float* residual;
-  float* second;
-
-  [[nodiscard]] Own from(size_t i) const {
-    return {in + i, residual == nullptr ? nullptr : residual + i, second == nullptr ? nullptr : second + i};
-  }
 };
 
 // What a record's states were, for when it does not fit.
@@ -70,7 +59,7 @@ struct SparseWriter {
  private:
   GRADLANE_INLINE bool put_sure(uint64_t position, const Own& own, const SparseRecord* theirs, size_t floats) {
     Picked picked;
-    pick(position, own, floats, picked);
+    pick<kKeep, kLattice>(Choice(params, position), own, params.exact, floats, picked);
     size_t bytes;
     if (theirs != nullptr && theirs->count != 0) {
       Picked other, sum;
@@ -91,35 +80,6 @@ struct SparseWriter {
     if (put_sure(position, own, theirs, floats)) return true;
     before.give_back(own, floats);
     return false;
-  }
-
-  // What is sent of the elements of a record.
-  GRADLANE_INLINE void pick(uint64_t position, const Own& own, size_t floats, Picked& picked) const {
-    const Choice choice(params, position);
-    const float exact = params.exact;
-    size_t picks = 0;
-    each(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
-      Floats residual = all(0.0F), second = all(0.0F);
-      if constexpr (kKeep) residual = load(own.residual + i, count);
-      if constexpr (kKeep && Choice::kSecond) {
-        if (own.second != nullptr) second = load(own.second + i, count);
-      }
-      const Floats x = choice.x(load(own.in + i, count), residual, second);
-      const Mask chosen = choice.takes(x, i);
-      Floats rest = x;
-      if (any(chosen)) [[unlikely]] {
-        const Floats sent = one_nan(kLattice ? to_multiples(x, exact) : x);
-        if constexpr (kKeep) rest = choose(chosen, kLattice ? only(is_finite(x), x - sent) : all(0.0F), x);
-        if constexpr (Choice::kSecond) second = only(!chosen, second);
-        filter(chosen, count_from(static_cast<uint32_t>(i)), picked.place + picks);
-        picks += filter(chosen, sent, picked.value + picks);
-      }
-      if constexpr (kKeep) store(rest, own.residual + i, count);
-      if constexpr (kKeep && Choice::kSecond) {
-        if (own.second != nullptr) store(second, own.second + i, count);
-      }
-    });
-    picked.count = picks;
   }
 };
 

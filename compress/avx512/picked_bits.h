@@ -108,7 +108,8 @@ GRADLANE_INLINE void unpack(const CodecParams& params, const SparseRecord& recor
   picked.count = record.count;
   if (record.bitmap) [[unlikely]] {
     for (uint64_t& word : picked.words) word = 0;
-    std::memcpy(picked.words, record.places, static_cast<size_t>(record.values - record.places));
+    const uint8_t* const end = record.values - (params.arguments.value_bits != 0 ? 1 : 0);  // there is a width
+    std::memcpy(picked.words, record.places, static_cast<size_t>(end - record.places));
   } else {
     set_places(record.places, record.count, picked.words);
   }

@@ -24,7 +24,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
     return run->add_option(name, value, text)->type_name("");
   };
   add("-n", options.nodes, "Nodes, each with a daemon of its own (1 to 64)");
-  add("--link", options.link, "vhost, memif, ring (a process), veth, udp, accelerator (vhost)");
+  add("--link", options.link, "vhost, memif, ring, veth, udp, accelerator (vhost)");
   add("--codec", options.codec, "Of fp32: 'gradlane codecs' (raw; accelerators fixed:10)")
       ->each([](const std::string& name) {
         if (name.empty()) throw SetupError("--codec '': name one that 'gradlane codecs' lists, or leave it out");
@@ -33,9 +33,9 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add("--lanes", options.lanes, "Worker threads of each node (1)");
   add("--trainers", options.trainers, "Per node: the command runs this often for each (1)");
   run->add_flag("--local-reduce", options.local_reduce, "A node's trainers are summed up before the ring");
-  run->add_flag("--inside", options.inside, "With veth, udp --rate: in the nodes' namespaces, with eth0");
+  run->add_flag("--inside", options.inside, "With veth, udp: in the nodes' namespaces, with eth0");
   add("--mtu", options.mtu, "Of IP (9000; veth, accelerator: 1500)");
-  add("--rate", options.rate, "Of each link of veth, udp, accelerator: 1gbit, 200mbit (none)");
+  add("--rate", options.rate, "Of links of veth, udp, accelerator: 1gbit, 200mbit");
   add("--accelerator", options.accelerator, "Of that link: gradlane, or none to compare (gradlane)");
   add("--repack", options.repack, "Accelerators put packets together: on, off (on)");
   add("--timeout", options.timeout, "Of operations, if they name none: 90 (s), 30min (60s)");

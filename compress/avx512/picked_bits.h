@@ -139,7 +139,7 @@ struct Spread {
 
   // The next ones, at the lanes of these bits; 0 elsewhere.
   GRADLANE_INLINE Floats next(uint64_t bits) {
-    const Floats v{{_mm512_maskz_expand_ps(static_cast<__mmask16>(bits), _mm512_loadu_ps(from))}};
+    const Floats v{{{_mm512_maskz_expand_ps(static_cast<__mmask16>(bits), _mm512_loadu_ps(from))}}};
     from += std::popcount(bits & 0xffff);
     return v;
   }
@@ -189,7 +189,7 @@ GRADLANE_INLINE Floats gather(const float* from, const uint8_t* place) {
     std::memcpy(&f, from + place[i], sizeof f);
     return f;
   };
-  return {{_mm512_zextps256_ps512(_mm256_setr_ps(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)))}};
+  return {{{_mm512_zextps256_ps512(_mm256_setr_ps(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)))}}};
 }
 
 // One record, of which a codec sends some.

@@ -53,7 +53,7 @@ TEST_P(LookTest, WhatIsSkippedDoesNotMatter) {
   for (const char* name : {"topk:1%", "mstopk:1%", "mstopk:10%", "dgc:1%", "dgc:1%,clip=0.1"}) {
     for (const Data data : {Data::kEven, Data::kLargeHead, Data::kGrowing, Data::kAlike}) {
       const std::vector<float> in = floats_of(data);
-      for (const uint64_t seed : {1, 2, 3}) {
+      for (const uint64_t seed : {1U, 2U, 3U}) {
         Codec mine = codec(name), patient = codec(name);
         mine.seed(0, seed);
         patient.seed(0, seed);

@@ -222,7 +222,8 @@ class Refusals(unittest.TestCase):
                 call(8)
             for codec in ("nonsense", "fixd:8", "fixed:99", "fixed:", "fixed:auto:99", "inceptionn:8,trunc", ""):
                 # Where it is set, and with all that there is, or how one of that word is written.
-                said = "usage: inceptionn:B" if codec.startswith("inceptionn") else "fixed:auto or fixed:auto:BITS"
+                said = {"inceptionn:8,trunc": "usage: inceptionn:B", "": "empty name; there are raw"}.get(
+                    codec, "fixed:auto or fixed:auto:BITS")
                 with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .*{said}"):
                     call(codec)
         tensor = torch.ones(5000)  # nothing has happened

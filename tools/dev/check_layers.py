@@ -39,9 +39,10 @@ MAY_INCLUDE_WITHIN = {
         "poll": set(),
         "trainer": set(),
         "device": {"frame", "kernel"},
+        "udp": {"frame", "kernel", "device"},
         "lane": {"frame", "kernel", "device", "poll", "trainer"},
         "watch": {"frame", "lane"},
-        "node": {"frame", "kernel", "poll", "trainer", "device", "lane", "watch"},
+        "node": {"frame", "kernel", "poll", "trainer", "device", "udp", "lane", "watch"},
         "status": {"device", "watch", "node"},
         "daemon": {"kernel", "device", "node", "status"},
         "loopback": {"frame", "poll", "device"},
@@ -56,9 +57,9 @@ IN_ORDER = {
 }
 
 # System headers that belong to some folders only.
-DPDK = ("device", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
+DPDK = ("device", "udp", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
 SYSTEM_ONLY_IN = [
-    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster",)),
+    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/udp/udp_queue")),
     (re.compile(r"yaml-cpp/"), ("config/",)),
     (re.compile(r"(immintrin|x86intrin)\.h"), ("compress/avx",)),
     (re.compile(r"hwy/"), ("compress/kit/", "compress/codecs/")),

@@ -75,7 +75,7 @@ class DaemonGone(Error, ConnectionError):
 
 
 class OperationFailed(Error):
-    """The operation failed, on all ranks; data is undefined, a residual zeros or as it was. See docs/client.md on going on."""
+    """The operation failed, on all ranks; data is undefined, a residual zeros or as it was. docs/client.md: go on."""
 
 
 class OutOfMemory(Error, MemoryError):

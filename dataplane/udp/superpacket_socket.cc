@@ -63,7 +63,7 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
                                                       : "";
     throw SetupError(fmt::format("UDP {}:{}: {}{}", ip_text(local.ip), local.port, std::strerror(error), hint));
   }
-  gathers_ = set(fd, IPPROTO_UDP, UDP_GRO, 1);
+  (void)set(fd, IPPROTO_UDP, UDP_GRO, 1);  // packets come one by one where it is not known
   (void)set(fd, SOL_SOCKET, SO_SNDBUF, kSendBytes);
   // Who may, gets more than net.core.rmem_max.
   const int wanted = static_cast<int>(receive_bytes);

@@ -52,13 +52,10 @@ class SuperpacketSocket {
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
   // As granted: net.core.rmem_max may allow less than was wanted.
   [[nodiscard]] size_t receive_bytes() const noexcept { return receive_bytes_; }
-  // The kernel can put packets together for us.
-  [[nodiscard]] bool gathers() const noexcept { return gathers_; }
 
  private:
   FileDescriptor socket_;
   size_t receive_bytes_ = 0;
-  bool gathers_ = false;
 };
 
 }  // namespace gradlane

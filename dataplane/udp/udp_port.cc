@@ -84,6 +84,9 @@ void UdpPort::tend() {
     spdlog::warn("port {}: packets came that are longer than mtu {}, and were dropped: is a neighbour's larger?", name_,
                  mtu_);
   }
+  if (now.no_buffer != 0 && logged_.no_buffer == 0) {
+    spdlog::warn("port {}: packets came that there was no buffer for, and were dropped", name_);
+  }
   logged_ = now;
 }
 

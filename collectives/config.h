@@ -35,6 +35,10 @@ struct ExchangeConfig {
   size_t operations = 16;                // in flight, waiting ones and unread completions included
   size_t max_bytes = size_t{256} << 20;  // of one operation's tensor
 
+  // Data packets that are nearly full are made as long as full ones: for ports that take many of one length in one
+  // call.
+  bool pad = false;
+
   size_t queue_target = 16;  // packets of each link that the congestion window lets wait in queues on the way
 
   // ---- Times.

@@ -50,11 +50,12 @@ inline constexpr unsigned kSackBits = 64;
 inline constexpr unsigned kStampShift = 6;  // ns to stamps
 
 enum class Phase : uint8_t {
-  kReduce = 0,  // a partial sum: add to it and pass it on
-  kGather = 1,  // a result: store it and pass it on
-  kStart = 2,   // the sender has started this operation and takes its data; payload: Descriptor, perhaps an Offer
-  kAbort = 3,   // the operation has failed; payload: AbortNotice
-  kGrant = 4,   // the sender, who owns the block, takes its elements from the receiver up to granule `first`
+  kReduce = 0,   // a partial sum: add to it and pass it on
+  kGather = 1,   // a result: store it and pass it on
+  kStart = 2,    // the sender has started this operation and takes its data; payload: Descriptor, perhaps an Offer
+  kAbort = 3,    // the operation has failed; payload: AbortNotice
+  kGrant = 4,    // the sender, who owns the block, takes its elements from the receiver up to granule `first`
+  kPadding = 5,  // from here on there is nothing more in the packet
 };
 
 // Of a start, `first` is the stage that has started, one more where the codec must look at the tensor first: 0 then
@@ -62,7 +63,8 @@ enum class Phase : uint8_t {
 //
 // A data packet is a sequence of runs, each this header and `bytes` bytes of payload. Reduce and gather runs describe
 // `count` elements of one block of the tensor, from granule `first` of that block on (a granule is 128 bytes of
-// uncompressed elements).
+// uncompressed elements). Behind the last one there may be padding: zeros that are fewer than a run header's, or a run
+// of kPadding and whatever follows.
 struct [[gnu::packed]] RunHeader {
   uint32_t operation;  // number within the session, from 0
   uint32_t digest;     // of the operation's Descriptor: both ends must mean the same operation

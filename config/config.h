@@ -1,6 +1,7 @@
 // config.h - one node's settings: what can be set, and defaults (loader.cc has the ranges)
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,8 @@ struct InjectedFaults {
   bool operator==(const InjectedFaults&) const = default;
 };
 
+inline constexpr size_t kSocketQueueTarget = 64;
+
 struct NodeConfig {
   std::string file;  // where it was read from, for messages
 
@@ -121,6 +124,10 @@ struct NodeConfig {
 // Ranks of the exchange: trainers, or nodes where they reduce locally.
 [[nodiscard]] inline unsigned ranks_per_node(const NodeConfig& config) noexcept {
   return config.local_reduce ? 1 : config.trainers;
+}
+// Any of its ports is.
+[[nodiscard]] inline bool of_sockets(const NodeConfig& config) noexcept {
+  return std::ranges::any_of(config.ports, [](const PortConfig& it) { return it.kind == PortConfig::Kind::kUdp; });
 }
 [[nodiscard]] inline unsigned world_of(const NodeConfig& config) noexcept {
   return static_cast<unsigned>(config.nodes.size()) * ranks_per_node(config);

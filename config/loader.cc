@@ -184,6 +184,8 @@ void read_memory(const Section& root, NodeConfig& config) {
 }
 
 void read_exchange(const Section& root, NodeConfig& config) {
+  // Sockets take dozens of packets in a call, if so many wait.
+  if (of_sockets(config)) config.queue_target = kSocketQueueTarget;
   const auto value = root.find("exchange");
   if (!value) return;
   const Section section(*value, kExchangeKeys);

@@ -70,9 +70,16 @@ bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet p
 
 // ---- Checking: all of a packet, before any of it counts.
 
+// What is behind the last run.
+bool ExchangeState::is_padding(std::span<const uint8_t> bytes) noexcept {
+  if (bytes.size() >= sizeof(RunHeader)) return load<RunHeader>(bytes.data()).phase == Phase::kPadding;
+  return std::ranges::all_of(bytes, [](uint8_t byte) { return byte == 0; });
+}
+
 std::optional<Counter> ExchangeState::check_runs(std::span<const uint8_t> bytes, size_t link) noexcept {
   run_count_ = 0;
   while (!bytes.empty()) {
+    if (run_count_ != 0 && is_padding(bytes)) return std::nullopt;
     if (bytes.size() < sizeof(RunHeader)) return Counter::kBadRun;
     Run& run = runs_[run_count_++];
     run.header = load<RunHeader>(bytes.data());

@@ -96,12 +96,12 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
       }()),
       // Only who is linked to all can own blocks.
       fanout_(any_owners(config_) && links_.size() + 1 == config_.world ? std::span(links_) : std::span<Link>{}, io_,
-              counters_, config_.mtu),
+              counters_, config_.mtu, config_.pad),
       membership_(config_, topology_.ring_links(), links_, counters_),
       peers_(links_.size()),
       unsent_(links_.size()),
       scratch_(kMaxPacket) {
-  for (Link& link : links_) outboxes_.emplace_back(link, io_, counters_, config_.mtu);
+  for (Link& link : links_) outboxes_.emplace_back(link, io_, counters_, config_.mtu, config_.pad);
   for (const StrategyId& id : config_.strategies) {
     std::unique_ptr<const Strategy> made;
     if (is_ring(id, config_.world)) {

@@ -183,6 +183,7 @@ class ExchangeState {
   bool receive_data(size_t link, const LinkHeader& header, Packet packet, size_t bytes, uint32_t payload_crc,
                     Nanos now) noexcept;
   std::optional<Counter> check_runs(std::span<const uint8_t> bytes, size_t link) noexcept;
+  static bool is_padding(std::span<const uint8_t> bytes) noexcept;
   std::optional<Counter> check_run(Run& run, size_t link) noexcept;
   [[nodiscard]] bool is_awaited(const Run& run, size_t link) const noexcept;
   [[nodiscard]] bool has_room(const Run& run, size_t link) const noexcept;

@@ -25,7 +25,7 @@ class Fanout final : public PacketSink {
   static constexpr size_t kPackets = 128;
 
   // With no links there is none, and nothing is ever put in.
-  Fanout(std::span<Link> links, PacketIo& io, Counters& counters, size_t mtu);
+  Fanout(std::span<Link> links, PacketIo& io, Counters& counters, size_t mtu, bool pad);
 
   // Gives back all buffers.
   void reset() noexcept;

@@ -2,6 +2,7 @@
 #include "collectives/exchange/outbox.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "collectives/crc32c.h"
 
@@ -109,9 +110,20 @@ bool Outbox::control(RunHeader run, std::span<const uint8_t> payload, Nanos now)
   return true;
 }
 
+void Outbox::fill_up(Open& open) const noexcept {
+  std::memset(open.packet.data + open.bytes, 0, mtu_ - open.bytes);
+  if (mtu_ - open.bytes >= sizeof(RunHeader)) {
+    RunHeader padding{};
+    padding.phase = Phase::kPadding;
+    store(open.packet.data + open.bytes, padding);
+  }
+  open.bytes = mtu_;
+}
+
 void Outbox::flush(Channel channel, Nanos now) noexcept {
   Open& open = open_[channel];
   if (open.last == 0 || !out_.takes(channel == kControl)) return;
+  if (open.bytes >= pad_from_ && channel != kControl) fill_up(open);
   const uint32_t crc = crc32c(kCrcStart, open.packet.data + sizeof(LinkHeader), open.bytes - sizeof(LinkHeader));
   if (channel == kSums) {
     counters_.add(Counter::kReducePackets);

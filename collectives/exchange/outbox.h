@@ -25,9 +25,10 @@ class Outbox {
 
   static constexpr std::array kData = {kSums, kResults, kPassing};
 
-  // `out`: a link, or what stands for several.
-  Outbox(PacketSink& out, PacketIo& io, Counters& counters, size_t mtu)
-      : out_(out), io_(io), counters_(counters), mtu_(mtu) {}
+  // `out`: a link, or what stands for several. `pad`: packets of data that are nearly full are made as long as full
+  // ones.
+  Outbox(PacketSink& out, PacketIo& io, Counters& counters, size_t mtu, bool pad)
+      : out_(out), io_(io), counters_(counters), mtu_(mtu), pad_from_(pad ? mtu - mtu / kPadding : mtu) {}
 
   // Gives back all buffers.
   void reset() noexcept;
@@ -70,6 +71,8 @@ class Outbox {
   }
 
  private:
+  static constexpr size_t kPadding = 16;  // at most so great a part of a packet
+
   struct Open {
     Packet packet;
     size_t bytes = 0;
@@ -81,12 +84,14 @@ class Outbox {
   };
 
   [[nodiscard]] bool begin(Channel channel, unsigned sink, Nanos now) noexcept;
+  void fill_up(Open& open) const noexcept;
   [[nodiscard]] static bool goes_on(const Open& open, const RunHeader& run, const Coder& coder) noexcept;
 
   PacketSink& out_;
   PacketIo& io_;
   Counters& counters_;
   const size_t mtu_;
+  const size_t pad_from_;
   unsigned held_ = 0;  // open packets that hold something
   bool starved_ = false;
   std::array<Open, kChannels> open_{};

@@ -46,6 +46,7 @@ ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t i
   config.operations = from.operations;
   config.max_bytes = from.max_tensor;
   config.queue_target = from.queue_target;
+  config.pad = of_sockets(from);
   config.peer_timeout = from.peer_timeout;
   config.start_timeout = from.start_timeout;
   config.operation_timeout = from.operation_timeout;
@@ -161,8 +162,9 @@ void Node::make_lanes() {
       setup.first_trainer = local;
       setup.looks = looks_.empty() ? nullptr : looks_[local].get();
       LaneDesk& desk = *desks_[lanes_.size()];
-      lanes_.push_back(std::make_unique<Lane>(exchange_config(config_, config_.rank * ranks + local, incarnation_),
-                                              setup, *pools_.front(), desk));
+      ExchangeConfig exchange = exchange_config(config_, config_.rank * ranks + local, incarnation_);
+      for (const NodePort& it : ports_) exchange.window = std::min(exchange.window, it.port->most_waiting());
+      lanes_.push_back(std::make_unique<Lane>(exchange, setup, *pools_.front(), desk));
       worker_of(setup.lane).add(*lanes_.back());
     }
   }

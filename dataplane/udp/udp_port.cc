@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "base/error.h"
 #include "config/values.h"
 #include "dataplane/kernel/kernel_interface.h"
@@ -12,6 +15,8 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kReceiveBytes = size_t{4} << 20;
+constexpr size_t kAroundPacket = 832;  // of the kernel's memory, where each came by itself
+constexpr size_t kMinWaiting = 16;
 
 void check_mtu(uint32_t ip, size_t mtu) {
   const std::string interface = owner_of(ip);
@@ -56,6 +61,12 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
 }
 
 UdpPort::~UdpPort() = default;
+
+// The kernel counts what it keeps packets in.
+size_t UdpPort::most_waiting() const noexcept {
+  const size_t room = 2 * queue_.front()->receive_bytes() / (mtu_ + kAroundPacket);
+  return std::bit_floor(std::max(room, kMinWaiting));
+}
 
 // Each trouble once: they come by thousands.
 void UdpPort::tend() {

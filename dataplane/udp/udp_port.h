@@ -16,6 +16,7 @@ class UdpPort final : public Port {
   ~UdpPort() override;
 
   void tend() override;
+  [[nodiscard]] size_t most_waiting() const noexcept override;
   [[nodiscard]] std::vector<int> fds(unsigned queue) const override { return queue_.at(queue)->fds(); }
   [[nodiscard]] uint16_t receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
   [[nodiscard]] uint16_t send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;

@@ -2,7 +2,7 @@
 //
 // Aborts if a packet that was not taken changes a result, a failure or a session; if an operation does not end in time;
 // or if the ring does not work any more in the session after. Input:
-//   byte 0     world, operations, window, loss, strategy
+//   byte 0     world, operations, window, padding, loss, strategy
 //   then records that each inject one packet:
 //   byte 0     kFlags below
 //   byte 1     victim, the neighbour it seems to come from, how long ago the packet was that it is made from
@@ -55,6 +55,7 @@ struct Setting {
       : world(byte / 64 == 3 ? 4 : 2 + byte % 2),
         plan(byte / 2 % 4),
         window(byte / 8 % 2 == 0 ? 32 : 2),
+        pad(byte / 16 % 2 == 1),
         loss_percent(byte / 16 % 4 == 3 ? 5 : 0),
         strategy(byte / 64) {}
   [[nodiscard]] std::array<unsigned, 3> results() const { return {world, plan, strategy}; }  // depend on this
@@ -67,6 +68,7 @@ struct Setting {
   unsigned world;
   unsigned plan;
   size_t window;
+  bool pad;
   unsigned loss_percent;
   unsigned strategy;
 };
@@ -84,6 +86,7 @@ ExchangeConfig config_of(const Setting& setting) {
   config.strategies.front() = setting.id();
   config.mtu = kMtu;
   config.window = setting.window;
+  config.pad = setting.pad;
   config.operations = 4;
   config.max_bytes = 8192;
   config.peer_timeout = 10 * kMillisecond;

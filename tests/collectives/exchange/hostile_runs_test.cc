@@ -17,8 +17,14 @@ TEST_F(Hostile, RunsThatDoNotFitTheirPacket) {
     expect("cut", Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(bytes)), Counter::kBadRun);
   }
   Bytes more = good;
-  more.push_back(0);
+  more.push_back(1);
   expect_counted("one byte more", kBefore, data(kBefore, more), Counter::kBadRun);
+  more.back() = 0;
+  more.insert(more.end(), 18, 1);
+  expect_counted("19 bytes more", kBefore, data(kBefore, more), Counter::kBadRun);
+  expect_counted("padding alone", kBefore, data(kBefore, Bytes(19)), Counter::kBadRun);
+  expect_counted("a run of padding alone", kBefore, data(kBefore, one_run(run(Phase::kPadding, 0, 0, 0), 100)),
+                 Counter::kBadRoute);
   for (const unsigned bytes : {129U, 1000U, 65535U}) {
     Bytes runs = good;
     auto header = load<RunHeader>(runs.data());
@@ -34,6 +40,22 @@ TEST_F(Hostile, RunsThatDoNotFitTheirPacket) {
   expect_unharmed();
 }
 
+TEST_F(Hostile, PaddingIsNotLookedAt) {
+  unsigned granule = 0;
+  for (const size_t length : {1U, 19U, 20U, 21U, 500U}) {
+    Bytes runs = sums(1, granule++, kGranule);
+    if (length < sizeof(RunHeader)) {
+      runs.resize(runs.size() + length);
+    } else {
+      RunHeader padding = run(Phase::kPadding, 200, 0xffffffff, 77);
+      padding.bytes = 0xffff;
+      append_run(runs, padding, Bytes(length - sizeof(RunHeader), 0xff));
+    }
+    expect_counted("padding", kBefore, data(kBefore, runs), Counter::kDelivered);
+    ++next_[kBefore];
+  }
+}
+
 TEST_F(Hostile, RunsOutsideTheirOperation) {
   struct Case {
     const char* what;
@@ -42,7 +64,7 @@ TEST_F(Hostile, RunsOutsideTheirOperation) {
   };
   const size_t last = 312;  // granule of block 1
   const std::vector<Case> cases = {
-      {"phase 5", [](RunHeader& r) { r.phase = static_cast<Phase>(5); }, Counter::kBadRoute},
+      {"phase 6", [](RunHeader& r) { r.phase = static_cast<Phase>(6); }, Counter::kBadRoute},
       {"phase 255", [](RunHeader& r) { r.phase = static_cast<Phase>(255); }, Counter::kBadRoute},
       {"block 3", [](RunHeader& r) { r.block = 3; }, Counter::kBadBounds},
       {"block 255", [](RunHeader& r) { r.block = 255; }, Counter::kBadBounds},

@@ -50,12 +50,56 @@ def not_slower(rows, text, place, method, against, wanted):
 
 def shaped(rows, mtu):
     found = []
-    for name, data, wanted in (("Gaussian 0.01", "gauss", 4), ("digits gradients", "digits", 14)):
+    for name, data, wanted in (("Gaussian 0.01", "gauss", 4.6), ("digits gradients", "digits", 14)):
         where = (4, "1gbit", mtu, 16 * MIB, data)
         what = f"4 nodes, 1 Gb/s, MTU {mtu}, 16 MiB {name}, fixed:10"
         found.append(speed_up(rows, f"{what}: faster than Gloo", where, "gradlane fixed:10", "gloo", wanted))
         found.append(saving(rows, f"{what}: time against worker-aggregator", where, "gradlane fixed:10", "aggregator",
                             92))
+    return found
+
+
+def at_most(rows, text, place, method, against, wanted):
+    """CPU seconds."""
+    one, other = rows.get(*place, method), rows.get(*place, against)
+    found = None if one is None or other is None else one["cpu_per_gb"] / max(other["cpu_per_gb"], 1e-9)
+    return {"what": text, "wanted": f"at most {wanted:g}x", "measured": None if found is None else f"{found:.2f}x",
+            "met": None if found is None else found <= wanted}
+
+
+def share_of(rows, text, place, method, gigabytes, wanted):
+    """Of a link's rate, by busbw."""
+    row = rows.get(*place, method)
+    if row is None:
+        return {"what": text, "wanted": f"at least {wanted:g} %", "measured": None, "met": None}
+    nodes, size = place[0], place[3]
+    found = 100 * size / row["median"] / 1e9 * 2 * (nodes - 1) / nodes / gigabytes
+    return {"what": text, "wanted": f"at least {wanted:g} %", "measured": f"{found:.1f} %", "met": found >= wanted}
+
+
+class Faster(Rows):
+    """Where "gloo" is the faster one of two."""
+
+    def get(self, *place_and_method):
+        found = [super(Faster, self).get(*place_and_method[:-1], name)
+                 for name in (plan.GLOOS if place_and_method[-1] == "gloo" else place_and_method[-1:])]
+        return min((row for row in found if row), key=lambda row: row["median"], default=None)
+
+
+def sockets(rows, mtu):
+    """Of ports of sockets."""
+    large = (4, "1gbit", mtu, 16 * MIB, "gauss")
+    found = [share_of(rows, "4 nodes, 1 Gb/s, 16 MiB, raw: busbw of the rate", large, "gradlane raw", 0.125, 91),
+             at_most(rows, "4 nodes, 1 Gb/s, 16 MiB, raw: CPU time of AF_PACKET's", large, "gradlane raw",
+                     "packets raw", 0.4),
+             at_most(rows, "4 nodes, 1 Gb/s, 16 MiB, raw: CPU time of Gloo's", large, "gradlane raw", "gloo", 1.3)]
+    for nodes, rate, size, wanted in ((4, "5gbit", 16, (1, 2.5)), (2, "5gbit", 16, (1, 2)), (4, "full", 64, (1.3, 2.5))):
+        for codec, least in zip(("raw", "fixed:10"), wanted):
+            found.append(speed_up(rows, f"{nodes} nodes, {rate}, {size} MiB Gaussian 0.01, {codec}: faster than Gloo",
+                                  (nodes, rate, mtu, size * MIB, "gauss"), f"gradlane {codec}", "gloo", least))
+    tiny = (2, "full", mtu, plan.TINY, "gauss")
+    found.append(not_slower(rows, "2 nodes, cables of no rate, 4 KiB, raw: against Gloo", tiny, "gradlane raw", "gloo",
+                            1 / 3))
     return found
 
 
@@ -88,8 +132,8 @@ def strategies(rows, mtu):
 
 def figures(results):
     """Each with what, wanted, measured (text; None: not in these results) and met."""
-    rows = Rows(results["rows"])
-    found = shaped(rows, results["mtu"])
+    rows = Faster(results["rows"])
+    found = sockets(rows, results["mtu"]) + shaped(rows, results["mtu"])
     if results["mtu"] != plan.JUMBO:
         found += [each for each in shaped(rows, plan.JUMBO) if each["measured"]]
     found += strategies(rows, results["mtu"])

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from tools.compare import checks
 from tools.compare import data
 from tools.compare import methods
-from tools.compare import mpi
+from tools.compare import others
 from tools.compare import plan
 from tools.compare.busy import idle_seconds
 from gradlane.torch.engine import Engine
@@ -41,19 +41,25 @@ class Job:
         self.programs = []
         most = max(max(point["size"] * self.most_operations(point["size"]) for point in orders["points"]), 1)
         groups = {"gloo": self.gloo, "gradlane": dist.group.WORLD}
-        self.methods = methods.make(names, self.engine, groups, orders["folder"], most // 4, self.start_mpi)
+        self.methods = methods.make(names, self.engine, groups, orders["folder"], most // 4, self.start)
 
     def say(self, kind, **fields):
         if self.rank == 0:
             print(json.dumps({"say": kind, **fields}), flush=True)
 
-    def start_mpi(self, kind):
+    def start(self, name):
         """On rank 0 alone."""
         if self.rank != 0:
             return None
-        program = mpi.Mpi(kind, self.world, self.orders["folder"])
+        kind = name.split()[1]
+        if name == "gloo 2":
+            program = others.OtherTorch(self.orders["torch"], self.world, self.orders["folder"])
+            about = {"other torch": program.version}
+        else:
+            program = others.Mpi(kind, self.world, self.orders["folder"])
+            about = {f"Open MPI, {kind}": program.version}
         self.programs.append(program)
-        self.say("about", about={f"Open MPI, {kind}": program.version})
+        self.say("about", about=about)
         return program
 
     def close(self):
@@ -75,7 +81,7 @@ class Job:
         return float(value)
 
     def digests_of(self, method, result):
-        if isinstance(method, methods.OpenMpi):
+        if isinstance(method, methods.Others):
             return method.digests
         found = [None] * self.world
         dist.all_gather_object(found, checks.digest(result), group=self.gloo)
@@ -110,7 +116,7 @@ class Job:
         source = torch.from_numpy(data.source(self.orders["folder"], point["data"], self.rank, numel))
         for name in point["methods"]:
             method = self.methods[name]
-            if isinstance(method, methods.OpenMpi):
+            if isinstance(method, methods.Others):
                 method.begin(point["data"], numel, operations)
             else:
                 method.point(source, operations)

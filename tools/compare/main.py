@@ -147,15 +147,16 @@ class Run:
         for file in folder.glob("*.f32"):
             (mine / file.name).symlink_to(file)
         orders = {**dataclasses.asdict(job), "effort": dataclasses.asdict(self.effort), "folder": str(mine),
-                  "deadline": self.deadline}
+                  "deadline": self.deadline, "torch": self.args.torch}
         (mine / "orders.json").write_text(json.dumps(orders))
         command = [self.args.gradlane, "run", "-n", job.nodes, "--no-prefix"]
         if job.rate != "none":
-            command += ["--link", "veth", "--inside", "--rate", job.rate, "--mtu", job.mtu]
+            command += ["--link", job.link, "--inside", "--mtu", job.mtu]
+            command += [] if job.rate == "full" else ["--rate", job.rate]
         command += ["--strategies", ",".join(plan.strategies_of(job))]
         command += ["--", sys.executable, "-u", JOB, mine / "orders.json"]
         say(f"{job.name()}: starting")
-        self.results["jobs"].append({"nodes": job.nodes, "rate": job.rate, "mtu": job.mtu})
+        self.results["jobs"].append({"nodes": job.nodes, "rate": job.rate, "mtu": job.mtu, "link": job.link})
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    text=True, env=environment())
         self.results["jobs"][-1]["pid"] = process.pid  # namespaces are named after it
@@ -213,8 +214,10 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="two nodes, small tensors, two samples: half a minute")
     parser.add_argument("--samples", type=int, metavar="N", help="of each point (7 to 21, as time allows)")
     parser.add_argument("--mtu", type=int, default=plan.MTU, help="of links with a rate (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=25, metavar="M",
+    parser.add_argument("--minutes", type=float, default=40, metavar="M",
                         help="points are left out after so many (%(default)s)")
+    parser.add_argument("--torch", metavar="PYTHON",
+                        help="one with another PyTorch, whose Gloo is measured too: the faster one counts")
     parser.add_argument("--json", action="store_true", help="print results.json instead of tables")
     parser.add_argument("--render", action="store_true", help="measure nothing: tables and plots of DIR/results.json")
     parser.add_argument("--write-docs", action="store_true",
@@ -223,11 +226,14 @@ def parse():
                         help="build/tools/gradlane")
     args = parser.parse_args()
     try:
-        args.jobs = plan.jobs(args.quick, args.mtu, plan.parse_filter(args.only))
+        kept = plan.parse_filter(args.only)
+        if not args.torch:
+            kept["method"] = kept.get("method", set(plan.METHODS)) - {"gloo 2"}
+        args.jobs = plan.jobs(args.quick, args.mtu, kept)
     except ValueError as error:
         parser.error(str(error))
     if not args.jobs:
-        parser.error("--only leaves nothing to measure")
+        parser.error("--only leaves nothing to measure; 'gloo 2' needs --torch")
     if args.samples is not None and args.samples < 1:
         parser.error(f"--samples {args.samples}; 1 or more")
     if not 576 <= args.mtu <= 9000:
@@ -239,6 +245,18 @@ def parse():
         parser.error(f"--write-docs: the page has all, with MTU {plan.MTU} and {plan.FULL.least} samples or more; "
                      "leave out --quick, --only, --mtu and --samples")
     return args
+
+
+def missing_torch(python):
+    """Why that Python is of no use, or None."""
+    if python is None:
+        return None
+    try:
+        found = subprocess.run([python, "-c", "import numpy, torch.distributed"], capture_output=True, text=True,
+                               timeout=120)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if found.returncode == 0 else (found.stderr.strip().splitlines() or ["it fails"])[-1]
 
 
 def missing_mpi(jobs):
@@ -259,6 +277,11 @@ def measure(args):
     lacks = missing_mpi(args.jobs)
     if lacks:
         say(f"compare.sh: no {lacks} here: run tools/setup.sh, or leave Open MPI out with --only method=...")
+        return 2
+    fault = missing_torch(args.torch)
+    if fault:
+        say(f"compare.sh: --torch {args.torch}: {fault}; a Python with PyTorch and NumPy: python3 -m venv DIR && "
+            "DIR/bin/pip install torch numpy, then --torch DIR/bin/python")
         return 2
     args.gradlane = args.gradlane.resolve()
     run = Run(args, args.jobs)

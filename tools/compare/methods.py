@@ -130,18 +130,18 @@ class Fp16Hook(Gloo):
         default_hooks.fp16_compress_hook(self.group, Bucket(tensor)).wait()
 
 
-class OpenMpi:
-    """Other processes, which rank 0 tells what to do; the other ranks sleep. `mpi` is None there."""
+class Others:
+    """Other processes, which rank 0 tells what to do; the other ranks sleep. `program` is None there."""
 
     average = False
     codec = "raw"
 
-    def __init__(self, mpi, folder):
-        self.mpi, self.folder = mpi, folder
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
         self.digests = []
 
     def tell(self, do, **arguments):
-        return self.mpi.tell(do, **arguments) if self.mpi else []
+        return self.program.tell(do, **arguments) if self.program else []
 
     def begin(self, name, numel, operations):
         self.numel = numel
@@ -155,27 +155,27 @@ class OpenMpi:
 
     def result(self):
         """On rank 0; digests has those of all its ranks."""
-        path = f"{self.folder}/mpi-result.f32"
+        path = f"{self.folder}/others-result.f32"
         self.digests = [answer["digest"] for answer in self.tell("result", path=path)]
-        return torch.from_file(path, size=self.numel, dtype=torch.float32).numpy() if self.mpi else None
+        return torch.from_file(path, size=self.numel, dtype=torch.float32).numpy() if self.program else None
 
 
-def make(names, engine, groups, folder, numel, start_mpi):
-    """By name; every arena has room for `numel` values. start_mpi(kind) gives an Mpi, on rank 0."""
+def make(names, engine, groups, folder, numel, start):
+    """By name; every arena has room for `numel` values. start(name) gives other processes, on rank 0."""
     shared = engine.zeros(numel)
     plain = torch.zeros(numel)
     found = {}
     for name in names:
         kind, _, detail = name.partition(" ")
-        if kind == "mpi":
-            found[name] = OpenMpi(start_mpi(detail), folder)
+        if kind == "mpi" or name == "gloo 2":
+            found[name] = Others(start(name), folder)
         elif kind == "backend":
             found[name] = Backend(plain, groups["gradlane"], detail)
         elif detail == "fixed:auto":
             found[name] = Adaptive(shared, engine, detail)
         elif name in plan.STRATEGIES:
             found[name] = (Whole if name == plan.BASELINE else Gradlane)(shared, engine, detail, kind)
-        elif kind == "gradlane":
+        elif kind in ("gradlane", "packets"):
             found[name] = Gradlane(shared, engine, detail)
         else:
             classes = {"gloo": Gloo, "gloo fp16": Fp16Hook, "aggregator": Aggregator}

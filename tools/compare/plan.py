@@ -4,7 +4,8 @@ import dataclasses
 
 KIB, MIB = 1024, 1024 * 1024
 NODES = (4, 2)
-RATES = ("1gbit", "5gbit", "none")  # of --rate; none: shared memory and loopback
+# Of --rate. full: the same cables, and nothing that shapes; none: shared memory and loopback.
+RATES = ("1gbit", "5gbit", "full", "none")
 SIZES = (64 * KIB, MIB, 16 * MIB, 64 * MIB)
 TINY = 4 * KIB  # a question of latency: where nothing is shaped, and of strategies
 REAL = 16 * MIB  # the size at which gradients of a training are taken, too
@@ -14,23 +15,27 @@ FOOTPRINT = 64 * MIB  # of the tensors of one sample, where they are small
 MOST_OPERATIONS = 256
 
 # In the order of tables. Those of "gradlane" have their tensors in shared memory; "backend" is the PyTorch backend
-# with ordinary tensors; "direct" and "aggregator:0" are strategies of gradlane's, with tensors in shared memory, too.
+# with ordinary tensors; "direct" and "aggregator:0" are strategies of gradlane's, with tensors in shared memory, too;
+# "packets" are gradlane's ports of AF_PACKET, where the others have sockets. "gloo 2" is that of another PyTorch.
 METHODS = (
     "gradlane raw", "gradlane bf16", "gradlane fixed:10", "gradlane fixed:auto", "gradlane inceptionn:10",
-    "backend raw", "backend fixed:10", "direct raw", "aggregator:0 raw",
-    "gloo", "gloo fp16", "aggregator", "mpi tcp", "mpi ring", "mpi shm",
+    "backend raw", "backend fixed:10", "direct raw", "packets raw", "packets fixed:10", "aggregator:0 raw",
+    "gloo", "gloo 2", "gloo fp16", "aggregator", "mpi tcp", "mpi ring", "mpi shm",
 )
 LABELS = {
     "gradlane raw": "gradlane raw", "gradlane bf16": "gradlane bf16", "gradlane fixed:10": "gradlane fixed:10",
     "gradlane fixed:auto": "gradlane fixed:auto", "gradlane inceptionn:10": "gradlane inceptionn:10",
     "backend raw": "PyTorch backend raw", "backend fixed:10": "PyTorch backend fixed:10",
-    "direct raw": "gradlane direct raw", "aggregator:0 raw": "gradlane aggregator raw", "gloo": "Gloo", "gloo fp16": "Gloo, fp16 hook", "aggregator": "worker-aggregator",
+    "direct raw": "gradlane direct raw", "aggregator:0 raw": "gradlane aggregator raw",
+    "packets raw": "gradlane raw, AF_PACKET", "packets fixed:10": "gradlane fixed:10, AF_PACKET", "gloo": "Gloo",
+    "gloo 2": "Gloo of the other PyTorch", "gloo fp16": "Gloo, fp16 hook", "aggregator": "worker-aggregator",
     "mpi tcp": "Open MPI, TCP", "mpi ring": "Open MPI, TCP, its ring", "mpi shm": "Open MPI, shared memory",
 }
 STRATEGIES = ("direct raw", "aggregator:0 raw")  # beside the ring; only where STRATEGIES_RATE is the links'
 STRATEGIES_RATE = "1gbit"
 BASELINE = "aggregator:0 raw"  # gradlane's, but there to be beaten
-OURS = tuple(name for name in METHODS if name.split()[0] in ("gradlane", "backend", "direct"))
+OURS = tuple(name for name in METHODS if name.split()[0] in ("gradlane", "backend", "direct", "packets"))
+GLOOS = ("gloo", "gloo 2")
 
 
 @dataclasses.dataclass
@@ -50,9 +55,10 @@ class Job:
     rate: str
     mtu: int
     points: list
+    link: str  # of `gradlane run`: vhost, udp or veth
 
     def name(self):
-        where = "unshaped" if self.rate == "none" else f"{self.rate}, MTU {self.mtu}"
+        where = "unshaped" if self.rate == "none" else f"{self.rate}, MTU {self.mtu}, {self.link}"
         return f"{self.nodes} nodes, {where}"
 
 
@@ -108,11 +114,13 @@ def wants(kept, key, value):
     return key not in kept or value in kept[key]
 
 
-def methods_for(rate, kept):
+def methods_for(rate, link, kept):
     left_out = {"mpi ring" if rate == "none" else "mpi shm"}
     if rate != STRATEGIES_RATE:
         left_out.update(STRATEGIES)
-    return [name for name in METHODS if wants(kept, "method", name) and name not in left_out]
+    packets = [name for name in METHODS if name.startswith("packets")]
+    chosen = packets if link == "veth" else [name for name in METHODS if name not in packets]
+    return [name for name in chosen if wants(kept, "method", name) and name not in left_out]
 
 
 def methods_at(methods, size, data):
@@ -126,12 +134,16 @@ def strategies_of(job):
     return ["ring", *named]
 
 
-def points_for(rate, sizes, real, kept):
+def points_for(rate, link, sizes, real, kept):
     wanted = [(size, "gauss") for size in sizes] + [(size, "digits") for size in real]
-    methods = methods_for(rate, kept)
+    methods = methods_for(rate, link, kept)
     points = [Point(size, data, methods_at(methods, size, data)) for size, data in wanted
               if wants(kept, "size", size) and wants(kept, "data", data)]
     return [point for point in points if point.methods]
+
+
+def links_for(rate):
+    return ("vhost",) if rate == "none" else ("udp", "veth")
 
 
 def jobs(quick, mtu, kept):
@@ -140,14 +152,15 @@ def jobs(quick, mtu, kept):
         rows = [(2, rate, mtu, (64 * KIB, MIB), (MIB,)) for rate in ("1gbit", "none")]
     else:
         rows = []
-        for rate in ("1gbit", "none", "5gbit"):
+        for rate in ("1gbit", "none", "5gbit", "full"):
             sizes = SIZES if rate == "5gbit" else (TINY, *SIZES)
             rows += [(nodes, rate, mtu, sizes, (REAL,)) for nodes in NODES]
         if mtu != JUMBO:
             rows.insert(1, (4, "1gbit", JUMBO, (REAL,), (REAL,)))
     found = []
-    for nodes, rate, job_mtu, sizes, real in rows:
-        job = Job(nodes, rate, job_mtu if rate != "none" else JUMBO, points_for(rate, sizes, real, kept))
+    for nodes, rate, job_mtu, sizes, real, link in [(*row, link) for row in rows for link in links_for(row[1])]:
+        points = points_for(rate, link, sizes, real, kept)
+        job = Job(nodes, rate, job_mtu if rate != "none" else JUMBO, points, link)
         if job.points and all(wants(kept, *pair) for pair in (("nodes", nodes), ("rate", rate), ("mtu", job.mtu))):
             found.append(job)
     return found
@@ -155,7 +168,7 @@ def jobs(quick, mtu, kept):
 
 def guess_seconds(job, point, effort):
     """Roughly, for the time that remains. Checks and the first, untimed samples included."""
-    slow = {"1gbit": 0.08e9, "5gbit": 0.2e9, "none": 1.0e9}[job.rate]  # bytes/s of tensor, in the mean over methods
+    slow = {"1gbit": 0.08e9, "5gbit": 0.2e9, "full": 0.3e9, "none": 1.0e9}[job.rate]  # bytes/s of tensor, in the mean over methods
     size = max(point.size, MIB)
     around = 2 * (job.nodes - 1) / job.nodes * size / slow * len(point.methods)
     seconds = effort.seconds * (1 if point.data == "gauss" else REAL_MORE)

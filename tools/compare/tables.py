@@ -3,7 +3,7 @@
 from tools.compare import figures
 from tools.compare import plan
 
-RATES = {"1gbit": "1 Gb/s", "5gbit": "5 Gb/s", "none": "unshaped"}
+RATES = {"1gbit": "1 Gb/s", "5gbit": "5 Gb/s", "full": "cables of no rate", "none": "unshaped"}
 
 
 def table(head, rows):
@@ -58,6 +58,11 @@ def against(rows, row, method):
     return rows[method]["median"] / row["median"] if method in rows else None
 
 
+def gloo(rows):
+    """The faster one, if there are two: None if there is none."""
+    return min((name for name in plan.GLOOS if name in rows), key=lambda name: rows[name]["median"], default=None)
+
+
 def best_other(rows):
     """The fastest of what is not gradlane's."""
     return min((row for name, row in rows.items() if name not in (*plan.OURS, plan.BASELINE)), key=lambda row: row["median"],
@@ -69,17 +74,17 @@ def losses(rows, row):
     if row["method"] not in plan.OURS:
         return []
     best = best_other(rows)
-    slower = [other for other in (rows.get("gloo"), best) if other and row["median"] > other["median"]]
+    slower = [other for other in (rows.get(gloo(rows)), best) if other and row["median"] > other["median"]]
     return list(dict.fromkeys(other["method"] for other in slower))
 
 
 def speed_cell(rows, row):
-    ratio = against(rows, row, "gloo")
+    ratio = against(rows, row, gloo(rows))
     if ratio is None:
         return "-"
     text = f"{ratio:.2f}"
     lost = losses(rows, row)
-    if "gloo" in lost:
+    if gloo(rows) in lost:
         return f"**{text}** (slower)"
     return text + (" *" if lost else "")
 
@@ -92,7 +97,7 @@ def overview(rows):
         if any(method in found for _, found in points):
             cells = [speed_cell(found, found[method]) if method in found else "-" for _, found in points]
             lines.append([plan.LABELS[method], *cells])
-    times = [number(found["gloo"]["median"] * 1e3) if "gloo" in found else "-" for _, found in points]
+    times = [number(found[gloo(found)]["median"] * 1e3) if gloo(found) else "-" for _, found in points]
     lines.append(["Gloo's time, ms", *times])
     return table(["faster than Gloo by", *(tensor_name(*point) for point, _ in points)], lines)
 
@@ -151,7 +156,7 @@ def machine(results):
     mpis = sorted({value for key, value in about.items() if key.startswith("Open MPI")})
     digits = results["data"].get("digits")
     lines = [f"{about['cores']} cores of {about['cpu']}, Linux {about['kernel']}, PyTorch {about['torch']} with Gloo, "
-             f"{', '.join(mpis) or 'no Open MPI'}, Python {about['python']}."]
+             f"{about.get('other torch', 'no other PyTorch')}, {', '.join(mpis) or 'no Open MPI'}, Python {about['python']}."]
     if digits:
         lines.append(f"The digits gradients are those after step {digits['step']} of the demo's training with "
                      f"{digits['workers']} workers: {digits['parameters']} values of RMS {digits['rms']:.2g}, "

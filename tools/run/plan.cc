@@ -136,9 +136,10 @@ namespace {
 // What only links of the kernel's have, and need.
 void plan_spaces(const RunOptions& options, RunPlan& plan) {
   if (geteuid() != 0) {
-    throw SetupError(
-        fmt::format("{} needs root, for network namespaces: 'sudo gradlane run ...', or leave it out",
-                    plan.link == RunPlan::Link::kUdp ? "--rate " + options.rate : "--link " + plan.link_name));
+    throw SetupError(fmt::format("{} needs root, for network namespaces: 'sudo gradlane run ...', or leave it out",
+                                 plan.link != RunPlan::Link::kUdp ? "--link " + plan.link_name
+                                 : options.rate.empty()           ? "--inside"
+                                                                  : "--rate " + options.rate));
   }
   plan.mtu = 1500;
   if (!options.rate.empty()) plan.rate = parse_rate(options.rate);
@@ -154,6 +155,7 @@ void plan_link(const RunOptions& options, RunPlan& plan) {
                                                                         {"udp", Link::kUdp},
                                                                         {"accelerator", Link::kAccelerator}}};
   for (const auto& [name, link] : kLinks) plan.link = plan.link_name == name ? link : plan.link;
+  plan.inside = options.inside;
   if (plan.has_spaces() || (plan.link == Link::kUdp && !options.rate.empty())) {
     plan_spaces(options, plan);
   } else if (!options.rate.empty()) {
@@ -194,15 +196,13 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
   }
 }
 
-void plan_inside(const RunOptions& options, RunPlan& plan) {
-  plan.inside = options.inside;
+void check_inside(const RunPlan& plan) {
   if (!plan.inside || (plan.has_spaces() && plan.link != RunPlan::Link::kAccelerator)) return;
   throw SetupError(
       plan.link == RunPlan::Link::kAccelerator
           ? "--inside: leave it out; with --link accelerator the command runs in the hosts' namespaces"
-          : fmt::format(
-                "--inside: needs --link veth, or udp with --rate; with --link {} nodes have no namespaces to be in",
-                plan.link_name));
+          : fmt::format("--inside: needs --link veth or udp; with --link {} nodes have no namespaces to be in",
+                        plan.link_name));
 }
 
 void check_lanes(const RunPlan& plan) {
@@ -245,7 +245,7 @@ RunPlan make_run_plan(const RunOptions& options) {
   check_lanes(plan);
   plan_accelerators(options, plan);
   plan_strategies(options, plan);
-  plan_inside(options, plan);
+  check_inside(plan);
   if (plan.has_daemons()) plan.daemon = find_daemon();
   std::random_device random;
   plan.job = std::uniform_int_distribution<unsigned>(1, kMaxJob)(random);

@@ -51,7 +51,7 @@ struct RunPlan {
   unsigned job = 1;                  // drawn, up to kMaxJob: tells loopback addresses of several runs apart
 
   [[nodiscard]] bool has_spaces() const noexcept {
-    return link == Link::kVeth || link == Link::kAccelerator || (link == Link::kUdp && rate != 0);
+    return link == Link::kVeth || link == Link::kAccelerator || (link == Link::kUdp && (rate != 0 || inside));
   }
   [[nodiscard]] bool has_accelerators() const noexcept { return link == Link::kAccelerator && accelerators; }
   [[nodiscard]] bool has_daemons() const noexcept { return link != Link::kAccelerator || accelerators; }

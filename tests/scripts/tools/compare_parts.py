@@ -46,10 +46,15 @@ class PartsTest(unittest.TestCase):
         """All figures, as where, ours, the other, and how many times ours the other must take at least."""
         found = []
         for mtu in (1500, 9000):
-            for data, times in (("gauss", 4), ("digits", 14)):
+            for data, times in (("gauss", 4.6), ("digits", 14)):
                 place = {"mtu": mtu, "data": data}
                 found += [(place, "gradlane fixed:10", "gloo", times), (place, "gradlane fixed:10", "aggregator", 12.5)]
-        found += [({"bytes": 4 << 10}, "direct raw", "gradlane raw", 1 / 0.6),
+        for nodes, rate, size, least in ((4, "5gbit", 16, (1, 2.5)), (2, "5gbit", 16, (1, 2)),
+                                         (4, "full", 64, (1.3, 2.5))):
+            place = {"nodes": nodes, "rate": rate, "bytes": size * MIB}
+            found += [(place, f"gradlane {codec}", "gloo", times) for codec, times in zip(("raw", "fixed:10"), least)]
+        found += [({"nodes": 2, "rate": "full", "bytes": 4 << 10}, "gradlane raw", "gloo", 3),
+                  ({"bytes": 4 << 10}, "direct raw", "gradlane raw", 1 / 0.6),
                   *(({"mtu": mtu}, "gradlane fixed:10", "aggregator:0 raw", 10) for mtu in (1500, 9000))]
         for nodes, ours, other, times in (
                 (2, "gradlane raw", "gloo", 2), (2, "gradlane raw", "mpi shm", 1),
@@ -70,7 +75,8 @@ class PartsTest(unittest.TestCase):
             for factor, verdict in ((1.001, True), (0.999, False)):
                 rows = [self.row(ours, 1, **place), self.row(other, times * factor, **place)]
                 found = {each["what"]: each for each in figures.figures({"rows": rows, "mtu": 1500})
-                         if each["met"] is not None}
+                         if each["met"] is not None and "x" in each["wanted"] and "CPU" not in each["what"]
+                         or "% less" in each["wanted"] and each["met"] is not None}
                 limits = [each for each in self.wanted() if each[:3] == (place, ours, other)]
                 self.assertEqual(len(found), len(limits), (place, ours, other, found))
                 verdicts = sorted(each["met"] for each in found.values())
@@ -78,8 +84,9 @@ class PartsTest(unittest.TestCase):
                 self.assertEqual(verdicts, sorted(factor * times >= limit[3] for limit in limits), (place, ours, other))
                 self.assertIn(verdict, verdicts)
                 reached.update(found)
-        everything = {each["what"] for each in figures.figures({"rows": [], "mtu": 1500})}
-        self.assertEqual(len(everything), 4 + 2 + 4 + 20)
+        everything = {each["what"] for each in figures.figures({"rows": [], "mtu": 1500})
+                      if "busbw" not in each["what"] and "CPU" not in each["what"]}
+        self.assertEqual(len(everything), 7 + 4 + 2 + 4 + 20)
         self.assertEqual(everything - reached, set())
         self.assertEqual(len(reached), len(self.wanted()))
 
@@ -197,9 +204,10 @@ class PartsTest(unittest.TestCase):
             there = {(point.size, point.data) for point in job.points if set(plan.STRATEGIES) <= set(point.methods)}
             some = {(point.size, point.data) for point in job.points if set(plan.STRATEGIES) & set(point.methods)}
             self.assertEqual(there, some)
-            self.assertEqual({data for _, data in there}, {"gauss"} if job.rate == "1gbit" else set(), job)
+            wanted = {"gauss"} if (job.rate, job.link) == ("1gbit", "udp") else set()
+            self.assertEqual({data for _, data in there}, wanted, job)
             self.assertEqual(plan.strategies_of(job), ["ring", "direct", "aggregator:0"] if there else ["ring"])
-            if (job.nodes, job.rate, job.mtu) == (4, "1gbit", 1500):
+            if (job.nodes, job.rate, job.mtu, job.link) == (4, "1gbit", 1500, "udp"):
                 self.assertLessEqual({(4 << 10, "gauss"), (16 * MIB, "gauss")}, there)
         alone = plan.jobs(False, 1500, plan.parse_filter(["method=direct raw", "size=4K"]))
         self.assertEqual([(job.nodes, job.rate, len(job.points)) for job in alone], [(4, "1gbit", 1), (2, "1gbit", 1)])
@@ -209,6 +217,41 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(tables.best_other(rows)["method"], "gloo")
         rows["aggregator:0 raw"]["median"] = 3.0
         self.assertEqual(tables.losses(rows, rows["aggregator:0 raw"]), [])
+
+    def test_what_needs_sockets_is_measured_on_them(self):
+        from tools.compare import plan
+
+        for job in plan.jobs(False, 1500, {}):
+            self.assertIn(job.link, ("vhost",) if job.rate == "none" else ("udp", "veth"))
+            for point in job.points:
+                self.assertEqual({name.startswith("packets") for name in point.methods}, {job.link == "veth"}, job)
+
+    def test_the_faster_gloo_counts(self):
+        from tools.compare import figures
+        from tools.compare import tables
+
+        rows = {name: self.row(name, time) for name, time in (("gradlane raw", 1.5), ("gloo", 2.0), ("gloo 2", 1.0))}
+        self.assertEqual(tables.gloo(rows), "gloo 2")
+        self.assertEqual(tables.losses(rows, rows["gradlane raw"]), ["gloo 2"])
+        self.assertEqual(tables.gloo({}), None)
+        faster = figures.Faster(rows.values())
+        self.assertEqual(faster.get(4, "1gbit", 1500, 16 * MIB, "gauss", "gloo")["median"], 1.0)
+
+    def test_shares_and_cpu_time(self):
+        from tools.compare import figures
+
+        def met(rows):
+            found = figures.figures({"rows": rows, "mtu": 1500})
+            return {each["what"]: each["met"] for each in found if "rate" in each["what"] or "CPU" in each["what"]}
+
+        least = 16 * MIB / 1e9 * 1.5 / 0.125
+        share, packets, gloo = list(met([]))[:3]
+        self.assertEqual(set(met([]).values()), {None})
+        for busy, others, verdict in ((0.39, 0.31, True), (0.41, 0.31, False), (0.39, 0.29, False)):
+            found = met([self.row("gradlane raw", least / 0.915, cpu_per_gb=busy), self.row("packets raw", 1),
+                         self.row("gloo", 1, cpu_per_gb=others)])
+            self.assertEqual([found[share], found[packets] and found[gloo]], [True, verdict])
+        self.assertFalse(met([self.row("gradlane raw", least / 0.905)])[share])
 
     def test_open_mpi_is_needed_for_its_methods_only(self):
         from tools.compare import main

@@ -1,0 +1,121 @@
+# others.py - other programs' processes beside a job, a rank each: started once, told when to measure (rank 0 of a job)
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+START_S = 50
+ANSWER_S = 100  # less than other ranks wait
+
+
+class OtherError(Exception):
+    pass
+
+
+def namespaces():
+    """Of the nodes; none if they have none."""
+    names = os.environ.get("GRADLANE_NAMESPACES", "")
+    return names.split(",") if names else []
+
+
+class Processes:
+    """Those that `commands` start, together one for each rank; they come to a socket at the path they are given."""
+
+    def __init__(self, name, commands, world, folder, path):
+        self.name = name
+        self.log = open(f"{path}.log", "w+")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(world)
+            listener.settimeout(0.2)
+            # Session folders of Open MPI are removed with ours, however it ends.
+            self.processes = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log,
+                                               stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": str(folder)})
+                              for command in commands]
+            streams = [self.accept(listener).makefile("rw") for _ in range(world)]
+        hellos = [(json.loads(stream.readline()), stream) for stream in streams]
+        self.streams = [stream for _, stream in sorted(hellos, key=lambda hello: hello[0]["rank"])]
+        self.version = hellos[0][0]["version"].split(",")[0]
+
+    def accept(self, listener):
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and all(process.poll() is None for process in self.processes):
+            try:
+                connection, _ = listener.accept()
+                connection.settimeout(ANSWER_S)
+                return connection
+            except TimeoutError:
+                continue
+        return self.fail(f"{self.name} did not start in {START_S} s")
+
+    def fail(self, what):
+        for process in self.processes:
+            process.terminate()
+        self.log.seek(0)
+        raise OtherError(f"{what}: {' '.join(self.processes[0].args)}\n{self.log.read()[-2000:]}")
+
+    def tell(self, do, **arguments):
+        """To all ranks; returns their answers."""
+        try:
+            for stream in self.streams:
+                print(json.dumps({"do": do, **arguments}), file=stream, flush=True)
+            return [json.loads(stream.readline()) for stream in self.streams]
+        except (OSError, ValueError) as error:
+            return self.fail(f"{self.name} did not answer '{do}': {error}")
+
+    def close(self):
+        for stream in self.streams:
+            try:
+                print(json.dumps({"do": "end"}), file=stream, flush=True)
+            except OSError:
+                pass
+        for process in self.processes:
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Mpi(Processes):
+    """One mpirun."""
+
+    def __init__(self, kind, world, folder):
+        path = f"{folder}/mpi-{kind}"
+        super().__init__("Open MPI", [self.command(kind, world, path)], world, folder, path)
+
+    @staticmethod
+    def command(kind, world, path):
+        """mpirun: by TCP, by TCP and the ring algorithm, or by shared memory; in namespaces if nodes have some."""
+        # A process that waits must let others run, or the kernel: what Open MPI does by itself if it sees that it has
+        # more processes than cores. Here it takes nodes for machines, and would bind all processes to the first core.
+        common = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "--mca",
+                  "pml", "ob1", "--mca", "btl", "vader,self" if kind == "shm" else "tcp,self", "-n", str(world)]
+        if kind == "ring":  # which Open MPI would not choose by itself, and which suits slow links better
+            common += ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm", "4"]
+        program = [sys.executable, str(HERE / "other_rank.py"), path, "mpi"]
+        if not namespaces():
+            return [*common, "--oversubscribe", "--mca", "btl_tcp_if_include", "lo", *program]
+        hosts = [f"10.77.1.{i + 1}" for i in range(world)]
+        spread = ["-H", ",".join(hosts), "--map-by", "node", "--mca", "plm_rsh_agent", str(HERE / "mpi_agent.sh"),
+                  "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0"]
+        words = [*common, *spread, *program]
+        return ["unshare", "--uts", "sh", "-c", f'hostname {hosts[0]}; exec "$@"', "sh", *words]
+
+
+class OtherTorch(Processes):
+    """Gloo of the PyTorch that another Python has."""
+
+    def __init__(self, python, world, folder):
+        path = f"{folder}/torch"
+        program = [python, str(HERE / "other_rank.py"), path, "gloo"]
+        spaces = namespaces()
+        commands = [[*(["ip", "netns", "exec", spaces[rank]] if spaces else []), "env",
+                     f"GLOO_SOCKET_IFNAME={'eth0' if spaces else 'lo'}", *program, f"{path}.store", str(rank),
+                     str(world)] for rank in range(world)]
+        super().__init__("the other PyTorch", commands, world, folder, path)

@@ -15,7 +15,8 @@ LOOKS = {
     "gradlane inceptionn:10": (style.PURPLE, "^", "-"), "backend raw": (style.BLUE, "x", ":"),
     "backend fixed:10": (style.VERMILION, "x", ":"), "gloo": (style.BLACK, "v", "--"),
     "direct raw": (style.SKY, "x", ":"), "aggregator:0 raw": (style.GREEN, "X", ":"),
-    "gloo fp16": (style.GREY, "s", "--"), "aggregator": (style.GREEN, "P", "--"), "mpi tcp": (BROWN, "<", "--"),
+    "packets raw": (style.BLUE, "s", "-."), "packets fixed:10": (style.VERMILION, "s", "-."),
+    "gloo 2": (style.BLACK, "^", ":"), "gloo fp16": (style.GREY, "s", "--"), "aggregator": (style.GREEN, "P", "--"), "mpi tcp": (BROWN, "<", "--"),
     "mpi ring": (BROWN, "d", "-."), "mpi shm": (BROWN, ">", "-."),
 }
 LINK_GBPS = {"1gbit": 1 / 8, "5gbit": 5 / 8}

@@ -226,6 +226,13 @@ class PartsTest(unittest.TestCase):
             for point in job.points:
                 self.assertEqual({name.startswith("packets") for name in point.methods}, {job.link == "veth"}, job)
 
+    def test_every_method_has_a_name_and_a_look(self):
+        from tools.compare import plan
+        from tools.compare import plots
+
+        self.assertEqual(set(plan.METHODS), set(plan.LABELS))
+        self.assertEqual(set(plan.METHODS), set(plots.LOOKS))
+
     def test_the_faster_gloo_counts(self):
         from tools.compare import figures
         from tools.compare import tables

@@ -9,6 +9,7 @@
 #include "config/common_sections.h"
 #include "config/devices.h"
 #include "config/loader.h"
+#include "config/settings.h"
 #include "config/values.h"
 #include "config/words.h"
 #include "config/yaml_tree.h"
@@ -117,11 +118,11 @@ void read_worker(const Section& root, AcceleratorConfig& config) {
   read_idle(section, config.idle);
 }
 
-AcceleratorConfig read_accelerator(const YamlNode& tree, const std::string& name) {
-  Faults faults(name);
+AcceleratorConfig read_accelerator(const ConfigTree& source) {
+  Faults faults(source.name, source.words);
   AcceleratorConfig config;
-  config.file = name;
-  const Section root(Value(tree, "", faults), kAcceleratorKeys, kNodeElsewhere);
+  config.file = source.name;
+  const Section root(Value(source.root, "", faults), kAcceleratorKeys, kNodeElsewhere);
   root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
   read_both_ports(root, config);
   read_accelerator_codec(root, config.codec);
@@ -143,19 +144,25 @@ AcceleratorConfig read_accelerator(const YamlNode& tree, const std::string& name
 }  // namespace
 
 AnyConfig parse_any_config(std::string_view text, const std::string& name, const NodeChoice& choice) {
-  const YamlNode tree = parse_yaml(text, name);
-  const YamlNode* const mode = accelerator_mode(tree);
-  if (mode == nullptr) return parse_config(text, name, choice);
+  return read_any_config({parse_yaml(text, name), name, {}}, choice);
+}
+
+AnyConfig read_any_config(const ConfigTree& source, const NodeChoice& choice) {
+  const YamlNode* const mode = accelerator_mode(source.root);
+  if (mode == nullptr) return read_config(source, choice);
   if (choice.rank) {
-    Faults faults(name);
+    Faults faults(source.name, source.words);
     faults.add(mode->place, "mode", "this is an accelerator's file, which has no ranks, allowed: no --rank");
     faults.throw_first();
   }
-  return read_accelerator(tree, name);
+  return read_accelerator(source);
 }
 
-AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank) {
-  return parse_any_config(read_config_file(path), path, this_machine(rank));
+AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank,
+                          std::span<const std::string> settings) {
+  ConfigTree source{parse_yaml(read_config_file(path), path), path, {}};
+  apply_settings(source, settings);
+  return read_any_config(source, this_machine(rank));
 }
 
 std::string config_text(const AcceleratorConfig& config) {

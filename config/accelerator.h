@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -55,8 +56,11 @@ using AnyConfig = std::variant<NodeConfig, AcceleratorConfig>;
 
 // As load_config() and parse_config() of config/loader.h, for files of both modes.
 // A rank is that of a node that the file is read for, whatever it says itself; a fault in an accelerator's file.
-[[nodiscard]] AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank = {});
+// `settings`: as of apply_settings() of config/settings.h.
+[[nodiscard]] AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank = {},
+                                        std::span<const std::string> settings = {});
 [[nodiscard]] AnyConfig parse_any_config(std::string_view text, const std::string& name, const NodeChoice& choice = {});
+[[nodiscard]] AnyConfig read_any_config(const ConfigTree& source, const NodeChoice& choice = {});
 
 // All settings, defaults included, as a file that reads to the same AcceleratorConfig.
 [[nodiscard]] std::string config_text(const AcceleratorConfig& config);

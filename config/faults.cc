@@ -21,8 +21,16 @@ void Faults::keep(const Fault& fault) {
 void Faults::throw_first() const {
   if (!first_) return;
   const auto& [missing, place, path, what] = *first_;
-  throw SetupError(
-      fmt::format("{}:{}:{}: {}{}{}", file_, place.line, place.column, path, path.empty() ? "" : ": ", what));
+  throw SetupError(fmt::format("{}: {}{}{}", text_of(place), path, path.empty() ? "" : ": ", what));
+}
+
+std::string Faults::text_of(Place place) const {
+  if (place.line == 0) return words_.at(place.column);
+  return fmt::format("{}:{}:{}", file_, place.line, place.column);
+}
+
+void refuse_word(const std::string& word, const std::string& what) {
+  throw SetupError(fmt::format("{}: {}", word, what));
 }
 
 std::string quoted(std::string_view text) {

@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace gradlane {
 
-// Of a file; both count from 1, columns in bytes.
+// Of a file; both count from 1, columns in bytes. Line 0: on the command line, and the column is the number of the word
+// there, from 0 on.
 struct Place {
   unsigned line = 1;
   unsigned column = 1;
@@ -17,7 +19,9 @@ struct Place {
 
 class Faults {
  public:
-  explicit Faults(std::string file) : file_(std::move(file)) {}
+  // `words`: of the command line, as in "--set log=warn", that places of line 0 lead to.
+  explicit Faults(std::string file, std::vector<std::string> words = {})
+      : file_(std::move(file)), words_(std::move(words)) {}
 
   // Something that stands in the file is wrong. `path` leads to it, as in "ports[0].mac"; empty: the file as a whole.
   void add(Place place, const std::string& path, const std::string& what) { keep({false, place, path, what}); }
@@ -25,7 +29,7 @@ class Faults {
   void add_missing(Place place, const std::string& path, const std::string& what) { keep({true, place, path, what}); }
 
   [[nodiscard]] size_t count() const noexcept { return count_; }
-  // Throws SetupError for the fault that comes first in the file, if there is one.
+  // Throws SetupError for the fault that comes first in the file, and words before it, if there is one.
   void throw_first() const;
 
  private:
@@ -38,10 +42,16 @@ class Faults {
   };
   void keep(const Fault& fault);
 
+  [[nodiscard]] std::string text_of(Place place) const;
+
   std::string file_;
+  std::vector<std::string> words_;
   std::optional<Fault> first_;
   size_t count_ = 0;
 };
+
+// Throws SetupError: "WORD: what is wrong, what is allowed", for a word of the command line.
+[[noreturn]] void refuse_word(const std::string& word, const std::string& what);
 
 // A text of the file between quotes, made fit for a message of one line.
 [[nodiscard]] std::string quoted(std::string_view text);

@@ -254,10 +254,14 @@ void read_sockets(const Section& root, NodeConfig& config) {
 }  // namespace
 
 NodeConfig parse_config(std::string_view text, const std::string& name, const NodeChoice& choice) {
-  const YamlNode tree = parse_yaml(text, name);
-  Faults faults(name);
+  return read_config({parse_yaml(text, name), name, {}}, choice);
+}
+
+NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
+  const YamlNode& tree = source.root;
+  Faults faults(source.name, source.words);
   NodeConfig config;
-  config.file = name;
+  config.file = source.name;
   if (tree.kind == YamlNode::Kind::kNull) {
     faults.add(tree.place, "", "nothing is set, needed: rank and nodes");
     faults.throw_first();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/yaml_tree.h"
 
 namespace gradlane {
 
@@ -22,8 +23,9 @@ struct NodeChoice {
 };
 [[nodiscard]] NodeChoice this_machine(std::optional<unsigned> rank = {});
 
-// The same of a text; `name` stands for the file in messages.
+// The same of a text; `name` stands for the file in messages. And of a tree.
 [[nodiscard]] NodeConfig parse_config(std::string_view text, const std::string& name, const NodeChoice& choice = {});
+[[nodiscard]] NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice = {});
 
 // All settings, defaults included, as a file that load_config() reads to the same NodeConfig.
 [[nodiscard]] std::string config_text(const NodeConfig& config);

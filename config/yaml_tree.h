@@ -22,6 +22,13 @@ struct YamlNode {
   std::vector<YamlNode> items;  // of a list; of a map: the values, one per key
 };
 
+// What a configuration is read from: a file, words of the command line, or a file that some words override.
+struct ConfigTree {
+  YamlNode root;
+  std::string name;                // of the file, for messages; or what stands for it
+  std::vector<std::string> words;  // that places of line 0 lead to
+};
+
 // Reads the one document of a text. Aliases, tags and keys that are lists or maps are refused: a configuration needs
 // none of them. Throws SetupError for the first thing that is wrong, "file:line:column: ...".
 [[nodiscard]] YamlNode parse_yaml(std::string_view text, const std::string& file);

@@ -13,7 +13,8 @@
 
 #include "base/error.h"
 #include "config/accelerator.h"
-#include "config/loader.h"
+#include "config/machine.h"
+#include "config/node_words.h"
 #include "dataplane/accelerator/daemon.h"
 #include "dataplane/daemon/daemon.h"
 #include "dataplane/daemon/log_file.h"
@@ -22,6 +23,7 @@
 namespace {
 
 constexpr int kBadInput = 2;
+constexpr size_t kHelpIndent = 24;  // of the descriptions
 
 // Throws SetupError. Nodes may share a process; an accelerator has one of its own.
 void check_together(const std::vector<gradlane::AnyConfig>& configs, const std::vector<std::string>& files) {
@@ -42,21 +44,76 @@ int run_all(const std::vector<gradlane::AnyConfig>& configs) {
   return gradlane::run_daemon(nodes, GRADLANE_VERSION);
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"gradlaned: nodes of a ring and the socket their trainers come to, or an accelerator", "gradlaned"};
+struct Options {
   std::vector<std::string> files;
-  std::optional<unsigned> rank;
+  gradlane::NodeWords words;
   bool check = false;
-  app.add_option("--config,-c", files, "Configuration of an accelerator, or of a node; once for each node")
+};
+
+// Throws SetupError for options that do not go with each other.
+void check_options(const Options& options) {
+  const bool nodes = !options.words.nodes.empty();
+  const size_t files = options.files.size();
+  if (!nodes && files == 0) throw gradlane::SetupError(gradlane::ways_to_start(gradlane::environment()));
+  if (nodes && files != 0) {
+    throw gradlane::SetupError(
+        "--nodes and --config exclude each other; with --nodes, --set KEY=VALUE has all settings");
+  }
+  if (!nodes && !options.words.ports.empty()) {
+    throw gradlane::SetupError("--port goes with --nodes; with --config it is --set 'ports=[{udp: auto}]'");
+  }
+  if (options.words.rank && files > 1)
+    throw gradlane::SetupError("--rank: of one node, and there are several --config");
+}
+
+std::vector<gradlane::AnyConfig> load(const Options& options) {
+  if (options.files.empty()) return {gradlane::load_node_words(options.words)};
+  std::vector<gradlane::AnyConfig> configs;
+  for (const std::string& file : options.files) {
+    configs.push_back(gradlane::load_any_config(file, options.words.rank, options.words.settings));
+  }
+  check_together(configs, options.files);
+  return configs;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.get_formatter()->column_width(kHelpIndent);
+  app.add_option("--nodes", options.words.nodes,
+                 "Hosts of the ring, the same on all of them: names or\n"
+                 "addresses with commas, with :PORT of UDP or without;\n"
+                 "@FILE: a host in each line, as of mpirun; @slurm: those\n"
+                 "of the SLURM job. The rank is the place of the address\n"
+                 "that this machine has; else that of mpirun or srun, if\n"
+                 "they started one gradlaned for each host")
+      ->type_name("HOSTS");
+  app.add_option("--config,-c", options.files, "Configuration of a node, or of an accelerator; once for\neach node")
       ->type_name("FILE")
-      ->required();
-  app.add_option("--rank", rank, "The node that this one is, whatever the file says")->type_name("N");
-  app.add_flag("--check", check, "Check and print the configuration with all defaults, and end");
+      ->allow_extra_args(false);
+  app.add_option("--rank", options.words.rank, "The node that this one is, whatever address or file say")
+      ->type_name("N");
+  app.add_option("--port", options.words.ports,
+                 "With --nodes: udp, sockets of the kernel (default);\n"
+                 "af_packet:IFACE, af_xdp:IFACE, a device of DPDK as\n"
+                 "net_memif0,..., or a PCI address")
+      ->type_name("PORT")
+      ->allow_extra_args(false);
+  app.add_option("--set", options.words.settings,
+                 "Any setting of a file, before what that says, again and\n"
+                 "again: timeouts.peer=5s, 'strategies=[direct]', mtu=9000")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--check", options.check, "Check all, print it as the file that it amounts to, end");
   app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_VERSION);
   app.footer(
       "Runs until SIGTERM or SIGINT: then it waits for what is in flight, removes its\n"
       "sockets and exits with 0. If it cannot start: exit 2. If an interface goes away:\n"
       "exit 3. SIGHUP opens `log_file` anew. docs/configuration.md has all settings.");
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"gradlaned: nodes of a ring and the socket their trainers come to, or an accelerator", "gradlaned"};
+  Options options;
+  add_options(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
@@ -65,11 +122,9 @@ int run(int argc, char** argv) {
     throw gradlane::SetupError(std::string(error.what()) + "\nsee 'gradlaned --help'");
   }
 
-  if (rank && files.size() > 1) throw gradlane::SetupError("--rank: of one node, and there are several --config");
-  std::vector<gradlane::AnyConfig> configs;
-  for (const std::string& file : files) configs.push_back(gradlane::load_any_config(file, rank));
-  check_together(configs, files);
-  if (check) {
+  check_options(options);
+  const std::vector<gradlane::AnyConfig> configs = load(options);
+  if (options.check) {
     for (const gradlane::AnyConfig& config : configs) {
       std::visit([](const auto& it) { std::fputs(gradlane::config_text(it).c_str(), stdout); }, config);
     }

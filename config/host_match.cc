@@ -1,0 +1,159 @@
+// host_match.cc - from hosts that were looked up to the table of nodes, and which of them this machine is (set-up only)
+#include "config/host_match.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/parse.h"
+#include "config/faults.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kMostListed = 16;  // of hosts and addresses in a message
+
+std::string listed(std::vector<std::string> texts) {
+  const size_t all = texts.size();
+  texts.resize(std::min(all, kMostListed));
+  const std::string more = all > kMostListed ? fmt::format(" and {} more", all - kMostListed) : "";
+  return fmt::format("{}{}", fmt::join(texts, ", "), more);
+}
+
+std::string ips_text(std::span<const HostIp> ips) {
+  std::vector<std::string> texts;
+  for (const HostIp& ip : ips) texts.push_back(host_ip_text(ip));
+  return texts.empty() ? "none" : listed(std::move(texts));
+}
+
+// "node-a (10.0.0.1)", "10.0.0.1", "10.0.0.1:19000"
+std::string host_text(const Host& host, const HostIp& ip) {
+  const std::string text = host_ip_text(ip);
+  const bool named = parse_host_ip(host.name) != ip;
+  return (named ? fmt::format("{} ({})", host.name, text) : text) +
+         (host.port == 0 ? "" : fmt::format(", port {}", host.port));
+}
+
+// Of that family. Without those of loopback if there are others.
+std::vector<HostIp> candidates(const FoundHost& host, bool ipv6) {
+  std::vector<HostIp> ips;
+  for (const HostIp& ip : host.ips) {
+    if (ip.ipv6 == ipv6 && !ip.of_one_link()) ips.push_back(ip);
+  }
+  std::ranges::sort(ips);
+  ips.erase(std::unique(ips.begin(), ips.end()), ips.end());
+  const auto is_loopback = [](const HostIp& ip) { return ip.loopback(); };
+  if (!std::ranges::all_of(ips, is_loopback)) std::erase_if(ips, is_loopback);
+  return ips;
+}
+
+bool all_have(const std::vector<FoundHost>& hosts, bool ipv6) {
+  return std::ranges::all_of(hosts, [&](const FoundHost& host) { return !candidates(host, ipv6).empty(); });
+}
+
+// Of Debian's 127.0.1.1 in /etc/hosts, for a machine's own name.
+void check_loopback(const std::vector<FoundHost>& hosts, const std::vector<HostIp>& ips, const std::string& where) {
+  const auto count = std::ranges::count_if(ips, [](const HostIp& ip) { return ip.loopback(); });
+  if (count == 0 || static_cast<size_t>(count) == ips.size()) return;
+  const auto it = std::ranges::find_if(ips, [](const HostIp& ip) { return ip.loopback(); });
+  const FoundHost& host = hosts[static_cast<size_t>(it - ips.begin())];
+  const std::string hint = parse_host_ip(host.host.name) ? "" : ": write its address instead, or change /etc/hosts";
+  refuse_word(where,
+              fmt::format("{} is loopback, which no other machine reaches, and other nodes are not; allowed: all "
+                          "nodes on loopback, or none{}",
+                          host_text(host.host, *it), hint));
+}
+
+// ---- Who mpirun and srun say that this is
+
+struct Launcher {
+  const char* rank;
+  const char* size;  // null: it does not say
+};
+constexpr Launcher kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                   {"PMIX_RANK", nullptr},
+                                   {"PMI_RANK", "PMI_SIZE"},
+                                   {"SLURM_PROCID", "SLURM_NTASKS"}};
+
+struct Given {
+  const char* name = nullptr;
+  uint64_t rank = 0;
+  std::optional<uint64_t> size;
+};
+
+std::optional<Given> given_by(const Environment& environment) {
+  for (const auto& [rank, size] : kLaunchers) {
+    const auto text = environment(rank);
+    const auto number = text ? parse_decimal(*text) : std::nullopt;
+    if (!number) continue;
+    const auto count = size != nullptr ? environment(size) : std::nullopt;
+    return Given{rank, *number, count ? parse_decimal(*count) : std::nullopt};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<HostIp> choose_ips(const std::vector<FoundHost>& hosts, const std::string& where) {
+  const bool ipv6 = !all_have(hosts, false);
+  if (ipv6 && !all_have(hosts, true)) {
+    std::vector<std::string> texts;
+    for (const FoundHost& it : hosts) texts.push_back(fmt::format("{} has {}", it.host.name, ips_text(it.ips)));
+    refuse_word(where,
+                fmt::format("the nodes have no kind of address in common, allowed: all IPv4, or all IPv6 (not of one "
+                            "link): {}",
+                            listed(std::move(texts))));
+  }
+  std::vector<HostIp> ips;
+  for (const FoundHost& it : hosts) {
+    const std::vector<HostIp> found = candidates(it, ipv6);
+    if (found.size() > 1) {
+      refuse_word(where, fmt::format("{} has {} addresses, {}: write the one that the ring is to use, on all machines",
+                                     it.host.name, found.size(), ips_text(found)));
+    }
+    ips.push_back(found.front());
+  }
+  check_loopback(hosts, ips, where);
+  return ips;
+}
+
+unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<HostIp>& ips,
+                   const std::vector<LocalIp>& here, const Environment& environment, const std::string& where) {
+  std::vector<unsigned> matches;
+  std::vector<std::string> nodes;    // all of them
+  std::vector<std::string> matched;  // those that this machine is
+  for (unsigned rank = 0; rank < hosts.size(); ++rank) {
+    nodes.push_back(host_text(hosts[rank].host, ips[rank]));
+    // All of 127.0.0.0/8 is every machine's.
+    const bool is_here = ips[rank].loopback() || std::ranges::find(here, ips[rank], &LocalIp::ip) != here.end();
+    if (!is_here) continue;
+    matches.push_back(rank);
+    matched.push_back(fmt::format("rank {} is {}", rank, nodes.back()));
+  }
+  if (matches.size() == 1) return matches.front();
+
+  const auto given = given_by(environment);
+  const bool of_nodes = given && given->rank < hosts.size() && given->size.value_or(hosts.size()) == hosts.size();
+  if (of_nodes && (matches.empty() || std::ranges::find(matches, given->rank) != matches.end())) {
+    return static_cast<unsigned>(given->rank);
+  }
+  std::vector<std::string> own;
+  for (const LocalIp& it : here) {
+    if (!it.ip.loopback() && !it.ip.of_one_link()) own.push_back(host_ip_text(it.ip) + " on " + it.interface);
+  }
+  const std::string launched = launcher_text(environment);
+  const std::string say = fmt::format("say which node this is by --rank 0 to {}", hosts.size() - 1) +
+                          (launched.empty() ? "" : fmt::format("; the rank given to it is {}", launched));
+  if (!matches.empty()) refuse_word(where, fmt::format("several nodes are this machine: {}; {}", listed(matched), say));
+  refuse_word(where, fmt::format("none of the nodes is this machine: they are {}, and it has {}; {}", listed(nodes),
+                                 own.empty() ? "loopback alone" : listed(own), say));
+}
+
+std::string launcher_text(const Environment& environment) {
+  const auto given = given_by(environment);
+  if (!given) return "";
+  return fmt::format("{}{} ({})", given->rank, given->size ? fmt::format(" of {}", *given->size) : "", given->name);
+}
+
+}  // namespace gradlane

@@ -1,0 +1,200 @@
+// node_words.cc - a node's configuration from the command line, without a file (set-up only)
+#include "config/node_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "config/common_sections.h"
+#include "config/faults.h"
+#include "config/machine.h"
+#include "config/settings.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kMostMtu = 1500;      // unless it is set: what gets through most networks
+constexpr size_t kLeastFrames = 2048;  // a frame of AF_PACKET, and room for an MTU of 1500
+constexpr const char* kSlurmNames[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
+
+// ---- Which hosts
+
+std::string read_host_file(const std::string& path, const std::string& where) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to see that it is too long
+  if (!file) refuse_word(where, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) refuse_word(where, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  if (text.size() > kMaxConfigBytes) refuse_word(where, fmt::format("{} is longer than a list of hosts can be", path));
+  return text;
+}
+
+std::vector<Host> slurm_hosts(const Environment& environment, const std::string& where) {
+  for (const char* const name : kSlurmNames) {
+    if (const auto list = environment(name)) return parse_slurm_hosts(*list, fmt::format("{}: {}", where, name));
+  }
+  refuse_word(where,
+              "SLURM_JOB_NODELIST is not set: this is not in a job of SLURM, or its environment was not passed on");
+}
+
+// mpirun's ranks have no addresses.
+[[noreturn]] void refuse_mpi(const Environment& environment, const std::string& where) {
+  const std::string given = launcher_text(environment);
+  const bool slurm = environment(kSlurmNames[0]).has_value();
+  refuse_word(where,
+              fmt::format("{}, and mpirun tells its processes no hosts: name them, as --nodes HOST,HOST,... or --nodes "
+                          "@HOSTFILE{}",
+                          given.empty() ? "none of OMPI_COMM_WORLD_RANK, PMIX_RANK and PMI_RANK is set"
+                                        : "this is rank " + given,
+                          slurm ? ", or as this is a job of SLURM, --nodes @slurm" : ""));
+}
+
+std::vector<Host> hosts_of(const std::string& nodes, const Environment& environment) {
+  if (nodes.empty()) refuse_word("--nodes", "no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
+  if (nodes[0] != '@') return parse_hosts(nodes, "--nodes");
+  const std::string where = "--nodes " + nodes;
+  if (nodes == "@slurm") return slurm_hosts(environment, where);
+  if (nodes == "@mpi") refuse_mpi(environment, where);
+  const std::string path = nodes.substr(1);
+  if (path.empty()) refuse_word(where, "no name of a file behind @, allowed: @FILE, @slurm, @mpi");
+  return parse_host_file(read_host_file(path, where), path);
+}
+
+// ---- Ports
+
+// "0000:03:00.0" or "03:00.0", with arguments behind it or not.
+bool looks_like_pci(std::string_view text) {
+  text = text.substr(0, text.find(','));
+  return text.find(':') != std::string_view::npos && text.find('.') != std::string_view::npos &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0 || c == ':' || c == '.'; });
+}
+
+YamlNode port_of(Place place, const std::string& key, const std::string& text) {
+  YamlNode port = map_at(place);
+  add_key(port, place, key, scalar_at(place, text));
+  return port;
+}
+
+// A frame must fit into a buffer of the device, and divide its blocks. devices.cc says why.
+std::string af_packet(const std::string& interface, unsigned number, size_t mtu) {
+  const std::string device = fmt::format("net_af_packet{},iface={},qdisc_bypass=0", number, interface);
+  return mtu <= kMostMtu ? device : device + ",framesz=9216,blocksz=36864";
+}
+
+// `mtu`: 0 if nobody has said it.
+YamlNode port_node(const std::string& spec, Place place, const std::string& word, unsigned number, size_t mtu) {
+  const auto behind = [&](std::string_view kind) -> std::optional<std::string> {
+    if (!spec.starts_with(kind)) return std::nullopt;
+    std::string_view rest = std::string_view(spec).substr(kind.size());
+    while (rest.starts_with(' ')) rest.remove_prefix(1);
+    return std::string(rest);
+  };
+  if (spec.empty())
+    refuse_word(word, "no port, allowed: udp, af_packet:INTERFACE, af_xdp:INTERFACE, DEVICE, a PCI address");
+  if (spec == "udp") return port_of(place, "udp", "auto");
+  if (const auto name = behind("af_packet:")) return port_of(place, "device", af_packet(*name, number, mtu));
+  if (const auto name = behind("af_xdp:")) {
+    return port_of(place, "device", fmt::format("net_af_xdp{},iface={},start_queue=0,queue_count=1", number, *name));
+  }
+  for (const std::string key : {"device", "pci", "ring", "udp"}) {
+    if (const auto text = behind(key + ":")) return port_of(place, key, *text);
+  }
+  if (spec[0] == '{') return yaml_at(spec, word, place);
+  return port_of(place, looks_like_pci(spec) ? "pci" : "device", spec);
+}
+
+void add_ports(ConfigTree& tree, const std::vector<std::string>& specs, size_t mtu) {
+  YamlNode list;
+  list.kind = YamlNode::Kind::kList;
+  for (const std::string& spec : specs) {
+    const std::string word = "--port " + spec;
+    const Place place = add_word(tree, word);
+    list.place = list.items.empty() ? place : list.place;
+    list.items.push_back(port_node(spec, place, word, static_cast<unsigned>(list.items.size()), mtu));
+  }
+  const Place place = list.place;
+  add_key(tree.root, place, "ports", std::move(list));
+}
+
+// ---- Nodes
+
+void add_nodes(ConfigTree& tree, Place place, const std::vector<FoundHost>& hosts, const std::vector<HostIp>& ips) {
+  YamlNode list;
+  list.kind = YamlNode::Kind::kList;
+  list.place = place;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const Place at = add_word(tree, "--nodes " + hosts[i].host.name);
+    YamlNode node = map_at(at);
+    add_key(node, at, "rank", scalar_at(at, fmt::format("{}", i)));
+    add_key(node, at, "ip", scalar_at(at, host_ip_text(ips[i])));
+    if (hosts[i].host.port != 0) add_key(node, at, "udp_port", scalar_at(at, fmt::format("{}", hosts[i].host.port)));
+    list.items.push_back(std::move(node));
+  }
+  add_key(tree.root, place, "nodes", std::move(list));
+}
+
+// A whole number that the tree says at that key; 0: none.
+uint64_t number_at(const ConfigTree& tree, const std::string& key) {
+  const YamlNode* const node = find_key(tree.root, key);
+  return node != nullptr && node->kind == YamlNode::Kind::kScalar ? parse_whole(node->text).value_or(0) : 0;
+}
+
+// Of the interface with this address; 0: this machine does not have it.
+size_t mtu_at(const HostIp& ip, const std::vector<LocalIp>& here) {
+  const auto found = std::ranges::find(here, ip, &LocalIp::ip);
+  return found == here.end() ? 0 : std::min(found->mtu, kMostMtu);
+}
+
+}  // namespace
+
+ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
+  const std::vector<FoundHost> hosts = surroundings.look_up(hosts_of(words.nodes, surroundings.environment));
+  const std::vector<HostIp> ips = choose_ips(hosts, "--nodes");
+  const std::vector<LocalIp> here = surroundings.local_ips();
+  ConfigTree tree;
+  tree.name = "--nodes";
+  const Place place = add_word(tree, "--nodes");
+  tree.root = map_at(place);
+  add_nodes(tree, place, hosts, ips);
+  apply_settings(tree, words.settings);
+
+  uint64_t rank = words.rank.value_or(0);
+  if (!words.rank && find_key(tree.root, "rank") != nullptr) {
+    rank = number_at(tree, "rank");
+  } else if (!words.rank) {
+    rank = rank_here(hosts, ips, here, surroundings.environment, "--nodes");
+    add_key(tree.root, place, "rank", scalar_at(place, fmt::format("{}", rank)));
+  }
+  if (const size_t mtu = rank < ips.size() ? mtu_at(ips[rank], here) : 0;
+      mtu != 0 && find_key(tree.root, "mtu") == nullptr) {
+    add_key(tree.root, place, "mtu", scalar_at(place, fmt::format("{}", mtu)));
+  }
+  if (find_key(tree.root, "ports") != nullptr) {
+    if (!words.ports.empty()) refuse_word("--set ports", "--port says them, allowed: one of the two");
+  } else if (!words.ports.empty() || hosts.size() > 1) {
+    add_ports(tree, words.ports.empty() ? std::vector<std::string>{"udp"} : words.ports, number_at(tree, "mtu"));
+  }
+  return tree;
+}
+
+AnyConfig load_node_words(const NodeWords& words) {
+  const auto find = [](const std::vector<Host>& hosts) { return look_up(hosts, "--nodes"); };
+  return read_any_config(tree_of(words, {find, local_ips, environment()}), NodeChoice{words.rank, {}});
+}
+
+std::string ways_to_start(const Environment& environment) {
+  const bool slurm = environment(kSlurmNames[0]).has_value();
+  return fmt::format(
+      "nothing says which nodes there are:\n"
+      "  gradlaned --nodes 10.0.0.1,10.0.0.2   the same on every machine: addresses, names\n"
+      "  gradlaned --nodes @hosts.txt          the same, a host in each line{}\n"
+      "  gradlaned --config FILE               all settings of a file, docs/configuration.md",
+      slurm ? "\n  gradlaned --nodes @slurm              the hosts of this job of SLURM" : "");
+}
+
+}  // namespace gradlane

@@ -1,0 +1,39 @@
+// node_words.h - a node's configuration from the command line, without a file (set-up only)
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/accelerator.h"
+#include "config/host_match.h"
+#include "config/yaml_tree.h"
+
+namespace gradlane {
+
+// What was written. All but `nodes` may be empty.
+struct NodeWords {
+  std::string nodes;                  // hosts, @FILE, @slurm or @mpi
+  std::vector<std::string> ports;     // "udp", "af_packet:eth1", "net_memif0,...", "0000:03:00.0", or YAML
+  std::vector<std::string> settings;  // as of apply_settings()
+  std::optional<unsigned> rank;       // comes before the address
+};
+
+// What is asked of the machine.
+struct Surroundings {
+  std::function<std::vector<FoundHost>(const std::vector<Host>&)> look_up;
+  std::function<std::vector<LocalIp>()> local_ips;
+  Environment environment;
+};
+
+// The tree of the file that the words amount to. Throws SetupError, "--nodes ...: what is wrong, what is allowed".
+[[nodiscard]] ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings);
+
+// The same, of this machine, and read as a file is.
+[[nodiscard]] AnyConfig load_node_words(const NodeWords& words);
+
+// For whoever says neither where a file is nor which nodes there are: how to do that.
+[[nodiscard]] std::string ways_to_start(const Environment& environment);
+
+}  // namespace gradlane

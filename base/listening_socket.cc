@@ -23,7 +23,8 @@ constexpr mode_t kSocketUmask = 0117;  // leaves 0660
 [[noreturn]] void fail(const std::string& what, int error) { throw SetupError(what + ": " + std::strerror(error)); }
 
 [[noreturn]] void fail_taken(const std::string& path, const std::string& setting) {
-  throw SetupError("another daemon listens on " + path + "; stop it, or give this one another path (" + setting + ")");
+  throw SetupError("another daemon listens on " + path + "; stop it, or give this one another path (" + setting +
+                   ", or --set " + setting + "=PATH)");
 }
 
 const std::string& checked(const std::string& path, const std::string& setting) {
@@ -81,15 +82,20 @@ FileDescriptor open_lock(const std::string& path) {
 
 }  // namespace
 
-SocketDirectory::SocketDirectory(const std::string& socket_path) {
+SocketDirectory::SocketDirectory(const std::string& socket_path, const std::string& setting) {
   const size_t slash = socket_path.rfind('/');
   if (slash == std::string::npos || slash == 0) return;
   const std::string path = socket_path.substr(0, slash);
   if (mkdir(path.c_str(), kDirectoryMode) == 0) {
     made_ = path;
-  } else if (struct stat there{}; stat(path.c_str(), &there) != 0) {
-    fail("cannot make the directory " + path + " for the socket", errno);
+    return;
   }
+  const int error = errno;
+  struct stat there {};
+  if (stat(path.c_str(), &there) == 0) return;
+  throw SetupError("cannot make the directory " + path + " for the socket: " + std::strerror(error) +
+                   "; make it for this user, or have the socket elsewhere (" + setting + ", or --set " + setting +
+                   "=PATH)");
 }
 
 SocketDirectory::~SocketDirectory() {
@@ -118,7 +124,7 @@ SocketLock::SocketLock(const std::string& socket_path, const std::string& settin
 SocketLock::~SocketLock() { unlink(path_.c_str()); }
 
 ListeningSocket::ListeningSocket(const std::string& path, Kind kind, const std::string& setting)
-    : path_(checked(path, setting)), directory_(path), lock_(path, setting) {
+    : path_(checked(path, setting)), directory_(path, setting), lock_(path, setting) {
   remove_stale(path, kind, setting);
   fd_ = make_socket(kind);
   const sockaddr_un address = address_of(path);

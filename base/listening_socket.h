@@ -13,7 +13,7 @@ namespace gradlane {
 // Made if it is missing, with mode 0750; if so, removed again if it is empty then.
 class SocketDirectory {
  public:
-  explicit SocketDirectory(const std::string& socket_path);
+  SocketDirectory(const std::string& socket_path, const std::string& setting);
   ~SocketDirectory();
   SocketDirectory(const SocketDirectory&) = delete;
   SocketDirectory& operator=(const SocketDirectory&) = delete;

@@ -1,7 +1,9 @@
 // open.c - from a path to a context: connect, hello, welcome; and its end (the thread of the context)
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -49,6 +51,31 @@ static gradlane_code read_rank(int* rank) {
   return GRADLANE_OK;
 }
 
+// The only socket of trainers that there is in daemons' own folder, where nobody has named one.
+static gradlane_code find_socket(char* path, size_t bytes) {
+  static const char kFolder[] = "/run/gradlane";
+  static const char kSuffix[] = ".sock";
+  size_t found = 0;
+  DIR* const folder = opendir(kFolder);
+  for (const struct dirent* it = NULL; folder != NULL && (it = readdir(folder)) != NULL;) {
+    const size_t length = strlen(it->d_name);
+    if (length < sizeof(kSuffix) || strcmp(it->d_name + length + 1 - sizeof(kSuffix), kSuffix) != 0) continue;
+    if (sizeof(kFolder) + length >= bytes) continue;
+    if (found++ == 0) snprintf(path, bytes, "%s/%s", kFolder, it->d_name);
+  }
+  if (folder != NULL) closedir(folder);
+  if (found == 1) return GRADLANE_OK;
+  if (found > 1) {
+    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
+                   "no socket is named, and there are %zu in %s: set GRADLANE_SOCKET to the path of the daemon's",
+                   found, kFolder);
+  }
+  return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
+                 "no socket is named, and there is none in %s: set GRADLANE_SOCKET to the path of the daemon's, or run "
+                 "under `gradlane run`",
+                 kFolder);
+}
+
 static gradlane_code read_wishes(const gradlane_options* given, struct wishes* wishes) {
   gradlane_options options = GRADLANE_OPTIONS_INIT;
   memset(wishes, 0, sizeof(*wishes));
@@ -59,10 +86,12 @@ static gradlane_code read_wishes(const gradlane_options* given, struct wishes* w
                    given->struct_size, kLeastOptions, sizeof(options));
   }
   wishes->named = options.socket != NULL;
-  const char* const path = wishes->named ? options.socket : getenv("GRADLANE_SOCKET");
+  const char* path = wishes->named ? options.socket : getenv("GRADLANE_SOCKET");
+  char own[sizeof(wishes->address.sun_path)] = "";
   if (path == NULL || path[0] == 0) {
-    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
-                   "no socket is named: set GRADLANE_SOCKET to the path of the daemon's, or run under `gradlane run`");
+    const gradlane_code code = find_socket(own, sizeof(own));
+    if (code != GRADLANE_OK) return code;
+    path = own;
   }
   if (strlen(path) >= sizeof(wishes->address.sun_path)) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "socket path %.120s has %zu characters, at most %zu will do", path,

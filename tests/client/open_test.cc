@@ -77,8 +77,10 @@ TEST_F(Open, ExplicitRankBeatsTheEnvironment) {
 TEST_F(Open, BadArguments) {
   EXPECT_EQ(gradlane_open(nullptr, nullptr), GRADLANE_BAD_ARGUMENT);
   gradlane_context* gl = nullptr;
-  EXPECT_EQ(gradlane_open(&gl, nullptr), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(nullptr, "set GRADLANE_SOCKET");
+  if (access("/run/gradlane", F_OK) != 0) {  // else there may be a daemon
+    EXPECT_EQ(gradlane_open(&gl, nullptr), GRADLANE_BAD_ARGUMENT);
+    EXPECT_SAYS(nullptr, "set GRADLANE_SOCKET");
+  }
   EXPECT_EQ(open_at("/tmp/" + std::string(200, 'x')), GRADLANE_BAD_ARGUMENT);
   EXPECT_SAYS(nullptr, "205 characters, at most 107");
   gradlane_options options = options_for("/tmp/x");

@@ -11,15 +11,16 @@
 namespace gradlane {
 
 Trainer::Trainer() {
-  const char* const socket = std::getenv("GRADLANE_SOCKET");
-  if (socket == nullptr || *socket == 0) {
-    throw SetupError(
-        "perf is a trainer and needs a ring: run 'gradlane run -n 2 -- gradlane perf ...', or set GRADLANE_SOCKET to\n"
-        "the socket of this node's daemon and start it on all nodes");
-  }
   gradlane_options options = GRADLANE_OPTIONS_INIT;
   options.keep_warnings = 1;  // what a codec takes away is what is measured here
-  if (gradlane_open(&gl_, &options) != GRADLANE_OK) throw SetupError(gradlane_error(nullptr));
+  if (gradlane_open(&gl_, &options) != GRADLANE_OK) {
+    const char* const socket = std::getenv("GRADLANE_SOCKET");
+    if (socket != nullptr && *socket != 0) throw SetupError(gradlane_error(nullptr));
+    throw SetupError(
+        std::string("perf is a trainer and needs a ring: run 'gradlane run -n 2 -- gradlane perf ...', or start it on\n"
+                    "all nodes beside their daemons: ") +
+        gradlane_error(nullptr));
+  }
   try {
     gathered_ = static_cast<int64_t*>(allocate(world() * kMaxGathered * sizeof(int64_t)));
   } catch (...) {

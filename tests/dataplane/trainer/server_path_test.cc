@@ -90,7 +90,9 @@ TEST_F(ServerPathTest, PathThatIsNotPossible) {
   config_.socket.clear();
   EXPECT_THAT(refusal(), HasSubstr("empty"));
   config_.socket = folder_ + "/not/there/node.sock";
-  EXPECT_EQ(refusal(), "cannot make the directory " + folder_ + "/not/there for the socket: No such file or directory");
+  EXPECT_EQ(refusal(), "cannot make the directory " + folder_ +
+                           "/not/there for the socket: No such file or directory; make it for this user, or have the "
+                           "socket elsewhere (socket, or --set socket=PATH)");
   std::ofstream(folder_ + "/file") << "x";
   config_.socket = folder_ + "/file/node.sock";
   EXPECT_THAT(refusal(), StartsWith("cannot "));
@@ -102,8 +104,8 @@ TEST_F(ServerPathTest, PathThatIsNotPossible) {
 
 TEST_F(ServerPathTest, SecondServerIsRefused) {
   start();
-  const std::string taken =
-      "another daemon listens on " + config_.socket + "; stop it, or give this one another path (socket)";
+  const std::string taken = "another daemon listens on " + config_.socket +
+                            "; stop it, or give this one another path (socket, or --set socket=PATH)";
   EXPECT_EQ(refusal(), taken);
   const RawClient client = welcomed();  // the first one is none the worse
   // Not even when it takes no trainers any more.

@@ -111,7 +111,7 @@ void add_options(CLI::App& app, Options& options) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"gradlaned: nodes of a ring and the socket their trainers come to, or an accelerator", "gradlaned"};
+  CLI::App app{"gradlaned: a node of a ring, and the socket of its trainers; or an accelerator", "gradlaned"};
   Options options;
   add_options(app, options);
   try {

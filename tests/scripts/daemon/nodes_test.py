@@ -1,0 +1,217 @@
+#!/usr/bin/python3
+"""Nodes without a file, gradlaned --nodes: on machines where nothing is configured but addresses, and what is refused.
+
+nodes_test.py GRADLANED EXAMPLE [unittest's arguments]
+
+EXAMPLE: a trainer, client/all_reduce_example.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for_text
+from tools.net.spaces import can_run
+
+GRADLANED = EXAMPLE = ""
+NOBODY = 65534
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all",
+             "--inh-caps=-all", "--no-new-privs"]
+# What launchers and jobs set, and this process may have.
+STRANGE = re.compile(r"OMPI_|PMIX?_|SLURM_|GRADLANE_SOCKET|RANK$")
+CLEAN = {name: value for name, value in os.environ.items() if not STRANGE.match(name)}
+
+
+def gradlaned(*words, **variables):
+    return subprocess.run([GRADLANED, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE,
+                          env={**CLEAN, **variables})
+
+
+class WordsTest(unittest.TestCase):
+    def refused(self, *words, **variables):
+        result = gradlaned(*words, **variables)
+        self.assertEqual((result.returncode, result.stdout), (2, ""), result)
+        return result.stderr
+
+    def test_neither_nor_both(self):
+        text = self.refused()
+        self.assertIn("gradlaned --nodes 10.0.0.1,10.0.0.2", text)
+        self.assertIn("gradlaned --config FILE", text)
+        self.assertIn("--nodes @slurm", self.refused(SLURM_JOB_NODELIST="n[1-2]"))
+        self.assertIn("exclude each other", self.refused("--nodes", "127.0.0.1", "--config", "x.yaml"))
+        self.assertIn("--port goes with --nodes", self.refused("--port", "udp", "--config", "x.yaml"))
+
+    def test_check_is_the_file(self):
+        """What --check prints reads to the same, and --set has its way with either."""
+        words = ("--nodes", "127.0.0.1,127.0.0.2", "--rank", "1", "--set", "timeouts.peer=5s", "--set", "log=warn",
+                 "--set", "mtu=1400")
+        first = gradlaned(*words, "--check")
+        self.assertEqual(first.returncode, 0, first)
+        for line in ("rank: 1", "mtu: 1400", '    udp: "auto"', "log: warn", 'socket: "/run/gradlane/node1.sock"'):
+            self.assertIn(line + "\n", first.stdout)
+        self.assertIn("peer: 5s", first.stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "n.yaml"
+            file.write_text(first.stdout)
+            self.assertEqual(gradlaned("--check", "--config", file).stdout, first.stdout)
+            again = gradlaned("--check", "--config", file, "--set", "log=error", "--set", "nodes[0].ip=127.0.0.9")
+            self.assertEqual(again.stdout,
+                             first.stdout.replace("log: warn", "log: error").replace("127.0.0.1}", "127.0.0.9}"))
+            self.assertIn("--set timeouts.peer=5: timeouts.peer: '5' is a duration without its unit",
+                          self.refused("--config", file, "--set", "timeouts.peer=5"))
+
+    def test_ranks(self):
+        text = self.refused("--nodes", "192.0.2.77,192.0.2.78")
+        self.assertRegex(text, "none of the nodes is this machine: they are 192.0.2.77, 192.0.2.78, and it has .*; say "
+                               "which node this is by --rank 0 to 1")
+        text = self.refused("--nodes", "127.0.0.1,127.0.0.2")
+        self.assertIn("several nodes are this machine: rank 0 is 127.0.0.1, rank 1 is 127.0.0.2; say", text)
+        self.assertIn("loopback, which no other machine reaches", self.refused("--nodes", "127.0.0.1,192.0.2.77"))
+        launched = gradlaned("--nodes", "127.0.0.1,127.0.0.2", "--check", OMPI_COMM_WORLD_RANK="1",
+                             OMPI_COMM_WORLD_SIZE="2")
+        self.assertIn("rank: 1\n", launched.stdout, launched)
+        self.assertIn("1 of 8 (OMPI_COMM_WORLD_RANK)", self.refused(
+            "--nodes", "127.0.0.1,127.0.0.2", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="8"))
+        self.assertIn("(--rank) is not in the table", self.refused("--nodes", "127.0.0.1,127.0.0.2", "--rank", "2"))
+
+    def test_sources(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "hosts.txt"
+            file.write_text("# two\n127.0.0.1 slots=4\n\nlocalhost # the same\n")
+            self.assertIn("127.0.0.1 is that of nodes[0].ip too", self.refused("--nodes", f"@{file}", "--rank", "0"))
+            file.write_text("127.0.0.1 slots=4\n127.0.0.2\n")
+            result = gradlaned("--nodes", f"@{file}", "--rank", "0", "--check")
+            self.assertEqual(result.returncode, 0, result)
+            self.assertIn("No such file", self.refused("--nodes", f"@{file}x"))
+            file.write_text("a/b\n")
+            self.assertIn(f"{file}:1: 'a/b' is no host", self.refused("--nodes", f"@{file}"))
+        self.assertIn("SLURM_JOB_NODELIST is not set", self.refused("--nodes", "@slurm"))
+        result = gradlaned("--nodes", "@slurm", "--rank", "1", "--check", SLURM_JOB_NODELIST="127.0.0.[1-2]")
+        self.assertIn("rank: 1, ip: 127.0.0.2", result.stdout, result)
+        self.assertIn("more than 256 hosts", self.refused("--nodes", "@slurm", SLURM_JOB_NODELIST="n[0-999999999]"))
+        self.assertIn("mpirun tells its processes no hosts", self.refused("--nodes", "@mpi", PMI_RANK="0"))
+        self.assertIn("cannot find no-such.invalid (", self.refused("--nodes", "no-such.invalid,127.0.0.1"))
+        self.assertIn("'a b' is no host", self.refused("--nodes", "a b,c"))
+
+    def test_help_fits(self):
+        for line in gradlaned("--help").stdout.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+
+
+class Machine:
+    """A namespace of a network with a /run of its own, where /run/gradlane is nobody's. As on any machine, words start a
+    daemon, and then trainers that are told nothing."""
+
+    def __init__(self, network, i, log):
+        self.network, self.i, self.log_file, self.process = network, i, log, None
+
+    def start(self, *words):
+        script = ('mount --make-rprivate / && mount -t tmpfs tmpfs /run && mkdir /run/gradlane && '
+                  'chown "$0" /run/gradlane && exec "$@"')
+        argv = ["unshare", "-m", "sh", "-c", script, NOBODY, *AS_NOBODY, GRADLANED, *words]
+        with open(self.log_file, "w") as log:
+            self.process = subprocess.Popen(self.network.command(self.i, *argv), stdout=log, stderr=log, env=CLEAN)
+        return self
+
+    def command(self, *words):
+        """On that machine, as nobody."""
+        return ["nsenter", "-m", "-n", "-t", str(self.process.pid), *AS_NOBODY, *words]
+
+    def trainer(self):
+        return subprocess.Popen(self.command(EXAMPLE), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env=CLEAN)
+
+    def wait_for(self, text):
+        wait_for_text(text, self.log_file.read_text, self.process)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+class MachinesTest(unittest.TestCase):
+    def setUp(self):
+        reason = can_run("setpriv", "nsenter")
+        if reason is not None:
+            self.assertFalse(networks.in_ci(), reason)
+            self.skipTest(reason)
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self.network = stack.enter_context(networks.Network(2))
+        for i in range(2):
+            self.network.node(i).ip("addr", "add", f"10.79.0.{i + 1}/24", "dev", "gl0")
+            self.network.node(i).ip("link", "set", "lo", "up")
+        self.stack = stack
+
+    def start(self, *words):
+        machines = [Machine(self.network, i, self.folder / f"log{i}") for i in range(2)]
+        for machine in machines:
+            machine.start(*words)
+            self.stack.callback(machine.stop)
+        for machine in machines:
+            machine.wait_for("the ring is whole")
+        return machines
+
+    def train(self, machines):
+        trainers = [machine.trainer() for machine in machines]
+        outputs = [trainer.communicate(timeout=PATIENCE)[0] for trainer in trainers]
+        for trainer, output in zip(trainers, outputs):
+            self.assertEqual(trainer.returncode, 0, outputs)
+            self.assertIn("wrong 0", output)
+        for machine in machines:
+            self.assertEqual(machine.stop(), 0, machine.log_file.read_text())
+
+    def test_two_machines(self):
+        """The same words on each, as nobody, and trainers that find their daemon."""
+        machines = self.start("--nodes", "10.79.0.1,10.79.0.2")
+        for i, machine in enumerate(machines):
+            self.assertRegex(machine.log_file.read_text(), f"node {i} of 2: .*MTU 1500, .*/run/gradlane/node{i}.sock")
+        # With another socket beside it, trainers would have to guess.
+        subprocess.run(machines[0].command("touch", "/run/gradlane/other.sock"), check=True)
+        trainer = machines[0].trainer()
+        self.assertIn("there are 2 in /run/gradlane: set GRADLANE_SOCKET", trainer.communicate(timeout=PATIENCE)[0])
+        subprocess.run(machines[0].command("rm", "/run/gradlane/other.sock"), check=True)
+        self.train(machines)
+
+    def test_short_packets(self):
+        """The MTU is that of the interface; @FILE is a list as well, in an order of its own."""
+        for i in range(2):
+            self.network.node(i).ip("link", "set", "gl0", "mtu", "1300")
+        hosts = self.folder / "hosts"
+        hosts.write_text("10.79.0.2\n10.79.0.1\n")
+        self.folder.chmod(0o755)
+        hosts.chmod(0o644)
+        machines = self.start("--nodes", f"@{hosts}")
+        for i, machine in enumerate(machines):
+            self.assertRegex(machine.log_file.read_text(), f"node {1 - i} of 2: .*MTU 1300")
+        self.train(machines)
+
+    def test_a_stranger(self):
+        """Who is not in the list is told what it has, and what was looked for; who finds no room for its socket, too."""
+        argv = self.network.command(0, GRADLANED, "--nodes", "10.79.0.2,10.79.0.3")
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
+        self.assertEqual(result.returncode, 2, result)
+        self.assertIn("they are 10.79.0.2, 10.79.0.3, and it has 10.79.0.1 on gl0; say", result.stderr)
+        argv = self.network.command(0, *AS_NOBODY, GRADLANED, "--nodes", "10.79.0.1,10.79.0.2", "--set",
+                                    "socket=/proc/gradlane/n0.sock")
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
+        self.assertEqual(result.returncode, 2, result)
+        self.assertIn("cannot make the directory /proc/gradlane for the socket", result.stderr)
+        self.assertIn("--set socket=PATH", result.stderr)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    GRADLANED = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    EXAMPLE = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

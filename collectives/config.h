@@ -35,6 +35,7 @@ struct ExchangeConfig {
   size_t operations = 16;                // in flight, waiting ones and unread completions included
   size_t max_bytes = size_t{256} << 20;  // of one operation's tensor
 
+  unsigned ack_every = 4;  // data packets, or fewer after some time
   // Data packets that are nearly full are made as long as full ones: for ports that take many of one length in one
   // call.
   bool pad = false;

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "config/config.h"
-#include "config/yaml_tree.h"
 
 namespace gradlane {
+
+struct ConfigTree;
 
 // Reads and checks a configuration file (docs/configuration.md). Throws SetupError: "file:line:column: key: what is
 // wrong, what is allowed", or why the file cannot be read. With several faults it names the first one in the file;

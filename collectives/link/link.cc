@@ -10,7 +10,6 @@ namespace gradlane {
 namespace {
 
 constexpr uint64_t kReordering = 3;  // later arrivals that make a transmission a lost one
-constexpr unsigned kAckEvery = 4;    // data packets
 constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
 constexpr unsigned kMaxBackoff = 10;
 constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner could not send
@@ -28,6 +27,7 @@ Link::Link(const ExchangeConfig& config, size_t window, unsigned peer, PacketIo&
       max_rto_(config.peer_timeout / 16),
       min_rto_(config.min_rto),
       queue_target_(config.queue_target),
+      ack_every_(static_cast<unsigned>(std::clamp<size_t>(window / 4, 1, config.ack_every))),
       table_(window),
       rtt_(min_rto_, max_rto_),
       congestion_(table_.size(), queue_target_),
@@ -321,7 +321,7 @@ void Link::expire(Nanos now) noexcept {
 
 void Link::flush(Nanos now) noexcept {
   if (!up_) return;
-  const bool due = ack_now_ || unacknowledged_ >= kAckEvery || now >= ack_at_;
+  const bool due = ack_now_ || unacknowledged_ >= ack_every_ || now >= ack_at_;
   if (due || now - sent_at_ >= keep_alive_) send_bare(PacketKind::kAck, {}, now);
 }
 
@@ -330,7 +330,7 @@ Nanos Link::deadline() const noexcept {
   const State oldest = table_[unacked_ & (table_.size() - 1)].state;
   const bool resend = oldest != State::kInFlight && oldest != State::kArrived;
   const bool unsent = waiting_ != 0 && (resend || in_flight_ < congestion_.packets());
-  if (unsent || ack_now_ || unacknowledged_ >= kAckEvery) return retry_at_;
+  if (unsent || ack_now_ || unacknowledged_ >= ack_every_) return retry_at_;
   return std::max(std::min({expire_at_, ack_at_, sent_at_ + keep_alive_}), retry_at_);
 }
 

@@ -139,6 +139,7 @@ class Link final : public PacketSink {
   const Nanos max_rto_;
   const Nanos min_rto_;
   const size_t queue_target_;
+  const unsigned ack_every_;
 
   uint64_t session_ = 0;
   bool up_ = false;

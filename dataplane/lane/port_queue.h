@@ -215,7 +215,7 @@ class PortQueue {
   }
 
  private:
-  static constexpr size_t kBurst = 32;
+  static constexpr size_t kBurst = 64;
   static constexpr size_t kQueued = 64;
   static constexpr size_t kLeastFrame = 60;  // of Ethernet, without FCS
 

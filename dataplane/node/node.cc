@@ -22,6 +22,7 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kThreadBuffers = 512;           // in the cache of a thread
+constexpr unsigned kSocketAckEvery = 16;         // packets: they come by dozens
 constexpr Nanos kFaultsInterval = 60 * kSecond;  // between lines of the log that say that there are faults on purpose
 
 uint64_t random_bits() {
@@ -47,6 +48,7 @@ ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t i
   config.max_bytes = from.max_tensor;
   config.queue_target = from.queue_target;
   config.pad = of_sockets(from);
+  if (config.pad) config.ack_every = kSocketAckEvery;
   config.peer_timeout = from.peer_timeout;
   config.start_timeout = from.start_timeout;
   config.operation_timeout = from.operation_timeout;

@@ -25,7 +25,7 @@ class UdpQueue {
     LocalAddress local;
     size_t payload = 0;        // bytes of UDP's payload at most: the MTU of IP less kIpUdpBytes
     size_t receive_bytes = 0;  // wanted for what a socket has not handed over yet
-    unsigned group = 32;       // packets of one call at most
+    unsigned group = 44;       // packets of one call at most
   };
   // A socket for each of these UDP ports. Throws SetupError.
   UdpQueue(const Setup& setup, std::span<const uint16_t> ports, rte_mempool* pool);

@@ -14,6 +14,7 @@ namespace gradlane {
 
 inline constexpr size_t kLongestPath = 4095;   // PATH_MAX, without the 0 at its end
 inline constexpr size_t kLongestSocket = 107;  // sun_path, without the 0 at its end
+inline constexpr size_t kLongestHost = 253;    // RFC 1035
 inline constexpr unsigned kMaxCore = 1023;
 inline constexpr unsigned kMaxUdpPort = 65535;
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;

@@ -15,6 +15,7 @@
 namespace gradlane {
 
 using MacAddress = std::array<uint8_t, 6>;
+using IpAddress = std::array<uint8_t, 16>;  // of IPv4 as ::ffff:10.77.0.1 (RFC 4291, 2.5.5.2)
 
 // What a worker does while nothing comes: poll on; leave its CPU to others after each poll; or the latter, and after
 // some time sleep.
@@ -27,14 +28,17 @@ inline constexpr unsigned kMaxPorts = 16;       // per node
 inline constexpr size_t kMaxProcessPorts = 32;  // of all nodes of a daemon: DPDK's RTE_MAX_ETHPORTS
 inline constexpr size_t kMinIpMtu = 576;
 inline constexpr size_t kMaxIpMtu = 9000;
-inline constexpr size_t kIpUdpBytes = 28;  // headers between the MTU of IP and that of the exchange
+inline constexpr size_t kIpUdpBytes = 28;  // headers between the MTU of IP and that of the exchange (of IPv4)
 
 // A machine of the ring. The table is the same on all nodes.
 struct NodeAddress {
   unsigned rank = 0;              // of the node: its place in the ring
-  uint32_t ip = 0;                // IPv4, host byte order
+  uint32_t ip = 0;                // IPv4, host byte order: what frames have (config/addresses.h)
   std::optional<MacAddress> mac;  // absent: asked for by ARP
   std::string host{};             // name or address of the machine, by which it finds its rank; empty: not given
+  // What sockets have in place of `ip` and of NodeConfig::udp_port; absent: these.
+  std::optional<IpAddress> real{};
+  std::optional<uint16_t> udp_port{};
 };
 
 struct PortConfig {
@@ -46,7 +50,7 @@ struct PortConfig {
   };
   std::string name;  // in logs and figures; e0, e1, ... if not given
   Kind kind = Kind::kDevice;
-  std::string device;             // devargs, PCI address, name of the link
+  std::string device;             // devargs, PCI address, name of the link; of sockets: auto, or any address
   std::vector<unsigned> nodes;    // reached through this port, by rank; empty: all others
   std::optional<MacAddress> mac;  // absent: the device's own
 };

@@ -10,6 +10,7 @@
 #include "config/devargs.h"
 #include "config/faults.h"
 #include "config/values.h"
+#include "config/words.h"
 
 namespace gradlane {
 namespace {
@@ -150,6 +151,7 @@ std::string virtio_fault(std::string_view device, unsigned lanes) {
 }  // namespace
 
 std::string device_key(const PortConfig& port) {
+  if (port.kind == PortConfig::Kind::kUdp) return "udp";  // the node's UDP ports, at whatever address
   const std::string name(device_name(port.device));
   if (port.kind != PortConfig::Kind::kPci) return name;
   return lower(name.size() == 7 ? "0000:" + name : name);
@@ -164,7 +166,9 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
     case PortConfig::Kind::kRing:
       return "";
     case PortConfig::Kind::kUdp:
-      return name == "auto" ? "" : fmt::format("{} is no word for sockets, allowed: auto", quoted(name));
+      return name == "auto" || name == kAnyWord
+                 ? ""
+                 : fmt::format("{} is no word for sockets, allowed: auto, any", quoted(name));
     case PortConfig::Kind::kDevice:
       break;
   }

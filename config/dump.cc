@@ -1,6 +1,7 @@
 // dump.cc - a NodeConfig as the text of a file, and as a digest (set-up only)
 #include <fmt/format.h>
 
+#include "config/addresses.h"
 #include "config/common_sections.h"
 #include "config/loader.h"
 #include "config/strategies.h"
@@ -14,11 +15,18 @@ std::string mac_entry(const std::optional<MacAddress>& mac) {
   return mac ? fmt::format(", mac: {}", in_quotes(mac_text(*mac))) : "";
 }
 
+// Colons may mean something else to YAML.
+std::string ip_entry(const NodeAddress& node) {
+  const std::string text = ip_text(address_of(node));
+  return ipv4_of(address_of(node)) ? text : in_quotes(text);
+}
+
 std::string nodes_text(const NodeConfig& config) {
   std::string text = "nodes:\n";
   for (const NodeAddress& node : config.nodes) {
     const std::string host = node.host.empty() ? "" : fmt::format(", host: {}", in_quotes(node.host));
-    text += fmt::format("  - {{rank: {}, ip: {}{}{}}}\n", node.rank, ip_text(node.ip), mac_entry(node.mac), host);
+    const std::string port = node.udp_port ? fmt::format(", udp_port: {}", *node.udp_port) : "";
+    text += fmt::format("  - {{rank: {}, ip: {}{}{}{}}}\n", node.rank, ip_entry(node), port, mac_entry(node.mac), host);
   }
   return text;
 }
@@ -48,6 +56,13 @@ class Digest {
     for (int shift = 0; shift < 32; shift += 8) {
       state_ = (state_ ^ (value >> shift & 0xff)) * 0x100000001b3;
     }
+  }
+  void add(const NodeConfig& config, const NodeAddress& node) noexcept {
+    add(node.rank);
+    add(node.ip);
+    if (!needs_sockets(config)) return;
+    for (const uint8_t byte : address_of(node)) add(byte);
+    add(udp_port_of(config, node));
   }
   [[nodiscard]] uint64_t value() const noexcept { return state_; }
 
@@ -85,10 +100,7 @@ std::string config_text(const NodeConfig& config) {
 
 RingSettings ring_settings(const NodeConfig& config) {
   Digest addresses;
-  for (const NodeAddress& node : config.nodes) {
-    addresses.add(node.rank);
-    addresses.add(node.ip);
-  }
+  for (const NodeAddress& node : config.nodes) addresses.add(config, node);
   RingSettings settings;
   settings.nodes = static_cast<uint16_t>(config.nodes.size());
   settings.trainers = static_cast<uint16_t>(config.trainers);
@@ -105,10 +117,7 @@ RingSettings ring_settings(const NodeConfig& config) {
 uint64_t rank_table_digest(const NodeConfig& config) {
   Digest digest;
   digest.add(static_cast<uint32_t>(config.nodes.size()));
-  for (const NodeAddress& node : config.nodes) {
-    digest.add(node.rank);
-    digest.add(node.ip);
-  }
+  for (const NodeAddress& node : config.nodes) digest.add(config, node);
   digest.add(config.trainers);
   digest.add(config.local_reduce ? 1 : 0);
   digest.add(config.lanes);

@@ -11,11 +11,12 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "config/common_sections.h"
+#include "config/nodes.h"
 #include "config/ports.h"
 #include "config/section.h"
 #include "config/strategies.h"
@@ -29,8 +30,6 @@ constexpr const char* kKeys[] = {"mode",    "rank",      "nodes",    "trainers",
                                  "admin",   "codec",     "mtu",      "udp_port", "tos",          "ports",
                                  "workers", "memory",    "exchange", "timeouts", "auth",         "user",
                                  "faults",  "telemetry", "log",      "log_file", "strategies"};
-constexpr const char* kNodeKeys[] = {"rank", "ip", "mac", "host"};
-constexpr size_t kLongestHost = 253;  // RFC 1035
 constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
 constexpr const char* kMemoryKeys[] = {"hugepages", "per_trainer"};
 constexpr const char* kExchangeKeys[] = {"window", "operations", "max_tensor", "queue_target"};
@@ -40,54 +39,6 @@ constexpr const char* kAuthKeys[] = {"key_file"};
 // Of an accelerator's file.
 constexpr const char* kForeignKeys[] = {"host", "wire", "repack", "connections"};
 constexpr KeysElsewhere kElsewhere = {kForeignKeys, "a key of `mode: accelerator`, and this is a node's file"};
-
-class NodesReader {
- public:
-  explicit NodesReader(NodeConfig& config) : config_(config) {}
-
-  void read(const Value& value) {
-    const auto items = value.list("nodes {rank: ..., ip: ...}");
-    if (!items) return;
-    if (items->empty() || items->size() > kMaxNodes) {
-      value.fault(fmt::format("{} nodes, allowed: 1 to {}", items->size(), kMaxNodes));
-      return;
-    }
-    for (const Value& item : *items) read_node(item, items->size());
-    std::ranges::sort(config_.nodes, {}, &NodeAddress::rank);
-  }
-
- private:
-  // With n nodes, n different ranks below n are all ranks from 0 to n - 1.
-  void read_node(const Value& value, size_t count) {
-    const Section section(value, kNodeKeys);
-    if (value.node().kind != YamlNode::Kind::kMap) return;
-    NodeAddress node;
-    if (const auto rank = section.need("rank")) {
-      if (const auto number = rank->whole(0, count - 1)) {
-        node.rank = static_cast<unsigned>(*number);
-        check_unique(ranks_, node.rank, *rank, fmt::format("rank {}", node.rank));
-      }
-    }
-    if (const auto ip = section.need("ip")) {
-      if (const auto address = ip->host_ip()) {
-        node.ip = *address;
-        check_unique(ips_, node.ip, *ip, ip_text(node.ip));
-      }
-    }
-    if (const auto mac = section.find("mac")) node.mac = mac->host_mac();
-    if (const auto host = section.find("host")) node.host = host->name(kLongestHost).value_or("");
-    config_.nodes.push_back(node);
-  }
-
-  void check_unique(std::map<uint32_t, std::string>& seen, uint32_t key, const Value& value, const std::string& what) {
-    const auto [other, is_new] = seen.emplace(key, value.path());
-    if (!is_new) value.fault(fmt::format("{} is that of {} too, allowed: different ones", what, other->second));
-  }
-
-  NodeConfig& config_;
-  std::map<uint32_t, std::string> ranks_;  // and where they stand
-  std::map<uint32_t, std::string> ips_;
-};
 
 // By the hosts of the nodes, as the file does not say it. `place`: where it could.
 void find_rank(const Section& root, const std::optional<Value>& place, NodeConfig& config, const NodeChoice& choice) {
@@ -129,10 +80,10 @@ void read_rank(const Section& root, NodeConfig& config, bool table, const NodeCh
   }
 }
 
-// Who is who. False: something is wrong with it.
-bool read_identity(const Section& root, NodeConfig& config, const NodeChoice& choice) {
+// Who is who, and where the nodes stand. False: something is wrong with it.
+bool read_identity(const Section& root, NodeConfig& config, const NodeChoice& choice, std::vector<NodePlace>& places) {
   const size_t faults = root.value().faults().count();
-  if (const auto nodes = root.need("nodes")) NodesReader(config).read(*nodes);
+  if (const auto nodes = root.need("nodes")) places = read_nodes(*nodes, config);
   read_rank(root, config, root.value().faults().count() == faults, choice);
   root.whole("trainers", config.trainers, 1, kMaxTrainers);
   root.flag("local_reduce", config.local_reduce);
@@ -273,7 +224,8 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   const Section root(Value(tree, "", faults), kKeys, kElsewhere);
   if (const auto mode = root.find("mode")) (void)mode->choice(kModeWords);
   if (tree.kind != YamlNode::Kind::kMap) faults.throw_first();
-  const bool identity = read_identity(root, config, choice);
+  std::vector<NodePlace> places;
+  const bool identity = read_identity(root, config, choice, places);
   root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
   read_codec(root, config.codec);
   read_strategies(root, config, identity);
@@ -282,6 +234,7 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   read_tos(root, classes, 0);
   read_workers(root, config);
   read_udp_port(root, config);
+  if (identity) read_addresses(places, config);
   read_ports(root, config, identity);
   read_memory(root, config);
   read_exchange(root, config);

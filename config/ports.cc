@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "config/addresses.h"
 #include "config/common_sections.h"
 #include "config/devices.h"
 #include "config/strategies.h"
@@ -55,6 +56,10 @@ class PortReader {
     if (!chosen) return;
     if (const std::string fault = device_fault(port, config_.mtu, config_.lanes); !fault.empty()) {
       chosen->fault(fault);
+    } else if (checked_ && port.kind != Kind::kUdp && needs_sockets(config_)) {
+      chosen->fault(
+          "nodes have IPv6 addresses, UDP ports of their own, or one address together, which only sockets know, "
+          "allowed: udp: auto");
     } else {
       check_unique(devices_, device_key(port), *chosen, "device");
     }

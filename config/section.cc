@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "config/addresses.h"
+
 namespace gradlane {
 namespace {
 
@@ -149,14 +151,18 @@ std::optional<std::string> Value::name(size_t longest) const {
   return std::nullopt;
 }
 
-std::optional<uint32_t> Value::host_ip() const {
-  static constexpr std::string_view kAllowed = "one of a host, as in 10.77.0.1";
-  const std::string* const text = scalar("an IPv4 address", kAllowed);
+std::optional<IpAddress> Value::host_ip() const {
+  const std::string* const text = scalar("an IP address", "one of a host, as in 10.77.0.1 or fd00::1");
   if (text == nullptr) return std::nullopt;
-  const auto ip = parse_ip(*text);
-  // "This" network; multicast and what is above it (RFC 1122, RFC 1112).
-  if (ip && *ip >> 24 != 0 && *ip >> 24 < 224) return ip;
-  fault(fmt::format("{} is {}, allowed: {}", quoted(*text), ip ? "no address of a host" : "no IPv4 address", kAllowed));
+  const bool of_ipv6 = text->find(':') != std::string::npos;
+  const auto ip = parse_address(*text);
+  if (ip && is_host(*ip)) return ip;
+  const char* const wrong = text->find('%') != std::string::npos ? "an address of one link only"
+                            : ip                                 ? "no address of a host"
+                            : of_ipv6                            ? "no IPv6 address"
+                                                                 : "no IPv4 address";
+  fault(fmt::format("{} is {}, allowed: one of a host, as in {}", quoted(*text), wrong,
+                    of_ipv6 ? "fd00::1" : "10.77.0.1"));
   return std::nullopt;
 }
 

@@ -37,7 +37,7 @@ class Value {
   [[nodiscard]] std::optional<std::string> text(size_t longest) const;
   // The same of letters, digits, '_', '-' and '.' alone.
   [[nodiscard]] std::optional<std::string> name(size_t longest) const;
-  [[nodiscard]] std::optional<uint32_t> host_ip() const;
+  [[nodiscard]] std::optional<IpAddress> host_ip() const;
   [[nodiscard]] std::optional<MacAddress> host_mac() const;
   [[nodiscard]] std::optional<std::vector<Value>> list(const char* of_what) const;
 

@@ -95,11 +95,14 @@ TEST(Config, OneNodeNeedsNoPorts) {
 
 void check_nodes(const NodeConfig& config) {
   const MacAddress mac = {2, 0, 0, 0, 0, 10};
+  const auto node = [](unsigned rank, uint32_t ip, std::optional<MacAddress> its = {}, const char* host = "") {
+    return fields(NodeAddress{.rank = rank, .ip = ip, .mac = its, .host = host});
+  };
   ASSERT_EQ(config.nodes.size(), 4u);
-  EXPECT_EQ(fields(config.nodes[0]), std::tuple(0u, 0x0a4d0001u, std::optional(mac), std::string("one.x")));
-  EXPECT_EQ(fields(config.nodes[1]), std::tuple(1u, 0xc0a8c8ffu, std::optional<MacAddress>(), std::string()));
-  EXPECT_EQ(fields(config.nodes[2]), std::tuple(2u, 0x0a4d0003u, std::optional<MacAddress>(), std::string()));
-  EXPECT_EQ(fields(config.nodes[3]), std::tuple(3u, 0x01000000u, std::optional<MacAddress>(), std::string()));
+  EXPECT_EQ(fields(config.nodes[0]), node(0, 0x0a4d0001, mac, "one.x"));
+  EXPECT_EQ(fields(config.nodes[1]), node(1, 0xc0a8c8ff));
+  EXPECT_EQ(fields(config.nodes[2]), node(2, 0x0a4d0003));
+  EXPECT_EQ(fields(config.nodes[3]), node(3, 0x01000000));
 }
 
 void check_ports(const NodeConfig& config) {

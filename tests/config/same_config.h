@@ -10,8 +10,8 @@ namespace gradlane::test {
 
 // These stop to compile when a struct gets another field.
 inline auto fields(const NodeAddress& node) {
-  const auto& [rank, ip, mac, host] = node;
-  return std::tuple(rank, ip, mac, host);
+  const auto& [rank, ip, mac, host, real, udp_port] = node;
+  return std::tuple(rank, ip, mac, host, real, udp_port);
 }
 
 inline auto fields(const PortConfig& port) {

@@ -1,0 +1,83 @@
+// addresses.cc - addresses of nodes: as text, and what frames have in place of them (set-up and control threads)
+#include "config/addresses.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+
+#include "config/values.h"
+
+namespace gradlane {
+namespace {
+
+constexpr std::array<uint8_t, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+constexpr size_t kMoreOfIpv6 = 20;
+
+}  // namespace
+
+IpAddress ip_address(uint32_t ip) noexcept {
+  IpAddress address{};
+  std::ranges::copy(kIpv4Prefix, address.begin());
+  for (size_t i = 0; i < 4; ++i) address[12 + i] = static_cast<uint8_t>(ip >> (24 - 8 * i));
+  return address;
+}
+
+std::optional<uint32_t> ipv4_of(const IpAddress& address) noexcept {
+  if (!std::equal(kIpv4Prefix.begin(), kIpv4Prefix.end(), address.begin())) return std::nullopt;
+  return uint32_t{address[12]} << 24 | uint32_t{address[13]} << 16 | uint32_t{address[14]} << 8 | address[15];
+}
+
+std::optional<IpAddress> parse_address(std::string_view text) {
+  if (const auto ip = parse_ip(text)) return ip_address(*ip);
+  IpAddress address{};
+  if (inet_pton(AF_INET6, std::string(text).c_str(), address.data()) != 1 || ipv4_of(address)) return std::nullopt;
+  return address;
+}
+
+bool is_host(const IpAddress& address) noexcept {
+  // RFC 1122, RFC 1112; RFC 4291.
+  if (const auto ip = ipv4_of(address)) return *ip >> 24 != 0 && *ip >> 24 < 224;
+  const bool of_link = address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+  return address[0] != 0xff && !of_link && address != IpAddress{};
+}
+
+IpAddress address_of(const NodeAddress& node) noexcept { return node.real.value_or(ip_address(node.ip)); }
+
+uint16_t udp_port_of(const NodeConfig& config, const NodeAddress& node) noexcept {
+  return node.udp_port.value_or(config.udp_port);
+}
+
+std::string ip_text(const IpAddress& address) {
+  if (const auto ip = ipv4_of(address)) return ip_text(*ip);
+  char text[INET6_ADDRSTRLEN]{};
+  return inet_ntop(AF_INET6, address.data(), text, sizeof(text)) == nullptr ? "" : text;
+}
+
+std::string address_text(const NodeAddress& node) {
+  const IpAddress address = address_of(node);
+  const std::string text = ip_text(address);
+  if (!node.udp_port) return text;
+  return ipv4_of(address) ? fmt::format("{}:{}", text, *node.udp_port) : fmt::format("[{}]:{}", text, *node.udp_port);
+}
+
+std::string address_text(const NodeConfig& config, uint32_t ip) {
+  const auto node = std::ranges::find(config.nodes, ip, &NodeAddress::ip);
+  if (node != config.nodes.end()) return address_text(*node);
+  return ip == kStrangerIp ? "an IPv6 address that no node has" : ip_text(ip);
+}
+
+bool needs_sockets(const NodeConfig& config) noexcept {
+  return std::ranges::any_of(config.nodes, [&config](const NodeAddress& node) {
+    return node.real.has_value() || udp_port_of(config, node) != config.udp_port;
+  });
+}
+
+size_t ip_udp_bytes(const NodeConfig& config) noexcept {
+  const bool of_ipv4 =
+      std::ranges::all_of(config.nodes, [](const NodeAddress& node) { return ipv4_of(address_of(node)).has_value(); });
+  return kIpUdpBytes + (of_ipv4 ? 0 : kMoreOfIpv6);
+}
+
+}  // namespace gradlane

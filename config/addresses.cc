@@ -65,7 +65,7 @@ std::string address_text(const NodeAddress& node) {
 std::string address_text(const NodeConfig& config, uint32_t ip) {
   const auto node = std::ranges::find(config.nodes, ip, &NodeAddress::ip);
   if (node != config.nodes.end()) return address_text(*node);
-  return ip == kStrangerIp ? "an IPv6 address that no node has" : ip_text(ip);
+  return ip == kStrangerIp ? "an address or UDP port that no node has" : ip_text(ip);
 }
 
 bool needs_sockets(const NodeConfig& config) noexcept {

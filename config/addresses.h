@@ -17,7 +17,7 @@
 namespace gradlane {
 
 inline constexpr uint32_t kMadeUpIp = 0xf0000001;    // 240.0.0.1 of rank 0, and so on: nobody's (RFC 1112)
-inline constexpr uint32_t kStrangerIp = 0xf0fffffe;  // whoever is at an IPv6 address that no node has
+inline constexpr uint32_t kStrangerIp = 0xf0fffffe;  // whoever has no other address in frames
 
 [[nodiscard]] IpAddress ip_address(uint32_t ip) noexcept;  // of IPv4
 [[nodiscard]] std::optional<uint32_t> ipv4_of(const IpAddress& address) noexcept;

@@ -1,7 +1,6 @@
 // kernel_interface.cc - asking the kernel about its interfaces and CPUs (control thread only)
 #include "dataplane/kernel/kernel_interface.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/if_packet.h>
@@ -17,6 +16,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "config/addresses.h"
 #include "config/devargs.h"
 #include "config/values.h"
 
@@ -87,13 +87,19 @@ uint32_t ipv4_of(const ifaddrs& entry) {
   return ntohl(address.sin_addr.s_addr);
 }
 
-// Every interface that speaks IPv6 has one of this link, which nobody needs.
-std::string global_ipv6(const ifaddrs& entry) {
+IpAddress ipv6_of(const ifaddrs& entry) {
   sockaddr_in6 address{};
   std::memcpy(&address, entry.ifa_addr, sizeof(address));
-  char text[INET6_ADDRSTRLEN]{};
-  if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) return "";
-  return inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text)) == nullptr ? "" : text;
+  IpAddress ip;
+  std::memcpy(ip.data(), &address.sin6_addr, ip.size());
+  return ip;
+}
+
+// Every interface that speaks IPv6 has one of this link, which nobody needs.
+std::string global_ipv6(const ifaddrs& entry) {
+  const IpAddress address = ipv6_of(entry);
+  const bool of_link = address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+  return of_link ? "" : ip_text(address);
 }
 
 // Receive queues; 0: the driver does not say.
@@ -139,10 +145,13 @@ std::string address_on(const std::string& interface) {
   return address;
 }
 
-std::string owner_of(uint32_t ip) {
+std::string owner_of(const IpAddress& ip) {
   std::string name;
   for_each_address([&](const ifaddrs& entry) {
-    if (entry.ifa_addr->sa_family == AF_INET && ipv4_of(entry) == ip) name = entry.ifa_name;
+    const auto family = entry.ifa_addr->sa_family;
+    const bool same =
+        (family == AF_INET && ip_address(ipv4_of(entry)) == ip) || (family == AF_INET6 && ipv6_of(entry) == ip);
+    if (same) name = entry.ifa_name;
   });
   return name;
 }

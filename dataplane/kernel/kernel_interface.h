@@ -29,7 +29,7 @@ struct CutOff {
 [[nodiscard]] std::string address_on(const std::string& interface);
 
 // The name of the interface to which the kernel has given this address; empty: none.
-[[nodiscard]] std::string owner_of(uint32_t ip);
+[[nodiscard]] std::string owner_of(const IpAddress& ip);
 
 // Of IP, on that interface; SIZE_MAX: not known.
 [[nodiscard]] size_t mtu_of(const std::string& name) noexcept;

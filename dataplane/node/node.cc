@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "collectives/strategy/codec_ways.h"
 #include "collectives/strategy/topology.h"
+#include "config/addresses.h"
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "dataplane/device/eal.h"
@@ -35,7 +36,7 @@ uint64_t random_bits() {
 ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t incarnation) {
   ExchangeConfig config;
   config.world = world_of(from);
-  config.mtu = from.mtu - kIpUdpBytes - (from.key_file.empty() ? 0 : kAuthBytes);
+  config.mtu = from.mtu - ip_udp_bytes(from) - (from.key_file.empty() ? 0 : kAuthBytes);
   config.around = from.mtu - config.mtu;
   config.rank_table = rank_table_digest(from);
   config.settings = ring_settings(from);
@@ -178,7 +179,7 @@ void Node::make_prober() {
   for (const auto& it : neighbours_) {
     ProbeRun::Setup setup;
     setup.node = it->node;
-    setup.ip = it->ip;
+    setup.address = address_text(config_.nodes[it->node]);
     setup.mac = &it->mac;
     setup.tos = {config_.tos_compressed, config_.tos_raw, config_.tos_control};
     setup.mtu = config_.mtu;

@@ -1,8 +1,11 @@
 // node_addresses.cc - what becomes of the node's address on its ports: at the start, in the log (control thread only)
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "config/addresses.h"
 #include "config/values.h"
 #include "dataplane/device/eal.h"
 #include "dataplane/kernel/kernel_interface.h"
@@ -18,17 +21,26 @@ constexpr const char* kCause =
 }  // namespace
 
 void Node::claim_address() {
-  const uint32_t ip = config_.nodes[config_.rank].ip;
+  const NodeAddress& own = config_.nodes[config_.rank];
   // Sockets have the kernel's, which gives a port to one of them only.
   const auto needs_none = [](const PortConfig& port) { return traits_of(port).local || traits_of(port).sockets; };
   if (std::ranges::all_of(config_.ports, needs_none)) return;
-  address_.emplace("address " + ip_text(ip), "stop it, or set this node's own `rank` and address");
-  const std::string owner = owner_of(ip);
+  const auto sockets = std::ranges::find(config_.ports, PortConfig::Kind::kUdp, &PortConfig::kind);
+  if (sockets != config_.ports.end()) {
+    const auto device = std::ranges::find_if_not(config_.ports, needs_none);
+    throw SetupError(
+        fmt::format("ports {} and {}: the kernel must have this node's address for sockets, and must not have it for "
+                    "the device: use sockets for all machines, or for none",
+                    sockets->name, device->name));
+  }
+  const std::string ip = address_text(own);
+  address_.emplace("address " + ip, "stop it, or set this node's own `rank` and address");
+  const std::string owner = owner_of(address_of(own));
   if (owner.empty()) return;
   spdlog::warn(
       "address {}: the kernel has it too, on {}: it answers for gradlane, and refuses its packets: ip addr del {} "
       "dev {}",
-      ip_text(ip), owner, ip_text(ip), owner);
+      ip, owner, ip, owner);
 }
 
 bool Node::addresses_settled() {
@@ -46,13 +58,13 @@ void Node::check_addresses() const {
   for (const NodePort& it : ports_) {
     if (it.claim->state() != AddressClaim::State::kTaken) continue;
     throw SetupError(fmt::format("port {}: {} is in use by {}: {}", it.port->name(),
-                                 ip_text(config_.nodes[config_.rank].ip), mac_text(unpack_mac(it.claim->rival())),
+                                 address_text(config_.nodes[config_.rank]), mac_text(unpack_mac(it.claim->rival())),
                                  kCause));
   }
 }
 
 void Node::log_addresses(Nanos now) {
-  const std::string ip = ip_text(config_.nodes[config_.rank].ip);
+  const std::string ip = address_text(config_.nodes[config_.rank]);
   for (NodePort& it : ports_) {
     const AddressClaim& claim = *it.claim;
     NodePort::AddressLog& logged = it.address_log;

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 
+#include "config/addresses.h"
 #include "config/loader.h"
 #include "config/values.h"
 #include "dataplane/device/eal.h"
@@ -62,7 +63,7 @@ std::string rival_of(const NodePort& it, Nanos now) {
 RingFacts ring_facts(const Node& node, Nanos now) {
   const NodeConfig& config = node.config();
   RingFacts facts{.node = config.rank,
-                  .udp_port = config.udp_port,
+                  .udp_port = udp_port_of(config, config.nodes[config.rank]),
                   .ranks_per_node = ranks_per_node(config),
                   .known = true,
                   .whole = true,
@@ -82,7 +83,8 @@ RingFacts ring_facts(const Node& node, Nanos now) {
     NeighbourFacts& it = facts.neighbours.emplace_back();
     by_node.at(neighbour->node) = &it;
     it.node = neighbour->node;
-    it.ip = neighbour->ip;
+    it.address = address_text(config.nodes[it.node]);
+    it.udp_port = udp_port_of(config, config.nodes[it.node]);
     it.up = true;
     it.arp_tries = neighbour->arp_tries.load(std::memory_order_relaxed);
     it.forged = neighbour->forged.load(std::memory_order_relaxed);
@@ -102,7 +104,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
   node.for_each_queue([&](const PortQueue& queue, unsigned) {
     const PortQueue::Stranger stranger = queue.stranger();
     if (stranger.at == 0 || now - std::min(stranger.at, now) >= RingWatch::kLately) return;
-    if (NeighbourFacts* const of = of_rank(stranger.rank)) of->speaks_from = stranger.ip;
+    if (NeighbourFacts* const of = of_rank(stranger.rank)) of->speaks_from = address_text(config, stranger.ip);
   });
   node.for_each_lane([&](const Lane& lane, unsigned) {
     using State = RingSnapshot::State;

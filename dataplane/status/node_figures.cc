@@ -78,13 +78,13 @@ NeighbourFigures neighbour_figures(const Node& node, const RingWatch::Seen& seen
       std::ranges::find_if(node.neighbours(), [&facts](const auto& each) { return each->node == facts.node; });
   const uint64_t mac = it == node.neighbours().end() ? 0 : (*it)->mac.load(std::memory_order_relaxed);
   return {.node = facts.node,
-          .ip = ip_text(facts.ip),
+          .ip = facts.address,
           .port = facts.port,
           .mac = mac == 0 ? "" : mac_text(unpack_mac(mac)),
           .up = facts.up,
           .why = seen.why,
           .trouble = seen.trouble,
-          .speaks_from = facts.speaks_from == 0 ? "" : ip_text(facts.speaks_from),
+          .speaks_from = facts.speaks_from,
           .difference = difference_of(facts.refused),
           .arp_tries = facts.arp_tries,
           .forged = facts.forged,

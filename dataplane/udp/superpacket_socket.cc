@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "config/addresses.h"
 #include "config/values.h"
 
 namespace gradlane {
@@ -22,12 +23,42 @@ bool set(int socket, int level, int option, int value) noexcept {
   return setsockopt(socket, level, option, &value, sizeof(value)) == 0;
 }
 
-sockaddr_in address_of(const Endpoint& endpoint) noexcept {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(endpoint.port);
-  address.sin_addr.s_addr = htonl(endpoint.ip);
-  return address;
+// As the kernel has addresses.
+union SocketAddress {
+  sockaddr any;
+  sockaddr_in v4;
+  sockaddr_in6 v6;
+};
+
+// Returns its length.
+socklen_t write_address(const Endpoint& endpoint, SocketAddress& address) noexcept {
+  address.v6 = {};
+  if (const auto ip = ipv4_of(endpoint.ip)) {
+    address.v4.sin_family = AF_INET;
+    address.v4.sin_port = htons(endpoint.port);
+    address.v4.sin_addr.s_addr = htonl(*ip);
+    return sizeof(address.v4);
+  }
+  address.v6.sin6_family = AF_INET6;
+  address.v6.sin6_port = htons(endpoint.port);
+  std::memcpy(&address.v6.sin6_addr, endpoint.ip.data(), endpoint.ip.size());
+  return sizeof(address.v6);
+}
+
+Endpoint endpoint_of(const SocketAddress& address) noexcept {
+  if (address.any.sa_family == AF_INET) {
+    return {ip_address(ntohl(address.v4.sin_addr.s_addr)), ntohs(address.v4.sin_port)};
+  }
+  Endpoint endpoint{{}, ntohs(address.v6.sin6_port)};
+  std::memcpy(endpoint.ip.data(), &address.v6.sin6_addr, endpoint.ip.size());
+  return endpoint;
+}
+
+// No fragments, and no notes of the kernel's on paths: what is longer than the device can take is refused here.
+bool prepare(int fd, bool of_ipv6) noexcept {
+  if (!of_ipv6) return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) && set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+  return set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) && set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
+         set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
 }
 
 template <class T>
@@ -48,20 +79,28 @@ int int_in(const cmsghdr& header) noexcept {
 
 }  // namespace
 
-SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes)
-    : socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP)) {
-  const sockaddr_in address = address_of(local);
+std::string endpoint_text(const Endpoint& endpoint) {
+  const bool of_ipv6 = !ipv4_of(endpoint.ip);
+  return fmt::format("{}{}{}:{}", of_ipv6 ? "[" : "", ip_text(endpoint.ip), of_ipv6 ? "]" : "", endpoint.port);
+}
+
+SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes, bool any)
+    : of_ipv6_(!ipv4_of(local.ip)) {
+  socket_ =
+      FileDescriptor(socket(of_ipv6_ ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP));
   const int fd = socket_.get();
-  // No fragments, and no notes of the kernel's on paths: what is longer than the device can take is refused here.
-  if (fd < 0 || !set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) || !set(fd, IPPROTO_IP, IP_RECVTOS, 1)) {
-    throw SetupError(fmt::format("no UDP socket: {}", std::strerror(errno)));
-  }
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (fd < 0 || !prepare(fd, of_ipv6_)) throw SetupError(fmt::format("no UDP socket: {}", std::strerror(errno)));
+  const Endpoint bound{!any ? local.ip : of_ipv6_ ? IpAddress{} : ip_address(0), local.port};
+  SocketAddress address;
+  const socklen_t length = write_address(bound, address);
+  if (bind(fd, &address.any, length) != 0) {
     const int error = errno;
-    const char* const hint = error == EADDRINUSE      ? ": another daemon, or another job's; see `udp_port`"
-                             : error == EADDRNOTAVAIL ? ": this machine has no such address; see `rank` and `nodes`"
-                                                      : "";
-    throw SetupError(fmt::format("UDP {}:{}: {}{}", ip_text(local.ip), local.port, std::strerror(error), hint));
+    const char* const hint =
+        error == EADDRINUSE ? ": another daemon, or another job's; see `udp_port`"
+        : error == EADDRNOTAVAIL
+            ? ": this machine has no such address; see `rank` and `nodes`, or `udp: any` where it is one of a NAT's"
+            : "";
+    throw SetupError(fmt::format("UDP {}: {}{}", endpoint_text(bound), std::strerror(error), hint));
   }
   (void)set(fd, IPPROTO_UDP, UDP_GRO, 1);  // packets come one by one where it is not known
   (void)set(fd, SOL_SOCKET, SO_SNDBUF, kSendBytes);
@@ -75,7 +114,7 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
 }
 
 SuperpacketSocket::Arrival SuperpacketSocket::receive(iovec* room, size_t parts) noexcept {
-  sockaddr_in from{};
+  SocketAddress from{};
   alignas(cmsghdr) uint8_t control[2 * CMSG_SPACE(sizeof(int))];
   msghdr message{};
   message.msg_name = &from;
@@ -88,10 +127,13 @@ SuperpacketSocket::Arrival SuperpacketSocket::receive(iovec* room, size_t parts)
   if (bytes <= 0) return {};
   Arrival arrival;
   arrival.bytes = arrival.each = static_cast<size_t>(bytes);
-  arrival.from = {ntohl(from.sin_addr.s_addr), ntohs(from.sin_port)};
+  arrival.from = endpoint_of(from);
   arrival.cut = (message.msg_flags & MSG_TRUNC) != 0;
   for (cmsghdr* it = CMSG_FIRSTHDR(&message); it != nullptr; it = CMSG_NXTHDR(&message, it)) {
     if (it->cmsg_level == IPPROTO_IP && it->cmsg_type == IP_TOS) arrival.tos = *CMSG_DATA(it);
+    if (it->cmsg_level == IPPROTO_IPV6 && it->cmsg_type == IPV6_TCLASS) {
+      arrival.tos = static_cast<uint8_t>(int_in(*it));
+    }
     if (it->cmsg_level == IPPROTO_UDP && it->cmsg_type == UDP_GRO) {
       const auto each = static_cast<size_t>(int_in(*it));
       if (each != 0) arrival.each = each;
@@ -102,15 +144,15 @@ SuperpacketSocket::Arrival SuperpacketSocket::receive(iovec* room, size_t parts)
 
 SuperpacketSocket::Sent SuperpacketSocket::send(const Endpoint& to, uint8_t tos, iovec* packets, size_t count,
                                                 size_t each) noexcept {
-  sockaddr_in address = address_of(to);
+  SocketAddress address;
   alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))] = {};
   msghdr message{};
   message.msg_name = &address;
-  message.msg_namelen = sizeof(address);
+  message.msg_namelen = write_address(to, address);
   message.msg_iov = packets;
   message.msg_iovlen = count;
   message.msg_control = control;
-  put(message, IPPROTO_IP, IP_TOS, int{tos});
+  of_ipv6_ ? put(message, IPPROTO_IPV6, IPV6_TCLASS, int{tos}) : put(message, IPPROTO_IP, IP_TOS, int{tos});
   if (each != 0) put(message, IPPROTO_UDP, UDP_SEGMENT, static_cast<uint16_t>(each));
   if (sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kYes;
   switch (errno) {

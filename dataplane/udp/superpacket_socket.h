@@ -4,18 +4,23 @@
 
 #include <sys/uio.h>
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/file_descriptor.h"
+#include "config/config.h"
 
 namespace gradlane {
 
-// IPv4, addresses and ports in host byte order.
+// The port in host byte order.
 struct Endpoint {
-  uint32_t ip = 0;
+  IpAddress ip{};
   uint16_t port = 0;
+  auto operator<=>(const Endpoint&) const = default;
 };
+[[nodiscard]] std::string endpoint_text(const Endpoint& endpoint);  // "10.77.0.1:18400", "[fd00::1]:18400"
 
 class SuperpacketSocket {
  public:
@@ -23,8 +28,9 @@ class SuperpacketSocket {
   static constexpr size_t kMostPackets = 44;
   static constexpr size_t kMostBytes = 65507;
 
-  // `receive_bytes`: wanted for what came and was not fetched yet. Throws SetupError.
-  SuperpacketSocket(const Endpoint& local, size_t receive_bytes);
+  // `receive_bytes`: wanted for what came and was not fetched yet. `any`: at any address of this machine's that is of
+  // the kind of `local`, whose address may be that of a translator on the way. Throws SetupError.
+  SuperpacketSocket(const Endpoint& local, size_t receive_bytes, bool any = false);
 
   // What came with one call: packets of `each` bytes side by side, the last one may be shorter; all of one sender, with
   // one ToS.
@@ -55,6 +61,7 @@ class SuperpacketSocket {
 
  private:
   FileDescriptor socket_;
+  bool of_ipv6_ = false;
   size_t receive_bytes_ = 0;
 };
 

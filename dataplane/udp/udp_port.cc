@@ -8,7 +8,9 @@
 #include <bit>
 
 #include "base/error.h"
+#include "config/addresses.h"
 #include "config/values.h"
+#include "config/words.h"
 #include "dataplane/kernel/kernel_interface.h"
 
 namespace gradlane {
@@ -18,7 +20,7 @@ constexpr size_t kReceiveBytes = size_t{4} << 20;
 constexpr size_t kAroundPacket = 832;  // of the kernel's memory, where each came by itself
 constexpr size_t kMinWaiting = 16;
 
-void check_mtu(uint32_t ip, size_t mtu) {
+void check_mtu(const IpAddress& ip, size_t mtu) {
   const std::string interface = owner_of(ip);
   const size_t has = interface.empty() ? mtu : mtu_of(interface);
   if (has < mtu) {
@@ -38,10 +40,12 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
   mac_ = mac_of(ip);
   UdpQueue::Setup setup;
   setup.local = {.mac = mac_, .ip = ip, .udp_port = node.udp_port, .udp_ports = static_cast<uint16_t>(lanes_ * ranks)};
-  setup.payload = node.mtu - kIpUdpBytes;
+  setup.nodes = NodeTable(node);
+  setup.any_address = config.device == kAnyWord;
+  setup.payload = node.mtu - ip_udp_bytes(node);
   setup.receive_bytes = kReceiveBytes;
   try {
-    check_mtu(ip, node.mtu);
+    check_mtu(address_of(node.nodes[node.rank]), node.mtu);
     for (unsigned lane = 0; lane < lanes_; ++lane) {
       std::vector<uint16_t> ports;
       for (unsigned local = 0; local < ranks; ++local) {

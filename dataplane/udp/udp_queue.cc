@@ -43,8 +43,9 @@ Direction direction_of(const uint8_t* frame) noexcept {
 UdpQueue::UdpQueue(const Setup& setup, std::span<const uint16_t> ports, rte_mempool* pool)
     : setup_(setup), pool_(pool), spill_(std::make_unique<uint8_t[]>(kSpillBytes)) {
   for (const uint16_t port : ports) {
-    sockets_.push_back({std::make_unique<SuperpacketSocket>(Endpoint{setup.local.ip, port}, setup.receive_bytes), port,
-                        setup.payload});
+    const Endpoint own = setup.nodes.endpoint_of({setup.local.ip, port});
+    sockets_.push_back(
+        {std::make_unique<SuperpacketSocket>(own, setup.receive_bytes, setup.any_address), port, setup.payload});
   }
   flow_.destination_mac = setup.local.mac;
   flow_.destination_ip = setup.local.ip;
@@ -104,9 +105,10 @@ bool UdpQueue::fetch(Socket& from) noexcept {
   room[posted_count_] = {spill_.get(), kSpillBytes};
   const SuperpacketSocket::Arrival arrival = from.socket->receive(room.data(), posted_count_ + 1);
   if (arrival.bytes == 0) return false;
-  flow_.source_ip = arrival.from.ip;
-  flow_.source_mac = mac_of(arrival.from.ip);
-  flow_.source_port = arrival.from.port;
+  const FrameEndpoint source = setup_.nodes.in_frames(arrival.from);
+  flow_.source_ip = source.ip;
+  flow_.source_mac = mac_of(source.ip);
+  flow_.source_port = source.port;
   flow_.destination_port = from.port;
   tos_ = arrival.tos;
   ready_first_ = 0;
@@ -236,7 +238,7 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
   Socket* const from = socket_of(direction.from);
   sent = count;
   if (from == nullptr) return Sent::kLost;
-  const Endpoint to{direction.ip, direction.to};
+  const Endpoint to = setup_.nodes.endpoint_of({direction.ip, direction.to});
   const Sent result = from->socket->send(to, direction.tos, packets, count, each);
   if (each != 0 && (result == Sent::kSingly || result == Sent::kTooLong)) {
     for (sent = 0; sent < count; ++sent) {

@@ -15,6 +15,7 @@
 
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/frame/frame.h"
+#include "dataplane/udp/node_table.h"
 #include "dataplane/udp/superpacket_socket.h"
 
 namespace gradlane {
@@ -23,11 +24,13 @@ class UdpQueue {
  public:
   struct Setup {
     LocalAddress local;
-    size_t payload = 0;        // bytes of UDP's payload at most: the MTU of IP less kIpUdpBytes
+    NodeTable nodes{};
+    bool any_address = false;  // sockets are not bound to the node's
+    size_t payload = 0;        // bytes of UDP's payload at most: the MTU of IP less ip_udp_bytes()
     size_t receive_bytes = 0;  // wanted for what a socket has not handed over yet
     unsigned group = 44;       // packets of one call at most
   };
-  // A socket for each of these UDP ports. Throws SetupError.
+  // A socket for each of these UDP ports, which are those that frames have. Throws SetupError.
   UdpQueue(const Setup& setup, std::span<const uint16_t> ports, rte_mempool* pool);
   ~UdpQueue();
   UdpQueue(const UdpQueue&) = delete;

@@ -45,7 +45,7 @@ json probe_json(const ProbeResult& result, const ProbeIdentity& ours) {
   const bool any = result.rtt_min != 0;
   json theirs = result.theirs ? config_json(*result.theirs) : json();
   return {{"node", result.node},
-          {"ip", ip_text(result.ip)},
+          {"ip", result.address},
           {"arp", result.arp},
           {"sent", result.sent},
           {"answered", result.answered},

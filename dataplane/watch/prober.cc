@@ -21,7 +21,7 @@ constexpr unsigned kSearchRounds = 48;  // thrice the logarithm of any MTU
 void ProbeRun::begin(Nanos now, Nanos most, uint64_t nonce) {
   result_ = {};
   result_.node = setup_.node;
-  result_.ip = setup_.ip;
+  result_.address = setup_.address;
   result_.full = setup_.mtu;
   for (size_t i = 0; i < kProbedClasses; ++i) result_.tos[i].sent = setup_.tos[i];
   rtts_.clear();

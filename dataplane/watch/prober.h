@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/time.h"
@@ -19,7 +20,7 @@ inline constexpr size_t kProbedClasses = 3;  // all but the host's
 
 struct ProbeResult {
   unsigned node = 0;
-  uint32_t ip = 0;
+  std::string address;
   bool arp = false;  // its MAC address is known
   unsigned sent = 0;
   unsigned answered = 0;
@@ -46,7 +47,7 @@ class ProbeRun {
  public:
   struct Setup {
     unsigned node = 0;
-    uint32_t ip = 0;
+    std::string address;
     const std::atomic<uint64_t>* mac = nullptr;  // 0: not known
     std::array<uint8_t, kProbedClasses> tos{};
     size_t mtu = 0;       // of IP

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostLines = 8;  // for neighbours that are missing, at a time
 
 // "node 2 (10.77.0.3)"
-std::string name_of(const NeighbourFacts& facts) { return fmt::format("node {} ({})", facts.node, ip_text(facts.ip)); }
+std::string name_of(const NeighbourFacts& facts) { return fmt::format("node {} ({})", facts.node, facts.address); }
 
 // " for 5 s", or " yet" of what has just begun.
 std::string span_text(Nanos time) { return time < kSecond ? " yet" : fmt::format(" for {} s", time / kSecond); }
@@ -26,9 +26,9 @@ std::string address_text(const NeighbourFacts& facts, const std::string& name) {
         "the same in both",
         name, ip_text(facts.asks_for));
   }
-  if (facts.speaks_from == 0) return "";
+  if (facts.speaks_from.empty()) return "";
   return fmt::format("node {} speaks from {}, and `nodes` says {} here: `nodes` must be the same in both files",
-                     facts.node, ip_text(facts.speaks_from), ip_text(facts.ip));
+                     facts.node, facts.speaks_from, facts.address);
 }
 
 // One has a key, and the other none, or another one.
@@ -84,7 +84,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
   if (const std::string text = address_text(facts, name); !text.empty()) return text;
   if (!facts.mac_known) {
     const std::string after = missing_for < kSecond ? "yet" : fmt::format("after {} s", missing_for / kSecond);
-    return fmt::format("no answer from {} on port {} {} (ARP, {} {})", ip_text(facts.ip), facts.port, after,
+    return fmt::format("no answer from {} on port {} {} (ARP, {} {})", facts.address, facts.port, after,
                        facts.arp_tries, facts.arp_tries == 1 ? "try" : "tries");
   }
   if (const std::string text = key_text(facts, name); !text.empty()) return text;
@@ -92,7 +92,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
   if (facts.heard) {
     return fmt::format(
         "{} is heard, but has not met this node{}: nothing arrives there at UDP port {}; its log says more", name,
-        span_text(missing_for), udp_port);
+        span_text(missing_for), facts.udp_port == 0 ? udp_port : facts.udp_port);
   }
   return fmt::format("no hello from {}{}: its daemon is not running, or UDP port {} is filtered", name,
                      span_text(missing_for), udp_port);

@@ -48,7 +48,7 @@ TEST(Addresses, OfIpv6) {
   EXPECT_EQ(ip_udp_bytes(config), 48U);
   EXPECT_EQ(address_text(config.nodes[0]), "[fd00::1]:19000");
   EXPECT_EQ(address_text(config, 0xf0000002), "fd00::2");
-  EXPECT_EQ(address_text(config, kStrangerIp), "an IPv6 address that no node has");
+  EXPECT_EQ(address_text(config, kStrangerIp), "an address or UDP port that no node has");
   EXPECT_EQ(address_text(config, 0x0a000001), "10.0.0.1");
   EXPECT_EQ(udp_port_of(config, config.nodes[0]), 19000);
   EXPECT_EQ(udp_port_of(config, config.nodes[1]), 18400);

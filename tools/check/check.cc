@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "config/accelerator.h"
+#include "config/addresses.h"
 #include "config/loader.h"
 #include "config/values.h"
 #include "dataplane/node/node.h"
@@ -45,7 +46,7 @@ milliseconds time_of(const CheckOptions& options) {
 }
 
 std::string summary(const NodeConfig& config) {
-  return fmt::format("node {} of {}, {}", config.rank, config.nodes.size(), ip_text(config.nodes[config.rank].ip));
+  return fmt::format("node {} of {}, {}", config.rank, config.nodes.size(), address_text(config.nodes[config.rank]));
 }
 std::string summary(const AcceleratorConfig& config) {
   return fmt::format("accelerator, host {}, wire {}", config.host.device, config.wire.device);

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstring>
 
+#include "config/addresses.h"
 #include "config/values.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "tools/check/host.h"
@@ -111,7 +112,7 @@ void check_interfaces(const NodeConfig& config, bool own, CheckReport& report) {
     any = true;
     if (check_interface(port, name, config.mtu, own, report)) check_veth(name, report);
   }
-  const uint32_t ip = config.nodes[config.rank].ip;
+  const IpAddress ip = address_of(config.nodes[config.rank]);
   const std::string owner = any ? owner_of(ip) : "";
   if (owner.empty()) return;
   report.fail(fmt::format("address {}", ip_text(ip)),

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/parse.h"
+#include "config/addresses.h"
 #include "config/values.h"
 #include "tools/admin/json_fields.h"
 
@@ -42,7 +43,7 @@ void check_own_address(const json& port, const NodeConfig& config, CheckReport& 
   const std::string state = text_at(port, "address");
   const std::string rival = text_at(port, "rival");
   const std::string what =
-      fmt::format("address {} on port {}", ip_text(config.nodes[config.rank].ip), text_at(port, "name"));
+      fmt::format("address {} on port {}", address_text(config.nodes[config.rank]), text_at(port, "name"));
   constexpr const char* kAdvice =
       "give every node a configuration of its own: `rank`, or `gradlaned --rank`, and an address that nobody else has";
   if (state == "taken") return report.fail(what, fmt::format("it is in use by {}", rival), kAdvice);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/addresses.h"
 
 namespace gradlane::test::superpacket_socket_test {
 namespace {
@@ -27,7 +28,7 @@ constexpr uint8_t kTos = 0x28;
 // Addresses of this process: those of others are other ones.
 Endpoint own(unsigned number) {
   const auto process = static_cast<uint32_t>(getpid());
-  return {0x7f000000 | (process & 0x3ffff) << 6 | number, 18400};
+  return {ip_address(0x7f000000 | (process & 0x3ffff) << 6 | number), 18400};
 }
 
 Bytes random_bytes(size_t count) {
@@ -75,8 +76,7 @@ TEST_F(Pair, PacketsComeAsTheyWent) {
           Bytes piece;
           const auto arrival = receive(piece);
           ASSERT_NE(arrival.bytes, 0U);
-          EXPECT_EQ(arrival.from.ip, own(1).ip);
-          EXPECT_EQ(arrival.from.port, own(1).port);
+          EXPECT_EQ(arrival.from, own(1));
           EXPECT_EQ(arrival.tos, kTos);
           EXPECT_FALSE(arrival.cut);
           if (piece.size() > last || packets > 1) {
@@ -105,6 +105,37 @@ TEST_F(Pair, MoreThanThereIsRoomFor) {
   Bytes bytes(100);
   iovec room{bytes.data(), bytes.size()};
   EXPECT_TRUE(to.receive(&room, 1).cut);
+}
+
+// The same by IPv6, where the kernel has other words for ToS and fragments.
+TEST(OfIpv6, PacketsComeAsTheyWent) {
+  const auto port = static_cast<uint16_t>(20000 + getpid() % 20000 * 2);
+  const Endpoint one{*parse_address("::1"), port};
+  const Endpoint other{one.ip, static_cast<uint16_t>(port + 1)};
+  SuperpacketSocket from(one, kReceiveBytes);
+  SuperpacketSocket to(other, kReceiveBytes, true);
+  EXPECT_EQ(endpoint_text(one), "[::1]:" + std::to_string(port));
+  constexpr size_t kEach = 1452;
+  Bytes sent = random_bytes(7 * kEach + 100);
+  auto parts = packets_of(sent, kEach);
+  ASSERT_EQ(from.send(other, kTos, parts.data(), parts.size(), kEach), Sent::kYes);
+  Bytes all;
+  while (all.size() < sent.size()) {
+    pollfd event{.fd = to.fd(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&event, 1, 2000), 1);
+    Bytes bytes(70000);
+    iovec room{bytes.data(), bytes.size()};
+    const auto arrival = to.receive(&room, 1);
+    EXPECT_EQ(arrival.from, one);
+    EXPECT_EQ(arrival.tos, kTos);
+    EXPECT_EQ(arrival.each, std::min(kEach, sent.size() - all.size()));
+    all.insert(all.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(arrival.bytes));
+  }
+  EXPECT_EQ(all, sent);
+  Bytes longer = random_bytes(65536 + 8);
+  iovec packet{longer.data(), longer.size()};
+  EXPECT_EQ(from.send(other, kTos, &packet, 1, 0), Sent::kTooLong);
+  EXPECT_EQ(from.send({ip_address(0x7f000001), port}, kTos, parts.data(), 1, 0), Sent::kLost);
 }
 
 // Nobody listens: lost, as on any network, and the socket goes on.
@@ -145,8 +176,8 @@ std::string refusal(const Endpoint& local) {
 
 TEST_F(Pair, AnAddressIsOnesOwn) {
   EXPECT_THAT(refusal(own(1)), HasSubstr("another daemon, or another job's"));
-  EXPECT_THAT(refusal({0xc0000201, 18400}), HasSubstr("192.0.2.1:18400: "));  // RFC 5737: nobody's
-  EXPECT_THAT(refusal({0xc0000201, 18400}), HasSubstr("this machine has no such address"));
+  EXPECT_THAT(refusal({ip_address(0xc0000201), 18400}), HasSubstr("192.0.2.1:18400: "));  // RFC 5737: nobody's
+  EXPECT_THAT(refusal({ip_address(0xc0000201), 18400}), HasSubstr("this machine has no such address"));
 }
 
 }  // namespace

@@ -1,15 +1,19 @@
 // udp_queue_test.cc - frames through sockets of the kernel: in groups, of any lengths, with few buffers
 #include "dataplane/udp/udp_queue.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rte_mbuf.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "config/addresses.h"
+#include "config/loader.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/frame/internet.h"
 #include "tests/dataplane/cluster.h"
@@ -205,6 +209,49 @@ TEST_F(UdpQueues, TooLongForTheMtu) {
   const auto got = receive(to, other, 1);
   ASSERT_EQ(got.size(), 1U);
   EXPECT_EQ(got[0].payload, Bytes(1000, 5));
+}
+
+// Several nodes at one address: in frames each has its own, and all have the same ports.
+TEST_F(UdpQueues, NodesAtOneAddress) {
+  for (const std::string ip : {"::1", "127.0.0.1"}) {
+    const unsigned first = 20000 + static_cast<unsigned>(getpid()) % 2000 * 4;
+    const NodeConfig nodes = parse_config(
+        fmt::format("rank: 0\nnodes: [{{rank: 0, ip: '{0}', udp_port: {1}}}, {{rank: 1, ip: '{0}', udp_port: {2}}}]\n"
+                    "ports: [{{udp: auto}}]\nworkers: {{lanes: 2}}\n",
+                    ip, first, first + 2),
+        "n.yaml");
+    const auto setup_for = [&nodes](unsigned node) {
+      const uint32_t own = nodes.nodes[node].ip;
+      return UdpQueue::Setup{.local = {.mac = mac_of(own), .ip = own, .udp_port = kPort, .udp_ports = 2},
+                             .nodes = NodeTable(nodes),
+                             .payload = kPayload,
+                             .receive_bytes = 1 << 20};
+    };
+    const auto other = setup_for(1);
+    const uint16_t ports[] = {kPort, kPort + 1};
+    UdpQueue from(setup_for(0), ports, pool.mempool());
+    UdpQueue to(other, ports, pool.mempool());
+    std::vector<rte_mbuf*> burst;
+    for (unsigned i = 0; i < 20; ++i) {
+      const auto port = static_cast<uint16_t>(kPort + i / 10);
+      const Flow flow{.source_mac = mac_of(kMadeUpIp),
+                      .destination_mac = other.local.mac,
+                      .source_ip = kMadeUpIp,
+                      .destination_ip = other.local.ip,
+                      .source_port = port,
+                      .destination_port = port};
+      burst.push_back(frame(flow, payload_of(1400, static_cast<uint8_t>(i))));
+    }
+    send_all(from, burst);
+    const auto got = receive(to, other, 20);
+    ASSERT_EQ(got.size(), 20U) << ip;
+    for (const Frame& it : got) {
+      EXPECT_EQ(it.parsed.verdict, FrameVerdict::kGradlane);
+      EXPECT_EQ(it.parsed.source_ip, kMadeUpIp);
+      EXPECT_EQ(it.parsed.source_port, kPort + it.payload[0] / 10);
+      EXPECT_EQ(it.parsed.destination_port, kPort + it.payload[0] / 10);
+    }
+  }
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class Way {
     unsigned number;  // of those that were sent
   };
 
-  explicit Way(size_t mtu = 1500) : run_({3, 0x0a4d0004, &mac_, kTos, mtu, kOverhead}, board_) {}
+  explicit Way(size_t mtu = 1500) : run_({3, "10.77.0.4", &mac_, kTos, mtu, kOverhead}, board_) {}
 
   ProbeResult probe(Nanos most = 3 * kSecond) {
     run_.begin(now_, most, 77);
@@ -289,7 +289,7 @@ TEST(Prober, Threads) {
       std::this_thread::yield();
     }
   });
-  ProbeRun run({1, 1, &mac, kTos, 1500, kOverhead}, board);
+  ProbeRun run({1, "10.77.0.2", &mac, kTos, 1500, kOverhead}, board);
   for (int i = 0; i < 5; ++i) {
     run.begin(clock(), kSecond, 77);
     while (run.running()) {

@@ -15,7 +15,7 @@ constexpr Nanos kStart = 1000 * kSecond;
 NeighbourFacts missing(unsigned node = 2) {
   NeighbourFacts facts;
   facts.node = node;
-  facts.ip = 0x0a4d0001 + node;
+  facts.address = "10.77.0." + std::to_string(node + 1);
   facts.port = "e0";
   facts.mac_known = true;
   return facts;
@@ -102,7 +102,7 @@ const Case kCases[] = {
      "must be the same in both"},
     {"it has a wrong address",
      [](NeighbourFacts& it) {
-       it.speaks_from = 0x0a4d0009;
+       it.speaks_from = "10.77.0.9";
        it.mac_known = false;
      },
      5 * kSecond,

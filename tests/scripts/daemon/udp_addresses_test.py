@@ -1,0 +1,185 @@
+#!/usr/bin/python3
+"""Daemons on UDP sockets at addresses of all kinds: IPv6, several nodes at one address, addresses behind a translator.
+
+udp_addresses_test.py GRADLANE GRADLANED [unittest's arguments]
+
+Those in namespaces need root. GRADLANE_LIBRARY: libgradlane.so.0, if not in build/.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+from tests.scripts.fixtures import daemons
+from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
+from tools.net.spaces import Spaces, can_run
+
+MADE_UP = "240.0.0."  # begins what nobody is to see
+
+
+def tool(*words):
+    return subprocess.run([daemons.BINARIES["gradlane"], *map(str, words)], capture_output=True, text=True,
+                          timeout=PATIENCE)
+
+
+def stats(ring, node):
+    return json.loads(tool("stats", "--admin", ring.sockets[node].with_suffix(".admin"), "--json").stdout)
+
+
+class AddressesTest(DaemonTest):
+    made = 0
+
+    def ports(self):
+        """Of one ring of this process: the first digits of a hundred, below those that the kernel gives away."""
+        AddressesTest.made += 1
+        return 100 + os.getpid() % 44 * 5 + AddressesTest.made % 5
+
+    def one_address(self, ip, nodes=3, **settings):
+        """All nodes at it."""
+        ring = self.ring(nodes, "udp", address=f"'{ip}', udp_port: {self.ports()}{{}}0", **settings)
+        return ring, self.open_all(ring)
+
+    def key(self):
+        key = self.folder / "key"
+        key.write_text(os.urandom(32).hex() + "\n")
+        key.chmod(0o600)
+        return f"{{key_file: '{key}'}}"
+
+    def restart(self, ring, contexts, node):
+        """A daemon that is killed comes back, and the ring is whole again."""
+        daemon = ring.daemons[node]
+        self.killed.add(daemon.pid)
+        daemon.signal(signal.SIGKILL)
+        daemon.end()
+        left = contexts[:node] + contexts[node + 1:]
+        arrays = [gl.zeros(1000) for gl in left]
+        self.failures([gl.all_reduce(array, async_=True) for gl, array in zip(left, arrays)])
+        contexts[node].close()
+        self.contexts.remove(contexts[node])
+        return left
+
+    def test_one_address(self):
+        """By IPv4 and IPv6, with a key and without, at the nodes' address and at any."""
+        for ip in ("::1", "127.0.0.1"):
+            for settings in ({}, {"auth": self.key(), "sockets": "any", "strategies": "[ring, direct]"}):
+                ring, contexts = self.one_address(ip, trainers=2, lanes=2, **settings)
+                for count in (1, 100_000):
+                    self.check_all_reduce(contexts, count=count)
+                    self.check_all_reduce(contexts, count=count, codec="fixed:10")
+                named = f"[{ip}]" if ":" in ip else ip
+                for it in stats(ring, 0)["neighbours"]:
+                    self.assertRegex(it["ip"], "^" + re.escape(named) + rf":\d\d\d{it['node'] + 1}0$")
+                self.assertNotIn(MADE_UP, ring.log() + json.dumps(stats(ring, 0)))
+                self.finish(ring, contexts)
+
+    def test_restart(self):
+        ring, contexts = self.one_address("::1")
+        self.check_all_reduce(contexts)
+        left = self.restart(ring, contexts, 1)
+        ring.start(1)
+        everybody = [left[0], self.open(ring, 1), left[1]]
+        for gl in everybody:
+            gl.resume(1 << 20)
+        self.check_all_reduce(everybody)
+        self.assertNotIn(MADE_UP, ring.log())
+        wait_for(lambda: [it["why"] for it in stats(ring, 0)["neighbours"]] == ["", ""], "neighbours")
+
+    def test_other_lists(self):
+        """A node whose list is another one is told apart, and what is said names what people know."""
+        for ip in ("::1", "127.0.0.1"):
+            ring, contexts = self.one_address(ip)
+            left = self.restart(ring, contexts, 1)
+            first = int(ring.address.split(": ")[1].format(1))
+            text = ring.files[1].read_text()
+            named = f"[{ip}]" if ":" in ip else ip
+            ring.files[1].write_text(text.replace(f"udp_port: {first + 10}", f"udp_port: {first + 5}"))
+            ring.start(1)
+            what = "an address or UDP port that no node has" if ":" in ip else ip
+            wait_for(lambda: ring.daemons[2].lines(
+                f"node 1 speaks from {what}, and `nodes` says {named}:{first + 10} here"), "the address of node 1")
+            self.assertEqual(ring.daemons[1].stop(), 0)
+            # Where it is itself is right now, but not where another one is.
+            ring.files[1].write_text(text.replace(f"udp_port: {first}", f"udp_port: {first + 9}"))
+            ring.start(1)
+            wait_for(lambda: ring.daemons[2].lines(
+                f"({named}:{first + 10}) is configured differently: addresses in `nodes`"), "a refusal")
+            self.assertNotIn(MADE_UP, ring.log())
+            for gl in left:
+                gl.close()
+                self.contexts.remove(gl)
+            self.finish(ring)
+
+    @unittest.skipIf(can_run() is not None, "namespaces are not to be had")
+    def test_ipv6_only(self):
+        """Machines that have nothing but IPv6 addresses, with packets as long as their MTU."""
+        with Spaces() as spaces:
+            one, other = spaces.add("one", ipv6=True), spaces.add("other", ipv6=True)
+            one.veth("gl0", other, "gl0", mtu=1500, offloads=True)
+            for number, space in enumerate((one, other), 1):
+                space.ip("addr", "add", f"fd77::{number}/64", "dev", "gl0", "nodad")
+            folder = self.folder / "six"
+            folder.mkdir()
+            ring = daemons.Ring(folder, 2, "udp", address="fd77::{}", auth=self.key())
+            self.rings.append(ring)
+            ring.daemons = [None, None]
+            for node, space in enumerate((one, other)):
+                with space.inside():
+                    ring.start(node)
+            contexts = self.open_all(ring)
+            for codec in ("raw", "fixed:10"):
+                self.check_all_reduce(contexts, count=300_000, codec=codec)
+            self.assertEqual(stats(ring, 0)["neighbours"][0]["ip"], "fd77::2")
+            self.assertNotIn(MADE_UP, ring.log())
+            # With a longer MTU than the interface has there is no start.
+            file = self.folder / "long.yaml"
+            file.write_text(ring.files[0].read_text().replace("mtu: 1500", "mtu: 1501").replace("n0.sock", "x.sock"))
+            with one.inside():
+                daemon = daemons.Daemon(file)
+            self.assertNotEqual(daemon.end(), 0)
+            self.assertIn("mtu is 1501, and interface gl0 with fd77::1 has 1500", daemon.log())
+            self.finish(ring, contexts)
+
+    @unittest.skipIf(can_run() is not None, "namespaces are not to be had")
+    def test_translator(self):
+        """Each machine has another address than the one that all know it by, as in clouds."""
+        with Spaces() as spaces:
+            middle = spaces.add("middle")
+            middle.run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+            rules = []
+            machines = [spaces.add(f"n{number}") for number in (1, 2)]
+            for number, space in enumerate(machines, 1):
+                middle.veth(f"p{number}", space, "gl0", offloads=True)
+                middle.ip("addr", "add", f"10.77.{number}.254/24", "dev", f"p{number}")
+                space.ip("addr", "add", f"10.77.{number}.1/24", "dev", "gl0")
+                space.ip("route", "add", "default", "via", f"10.77.{number}.254")
+                rules.append((f"ip daddr 192.0.2.{number} dnat to 10.77.{number}.1",
+                              f"ip saddr 10.77.{number}.1 snat to 192.0.2.{number}"))
+            there = "; ".join(rule for rule, _ in rules)
+            back = "; ".join(rule for _, rule in rules)
+            middle.rules("table ip nat {\n"
+                         f"chain there {{ type nat hook prerouting priority -100; {there}; }}\n"
+                         f"chain back {{ type nat hook postrouting priority 100; {back}; }}\n}}\n")
+            folder = self.folder / "nat"
+            folder.mkdir()
+            ring = daemons.Ring(folder, 2, "udp", address="192.0.2.{}", sockets="any")
+            self.rings.append(ring)
+            ring.daemons = [None, None]
+            for node, space in enumerate(machines):
+                with space.inside():
+                    ring.start(node)
+            contexts = self.open_all(ring)
+            self.check_all_reduce(contexts, count=100_000)
+            self.finish(ring, contexts)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    daemons.BINARIES["gradlane"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    daemons.BINARIES["gradlaned"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

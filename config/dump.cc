@@ -61,7 +61,10 @@ class Digest {
     add(node.rank);
     add(node.ip);
     if (!needs_sockets(config)) return;
-    for (const uint8_t byte : address_of(node)) add(byte);
+    const IpAddress address = address_of(node);
+    for (size_t i = 0; i < address.size(); i += 4) {
+      add(uint32_t{address[i]} << 24 | uint32_t{address[i + 1]} << 16 | uint32_t{address[i + 2]} << 8 | address[i + 3]);
+    }
     add(udp_port_of(config, node));
   }
   [[nodiscard]] uint64_t value() const noexcept { return state_; }

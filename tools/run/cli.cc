@@ -34,6 +34,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add("--trainers", options.trainers, "Per node: the command runs this often for each (1)");
   run->add_flag("--local-reduce", options.local_reduce, "A node's trainers are summed up before the ring");
   run->add_flag("--inside", options.inside, "With veth, udp: in the nodes' namespaces, with eth0");
+  run->add_flag("--ipv6", options.ipv6, "With udp: addresses of IPv6");
   add("--mtu", options.mtu, "Of IP (9000; veth, accelerator: 1500)");
   add("--rate", options.rate, "Of links of veth, udp, accelerator: 1gbit, 200mbit");
   add("--accelerator", options.accelerator, "Of that link: gradlane, or none to compare (gradlane)");

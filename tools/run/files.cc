@@ -103,15 +103,22 @@ std::string accelerator_config(const RunPlan& plan, unsigned node, const std::st
          fmt::format("worker: {{idle: {}}}\nadmin: '{}/n{}.admin'\nlog: {}\n", plan.idle, folder, node, plan.log);
 }
 
+// An address, and what else is to say of where the node is.
+std::string address_entry(const RunPlan& plan, unsigned node) {
+  const bool loopback = plan.link == RunPlan::Link::kUdp && !plan.has_spaces();
+  if (!plan.ipv6) return loopback ? loopback_address(node, plan.job) : node_address(node);
+  return loopback ? fmt::format("'::1', udp_port: {}", loopback_port(plan, node))
+                  : fmt::format("'{}'", node_ipv6_address(node));
+}
+
 }  // namespace
 
 std::string run_config(const RunPlan& plan, unsigned node, const std::string& folder) {
   if (plan.link == RunPlan::Link::kAccelerator) return accelerator_config(plan, node, folder);
   std::string text =
       fmt::format("# Node {} of {}, written by gradlane run\nrank: {}\nnodes:\n", node, plan.nodes, node);
-  const bool loopback = plan.link == RunPlan::Link::kUdp && !plan.has_spaces();
   for (unsigned i = 0; i < plan.nodes; ++i) {
-    text += fmt::format("  - {{rank: {}, ip: {}}}\n", i, loopback ? loopback_address(i, plan.job) : node_address(i));
+    text += fmt::format("  - {{rank: {}, ip: {}}}\n", i, address_entry(plan, i));
   }
   text += fmt::format("trainers: {}\nlocal_reduce: {}\n", plan.trainers, plan.local_reduce);
   text += fmt::format("socket: '{}/n{}.sock'\ncodec: '{}'\nmtu: {}\n", folder, node, plan.codec, plan.mtu);

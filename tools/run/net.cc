@@ -74,7 +74,7 @@ RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces
     if (plan.link == RunPlan::Link::kUdp) {
       run({"ip", "link", "set", kVethName, "up"});
       shape(kVethName);
-      run({"ip", "address", "add", node_address(node) + "/24", "dev", kVethName});
+      add_address(node);
       if (plan.inside) add_kernel_network(node);
       continue;
     }
@@ -114,6 +114,17 @@ void RunNet::finish_cable(const std::string& end) const {
   run({"ip", "link", "set", end, "up"});
   turn_offloads_off(end);
   shape(end);
+}
+
+// Of the node's sockets, in its namespace, where this process is.
+void RunNet::add_address(unsigned node) const {
+  if (!plan_.ipv6) {
+    run({"ip", "address", "add", node_address(node) + "/24", "dev", kVethName});
+    return;
+  }
+  set_kernel(fmt::format("ipv6/conf/{}/disable_ipv6", kVethName), "0");
+  // Nobody else has it: it need not be asked for first.
+  run({"ip", "address", "add", node_ipv6_address(node) + "/64", "dev", kVethName, "nodad"});
 }
 
 // What commands in the node's namespace have beside gradlane's interface. It is all the kernel's: offloads too.

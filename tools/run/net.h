@@ -31,6 +31,7 @@ class RunNet {
   void add_space(const std::string& name) const;
   void add_cable(unsigned node, const std::string& port, const std::string& end) const;
   void finish_cable(const std::string& end) const;
+  void add_address(unsigned node) const;
   void add_kernel_network(unsigned node) const;
   void shape(const std::string& interface) const;
   void keep_from_kernel(const std::string& interface) const;

@@ -30,6 +30,7 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kLongestOperation = 36000 * kSecond;  // of timeouts.operation
+constexpr size_t kMinIpv6Mtu = 1280;                  // of interfaces: RFC 8200
 constexpr unsigned kMaxVhostLanes = 8;                // DPDK's virtio driver has no more queue pairs
 
 using Names = std::vector<std::string>;
@@ -205,6 +206,12 @@ void check_inside(const RunPlan& plan) {
                         plan.link_name));
 }
 
+void plan_ipv6(const RunOptions& options, RunPlan& plan) {
+  plan.ipv6 = options.ipv6;
+  if (!plan.ipv6 || plan.link == RunPlan::Link::kUdp) return;
+  throw SetupError(fmt::format("--ipv6: needs --link udp; links of --link {} have IPv4", plan.link_name));
+}
+
 void check_lanes(const RunPlan& plan) {
   if (plan.lanes > 1 && plan.link == RunPlan::Link::kAccelerator) {
     throw SetupError(
@@ -230,7 +237,8 @@ RunPlan make_run_plan(const RunOptions& options) {
   plan.lanes = parse_number("--lanes", options.lanes, 1, 1, kMaxLanes);
   plan.trainers = parse_number("--trainers", options.trainers, 1, 1, kMaxTrainers);
   plan.local_reduce = options.local_reduce;
-  plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, kMinIpMtu, kMaxIpMtu);
+  plan_ipv6(options, plan);
+  plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, plan.ipv6 ? kMinIpv6Mtu : kMinIpMtu, kMaxIpMtu);
   plan.idle = parse_name("--idle", options.idle, {"adaptive", "spin", "yield"});
   plan.timeout = parse_timeout(options.timeout);
   plan.log = parse_name("--log", options.log, {"warn", "trace", "debug", "info", "error"});
@@ -258,6 +266,16 @@ std::string node_address(unsigned node) { return fmt::format("10.77.0.{}", node 
 std::string loopback_address(unsigned node, unsigned job) {
   const unsigned host = job << 6 | node;
   return fmt::format("127.{}.{}.{}", host >> 16, host >> 8 & 0xff, host & 0xff);
+}
+
+std::string node_ipv6_address(unsigned node) { return fmt::format("fd77::{:x}", node + 1); }
+
+// Below those that the kernel gives to whoever asks for any.
+unsigned loopback_port(const RunPlan& plan, unsigned node) {
+  constexpr unsigned kFirst = 10000;
+  constexpr unsigned kBehind = 32768;
+  const unsigned each = plan.lanes * plan.trainers;
+  return kFirst + plan.job % (kBehind - kFirst - plan.nodes * each) + node * each;
 }
 
 std::string inside_address(unsigned node) { return fmt::format("10.77.1.{}", node + 1); }

@@ -37,6 +37,7 @@ struct RunPlan {
   bool local_reduce = false;
   bool inside = false;  // of kVeth and kUdp with namespaces: commands run in the nodes' namespaces, which have a
                         // network of the kernel's too
+  bool ipv6 = false;    // of kUdp
   size_t mtu = 9000;    // of IP
   uint64_t rate = 0;    // of links, in bit/s; 0: as fast as they are
   std::string timeout;  // of operations, as configuration files have it; empty: their default
@@ -66,8 +67,12 @@ struct RunPlan {
 
 // The IPv4 address of a node: "10.77.0.1" of node 0.
 [[nodiscard]] std::string node_address(unsigned node);
+// The same of IPv6: "fd77::1".
+[[nodiscard]] std::string node_ipv6_address(unsigned node);
 // On the loopback interface.
 [[nodiscard]] std::string loopback_address(unsigned node, unsigned job);
+// The first UDP port of a node, where all nodes have the one IPv6 address of that interface.
+[[nodiscard]] unsigned loopback_port(const RunPlan& plan, unsigned node);
 // That of its kernel, with --inside: "10.77.1.1".
 [[nodiscard]] std::string inside_address(unsigned node);
 

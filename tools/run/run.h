@@ -24,6 +24,7 @@ struct RunOptions {
   std::string keep_configs;  // directory that gets copies of the configuration files
   bool local_reduce = false;
   bool inside = false;  // the command runs in the nodes' namespaces
+  bool ipv6 = false;    // addresses of sockets
   bool no_prefix = false;
   bool has_command = false;  // there was a "--"
   std::vector<std::string> command;

@@ -114,6 +114,16 @@ class AddressesTest(DaemonTest):
                 self.contexts.remove(gl)
             self.finish(ring)
 
+    def test_devices_beside(self):
+        """A device whose address the kernel must not have, in one node with sockets, whose address it must have."""
+        file = self.folder / "both.yaml"
+        file.write_text("rank: 0\nnodes: [{rank: 0, ip: 127.0.0.1}, {rank: 1, ip: 127.0.0.2}, {rank: 2, ip: 127.0.0.3}]\n"
+                        f"socket: '{self.folder}/both.sock'\n"
+                        "ports: [{udp: auto, nodes: [1]}, {device: 'net_af_packet0,iface=lo', nodes: [2]}]\n")
+        daemon = daemons.Daemon(file)
+        self.assertEqual(daemon.end(), 2)
+        self.assertIn("ports e0 and e1: the kernel must have this node's address for sockets", daemon.log())
+
     @unittest.skipIf(can_run() is not None, "namespaces are not to be had")
     def test_ipv6_only(self):
         """Machines that have nothing but IPv6 addresses, with packets as long as their MTU."""

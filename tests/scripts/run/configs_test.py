@@ -59,6 +59,16 @@ class ConfigsTest(RunCase):
         self.assertEqual(self.ports(first), [f"name: next device: 'net_memif0,role=server,id=0,{end} nodes: [1]"])
         self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,id=0,{end} nodes: [0]"])
 
+    def test_ipv6_config(self):
+        for text in self.kept_configs("-n", "2", "--link", "udp", "--ipv6", "--lanes", "2", "--trainers", "3"):
+            first, second = (int(port) for port in re.findall(r"ip: '::1', udp_port: (\d+)}", text))
+            self.assertEqual(second - first, 6)
+            self.assertTrue(10000 <= first < second < 32768 - 6, text)
+            self.assertEqual(self.ports(text), ["{udp: auto}"])
+        for link, options in (("memif", ()), ("udp", ("--mtu", "1279"))):
+            run = self.run_it("-n", "2", "--link", link, "--ipv6", *options, command=["true"], code=2)
+            self.assertIn("1280" if options else "--ipv6: needs --link udp", run.err)
+
     def test_timeout_of_operations(self):
         for words, line in ((("--timeout", "90"), "timeouts: {peer: 10s, operation: 90s}"),
                             (("--timeout", "30min"), "timeouts: {peer: 10s, operation: 30min}"),

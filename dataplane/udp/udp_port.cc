@@ -75,34 +75,33 @@ size_t UdpPort::most_waiting() const noexcept {
 // Each trouble once: they come by thousands.
 void UdpPort::tend() {
   link_up_.store(true, std::memory_order_relaxed);
-  UdpQueue::Troubles now;
-  for (const auto& it : queue_) {
-    const UdpQueue::Troubles its = it->troubles();
-    now.singly |= its.singly;
-    now.refused += its.refused;
-    now.too_long += its.too_long;
-    now.unfit += its.unfit;
-    now.no_buffer += its.no_buffer;
+  for (size_t i = 0; i < logged_.size(); ++i) {
+    const auto trouble = static_cast<UdpQueue::Trouble>(i);
+    if (logged_[i] || std::ranges::all_of(queue_, [&](const auto& it) { return it->times(trouble) == 0; })) continue;
+    logged_[i] = true;
+    spdlog::log(trouble == UdpQueue::Trouble::kTooLong ? spdlog::level::err : spdlog::level::warn, "port {}: {}", name_,
+                trouble_text(trouble));
   }
-  if (now.singly && !logged_.singly) {
-    spdlog::warn("port {}: the kernel does not take many packets at once (UDP_SEGMENT): each costs a call", name_);
+}
+
+std::string UdpPort::trouble_text(UdpQueue::Trouble trouble) const {
+  using Trouble = UdpQueue::Trouble;
+  switch (trouble) {
+    case Trouble::kSingly:
+      return "the kernel does not take many packets at once (UDP_SEGMENT): each costs a call";
+    case Trouble::kRefused:
+      return "the kernel refuses to send packets, which get lost: a firewall, or no route?";
+    case Trouble::kTooLong:
+      return fmt::format("packets of mtu {} are too long for a device on their way out: set a smaller mtu on all nodes",
+                         mtu_);
+    case Trouble::kUnfit:
+      return fmt::format("packets came that are longer than mtu {}, and were dropped: is a neighbour's larger?", mtu_);
+    case Trouble::kNoBuffer:
+      return "packets came that there was no buffer for, and were dropped";
+    case Trouble::kCount:
+      break;
   }
-  if (now.refused != 0 && logged_.refused == 0) {
-    spdlog::warn("port {}: the kernel refuses to send packets, which get lost: a firewall, or no route?", name_);
-  }
-  if (now.too_long != 0 && logged_.too_long == 0) {
-    spdlog::error(
-        "port {}: packets of mtu {} are too long for a device on their way out: set a smaller mtu on all nodes", name_,
-        mtu_);
-  }
-  if (now.unfit != 0 && logged_.unfit == 0) {
-    spdlog::warn("port {}: packets came that are longer than mtu {}, and were dropped: is a neighbour's larger?", name_,
-                 mtu_);
-  }
-  if (now.no_buffer != 0 && logged_.no_buffer == 0) {
-    spdlog::warn("port {}: packets came that there was no buffer for, and were dropped", name_);
-  }
-  logged_ = now;
+  return "";
 }
 
 uint16_t UdpPort::receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept {

@@ -1,7 +1,9 @@
 // udp_port.h - a port of sockets: the kernel's own addresses, no privileges (control thread; bursts: worker threads)
 #pragma once
 
+#include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dataplane/device/port.h"
@@ -22,9 +24,11 @@ class UdpPort final : public Port {
   [[nodiscard]] uint16_t send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
 
  private:
+  [[nodiscard]] std::string trouble_text(UdpQueue::Trouble trouble) const;
+
   std::vector<std::unique_ptr<UdpQueue>> queue_;
   const size_t mtu_;
-  UdpQueue::Troubles logged_;
+  std::array<bool, static_cast<size_t>(UdpQueue::Trouble::kCount)> logged_{};
 };
 
 }  // namespace gradlane

@@ -18,10 +18,6 @@ constexpr size_t kSpillBytes = 65536;
 constexpr size_t kMostFetches = 32;  // for one burst: what is dropped fills none
 constexpr unsigned kInARow = 8;      // superpackets of shorter packets, until these are what is expected
 
-void add_to(std::atomic<uint64_t>& counter, uint64_t more = 1) noexcept {
-  counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-}
-
 uint8_t* payload_of(rte_mbuf* mbuf) noexcept { return fresh_packet(mbuf).data; }
 
 // What tells packets apart that may go together: where to, from which port, ToS.
@@ -135,7 +131,7 @@ void UdpQueue::split(const SuperpacketSocket::Arrival& arrival, size_t part) noe
   for (size_t at = 0; at < arrival.bytes && ready_count_ < kMostFrames; at += arrival.each) {
     const size_t bytes = std::min(arrival.each, arrival.bytes - at);
     if (bytes > setup_.payload) {
-      add_to(unfit_);
+      note(Trouble::kUnfit);
       continue;
     }
     const size_t number = at / part;
@@ -145,7 +141,7 @@ void UdpQueue::split(const SuperpacketSocket::Arrival& arrival, size_t part) noe
     }
     rte_mbuf* const copy = rte_pktmbuf_alloc(pool_);
     if (copy == nullptr) {
-      add_to(no_buffer_);
+      note(Trouble::kNoBuffer);
       break;
     }
     copy_out(at, bytes, part, payload_of(copy));
@@ -212,7 +208,7 @@ size_t UdpQueue::gather(rte_mbuf** burst, size_t count, size_t first, iovec* pac
                         size_t& each) const noexcept {
   const Direction direction = direction_of(rte_pktmbuf_mtod(burst[first], const uint8_t*));
   const size_t length = burst[first]->data_len - kFrameBytes;
-  const size_t most = singly_.load(std::memory_order_relaxed)
+  const size_t most = times(Trouble::kSingly) != 0
                           ? 1
                           : std::min<size_t>(setup_.group, SuperpacketSocket::kMostBytes / std::max<size_t>(length, 1));
   size_t grouped = 0;
@@ -246,7 +242,7 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
       if (one == Sent::kLater) return one;
       note(one);
       // It is not their length that is wrong.
-      if (one == Sent::kYes && result == Sent::kSingly) singly_.store(true, std::memory_order_relaxed);
+      if (one == Sent::kYes && result == Sent::kSingly) note(Trouble::kSingly);
     }
     return Sent::kYes;
   }
@@ -256,16 +252,12 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
 }
 
 void UdpQueue::note(SuperpacketSocket::Sent result, size_t packets) noexcept {
-  if (result == SuperpacketSocket::Sent::kLost) add_to(refused_, packets);
-  if (result == SuperpacketSocket::Sent::kTooLong) add_to(too_long_, packets);
+  if (result == SuperpacketSocket::Sent::kLost) note(Trouble::kRefused, packets);
+  if (result == SuperpacketSocket::Sent::kTooLong) note(Trouble::kTooLong, packets);
 }
 
-UdpQueue::Troubles UdpQueue::troubles() const noexcept {
-  return {.singly = singly_.load(std::memory_order_relaxed),
-          .refused = refused_.load(std::memory_order_relaxed),
-          .too_long = too_long_.load(std::memory_order_relaxed),
-          .unfit = unfit_.load(std::memory_order_relaxed),
-          .no_buffer = no_buffer_.load(std::memory_order_relaxed)};
+void UdpQueue::note(Trouble trouble, size_t packets) noexcept {
+  troubles_[static_cast<size_t>(trouble)].store(times(trouble) + packets, std::memory_order_relaxed);
 }
 
 }  // namespace gradlane

@@ -42,15 +42,18 @@ class UdpQueue {
 
   [[nodiscard]] std::vector<int> fds() const;
   [[nodiscard]] size_t receive_bytes() const noexcept;  // as granted
-  // Any thread: what has happened so far.
-  struct Troubles {
-    bool singly = false;     // superpackets are not to be had
-    uint64_t refused = 0;    // packets that the kernel would not send: a filter, no route
-    uint64_t too_long = 0;   // the same: for the device
-    uint64_t unfit = 0;      // packets that came, and are longer than any of this MTU
-    uint64_t no_buffer = 0;  // the same, with no buffer for them
+  enum class Trouble : uint8_t {
+    kSingly,    // packets that went though their superpacket did not: such are not to be had
+    kRefused,   // packets that the kernel would not send: a filter, no route
+    kTooLong,   // the same: for the device
+    kUnfit,     // packets that came, and are longer than any of this MTU
+    kNoBuffer,  // the same, with no buffer for them
+    kCount
   };
-  [[nodiscard]] Troubles troubles() const noexcept;
+  // Any thread: how often so far.
+  [[nodiscard]] uint64_t times(Trouble trouble) const noexcept {
+    return troubles_[static_cast<size_t>(trouble)].load(std::memory_order_relaxed);
+  }
 
  private:
   static constexpr size_t kPosted = SuperpacketSocket::kMostPackets;
@@ -74,6 +77,7 @@ class UdpQueue {
   [[nodiscard]] SuperpacketSocket::Sent send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
                                                    size_t& sent) noexcept;
   void note(SuperpacketSocket::Sent result, size_t packets = 1) noexcept;
+  void note(Trouble trouble, size_t packets = 1) noexcept;
   [[nodiscard]] Socket* socket_of(uint16_t port) noexcept;
 
   const Setup setup_;
@@ -90,8 +94,7 @@ class UdpQueue {
   Flow flow_;  // of what is being fetched
   uint8_t tos_ = 0;
   // Its worker writes, others read.
-  std::atomic<bool> singly_{false};
-  std::atomic<uint64_t> refused_{0}, too_long_{0}, unfit_{0}, no_buffer_{0};
+  std::array<std::atomic<uint64_t>, static_cast<size_t>(Trouble::kCount)> troubles_{};
 };
 
 }  // namespace gradlane

@@ -47,7 +47,7 @@ class ProbeRun {
  public:
   struct Setup {
     unsigned node = 0;
-    std::string address;
+    std::string address{};
     const std::atomic<uint64_t>* mac = nullptr;  // 0: not known
     std::array<uint8_t, kProbedClasses> tos{};
     size_t mtu = 0;       // of IP

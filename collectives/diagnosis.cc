@@ -19,6 +19,9 @@ Failure diagnose(const LinkFacts& facts) noexcept {
   if (facts.complained_tos) {
     failure.field = Field::kArrivedTos;
     failure.theirs = *facts.complained_tos;
+  } else if (facts.path_bytes != 0 && facts.path_bytes < facts.blocked_bytes) {
+    failure.field = Field::kPathMtu;
+    failure.theirs = facts.path_bytes;
   } else if (facts.blocked_bytes > kAnyLinkBytes && facts.acked_bytes < facts.blocked_bytes) {
     failure.field = Field::kPacketSize;
     failure.theirs = facts.acked_bytes;

@@ -19,6 +19,7 @@ struct LinkFacts {
   // heard: of the packet that is never acknowledged, and of the longest one that was meanwhile; of IP.
   uint64_t blocked_bytes = 0;
   uint64_t acked_bytes = 0;
+  uint64_t path_bytes = 0;  // of IP, as PacketIo::path_bytes()
 };
 
 // Packets up to this length pass any link of IP (RFC 791), so it is not their length that stops them.
@@ -26,7 +27,8 @@ inline constexpr uint64_t kAnyLinkBytes = 576;
 
 [[nodiscard]] Failure diagnose(const LinkFacts& facts) noexcept;
 
-// What Failure::ours holds of kArrivedTos, kPacketSize, kNoAnswer: from which rank to which, and how long the packet.
+// What Failure::ours holds of kArrivedTos, kPacketSize, kNoAnswer, kPathMtu: from which rank to which, and how long the
+// packet.
 struct Way {
   uint16_t from = 0;
   uint16_t to = 0;

@@ -63,6 +63,7 @@ const char* field_name(Field field) noexcept {
     case Field::kArrivedTos:
     case Field::kPacketSize:
     case Field::kNoAnswer:
+    case Field::kPathMtu:
       break;
   }
   return "?";
@@ -98,6 +99,11 @@ void add_silence(FailureText& text, const Failure& failure) noexcept {
       if (failure.theirs != 0) text.add(", those of ").add(failure.theirs).add(" bytes do");
       if (failure.theirs == 0) text.add(", short ones do");
       text.add(": the MTU of an interface or a switch port between them is less").add(kCheck);
+      return;
+    case Field::kPathMtu:
+      text.add("packets of ").add(way.bytes).add(" bytes from rank ").add(way.from);
+      text.add(" do not arrive at rank ").add(way.to).add(": the path takes at most ").add(failure.theirs);
+      text.add(" (found by probes): set mtu: ").add(failure.theirs).add(" on all nodes, or mend it").add(kCheck);
       return;
     case Field::kNoAnswer:
       text.add("rank ").add(way.to).add(" is heard, but packets of rank ").add(way.from);

@@ -190,6 +190,7 @@ enum class Field : uint8_t {
   kStrategy,    // values are StrategyId::code()
   kStrategies,  // those that nodes allow: pack_strategies()
   kBackCodec,
+  kPathMtu,  // of kSilent: as kPacketSize, and theirs is the longest that does arrive, as probes have found
 };
 
 // Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they

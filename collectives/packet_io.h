@@ -51,6 +51,13 @@ class PacketIo {
   // owner whose hardware reads it later holds a reference of its own, and returns false while an earlier transmission
   // of the same buffer is under way, or sends a copy.
   [[nodiscard]] virtual bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept = 0;
+
+  // What the owner has found out about the way to that rank, for the text of a failure: the longest packet of IP that
+  // gets there, if not all do; else, and if it does not know, 0.
+  [[nodiscard]] virtual size_t path_bytes(unsigned rank) const noexcept {
+    static_cast<void>(rank);
+    return 0;
+  }
 };
 
 }  // namespace gradlane

@@ -167,7 +167,8 @@ LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
           link.congestion_window(),
           link.rtt().smoothed(),
           link.rtt().known() ? link.rtt().least() : 0,
-          membership_.refused(neighbour)};
+          membership_.refused(neighbour),
+          link.waiting_since()};
 }
 
 bool ExchangeState::awaited() const noexcept {

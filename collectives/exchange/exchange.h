@@ -44,7 +44,8 @@ struct LinkStatus {
   double window = 0;       // congestion window, packets
   Nanos smoothed_rtt = 0;  // 0: not measured yet
   Nanos least_rtt = 0;
-  Failure refused;  // the neighbour is configured differently
+  Failure refused;          // the neighbour is configured differently
+  Nanos waiting_since = 0;  // nothing in flight has been acknowledged since then; 0: nothing is in flight
 };
 
 // The exchange of one lane of one node. docs/exchange.md explains it. The owner gives it packets and the time, and

@@ -23,6 +23,7 @@ Failure Membership::diagnosis(size_t link, bool heard, Nanos now) const noexcept
   if (lately(peer.arrived_at, now)) facts.arrived_tos = peer.arrived_tos;
   if (lately(peer.complained_at, now)) facts.complained_tos = peer.complained_tos;
   if (heard) {
+    facts.path_bytes = way.path_bytes();
     facts.blocked_bytes = way.stuck_bytes() + around_;
     facts.acked_bytes = way.acked_bytes() == 0 ? 0 : way.acked_bytes() + around_;
   }

@@ -54,6 +54,10 @@ class Link final : public PacketSink {
   // Its length, and that of the longest one acknowledged meanwhile.
   [[nodiscard]] size_t stuck_bytes() const noexcept { return table_[unacked_ & (table_.size() - 1)].bytes; }
   [[nodiscard]] size_t acked_bytes() const noexcept { return acked_bytes_; }
+  // Of IP, as PacketIo::path_bytes().
+  [[nodiscard]] size_t path_bytes() const noexcept { return io_.path_bytes(peer_); }
+  // When the oldest packet became the oldest; 0: there is none.
+  [[nodiscard]] Nanos waiting_since() const noexcept { return unacked_ == next_ ? 0 : stuck_at_; }
 
   // ---- Sending data.
   // Whether a data packet may go now. What passes through may exceed the congestion window by a quarter, so that it

@@ -101,7 +101,7 @@ const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
   bool busy = false;
   for (const auto& node : nodes) {
     fds.push_back({node->server().fd(), POLLIN, 0});
-    busy |= node->server().busy() || node->prober().running();
+    busy |= node->server().busy() || node->probing();
     fds.push_back({node->admin()->fd(), POLLIN, 0});
     busy |= node->admin()->busy();
   }

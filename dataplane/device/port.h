@@ -41,6 +41,8 @@ class Port {
   [[nodiscard]] bool needs_goodbye() const noexcept { return traits_.needs_goodbye; }
   // A link in the memory of this machine.
   [[nodiscard]] bool local_link() const noexcept { return traits_.local; }
+  // AF_PACKET, see DeviceTraits.
+  [[nodiscard]] bool sticks() const noexcept { return traits_.sticks; }
   // Sockets, see DeviceTraits.
   [[nodiscard]] bool of_sockets() const noexcept { return traits_.sockets; }
   // The device computes the checksums of IPv4 and UDP of packets whose flags ask for it. Only once started().

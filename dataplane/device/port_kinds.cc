@@ -64,6 +64,7 @@ DeviceTraits traits_of(const PortConfig& config) {
   if (is_memif(config)) return memif_traits(config.device);
   if (is_virtio(config)) return virtio_traits(config.device);
   if (is_vhost(config)) return vhost_traits(config.device);
+  traits.sticks = is_af_packet(config);
   traits.kernel = is_af_packet(config) || is_af_xdp(config) || is_tap(config);
   return traits;
 }

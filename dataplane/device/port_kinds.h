@@ -32,6 +32,8 @@ struct DeviceTraits {
   bool needs_mac = false;
   // AF_PACKET, AF_XDP, tap, sockets: packets pass through the kernel.
   bool kernel = false;
+  // AF_PACKET: may send nothing more behind a frame that is too long for its link.
+  bool sticks = false;
   // Sockets: the kernel has the node's address, knows the way to others, and computes checksums.
   bool sockets = false;
   std::string socket;  // the file that it makes, and never removes

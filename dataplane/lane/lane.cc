@@ -109,9 +109,9 @@ void Lane::publish() noexcept {
 
 void Lane::publish_link(size_t link) noexcept {
   const LinkStatus status = exchange_.link_status(link);
-  const uint64_t fields[] = {status.up,           routes_[link].heard,
-                             status.smoothed_rtt, std::bit_cast<uint64_t>(status.window),
-                             status.in_flight,    routes_[link].tagged};
+  const uint64_t fields[] = {
+      status.up,        routes_[link].heard,  status.smoothed_rtt, std::bit_cast<uint64_t>(status.window),
+      status.in_flight, routes_[link].tagged, status.waiting_since};
   static_assert(std::size(fields) + kFailureFields == kLinkFields);
   for (size_t i = 0; i < std::size(fields); ++i) links_[link].set(i, fields[i]);
   publish(status.refused, links_[link], std::size(fields));
@@ -125,8 +125,9 @@ LinkSnapshot Lane::link_snapshot(size_t link) const noexcept {
           .rtt = static_cast<double>(fields[2]),
           .window = std::bit_cast<double>(fields[3]),
           .in_flight = fields[4],
-          .refused = published_failure(fields, 6),
-          .tagged = fields[5]};
+          .refused = published_failure(fields, 7),
+          .tagged = fields[5],
+          .waiting_since = fields[6]};
 }
 
 RingSnapshot Lane::ring_snapshot() const noexcept {
@@ -193,6 +194,12 @@ bool Lane::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
   Route& route = routes_[link];
   if (route.other != nullptr) return route.other->deliver(rank_, packet, bytes);
   return route.queue->send(packet, bytes, route.flow, *route.neighbour);
+}
+
+size_t Lane::path_bytes(unsigned rank) const noexcept {
+  const size_t link = link_of(rank);
+  const Neighbour* const neighbour = link < routes_.size() ? routes_[link].neighbour : nullptr;
+  return neighbour == nullptr ? 0 : neighbour->path_bytes.load(std::memory_order_relaxed);
 }
 
 }  // namespace gradlane

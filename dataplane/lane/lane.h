@@ -37,8 +37,9 @@ struct LinkSnapshot {
   double rtt = 0;     // smoothed, in ns; 0: not known
   double window = 0;  // of congestion, in packets
   size_t in_flight = 0;
-  Failure refused;      // by this rank, of that one
-  uint64_t tagged = 0;  // packets of it with a tag, where this node has no key
+  Failure refused;          // by this rank, of that one
+  uint64_t tagged = 0;      // packets of it with a tag, where this node has no key
+  Nanos waiting_since = 0;  // nothing in flight has been acknowledged since then; 0: nothing is in flight
 };
 
 // How the words go together:
@@ -102,6 +103,7 @@ class Lane final : public PacketIo {
   [[nodiscard]] Packet allocate() noexcept override;
   void release(Packet packet) noexcept override;
   [[nodiscard]] bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept override;
+  [[nodiscard]] size_t path_bytes(unsigned rank) const noexcept override;
 
  private:
   struct Route {
@@ -150,7 +152,7 @@ class Lane final : public PacketIo {
   static constexpr size_t kPastAt = 3 + 2 * kFailureFields;
   static constexpr size_t kPastFields = 1 + kFailureFields;
   static constexpr size_t kRingFields = kPastAt + std::tuple_size_v<PastFailures> * kPastFields;
-  static constexpr size_t kLinkFields = 6 + kFailureFields;
+  static constexpr size_t kLinkFields = 7 + kFailureFields;
   Snapshot<kRingFields> ring_;                // RingSnapshot, field by field
   std::vector<Snapshot<kLinkFields>> links_;  // LinkSnapshot of each link, likewise
 };

@@ -55,6 +55,10 @@ struct Neighbour {
   std::atomic<Nanos> told_at{0};
   std::atomic<uint32_t> asks_for{0};  // address that it asks for by ARP and no node has here; 0: it does not
   ProbeBoard probes;
+  ProbeBoard lengths;  // probes of the way's MTU
+  // Of IP: the longest packets that get there and back, if not all do; 0: they do, or it is not known. The control
+  // thread writes, any worker reads.
+  std::atomic<uint32_t> path_bytes{0};
 };
 struct Told {
   uint16_t nodes = 0;

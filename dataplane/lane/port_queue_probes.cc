@@ -31,10 +31,12 @@ void PortQueue::handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos no
     counters_.add(QueueCounter::kProbeRefused);
     return;
   }
-  probing_until_ = now + kStayAwake;
+  // For those that are timed, which are the shortest. Others come every few seconds, and let an idle node be idle.
+  if (parsed.bytes == kLeastProbe) probing_until_ = now + kStayAwake;
   if (header->kind == ProbeKind::kRequest) {
     send_probe(*from, reply_to(*header, setup_.identity, parsed.tos, ip_bytes(mbuf)), parsed.bytes, parsed.source_port);
-  } else if (!from->probes.put_answer(*header, parsed.tos, parsed.bytes, now)) {
+  } else if (!from->probes.put_answer(*header, parsed.tos, parsed.bytes, now) &&
+             !from->lengths.put_answer(*header, parsed.tos, parsed.bytes, now)) {
     counters_.add(QueueCounter::kProbeRefused);
   }
 }
@@ -63,8 +65,8 @@ void PortQueue::send_probes(Nanos now) noexcept {
   size_t sent = 0;
   for (Neighbour* const neighbour : neighbours_) {
     ProbeOrder order;
-    if (!neighbour->probes.next(now, order)) continue;
-    probing_until_ = now + kStayAwake;
+    if (!neighbour->probes.next(now, order) && !neighbour->lengths.next(now, order)) continue;
+    if (order.awake) probing_until_ = now + kStayAwake;
     ProbeHeader header{};
     header.kind = ProbeKind::kRequest;
     header.id = order.id;

@@ -17,6 +17,7 @@ struct ProbeOrder {
   uint64_t nonce = 0;
   uint8_t tos = 0;
   size_t bytes = kLeastProbe;  // of the datagram's payload
+  bool awake = true;           // the worker is to stay awake for more of them, and for the answer
 };
 
 // What came back.

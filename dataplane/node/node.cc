@@ -176,6 +176,8 @@ void Node::make_lanes() {
 void Node::make_prober() {
   std::vector<ProbeRun::Setup> setups;
   std::vector<ProbeBoard*> boards;
+  std::vector<ProbeBoard*> lengths;
+  std::vector<std::atomic<uint32_t>*> paths;
   for (const auto& it : neighbours_) {
     ProbeRun::Setup setup;
     setup.node = it->node;
@@ -186,12 +188,22 @@ void Node::make_prober() {
     setup.overhead = config_.mtu - exchange_config(config_, config_.rank, incarnation_).mtu;
     setups.push_back(setup);
     boards.push_back(&it->probes);
+    lengths.push_back(&it->lengths);
+    paths.push_back(&it->path_bytes);
   }
   prober_ = std::make_unique<Prober>(setups, boards);
+  paths_ = std::make_unique<PathWatch>(setups, lengths, std::move(paths), random_bits);
 }
 
 void Node::start_probing(Nanos most) { prober_->begin(clock_now(), most, random_bits()); }
-void Node::step_probing() { prober_->step(clock_now()); }
+
+// The first queue of each port sends probes, and the first worker has those.
+void Node::step_probing() {
+  const Nanos now = clock_now();
+  const bool asked = prober_->step(now);
+  const bool watched = paths_->step(now);
+  if (asked || watched) gl_ring(worker_of(0).doorbell());
+}
 
 void Node::make_server() {
   const ExchangeConfig exchange = exchange_config(config_, 0, 1);
@@ -244,7 +256,9 @@ void Node::tend(Nanos now) {
 }
 
 void Node::log_ring(Nanos now) {
-  for (const RingLine& line : ring_.look(ring_facts(*this, now), now)) log(line);
+  const RingFacts facts = ring_facts(*this, now);
+  for (const RingLine& line : ring_.look(facts, now)) log(line);
+  for (const RingLine& line : paths_->look(config_.rank, facts.neighbours, now)) log(line);
 }
 
 void Node::log_failures(Nanos now) {

@@ -22,6 +22,7 @@
 #include "dataplane/trainer/server.h"
 #include "dataplane/watch/admin_socket.h"
 #include "dataplane/watch/failed_operations.h"
+#include "dataplane/watch/path_watch.h"
 #include "dataplane/watch/prober.h"
 #include "dataplane/watch/ring_watch.h"
 
@@ -87,7 +88,8 @@ class Node {
 
   // What the ways to neighbours are like. start_probing() does nothing while a run is on its way.
   void start_probing(Nanos most);
-  void step_probing();  // every few ms while it runs
+  void step_probing();  // every few ms while probing()
+  [[nodiscard]] bool probing() const noexcept { return prober_->running() || paths_->running(); }
   [[nodiscard]] const Prober& prober() const noexcept { return *prober_; }
 
   // visit(queue, its number) and visit(lane, its number); what other threads may read of them.
@@ -150,6 +152,7 @@ class Node {
   FailureLog failures_;
   Nanos faults_logged_at_ = 0;
   std::unique_ptr<Prober> prober_;
+  std::unique_ptr<PathWatch> paths_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Command>> closing_;
   std::unique_ptr<Server> server_;

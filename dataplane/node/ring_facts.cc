@@ -65,6 +65,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
   RingFacts facts{.node = config.rank,
                   .udp_port = udp_port_of(config, config.nodes[config.rank]),
                   .ranks_per_node = ranks_per_node(config),
+                  .mtu = config.mtu,
                   .known = true,
                   .whole = true,
                   .missing = {},
@@ -94,11 +95,13 @@ RingFacts ring_facts(const Node& node, Nanos now) {
     it.other_port = neighbour->other_port.exchange(0, std::memory_order_relaxed);
     it.asks_for = neighbour->asks_for.exchange(0, std::memory_order_relaxed);
     it.refused = difference_to(config, *neighbour, now);
+    it.path_bytes = neighbour->path_bytes.load(std::memory_order_relaxed);
     it.mac_known = neighbour->mac.load(std::memory_order_relaxed) != 0;
     if (const Port* const port = port_to(node, it.node)) {
       it.port = port->name();
       it.port_state = state_of(*port);
       it.local = port->local_link();
+      it.sticks = port->sticks();
     }
   }
   node.for_each_queue([&](const PortQueue& queue, unsigned) {
@@ -120,6 +123,9 @@ RingFacts ring_facts(const Node& node, Nanos now) {
       to->heard |= link.heard != 0 && now - std::min(link.heard, now) < kLately;
       if (link.refused) to->refused = link.refused;
       to->tagged += link.tagged;
+      if (link.waiting_since != 0 && (to->waiting_since == 0 || link.waiting_since < to->waiting_since)) {
+        to->waiting_since = link.waiting_since;
+      }
     }
   });
   return facts;

@@ -85,6 +85,7 @@ NeighbourFigures neighbour_figures(const Node& node, const RingWatch::Seen& seen
           .why = seen.why,
           .trouble = seen.trouble,
           .speaks_from = facts.speaks_from,
+          .path_bytes = facts.path_bytes,
           .difference = difference_of(facts.refused),
           .arp_tries = facts.arp_tries,
           .forged = facts.forged,

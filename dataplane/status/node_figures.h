@@ -41,6 +41,7 @@ struct NeighbourFigures {
   std::string why;          // not up: what is known of the cause,
   std::string trouble;      //   and what disturbs one that is
   std::string speaks_from;  // another address; "": no
+  size_t path_bytes = 0;    // longest packets of IP on the way there, if less than the MTU; 0: no, or not known
   std::string difference;   // in its settings: "workers.lanes: 1 here, 2 there"; "": none is known
   uint64_t arp_tries = 0;
   uint64_t forged = 0;

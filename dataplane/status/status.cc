@@ -69,6 +69,7 @@ json neighbours_json(const NodeFigures& node) {
                           {"why", it.why},
                           {"trouble", it.trouble},
                           {"speaks_from", it.speaks_from},
+                          {"path_mtu", it.path_bytes == 0 ? json() : json(it.path_bytes)},
                           {"difference", it.difference},
                           {"arp_tries", it.arp_tries},
                           {"forged", it.forged},

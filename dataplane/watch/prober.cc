@@ -7,12 +7,15 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kRoundTime = 200 * kMillisecond;   // for the answers to a round
-constexpr Nanos kSearchTime = 100 * kMillisecond;  // the same, once it is known how fast answers come
+constexpr Nanos kSearchTime = 100 * kMillisecond;  // the same, beside round trips, once it is known that answers come
 constexpr unsigned kEachClass = 3;                 // small probes of a round, of each class
 constexpr unsigned kSmallRounds = 4;               // for classes that are not answered, while others are
 constexpr unsigned kFullRounds = 4;
-constexpr unsigned kSearchProbes = 3;
-constexpr unsigned kSearchRounds = 48;  // thrice the logarithm of any MTU
+constexpr unsigned kShortRounds = 3;    // likewise, of a run that asks for the length only
+constexpr unsigned kSureProbes = 3;     // of a length that did not pass, to make sure
+constexpr size_t kLengths = 8;          // of a round
+constexpr unsigned kSearchRounds = 24;  // thrice and more what takes any MTU apart
+constexpr size_t kBase = 576;           // of IP: any link takes it (RFC 791)
 
 }  // namespace
 
@@ -28,26 +31,27 @@ void ProbeRun::begin(Nanos now, Nanos most, uint64_t nonce) {
   nonce_ = nonce;
   end_ = now + most;
   too_long_ = setup_.mtu;
-  confirmed_ = false;
   asked_ = 0;
   enter(Stage::kAddress, now);
 }
 
-void ProbeRun::step(Nanos now) {
-  if (stage_ == Stage::kDone) return;
+bool ProbeRun::step(Nanos now) {
+  posted_ = false;
+  if (stage_ == Stage::kDone) return false;
   if (stage_ == Stage::kAddress && setup_.mac->load(std::memory_order_relaxed) != 0) {
     result_.arp = true;
     enter(Stage::kSmall, now);
   }
   if (stage_ == Stage::kAddress) {
     if (now >= end_) finish();
-    return;
+    return false;
   }
-  if (!collecting_ && !round_over(now)) return;
+  if (!collecting_ && !round_over(now)) return posted_;
   collecting_ = true;
-  if (!collect()) return;
+  if (!collect()) return false;
   collecting_ = false;
   now >= end_ ? finish() : next_stage(now);
+  return posted_;
 }
 
 void ProbeRun::enter(Stage stage, Nanos now) {
@@ -67,28 +71,49 @@ void ProbeRun::start_round(Nanos now) {
   ++turn_;
   asked_ = 0;
   answers_ = 0;
-  const auto traffic = [](size_t i) { return static_cast<TrafficClass>(i); };
-  if (stage_ == Stage::kSmall) {
-    for (unsigned i = 0; i < kEachClass * kProbedClasses; ++i) {
-      const size_t number = i % kProbedClasses;
-      if (rounds_ == 1 || !result_.tos[number].answered) ask(traffic(number), least());
-    }
-  } else if (stage_ == Stage::kFull) {
-    result_.tried = true;
-    for (size_t i = 0; i < kProbedClasses; ++i) ask(traffic(i), setup_.mtu);
-  } else {
-    for (unsigned i = 0; i < kSearchProbes; ++i) ask(TrafficClass::kControl, tried());
+  small_answered_ = false;
+  const bool first = stage_ == Stage::kSmall || (stage_ == Stage::kFull && !setup_.length_only);
+  const Nanos slowest = rtts_.empty() ? 0 : *std::ranges::max_element(rtts_);
+  round_end_ = std::min(end_, now + (first ? kRoundTime : kSearchTime + 2 * slowest));
+  if (stage_ == Stage::kSmall) return ask_small();
+  stage_ == Stage::kFull ? ask_full() : ask_lengths();
+}
+
+void ProbeRun::ask_small() {
+  if (setup_.length_only) return ask(TrafficClass::kControl, small());
+  for (unsigned i = 0; i < kEachClass * kProbedClasses; ++i) {
+    const size_t number = i % kProbedClasses;
+    if (rounds_ == 1 || !result_.tos[number].answered) ask(static_cast<TrafficClass>(number), small());
   }
-  round_end_ = std::min(end_, now + (stage_ == Stage::kSearch ? kSearchTime : kRoundTime));
+}
+
+void ProbeRun::ask_full() {
+  result_.tried = true;
+  if (setup_.length_only) return ask(TrafficClass::kControl, setup_.mtu);
+  for (size_t i = 0; i < kProbedClasses; ++i) ask(static_cast<TrafficClass>(i), setup_.mtu);
+}
+
+// Lengths that divide the interval, or in the end once more the shortest that did not pass, as that may have been lost
+// for another reason: what a small one, which must be answered, tells.
+void ProbeRun::ask_lengths() {
+  const size_t gap = too_long_ - result_.largest;
+  if (gap <= 1) {
+    for (unsigned i = 0; i < kSureProbes; ++i) ask(TrafficClass::kControl, too_long_);
+    return ask(TrafficClass::kControl, small());
+  }
+  const size_t count = std::min(kLengths, gap - 1);
+  for (size_t i = 1; i <= count; ++i) ask(TrafficClass::kControl, result_.largest + gap * i / (count + 1));
 }
 
 void ProbeRun::ask(TrafficClass traffic, size_t ip_bytes) {
+  posted_ = true;
   const size_t slot = asked_++;
   asks_[slot] = {.traffic = traffic, .ip_bytes = ip_bytes};
   board_.post(slot, {.id = static_cast<uint32_t>(turn_ * ProbeBoard::kSlots + slot),
                      .nonce = nonce_,
                      .tos = setup_.tos[static_cast<size_t>(traffic)],
-                     .bytes = ip_bytes - setup_.overhead});
+                     .bytes = ip_bytes - setup_.overhead,
+                     .awake = !setup_.length_only || stage_ == Stage::kSearch});
 }
 
 bool ProbeRun::round_over(Nanos now) const noexcept {
@@ -121,10 +146,14 @@ bool ProbeRun::collect() {
 void ProbeRun::note(size_t slot, const ProbeAnswer& answer) {
   const Asked& asked = asks_[slot];
   ++result_.answered;
-  ++answers_;
   result_.theirs = answer.sender;
   result_.largest = std::max(result_.largest, asked.ip_bytes);
-  if (asked.ip_bytes == least()) rtts_.push_back(answer.rtt);
+  if (asked.ip_bytes == small()) {
+    small_answered_ = true;
+    if (stage_ == Stage::kSmall) rtts_.push_back(answer.rtt);
+  } else {
+    ++answers_;
+  }
   ProbeResult::Tos& tos = result_.tos[static_cast<size_t>(asked.traffic)];
   // One that was changed is worth more than those that were not: there may be several ways.
   const bool right = tos.there == tos.sent && tos.back == tos.sent;
@@ -134,7 +163,14 @@ void ProbeRun::note(size_t slot, const ProbeAnswer& answer) {
   tos.back = answer.back;
 }
 
+// Those that are timed are as short as can be: whoever answers others need not stay awake for more.
+size_t ProbeRun::small() const noexcept {
+  const size_t least = setup_.overhead + kLeastProbe;
+  return setup_.length_only ? std::clamp(kBase, least, std::max(least, setup_.mtu - 1)) : least;
+}
+
 bool ProbeRun::all_classes_answered() const noexcept {
+  if (setup_.length_only) return result_.answered != 0;
   return std::ranges::all_of(result_.tos, [](const auto& it) { return it.answered; });
 }
 
@@ -152,11 +188,11 @@ void ProbeRun::next_stage(Nanos now) {
       return start_round(now);
     case Stage::kFull:
       if (answers_ != 0) return enter(Stage::kDone, now);
-      if (rounds_ < kFullRounds) return start_round(now);
+      if (rounds_ < (setup_.length_only ? kShortRounds : kFullRounds)) return start_round(now);
       return enter(Stage::kSearch, now);
     case Stage::kSearch:
-      next_size();
-      if (confirmed_ || rounds_ >= kSearchRounds) return enter(Stage::kDone, now);
+      narrow();
+      if (result_.sure || rounds_ >= kSearchRounds) return enter(Stage::kDone, now);
       return start_round(now);
     case Stage::kAddress:
     case Stage::kDone:
@@ -164,25 +200,24 @@ void ProbeRun::next_stage(Nanos now) {
   }
 }
 
-// What a round of the search is about: the middle, and in the end once more the shortest that did not pass, as that may
-// have been lost for another reason.
-size_t ProbeRun::tried() const noexcept {
-  return too_long_ - result_.largest > 1 ? (result_.largest + too_long_) / 2 : too_long_;
-}
-
-void ProbeRun::next_size() {
-  const size_t last = asks_[0].ip_bytes;
-  if (answers_ == 0) {
-    confirmed_ = last == too_long_;
-    too_long_ = last;
-  } else if (last == too_long_) {
+// What a round of the search tells.
+void ProbeRun::narrow() {
+  const size_t first = asks_[0].ip_bytes;
+  if (first != too_long_) {
+    for (size_t i = asked_; i-- != 0;) {
+      if (asks_[i].ip_bytes > result_.largest) too_long_ = asks_[i].ip_bytes;
+    }
+  } else if (answers_ != 0) {
     too_long_ = setup_.mtu;
-    confirmed_ = last == setup_.mtu;
+    result_.sure = result_.largest == setup_.mtu;
+  } else {
+    result_.sure = small_answered_;
   }
 }
 
 void ProbeRun::finish() {
   stage_ = Stage::kDone;
+  result_.sure |= result_.largest == setup_.mtu;
   if (rtts_.empty()) return;
   std::ranges::sort(rtts_);
   result_.rtt_min = rtts_.front();
@@ -200,8 +235,10 @@ void Prober::begin(Nanos now, Nanos most, uint64_t nonce) {
   for (const auto& run : runs_) run->begin(now, most, nonce);
 }
 
-void Prober::step(Nanos now) {
-  for (const auto& run : runs_) run->step(now);
+bool Prober::step(Nanos now) {
+  bool posted = false;
+  for (const auto& run : runs_) posted |= run->step(now);
+  return posted;
 }
 
 bool Prober::running() const noexcept {

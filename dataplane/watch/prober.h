@@ -29,6 +29,7 @@ struct ProbeResult {
   size_t full = 0;     // the longest IP packet that the exchange sends,
   bool tried = false;  //   whether it was tried,
   size_t largest = 0;  //   and the longest that got there and back, as far as is known; 0: none
+  bool sure = false;   // that is the longest there is: anything longer gets lost, while short ones are answered
   struct Tos {
     uint8_t sent = 0;
     bool answered = false;
@@ -41,8 +42,12 @@ struct ProbeResult {
 
 // One neighbour, one run at a time. A run waits for the neighbour's address; sends small probes of every ToS class, a
 // round every 200 ms until one is answered, and then some more for classes that are not; then probes as long as the
-// exchange's packets may be, and if none of those is answered, looks for the longest that is by halving the interval;
-// what it finds it tries once more.
+// exchange's packets may be, and if none of those is answered, looks for the longest that is, trying a few lengths of
+// the interval at a time; what it finds it tries once more. This is the search of RFC 8899, whose base are the small
+// probes.
+//
+// One that asks for the length only sends two probes where all is well: one of 576 bytes, which any link of IP takes,
+// and one of full length.
 class ProbeRun {
  public:
   struct Setup {
@@ -52,12 +57,14 @@ class ProbeRun {
     std::array<uint8_t, kProbedClasses> tos{};
     size_t mtu = 0;       // of IP
     size_t overhead = 0;  // bytes of an IP packet around the probe
+    bool length_only = false;
   };
   ProbeRun(const Setup& setup, ProbeBoard& board) : setup_(setup), board_(board) {}
 
   // `nonce` is random. Ends after `most`, whatever is known then.
   void begin(Nanos now, Nanos most, uint64_t nonce);
-  void step(Nanos now);
+  // True: there are new probes, which the worker that sends may sleep over.
+  bool step(Nanos now);
   [[nodiscard]] bool running() const noexcept { return stage_ != Stage::kDone; }
   // Complete when it does not run any more.
   [[nodiscard]] const ProbeResult& result() const noexcept { return result_; }
@@ -67,15 +74,17 @@ class ProbeRun {
 
   void enter(Stage stage, Nanos now);
   void start_round(Nanos now);
+  void ask_small();
+  void ask_full();
+  void ask_lengths();
   void ask(TrafficClass traffic, size_t ip_bytes);
   [[nodiscard]] bool round_over(Nanos now) const noexcept;
   [[nodiscard]] bool collect();
   void note(size_t slot, const ProbeAnswer& answer);
   void next_stage(Nanos now);
-  [[nodiscard]] size_t tried() const noexcept;
-  void next_size();
+  void narrow();
   void finish();
-  [[nodiscard]] size_t least() const noexcept { return setup_.overhead + kLeastProbe; }
+  [[nodiscard]] size_t small() const noexcept;
   [[nodiscard]] bool all_classes_answered() const noexcept;
 
   const Setup setup_;
@@ -95,10 +104,11 @@ class ProbeRun {
     bool cleared = false;
   };
   std::array<Asked, ProbeBoard::kSlots> asks_{};
-  unsigned answers_ = 0;
+  unsigned answers_ = 0;  // but to small ones
+  bool small_answered_ = false;
   bool collecting_ = false;
-  size_t too_long_ = 0;     // kSearch: the shortest that did not pass,
-  bool confirmed_ = false;  //   twice
+  bool posted_ = false;
+  size_t too_long_ = 0;  // kSearch: the shortest that did not pass
   std::vector<Nanos> rtts_;
 };
 
@@ -110,7 +120,8 @@ class Prober {
 
   // Starts a run, unless one is on its way: then its results are those of this one.
   void begin(Nanos now, Nanos most, uint64_t nonce);
-  void step(Nanos now);
+  // True: as that of a run.
+  bool step(Nanos now);
   [[nodiscard]] bool running() const noexcept;
   [[nodiscard]] std::vector<ProbeResult> results() const;
 

@@ -67,6 +67,14 @@ std::string trouble_text(const NeighbourFacts& facts) {
   return "";
 }
 
+std::string path_text(const NeighbourFacts& facts, size_t mtu) {
+  if (facts.path_bytes == 0) return "";
+  return fmt::format(
+      "the path to {} takes packets of at most {} bytes, mtu is {}: set mtu: {} on all nodes (found by "
+      "probes)",
+      name_of(facts), facts.path_bytes, mtu, facts.path_bytes);
+}
+
 std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos missing_for) {
   using PortState = NeighbourFacts::PortState;
   if (facts.up) return "";
@@ -135,6 +143,7 @@ void RingWatch::look_at_neighbours(const RingFacts& facts, Nanos now) {
     since.forged -= seen.forged_before;
     seen.why = missing_text(since, facts.udp_port, now - seen.missing_since);
     seen.trouble = trouble_text(since);
+    if (seen.trouble.empty()) seen.trouble = path_text(since, facts.mtu);
   }
 }
 

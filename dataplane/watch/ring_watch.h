@@ -19,26 +19,30 @@ struct NeighbourFacts {
   uint16_t udp_port = 0;  // where it listens; 0: as this node
   std::string port;
   PortState port_state = PortState::kUp;
-  bool local = false;  // the port is a link inside this machine, which is up only while the other daemon runs
-  bool up = false;     // all links of the exchange to it are
+  bool local = false;   // the port is a link inside this machine, which is up only while the other daemon runs
+  bool sticks = false;  // the port may send nothing more behind a frame that is too long for its link (docs/traps.md)
+  bool up = false;      // all links of the exchange to it are
   bool mac_known = false;
-  uint64_t arp_tries = 0;   // so far; 0: its address is configured, or has not been asked for yet
-  uint64_t forged = 0;      // packets from its address so far that were refused: not authentic
-  uint64_t untagged = 0;    // of those: without any tag
-  uint64_t tagged = 0;      // packets with a tag, where this node has no key
-  uint64_t wrong_tos = 0;   // packets so far with a ToS byte that no class has,
-  uint8_t last_tos = 0;     //   the last one with this
-  uint16_t other_port = 0;  // UDP port that it sends to, and none of ours is; 0: it does not
-  uint32_t asks_for = 0;    // address that it asks for, and no node has here; 0: it does not
-  std::string speaks_from;  // another address than its own that hellos of this node come from; "": they do not
-  bool heard = false;       // packets of it, authentic ones, have come to a rank here lately
-  Failure refused;          // by this node, of one of its ranks: field, ours, theirs
+  uint64_t arp_tries = 0;    // so far; 0: its address is configured, or has not been asked for yet
+  uint64_t forged = 0;       // packets from its address so far that were refused: not authentic
+  uint64_t untagged = 0;     // of those: without any tag
+  uint64_t tagged = 0;       // packets with a tag, where this node has no key
+  uint64_t wrong_tos = 0;    // packets so far with a ToS byte that no class has,
+  uint8_t last_tos = 0;      //   the last one with this
+  uint16_t other_port = 0;   // UDP port that it sends to, and none of ours is; 0: it does not
+  uint32_t asks_for = 0;     // address that it asks for, and no node has here; 0: it does not
+  std::string speaks_from;   // another address than its own that hellos of this node come from; "": they do not
+  bool heard = false;        // packets of it, authentic ones, have come to a rank here lately
+  size_t path_bytes = 0;     // of IP: the longest packets that get there and back, and less than the MTU; else 0
+  Nanos waiting_since = 0;   // nothing in flight to it has been acknowledged since then; 0: nothing is in flight
+  Failure refused;           // by this node, of one of its ranks: field, ours, theirs
 };
 
 struct RingFacts {
   unsigned node = 0;
   uint16_t udp_port = 0;
   unsigned ranks_per_node = 1;
+  size_t mtu = 0;
   bool known = false;               // all ranks of this node have looked at the ring
   bool whole = false;               // all of them have found it whole
   std::optional<unsigned> missing;  // the rank that they know nothing of, if there is one
@@ -48,6 +52,9 @@ struct RingFacts {
 
 // What is wrong with packets of a neighbour, though it may be up; "": nothing.
 [[nodiscard]] std::string trouble_text(const NeighbourFacts& facts);
+
+// The way to a neighbour takes less than `mtu`; "": that is not known.
+[[nodiscard]] std::string path_text(const NeighbourFacts& facts, size_t mtu);
 
 // One line of the log.
 struct RingLine {

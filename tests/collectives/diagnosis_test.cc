@@ -54,6 +54,16 @@ const Case kCases[] = {
      "packets of 9000 bytes from rank 2 do not arrive at rank 3, short ones do: the MTU of an interface or a switch "
      "port "
      "between them is less; run gradlane check on both"},
+    {"probes have found how long they may be",
+     {.self = 2, .peer = 3, .heard = true, .blocked_bytes = 1500, .acked_bytes = 140, .path_bytes = 1400},
+     Field::kPathMtu,
+     "packets of 1500 bytes from rank 2 do not arrive at rank 3: the path takes at most 1400 (found by probes): set "
+     "mtu: 1400 on all nodes, or mend it; run gradlane check on both"},
+    {"one gets lost that probes say would not",
+     {.self = 0, .peer = 1, .heard = true, .blocked_bytes = 1400, .acked_bytes = 1400, .path_bytes = 1400},
+     Field::kNoAnswer,
+     "rank 1 is heard, but packets of rank 0 do not arrive there: something on the way drops them; run gradlane check "
+     "on both"},
     {"one gets lost, and another of its length did not",
      {.self = 0, .peer = 1, .heard = true, .blocked_bytes = 1500, .acked_bytes = 1500},
      Field::kNoAnswer,

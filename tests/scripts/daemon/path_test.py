@@ -1,0 +1,139 @@
+#!/usr/bin/python3
+"""A path whose MTU shrinks under two nodes with a router between them: what fails names the MTU, and then it works again.
+
+Usage: path_test.py GRADLANED. Daemons on UDP sockets in network namespaces. Needs root.
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+import time
+
+from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.rings import wait_for
+from tools.net.spaces import Spaces
+
+GRADLANED = str(pathlib.Path(sys.argv[1]).resolve())
+COUNT = 200_000  # floats: many packets of full length
+TIMEOUTS = "{peer: 4s, start: 20s, operation: 60s, shutdown: 1s}"
+ADDRESS = "10.77.{}.1"
+MTU, LESS = 1500, 1400
+
+
+class Routed:
+    """Two hosts, each with its own link to a router."""
+
+    mtu = MTU
+
+    def __init__(self):
+        self.spaces = Spaces()
+
+    def __enter__(self):
+        self.spaces.__enter__()
+        try:
+            router = self.spaces.add("r")
+            router.run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+            for i in range(2):
+                host = self.spaces.add(f"n{i}")
+                router.veth(f"p{i}", host, "gl0", mtu=MTU, offloads=True)
+                router.ip("addr", "add", f"10.77.{i + 1}.254/24", "dev", f"p{i}")
+                host.ip("addr", "add", f"10.77.{i + 1}.1/24", "dev", "gl0")
+                host.ip("route", "add", "default", "via", f"10.77.{i + 1}.254")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.spaces.__exit__()
+
+    def command(self, i, *argv):
+        return self.spaces[f"n{i}"].command(*argv)
+
+    def set_mtu(self, space, interface, mtu):
+        self.spaces[space].ip("link", "set", interface, "mtu", mtu)
+
+
+def begin(contexts):
+    return [gl.all_reduce(gl.zeros(COUNT), codec="raw", async_=True) for gl in contexts]
+
+
+def errors_of(requests):
+    """Of operations that must fail, and not by their own time-out."""
+    errors = []
+    for request in requests:
+        try:
+            request.wait(30)
+            raise AssertionError("an operation succeeded that could not")
+        except rings.gradlane_package().Error as error:
+            errors.append(str(error))
+    return errors
+
+
+def works(contexts):
+    """An operation, after as many tries as it takes."""
+
+    def try_it():
+        for gl in contexts:
+            gl.resume(0)
+        try:
+            for request in begin(contexts):
+                request.wait(60)
+            return True
+        except rings.gradlane_package().Error:
+            return False
+
+    wait_for(try_it, "operations succeed again", 30)
+
+
+def path_mtu(ring, node):
+    document = ring.stats(node)
+    return document["neighbours"][0]["path_mtu"] if document else None
+
+
+def shrinks(network, ring, contexts, space, interface):
+    begun = [len(ring.log(node)) for node in range(2)]
+    for request in begin(contexts):
+        request.wait(60)
+    network.set_mtu(space, interface, LESS)
+    try:
+        for error in errors_of(begin(contexts)):
+            expected = (rf"packets of 1[45]\d\d bytes from rank [01] do not arrive at rank [01]: the path takes at most "
+                        rf"{LESS} \(found by probes\): set mtu: {LESS} on all nodes")
+            assert re.search(expected, error), error
+        for node in range(2):
+            wait_for(lambda: path_mtu(ring, node) == LESS, f"node {node} has found the MTU", 10)
+            text = (f"the path to node {1 - node} ({ADDRESS.format(2 - node)}) takes packets of at most {LESS} bytes, mtu "
+                    f"is {MTU}: set mtu: {LESS} on all nodes (found by probes)")
+            assert ring.stats(node)["neighbours"][0]["trouble"] == text, ring.stats(node)
+            wait_for(lambda: text in ring.log(node, begun[node]), "a line in the log", 10)
+    finally:
+        network.set_mtu(space, interface, MTU)
+    works(contexts)
+    for node in range(2):
+        wait_for(lambda: path_mtu(ring, node) is None, f"node {node} knows that it is mended", 10)
+        wait_for(lambda: f"takes packets of mtu: {MTU} again" in ring.log(node, begun[node]), "a line in the log", 10)
+        lines = [line for line in ring.log(node, begun[node]).splitlines() if "the path to node" in line]
+        assert len(lines) == 2, lines
+
+
+def main():
+    networks.require()
+    with Routed() as network, tempfile.TemporaryDirectory(prefix="gl-path-") as folder:
+        with rings.Ring("udp", 2, folder, GRADLANED, network, address=ADDRESS, timeouts=TIMEOUTS) as ring:
+            ring.start().wait_whole()
+            contexts = [ring.open(rank) for rank in range(2)]
+            # The router drops what is too long for its other side, and what it says of that is not heard; then the
+            # kernel itself refuses to send it.
+            for space, interface in (("r", "p1"), ("n0", "gl0")):
+                began = time.monotonic()
+                shrinks(network, ring, contexts, space, interface)
+                print(f"ok {space} {interface} {time.monotonic() - began:.1f} s", flush=True)
+            for gl in contexts:
+                gl.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,12 +12,10 @@
 #include "base/error.h"
 #include "config/addresses.h"
 #include "config/values.h"
+#include "dataplane/udp/socket_sizes.h"
 
 namespace gradlane {
 namespace {
-
-// So small that a queue that is full shows: beyond it the kernel drops without a word.
-constexpr int kSendBytes = 128 << 10;
 
 bool set(int socket, int level, int option, int value) noexcept {
   return setsockopt(socket, level, option, &value, sizeof(value)) == 0;
@@ -103,7 +101,7 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
     throw SetupError(fmt::format("UDP {}: {}{}", endpoint_text(bound), std::strerror(error), hint));
   }
   (void)set(fd, IPPROTO_UDP, UDP_GRO, 1);  // packets come one by one where it is not known
-  (void)set(fd, SOL_SOCKET, SO_SNDBUF, kSendBytes);
+  (void)set(fd, SOL_SOCKET, SO_SNDBUF, static_cast<int>(kSocketSendBytes));
   // Who may, gets more than net.core.rmem_max.
   const int wanted = static_cast<int>(receive_bytes);
   if (!set(fd, SOL_SOCKET, SO_RCVBUFFORCE, wanted)) (void)set(fd, SOL_SOCKET, SO_RCVBUF, wanted);

@@ -12,11 +12,11 @@
 #include "config/values.h"
 #include "config/words.h"
 #include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/udp/socket_sizes.h"
 
 namespace gradlane {
 namespace {
 
-constexpr size_t kReceiveBytes = size_t{4} << 20;
 constexpr size_t kAroundPacket = 832;  // of the kernel's memory, where each came by itself
 constexpr size_t kMinWaiting = 16;
 
@@ -43,7 +43,7 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
   setup.nodes = NodeTable(node);
   setup.any_address = config.device == kAnyWord;
   setup.payload = node.mtu - ip_udp_bytes(node);
-  setup.receive_bytes = kReceiveBytes;
+  setup.receive_bytes = kSocketReceiveBytes;
   try {
     check_mtu(address_of(node.nodes[node.rank]), node.mtu);
     for (unsigned lane = 0; lane < lanes_; ++lane) {
@@ -56,9 +56,9 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
   } catch (const SetupError& error) {
     fail(error.what());
   }
-  if (const size_t granted = queue_.front()->receive_bytes(); granted < kReceiveBytes) {
+  if (const size_t granted = queue_.front()->receive_bytes(); granted < kSocketReceiveBytes) {
     spdlog::warn("port {}: sockets have room for {} of {}: sysctl -w net.core.rmem_max={}", name_, size_text(granted),
-                 size_text(kReceiveBytes), kReceiveBytes);
+                 size_text(kSocketReceiveBytes), kSocketReceiveBytes);
   }
   steering_.apply(0, queues_);
   started_.store(true, std::memory_order_release);

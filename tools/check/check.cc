@@ -23,6 +23,7 @@
 #include "tools/check/links.h"
 #include "tools/check/report.h"
 #include "tools/check/ring.h"
+#include "tools/check/sockets.h"
 
 namespace gradlane {
 namespace {
@@ -127,6 +128,7 @@ class Check {
       check_permissions(config, report_);
     }
     check_interfaces(config, !daemon_runs, report_);
+    check_sockets(config, report_);
     print();
   }
 

@@ -10,7 +10,10 @@
 #include "base/parse.h"
 #include "config/addresses.h"
 #include "config/values.h"
+#include "config/words.h"
 #include "tools/admin/json_fields.h"
+#include "tools/check/reach.h"
+#include "tools/check/sockets.h"
 
 namespace gradlane {
 namespace {
@@ -26,10 +29,11 @@ struct Subject {
   std::string name;
   std::string ip;
   std::string port;
+  std::optional<Reach> reach;  // of a neighbour by sockets that does not answer
 };
 
 Subject subject_of(const json& probe, const json& document) {
-  Subject it{probe, json::object(), "", text_at(probe, "ip"), ""};
+  Subject it{probe, json::object(), "", text_at(probe, "ip"), "", {}};
   for (const json& each : list_at(document, "neighbours")) {
     if (number_at(each, "node") == number_at(probe, "node")) it.news = each;
   }
@@ -70,7 +74,27 @@ bool check_address(const Subject& it, const NodeConfig& config, CheckReport& rep
   return true;
 }
 
-bool check_round_trip(const Subject& it, CheckReport& report) {
+// By sockets, where nothing is known of a neighbour but that it does not answer.
+void tell_reach(const Subject& it, const std::string& what, const std::string& why, uint16_t port,
+                CheckReport& report) {
+  switch (*it.reach) {
+    case Reach::kRefused:
+      return report.fail(what, fmt::format("{}, and nobody has UDP port {} there", why, port),
+                         "start its daemon; `udp_port` must be the same on all nodes");
+    case Reach::kAway:
+      return report.fail(what, fmt::format("{}, and {} cannot be reached", why, it.ip),
+                         "is the machine on, has it this address, is there a route there, does a firewall say so?");
+    case Reach::kForbidden:
+      return report.fail(what, fmt::format("{}, and this machine does not send what goes there", why),
+                         fmt::format("its firewall must let UDP port {} pass, both ways", port));
+    case Reach::kNoWord:
+      break;
+  }
+  report.fail(what, fmt::format("{}, and nobody says that UDP port {} is closed there", why, port),
+              "a firewall there, here or on the way drops it, or the machine is off: let it pass, both ways");
+}
+
+bool check_round_trip(const Subject& it, const NodeConfig& config, CheckReport& report) {
   const std::string what = fmt::format("round trip to {}", it.name);
   if (number_at(it.probe, "answered") != 0) {
     const json rtt = object_at(it.probe, "rtt_us");
@@ -86,8 +110,11 @@ bool check_round_trip(const Subject& it, CheckReport& report) {
     report.fail(what, why + ", and what comes from there is not authenticated, while this node has a key", kOneKey);
   } else if (number_at(it.news, "forged") != 0) {
     report.fail(what, why + ", and what comes from there has no tag of our key", kOneKey);
-  } else if (const std::string known = text_at(it.news, "trouble"); !known.empty()) {
+  } else if (const std::string known = text_at(it.news, "trouble");
+             !known.empty() && number_at(it.news, "path_mtu") == 0) {
     report.fail(what, why, known);
+  } else if (it.reach) {
+    tell_reach(it, what, why, udp_port_of(config, config.nodes[number_at(it.probe, "node")]), report);
   } else {
     report.fail(what, why,
                 "does its daemon still run, with the same `udp_port`; does a firewall or a switch drop UDP?");
@@ -131,6 +158,32 @@ void check_tos(const Subject& it, const json& tos, CheckReport& report) {
                 fmt::format("{} arrives as {} here", sent, back), kAdvice);
   }
   if (same(there) && same(back)) report.ok(what + " and back");
+}
+
+bool by_sockets(const Subject& it, const NodeConfig& config) {
+  const PortConfig* const port = port_of_sockets(config);
+  return port != nullptr && port->name == it.port;
+}
+
+// Neighbours by sockets that have not answered any probe.
+std::vector<size_t> silent_by_sockets(const NodeConfig& config, const json& document) {
+  std::vector<size_t> silent;
+  for (const json& probe : list_at(document, "probes")) {
+    const size_t node = number_at(probe, "node");
+    if (node >= config.nodes.size() || !by_sockets(subject_of(probe, document), config)) continue;
+    if (number_at(probe, "answered") == 0) silent.push_back(node);
+  }
+  return silent;
+}
+
+std::vector<Reach> reach_of(const std::vector<size_t>& nodes, const NodeConfig& config) {
+  std::vector<Endpoint> to;
+  for (const size_t node : nodes) {
+    to.push_back({address_of(config.nodes[node]), udp_port_of(config, config.nodes[node])});
+  }
+  const PortConfig* const port = port_of_sockets(config);
+  const IpAddress own = address_of(config.nodes[config.rank]);
+  return reach(port != nullptr && port->device == kAnyWord ? nullptr : &own, to);
 }
 
 void check_agreement(const Subject& it, const json& document, const NodeConfig& config, CheckReport& report) {
@@ -182,9 +235,15 @@ void check_ports(const NodeConfig& config, const json& document, CheckReport& re
 }
 
 void check_neighbours(const NodeConfig& config, const json& document, CheckReport& report) {
+  const std::vector<size_t> silent = silent_by_sockets(config, document);
+  const std::vector<Reach> ways = reach_of(silent, config);
   for (const json& probe : list_at(document, "probes")) {
-    const Subject it = subject_of(probe, document);
-    if (!check_address(it, config, report) || !check_round_trip(it, report)) continue;
+    Subject it = subject_of(probe, document);
+    const auto way = std::ranges::find(silent, number_at(probe, "node"));
+    if (way != silent.end()) it.reach = ways[static_cast<size_t>(way - silent.begin())];
+    // The kernel asks for the addresses of those by sockets.
+    if (!by_sockets(it, config) && !check_address(it, config, report)) continue;
+    if (!check_round_trip(it, config, report)) continue;
     check_full_size(it, config, report);
     for (const json& tos : list_at(probe, "tos")) check_tos(it, tos, report);
     check_agreement(it, document, config, report);

@@ -21,7 +21,7 @@ class Ways {
     for (unsigned i = 0; i < 2; ++i) {
       limit[i] = mtu;
       facts[i].node = i + 1;
-      facts[i].ip = 0x0a4d0002 + i;
+      facts[i].address = "10.77.0." + std::to_string(2 + i);
       facts[i].up = facts[i].mac_known = true;
     }
   }

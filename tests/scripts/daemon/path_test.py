@@ -12,47 +12,12 @@ import time
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.rings import wait_for
-from tools.net.spaces import Spaces
 
 GRADLANED = str(pathlib.Path(sys.argv[1]).resolve())
 COUNT = 200_000  # floats: many packets of full length
 TIMEOUTS = "{peer: 4s, start: 20s, operation: 60s, shutdown: 1s}"
-ADDRESS = "10.77.{}.1"
 MTU, LESS = 1500, 1400
-
-
-class Routed:
-    """Two hosts, each with its own link to a router."""
-
-    mtu = MTU
-
-    def __init__(self):
-        self.spaces = Spaces()
-
-    def __enter__(self):
-        self.spaces.__enter__()
-        try:
-            router = self.spaces.add("r")
-            router.run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
-            for i in range(2):
-                host = self.spaces.add(f"n{i}")
-                router.veth(f"p{i}", host, "gl0", mtu=MTU, offloads=True)
-                router.ip("addr", "add", f"10.77.{i + 1}.254/24", "dev", f"p{i}")
-                host.ip("addr", "add", f"10.77.{i + 1}.1/24", "dev", "gl0")
-                host.ip("route", "add", "default", "via", f"10.77.{i + 1}.254")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.spaces.__exit__()
-
-    def command(self, i, *argv):
-        return self.spaces[f"n{i}"].command(*argv)
-
-    def set_mtu(self, space, interface, mtu):
-        self.spaces[space].ip("link", "set", interface, "mtu", mtu)
+ADDRESS = networks.Routed.ADDRESS
 
 
 def begin(contexts):
@@ -120,7 +85,7 @@ def shrinks(network, ring, contexts, space, interface):
 
 def main():
     networks.require()
-    with Routed() as network, tempfile.TemporaryDirectory(prefix="gl-path-") as folder:
+    with networks.Routed(2, MTU) as network, tempfile.TemporaryDirectory(prefix="gl-path-") as folder:
         with rings.Ring("udp", 2, folder, GRADLANED, network, address=ADDRESS, timeouts=TIMEOUTS) as ring:
             ring.start().wait_whole()
             contexts = [ring.open(rank) for rank in range(2)]

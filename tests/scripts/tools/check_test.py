@@ -180,6 +180,23 @@ def machine_has_not_what_it_takes():
         verdicts.expect(1, *expected, *([] if free else ["^FAIL hugepages: 0 MiB free, [0-9]+ MiB needed"]), others=True)
 
 
+def sockets_in_order_then_alone():
+    address = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.{{}}"
+    with ring("udp", 2, address=address) as nodes:
+        nodes.start().wait_whole()
+        verdicts = check(nodes, 0)
+        verdicts.expect(0, f"^ok   address {re.escape(address.format(1))} of port e0: ", "^(ok  |note) room in sockets for what arr",
+                        "^ok   room in sockets for what is sent: 128", "^ok   UDP_SEGMENT: many", "^ok   UDP_GRO: many",
+                        "^ok   round trip to node 1", r"^ok   ToS 0x28 \(compressed\) to node 1", "^ok   the ring is whole")
+        assert "ARP" not in verdicts.output, verdicts.output
+    with ring("udp", 2, address=address) as nodes:
+        check(nodes, 0, time="1s").expect(1, "^FAIL round trip to node 1 .*, and nobody has UDP port 18400 there; start its",
+                                          "^FAIL ring: not whole")
+        replace(nodes.config(0), f"rank: 0, ip: {address.format(1)}", "rank: 0, ip: 192.0.2.1")
+        check(nodes, 0, time="1s").expect(1, r"^FAIL address 192\.0\.2\.1 of port e0: .*this machine has no such address",
+                                          others=True)
+
+
 def options_are_wrong():
     for options in ([], ["--config", "x", "--time", "1"], ["--config", "x", "--speed"]):
         command = [BINARIES["gradlane"], "check", *options]
@@ -235,6 +252,33 @@ def cable_is_down_then_the_interface():
         finish(*(start(nodes, node) for node in range(2)))[0].expect(0, "^ok   the ring is whole")
 
 
+def sockets_over_a_router():
+    """Narrow, then without its daemon, then behind a firewall, then away."""
+    with networks.Routed(2) as network, ring("udp", 2, network, address=network.ADDRESS) as nodes:
+        nodes.start().wait_whole()
+        ok = (r"^ok   address 10\.77\.1\.1 of port e0: on gl0, MTU 1500, \d+ Mb/s", "^ok   superpackets on gl0: cut into packets by",
+              "^ok   UDP_GRO: many packets come",
+              "^ok   packets of 1500 bytes to node 1")
+        check(nodes, 0).expect(0, *ok)
+        network.set_mtu("r", "p1", 1400)
+        check(nodes, 0).expect(1, "^FAIL packets of 1500 bytes to node 1 .*the largest that gets there and back has 1400 bytes",
+                               "^ok   round trip to node 1")
+        network.set_mtu("r", "p1", 1500)
+        nodes.terminate(1)
+        check(nodes, 0, time="500ms").expect(1, "^FAIL round trip to node 1 .*, and nobody has UDP port 18400 there", others=True)
+        router = network.spaces["r"]
+        router.rules("table ip wall {\nchain wall {\ntype filter hook forward priority 0\nudp dport 18400 drop\n}\n}\n")
+        check(nodes, 0, time="500ms").expect(1, "^FAIL round trip to node 1 .*, and nobody says that UDP port 18400 is closed there; "
+                                             "a firewall", others=True)
+        router.run("nft", "delete", "table", "ip", "wall")
+        network.spaces["n0"].rules("table ip wall {\nchain wall {\ntype filter hook output priority 0\nudp dport 18400 drop\n}\n}\n")
+        check(nodes, 0, time="500ms").expect(1, "^FAIL round trip to node 1 .*, and this machine does not send what goes there",
+                                             others=True)
+        network.spaces["n0"].run("nft", "delete", "table", "ip", "wall")
+        network.spaces["n0"].ip("route", "del", "default")
+        check(nodes, 0, time="500ms").expect(1, r"^FAIL round trip to node 1 .*, and 10\.77\.2\.1 cannot be reached", others=True)
+
+
 def address_is_wrong():
     with networks.Network(2) as network, ring("veth", 2, network) as nodes:
         nodes.start_node(0)
@@ -254,12 +298,13 @@ def main():
     args = parser.parse_args()
     BINARIES.update(gradlane=os.path.abspath(args.gradlane), gradlaned=os.path.abspath(args.gradlaned))
     for function in (checks_on_both_nodes_see_each_other, running_daemons_are_asked, the_last_one_is_late, neighbour_is_missing,
-                     configurations_differ, keys_differ, configuration_is_wrong, machine_has_not_what_it_takes, options_are_wrong):
+                     configurations_differ, keys_differ, configuration_is_wrong, machine_has_not_what_it_takes, options_are_wrong,
+                     sockets_in_order_then_alone):
         case(function)
     reason = networks.can_run()
     if reason is None:
         for function in (bridge_in_order_then_rewriting_dscp_then_narrow, root_has_no_rights,
-                         cable_is_down_then_the_interface, address_is_wrong):
+                         cable_is_down_then_the_interface, sockets_over_a_router, address_is_wrong):
             case(function)
     elif networks.in_ci():
         print(f"{reason}; CI is set, where cases over bridges must not be left out")

@@ -261,7 +261,7 @@ def sockets_over_a_router():
               "^ok   packets of 1500 bytes to node 1")
         check(nodes, 0).expect(0, *ok)
         network.set_mtu("r", "p1", 1400)
-        check(nodes, 0).expect(1, "^FAIL packets of 1500 bytes to node 1 .*the largest that gets there and back has 1400 bytes",
+        check(nodes, 0, time="10s").expect(1, "^FAIL packets of 1500 bytes to node 1 .*the largest that gets there and back has 1400 bytes",
                                "^ok   round trip to node 1")
         network.set_mtu("r", "p1", 1500)
         nodes.terminate(1)

@@ -119,7 +119,7 @@ void read_worker(const Section& root, AcceleratorConfig& config) {
 }
 
 AcceleratorConfig read_accelerator(const ConfigTree& source) {
-  Faults faults(source.name, source.words);
+  ConfigFaults faults(source.name, source.words);
   AcceleratorConfig config;
   config.file = source.name;
   const Section root(Value(source.root, "", faults), kAcceleratorKeys, kNodeElsewhere);
@@ -151,7 +151,7 @@ AnyConfig read_any_config(const ConfigTree& source, const NodeChoice& choice) {
   const YamlNode* const mode = accelerator_mode(source.root);
   if (mode == nullptr) return read_config(source, choice);
   if (choice.rank) {
-    Faults faults(source.name, source.words);
+    ConfigFaults faults(source.name, source.words);
     faults.add(mode->place, "mode", "this is an accelerator's file, which has no ranks, allowed: no --rank");
     faults.throw_first();
   }

@@ -32,15 +32,23 @@ std::optional<uint32_t> ipv4_of(const IpAddress& address) noexcept {
 std::optional<IpAddress> parse_address(std::string_view text) {
   if (const auto ip = parse_ip(text)) return ip_address(*ip);
   IpAddress address{};
-  if (inet_pton(AF_INET6, std::string(text).c_str(), address.data()) != 1 || ipv4_of(address)) return std::nullopt;
+  if (inet_pton(AF_INET6, std::string(text).c_str(), address.data()) != 1) return std::nullopt;
   return address;
 }
+
+bool is_loopback(const IpAddress& address) noexcept {
+  if (const auto ip = ipv4_of(address)) return *ip >> 24 == 127;
+  IpAddress own{};
+  own.back() = 1;
+  return address == own;
+}
+
+bool is_of_one_link(const IpAddress& address) noexcept { return address[0] == 0xfe && (address[1] & 0xc0) == 0x80; }
 
 bool is_host(const IpAddress& address) noexcept {
   // RFC 1122, RFC 1112; RFC 4291.
   if (const auto ip = ipv4_of(address)) return *ip >> 24 != 0 && *ip >> 24 < 224;
-  const bool of_link = address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
-  return address[0] != 0xff && !of_link && address != IpAddress{};
+  return address[0] != 0xff && !is_of_one_link(address) && address != IpAddress{};
 }
 
 IpAddress address_of(const NodeAddress& node) noexcept { return node.real.value_or(ip_address(node.ip)); }

@@ -22,8 +22,10 @@ inline constexpr uint32_t kStrangerIp = 0xf0fffffe;  // whoever has no other add
 [[nodiscard]] IpAddress ip_address(uint32_t ip) noexcept;  // of IPv4
 [[nodiscard]] std::optional<uint32_t> ipv4_of(const IpAddress& address) noexcept;
 
-// 10.77.0.1, fd00::1; not ::ffff:10.77.0.1.
+// 10.77.0.1, fd00::1; ::ffff:10.77.0.1 is the former.
 [[nodiscard]] std::optional<IpAddress> parse_address(std::string_view text);
+[[nodiscard]] bool is_loopback(const IpAddress& address) noexcept;
+[[nodiscard]] bool is_of_one_link(const IpAddress& address) noexcept;  // fe80::/10, which needs an interface beside it
 // Not of a group, "this" network, or one link.
 [[nodiscard]] bool is_host(const IpAddress& address) noexcept;
 

@@ -12,19 +12,19 @@ constexpr size_t kLongestQuote = 60;
 
 }  // namespace
 
-void Faults::keep(const Fault& fault) {
+void ConfigFaults::keep(const Fault& fault) {
   ++count_;
   // The first one that was found stays if two are of the same place.
   if (!first_ || fault.order() < first_->order()) first_ = fault;
 }
 
-void Faults::throw_first() const {
+void ConfigFaults::throw_first() const {
   if (!first_) return;
   const auto& [missing, place, path, what] = *first_;
   throw SetupError(fmt::format("{}: {}{}{}", text_of(place), path, path.empty() ? "" : ": ", what));
 }
 
-std::string Faults::text_of(Place place) const {
+std::string ConfigFaults::text_of(Place place) const {
   if (place.line == 0) return words_.at(place.column);
   return fmt::format("{}:{}:{}", file_, place.line, place.column);
 }

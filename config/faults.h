@@ -17,10 +17,10 @@ struct Place {
   unsigned column = 1;
 };
 
-class Faults {
+class ConfigFaults {
  public:
   // `words`: of the command line, as in "--set log=warn", that places of line 0 lead to.
-  explicit Faults(std::string file, std::vector<std::string> words = {})
+  explicit ConfigFaults(std::string file, std::vector<std::string> words = {})
       : file_(std::move(file)), words_(std::move(words)) {}
 
   // Something that stands in the file is wrong. `path` leads to it, as in "ports[0].mac"; empty: the file as a whole.

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "base/parse.h"
+#include "config/addresses.h"
 #include "config/config.h"
 #include "config/faults.h"
-#include "config/host_ip.h"
 
 namespace gradlane {
 namespace {
@@ -56,7 +56,7 @@ Host host_of(std::string_view word, const std::string& where) {
   }
   Host host{std::string(name), 0};
   const bool ipv6 = bracketed || colons > 1;
-  const bool right = ipv6 ? name.find(':') != std::string_view::npos && parse_host_ip(host.name).has_value()
+  const bool right = ipv6 ? name.find(':') != std::string_view::npos && parse_address(host.name).has_value()
                           : !name.empty() && name.size() <= kLongestHostName && name.front() != '-' &&
                                 std::ranges::all_of(name, is_of_name);
   if (!right) refuse_word(where, fmt::format("{} is no host, {}", quoted(word), kHostsAllowed));

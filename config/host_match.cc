@@ -21,29 +21,28 @@ std::string listed(std::vector<std::string> texts) {
   return fmt::format("{}{}", fmt::join(texts, ", "), more);
 }
 
-std::string ips_text(std::span<const HostIp> ips) {
+std::string ips_text(std::span<const IpAddress> ips) {
   std::vector<std::string> texts;
-  for (const HostIp& ip : ips) texts.push_back(host_ip_text(ip));
+  for (const IpAddress& ip : ips) texts.push_back(ip_text(ip));
   return texts.empty() ? "none" : listed(std::move(texts));
 }
 
 // "node-a (10.0.0.1)", "10.0.0.1", "10.0.0.1:19000"
-std::string host_text(const Host& host, const HostIp& ip) {
-  const std::string text = host_ip_text(ip);
-  const bool named = parse_host_ip(host.name) != ip;
+std::string host_text(const Host& host, const IpAddress& ip) {
+  const std::string text = ip_text(ip);
+  const bool named = parse_address(host.name) != ip;
   return (named ? fmt::format("{} ({})", host.name, text) : text) +
          (host.port == 0 ? "" : fmt::format(", port {}", host.port));
 }
 
 // Of that family. Without those of loopback if there are others.
-std::vector<HostIp> candidates(const FoundHost& host, bool ipv6) {
-  std::vector<HostIp> ips;
-  for (const HostIp& ip : host.ips) {
-    if (ip.ipv6 == ipv6 && !ip.of_one_link()) ips.push_back(ip);
+std::vector<IpAddress> candidates(const FoundHost& host, bool ipv6) {
+  std::vector<IpAddress> ips;
+  for (const IpAddress& ip : host.ips) {
+    if (ipv4_of(ip).has_value() != ipv6 && !is_of_one_link(ip)) ips.push_back(ip);
   }
   std::ranges::sort(ips);
   ips.erase(std::unique(ips.begin(), ips.end()), ips.end());
-  const auto is_loopback = [](const HostIp& ip) { return ip.loopback(); };
   if (!std::ranges::all_of(ips, is_loopback)) std::erase_if(ips, is_loopback);
   return ips;
 }
@@ -53,12 +52,12 @@ bool all_have(const std::vector<FoundHost>& hosts, bool ipv6) {
 }
 
 // Of Debian's 127.0.1.1 in /etc/hosts, for a machine's own name.
-void check_loopback(const std::vector<FoundHost>& hosts, const std::vector<HostIp>& ips, const std::string& where) {
-  const auto count = std::ranges::count_if(ips, [](const HostIp& ip) { return ip.loopback(); });
+void check_loopback(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips, const std::string& where) {
+  const auto count = std::ranges::count_if(ips, is_loopback);
   if (count == 0 || static_cast<size_t>(count) == ips.size()) return;
-  const auto it = std::ranges::find_if(ips, [](const HostIp& ip) { return ip.loopback(); });
+  const auto it = std::ranges::find_if(ips, is_loopback);
   const FoundHost& host = hosts[static_cast<size_t>(it - ips.begin())];
-  const std::string hint = parse_host_ip(host.host.name) ? "" : ": write its address instead, or change /etc/hosts";
+  const std::string hint = parse_address(host.host.name) ? "" : ": write its address instead, or change /etc/hosts";
   refuse_word(where,
               fmt::format("{} is loopback, which no other machine reaches, and other nodes are not; allowed: all "
                           "nodes on loopback, or none{}",
@@ -95,7 +94,7 @@ std::optional<Given> given_by(const Environment& environment) {
 
 }  // namespace
 
-std::vector<HostIp> choose_ips(const std::vector<FoundHost>& hosts, const std::string& where) {
+std::vector<IpAddress> choose_ips(const std::vector<FoundHost>& hosts, const std::string& where) {
   const bool ipv6 = !all_have(hosts, false);
   if (ipv6 && !all_have(hosts, true)) {
     std::vector<std::string> texts;
@@ -105,9 +104,9 @@ std::vector<HostIp> choose_ips(const std::vector<FoundHost>& hosts, const std::s
                             "link): {}",
                             listed(std::move(texts))));
   }
-  std::vector<HostIp> ips;
+  std::vector<IpAddress> ips;
   for (const FoundHost& it : hosts) {
-    const std::vector<HostIp> found = candidates(it, ipv6);
+    const std::vector<IpAddress> found = candidates(it, ipv6);
     if (found.size() > 1) {
       refuse_word(where, fmt::format("{} has {} addresses, {}: write the one that the ring is to use, on all machines",
                                      it.host.name, found.size(), ips_text(found)));
@@ -118,7 +117,7 @@ std::vector<HostIp> choose_ips(const std::vector<FoundHost>& hosts, const std::s
   return ips;
 }
 
-unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<HostIp>& ips,
+unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips,
                    const std::vector<LocalIp>& here, const Environment& environment, const std::string& where) {
   std::vector<unsigned> matches;
   std::vector<std::string> nodes;    // all of them
@@ -126,7 +125,7 @@ unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<HostIp
   for (unsigned rank = 0; rank < hosts.size(); ++rank) {
     nodes.push_back(host_text(hosts[rank].host, ips[rank]));
     // All of 127.0.0.0/8 is every machine's.
-    const bool is_here = ips[rank].loopback() || std::ranges::find(here, ips[rank], &LocalIp::ip) != here.end();
+    const bool is_here = is_loopback(ips[rank]) || std::ranges::find(here, ips[rank], &LocalIp::ip) != here.end();
     if (!is_here) continue;
     matches.push_back(rank);
     matched.push_back(fmt::format("rank {} is {}", rank, nodes.back()));
@@ -140,7 +139,7 @@ unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<HostIp
   }
   std::vector<std::string> own;
   for (const LocalIp& it : here) {
-    if (!it.ip.loopback() && !it.ip.of_one_link()) own.push_back(host_ip_text(it.ip) + " on " + it.interface);
+    if (!is_loopback(it.ip) && !is_of_one_link(it.ip)) own.push_back(ip_text(it.ip) + " on " + it.interface);
   }
   const std::string launched = launcher_text(environment);
   const std::string say = fmt::format("say which node this is by --rank 0 to {}", hosts.size() - 1) +

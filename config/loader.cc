@@ -210,7 +210,7 @@ NodeConfig parse_config(std::string_view text, const std::string& name, const No
 
 NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   const YamlNode& tree = source.root;
-  Faults faults(source.name, source.words);
+  ConfigFaults faults(source.name, source.words);
   NodeConfig config;
   config.file = source.name;
   if (tree.kind == YamlNode::Kind::kNull) {

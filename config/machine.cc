@@ -27,7 +27,7 @@ using std::chrono::nanoseconds;
 constexpr std::chrono::seconds kPatience{5};
 
 // Nothing: it is no address of IP.
-std::optional<HostIp> ip_of(const sockaddr* address) {
+std::optional<IpAddress> ip_of(const sockaddr* address) {
   if (address == nullptr) return std::nullopt;
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (address->sa_family == AF_INET) {
@@ -39,7 +39,7 @@ std::optional<HostIp> ip_of(const sockaddr* address) {
     std::memcpy(&ipv6, address, sizeof(ipv6));
     (void)inet_ntop(AF_INET6, &ipv6.sin6_addr, text.data(), text.size());
   }
-  return parse_host_ip(text.data());
+  return parse_address(text.data());
 }
 
 size_t mtu_of_interface(int fd, const char* name) {
@@ -87,8 +87,8 @@ struct LookUps {
   }
 };
 
-std::vector<HostIp> ips_of(const gaicb& request) {
-  std::vector<HostIp> ips;
+std::vector<IpAddress> ips_of(const gaicb& request) {
+  std::vector<IpAddress> ips;
   for (const addrinfo* it = request.ar_result; it != nullptr; it = it->ai_next) {
     if (const auto ip = ip_of(it->ai_addr)) ips.push_back(*ip);
   }
@@ -117,7 +117,7 @@ std::vector<FoundHost> look_up(const std::vector<Host>& hosts, const std::string
   std::vector<std::string> names;
   for (const Host& host : hosts) {
     found.push_back({host, {}});
-    if (const auto ip = parse_host_ip(host.name)) {
+    if (const auto ip = parse_address(host.name)) {
       found.back().ips.push_back(*ip);
     } else {
       names.push_back(host.name);

@@ -123,7 +123,7 @@ void add_ports(ConfigTree& tree, const std::vector<std::string>& specs, size_t m
 
 // ---- Nodes
 
-void add_nodes(ConfigTree& tree, Place place, const std::vector<FoundHost>& hosts, const std::vector<HostIp>& ips) {
+void add_nodes(ConfigTree& tree, Place place, const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips) {
   YamlNode list;
   list.kind = YamlNode::Kind::kList;
   list.place = place;
@@ -131,7 +131,7 @@ void add_nodes(ConfigTree& tree, Place place, const std::vector<FoundHost>& host
     const Place at = add_word(tree, "--nodes " + hosts[i].host.name);
     YamlNode node = map_at(at);
     add_key(node, at, "rank", scalar_at(at, fmt::format("{}", i)));
-    add_key(node, at, "ip", scalar_at(at, host_ip_text(ips[i])));
+    add_key(node, at, "ip", scalar_at(at, ip_text(ips[i])));
     if (hosts[i].host.port != 0) add_key(node, at, "udp_port", scalar_at(at, fmt::format("{}", hosts[i].host.port)));
     list.items.push_back(std::move(node));
   }
@@ -144,8 +144,12 @@ uint64_t number_at(const ConfigTree& tree, const std::string& key) {
   return node != nullptr && node->kind == YamlNode::Kind::kScalar ? parse_whole(node->text).value_or(0) : 0;
 }
 
+bool has(const std::vector<LocalIp>& here, const IpAddress& ip) {
+  return std::ranges::find(here, ip, &LocalIp::ip) != here.end();
+}
+
 // Of the interface with this address; 0: this machine does not have it.
-size_t mtu_at(const HostIp& ip, const std::vector<LocalIp>& here) {
+size_t mtu_at(const IpAddress& ip, const std::vector<LocalIp>& here) {
   const auto found = std::ranges::find(here, ip, &LocalIp::ip);
   return found == here.end() ? 0 : std::min(found->mtu, kMostMtu);
 }
@@ -154,7 +158,7 @@ size_t mtu_at(const HostIp& ip, const std::vector<LocalIp>& here) {
 
 ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   const std::vector<FoundHost> hosts = surroundings.look_up(hosts_of(words.nodes, surroundings.environment));
-  const std::vector<HostIp> ips = choose_ips(hosts, "--nodes");
+  const std::vector<IpAddress> ips = choose_ips(hosts, "--nodes");
   const std::vector<LocalIp> here = surroundings.local_ips();
   ConfigTree tree;
   tree.name = "--nodes";
@@ -177,7 +181,10 @@ ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   if (find_key(tree.root, "ports") != nullptr) {
     if (!words.ports.empty()) refuse_word("--set ports", "--port says them, allowed: one of the two");
   } else if (!words.ports.empty() || hosts.size() > 1) {
-    add_ports(tree, words.ports.empty() ? std::vector<std::string>{"udp"} : words.ports, number_at(tree, "mtu"));
+    // Where the list has what a translator on the way makes of this machine's address, no socket can be bound to that.
+    const bool none_here = std::ranges::none_of(ips, [&](const auto& ip) { return is_loopback(ip) || has(here, ip); });
+    const std::vector<std::string> sockets = {none_here ? "udp: any" : "udp: auto"};
+    add_ports(tree, words.ports.empty() ? sockets : words.ports, number_at(tree, "mtu"));
   }
   return tree;
 }

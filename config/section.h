@@ -18,12 +18,12 @@ namespace gradlane {
 // A value of the file, and the path that leads to it. Readers give nothing after they recorded why.
 class Value {
  public:
-  Value(const YamlNode& node, std::string path, Faults& faults)
+  Value(const YamlNode& node, std::string path, ConfigFaults& faults)
       : node_(&node), path_(std::move(path)), faults_(&faults) {}
 
   [[nodiscard]] const YamlNode& node() const noexcept { return *node_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  [[nodiscard]] Faults& faults() const noexcept { return *faults_; }
+  [[nodiscard]] ConfigFaults& faults() const noexcept { return *faults_; }
   void fault(const std::string& what) const { faults_->add(node_->place, path_, what); }
 
   [[nodiscard]] std::optional<uint64_t> whole(uint64_t least, uint64_t most) const;
@@ -48,7 +48,7 @@ class Value {
 
   const YamlNode* node_;
   std::string path_;
-  Faults* faults_;
+  ConfigFaults* faults_;
 };
 
 // Keys that are unknown here and known elsewhere, and what to say of them.

@@ -22,7 +22,7 @@ namespace {
 using Kind = YamlNode::Kind;
 
 [[noreturn]] void refuse(const std::string& file, Place place, const std::string& what) {
-  Faults faults(file);
+  ConfigFaults faults(file);
   faults.add(place, "", what);
   faults.throw_first();
   std::abort();  // not reached

@@ -119,7 +119,7 @@ TEST(Addresses, OfHosts) {
     EXPECT_EQ(fault(ip), text(ip, "no address of a host"));
   }
   EXPECT_EQ(fault("fe80::1%eth0"), text("fe80::1%eth0", "an address of one link only"));
-  for (const char* const ip : {"fd00::g", "1:2:3", "::ffff:10.0.0.1", "[fd00::1]"}) {
+  for (const char* const ip : {"fd00::g", "1:2:3", "[fd00::1]"}) {
     EXPECT_EQ(fault(ip), text(ip, "no IPv6 address"));
   }
 }

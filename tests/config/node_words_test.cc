@@ -46,14 +46,14 @@ struct Machine {
         found.push_back({host, {}});
         const auto it = names.find(host.name);
         for (const std::string& ip : it == names.end() ? std::vector{host.name} : it->second) {
-          found.back().ips.push_back(parse_host_ip(ip).value());
+          found.back().ips.push_back(parse_address(ip).value());
         }
       }
       return found;
     };
     const auto local = [this] {
       std::vector<LocalIp> here;
-      for (const auto& [ip, mtu] : ips) here.push_back({parse_host_ip(ip).value(), "if", mtu});
+      for (const auto& [ip, mtu] : ips) here.push_back({parse_address(ip).value(), "if", mtu});
       return here;
     };
     const auto environment = [this](const char* name) -> std::optional<std::string> {
@@ -110,10 +110,13 @@ TEST(NodeWords, Ranks) {
   // Whoever says it is not asked for an address. That of another machine tells no MTU.
   EXPECT_EQ(tree({"127.0.0.1,127.0.0.2", {}, {}, 1}),
             "{nodes: [{rank: 0, ip: 127.0.0.1}, {rank: 1, ip: 127.0.0.2}], ports: [{udp: auto}]}");
+  EXPECT_EQ(tree({"10.0.0.1,10.0.0.4", {}, {}, 1}),
+            "{nodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.4}], ports: [{udp: auto}]}");
+  // Behind NAT.
   EXPECT_EQ(tree({"10.0.0.3,10.0.0.4", {}, {}, 1}),
-            "{nodes: [{rank: 0, ip: 10.0.0.3}, {rank: 1, ip: 10.0.0.4}], ports: [{udp: auto}]}");
+            "{nodes: [{rank: 0, ip: 10.0.0.3}, {rank: 1, ip: 10.0.0.4}], ports: [{udp: any}]}");
   EXPECT_EQ(tree({"10.0.0.3,10.0.0.4", {}, {"rank=1"}, {}}),
-            "{nodes: [{rank: 0, ip: 10.0.0.3}, {rank: 1, ip: 10.0.0.4}], rank: 1, ports: [{udp: auto}]}");
+            "{nodes: [{rank: 0, ip: 10.0.0.3}, {rank: 1, ip: 10.0.0.4}], rank: 1, ports: [{udp: any}]}");
 }
 
 TEST(NodeWords, Addresses) {
@@ -258,10 +261,10 @@ TEST(Settings, ThatAreNone) {
 TEST(Machine, KnowsItsLoopback) {
   const std::vector<FoundHost> found = look_up({{"127.0.0.1", 0}, {"localhost", 7}, {"fd00::1", 0}}, "--nodes");
   ASSERT_EQ(found.size(), 3U);
-  EXPECT_EQ(host_ip_text(found[0].ips.at(0)), "127.0.0.1");
-  EXPECT_TRUE(found[1].ips.at(0).loopback());
+  EXPECT_EQ(ip_text(found[0].ips.at(0)), "127.0.0.1");
+  is_loopback(EXPECT_TRUE(found[1].ips.at(0)));
   EXPECT_EQ(found[1].host.port, 7);
-  EXPECT_EQ(host_ip_text(found[2].ips.at(0)), "fd00::1");
+  EXPECT_EQ(ip_text(found[2].ips.at(0)), "fd00::1");
   for (const LocalIp& it : local_ips()) EXPECT_FALSE(it.interface.empty());
 }
 

@@ -103,6 +103,12 @@ void read_addresses(const std::vector<NodePlace>& places, NodeConfig& config) {
     check_ports(places[i], config.nodes[places[i].rank], config.lanes * config.trainers);
     for (size_t before = 0; before < i && check_pair(places[i], places[before], config); ++before) continue;
   }
+  // One for all nodes is that of frames, too.
+  const std::optional<uint16_t> first = config.nodes.empty() ? std::nullopt : config.nodes.front().udp_port;
+  if (first && std::ranges::all_of(config.nodes, [&](const NodeAddress& it) { return it.udp_port == first; })) {
+    config.udp_port = *first;
+    for (NodeAddress& node : config.nodes) node.udp_port.reset();
+  }
   std::set<uint32_t> ips;
   for (const NodeAddress& node : config.nodes) {
     if (const auto ip = ipv4_of(*node.real)) ips.insert(*ip);

@@ -27,7 +27,7 @@ Link::Link(const ExchangeConfig& config, size_t window, unsigned peer, PacketIo&
       max_rto_(config.peer_timeout / 16),
       min_rto_(config.min_rto),
       queue_target_(config.queue_target),
-      ack_every_(static_cast<unsigned>(std::clamp<size_t>(window / 4, 1, config.ack_every))),
+      most_ack_every_(config.ack_every),
       table_(window),
       rtt_(min_rto_, max_rto_),
       congestion_(table_.size(), queue_target_),
@@ -51,6 +51,7 @@ void Link::reset(uint64_t session) noexcept {
   congestion_ = CongestionWindow(table_.size(), queue_target_);
   return_queue_ = {};
   received_.reset();
+  ack_every_ = most_ack_every_;
   unacknowledged_ = 0;
   ack_now_ = false;
   ack_at_ = kNever;
@@ -219,6 +220,9 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
   }
   const uint32_t limit = header.ack + header.credit;
   if (static_cast<int32_t>(limit - limit_) > 0) limit_ = limit;
+  // The neighbour has no more in flight than this side takes, nor than its own table has.
+  const size_t window = std::min<size_t>(header.credit, received_.size());
+  ack_every_ = static_cast<unsigned>(std::clamp<size_t>(window / 4, 1, most_ack_every_));
 
   const size_t news = before - in_flight_ - waiting_;
   if (news != 0) backoff_ = 0;

@@ -143,7 +143,7 @@ class Link final : public PacketSink {
   const Nanos max_rto_;
   const Nanos min_rto_;
   const size_t queue_target_;
-  const unsigned ack_every_;
+  const unsigned most_ack_every_;
 
   uint64_t session_ = 0;
   bool up_ = false;
@@ -172,6 +172,7 @@ class Link final : public PacketSink {
 
   // Receiving.
   ReceiveWindow received_;
+  unsigned ack_every_ = 1;
   unsigned unacknowledged_ = 0;  // data packets since the last acknowledgement
   bool ack_now_ = false;
   Nanos ack_at_ = kNever;

@@ -56,8 +56,8 @@ class Port {
   // AF_XDP: the program stays on the interface if the process has no right to take it off at the end.
   [[nodiscard]] virtual bool program_stays() const noexcept { return false; }
 
-  // How many packets may come to a queue before it is asked, and none gets lost: a power of two, or as good as any.
-  [[nodiscard]] virtual size_t most_waiting() const noexcept { return SIZE_MAX; }
+  // How many packets may come to a queue before it is asked, and none gets lost: a power of two. Beyond it they may.
+  [[nodiscard]] virtual size_t most_waiting() const noexcept { return SIZE_MAX / 2 + 1; }
 
   // What becomes readable when packets come to a queue, for who sleeps until then; none: nothing does.
   [[nodiscard]] virtual std::vector<int> fds(unsigned) const { return {}; }

@@ -166,7 +166,9 @@ void Node::make_lanes() {
       setup.looks = looks_.empty() ? nullptr : looks_[local].get();
       LaneDesk& desk = *desks_[lanes_.size()];
       ExchangeConfig exchange = exchange_config(config_, config_.rank * ranks + local, incarnation_);
-      for (const NodePort& it : ports_) exchange.window = std::min(exchange.window, it.port->most_waiting());
+      // With other strategies than the ring, several send to this node at a time.
+      const unsigned senders = config_.strategies == std::vector{StrategyId{}} ? 1 : 2;
+      for (const NodePort& it : ports_) exchange.window = std::min(exchange.window, it.port->most_waiting() / senders);
       lanes_.push_back(std::make_unique<Lane>(exchange, setup, *pools_.front(), desk));
       worker_of(setup.lane).add(*lanes_.back());
     }

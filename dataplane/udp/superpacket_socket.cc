@@ -122,8 +122,9 @@ SuperpacketSocket::Arrival SuperpacketSocket::receive(iovec* room, size_t parts)
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   const ssize_t bytes = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
-  if (bytes <= 0) return {};
+  if (bytes < 0) return {};
   Arrival arrival;
+  arrival.came = true;
   arrival.bytes = arrival.each = static_cast<size_t>(bytes);
   arrival.from = endpoint_of(from);
   arrival.cut = (message.msg_flags & MSG_TRUNC) != 0;

@@ -35,7 +35,8 @@ class SuperpacketSocket {
   // What came with one call: packets of `each` bytes side by side, the last one may be shorter; all of one sender, with
   // one ToS.
   struct Arrival {
-    size_t bytes = 0;  // in all; 0: nothing is there
+    bool came = false;  // else nothing is there
+    size_t bytes = 0;   // in all
     size_t each = 0;
     Endpoint from{};
     uint8_t tos = 0;

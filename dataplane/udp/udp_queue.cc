@@ -78,7 +78,7 @@ uint16_t UdpQueue::receive(rte_mbuf** burst, uint16_t most) noexcept {
     given += taken;
     if (given == most || empty == sockets_.size() || fetched == kMostFetches || !post()) break;
     empty = fetch(sockets_[next_]) ? 0 : empty + 1;
-    if (ready_count_ == 0) next_ = next_ + 1 == sockets_.size() ? 0 : next_ + 1;
+    next_ = next_ + 1 == sockets_.size() ? 0 : next_ + 1;  // one that always has something keeps none waiting
   }
   return static_cast<uint16_t>(given);
 }
@@ -100,7 +100,11 @@ bool UdpQueue::fetch(Socket& from) noexcept {
   for (size_t i = 0; i < posted_count_; ++i) room[i] = {payload_of(posted_[i]), part};
   room[posted_count_] = {spill_.get(), kSpillBytes};
   const SuperpacketSocket::Arrival arrival = from.socket->receive(room.data(), posted_count_ + 1);
-  if (arrival.bytes == 0) return false;
+  if (!arrival.came) return false;
+  if (arrival.bytes == 0) {
+    note(Trouble::kUnfit);
+    return true;
+  }
   const FrameEndpoint source = setup_.nodes.in_frames(arrival.from);
   flow_.source_ip = source.ip;
   flow_.source_mac = mac_of(source.ip);
@@ -205,10 +209,10 @@ uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t all) noexcept {
 // The packet at `first`, and those behind it that may go with it: of one direction and length, but for the last one,
 // which may be shorter. So those of a direction keep their order.
 size_t UdpQueue::gather(rte_mbuf** burst, size_t count, size_t first, iovec* packets, size_t* places,
-                        size_t& each) const noexcept {
+                        size_t& each) noexcept {
   const Direction direction = direction_of(rte_pktmbuf_mtod(burst[first], const uint8_t*));
   const size_t length = burst[first]->data_len - kFrameBytes;
-  const size_t most = times(Trouble::kSingly) != 0
+  const size_t most = goes_singly(direction.ip)
                           ? 1
                           : std::min<size_t>(setup_.group, SuperpacketSocket::kMostBytes / std::max<size_t>(length, 1));
   size_t grouped = 0;
@@ -241,14 +245,30 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
       const Sent one = from->socket->send(to, direction.tos, packets + sent, 1, 0);
       if (one == Sent::kLater) return one;
       note(one);
-      // It is not their length that is wrong.
-      if (one == Sent::kYes && result == Sent::kSingly) note(Trouble::kSingly);
+      // It is not their length that is wrong, as some kernels say it where a path has become narrow.
+      if (one == Sent::kYes && result == Sent::kSingly && packets[sent].iov_len == each) send_singly(direction.ip);
     }
     return Sent::kYes;
   }
   note(result, count);
   if (result == Sent::kLater) sent = 0;
   return result;
+}
+
+// For so many packets, then it is tried again. Where there are more such neighbours than places, each is tried sooner.
+void UdpQueue::send_singly(uint32_t ip) noexcept {
+  note(Trouble::kSingly);
+  const auto known = std::ranges::find(singly_, ip, &Singly::ip);
+  Singly& it = known != singly_.end() ? *known : singly_[next_singly_++ % singly_.size()];
+  it = {ip, kSinglyPackets};
+}
+
+bool UdpQueue::goes_singly(uint32_t ip) noexcept {
+  if (times(Trouble::kSingly) == 0) return false;
+  const auto it = std::ranges::find(singly_, ip, &Singly::ip);
+  if (it == singly_.end() || it->left == 0) return false;
+  --it->left;
+  return true;
 }
 
 void UdpQueue::note(SuperpacketSocket::Sent result, size_t packets) noexcept {

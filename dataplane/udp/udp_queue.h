@@ -46,7 +46,7 @@ class UdpQueue {
     kSingly,    // packets that went though their superpacket did not: such are not to be had
     kRefused,   // packets that the kernel would not send: a filter, no route
     kTooLong,   // the same: for the device
-    kUnfit,     // packets that came, and are longer than any of this MTU
+    kUnfit,     // packets that came, and are longer than any of this MTU, or empty
     kNoBuffer,  // the same, with no buffer for them
     kCount
   };
@@ -73,11 +73,13 @@ class UdpQueue {
   void copy_out(size_t from, size_t bytes, size_t part, uint8_t* to) const noexcept;
   void add(rte_mbuf* mbuf, size_t bytes) noexcept;
   [[nodiscard]] size_t gather(rte_mbuf** burst, size_t count, size_t first, iovec* packets, size_t* places,
-                              size_t& each) const noexcept;
+                              size_t& each) noexcept;
   [[nodiscard]] SuperpacketSocket::Sent send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
                                                    size_t& sent) noexcept;
   void note(SuperpacketSocket::Sent result, size_t packets = 1) noexcept;
   void note(Trouble trouble, size_t packets = 1) noexcept;
+  void send_singly(uint32_t ip) noexcept;
+  [[nodiscard]] bool goes_singly(uint32_t ip) noexcept;
   [[nodiscard]] Socket* socket_of(uint16_t port) noexcept;
 
   const Setup setup_;
@@ -91,6 +93,14 @@ class UdpQueue {
   std::array<rte_mbuf*, kMostFrames> ready_{};
   size_t ready_first_ = 0;
   size_t ready_count_ = 0;
+  // Whose way takes no superpackets: `left` packets go one by one yet.
+  struct Singly {
+    uint32_t ip = 0;
+    unsigned left = 0;
+  };
+  static constexpr unsigned kSinglyPackets = 10'000;
+  std::array<Singly, 8> singly_{};
+  size_t next_singly_ = 0;
   Flow flow_;  // of what is being fetched
   uint8_t tos_ = 0;
   // Its worker writes, others read.

@@ -262,7 +262,7 @@ TEST(Machine, KnowsItsLoopback) {
   const std::vector<FoundHost> found = look_up({{"127.0.0.1", 0}, {"localhost", 7}, {"fd00::1", 0}}, "--nodes");
   ASSERT_EQ(found.size(), 3U);
   EXPECT_EQ(ip_text(found[0].ips.at(0)), "127.0.0.1");
-  is_loopback(EXPECT_TRUE(found[1].ips.at(0)));
+  EXPECT_TRUE(is_loopback(found[1].ips.at(0)));
   EXPECT_EQ(found[1].host.port, 7);
   EXPECT_EQ(ip_text(found[2].ips.at(0)), "fd00::1");
   for (const LocalIp& it : local_ips()) EXPECT_FALSE(it.interface.empty());

@@ -19,7 +19,8 @@ void cut_run_command(int& argc, const char* const* argv, RunOptions& options) {
 }
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
-  CLI::App* run = app.add_subcommand("run", "Nodes on this machine, and a command as their trainers");
+  CLI::App* run =
+      app.add_subcommand("run", "Nodes on this machine, and behind -- a command as their trainers, as under torchrun");
   const auto add = [run](const char* name, auto& value, const char* text) {
     return run->add_option(name, value, text)->type_name("");
   };
@@ -44,7 +45,6 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add("--log", options.log, "Of daemons: trace, debug, info, warn, error (warn)");
   add("--keep-configs", options.keep_configs, "Copy the daemons' configuration files to DIR")->type_name("DIR");
   run->add_flag("--no-prefix", options.no_prefix, "No \"[rank] \" before lines of output");
-  run->footer("gradlane run -n 4 -- python3 train.py   as under torchrun; alone: until Ctrl-C");
   return run;
 }
 

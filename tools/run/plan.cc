@@ -274,6 +274,7 @@ std::string node_ipv6_address(unsigned node) { return fmt::format("fd77::{:x}", 
 unsigned loopback_port(const RunPlan& plan, unsigned node) {
   constexpr unsigned kFirst = 10000;
   constexpr unsigned kBehind = 32768;
+  static_assert(kMaxRunNodes * kMaxLanes * kMaxTrainers < kBehind - kFirst);
   const unsigned each = plan.lanes * plan.trainers;
   return kFirst + plan.job % (kBehind - kFirst - plan.nodes * each) + node * each;
 }

@@ -53,7 +53,7 @@ const char* field_name(Field field) noexcept {
     case Field::kTosControl:
       return "tos.control";
     case Field::kAddresses:
-      return "addresses in `nodes`, as a digest";
+      return "addresses of `nodes` or their order, as a digest";
     case Field::kStrategy:
       return "strategy";
     case Field::kStrategies:

@@ -2,10 +2,13 @@
 #include "dataplane/udp/udp_port.h"
 
 #include <fmt/format.h>
+#include <net/if.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 #include "config/addresses.h"
@@ -60,7 +63,10 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
     spdlog::warn("port {}: sockets have room for {} of {}: sysctl -w net.core.rmem_max={}", name_, size_text(granted),
                  size_text(kSocketReceiveBytes), kSocketReceiveBytes);
   }
+  const std::string interface = owner_of(address_of(node.nodes[node.rank]));
+  if (!setup.any_address) interface_ = if_nametoindex(interface.c_str());
   steering_.apply(0, queues_);
+  tend();
   started_.store(true, std::memory_order_release);
 }
 
@@ -74,7 +80,7 @@ size_t UdpPort::most_waiting() const noexcept {
 
 // Each trouble once: they come by thousands.
 void UdpPort::tend() {
-  link_up_.store(true, std::memory_order_relaxed);
+  link_up_.store(interface_ == 0 || interface_running(interface_), std::memory_order_relaxed);
   for (size_t i = 0; i < logged_.size(); ++i) {
     const auto trouble = static_cast<UdpQueue::Trouble>(i);
     if (logged_[i] || std::ranges::all_of(queue_, [&](const auto& it) { return it->times(trouble) == 0; })) continue;
@@ -90,7 +96,7 @@ std::string UdpPort::trouble_text(UdpQueue::Trouble trouble) const {
     case Trouble::kSingly:
       return "the kernel does not take many packets at once (UDP_SEGMENT): each costs a call";
     case Trouble::kRefused:
-      return "the kernel refuses to send packets, which get lost: a firewall, or no route?";
+      return fmt::format("the kernel refuses to send packets, which get lost: {}", refusal_text());
     case Trouble::kTooLong:
       return fmt::format("packets of mtu {} are too long for a device on their way out: set a smaller mtu on all nodes",
                          mtu_);
@@ -102,6 +108,16 @@ std::string UdpPort::trouble_text(UdpQueue::Trouble trouble) const {
       break;
   }
   return "";
+}
+
+std::string UdpPort::refusal_text() const {
+  const auto it = std::ranges::find_if(queue_, [](const auto& queue) { return queue->refusal() != 0; });
+  const int error = it == queue_.end() ? 0 : (*it)->refusal();
+  if (error == EPERM || error == EACCES) return "a firewall of this machine forbids it";
+  const char* const advice = error == ENETUNREACH || error == EHOSTUNREACH ? ": `ip route get` a neighbour's address"
+                             : error == EINVAL || error == EADDRNOTAVAIL   ? ": has this machine its address still?"
+                                                                           : "";
+  return std::string(std::strerror(error)) + advice;
 }
 
 uint16_t UdpPort::receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept {

@@ -24,10 +24,12 @@ class UdpPort final : public Port {
   [[nodiscard]] uint16_t send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
 
  private:
+  [[nodiscard]] std::string refusal_text() const;
   [[nodiscard]] std::string trouble_text(UdpQueue::Trouble trouble) const;
 
   std::vector<std::unique_ptr<UdpQueue>> queue_;
   const size_t mtu_;
+  unsigned interface_ = 0;  // which has the address; 0: any, or none that is known
   std::array<bool, static_cast<size_t>(UdpQueue::Trouble::kCount)> logged_{};
 };
 

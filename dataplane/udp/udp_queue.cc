@@ -4,6 +4,7 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "dataplane/device/port_kinds.h"
@@ -272,7 +273,10 @@ bool UdpQueue::goes_singly(uint32_t ip) noexcept {
 }
 
 void UdpQueue::note(SuperpacketSocket::Sent result, size_t packets) noexcept {
-  if (result == SuperpacketSocket::Sent::kLost) note(Trouble::kRefused, packets);
+  if (result == SuperpacketSocket::Sent::kLost) {
+    refusal_.store(errno, std::memory_order_relaxed);
+    note(Trouble::kRefused, packets);
+  }
   if (result == SuperpacketSocket::Sent::kTooLong) note(Trouble::kTooLong, packets);
 }
 

@@ -50,7 +50,8 @@ class UdpQueue {
     kNoBuffer,  // the same, with no buffer for them
     kCount
   };
-  // Any thread: how often so far.
+  // Any thread: why packets were refused, errno(3); 0: none were. And how often things happened so far.
+  [[nodiscard]] int refusal() const noexcept { return refusal_.load(std::memory_order_relaxed); }
   [[nodiscard]] uint64_t times(Trouble trouble) const noexcept {
     return troubles_[static_cast<size_t>(trouble)].load(std::memory_order_relaxed);
   }
@@ -104,6 +105,7 @@ class UdpQueue {
   Flow flow_;  // of what is being fetched
   uint8_t tos_ = 0;
   // Its worker writes, others read.
+  std::atomic<int> refusal_{0};
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Trouble::kCount)> troubles_{};
 };
 

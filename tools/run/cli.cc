@@ -20,7 +20,7 @@ void cut_run_command(int& argc, const char* const* argv, RunOptions& options) {
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* run =
-      app.add_subcommand("run", "Nodes on this machine, and behind -- a command as their trainers, as under torchrun");
+      app.add_subcommand("run", "Nodes on this machine, and behind -- a command as their trainers");
   const auto add = [run](const char* name, auto& value, const char* text) {
     return run->add_option(name, value, text)->type_name("");
   };
@@ -36,7 +36,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   run->add_flag("--local-reduce", options.local_reduce, "A node's trainers are summed up before the ring");
   run->add_flag("--inside", options.inside, "With veth, udp: in the nodes' namespaces, with eth0");
   run->add_flag("--ipv6", options.ipv6, "With udp: addresses of IPv6");
-  add("--mtu", options.mtu, "Of IP (9000; veth, accelerator: 1500)");
+  add("--mtu", options.mtu, "Of IP (9000; veth, accelerator, namespaces of udp: 1500)");
   add("--rate", options.rate, "Of links of veth, udp, accelerator: 1gbit, 200mbit");
   add("--accelerator", options.accelerator, "Of that link: gradlane, or none to compare (gradlane)");
   add("--repack", options.repack, "Accelerators put packets together: on, off (on)");

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The fault matrix: breaks rings of real daemons while operations are in flight, and checks what trainers see of it.
 
-reliability GRADLANED [--links veth,vhost] [--rows kill,stop,...] [--repeat N] [--short] [--json] [--write-docs]
+reliability GRADLANED [--links veth,udp,vhost] [--rows kill,stop,...] [--repeat N] [--short] [--json] [--write-docs]
 Exit status 0 if every promise of docs/reliability.md was kept, 1 if not, 77 if it cannot run here (needs root).
 """
 
@@ -26,7 +26,7 @@ PROBLEMS = (Problem, AssertionError, OSError)  # promises that were not kept; th
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gradlaned")
-    parser.add_argument("--links", default="veth,vhost")
+    parser.add_argument("--links", default="veth,udp,vhost")
     parser.add_argument("--rows", default="", help=", ".join(row.name for row in ROWS))
     parser.add_argument("--repeat", type=int, default=1, help="how often each row, each time with another victim")
     parser.add_argument("--short", action="store_true", help="about a minute: some of the rows, cables down for less")

@@ -285,26 +285,27 @@ def play_early_trainer(stage, victim, options):
     return seen
 
 
-BOTH, VETH, VHOST = ("veth", "vhost"), ("veth",), ("vhost",)
+ALL, CABLES, OTHERS = ("veth", "udp", "vhost"), ("veth", "udp"), ("veth", "vhost")
+VETH, VHOST = ("veth",), ("vhost",)
 ROWS = [
-    Row("kill", "a daemon is killed, and restarted when all have noticed", BOTH, play_kill, short=BOTH),
-    Row("restart", "a daemon is killed and restarted at once", BOTH,
+    Row("kill", "a daemon is killed, and restarted when all have noticed", ALL, play_kill, short=ALL),
+    Row("restart", "a daemon is killed and restarted at once", ALL,
         lambda *args: play_kill(*args, at_once=True), short=VETH),
-    Row("two", "two neighbours are killed", BOTH, lambda *args: play_kill(*args, victims=2)),
-    Row("every", "all daemons are killed", BOTH, lambda stage, *args: play_kill(stage, *args, victims=stage.nodes),
+    Row("two", "two neighbours are killed", ALL, lambda *args: play_kill(*args, victims=2)),
+    Row("every", "all daemons are killed", ALL, lambda stage, *args: play_kill(stage, *args, victims=stage.nodes),
         short=VHOST),
-    Row("stop", "a daemon is stopped (SIGSTOP), and continued when all have noticed", BOTH, play_stop, short=BOTH),
-    Row("hang", "a daemon is stopped, and continued when its own trainer has given it up", BOTH, play_hang),
-    Row("pause", "a daemon is stopped for 500 ms", BOTH, play_pause, pause=True, short=VHOST),
-    Row("idle-kill", "a daemon is killed while nothing is in flight, then operations begin", BOTH, play_idle_kill),
-    Row("trainer", "a trainer is killed, and another takes its place", BOTH, play_trainer, short=BOTH),
-    Row("absent-trainer", "a trainer is killed before it begins what the others have begun", BOTH,
+    Row("stop", "a daemon is stopped (SIGSTOP), and continued when all have noticed", ALL, play_stop, short=OTHERS),
+    Row("hang", "a daemon is stopped, and continued when its own trainer has given it up", ALL, play_hang),
+    Row("pause", "a daemon is stopped for 500 ms", ALL, play_pause, pause=True, short=VHOST),
+    Row("idle-kill", "a daemon is killed while nothing is in flight, then operations begin", ALL, play_idle_kill),
+    Row("trainer", "a trainer is killed, and another takes its place", ALL, play_trainer, short=OTHERS),
+    Row("absent-trainer", "a trainer is killed before it begins what the others have begun", ALL,
         play_absent_trainer),
     Row("early-trainer", "a trainer is killed, and two more before their first operation; the next comes a second late",
-        BOTH, play_early_trainer),
-    Row("blink", "a cable is down for 500 ms, at the node", VETH, play_blink("node"), pause=True, short=VETH),
-    Row("blink-switch", "a cable is down for 500 ms, at the switch", VETH, play_blink("switch"), pause=True),
-    Row("cable", "a cable is down for 10 s, at the node", VETH, play_cable("node"), short=VETH),
-    Row("cable-switch", "a cable is down for 10 s, at the switch", VETH, play_cable("switch")),
-    Row("partition", "the switch is parted in two", VETH, play_partition, short=VETH),
+        ALL, play_early_trainer),
+    Row("blink", "a cable is down for 500 ms, at the node", CABLES, play_blink("node"), pause=True, short=VETH),
+    Row("blink-switch", "a cable is down for 500 ms, at the switch", CABLES, play_blink("switch"), pause=True),
+    Row("cable", "a cable is down for 10 s, at the node", CABLES, play_cable("node"), short=CABLES),
+    Row("cable-switch", "a cable is down for 10 s, at the switch", CABLES, play_cable("switch")),
+    Row("partition", "the switch is parted in two", CABLES, play_partition, short=CABLES),
 ]

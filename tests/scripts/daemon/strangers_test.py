@@ -1,5 +1,8 @@
 #!/usr/bin/python3
-"""Strangers on the network of a ring: junk, forgeries and replays change no result. Real daemons on veth; needs root."""
+"""Strangers on the network of a ring: junk, forgeries and replays change no result. Real daemons; needs root.
+
+On devices of DPDK (AF_PACKET), and on sockets of the kernel.
+"""
 
 import argparse
 import json
@@ -54,13 +57,30 @@ sys.stdout.buffer.write(b"".join(kept))
 """
 
 
+# Runs in a namespace: superpackets of junk to an address, for so many seconds. As flood.cc, says how many packets.
+SUPERPACKETS = """
+import json, os, socket, struct, sys, time
+SEGMENT, PACKETS, BYTES = 103, 44, 1472  # UDP_SEGMENT
+to = (sys.argv[1], int(sys.argv[2]))
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
+s.setsockopt(socket.IPPROTO_UDP, SEGMENT, BYTES)
+junk = os.urandom(PACKETS * BYTES)
+begin, sent = time.monotonic(), 0
+while time.monotonic() < begin + float(sys.argv[3]):
+    s.sendto(junk, to)
+    sent += PACKETS
+print(json.dumps({"sent": sent, "seconds": time.monotonic() - begin}))
+"""
+
+
 class Strangers:
     def __init__(self, network, ring, flood):
         self.network, self.ring, self.flood_program = network, ring, flood
         network.stranger()
 
     def mac(self):
-        return self.ring.stats(VICTIM)["ports"][0]["mac"]
+        return json.loads(self.network.node(VICTIM).ip("-j", "link", "show", "gl0"))[0]["address"]
 
     def counters(self):
         """Of the victim, all queues and ranks together."""
@@ -97,6 +117,10 @@ class Strangers:
         return subprocess.Popen(
             self.network.in_switch(self.flood_program, port, self.mac(), f"10.77.0.{VICTIM + 1}", UDP_PORT,
                                    f"10.77.0.{VICTIM}", rate, seconds), stdout=subprocess.PIPE, text=True)
+
+    def flood_by_udp(self, address, seconds=5):
+        return self.in_stranger(sys.executable, "-c", SUPERPACKETS, address, UDP_PORT, seconds,
+                                stdout=subprocess.PIPE, text=True)
 
     def caught(self, work, most=4000):
         """Gradlane's frames that came to the victim while `work` ran."""
@@ -159,9 +183,8 @@ def noise_by_udp(strangers, team, reference):
     assert reports[0]["digest"] == reference, "noise has changed results"
 
 
-def under_flood(strangers, team, port, rate):
+def under_flood(storm, team):
     """Seconds that the work takes meanwhile, and packets per second."""
-    storm = strangers.flood(port, rate)
     time.sleep(0.3)
     reports = team.run(HEAVY, 60)
     report = json.loads(storm.communicate(timeout=60)[0])
@@ -177,12 +200,23 @@ def flood(strangers, team, reference):
     """
     quiet = team.run(HEAVY, 60)
     loud, rate = strangers.refused(["bad_magic", "stale_session", "not_neighbour", "host"],
-                                   lambda: under_flood(strangers, team, f"p{VICTIM}", 1_000_000))
-    elsewhere, other_rate = under_flood(strangers, team, "px", 1_000_000)
+                                   lambda: under_flood(strangers.flood(f"p{VICTIM}", 1_000_000), team))
+    elsewhere, other_rate = under_flood(strangers.flood("px", 1_000_000), team)
     assert loud[0]["digest"] == quiet[0]["digest"], "a flood has changed results"
     seconds = [reports[0]["seconds"] for reports in (quiet, elsewhere, loud)]
     print(f"  {rate / 1e6:.2f} M packets/s of junk: {seconds[0] / seconds[2]:.2f} of the throughput without, "
           f"{seconds[1] / seconds[2]:.2f} of that beside {other_rate / 1e6:.2f} M packets/s for others; "
+          f"{seconds[0]:.2f} s without", flush=True)
+
+
+def flood_of_superpackets(strangers, team, reference):
+    """As a host makes them that has but a socket, like those of the nodes."""
+    quiet = team.run(HEAVY, 60)
+    address = f"10.77.0.{VICTIM + 1}"
+    loud, rate = strangers.refused(["not_neighbour"], lambda: under_flood(strangers.flood_by_udp(address), team))
+    assert loud[0]["digest"] == quiet[0]["digest"], "a flood has changed results"
+    seconds = [reports[0]["seconds"] for reports in (quiet, loud)]
+    print(f"  {rate / 1e6:.2f} M packets/s of junk: {seconds[0] / seconds[1]:.2f} of the throughput without; "
           f"{seconds[0]:.2f} s without", flush=True)
 
 
@@ -230,7 +264,9 @@ def forge(strangers, team, reference):
 
 
 def with_ring(args, folder, network, tests, **settings):
-    with rings.Ring("veth", NODES, folder, args.gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
+    kind = "udp" if network.kernel else "veth"
+    print(kind, flush=True)
+    with rings.Ring(kind, NODES, folder, args.gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
         ring.start().wait_whole()
         with teams.Team(ring) as team:
             strangers = Strangers(network, ring, args.flood)
@@ -241,17 +277,13 @@ def with_ring(args, folder, network, tests, **settings):
     return reference, kept
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("gradlaned")
-    parser.add_argument("flood")
-    args = parser.parse_args()
-    networks.require()
-    with tempfile.TemporaryDirectory() as folder, networks.Network(NODES) as network:
+def on(network, args, tests):
+    """These, the last of which returns frames; then others with these frames and with a key."""
+    with tempfile.TemporaryDirectory() as folder:
         folders = [pathlib.Path(folder) / name for name in ("open", "later", "keyed")]
         for one in folders:
             one.mkdir()
-        reference, frames = with_ring(args, folders[0], network, [noise_by_udp, flood, replay])
+        reference, frames = with_ring(args, folders[0], network, tests)
 
         def replay_of_another_ring(strangers, team, digest):
             assert digest == reference
@@ -262,7 +294,21 @@ def main():
         key.touch(0o600)
         key.write_text(KEY + "\n")
         with_ring(args, folders[2], network, [forge], auth=f"{{key_file: '{key}'}}")
-    print("5 passed, 0 failed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlaned")
+    parser.add_argument("flood")
+    args = parser.parse_args()
+    networks.require()
+    with networks.Network(NODES) as network:
+        on(network, args, [noise_by_udp, flood, replay])
+    with networks.Network(NODES, kernel=True) as network:  # recorded packets are such as a wire has
+        on(network, args, [noise_by_udp, replay])
+    with networks.Network(NODES, kernel=True, offloads=True) as network, tempfile.TemporaryDirectory() as folder:
+        with_ring(args, folder, network, [flood, flood_of_superpackets])
+    print("11 passed, 0 failed")
     return 0
 
 

@@ -100,6 +100,7 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
             : "";
     throw SetupError(fmt::format("UDP {}: {}{}", endpoint_text(bound), std::strerror(error), hint));
   }
+  superpackets_ = set(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
   (void)set(fd, IPPROTO_UDP, UDP_GRO, 1);  // packets come one by one where it is not known
   (void)set(fd, SOL_SOCKET, SO_SNDBUF, static_cast<int>(kSocketSendBytes));
   // Who may, gets more than net.core.rmem_max.
@@ -143,6 +144,7 @@ SuperpacketSocket::Arrival SuperpacketSocket::receive(iovec* room, size_t parts)
 
 SuperpacketSocket::Sent SuperpacketSocket::send(const Endpoint& to, uint8_t tos, iovec* packets, size_t count,
                                                 size_t each) noexcept {
+  if (each != 0 && !superpackets_) return Sent::kSingly;
   SocketAddress address;
   alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))] = {};
   msghdr message{};

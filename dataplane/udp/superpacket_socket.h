@@ -63,6 +63,7 @@ class SuperpacketSocket {
  private:
   FileDescriptor socket_;
   bool of_ipv6_ = false;
+  bool superpackets_ = false;  // before Linux 4.18 the kernel would make one packet of them
   size_t receive_bytes_ = 0;
 };
 

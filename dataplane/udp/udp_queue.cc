@@ -242,14 +242,16 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
   const Endpoint to = setup_.nodes.endpoint_of({direction.ip, direction.to});
   const Sent result = from->socket->send(to, direction.tos, packets, count, each);
   if (each != 0 && (result == Sent::kSingly || result == Sent::kTooLong)) {
+    size_t good = 0;
     for (sent = 0; sent < count; ++sent) {
       const Sent one = from->socket->send(to, direction.tos, packets + sent, 1, 0);
-      if (one == Sent::kLater) return one;
+      if (one == Sent::kLater) break;
       note(one);
-      // It is not their length that is wrong, as some kernels say it where a path has become narrow.
-      if (one == Sent::kYes && result == Sent::kSingly && packets[sent].iov_len == each) send_singly(direction.ip);
+      if (one == Sent::kYes) ++good;
     }
-    return Sent::kYes;
+    // It is not their length that is wrong. Where it is, a last one that is shorter may go.
+    if (good != 0 && good == sent) send_singly(direction.ip);
+    return sent == count ? Sent::kYes : Sent::kLater;
   }
   note(result, count);
   if (result == Sent::kLater) sent = 0;

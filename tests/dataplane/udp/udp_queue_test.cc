@@ -80,6 +80,18 @@ class UdpQueues : public testing::Test {
     return frames;
   }
 
+  // What there is now, and is put away.
+  static std::vector<size_t> receive_once(UdpQueue& queue) {
+    std::vector<size_t> lengths;
+    rte_mbuf* burst[32];
+    const uint16_t got = queue.receive(burst, 32);
+    for (uint16_t i = 0; i < got; ++i) {
+      lengths.push_back(burst[i]->data_len);
+      rte_pktmbuf_free(burst[i]);
+    }
+    return lengths;
+  }
+
   void send_all(UdpQueue& queue, std::vector<rte_mbuf*> burst) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (!burst.empty() && std::chrono::steady_clock::now() < end) {
@@ -209,6 +221,50 @@ TEST_F(UdpQueues, TooLongForTheMtu) {
   const auto got = receive(to, other, 1);
   ASSERT_EQ(got.size(), 1U);
   EXPECT_EQ(got[0].payload, Bytes(1000, 5));
+}
+
+// Whatever superpackets a neighbour makes, whose last packet may be shorter: other lengths than what is offered to the
+// kernel, more packets than there are buffers posted, longer than the MTU. Each time what was expected is another one.
+TEST_F(UdpQueues, SuperpacketsOfOtherSizes) {
+  const auto other = setup_of(10, 1);
+  const uint16_t port = kPort;
+  UdpQueue to(other, {&port, 1}, pool.mempool());
+  SuperpacketSocket from({ip_address(ip_of(9)), kPort}, 1 << 20);
+  struct Shape {
+    size_t each, count, last;
+  };
+  std::vector<Shape> shapes = {
+      {kPayload, 44, kPayload}, {100, 44, 7},   {1000, 64, 1000}, {1471, 44, 1470}, {1000, 3, 1},
+      {kPayload + 1, 5, 100},   {100, 64, 100}, {4000, 10, 500},  {1471, 2, 1471},  {1, 44, 1},
+      {kPayload, 2, 1},         {9000, 7, 9000}};
+  // Eight in a row, and what they are is expected.
+  for (const size_t each : {200UL, 1400UL, 700UL}) shapes.insert(shapes.end(), 12, {each, 10, each - 1});
+  const std::vector<Shape> reversed(shapes.rbegin(), shapes.rend());
+  shapes.insert(shapes.end(), reversed.begin(), reversed.end());
+  uint64_t unfit = 0;
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(fmt::format("{} packets of {}, the last one of {}", shape.count, shape.each, shape.last));
+    std::vector<Bytes> sent;
+    std::vector<iovec> packets;
+    size_t fit = 0;
+    for (size_t i = 0; i < shape.count; ++i) {
+      sent.push_back(payload_of(i + 1 < shape.count ? shape.each : shape.last, static_cast<uint8_t>(i)));
+    }
+    for (Bytes& it : sent) {
+      packets.push_back({it.data(), it.size()});
+      if (it.size() <= kPayload) ++fit;
+    }
+    const Endpoint there{ip_address(ip_of(10)), kPort};
+    ASSERT_EQ(from.send(there, kTos, packets.data(), packets.size(), shape.each), SuperpacketSocket::Sent::kYes);
+    const auto got = receive(to, other, fit);
+    ASSERT_EQ(got.size(), fit);
+    unfit += sent.size() - fit;
+    for (size_t i = 0; i < fit; ++i) EXPECT_EQ(got[i].payload, sent[sent.size() - fit + i]) << i;
+    if (fit == 0) {
+      EXPECT_TRUE(receive_once(to).empty());
+    }
+    EXPECT_EQ(to.times(UdpQueue::Trouble::kUnfit), unfit);
+  }
 }
 
 // Several nodes at one address: in frames each has its own, and all have the same ports.

@@ -15,6 +15,9 @@ import socket
 import subprocess
 import sys
 import unittest
+import unittest.mock
+
+import numpy
 
 from tests.scripts.fixtures import daemons
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
@@ -51,11 +54,25 @@ class UdpTest(DaemonTest):
 
     def test_faults(self):
         """Loss, copies, reordering and damage of single packets of superpackets."""
-        ring, contexts = self.udp_ring(faults="{drop: 2%, duplicate: 2%, reorder: 5%, corrupt: 1%}")
-        for _ in range(3):
-            self.check_all_reduce(contexts, count=200_000)
-        wait_for(lambda: self.counters(ring, 0)["injected_drop"] > 0, "faults")
-        self.finish(ring, contexts)
+        expected = None
+        for settings in ({}, {"faults": "{drop: 2%, duplicate: 2%, reorder: 5%, corrupt: 1%}"}):
+            ring, contexts = self.udp_ring(**settings)
+            results = [self.sum_of_noise(contexts, codec) for codec in ("raw", "fixed:10", "bf16")]
+            expected = expected or results
+            self.assertEqual(results, expected)
+            for kind in ("drop", "duplicate", "reorder", "corrupt") if settings else ():
+                self.assertGreater(sum(self.counters(ring, node)[f"injected_{kind}"] for node in range(3)), 0, kind)
+            self.finish(ring, contexts)
+
+    def sum_of_noise(self, contexts, codec):
+        """Its bytes, the same on all ranks."""
+        data = [gl.zeros(200_000) for gl in contexts]
+        for gl, array in zip(contexts, data):
+            array[:] = numpy.random.default_rng(gl.rank).normal(0, 0.01, array.size)
+        for request in [gl.all_reduce(array, codec=codec, async_=True) for gl, array in zip(contexts, data)]:
+            request.wait(PATIENCE)
+        self.assert_same_bytes(data)
+        return data[0].tobytes()
 
     def test_key(self):
         key = self.folder / "key"
@@ -98,6 +115,31 @@ class UdpTest(DaemonTest):
         for _ in range(3):
             for _, contexts in rings:
                 self.check_all_reduce(contexts, count=50_000)
+
+    @unittest.skipIf(os.geteuid() != 0, "root can be somebody else")
+    def test_two_users(self):
+        """At the same addresses: the second one is told what to set, and with that both work."""
+        ring, contexts = self.udp_ring(2)
+        self.folder.chmod(0o755)
+        folder = self.folder / "nobody"
+        folder.mkdir()
+        folder.chmod(0o777)
+        as_nobody = folder / "gradlaned"
+        as_nobody.write_text(f"#!/bin/sh\nexec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups "
+                             f"--bounding-set=-all --inh-caps=-all {daemons.BINARIES['gradlaned']} \"$@\"\n")
+        as_nobody.chmod(0o755)
+        with unittest.mock.patch.dict(daemons.BINARIES, gradlaned=str(as_nobody)):
+            second = daemons.Ring(folder, 2, "udp", address=ring.address).start()
+            for daemon in second.daemons:
+                self.assertNotEqual(daemon.end(), 0)
+                self.assertRegex(daemon.log(), rf":{PORT}: .*another daemon, or another job's; see `udp_port`")
+            second = daemons.Ring(folder, 2, "udp", address=ring.address, udp_port=PORT + 100).start()
+            self.rings.append(second)
+        others = self.open_all(second)
+        for _ in range(3):
+            for both in (contexts, others):
+                self.check_all_reduce(both, count=50_000)
+        self.finish(ring, contexts)
 
     def test_refusals(self):
         ring, contexts = self.udp_ring(2)

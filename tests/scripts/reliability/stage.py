@@ -99,7 +99,8 @@ class Stage:
     def __init__(self, link, nodes, folder, gradlaned, own_tags=False, verbose=False):
         self.link, self.nodes, self.own_tags, self.verbose = link, nodes, own_tags, verbose
         self.everyone = list(range(nodes))
-        self.network = None if link == "vhost" else networks.Network(nodes, kernel=link == "udp", offloads=link == "udp")
+        sockets = link == "udp"
+        self.network = None if link == "vhost" else networks.Network(nodes, kernel=sockets, offloads=sockets)
         self._make_ring = lambda: rings.Ring(link, nodes, folder, gradlaned, self.network, timeouts=Limits.timeouts(),
                                                   log="debug" if verbose else "info")
         self.puppets = []

@@ -23,19 +23,19 @@ struct NeighbourFacts {
   bool sticks = false;  // the port may send nothing more behind a frame that is too long for its link (docs/traps.md)
   bool up = false;      // all links of the exchange to it are
   bool mac_known = false;
-  uint64_t arp_tries = 0;    // so far; 0: its address is configured, or has not been asked for yet
-  uint64_t forged = 0;       // packets from its address so far that were refused: not authentic
-  uint64_t untagged = 0;     // of those: without any tag
-  uint64_t tagged = 0;       // packets with a tag, where this node has no key
-  uint64_t wrong_tos = 0;    // packets so far with a ToS byte that no class has,
-  uint8_t last_tos = 0;      //   the last one with this
-  uint16_t other_port = 0;   // UDP port that it sends to, and none of ours is; 0: it does not
-  uint32_t asks_for = 0;     // address that it asks for, and no node has here; 0: it does not
-  std::string speaks_from;   // another address than its own that hellos of this node come from; "": they do not
-  bool heard = false;        // packets of it, authentic ones, have come to a rank here lately
-  size_t path_bytes = 0;     // of IP: the longest packets that get there and back, and less than the MTU; else 0
-  Nanos waiting_since = 0;   // nothing in flight to it has been acknowledged since then; 0: nothing is in flight
-  Failure refused;           // by this node, of one of its ranks: field, ours, theirs
+  uint64_t arp_tries = 0;   // so far; 0: its address is configured, or has not been asked for yet
+  uint64_t forged = 0;      // packets from its address so far that were refused: not authentic
+  uint64_t untagged = 0;    // of those: without any tag
+  uint64_t tagged = 0;      // packets with a tag, where this node has no key
+  uint64_t wrong_tos = 0;   // packets so far with a ToS byte that no class has,
+  uint8_t last_tos = 0;     //   the last one with this
+  uint16_t other_port = 0;  // UDP port that it sends to, and none of ours is; 0: it does not
+  uint32_t asks_for = 0;    // address that it asks for, and no node has here; 0: it does not
+  std::string speaks_from;  // another address than its own that hellos of this node come from; "": they do not
+  bool heard = false;       // packets of it, authentic ones, have come to a rank here lately
+  size_t path_bytes = 0;    // of IP: the longest packets that get there and back, and less than the MTU; else 0
+  Nanos waiting_since = 0;  // nothing in flight to it has been acknowledged since then; 0: nothing is in flight
+  Failure refused;          // by this node, of one of its ranks: field, ours, theirs
 };
 
 struct RingFacts {

@@ -6,6 +6,7 @@
 #include <rte_mbuf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -265,6 +266,39 @@ TEST_F(UdpQueues, SuperpacketsOfOtherSizes) {
     }
     EXPECT_EQ(to.times(UdpQueue::Trouble::kUnfit), unfit);
   }
+}
+
+// They hold up nothing, and are counted.
+TEST_F(UdpQueues, EmptyDatagrams) {
+  const auto other = setup_of(12, 1);
+  const uint16_t port = kPort;
+  UdpQueue to(other, {&port, 1}, pool.mempool());
+  SuperpacketSocket from({ip_address(ip_of(11)), kPort}, 1 << 20);
+  const Endpoint there{ip_address(ip_of(12)), kPort};
+  Bytes bytes = payload_of(700, 1);
+  for (const size_t length : {0UL, 0UL, 0UL, 0UL, 0UL, 700UL}) {
+    iovec packet{bytes.data(), length};
+    ASSERT_EQ(from.send(there, kTos, &packet, 1, 0), SuperpacketSocket::Sent::kYes);
+  }
+  EXPECT_EQ(receive_once(to), std::vector<size_t>{kFrameBytes + 700});
+  EXPECT_EQ(to.times(UdpQueue::Trouble::kUnfit), 5U);
+}
+
+// A socket that always has something keeps none of the others waiting.
+TEST_F(UdpQueues, SocketsTakeTurns) {
+  const auto other = setup_of(14, 2);
+  const uint16_t ports[] = {kPort, kPort + 1};
+  UdpQueue to(other, ports, pool.mempool());
+  SuperpacketSocket from({ip_address(ip_of(13)), kPort}, 1 << 20);
+  Bytes bytes = payload_of(1000, 1);
+  std::vector<iovec> packets(20, {bytes.data(), bytes.size()});
+  for (unsigned i = 0; i < 10; ++i) {
+    ASSERT_EQ(from.send({ip_address(ip_of(14)), kPort}, kTos, packets.data(), 20, 1000), SuperpacketSocket::Sent::kYes);
+  }
+  packets[0].iov_len = 77;
+  ASSERT_EQ(from.send({ip_address(ip_of(14)), kPort + 1}, kTos, packets.data(), 1, 0), SuperpacketSocket::Sent::kYes);
+  const std::vector<size_t> first = receive_once(to);
+  EXPECT_EQ(std::ranges::count(first, kFrameBytes + 77), 1);
 }
 
 // Several nodes at one address: in frames each has its own, and all have the same ports.

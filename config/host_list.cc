@@ -9,14 +9,14 @@
 
 #include "base/parse.h"
 #include "config/addresses.h"
+#include "config/common_sections.h"
 #include "config/config.h"
 #include "config/faults.h"
 
 namespace gradlane {
 namespace {
 
-constexpr size_t kLongestHostName = 253;  // RFC 1035
-constexpr size_t kMostDigits = 18;        // of SLURM's numbers, with zeros in front
+constexpr size_t kMostDigits = 18;  // of SLURM's numbers, with zeros in front
 constexpr uint64_t kMostNumber = 999999999;
 constexpr const char* kHostsAllowed = "allowed: names, IPv4 and IPv6 addresses, HOST:PORT, [IPV6]:PORT";
 constexpr const char* kSlurmAllowed = "allowed: as in login2,n[01-03,7],rack[0-1]n[0-9]";
@@ -57,7 +57,7 @@ Host host_of(std::string_view word, const std::string& where) {
   Host host{std::string(name), 0};
   const bool ipv6 = bracketed || colons > 1;
   const bool right = ipv6 ? name.find(':') != std::string_view::npos && parse_address(host.name).has_value()
-                          : !name.empty() && name.size() <= kLongestHostName && name.front() != '-' &&
+                          : !name.empty() && name.size() <= kLongestHost && name.front() != '-' &&
                                 std::ranges::all_of(name, is_of_name);
   if (!right) refuse_word(where, fmt::format("{} is no host, {}", quoted(word), kHostsAllowed));
   if (rest.empty()) return host;

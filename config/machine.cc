@@ -49,7 +49,7 @@ size_t mtu_of_interface(int fd, const char* name) {
 }
 
 // Look-ups that run beside each other, in threads of the C library. Those that have not ended when their time is up
-// write to this still: it is not freed then.
+// write to this still, and so may those of a start that failed: it is not freed then.
 struct LookUps {
   std::vector<std::string> names;
   addrinfo hints{};
@@ -67,12 +67,13 @@ struct LookUps {
     }
   }
 
+  // False: not all of them run, and some may.
+  [[nodiscard]] bool start() {
+    return list.empty() || getaddrinfo_a(GAI_NOWAIT, list.data(), static_cast<int>(list.size()), nullptr) == 0;
+  }
+
   // False: some have not ended.
-  [[nodiscard]] bool run() {
-    if (list.empty()) return true;
-    if (getaddrinfo_a(GAI_NOWAIT, list.data(), static_cast<int>(list.size()), nullptr) != 0) {
-      throw SetupError("cannot look names up: out of memory or threads");
-    }
+  [[nodiscard]] bool wait() {
     const auto end = Clock::now() + kPatience;
     for (gaicb* const it : list) {
       while (gai_error(it) == EAI_INPROGRESS) {
@@ -124,7 +125,11 @@ std::vector<FoundHost> look_up(const std::vector<Host>& hosts, const std::string
     }
   }
   auto all = std::make_unique<LookUps>(std::move(names));
-  const bool ended = all->run();
+  if (!all->start()) {
+    (void)all.release();
+    throw SetupError("cannot look names up: out of memory or threads");
+  }
+  const bool ended = all->wait();
   std::vector<std::string> faults;
   size_t next = 0;
   for (FoundHost& host : found) {

@@ -18,8 +18,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostMtu = 1500;      // unless it is set: what gets through most networks
-constexpr size_t kLeastFrames = 2048;  // a frame of AF_PACKET, and room for an MTU of 1500
+constexpr size_t kMostMtu = 1500;  // unless it is set: what gets through most networks
 constexpr const char* kSlurmNames[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
 
 // ---- Which hosts

@@ -60,7 +60,7 @@ typedef enum gradlane_type {
 
 typedef struct gradlane_options {
   size_t struct_size;  // sizeof(gradlane_options)
-  const char* socket;  // path of the daemon's; NULL: what GRADLANE_SOCKET says, else the only *.sock in /run/gradlane
+  const char* socket;  // path of the daemon's; NULL: what GRADLANE_SOCKET says, else the only one (docs/client.md)
   int rank;            // which of the daemon's ranks to be; -1: what RANK says, or if it is not set any free one
   int timeout_ms;      // to connect, while there is no daemon yet; 0: at once; -1: 10 s
   int spin_us;         // how long waits poll before they sleep; -1: 20

@@ -1,5 +1,4 @@
 // open.c - from a path to a context: connect, hello, welcome; and its end (the thread of the context)
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -14,6 +13,7 @@
 #include "client/library/buffers.h"
 #include "client/library/codecs.h"
 #include "client/library/context.h"
+#include "client/library/find.h"
 #include "client/library/message.h"
 #include "client/library/progress.h"
 #include "client/library/requests.h"
@@ -29,13 +29,13 @@ enum {
 
 // What the caller and the environment say.
 struct wishes {
-  struct sockaddr_un address;
+  struct sockaddr_un address;  // no path: nobody has named the socket
   int rank;
   int timeout_ms;
   int spin_us;
   uint32_t operation_timeout_ms;
   bool keep_warnings;
-  bool named;  // the socket, by the caller
+  bool named;  // by the caller
 };
 
 static gradlane_code read_rank(int* rank) {
@@ -51,31 +51,6 @@ static gradlane_code read_rank(int* rank) {
   return GRADLANE_OK;
 }
 
-// The only socket of trainers that there is in daemons' own folder, where nobody has named one.
-static gradlane_code find_socket(char* path, size_t bytes) {
-  static const char kFolder[] = "/run/gradlane";
-  static const char kSuffix[] = ".sock";
-  size_t found = 0;
-  DIR* const folder = opendir(kFolder);
-  for (const struct dirent* it = NULL; folder != NULL && (it = readdir(folder)) != NULL;) {
-    const size_t length = strlen(it->d_name);
-    if (length < sizeof(kSuffix) || strcmp(it->d_name + length + 1 - sizeof(kSuffix), kSuffix) != 0) continue;
-    if (sizeof(kFolder) + length >= bytes) continue;
-    if (found++ == 0) snprintf(path, bytes, "%s/%s", kFolder, it->d_name);
-  }
-  if (folder != NULL) closedir(folder);
-  if (found == 1) return GRADLANE_OK;
-  if (found > 1) {
-    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
-                   "no socket is named, and there are %zu in %s: set GRADLANE_SOCKET to the path of the daemon's",
-                   found, kFolder);
-  }
-  return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
-                 "no socket is named, and there is none in %s: set GRADLANE_SOCKET to the path of the daemon's, or run "
-                 "under `gradlane run`",
-                 kFolder);
-}
-
 static gradlane_code read_wishes(const gradlane_options* given, struct wishes* wishes) {
   gradlane_options options = GRADLANE_OPTIONS_INIT;
   memset(wishes, 0, sizeof(*wishes));
@@ -87,12 +62,7 @@ static gradlane_code read_wishes(const gradlane_options* given, struct wishes* w
   }
   wishes->named = options.socket != NULL;
   const char* path = wishes->named ? options.socket : getenv("GRADLANE_SOCKET");
-  char own[sizeof(wishes->address.sun_path)] = "";
-  if (path == NULL || path[0] == 0) {
-    const gradlane_code code = find_socket(own, sizeof(own));
-    if (code != GRADLANE_OK) return code;
-    path = own;
-  }
+  if (path == NULL) path = "";
   if (strlen(path) >= sizeof(wishes->address.sun_path)) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "socket path %.120s has %zu characters, at most %zu will do", path,
                    strlen(path), sizeof(wishes->address.sun_path) - 1);
@@ -110,17 +80,6 @@ static gradlane_code read_wishes(const gradlane_options* given, struct wishes* w
 
 static void sleep_ms(int ms) { (void)poll(NULL, 0, ms); }
 
-// One attempt. 0, or an errno with the socket closed.
-static int connect_once(const struct wishes* wishes, int* fd) {
-  // Non-blocking, as a full backlog would block for as long as it likes.
-  *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (*fd < 0) return errno;
-  if (connect(*fd, (const struct sockaddr*)&wishes->address, sizeof(wishes->address)) == 0) return 0;
-  const int error = errno;
-  gl_close_fd(fd);
-  return error;
-}
-
 // A daemon that is starting, ending or busy.
 static bool may_come(int error) {
   return error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == EINTR || error == ECONNRESET ||
@@ -132,15 +91,24 @@ static int left_ms(int64_t deadline_us) {
   return left_us > 0 ? (int)(left_us / 1000) : 0;
 }
 
-// Connects and says hello, again and again until there is an answer or no time left.
-static gradlane_code greet(const struct wishes* wishes, int* fd, union gl_message* answer, ssize_t* bytes,
-                           struct gl_fds* fds) {
-  const char* const path = wishes->address.sun_path;
+static gradlane_code fail_to_connect(const struct wishes* wishes, const struct gl_found* found, int error) {
+  if (wishes->address.sun_path[0] == 0 && (error == ENOENT || error == EEXIST)) {
+    const gradlane_code code = error == EEXIST ? GRADLANE_BAD_ARGUMENT : GRADLANE_NO_DAEMON;
+    return gl_fail(NULL, code, "no socket is named, and %s", found->why);
+  }
+  return gl_fail(NULL, GRADLANE_NO_DAEMON, "no daemon at %s: %s; is gradlaned running%s", found->address.sun_path,
+                 strerror(error), wishes->named ? "?" : ", and GRADLANE_SOCKET the path of its socket?");
+}
+
+// Connects and says hello, again and again until there is an answer or no time left. `found` is where.
+static gradlane_code greet(const struct wishes* wishes, struct gl_found* found, int* fd, union gl_message* answer,
+                           ssize_t* bytes, struct gl_fds* fds) {
   const struct gl_hello hello = {
       .type = GL_MSG_HELLO, .magic = GL_MAGIC, .version = GL_ABI_VERSION, .rank = wishes->rank};
   const int64_t deadline_us = gl_now_us() + (int64_t)wishes->timeout_ms * 1000;
   for (;;) {
-    int error = connect_once(wishes, fd);
+    // Looks again each time: the daemon may be starting, and make its socket now.
+    int error = wishes->address.sun_path[0] == 0 ? gl_find(found, fd) : gl_connect(&found->address, fd);
     if (error == 0) {
       const int left = left_ms(deadline_us);
       // If hello cannot be sent there may still be a refusal to read.
@@ -150,13 +118,10 @@ static gradlane_code greet(const struct wishes* wishes, int* fd, union gl_messag
       if (error == 0) return GRADLANE_OK;
       gl_close_fd(fd);
       if (error == ETIMEDOUT) {
-        return gl_fail(NULL, GRADLANE_NO_DAEMON, "the daemon at %s does not answer", path);
+        return gl_fail(NULL, GRADLANE_NO_DAEMON, "the daemon at %s does not answer", found->address.sun_path);
       }
     }
-    if (!may_come(error) || left_ms(deadline_us) == 0) {
-      return gl_fail(NULL, GRADLANE_NO_DAEMON, "no daemon at %s: %s; is gradlaned running%s", path, strerror(error),
-                     wishes->named ? "?" : ", and GRADLANE_SOCKET the path of its socket?");
-    }
+    if (!may_come(error) || left_ms(deadline_us) == 0) return fail_to_connect(wishes, found, error);
     const int left = left_ms(deadline_us);
     sleep_ms(left < kRetryMs ? left : kRetryMs);
   }
@@ -233,7 +198,6 @@ static gradlane_context* make_context(const struct wishes* wishes) {
   if (gl == NULL) return NULL;
   gl->socket = gl->completion_fd = gl->epoll_fd = gl->over_fd = -1;
   for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl->doorbells[i] = -1;
-  gl->address = wishes->address;
   gl->spin_us = wishes->spin_us;
   gl->timeout_ms = wishes->operation_timeout_ms;
   gl->losses.keep = wishes->keep_warnings;
@@ -284,8 +248,10 @@ gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* opti
   union gl_message answer;
   struct gl_fds fds = {.count = 0};
   ssize_t bytes = 0;
-  code = greet(&wishes, &gl->socket, &answer, &bytes, &fds);
-  if (code == GRADLANE_OK) code = check_welcome(wishes.address.sun_path, &answer, bytes, &fds);
+  struct gl_found found = {.address = wishes.address};
+  code = greet(&wishes, &found, &gl->socket, &answer, &bytes, &fds);
+  gl->address = found.address;
+  if (code == GRADLANE_OK) code = check_welcome(gl->address.sun_path, &answer, bytes, &fds);
   if (code == GRADLANE_OK) {
     gl->welcome = answer.welcome;
     code = attach(gl, &fds);

@@ -52,7 +52,7 @@ MAY_INCLUDE_WITHIN = {
 
 # Files of a folder that build on each other in one direction: each may include those before it.
 IN_ORDER = {
-    "client/library": ("base", "context", "squares", "message", "loss", "requests", "queue", "progress", "talk", "codecs",
+    "client/library": ("base", "context", "squares", "message", "find", "loss", "requests", "queue", "progress", "talk", "codecs",
                        "strategies", "buffers", "kinds", "coding", "check", "wait", "submit", "open"),
 }
 

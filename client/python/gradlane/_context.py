@@ -51,13 +51,13 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
          timeout: float | None = None, operation_timeout: float | None = None, spin_us: int | None = None) -> Context:
     """Connects to the daemon and returns a Context.
 
-    socket: path of the daemon's socket; None: what GRADLANE_SOCKET says, or the only *.sock in /run/gradlane. rank:
+    socket: path of the daemon's socket; None: what GRADLANE_SOCKET says, or the only one that there is. rank:
     which of the daemon's ranks to be; None: what RANK says, or any free one. timeout: seconds to wait for a daemon that
     is starting; None: 10. operation_timeout: seconds that an operation may take, if it has no timeout of its own; None:
     what the daemon's configuration says. spin_us: microseconds that waits poll before they sleep; None: 20.
 
-    Raises NoDaemon, BadArgument (also if no socket is named, here or there), OutOfMemory if the daemon's memory cannot
-    be mapped, ImportError if there is no libgradlane.
+    Raises NoDaemon, BadArgument (also if there are several sockets, and none is named), OutOfMemory if the daemon's
+    memory cannot be mapped, ImportError if there is no libgradlane.
     """
     patience = _TIMEOUT_S if timeout is None else _arguments.seconds("timeout", timeout)
     options = _library.Options(

@@ -128,6 +128,17 @@ class Machine:
         return subprocess.Popen(self.command(EXAMPLE), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=CLEAN)
 
+    @contextlib.contextmanager
+    def listen(self, path):
+        """Somebody else's socket, whose file stays."""
+        script = ("import socket, sys; it = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); it.bind(sys.argv[1]); "
+                  "it.listen(); print(flush=True); sys.stdin.read()")
+        with subprocess.Popen(self.command("/usr/bin/python3", "-c", script, path), stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            yield
+            process.stdin.close()
+
     def wait_for(self, text):
         wait_for_text(text, self.log_file.read_text, self.process)
 
@@ -175,11 +186,10 @@ class MachinesTest(unittest.TestCase):
         machines = self.start("--nodes", "10.79.0.1,10.79.0.2")
         for i, machine in enumerate(machines):
             self.assertRegex(machine.log_file.read_text(), f"node {i} of 2: .*MTU 1500, .*/run/gradlane/node{i}.sock")
-        # With another socket beside it, trainers would have to guess.
-        subprocess.run(machines[0].command("touch", "/run/gradlane/other.sock"), check=True)
-        trainer = machines[0].trainer()
-        self.assertIn("there are 2 in /run/gradlane: set GRADLANE_SOCKET", trainer.communicate(timeout=PATIENCE)[0])
-        subprocess.run(machines[0].command("rm", "/run/gradlane/other.sock"), check=True)
+        # With another daemon beside it, trainers would have to guess. What a dead one has left is none.
+        with machines[0].listen("/run/gradlane/other.sock"):
+            trainer = machines[0].trainer()
+            self.assertIn("there are 2 in /run/gradlane: set GRADLANE_SOCKET", trainer.communicate(timeout=PATIENCE)[0])
         self.train(machines)
 
     def test_short_packets(self):

@@ -1,0 +1,146 @@
+// find.c - the daemon's socket: a connection to the one that was named, or a search for the only one (the thread of the
+// context)
+#include "client/library/find.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/library/base.h"
+
+// Where daemons make their sockets, in this order (docs/client.md): base/socket_folders.h has the same for the daemon.
+enum { kFolders = 3, kFolderBytes = sizeof(((struct sockaddr_un*)NULL)->sun_path) };
+
+// In the order in which they matter to whoever hears that there is no daemon.
+enum remark { kNothing, kStale, kTrouble, kStranger };
+
+static const char kAdvice[] =
+    "is gradlaned running? Else set GRADLANE_SOCKET to the path of the daemon's, or run under `gradlane run`";
+
+struct search {
+  struct gl_found* found;
+  enum remark remark;  // of what `why` has
+  unsigned live;       // of this folder, those that accept, or would if they were not busy
+};
+
+int gl_connect(const struct sockaddr_un* address, int* fd) {
+  // Non-blocking, as a full backlog would block for as long as it likes.
+  *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (*fd < 0) return errno;
+  if (connect(*fd, (const struct sockaddr*)address, sizeof(*address)) == 0) return 0;
+  const int error = errno;
+  gl_close_fd(fd);
+  return error;
+}
+
+static void say(struct search* search, enum remark remark, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// The most important remark stays, and the first one of those.
+static void say(struct search* search, enum remark remark, const char* format, ...) {
+  if (remark <= search->remark) return;
+  search->remark = remark;
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(search->found->why, GL_FIND_TEXT, format, arguments);
+  va_end(arguments);
+}
+
+// Anybody may make a folder in /tmp.
+static bool is_own(const char* folder) {
+  struct stat what;
+  return lstat(folder, &what) == 0 && S_ISDIR(what.st_mode) && what.st_uid == geteuid() && (what.st_mode & 077) == 0;
+}
+
+// Whether gradients may go there though nobody has said so.
+static bool is_trusted(struct search* search, const char* path, int fd) {
+  struct ucred peer = {.uid = (uid_t)-1};
+  socklen_t bytes = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
+  if (peer.uid == 0 || peer.uid == geteuid()) return true;
+  say(search, kStranger,
+      "the daemon at %s is of user %u, neither root's nor of this user (%u): GRADLANE_SOCKET=%s accepts it", path,
+      (unsigned)peer.uid, (unsigned)geteuid(), path);
+  return false;
+}
+
+// Counts it if it is live; the first of those is found, with its connection, or without one as it is busy.
+static void try_socket(struct search* search, const struct sockaddr_un* address, int* fd) {
+  int it = -1;
+  const int error = gl_connect(address, &it);
+  if (error == ECONNREFUSED) {
+    say(search, kStale, "nobody listens on %s: %s", address->sun_path, kAdvice);
+  } else if (error != 0 && error != EAGAIN && error != ENOENT) {
+    say(search, kTrouble, "%s does not take this process: %s; %s", address->sun_path, strerror(error), kAdvice);
+  }
+  const bool live = error == 0 ? is_trusted(search, address->sun_path, it) : error == EAGAIN;
+  if (live && search->live++ == 0) {
+    search->found->address = *address;
+    *fd = it;
+  } else {
+    gl_close_fd(&it);
+  }
+}
+
+static void look_into(struct search* search, const char* path, int* fd) {
+  static const char kSuffix[] = ".sock";
+  DIR* const folder = opendir(path);
+  if (folder == NULL) {
+    if (errno != ENOENT) say(search, kTrouble, "%s cannot be read: %s; %s", path, strerror(errno), kAdvice);
+    return;
+  }
+  for (const struct dirent* it = NULL; (it = readdir(folder)) != NULL;) {
+    const size_t length = strlen(it->d_name);
+    if (length < sizeof(kSuffix) || strcmp(it->d_name + length + 1 - sizeof(kSuffix), kSuffix) != 0) continue;
+    struct stat what;
+    if (fstatat(dirfd(folder), it->d_name, &what, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(what.st_mode)) continue;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int bytes = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", path, it->d_name);
+    if (bytes > 0 && (size_t)bytes < sizeof(address.sun_path)) try_socket(search, &address, fd);
+  }
+  closedir(folder);
+}
+
+// How many there are. A folder whose path is too long for a socket is none.
+static unsigned list_folders(char folders[kFolders][kFolderBytes]) {
+  unsigned count = 0;
+  snprintf(folders[count++], kFolderBytes, "/run/gradlane");
+  const char* const runtime = getenv("XDG_RUNTIME_DIR");
+  if (runtime != NULL && runtime[0] == '/') {
+    const int bytes = snprintf(folders[count], kFolderBytes, "%s/gradlane", runtime);
+    if (bytes > 0 && bytes < kFolderBytes) ++count;
+  }
+  snprintf(folders[count], kFolderBytes, "/tmp/gradlane-%u", (unsigned)geteuid());
+  return count + 1;
+}
+
+int gl_find(struct gl_found* found, int* fd) {
+  char folders[kFolders][kFolderBytes];
+  const unsigned count = list_folders(folders);
+  struct search search = {.found = found};
+  memset(found, 0, sizeof(*found));
+  *fd = -1;
+  for (unsigned i = 0; i < count; ++i) {
+    if (i + 1 == count && !is_own(folders[i])) break;
+    look_into(&search, folders[i], fd);
+    if (search.live == 1) return *fd >= 0 ? 0 : EAGAIN;
+    if (search.live == 0) continue;
+    gl_close_fd(fd);
+    snprintf(found->why, GL_FIND_TEXT, "there are %u in %s: set GRADLANE_SOCKET to the path of the daemon's",
+             search.live, folders[i]);
+    return EEXIST;
+  }
+  if (search.remark != kNothing) return ENOENT;
+  const bool runtime = count == kFolders;
+  snprintf(found->why, GL_FIND_TEXT, "there is none in %s%s%s or %s: %s", folders[0], runtime ? ", " : "",
+           runtime ? folders[1] : "", folders[count - 1], kAdvice);
+  return ENOENT;
+}

@@ -1,0 +1,148 @@
+// find_test.cc - where nobody names the daemon's socket: which folders are looked into, and what is taken there
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/client/client_fixture.h"
+
+namespace gradlane::test::find_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// XDG_RUNTIME_DIR is the test's own. The other folders are the machine's: whoever has daemons there tests nothing.
+class Find : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* const name : {"GRADLANE_SOCKET", "RANK"}) unsetenv(name);
+    if (fs::exists("/run/gradlane") || fs::exists(in_tmp_)) GTEST_SKIP() << "this machine has daemons";
+    char folder[] = "/tmp/gradlane-find-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    runtime_ = folder;
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    fs::create_directory(runtime_ / "gradlane");
+  }
+  void TearDown() override {
+    unsetenv("XDG_RUNTIME_DIR");
+    for (const int fd : sockets_) close(fd);
+    if (runtime_.empty()) return;
+    fs::remove_all(runtime_);
+    fs::remove_all(in_tmp_);
+  }
+
+  // A socket of that name, where somebody listens or not.
+  fs::path make_socket(const fs::path& path, bool listens) {
+    sockets_.push_back(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.string().copy(static_cast<char*>(address.sun_path), sizeof(address.sun_path) - 1);
+    EXPECT_EQ(bind(sockets_.back(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << path;
+    EXPECT_EQ(listens ? listen(sockets_.back(), 8) : 0, 0);
+    return path;
+  }
+  fs::path in_runtime(const char* name) { return runtime_ / "gradlane" / name; }
+  // A daemon's socket has one name; this is another folder's.
+  static void move(const FakeDaemon& daemon, const fs::path& to) { fs::rename(daemon.path(), to); }
+
+  static gradlane_code open(int timeout_ms) {
+    gradlane_options options = GRADLANE_OPTIONS_INIT;
+    options.timeout_ms = timeout_ms;
+    gradlane_context* gl = nullptr;
+    const gradlane_code code = gradlane_open(&gl, &options);
+    gradlane_close(gl);
+    return code;
+  }
+
+  fs::path runtime_;
+  const fs::path in_tmp_ = "/tmp/gradlane-" + std::to_string(geteuid());
+  std::vector<int> sockets_;
+};
+
+TEST_F(Find, NothingThere) {
+  EXPECT_EQ(open(50), GRADLANE_NO_DAEMON);
+  EXPECT_SAYS(nullptr, "no socket is named, and there is none in /run/gradlane, " + (runtime_ / "gradlane").string() +
+                           " or " + in_tmp_.string() + ": is gradlaned running? Else set GRADLANE_SOCKET");
+  setenv("XDG_RUNTIME_DIR", "relative", 1);
+  EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
+  EXPECT_SAYS(nullptr, "none in /run/gradlane or " + in_tmp_.string());
+}
+
+TEST_F(Find, WaitsForADaemonThatIsStarting) {
+  std::unique_ptr<FakeDaemon> daemon;
+  fs::remove(runtime_ / "gradlane");
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    daemon = std::make_unique<FakeDaemon>(FakeDaemon::Settings{});
+    fs::create_directory(runtime_ / "gradlane");
+    move(*daemon, in_runtime("node0.sock"));
+  });
+  const gradlane_code code = open(10000);
+  later.join();
+  EXPECT_EQ(code, GRADLANE_OK) << gradlane_error(nullptr);
+}
+
+TEST_F(Find, TakesTheOneThatAccepts) {
+  make_socket(in_runtime("dead.sock"), false);
+  EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
+  EXPECT_SAYS(nullptr, "nobody listens on " + in_runtime("dead.sock").string());
+  std::ofstream(in_runtime("file.sock")) << "x";
+  make_socket(in_runtime("node0.admin"), true);
+  const FakeDaemon daemon({});
+  move(daemon, in_runtime("node0.sock"));
+  fs::create_symlink("node0.sock", in_runtime("link.sock"));
+  EXPECT_EQ(open(10000), GRADLANE_OK) << gradlane_error(nullptr);
+}
+
+TEST_F(Find, SeveralFailAtOnce) {
+  make_socket(in_runtime("a.sock"), true);
+  make_socket(in_runtime("b.sock"), true);
+  EXPECT_EQ(open(1'000'000'000), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(nullptr, "there are 2 in " + (runtime_ / "gradlane").string() + ": set GRADLANE_SOCKET");
+}
+
+TEST_F(Find, OwnFolderInTmp) {
+  const FakeDaemon daemon({});
+  make_socket(in_runtime("dead.sock"), false);
+  fs::create_directory(in_tmp_);
+  move(daemon, in_tmp_ / "node0.sock");
+  fs::permissions(in_tmp_, fs::perms::owner_all | fs::perms::group_write);
+  EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
+  fs::permissions(in_tmp_, fs::perms::owner_all);
+  EXPECT_EQ(open(10000), GRADLANE_OK) << gradlane_error(nullptr);
+  // A link to a folder may be anybody's.
+  fs::rename(in_tmp_, runtime_ / "real");
+  fs::create_directory_symlink(runtime_ / "real", in_tmp_);
+  EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
+}
+
+// The kernel keeps who has called listen().
+TEST_F(Find, RefusesDaemonsOfOthers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  const fs::path path = make_socket(in_runtime("node0.sock"), false);
+  constexpr uid_t kNobody = 65534;
+  ASSERT_EQ(seteuid(kNobody), 0);
+  EXPECT_EQ(listen(sockets_.back(), 8), 0);
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_EQ(open(50), GRADLANE_NO_DAEMON);
+  EXPECT_SAYS(nullptr, "the daemon at " + path.string() + " is of user 65534, neither root's nor of this user (0): " +
+                           "GRADLANE_SOCKET=" + path.string() + " accepts it");
+  // Whoever names it is asked nothing.
+  setenv("GRADLANE_SOCKET", path.c_str(), 1);
+  EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
+  EXPECT_SAYS(nullptr, "does not answer");
+  unsetenv("GRADLANE_SOCKET");
+  // It does not stand in the way of this user's own.
+  const FakeDaemon daemon({});
+  move(daemon, in_runtime("node1.sock"));
+  EXPECT_EQ(open(10000), GRADLANE_OK) << gradlane_error(nullptr);
+}
+
+}  // namespace
+}  // namespace gradlane::test::find_test

@@ -6,17 +6,20 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/socket_folders.h"
 
 namespace gradlane {
 namespace {
 
 constexpr int kBacklog = 64;
 constexpr mode_t kDirectoryMode = 0750;
+constexpr mode_t kPrivateMode = 0700;  // where everybody may make folders
 constexpr mode_t kLockMode = 0600;
 constexpr mode_t kSocketUmask = 0117;  // leaves 0660
 
@@ -86,11 +89,19 @@ SocketDirectory::SocketDirectory(const std::string& socket_path, const std::stri
   const size_t slash = socket_path.rfind('/');
   if (slash == std::string::npos || slash == 0) return;
   const std::string path = socket_path.substr(0, slash);
-  if (mkdir(path.c_str(), kDirectoryMode) == 0) {
+  const bool is_private = path == private_socket_folder(geteuid());
+  if (mkdir(path.c_str(), is_private ? kPrivateMode : kDirectoryMode) == 0) {
     made_ = path;
     return;
   }
   const int error = errno;
+  if (is_private && error == EEXIST) {
+    if (is_private_folder(path, geteuid())) return;
+    throw SetupError(path +
+                     " is no folder of this user alone, mode 0700, as one for sockets in /tmp must be: remove it, or "
+                     "have the socket elsewhere (" +
+                     setting + ", or --set " + setting + "=PATH)");
+  }
   struct stat there {};
   if (stat(path.c_str(), &there) == 0) return;
   throw SetupError("cannot make the directory " + path + " for the socket: " + std::strerror(error) +

@@ -10,7 +10,8 @@
 
 namespace gradlane {
 
-// Made if it is missing, with mode 0750; if so, removed again if it is empty then.
+// Made if it is missing, with mode 0750; if so, removed again if it is empty then. private_socket_folder() has mode
+// 0700, and is refused if it is anything else.
 class SocketDirectory {
  public:
   SocketDirectory(const std::string& socket_path, const std::string& setting);

@@ -2,6 +2,7 @@
 #include "config/node_words.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/socket_folders.h"
 #include "config/common_sections.h"
 #include "config/faults.h"
 #include "config/machine.h"
@@ -153,6 +155,19 @@ size_t mtu_at(const IpAddress& ip, const std::vector<LocalIp>& here) {
   return found == here.end() ? 0 : std::min(found->mtu, kMostMtu);
 }
 
+// Root's folder is not for everybody: where this user's sockets are instead. Nothing: in that of root.
+std::optional<std::string> own_folder(const Surroundings& surroundings) {
+  if (surroundings.user == 0) return std::nullopt;
+  const std::vector<std::string> folders =
+      socket_folders(surroundings.user, surroundings.environment("XDG_RUNTIME_DIR").value_or(""));
+  for (const std::string& it : folders) {
+    if (it == folders.back() || surroundings.can_hold_sockets(it)) {
+      return it == folders.front() ? std::nullopt : std::optional(it);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
@@ -185,12 +200,18 @@ ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
     const std::vector<std::string> sockets = {none_here ? "udp: any" : "udp: auto"};
     add_ports(tree, words.ports.empty() ? sockets : words.ports, number_at(tree, "mtu"));
   }
+  if (find_key(tree.root, "socket") == nullptr) {
+    if (const auto folder = own_folder(surroundings)) {
+      add_key(tree.root, place, "socket", scalar_at(place, fmt::format("{}/node{}.sock", *folder, rank)));
+    }
+  }
   return tree;
 }
 
 AnyConfig load_node_words(const NodeWords& words) {
   const auto find = [](const std::vector<Host>& hosts) { return look_up(hosts, "--nodes"); };
-  return read_any_config(tree_of(words, {find, local_ips, environment()}), NodeChoice{words.rank, {}});
+  return read_any_config(tree_of(words, {find, local_ips, environment(), geteuid(), can_hold_sockets}),
+                         NodeChoice{words.rank, {}});
 }
 
 std::string ways_to_start(const Environment& environment) {

@@ -1,6 +1,8 @@
 // node_words.h - a node's configuration from the command line, without a file (set-up only)
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,6 +27,8 @@ struct Surroundings {
   std::function<std::vector<FoundHost>(const std::vector<Host>&)> look_up;
   std::function<std::vector<LocalIp>()> local_ips;
   Environment environment;
+  uid_t user = 0;                                              // of this process
+  std::function<bool(const std::string&)> can_hold_sockets{};  // as of base/socket_folders.h
 };
 
 // The tree of the file that the words amount to. Throws SetupError, "--nodes ...: what is wrong, what is allowed".

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -37,6 +38,8 @@ struct Machine {
                                                            {"link", {"fe80::7"}},
                                                            {"localhost", {"::1", "127.0.0.1"}}};
   std::map<std::string, std::string> variables;
+  uid_t user = 0;
+  std::vector<std::string> open;  // folders where this user can have sockets
   std::vector<std::pair<std::string, size_t>> ips = {{"127.0.0.1", 65536}, {"10.0.0.1", 1400}, {"fd00::2", 9000}};
 
   [[nodiscard]] Surroundings surroundings() const {
@@ -60,7 +63,8 @@ struct Machine {
       const auto it = variables.find(name);
       return it == variables.end() ? std::nullopt : std::optional(it->second);
     };
-    return {find, local, environment};
+    const auto holds = [this](const std::string& folder) { return std::ranges::find(open, folder) != open.end(); };
+    return {find, local, environment, user, holds};
   }
 };
 
@@ -170,6 +174,27 @@ TEST(NodeWords, Sources) {
   EXPECT_TRUE(nodes("@/").starts_with("--nodes @/: cannot read /: "));
   EXPECT_EQ(nodes("@"), "--nodes @: no name of a file behind @, allowed: @FILE, @slurm, @mpi");
   EXPECT_EQ(nodes(""), "--nodes: no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
+}
+
+// Root's folder is not everybody's.
+TEST(NodeWords, Sockets) {
+  Machine machine;
+  machine.variables = {{"XDG_RUNTIME_DIR", "/run/user/1000"}};
+  const auto socket = [&](std::vector<std::string> settings = {}) {
+    const std::string text = tree({"alpha,beta", {}, std::move(settings), 1}, machine);
+    const size_t at = text.find("socket: ");
+    return at == std::string::npos ? "" : text.substr(at + 8, text.find_first_of(",}", at) - at - 8);
+  };
+  EXPECT_EQ(socket(), "");
+  machine.user = 1000;
+  EXPECT_EQ(socket(), "/tmp/gradlane-1000/node1.sock");
+  machine.open = {"/run/user/1000/gradlane"};
+  EXPECT_EQ(socket(), "/run/user/1000/gradlane/node1.sock");
+  EXPECT_EQ(socket({"socket=/x/y.sock"}), "/x/y.sock");
+  machine.variables.clear();
+  EXPECT_EQ(socket(), "/tmp/gradlane-1000/node1.sock");
+  machine.open = {"/run/gradlane"};
+  EXPECT_EQ(socket(), "");
 }
 
 TEST(NodeWords, Ports) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -18,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/socket_folders.h"
 #include "config/accelerator.h"
 
 namespace gradlane {
@@ -26,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kFolder = "/run/gradlane";
 constexpr std::string_view kSuffix = ".sock";
 constexpr const char* kWhere = "--socket, --admin or --config say where it is; gradlaned --check prints it";
 constexpr size_t kMostAnswer = size_t{64} << 20;
@@ -36,17 +37,44 @@ std::string beside(std::string socket) {
   return socket + ".admin";
 }
 
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) throw SetupError("this path is too long for a socket: " + path);
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+// Whether somebody listens there, who may be busy.
+bool accepts(const std::string& path) {
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) return false;
+  const sockaddr_un address = address_of(path);
+  const FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 || errno == EAGAIN;
+}
+
+// In the first folder that has one that accepts: that of rank 0, else the only one. If there is none: one of which
+// whoever connects to it hears what is wrong.
 std::string only_one() {
-  const std::string first = std::string(kFolder) + "/node0.admin";
-  std::error_code error;
-  if (fs::exists(first, error)) return first;
-  std::vector<std::string> found;
-  for (const auto& entry : fs::directory_iterator(kFolder, error)) {
-    if (entry.path().extension() == ".admin") found.push_back(entry.path().string());
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  const std::string own = private_socket_folder(geteuid());
+  std::string silent;
+  for (const std::string& folder : socket_folders(geteuid(), runtime != nullptr ? runtime : "")) {
+    if (folder == own && !is_private_folder(own, geteuid())) continue;
+    const std::string first = folder + "/node0.admin";
+    if (accepts(first)) return first;
+    std::vector<std::string> found;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() != ".admin" || !entry.is_socket(error)) continue;
+      if (silent.empty()) silent = entry.path().string();
+      if (accepts(entry.path())) found.push_back(entry.path().string());
+    }
+    if (found.size() == 1) return found.front();
+    if (found.size() > 1)
+      throw SetupError(fmt::format("several admin sockets: {}; choose one with --admin", fmt::join(found, ", ")));
   }
-  if (found.size() == 1) return found.front();
-  if (found.empty()) return first;  // whoever connects to it hears what is wrong
-  throw SetupError(fmt::format("several admin sockets: {}; choose one with --admin", fmt::join(found, ", ")));
+  return silent.empty() ? std::string(kSystemSocketFolder) + "/node0.admin" : silent;
 }
 
 [[noreturn]] void fail_to_connect(const std::string& path, int error) {
@@ -76,10 +104,7 @@ std::string only_one() {
 
 // While others keep the daemon busy, a connection waits for its turn.
 FileDescriptor connect_to(const std::string& path, std::chrono::milliseconds patience) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) throw SetupError("this path is too long for a socket: " + path);
-  std::memcpy(address.sun_path, path.data(), path.size());
+  const sockaddr_un address = address_of(path);
   FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) throw SetupError(std::string("cannot make a Unix socket: ") + std::strerror(errno));
   const timeval most{.tv_sec = patience.count() / 1000, .tv_usec = patience.count() % 1000 * 1000};

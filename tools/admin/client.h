@@ -8,8 +8,8 @@
 
 namespace gradlane {
 
-// Where to ask: at most one of them. Empty: what GRADLANE_SOCKET says, else /run/gradlane/node0.admin, else the only
-// *.admin in /run/gradlane.
+// Where to ask: at most one of them. Empty: what GRADLANE_SOCKET says, else node0.admin, else the only *.admin, in the
+// first of socket_folders() where one accepts.
 struct AdminPlace {
   std::string socket;  // of the trainers: the admin socket stands beside it
   std::string admin;

@@ -5,7 +5,7 @@ namespace gradlane {
 
 void add_admin_place(CLI::App& app, AdminPlace& place) {
   app.add_option("--socket", place.socket, "Trainers' socket of the node (GRADLANE_SOCKET)")->type_name("PATH");
-  app.add_option("--admin", place.admin, "Its admin socket (/run/gradlane/node0.admin)")->type_name("PATH");
+  app.add_option("--admin", place.admin, "Its admin socket (node0.admin of its folder)")->type_name("PATH");
   app.add_option("--config,-c", place.config, "Its configuration, which says where that is")->type_name("FILE");
   app.add_option("--rank", place.rank, "With --config: which of its nodes, whatever it says")->type_name("N");
 }

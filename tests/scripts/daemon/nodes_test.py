@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Nodes without a file, gradlaned --nodes: on machines where nothing is configured but addresses, and what is refused.
 
-nodes_test.py GRADLANED EXAMPLE [unittest's arguments]
+nodes_test.py GRADLANED EXAMPLE GRADLANE [unittest's arguments]
 
 EXAMPLE: a trainer, client/all_reduce_example.
 """
@@ -20,12 +20,12 @@ from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for_text
 from tools.net.spaces import can_run
 
-GRADLANED = EXAMPLE = ""
+GRADLANED = EXAMPLE = GRADLANE = ""
 NOBODY = 65534
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all",
              "--inh-caps=-all", "--no-new-privs"]
 # What launchers and jobs set, and this process may have.
-STRANGE = re.compile(r"OMPI_|PMIX?_|SLURM_|GRADLANE_SOCKET|RANK$")
+STRANGE = re.compile(r"OMPI_|PMIX?_|SLURM_|GRADLANE_SOCKET|RANK$|XDG_RUNTIME_DIR$")
 CLEAN = {name: value for name, value in os.environ.items() if not STRANGE.match(name)}
 
 
@@ -106,27 +106,33 @@ class WordsTest(unittest.TestCase):
 
 
 class Machine:
-    """A namespace of a network with a /run of its own, where /run/gradlane is nobody's. As on any machine, words start a
-    daemon, and then trainers that are told nothing."""
+    """A namespace of a network with /run and /tmp of its own, where nobody has one folder at most, or none. As on any
+    machine, words start a daemon, and then trainers that are told nothing."""
 
-    def __init__(self, network, i, log):
-        self.network, self.i, self.log_file, self.process = network, i, log, None
+    def __init__(self, network, i, log, folder="", **variables):
+        self.network, self.i, self.log_file, self.folder, self.process = network, i, log, folder, None
+        self.variables = {**CLEAN, **variables}
 
     def start(self, *words):
-        script = ('mount --make-rprivate / && mount -t tmpfs tmpfs /run && mkdir /run/gradlane && '
-                  'chown "$0" /run/gradlane && exec "$@"')
-        argv = ["unshare", "-m", "sh", "-c", script, NOBODY, *AS_NOBODY, GRADLANED, *words]
+        script = ('mount --make-rprivate / && mount -t tmpfs -o mode=755 tmpfs /run && mount -t tmpfs -o mode=1777 tmpfs /tmp && '
+                  'if [ -n "$1" ]; then mkdir -p -m 700 "$1" && chown "$0" "$1"; fi && shift && exec "$@"')
+        argv = ["unshare", "-m", "sh", "-c", script, NOBODY, self.folder, *AS_NOBODY, GRADLANED, *words]
         with open(self.log_file, "w") as log:
-            self.process = subprocess.Popen(self.network.command(self.i, *argv), stdout=log, stderr=log, env=CLEAN)
+            self.process = subprocess.Popen(self.network.command(self.i, *argv), stdout=log, stderr=log,
+                                            env=self.variables)
         return self
 
     def command(self, *words):
         """On that machine, as nobody."""
         return ["nsenter", "-m", "-n", "-t", str(self.process.pid), *AS_NOBODY, *words]
 
+    def run(self, *words):
+        return subprocess.run(self.command(*words), stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=True,
+                              env=self.variables).stdout
+
     def trainer(self):
         return subprocess.Popen(self.command(EXAMPLE), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                env=CLEAN)
+                                env=self.variables)
 
     @contextlib.contextmanager
     def listen(self, path):
@@ -156,15 +162,16 @@ class MachinesTest(unittest.TestCase):
             self.skipTest(reason)
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
-        self.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        # Machines have a /tmp of their own.
+        self.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
         self.network = stack.enter_context(networks.Network(2))
         for i in range(2):
             self.network.node(i).ip("addr", "add", f"10.79.0.{i + 1}/24", "dev", "gl0")
             self.network.node(i).ip("link", "set", "lo", "up")
         self.stack = stack
 
-    def start(self, *words):
-        machines = [Machine(self.network, i, self.folder / f"log{i}") for i in range(2)]
+    def start(self, *words, folder="", **variables):
+        machines = [Machine(self.network, i, self.folder / f"log{i}", folder, **variables) for i in range(2)]
         for machine in machines:
             machine.start(*words)
             self.stack.callback(machine.stop)
@@ -183,7 +190,7 @@ class MachinesTest(unittest.TestCase):
 
     def test_two_machines(self):
         """The same words on each, as nobody, and trainers that find their daemon."""
-        machines = self.start("--nodes", "10.79.0.1,10.79.0.2")
+        machines = self.start("--nodes", "10.79.0.1,10.79.0.2", folder="/run/gradlane")
         for i, machine in enumerate(machines):
             self.assertRegex(machine.log_file.read_text(), f"node {i} of 2: .*MTU 1500, .*/run/gradlane/node{i}.sock")
         # With another daemon beside it, trainers would have to guess. What a dead one has left is none.
@@ -191,6 +198,28 @@ class MachinesTest(unittest.TestCase):
             trainer = machines[0].trainer()
             self.assertIn("there are 2 in /run/gradlane: set GRADLANE_SOCKET", trainer.communicate(timeout=PATIENCE)[0])
         self.train(machines)
+
+    def test_no_folder(self):
+        """Nobody has made a folder for this user: it is in /tmp, for this user alone, and goes with the daemon."""
+        folder = f"/tmp/gradlane-{NOBODY}"
+        machines = self.start("--nodes", "10.79.0.1,10.79.0.2")
+        for i, machine in enumerate(machines):
+            self.assertIn(f"socket {folder}/node{i}.sock", machine.log_file.read_text())
+            self.assertEqual(machine.run("stat", "-c", "%a %u", folder), f"700 {NOBODY}\n")
+            self.assertIn(f"node {i} of 2", machine.run(GRADLANE, "stats"))
+        self.train(machines)
+
+    def test_taken_folder(self):
+        """What is in its place, and not this user's alone, is refused."""
+        folder = f"/tmp/gradlane-{NOBODY}"
+        for make in ("mkdir -m 700 $0", "install -d -m 750 -o 65534 $0",
+                     "install -d -m 700 -o 65534 /tmp/real && ln -s real $0"):
+            script = f"mount --make-rprivate / && mount -t tmpfs -o mode=1777 tmpfs /tmp && {make} && exec \"$@\""
+            argv = self.network.command(0, "unshare", "-m", "sh", "-c", script, folder, *AS_NOBODY, GRADLANED,
+                                        "--nodes", "10.79.0.1,10.79.0.2")
+            result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
+            self.assertEqual(result.returncode, 2, result)
+            self.assertIn(f"{folder} is no folder of this user alone, mode 0700", result.stderr)
 
     def test_short_packets(self):
         """The MTU is that of the interface; @FILE is a list as well, in an order of its own."""
@@ -200,9 +229,10 @@ class MachinesTest(unittest.TestCase):
         hosts.write_text("10.79.0.2\n10.79.0.1\n")
         self.folder.chmod(0o755)
         hosts.chmod(0o644)
-        machines = self.start("--nodes", f"@{hosts}")
+        machines = self.start("--nodes", f"@{hosts}", folder="/run/nobody", XDG_RUNTIME_DIR="/run/nobody")
         for i, machine in enumerate(machines):
-            self.assertRegex(machine.log_file.read_text(), f"node {1 - i} of 2: .*MTU 1300")
+            self.assertRegex(machine.log_file.read_text(),
+                             f"node {1 - i} of 2: .*MTU 1300, socket /run/nobody/gradlane/node{1 - i}.sock")
         self.train(machines)
 
     def test_a_stranger(self):
@@ -220,8 +250,9 @@ class MachinesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
     GRADLANED = str(pathlib.Path(sys.argv.pop(1)).resolve())
     EXAMPLE = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    GRADLANE = str(pathlib.Path(sys.argv.pop(1)).resolve())
     unittest.main()

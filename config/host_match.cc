@@ -68,7 +68,7 @@ void check_loopback(const std::vector<FoundHost>& hosts, const std::vector<IpAdd
 
 struct Launcher {
   const char* rank;
-  const char* size;  // null: it does not say
+  const char* size;  // null: it does not say, and its rank is taken by nobody
 };
 constexpr Launcher kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                    {"PMIX_RANK", nullptr},
@@ -81,15 +81,24 @@ struct Given {
   std::optional<uint64_t> size;
 };
 
+// The first one of known size; else the first one, for messages.
 std::optional<Given> given_by(const Environment& environment) {
+  std::optional<Given> first;
   for (const auto& [rank, size] : kLaunchers) {
     const auto text = environment(rank);
     const auto number = text ? parse_decimal(*text) : std::nullopt;
     if (!number) continue;
     const auto count = size != nullptr ? environment(size) : std::nullopt;
-    return Given{rank, *number, count ? parse_decimal(*count) : std::nullopt};
+    const Given given{rank, *number, count ? parse_decimal(*count) : std::nullopt};
+    if (given.size) return given;
+    if (!first) first = given;
   }
-  return std::nullopt;
+  return first;
+}
+
+std::string text_of(const Given& given) {
+  const std::string size = given.size ? fmt::format("{}", *given.size) : "an unknown number";
+  return fmt::format("{} of {} ({})", given.rank, size, given.name);
 }
 
 }  // namespace
@@ -117,7 +126,7 @@ std::vector<IpAddress> choose_ips(const std::vector<FoundHost>& hosts, const std
   return ips;
 }
 
-unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips,
+RankHere rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips,
                    const std::vector<LocalIp>& here, const Environment& environment, const std::string& where) {
   std::vector<unsigned> matches;
   std::vector<std::string> nodes;    // all of them
@@ -130,12 +139,12 @@ unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddr
     matches.push_back(rank);
     matched.push_back(fmt::format("rank {} is {}", rank, nodes.back()));
   }
-  if (matches.size() == 1) return matches.front();
+  if (matches.size() == 1) return {matches.front(), ""};
 
   const auto given = given_by(environment);
-  const bool of_nodes = given && given->rank < hosts.size() && given->size.value_or(hosts.size()) == hosts.size();
+  const bool of_nodes = given && given->rank < hosts.size() && given->size == hosts.size();
   if (of_nodes && (matches.empty() || std::ranges::find(matches, given->rank) != matches.end())) {
-    return static_cast<unsigned>(given->rank);
+    return {static_cast<unsigned>(given->rank), text_of(*given)};
   }
   std::vector<std::string> own;
   for (const LocalIp& it : here) {
@@ -151,8 +160,7 @@ unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddr
 
 std::string launcher_text(const Environment& environment) {
   const auto given = given_by(environment);
-  if (!given) return "";
-  return fmt::format("{}{} ({})", given->rank, given->size ? fmt::format(" of {}", *given->size) : "", given->name);
+  return given ? text_of(*given) : "";
 }
 
 }  // namespace gradlane

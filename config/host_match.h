@@ -31,13 +31,18 @@ struct FoundHost {
 // By name; nothing: it is not set.
 using Environment = std::function<std::optional<std::string>(const char*)>;
 
+struct RankHere {
+  unsigned rank = 0;
+  std::string launcher;  // "1 of 2 (PMI_RANK)", if it is that one's; empty: it is that of an address
+};
+
 // The place of the address that this machine has. If it has none or several, that which mpirun or srun have given,
-// where they started as many processes as there are hosts. Throws SetupError, which lists what was found.
-[[nodiscard]] unsigned rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips,
+// where they say that they started as many processes as there are hosts. Throws SetupError, which lists what was found.
+[[nodiscard]] RankHere rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips,
                                  const std::vector<LocalIp>& here, const Environment& environment,
                                  const std::string& where);
 
-// "0 of 4 (OMPI_COMM_WORLD_RANK)"; empty: nobody has given a rank.
+// "0 of 4 (OMPI_COMM_WORLD_RANK)", "0 of an unknown number (PMIX_RANK)"; empty: nobody has given a rank.
 [[nodiscard]] std::string launcher_text(const Environment& environment);
 
 }  // namespace gradlane

@@ -170,11 +170,12 @@ std::optional<std::string> own_folder(const Surroundings& surroundings) {
 
 }  // namespace
 
-ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
+WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   const std::vector<FoundHost> hosts = surroundings.look_up(hosts_of(words.nodes, surroundings.environment));
   const std::vector<IpAddress> ips = choose_ips(hosts, "--nodes");
   const std::vector<LocalIp> here = surroundings.local_ips();
-  ConfigTree tree;
+  WordsTree found;
+  ConfigTree& tree = found.tree;
   tree.name = "--nodes";
   const Place place = add_word(tree, "--nodes");
   tree.root = map_at(place);
@@ -185,7 +186,9 @@ ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   if (!words.rank && find_key(tree.root, "rank") != nullptr) {
     rank = number_at(tree, "rank");
   } else if (!words.rank) {
-    rank = rank_here(hosts, ips, here, surroundings.environment, "--nodes");
+    const RankHere given = rank_here(hosts, ips, here, surroundings.environment, "--nodes");
+    rank = given.rank;
+    found.launcher = given.launcher;
     add_key(tree.root, place, "rank", scalar_at(place, fmt::format("{}", rank)));
   }
   if (const size_t mtu = rank < ips.size() ? mtu_at(ips[rank], here) : 0;
@@ -205,13 +208,13 @@ ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
       add_key(tree.root, place, "socket", scalar_at(place, fmt::format("{}/node{}.sock", *folder, rank)));
     }
   }
-  return tree;
+  return found;
 }
 
-AnyConfig load_node_words(const NodeWords& words) {
+LoadedWords load_node_words(const NodeWords& words) {
   const auto find = [](const std::vector<Host>& hosts) { return look_up(hosts, "--nodes"); };
-  return read_any_config(tree_of(words, {find, local_ips, environment(), geteuid(), can_hold_sockets}),
-                         NodeChoice{words.rank, {}});
+  const WordsTree found = tree_of(words, {find, local_ips, environment(), geteuid(), can_hold_sockets});
+  return {read_any_config(found.tree, NodeChoice{words.rank, {}}), found.launcher};
 }
 
 std::string ways_to_start(const Environment& environment) {

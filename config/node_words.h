@@ -31,11 +31,20 @@ struct Surroundings {
   std::function<bool(const std::string&)> can_hold_sockets{};  // as of base/socket_folders.h
 };
 
+struct WordsTree {
+  ConfigTree tree;
+  std::string launcher;  // whose rank it is, as of RankHere
+};
+
 // The tree of the file that the words amount to. Throws SetupError, "--nodes ...: what is wrong, what is allowed".
-[[nodiscard]] ConfigTree tree_of(const NodeWords& words, const Surroundings& surroundings);
+[[nodiscard]] WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings);
 
 // The same, of this machine, and read as a file is.
-[[nodiscard]] AnyConfig load_node_words(const NodeWords& words);
+struct LoadedWords {
+  AnyConfig config;
+  std::string launcher;
+};
+[[nodiscard]] LoadedWords load_node_words(const NodeWords& words);
 
 // For whoever says neither where a file is nor which nodes there are: how to do that.
 [[nodiscard]] std::string ways_to_start(const Environment& environment);

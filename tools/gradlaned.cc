@@ -8,6 +8,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -66,8 +67,13 @@ void check_options(const Options& options) {
     throw gradlane::SetupError("--rank: of one node, and there are several --config");
 }
 
-std::vector<gradlane::AnyConfig> load(const Options& options) {
-  if (options.files.empty()) return {gradlane::load_node_words(options.words)};
+// `launcher`: whose rank it is, for the log, if it is one's.
+std::vector<gradlane::AnyConfig> load(const Options& options, std::string& launcher) {
+  if (options.files.empty()) {
+    gradlane::LoadedWords loaded = gradlane::load_node_words(options.words);
+    launcher = loaded.launcher;
+    return {std::move(loaded.config)};
+  }
   std::vector<gradlane::AnyConfig> configs;
   for (const std::string& file : options.files) {
     configs.push_back(gradlane::load_any_config(file, options.words.rank, options.words.settings));
@@ -123,7 +129,8 @@ int run(int argc, char** argv) {
   }
 
   check_options(options);
-  const std::vector<gradlane::AnyConfig> configs = load(options);
+  std::string launcher;
+  const std::vector<gradlane::AnyConfig> configs = load(options, launcher);
   if (options.check) {
     for (const gradlane::AnyConfig& config : configs) {
       std::visit([](const auto& it) { std::fputs(gradlane::config_text(it).c_str(), stdout); }, config);
@@ -135,6 +142,7 @@ int run(int argc, char** argv) {
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   const std::string level = std::visit([](const auto& it) { return it.log; }, configs.front());
   spdlog::set_level(spdlog::level::from_str(level));
+  if (!launcher.empty()) spdlog::info("the rank is that of the launcher, {}: addresses do not tell", launcher);
   const int code = run_all(configs);
   spdlog::shutdown();
   std::_Exit(code);

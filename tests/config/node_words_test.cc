@@ -70,7 +70,7 @@ struct Machine {
 
 std::string tree(const NodeWords& words, const Machine& machine = {}) {
   try {
-    return flow(tree_of(words, machine.surroundings()).root);
+    return flow(tree_of(words, machine.surroundings()).tree.root);
   } catch (const SetupError& error) {
     return error.what();
   }
@@ -142,12 +142,22 @@ TEST(NodeWords, Launchers) {
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2,127.0.0.3", machine)
                 .find("by --rank 0 to 2; the rank given to it is 1 of 2 (OMPI_COMM_WORLD_RANK)"),
             std::string::npos);
+  // Of how many that is one nobody knows.
   machine.variables = {{"PMIX_RANK", "1"}};
-  EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("rank: 1, "), std::string::npos);
+  EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("to it is 1 of an unknown number (PMIX_RANK)"),
+            std::string::npos);
+  machine.variables = {{"PMIX_RANK", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
+  EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("rank: 0, "), std::string::npos);
+  machine.variables = {{"OMPI_COMM_WORLD_RANK", "1"}};
+  EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("unknown number (OMPI_COMM_WORLD_RANK)"), std::string::npos);
   machine.variables = {{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("is 2 of 2 (PMI_RANK)"), std::string::npos);
   machine.variables = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("rank: 0, "), std::string::npos);
+  // Whose it is, for the log.
+  EXPECT_EQ(tree_of({"127.0.0.1,127.0.0.2", {}, {}, {}}, machine.surroundings()).launcher, "0 of 2 (SLURM_PROCID)");
+  EXPECT_EQ(tree_of({"alpha,beta", {}, {}, {}}, machine.surroundings()).launcher, "");
+  EXPECT_EQ(tree_of({"127.0.0.1,127.0.0.2", {}, {}, 1}, machine.surroundings()).launcher, "");
 }
 
 TEST(NodeWords, Sources) {
@@ -168,8 +178,9 @@ TEST(NodeWords, Sources) {
             "no hosts: name them, as --nodes HOST,HOST,... or --nodes @HOSTFILE");
   machine.variables["OMPI_COMM_WORLD_RANK"] = "1";
   EXPECT_EQ(nodes("@mpi", machine),
-            "--nodes @mpi: this is rank 1 (OMPI_COMM_WORLD_RANK), and mpirun tells its processes no hosts: name them, "
-            "as --nodes HOST,HOST,... or --nodes @HOSTFILE, or as this is a job of SLURM, --nodes @slurm");
+            "--nodes @mpi: this is rank 1 of an unknown number (OMPI_COMM_WORLD_RANK), and mpirun tells its processes "
+            "no hosts: name them, as --nodes HOST,HOST,... or --nodes @HOSTFILE, or as this is a job of SLURM, --nodes "
+            "@slurm");
   EXPECT_EQ(nodes("@/nowhere/h"), "--nodes @/nowhere/h: cannot read /nowhere/h: No such file or directory");
   EXPECT_TRUE(nodes("@/").starts_with("--nodes @/: cannot read /: "));
   EXPECT_EQ(nodes("@"), "--nodes @: no name of a file behind @, allowed: @FILE, @slurm, @mpi");
@@ -225,7 +236,7 @@ TEST(NodeWords, Ports) {
 TEST(NodeWords, FaultsNameWords) {
   const auto fault = [](const NodeWords& words) -> std::string {
     try {
-      (void)read_any_config(tree_of(words, Machine().surroundings()), {.rank = words.rank, .hosts = {}});
+      (void)read_any_config(tree_of(words, Machine().surroundings()).tree, {.rank = words.rank, .hosts = {}});
     } catch (const SetupError& error) {
       return error.what();
     }

@@ -221,6 +221,14 @@ class MachinesTest(unittest.TestCase):
             self.assertEqual(result.returncode, 2, result)
             self.assertIn(f"{folder} is no folder of this user alone, mode 0700", result.stderr)
 
+    def test_launcher(self):
+        """Whose rank it is, where addresses do not tell."""
+        machine = Machine(self.network, 0, self.folder / "log", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")
+        machine.start("--nodes", "127.0.0.1,127.0.0.2")
+        self.stack.callback(machine.stop)
+        machine.wait_for("the rank is that of the launcher, 1 of 2 (OMPI_COMM_WORLD_RANK): addresses do not tell")
+        machine.wait_for("node 1 of 2: ")
+
     def test_short_packets(self):
         """The MTU is that of the interface; @FILE is a list as well, in an order of its own."""
         for i in range(2):

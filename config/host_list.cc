@@ -16,6 +16,7 @@
 namespace gradlane {
 namespace {
 
+constexpr uint16_t kLeastFilePort = 1024;
 constexpr size_t kMostDigits = 18;  // of SLURM's numbers, with zeros in front
 constexpr uint64_t kMostNumber = 999999999;
 constexpr const char* kHostsAllowed = "allowed: names, IPv4 and IPv6 addresses, HOST:PORT, [IPV6]:PORT";
@@ -173,6 +174,11 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& path
     const std::string where = fmt::format("{}:{}", path, line);
     if (hosts.size() == kMaxNodes) refuse_count(where);
     hosts.push_back(host_of(word, where));
+    if (hosts.back().port != 0 && hosts.back().port < kLeastFilePort) {
+      refuse_word(where, fmt::format("{} has a UDP port below {}, which only root may have; is it the number of "
+                                     "processes of MPICH's host files? Leave it out",
+                                     quoted(word), kLeastFilePort));
+    }
   }
   if (hosts.empty()) refuse_word(path, "there is no host in it, allowed: one in each line");
   return hosts;

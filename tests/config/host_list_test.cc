@@ -60,8 +60,9 @@ TEST(HostList, BadWords) {
 }
 
 TEST(HostList, Files) {
-  EXPECT_EQ(file("# ours\n10.0.0.1\n\n  b:19000 slots=4 max_slots=8 # two\r\n\tc\tslots=1\n[::1]:2"),
-            "10.0.0.1 b:19000 c ::1:2");
+  EXPECT_EQ(file("# ours\n10.0.0.1\n\n  b:19000 slots=4 max_slots=8 # two\r\n\tc\tslots=1\n[::1]:1024"),
+            "10.0.0.1 b:19000 c ::1:1024");
+  EXPECT_TRUE(file("a\nb:4").starts_with("h.txt:2: 'b:4' has a UDP port below 1024"));
   EXPECT_EQ(file(""), "h.txt: there is no host in it, allowed: one in each line");
   EXPECT_EQ(file("# a\n \n"), "h.txt: there is no host in it, allowed: one in each line");
   EXPECT_TRUE(file("a\n\na,b\n").starts_with("h.txt:3: 'a,b' is no host"));

@@ -78,7 +78,8 @@ TEST(Operation, FailuresInWords) {
        "rank 1 is configured differently: udp_port: 18400 here, 18500 there"},
       {{kRefused, 1, Field::kTosRaw, 0x20, 0x24}, "rank 1 is configured differently: tos.raw: 0x20 here, 0x24 there"},
       {{kRefused, 1, Field::kAddresses, 0x12ab, 0xffeeddcc},
-       "rank 1 is configured differently: addresses of `nodes` or their order, as a digest: 0x000012ab here, 0xffeeddcc there"},
+       "rank 1 is configured differently: addresses of `nodes` or their order, as a digest: 0x000012ab here, "
+       "0xffeeddcc there"},
 
       {{kMismatch, 1, Field::kCount, 100, 200},
        "rank 1 runs another operation: count: 100 on the rank that noticed, 200 on rank 1"},

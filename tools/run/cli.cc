@@ -19,7 +19,7 @@ void cut_run_command(int& argc, const char* const* argv, RunOptions& options) {
 }
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
-  CLI::App* run = app.add_subcommand("run", "Nodes on this machine, and behind -- a command as their trainers");
+  CLI::App* run = app.add_subcommand("run", "Nodes on this machine, and a command as their trainers");
   const auto add = [run](const char* name, auto& value, const char* text) {
     return run->add_option(name, value, text)->type_name("");
   };

@@ -73,7 +73,8 @@ static bool is_trusted(struct search* search, const char* path, int fd) {
 }
 
 // Counts it if it is live; the first of those is found, with its connection, or without one as it is busy.
-static void try_socket(struct search* search, const struct sockaddr_un* address, int* fd) {
+// `owner`: of the socket, who is believed of one that is busy.
+static void try_socket(struct search* search, const struct sockaddr_un* address, uid_t owner, int* fd) {
   int it = -1;
   const int error = gl_connect(address, &it);
   if (error == ECONNREFUSED) {
@@ -81,7 +82,8 @@ static void try_socket(struct search* search, const struct sockaddr_un* address,
   } else if (error != 0 && error != EAGAIN && error != ENOENT) {
     say(search, kTrouble, "%s does not take this process: %s; %s", address->sun_path, strerror(error), kAdvice);
   }
-  const bool live = error == 0 ? is_trusted(search, address->sun_path, it) : error == EAGAIN;
+  const bool live =
+      error == 0 ? is_trusted(search, address->sun_path, it) : error == EAGAIN && (owner == 0 || owner == geteuid());
   if (live && search->live++ == 0) {
     search->found->address = *address;
     *fd = it;
@@ -104,7 +106,7 @@ static void look_into(struct search* search, const char* path, int* fd) {
     if (fstatat(dirfd(folder), it->d_name, &what, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(what.st_mode)) continue;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int bytes = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", path, it->d_name);
-    if (bytes > 0 && (size_t)bytes < sizeof(address.sun_path)) try_socket(search, &address, fd);
+    if (bytes > 0 && (size_t)bytes < sizeof(address.sun_path)) try_socket(search, &address, what.st_uid, fd);
   }
   closedir(folder);
 }
@@ -129,7 +131,12 @@ int gl_find(struct gl_found* found, int* fd) {
   memset(found, 0, sizeof(*found));
   *fd = -1;
   for (unsigned i = 0; i < count; ++i) {
-    if (i + 1 == count && !is_own(folders[i])) break;
+    if (i + 1 == count && !is_own(folders[i])) {
+      struct stat what;
+      if (lstat(folders[i], &what) == 0)
+        say(&search, kTrouble, "%s is no folder of this user alone, mode 0700", folders[i]);
+      break;
+    }
     look_into(&search, folders[i], fd);
     if (search.live == 1) return *fd >= 0 ? 0 : EAGAIN;
     if (search.live == 0) continue;

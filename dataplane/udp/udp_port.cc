@@ -37,7 +37,7 @@ void check_mtu(const IpAddress& ip, size_t mtu) {
 }  // namespace
 
 UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* pool)
-    : Port(config, &node), mtu_(node.mtu) {
+    : Port(config, &node), mtu_(node.mtu), address_(address_of(node.nodes[node.rank])) {
   const unsigned ranks = ranks_per_node(node);
   const uint32_t ip = node.nodes[node.rank].ip;
   mac_ = mac_of(ip);
@@ -63,8 +63,7 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
     spdlog::warn("port {}: sockets have room for {} of {}: sysctl -w net.core.rmem_max={}", name_, size_text(granted),
                  size_text(kSocketReceiveBytes), kSocketReceiveBytes);
   }
-  const std::string interface = owner_of(address_of(node.nodes[node.rank]));
-  if (!setup.any_address) interface_ = if_nametoindex(interface.c_str());
+  if (!setup.any_address) interface_ = if_nametoindex(owner_of(address_).c_str());
   steering_.apply(0, queues_);
   tend();
   started_.store(true, std::memory_order_release);
@@ -80,7 +79,14 @@ size_t UdpPort::most_waiting() const noexcept {
 
 // Each trouble once: they come by thousands.
 void UdpPort::tend() {
-  link_up_.store(interface_ == 0 || interface_running(interface_), std::memory_order_relaxed);
+  bool up = interface_ == 0 || interface_running(interface_);
+  if (!up) {
+    // Perhaps another one has the address now.
+    const unsigned other = if_nametoindex(owner_of(address_).c_str());
+    if (other != 0) interface_ = other;
+    up = other != 0 && interface_running(other);
+  }
+  link_up_.store(up, std::memory_order_relaxed);
   for (size_t i = 0; i < logged_.size(); ++i) {
     const auto trouble = static_cast<UdpQueue::Trouble>(i);
     if (logged_[i] || std::ranges::all_of(queue_, [&](const auto& it) { return it->times(trouble) == 0; })) continue;
@@ -101,7 +107,8 @@ std::string UdpPort::trouble_text(UdpQueue::Trouble trouble) const {
       return fmt::format("packets of mtu {} are too long for a device on their way out: set a smaller mtu on all nodes",
                          mtu_);
     case Trouble::kUnfit:
-      return fmt::format("packets came that are longer than mtu {}, and were dropped: is a neighbour's larger?", mtu_);
+      return fmt::format(
+          "packets came that are longer than mtu {}, or empty, and were dropped: is a neighbour's larger?", mtu_);
     case Trouble::kNoBuffer:
       return "packets came that there was no buffer for, and were dropped";
     case Trouble::kCount:

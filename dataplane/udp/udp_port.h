@@ -29,6 +29,7 @@ class UdpPort final : public Port {
 
   std::vector<std::unique_ptr<UdpQueue>> queue_;
   const size_t mtu_;
+  const IpAddress address_;
   unsigned interface_ = 0;  // which has the address; 0: any, or none that is known
   std::array<bool, static_cast<size_t>(UdpQueue::Trouble::kCount)> logged_{};
 };

@@ -1,7 +1,9 @@
 // socket_folders_test.cc - where the sockets of daemons are, unless somebody says it; and the folder of a user's own
 #include "base/socket_folders.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/listening_socket.h"
 
 namespace gradlane::test::socket_folders_test {
@@ -49,6 +52,9 @@ TEST(SocketFolders, WhatIsPrivate) {
 }
 
 TEST(SocketFolders, OwnInTmp) {
+  // Of all tests that use that folder.
+  const FileDescriptor lock(open("/tmp/gradlane-tests.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  (void)flock(lock.get(), LOCK_EX);
   const fs::path folder = private_socket_folder(geteuid());
   if (fs::exists(folder)) GTEST_SKIP() << "this user has daemons";
   const std::string path = folder / "node0.sock";

@@ -1,4 +1,6 @@
 // find_test.cc - where nobody names the daemon's socket: which folders are looked into, and what is taken there
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -22,6 +24,9 @@ class Find : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* const name : {"GRADLANE_SOCKET", "RANK"}) unsetenv(name);
+    // Of all tests that use the user's folder there.
+    lock_ = ::open("/tmp/gradlane-tests.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    (void)flock(lock_, LOCK_EX);
     if (fs::exists("/run/gradlane") || fs::exists(in_tmp_)) GTEST_SKIP() << "this machine has daemons";
     char folder[] = "/tmp/gradlane-find-XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
@@ -32,9 +37,13 @@ class Find : public testing::Test {
   void TearDown() override {
     unsetenv("XDG_RUNTIME_DIR");
     for (const int fd : sockets_) close(fd);
-    if (runtime_.empty()) return;
+    if (runtime_.empty()) {
+      close(lock_);
+      return;
+    }
     fs::remove_all(runtime_);
-    fs::remove_all(in_tmp_);
+    if (made_in_tmp_) fs::remove_all(in_tmp_);
+    close(lock_);
   }
 
   // A socket of that name, where somebody listens or not.
@@ -62,6 +71,8 @@ class Find : public testing::Test {
 
   fs::path runtime_;
   const fs::path in_tmp_ = "/tmp/gradlane-" + std::to_string(geteuid());
+  bool made_in_tmp_ = false;
+  int lock_ = -1;
   std::vector<int> sockets_;
 };
 
@@ -110,6 +121,7 @@ TEST_F(Find, SeveralFailAtOnce) {
 TEST_F(Find, OwnFolderInTmp) {
   const FakeDaemon daemon({});
   make_socket(in_runtime("dead.sock"), false);
+  made_in_tmp_ = true;
   fs::create_directory(in_tmp_);
   move(daemon, in_tmp_ / "node0.sock");
   fs::permissions(in_tmp_, fs::perms::owner_all | fs::perms::group_write);

@@ -96,6 +96,10 @@ static gradlane_code fail_to_connect(const struct wishes* wishes, const struct g
     const gradlane_code code = error == EEXIST ? GRADLANE_BAD_ARGUMENT : GRADLANE_NO_DAEMON;
     return gl_fail(NULL, code, "no socket is named, and %s", found->why);
   }
+  if (error == EACCES) {
+    return gl_fail(NULL, GRADLANE_NO_DAEMON, "the socket at %s is for the user and group of its daemon: %s",
+                   found->address.sun_path, strerror(error));
+  }
   return gl_fail(NULL, GRADLANE_NO_DAEMON, "no daemon at %s: %s; is gradlaned running%s", found->address.sun_path,
                  strerror(error), wishes->named ? "?" : ", and GRADLANE_SOCKET the path of its socket?");
 }

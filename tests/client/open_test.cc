@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -87,6 +88,24 @@ TEST_F(Open, BadArguments) {
 TEST_F(Open, NobodyThere) {
   EXPECT_EQ(open_at("/tmp/gradlane-no-such-socket", 50), GRADLANE_NO_DAEMON);
   EXPECT_SAYS(nullptr, "no daemon at /tmp/gradlane-no-such-socket: No such file or directory; is gradlaned running");
+}
+
+TEST_F(Open, ItIsForOthers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  const std::string path = "/tmp/gradlane-closed-" + std::to_string(getpid());
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(static_cast<char*>(address.sun_path), sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  ASSERT_EQ(seteuid(65534), 0);
+  EXPECT_EQ(open_at(path.c_str(), 50), GRADLANE_NO_DAEMON);
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_SAYS(nullptr, "is for the user and group of its daemon: Permission denied");
+  close(fd);
+  unlink(path.c_str());
 }
 
 TEST_F(Open, SomethingElseIsThere) {

@@ -51,6 +51,7 @@ void Link::reset(uint64_t session) noexcept {
   congestion_ = CongestionWindow(table_.size(), queue_target_);
   return_queue_ = {};
   received_.reset();
+  credit_ = 0;
   ack_every_ = most_ack_every_;
   unacknowledged_ = 0;
   ack_now_ = false;
@@ -220,9 +221,7 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
   }
   const uint32_t limit = header.ack + header.credit;
   if (static_cast<int32_t>(limit - limit_) > 0) limit_ = limit;
-  // The neighbour has no more in flight than this side takes, nor than its own table has.
-  const size_t window = std::min<size_t>(header.credit, received_.size());
-  ack_every_ = static_cast<unsigned>(std::clamp<size_t>(window / 4, 1, most_ack_every_));
+  if (header.credit != credit_) set_credit(header.credit);
 
   const size_t news = before - in_flight_ - waiting_;
   if (news != 0) backoff_ = 0;
@@ -231,6 +230,13 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
   limited_ = limited;
   if (header.echo != 0) sample_rtt(header, news, now);
   limited_ = false;
+}
+
+// The neighbour has no more in flight than this side takes, nor than its own table has.
+void Link::set_credit(uint16_t credit) noexcept {
+  credit_ = credit;
+  const size_t window = std::min<size_t>(credit, received_.size());
+  ack_every_ = static_cast<unsigned>(std::clamp<size_t>(window / 4, 1, most_ack_every_));
 }
 
 void Link::sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcept {

@@ -134,6 +134,7 @@ class Link final : public PacketSink {
   void lose(Slot& slot, State reason) noexcept;
   void find_lost(uint32_t end) noexcept;
   void expire(Nanos now) noexcept;
+  void set_credit(uint16_t credit) noexcept;
   void sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcept;
 
   PacketIo& io_;
@@ -172,6 +173,7 @@ class Link final : public PacketSink {
 
   // Receiving.
   ReceiveWindow received_;
+  uint16_t credit_ = 0;  // of the neighbour, which is constant; 0: not known
   unsigned ack_every_ = 1;
   unsigned unacknowledged_ = 0;  // data packets since the last acknowledgement
   bool ack_now_ = false;

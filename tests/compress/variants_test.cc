@@ -6,6 +6,7 @@
 
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_calls.h"
+#include "tests/sanitized.h"
 
 namespace gradlane::test::variants_test {
 namespace {
@@ -63,7 +64,7 @@ TEST_P(Variants, EveryLength) {
   Rng rng(1);
   for (const Pair& codec : pairs(some_codecs())) {
     for (size_t floats = 0; floats <= 200; ++floats) {
-      for (int repeat = 0; repeat < 4; ++repeat) {
+      for (int repeat = 0; repeat < rounds(5); ++repeat) {
         ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, make_data(rng, codec.scalar, codec.source, floats)));
       }
     }
@@ -77,7 +78,7 @@ TEST_P(Variants, EveryKindOfData) {
   for (const Pair& codec : pairs(some_codecs())) {
     for (const Kind kind : kKinds) {
       for (const BlockKind block_kind : kBlockKinds) {
-        for (int repeat = 0; repeat < 12; ++repeat) {
+        for (int repeat = 0; repeat < rounds(10); ++repeat) {
           const size_t floats = 100 + rng.below(300);
           CallData data = make_data(rng, codec.scalar, codec.source, floats);
           data.floats = codec.source.make(rng, kind, floats);
@@ -165,7 +166,7 @@ TEST_P(Variants, LongRuns) {
   for (const Pair& codec : pairs(some_codecs())) {
     for (const Kind kind : {Kind::kMixed, Kind::kOutliers, Kind::kSparse}) {
       CallData data;
-      data.floats = codec.source.make(rng, kind, 20000);
+      data.floats = codec.source.make(rng, kind, rounds(20'000));
       data.residual = codec.source.make(rng, Kind::kResidual, std::max(1U, codec.mine.states()) * data.floats.size());
       data.block = encode_all(codec.scalar, codec.source.make(rng, kind, data.floats.size()));
       ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));

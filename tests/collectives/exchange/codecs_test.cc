@@ -155,7 +155,7 @@ class AllCodecs : public testing::TestWithParam<std::string> {
 TEST_P(AllCodecs, GiveWhatTheReferenceGives) {
   for (const size_t count : {size_t{1}, size_t{95}, size_t{5003}}) everywhere({1, 2, 3, 5, 8}, {.count = count}, 2);
   // Across many windows of an owner.
-  everywhere({2, 4}, {.count = 70'003, .average = true}, 1);
+  everywhere(kSanitized ? std::vector{4U} : std::vector{2U, 4U}, {.count = 70'003, .average = true}, 1);
 }
 
 TEST_P(AllCodecs, KeepTheirStates) { everywhere({1, 2, 3, 8}, {.count = 3001, .feedback = true}, 3); }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "dataplane/kernel/hugepages.h"
 
 namespace gradlane {
 namespace {
@@ -31,6 +32,18 @@ __extension__ using Wide = unsigned __int128;
 
 // Nanoseconds per cycle as a fixed-point number with 32 fractional bits; written once by start_eal().
 uint64_t nanos_per_cycle = 0;
+
+// EAL has refused to start.
+std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages& hugepages) {
+  const std::string error = rte_errno == 0 ? "" : std::string(": ") + rte_strerror(rte_errno);
+  const size_t bytes = megabytes << 20;
+  if (options.hugepages && !enough(hugepages, bytes)) {
+    return "DPDK did not start for want of hugepages: " + hugepages_text(hugepages, bytes) + "; " +
+           hugepages_advice(hugepages, bytes);
+  }
+  return "DPDK did not start" + error + "; see its messages above; it needs about " + std::to_string(megabytes) +
+         " MiB of memory" + (options.hugepages ? " in hugepages, which `memory: {hugepages: false}` does without" : "");
+}
 
 size_t bytes_of(const msghdr& message) noexcept {
   size_t bytes = 0;
@@ -73,19 +86,15 @@ void start_eal(const EalOptions& options) {
   for (const std::string& device : options.pci) arguments.insert(arguments.end(), {"-a", device});
   if (!options.telemetry) arguments.emplace_back("--no-telemetry");
 
+  // As they are before it has some.
+  const Hugepages hugepages = options.hugepages ? look_at_hugepages() : Hugepages();
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const int parsed = rte_eal_init(static_cast<int>(argv.size() - 1), argv.data());
   // EAL has pinned this thread to the core of -l; threads made from now on would inherit that.
   pthread_setaffinity_np(pthread_self(), sizeof(affinity), &affinity);
-  if (parsed < 0) {
-    std::string text = "DPDK did not start";
-    if (rte_errno != 0) text += std::string(": ") + rte_strerror(rte_errno);
-    text += options.hugepages ? "; are there free hugepages? (memory: {hugepages: false} needs none)"
-                              : "; it needs about " + std::to_string(megabytes) + " MiB of memory";
-    throw SetupError(text);
-  }
+  if (parsed < 0) throw SetupError(why_not(options, megabytes, hugepages));
   // They say so at length whenever the other side is not there; we say it ourselves.
   for (const char* const driver : {"pmd.net.memif*", "pmd.net.vhost*", "pmd.net.virtio.*", "lib.vhost.*"}) {
     rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);

@@ -16,6 +16,7 @@
 #include "config/devargs.h"
 #include "config/devices.h"
 #include "dataplane/device/capabilities.h"
+#include "dataplane/device/no_device.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/packet_socket.h"
 #include "dataplane/frame/frame.h"
@@ -116,10 +117,9 @@ void EthdevPort::probe() {
   // EAL has looked for cards when it started, and rte_dev_probe() fails for what is there. A virtual device that cannot
   // be made does not always fail it: the port must be there, too.
   const bool there = config_.kind == PortConfig::Kind::kPci && find(config_, id_);
-  if (!there && (rte_dev_probe(config_.device.c_str()) != 0 || !find(config_, id_))) {
-    throw SetupError("DPDK has no device '" + config_.device + "'" +
-                     (config_.kind == PortConfig::Kind::kPci ? "; is it bound to vfio-pci (dpdk-devbind.py --status)?"
-                                                             : "; see its messages above"));
+  if (!there) {
+    const int result = rte_dev_probe(config_.device.c_str());
+    if (result != 0 || !find(config_, id_)) throw no_device(config_, result);
   }
   made_ = true;
 }

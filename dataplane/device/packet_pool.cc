@@ -6,8 +6,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/error.h"
+#include "dataplane/device/drivers.h"
 
 namespace gradlane {
 namespace {
@@ -31,10 +33,11 @@ PacketPool::PacketPool(const std::string& name, size_t buffers, size_t mtu, int 
                                     static_cast<uint16_t>(room_of(mtu)), where);
     if (pool_ == nullptr && where >= 0) spdlog::warn("no memory for packet buffers on NUMA node {}", where);
   }
-  if (pool_ == nullptr) {
-    throw SetupError("no memory for " + std::to_string(buffers) + " packet buffers of " + std::to_string(mtu) +
-                     " bytes: " + rte_strerror(rte_errno) + "; a smaller exchange.window or mtu needs less");
-  }
+  if (pool_ != nullptr) return;
+  // Which is what makes and takes buffers, and without it an argument is invalid.
+  if (rte_errno == EINVAL && !driver_loaded("mempool_ring")) throw SetupError(missing_driver("mempool_ring"));
+  throw SetupError("no memory for " + std::to_string(buffers) + " packet buffers of " + std::to_string(mtu) +
+                   " bytes: " + rte_strerror(rte_errno) + "; a smaller exchange.window or mtu needs less");
 }
 
 PacketPool::~PacketPool() { rte_mempool_free(pool_); }  // which takes null

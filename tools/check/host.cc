@@ -7,15 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
-#include "base/parse.h"
 #include "config/devargs.h"
+#include "config/devices.h"
 #include "dataplane/device/port_kinds.h"
+#include "dataplane/kernel/hugepages.h"
 #include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/kernel/pci_card.h"
 #include "dataplane/node/key_file.h"
 
 namespace gradlane {
@@ -24,8 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kEalBytes = size_t{16} << 20;  // for DPDK itself
-
-uint64_t number_in(const std::string& path) { return parse_decimal(first_line(path)).value_or(0); }
 
 bool has_capability(unsigned number) {
   std::ifstream file("/proc/self/status");
@@ -52,25 +51,10 @@ void check_tap_port(const PortConfig& port, CheckReport& report) {
 
 void check_pci_port(const PortConfig& port, CheckReport& report) {
   const std::string address = pci_address(port);
-  const std::string device = "/sys/bus/pci/devices/" + address;
   const std::string what = fmt::format("PCI device {} of port {}", address, port.name);
-  std::error_code fault;
-  if (!fs::exists(device, fault)) return report.fail(what, "no such device", "`lspci -D` lists what there is");
-  const std::string driver = fs::read_symlink(device + "/driver", fault).filename().string();
-  if (driver.starts_with("mlx")) return report.ok(fmt::format("{}, driver {}", what, driver));
-  if (driver != "vfio-pci" && !driver.starts_with("uio") && driver != "igb_uio") {
-    return report.fail(what,
-                       driver.empty() ? "it has no driver" : fmt::format("it is the kernel's, by driver {}", driver),
-                       fmt::format("bind it: dpdk-devbind.py --bind=vfio-pci {}", address));
-  }
-  report.ok(fmt::format("{}, driver {}", what, driver));
-  if (driver != "vfio-pci") return;
-  const std::string group = fs::read_symlink(device + "/iommu_group", fault).filename().string();
-  const std::string file = "/dev/vfio/" + (group.empty() ? "vfio" : group);
-  if (access(file.c_str(), R_OK | W_OK) == 0)
-    return report.ok(fmt::format("permissions for port {}: {}", port.name, file));
-  report.fail(fmt::format("permissions for port {}", port.name), fmt::format("{} cannot be opened", file),
-              "run as root, or give the file to this user");
+  const PciCard card = look_at_card(address);
+  if (const auto trouble = trouble_with(card)) return report.fail(what, trouble->what, trouble->advice);
+  report.ok(fmt::format("{}, driver {}", what, card.driver));
 }
 
 }  // namespace
@@ -109,11 +93,7 @@ std::string interface_of(const PortConfig& port) {
   return is_af_packet(port) || is_af_xdp(port) ? devargs_value(port.device, "iface") : "";
 }
 
-std::string pci_address(const PortConfig& port) {
-  if (port.kind != PortConfig::Kind::kPci) return "";
-  const std::string address = port.device.substr(0, port.device.find(','));
-  return std::ranges::count(address, ':') == 1 ? "0000:" + address : address;
-}
+std::string pci_address(const PortConfig& port) { return port.kind == PortConfig::Kind::kPci ? device_key(port) : ""; }
 
 void check_files(const NodeConfig& config, CheckReport& report) {
   check_user(config.user, report);
@@ -130,24 +110,9 @@ void check_files(const NodeConfig& config, CheckReport& report) {
 void check_hugepages(size_t need, CheckReport& report) {
   if (need == 0) return report.ok("hugepages: not used");
   need += kEalBytes;
-  size_t free = 0;
-  size_t largest = 0;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/sys/kernel/mm/hugepages", ignored)) {
-    const std::string name = entry.path().filename().string();
-    std::string_view behind_dash = std::string_view(name).substr(name.find('-') + 1);  // hugepages-2048kB
-    const size_t kib = take_decimal(behind_dash).value_or(0);
-    const size_t bytes = kib * 1024 * number_in(entry.path().string() + "/free_hugepages");
-    free += bytes;
-    if (bytes != 0) largest = std::max(largest, kib);
-  }
-  const std::string amounts = fmt::format("{} MiB free, {} MiB needed", free >> 20, (need + (1 << 20) - 1) >> 20);
-  // A part of a page is a page.
-  if (free >= need && free >= largest * 1024) return report.ok("hugepages: " + amounts);
-  report.fail("hugepages", amounts,
-              fmt::format("as root: echo {} > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages, or memory: "
-                          "{{hugepages: false}}",
-                          (need >> 21) + 1));
+  const Hugepages pages = look_at_hugepages();
+  if (enough(pages, need)) return report.ok("hugepages: " + hugepages_text(pages, need));
+  report.fail("hugepages", hugepages_text(pages, need), hugepages_advice(pages, need));
 }
 
 void check_port_permissions(const PortConfig& port, CheckReport& report) {

@@ -1,0 +1,152 @@
+// drivers.cc - cards and devices, DPDK's drivers for them, and Debian's packages (control thread only)
+#include "dataplane/device/drivers.h"
+
+#include <dlfcn.h>
+#include <rte_config.h>  // the folder that EAL was built for
+#include <rte_version.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+namespace gradlane {
+namespace {
+
+// Of libraries and packages: the same for the three releases up to one in November.
+constexpr unsigned kAbi = RTE_VER_YEAR + (RTE_VER_MONTH >= 11 ? 1 : 0);
+
+// Intel's cards, as the drivers of DPDK 22.11 list them. Those of net_e1000 are the others.
+constexpr uint16_t kIxgbe[] = {0x10b6, 0x10c6, 0x10c7, 0x10c8, 0x10db, 0x10dd, 0x10e1, 0x10ec, 0x10ed, 0x10f1,
+                               0x10f4, 0x10f7, 0x10f8, 0x10f9, 0x10fb, 0x10fc, 0x1507, 0x1508, 0x150b, 0x1514,
+                               0x1515, 0x1517, 0x151c, 0x1528, 0x1529, 0x152a, 0x152e, 0x1530, 0x154a, 0x154d,
+                               0x1557, 0x1558, 0x155d, 0x1560, 0x1563, 0x1564, 0x1565, 0x15a8, 0x15a9, 0x15aa,
+                               0x15ab, 0x15ac, 0x15ad, 0x15ae, 0x15b0, 0x15b4, 0x15c2, 0x15c3, 0x15c4, 0x15c5,
+                               0x15c6, 0x15c7, 0x15c8, 0x15ca, 0x15cc, 0x15ce, 0x15d1, 0x15e4, 0x15e5};
+constexpr uint16_t kI40e[] = {0x0cf8, 0x0d58, 0x101f, 0x104e, 0x104f, 0x1572, 0x1574, 0x1580, 0x1581,
+                              0x1583, 0x1584, 0x1585, 0x1586, 0x1587, 0x1588, 0x1589, 0x158a, 0x158b,
+                              0x15ff, 0x374c, 0x37ce, 0x37cf, 0x37d0, 0x37d1, 0x37d2, 0x37d3};
+constexpr uint16_t kIavf[] = {0x154c, 0x1571, 0x1889, 0x374d, 0x37cd};
+constexpr uint16_t kIce[] = {0x0dbd, 0x0dcd, 0x124c, 0x124d, 0x124e, 0x124f, 0x151d, 0x1591, 0x1592, 0x1593, 0x1599,
+                             0x159a, 0x159b, 0x1888, 0x188a, 0x188b, 0x188c, 0x188d, 0x188e, 0x1890, 0x1891, 0x1892,
+                             0x1893, 0x1894, 0x1897, 0x1898, 0x1899, 0x189a, 0x579c, 0x579d, 0x579e, 0x579f};
+constexpr uint16_t kIgc[] = {0x0d9f, 0x125b, 0x125c, 0x125d, 0x125f, 0x15f2, 0x15f3, 0x15f8, 0x3100, 0x3102, 0x5503};
+constexpr uint16_t kFm10k[] = {0x15a4, 0x15a5, 0x15d0};
+constexpr uint16_t kIdpf[] = {0x1452};
+
+struct IntelCards {
+  const char* driver;
+  std::span<const uint16_t> devices;
+};
+constexpr IntelCards kIntel[] = {
+    {"net_ixgbe", kIxgbe}, {"net_i40e", kI40e},   {"net_iavf", kIavf}, {"net_ice", kIce},
+    {"net_igc", kIgc},     {"net_fm10k", kFm10k}, {"net_idpf", kIdpf},
+};
+
+// The vendors of one driver, or nearly so. `below`: the devices below this number have another driver.
+struct Vendor {
+  uint16_t vendor;
+  const char* driver;
+  uint16_t below = 0;
+  const char* other = nullptr;
+};
+constexpr Vendor kVendors[] = {
+    {0x1022, "net_axgbe"},
+    {0x1077, "net_qede"},
+    {0x10ee, "net_sfc"},
+    {0x1137, "net_enic"},
+    {0x1425, "net_cxgbe"},
+    {0x14e4, "net_bnxt"},
+    {0x15ad, "net_vmxnet3"},
+    {0x15b3, "net_mlx5", 0x1010, "net_mlx4"},
+    {0x177d, "net_cnxk"},
+    {0x1924, "net_sfc"},
+    {0x19e5, "net_hns3", 0xa000, "net_hinic"},
+    {0x19ee, "net_nfp"},
+    {0x1ae0, "net_gve"},
+    {0x1af4, "net_virtio"},
+    {0x1d0f, "net_ena"},
+    {0x1d6a, "net_atlantic"},
+    {0x1da8, "net_nfp"},
+    {0x1dd8, "net_ionic"},
+    {0x8088, "net_txgbe", 0x1000, "net_ngbe"},
+};
+constexpr uint16_t kIntelVendor = 0x8086;
+
+// Names of virtual devices begin with these.
+struct Named {
+  const char* prefix;
+  const char* driver;
+};
+constexpr Named kNamed[] = {
+    {"_af_packet", "net_af_packet"}, {"_af_xdp", "net_af_xdp"},      {"_bonding", "net_bond"}, {"_memif", "net_memif"},
+    {"_null", "net_null"},           {"_pcap", "net_pcap"},          {"_ring", "net_ring"},    {"_tap", "net_tap"},
+    {"_vhost", "net_vhost"},         {"_virtio_user", "net_virtio"},
+};
+
+uint16_t hexadecimal(std::string_view text) {
+  unsigned value = 0;
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit && (c < 'a' || c > 'f')) return 0;
+    value = value << 4 | static_cast<unsigned>(digit ? c - '0' : c - 'a' + 10);
+  }
+  return static_cast<uint16_t>(value);
+}
+
+bool is_loaded(const std::string& library) {
+  void* const handle = dlopen((library + ".so." + std::to_string(kAbi)).c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle != nullptr) dlclose(handle);
+  return handle != nullptr;
+}
+
+// Debian's: with a dash between two numbers.
+std::string package_of(const std::string& driver) {
+  std::string name = "librte-" + driver;
+  std::ranges::replace(name, '_', '-');
+  const bool number = name.back() >= '0' && name.back() <= '9';
+  return name + (number ? "-" : "") + std::to_string(kAbi);
+}
+
+}  // namespace
+
+std::string driver_of_card(std::string_view ids) {
+  const size_t colon = ids.find(':');
+  if (colon == std::string_view::npos) return "";
+  const uint16_t vendor = hexadecimal(ids.substr(0, colon));
+  const uint16_t device = hexadecimal(ids.substr(colon + 1));
+  if (vendor == kIntelVendor) {
+    for (const IntelCards& it : kIntel) {
+      if (std::ranges::find(it.devices, device) != it.devices.end()) return it.driver;
+    }
+    return "net_e1000";
+  }
+  for (const Vendor& it : kVendors) {
+    if (it.vendor == vendor) return device < it.below ? it.other : it.driver;
+  }
+  return "";
+}
+
+std::string driver_of_device(std::string_view devargs) {
+  // Drivers have an older name, too.
+  if (!devargs.starts_with("net_") && !devargs.starts_with("eth_")) return "";
+  for (const Named& it : kNamed) {
+    if (devargs.substr(3).starts_with(it.prefix)) return it.driver;
+  }
+  return "";
+}
+
+bool driver_loaded(const std::string& driver) {
+  // A DPDK that is linked statically has no libraries.
+  return !is_loaded("librte_eal") || is_loaded("librte_" + driver);
+}
+
+std::string missing_driver(const std::string& driver) {
+  return "DPDK's driver librte_" + driver + ".so is not in " RTE_EAL_PMD_PATH ": on Debian, apt install " +
+         package_of(driver);
+}
+
+std::string all_drivers() {
+  return "drivers of DPDK are looked for in " RTE_EAL_PMD_PATH "; Debian has all of them in librte-meta-net";
+}
+
+}  // namespace gradlane

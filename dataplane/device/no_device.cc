@@ -1,0 +1,52 @@
+// no_device.cc - what is wrong with a card, or a device that DPDK cannot make (control thread only)
+#include "dataplane/device/no_device.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "config/devices.h"
+#include "dataplane/device/drivers.h"
+#include "dataplane/kernel/pci_card.h"
+
+namespace gradlane {
+namespace {
+
+// All that a card may reach is locked, which others than root may do with a part of the memory only.
+std::string lock_advice() {
+  rlimit limit{};
+  if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format("; memory that is locked, as all packet buffers are, may have {} KiB (ulimit -l)",
+                     limit.rlim_cur / 1024);
+}
+
+std::string why_no_card(const PortConfig& config, int result) {
+  const PciCard card = look_at_card(device_key(config));
+  const std::string what = "PCI device " + card.address;
+  if (const auto trouble = trouble_with(card)) return fmt::format("{}: {}; {}", what, trouble->what, trouble->advice);
+  if (!driver_loaded("bus_pci")) return fmt::format("{}: {}", what, missing_driver("bus_pci"));
+  const std::string driver = driver_of_card(card.ids);
+  if (!driver.empty() && !driver_loaded(driver)) {
+    return fmt::format("{} ({}): {}", what, card.ids, missing_driver(driver));
+  }
+  if (result == -ENOTSUP) return fmt::format("{} ({}): no driver knows this card; {}", what, card.ids, all_drivers());
+  return fmt::format("{} ({}): its driver does not start it; see DPDK's messages above{}", what, card.ids,
+                     lock_advice());
+}
+
+std::string why_no_virtual_device(const PortConfig& config) {
+  const std::string driver = driver_of_device(config.device);
+  std::string text = fmt::format("DPDK has no device '{}'; ", config.device);
+  return text + (driver.empty() || driver_loaded(driver) ? "see its messages above" : missing_driver(driver));
+}
+
+}  // namespace
+
+SetupError no_device(const PortConfig& config, int result) {
+  return SetupError(config.kind == PortConfig::Kind::kPci ? why_no_card(config, result)
+                                                          : why_no_virtual_device(config));
+}
+
+}  // namespace gradlane

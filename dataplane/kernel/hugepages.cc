@@ -1,0 +1,61 @@
+// hugepages.cc - hugepages in sysfs (control thread only)
+#include "dataplane/kernel/hugepages.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "base/parse.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kMebibyte = size_t{1} << 20;
+constexpr size_t kSmallKib = 2048;
+
+size_t number_in(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return parse_decimal(line).value_or(0);
+}
+
+size_t up(size_t bytes, size_t unit) noexcept { return (bytes + unit - 1) / unit; }
+
+}  // namespace
+
+Hugepages look_at_hugepages(const std::string& root) {
+  Hugepages all;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(root, none)) {
+    const std::string name = entry.path().filename().string();
+    std::string_view behind_dash = std::string_view(name).substr(name.find('-') + 1);  // hugepages-2048kB
+    const size_t kib = take_decimal(behind_dash).value_or(0);
+    const size_t free = number_in(entry.path().string() + "/free_hugepages");
+    all.free_bytes += kib * 1024 * free;
+    if (free != 0) all.largest = std::max(all.largest, kib * 1024);
+    if (kib == kSmallKib) all.small_pages = number_in(entry.path().string() + "/nr_hugepages");
+  }
+  return all;
+}
+
+bool enough(const Hugepages& pages, size_t bytes) noexcept {
+  return pages.free_bytes >= bytes && pages.free_bytes >= pages.largest;
+}
+
+std::string hugepages_advice(const Hugepages& pages, size_t bytes) {
+  const size_t missing = bytes - std::min(bytes, pages.free_bytes);
+  return fmt::format(
+      "as root: echo {} > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages, or memory: "
+      "{{hugepages: false}}",
+      pages.small_pages + up(missing, kSmallKib * 1024));
+}
+
+std::string hugepages_text(const Hugepages& pages, size_t bytes) {
+  return fmt::format("{} MiB free, {} MiB needed", pages.free_bytes / kMebibyte, up(bytes, kMebibyte));
+}
+
+}  // namespace gradlane

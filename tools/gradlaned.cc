@@ -112,7 +112,7 @@ void add_options(CLI::App& app, Options& options) {
   app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_VERSION);
   app.footer(
       "Runs until SIGTERM or SIGINT: then it waits for what is in flight, removes its\n"
-      "sockets and exits with 0. If it cannot start: exit 2. If an interface goes away:\n"
+      "sockets and exits with 0. If it cannot start: exit 2. If a device goes away:\n"
       "exit 3. SIGHUP opens `log_file` anew. docs/configuration.md has all settings.");
 }
 

@@ -21,6 +21,7 @@
 #include "dataplane/device/packet_socket.h"
 #include "dataplane/frame/frame.h"
 #include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/kernel/pci_card.h"
 #include "dataplane/kernel/xdp.h"
 
 namespace gradlane {
@@ -79,9 +80,11 @@ void EthdevPort::make(Make make_device) {
     if (is_af_xdp(config_)) prepare_xdp();
     make_device();
     start();
+    removal_.emplace(id_);
     if (is_af_xdp(config_)) program_ = keep_xdp_program(interface_);
     (void)take_xdp_messages();
   } catch (const SetupError& error) {
+    removal_.reset();
     if (made_) rte_eth_dev_close(id_);
     made_ = false;
     const std::string messages = take_xdp_messages();
@@ -98,6 +101,7 @@ EthdevPort::~EthdevPort() {
   steering_.remove();
   // It would outlive the device. Needs the rights that enabling it needed.
   if (traits_.kernel && promiscuous_) (void)rte_eth_promiscuous_disable(id_);
+  removal_.reset();
   if (started()) rte_eth_dev_stop(id_);
   rte_eth_dev_close(id_);
 }
@@ -247,6 +251,7 @@ void EthdevPort::tend() {
   if (traits_.blocks && !kept_) begin();
   if (!traits_.blocks) look_at_link();
   look_for_interface();
+  look_for_card();
   if (packet_socket_ >= 0) missed_ += take_missed(packet_socket_);
   if (logged_up_ != link_up()) {
     logged_up_ = !logged_up_;
@@ -270,6 +275,15 @@ void EthdevPort::look_for_interface() const {
   if (interface_ == 0 || interface_there(interface_)) return;
   throw DeviceLost("port " + name_ + ": interface " + interface_name(config_) +
                    " is gone: deleted, made anew, or moved to another network namespace");
+}
+
+void EthdevPort::look_for_card() const {
+  const bool card = config_.kind == PortConfig::Kind::kPci;
+  const bool asked_for = removal_ && removal_->asked_for();
+  if (!asked_for && (!card || card_there(device_key(config_)))) return;
+  throw DeviceLost("port " + name_ + ": " +
+                   (card ? "PCI device " + device_key(config_) : "device " + std::string(device_name(config_.device))) +
+                   " is taken out of the machine, or away from its driver");
 }
 
 // ---- Devices that block

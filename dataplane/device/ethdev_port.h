@@ -13,6 +13,7 @@
 #include "base/file_descriptor.h"
 #include "config/config.h"
 #include "dataplane/device/port.h"
+#include "dataplane/device/removal.h"
 #include "dataplane/device/ring_links.h"
 #include "dataplane/kernel/host_claim.h"
 
@@ -49,7 +50,7 @@ class EthdevPort final : public Port {
   // away by one that has not started, and does not come back by itself to one that has restarted: so it is stopped and
   // started again until its link is up. Throws DeviceLost if the interface of the kernel is not there any more: it was
   // deleted, its driver was loaded anew, or it was given to another network namespace. One of the same name that comes
-  // later is another one, to which the device's sockets do not lead.
+  // later is another one, to which the device's sockets do not lead. Likewise if a card is taken out of the machine.
   void tend() override;
   [[nodiscard]] bool leave() noexcept override;
 
@@ -71,6 +72,7 @@ class EthdevPort final : public Port {
   void look_at_socket();
   void look_at_link() noexcept;
   void look_for_interface() const;
+  void look_for_card() const;
   void begin();
   void keep() noexcept;
 
@@ -84,6 +86,7 @@ class EthdevPort final : public Port {
   int packet_socket_ = -1;
   uint64_t missed_ = 0;              // as of the last tend()
   std::optional<HostClaim> claim_;   // of the interface
+  std::optional<Removal> removal_;   // of a device that does not block
   FileDescriptor program_;           // keeps an XDP program on it
   FileDescriptor listening_;         // keeps an interface of the kernel promiscuous
   unsigned interface_ = 0;           // of the kernel, that the device sends and receives with; 0: none

@@ -1,6 +1,7 @@
 // cluster.cc - nodes of a ring in one process, on in-process links, whose workers the test steps with a time of its own
 #include "tests/dataplane/cluster.h"
 
+#include <rte_dev.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 #include <unistd.h>
@@ -73,6 +74,8 @@ uint64_t counted_by(const PortQueue& queue, const std::string& name) {
 }  // namespace
 
 void start_eal_once() { static const Eal eal; }
+
+void take_out(const std::string& device) { rte_dev_event_callback_process(device.c_str(), RTE_DEV_EVENT_REMOVE); }
 
 std::string write_key(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "key";

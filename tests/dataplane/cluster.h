@@ -29,6 +29,9 @@ using Bytes = std::vector<uint8_t>;
 // process.
 void start_eal_once();
 
+// What DPDK says when a device is taken out of the machine.
+void take_out(const std::string& device);
+
 // A key that a node takes, in a file of that folder; its path.
 [[nodiscard]] std::string write_key(const std::filesystem::path& folder);
 

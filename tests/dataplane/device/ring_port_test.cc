@@ -107,6 +107,32 @@ TEST(Steering, WithoutRulesTheDevicesHashDecides) {
   EXPECT_EQ(it.steering().allows(2), it.steering().text().find("by RSS") != std::string::npos);
 }
 
+TEST(Port, IsLostWhenItsDeviceIsTakenOut) {
+  start_eal_once();
+  const NodeConfig config = two_nodes(1, 1);
+  PortConfig port;
+  port.name = "e3";
+  port.device = "net_null_taken,no-rx=1";
+  PacketPool pool("taken", 1023, 1500);
+  const std::vector<rte_mempool*> pools(1, pool.mempool());
+  RingLinks links;
+  EthdevPort it(port, config, pools, links, "taken");
+  it.tend();
+  take_out("net_null_steering");
+  it.tend();
+  take_out("net_null_taken");
+  const auto lost = [&] {
+    try {
+      it.tend();
+    } catch (const DeviceLost& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(lost(), HasSubstr("port e3: device net_null_taken is taken out of the machine"));
+  EXPECT_EQ(lost(), lost());
+}
+
 TEST(Port, NamesItselfWhereThereIsNoDevice) {
   start_eal_once();
   const NodeConfig config = two_nodes(1, 1);

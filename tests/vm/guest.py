@@ -1,0 +1,281 @@
+"""One guest: QEMU in software emulation, with cards behind an emulated IOMMU.
+
+    with Guest("g0", folder, kernel, image, [Card("e1000e", cable)]) as guest:
+        print(guest.run("uname -a").output)
+        guest.monitor("set_link", name="card0", up=False)
+
+Scripts go in, and what they write comes out, by a serial line of their own; the kernel's console is another one. QEMU
+ends with this process, whatever ends that."""
+
+import dataclasses
+import json
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import time
+
+from tests.vm.archive import Archive
+from tests.vm.kernels import Missing
+
+QEMU = "qemu-system-x86_64"
+BOOT = 120  # seconds; it takes 7
+CONSOLE_LINES = 15  # of a guest that failed
+# No vfio without an IOMMU: its kernel has been built that way. A panic ends QEMU. Whether the timer ticks is not looked
+# at: on a busy machine it may not, for that moment.
+ARGUMENTS = "console=ttyS0 panic=-1 quiet no_timer_check intel_iommu=on iommu=pt"
+
+
+class GuestFailed(AssertionError):
+    """It hangs, has ended, or a script in it has; with the end of its console."""
+
+
+@dataclasses.dataclass
+class Card:
+    """cable: one end of what network.py makes. options: further properties of QEMU's device. mac: its own if empty."""
+
+    model: str
+    cable: object
+    options: str = ""
+    mac: str = ""
+
+
+@dataclasses.dataclass
+class Result:
+    status: int
+    output: str
+
+
+class Guest:
+    """cards: as Card; files: {path in the guest: content}; space: namespace that QEMU runs in, if its cables are there;
+    extra: further arguments of QEMU. deadline: time.monotonic() at which it must be done, whatever it does."""
+
+    def __init__(self, name, folder, kernel, image, cards=(), files=None, cpu="max", cpus=2, memory=1024, iommu=True,
+                 arguments="", extra=(), space=None, deadline=None):
+        self.name, self.kernel, self.cards = name, kernel, list(cards)
+        self.folder = pathlib.Path(folder) / name
+        self.deadline = deadline or time.monotonic() + 600
+        self._cpu, self._cpus, self._memory, self._iommu = cpu, cpus, memory, iommu
+        self._arguments, self._extra, self._space = arguments, list(extra), space
+        self._image, self.files = image, dict(files or {})
+        self._process = self._line = self._monitor = None
+        self._number, self._received = 0, b""
+        self.said = []  # every script, with what it wrote
+
+    # ---- Life
+
+    def __enter__(self):
+        try:
+            self.start()
+            self.wait_until_up()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def start(self):
+        """QEMU, and no waiting: several may boot at once."""
+        if not shutil.which(QEMU):
+            raise Missing(f"no {QEMU}; tools/vm-test.sh installs it")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files = Archive()
+        for path, content in self.files.items():
+            files.text(f"files/{path.strip('/')}", content, 0o600)
+        with open(self.folder / "initramfs", "wb") as initramfs:
+            with open(self._image, "rb") as image:
+                shutil.copyfileobj(image, initramfs)
+            initramfs.write(files.data())
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *self._command()]
+        if self._space:
+            command = self._space.command(*command)
+        with open(self.folder / "qemu.log", "wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def wait_until_up(self):
+        self._monitor = _Monitor(self._connect("monitor"))
+        self._line = self._connect("line")
+        self._read_until(b"@lab ready\n", min(self.deadline, time.monotonic() + BOOT), "start")
+        if self.files:
+            self.run("cp -a /files/. /", timeout=60)
+
+    def end(self):
+        """At once, as if its power were cut."""
+        for connection in (self._line, self._monitor):
+            if connection:
+                connection.close()
+        self._line = self._monitor = None
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+        if self._process:
+            self._process.wait()
+        (self.folder / "initramfs").unlink(missing_ok=True)
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def runs(self):
+        return self._process is not None and self._process.poll() is None
+
+    # ---- What it is told
+
+    def run(self, script, timeout=120, check=True):
+        """A script of busybox's shell, with inside/lab.sh: its exit status and all that it wrote."""
+        self._number += 1
+        data = script.encode() + b"\n"
+        self._send(b"%d %d\n" % (self._number, len(data)) + data)
+        until = min(self.deadline, time.monotonic() + timeout)
+        output = self._read_until(b"\n@lab %d " % self._number, until, f"'{script.strip().splitlines()[0]}'")
+        status = int(self._read_until(b"\n", until, "an exit status"))
+        text = output.decode(errors="replace").replace("\r", "")
+        self.said.append(f"{self.name}> {script}\n{text}[{status}]\n")
+        if check and status != 0:
+            raise GuestFailed(f"{self.name}: '{script.strip().splitlines()[0]}' ended with {status}: {text.strip()[-2000:]}")
+        return Result(status, text)
+
+    def read(self, path):
+        """A text file of the guest."""
+        return self.run(f"cat '{path}'").output
+
+    def monitor(self, command, **arguments):
+        """QEMU's monitor (QMP): set_link, device_del, device_add, stop, cont, ..."""
+        return self._monitor.execute(command, arguments)
+
+    def console(self):
+        """What the kernel and QEMU have said."""
+        texts = [path.read_text(errors="replace") for path in (self.folder / "console.log", self.folder / "qemu.log")
+                 if path.exists()]
+        return "\n".join(texts).replace("\r", "")
+
+    def address(self, number):
+        """Of a card, on the PCI bus."""
+        return "0000:" + (f"00:{16 + number:02x}.0" if _is_old(self.cards[number]) else f"{self._bus(number):02x}:00.0")
+
+    # ---- Private
+
+    def _bus(self, number):
+        return 1 + sum(not _is_old(card) for card in self.cards[:number])
+
+    def _command(self):
+        machine = "q35,kernel-irqchip=split" if self._iommu else "q35"
+        words = [QEMU, "-M", machine, "-accel", "tcg,thread=multi", "-cpu", self._cpu, "-smp", str(self._cpus),
+                 "-m", str(self._memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+                 "-kernel", str(self.kernel.image), "-initrd", str(self.folder / "initramfs"),
+                 "-append", f"{ARGUMENTS} {self._arguments}",
+                 "-serial", f"file:{self.folder}/console.log",
+                 "-serial", f"unix:{self.folder}/line,server=on,wait=off",
+                 "-qmp", f"unix:{self.folder}/monitor,server=on,wait=off"]
+        if self._iommu:
+            words += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
+        for number, card in enumerate(self.cards):
+            words += self._card(number, card)
+        return words + self._extra
+
+    def _card(self, number, card):
+        """Behind a port of its own, as a card in a slot is; what is older than PCI Express stands beside these."""
+        place = f"addr={16 + number:#x}"
+        port = []
+        if not _is_old(card):
+            port = ["-device", f"pcie-root-port,id=slot{number},chassis={number + 1},slot={number + 1},{place}"]
+            place = f"bus=slot{number}"
+        mac = card.mac or mac_of(self.name, number)
+        device = f"{card.model},id=card{number},netdev=cable{number},mac={mac},{place}"
+        if card.options:
+            device += f",{card.options}"
+        return ["-netdev", card.cable.netdev(f"cable{number}"), *port, "-device", device]
+
+    def _connect(self, name):
+        path, end = self.folder / name, time.monotonic() + 30
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(str(path))
+                return connection
+            except OSError:
+                connection.close()
+                if not self.runs() or time.monotonic() > end:
+                    raise self._failed("QEMU does not start")
+                time.sleep(0.02)
+
+    def _send(self, data):
+        try:
+            self._line.sendall(data)
+        except OSError:
+            raise self._failed("QEMU has ended") from None
+
+    def _read_until(self, mark, until, what):
+        while mark not in self._received:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise self._failed(f"no end of {what} in time; so far: {_tail(self._received.decode(errors='replace'))}")
+            self._line.settimeout(min(left, 1.0))
+            try:
+                data = self._line.recv(65536)
+            except TimeoutError:
+                continue
+            except OSError:
+                data = b""
+            if not data:
+                raise self._failed(f"QEMU has ended in {what}")
+            self._received += data
+        before, self._received = self._received.split(mark, 1)
+        return before
+
+    def _failed(self, text):
+        status = None
+        if self._process:
+            try:
+                status = self._process.wait(2 if "QEMU" in text else 0)
+            except subprocess.TimeoutExpired:
+                pass
+        ended = "" if status is None else f" (status {status})"
+        panic = re.search(r"Kernel panic.*", self.console())
+        if panic:
+            ended += f": {panic[0]}"
+        return GuestFailed(f"{self.name}: {text}{ended}; the end of its console:\n{_tail(self.console())}")
+
+
+class _Monitor:
+    def __init__(self, connection):
+        self._connection = connection
+        connection.settimeout(30)
+        self._lines = connection.makefile("r")
+        self.events = []
+        self._lines.readline()  # the greeting
+        self.execute("qmp_capabilities", {})
+
+    def execute(self, command, arguments):
+        words = {name.replace("_", "-"): value for name, value in arguments.items()}
+        try:
+            self._connection.sendall(json.dumps({"execute": command, "arguments": words}).encode())
+            for line in self._lines:
+                answer = json.loads(line)
+                if "return" in answer:
+                    return answer["return"]
+                if "error" in answer:
+                    raise GuestFailed(f"monitor: {command}: {answer['error']['desc']}")
+                self.events.append(answer)
+        except OSError as error:
+            raise GuestFailed(f"monitor: {command}: {error}") from None
+        raise GuestFailed(f"monitor: {command}: QEMU has ended")
+
+    def close(self):
+        self._lines.close()
+        self._connection.close()
+
+
+def mac_of(name, number):
+    """Different for all cards of a row."""
+    return f"52:54:00:00:{sum(name.encode()) & 255:02x}:{number + 1:02x}"
+
+
+def _is_old(card):
+    return card.model.startswith("e1000") and not card.model.startswith("e1000e")
+
+
+def _tail(text):
+    return "\n".join(text.splitlines()[-CONSOLE_LINES:])

@@ -1,0 +1,26 @@
+#!/bin/sh
+# First process of a guest: file systems, then scripts that come through the second serial line, one after another.
+export PATH=/usr/bin:/usr/sbin HOME=/tmp
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs -o size=256m tmpfs /tmp
+mount -t tmpfs tmpfs /dev/shm
+mount -t tmpfs tmpfs /run
+echo 4 >/proc/sys/kernel/printk
+ip link set lo up
+
+# A script is announced by its number and its length in bytes. What it writes is followed by a line with its number and
+# its exit status.
+exec 3<>/dev/ttyS1
+stty -F /dev/ttyS1 raw -echo -echoe -echok
+echo "@lab ready" >&3
+while read -r number length <&3; do
+  head -c "$length" <&3 >/run/script
+  # A session of its own: Ctrl-C and hang-ups are none of init's business.
+  setsid sh -c '. /etc/lab.sh; . /run/script' </dev/null >&3 2>&1
+  printf '\n@lab %s %s\n' "$number" "$?" >&3
+done
+poweroff -f

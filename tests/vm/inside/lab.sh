@@ -1,0 +1,77 @@
+# lab.sh - what scripts of rows have at hand in a guest; read before each of them
+
+# bind ADDRESS [DRIVER]: a card to a driver, vfio-pci unless another is said.
+bind() {
+  local driver=${2:-vfio-pci} device=/sys/bus/pci/devices/$1
+  [ "$driver" != vfio-pci ] || modprobe vfio_iommu_type1
+  modprobe "$(echo "$driver" | tr - _)" || return 1
+  echo "$driver" >"$device/driver_override"
+  [ ! -e "$device/driver" ] || echo "$1" >"$device/driver/unbind"
+  echo "$1" >/sys/bus/pci/drivers_probe
+  [ "$(basename "$(readlink "$device/driver")")" = "$driver" ] || { echo "no $driver for $1"; return 1; }
+}
+
+# hugepages MIB: that many of 2 MiB.
+hugepages() {
+  echo $(($1 / 2)) >/proc/sys/vm/nr_hugepages
+  [ "$(cat /proc/sys/vm/nr_hugepages)" -eq $(($1 / 2)) ] || { echo "no $1 MiB of hugepages"; return 1; }
+}
+
+# await SECONDS COMMAND...: again and again, until it succeeds.
+await() {
+  local end=$(($(date +%s) + $1))
+  shift
+  while ! "$@"; do
+    [ "$(date +%s)" -lt $end ] || return 1
+    sleep 0.2
+  done
+}
+
+# daemon NODE: starts it with /tmp/nNODE.yaml; its log is /tmp/logNODE, its exit status will be in /tmp/statusNODE.
+daemon() {
+  rm -f "/tmp/status$1" "/tmp/pid$1"
+  (
+    gradlaned --config "/tmp/n$1.yaml" >>"/tmp/log$1" 2>&1 3>&- &
+    echo $! >"/tmp/pid$1"
+    wait $!
+    echo $? >"/tmp/status$1"
+  ) &
+  await 10 test -s "/tmp/pid$1"
+}
+
+# whole NODE [SECONDS]: waits for the ring to be whole.
+whole() {
+  whole_or_ended() { [ -s "/tmp/status$1" ] || gradlane stats --config "/tmp/n$1.yaml" >/dev/null 2>&1; }
+  await "${2:-60}" whole_or_ended "$1" && [ ! -s "/tmp/status$1" ] && return
+  echo "node $1: the ring is not whole; the end of its log:"
+  tail -n 15 "/tmp/log$1"
+  return 1
+}
+
+# perf NODES OPTION...: `gradlane perf` on nodes 0 to NODES - 1 of this guest; prints the first one's table.
+perf() {
+  local nodes=$1 rank=$1 status=0 pids=
+  shift
+  while [ $((rank -= 1)) -ge 0 ]; do
+    RANK=$rank GRADLANE_SOCKET=/tmp/n$rank.sock gradlane perf "$@" >"/tmp/perf$rank" 2>&1 &
+    pids="$pids $!"
+  done
+  for pid in $pids; do
+    wait "$pid" || status=$?
+  done
+  cat /tmp/perf0
+  [ $status = 0 ] || tail -n 20 /tmp/perf[1-9] /tmp/log*
+  return $status
+}
+
+# ended NODE [SECONDS]: waits for a daemon's end; its exit status.
+ended() {
+  await "${2:-60}" test -s "/tmp/status$1" || { echo "node $1 does not end; the end of its log:"; tail -n 15 "/tmp/log$1"; return 1; }
+  return "$(cat "/tmp/status$1")"
+}
+
+# stop NODE: orderly; its exit status.
+stop() {
+  kill "$(cat "/tmp/pid$1")"
+  ended "$1"
+}

@@ -1,0 +1,77 @@
+"""Kernels for guests: packages of the distribution, downloaded and unpacked into a cache, never installed."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+from tests.scripts.fixtures.paths import ROOT
+
+CACHE = ROOT / "build-vm"  # not in git, as all build folders
+
+
+class Missing(Exception):
+    """Something that the laboratory needs cannot be had here: its rows are skipped."""
+
+
+class Kernel:
+    """An unpacked package."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.image = next((self.folder / "boot").glob("vmlinuz-*"))
+        self.version = self.image.name.removeprefix("vmlinuz-")
+        self.modules = next(self.folder.glob(f"**/lib/modules/{self.version}"))
+        self._paths = None
+
+    def with_needed(self, names):
+        """Of these modules and all that they need: {name: path below `modules`}, and {name: names that it needs}."""
+        if self._paths is None:
+            self._paths = {_plain(path.stem): path for path in self.modules.glob("kernel/**/*.ko")}
+        builtin = {_plain(pathlib.Path(line).stem) for line in (self.modules / "modules.builtin").read_text().split()}
+        needs, left = {}, [_plain(name) for name in names]
+        while left:
+            name = left.pop()
+            if name in needs or name in builtin:
+                continue
+            if name not in self._paths:
+                raise Missing(f"Linux {self.version} has no module {name}")
+            found = re.search(rb"(?:^|\0)depends=([^\0]*)", self._paths[name].read_bytes())
+            needs[name] = [_plain(need) for need in found[1].decode().split(",") if need] if found else []
+            left += needs[name]
+        return {name: self._paths[name].relative_to(self.modules) for name in needs}, needs
+
+
+def debian(package="linux-image-amd64", folder=CACHE):
+    """The kernel that this package of the configured distribution stands for."""
+    listed = _run("apt-cache", "depends", package) if shutil.which("apt-cache") else ""
+    found = re.search(r"Depends: (linux-image-\S+)", listed)
+    cached = sorted(path for path in folder.glob("linux-image-*") if (path / "complete").exists())
+    wanted = folder / found[1] if found else None
+    if wanted and not (wanted / "complete").exists():
+        _download(found[1], wanted)
+    if not wanted and not cached:
+        raise Missing(f"no package {package} here (apt-get update?)")
+    return Kernel(wanted or cached[-1])
+
+
+def _download(package, folder):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        _run("apt-get", "download", package, cwd=scratch)
+        _run("dpkg-deb", "-x", str(next(pathlib.Path(scratch).glob("*.deb"))), f"{scratch}/unpacked")
+        shutil.rmtree(folder, ignore_errors=True)
+        pathlib.Path(scratch, "unpacked", "complete").touch()
+        shutil.move(f"{scratch}/unpacked", folder)
+
+
+def _run(*command, **options):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+    if result.returncode != 0:
+        raise Missing(f"{' '.join(command)}: {(result.stderr.strip() or result.stdout.strip())[-300:]}")
+    return result.stdout
+
+
+def _plain(name):
+    return name.replace("-", "_")

@@ -1,0 +1,27 @@
+"""Configuration files of nodes in guests, whose sockets and files are in /tmp there: n0.yaml, n0.sock, log0, ..."""
+
+KEY = "07" * 32
+
+
+def node(rank, ports, nodes=2, mtu=1500, lanes=1, threads=None, hugepages=False, auth=False, address="10.77.0.{}",
+         **settings):
+    """Text of a file. ports: entries of its list; settings: further keys, in YAML; of `exchange` and others, too."""
+    lines = [f"rank: {rank}", "nodes:", *(f"  - {{rank: {i}, ip: {address.format(i + 1)}}}" for i in range(nodes)),
+             f"socket: /tmp/n{rank}.sock", f"mtu: {mtu}", f"memory: {{hugepages: {str(hugepages).lower()}}}"]
+    # Emulated CPUs are few and slow: whoever has nothing to do leaves them to others.
+    settings.setdefault("workers", f"{{lanes: {lanes}, threads: {threads or lanes}, idle: yield}}")
+    settings.setdefault("log", "info")
+    settings.setdefault("timeouts", "{peer: 10s, start: 60s, operation: 60s, shutdown: 2s}")
+    if auth:
+        settings["auth"] = "{key_file: /tmp/ring.key}"
+    lines += [f"{key}: {value}" for key, value in settings.items()]
+    lines += ["ports:", *(f"  - {port}" for port in ports)]
+    return "\n".join(lines) + "\n"
+
+
+def files(texts, auth=False):
+    """For a guest: {path: content}."""
+    found = {f"/tmp/n{rank}.yaml": text for rank, text in texts.items()}
+    if auth:
+        found["/tmp/ring.key"] = KEY + "\n"
+    return found

@@ -1,0 +1,100 @@
+"""Rows of rings: a daemon on each card of a guest, `gradlane perf` on them, and what must be true of it."""
+
+import dataclasses
+import json
+import re
+
+from tests.vm import node_files
+from tests.vm.guest import Card, mac_of
+
+PERF = "-b 4K -e 256K -f 8 -n 3 -w 1 --codec raw,fixed:10"
+RIGHT = "all results are as the codec promises, and the same on all ranks"
+HUGEPAGES = 192  # MiB, for two daemons
+# A packet that any of these count has come damaged, or not where it belongs.
+NEVER = ("wrong_lane", "bad_checksum", "bad_ip_header", "bad_udp", "forged", "bad_crc", "bad_magic", "bad_run")
+
+
+@dataclasses.dataclass
+class Ring:
+    """card: as QEMU calls it; driver: as DPDK does. steering: what `gradlane stats` must say of packets and lanes;
+    queues: of a card that has several. settings: further keys of the configuration."""
+
+    card: str
+    driver: str
+    options: str = ""
+    mtu: int = 1500
+    lanes: int = 1
+    hugepages: bool = False
+    auth: bool = False
+    queues: int = 1
+    steering: str = "one worker for all lanes"
+    perf: str = PERF
+    settings: dict = dataclasses.field(default_factory=dict)
+
+    def prepare(self, stage, **options):
+        """A guest with two cards, and the files of two nodes; not started."""
+        if self.queues > 1:
+            switch = stage.switch()
+            ends, options["space"] = [switch.port(self.queues) for _ in range(2)], switch.space
+        else:
+            ends = stage.cable().ends
+        guest = stage.prepare([Card(self.card, end, self.options) for end in ends], **options)
+        texts = {rank: node_files.node(rank, [f"{{name: e0, pci: '{guest.address(rank)}'}}"], mtu=self.mtu,
+                                       lanes=self.lanes, hugepages=self.hugepages, auth=self.auth,
+                                       log="info" if rank else "debug", **self.settings)
+                 for rank in range(2)}
+        guest.files |= node_files.files(texts, self.auth)
+        return guest
+
+    def start(self, guest):
+        """Both daemons, until the ring is whole."""
+        for rank in range(2):
+            guest.run(f"bind {guest.address(rank)}")
+        if self.hugepages:
+            guest.run(f"hugepages {HUGEPAGES}")
+        guest.run("daemon 0; daemon 1; whole 0 && whole 1")
+
+    def play(self, stage):
+        """All of it; what came of it."""
+        guest = self.prepare(stage)
+        stage.boot(guest)
+        before = guest.run("gradlane check --config /tmp/n0.yaml", check=False)
+        expect(r"FAIL PCI device \S+ of port e0: .*bind it: dpdk-devbind.py --bind=vfio-pci", before.output)
+        self.start(guest)
+        expect(rf"Probe PCI driver: {self.driver} ", guest.read("/tmp/log0"))
+        measured = guest.run(f"perf 2 {self.perf}", timeout=200).output
+        rows = check_perf(measured)
+        after = guest.run("gradlane check --config /tmp/n0.yaml").output
+        expect(r"ok   the ring is whole", after)
+        steering = [self.check_stats(guest, rank) for rank in range(2)][0]
+        if self.hugepages:
+            expect(r"HugePages_Free: +(?!96\b)\d+", guest.read("/proc/meminfo"))
+        guest.run("stop 0; first=$?; stop 1 && [ $first = 0 ]")
+        return f"{self.driver}, {rows} sizes and codecs, wrong 0; {steering}"
+
+    def check_stats(self, guest, rank):
+        stats = json.loads(guest.run(f"gradlane stats --config /tmp/n{rank}.yaml --json").output)
+        port = stats["ports"][0]
+        assert port["mac"] == mac_of(guest.name, rank) and port["link"] == "up", port
+        counted = [entry["counters"] for entry in [*port["queues"], *stats["ranks"]]]
+        damaged = {name: counters[name] for counters in counted for name in NEVER if counters.get(name)}
+        assert not damaged, f"node {rank}: {damaged}"
+        assert stats["auth"] == self.auth, stats["auth"]
+        expect(self.steering, port["steering"])
+        if self.queues > 1:
+            came = [queue["counters"]["raw"] + queue["counters"]["compressed"] for queue in port["queues"]]
+            assert len(came) == self.queues and min(came) > 0, f"packets by queue: {came}"
+            return f"{port['steering']}, packets by queue {came}"
+        return port["steering"]
+
+
+def check_perf(text):
+    """How many sizes and codecs were right, as all must be."""
+    assert RIGHT in text, text
+    wrong = [int(line.split()[-1]) for line in text.splitlines() if re.match(r" +\d+ +\d+ +\w", line)]
+    assert wrong and not any(wrong), text
+    return len(wrong)
+
+
+def expect(pattern, text):
+    assert re.search(pattern, text), f"no '{pattern}' in: {text[-3000:]}"

@@ -142,6 +142,7 @@ int EthdevPort::numa_node_of(const PortConfig& config) noexcept {
 void EthdevPort::start() {
   rte_eth_dev_info info{};
   if (rte_eth_dev_info_get(id_, &info) != 0) throw SetupError("the device does not answer");
+  driver_ = info.driver_name;
   const unsigned queues = std::min({lanes_, unsigned{info.max_rx_queues}, unsigned{info.max_tx_queues}});
   if (queues == 0) throw SetupError("the device has no queues");
   if (queues < lanes_ && traits_.blocks) {
@@ -244,6 +245,8 @@ void EthdevPort::look_at_link() noexcept {
   bool up = rte_eth_link_get_nowait(id_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
   if (interface_ != 0) up = up && interface_running(interface_);
   link_up_.store(up, std::memory_order_relaxed);
+  const bool told = up && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;
+  link_speed_.store(told ? link.link_speed : 0, std::memory_order_relaxed);
 }
 
 void EthdevPort::tend() {

@@ -47,6 +47,8 @@ class Port {
   [[nodiscard]] bool of_sockets() const noexcept { return traits_.sockets; }
   // The device computes the checksums of IPv4 and UDP of packets whose flags ask for it. Only once started().
   [[nodiscard]] bool checksum_offload() const noexcept { return checksum_offload_; }
+  // DPDK's, as net_ixgbe; "": it has none. Only once started().
+  [[nodiscard]] const std::string& driver() const noexcept { return driver_; }
   // How packets of a lane come to its queue, and how many workers that allows.
   [[nodiscard]] const Steering& steering() const noexcept { return steering_; }
   // Of a card; -1: not known, or not a card.
@@ -72,6 +74,8 @@ class Port {
   // ---- Any thread.
   // As of the last look, at most 100 ms ago.
   [[nodiscard]] bool link_up() const noexcept { return link_up_.load(std::memory_order_relaxed); }
+  // Mb/s; 0: the device does not say.
+  [[nodiscard]] unsigned link_speed() const noexcept { return link_speed_.load(std::memory_order_relaxed); }
   // Queues must not be touched otherwise.
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
 
@@ -94,11 +98,13 @@ class Port {
   // Written by whoever makes the device, before started_.
   bool checksum_offload_ = false;
   int numa_node_ = -1;
+  std::string driver_;
   unsigned queues_;
   MacAddress mac_{};
   Steering steering_;
-  std::atomic<bool> link_up_{false};  // whoever tends the device writes, any thread reads
-  std::atomic<bool> started_{false};  // whoever tends the device writes, workers read
+  std::atomic<bool> link_up_{false};     // whoever tends the device writes, any thread reads
+  std::atomic<unsigned> link_speed_{0};  // the same
+  std::atomic<bool> started_{false};     // whoever tends the device writes, workers read
 };
 
 }  // namespace gradlane

@@ -53,7 +53,9 @@ PortFigures port_figures(const Node& node, size_t number) {
   const NodePort& own = node.ports()[number];
   PortFigures figures{.name = own.port->name(),
                       .device = node.config().ports[number].device,
+                      .driver = own.port->started() ? own.port->driver() : "",
                       .link = link_name(state_of(*own.port)),
+                      .speed_mbps = own.port->link_speed(),
                       .mac = mac_text(own.port->mac()),
                       .address = claim_name(own.claim->state()),
                       .rival = rival_of(own, clock_now()),

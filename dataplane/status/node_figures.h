@@ -19,7 +19,9 @@ using CounterValues = std::vector<CounterValue>;
 struct PortFigures {
   std::string name;
   std::string device;
-  const char* link = "";  // starting, up, down
+  std::string driver;       // DPDK's; "": none, or not started
+  const char* link = "";    // starting, up, down
+  unsigned speed_mbps = 0;  // 0: not known
   std::string mac;
   const char* address = "";  // this node's there: waiting, probing, held, taken
   std::string rival;         // who else has it; "": nobody

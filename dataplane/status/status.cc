@@ -40,7 +40,9 @@ json ports_json(const NodeFigures& node) {
     }
     ports.push_back({{"name", port.name},
                      {"device", port.device},
+                     {"driver", text_or_null(port.driver)},
                      {"link", port.link},
+                     {"speed_mbps", port.speed_mbps == 0 ? json(nullptr) : json(port.speed_mbps)},
                      {"mac", port.mac},
                      {"address", port.address},
                      {"rival", text_or_null(port.rival)},

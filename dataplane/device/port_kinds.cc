@@ -19,6 +19,10 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kLongestFrame = 32768;  // of AF_PACKET
+// The largest buffer that Intel's older cards (e1000, e1000e) can be told of, and what is beside an IP packet in it.
+// They count in powers of two, and spread a packet over two buffers that fits into one of 10 KiB.
+constexpr size_t kLargestBuffer = 16384;
+constexpr size_t kBesidePacket = 26;
 constexpr size_t kPortBuffers = 2 * 512 + 128;
 // AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
 constexpr size_t kXdpBuffers = 2 * 2048 + 128;
@@ -77,6 +81,8 @@ size_t buffers_in(const PortConfig& port) {
 size_t longest_packet(std::span<const PortConfig> ports, size_t mtu) {
   size_t longest = mtu;
   for (const PortConfig& port : ports) {
+    const bool jumbo = mtu > kLargestBuffer / 2 - kBesidePacket;
+    if (port.kind == PortConfig::Kind::kPci && jumbo) longest = std::max(longest, kLargestBuffer - kBesidePacket);
     if (!is_af_packet(port)) continue;
     const size_t frame = parse_whole(devargs_value(port.device, "framesz")).value_or(0);
     longest = std::max(longest, std::min(frame, kLongestFrame));

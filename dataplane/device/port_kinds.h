@@ -43,7 +43,8 @@ struct DeviceTraits {
 // Packet buffers that one of its queue pairs holds on to: in its rings, received, waiting to be sent.
 [[nodiscard]] size_t buffers_in(const PortConfig& port);
 
-// AF_PACKET wants buffers with room for all of its own: the longest of these and of the MTU.
+// AF_PACKET wants buffers with room for all of its own, and some cards a power of two: the longest packet that has room
+// then.
 [[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu);
 
 // Throws SetupError if frames of so many bytes would damage its memory.

@@ -11,7 +11,7 @@ def node(rank, ports, nodes=2, mtu=1500, lanes=1, threads=None, hugepages=False,
     # Emulated CPUs are few and slow: whoever has nothing to do leaves them to others.
     settings.setdefault("workers", f"{{lanes: {lanes}, threads: {threads or lanes}, idle: yield}}")
     settings.setdefault("log", "info")
-    settings.setdefault("timeouts", "{peer: 10s, start: 60s, operation: 60s, shutdown: 2s}")
+    settings.setdefault("timeouts", "{peer: 30s, start: 60s, operation: 120s, shutdown: 2s}")
     if auth:
         settings["auth"] = "{key_file: /tmp/ring.key}"
     lines += [f"{key}: {value}" for key, value in settings.items()]

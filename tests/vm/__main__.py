@@ -152,7 +152,11 @@ def main():
         print(*(row.name for row in rows), sep="\n")
         return 0
     end_orderly_on_sigterm()
-    return play(options, rows)
+    try:
+        return play(options, rows)
+    except KeyboardInterrupt:
+        print("interrupted")
+        return 130
 
 
 if __name__ == "__main__":

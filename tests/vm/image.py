@@ -1,6 +1,7 @@
 """What all guests start with: busybox, gradlane's programs, DPDK's drivers, the kernel's modules."""
 
 import hashlib
+import os
 import pathlib
 import re
 import shutil
@@ -32,7 +33,7 @@ def build(kernel, folder, programs=PROGRAMS, drivers=DRIVERS, modules=MODULES):
     if not image.exists():
         for old in sorted(CACHE.glob("image-*.cpio"), key=lambda path: path.stat().st_mtime)[:-5]:
             old.unlink(missing_ok=True)
-        scratch = image.with_suffix(".part")
+        scratch = image.with_suffix(f".{os.getpid()}")  # others may make the same one
         scratch.write_bytes(_archive(kernel, sources, modules).data())
         scratch.rename(image)
     return image

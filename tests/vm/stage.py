@@ -28,13 +28,13 @@ class Stage:
 
     def close(self):
         """Also by another thread, which ends the program."""
-        for guest in self._guests:
-            guest.end()
         with self._lock:
+            for guest in self._guests:
+                guest.end()
             self._stack.close()
-        transcript = "\n".join(text for guest in self._guests for text in guest.said)
-        if self.folder.exists():
-            (self.folder / "transcript.log").write_text(transcript)
+            transcript = "\n".join(text for guest in self._guests for text in guest.said)
+            with contextlib.suppress(FileNotFoundError):  # removed by then
+                (self.folder / "transcript.log").write_text(transcript)
 
     # ---- What rows ask for
 

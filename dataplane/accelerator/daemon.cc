@@ -41,9 +41,9 @@ size_t buffers_for(const AcceleratorConfig& config) {
   return buffers_in(config.host) + buffers_in(config.wire) + kElsewhere;
 }
 
-size_t longest_frame(const AcceleratorConfig& config) {
+size_t longest_frame(const AcceleratorConfig& config, bool (&powers)(const PortConfig&)) {
   const std::array ports = {config.host, config.wire};
-  return longest_packet(ports, config.mtu);
+  return longest_packet(ports, config.mtu, powers);
 }
 
 void check_offloads(const AcceleratorConfig& config) {
@@ -58,7 +58,7 @@ void start_dpdk(const AcceleratorConfig& config) {
     if (port->kind == PortConfig::Kind::kPci) pci.push_back(port->device);
   }
   EalOptions options;
-  options.memory_bytes = PacketPool::bytes_needed(buffers_for(config), longest_frame(config));
+  options.memory_bytes = PacketPool::bytes_needed(buffers_for(config), longest_frame(config, may_want_powers));
   options.hugepages = config.hugepages;
   options.verbose = config.log == "debug" || config.log == "trace";
   options.pci = pci;
@@ -158,7 +158,7 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   AdminSocket admin(config.admin, [&parts](const std::string& line) { return answer_accelerator_admin(*parts, line); });
   start_dpdk(config);
 
-  PacketPool pool("accelerator", buffers_for(config), longest_frame(config));
+  PacketPool pool("accelerator", buffers_for(config), longest_frame(config, EthdevPort::wants_powers));
   // Before the first packet socket: what it has from then on is seen by the kernel no more.
   PortHold hold(config);
   auto host = std::make_unique<EthdevPort>(config.host, config.mtu, pool.mempool());

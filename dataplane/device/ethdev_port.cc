@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 #include <thread>
 
 #include "base/error.h"
@@ -29,8 +30,9 @@ namespace {
 
 static_assert(kMaxProcessPorts <= RTE_MAX_ETHPORTS);
 constexpr uint16_t kDescriptors = 512;
-constexpr unsigned kPatience = 10;          // looks at a link, 100 ms apart, before its client tries again
-constexpr useconds_t kLookEvery = 100'000;  // us
+constexpr std::string_view kOldIntel = "net_e1000_em";  // e1000, e1000e
+constexpr unsigned kPatience = 10;                      // looks at a link, 100 ms apart, before its client tries again
+constexpr useconds_t kLookEvery = 100'000;              // us
 
 }  // namespace
 
@@ -139,13 +141,20 @@ int EthdevPort::numa_node_of(const PortConfig& config) noexcept {
   return config.kind == PortConfig::Kind::kPci && find(config, id) ? rte_eth_dev_socket_id(id) : -1;
 }
 
+bool EthdevPort::wants_powers(const PortConfig& config) {
+  uint16_t id = 0;
+  rte_eth_dev_info info{};
+  if (config.kind != PortConfig::Kind::kPci || !find(config, id) || rte_eth_dev_info_get(id, &info) != 0) return false;
+  return std::string_view(info.driver_name) == kOldIntel;
+}
+
 void EthdevPort::start() {
   rte_eth_dev_info info{};
   if (rte_eth_dev_info_get(id_, &info) != 0) throw SetupError("the device does not answer");
   driver_ = info.driver_name;
   unsigned queues = std::min({lanes_, unsigned{info.max_rx_queues}, unsigned{info.max_tx_queues}});
   // It says two of all its cards. Some have one, and never send what is in the other; none sorts what comes.
-  if (driver_ == "net_e1000_em") queues = std::min(queues, 1U);
+  if (driver_ == kOldIntel) queues = std::min(queues, 1U);
   if (queues == 0) throw SetupError("the device has no queues");
   if (queues < lanes_ && traits_.blocks) {
     throw SetupError("the device has " + std::to_string(queues) + " queue pairs for " + std::to_string(lanes_) +

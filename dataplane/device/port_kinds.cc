@@ -78,11 +78,13 @@ size_t buffers_in(const PortConfig& port) {
   return buffers + (is_virtio(port) ? 2 * parse_whole(devargs_value(port.device, "queue_size")).value_or(0) : 0);
 }
 
-size_t longest_packet(std::span<const PortConfig> ports, size_t mtu) {
+bool may_want_powers(const PortConfig& port) { return port.kind == PortConfig::Kind::kPci; }
+
+size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powers)(const PortConfig&)) {
   size_t longest = mtu;
   for (const PortConfig& port : ports) {
     const bool jumbo = mtu > kLargestBuffer / 2 - kBesidePacket;
-    if (port.kind == PortConfig::Kind::kPci && jumbo) longest = std::max(longest, kLargestBuffer - kBesidePacket);
+    if (jumbo && powers(port)) longest = std::max(longest, kLargestBuffer - kBesidePacket);
     if (!is_af_packet(port)) continue;
     const size_t frame = parse_whole(devargs_value(port.device, "framesz")).value_or(0);
     longest = std::max(longest, std::min(frame, kLongestFrame));

@@ -43,9 +43,11 @@ struct DeviceTraits {
 // Packet buffers that one of its queue pairs holds on to: in its rings, received, waiting to be sent.
 [[nodiscard]] size_t buffers_in(const PortConfig& port);
 
-// AF_PACKET wants buffers with room for all of its own, and some cards a power of two: the longest packet that has room
-// then.
-[[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu);
+// AF_PACKET wants buffers with room for all of its own, and some cards a power of two, of which others (vmxnet3) cannot
+// be told: the longest packet that has room then. `powers`: whether a port is of these cards; EthdevPort knows.
+[[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powers)(const PortConfig&));
+// As long as DPDK has not looked at cards, and memory is reckoned.
+[[nodiscard]] bool may_want_powers(const PortConfig& port);
 
 // Throws SetupError if frames of so many bytes would damage its memory.
 void check_frames(const std::string& devargs, size_t frame);

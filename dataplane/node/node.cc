@@ -100,7 +100,8 @@ void log(const RingLine& line) {
 }  // namespace
 
 size_t Node::packet_bytes(const NodeConfig& config) {
-  return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config), longest_packet(config.ports, config.mtu));
+  return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config),
+                                  longest_packet(config.ports, config.mtu, may_want_powers));
 }
 
 Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
@@ -117,7 +118,8 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   // One for all lanes: a queue may have the packets of several, and must not run out of buffers as these hold on to
   // some.
   pools_.push_back(std::make_unique<PacketPool>("n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
-                                                longest_packet(config_.ports, config_.mtu), buffers_node(config_)));
+                                                longest_packet(config_.ports, config_.mtu, EthdevPort::wants_powers),
+                                                buffers_node(config_)));
   make_ports(links, index);
   agree_on_workers();
   make_lanes();

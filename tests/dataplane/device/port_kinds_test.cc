@@ -11,13 +11,13 @@ namespace gradlane::test::port_kinds_test {
 TEST(PortKinds, CardsHaveRoomForJumboFramesInPowersOfTwo) {
   const std::array card{
       PortConfig{.name = "e0", .kind = PortConfig::Kind::kPci, .device = "0000:03:00.0", .nodes = {}, .mac = {}}};
-  EXPECT_EQ(longest_packet(card, 1500), 1500U);
-  EXPECT_EQ(longest_packet(card, 8166), 8166U);
-  EXPECT_EQ(longest_packet(card, 8167), 16384U - 26);
-  EXPECT_EQ(longest_packet(card, 9000), 16384U - 26);
+  EXPECT_EQ(longest_packet(card, 1500, may_want_powers), 1500U);
+  EXPECT_EQ(longest_packet(card, 8166, may_want_powers), 8166U);
+  EXPECT_EQ(longest_packet(card, 8167, may_want_powers), 16384U - 26);
+  EXPECT_EQ(longest_packet(card, 9000, may_want_powers), 16384U - 26);
   const std::array other{
       PortConfig{.name = "e0", .kind = PortConfig::Kind::kDevice, .device = "net_tap0", .nodes = {}, .mac = {}}};
-  EXPECT_EQ(longest_packet(other, 9000), 9000U);
+  EXPECT_EQ(longest_packet(other, 9000, may_want_powers), 9000U);
 }
 
 }  // namespace gradlane::test::port_kinds_test

@@ -1,8 +1,7 @@
-"""Rows of DPDK's drivers: rings of two on cards of one guest, and packets in circles without daemons."""
+"""Rows of DPDK's drivers: rings of two on cards of one guest."""
 
 import dataclasses
 
-from tests.vm.guest import Guest
 from tests.vm.ring import Ring, expect
 from tests.vm.row import Row
 
@@ -11,11 +10,6 @@ CARDS = {
     "e1000e": Ring("e1000e", "net_e1000_em", speed=1000),
     "e1000": Ring("e1000", "net_e1000_em", speed=1000),
     "virtio": Ring("virtio-net-pci", "net_virtio", VIRTIO),
-    # DPDK 22.11 says of its header in an indirect descriptor of a packed ring that the card may write it, and QEMU then
-    # takes no packet at all. Up to 9.0, QEMU forgets a packed ring that it has once found without buffers: there are
-    # more than there are packets in flight.
-    "virtio-packed": Ring("virtio-net-pci", "net_virtio", f"{VIRTIO},packed=on,indirect_desc=off,rx_queue_size=1024",
-                          settings={"exchange": "{window: 64}"}),
     "vmxnet3": Ring("vmxnet3", "net_vmxnet3", speed=10000),
 }
 # Each pair of settings is in some row of each card.
@@ -25,28 +19,6 @@ VARIANTS = {
     "-9000-hugepages": {"mtu": 9000, "hugepages": True},
     "-9000-lanes2-hugepages-auth": {"mtu": 9000, "lanes": 2, "hugepages": True, "auth": True},
 }
-
-
-def loopback(card):
-    """Between two cards, in each of its modes."""
-
-    def play(stage):
-        guest = stage.two_cards(card.card, card.options)
-        stage.boot(guest)
-        _bind(guest)
-        devices = " ".join(f"--device {guest.address(number)}" for number in range(2))
-        said = []
-        for mode in ("io", "classify", "codec", "ring"):
-            output = guest.run(f"gradlane loopback --mode {mode} {devices} --seconds 3 --bytes 64K").output
-            said.append(f"{mode}: {' '.join(output.strip().splitlines()[-1].split())}")
-        return "; ".join(said)
-
-    return play
-
-
-def _bind(guest: Guest):
-    for number in range(len(guest.cards)):
-        guest.run(f"bind {guest.address(number)}")
 
 
 def kernel_driver(stage):
@@ -68,8 +40,6 @@ def rows():
     yield Row("virtio-rss", rss.play, root=True)
     yield Row("virtio-rss-9000-hugepages-auth",
               dataclasses.replace(rss, mtu=9000, hugepages=True, auth=True).play, root=True)
-    for name in ("e1000e", "virtio", "virtio-packed", "vmxnet3"):
-        yield Row(f"{name}-loopback", loopback(CARDS[name]))
     yield Row("kernel-driver", kernel_driver)
 
 

@@ -44,16 +44,21 @@ class Kernel:
 
 
 def debian(package="linux-image-amd64", folder=CACHE):
-    """The kernel that this package of the configured distribution stands for."""
-    listed = _run("apt-cache", "depends", package) if shutil.which("apt-cache") else ""
-    found = re.search(r"Depends: (linux-image-\S+)", listed)
-    cached = sorted(path for path in folder.glob("linux-image-*") if (path / "complete").exists())
-    wanted = folder / found[1] if found else None
-    if wanted and not (wanted / "complete").exists():
-        _download(found[1], wanted)
-    if not wanted and not cached:
-        raise Missing(f"no package {package} here (apt-get update?)")
-    return Kernel(wanted or cached[-1])
+    """The kernel that this package of the configured distribution stands for; or one that was unpacked before, if that
+    cannot be had now."""
+    try:
+        found = re.search(r"Depends: (linux-image-\S+)", _run("apt-cache", "depends", package))
+        if not found:
+            raise Missing(f"no package {package} here (apt-get update?)")
+        wanted = folder / found[1]
+        if not (wanted / "complete").exists():
+            _download(found[1], wanted)
+        return Kernel(wanted)
+    except Missing:
+        cached = sorted(path for path in folder.glob("linux-image-*") if (path / "complete").exists())
+        if not cached:
+            raise
+        return Kernel(cached[-1])
 
 
 def _download(package, folder):
@@ -67,7 +72,10 @@ def _download(package, folder):
 
 
 def _run(*command, **options):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Missing(f"{' '.join(command)}: {error}") from None
     if result.returncode != 0:
         raise Missing(f"{' '.join(command)}: {(result.stderr.strip() or result.stdout.strip())[-300:]}")
     return result.stdout

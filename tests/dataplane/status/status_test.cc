@@ -24,7 +24,9 @@ NodeFigures figures() {
   node.in_flight = 4;
   node.ports.push_back({.name = "next",
                         .device = "net_ring0",
+                        .driver = "net_ring",
                         .link = "up",
+                        .speed_mbps = 10'000,
                         .mac = "02:00:00:00:00:01",
                         .address = "held",
                         .rival = "",
@@ -64,7 +66,7 @@ TEST(Status, TheWholeDocument) {
     "node": 1, "nodes": 3, "version": "0.1.0", "uptime_s": 2.5, "pid": 4711, "rss_kb": 62000,
     "config_digest": "0x000000000000abcd", "codec": "fixed:10", "strategies": ["ring", "direct"], "mtu": 9000, "lanes": 2, "trainers": 1,
     "attached": 1, "in_flight": 4, "failed_s_ago": null, "auth": false, "faults": null,
-    "ports": [{"name": "next", "device": "net_ring0", "link": "up", "mac": "02:00:00:00:00:01", "address": "held",
+    "ports": [{"name": "next", "device": "net_ring0", "driver": "net_ring", "link": "up", "speed_mbps": 10000, "mac": "02:00:00:00:00:01", "address": "held",
                "rival": null, "steering": "one queue",
                "queues": [{"queue": 0, "counters": {"received": 7, "sent": 0}},
                           {"queue": 1, "counters": {"received": 0, "sent": 9}}]}],

@@ -30,6 +30,7 @@ MAY_INCLUDE_WITHIN = {
     "collectives": {
         "link": set(),
         "strategy": set(),
+        "plan": {"strategy"},
         "exchange": {"link", "strategy"},
     },
     "dataplane": {

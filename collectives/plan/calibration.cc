@@ -1,0 +1,75 @@
+// calibration.cc - what an exchange costs: figures, and whether they may be used (pure)
+#include "collectives/plan/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collectives/wire.h"
+
+namespace gradlane {
+namespace {
+
+// From the preamble to the UDP header.
+constexpr double kFrameBytes = 66;
+// Of these, what is IP and UDP.
+constexpr double kDatagramBytes = 28;
+
+std::string days_text(uint64_t seconds) { return std::to_string(seconds / 86400) + " days"; }
+
+}  // namespace
+
+double CodecCost::width(double contributions) const noexcept {
+  const double k = std::max(contributions, 1.0);
+  double each = bytes + doubling * std::log2(k);
+  if (density > 0) each = bytes * (1 - std::pow(1 - density, k)) / density;
+  return std::min(each, std::max(most_bytes, bytes));
+}
+
+double CodecCost::result_width(double contributions) const noexcept {
+  if (owners) return bytes;  // encoded once more, as a contribution is
+  return results > 0 ? results : width(contributions);
+}
+
+void PacketCost::set_mtu(double mtu) noexcept {
+  const double headers = sizeof(LinkHeader) + sizeof(RunHeader);
+  payload = mtu - kDatagramBytes - headers;
+  overhead = kFrameBytes + headers;
+}
+
+const CodecCost* Calibration::find(std::string_view codec) const noexcept {
+  const auto found = std::ranges::find(codecs, codec, &CodecCost::name);
+  return found == codecs.end() ? nullptr : &*found;
+}
+
+LinkCost slowest(const std::vector<LinkCost>& links, const LinkCost& fallback) noexcept {
+  if (links.empty()) return fallback;
+  LinkCost worst = links.front();
+  for (const LinkCost& each : links) {
+    worst.latency = std::max(worst.latency, each.latency);
+    worst.bandwidth = std::min(worst.bandwidth, each.bandwidth);
+  }
+  return worst;
+}
+
+std::string calibration_fault(const Calibration& calibration, const CalibrationUse& use) {
+  const auto differs = [](const char* what, const std::string& measured, const std::string& here) {
+    return std::string("it is of ") + what + " '" + measured + "', and this is '" + here + "'";
+  };
+  if (calibration.version != kCalibrationVersion) {
+    return "it is of version " + std::to_string(calibration.version) + ", and this program reads version " +
+           std::to_string(kCalibrationVersion);
+  }
+  if (calibration.host != use.host) return differs("host", calibration.host, use.host);
+  if (calibration.cpu != use.cpu) return differs("a CPU", calibration.cpu, use.cpu);
+  if (calibration.isa != use.isa) return differs("kernels for", calibration.isa, use.isa);
+  if (calibration.program != use.program) return differs("gradlane", calibration.program, use.program);
+  if (calibration.made_s > use.now_s + 86400) return "it was made in the future: " + calibration.made;
+  const uint64_t age = use.now_s - std::min(calibration.made_s, use.now_s);
+  if (age > use.longest_s) {
+    return "it was made " + days_text(age) + " ago (" + calibration.made + "), and " + days_text(use.longest_s) +
+           " are allowed";
+  }
+  return {};
+}
+
+}  // namespace gradlane

@@ -1,0 +1,45 @@
+// secopa_test.cc - HiPress' published plan and thresholds
+#include "collectives/plan/secopa.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace gradlane::test::secopa_test {
+namespace {
+
+// The plan for VGG-19 that HiPress ships, for parameter servers on four nodes: elements -> compress, K. (SOSP 2021, the
+// artifact.)
+TEST(Secopa, PublishedPlanOfVgg19) {
+  const SecopaCosts costs = hipress_costs(4).value();
+  struct Line {
+    double elements;
+    bool compress;
+    unsigned partitions;
+  };
+  const Line lines[] = {{64, false, 4},      {128, false, 4},     {256, false, 4},    {512, false, 4},
+                        {1000, false, 4},    {1728, false, 4},    {4096, false, 4},   {36864, false, 4},
+                        {73728, false, 4},   {147456, false, 4},  {294912, false, 4}, {589824, false, 4},
+                        {1048576, true, 1},  {1179648, true, 2},  {2359296, true, 4}, {4096000, true, 4},
+                        {16777216, true, 4}, {102760448, true, 4}};
+  for (const Line& line : lines) {
+    const SecopaPlan plan = secopa_plan(costs, SecopaWay::kServers, 4, line.elements);
+    EXPECT_EQ(plan.compress, line.compress) << line.elements;
+    EXPECT_EQ(plan.partitions, line.partitions) << line.elements;
+  }
+}
+
+TEST(Secopa, Thresholds) {
+  const std::pair<unsigned, double> rings[] = {{4, 2.7}, {8, 4.6}, {16, 8.6}};
+  for (const auto& [nodes, megabytes] : rings) {
+    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaWay::kRing, nodes), megabytes, 0.05);
+  }
+  const std::pair<unsigned, double> servers[] = {{4, 2.7}, {8, 5.1}, {16, 9.9}};
+  for (const auto& [nodes, megabytes] : servers) {
+    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaWay::kServers, nodes), megabytes, 0.05);
+  }
+  EXPECT_FALSE(hipress_costs(5));
+}
+
+}  // namespace
+}  // namespace gradlane::test::secopa_test

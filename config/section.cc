@@ -114,6 +114,15 @@ std::optional<double> Value::probability() const {
   return probability;
 }
 
+std::optional<double> Value::real(double least, double most) const {
+  const std::string allowed = fmt::format("{} to {}", least, most);
+  const std::string* const text = scalar("a number", allowed);
+  if (text == nullptr) return std::nullopt;
+  const auto number = parse_real(*text, least, most);
+  if (!number) fault(fmt::format("{} is no number in that range, allowed: {}", quoted(*text), allowed));
+  return number;
+}
+
 std::optional<bool> Value::flag() const {
   static constexpr const char* kFlags[] = {"false", "true"};
   const auto number = choice(kFlags);

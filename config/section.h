@@ -30,6 +30,7 @@ class Value {
   [[nodiscard]] std::optional<uint64_t> size(uint64_t least, uint64_t most) const;
   [[nodiscard]] std::optional<Nanos> duration(Nanos least, Nanos most) const;
   [[nodiscard]] std::optional<double> probability() const;
+  [[nodiscard]] std::optional<double> real(double least, double most) const;
   [[nodiscard]] std::optional<bool> flag() const;
   // The number of the choice that the text is.
   [[nodiscard]] std::optional<size_t> choice(std::span<const char* const> choices) const;

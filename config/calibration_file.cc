@@ -1,0 +1,225 @@
+// calibration_file.cc - a calibration as a YAML file, and back (set-up only)
+#include "config/calibration_file.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "base/error.h"
+#include "compress/codec.h"
+#include "config/common_sections.h"
+#include "config/section.h"
+#include "config/yaml_tree.h"
+
+namespace gradlane {
+namespace {
+
+constexpr const char* kCalibrationKeys[] = {"calibration", "made",       "host",   "cpu",
+                                            "isa",         "program",    "port",   "start_us",
+                                            "lanes",       "contention", "lambda", "memory_gbytes_per_s",
+                                            "packets",     "links",      "codecs"};
+constexpr const char* kPacketKeys[] = {"send_ns",   "receive_ns", "call_ns", "per_call",
+                                       "reduce_ns", "gather_ns",  "payload", "overhead"};
+constexpr const char* kLinkKeys[] = {"from", "to", "latency_us", "gbps"};
+constexpr const char* kCodecCostKeys[] = {"codec",     "encode_ns", "merge_ns", "decode_ns", "look_ns",
+                                          "packet_ns", "bytes",     "doubling", "density",   "results"};
+constexpr size_t kLongestWords = 128;
+constexpr double kMostNs = 1e9;
+constexpr double kMicro = 1e-6;
+constexpr double kGiga = 1e9;
+
+// A number times `unit`.
+void read_real(const Section& section, const char* key, double& target, double least, double most, double unit = 1) {
+  const auto value = section.need(key);
+  if (!value) return;
+  if (const auto number = value->real(least, most)) target = *number * unit;
+}
+
+void read_words(const Section& section, const char* key, std::string& target) {
+  if (const auto value = section.need(key)) target = value->text(kLongestWords).value_or("");
+}
+
+void read_made(const Section& root, Calibration& calibration) {
+  const auto value = root.need("made");
+  if (!value) return;
+  calibration.made = value->text(kLongestWords).value_or("");
+  const auto seconds = utc_seconds(calibration.made);
+  if (!seconds) value->fault(quoted(calibration.made) + " is no time, allowed: as in 2026-11-23T16:44:25Z");
+  calibration.made_s = seconds.value_or(0);
+}
+
+void read_packets(const Section& root, PacketCost& packets) {
+  const auto value = root.need("packets");
+  if (!value) return;
+  const Section section(*value, kPacketKeys);
+  read_real(section, "send_ns", packets.send_ns, 0, kMostNs);
+  read_real(section, "receive_ns", packets.receive_ns, 0, kMostNs);
+  read_real(section, "call_ns", packets.call_ns, 0, kMostNs);
+  read_real(section, "per_call", packets.per_call, 1, 65536);
+  read_real(section, "reduce_ns", packets.reduce_ns, 0, kMostNs);
+  read_real(section, "gather_ns", packets.gather_ns, 0, kMostNs);
+  read_real(section, "payload", packets.payload, 1, 65536);
+  read_real(section, "overhead", packets.overhead, 0, 65536);
+}
+
+void read_links(const Section& root, Calibration& calibration) {
+  const auto value = root.need("links");
+  const auto list = value ? value->list("links") : std::nullopt;
+  if (!list) return;
+  for (const Value& each : *list) {
+    const Section section(each, kLinkKeys);
+    LinkCost link;
+    section.whole("from", link.from, 0, 255);
+    section.whole("to", link.to, 0, 255);
+    read_real(section, "latency_us", link.latency, 0, 1e9, kMicro);
+    read_real(section, "gbps", link.bandwidth, 1e-3, 1e5, kGiga / 8);
+    calibration.links.push_back(link);
+  }
+  calibration.link = slowest(calibration.links, calibration.link);
+}
+
+// What the table of codecs knows of it, too.
+void read_codec_name(const Section& section, CodecCost& cost) {
+  const auto value = section.need("codec");
+  if (!value) return;
+  try {
+    const Codec codec = find_codec(value->text(kLongestCodecName).value_or(""));
+    constexpr size_t kMany = 4096;
+    cost.name = codec.name();
+    cost.owners = !codec.row().adds;
+    cost.exact = codec.row().exact();
+    cost.most_bytes = static_cast<double>(codec.max_bytes(kMany)) / kMany;
+  } catch (const SetupError& error) {
+    value->fault(error.what());
+  }
+}
+
+void read_codecs(const Section& root, Calibration& calibration) {
+  const auto value = root.need("codecs");
+  const auto list = value ? value->list("codecs") : std::nullopt;
+  if (!list) return;
+  for (const Value& each : *list) {
+    const Section section(each, kCodecCostKeys);
+    CodecCost cost;
+    read_codec_name(section, cost);
+    read_real(section, "encode_ns", cost.encode_ns, 0, kMostNs);
+    read_real(section, "merge_ns", cost.merge_ns, 0, kMostNs);
+    read_real(section, "decode_ns", cost.decode_ns, 0, kMostNs);
+    read_real(section, "look_ns", cost.look_ns, 0, kMostNs);
+    read_real(section, "packet_ns", cost.packet_ns, 0, kMostNs);
+    read_real(section, "bytes", cost.bytes, 1e-6, 64);
+    read_real(section, "doubling", cost.doubling, 0, 4);
+    read_real(section, "density", cost.density, 0, 1);
+    read_real(section, "results", cost.results, 0, 64);
+    if (calibration.find(cost.name) != nullptr) each.fault(cost.name + " is there twice");
+    calibration.codecs.push_back(std::move(cost));
+  }
+  if (calibration.find(kDefaultCodec) == nullptr) value->fault("there is no raw, which all others are held against");
+}
+
+// As YAML has it between single quotes.
+std::string quote(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? "''" : std::string(1, c);
+  return result + "'";
+}
+
+}  // namespace
+
+std::optional<uint64_t> utc_seconds(std::string_view text) {
+  int year = 0;
+  unsigned month = 0;
+  unsigned day = 0;
+  unsigned hour = 0;
+  unsigned minute = 0;
+  unsigned second = 0;
+  char end = 0;
+  char more = 0;
+  const std::string whole(text);
+  const int found = std::sscanf(whole.c_str(), "%4d-%2u-%2uT%2u:%2u:%2u%c%c", &year, &month, &day, &hour, &minute,
+                                &second, &end, &more);
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month), std::chrono::day(day)};
+  if (found != 7 || end != 'Z' || !date.ok() || year < 1970 || hour > 23 || minute > 59 || second > 59) {
+    return std::nullopt;
+  }
+  const auto days = static_cast<uint64_t>(std::chrono::sys_days(date).time_since_epoch().count());
+  return ((days * 24 + hour) * 60 + minute) * 60 + second;
+}
+
+std::string utc_text(uint64_t seconds) {
+  const std::chrono::sys_days days{std::chrono::days(seconds / 86400)};
+  const std::chrono::year_month_day date(days);
+  const uint64_t rest = seconds % 86400;
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), rest / 3600,
+                     rest / 60 % 60, rest % 60);
+}
+
+Calibration parse_calibration(std::string_view text, const std::string& file) {
+  const YamlNode tree = parse_yaml(text, file);
+  ConfigFaults faults(file);
+  Calibration calibration;
+  if (tree.kind == YamlNode::Kind::kNull) throw SetupError(file + ": is empty, and no calibration");
+  const Section root(Value(tree, "", faults), kCalibrationKeys);
+  if (tree.kind != YamlNode::Kind::kMap) faults.throw_first();
+  if (const auto version = root.find("calibration");
+      version && version->node().text != std::to_string(kCalibrationVersion)) {
+    throw SetupError(fmt::format("{}: is a calibration of version {}, and this program reads version {}: make it anew",
+                                 file, quoted(version->node().text), kCalibrationVersion));
+  }
+  (void)root.need("calibration");
+  read_made(root, calibration);
+  read_words(root, "host", calibration.host);
+  read_words(root, "cpu", calibration.cpu);
+  read_words(root, "isa", calibration.isa);
+  read_words(root, "program", calibration.program);
+  read_words(root, "port", calibration.port);
+  read_real(root, "start_us", calibration.start, 0, 1e9, kMicro);
+  root.whole("lanes", calibration.lanes, 1, 256);
+  read_real(root, "contention", calibration.contention, 1, 1000);
+  read_real(root, "lambda", calibration.lambda, 1, 1000);
+  read_real(root, "memory_gbytes_per_s", calibration.memory, 1e-3, 1e5, kGiga);
+  read_packets(root, calibration.packets);
+  read_links(root, calibration);
+  read_codecs(root, calibration);
+  faults.throw_first();
+  return calibration;
+}
+
+Calibration load_calibration(const std::string& path) { return parse_calibration(read_config_file(path), path); }
+
+std::string calibration_text(const Calibration& calibration) {
+  const PacketCost& packets = calibration.packets;
+  std::string text = fmt::format(
+      "# What an exchange costs here; `gradlane plan --calibration FILE` reads it. Times are of one core, and per\n"
+      "# element (float) or packet.\n"
+      "calibration: {}\nmade: {}\nhost: {}\ncpu: {}\nisa: {}\nprogram: {}\nport: {}\n",
+      kCalibrationVersion, utc_text(calibration.made_s), quote(calibration.host), quote(calibration.cpu),
+      calibration.isa, quote(calibration.program), calibration.port);
+  text += fmt::format("start_us: {:.9g}\nlanes: {}\ncontention: {:.9g}\nlambda: {:.9g}\nmemory_gbytes_per_s: {:.9g}\n",
+                      calibration.start / kMicro, calibration.lanes, calibration.contention, calibration.lambda,
+                      calibration.memory / kGiga);
+  text += fmt::format(
+      "packets:\n  send_ns: {:.9g}\n  receive_ns: {:.9g}\n  call_ns: {:.9g}\n  per_call: {:.9g}\n"
+      "  reduce_ns: {:.9g}\n  gather_ns: {:.9g}\n  payload: {:.9g}\n  overhead: {:.9g}\n",
+      packets.send_ns, packets.receive_ns, packets.call_ns, packets.per_call, packets.reduce_ns, packets.gather_ns,
+      packets.payload, packets.overhead);
+  text += calibration.links.empty() ? "links: []\n" : "links:\n";
+  for (const LinkCost& each : calibration.links) {
+    text += fmt::format("  - {{from: {}, to: {}, latency_us: {:.9g}, gbps: {:.9g}}}\n", each.from, each.to,
+                        each.latency / kMicro, each.bandwidth * 8 / kGiga);
+  }
+  text += "codecs:\n";
+  for (const CodecCost& each : calibration.codecs) {
+    text += fmt::format(
+        "  - {{codec: '{}', encode_ns: {:.9g}, merge_ns: {:.9g}, decode_ns: {:.9g}, look_ns: {:.9g}, "
+        "packet_ns: {:.9g},\n     bytes: {:.9g}, doubling: {:.9g}, density: {:.9g}, results: {:.9g}}}\n",
+        each.name, each.encode_ns, each.merge_ns, each.decode_ns, each.look_ns, each.packet_ns, each.bytes,
+        each.doubling, each.density, each.results);
+  }
+  return text;
+}
+
+}  // namespace gradlane

@@ -16,6 +16,7 @@
 #include "tools/codecs/cli.h"
 #include "tools/loopback/cli.h"
 #include "tools/perf/cli.h"
+#include "tools/plan/cli.h"
 #include "tools/run/cli.h"
 #include "tools/sim/ratio.h"
 #include "tools/sim/sim.h"
@@ -207,6 +208,8 @@ int run(int argc, char** argv) {
   const auto [accelerator_up, accelerator_down] = gradlane::add_accelerator(app, accelerator_options);
   gradlane::CodecsOptions codecs_options;
   const CLI::App* codecs = gradlane::add_codecs(app, codecs_options);
+  gradlane::PlanOptions plan_options;
+  const CLI::App* plan = gradlane::add_plan(app, plan_options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
@@ -217,6 +220,10 @@ int run(int argc, char** argv) {
 
   if (codecs->parsed()) {
     gradlane::run_codecs(codecs_options);
+    return 0;
+  }
+  if (plan->parsed()) {
+    gradlane::run_plan(plan_options);
     return 0;
   }
   if (run->parsed()) return gradlane::run_nodes(run_options);

@@ -116,4 +116,7 @@ enum class PlanPort : uint8_t { kUdp, kPackets, kCard };
 // A world in which computing takes no time, as in the simulator: links and headers alone. Codecs have their widths.
 [[nodiscard]] Calibration free_calibration(double latency, double bandwidth);
 
+// What no library beats without compressing: TCP segments on the same links, which cost no core. Of it, `raw`.
+[[nodiscard]] Calibration plain_calibration(const Calibration& calibration);
+
 }  // namespace gradlane

@@ -125,4 +125,15 @@ Calibration free_calibration(double latency, double bandwidth) {
   return free;
 }
 
+Calibration plain_calibration(const Calibration& calibration) {
+  // Of Ethernet frames with 1500 bytes of IP.
+  constexpr double kSegment = 1448;
+  constexpr double kFrame = 1538;
+  Calibration plain = free_calibration(calibration.link.latency, calibration.link.bandwidth);
+  plain.packets.payload = kSegment;
+  plain.packets.overhead = kFrame - kSegment;
+  plain.lambda = calibration.lambda;
+  return plain;
+}
+
 }  // namespace gradlane

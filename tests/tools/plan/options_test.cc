@@ -1,0 +1,78 @@
+// options_test.cc - options of `gradlane plan`, and ranges of --what-if
+#include "tools/plan/options.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace gradlane::test::plan_options_test {
+namespace {
+
+PlanOptions options_of(const std::string& model) {
+  PlanOptions options;
+  options.model = model;
+  return options;
+}
+
+std::string fault_of(const PlanOptions& options) {
+  try {
+    (void)parse_what_if(options.what_if, make_plan_setting(options));
+  } catch (const SetupError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PlanOptions, Defaults) {
+  const PlanSetting setting = make_plan_setting(options_of("resnet50"));
+  EXPECT_EQ(setting.nodes, 4U);
+  EXPECT_EQ(setting.gbps, 10);
+  EXPECT_DOUBLE_EQ(setting.calibration.link.bandwidth, 1.25e9);
+  EXPECT_NEAR(setting.compute().backward, 0.122, 1e-9);
+  EXPECT_FALSE(setting.calibrated);
+  EXPECT_EQ(setting.cost("fixed:10").name, "fixed:10");
+}
+
+TEST(PlanOptions, Compute) {
+  PlanOptions options = options_of("vgg16");
+  options.compute_ms = "300";
+  options.batch = "10";
+  const PlanSetting setting = make_plan_setting(options);
+  EXPECT_NEAR(setting.compute().seconds(), 0.3, 1e-9);
+  EXPECT_NEAR(setting.compute().backward, 0.2, 1e-9);
+}
+
+TEST(PlanOptions, SayWhatIsWrong) {
+  EXPECT_NE(fault_of(options_of("")).find("--model is missing: alexnet"), std::string::npos);
+  EXPECT_NE(fault_of(options_of("lenet")).find("neither a file nor a known model"), std::string::npos);
+  const auto with = [](auto change) {
+    PlanOptions options = options_of("resnet50");
+    change(options);
+    return fault_of(options);
+  };
+  EXPECT_EQ(with([](PlanOptions& o) { o.nodes = "0"; }), "--nodes '0': must be a whole number from 1 to 256");
+  EXPECT_EQ(with([](PlanOptions& o) { o.gbps = "fast"; }), "--gbps 'fast': must be a number from 0.001 to 100000");
+  EXPECT_EQ(with([](PlanOptions& o) { o.port = "x"; }), "--port 'x': must be udp, packets or card");
+  EXPECT_NE(with([](PlanOptions& o) { o.codecs = {"fixed:11"}; }).find("no figures of it without a calibration"),
+            std::string::npos);
+  EXPECT_NE(with([](PlanOptions& o) { o.strategies = {"rings:3"}; }), "");
+  EXPECT_NE(with([](PlanOptions& o) { o.calibration = "/nowhere"; }), "");
+  EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"rtt=1..2"}; }).find("must be nodes=, gbps="), std::string::npos);
+  EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=8..4"}; }), "");
+  EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=2.5"}; }), "");
+  EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"gbps=1,,2"}; }), "");
+}
+
+TEST(PlanOptions, Ranges) {
+  const PlanSetting setting = make_plan_setting(options_of("resnet50"));
+  const WhatIf grid = parse_what_if({"nodes=4..96", "gbps=0.1..400", "batch=16,64"}, setting);
+  EXPECT_EQ(grid.nodes, (std::vector<double>{4, 8, 16, 32, 64, 96}));
+  const std::vector<double> rates = {0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 400};
+  ASSERT_EQ(grid.gbps.size(), rates.size());
+  for (size_t i = 0; i < rates.size(); ++i) EXPECT_NEAR(grid.gbps[i], rates[i], 1e-9);
+  EXPECT_EQ(grid.batch, (std::vector<double>{16, 64}));
+  EXPECT_EQ(grid.compute, (std::vector<double>{1}));
+}
+
+}  // namespace
+}  // namespace gradlane::test::plan_options_test

@@ -1,0 +1,32 @@
+// cli.cc - the options of `gradlane plan` on the command line
+#include "tools/plan/cli.h"
+
+namespace gradlane {
+
+CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
+  CLI::App* plan = app.add_subcommand("plan", "Whether to compress: what a training would gain");
+  const auto add = [plan](const char* name, auto& value, const char* text) {
+    return plan->add_option(name, value, text)->type_name("");
+  };
+  add("--model", options.model, "resnet50, bert-base, ..., or a profile: FILE.json");
+  add("--nodes", options.nodes, "How many (4); --gbps: rate of each link (10)");
+  add("--gbps", options.gbps, "")->group("");
+  add("--batch", options.batch, "Samples of a node in a step");
+  add("--compute-ms", options.compute_ms, "Forward and backward of a step (as a V100)");
+  add("--codecs", options.codecs, "To be held against raw; all");
+  add("--strategy", options.strategies, "Of these the fastest (ring,direct)");
+  add("--calibration", options.calibration, "FILE: what was measured here; without:");
+  add("--port", options.port, "usual figures of udp, packets, card (udp)");
+  add("--lanes", options.lanes, "Cores that exchange (1); --mtu, --latency-us");
+  add("--mtu", options.mtu, "")->group("");
+  add("--latency-us", options.latency_us, "")->group("");
+  add("--what-if", options.what_if, "Ranges: nodes=4..96 gbps=0.1..400 batch=, compute=");
+  plan->add_flag("--paper", options.paper, "The set-ups of MLSys'22, from 1 to 30 Gb/s");
+  plan->add_flag("--json", options.json, "JSON instead of tables");
+  plan->footer(
+      "hidden: exchange beside backward; exposed: what a step is longer for it; limit:\n"
+      "what binds. best: each bucket by its fastest codec. See docs/plan.md.");
+  return plan;
+}
+
+}  // namespace gradlane

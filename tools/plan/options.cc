@@ -1,0 +1,211 @@
+// options.cc - the options of `gradlane plan`, understood and checked
+#include "tools/plan/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/parse.h"
+#include "collectives/wire.h"
+#include "config/calibration_file.h"
+#include "tools/bench/codec_list.h"
+#include "tools/plan/machine.h"
+#include "tools/plan/profile.h"
+
+namespace gradlane {
+namespace {
+
+// From the finest to the coarsest: of those that are as fast, the first one is chosen.
+constexpr const char* kUsualCodecs[] = {"bf16", "fixed:10", "int8", "qsgd:4", "signsgd", "dgc:1%"};
+constexpr PlanPort kPorts[] = {PlanPort::kUdp, PlanPort::kPackets, PlanPort::kCard};
+constexpr double kMostGbps = 1e5;
+constexpr double kMostBatch = 1e6;
+constexpr double kMostFaster = 1000;
+
+double number(const char* option, const std::string& text, double usual, double least, double most) {
+  if (text.empty()) return usual;
+  if (const auto value = parse_real(text, least, most)) return *value;
+  throw SetupError(fmt::format("{} '{}': must be a number from {:g} to {:g}", option, text, least, most));
+}
+
+unsigned whole(const char* option, const std::string& text, unsigned usual, unsigned least, unsigned most) {
+  if (text.empty()) return usual;
+  if (const auto value = parse_decimal(text, least, most)) return static_cast<unsigned>(*value);
+  throw SetupError(fmt::format("{} '{}': must be a whole number from {} to {}", option, text, least, most));
+}
+
+// Samples a node takes at a time, where nobody says.
+unsigned usual_batch(const std::string& model) {
+  if (model == "gpt2") return 8;
+  return model == "bert-base" ? 32 : 64;
+}
+
+void read_model(const PlanOptions& options, PlanSetting& setting) {
+  constexpr double kMilli = 1e-3;
+  if (options.model.empty()) {
+    throw SetupError(fmt::format("--model is missing: {}, or a profile FILE", fmt::join(model_names(), ", ")));
+  }
+  if (const auto known = find_model(options.model)) {
+    setting.model = *known;
+    const double backward = v100_backward(*known);
+    setting.sample = {backward / 2, backward};
+    setting.compute_from = "as on a V100";
+    setting.batch = usual_batch(known->name);
+  } else if (std::filesystem::exists(options.model)) {
+    const Profile profile = load_profile(options.model);
+    setting.model = profile.table;
+    setting.batch = profile.table.batch;
+    setting.sample = {profile.forward / setting.batch, profile.table.backward / setting.batch};
+    setting.compute_from = "as profiled";
+  } else {
+    throw SetupError(fmt::format("--model '{}': is neither a file nor a known model, which are {}", options.model,
+                                 fmt::join(model_names(), ", ")));
+  }
+  setting.batch = whole("--batch", options.batch, setting.batch, 1, static_cast<unsigned>(kMostBatch));
+  if (!options.compute_ms.empty()) {
+    const double seconds = kMilli * number("--compute-ms", options.compute_ms, 0, 1e-3, 1e9) / setting.batch;
+    const double share = setting.sample.backward / (setting.sample.forward + setting.sample.backward);
+    setting.sample = {seconds * (1 - share), seconds * share};
+    setting.compute_from = "as given";
+  }
+  setting.buckets = buckets_of(setting.model);
+}
+
+PlanPort port_of(const std::string& text) {
+  if (text.empty()) return PlanPort::kUdp;
+  for (const PlanPort port : kPorts) {
+    if (text == plan_port_name(port)) return port;
+  }
+  throw SetupError(fmt::format("--port '{}': must be udp, packets or card", text));
+}
+
+void read_costs(const PlanOptions& options, PlanSetting& setting) {
+  setting.calibrated = !options.calibration.empty();
+  if (setting.calibrated) {
+    if (!options.port.empty()) throw SetupError("--port is what --calibration has measured: leave one of them out");
+    setting.calibration = load_calibration(options.calibration);
+    if (const std::string fault = calibration_fault(setting.calibration, this_use()); !fault.empty()) {
+      throw SetupError(fmt::format("{}: cannot be used here: {}; make it anew", options.calibration, fault));
+    }
+  } else {
+    setting.calibration = usual_calibration(port_of(options.port));
+  }
+  Calibration& calibration = setting.calibration;
+  calibration.lanes = whole("--lanes", options.lanes, calibration.lanes, 1, 256);
+  if (!options.mtu.empty()) calibration.packets.set_mtu(number("--mtu", options.mtu, 1500, 576, 65535));
+  if (!options.latency_us.empty())
+    calibration.link.latency = 1e-6 * number("--latency-us", options.latency_us, 0, 0, 1e7);
+  setting.nodes = whole("--nodes", options.nodes, 4, 1, kMaxWorld);
+  const double known = calibration.link.bandwidth * 8e-9;
+  setting.gbps = number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
+  calibration.link.bandwidth = setting.gbps * 1e9 / 8;
+}
+
+void read_codecs(const PlanOptions& options, PlanSetting& setting) {
+  const Calibration& calibration = setting.calibration;
+  for (const std::string& each : codec_list(options.codecs)) {
+    const std::string name = find_codec(each).name();
+    if (calibration.find(name) == nullptr && !names_all(options.codecs.front())) {
+      throw SetupError(fmt::format("--codecs '{}': no figures of it {}", name,
+                                   setting.calibrated ? "in the calibration" : "without a calibration"));
+    }
+    if (calibration.find(name) != nullptr && name != kDefaultCodec) setting.codecs.push_back(name);
+  }
+  if (!options.codecs.empty()) return;
+  for (const char* const name : kUsualCodecs) {
+    if (calibration.find(name) != nullptr) setting.codecs.emplace_back(name);
+  }
+}
+
+// A name and its values: "4..96", "1,2,5".
+struct Range {
+  const char* name;
+  std::vector<double>& values;
+  double least;
+  double most;
+  bool whole;
+};
+
+// From one end to the other in steps of 1, 2, 5, 10, or in doublings where whole numbers are wanted.
+std::vector<double> steps(double from, double to, bool doublings) {
+  std::vector<double> values;
+  if (doublings) {
+    for (double value = from; value < to; value *= 2) values.push_back(value);
+  } else {
+    values.push_back(from);
+    for (double decade = std::pow(10, std::floor(std::log10(from))); decade < to; decade *= 10) {
+      for (const double each : {1.0, 2.0, 5.0}) {
+        if (each * decade > from * 1.001 && each * decade < to * 0.999) values.push_back(each * decade);
+      }
+    }
+  }
+  if (values.empty() || values.back() < to) values.push_back(to);
+  return values;
+}
+
+void read_range(const std::string& text, const Range& range) {
+  const auto refuse = [&] {
+    throw SetupError(fmt::format("--what-if '{}={}': must be numbers from {:g} to {:g}, as in 4..96 or 4,8,16",
+                                 range.name, text, range.least, range.most));
+  };
+  const auto value_of = [&](std::string_view word) {
+    const auto value = parse_real(word, range.least, range.most);
+    if (!value || (range.whole && *value != std::floor(*value))) refuse();
+    return *value;
+  };
+  range.values.clear();
+  if (const size_t dots = text.find(".."); dots != text.npos) {
+    const double from = value_of(std::string_view(text).substr(0, dots));
+    const double to = value_of(std::string_view(text).substr(dots + 2));
+    if (to < from) refuse();
+    range.values = steps(from, to, range.least >= 1);
+    return;
+  }
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    range.values.push_back(value_of(std::string_view(text).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+PlanSetting make_plan_setting(const PlanOptions& options) {
+  PlanSetting setting;
+  read_model(options, setting);
+  read_costs(options, setting);
+  read_codecs(options, setting);
+  for (const std::string& names : options.strategies) {
+    for (const StrategyId& each : find_strategies(names)) setting.strategies.push_back(each);
+  }
+  if (setting.strategies.empty()) setting.strategies = find_strategies("ring,direct");
+  for (const StrategyId& each : setting.strategies) {
+    const std::string fault = options.what_if.empty() ? strategy_fault(each, setting.nodes) : "";
+    if (!fault.empty()) throw SetupError("--strategy: " + fault);
+  }
+  return setting;
+}
+
+WhatIf parse_what_if(const std::vector<std::string>& texts, const PlanSetting& setting) {
+  WhatIf grid = {{static_cast<double>(setting.nodes)}, {setting.gbps}, {static_cast<double>(setting.batch)}, {1}};
+  const Range ranges[] = {{"nodes", grid.nodes, 2, kMaxWorld, true},
+                          {"gbps", grid.gbps, 1e-3, kMostGbps, false},
+                          {"batch", grid.batch, 1, kMostBatch, true},
+                          {"compute", grid.compute, 1, kMostFaster, false}};
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    const auto range =
+        std::ranges::find_if(ranges, [&](const Range& each) { return text.substr(0, equals) == each.name; });
+    if (equals == text.npos || range == std::end(ranges)) {
+      throw SetupError(fmt::format("--what-if '{}': must be nodes=, gbps=, batch= or compute= and a range", text));
+    }
+    read_range(text.substr(equals + 1), *range);
+  }
+  return grid;
+}
+
+}  // namespace gradlane

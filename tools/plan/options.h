@@ -1,0 +1,61 @@
+// options.h - the options of `gradlane plan`, understood and checked
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collectives/plan/step.h"
+
+namespace gradlane {
+
+// As the user wrote them. Empty lists and strings stand for the defaults.
+struct PlanOptions {
+  std::string model;  // of model_names(), or FILE: a profile
+  std::string nodes;
+  std::string gbps;
+  std::string batch;
+  std::string compute_ms;
+  std::vector<std::string> codecs;      // as codec_list() takes them
+  std::vector<std::string> strategies;  // of find_strategies()
+  std::string calibration;              // FILE
+  std::string port;                     // without a calibration
+  std::string lanes;
+  std::string mtu;
+  std::string latency_us;
+  std::vector<std::string> what_if;  // NAME=FROM..TO, NAME=A,B,C
+  bool paper = false;
+  bool json = false;
+};
+
+// What to reckon with.
+struct PlanSetting {
+  ModelTable model;
+  std::vector<PlanBucket> buckets;
+  StepCompute sample;  // s of one sample
+  std::string compute_from;
+  unsigned batch = 1;
+  unsigned nodes = 4;
+  double gbps = 10;
+  Calibration calibration;
+  bool calibrated = false;
+  std::vector<std::string> codecs;  // names; "raw" is not among them
+  std::vector<StrategyId> strategies;
+
+  [[nodiscard]] StepCompute compute() const noexcept { return {sample.forward * batch, sample.backward * batch}; }
+  // Of the codec with that name, which the calibration has.
+  [[nodiscard]] const CodecCost& cost(const std::string& name) const { return *calibration.find(name); }
+};
+
+// Throws SetupError naming the option, what was given and what is allowed.
+[[nodiscard]] PlanSetting make_plan_setting(const PlanOptions& options);
+
+// Ranges of --what-if; a name that is not there has the setting's own value alone.
+struct WhatIf {
+  std::vector<double> nodes;
+  std::vector<double> gbps;
+  std::vector<double> batch;
+  std::vector<double> compute;  // how much faster computing is
+};
+[[nodiscard]] WhatIf parse_what_if(const std::vector<std::string>& texts, const PlanSetting& setting);
+
+}  // namespace gradlane

@@ -1,0 +1,108 @@
+// plan.cc - `gradlane plan`: what compressing would bring a training, before anything is set up
+#include "tools/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "tools/plan/paper.h"
+#include "tools/plan/rows.h"
+#include "tools/plan/what_if.h"
+
+namespace gradlane {
+namespace {
+
+std::string ms_text(double seconds) {
+  const double ms = seconds * 1e3;
+  return ms < 99.95 ? fmt::format("{:.1f}", ms) : fmt::format("{:.0f}", ms);
+}
+
+void print_head(const PlanSetting& setting) {
+  const StepCompute compute = setting.compute();
+  fmt::print("{}: {:.1f} M parameters, {:.0f} MB of gradients in {} buckets\n", setting.model.name,
+             setting.model.elements() / 1e6, setting.model.elements() * 4e-6, setting.buckets.size());
+  fmt::print("{} nodes, {:g} Gb/s, batch {}: forward {} ms, backward {} ms, {}\n", setting.nodes, setting.gbps,
+             setting.batch, ms_text(compute.forward), ms_text(compute.backward), setting.compute_from);
+  if (setting.calibrated) {
+    fmt::print("port {}, calibrated {}\n\n", setting.calibration.port, setting.calibration.made);
+  } else {
+    fmt::print("port {}, usual figures: nothing was calibrated (--calibration)\n\n", setting.calibration.port);
+  }
+}
+
+void print_rows(const PlanSetting& setting, const PlanRows& rows) {
+  fmt::print("{:<13} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", "codec", "ways", "MB sent", "exchange",
+             "hidden", "exposed", "step", "speed-up", "limit");
+  for (const PlanRow& row : rows.rows) {
+    const StepTime& time = row.plan.time;
+    fmt::print("{:<13} {:<11} {:>8.1f} {:>8} {:>8} {:>8} {:>8} {:>7.2f}x  {}\n", row.codec, row.ways,
+               row.plan.sum.sent_bytes * 1e-6, ms_text(time.exchange), ms_text(time.hidden), ms_text(time.exposed),
+               ms_text(time.step), row.speedup, plan_limit_name(row.plan.sum.limit));
+  }
+  fmt::print("\nA step of one node alone: {} ms. ", ms_text(rows.compute));
+  if (!rows.enough) {
+    fmt::print("To be within {:.0f} % of it no ratio suffices.\n", kLinearSlack * 100);
+  } else if (*rows.enough <= 1) {
+    fmt::print("Within {:.0f} % of it without compressing.\n", kLinearSlack * 100);
+  } else {
+    fmt::print("To be within {:.0f} % of it, bytes must shrink {:.1f} times.\n", kLinearSlack * 100, *rows.enough);
+  }
+  fmt::print("{}\n", advice(setting, rows));
+}
+
+nlohmann::json row_json(const PlanRow& row) {
+  const AllReduceTime& sum = row.plan.sum;
+  const StepTime& time = row.plan.time;
+  return {{"codec", row.codec},
+          {"ways", row.ways},
+          {"exchange_ms", time.exchange * 1e3},
+          {"hidden_ms", time.hidden * 1e3},
+          {"exposed_ms", time.exposed * 1e3},
+          {"step_ms", time.step * 1e3},
+          {"speedup", row.speedup},
+          {"limit", plan_limit_name(sum.limit)},
+          {"sent_bytes", sum.sent_bytes},
+          {"sent_packets", sum.sent_packets},
+          {"link_ms", sum.link * 1e3},
+          {"codec_ms", sum.codec * 1e3},
+          {"packets_ms", sum.packets * 1e3},
+          {"memory_ms", sum.memory * 1e3},
+          {"latency_ms", sum.latency * 1e3}};
+}
+
+std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
+  nlohmann::json result = {{"model", setting.model.name},      {"elements", setting.model.elements()},
+                           {"nodes", setting.nodes},           {"gbps", setting.gbps},
+                           {"batch", setting.batch},           {"port", setting.calibration.port},
+                           {"calibrated", setting.calibrated}, {"compute_ms", rows.compute * 1e3},
+                           {"advice", advice(setting, rows)},  {"rows", nlohmann::json::array()}};
+  result["ratio_enough"] = rows.enough ? nlohmann::json(*rows.enough) : nlohmann::json();
+  result["nothing_from_gbps"] = rows.nothing_from ? nlohmann::json(*rows.nothing_from) : nlohmann::json();
+  for (const PlanRow& row : rows.rows) result["rows"].push_back(row_json(row));
+  return result.dump(1);
+}
+
+}  // namespace
+
+void run_plan(const PlanOptions& options) {
+  if (options.paper && !options.what_if.empty()) throw SetupError("--paper has a grid of its own: leave out --what-if");
+  if (options.paper) {
+    run_paper(options);
+  } else if (!options.what_if.empty()) {
+    run_what_if(options);
+  } else {
+    const PlanSetting setting = make_plan_setting(options);
+    const PlanRows rows = plan_rows(setting);
+    if (options.json) {
+      fmt::print("{}\n", to_json(setting, rows));
+    } else {
+      print_head(setting);
+      print_rows(setting, rows);
+    }
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace gradlane

@@ -1,0 +1,89 @@
+// profile.cc - a profile of a model, as `gradlane.torch.profile` writes it
+#include "tools/plan/profile.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace gradlane {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kMilli = 1e-3;
+constexpr size_t kMostLayers = 100000;
+constexpr double kMostElements = 1e13;
+constexpr double kMostMs = 1e9;
+constexpr double kMostProfiled = 1e7;
+
+// Where in which file, for messages.
+struct At {
+  std::string file;
+  std::string path;
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
+    throw SetupError(fmt::format("{}: {}{}: {}", file, path, key, what));
+  }
+};
+
+double real_at(const Json& of, const char* key, const At& at, double least, double most) {
+  const auto found = of.find(key);
+  const std::string allowed = fmt::format("allowed: {} to {:g}", least, most);
+  if (found == of.end()) at.refuse(key, "is missing, " + allowed);
+  if (!found->is_number()) at.refuse(key, fmt::format("{} is no number, {}", found->dump().substr(0, 40), allowed));
+  const auto value = found->get<double>();
+  if (!(value >= least && value <= most)) at.refuse(key, fmt::format("{:g} is out of range, {}", value, allowed));
+  return value;
+}
+
+std::string name_at(const Json& of, const At& at) {
+  const auto found = of.find("name");
+  if (found == of.end() || !found->is_string()) at.refuse("name", "is no text");
+  return found->get<std::string>();
+}
+
+ModelLayer layer_of(const Json& each, const At& at) {
+  if (!each.is_object()) at.refuse("", "is no object");
+  ModelLayer layer;
+  layer.name = name_at(each, at);
+  layer.elements = real_at(each, "elements", at, 1, kMostElements);
+  if (each.contains("backward_ms")) layer.work = real_at(each, "backward_ms", at, 0, kMostMs);
+  return layer;
+}
+
+}  // namespace
+
+Profile parse_profile(std::string_view text, const std::string& file) {
+  const Json whole = Json::parse(text, nullptr, false);
+  const At at = {file, ""};
+  if (whole.is_discarded() || !whole.is_object()) throw SetupError(file + ": is no JSON object, and no profile");
+  Profile profile;
+  profile.table.name = name_at(whole, at);
+  profile.table.batch = static_cast<unsigned>(real_at(whole, "batch", at, 1, kMostProfiled));
+  profile.table.backward = kMilli * real_at(whole, "backward_ms", at, 1e-6, kMostMs);
+  profile.forward = profile.table.backward / 2;
+  if (whole.contains("forward_ms")) profile.forward = kMilli * real_at(whole, "forward_ms", at, 0, kMostMs);
+  const auto layers = whole.find("layers");
+  if (layers == whole.end() || !layers->is_array() || layers->empty() || layers->size() > kMostLayers) {
+    at.refuse("layers", fmt::format("must be a list of 1 to {} layers", kMostLayers));
+  }
+  for (const Json& each : *layers) {
+    profile.table.layers.push_back(layer_of(each, {file, fmt::format("layers[{}].", profile.table.layers.size())}));
+  }
+  if (profile.table.work() == 0) {
+    for (ModelLayer& each : profile.table.layers) each.work = each.elements;
+  }
+  return profile;
+}
+
+Profile load_profile(const std::string& path) {
+  std::ostringstream read;
+  if (std::ifstream in(path); !(read << in.rdbuf())) throw SetupError(path + ": cannot be read");
+  return parse_profile(read.str(), path);
+}
+
+}  // namespace gradlane

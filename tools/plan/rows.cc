@@ -1,0 +1,135 @@
+// rows.cc - steps with each codec, and what follows from them (no I/O)
+#include "tools/plan/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "compress/codec.h"
+
+namespace gradlane {
+namespace {
+
+std::string ways_of(const StepPlan& plan) {
+  std::string text;
+  for (const BucketChoice& each : plan.choices) {
+    const std::string name(each.strategy.name().view());
+    if (text.find(name) != text.npos) continue;
+    text += (text.empty() ? "" : "+") + name;
+  }
+  return text;
+}
+
+PlanRow row_of(const PlanSetting& setting, const Calibration& calibration, const std::string& name,
+               std::span<const CodecCost* const> codecs) {
+  PlanRow row;
+  row.codec = name;
+  row.plan = plan_step(calibration, codecs, setting.buckets, setting.compute(), setting.nodes, setting.strategies);
+  row.ways = ways_of(row.plan);
+  return row;
+}
+
+constexpr size_t kRaw = 1;  // behind plain
+
+bool states_bound(const std::string& name) { return find_codec(name).error().bounded; }
+
+// `rows`: raw and codecs. See PlanRows::single.
+const PlanRow* first_of_fastest(std::span<const PlanRow> rows, bool bounded) {
+  double fastest = 1;
+  const auto counts = [&](const PlanRow& row) { return !bounded || states_bound(row.codec); };
+  for (const PlanRow& row : rows) {
+    if (counts(row)) fastest = std::max(fastest, row.speedup);
+  }
+  for (const PlanRow& row : rows) {
+    if (counts(row) && row.speedup * (1 + kAsFast) >= fastest) return &row;
+  }
+  return &rows.front();
+}
+
+std::string times_text(double speedup) {
+  return speedup < 9.995 ? fmt::format("{:.2f}x", speedup) : fmt::format("{:.0f}x", speedup);
+}
+
+std::string gbps_text(double gbps) { return fmt::format("{:.2g} Gb/s", gbps); }
+
+// "from 8 Gb/s on it brings nothing here"
+std::string limit_text(const PlanRows& rows) {
+  if (rows.nothing_from) return fmt::format("from {} on it brings nothing here", gbps_text(*rows.nothing_from));
+  return "at any rate here, as packets bind";
+}
+
+}  // namespace
+
+PlanRow plain_row(const PlanSetting& setting) {
+  const Calibration plain = plain_calibration(setting.calibration);
+  const CodecCost* const raw = plain.find("raw");
+  PlanRow row = row_of(setting, plain, "plain", {&raw, 1});
+  for (BucketChoice& each : row.plan.choices) each.codec = nullptr;  // it is gone
+  return row;
+}
+
+PlanRow codec_row(const PlanSetting& setting, const std::string& codec) {
+  const CodecCost* const cost = &setting.cost(codec);
+  return row_of(setting, setting.calibration, codec, {&cost, 1});
+}
+
+PlanRows plan_rows(const PlanSetting& setting) {
+  PlanRows result;
+  result.compute = setting.compute().seconds();
+  const CodecCost& raw = setting.cost("raw");
+  std::vector<const CodecCost*> all = {&raw};
+  for (const std::string& name : setting.codecs) all.push_back(&setting.cost(name));
+  result.rows.push_back(plain_row(setting));
+  for (const CodecCost* const each : all) {
+    PlanRow row = codec_row(setting, each->name);
+    if (std::isfinite(row.plan.time.step)) result.rows.push_back(std::move(row));
+  }
+  result.rows.push_back(row_of(setting, setting.calibration, "best", all));
+  for (PlanRow& row : result.rows) row.speedup = result.rows[kRaw].plan.time.step / row.plan.time.step;
+
+  const std::span<const PlanRow> single(result.rows.begin() + kRaw, result.rows.end() - 1);
+  result.single = first_of_fastest(single, false);
+  result.bounded = first_of_fastest(single, true);
+  result.enough = ratio_enough(setting.calibration, setting.buckets, setting.compute(), setting.nodes,
+                               setting.strategies, kLinearSlack);
+  std::vector<const CodecCost*> bounded = {&raw};
+  for (const CodecCost* const each : all) {
+    if (states_bound(each->name)) bounded.push_back(each);
+  }
+  if (const auto rate = rate_enough(setting.calibration, raw, bounded, setting.buckets, setting.compute(),
+                                    setting.nodes, setting.strategies, kWorthIt)) {
+    result.nothing_from = *rate * 8e-9;
+  }
+  return result;
+}
+
+std::string advice(const PlanSetting& setting, const PlanRows& rows) {
+  if (setting.nodes < 2) return "one node has nobody to exchange with";
+  const PlanRow& raw = rows.rows[kRaw];
+  if (rows.single->speedup < 1 + kWorthIt) {
+    const char* const why = raw.plan.time.step <= rows.compute * (1 + kLinearSlack)
+                                ? "the exchange hides behind backward"
+                                : "no codec here is faster";
+    const std::string below = rows.nothing_from ? fmt::format("; below {} it pays", gbps_text(*rows.nothing_from)) : "";
+    return fmt::format("do not compress: {}{}", why, below);
+  }
+  const PlanRow& least = *rows.bounded;
+  const PlanRow& most = *rows.single;
+  if (least.speedup < 1 + kWorthIt) {
+    return fmt::format("compress only with {}, which has no bound of its error: {}", most.codec,
+                       times_text(most.speedup));
+  }
+  std::string text = fmt::format("compress with {}: {}", least.codec, times_text(least.speedup));
+  if (most.speedup > least.speedup * (1 + kWorthIt)) {
+    text += fmt::format(" ({}, without a bound of its error: {})", most.codec, times_text(most.speedup));
+  }
+  const double plain = rows.rows.front().plan.time.step;
+  if (plain < least.plan.time.step * (1 + kWorthIt)) {
+    return text + "; but an exchange that fills the links without compressing (plain) is as fast";
+  }
+  return text + "; " + limit_text(rows);
+}
+
+}  // namespace gradlane

@@ -1,0 +1,188 @@
+// what_if.cc - `gradlane plan --what-if`: which choice wins where, and by how much
+#include "tools/plan/what_if.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/plan/rows.h"
+
+namespace gradlane {
+namespace {
+
+struct WhatIfStep {
+  std::string codec;
+  double seconds;
+};
+
+// One place of the grid.
+struct Cell {
+  double nodes;
+  double gbps;
+  double batch;
+  double compute;
+  double alone = 0;               // s of a step on one node
+  double plain = 0;               // of a step without compressing, by whichever library: plain_row()
+  std::vector<WhatIfStep> steps;  // raw first
+  std::string raw_limit;
+
+  // Of those that are as fast, the first one.
+  [[nodiscard]] const WhatIfStep& winner() const {
+    const double least = std::ranges::min_element(steps, {}, &WhatIfStep::seconds)->seconds;
+    return *std::ranges::find_if(steps, [&](const WhatIfStep& each) { return each.seconds <= least * (1 + kAsFast); });
+  }
+  [[nodiscard]] double speedup() const { return plain / winner().seconds; }
+  [[nodiscard]] bool gains() const { return speedup() >= 1 + kWorthIt; }
+};
+
+PlanSetting setting_of(PlanSetting setting, const Cell& cell) {
+  setting.nodes = static_cast<unsigned>(cell.nodes);
+  setting.gbps = cell.gbps;
+  setting.calibration.link.bandwidth = cell.gbps * 1e9 / 8;
+  setting.batch = static_cast<unsigned>(cell.batch);
+  setting.sample.forward /= cell.compute;
+  setting.sample.backward /= cell.compute;
+  return setting;
+}
+
+Cell reckon(const PlanSetting& base, Cell cell) {
+  const PlanSetting setting = setting_of(base, cell);
+  cell.alone = setting.compute().seconds();
+  cell.plain = plain_row(setting).plan.time.step;
+  const PlanRow raw = codec_row(setting, "raw");
+  cell.steps.push_back({"raw", raw.plan.time.step});
+  cell.raw_limit = plan_limit_name(raw.plan.sum.limit);
+  for (const std::string& name : setting.codecs) {
+    const double step = codec_row(setting, name).plan.time.step;
+    if (std::isfinite(step)) cell.steps.push_back({name, step});
+  }
+  return cell;
+}
+
+std::vector<Cell> cells_of(const PlanSetting& setting, const WhatIf& grid) {
+  std::vector<Cell> cells;
+  for (const double compute : grid.compute) {
+    for (const double batch : grid.batch) {
+      for (const double nodes : grid.nodes) {
+        for (const double gbps : grid.gbps) {
+          cells.push_back(reckon(setting, {nodes, gbps, batch, compute, 0, 0, {}, ""}));
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+// What a codec that takes so long (encode, merge and decode each) and makes bytes so much smaller would bring, in the
+// middle of the grid.
+struct Trade {
+  double ns;
+  double ratio;
+  double speedup;
+};
+std::vector<Trade> trades_of(const PlanSetting& base, const Cell& middle) {
+  const PlanSetting setting = setting_of(base, middle);
+  std::vector<Trade> trades;
+  for (double ns = 0.03; ns < 150; ns *= std::sqrt(std::sqrt(10.0))) {
+    for (double ratio = 1; ratio < 300; ratio *= std::sqrt(2.0)) {
+      CodecCost codec = setting.cost("raw");
+      codec.bytes = codec.most_bytes = 4 / ratio;
+      codec.encode_ns = codec.merge_ns = codec.decode_ns = ns;
+      const CodecCost* const one = &codec;
+      const StepPlan plan = plan_step(setting.calibration, {&one, 1}, setting.buckets, setting.compute(), setting.nodes,
+                                      setting.strategies);
+      trades.push_back({ns, ratio, middle.plain / plan.time.step});
+    }
+  }
+  return trades;
+}
+
+Cell middle_of(const PlanSetting& setting, const WhatIf& grid) {
+  const auto middle = [](const std::vector<double>& values) { return values[values.size() / 2]; };
+  return reckon(setting,
+                {middle(grid.nodes), middle(grid.gbps), middle(grid.batch), middle(grid.compute), 0, 0, {}, ""});
+}
+
+void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vector<Cell>& cells) {
+  fmt::print(
+      "{}, port {}{}, lanes {}: fastest codec, and how many times as fast a step is as with a\n"
+      "plain exchange that is as fast as the links and costs no core.\n",
+      setting.model.name, setting.calibration.port, setting.calibrated ? "" : " (usual figures)",
+      setting.calibration.lanes);
+  fmt::print("-: none is faster by {:.0f} % or more.\n", kWorthIt * 100);
+  size_t begin = 0;
+  for (const double compute : grid.compute) {
+    for (const double batch : grid.batch) {
+      fmt::print("\nbatch {:g}, computing {:g}x as fast: {:.1f} ms a step\n{:>8}", batch, compute,
+                 cells[begin].alone * 1e3, "Gb/s");
+      for (const double nodes : grid.nodes) fmt::print(" {:>15}", fmt::format("{:g} nodes", nodes));
+      fmt::print("\n");
+      for (size_t rate = 0; rate < grid.gbps.size(); ++rate) {
+        fmt::print("{:>8g}", grid.gbps[rate]);
+        for (size_t i = 0; i < grid.nodes.size(); ++i) {
+          const Cell& cell = cells[begin + i * grid.gbps.size() + rate];
+          fmt::print(" {:>15}", cell.gains() ? fmt::format("{} {:.2f}", cell.winner().codec, cell.speedup()) : "-");
+        }
+        fmt::print("\n");
+      }
+      begin += grid.nodes.size() * grid.gbps.size();
+    }
+  }
+  const auto gaining = std::ranges::count_if(cells, &Cell::gains);
+  fmt::print("\n{} of {} cells gain by compressing.\n", gaining, cells.size());
+}
+
+std::string grid_json(const PlanSetting& setting, const std::vector<Cell>& cells, const Cell& middle,
+                      const std::vector<Trade>& trades) {
+  nlohmann::json result = {{"model", setting.model.name},
+                           {"port", setting.calibration.port},
+                           {"calibrated", setting.calibrated},
+                           {"lanes", setting.calibration.lanes},
+                           {"worth_it", kWorthIt},
+                           {"cells", nlohmann::json::array()}};
+  for (const Cell& cell : cells) {
+    nlohmann::json steps;
+    for (const WhatIfStep& each : cell.steps) steps[each.codec] = each.seconds * 1e3;
+    result["cells"].push_back({{"nodes", cell.nodes},
+                               {"gbps", cell.gbps},
+                               {"batch", cell.batch},
+                               {"compute", cell.compute},
+                               {"alone_ms", cell.alone * 1e3},
+                               {"plain_ms", cell.plain * 1e3},
+                               {"step_ms", steps},
+                               {"raw_limit", cell.raw_limit},
+                               {"winner", cell.gains() ? cell.winner().codec : ""},
+                               {"speedup", cell.speedup()}});
+  }
+  nlohmann::json& trade = result["trade"];
+  trade = {{"nodes", middle.nodes}, {"gbps", middle.gbps}, {"batch", middle.batch}, {"compute", middle.compute}};
+  trade["points"] = nlohmann::json::array();
+  for (const Trade& each : trades) trade["points"].push_back({each.ns, each.ratio, each.speedup});
+  trade["codecs"] = nlohmann::json::array();
+  for (const std::string& name : setting.codecs) {
+    const CodecCost& cost = setting.cost(name);
+    const double width = (cost.width(middle.nodes / 2) + cost.result_width(middle.nodes)) / 2;
+    trade["codecs"].push_back({name, (cost.merge_ns + cost.decode_ns) / 2, 4 / width});
+  }
+  return result.dump();
+}
+
+}  // namespace
+
+void run_what_if(const PlanOptions& options) {
+  const PlanSetting setting = make_plan_setting(options);
+  const WhatIf grid = parse_what_if(options.what_if, setting);
+  const std::vector<Cell> cells = cells_of(setting, grid);
+  if (options.json) {
+    const Cell middle = middle_of(setting, grid);
+    fmt::print("{}\n", grid_json(setting, cells, middle, trades_of(setting, middle)));
+  } else {
+    print_grid(setting, grid, cells);
+  }
+}
+
+}  // namespace gradlane

@@ -2,8 +2,10 @@
 """Runs `gradlane plan`: tables, JSON, pictures, and what it says of options, profiles and calibrations."""
 
 import argparse
+import datetime
 import json
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,28 @@ HEATMAP = ROOT / "tools" / "plan" / "heatmap.py"
 PROFILE = {"name": "net", "batch": 8, "backward_ms": 10,
            "layers": [{"name": f"layer{i}", "elements": 1000000, "backward_ms": 1} for i in range(10)]}
 MAX_COLUMNS = 124
+CALIBRATION = """
+calibration: 1
+made: {made}
+host: '{host}'
+cpu: '{cpu}'
+isa: {isa}
+program: '{program}'
+port: udp
+start_us: 20
+lanes: 2
+contention: 1.2
+lambda: 1.05
+memory_gbytes_per_s: 20
+packets: {{send_ns: 2000, receive_ns: 2000, call_ns: 5000, per_call: 20, reduce_ns: 400, gather_ns: 300, payload: 1408,
+  overhead: 130}}
+links: [{{from: 0, to: 1, latency_us: 40, gbps: 2.5}}, {{from: 1, to: 0, latency_us: 50, gbps: 2.4}}]
+codecs:
+  - {{codec: raw, encode_ns: 0.1, merge_ns: 0.2, decode_ns: 0.1, look_ns: 0, packet_ns: 0, bytes: 4, doubling: 0,
+     density: 0, results: 0}}
+  - {{codec: 'fixed:12', encode_ns: 0.2, merge_ns: 0.3, decode_ns: 0.2, look_ns: 0, packet_ns: 300, bytes: 1,
+     doubling: 0.07, density: 0, results: 0}}
+"""
 
 # Arguments, what the error must name.
 ERRORS = [
@@ -60,6 +84,35 @@ def check_json(gradlane, folder):
     assert "layers[0].elements" in error and str(profile) in error, error
 
 
+def this_host(gradlane):
+    """What a calibration that was made here says of its origin."""
+    models = [line.split(": ", 1)[1] for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+              if line.startswith("model name") and ": " in line]
+    codecs = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
+    version = subprocess.run([gradlane, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    return {"made": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "host": socket.gethostname(), "cpu": models[0] if models else "unknown",
+            "isa": json.loads(codecs.stdout)["isa"], "program": version}
+
+
+def check_calibrations(gradlane, folder):
+    here = this_host(gradlane)
+    file = folder / "calibration.yaml"
+    arguments = ("--model", "resnet50", "--calibration", str(file))
+    file.write_text(CALIBRATION.format(**here))
+    plan = json.loads(run(gradlane, *arguments, "--json").stdout)
+    assert plan["calibrated"] and abs(plan["gbps"] - 2.4) < 1e-9, plan
+    assert [row["codec"] for row in plan["rows"]][:2] == ["plain", "raw"], plan
+    assert "fixed:12" in run(gradlane, *arguments, "--codecs", "fixed:12").stdout
+    for wrong, words in (({"host": "elsewhere"}, ["elsewhere", "make it anew"]),
+                         ({"isa": "abacus"}, ["abacus"]), ({"program": "0"}, ["gradlane '0'"]),
+                         ({"made": "2020-01-01T00:00:00Z"}, ["2020-01-01", "days"]),
+                         ({"made": "yesterday"}, [":3:", "made", "yesterday"])):
+        file.write_text(CALIBRATION.format(**{**here, **wrong}))
+        error = run(gradlane, *arguments, status=2).stderr
+        assert all(word in error for word in [str(file), *words]), (wrong, error)
+
+
 def check_pictures(gradlane, folder):
     grid = run(gradlane, "--model", "resnet50", "--what-if", "nodes=4,8", "gbps=1,10,100", "batch=32,64", "--json").stdout
     cells = json.loads(grid)["cells"]
@@ -81,6 +134,7 @@ def main():
         assert all(word in error for word in words), (arguments, error)
     with tempfile.TemporaryDirectory() as folder:
         check_json(gradlane, pathlib.Path(folder))
+        check_calibrations(gradlane, pathlib.Path(folder))
         check_pictures(gradlane, pathlib.Path(folder))
 
 

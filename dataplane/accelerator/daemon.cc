@@ -91,9 +91,9 @@ AcceleratorWorker::Setup worker_setup(const AcceleratorConfig& config) {
 
 void log_start(const AcceleratorConfig& config) {
   const std::string repack = config.repack ? "up to " + duration_text(config.repack_hold) + " to share a frame" : "no";
-  spdlog::info("accelerator: host {}, wire {}, codec {}, MTU {}, ToS {:#04x} ({:#04x} on the wire), repacking: {}",
-               config.host.device, config.wire.device, config.codec.name(), config.mtu, config.tos_compressed,
-               config.tos_wire, repack);
+  spdlog::info("accelerator: host {}, wire {}, codec {} ({}), MTU {}, ToS {:#04x} ({:#04x} on the wire), repacking: {}",
+               config.host.device, config.wire.device, config.codec.name(), isa_name(config.codec.isa()), config.mtu,
+               config.tos_compressed, config.tos_wire, repack);
   if (!config.faults.any()) return;
   spdlog::warn("faults are injected into what comes from the wire: {}", faults_summary(config.faults));
 }

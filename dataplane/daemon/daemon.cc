@@ -198,10 +198,10 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
   for (const auto& node : nodes) {
     node->open();
     const NodeConfig& config = node->config();
-    spdlog::info("node {} of {}: {} trainer{}{}, {} lane{}, codec {}, MTU {}, socket {}", config.rank,
+    spdlog::info("node {} of {}: {} trainer{}{}, {} lane{}, codec {} ({}), MTU {}, socket {}", config.rank,
                  config.nodes.size(), config.trainers, config.trainers == 1 ? "" : "s",
                  config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
-                 config.codec.name(), config.mtu, config.socket);
+                 config.codec.name(), isa_name(config.codec.isa()), config.mtu, config.socket);
     const auto answer = [&it = *node, &process](const std::string& line) { return answer_admin(it, process, line); };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
   }

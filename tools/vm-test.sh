@@ -74,7 +74,7 @@ if [ -n "$build" ]; then
   step "packages, build"
   tools/setup.sh
   [ -d build-test/meson-private ] || configure build-test -Dunity=on -Dassertions=true
-  ninja -C build-test --quiet tools/gradlane tools/gradlaned
+  ninja -C build-test --quiet tools/gradlane tools/gradlaned tests/compress_test
 fi
 
 step "rows"

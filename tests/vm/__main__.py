@@ -61,7 +61,7 @@ class Player:
         try:
             if row.root and self._root:
                 raise kernels.Missing(self._root)
-            with Stage(self._folder, number, self._kernel, self._archive, row.limit) as stage:
+            with Stage(self._folder, number, self._kernel, self._archive, row.limit, self._options.build) as stage:
                 self._stages[number] = stage
                 result["said"] = row.play(stage) or ""
         except kernels.Missing as error:

@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import time
+import typing
 
 from tests.vm.archive import Archive
 from tests.vm.kernels import Missing
@@ -33,12 +34,14 @@ class GuestFailed(AssertionError):
 
 @dataclasses.dataclass
 class Card:
-    """cable: one end of what network.py makes. options: further properties of QEMU's device. mac: its own if empty."""
+    """cable: one end of what network.py makes. options: further properties of QEMU's device. mac: its own if empty.
+    near: NUMA node that it is at, of those that the guest has."""
 
     model: str
     cable: object
     options: str = ""
     mac: str = ""
+    near: typing.Optional[int] = None
 
 
 @dataclasses.dataclass
@@ -78,7 +81,7 @@ class Guest:
         self.end()
 
     def start(self):
-        """QEMU, and no waiting: several may boot at once."""
+        """QEMU, and no waiting: several may boot at once, if all are attached to before any is waited for."""
         if not shutil.which(QEMU):
             raise Missing(f"no {QEMU}; tools/vm-test.sh installs it")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -93,11 +96,17 @@ class Guest:
         if self._space:
             command = self._space.command(*command)
         with open(self.folder / "qemu.log", "wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                             start_new_session=True)  # Ctrl-C is for us, not for it
+
+    def attach(self):
+        """To its serial line; what it says before is lost."""
+        self._monitor = _Monitor(self._connect("monitor"))
+        self._line, self._received = self._connect("line"), b""
 
     def wait_until_up(self):
-        self._monitor = _Monitor(self._connect("monitor"))
-        self._line = self._connect("line")
+        if self._line is None:
+            self.attach()
         self._read_until(b"@lab ready\n", min(self.deadline, time.monotonic() + BOOT), "start")
         if self.files:
             self.run("cp -a /files/. /", timeout=60)
@@ -153,12 +162,14 @@ class Guest:
 
     def address(self, number):
         """Of a card, on the PCI bus."""
+        if self.cards[number].near is not None:
+            return f"0000:{_host_bus(number) + 1:02x}:00.0"
         return "0000:" + (f"00:{16 + number:02x}.0" if _is_old(self.cards[number]) else f"{self._bus(number):02x}:00.0")
 
     # ---- Private
 
     def _bus(self, number):
-        return 1 + sum(not _is_old(card) for card in self.cards[:number])
+        return 1 + sum(not _is_old(card) and card.near is None for card in self.cards[:number])
 
     def _command(self):
         machine = "q35,kernel-irqchip=split" if self._iommu else "q35"
@@ -179,8 +190,11 @@ class Guest:
         """Behind a port of its own, as a card in a slot is; what is older than PCI Express stands beside these."""
         place = f"addr={16 + number:#x}"
         port = []
+        if card.near is not None:  # behind a host bridge of its own: nothing else says where a card is
+            port = ["-device", f"pxb-pcie,id=host{number},bus_nr={_host_bus(number)},bus=pcie.0,numa_node={card.near},{place}"]
+            place = f"bus=host{number},addr=0"
         if not _is_old(card):
-            port = ["-device", f"pcie-root-port,id=slot{number},chassis={number + 1},slot={number + 1},{place}"]
+            port += ["-device", f"pcie-root-port,id=slot{number},chassis={number + 1},slot={number + 1},{place}"]
             place = f"bus=slot{number}"
         mac = card.mac or mac_of(self.name, number)
         device = f"{card.model},id=card{number},netdev=cable{number},mac={mac},{place}"
@@ -271,6 +285,10 @@ class _Monitor:
 def mac_of(name, number):
     """Different for all cards of a row."""
     return f"52:54:00:00:{sum(name.encode()) & 255:02x}:{number + 1:02x}"
+
+
+def _host_bus(number):
+    return 64 + 16 * number
 
 
 def _is_old(card):

@@ -98,4 +98,7 @@ def check_perf(text):
 
 
 def expect(pattern, text):
-    assert re.search(pattern, text), f"no '{pattern}' in: {text[-3000:]}"
+    """What of it is found."""
+    found = re.search(pattern, text)
+    assert found, f"no '{pattern}' in: {text[-3000:]}"
+    return found

@@ -10,11 +10,12 @@ from tests.vm.network import Cable, Switch
 
 
 class Stage:
-    """number: of the row, for names that meet nowhere. limit: seconds for all of it."""
+    """number: of the row, for names that meet nowhere. limit: seconds for all of it. build: folder that programs are
+    from."""
 
-    def __init__(self, folder, number, kernel, image, limit):
+    def __init__(self, folder, number, kernel, image, limit, build="build-test"):
         self.folder = pathlib.Path(folder) / f"row{number}"
-        self.kernel, self.image = kernel, image
+        self.kernel, self.image, self.build = kernel, image, pathlib.Path(build)
         self.deadline = time.monotonic() + limit
         self._number, self._guests, self._cables, self._switches = number, [], 0, 0
         self._stack, self._lock = contextlib.ExitStack(), threading.Lock()
@@ -58,6 +59,8 @@ class Stage:
         """All at once."""
         for guest in guests:
             guest.start()
+        for guest in guests:
+            guest.attach()
         for guest in guests:
             guest.wait_until_up()
 

@@ -1,0 +1,72 @@
+"""Rows of CPUs: programs choose by what a CPU says of itself, and say what is missing on one that is too old."""
+
+import dataclasses
+import json
+
+from tests.scripts.fixtures.paths import ROOT
+from tests.vm.driver_rows import CARDS
+from tests.vm.kernels import Missing
+from tests.vm.ring import check_perf, expect
+from tests.vm.row import Row
+
+TESTS = "tests/compress_test"
+# Blocks as they were once recorded, choice of kernels, contracts of codecs: seconds, where all would take minutes.
+FILTER = "*/Golden.*:*Names.*:*Pin*:*Contract.*:*Table.*"
+TOO_OLD = r"this CPU lacks [^;]*SSE4.2, POPCNT.*; gradlane needs x86-64-v2"
+
+
+@dataclasses.dataclass
+class Cpu:
+    """model: as QEMU calls it; isa: what gradlane makes of it."""
+
+    model: str
+    isa: str
+
+    def play(self, stage):
+        """Unit tests of codecs, and a ring."""
+        ring = dataclasses.replace(CARDS["virtio"], perf="-b 64K -e 64K -n 2 -w 1 --codec raw,fixed:10,inceptionn:10")
+        guest = ring.prepare(stage, cpu=self.model)
+        guest.files |= unit_tests(stage.build)
+        stage.boot(guest)
+        found = json.loads(guest.run("gradlane codecs --json").output)["isa"]
+        assert found == self.isa, f"{self.model}: {found} instead of {self.isa}"
+        tests = guest.run(f"chmod 755 /tests/*; GRADLANE_GOLDEN_DIR=/golden /tests/compress_test --gtest_brief=1 "
+                          f"--gtest_color=no --gtest_filter='{FILTER}'", timeout=200).output
+        passed = expect(r"PASSED  \] ([1-9]\d+ tests)", tests)[1]
+        ring.start(guest)
+        expect(rf"codec raw \({self.isa}\)", guest.read("/tmp/log0"))
+        rows = check_perf(guest.run(f"perf 2 {ring.perf}", timeout=200).output)
+        guest.run("stop 0; first=$?; stop 1 && [ $first = 0 ]")
+        return f"kernels {found}; unit tests of codecs: {passed}; ring: {rows} sizes and codecs, wrong 0"
+
+
+def unit_tests(build):
+    """Files of a guest: the program, and the blocks that it compares with."""
+    program = build / TESTS
+    if not program.exists():
+        raise Missing(f"no {program}: ninja -C {build} {TESTS}")
+    found = {f"/tests/{program.name}": program.read_bytes()}
+    for path in (ROOT / "tests/compress/golden").iterdir():
+        found[f"/golden/{path.name}"] = path.read_bytes()
+    return found
+
+
+def too_old(model):
+    def play(stage):
+        guest = stage.prepare(cpu=model, cpus=1, memory=512)
+        stage.boot(guest)
+        for program in ("gradlane --version", "gradlaned --config /none.yaml"):
+            result = guest.run(program, check=False)
+            name = program.split()[0]
+            assert result.status == 2 and len(result.output.splitlines()) == 1, result
+            expect(f"^{name}: {TOO_OLD}", result.output)
+        return result.output
+    return play
+
+
+ROWS = [
+    Row("cpu-nehalem", Cpu("Nehalem", "scalar").play),
+    Row("cpu-haswell", Cpu("Haswell", "avx2").play),
+    Row("cpu-max", Cpu("max", "avx2").play),
+    Row("cpu-kvm64", too_old("kvm64")),
+]

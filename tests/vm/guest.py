@@ -52,16 +52,17 @@ class Result:
 
 class Guest:
     """cards: as Card; files: {path in the guest: content}; space: namespace that QEMU runs in, if its cables are there;
-    extra: further arguments of QEMU. deadline: time.monotonic() at which it must be done, whatever it does."""
+    extra: further arguments of QEMU; qemu: another one, as words. deadline: time.monotonic() at which it must be done,
+    whatever it does."""
 
     def __init__(self, name, folder, kernel, image, cards=(), files=None, cpu="max", cpus=2, memory=1024, iommu=True,
-                 arguments="", extra=(), space=None, deadline=None):
+                 arguments="", extra=(), qemu=(QEMU,), space=None, deadline=None):
         self.name, self.kernel, self.cards = name, kernel, list(cards)
         self.folder = pathlib.Path(folder) / name
         self.deadline = deadline or time.monotonic() + 600
         self._cpu, self._cpus, self._memory, self._iommu = cpu, cpus, memory, iommu
         self._arguments, self._extra, self._space = arguments, list(extra), space
-        self._image, self.files = image, dict(files or {})
+        self._image, self._qemu, self.files = image, list(qemu), dict(files or {})
         self._process = self._line = self._monitor = None
         self._number, self._received = 0, b""
         self.said = []  # every script, with what it wrote
@@ -82,8 +83,8 @@ class Guest:
 
     def start(self):
         """QEMU, and no waiting: several may boot at once, if all are attached to before any is waited for."""
-        if not shutil.which(QEMU):
-            raise Missing(f"no {QEMU}; tools/vm-test.sh installs it")
+        if not shutil.which(self._qemu[0]):
+            raise Missing(f"no {self._qemu[0]}; tools/vm-test.sh installs it")
         self.folder.mkdir(parents=True, exist_ok=True)
         files = Archive()
         for path, content in self.files.items():
@@ -173,7 +174,7 @@ class Guest:
 
     def _command(self):
         machine = "q35,kernel-irqchip=split" if self._iommu else "q35"
-        words = [QEMU, "-M", machine, "-accel", "tcg,thread=multi", "-cpu", self._cpu, "-smp", str(self._cpus),
+        words = [*self._qemu, "-M", machine, "-accel", "tcg,thread=multi", "-cpu", self._cpu, "-smp", str(self._cpus),
                  "-m", str(self._memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
                  "-kernel", str(self.kernel.image), "-initrd", str(self.folder / "initramfs"),
                  "-append", f"{ARGUMENTS} {self._arguments}",

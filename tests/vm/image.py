@@ -97,9 +97,9 @@ def _add_modules(archive, kernel, modules):
     """With the list that modprobe reads: each with all that it needs, nearest first."""
     paths, needs = kernel.with_needed(modules)
     lines = []
+    places = {name: str(path).removesuffix(".xz") for name, path in paths.items()}
     for name, path in paths.items():
-        place = f"usr/lib/modules/{kernel.version}/{path}"
-        archive.file(kernel.modules / path, place)
+        archive.text(f"usr/lib/modules/{kernel.version}/{places[name]}", kernel.module(path))
         order = []
 
         def collect(module):
@@ -111,5 +111,5 @@ def _add_modules(archive, kernel, modules):
                     collect(need)
 
         collect(name)
-        lines.append(f"{path}: {' '.join(str(paths[need]) for need in order)}".rstrip())
+        lines.append(f"{places[name]}: {' '.join(places[need] for need in order)}".rstrip())
     archive.text(f"usr/lib/modules/{kernel.version}/modules.dep", "\n".join(lines) + "\n")

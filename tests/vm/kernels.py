@@ -1,5 +1,6 @@
 """Kernels for guests: packages of the distribution, downloaded and unpacked into a cache, never installed."""
 
+import lzma
 import pathlib
 import re
 import shutil
@@ -28,7 +29,7 @@ class Kernel:
     def with_needed(self, names):
         """Of these modules and all that they need: {name: path below `modules`}, and {name: names that it needs}."""
         if self._paths is None:
-            self._paths = {_plain(path.stem): path for path in self.modules.glob("kernel/**/*.ko")}
+            self._paths = {_plain(path.name.split(".")[0]): path for path in self.modules.glob("kernel/**/*.ko*")}
         builtin = {_plain(pathlib.Path(line).stem) for line in (self.modules / "modules.builtin").read_text().split()}
         needs, left = {}, [_plain(name) for name in names]
         while left:
@@ -37,17 +38,22 @@ class Kernel:
                 continue
             if name not in self._paths:
                 raise Missing(f"Linux {self.version} has no module {name}")
-            found = re.search(rb"(?:^|\0)depends=([^\0]*)", self._paths[name].read_bytes())
+            found = re.search(rb"(?:^|\0)depends=([^\0]*)", self.module(self._paths[name]))
             needs[name] = [_plain(need) for need in found[1].decode().split(",") if need] if found else []
             left += needs[name]
         return {name: self._paths[name].relative_to(self.modules) for name in needs}, needs
+
+    def module(self, path):
+        """Its bytes; newer packages have them compressed."""
+        data = (self.modules / path).read_bytes()
+        return lzma.decompress(data) if path.suffix == ".xz" else data
 
 
 def debian(package="linux-image-amd64", folder=CACHE):
     """The kernel that this package of the configured distribution stands for; or one that was unpacked before, if that
     cannot be had now."""
     try:
-        found = re.search(r"Depends: (linux-image-\S+)", _run("apt-cache", "depends", package))
+        found = re.search(r"Depends: (linux-image-\S+)", command("apt-cache", "depends", package))
         if not found:
             raise Missing(f"no package {package} here (apt-get update?)")
         wanted = folder / found[1]
@@ -64,20 +70,21 @@ def debian(package="linux-image-amd64", folder=CACHE):
 def _download(package, folder):
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        _run("apt-get", "download", package, cwd=scratch)
-        _run("dpkg-deb", "-x", str(next(pathlib.Path(scratch).glob("*.deb"))), f"{scratch}/unpacked")
+        command("apt-get", "download", package, cwd=scratch)
+        command("dpkg-deb", "-x", str(next(pathlib.Path(scratch).glob("*.deb"))), f"{scratch}/unpacked")
         shutil.rmtree(folder, ignore_errors=True)
         pathlib.Path(scratch, "unpacked", "complete").touch()
         shutil.move(f"{scratch}/unpacked", folder)
 
 
-def _run(*command, **options):
+def command(*words, **options):
+    """What it wrote; Missing if it fails."""
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+        result = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, **options)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Missing(f"{' '.join(command)}: {error}") from None
+        raise Missing(f"{' '.join(words)}: {error}") from None
     if result.returncode != 0:
-        raise Missing(f"{' '.join(command)}: {(result.stderr.strip() or result.stdout.strip())[-300:]}")
+        raise Missing(f"{' '.join(words)}: {(result.stderr.strip() or result.stdout.strip())[-300:]}")
     return result.stdout
 
 

@@ -27,11 +27,17 @@ await() {
   done
 }
 
-# daemon NODE: starts it with /tmp/nNODE.yaml; its log is /tmp/logNODE, its exit status will be in /tmp/statusNODE.
+# daemon NODE: starts it with /tmp/nNODE.yaml, or with the words of /tmp/wordsNODE, which are made that file, too; its
+# log is /tmp/logNODE, its exit status will be in /tmp/statusNODE.
 daemon() {
+  local words="--config /tmp/n$1.yaml"
   rm -f "/tmp/status$1" "/tmp/pid$1"
+  if [ -e "/tmp/words$1" ]; then
+    words=$(cat "/tmp/words$1")
+    gradlaned $words --check >"/tmp/n$1.yaml" || return
+  fi
   (
-    gradlaned --config "/tmp/n$1.yaml" >>"/tmp/log$1" 2>&1 3>&- &
+    gradlaned $words >>"/tmp/log$1" 2>&1 3>&- &
     echo $! >"/tmp/pid$1"
     wait $!
     echo $? >"/tmp/status$1"
@@ -74,4 +80,13 @@ ended() {
 stop() {
   kill "$(cat "/tmp/pid$1")"
   ended "$1"
+}
+
+# perf_of NODE OPTION...: one trainer of `gradlane perf`, the one of this node.
+perf_of() {
+  local node=$1
+  shift
+  RANK=$node GRADLANE_SOCKET=/tmp/n$node.sock gradlane perf "$@" && return
+  tail -n 20 "/tmp/log$node"
+  return 1
 }

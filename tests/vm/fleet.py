@@ -1,0 +1,105 @@
+"""Guests with a node of gradlane each, on one switch: they share nothing but that."""
+
+import concurrent.futures
+import dataclasses
+import pathlib
+import typing
+
+from tests.vm import node_files
+from tests.vm.guest import Card
+from tests.vm.ring import check_perf
+
+CARDS = {
+    "pci": ("virtio-net-pci", "disable-legacy=on,iommu_platform=on"),
+    # Of the kernel's: it has the card do checksums, cut what is sent, and put together what came.
+    "kernel": ("virtio-net-pci", "disable-legacy=on"),
+    # XDP programs want a card that puts nothing together.
+    "plain": ("virtio-net-pci", "disable-legacy=on,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off"),
+}
+PORTS = {
+    "af_packet": "{device: 'net_af_packet0,iface=eth0,qdisc_bypass=0,framesz=2048,blocksz=4096'}",
+    "af_xdp": "{device: 'net_af_xdp0,iface=eth0,start_queue=0,queue_count=1'}",
+}
+BPF = pathlib.Path("/usr/lib/x86_64-linux-gnu/bpf")  # programs that libxdp loads
+# Guests that wait leave the CPU to others.
+COMMON = {"workers": "{lanes: 1, threads: 1, idle: adaptive}",
+          "timeouts": "{peer: 15s, start: 60s, operation: 60s, shutdown: 2s}"}
+WORDS = ("workers.idle=adaptive", "timeouts.peer=15s", "timeouts.start=60s", "log=info")
+
+
+@dataclasses.dataclass
+class Fleet:
+    """card: of CARDS. settings: further keys of files."""
+
+    card: str
+    count: int = 4
+    settings: dict = dataclasses.field(default_factory=dict)
+    memory: int = 512
+    guests: list = dataclasses.field(default_factory=list)
+    switch: typing.Any = None
+
+    def boot(self, stage, **options):
+        """Guests, their cards ready; no daemons."""
+        self.switch = stage.switch()
+        model, properties = CARDS[self.card]
+        for rank in range(self.count):
+            guest = stage.prepare([Card(model, self.switch.port(), properties)], space=self.switch.space, cpus=1,
+                                  memory=self.memory, iommu=self.card == "pci", **options)
+            guest.files |= self._files(rank, guest)
+            self.guests.append(guest)
+        stage.boot(*self.guests)
+        self.each(lambda rank, guest: self.prepare(rank))
+        return self
+
+    def prepare(self, rank):
+        """What a guest needs once it is up."""
+        guest = self.guests[rank]
+        if self.card == "pci":
+            guest.run(f"bind {guest.address(0)}; cp /links/pci/* /tmp")
+        else:
+            guest.run("modprobe virtio_pci; modprobe virtio_net; ip link set eth0 up; mount -t bpf bpf /sys/fs/bpf")
+
+    def use(self, link, ranks=None):
+        """`udp` (no file: `gradlaned --nodes`), `af_packet` or `af_xdp` from now on."""
+        self.each(lambda rank, guest: guest.run(
+            f"rm -f /tmp/words* /tmp/log*; cp /links/{link}/* /tmp; ip addr flush dev eth0"
+            + (f"; ip addr add {address(rank)}/24 dev eth0" if link == "udp" else "")), ranks)
+        return self
+
+    def start(self, ranks=None):
+        """Daemons, until the ring is whole."""
+        self.each(lambda rank, guest: guest.run(f"daemon {rank}"), ranks)
+        self.each(lambda rank, guest: guest.run(f"whole {rank}"))
+        return self
+
+    def stop(self):
+        self.each(lambda rank, guest: guest.run(f"stop {rank}"))
+
+    def right(self, options, timeout=150):
+        """`gradlane perf` on all nodes: how many rows were right, as all must be."""
+        said = self.each(lambda rank, guest: guest.run(f"perf_of {rank} {options}", timeout=timeout))
+        return check_perf(said[0].output)
+
+    def each(self, what, ranks=None):
+        """what(rank, guest), at the same time, for all of them; what came of each."""
+        ranks = range(self.count) if ranks is None else ranks
+        with concurrent.futures.ThreadPoolExecutor(self.count) as pool:
+            return list(pool.map(lambda rank: what(rank, self.guests[rank]), ranks))
+
+    def _files(self, rank, guest):
+        ports = {"pci": f"{{name: e0, pci: '{guest.address(0)}'}}"} if self.card == "pci" else PORTS
+        files = {f"/links/{link}/n{rank}.yaml": node_files.node(rank, [port], nodes=self.count,
+                                                                **{**COMMON, **self.settings})
+                 for link, port in ports.items()}
+        if self.card == "pci":
+            return files
+        nodes = ",".join(address(other) for other in range(self.count))
+        words = " ".join(f"--set {word}" for word in (f"socket=/tmp/n{rank}.sock", *WORDS))
+        files[f"/links/udp/words{rank}"] = f"--nodes {nodes} {words}\n"
+        for pattern in ("xdp-dispatcher*.o", "xsk_def_xdp_prog*.o"):
+            files |= {str(path): path.read_bytes() for path in sorted(BPF.glob(pattern))}
+        return files
+
+
+def address(rank):
+    return f"10.77.0.{rank + 1}"

@@ -90,7 +90,9 @@ NetlinkSocket::NetlinkSocket(int protocol) : fd_(socket(AF_NETLINK, SOCK_RAW | S
   sockaddr_nl any{};
   any.nl_family = AF_NETLINK;
   if (fd_ && bind(fd_.get(), reinterpret_cast<sockaddr*>(&any), sizeof(any)) == 0) return;
-  throw SetupError(std::string("the kernel cannot be asked by netlink: ") + std::strerror(errno));
+  const bool missing = errno == EPROTONOSUPPORT && protocol == NETLINK_NETFILTER;
+  throw SetupError(std::string("the kernel cannot be asked by netlink: ") + std::strerror(errno) +
+                   (missing ? "; it has no nftables: modprobe nf_tables" : ""));
 }
 
 // The kernel has answered when send() returns; of a list, the next part comes with each that is taken.

@@ -51,16 +51,18 @@ bool is_removal(unsigned type) {
 
 }  // namespace
 
-PortHold::PortHold(const AcceleratorConfig& config)
-    : file_(config.file), bypass_(bypass_of(config)), owner_(NETLINK_NETFILTER), events_(NETLINK_NETFILTER) {
-  if (bypass_.table.empty() || !bypass_.complete()) return;
+PortHold::PortHold(const AcceleratorConfig& config) : file_(config.file), bypass_(bypass_of(config)) {
+  if (bypass_.table.empty()) return;
+  owner_.emplace(NETLINK_NETFILTER);
+  events_.emplace(NETLINK_NETFILTER);
+  if (!bypass_.complete()) return;
   // From here on: what is done to the tables between their making and the first look is heard, too.
-  int error = events_.join(NFNLGRP_NFTABLES);
+  int error = events_->join(NFNLGRP_NFTABLES);
   if (error == 0) {
     NftBatch batch;
     add_held(batch, bypass_);
     add_bypass(batch, bypass_);
-    error = batch.send(owner_);
+    error = batch.send(*owner_);
   }
   if (error == 0) {
     spdlog::info("the kernel is kept off {} while this process lives, and then {} (nftables: {}, {})", bypass_.ends(),
@@ -94,7 +96,7 @@ void PortHold::follow_names() {
 }
 
 void PortHold::hear() {
-  const int error = events_.receive([this](unsigned type, std::span<const uint8_t> payload) {
+  const int error = events_->receive([this](unsigned type, std::span<const uint8_t> payload) {
     if (payload.size() < sizeof(nfgenmsg)) return;
     const auto attributes = payload.subspan(sizeof(nfgenmsg));
     // Messages about tables, chains and rules all begin with the table's name.
@@ -113,7 +115,7 @@ void PortHold::mend(Nanos now) {
   if (!held_) add_held(batch, bypass_);
   if (!bypassed_) add_bypass(batch, bypass_);
   const std::string what = cause();
-  error_ = batch.send(owner_);
+  error_ = batch.send(*owner_);
   if (error_ == 0) {
     held_ = bypassed_ = true;
     logged_at_ = 0;

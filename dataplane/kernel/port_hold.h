@@ -1,6 +1,7 @@
 // port_hold.h - the kernel is kept off what comes in at an accelerator's interfaces (control thread only)
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/time.h"
@@ -35,8 +36,9 @@ class PortHold {
 
   const std::string file_;  // of the configuration
   Bypass bypass_;           // with the names that interfaces have now
-  NetlinkSocket owner_;     // of the table `held`
-  NetlinkSocket events_;    // of tables
+  // None if both ports are DPDK's alone: kernels without nftables do for those.
+  std::optional<NetlinkSocket> owner_;   // of the table `held`
+  std::optional<NetlinkSocket> events_;  // of tables
   bool held_ = true;
   bool bypassed_ = true;
   int error_ = 0;  // why the last attempt to mend failed

@@ -13,25 +13,38 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "dataplane/kernel/hugepages.h"
+#include "dataplane/kernel/kernel_interface.h"
 
 namespace gradlane {
 namespace {
 
-int first_cpu(const cpu_set_t& set) {
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) return cpu;
+// The first at this NUMA node, if any is; -1: whichever.
+unsigned first_cpu(const cpu_set_t& set, int node) {
+  std::optional<unsigned> first;
+  for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    if (node < 0 || numa_node_of(cpu) == node) return cpu;
+    if (!first) first = cpu;
   }
-  return 0;
+  return first.value_or(0);
 }
 
 __extension__ using Wide = unsigned __int128;
 
 // Nanoseconds per cycle as a fixed-point number with 32 fractional bits; written once by start_eal().
 uint64_t nanos_per_cycle = 0;
+
+// For --socket-mem, whose first number is node 0's.
+std::string memory_of_node(int node, size_t megabytes) {
+  std::string text;
+  for (int i = 0; i < node; ++i) text += "0,";
+  return text + std::to_string(megabytes);
+}
 
 // EAL has refused to start.
 std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages& hugepages) {
@@ -72,12 +85,16 @@ void start_eal(const EalOptions& options) {
   pthread_getaffinity_np(pthread_self(), sizeof(affinity), &affinity);
 
   const size_t megabytes = (options.memory_bytes >> 20) + 16;
-  std::vector<std::string> arguments = {"gradlaned", "-l", std::to_string(first_cpu(affinity)),
+  // Packets are best at their card. What DPDK keeps for itself must be at the node of its CPU: it panics if that has
+  // no memory.
+  const int node =
+      options.hugepages ? static_cast<int>(node_with_hugepages(node_of_cards(options.pci), megabytes << 20)) : -1;
+  std::vector<std::string> arguments = {"gradlaned", "-l", std::to_string(first_cpu(affinity, node)),
                                         options.verbose ? "--log-level=*:7" : "--log-level=*:4"};
   if (options.hugepages) {
     // One file, so that vhost can hand it to the other side.
     arguments.insert(arguments.end(),
-                     {"--in-memory", "--single-file-segments", "--socket-mem", std::to_string(megabytes)});
+                     {"--in-memory", "--single-file-segments", "--socket-mem", memory_of_node(node, megabytes)});
   } else {
     // Runs anywhere, leaves no files, needs no name that others could have.
     arguments.insert(arguments.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});

@@ -16,11 +16,20 @@ namespace {
 constexpr size_t kMebibyte = size_t{1} << 20;
 constexpr size_t kSmallKib = 2048;
 
-size_t number_in(const std::string& path) {
+std::string line_of(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
-  return parse_decimal(line).value_or(0);
+  return line;
+}
+
+size_t number_in(const std::string& path) { return parse_decimal(line_of(path)).value_or(0); }
+
+int node_of_card(std::string_view card, const std::string& root) {
+  std::string address(card.substr(0, card.find(',')));
+  if (std::ranges::count(address, ':') == 1) address.insert(0, "0000:");
+  const auto node = parse_decimal(line_of(root + "/" + address + "/numa_node"));  // -1 is none
+  return node ? static_cast<int>(*node) : -1;
 }
 
 size_t up(size_t bytes, size_t unit) noexcept { return (bytes + unit - 1) / unit; }
@@ -40,6 +49,24 @@ Hugepages look_at_hugepages(const std::string& root) {
     if (kib == kSmallKib) all.small_pages = number_in(entry.path().string() + "/nr_hugepages");
   }
   return all;
+}
+
+int node_of_cards(std::span<const std::string> cards, const std::string& root) {
+  if (cards.empty()) return -1;
+  const int node = node_of_card(cards.front(), root);
+  return std::ranges::all_of(cards, [&](const std::string& card) { return node_of_card(card, root) == node; }) ? node
+                                                                                                               : -1;
+}
+
+size_t node_with_hugepages(int wanted, size_t bytes, const std::string& root) {
+  const auto has = [&](size_t node) {
+    return enough(look_at_hugepages(root + "/node" + std::to_string(node) + "/hugepages"), bytes);
+  };
+  if (wanted >= 0 && has(static_cast<size_t>(wanted))) return static_cast<size_t>(wanted);
+  for (size_t node = 0; std::filesystem::exists(root + "/node" + std::to_string(node)); ++node) {
+    if (has(node)) return node;
+  }
+  return 0;
 }
 
 bool enough(const Hugepages& pages, size_t bytes) noexcept {

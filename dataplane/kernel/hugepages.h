@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 namespace gradlane {
@@ -13,6 +14,12 @@ struct Hugepages {
 };
 // `root`: another one in tests.
 [[nodiscard]] Hugepages look_at_hugepages(const std::string& root = "/sys/kernel/mm/hugepages");
+
+// NUMA node of the cards with these PCI addresses (and devargs); -1: there are none, or at several nodes.
+[[nodiscard]] int node_of_cards(std::span<const std::string> cards, const std::string& root = "/sys/bus/pci/devices");
+// Which node so many bytes can come from: `wanted` if they are free there, else the first where they are; else 0.
+[[nodiscard]] size_t node_with_hugepages(int wanted, size_t bytes,
+                                         const std::string& root = "/sys/devices/system/node");
 
 // A part of a page is a page.
 [[nodiscard]] bool enough(const Hugepages& pages, size_t bytes) noexcept;

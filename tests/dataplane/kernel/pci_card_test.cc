@@ -9,6 +9,7 @@
 #include <fstream>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "dataplane/kernel/hugepages.h"
 
@@ -162,6 +163,36 @@ TEST_F(PciCardTest, HugepagesThatAreFree) {
          {"echo 27 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "memory: {hugepages: false}"});
   write(root + "/hugepages-1048576kB/free_hugepages", "1");
   EXPECT_TRUE(enough(look_at_hugepages(root), size_t{1} << 30));
+}
+
+TEST_F(PciCardTest, NodeOfCards) {
+  const std::string root = root_ + "/cards";
+  write(root + "/0000:41:00.0/numa_node", "1");
+  write(root + "/0000:42:00.0/numa_node", "1");
+  write(root + "/0000:01:00.0/numa_node", "0");
+  write(root + "/0000:02:00.0/numa_node", "-1");
+  const auto node = [&](std::vector<std::string> cards) { return node_of_cards(cards, root); };
+  EXPECT_EQ(node({}), -1);
+  EXPECT_EQ(node({"0000:41:00.0,queues=2", "42:00.0"}), 1);
+  EXPECT_EQ(node({"41:00.0", "01:00.0"}), -1);
+  EXPECT_EQ(node({"02:00.0"}), -1);
+  EXPECT_EQ(node({"03:00.0"}), -1);
+}
+
+TEST_F(PciCardTest, NodeThatHasHugepages) {
+  const std::string root = root_ + "/node";
+  const size_t need = size_t{8} << 20;
+  EXPECT_EQ(node_with_hugepages(1, need, root), 0U);
+  write(root + "/node0/hugepages/hugepages-2048kB/free_hugepages", "4");
+  write(root + "/node1/hugepages/hugepages-2048kB/free_hugepages", "4");
+  EXPECT_EQ(node_with_hugepages(1, need, root), 1U);
+  EXPECT_EQ(node_with_hugepages(0, need, root), 0U);
+  EXPECT_EQ(node_with_hugepages(-1, need, root), 0U);
+  write(root + "/node1/hugepages/hugepages-2048kB/free_hugepages", "3");
+  EXPECT_EQ(node_with_hugepages(1, need, root), 0U);
+  write(root + "/node0/hugepages/hugepages-2048kB/free_hugepages", "3");
+  write(root + "/node1/hugepages/hugepages-2048kB/free_hugepages", "4");
+  EXPECT_EQ(node_with_hugepages(-1, need, root), 1U);
 }
 
 }  // namespace

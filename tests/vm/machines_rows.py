@@ -108,7 +108,6 @@ ROWS = [
     Row("machines-off-udp", switched_off("udp"), root=True, limit=400),
     Row("machines-off-af-packet", switched_off("af_packet"), root=True, limit=400),
     Row("kernel-6.1", kernel("kernel", ("udp", "af_packet"), "6.1"), root=True, limit=300),
-    Row("kernel-6.1-af-xdp", kernel("plain", ("af_xdp",), "6.1"), root=True),
     Row("kernel-6.12", kernel("kernel", ("udp", "af_packet"), "6.12", "trixie"), root=True, limit=600),
     Row("kernel-6.12-af-xdp", kernel("plain", ("af_xdp",), "6.12", "trixie"), root=True, limit=600),
 ]

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "dataplane/device/eal_messages.h"
 #include "dataplane/kernel/hugepages.h"
 #include "dataplane/kernel/kernel_interface.h"
 
@@ -47,13 +48,16 @@ std::string memory_of_node(int node, size_t megabytes) {
 }
 
 // EAL has refused to start.
-std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages& hugepages) {
+std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages& hugepages,
+                    const std::string& messages) {
   const std::string error = rte_errno == 0 ? "" : std::string(": ") + rte_strerror(rte_errno);
   const size_t bytes = megabytes << 20;
   if (options.hugepages && !enough(hugepages, bytes)) {
     return "DPDK did not start for want of hugepages: " + hugepages_text(hugepages, bytes) + "; " +
            hugepages_advice(hugepages, bytes);
   }
+  // Most of what keeps it from starting has nothing to do with memory: a folder of drivers that anybody could write to.
+  if (!messages.empty() && messages.find("emory") == std::string::npos) return "DPDK did not start: " + messages;
   return "DPDK did not start" + error + "; see its messages above; it needs about " + std::to_string(megabytes) +
          " MiB of memory" + (options.hugepages ? " in hugepages, which `memory: {hugepages: false}` does without" : "");
 }
@@ -108,10 +112,16 @@ void start_eal(const EalOptions& options) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  const int parsed = rte_eal_init(static_cast<int>(argv.size() - 1), argv.data());
+  int parsed = 0;
+  std::string messages;
+  {
+    EalMessages heard;
+    parsed = rte_eal_init(static_cast<int>(argv.size() - 1), argv.data());
+    messages = heard.errors();
+  }
   // EAL has pinned this thread to the core of -l; threads made from now on would inherit that.
   pthread_setaffinity_np(pthread_self(), sizeof(affinity), &affinity);
-  if (parsed < 0) throw SetupError(why_not(options, megabytes, hugepages));
+  if (parsed < 0) throw SetupError(why_not(options, megabytes, hugepages, messages));
   // They say so at length whenever the other side is not there; we say it ourselves.
   for (const char* const driver : {"pmd.net.memif*", "pmd.net.vhost*", "pmd.net.virtio.*", "lib.vhost.*"}) {
     rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);

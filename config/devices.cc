@@ -44,13 +44,6 @@ bool is_hex(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
-// "0000:03:00.0", and "03:00.0" in short.
-bool is_pci(std::string_view text) {
-  if (text.size() == 12 && is_hex(text.substr(0, 4)) && text[4] == ':') text.remove_prefix(5);
-  return text.size() == 7 && is_hex(text.substr(0, 2)) && text[2] == ':' && is_hex(text.substr(3, 2)) &&
-         text[5] == '.' && text[6] >= '0' && text[6] <= '7';
-}
-
 // Of DPDK 22.11: its drivers of virtual devices, and older names of some.
 constexpr std::string_view kVirtualDrivers[] = {
     "net_af_packet", "net_af_xdp", "net_memif",       "net_vhost",    "net_virtio_user", "net_tap",   "net_tun",
@@ -150,6 +143,12 @@ std::string virtio_fault(std::string_view device, unsigned lanes) {
 
 }  // namespace
 
+bool is_pci_address(std::string_view text) {
+  if (text.size() == 12 && is_hex(text.substr(0, 4)) && text[4] == ':') text.remove_prefix(5);
+  return text.size() == 7 && is_hex(text.substr(0, 2)) && text[2] == ':' && is_hex(text.substr(3, 2)) &&
+         text[5] == '.' && text[6] >= '0' && text[6] <= '7';
+}
+
 std::string device_key(const PortConfig& port) {
   if (port.kind == PortConfig::Kind::kUdp) return "udp";  // the node's UDP ports, at whatever address
   const std::string name(device_name(port.device));
@@ -162,7 +161,7 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
   const size_t frame = ip_mtu + kEthernetHeader;
   switch (port.kind) {
     case PortConfig::Kind::kPci:
-      return is_pci(name) ? "" : fmt::format("{} is no PCI address, allowed: as in 0000:03:00.0", quoted(name));
+      return is_pci_address(name) ? "" : fmt::format("{} is no PCI address, allowed: as in 0000:03:00.0", quoted(name));
     case PortConfig::Kind::kRing:
       return "";
     case PortConfig::Kind::kUdp:
@@ -172,7 +171,7 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
     case PortConfig::Kind::kDevice:
       break;
   }
-  if (is_pci(name)) return fmt::format("{} is a PCI address, allowed: key 'pci' for it", quoted(name));
+  if (is_pci_address(name)) return fmt::format("{} is a PCI address, allowed: key 'pci' for it", quoted(name));
   if (!is_device(name)) return no_device(name, name.size() == port.device.size());
   if (std::string fault = number_fault(port.device); !fault.empty()) return fault;
   if (is_memif(port)) return memif_fault(port.device, frame);

@@ -13,6 +13,9 @@ namespace gradlane {
 // of a link.
 [[nodiscard]] std::string device_key(const PortConfig& port);
 
+// "0000:03:00.0", and "03:00.0" in short.
+[[nodiscard]] bool is_pci_address(std::string_view text);
+
 // Why this device cannot carry packets of that MTU, or would damage them, or cannot serve so many lanes; empty if
 // nothing is known against it.
 [[nodiscard]] std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes);

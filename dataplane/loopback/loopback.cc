@@ -5,17 +5,26 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
+#include "config/devargs.h"
+#include "config/devices.h"
+#include "dataplane/device/capabilities.h"
 #include "dataplane/device/eal.h"
+#include "dataplane/device/no_device.h"
+#include "dataplane/device/port_kinds.h"
 #include "dataplane/loopback/ports.h"
 
 namespace gradlane {
 namespace {
 
 constexpr uint16_t kDescriptors = 1024;
+constexpr unsigned kLinkLooks = 50;
+constexpr useconds_t kLookEvery = 100'000;
 constexpr size_t kBuffers = 8191;  // for the queues of both ports, and two exchanges
 
 // `what` did not work on this device.
@@ -24,7 +33,39 @@ void check(int result, const std::string& device, const char* what) {
   throw SetupError("--device '" + device + "': cannot " + what + ": " + rte_strerror(-result));
 }
 
+PortConfig port_of(const std::string& device) {
+  PortConfig port;
+  port.kind = is_pci_address(device_name(device)) ? PortConfig::Kind::kPci : PortConfig::Kind::kDevice;
+  port.device = device;
+  return port;
+}
+
+std::vector<std::string> cards_of(const LoopbackConfig& config) {
+  std::vector<std::string> cards;
+  for (const std::string& device : config.devices) {
+    if (port_of(device).kind == PortConfig::Kind::kPci) cards.push_back(device);
+  }
+  return cards;
+}
+
 size_t ip_bytes(const LoopbackConfig& config) { return config.frame_bytes - kEthernetBytes; }
+
+// Of packets that buffers have room for.
+size_t longest(const LoopbackConfig& config) {
+  const std::vector<std::string> cards = cards_of(config);
+  if (cards.empty()) return ip_bytes(config);
+  // These write whatever comes.
+  const std::array ports{port_of(cards.front())};
+  return longest_packet(ports, std::max(ip_bytes(config), size_t{RTE_ETHER_MTU}), may_want_powers);
+}
+
+void wait_for_link(uint16_t port) noexcept {
+  rte_eth_link link{};
+  for (unsigned tries = 0; tries < kLinkLooks && link.link_status != RTE_ETH_LINK_UP; ++tries) {
+    if (tries != 0) usleep(kLookEvery);
+    if (rte_eth_link_get_nowait(port, &link) != 0) return;
+  }
+}
 
 }  // namespace
 
@@ -46,11 +87,15 @@ LoopbackPorts::LoopbackPorts(const LoopbackConfig& config) {
   const size_t buffers = kBuffers + kLoopbackPorts * config.packets;
   EalOptions options;
   // Rings of the devices and their descriptors come on top of the buffers.
-  options.memory_bytes = PacketPool::bytes_needed(buffers, ip_bytes(config)) + (size_t{32} << 20);
+  options.memory_bytes = PacketPool::bytes_needed(buffers, longest(config)) + (size_t{32} << 20);
+  const std::vector<std::string> cards = cards_of(config);
+  options.pci = cards;
   start_eal(options);
   try {
-    pool_ = std::make_unique<PacketPool>("loopback", buffers, ip_bytes(config));
-    for (size_t i = 0; i < kLoopbackPorts; ++i) open(i, config.devices[i]);
+    pool_ = std::make_unique<PacketPool>("loopback", buffers, longest(config));
+    for (size_t i = 0; i < kLoopbackPorts; ++i) open(i, config.devices[i], ip_bytes(config));
+    // What is sent before is lost.
+    for (size_t i = 0; i < kLoopbackPorts && !cards.empty(); ++i) wait_for_link(ids_[i]);
   } catch (...) {
     close();
     throw;
@@ -68,17 +113,37 @@ void LoopbackPorts::close() noexcept {
   stop_eal();
 }
 
-void LoopbackPorts::open(size_t i, const std::string& device) {
+void LoopbackPorts::make(const PortConfig& config, uint16_t& port) {
+  const std::string& device = config.device;
+  if (config.kind == PortConfig::Kind::kPci) {
+    // EAL has looked for it when it started, and rte_dev_probe() fails for what is there.
+    const std::string address = device_key(config);
+    const auto there = [&] { return rte_eth_dev_get_port_by_name(address.c_str(), &port) == 0; };
+    if (there()) return;
+    const int result = rte_dev_probe(device.c_str());
+    if (result == 0 && there()) return;
+    throw SetupError("--device '" + device + "': " + no_device(config, result).what());
+  }
+  const std::string name(device_name(device));
   const size_t comma = std::min(device.find(','), device.size());
-  const std::string name = device.substr(0, comma);
   const std::string arguments = comma < device.size() ? device.substr(comma + 1) : "";
   check(rte_eal_hotplug_add("vdev", name.c_str(), arguments.c_str()), device, "make it a virtual device of DPDK");
-  uint16_t& port = ids_[i];
   if (rte_eth_dev_get_port_by_name(name.c_str(), &port) != 0) {
     throw SetupError("--device '" + device + "': is no network device");
   }
+}
+
+void LoopbackPorts::open(size_t i, const std::string& device, size_t mtu) {
+  const PortConfig config = port_of(device);
+  uint16_t& port = ids_[i];
+  make(config, port);
   opened_ = i + 1;
-  const rte_eth_conf conf{};
+  rte_eth_conf conf{};
+  rte_eth_dev_info info{};
+  if (config.kind == PortConfig::Kind::kPci && rte_eth_dev_info_get(port, &info) == 0) {
+    const size_t room = rte_pktmbuf_data_room_size(pool_->mempool()) - size_t{RTE_PKTMBUF_HEADROOM};
+    ask_for_mtu(info, config, traits_of(config), mtu, room, conf);
+  }
   check(rte_eth_dev_configure(port, 1, 1, &conf), device, "configure it with one queue");
   uint16_t receive = kDescriptors, transmit = kDescriptors;
   check(rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit), device, "size its queues");

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "config/config.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/loopback/loopback.h"
 
@@ -28,7 +29,8 @@ class LoopbackPorts {
 
  private:
   void close() noexcept;
-  void open(size_t i, const std::string& device);
+  static void make(const PortConfig& config, uint16_t& port);
+  void open(size_t i, const std::string& device, size_t mtu);
 
   std::unique_ptr<PacketPool> pool_;
   std::array<uint16_t, kLoopbackPorts> ids_{};

@@ -11,7 +11,7 @@ CLI::App* add_loopback(CLI::App& app, LoopbackOptions& options) {
     return loopback->add_option(name, value, text)->type_name("");
   };
   add("--mode", options.mode, "io, classify, codec, ring (io)");
-  add("--device", options.devices, "DPDK devargs of a port, given twice\n(net_ring0, net_ring1)")
+  add("--device", options.devices, "DPDK devargs of a port, or a PCI address; given\ntwice (net_ring0, net_ring1)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add("--burst", options.burst, "Packets at a time, 1 to 512 (32)");

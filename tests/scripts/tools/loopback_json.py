@@ -66,6 +66,7 @@ ERRORS = [
     (["--device", "net_ring0", "--device", "net_ring0,x=1"], ["--device", "net_ring0,x=1", "another"]),
     (["--device", "net_ring0", "--device", "net_nothing"], ["--device", "net_nothing"]),
     (["--device", "net_ring0", "--device", ""], ["--device", "name"]),
+    (["--device", "0000:fe:1e.6", "--device", "net_ring0"], ["0000:fe:1e.6", "no such PCI device", "lspci"]),
     (["--speed"], ["--speed", "gradlane loopback --help"]),
 ]
 

@@ -125,7 +125,8 @@ def play(options, rows):
         results = player.play_all(rows)
     finally:
         player.close()
-        if options.keep:
+        if options.keep:  # from the next one, too, which removes leftovers
+            folder = folder.rename(folder.with_name(folder.name.replace(PREFIX, f"{PREFIX}kept-")))
             print(f"transcripts and consoles are in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)

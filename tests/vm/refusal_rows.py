@@ -1,0 +1,97 @@
+"""Rows of cards that a daemon cannot have: it ends with exit status 2, and its last line says why and what to do."""
+
+import re
+
+from tests.vm import node_files
+from tests.vm.ring import Ring, expect
+from tests.vm.row import Row
+
+DRIVERS = "/usr/lib/x86_64-linux-gnu"
+BIND = r"bind it: dpdk-devbind\.py --bind=vfio-pci 0000:01:00\.0"
+
+
+class Machine:
+    """A guest with two cards, and daemons that are refused."""
+
+    def __init__(self, stage, **options):
+        self.guest = Ring("e1000e", "net_e1000_em").prepare(stage, **options)
+        self.card = self.guest.address(0)
+        self.lines = []  # what daemons ended with
+        stage.boot(self.guest)
+
+    def file(self, name, **settings):
+        """Another one of node 0."""
+        port = settings.pop("port", f"{{name: e0, pci: '{self.card}'}}")
+        text = node_files.node(0, [port], **settings).replace("/tmp/n0.sock", f"/tmp/{name}.sock")
+        self.guest.run(f"cat >/tmp/{name}.yaml <<'END'\n{text}END\nchmod 644 /tmp/{name}.yaml")
+
+    def refused(self, name, pattern, check=None, before="", after="", user=""):
+        """check: what `gradlane check` says, if it does. before, after: scripts that spoil something, and mend it."""
+        start = f"timeout 60 gradlaned --config /tmp/{name}.yaml"
+        asks = f"gradlane check --config /tmp/{name}.yaml"
+        if user:
+            start, asks = (f"su -s /bin/sh {user} -c '{command}'" for command in (start, asks))
+        if before:
+            self.guest.run(before)
+        result = self.guest.run(start, check=False)
+        lines = [line for line in result.output.splitlines() if line.startswith("gradlaned: ")]
+        assert result.status == 2 and lines, f"exit status {result.status}: {result.output}"
+        expect(pattern, lines[-1])
+        if check:
+            expect("FAIL.*" + check, self.guest.run(asks, check=False).output)
+        if after:
+            self.guest.run(after)
+        self.lines.append(re.sub(r"^gradlaned: ", "", lines[-1]))
+
+    def hidden(self, library):
+        """Scripts that take a driver of DPDK away, and bring it back."""
+        names = f"{DRIVERS}/librte_{library}.so* {DRIVERS}/dpdk/pmds-*/librte_{library}.so*"
+        return {"before": f"mkdir /tmp/gone; for f in {names}; do [ ! -e $f ] || echo $f; done >/tmp/gone/list; "
+                          "while read f; do cp -a $f /tmp/gone/${f##*/}; rm $f; done </tmp/gone/list",
+                "after": "while read f; do cp -a /tmp/gone/${f##*/} $f; done </tmp/gone/list; rm -r /tmp/gone"}
+
+
+def refused(stage):
+    """All that needs no other machine."""
+    machine = Machine(stage)
+    guest, card = machine.guest, machine.card
+    machine.file("absent", port="{name: e0, pci: '0000:fe:1e.6'}")
+    machine.file("huge", hugepages=True)
+    machine.file("second", address="10.78.0.{}")
+    machine.refused("absent", r"port e0: PCI device 0000:fe:1e\.6: there is no such PCI device", "no such PCI device")
+    machine.refused("n0", rf"PCI device {card}: no driver has it; {BIND}", BIND)
+    guest.run("modprobe e1000e")
+    machine.refused("n0", rf"PCI device {card}: it is the kernel's, by driver e1000e, as interface \w+; {BIND}", BIND)
+    for rank in range(2):
+        guest.run(f"bind {guest.address(rank)}")
+    machine.refused("huge", r"for want of hugepages: 0 MiB free, \d+ MiB needed; as root: echo \d+ > /sys/")
+    machine.refused("n0", r"DPDK's driver librte_mempool_ring\.so is not in /\S+: on Debian, apt install "
+                          r"librte-mempool-ring23$", **machine.hidden("mempool_ring"))
+    machine.refused("n0", rf"PCI device {card} \(8086:10d3\): DPDK's driver librte_net_e1000\.so is not in /\S+: on Debian, "
+                          r"apt install librte-net-e1000-23$", **machine.hidden("net_e1000"))
+    machine.refused("n0", r"DPDK did not start: EAL: Error, directory path / is world-writable and insecure",
+                    before="chmod 777 /", after="chmod 755 /")
+    guest.run("printf 'root:x:0:0::/:/bin/sh\\nnobody:x:65534:65534::/:/bin/sh\\n' >/etc/passwd; chmod 1777 /tmp; "
+              "chmod 711 /dev /dev/vfio; chmod 644 /tmp/*.yaml")
+    machine.refused("n0", r"/dev/vfio/\d+ cannot be opened by user nobody; as root: chown nobody /dev/vfio/\d+",
+                    "cannot be opened by user nobody", user="nobody")
+    guest.run("daemon 0; daemon 1; whole 0 && whole 1")
+    machine.refused("second", r"/dev/vfio/\d+ is in use by gradlaned, pid \d+; a card is one process's",
+                    "is in use by gradlaned, pid")
+    guest.run("stop 0 && stop 1")
+    return f"{len(machine.lines)} daemons refused, each with what to do; then a ring on the same cards"
+
+
+def no_iommu(stage):
+    machine = Machine(stage, arguments="intel_iommu=off")
+    machine.refused("n0", r"no driver has it, and it is in no IOMMU group, which vfio-pci needs; switch the IOMMU on",
+                    "switch the IOMMU on")
+    result = machine.guest.run(f"bind {machine.card}", check=False)
+    assert result.status != 0, "vfio-pci took a card without an IOMMU"
+    return machine.lines[0]
+
+
+ROWS = [
+    Row("cards-refused", refused),
+    Row("no-iommu", no_iommu),
+]

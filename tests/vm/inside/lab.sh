@@ -49,8 +49,9 @@ daemon() {
 whole() {
   whole_or_ended() { [ -s "/tmp/status$1" ] || gradlane stats --config "/tmp/n$1.yaml" >/dev/null 2>&1; }
   await "${2:-60}" whole_or_ended "$1" && [ ! -s "/tmp/status$1" ] && return
-  echo "node $1: the ring is not whole; the end of its log:"
+  echo "node $1: the ring is not whole; the end of its log, and its figures:"
   tail -n 15 "/tmp/log$1"
+  gradlane stats --config "/tmp/n$1.yaml" --all
   return 1
 }
 

@@ -1,0 +1,123 @@
+"""Rows of what breaks while trainers work: they are told by name, nobody else ends, and the ring heals by itself."""
+
+import time
+
+from tests.vm.driver_rows import CARDS
+from tests.vm.guest import mac_of
+from tests.vm.pair import FOREVER, PEER, Pair
+from tests.vm.ring import expect
+from tests.vm.row import Row
+
+SHORT = 80  # all-reduces of each codec: they outlast a fault
+
+
+def link(stage, ring):
+    """A cable that is out for less than timeouts.peer, and for longer."""
+    pair = Pair(stage, ring)
+    pids = [pair.pid(rank) for rank in range(2)]
+
+    def plug(up):
+        pair.guests[0].monitor("set_link", name="card0", up=up)
+
+    pair.train(SHORT)
+    plug(False)
+    time.sleep(3)
+    pair.in_work()
+    plug(True)
+    pair.succeed()
+    pair.train(FOREVER)
+    plug(False)
+    said = [pair.fails(rank, f"rank {1 - rank}") for rank in range(2)]
+    pair.run(0, "await 30 grep -q 'port e0: the link is down' /tmp/log0")
+    plug(True)
+    pair.right_again()
+    assert [pair.pid(rank) for rank in range(2)] == pids, "a daemon has ended"
+    expect("(?s)the link is down.*the link is up", pair.log(0))
+    pair.stop()
+    return f"{ring.driver}: 3 s without link cost time only; without it for good: '{said[0]}'; right again when it is back"
+
+
+def removed(stage, ring):
+    """A card that is taken out, and put in again."""
+    pair = Pair(stage, ring)
+    guest, pid = pair.guests[0], pair.pid(1)
+    pair.train(FOREVER)
+    guest.monitor("device_del", id="card0")
+    said = [pair.fails(0, r"taken out of the machine|daemon"), pair.fails(1, "rank 0")]
+    status = pair.run(0, "ended 0", check=False).status
+    assert status == 3, f"exit status {status}: {pair.log(0)}"
+    expect(rf"port e0: PCI device {pair.address(0)} is taken out of the machine", pair.log(0))
+    pair.run(0, f"await 30 test ! -e /sys/bus/pci/devices/{pair.address(0)}")
+    guest.monitor("device_add", driver=ring.card, id="card0", netdev="cable0", mac=mac_of(guest.name, 0), bus="slot0",
+                  **dict(option.split("=") for option in ring.options.split(",") if option))
+    pair.run(0, f"await 30 test -e /sys/bus/pci/devices/{pair.address(0)}")
+    pair.bind(0)
+    pair.start(0)
+    pair.right_again()
+    assert pair.pid(1) == pid, "the other daemon has ended"
+    pair.stop()
+    return (f"{ring.driver}: exit status 3, trainers '{said[0]}' and '{said[1]}'; right again with the card and a daemon "
+            "put in again")
+
+
+def killed(stage, ring):
+    """kill -9, and another daemon on the same card."""
+    pair = Pair(stage, ring)
+    pid = pair.pid(1)
+    pair.train(FOREVER)
+    pair.run(0, "kill -9 $(cat /tmp/pid0)")
+    said = [pair.fails(0, "daemon"), pair.fails(1, "rank 0")]
+    pair.start(0)
+    pair.right_again()
+    assert pair.pid(1) == pid, "the other daemon has ended"
+    pair.stop()
+    return f"{ring.driver}: trainers '{said[0]}' and '{said[1]}'; right again with a daemon on the same card"
+
+
+def paused(stage, ring):
+    """A machine that stands still, as one that is moved to another host does."""
+    pair = Pair(stage, ring, guests=2)
+    pids = [pair.pid(rank) for rank in range(2)]
+    for seconds in (1, 5):
+        pair.train(SHORT)
+        pair.guests[1].monitor("stop")
+        time.sleep(seconds)
+        pair.run(0, "[ ! -e /tmp/trained0 ]")
+        pair.guests[1].monitor("cont")
+        pair.succeed()
+    pair.train(FOREVER)
+    begun = time.monotonic()
+    pair.guests[1].monitor("stop")
+    said = pair.fails(0, "rank 1")
+    time.sleep(max(0.0, begun + 2 * PEER - time.monotonic()))
+    pair.guests[1].monitor("cont")
+    pair.fails(1, "rank 0")
+    pair.right_again()
+    assert [pair.pid(rank) for rank in range(2)] == pids, "a daemon has ended"
+    pair.stop()
+    return f"{ring.driver}: 1 and 5 s cost time only; {2 * PEER} s: '{said}'; right again when it goes on"
+
+
+def powered_off(stage, ring):
+    """A machine that is gone at once, and another in its place."""
+    pair = Pair(stage, ring, guests=2)
+    pid = pair.pid(0)
+    pair.train(FOREVER)
+    pair.guests[1].end()
+    said = pair.fails(0, "rank 1")
+    pair.replace(1)
+    pair.right_again()
+    assert pair.pid(0) == pid, "the other daemon has ended"
+    pair.stop()
+    return f"{ring.driver}: '{said}'; right again with another machine in its place"
+
+
+def rows():
+    for name, play, cards in (("link-down", link, ("e1000e", "virtio")), ("card-removed", removed, ("e1000e", "virtio")),
+                              ("daemon-killed", killed, ("e1000e", "virtio", "vmxnet3")),
+                              ("machine-paused", paused, ("e1000e",)), ("machine-off", powered_off, ("virtio",))):
+        for card in cards:
+            yield Row(f"{name}-{card}", lambda stage, play=play, card=CARDS[card]: play(stage, card), limit=480)
+
+
+ROWS = list(rows())

@@ -21,7 +21,7 @@ from tests.vm.archive import Archive
 from tests.vm.kernels import Missing
 
 QEMU = "qemu-system-x86_64"
-BOOT = 120  # seconds; it takes 7
+BOOT = 240  # seconds; it takes 7, and minutes where a dozen guests share two CPUs
 CONSOLE_LINES = 15  # of a guest that failed
 # No vfio without an IOMMU: its kernel has been built that way. A panic ends QEMU. Whether the timer ticks is not looked
 # at: on a busy machine it may not, for that moment.

@@ -333,7 +333,9 @@ Membership::Event Membership::poll(Nanos now) noexcept {
   for (size_t i = 0; i < links_.size(); ++i) {
     const Link& link = links_[i];
     const bool silent = link.up() && now - link.last_heard() >= silence_;
-    const bool stuck = link.stuck_since() != kNever && now - link.stuck_since() >= silence_;
+    // Of one that is dead a packet was the oldest before it was last heard, by a little: it is silent, not stuck.
+    const bool heard = now - link.last_heard() < silence_ - silence_ / 4;
+    const bool stuck = heard && link.stuck_since() != kNever && now - link.stuck_since() >= silence_;
     if (!silent && !stuck) continue;
     counters_.add(silent ? Counter::kPeerSilent : Counter::kPeerStuck);
     event = raise(session_, diagnosis(i, !silent, now));
@@ -357,7 +359,9 @@ Membership::Event Membership::poll(Nanos now) noexcept {
   for (size_t i = 0; i < peers_.size(); ++i) {
     due_ = std::min(due_, peers_[i].hello_at);
     if (links_[i].up()) due_ = std::min(due_, links_[i].last_heard() + silence_);
-    if (links_[i].stuck_since() != kNever) due_ = std::min(due_, links_[i].stuck_since() + silence_);
+    if (links_[i].stuck_since() == kNever) continue;
+    const Nanos stuck = links_[i].stuck_since() + silence_;
+    if (stuck > now) due_ = std::min(due_, stuck);
   }
   return event;
 }

@@ -177,6 +177,20 @@ TEST(Silence, OfARankThatIsCutOff) {
   }
 }
 
+// What it did not acknowledge any more, just before, is no news then of packets that are stuck.
+TEST(Silence, OfARankThatDiesWithPacketsOnTheWay) {
+  TestRing ring(slow_ring(2, 2));
+  const auto jobs = run_into_jobs(ring, duration_of_jobs(2), 30);
+  const Nanos begin = ring.net().now();
+  ring.net().black_out(0, 1, begin, begin + 4 * kSecond);
+  ring.net().black_out(1, 0, begin + kPeerTimeout / 50, begin + 4 * kSecond);
+  EXPECT_TRUE(ring.finish(jobs, kPeerTimeout, {1}));
+  EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {1}}, {1}));
+  const Counters& counters = ring.net().node(0).exchange().counters();
+  EXPECT_EQ(counters[Counter::kPeerStuck], 0U);
+  EXPECT_EQ(counters[Counter::kPeerSilent], 1U);
+}
+
 // One direction of one link is enough to stop the ring: one of its two ends is named.
 TEST(Silence, OfOneDirectionOfALink) {
   for (const unsigned world : kWorlds) {

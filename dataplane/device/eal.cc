@@ -57,7 +57,8 @@ std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages
            hugepages_advice(hugepages, bytes);
   }
   // Most of what keeps it from starting has nothing to do with memory: a folder of drivers that anybody could write to.
-  if (!messages.empty() && messages.find("emory") == std::string::npos) return "DPDK did not start: " + messages;
+  if (!messages.empty() && messages.find("emory") == std::string::npos && messages.find("ugepage") == std::string::npos)
+    return "DPDK did not start: " + messages;
   return "DPDK did not start" + error + "; see its messages above; it needs about " + std::to_string(megabytes) +
          " MiB of memory" + (options.hugepages ? " in hugepages, which `memory: {hugepages: false}` does without" : "");
 }

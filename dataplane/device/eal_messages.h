@@ -1,12 +1,11 @@
 // eal_messages.h - what DPDK says while it starts (control thread, at the start)
 #pragma once
 
-#include <cstdio>
 #include <string>
 
 namespace gradlane {
 
-// As long as it lives, DPDK's messages go to stderr, and errors among them are kept.
+// As long as it lives, DPDK's messages go to stderr, and errors among them are kept. One at a time.
 class EalMessages {
  public:
   EalMessages() noexcept;
@@ -15,13 +14,7 @@ class EalMessages {
   EalMessages& operator=(const EalMessages&) = delete;
 
   // The first ones, "; " between them.
-  [[nodiscard]] const std::string& errors() const noexcept { return errors_; }
-
- private:
-  static ssize_t take(void* self, const char* text, size_t bytes);
-
-  std::FILE* stream_;
-  std::string errors_;
+  [[nodiscard]] std::string errors() const;
 };
 
 }  // namespace gradlane

@@ -64,7 +64,7 @@ install() {
   [ ${#missing[@]} -gt 0 ] && [ "$(id -u)" -eq 0 ] || return 0
   step "packages: ${missing[*]}"
   log=$(mktemp)
-  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
+  { timeout 100 apt-get update && DEBIAN_FRONTEND=noninteractive timeout 200 apt-get install -y --no-install-recommends "${missing[@]}"; } \
     >"$log" 2>&1 || { tail -n 5 "$log" && echo "they could not be installed"; }
   rm -f "$log"
 }

@@ -58,7 +58,8 @@ void start_dpdk(const AcceleratorConfig& config) {
     if (port->kind == PortConfig::Kind::kPci) pci.push_back(port->device);
   }
   EalOptions options;
-  options.memory_bytes = PacketPool::bytes_needed(buffers_for(config), longest_frame(config, may_want_powers));
+  options.memory_bytes =
+      PacketPool::bytes_needed(buffers_for(config), longest_frame(config, EthdevPort::may_want_powers));
   options.hugepages = config.hugepages;
   options.verbose = config.log == "debug" || config.log == "trace";
   options.pci = pci;

@@ -17,6 +17,7 @@
 #include "config/devargs.h"
 #include "config/devices.h"
 #include "dataplane/device/capabilities.h"
+#include "dataplane/device/drivers.h"
 #include "dataplane/device/no_device.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/packet_socket.h"
@@ -141,6 +142,10 @@ int EthdevPort::numa_node_of(const PortConfig& config) noexcept {
   return config.kind == PortConfig::Kind::kPci && find(config, id) ? rte_eth_dev_socket_id(id) : -1;
 }
 
+bool EthdevPort::may_want_powers(const PortConfig& config) {
+  return config.kind == PortConfig::Kind::kPci && driver_of_card(look_at_card(device_key(config)).ids) == "net_e1000";
+}
+
 bool EthdevPort::wants_powers(const PortConfig& config) {
   uint16_t id = 0;
   rte_eth_dev_info info{};
@@ -202,6 +207,7 @@ void EthdevPort::configure(const rte_eth_dev_info& info) {
   ask_for_mtu(info, config_, traits_, mtu_, room, conf);
   if (!all_frames_) checksum_offload_ = ask_for_checksums(info, traits_, conf);
   if (!traits_.blocks) steering_.prepare(info, queues_, conf);
+  if ((*info.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0) conf.intr_conf.rmv = 1;  // see Removal
   const auto count = static_cast<uint16_t>(queues_);
   int result = rte_eth_dev_configure(id_, count, count, &conf);
   if (result != 0 && steering_.give_up_rss(conf)) result = rte_eth_dev_configure(id_, count, count, &conf);

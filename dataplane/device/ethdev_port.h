@@ -43,8 +43,10 @@ class EthdevPort final : public Port {
   [[nodiscard]] uint64_t missed() const noexcept { return missed_; }
   // Of a card, before the port is made; -1: not known, or not a card.
   [[nodiscard]] static int numa_node_of(const PortConfig& config) noexcept;
-  // The same: its receive buffers are powers of two, see longest_packet().
+  // The same: its receive buffers are powers of two, see longest_packet(). Before DPDK has looked at cards, and memory
+  // is reckoned: they may be.
   [[nodiscard]] static bool wants_powers(const PortConfig& config);
+  [[nodiscard]] static bool may_want_powers(const PortConfig& config);
   [[nodiscard]] bool program_stays() const noexcept override;
 
   // DPDK makes one device at a time: the first time it starts the thread of a device that blocks, which is started()

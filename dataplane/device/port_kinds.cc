@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -19,8 +20,9 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kLongestFrame = 32768;  // of AF_PACKET
-// The largest buffer that Intel's older cards (e1000, e1000e) can be told of, and what is beside an IP packet in it.
-// They count in powers of two, and spread a packet over two buffers that fits into one of 10 KiB.
+// Buffers that Intel's older cards (e1000, e1000e) can be told of, and what is beside an IP packet in one. They count
+// in powers of two, take one of 5 KiB for 4, and spread a packet over two of these.
+constexpr size_t kSmallestBuffer = 2048;
 constexpr size_t kLargestBuffer = 16384;
 constexpr size_t kBesidePacket = 26;
 constexpr size_t kPortBuffers = 2 * 512 + 128;
@@ -78,13 +80,13 @@ size_t buffers_in(const PortConfig& port) {
   return buffers + (is_virtio(port) ? 2 * parse_whole(devargs_value(port.device, "queue_size")).value_or(0) : 0);
 }
 
-bool may_want_powers(const PortConfig& port) { return port.kind == PortConfig::Kind::kPci; }
-
 size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powers)(const PortConfig&)) {
   size_t longest = mtu;
   for (const PortConfig& port : ports) {
-    const bool jumbo = mtu > kLargestBuffer / 2 - kBesidePacket;
-    if (jumbo && powers(port)) longest = std::max(longest, kLargestBuffer - kBesidePacket);
+    if (powers(port)) {
+      const size_t buffer = std::clamp(std::bit_ceil(mtu + kBesidePacket), kSmallestBuffer, kLargestBuffer);
+      longest = std::max(longest, buffer - kBesidePacket);
+    }
     if (!is_af_packet(port)) continue;
     const size_t frame = parse_whole(devargs_value(port.device, "framesz")).value_or(0);
     longest = std::max(longest, std::min(frame, kLongestFrame));

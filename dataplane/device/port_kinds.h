@@ -46,8 +46,6 @@ struct DeviceTraits {
 // AF_PACKET wants buffers with room for all of its own, and some cards a power of two, of which others (vmxnet3) cannot
 // be told: the longest packet that has room then. `powers`: whether a port is of these cards; EthdevPort knows.
 [[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powers)(const PortConfig&));
-// As long as DPDK has not looked at cards, and memory is reckoned.
-[[nodiscard]] bool may_want_powers(const PortConfig& port);
 
 // Throws SetupError if frames of so many bytes would damage its memory.
 void check_frames(const std::string& devargs, size_t frame);

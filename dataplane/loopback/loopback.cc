@@ -15,6 +15,7 @@
 #include "config/devices.h"
 #include "dataplane/device/capabilities.h"
 #include "dataplane/device/eal.h"
+#include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/no_device.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/loopback/ports.h"
@@ -51,12 +52,12 @@ std::vector<std::string> cards_of(const LoopbackConfig& config) {
 size_t ip_bytes(const LoopbackConfig& config) { return config.frame_bytes - kEthernetBytes; }
 
 // Of packets that buffers have room for.
-size_t longest(const LoopbackConfig& config) {
-  const std::vector<std::string> cards = cards_of(config);
+size_t longest(const LoopbackConfig& config, bool (&powers)(const PortConfig&)) {
+  std::vector<PortConfig> cards;
+  for (const std::string& card : cards_of(config)) cards.push_back(port_of(card));
   if (cards.empty()) return ip_bytes(config);
   // These write whatever comes.
-  const std::array ports{port_of(cards.front())};
-  return longest_packet(ports, std::max(ip_bytes(config), size_t{RTE_ETHER_MTU}), may_want_powers);
+  return longest_packet(cards, std::max(ip_bytes(config), size_t{RTE_ETHER_MTU}), powers);
 }
 
 void wait_for_link(uint16_t port) noexcept {
@@ -87,12 +88,13 @@ LoopbackPorts::LoopbackPorts(const LoopbackConfig& config) {
   const size_t buffers = kBuffers + kLoopbackPorts * config.packets;
   EalOptions options;
   // Rings of the devices and their descriptors come on top of the buffers.
-  options.memory_bytes = PacketPool::bytes_needed(buffers, longest(config)) + (size_t{32} << 20);
+  options.memory_bytes =
+      PacketPool::bytes_needed(buffers, longest(config, EthdevPort::may_want_powers)) + (size_t{32} << 20);
   const std::vector<std::string> cards = cards_of(config);
   options.pci = cards;
   start_eal(options);
   try {
-    pool_ = std::make_unique<PacketPool>("loopback", buffers, longest(config));
+    pool_ = std::make_unique<PacketPool>("loopback", buffers, longest(config, EthdevPort::wants_powers));
     for (size_t i = 0; i < kLoopbackPorts; ++i) open(i, config.devices[i], ip_bytes(config));
     // What is sent before is lost.
     for (size_t i = 0; i < kLoopbackPorts && !cards.empty(); ++i) wait_for_link(ids_[i]);

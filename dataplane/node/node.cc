@@ -101,7 +101,7 @@ void log(const RingLine& line) {
 
 size_t Node::packet_bytes(const NodeConfig& config) {
   return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config),
-                                  longest_packet(config.ports, config.mtu, may_want_powers));
+                                  longest_packet(config.ports, config.mtu, EthdevPort::may_want_powers));
 }
 
 Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)

@@ -6,18 +6,24 @@
 #include <array>
 
 namespace gradlane::test::port_kinds_test {
+namespace {
+
+bool all(const PortConfig&) { return true; }
+bool none(const PortConfig&) { return false; }
 
 // Intel's older cards count buffers in powers of two: 14 bytes in front of a packet, 12 for tags and checksum.
-TEST(PortKinds, CardsHaveRoomForJumboFramesInPowersOfTwo) {
+TEST(PortKinds, SomeCardsHaveRoomInPowersOfTwo) {
   const std::array card{
       PortConfig{.name = "e0", .kind = PortConfig::Kind::kPci, .device = "0000:03:00.0", .nodes = {}, .mac = {}}};
-  EXPECT_EQ(longest_packet(card, 1500, may_want_powers), 1500U);
-  EXPECT_EQ(longest_packet(card, 8166, may_want_powers), 8166U);
-  EXPECT_EQ(longest_packet(card, 8167, may_want_powers), 16384U - 26);
-  EXPECT_EQ(longest_packet(card, 9000, may_want_powers), 16384U - 26);
-  const std::array other{
-      PortConfig{.name = "e0", .kind = PortConfig::Kind::kDevice, .device = "net_tap0", .nodes = {}, .mac = {}}};
-  EXPECT_EQ(longest_packet(other, 9000, may_want_powers), 9000U);
+  EXPECT_EQ(longest_packet(card, 1500, all), 2048U - 26);
+  EXPECT_EQ(longest_packet(card, 2022, all), 2048U - 26);
+  EXPECT_EQ(longest_packet(card, 2023, all), 4096U - 26);
+  EXPECT_EQ(longest_packet(card, 3000, all), 4096U - 26);
+  EXPECT_EQ(longest_packet(card, 5000, all), 8192U - 26);
+  EXPECT_EQ(longest_packet(card, 8167, all), 16384U - 26);
+  EXPECT_EQ(longest_packet(card, 9000, all), 16384U - 26);
+  EXPECT_EQ(longest_packet(card, 9000, none), 9000U);
 }
 
+}  // namespace
 }  // namespace gradlane::test::port_kinds_test

@@ -41,13 +41,14 @@ MAY_INCLUDE_WITHIN = {
         "trainer": set(),
         "device": {"frame", "kernel"},
         "udp": {"frame", "kernel", "device"},
+        "packet": {"frame", "kernel", "device"},
         "lane": {"frame", "kernel", "device", "poll", "trainer"},
         "watch": {"frame", "lane"},
         "node": {"frame", "kernel", "poll", "trainer", "device", "udp", "lane", "watch"},
         "status": {"device", "watch", "node"},
         "daemon": {"kernel", "device", "node", "status"},
         "loopback": {"frame", "poll", "device"},
-        "accelerator": {"accelerator/engine", "frame", "kernel", "poll", "device", "lane", "watch", "status", "daemon"},
+        "accelerator": {"accelerator/engine", "frame", "kernel", "poll", "device", "packet", "lane", "watch", "status", "daemon"},
     },
 }
 
@@ -58,7 +59,7 @@ IN_ORDER = {
 }
 
 # System headers that belong to some folders only.
-DPDK = ("device", "udp", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
+DPDK = ("device", "udp", "packet", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
 SYSTEM_ONLY_IN = [
     (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/udp/udp_queue")),
     (re.compile(r"yaml-cpp/"), ("config/",)),

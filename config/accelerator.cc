@@ -7,6 +7,7 @@
 #include <span>
 
 #include "config/common_sections.h"
+#include "config/devargs.h"
 #include "config/devices.h"
 #include "config/loader.h"
 #include "config/settings.h"
@@ -21,7 +22,7 @@ constexpr const char* kAcceleratorKeys[] = {"mode",     "host",   "wire",       
                                             "udp_port", "repack", "connections", "memory",  "worker", "faults",
                                             "user",     "admin",  "log",         "log_file"};
 constexpr const char* kWireKeys[] = {"device", "pci"};
-constexpr const char* kHostKeys[] = {"device", "pci", "interface"};
+constexpr const char* kHostKeys[] = {"device", "pci", "interface", "superpackets"};
 constexpr const char* kRepackKeys[] = {"enabled", "hold"};
 constexpr const char* kAcceleratorMemoryKeys[] = {"records", "hugepages"};
 constexpr const char* kAcceleratorWorkerKeys[] = {"core", "idle"};
@@ -69,11 +70,22 @@ void read_interface(const Section& host, AcceleratorConfig& config) {
   config.interface = name;
 }
 
+void read_superpackets(const Section& host, AcceleratorConfig& config) {
+  host.flag("superpackets", config.superpackets);
+  if (!config.superpackets || is_af_packet(config.host)) return;
+  host.find("superpackets")
+      ->fault(fmt::format("only packet sockets have superpackets, and the device is {}, allowed: false, or a device "
+                          "net_af_packet0,iface=NAME",
+                          quoted(config.host.device)));
+}
+
 void read_both_ports(const Section& root, AcceleratorConfig& config) {
   const auto host = read_port(root, "host", kHostKeys, config.mtu, config.host);
   const auto wire = read_port(root, "wire", kWireKeys, config.mtu, config.wire);
   if (!host || !wire) return;
-  read_interface(Section(*root.find("host"), kHostKeys), config);
+  const Section section(*root.find("host"), kHostKeys);
+  read_interface(section, config);
+  read_superpackets(section, config);
   if (device_key(config.host) == device_key(config.wire)) {
     return wire->fault(
         fmt::format("the device {} is that of host too, allowed: different ones", quoted(device_key(config.wire))));
@@ -169,8 +181,9 @@ std::string config_text(const AcceleratorConfig& config) {
   // A host port that makes its interface has no other one.
   const bool other = config.interface != interface_name(config.host);
   const std::string interface = other ? ", interface: " + in_quotes(config.interface) : "";
-  std::string text = fmt::format("mode: accelerator\nhost: {{{}{}}}\nwire: {{{}}}\n", device_text(config.host),
-                                 interface, device_text(config.wire));
+  const char* const superpackets = config.superpackets ? ", superpackets: true" : "";
+  std::string text = fmt::format("mode: accelerator\nhost: {{{}{}{}}}\nwire: {{{}}}\n", device_text(config.host),
+                                 interface, superpackets, device_text(config.wire));
   text += fmt::format("codec: {}\nmtu: {}\ntos: {{compressed: {:#04x}, wire: {:#04x}}}\nudp_port: {}\n",
                       config.codec.name(), config.mtu, config.tos_compressed, config.tos_wire, config.udp_port);
   text += fmt::format("repack: {{enabled: {}, hold: {}}}\n", config.repack, duration_text(config.repack_hold));

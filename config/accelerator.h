@@ -23,6 +23,7 @@ struct AcceleratorConfig {
   PortConfig host;
   PortConfig wire;
   std::string interface = "gl0";                 // the kernel's end of the host port's veth, that programs use
+  bool superpackets = false;                     // the host port leaves TCP's segmentation to this process
   size_t mtu = 1500;                             // of IP, on both sides
   Codec codec = find_codec(kDefaultLossyCodec);  // one that is fit for it: CodecRow
   uint8_t tos_compressed = 0x28;                 // programs ask for compression with it

@@ -21,11 +21,13 @@
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/signals.h"
 #include "dataplane/device/eal.h"
+#include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/kernel/offloads.h"
 #include "dataplane/kernel/port_hold.h"
+#include "dataplane/packet/vnet_port.h"
 
 namespace gradlane {
 namespace {
@@ -111,8 +113,8 @@ void check_wire_is_free(const AcceleratorConfig& config) {
                   name, address, config.file, config.interface));
 }
 
-void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const EthdevPort& host,
-                     const EthdevPort& wire) {
+void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
+                     const Port& wire) {
   if (!privileges.active()) return;
   const std::vector<std::string> files = {config.admin, config.admin + ".lock", host.socket_file(), wire.socket_file()};
   for (const std::string& path : files) privileges.give(path);
@@ -123,8 +125,8 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
 }
 
 // Answers people until a signal comes; its name. Throws DeviceLost.
-const char* serve(const Signals& signals, AdminSocket& admin, EthdevPort& host, EthdevPort& wire,
-                  const AcceleratorWorker& worker, AcceleratorWatch& watch, PortHold& hold) {
+const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
+                  AcceleratorWatch& watch, PortHold& hold) {
   for (auto tended = Clock::now() - kStep;;) {
     if (Clock::now() - tended >= kStep) {
       tended = Clock::now();
@@ -140,8 +142,13 @@ const char* serve(const Signals& signals, AdminSocket& admin, EthdevPort& host, 
   }
 }
 
+std::unique_ptr<Port> host_port(const AcceleratorConfig& config, rte_mempool* pool) {
+  if (config.superpackets) return std::make_unique<VnetPort>(config.host, config.mtu, pool);
+  return std::make_unique<EthdevPort>(config.host, config.mtu, pool);
+}
+
 // Neither may be destroyed while a device's thread waits for its other side.
-void leave(std::unique_ptr<EthdevPort>& port) {
+void leave(std::unique_ptr<Port>& port) {
   if (port->leave()) (void)port.release();
 }
 
@@ -162,8 +169,8 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   PacketPool pool("accelerator", buffers_for(config), longest_frame(config, EthdevPort::wants_powers));
   // Before the first packet socket: what it has from then on is seen by the kernel no more.
   PortHold hold(config);
-  auto host = std::make_unique<EthdevPort>(config.host, config.mtu, pool.mempool());
-  auto wire = std::make_unique<EthdevPort>(config.wire, config.mtu, pool.mempool());
+  std::unique_ptr<Port> host = host_port(config, pool.mempool());
+  std::unique_ptr<Port> wire = std::make_unique<EthdevPort>(config.wire, config.mtu, pool.mempool());
   AcceleratorWorker worker(worker_setup(config), *host, *wire, pool);
   AcceleratorWatch watch(config);
   parts.emplace(AcceleratorParts{config, process, *host, *wire, worker, watch, hold});

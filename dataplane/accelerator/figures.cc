@@ -24,9 +24,12 @@ const char* state_name(accel::Peers::State state) {
   return "asked";
 }
 
-SideFigures side_figures(const EthdevPort& port, const AcceleratorQueue& queue) {
-  SideFigures figures{
-      .device = port.device(), .missed = port.missed(), .link_up = port.started() && port.link_up(), .counters = {}};
+SideFigures side_figures(const Port& port, const AcceleratorQueue& queue) {
+  SideFigures figures{.device = port.device(),
+                      .missed = port.missed(),
+                      .superpackets = port.superpackets(),
+                      .link_up = port.started() && port.link_up(),
+                      .counters = {}};
   queue.published().for_each([&figures](const CounterValue& each) { figures.counters.push_back(each); });
   return figures;
 }

@@ -9,7 +9,7 @@
 #include "config/accelerator.h"
 #include "dataplane/accelerator/watch.h"
 #include "dataplane/accelerator/worker.h"
-#include "dataplane/device/ethdev_port.h"
+#include "dataplane/device/port.h"
 #include "dataplane/kernel/port_hold.h"
 #include "dataplane/status/process_figures.h"
 
@@ -19,8 +19,8 @@ namespace gradlane {
 struct AcceleratorParts {
   const AcceleratorConfig& config;
   const ProcessFacts& process;
-  const EthdevPort& host;
-  const EthdevPort& wire;
+  const Port& host;
+  const Port& wire;
   const AcceleratorWorker& worker;
   const AcceleratorWatch& watch;
   const PortHold& hold;
@@ -29,6 +29,7 @@ struct AcceleratorParts {
 struct SideFigures {
   std::string device;
   uint64_t missed = 0;  // frames, by the device
+  Port::Superpackets superpackets;
   bool link_up = false;
   std::vector<CounterValue> counters;
 };

@@ -1,7 +1,6 @@
 // queue.cc - bursts in and out of an accelerator's port (worker thread only)
 #include "dataplane/accelerator/queue.h"
 
-#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -12,7 +11,7 @@ namespace gradlane {
 
 size_t AcceleratorQueue::receive(Burst& burst) noexcept {
   if (!port_.started()) return 0;
-  const uint16_t received = rte_eth_rx_burst(port_.id(), 0, burst.data(), kBurst);
+  const uint16_t received = port_.receive(0, burst.data(), kBurst);
   if (received == 0) return 0;
   size_t whole = 0;
   uint64_t bytes = 0;
@@ -65,7 +64,7 @@ void AcceleratorQueue::flush(Nanos now) noexcept {
     }
     const size_t at = head_ % kQueued;
     const auto offered = static_cast<uint16_t>(std::min({queued(), kQueued - at, kSendBurst}));
-    const uint16_t sent = rte_eth_tx_burst(port_.id(), 0, &frames_[at], offered);
+    const uint16_t sent = port_.send(0, &frames_[at], offered);
     uint64_t bytes = 0;
     for (size_t i = at; i < at + sent; ++i) bytes += lengths_[i];
     head_ += sent;

@@ -7,7 +7,7 @@
 
 #include "base/counter_set.h"
 #include "base/time.h"
-#include "dataplane/device/ethdev_port.h"
+#include "dataplane/device/port.h"
 
 struct rte_mbuf;
 
@@ -54,7 +54,7 @@ class AcceleratorQueue {
   static constexpr Nanos kLookAgain = 100 * kMicrosecond;  // at a ring that is not empty
   using Burst = std::array<rte_mbuf*, kBurst>;
 
-  explicit AcceleratorQueue(EthdevPort& port) noexcept : port_(port) {}
+  explicit AcceleratorQueue(Port& port) noexcept : port_(port) {}
   AcceleratorQueue(const AcceleratorQueue&) = delete;
   AcceleratorQueue& operator=(const AcceleratorQueue&) = delete;
 
@@ -86,7 +86,7 @@ class AcceleratorQueue {
   [[nodiscard]] size_t queued() const noexcept { return tail_ - head_; }
   [[nodiscard]] bool settled(Nanos now) noexcept;
 
-  EthdevPort& port_;
+  Port& port_;
   // A ring: frames head_ to tail_ wait, each at its number modulo kQueued.
   std::array<rte_mbuf*, kQueued> frames_{};
   std::array<uint32_t, kQueued> lengths_{};  // the device has the buffers when they are counted

@@ -12,6 +12,7 @@ json config_json(const AcceleratorConfig& config) {
   return {{"file", config.file},
           {"host", config.host.device},
           {"wire", config.wire.device},
+          {"superpackets", config.superpackets},
           {"codec", config.codec.name()},
           {"mtu", config.mtu},
           {"repack", config.repack},
@@ -31,6 +32,8 @@ json side_json(const SideFigures& side) {
   json document = counters_json(side.counters);
   document["device"] = side.device;
   document["missed"] = side.missed;
+  document["superpackets_received"] = side.superpackets.received;
+  document["superpackets_sent"] = side.superpackets.sent;
   document["link_up"] = side.link_up;
   return document;
 }

@@ -36,7 +36,7 @@ rte_mbuf* buffer_of(const accel::Frame& frame) noexcept {
 
 }  // namespace
 
-AcceleratorWorker::AcceleratorWorker(const Setup& setup, EthdevPort& host, EthdevPort& wire, PacketPool& pool)
+AcceleratorWorker::AcceleratorWorker(const Setup& setup, Port& host, Port& wire, PacketPool& pool)
     : pool_(pool),
       host_(host),
       wire_(wire),

@@ -10,7 +10,6 @@
 #include "config/config.h"
 #include "dataplane/accelerator/engine/accelerator.h"
 #include "dataplane/accelerator/queue.h"
-#include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/lane/fault_injector.h"
 #include "dataplane/poll/idle.h"
@@ -26,7 +25,7 @@ class AcceleratorWorker final : private accel::FrameIo {
     IdlePolicy idle = IdlePolicy::kAdaptive;
     Nanos patience = Idle::kKernelPatience;
   };
-  AcceleratorWorker(const Setup& setup, EthdevPort& host, EthdevPort& wire, PacketPool& pool);
+  AcceleratorWorker(const Setup& setup, Port& host, Port& wire, PacketPool& pool);
   ~AcceleratorWorker();
   AcceleratorWorker(const AcceleratorWorker&) = delete;
   AcceleratorWorker& operator=(const AcceleratorWorker&) = delete;

@@ -37,10 +37,8 @@ class EthdevPort final : public Port {
   // Only once started().
   [[nodiscard]] uint16_t id() const noexcept { return id_; }
   [[nodiscard]] std::string socket_file() const override { return made_ && !traits_.blocks ? traits_.socket : ""; }
-  // Of an accelerator's AF_PACKET device, for push_ring(); -1: it is another device. Only once started().
-  [[nodiscard]] int packet_socket() const noexcept { return packet_socket_; }
-  // Frames that came to it and got lost, as its ring was full. Control thread.
-  [[nodiscard]] uint64_t missed() const noexcept { return missed_; }
+  [[nodiscard]] int packet_socket() const noexcept override { return packet_socket_; }
+  [[nodiscard]] uint64_t missed() const noexcept override { return missed_; }
   // Of a card, before the port is made; -1: not known, or not a card.
   [[nodiscard]] static int numa_node_of(const PortConfig& config) noexcept;
   // The same: its receive buffers are powers of two, see longest_packet(). Before DPDK has looked at cards, and memory

@@ -61,6 +61,17 @@ class Port {
   // How many packets may come to a queue before it is asked, and none gets lost: a power of two. Beyond it they may.
   [[nodiscard]] virtual size_t most_waiting() const noexcept { return SIZE_MAX / 2 + 1; }
 
+  // Of DPDK's AF_PACKET device of an accelerator, for push_ring(); -1: it is another one. Only once started().
+  [[nodiscard]] virtual int packet_socket() const noexcept { return -1; }
+  // Frames that came to a packet socket and got lost, as it was full. Control thread.
+  [[nodiscard]] virtual uint64_t missed() const noexcept { return 0; }
+  // Those of TCP that it cut into packets, and that it made of packets. Any thread.
+  struct Superpackets {
+    uint64_t received = 0;
+    uint64_t sent = 0;
+  };
+  [[nodiscard]] virtual Superpackets superpackets() const noexcept { return {}; }
+
   // What becomes readable when packets come to a queue, for who sleeps until then; none: nothing does.
   [[nodiscard]] virtual std::vector<int> fds(unsigned) const { return {}; }
 

@@ -43,7 +43,34 @@ bool leaves_checksums(const std::string& interface) {
                              [](const std::string& name) { return name.starts_with("tx-checksum-"); });
 }
 
+std::string superpackets_fault(const AcceleratorConfig& config, const std::string& interface, const std::string& peer) {
+  if (!leaves_checksums(peer)) return "";
+  std::string command;
+  for (const std::string& feature : active_features(peer)) {
+    if (beyond_superpackets(feature)) command += fmt::format(" {} off", feature);
+  }
+  if (command.empty()) return "";
+  return fmt::format(
+      "port {}: {}, the host's end of {}, leaves to its device what superpackets are not for: ethtool -K "
+      "{}{}",
+      config.host.name, peer, interface, peer, command);
+}
+
 }  // namespace
+
+const std::set<std::string>& superpacket_features() {
+  static const std::set<std::string> kFeatures = {"tx-checksum-ip-generic",  "tx-scatter-gather",
+                                                  "tx-generic-segmentation", "tx-tcp-segmentation",
+                                                  "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
+                                                  "tx-tcp6-segmentation",    "tx-tcp-accecn-segmentation"};
+  return kFeatures;
+}
+
+bool beyond_superpackets(const std::string& feature) {
+  if (superpacket_features().contains(feature)) return false;
+  return feature.starts_with("tx-checksum-") || feature.starts_with("tx-gso-") ||
+         (feature.starts_with("tx-") && feature.ends_with("-segmentation"));
+}
 
 std::vector<std::string> offload_faults(const AcceleratorConfig& config) {
   std::vector<std::string> faults;
@@ -51,7 +78,11 @@ std::vector<std::string> offload_faults(const AcceleratorConfig& config) {
   look_at_receiving(config.wire, faults);
   const auto interface = shared_interface(config.host);
   const auto peer = interface ? veth_peer(*interface) : std::nullopt;
-  if (peer && leaves_checksums(*peer)) {
+  if (peer && config.superpackets) {
+    if (std::string fault = superpackets_fault(config, *interface, *peer); !fault.empty()) {
+      faults.push_back(std::move(fault));
+    }
+  } else if (peer && leaves_checksums(*peer)) {
     faults.push_back(
         fmt::format("port {}: {}, the host's end of {}, leaves checksums and segmentation to its device: "
                     "ethtool -K {} tx off",
@@ -65,11 +96,11 @@ std::string offload_advice(const AcceleratorConfig& config) {
   const auto wire = shared_interface(config.wire);
   const auto peer = host ? veth_peer(*host) : std::nullopt;
   std::string text;
-  if (host) {
+  if (host && !config.superpackets) {
     text = fmt::format("on the host: ethtool -K {} tx off", peer.value_or("INTERFACE"));
     if (!peer) text += fmt::format(" (INTERFACE: the other end of {})", *host);
   }
-  if (host && wire) text += "; ";
+  if (!text.empty() && wire) text += "; ";
   if (wire) text += fmt::format("on the wire: ethtool -K {} gro off lro off", *wire);
   return text.empty() ? "switch off segmentation and receive offloads (ethtool -K)" : text;
 }

@@ -35,6 +35,9 @@ host: {interface: lane0, device: "net_tap0,iface=gl 0"}
 mode: accelerator
 )";
 
+constexpr const char* kSuperpackets =
+    "mode: accelerator\nhost: {device: \"net_af_packet0,iface=gla0\", superpackets: true}\nwire: {pci: 03:00.0}\n";
+
 AcceleratorConfig parse(const std::string& text) {
   return std::get<AcceleratorConfig>(parse_any_config(text, "n.yaml"));
 }
@@ -76,11 +79,17 @@ TEST(Accelerator, EveryKeyIsRead) {
   EXPECT_EQ(config.log, "trace");
 }
 
+TEST(Accelerator, SuperpacketsAreForWhoAsks) {
+  EXPECT_FALSE(parse(kLeast).superpackets);
+  EXPECT_TRUE(parse(kSuperpackets).superpackets);
+}
+
 TEST(Accelerator, TextReadsToTheSame) {
   const std::string least = kLeast;
   for (const std::string& text :
-       {least, std::string(kEveryKey), least + "worker: {idle: yield}", least + "worker: {core: 0}",
-        least + "repack: {hold: 0s}\nuser: \"true\"", least + "codec: \"inceptionn:10,truncate\"\nadmin: \"null\""}) {
+       {least, std::string(kEveryKey), std::string(kSuperpackets), least + "worker: {idle: yield}",
+        least + "worker: {core: 0}", least + "repack: {hold: 0s}\nuser: \"true\"",
+        least + "codec: \"inceptionn:10,truncate\"\nadmin: \"null\""}) {
     const AcceleratorConfig config = parse(text);
     const std::string written = config_text(config);
     const AcceleratorConfig again = parse(written);
@@ -164,10 +173,14 @@ TEST(AcceleratorFaults, Ports) {
   check(
       "mode: accelerator\nwire: {pci: 03:00.0}\n",
       {{"host: {}", "3:7: host: has no device, allowed: one of the keys device, pci"},
-       {"host: net_tap0", "3:7: host: 'net_tap0' where a map should be, allowed: keys device, pci, interface"},
-       {"host: {ring: x}", "3:8: host.ring: unknown key, allowed: device, pci, interface"},
+       {"host: net_tap0",
+        "3:7: host: 'net_tap0' where a map should be, allowed: keys device, pci, interface, superpackets"},
+       {"host: {ring: x}", "3:8: host.ring: unknown key, allowed: device, pci, interface, superpackets"},
        {"host: {device: 'net_af_packet0,iface=a', interface: a}",
         "3:53: host.interface: 'a' is that of `host` too, allowed: the kernel's end of the veth, as in gl0"},
+       {"host: {device: 'net_tap0,iface=a', superpackets: true}",
+        "3:50: host.superpackets: only packet sockets have superpackets, and the device is 'net_tap0,iface=a', "
+        "allowed: false, or a device net_af_packet0,iface=NAME"},
        {"host: {device: 'net_af_packet0,iface=a', interface: a/b}",
         "3:53: host.interface: 'a/b' is no name of an interface, allowed: as in gl0"},
        {"host: {device: net_null0, pci: 04:00.0}",

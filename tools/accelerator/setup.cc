@@ -60,6 +60,11 @@ std::set<std::string> active_on_arrival(const std::string& interface) {
   return active;
 }
 
+std::set<std::string> only(std::set<std::string> names, bool (&wanted)(const std::string&)) {
+  std::erase_if(names, [&wanted](const std::string& name) { return !wanted(name); });
+  return names;
+}
+
 std::set<std::string> active_checksums(const std::string& interface) {
   std::set<std::string> active = active_features(interface);
   std::erase_if(active, [](const std::string& name) { return !name.starts_with("tx-checksum-"); });
@@ -176,7 +181,7 @@ class Setup {
     if (host.address != wire.address) kernel_.set_address(host, wire.address);
     set_ipv6(own.name, false);
     if (speaks_ipv6(wire.name)) set_ipv6(host.name, true);
-    switch_features(host.name, active_checksums(host.name), false);
+    prepare_sending(host.name, own.name);
     switch_features(own.name, active_on_arrival(own.name), false);
     for (const Link& link : {host, own}) {
       if (link.mtu != config_.mtu) kernel_.set_mtu(link, config_.mtu);
@@ -184,19 +189,40 @@ class Setup {
     }
   }
 
-  // The first time; later on, the wire is as this has made it.
+  // Programs send packets as they go over a cable, or superpackets of TCP.
+  void prepare_sending(const std::string& host, const std::string& own) {
+    if (!config_.superpackets) return switch_features(host, active_checksums(host), false);
+    for (const std::string& end : {host, own}) switch_features(end, superpacket_features(), true);
+    // Some of which the checksums bring back.
+    switch_features(host, only(active_features(host), beyond_superpackets), false);
+    say("{}: leaves segmentation of TCP to the accelerator, as superpackets", host);
+  }
+
+  // Where superpackets pass without an accelerator, the kernel makes packets as they go over a cable of them.
+  [[nodiscard]] std::set<std::string> active_against(const Link& wire) const {
+    std::set<std::string> active = active_on_arrival(wire.name);
+    if (config_.superpackets) active.merge(active_checksums(wire.name));
+    return active;
+  }
+
+  // The first time, all; later on, the wire is as this has made it, but for what another configuration is against.
   void remember(const Link& port, const Link& wire) {
     const auto before = WireBefore::parse(port.alias);
     if (before && before->interface != wire.name) {
       throw SetupError(fmt::format("{} was made for {}: gradlane accelerator down, with the configuration of that time",
                                    port.name, before->interface));
     }
-    if (before) return;
+    if (before) {
+      WireBefore more = *before;
+      more.features.merge(active_against(wire));
+      if (more.features != before->features) kernel_.set_alias(port, more.text());
+      return;
+    }
     const WireBefore now = {.interface = wire.name,
                             .mtu = wire.mtu,
                             .ipv6 = speaks_ipv6(wire.name),
                             .promiscuous = (wire.flags & IFF_PROMISC) != 0,
-                            .features = active_on_arrival(wire.name)};
+                            .features = active_against(wire)};
     kernel_.set_alias(port, now.text());
   }
 
@@ -206,7 +232,7 @@ class Setup {
       kernel_.set_mtu(wire, config_.mtu);
       say("{}: MTU {}, and was {}", wire.name, config_.mtu, wire.mtu);
     }
-    switch_features(wire.name, active_on_arrival(wire.name), false);
+    switch_features(wire.name, active_against(wire), false);
     kernel_.set_flag(wire, IFF_PROMISC, true);
     kernel_.set_flag(wire, IFF_UP, true);
     say("{}: up, promiscuous, without offloads on arrival and without IPv6 of its own", wire.name);

@@ -94,11 +94,28 @@ void check_wire_interface(const AcceleratorConfig& config, bool runs, CheckRepor
   check_no_addresses(interface, label(interface, config.wire), report);
 }
 
+// Without them it works, and is slower.
+void check_superpackets(const AcceleratorConfig& config, CheckReport& report) {
+  const std::string own = interface_of(config.host);
+  const auto peer = config.superpackets && !own.empty() ? veth_peer(own) : std::nullopt;
+  if (!peer) return;
+  for (const std::string& end : {*peer, own}) {
+    if (active_features(end).contains("tx-tcp-segmentation")) continue;
+    return report.note(
+        "superpackets",
+        fmt::format("{} cuts TCP into packets itself, which costs time; gradlane accelerator up --config "
+                    "{} switches that off",
+                    end, config.file));
+  }
+  report.ok(fmt::format("superpackets of TCP between {} and {}", *peer, own));
+}
+
 void check_offloads(const AcceleratorConfig& config, CheckReport& report) {
   const std::vector<std::string> faults = offload_faults(config);
   for (const std::string& fault : faults) report.fail("offloads", fault, "");
   const bool looked = interface_mtu(interface_of(config.host)) != 0 || interface_mtu(interface_of(config.wire)) != 0;
   if (looked && faults.empty()) report.ok("offloads that change packets are off");
+  check_superpackets(config, report);
 }
 
 // What the host has of its network without an accelerator, and what brings that back.

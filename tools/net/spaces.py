@@ -120,6 +120,15 @@ class Space:
             self._ip(f"link set {name} {f'master {master} ' if master else ''}up")
             other.ip("link", "set", peer, "up")
 
+    def leave_superpackets(self, interface, on):
+        """It leaves checksums and segmentation of TCP, and nothing else, to its device; or nothing at all."""
+        self.run("ethtool", "-K", interface, *("tx on sg on tso on gso on" if on else "tx off").split())
+        active = re.findall(r"^\s*(tx-\S+): on$", self.run("ethtool", "-k", interface), re.MULTILINE)
+        others = [name for name in active if re.fullmatch("tx-checksum-sctp|tx-gso-.*|tx-.*-segmentation", name)
+                  and not re.match("tx-tcp|tx-generic", name)]
+        if on and others:
+            self.run("ethtool", "-K", interface, *(word for name in others for word in (name, "off")))
+
     def shape(self, interface, rate, **tbf):
         """What it sends, from now on: tbf with these parameters (burst, and latency or limit)."""
         words = [word for name, value in tbf.items() for word in (name, value)]

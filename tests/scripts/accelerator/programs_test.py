@@ -276,9 +276,20 @@ def restart(hosts, bumps, codec):
     traffic.close(old)
 
 
+def check_superpackets(bumps, wanted):
+    """That they come and go, if they shall."""
+    for i in range(2):
+        stats = bumps.stats(i)
+        port = stats["ports"]["host"]
+        for name in ("superpackets_received", "superpackets_sent"):
+            assert (port[name] > 0) == wanted, f"host {i}: {name} is {port[name]}"
+        assert stats["counters"]["super_segment"] == 0 and stats["advice"] == [], stats
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
+    parser.add_argument("--superpackets", action="store_true", help="accelerators have them with their kernels")
     parser.add_argument("--bump", choices=("accelerator", "testpmd"), default="accelerator")
     args = parser.parse_args()
     networks.require("ping", "iperf3", *(["dpdk-testpmd"] if args.bump == "testpmd" else []))
@@ -290,7 +301,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as name, rig.Hosts() as hosts:
         folder = pathlib.Path(name)
-        with rig.Bumps(hosts, folder, args.gradlaned, args.bump) as bumps:
+        with rig.Bumps(hosts, folder, args.gradlaned, args.bump, args.superpackets) as bumps:
             bumps.codec = "fixed:10"
             bumps.start().wait_up()
             check("nothing goes around", bumps_matter, hosts, bumps)
@@ -304,11 +315,12 @@ def main():
         if args.bump == "accelerator":
             for codec in traffic.BOUNDS:
                 for repack in ("true", "false"):
-                    settings = {"codec": codec, "repack": f"{{enabled: {repack}}}"}
+                    settings = {"codec": codec, "repack": f"{{enabled: {repack}}}", "superpackets": args.superpackets}
                     with rig.Bumps(hosts, folder, args.gradlaned, **settings) as bumps:
                         bumps.codec = codec
                         bumps.start().wait_up()
                         check(f"{codec}, repack {repack}: TCP", float_streams, hosts, bumps, codec)
+                        check_superpackets(bumps, args.superpackets)
                         check(f"{codec}, repack {repack}: UDP", float_datagrams, hosts, bumps, codec)
                         if repack == "true":
                             check(f"{codec}: UDP checksums", no_checksum, hosts, bumps)

@@ -108,10 +108,11 @@ class Bumps(rings.Ring):
     """What is in the places for bumps: kind "accelerator" or "testpmd".
 
     Daemons are started, killed and watched as those of a ring. settings: further keys of the configuration file, in
-    YAML; a value may be a function of the host.
+    YAML; a value may be a function of the host. superpackets: between the kernel and accelerators.
     """
 
-    def __init__(self, hosts, folder, gradlaned, kind="accelerator", **settings):
+    def __init__(self, hosts, folder, gradlaned, kind="accelerator", superpackets=False, **settings):
+        self.superpackets = superpackets
         # Not the parent's: there is no ring to describe.
         self.kind, self.nodes, self.network, self.lanes = kind, hosts.nodes, hosts, 1
         self.folder, self.gradlaned = pathlib.Path(folder), str(gradlaned)
@@ -123,7 +124,11 @@ class Bumps(rings.Ring):
 
     def configure(self, i, **settings):
         """For its next start."""
-        lines = ["mode: accelerator", "host: {device: 'net_af_packet0,iface=gla0,qdisc_bypass=0'}",
+        if self.superpackets:
+            for interface in ("gl0", "gla0"):
+                self.network.node(i).leave_superpackets(interface, True)
+        lines = ["mode: accelerator", "host: {device: 'net_af_packet0,iface=gla0,qdisc_bypass=0', superpackets: "
+                                      f"{str(self.superpackets).lower()}}}",
                  "wire: {device: 'net_af_packet1,iface=glw0,qdisc_bypass=0'}",
                  f"admin: '{self.folder}/n{i}.admin'", f"mtu: {self.network.mtu}"]
         lines += [f"{key}: {value(i) if callable(value) else value}" for key, value in settings.items()]

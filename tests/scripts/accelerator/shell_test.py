@@ -194,6 +194,25 @@ def check_tap(shell):
         wait_for(lambda: "gl0" not in shell.interfaces(), "gl0 is gone")
 
 
+def check_superpackets(shell):
+    """Where TCP may have superpackets, all else is the same as without."""
+    shell.start(host="{device: 'net_af_packet0,iface=gla0', superpackets: true}")
+    assert shell.interfaces()["gla0"]["promiscuity"] > 0
+    shell.passes(sizes(), "frames of all sizes through a packet socket")
+    shell.passes(kinds(), "frames of all kinds through a packet socket")
+    shell.counts({"counters/super_segment": 0, "ports/host/superpackets_received": 0, "ports/host/missed": 0})
+    for up in (False, True):
+        shell.ip("link", "set", "gla0", "up" if up else "down")
+        wait_for(lambda up=up: shell.stats()["ports"]["host"]["link_up"] is up, f"the link is up: {up}")
+    for tap in shell.taps.values():
+        with contextlib.suppress(OSError):  # a socket is told once that its interface was down
+            tap.drain()
+        tap.drain()
+    shell.passes(kinds(), "frames after gla0 was down")
+    shell.end()
+    assert shell.interfaces()["gla0"]["promiscuity"] == 0
+
+
 def check_user(shell):
     """As a user without rights it does all the same, and ends like it."""
     shell.folder.chmod(0o755)
@@ -237,7 +256,7 @@ def main():
     args = parser.parse_args()
     networks.require()
     checks = (check_offloads, check_frames, check_stats, check_silent_peer, check_super_segments, check_links,
-              check_shaper, check_missed, check_ends, check_tap, check_user, check_faults)
+              check_shaper, check_missed, check_ends, check_tap, check_superpackets, check_user, check_faults)
     with tempfile.TemporaryDirectory() as folder, Shell(args.gradlaned, folder) as shell:
         for check in checks:
             try:

@@ -6,10 +6,17 @@
 Usage: up_test.py GRADLANE GRADLANED
 """
 
+import contextlib
+import hashlib
+import random
 import re
 import signal
+import socket
+import threading
 
 from tests.scripts.accelerator.told_daemon import BINARIES, TIMEOUT, SpaceTest, main
+from tests.scripts.fixtures.rings import wait_for
+from tools.net.spaces import inside
 
 ADDRESSES = (["10.77.0.1/24"], ["10.77.0.2/24", "label", "eth1:more"], ["10.79.0.1/30", "brd", "+"],
              ["10.80.0.1/24", "noprefixroute", "metric", "7"], ["fd77::1/64"])
@@ -106,6 +113,75 @@ class UpTest(SpaceTest):
         self.accelerator("down")
         self.assertEqual(self.state(), before)
         self.pings()
+
+    def features(self, interface):
+        return set(re.findall(r"^\s*(\S+): on", self.inside("ethtool", "-k", interface), re.MULTILINE))
+
+    def test_superpackets(self):
+        """The kernel keeps TSO, with a daemon and without one, where it has to cut what it sends itself."""
+        self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
+        self.other.run("ethtool", "-K", "far", "tx", "off")  # nobody cuts superpackets on this wire
+        before = self.state()
+        self.accelerator("up")
+        self.config.write_text(self.config.read_text().replace("host: {", "host: {superpackets: true, "))
+        self.check(1, "^note superpackets: gl0 cuts TCP into packets itself, which costs time; gradlane accelerator up",
+                   "^FAIL daemon: none runs")
+        self.assertIn("gl0: leaves segmentation of TCP to the accelerator, as superpackets\n", self.accelerator("up"))
+        for interface in ("gl0", "gla0"):
+            self.assertLessEqual({"tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-checksum-ip-generic"},
+                                 self.features(interface))
+        self.assertFalse({"tx-udp-segmentation", "tx-sctp-segmentation", "tx-checksum-sctp", "tx-gre-segmentation"} &
+                         self.features("gl0"))
+        self.assertFalse({"tx-tcp-segmentation", "tx-checksum-ip-generic"} & self.features("eth1"))
+        self.check_stream()
+        up = self.state()
+        self.accelerator("up")
+        self.assertEqual(self.state(), up, "again, it changes nothing")
+        daemon = self.start_daemon()
+        self.check_stream()
+        self.check(0, "^ok   superpackets of TCP between gl0 and gla0$")
+        self.inside("ethtool", "-K", "gl0", "tx-udp-segmentation", "on")
+        self.check(1, "^FAIL offloads: port host: gl0, the host's end of gla0, leaves to its device what superpackets are "
+                      "not for: ethtool -K gl0 tx-udp-segmentation off$")
+        self.inside("ethtool", "-K", "gl0", "tx-udp-segmentation", "off")
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait(TIMEOUT)
+        self.check_stream()
+        self.accelerator("down")
+        # The kernel takes its time over addresses of links.
+        wait_for(lambda: self.state() == before, "eth1 is as it was")
+
+    def check_stream(self):
+        """Bytes of a connection each way, of which nothing is on the wire that is longer than the MTU."""
+        data = random.Random(7).randbytes(3_000_000)
+        with inside(self.other.name):
+            listener = socket.create_server(("10.77.0.9", 0))
+            sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        with listener, sniffer:
+            sniffer.bind(("far", 0))
+            sniffer.setblocking(False)
+            with inside(self.namespace.name):
+                ours = socket.create_connection(listener.getsockname(), TIMEOUT)
+            theirs, _ = listener.accept()
+            with ours, theirs:
+                theirs.settimeout(TIMEOUT)
+                for sender, receiver in ((ours, theirs), (theirs, ours)):
+                    thread = threading.Thread(target=sender.sendall, args=(data,))
+                    thread.start()
+                    got = bytearray()
+                    while len(got) < len(data):
+                        part = receiver.recv(1 << 20)
+                        self.assertTrue(part)
+                        got += part
+                    thread.join(TIMEOUT)
+                    self.assertEqual(hashlib.sha256(got).digest(), hashlib.sha256(data).digest())
+            lengths = []
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    frame, where = sniffer.recvfrom(65536)
+                    if where[2] != socket.PACKET_OUTGOING:
+                        lengths.append(len(frame))
+            self.assertEqual(max(lengths), 1514)
 
     def test_what_was_there(self):
         """Part of it, by hand or of another time, is made whole; what is in the way is named, and left alone."""

@@ -90,6 +90,26 @@ class Bench:
             rounds.append(row)
         return rounds
 
+    # ---- Superpackets
+
+    def superpackets(self, rate):
+        """Goodput of a float stream with superpackets between kernel and accelerator, and without, in turns."""
+        rounds = []
+        for number in range(self.args.rounds):
+            row = {}
+            for on in (False, True) if number % 2 == 0 else (True, False):
+                name = "superpackets" if on else "packets"
+                with rig.Net(rate) as net, self.accelerators(net, superpackets=on) as bump:
+                    warm(net, bump)
+                    row[f"{name}_tos0"] = stream(net, bump, 0, seconds=self.args.seconds)
+                    row[name] = stream(net, bump, MARKED, seconds=self.args.seconds)
+            for mark in ("", "_tos0"):
+                row[f"gain{mark}"] = row[f"superpackets{mark}"]["goodput"] / row[f"packets{mark}"]["goodput"]
+            say(f"superpackets at {rate}, round {number + 1}: " + ", ".join(
+                f"{key} {row[key]['goodput'] * 8e-6:.0f} Mb/s" for key in row if isinstance(row[key], dict)))
+            rounds.append(row)
+        return rounds
+
     # ---- What passes untouched
 
     def passing(self, rate):
@@ -185,6 +205,8 @@ def measure(args):
             result["passing"] = {rate or "none": bench.passing(rate) for rate in [*rates, None]}
         if "latency" in args.only:
             result["latency"] = bench.latency()
+        if args.superpackets:
+            result["superpackets"] = {rate or "none": bench.superpackets(rate) for rate in [*rates, None]}
         if "bounds" in args.only:
             result["bounds"] = bench.bounds()
             result["ratios"] = {row["codec"]: codec_ratio(args, row["codec"]) for row in result["bounds"] if row["tos"]}
@@ -230,6 +252,20 @@ def print_streams(result):
                             for who in ("sender", "near", "far", "receiver"))
             print(f"  {title:28} {cell(middle(rounds, name, 'goodput'), 8e-6):>22} {gain:>20} "
                   f"{middle(rounds, name, 'floats_per_packet')['median']:13.0f}   {cpu}")
+
+
+def print_superpackets(result):
+    for rate, rounds in result["superpackets"].items():
+        print(f"\nsuperpackets between kernel and accelerators, {rate if rate != 'none' else 'no rate'}, float stream, "
+              "repacked")
+        print(f"  {'':28} {'Mb/s of floats':>22} {'x without':>20}   CPU s per GB of floats: sender, near, far, receiver")
+        for mark, title in (("_tos0", "ToS 0"), ("", "0x28")):
+            for name in ("packets", "superpackets"):
+                gain = cell(middle(rounds, f"gain{mark}"), form=".2f") if name == "superpackets" else ""
+                cpu = ", ".join(f"{middle(rounds, name + mark, 'cpu_per_gb', who)['median']:.1f}"
+                                for who in ("sender", "near", "far", "receiver"))
+                print(f"  {title + ', ' + name:28} {cell(middle(rounds, name + mark, 'goodput'), 8e-6):>22} {gain:>20}   "
+                      f"{cpu}")
 
 
 def print_passing(result):
@@ -280,6 +316,8 @@ def print_tables(result, args):
     print(f"medians of {args.rounds} rounds (least to most), streams of {args.seconds:g} s")
     if result["streams"]:
         print_streams(result)
+    if "superpackets" in result:
+        print_superpackets(result)
     if result["passing"]:
         print_passing(result)
     if "latency" in result:
@@ -304,6 +342,7 @@ def parse():
     parser.add_argument("--rate", default="200mbit", help="of the wire (200mbit)")
     parser.add_argument("--fast", default="1gbit", help="the second rate (1gbit)")
     parser.add_argument("--only", default=",".join(PARTS), help=f"some parts, with commas between: {', '.join(PARTS)}")
+    parser.add_argument("--superpackets", action="store_true", help="with them and without, beside --only's parts")
     parser.add_argument("--rounds", type=int, help="of everything (3)")
     parser.add_argument("--seconds", type=float, help="of each stream (5)")
     parser.add_argument("--quick", action="store_true", help="one round, short, one rate: about two minutes")
@@ -314,7 +353,7 @@ def parse():
     args.pings = 200
     args.floats = (1 << 22) if args.quick else (1 << 24)
     args.bits = [10] if args.quick else [6, 8, 10]
-    args.only = args.only.split(",")
+    args.only = [part for part in args.only.split(",") if part]
     if not set(args.only) <= set(PARTS):
         parser.error(f"--only {','.join(args.only)}: parts are {', '.join(PARTS)}")
     args.gradlane, args.gradlaned = (pathlib.Path(path).resolve() for path in (args.gradlane, args.gradlaned))

@@ -164,8 +164,10 @@ class Accelerators(Bump):
 
     name = "accelerator"
 
-    def __init__(self, net, args, folder, codec="fixed:10", repack=True, idle="adaptive", hold=None):
+    def __init__(self, net, args, folder, codec="fixed:10", repack=True, idle="adaptive", hold=None,
+                 superpackets=False):
         super().__init__(net)
+        self.superpackets = superpackets
         self.args, self.folder = args, pathlib.Path(folder)
         self.codec, self.repack, self.idle, self.hold = codec, repack, idle, hold
 
@@ -175,8 +177,12 @@ class Accelerators(Bump):
     def start(self, i):
         config = self.folder / f"host{i}.yaml"
         hold = f", hold: {self.hold}" if self.hold else ""
+        for interface in ("gl0", "gla0"):
+            self.net.spaces[f"h{i}"].leave_superpackets(interface, self.superpackets)
+        superpackets = str(self.superpackets).lower()
         config.write_text("mode: accelerator\n"
-                          f'host: {{device: "{HOST_DEVICE}"}}\nwire: {{device: "{WIRE_DEVICE}"}}\n'
+                          f'host: {{device: "{HOST_DEVICE}", superpackets: {superpackets}}}\n'
+                          f'wire: {{device: "{WIRE_DEVICE}"}}\n'
                           f"codec: {self.codec}\nmtu: {self.net.mtu}\n"
                           f"repack: {{enabled: {str(self.repack).lower()}{hold}}}\n"
                           f"worker: {{core: {i}, idle: {self.idle}}}\nadmin: {self.admin(i)}\nlog: warn\n")

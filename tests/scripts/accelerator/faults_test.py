@@ -274,6 +274,7 @@ def pin_neighbours(hosts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
+    parser.add_argument("--superpackets", action="store_true", help="accelerators have them with their kernels")
     parser.add_argument("--bump", choices=("accelerator", "testpmd"), default="accelerator")
     args = parser.parse_args()
     networks.require("ping", "sysctl", *(["dpdk-testpmd"] if args.bump == "testpmd" else []))
@@ -290,7 +291,7 @@ def main():
 
         @contextlib.contextmanager
         def bumps_with(**settings):
-            with rig.Bumps(hosts, folder, args.gradlaned, args.bump, **settings) as bumps:
+            with rig.Bumps(hosts, folder, args.gradlaned, args.bump, args.superpackets, **settings) as bumps:
                 bumps.start().wait_up()
                 if args.bump == "accelerator":
                     bumps.warm(0, 1)

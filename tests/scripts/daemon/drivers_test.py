@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 NODE = """
-nodes: [{{rank: 0, ip: 10.77.71.1}}, {{rank: 1, ip: 10.77.71.2}}]
+nodes: [{{rank: 0, ip: 10.77.73.1}}, {{rank: 1, ip: 10.77.73.2}}]
 rank: 0
 socket: {folder}/sock
 ports: [{port}]

@@ -35,7 +35,7 @@ namespace {
 using Clock = AdminSocket::Clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStep{100};  // between looks at what no file descriptor tells
+constexpr milliseconds kTendEvery{100};  // between looks at what no file descriptor tells
 
 // In devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
 size_t buffers_for(const AcceleratorConfig& config) {
@@ -127,8 +127,8 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
 // Answers people until a signal comes; its name. Throws DeviceLost.
 const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
                   AcceleratorWatch& watch, PortHold& hold) {
-  for (auto tended = Clock::now() - kStep;;) {
-    if (Clock::now() - tended >= kStep) {
+  for (auto tended = Clock::now() - kTendEvery;;) {
+    if (Clock::now() - tended >= kTendEvery) {
       tended = Clock::now();
       host.tend();
       wire.tend();
@@ -136,7 +136,7 @@ const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& 
       hold.look(clock_now());
     }
     std::array<pollfd, 2> fds = {{{signals.fd(), POLLIN, 0}, {admin.fd(), POLLIN, 0}}};
-    ::poll(fds.data(), fds.size(), static_cast<int>(kStep.count()));
+    ::poll(fds.data(), fds.size(), static_cast<int>(kTendEvery.count()));
     admin.step();
     if (const char* const signal = signals.take()) return signal;
   }

@@ -16,8 +16,8 @@
 namespace gradlane {
 namespace {
 
-constexpr int kSocketBytes = 16 << 20;  // for frames that came and were not fetched yet
-constexpr size_t kMacBytes = 12;        // both addresses
+constexpr int kSocketBytes = 2 << 20;  // for frames that came and were not fetched yet; the kernel takes it twice
+constexpr size_t kMacBytes = 12;       // both addresses
 
 bool set(int socket, int level, int option, int value) noexcept {
   return setsockopt(socket, level, option, &value, sizeof(value)) == 0;
@@ -154,19 +154,24 @@ rte_mbuf* VnetQueue::cut() noexcept {
 
 uint16_t VnetQueue::send(rte_mbuf** burst, uint16_t count) noexcept {
   uint16_t done = 0;
+  size_t alone = 0;  // of a superpacket that was refused, so many are left
   while (done < count) {
     size_t packets = 1;
-    if (joiner_.begin(bytes_of(burst[done]))) {
+    if (alone == 0 && joiner_.begin(bytes_of(burst[done]))) {
       while (done + packets < count && joiner_.add(bytes_of(burst[done + packets]))) ++packets;
     }
     Sent sent = packets > 1 ? send_joined() : Sent::kNo;
-    if (packets > 1 && sent == Sent::kNo) note(Event::kSeparately);
+    if (packets > 1 && sent == Sent::kNo) {
+      note(Event::kSeparately);
+      alone = packets;
+    }
     if (sent == Sent::kNo) {
       packets = 1;
       sent = send_alone(burst[done]);
       if (sent == Sent::kNo) note(Event::kRefused);
     }
     if (sent == Sent::kLater) break;
+    if (alone != 0) --alone;
     for (size_t i = 0; i < packets; ++i) rte_pktmbuf_free(burst[done++]);
   }
   return done;
@@ -196,8 +201,19 @@ VnetQueue::Sent VnetQueue::hand_over(iovec* parts, size_t count) noexcept {
   message.msg_iov = parts;
   message.msg_iovlen = count;
   if (sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kYes;
-  const bool later = errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == EINTR;
-  return later ? Sent::kLater : Sent::kNo;
+  switch (errno) {
+    case EAGAIN:
+    case ENOMEM:
+    case EINTR:
+      return Sent::kLater;
+    case ENOBUFS:  // the device or a filter has dropped it: it would do so again, and hold up what is behind it
+      note(Event::kRefused);
+      return Sent::kYes;
+    case ENETDOWN:  // which is said of the link
+      return Sent::kYes;
+    default:
+      return Sent::kNo;
+  }
 }
 
 }  // namespace gradlane

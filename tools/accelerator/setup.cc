@@ -213,6 +213,7 @@ class Setup {
                                    port.name, before->interface));
     }
     if (before) {
+      if (!config_.superpackets) return;
       WireBefore more = *before;
       more.features.merge(active_against(wire));
       if (more.features != before->features) kernel_.set_alias(port, more.text());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace gradlane::test::cost_test {
 namespace {
@@ -52,7 +53,7 @@ TEST(AllReduceTime, Partitions) {
     return each;
   }();
   for (const char* const strategy : {"ring", "direct"}) {
-    double before = INFINITY;
+    double before = std::numeric_limits<double>::infinity();
     for (const double k : {1, 2, 4, 16, 1000000, 0}) {
       const double now = time_of(usual, "fixed:10", 1 << 22, 4, strategy, k).seconds;
       EXPECT_LE(now, before) << strategy << " " << k;

@@ -134,7 +134,7 @@ TEST(SuperpacketCutter, LeavesTagsAndIpOptions) {
 }
 
 TEST(SuperpacketCutter, OnePacketIsAsItIsWithItsChecksumFinished) {
-  for (const size_t bytes : {0, 1, 5, 1448}) {
+  for (const size_t bytes : {0U, 1U, 5U, 1448U}) {
     const Packet packet = packet_with(bytes);
     const Bytes right = frame_of(packet);
     EXPECT_EQ(cut({}, right), std::vector<Bytes>{right});

@@ -52,9 +52,13 @@ def ping(hosts, bumps):
     traffic.ping_all_sizes(hosts, 0, 1, range(1473))
     traffic.ping_all_sizes(hosts, 1, 0, fragments(bumps, 1473, 4000, 8000), together=1)
     for size in (0, 56, 1472, *fragments(bumps, 4000)):
-        output = hosts.node(1).run("ping", "-c", "3", "-i", "0.05", "-W", "5", "-s", size,
-                                              rig.address(0))
-        assert " 0% packet loss" in output and "wrong data" not in output, output
+        # Of long ones the kernel drops fragments where it has no CPU for a while.
+        for left in (2, 1, 0):
+            output = hosts.node(1).run("ping", "-c", "3", "-i", "0.05", "-W", "5", "-s", size, rig.address(0))
+            assert "wrong data" not in output, output
+            if " 0% packet loss" in output:
+                break
+            assert left != 0, output
 
 
 def iperf(hosts, *options):

@@ -62,7 +62,7 @@ const std::set<std::string>& superpacket_features() {
   static const std::set<std::string> kFeatures = {"tx-checksum-ip-generic",  "tx-scatter-gather",
                                                   "tx-generic-segmentation", "tx-tcp-segmentation",
                                                   "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
-                                                  "tx-tcp6-segmentation"};
+                                                  "tx-tcp6-segmentation",    "tx-tcp-accecn-segmentation"};
   return kFeatures;
 }
 

@@ -10,9 +10,6 @@ namespace {
 constexpr double kFp32 = 4;
 constexpr double kIndex = 4;
 constexpr double kResNet50 = 25557032;
-// Majority votes decode what each worker has sent. 2.22 ms a worker for ResNet-50 beyond four, scaled, make the 1042 ms
-// that were published for ResNet-101 with 96.
-constexpr double kVoteDecode = 2.22e-3;
 constexpr double kVoteWorkers = 4;
 
 double power_bytes(const ModelTable& model, double rank) {
@@ -60,7 +57,7 @@ double mlsys_compressed(const MlsysCluster& cluster, const MlsysCodec& codec, co
                     2 * power_bytes(model, codec.parameter) * others / (cluster.workers * cluster.bandwidth);
       break;
     case MlsysCodec::Kind::kSign:
-      encdec += kVoteDecode * std::max(0.0, cluster.workers - kVoteWorkers);
+      encdec += cluster.vote_decode * std::max(0.0, cluster.workers - kVoteWorkers);
       communicate = cluster.alpha * others + kFp32 * elements / 32 * others / cluster.bandwidth;
       break;
     case MlsysCodec::Kind::kTopK:
@@ -71,15 +68,16 @@ double mlsys_compressed(const MlsysCluster& cluster, const MlsysCodec& codec, co
   return backward + encdec * elements / kResNet50 + communicate;
 }
 
-std::vector<MlsysSetup> mlsys_grid(double bandwidth, double faster) {
+std::vector<MlsysSetup> mlsys_grid(double bandwidth, double vote_decode) {
   std::vector<MlsysSetup> setups;
   for (const char* const name : kMlsysModels) {
     const ModelTable model = find_model(name).value();
-    const double sample = v100_backward(model) / faster;
+    const double sample = v100_backward(model);
     for (const unsigned workers : kMlsysWorkers) {
       MlsysCluster cluster;
       cluster.workers = workers;
       cluster.bandwidth = bandwidth;
+      cluster.vote_decode = vote_decode;
       for (const unsigned batch : kMlsysBatches) {
         const double backward = sample * batch;
         const double sync = mlsys_sync(cluster, backward, kFp32 * model.elements());

@@ -2,6 +2,7 @@
 #include "collectives/plan/secopa.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace gradlane {
 namespace {
@@ -56,17 +57,19 @@ std::optional<SecopaCosts> hipress_costs(unsigned nodes) noexcept {
 
 SecopaPlan secopa_plan(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double elements) noexcept {
   SecopaPlan best;
+  best.ms = std::numeric_limits<double>::infinity();
   for (const bool compress : {false, true}) {
     for (unsigned k = 1; k <= nodes; ++k) {
       SecopaPlan plan = {compress, k, 0};
       plan.ms = secopa_ms(costs, way, nodes, elements, plan);
-      if (best.ms == 0 || plan.ms < best.ms) best = plan;
+      if (plan.ms < best.ms) best = plan;
     }
   }
   return best;
 }
 
-double secopa_threshold(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double most) noexcept {
+std::optional<double> secopa_threshold(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double most) noexcept {
+  if (!secopa_plan(costs, way, nodes, most).compress) return std::nullopt;
   double less = 0;
   while (most - less > 1) {
     const double middle = (less + most) / 2;

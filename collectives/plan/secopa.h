@@ -48,8 +48,9 @@ struct SecopaPlan {
 // and (N-1) merge in both. S, E, D, G, B: send, encode, decode, gather, broadcast; m: elements; r: ratio.
 [[nodiscard]] SecopaPlan secopa_plan(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double elements) noexcept;
 
-// The least number of elements from which on to compress pays: found by bisection up to `most`.
-[[nodiscard]] double secopa_threshold(const SecopaCosts& costs, SecopaWay way, unsigned nodes,
-                                      double most = 1e9) noexcept;
+// The least number of elements from which on to compress pays: found by bisection up to `most`. None: it does not even
+// there.
+[[nodiscard]] std::optional<double> secopa_threshold(const SecopaCosts& costs, SecopaWay way, unsigned nodes,
+                                                     double most = 1e9) noexcept;
 
 }  // namespace gradlane

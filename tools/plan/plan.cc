@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/error.h"
 #include "tools/plan/paper.h"
@@ -32,6 +33,17 @@ void print_head(const PlanSetting& setting) {
   }
 }
 
+void print_wrapped(std::string text) {
+  constexpr size_t kColumns = 120;
+  while (text.size() > kColumns) {
+    const size_t blank = text.rfind(' ', kColumns);
+    if (blank == text.npos) break;
+    fmt::print("{}\n", text.substr(0, blank));
+    text.erase(0, blank + 1);
+  }
+  fmt::print("{}\n", text);
+}
+
 void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   fmt::print("{:<13} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", "codec", "ways", "MB sent", "exchange",
              "hidden", "exposed", "step", "speed-up", "limit");
@@ -49,7 +61,7 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   } else {
     fmt::print("To be within {:.0f} % of it, bytes must shrink {:.1f} times.\n", kLinearSlack * 100, *rows.enough);
   }
-  fmt::print("{}\n", advice(setting, rows));
+  print_wrapped(advice(setting, rows));
 }
 
 nlohmann::json row_json(const PlanRow& row) {

@@ -60,6 +60,32 @@ std::string limit_text(const PlanRows& rows) {
   return "at any rate here, as packets bind";
 }
 
+std::string advice_of(const PlanRows& rows) {
+  const PlanRow& raw = rows.rows[kRaw];
+  if (rows.single->speedup < 1 + kWorthIt) {
+    const char* const why = raw.plan.time.step <= rows.compute * (1 + kLinearSlack)
+                                ? "the exchange hides behind backward"
+                                : "no codec here is faster";
+    const std::string below = rows.nothing_from ? fmt::format("; below {} it pays", gbps_text(*rows.nothing_from)) : "";
+    return fmt::format("do not compress: {}{}", why, below);
+  }
+  const PlanRow& least = *rows.bounded;
+  const PlanRow& most = *rows.single;
+  if (least.speedup < 1 + kWorthIt) {
+    return fmt::format("compress only with {}, which has no bound of its error: {}", most.codec,
+                       times_text(most.speedup));
+  }
+  std::string text = fmt::format("compress with {}: {}", least.codec, times_text(least.speedup));
+  if (most.speedup > least.speedup * (1 + kWorthIt)) {
+    text += fmt::format(" ({}, without a bound of its error: {})", most.codec, times_text(most.speedup));
+  }
+  const double plain = rows.rows.front().plan.time.step;
+  if (plain < least.plan.time.step * (1 + kWorthIt)) {
+    return text + "; but an exchange that fills the links without compressing (plain) is as fast";
+  }
+  return text + "; " + limit_text(rows);
+}
+
 }  // namespace
 
 PlanRow plain_row(const PlanSetting& setting) {
@@ -105,31 +131,15 @@ PlanRows plan_rows(const PlanSetting& setting) {
   return result;
 }
 
+std::string origin_text(const PlanSetting& setting) {
+  if (setting.calibrated) return "";
+  const bool card = setting.calibration.port == plan_port_name(PlanPort::kCard);
+  return fmt::format(" (by usual figures, gradients of N(0, 0.01){})", card ? "; estimated: no card was measured" : "");
+}
+
 std::string advice(const PlanSetting& setting, const PlanRows& rows) {
   if (setting.nodes < 2) return "one node has nobody to exchange with";
-  const PlanRow& raw = rows.rows[kRaw];
-  if (rows.single->speedup < 1 + kWorthIt) {
-    const char* const why = raw.plan.time.step <= rows.compute * (1 + kLinearSlack)
-                                ? "the exchange hides behind backward"
-                                : "no codec here is faster";
-    const std::string below = rows.nothing_from ? fmt::format("; below {} it pays", gbps_text(*rows.nothing_from)) : "";
-    return fmt::format("do not compress: {}{}", why, below);
-  }
-  const PlanRow& least = *rows.bounded;
-  const PlanRow& most = *rows.single;
-  if (least.speedup < 1 + kWorthIt) {
-    return fmt::format("compress only with {}, which has no bound of its error: {}", most.codec,
-                       times_text(most.speedup));
-  }
-  std::string text = fmt::format("compress with {}: {}", least.codec, times_text(least.speedup));
-  if (most.speedup > least.speedup * (1 + kWorthIt)) {
-    text += fmt::format(" ({}, without a bound of its error: {})", most.codec, times_text(most.speedup));
-  }
-  const double plain = rows.rows.front().plan.time.step;
-  if (plain < least.plan.time.step * (1 + kWorthIt)) {
-    return text + "; but an exchange that fills the links without compressing (plain) is as fast";
-  }
-  return text + "; " + limit_text(rows);
+  return advice_of(rows) + origin_text(setting);
 }
 
 }  // namespace gradlane

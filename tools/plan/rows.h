@@ -29,7 +29,9 @@ struct PlanRows {
 // Of a codec that cannot go by any of the strategies there is no row.
 [[nodiscard]] PlanRows plan_rows(const PlanSetting& setting);
 
-// What to do, in one sentence.
+// What the figures are of, where nothing was calibrated: " (by usual figures, gradients of N(0, 0.01))"; else empty.
+[[nodiscard]] std::string origin_text(const PlanSetting& setting);
+// What to do, in one sentence, and by which figures.
 [[nodiscard]] std::string advice(const PlanSetting& setting, const PlanRows& rows);
 
 [[nodiscard]] PlanRow plain_row(const PlanSetting& setting);

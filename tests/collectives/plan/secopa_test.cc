@@ -32,13 +32,28 @@ TEST(Secopa, PublishedPlanOfVgg19) {
 TEST(Secopa, Thresholds) {
   const std::pair<unsigned, double> rings[] = {{4, 2.7}, {8, 4.6}, {16, 8.6}};
   for (const auto& [nodes, megabytes] : rings) {
-    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaWay::kRing, nodes), megabytes, 0.05);
+    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaWay::kRing, nodes).value(), megabytes,
+                0.05);
   }
   const std::pair<unsigned, double> servers[] = {{4, 2.7}, {8, 5.1}, {16, 9.9}};
   for (const auto& [nodes, megabytes] : servers) {
-    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaWay::kServers, nodes), megabytes, 0.05);
+    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaWay::kServers, nodes).value(), megabytes,
+                0.05);
   }
   EXPECT_FALSE(hipress_costs(5));
+  EXPECT_FALSE(secopa_threshold(hipress_costs(4).value(), SecopaWay::kRing, 4, 1000));
+}
+
+// Where nothing costs anything, to compress brings nothing, and one part is as good as several.
+TEST(Secopa, FreeCosts) {
+  SecopaCosts free;
+  for (SecopaCurve* const each : {&free.encode, &free.decode, &free.send, &free.gather, &free.broadcast}) {
+    *each = {1e-300, 0, 0};
+  }
+  const SecopaPlan plan = secopa_plan(free, SecopaWay::kRing, 4, 0);
+  EXPECT_FALSE(plan.compress);
+  EXPECT_EQ(plan.partitions, 1U);
+  EXPECT_EQ(plan.ms, 0);
 }
 
 }  // namespace

@@ -113,30 +113,48 @@ TEST(PlanStep, RateThatIsEnough) {
   EXPECT_LT(*rate, 10e9);
 }
 
-// What was published (ResNet-101, 96 workers, about 10 Gb/s): 265 ms of sync-SGD, 1042 ms of SignSGD.
+// What was published (ResNet-101, 96 workers, about 10 Gb/s): 265 ms of sync-SGD.
 TEST(Mlsys, PublishedPoint) {
   const ModelTable model = find_model("resnet101").value();
   const double backward = 64 * v100_backward(model);
   MlsysCluster cluster;
   cluster.workers = 96;
   EXPECT_NEAR(mlsys_sync(cluster, backward, 4 * model.elements()), 0.265, 0.04);
-  EXPECT_NEAR(mlsys_compressed(cluster, mlsys_codecs()[3], model, backward), 1.042, 0.01);
 }
 
-size_t gains(double gbps, unsigned batch) {
+// The published formula of SignSGD, by hand: 232.6 ms of backward, 16 ms of ResNet-50 as 27.9 of ResNet-101, 95 others'
+// signs of 5.57 MB at 1.25 GB/s, and 95 hops.
+TEST(Mlsys, SignsByTheFormula) {
+  const ModelTable model = find_model("resnet101").value();
+  MlsysCluster cluster;
+  cluster.workers = 96;
+  EXPECT_NEAR(mlsys_compressed(cluster, mlsys_codecs()[3], model, 64 * v100_backward(model)), 0.685, 0.001);
+}
+
+// A fit: that it meets the point that it was made from says nothing about the model.
+TEST(Mlsys, FittedVotesMeetTheirPoint) {
+  const ModelTable model = find_model("resnet101").value();
+  MlsysCluster cluster;
+  cluster.workers = 96;
+  cluster.vote_decode = kMlsysFittedVotes;
+  EXPECT_NEAR(mlsys_compressed(cluster, mlsys_codecs()[3], model, 64 * v100_backward(model)), 1.042, 0.01);
+}
+
+size_t gains(double gbps, unsigned batch, double vote_decode = 0) {
   size_t count = 0;
-  for (const MlsysSetup& each : mlsys_grid(gbps * 1e9 / 8)) {
+  for (const MlsysSetup& each : mlsys_grid(gbps * 1e9 / 8, vote_decode)) {
     count += (batch == 0 || each.batch == batch) && each.gains() ? 1 : 0;
   }
   return count;
 }
 
-// The paper: 6 of more than 200 in data centres, and it pays below about 8 Gb/s. Ours is 104 of 378 at 10 Gb/s, as
-// there are small batches among ours; of the largest ones 12 of 126.
+// The paper: 6 of more than 200 in data centres, and it pays below about 8 Gb/s. Ours is 111 of 378 at 10 Gb/s, as
+// there are small batches among ours; with the fitted votes 104, of the largest batches 12 of 126.
 TEST(Mlsys, FewGainInDataCentres) {
   EXPECT_EQ(mlsys_grid(1.25e9).size(), 378U);
-  EXPECT_EQ(gains(10, 0), 104U);
-  EXPECT_EQ(gains(10, 64), 12U);
+  EXPECT_EQ(gains(10, 0), 111U);
+  EXPECT_EQ(gains(10, 0, kMlsysFittedVotes), 104U);
+  EXPECT_EQ(gains(10, 64, kMlsysFittedVotes), 12U);
   EXPECT_LE(gains(15, 64), 6U);
   EXPECT_LE(gains(30, 0), 6U);
   EXPECT_GT(gains(1, 0), 200U);

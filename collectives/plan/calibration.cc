@@ -36,6 +36,8 @@ void PacketCost::set_mtu(double mtu) noexcept {
   overhead = kFrameBytes + headers;
 }
 
+double PacketCost::mtu() const noexcept { return payload + kDatagramBytes + sizeof(LinkHeader) + sizeof(RunHeader); }
+
 const CodecCost* Calibration::find(std::string_view codec) const noexcept {
   const auto found = std::ranges::find(codecs, codec, &CodecCost::name);
   return found == codecs.end() ? nullptr : &*found;

@@ -60,6 +60,8 @@ struct PacketCost {
 
   // For packets of so many bytes of IP.
   void set_mtu(double mtu) noexcept;
+  // Bytes of IP of a full packet.
+  [[nodiscard]] double mtu() const noexcept;
 };
 
 inline constexpr unsigned kCalibrationVersion = 1;
@@ -116,7 +118,8 @@ enum class PlanPort : uint8_t { kUdp, kPackets, kCard };
 // A world in which computing takes no time, as in the simulator: links and headers alone. Codecs have their widths.
 [[nodiscard]] Calibration free_calibration(double latency, double bandwidth);
 
-// What no library beats without compressing: TCP segments on the same links, which cost no core. Of it, `raw`.
+// What no library beats without compressing: TCP segments of the same MTU on the same links, which cost no core. Of it,
+// `raw`.
 [[nodiscard]] Calibration plain_calibration(const Calibration& calibration);
 
 }  // namespace gradlane

@@ -126,12 +126,11 @@ Calibration free_calibration(double latency, double bandwidth) {
 }
 
 Calibration plain_calibration(const Calibration& calibration) {
-  // Of Ethernet frames with 1500 bytes of IP.
-  constexpr double kSegment = 1448;
-  constexpr double kFrame = 1538;
+  constexpr double kHeaders = 52;   // IP and TCP, with time stamps
+  constexpr double kEthernet = 38;  // from the preamble to the gap
   Calibration plain = free_calibration(calibration.link.latency, calibration.link.bandwidth);
-  plain.packets.payload = kSegment;
-  plain.packets.overhead = kFrame - kSegment;
+  plain.packets.payload = calibration.packets.mtu() - kHeaders;
+  plain.packets.overhead = kHeaders + kEthernet;
   plain.lambda = calibration.lambda;
   return plain;
 }

@@ -114,23 +114,37 @@ std::optional<double> ratio_enough(const Calibration& calibration, std::span<con
   return most;
 }
 
-std::optional<double> rate_enough(Calibration calibration, const CodecCost& plain,
-                                  std::span<const CodecCost* const> codecs, std::span<const PlanBucket> buckets,
-                                  const StepCompute& compute, unsigned world, std::span<const StrategyId> strategies,
-                                  double gain, double least, double most) {
+PlanRates rates_that_pay(Calibration calibration, const CodecCost& plain, std::span<const CodecCost* const> codecs,
+                         std::span<const PlanBucket> buckets, const StepCompute& compute, unsigned world,
+                         std::span<const StrategyId> strategies, double gain, double least, double most) {
   const CodecCost* const only[] = {&plain};
   const auto brings = [&](double rate) {
     calibration.link.bandwidth = rate;
     const double raw = step_of(calibration, only, buckets, compute, world, strategies);
     return step_of(calibration, codecs, buckets, compute, world, strategies) < raw * (1 - gain);
   };
-  if (brings(most)) return std::nullopt;
-  // It may bring nothing at very low rates, too, but not here: there are bytes to save.
-  while (most / least > 1.01) {
-    const double middle = std::sqrt(least * most);
-    (brings(middle) ? least : most) = middle;
+  PlanRates rates;
+  calibration.link.bandwidth = most;
+  rates.limit = plan_step(calibration, only, buckets, compute, world, strategies).sum.limit;
+  if (brings(most)) {
+    rates.kind = PlanRates::Kind::kAlways;
+    rates.rate = most;
+    return rates;
   }
-  return most;
+  double nothing = most;
+  double something = most;
+  do {
+    if (something <= least) return rates;
+    nothing = something;
+    something = std::max(nothing / 2, least);
+  } while (!brings(something));
+  while (nothing / something > 1.01) {
+    const double middle = std::sqrt(something * nothing);
+    (brings(middle) ? something : nothing) = middle;
+  }
+  rates.kind = PlanRates::Kind::kBelow;
+  rates.rate = nothing;
+  return rates;
 }
 
 }  // namespace gradlane

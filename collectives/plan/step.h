@@ -1,6 +1,7 @@
 // step.h - a training step: exchanges beside backward, and what of them is left over (pure)
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -68,12 +69,19 @@ struct StepPlan {
                                                  const StepCompute& compute, unsigned world,
                                                  std::span<const StrategyId> strategies, double slack = 0.1);
 
-// The rate of links (bytes per s) from which on the best of the codecs saves less than `gain` of the step with `plain`:
-// bisection between `least` and `most`; none: it saves more even there.
-[[nodiscard]] std::optional<double> rate_enough(Calibration calibration, const CodecCost& plain,
-                                                std::span<const CodecCost* const> codecs,
-                                                std::span<const PlanBucket> buckets, const StepCompute& compute,
-                                                unsigned world, std::span<const StrategyId> strategies,
-                                                double gain = 0.03, double least = 1e6, double most = 125e9);
+// At which rates of links a codec brings something.
+struct PlanRates {
+  enum class Kind : uint8_t { kNowhere, kBelow, kAlways };
+  Kind kind = Kind::kNowhere;
+  double rate = 0;                        // bytes per s: below, it brings something; kAlways: the highest
+  PlanLimit limit = PlanLimit::kLatency;  // what binds `plain` at the highest rate: why links do not matter any more
+};
+// Where the best of the codecs saves `gain` or more of the step with `plain`, of rates from `least` to `most`: the
+// highest such rate, found in octaves from above and then by bisection.
+[[nodiscard]] PlanRates rates_that_pay(Calibration calibration, const CodecCost& plain,
+                                       std::span<const CodecCost* const> codecs, std::span<const PlanBucket> buckets,
+                                       const StepCompute& compute, unsigned world,
+                                       std::span<const StrategyId> strategies, double gain = 0.03, double least = 1e6,
+                                       double most = 125e9);
 
 }  // namespace gradlane

@@ -91,7 +91,11 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
                            {"calibrated", setting.calibrated}, {"compute_ms", rows.compute * 1e3},
                            {"advice", advice(setting, rows)},  {"rows", nlohmann::json::array()}};
   result["ratio_enough"] = rows.enough ? nlohmann::json(*rows.enough) : nlohmann::json();
-  result["nothing_from_gbps"] = rows.nothing_from ? nlohmann::json(*rows.nothing_from) : nlohmann::json();
+  constexpr const char* kPays[] = {"never", "below", "always"};
+  const bool below = rows.rates.kind == PlanRates::Kind::kBelow;
+  result["pays"] = kPays[static_cast<size_t>(rows.rates.kind)];
+  result["pays_codec"] = rows.named;
+  result["nothing_from_gbps"] = below ? nlohmann::json(rows.rates.rate * 8e-9) : nlohmann::json();
   for (const PlanRow& row : rows.rows) result["rows"].push_back(row_json(row));
   return result.dump(1);
 }

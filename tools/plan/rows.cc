@@ -33,19 +33,39 @@ PlanRow row_of(const PlanSetting& setting, const Calibration& calibration, const
 
 constexpr size_t kRaw = 1;  // behind plain
 
-bool states_bound(const std::string& name) { return find_codec(name).error().bounded; }
-
 // `rows`: raw and codecs. See PlanRows::single.
-const PlanRow* first_of_fastest(std::span<const PlanRow> rows, bool bounded) {
+const PlanRow* finest_of_fastest(std::span<const PlanRow> rows, bool bounded) {
   double fastest = 1;
   const auto counts = [&](const PlanRow& row) { return !bounded || states_bound(row.codec); };
   for (const PlanRow& row : rows) {
     if (counts(row)) fastest = std::max(fastest, row.speedup);
   }
   for (const PlanRow& row : rows) {
-    if (counts(row) && row.speedup * (1 + kAsFast) >= fastest) return &row;
+    if (counts(row) && row.speedup >= 1 + kWorthIt && row.speedup * (1 + kAsFast) >= fastest) return &row;
   }
   return &rows.front();
+}
+
+PlanRates rates_of(const PlanSetting& setting, const std::string& codec) {
+  const CodecCost* const one = &setting.cost(codec);
+  return rates_that_pay(setting.calibration, setting.cost("raw"), {&one, 1}, setting.buckets, setting.compute(),
+                        setting.nodes, setting.strategies, kWorthIt);
+}
+
+void add_rates(const PlanSetting& setting, std::span<const PlanRow> codecs, PlanRows& result) {
+  result.named = (result.bounded->codec != "raw" ? result.bounded : result.single)->codec;
+  if (result.named != "raw") {
+    result.rates = rates_of(setting, result.named);
+    return;
+  }
+  result.named.clear();
+  for (const PlanRow& row : codecs) {
+    if (!states_bound(row.codec)) continue;
+    const PlanRates rates = rates_of(setting, row.codec);
+    if (rates.kind == PlanRates::Kind::kNowhere || (!result.named.empty() && rates.rate <= result.rates.rate)) continue;
+    result.named = row.codec;
+    result.rates = rates;
+  }
 }
 
 std::string times_text(double speedup) {
@@ -55,9 +75,29 @@ std::string times_text(double speedup) {
 std::string gbps_text(double gbps) { return fmt::format("{:.2g} Gb/s", gbps); }
 
 // "from 8 Gb/s on it brings nothing here"
-std::string limit_text(const PlanRows& rows) {
-  if (rows.nothing_from) return fmt::format("from {} on it brings nothing here", gbps_text(*rows.nothing_from));
-  return "at any rate here, as packets bind";
+std::string limit_text(const PlanRates& rates) {
+  switch (rates.kind) {
+    case PlanRates::Kind::kBelow:
+      return fmt::format("from {} on it brings nothing here", gbps_text(rates.rate * 8e-9));
+    case PlanRates::Kind::kAlways:
+      return fmt::format("at any rate here: on the fastest links raw is bound by {}", plan_limit_name(rates.limit));
+    case PlanRates::Kind::kNowhere:
+      break;
+  }
+  return "at no other rate here";  // as it does at this one, that cannot be
+}
+
+// Where it would pay, as it does not here.
+std::string elsewhere_text(const PlanRows& rows) {
+  switch (rows.rates.kind) {
+    case PlanRates::Kind::kNowhere:
+      return "; nor does one with a bound of its error pay at any other rate";
+    case PlanRates::Kind::kBelow:
+      return fmt::format("; below {} {} pays", gbps_text(rows.rates.rate * 8e-9), rows.named);
+    case PlanRates::Kind::kAlways:
+      break;
+  }
+  return "";
 }
 
 std::string advice_of(const PlanRows& rows) {
@@ -66,8 +106,7 @@ std::string advice_of(const PlanRows& rows) {
     const char* const why = raw.plan.time.step <= rows.compute * (1 + kLinearSlack)
                                 ? "the exchange hides behind backward"
                                 : "no codec here is faster";
-    const std::string below = rows.nothing_from ? fmt::format("; below {} it pays", gbps_text(*rows.nothing_from)) : "";
-    return fmt::format("do not compress: {}{}", why, below);
+    return fmt::format("do not compress: {}{}", why, elsewhere_text(rows));
   }
   const PlanRow& least = *rows.bounded;
   const PlanRow& most = *rows.single;
@@ -83,7 +122,7 @@ std::string advice_of(const PlanRows& rows) {
   if (plain < least.plan.time.step * (1 + kWorthIt)) {
     return text + "; but an exchange that fills the links without compressing (plain) is as fast";
   }
-  return text + "; " + limit_text(rows);
+  return text + "; " + limit_text(rows.rates);
 }
 
 }  // namespace
@@ -116,19 +155,18 @@ PlanRows plan_rows(const PlanSetting& setting) {
   for (PlanRow& row : result.rows) row.speedup = result.rows[kRaw].plan.time.step / row.plan.time.step;
 
   const std::span<const PlanRow> single(result.rows.begin() + kRaw, result.rows.end() - 1);
-  result.single = first_of_fastest(single, false);
-  result.bounded = first_of_fastest(single, true);
+  result.single = finest_of_fastest(single, false);
+  result.bounded = finest_of_fastest(single, true);
   result.enough = ratio_enough(setting.calibration, setting.buckets, setting.compute(), setting.nodes,
                                setting.strategies, kLinearSlack);
-  std::vector<const CodecCost*> bounded = {&raw};
-  for (const CodecCost* const each : all) {
-    if (states_bound(each->name)) bounded.push_back(each);
-  }
-  if (const auto rate = rate_enough(setting.calibration, raw, bounded, setting.buckets, setting.compute(),
-                                    setting.nodes, setting.strategies, kWorthIt)) {
-    result.nothing_from = *rate * 8e-9;
-  }
+  add_rates(setting, single.subspan(1), result);
   return result;
+}
+
+bool states_bound(const std::string& codec) {
+  constexpr double kMostOfLargest = 0.01;
+  const CodecError error = find_codec(codec).error();
+  return error.bounded && error.of_largest < kMostOfLargest;
 }
 
 std::string origin_text(const PlanSetting& setting) {

@@ -19,15 +19,24 @@ struct PlanRow {
 };
 
 struct PlanRows {
-  std::vector<PlanRow> rows;           // raw, each codec, best
-  const PlanRow* single = nullptr;     // the fastest of those with one codec
-  const PlanRow* bounded = nullptr;    // the fastest of those that state a bound of their error
-  double compute = 0;                  // s, of a step with nothing to exchange
-  std::optional<double> enough;        // ratio_enough()
-  std::optional<double> nothing_from;  // Gb/s from which on `bounded` brings less than 3 %; none: it always does
+  std::vector<PlanRow> rows;  // raw, each codec, best
+  // The finest of those that are as fast as the fastest and bring something; raw, where none does. Of those with one
+  // codec, and of those that state a bound of their error (states_bound()).
+  const PlanRow* single = nullptr;
+  const PlanRow* bounded = nullptr;
+  double compute = 0;            // s, of a step with nothing to exchange
+  std::optional<double> enough;  // ratio_enough()
+  // Where it pays to compress with that codec, which is the one that advice() names; where none brings anything here,
+  // the one of those with a bound that does so up to the highest rate. Empty: none of them at any rate.
+  std::string named;
+  PlanRates rates;
 };
 // Of a codec that cannot go by any of the strategies there is no row.
 [[nodiscard]] PlanRows plan_rows(const PlanSetting& setting);
+
+// Off by less than a hundredth of the largest of its chunk, or by a part of each value, or of a number that was chosen.
+// That of onebit, all of the largest, is a bound in name only, and so is that of qsgd:4, a fifteenth.
+[[nodiscard]] bool states_bound(const std::string& codec);
 
 // What the figures are of, where nothing was calibrated: " (by usual figures, gradients of N(0, 0.01))"; else empty.
 [[nodiscard]] std::string origin_text(const PlanSetting& setting);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,13 +31,23 @@ struct Cell {
   std::vector<WhatIfStep> steps;  // raw first
   std::string raw_limit;
 
-  // Of those that are as fast, the first one.
+  [[nodiscard]] std::span<const WhatIfStep> codecs() const { return std::span(steps).subspan(1); }
+  // What a codec has to be faster than: whichever way without compressing is the fastest.
+  [[nodiscard]] double uncompressed() const { return std::min(plain, steps.front().seconds); }
+  [[nodiscard]] bool gains(const WhatIfStep& codec) const { return uncompressed() >= codec.seconds * (1 + kWorthIt); }
+  [[nodiscard]] bool gains() const {
+    return std::ranges::any_of(codecs(), [this](const WhatIfStep& each) { return gains(each); });
+  }
+  // Of the codecs that gain and are as fast as the fastest, the first one; where none gains, the fastest way of
+  // gradlane's.
   [[nodiscard]] const WhatIfStep& winner() const {
-    const double least = std::ranges::min_element(steps, {}, &WhatIfStep::seconds)->seconds;
-    return *std::ranges::find_if(steps, [&](const WhatIfStep& each) { return each.seconds <= least * (1 + kAsFast); });
+    const WhatIfStep& fastest = *std::ranges::min_element(steps, {}, &WhatIfStep::seconds);
+    const auto found = std::ranges::find_if(codecs(), [&](const WhatIfStep& each) {
+      return gains(each) && each.seconds <= fastest.seconds * (1 + kAsFast);
+    });
+    return found == codecs().end() ? fastest : *found;
   }
   [[nodiscard]] double speedup() const { return plain / winner().seconds; }
-  [[nodiscard]] bool gains() const { return speedup() >= 1 + kWorthIt; }
 };
 
 PlanSetting setting_of(PlanSetting setting, const Cell& cell) {
@@ -132,7 +143,7 @@ void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vecto
       begin += grid.nodes.size() * grid.gbps.size();
     }
   }
-  const auto gaining = std::ranges::count_if(cells, &Cell::gains);
+  const auto gaining = std::ranges::count_if(cells, [](const Cell& each) { return each.gains(); });
   fmt::print("\n{} of {} cells gain by compressing.\n", gaining, cells.size());
 }
 

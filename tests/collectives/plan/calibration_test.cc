@@ -40,6 +40,17 @@ TEST(Calibration, FullPackets) {
   packets.set_mtu(1500);
   EXPECT_EQ(packets.payload, 1408);
   EXPECT_EQ(packets.payload + packets.overhead, 1538);
+  EXPECT_EQ(packets.mtu(), 1500);
+}
+
+// Whoever sends large packets sends them without compressing, too.
+TEST(Calibration, PlainHasTheSameMtu) {
+  Calibration usual = usual_calibration(PlanPort::kUdp);
+  EXPECT_EQ(plain_calibration(usual).packets.payload, 1448);
+  EXPECT_EQ(plain_calibration(usual).packets.overhead, 90);
+  usual.packets.set_mtu(9000);
+  EXPECT_EQ(plain_calibration(usual).packets.payload, 8948);
+  EXPECT_EQ(plain_calibration(usual).packets.overhead, 90);
 }
 
 TEST(Calibration, SlowestLink) {

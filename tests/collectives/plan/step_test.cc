@@ -102,15 +102,28 @@ TEST(PlanStep, RatioThatIsEnough) {
   EXPECT_FALSE(ratio_enough(far.calibration, far.buckets, far.compute, 4, far.ways));
 }
 
-TEST(PlanStep, RateThatIsEnough) {
+TEST(PlanStep, RatesThatPay) {
+  using Kind = PlanRates::Kind;
   Setting setting(1);
   setting.calibration.lanes = 16;
-  const CodecCost& raw = *setting.calibration.find("raw");
-  const CodecCost* const codecs[] = {&raw, setting.calibration.find("fixed:10")};
-  const auto rate = rate_enough(setting.calibration, raw, codecs, setting.buckets, setting.compute, 4, setting.ways);
-  ASSERT_TRUE(rate);
-  EXPECT_GT(*rate, 0.5e9);
-  EXPECT_LT(*rate, 10e9);
+  const auto rates = [&setting](const CodecCost& codec) {
+    const CodecCost* const one[] = {&codec};
+    return rates_that_pay(setting.calibration, *setting.calibration.find("raw"), one, setting.buckets, setting.compute,
+                          4, setting.ways);
+  };
+  const PlanRates below = rates(*setting.calibration.find("fixed:10"));
+  EXPECT_EQ(below.kind, Kind::kBelow);
+  EXPECT_GT(below.rate, 0.5e9);
+  EXPECT_LT(below.rate, 10e9);
+  // No smaller than raw, and dearer: never, however slow links are.
+  CodecCost dear = *setting.calibration.find("raw");
+  dear.encode_ns = dear.merge_ns = dear.decode_ns = 100;
+  EXPECT_EQ(rates(dear).kind, Kind::kNowhere);
+  // Packets take so long that fewer of them are worth it on any link.
+  setting.calibration.packets.send_ns = setting.calibration.packets.receive_ns = 1e5;
+  const PlanRates always = rates(*setting.calibration.find("fixed:10"));
+  EXPECT_EQ(always.kind, Kind::kAlways);
+  EXPECT_EQ(always.limit, PlanLimit::kPackets);
 }
 
 // What was published (ResNet-101, 96 workers, about 10 Gb/s): 265 ms of sync-SGD.

@@ -36,7 +36,8 @@ TEST(PlanRows, SlowLinks) {
   for (const PlanRow& row : rows.rows) EXPECT_LE(row.speedup, rows.rows.back().speedup * 1.02) << row.codec;
   EXPECT_EQ(row_of(rows, "qsgd:4").ways, "direct");
   EXPECT_GT(rows.enough.value(), 3);
-  EXPECT_TRUE(rows.nothing_from);
+  EXPECT_EQ(rows.rates.kind, PlanRates::Kind::kBelow);
+  EXPECT_EQ(rows.named, rows.bounded->codec);
   const std::string text = advice(setting, rows);
   EXPECT_TRUE(text.starts_with("compress with ")) << text;
   EXPECT_NE(text.find("on it brings nothing here"), std::string::npos) << text;
@@ -47,6 +48,26 @@ TEST(PlanRows, FastLinks) {
   const PlanSetting setting = setting_of("100");
   const std::string text = advice(setting, plan_rows(setting));
   EXPECT_TRUE(text.starts_with("do not compress: the exchange hides behind backward; below ")) << text;
+}
+
+// One in a hundred of the largest is a bound, and more is none.
+TEST(PlanRows, Bounds) {
+  for (const char* const codec : {"raw", "bf16", "fixed:10", "int8"}) EXPECT_TRUE(states_bound(codec)) << codec;
+  for (const char* const codec : {"onebit", "qsgd:4", "signsgd", "dgc:1%"}) EXPECT_FALSE(states_bound(codec)) << codec;
+}
+
+// Where the only codec saves nothing, no rate is named.
+TEST(PlanRows, NothingPaysAnywhere) {
+  PlanSetting setting = setting_of("1");
+  setting.codecs = {"int8"};
+  for (CodecCost& each : setting.calibration.codecs) {
+    if (each.name == "int8") each.bytes = 4;
+  }
+  const PlanRows rows = plan_rows(setting);
+  EXPECT_EQ(rows.rates.kind, PlanRates::Kind::kNowhere);
+  EXPECT_EQ(rows.named, "");
+  const std::string text = advice(setting, rows);
+  EXPECT_TRUE(text.starts_with("do not compress: no codec here is faster; nor does one")) << text;
 }
 
 TEST(PlanRows, OneNode) {

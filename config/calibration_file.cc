@@ -166,7 +166,7 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   if (tree.kind != YamlNode::Kind::kMap) faults.throw_first();
   if (const auto version = root.find("calibration");
       version && version->node().text != std::to_string(kCalibrationVersion)) {
-    throw SetupError(fmt::format("{}: is a calibration of version {}, and this program reads version {}: make it anew",
+    throw SetupError(fmt::format("{}: is a calibration of version {}, and this program reads version {}: write it anew",
                                  file, quoted(version->node().text), kCalibrationVersion));
   }
   (void)root.need("calibration");
@@ -197,7 +197,7 @@ std::string calibration_text(const Calibration& calibration) {
       "# element (float) or packet.\n"
       "calibration: {}\nmade: {}\nhost: {}\ncpu: {}\nisa: {}\nprogram: {}\nport: {}\n",
       kCalibrationVersion, utc_text(calibration.made_s), quote(calibration.host), quote(calibration.cpu),
-      calibration.isa, quote(calibration.program), calibration.port);
+      quote(calibration.isa), quote(calibration.program), quote(calibration.port));
   text += fmt::format("start_us: {:.9g}\nlanes: {}\ncontention: {:.9g}\nlambda: {:.9g}\nmemory_gbytes_per_s: {:.9g}\n",
                       calibration.start / kMicro, calibration.lanes, calibration.contention, calibration.lambda,
                       calibration.memory / kGiga);

@@ -13,7 +13,7 @@ Calibration measured() {
   calibration.made_s = 1795452265;
   calibration.host = "node 'a': 1";
   calibration.cpu = "Some CPU @ 2.00GHz";
-  calibration.isa = "avx2";
+  calibration.isa = "avx2: #1";
   calibration.program = "0.1.0";
   calibration.lanes = 2;
   calibration.contention = 1.25;
@@ -50,7 +50,7 @@ TEST(CalibrationFile, ReadsWhatIsWritten) {
 TEST(CalibrationFile, SaysWhatIsWrong) {
   const std::string text = calibration_text(measured());
   EXPECT_EQ(fault_of(text, "calibration: 1", "calibration: 2"),
-            "file: is a calibration of version '2', and this program reads version 1: make it anew");
+            "file: is a calibration of version '2', and this program reads version 1: write it anew");
   EXPECT_NE(fault_of(text, "lanes: 2", "lanes: none").find("lanes: 'none' is no whole number"), std::string::npos);
   EXPECT_NE(fault_of(text, "lambda: 1.05", "lambda: 0.5").find("allowed: 1 to 1000"), std::string::npos);
   EXPECT_NE(fault_of(text, "lambda:", "lamda:").find("did you mean 'lambda'"), std::string::npos);

@@ -15,7 +15,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--compute-ms", options.compute_ms, "Forward and backward of a step (as a V100)");
   add("--codecs", options.codecs, "To be held against raw; all");
   add("--strategy", options.strategies, "Of these the fastest (ring,direct)");
-  add("--calibration", options.calibration, "FILE: what was measured here; without:");
+  add("--calibration", options.calibration, "FILE: figures of this host, by hand; without:");
   add("--port", options.port, "usual figures of udp, packets, card (udp)");
   add("--lanes", options.lanes, "Cores that exchange (1); --mtu, --latency-us");
   add("--mtu", options.mtu, "")->group("");

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "collectives/plan/mlsys.h"
 #include "collectives/wire.h"
 #include "config/calibration_file.h"
 #include "tools/bench/codec_list.h"
@@ -55,7 +57,7 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
     setting.sample = {backward / 2, backward};
     setting.compute_from = "as on a V100";
     setting.batch = usual_batch(known->name);
-  } else if (std::filesystem::exists(options.model)) {
+  } else if (std::error_code error; std::filesystem::exists(options.model, error)) {
     const Profile profile = load_profile(options.model);
     setting.model = profile.table;
     setting.batch = profile.table.batch;
@@ -89,7 +91,8 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
     if (!options.port.empty()) throw SetupError("--port is what --calibration has measured: leave one of them out");
     setting.calibration = load_calibration(options.calibration);
     if (const std::string fault = calibration_fault(setting.calibration, this_use()); !fault.empty()) {
-      throw SetupError(fmt::format("{}: cannot be used here: {}; make it anew", options.calibration, fault));
+      throw SetupError(fmt::format("{}: cannot be used here: {}; it is written by hand for now (docs/plan.md)",
+                                   options.calibration, fault));
     }
   } else {
     setting.calibration = usual_calibration(port_of(options.port));
@@ -103,6 +106,27 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   const double known = calibration.link.bandwidth * 8e-9;
   setting.gbps = number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
   calibration.link.bandwidth = setting.gbps * 1e9 / 8;
+}
+
+// Why none of the strategies carries its sums, among so many nodes (0: several numbers of them); empty: one does.
+std::string ways_fault(const PlanSetting& setting, const std::string& codec, unsigned world) {
+  std::string fault;
+  for (const StrategyId& each : setting.strategies) {
+    fault = way_fault(find_codec_pair(codec), each, setting.strategies, world);
+    if (fault.empty()) break;
+  }
+  return fault;
+}
+
+// Those that cannot go are left out, or refused where they were asked for.
+void leave_out_codecs(const PlanOptions& options, PlanSetting& setting) {
+  const unsigned world = options.paper || !options.what_if.empty() ? 0 : setting.nodes;
+  const bool named = !options.codecs.empty() && !names_all(options.codecs.front());
+  std::erase_if(setting.codecs, [&](const std::string& codec) {
+    const std::string fault = ways_fault(setting, codec, world);
+    if (named && !fault.empty()) throw SetupError(fmt::format("--codecs '{}': {}", codec, fault));
+    return !fault.empty();
+  });
 }
 
 void read_codecs(const PlanOptions& options, PlanSetting& setting) {
@@ -172,6 +196,14 @@ void read_range(const std::string& text, const Range& range) {
   }
 }
 
+void check_strategies(const PlanSetting& setting, unsigned nodes) {
+  for (const StrategyId& each : setting.strategies) {
+    if (const std::string fault = strategy_fault(each, nodes); !fault.empty()) {
+      throw SetupError(fmt::format("--strategy, {} nodes: {}", nodes, fault));
+    }
+  }
+}
+
 }  // namespace
 
 PlanSetting make_plan_setting(const PlanOptions& options) {
@@ -183,10 +215,12 @@ PlanSetting make_plan_setting(const PlanOptions& options) {
     for (const StrategyId& each : find_strategies(names)) setting.strategies.push_back(each);
   }
   if (setting.strategies.empty()) setting.strategies = find_strategies("ring,direct");
-  for (const StrategyId& each : setting.strategies) {
-    const std::string fault = options.what_if.empty() ? strategy_fault(each, setting.nodes) : "";
-    if (!fault.empty()) throw SetupError("--strategy: " + fault);
+  if (options.paper) {
+    for (const unsigned workers : kMlsysWorkers) check_strategies(setting, workers);
+  } else if (options.what_if.empty()) {
+    check_strategies(setting, setting.nodes);
   }
+  leave_out_codecs(options, setting);
   return setting;
 }
 
@@ -205,6 +239,7 @@ WhatIf parse_what_if(const std::vector<std::string>& texts, const PlanSetting& s
     }
     read_range(text.substr(equals + 1), *range);
   }
+  for (const double nodes : grid.nodes) check_strategies(setting, static_cast<unsigned>(nodes));
   return grid;
 }
 

@@ -1,11 +1,12 @@
-// profile.cc - a profile of a model, as `gradlane.torch.profile` writes it
+// profile.cc - a profile of a model, read from a file
 #include "tools/plan/profile.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/error.h"
 
@@ -19,6 +20,7 @@ constexpr size_t kMostLayers = 100000;
 constexpr double kMostElements = 1e13;
 constexpr double kMostMs = 1e9;
 constexpr double kMostProfiled = 1e7;
+constexpr size_t kMostBytes = size_t{16} << 20;
 
 // Where in which file, for messages.
 struct At {
@@ -43,7 +45,11 @@ double real_at(const Json& of, const char* key, const At& at, double least, doub
 std::string name_at(const Json& of, const At& at) {
   const auto found = of.find("name");
   if (found == of.end() || !found->is_string()) at.refuse("name", "is no text");
-  return found->get<std::string>();
+  auto name = found->get<std::string>();
+  // They go to a terminal.
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::ranges::any_of(name, control)) at.refuse("name", "has control characters");
+  return name;
 }
 
 ModelLayer layer_of(const Json& each, const At& at) {
@@ -81,9 +87,16 @@ Profile parse_profile(std::string_view text, const std::string& file) {
 }
 
 Profile load_profile(const std::string& path) {
-  std::ostringstream read;
-  if (std::ifstream in(path); !(read << in.rdbuf())) throw SetupError(path + ": cannot be read");
-  return parse_profile(read.str(), path);
+  std::ifstream in(path, std::ios::binary);
+  std::string text;
+  std::array<char, 65536> piece;
+  // Not by its size, which files such as /dev/zero do not have.
+  while (in.read(piece.data(), piece.size()) || in.gcount() > 0) {
+    text.append(piece.data(), static_cast<size_t>(in.gcount()));
+    if (text.size() > kMostBytes) throw SetupError(path + ": is no profile: it has more than 16 MiB");
+  }
+  if (!in.eof()) throw SetupError(path + ": cannot be read");
+  return parse_profile(text, path);
 }
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// profile.h - a profile of a model, as `gradlane.torch.profile` writes it, or the name of a known one
+// profile.h - a profile of a model, written by hand (docs/plan.md)
 #pragma once
 
 #include <string>

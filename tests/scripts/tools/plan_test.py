@@ -47,6 +47,8 @@ ERRORS = [
     (["--model", "resnet50", "--codecs", "fixed:99"], ["fixed:99"]),
     (["--model", "resnet50", "--codecs", "fixed:12"], ["fixed:12", "without a calibration"]),
     (["--model", "resnet50", "--what-if", "speed=1"], ["speed=1", "gbps="]),
+    (["--model", "resnet50", "--strategy", "rings:4", "--what-if", "nodes=6"], ["--strategy", "6 nodes"]),
+    (["--model", "resnet50", "--strategy", "ring", "--codecs", "terngrad"], ["terngrad", "direct"]),
     (["--model", "resnet50", "--strategy", "rings:3"], ["--strategy", "rings:3"]),
     (["--model", "resnet50", "--calibration", "/nowhere/c.yaml"], ["/nowhere/c.yaml"]),
     (["--paper", "--model", "resnet50"], ["--paper", "--model"]),
@@ -109,7 +111,7 @@ def check_calibrations(gradlane, folder):
     assert plan["calibrated"] and abs(plan["gbps"] - 2.4) < 1e-9, plan
     assert [row["codec"] for row in plan["rows"]][:2] == ["plain", "raw"], plan
     assert "fixed:12" in run(gradlane, *arguments, "--codecs", "fixed:12").stdout
-    for wrong, words in (({"host": "elsewhere"}, ["elsewhere", "make it anew"]),
+    for wrong, words in (({"host": "elsewhere"}, ["elsewhere", "by hand"]),
                          ({"isa": "abacus"}, ["abacus"]), ({"program": "0"}, ["gradlane '0'"]),
                          ({"made": "2020-01-01T00:00:00Z"}, ["2020-01-01", "days"]),
                          ({"made": "yesterday"}, [":3:", "made", "yesterday"])):

@@ -61,6 +61,31 @@ TEST(PlanOptions, SayWhatIsWrong) {
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=8..4"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=2.5"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"gbps=1,,2"}; }), "");
+  EXPECT_NE(with([](PlanOptions& o) { o.model = std::string(5000, 'x'); }).find("neither a file"), std::string::npos);
+}
+
+// A strategy that does not fit some number of nodes, and codecs that none of the strategies carries.
+TEST(PlanOptions, WaysThatCannotBe) {
+  PlanOptions options = options_of("resnet50");
+  options.strategies = {"rings:4"};
+  options.what_if = {"nodes=8,6"};
+  EXPECT_TRUE(fault_of(options).starts_with("--strategy, 6 nodes: ")) << fault_of(options);
+  options.what_if = {"nodes=8,16"};
+  EXPECT_EQ(fault_of(options), "");
+  options.what_if.clear();
+  options.strategies = {"rings:8"};
+  options.paper = true;
+  EXPECT_TRUE(fault_of(options).starts_with("--strategy, 4 nodes: ")) << fault_of(options);
+  options.paper = false;
+  options.strategies = {"ring"};
+  EXPECT_EQ(make_plan_setting(options).codecs, (std::vector<std::string>{"bf16", "fixed:10", "signsgd", "dgc:1%"}));
+  for (const char* const codec : {"terngrad", "qsgd:4"}) {
+    options.codecs = {codec};
+    options.strategies = {"ring"};
+    EXPECT_TRUE(fault_of(options).starts_with(std::string("--codecs '") + codec + "': ")) << fault_of(options);
+    options.strategies = {"ring,direct"};
+    EXPECT_EQ(fault_of(options), "");
+  }
 }
 
 TEST(PlanOptions, Ranges) {

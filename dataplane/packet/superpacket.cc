@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/crc32c.h"
 #include "dataplane/frame/frame.h"
 #include "dataplane/frame/internet.h"
 
@@ -71,10 +72,18 @@ TcpPlaces find_tcp(std::span<const uint8_t> frame, size_t tcp) noexcept {
   return places;
 }
 
+constexpr uint16_t kSctpChecksum = 8;  // from the start of SCTP's header, where neither TCP nor UDP have theirs
+
 bool finish_checksum(const VnetHeader& header, std::span<uint8_t> frame) noexcept {
   const size_t start = header.checksum_start;
   const size_t field = start + header.checksum_field;
   if (start > frame.size() || field + 2 > frame.size()) return false;
+  if (header.checksum_field == kSctpChecksum) {
+    if (field + 4 > frame.size()) return false;
+    store(frame.data() + field, uint32_t{0});
+    store(frame.data() + field, ~crc32c(kCrcStart, frame.data() + start, frame.size() - start));
+    return true;
+  }
   const auto sum = static_cast<uint16_t>(~ones_sum(frame.data() + start, frame.size() - start));
   // 0 says that UDP has none, and is as good as this for all others.
   store(frame.data() + field, sum == 0 ? uint16_t{0xffff} : sum);
@@ -101,6 +110,15 @@ bool SuperpacketCutter::begin(const VnetHeader& header, std::span<uint8_t> frame
   if (places_.payload == frame.size() || header.segment_bytes == 0) return false;
   if (places_.payload - places_.ip + header.segment_bytes > kMostLength) return false;
   congestion_once_ = kind != header.kind;
+  pseudo_ = pseudo_sum(frame.data(), places_, 0);
+  if (checksum) {
+    if (header.checksum_start != places_.tcp || header.checksum_field != kTcpChecksum) return false;
+    // With a routing header the address that counts is not the one in front; the kernel knows, and its sum has it.
+    const size_t whole = frame.size() - places_.tcp;
+    if (whole > kMostLength) return false;
+    pseudo_ = uint64_t{load<uint16_t>(frame.data() + places_.tcp + kTcpChecksum)} +
+              static_cast<uint16_t>(~__builtin_bswap16(static_cast<uint16_t>(whole)));
+  }
   number_ = 0;
   frame_ = frame;
   at_ = places_.payload;
@@ -146,8 +164,8 @@ void SuperpacketCutter::write_headers(uint8_t* to, size_t bytes, bool last) cons
   if (!last) tcp[kTcpFlags] &= static_cast<uint8_t>(~(kFin | kPsh));
   if (number_ != 0 && congestion_once_) tcp[kTcpFlags] &= static_cast<uint8_t>(~kCwr);
   store(tcp + kTcpChecksum, uint16_t{0});
-  const uint16_t sum = fold(pseudo_sum(to, places_, tcp_bytes) + ones_sum(tcp, tcp_bytes));
-  store(tcp + kTcpChecksum, static_cast<uint16_t>(~sum));
+  const uint64_t length = __builtin_bswap16(static_cast<uint16_t>(tcp_bytes));
+  store(tcp + kTcpChecksum, static_cast<uint16_t>(~fold(pseudo_ + length + ones_sum(tcp, tcp_bytes))));
 }
 
 // ---- Putting together

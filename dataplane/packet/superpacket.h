@@ -59,6 +59,7 @@ class SuperpacketCutter {
   size_t segment_bytes_ = 0;  // 0: the frame is one packet
   TcpPlaces places_;
   bool congestion_once_ = false;
+  uint64_t pseudo_ = 0;  // the sum of the pseudo-header without the length, not folded
   uint16_t number_ = 0;  // of the next packet
 };
 

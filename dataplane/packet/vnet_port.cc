@@ -34,7 +34,8 @@ void VnetPort::tend() {
     throw DeviceLost("port " + name_ + ": interface " + interface_name(config_) +
                      " is gone: deleted, made anew, or moved to another network namespace");
   }
-  missed_ += take_missed(queue_->fd());
+  lost_in_socket_ += take_missed(queue_->fd());
+  missed_ = lost_in_socket_ + queue_->times(Event::kUnfit) + queue_->times(Event::kTooLong);
   if (logged_up_ != link_up()) {
     logged_up_ = !logged_up_;
     spdlog::info("port {}: the link is {}", name_, logged_up_ ? "up" : "down");

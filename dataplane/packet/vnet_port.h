@@ -39,6 +39,7 @@ class VnetPort final : public Port {
   std::optional<HostClaim> claim_;
   FileDescriptor listening_;  // keeps it promiscuous
   std::optional<VnetQueue> queue_;
+  uint64_t lost_in_socket_ = 0;
   uint64_t missed_ = 0;  // as of the last tend()
   bool logged_up_ = false;
   std::array<bool, static_cast<size_t>(Event::kCount)> logged_{};

@@ -28,10 +28,10 @@ Packet packet_with(size_t payload) {
 }
 
 // As a kernel has it: the sum of the pseudo-header is where the checksum belongs.
-VnetHeader unfinished(Bytes& frame, size_t segment, size_t l4 = kL4) {
+VnetHeader unfinished(Bytes& frame, size_t segment, size_t l4 = kL4, size_t options = 0) {
   put16(frame, l4 + 16, 0);
   uint32_t sum = 6 + static_cast<uint32_t>(frame.size() - l4);
-  for (size_t at = l4 - 8; at < l4; at += 2) sum += get16(frame, at);
+  for (size_t at = l4 - options - 8; at < l4 - options; at += 2) sum += get16(frame, at);
   while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
   put16(frame, l4 + 16, sum);
   return {.flags = VnetHeader::kNeedsChecksum,
@@ -128,9 +128,41 @@ TEST(SuperpacketCutter, LeavesTagsAndIpOptions) {
   EXPECT_EQ(cut(header, tagged), segments_of(packet, 1000));
   packet.vlan.reset();
   packet.ip_options = {1, 1, 1, 0};
-  VnetHeader with_options = header;
-  with_options.checksum_start = kL4 + 4;
-  EXPECT_EQ(cut(with_options, frame_of(packet)), segments_of(packet, 1000));
+  Bytes with_options = frame_of(packet);
+  const VnetHeader behind = unfinished(with_options, 1000, kL4 + 4, 4);
+  EXPECT_EQ(cut(behind, with_options), segments_of(packet, 1000));
+}
+
+// Where packets are sent by way of others, the address in front is not the one that the checksum is about.
+TEST(SuperpacketCutter, KnowsTheAddressesFromTheKernelsSum) {
+  Bytes frame = frame_of(packet_with(2500));
+  const VnetHeader header = unfinished(frame, 1000);
+  const std::vector<Bytes> right = cut(header, frame);
+  frame[kL4 - 1] ^= 0x55;
+  const std::vector<Bytes> routed = cut(header, frame);
+  ASSERT_EQ(routed.size(), right.size());
+  for (size_t i = 0; i < right.size(); ++i) {
+    EXPECT_TRUE(std::equal(right[i].begin() + kL4, right[i].end(), routed[i].begin() + kL4, routed[i].end())) << i;
+  }
+}
+
+TEST(SuperpacketCutter, GivesSctpItsOwnChecksum) {
+  Packet packet = packet_with(500);
+  packet.protocol = 132;
+  Bytes frame = frame_of(packet);
+  put16(frame, kL4 + 8, 0);
+  put16(frame, kL4 + 10, 0);
+  uint32_t crc = 0xffffffff;  // RFC 9260, appendix A
+  for (size_t at = kL4; at < frame.size(); ++at) {
+    crc ^= frame[at];
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+  }
+  Bytes right = frame;
+  for (size_t i = 0; i < 4; ++i) right[kL4 + 8 + i] = static_cast<uint8_t>(~crc >> 8 * i);
+  put16(frame, kL4 + 8, 0x1234);
+  const VnetHeader header = {
+      .flags = VnetHeader::kNeedsChecksum, .checksum_start = static_cast<uint16_t>(kL4), .checksum_field = 8};
+  EXPECT_EQ(cut(header, frame), std::vector<Bytes>{right});
 }
 
 TEST(SuperpacketCutter, OnePacketIsAsItIsWithItsChecksumFinished) {

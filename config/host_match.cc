@@ -158,6 +158,12 @@ RankHere rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddr
                                  own.empty() ? "loopback alone" : listed(own), say));
 }
 
+std::optional<Launched> launched(const Environment& environment) {
+  const std::optional<Given> given = given_by(environment);
+  if (!given || !given->size || given->rank >= *given->size) return std::nullopt;
+  return Launched{given->rank, *given->size};
+}
+
 std::string launcher_text(const Environment& environment) {
   const auto given = given_by(environment);
   return given ? text_of(*given) : "";

@@ -1,6 +1,7 @@
 // host_match.h - from hosts that were looked up to the table of nodes, and which of them this machine is (set-up only)
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -41,6 +42,13 @@ struct RankHere {
 [[nodiscard]] RankHere rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips,
                                  const std::vector<LocalIp>& here, const Environment& environment,
                                  const std::string& where);
+
+// The rank of a launcher that says how many processes it has started; nothing: there is none such.
+struct Launched {
+  uint64_t rank = 0;
+  uint64_t world = 0;
+};
+[[nodiscard]] std::optional<Launched> launched(const Environment& environment);
 
 // "0 of 4 (OMPI_COMM_WORLD_RANK)", "0 of an unknown number (PMIX_RANK)"; empty: nobody has given a rank.
 [[nodiscard]] std::string launcher_text(const Environment& environment);

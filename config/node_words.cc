@@ -48,22 +48,60 @@ std::vector<Host> slurm_hosts(const Environment& environment, const std::string&
   const std::string given = launcher_text(environment);
   const bool slurm = environment(kSlurmNames[0]).has_value();
   refuse_word(where,
-              fmt::format("{}, and mpirun tells its processes no hosts: name them, as --nodes HOST,HOST,... or --nodes "
-                          "@HOSTFILE{}",
+              fmt::format("{}, and mpirun tells its processes no hosts: say where rank 0 runs, --nodes @mpi:HOST, or "
+                          "name all, as --nodes HOST,HOST,... or --nodes @HOSTFILE{}",
                           given.empty() ? "none of OMPI_COMM_WORLD_RANK, PMIX_RANK and PMI_RANK is set"
                                         : "this is rank " + given,
                           slurm ? ", or as this is a job of SLURM, --nodes @slurm" : ""));
 }
 
-std::vector<Host> hosts_of(const std::string& nodes, const Environment& environment) {
-  if (nodes.empty()) refuse_word("--nodes", "no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
-  if (nodes[0] != '@') return parse_hosts(nodes, "--nodes");
+struct Hosts {
+  std::vector<Host> list;
+  std::optional<unsigned> rank;  // where the list was made by rank
+};
+
+// "HOST" or "HOST:PORT", where rank 0 listens.
+Hosts meet_at(const std::string& place, std::optional<unsigned> rank, const Surroundings& surroundings,
+              const std::string& where) {
+  const std::vector<Host> at = parse_hosts(place, where);
+  if (at.size() != 1) refuse_word(where, fmt::format("{} hosts, allowed: one, on which rank 0 runs", at.size()));
+  const auto given = launched(surroundings.environment);
+  if (!given) {
+    const std::string text = launcher_text(surroundings.environment);
+    refuse_word(where, fmt::format("{}: no launcher says which rank this is and how many there are (it sets "
+                                   "OMPI_COMM_WORLD_RANK and _SIZE, PMI_RANK and PMI_SIZE, or SLURM_PROCID and "
+                                   "SLURM_NTASKS): write all hosts, --nodes HOST,HOST,...",
+                                   text.empty() ? "no rank" : "rank " + text));
+  }
+  if (given->world > kMaxNodes) {
+    refuse_word(where, fmt::format("{} processes, allowed: 1 to {}, one for each node", given->world, kMaxNodes));
+  }
+  const IpAddress ip = choose_ips(surroundings.look_up(at), where).front();
+  Meeting meeting{.ip = ip, .port = at.front().port != 0 ? at.front().port : NodeConfig{}.udp_port};
+  meeting.rank = rank.value_or(static_cast<unsigned>(given->rank));
+  meeting.world = static_cast<unsigned>(given->world);
+  if (meeting.rank >= meeting.world) {
+    refuse_word(fmt::format("--rank {}", meeting.rank), fmt::format("the launcher has started {}", meeting.world));
+  }
+  Hosts hosts{{}, meeting.rank};
+  for (const IpAddress& it : surroundings.meet(meeting, where)) hosts.list.push_back({ip_text(it), 0});
+  return hosts;
+}
+
+Hosts hosts_of(const NodeWords& words, const Surroundings& surroundings) {
+  const std::string& nodes = words.nodes;
+  constexpr std::string_view kMeeting = "@mpi:";
+  if (nodes.empty()) refuse_word("--nodes", "no hosts, allowed: HOST,HOST,..., @FILE, @slurm, @mpi:HOST");
+  if (nodes[0] != '@') return {parse_hosts(nodes, "--nodes"), {}};
   const std::string where = "--nodes " + nodes;
-  if (nodes == "@slurm") return slurm_hosts(environment, where);
-  if (nodes == "@mpi") refuse_mpi(environment, where);
+  if (nodes == "@slurm") return {slurm_hosts(surroundings.environment, where), {}};
+  if (nodes == "@mpi") refuse_mpi(surroundings.environment, where);
+  if (nodes.starts_with(kMeeting)) {
+    return meet_at(nodes.substr(kMeeting.size()), words.rank, surroundings, where);
+  }
   const std::string path = nodes.substr(1);
-  if (path.empty()) refuse_word(where, "no name of a file behind @, allowed: @FILE, @slurm, @mpi");
-  return parse_host_file(read_host_file(path, where), path);
+  if (path.empty()) refuse_word(where, "no name of a file behind @, allowed: @FILE, @slurm, @mpi:HOST");
+  return {parse_host_file(read_host_file(path, where), path), {}};
 }
 
 // ---- Ports
@@ -171,7 +209,8 @@ std::optional<std::string> own_folder(const Surroundings& surroundings) {
 }  // namespace
 
 WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
-  const std::vector<FoundHost> hosts = surroundings.look_up(hosts_of(words.nodes, surroundings.environment));
+  const Hosts named = hosts_of(words, surroundings);
+  const std::vector<FoundHost> hosts = surroundings.look_up(named.list);
   const std::vector<IpAddress> ips = choose_ips(hosts, "--nodes");
   const std::vector<LocalIp> here = surroundings.local_ips();
   WordsTree found;
@@ -186,7 +225,8 @@ WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   if (!words.rank && find_key(tree.root, "rank") != nullptr) {
     rank = number_at(tree, "rank");
   } else if (!words.rank) {
-    const RankHere given = rank_here(hosts, ips, here, surroundings.environment, "--nodes");
+    const RankHere given = named.rank ? RankHere{*named.rank, launcher_text(surroundings.environment)}
+                                      : rank_here(hosts, ips, here, surroundings.environment, "--nodes");
     rank = given.rank;
     found.launcher = given.launcher;
     add_key(tree.root, place, "rank", scalar_at(place, fmt::format("{}", rank)));
@@ -213,7 +253,9 @@ WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
 
 LoadedWords load_node_words(const NodeWords& words) {
   const auto find = [](const std::vector<Host>& hosts) { return look_up(hosts, "--nodes"); };
-  const WordsTree found = tree_of(words, {find, local_ips, environment(), geteuid(), can_hold_sockets});
+  const auto say = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  const auto meet_others = [&](const Meeting& meeting, const std::string& where) { return meet(meeting, where, say); };
+  const WordsTree found = tree_of(words, {find, local_ips, environment(), geteuid(), can_hold_sockets, meet_others});
   return {read_any_config(found.tree, NodeChoice{words.rank, {}}), found.launcher};
 }
 

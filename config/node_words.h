@@ -10,13 +10,14 @@
 
 #include "config/accelerator.h"
 #include "config/host_match.h"
+#include "config/meeting.h"
 #include "config/yaml_tree.h"
 
 namespace gradlane {
 
 // What was written. All but `nodes` may be empty.
 struct NodeWords {
-  std::string nodes;                  // hosts, @FILE, @slurm or @mpi
+  std::string nodes;                  // hosts, @FILE, @slurm or @mpi:HOST
   std::vector<std::string> ports;     // "udp", "af_packet:eth1", "net_memif0,...", "0000:03:00.0", or YAML
   std::vector<std::string> settings;  // as of apply_settings()
   std::optional<unsigned> rank;       // comes before the address
@@ -29,6 +30,7 @@ struct Surroundings {
   Environment environment;
   uid_t user = 0;                                              // of this process
   std::function<bool(const std::string&)> can_hold_sockets{};  // as of base/socket_folders.h
+  std::function<std::vector<IpAddress>(const Meeting&, const std::string& where)> meet{};
 };
 
 struct WordsTree {

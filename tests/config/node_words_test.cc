@@ -64,7 +64,13 @@ struct Machine {
       return it == variables.end() ? std::nullopt : std::optional(it->second);
     };
     const auto holds = [this](const std::string& folder) { return std::ranges::find(open, folder) != open.end(); };
-    return {find, local, environment, user, holds};
+    const auto meet = [](const Meeting& meeting, const std::string&) {
+      std::vector<IpAddress> all(meeting.world, meeting.ip);
+      for (size_t i = 1; i < all.size(); ++i) all[i].back() = static_cast<uint8_t>(i + 1);
+      all[meeting.rank].back() = static_cast<uint8_t>(meeting.port % 100);
+      return all;
+    };
+    return {find, local, environment, user, holds, meet};
   }
 };
 
@@ -175,16 +181,40 @@ TEST(NodeWords, Sources) {
   EXPECT_EQ(ways_to_start(Machine().surroundings().environment).find("@slurm"), std::string::npos);
   EXPECT_EQ(nodes("@mpi"),
             "--nodes @mpi: none of OMPI_COMM_WORLD_RANK, PMIX_RANK and PMI_RANK is set, and mpirun tells its processes "
-            "no hosts: name them, as --nodes HOST,HOST,... or --nodes @HOSTFILE");
+            "no hosts: say where rank 0 runs, --nodes @mpi:HOST, or name all, as --nodes HOST,HOST,... or --nodes "
+            "@HOSTFILE");
   machine.variables["OMPI_COMM_WORLD_RANK"] = "1";
   EXPECT_EQ(nodes("@mpi", machine),
             "--nodes @mpi: this is rank 1 of an unknown number (OMPI_COMM_WORLD_RANK), and mpirun tells its processes "
-            "no hosts: name them, as --nodes HOST,HOST,... or --nodes @HOSTFILE, or as this is a job of SLURM, --nodes "
-            "@slurm");
+            "no hosts: say where rank 0 runs, --nodes @mpi:HOST, or name all, as --nodes HOST,HOST,... or --nodes "
+            "@HOSTFILE, or as this is a job of SLURM, --nodes @slurm");
   EXPECT_EQ(nodes("@/nowhere/h"), "--nodes @/nowhere/h: cannot read /nowhere/h: No such file or directory");
   EXPECT_TRUE(nodes("@/").starts_with("--nodes @/: cannot read /: "));
-  EXPECT_EQ(nodes("@"), "--nodes @: no name of a file behind @, allowed: @FILE, @slurm, @mpi");
-  EXPECT_EQ(nodes(""), "--nodes: no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
+  EXPECT_EQ(nodes("@"), "--nodes @: no name of a file behind @, allowed: @FILE, @slurm, @mpi:HOST");
+  EXPECT_EQ(nodes(""), "--nodes: no hosts, allowed: HOST,HOST,..., @FILE, @slurm, @mpi:HOST");
+}
+
+// Rank and number come from the launcher, hosts from where rank 0 listens.
+TEST(NodeWords, Meetings) {
+  Machine machine;
+  EXPECT_TRUE(
+      nodes("@mpi:alpha", machine).starts_with("--nodes @mpi:alpha: no rank: no launcher says which rank this"));
+  machine.variables = {{"PMIX_RANK", "1"}};
+  EXPECT_NE(nodes("@mpi:alpha", machine).find("rank 1 of an unknown number (PMIX_RANK): no launcher"),
+            std::string::npos);
+  machine.variables = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}};
+  EXPECT_TRUE(nodes("@mpi:alpha:19077", machine)
+                  .starts_with("{nodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.77}, {rank: 2, ip: 10.0.0.3}], "
+                               "rank: 1, "))
+      << nodes("@mpi:alpha:19077", machine);
+  EXPECT_EQ(tree_of({"@mpi:alpha:19077", {}, {}, {}}, machine.surroundings()).launcher,
+            "1 of 3 (OMPI_COMM_WORLD_RANK)");
+  EXPECT_NE(tree({"@mpi:alpha:19088", {}, {}, 2}, machine).find("{rank: 2, ip: 10.0.0.88}]"), std::string::npos);
+  EXPECT_EQ(tree({"@mpi:alpha", {}, {}, 3}, machine), "--rank 3: the launcher has started 3");
+  EXPECT_EQ(nodes("@mpi:alpha,beta", machine), "--nodes @mpi:alpha,beta: 2 hosts, allowed: one, on which rank 0 runs");
+  EXPECT_TRUE(nodes("@mpi:", machine).starts_with("--nodes @mpi:: ")) << nodes("@mpi:", machine);
+  machine.variables["OMPI_COMM_WORLD_SIZE"] = "257";
+  EXPECT_EQ(nodes("@mpi:alpha", machine), "--nodes @mpi:alpha: 257 processes, allowed: 1 to 256, one for each node");
 }
 
 // Root's folder is not everybody's.

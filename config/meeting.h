@@ -1,0 +1,34 @@
+// meeting.h - nodes that a launcher has numbered, but told no hosts, learn each other's addresses (set-up only)
+//
+// Rank 0 listens at an address that all of them have been told. Each of the others connects, says which rank it is, and
+// is sent the addresses of all when all have come: those that their connections come from, and rank 0's own. Whoever
+// can reach that port can pose as a rank, as can whoever is in a list of hosts: `auth` is for that.
+//
+//   to rank 0:  "gradlane-meeting 1 RANK WORLD\n"
+//   from it:    "nodes IP,IP,...\n", or "refused WHY\n"; then it closes
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace gradlane {
+
+struct Meeting {
+  IpAddress ip{};     // of rank 0
+  uint16_t port = 0;  // of TCP
+  unsigned rank = 0;
+  unsigned world = 1;
+  std::chrono::milliseconds patience{120'000};
+};
+
+// The addresses of all ranks, the same on all. `say` is told from time to time who is waited for. Throws SetupError,
+// "WHERE: ...": rank 0 does not have that address, or its port is taken; some ranks did not come in time, whom all that
+// did are told of; ranks disagree about their number, or two are the same one.
+[[nodiscard]] std::vector<IpAddress> meet(const Meeting& meeting, const std::string& where,
+                                          const std::function<void(const std::string&)>& say);
+
+}  // namespace gradlane

@@ -1,4 +1,4 @@
-// profile.h - a profile of a model, written by hand (docs/plan.md)
+// profile.h - a profile of a model, as gradlane.torch.profile() writes it (docs/plan.md)
 #pragma once
 
 #include <string>

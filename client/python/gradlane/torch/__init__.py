@@ -19,9 +19,10 @@ import torch.distributed as dist
 from . import backend
 from .engine import Engine
 from .hook import State, hook
+from .profiling import profile
 from .setting import use_codec, use_strategy
 
-__all__ = ["Engine", "State", "empty", "hook", "use_codec", "use_strategy", "zeros"]
+__all__ = ["Engine", "State", "empty", "hook", "profile", "use_codec", "use_strategy", "zeros"]
 
 backend.register()
 

@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+"""gradlane.torch.profile(): what is in a profile, that the model is as before, and that gradlane plan takes it.
+
+profile_test.py GRADLANE [unittest's arguments]
+"""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SKIPPED = 77
+GRADLANE = ""
+
+
+class Profiles(unittest.TestCase):
+    def setUp(self):
+        import torch
+
+        self.torch, self.nn = torch, torch.nn
+        torch.manual_seed(3)
+
+    def net(self):
+        return self.nn.Sequential(self.nn.Linear(20, 300), self.nn.BatchNorm1d(300), self.nn.ReLU(), self.nn.Dropout(0.5),
+                                  self.nn.Linear(300, 10))
+
+    def profile(self, *arguments, **keywords):
+        from gradlane.torch import profile
+
+        return profile(*arguments, **{"steps": 2, **keywords})
+
+    def refused(self, *arguments, **keywords):
+        from gradlane import BadArgument
+
+        with self.assertRaises(BadArgument) as caught:
+            self.profile(*arguments, **keywords)
+        return str(caught.exception)
+
+    def test_layers(self):
+        """Those that get a gradient, the first one of forward first; their times are backward's."""
+        net = self.net()
+        net[1].bias.requires_grad_(False)
+        result = self.profile(net, self.torch.randn(16, 20), name="mine")
+        self.assertEqual((result["name"], result["batch"]), ("mine", 16))
+        self.assertEqual({layer["name"]: layer["elements"] for layer in result["layers"]},
+                         {"0.weight": 6000, "0.bias": 300, "1.weight": 300, "4.weight": 3000, "4.bias": 10})
+        names = [layer["name"] for layer in result["layers"]]
+        self.assertLess(max(names.index("0.weight"), names.index("0.bias")), names.index("1.weight"))
+        self.assertLess(names.index("1.weight"), min(names.index("4.weight"), names.index("4.bias")))
+        self.assertGreater(result["forward_ms"], 0)
+        spent = sum(layer["backward_ms"] for layer in result["layers"])
+        self.assertTrue(0 < spent <= 2 * result["backward_ms"], result)
+
+    def test_nothing_else_changes(self):
+        torch, net = self.torch, self.net()
+        images = torch.randn(16, 20)
+        net(images).sum().backward()
+        state = {name: value.clone() for name, value in net.state_dict().items()}
+        gradients = [(parameter.grad, parameter.grad.clone()) for parameter in net.parameters()]
+        random = torch.get_rng_state()
+        self.profile(net, images)
+        self.assertTrue(torch.equal(torch.get_rng_state(), random))
+        for name, value in net.state_dict().items():
+            self.assertTrue(torch.equal(value, state[name]), name)
+        for parameter, (gradient, content) in zip(net.parameters(), gradients):
+            self.assertIs(parameter.grad, gradient)
+            self.assertTrue(torch.equal(gradient, content))
+        self.refused(net, images, loss=lambda output: output)
+        for parameter, (gradient, _) in zip(net.parameters(), gradients):
+            self.assertIs(parameter.grad, gradient)
+
+    def test_forms(self):
+        """Arguments, keywords, losses of the model's own, parameters used twice and not at all."""
+        torch, nn = self.torch, self.nn
+
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.unused = nn.Embedding(50, 8), nn.Linear(3, 3)
+                self.head = nn.Linear(8, 50, bias=False)
+                self.head.weight = self.embedding.weight
+
+            def forward(self, words, scale=1.0):
+                return {"loss": self.head(self.embedding(words)).mean() * scale, "words": words}
+
+        words = torch.zeros(4, 6, dtype=torch.long)
+        for inputs in (words, (words, 2.0), {"words": words, "scale": 3.0}):
+            result = self.profile(Tied(), inputs)
+            self.assertEqual([(layer["name"], layer["elements"]) for layer in result["layers"]],
+                             [("embedding.weight", 400)])
+            self.assertEqual(result["batch"], 4)
+        result = self.profile(nn.Linear(3, 2), torch.randn(5, 3), batch=7, loss=lambda y: (y ** 2).sum())
+        self.assertEqual((result["name"], result["batch"]), ("Linear", 7))
+
+    def test_wrong(self):
+        torch, nn = self.torch, self.nn
+        x = torch.randn(5, 3)
+        self.assertIn("is no torch.nn.Module", self.refused("resnet50", x))
+        self.assertIn("without parameters", self.refused(nn.ReLU(), x))
+        self.assertIn("say batch=", self.refused(nn.Linear(3, 2), {"input": 3}))
+        self.assertIn("needs a loss", self.refused(nn.Linear(3, 2), x, loss=lambda y: 3.0))
+        self.assertIn("that no parameter has to do with",
+                      self.refused(nn.Linear(3, 2), x, loss=lambda _: torch.ones(1, requires_grad=True)))
+        self.assertIn("cannot write to the folder of '/nowhere/p.json'", self.refused(nn.Linear(3, 2), x,
+                                                                                      path="/nowhere/p.json"))
+        self.assertIn("steps is 0", self.refused(nn.Linear(3, 2), x, steps=0))
+
+    def test_the_planner_takes_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "mine.json"
+            result = self.profile(self.net(), self.torch.randn(16, 20), path=path)
+            self.assertEqual(json.loads(path.read_text()), result)
+            plan = subprocess.run([GRADLANE, "plan", "--model", path, "--nodes", "4", "--gbps", "1"], timeout=60,
+                                  capture_output=True, text=True)
+            self.assertEqual(plan.returncode, 0, plan)
+            self.assertIn("Sequential", plan.stdout)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    if importlib.util.find_spec("torch") is None:
+        print("no PyTorch: skipped")
+        sys.exit(SKIPPED)
+    GRADLANE = sys.argv.pop(1)
+    unittest.main()

@@ -97,6 +97,9 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
   result["pays_codec"] = rows.named;
   result["nothing_from_gbps"] = below ? nlohmann::json(rows.rates.rate * 8e-9) : nlohmann::json();
   for (const PlanRow& row : rows.rows) result["rows"].push_back(row_json(row));
+  for (const ModelLayer& each : setting.model.layers) {
+    result["layers"].push_back({{"name", each.name}, {"elements", each.elements}});
+  }
   return result.dump(1);
 }
 

@@ -1,0 +1,179 @@
+#!/usr/bin/python3
+"""What each way of synchronising a model's gradients adds to the one before, as HiPress' ablation has it. Needs root.
+
+Four nodes in network namespaces with links of a known rate (`gradlane run --link udp --rate`) sum up the gradients of a
+whole step, independent floats of N(0, 0.01), in these ways:
+
+  plain       raw, a tensor at a time
+  codec       the codec, a tensor at a time
+  pipelining  the codec, all tensors submitted at once
+  bulk        the codec, buckets of 25 MiB as DistributedDataParallel makes them (the first one 1 MiB), at once
+
+Rounds are interleaved; times are of the slowest node, and ratios within a round. On a machine that does something else
+at the same time they mean little.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # imports are written from the root
+
+NODES = 4
+SIGMA = 0.01
+PATTERN = 1 << 21  # floats of noise, again and again
+BUCKET, FIRST_BUCKET = 25 << 20, 1 << 20  # bytes
+LIMIT_S = 1800
+
+
+def buckets_of(layers):
+    """Bytes of each, in the order in which gradients come."""
+    buckets, bytes_, limit = [], 0, FIRST_BUCKET
+    for elements in reversed(layers):
+        bytes_ += 4 * elements
+        if bytes_ >= limit:
+            buckets.append(bytes_)
+            bytes_, limit = 0, BUCKET
+    return buckets + [bytes_] if bytes_ else buckets
+
+
+# ---- A node's trainer
+
+
+def noise(numpy, rank):
+    return numpy.random.default_rng(rank).standard_normal(PATTERN, dtype=numpy.float32) * numpy.float32(SIGMA)
+
+
+def fill(data, pattern):
+    for at in range(0, data.size, pattern.size):
+        part = data[at:at + pattern.size]
+        part[:] = pattern[:part.size]
+
+
+def exchange(gl, tensors, codec, one_by_one):
+    requests = []
+    for tensor in tensors:
+        requests.append(gl.all_reduce(tensor, codec=codec, async_=True))
+        if one_by_one:
+            requests.pop().wait()
+    for request in requests:
+        request.wait()
+
+
+def trainer(words):
+    import numpy
+
+    import gradlane
+
+    with gradlane.open(timeout=60) as gl:
+        data = gl.zeros(sum(words["layers"]))
+        pattern, slowest = noise(numpy, gl.rank), gl.zeros(1)
+        cut = {"layers": list(reversed(words["layers"])), "buckets": [size // 4 for size in buckets_of(words["layers"])]}
+        for round_ in range(words["rounds"] + 1):  # the first one does not count
+            for way in words["ways"]:
+                tensors, at = [], 0
+                for size in cut[way["cut"]]:
+                    tensors.append(data[at:at + size])
+                    at += size
+                fill(data, pattern)
+                gl.barrier()
+                begin = time.perf_counter()
+                exchange(gl, tensors, way["codec"], way["one_by_one"])
+                slowest[0] = time.perf_counter() - begin
+                gl.all_reduce(slowest, reduction="max")
+                if gl.rank == 0 and round_ > 0:
+                    print(json.dumps({"way": way["name"], "ms": float(slowest[0]) * 1e3}), flush=True)
+
+
+# ---- All of them
+
+
+def ways_of(args):
+    return [
+        {"name": "plain", "codec": "raw", "cut": "layers", "one_by_one": True},
+        {"name": "codec", "codec": args.codec, "cut": "layers", "one_by_one": True},
+        {"name": "pipelining", "codec": args.codec, "cut": "layers", "one_by_one": False},
+        {"name": "bulk", "codec": args.codec, "cut": "buckets", "one_by_one": False},
+    ]
+
+
+def layers_of(args, model):
+    text = subprocess.run([args.gradlane, "plan", "--model", model, "--json"], capture_output=True, text=True, check=True)
+    return [int(layer["elements"]) for layer in json.loads(text.stdout)["layers"]]
+
+
+def measure(args, model, rate):
+    """By way: milliseconds of each round."""
+    words = {"layers": layers_of(args, model), "rounds": args.rounds, "ways": ways_of(args)}
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "client/python"), os.environ.get("PYTHONPATH", "")])
+    library = pathlib.Path(args.gradlane).resolve().parents[1] / "client/libgradlane.so"
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(words, file)
+        file.flush()
+        command = [args.gradlane, "run", "-n", str(NODES), "--link", "udp", "--rate", rate, "--strategies",
+                   "ring,direct", "--no-prefix", "--", sys.executable, "-m", "tools.bench_layers", "--trainer", file.name]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, cwd=ROOT,
+                              env={**os.environ, "PYTHONPATH": paths, "GRADLANE_LIBRARY": str(library)})
+    if done.returncode != 0:
+        sys.exit(f"bench_layers.py: gradlane run ended with {done.returncode}; see above")
+    times = {way["name"]: [] for way in words["ways"]}
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            each = json.loads(line)
+            times[each["way"]].append(each["ms"])
+    return times
+
+
+def row_of(args, model, rate):
+    times = measure(args, model, rate)
+    row, before = {"model": model, "rate": rate, "ways": {}}, times["plain"]
+    for way, each in times.items():
+        gains = [a / b for a, b in zip(before, each)]
+        whole = [a / b for a, b in zip(times["plain"], each)]
+        row["ways"][way] = {"ms": statistics.median(each), "gain": statistics.median(gains), "least": min(gains),
+                            "most": max(gains), "to_plain": statistics.median(whole)}
+        before = each
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gradlane", default="build/tools/gradlane", help="build/tools/gradlane")
+    parser.add_argument("--models", default="vgg19,bert-base", help="as gradlane plan knows them (vgg19,bert-base)")
+    parser.add_argument("--rates", default="1gbit,5gbit", help="of the links (1gbit,5gbit)")
+    parser.add_argument("--codec", default="fixed:10", help="of all but plain (fixed:10)")
+    parser.add_argument("--rounds", type=int, default=5, help="of everything (5)")
+    parser.add_argument("--json", action="store_true", help="one object instead of a table")
+    parser.add_argument("--trainer", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.trainer:
+        return trainer(json.loads(pathlib.Path(args.trainer).read_text()))
+    if os.geteuid() != 0:
+        parser.error("namespaces with a rate need root")
+    if args.rounds < 1:
+        parser.error("--rounds: at least 1")
+    rows = []
+    for model in args.models.split(","):
+        for rate in args.rates.split(","):
+            print(f"bench_layers.py: {model}, {rate} ...", file=sys.stderr)
+            rows.append(row_of(args, model, rate))
+    if args.json:
+        return print(json.dumps({"codec": args.codec, "rounds": args.rounds, "rows": rows}, indent=1))
+    print(f"{args.codec}, medians of {args.rounds} rounds; gain: over the way before (least to most)\n")
+    print("| model | rate | way | ms | gain | times as fast as plain |\n|---|---|---|---|---|---|")
+    for row in rows:
+        for way, it in row["ways"].items():
+            gain = "" if way == "plain" else f"{it['gain']:.2f} ({it['least']:.2f} to {it['most']:.2f})"
+            print(f"| {row['model']} | {row['rate']} | {way} | {it['ms']:.0f} | {gain} | {it['to_plain']:.2f} |")
+    return None
+
+
+if __name__ == "__main__":
+    main()

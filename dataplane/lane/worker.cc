@@ -113,9 +113,13 @@ void Worker::stop() noexcept {
 
 void Worker::run(int core) noexcept {
   const PollThread thread(core);
+  Nanos began = clock_now();
+  bool moved = false;
   while (!stop_.load(std::memory_order_relaxed)) {
     Nanos now = clock_now();
-    bool moved = receive(now);
+    if (moved) busy_.store(busy() + (now - began), std::memory_order_relaxed);
+    began = now;
+    moved = receive(now);
     // A burst takes its time, and what is sent is stamped with when it goes.
     if (moved) now = clock_now();
     moved |= poll(now);

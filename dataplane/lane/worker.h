@@ -39,6 +39,9 @@ class Worker {
   void start(const std::string& name, int core);
   void stop() noexcept;  // and waits for the end of the thread
 
+  // Any thread: how long its rounds have taken that moved something, with whatever else its CPU did meanwhile.
+  [[nodiscard]] Nanos busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
+
   // The trainers' end of its bell: they ring it where this worker sleeps.
   [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell; }
   // Does the work of one that will not be started: what rings its bell wakes this one up.
@@ -61,6 +64,7 @@ class Worker {
   std::vector<Bell> bells_;  // its own first
   int epoll_ = -1;
   std::atomic<bool> stop_{false};  // control thread writes, worker reads
+  std::atomic<Nanos> busy_{0};     // worker writes, others read
   std::thread thread_;
 };
 

@@ -137,6 +137,7 @@ NodeFigures node_figures(const Node& node) {
                       .ports = {},
                       .pools = {},
                       .neighbours = {},
+                      .workers = {},
                       .ranks = {}};
   for (size_t i = 0; i < node.ports().size(); ++i) figures.ports.push_back(port_figures(node, i));
   for (const auto& pool : node.pools()) {
@@ -145,6 +146,9 @@ NodeFigures node_figures(const Node& node) {
   }
   for (const RingWatch::Seen& seen : node.ring().neighbours()) {
     figures.neighbours.push_back(neighbour_figures(node, seen));
+  }
+  for (const auto& worker : node.workers()) {
+    figures.workers.push_back({static_cast<double>(worker->busy()) / kMicrosecond});
   }
   node.for_each_lane([&figures](const Lane& lane, unsigned number) {
     figures.ranks.push_back(rank_figures(lane, number));

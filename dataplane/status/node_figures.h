@@ -60,6 +60,10 @@ struct LinkFigures {
   size_t in_flight = 0;
 };
 
+struct WorkerFigures {
+  double busy_us = 0;  // of rounds that moved something
+};
+
 // One rank on one lane.
 struct RankFigures {
   unsigned rank = 0;
@@ -90,6 +94,7 @@ struct NodeFigures {
   std::vector<PortFigures> ports;
   std::vector<PoolFigures> pools;  // by lane
   std::vector<NeighbourFigures> neighbours;
+  std::vector<WorkerFigures> workers;
   std::vector<RankFigures> ranks;
 };
 

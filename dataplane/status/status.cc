@@ -82,6 +82,12 @@ json neighbours_json(const NodeFigures& node) {
   return neighbours;
 }
 
+json workers_json(const NodeFigures& node) {
+  json workers = json::array();
+  for (const WorkerFigures& it : node.workers) workers.push_back({{"busy_us", it.busy_us}});
+  return workers;
+}
+
 json links_json(const RankFigures& rank) {
   json links = json::array();
   for (const LinkFigures& link : rank.links) {
@@ -140,6 +146,7 @@ json status_json(const NodeFigures& node, const ProcessFigures& process) {
           {"ports", ports_json(node)},
           {"pools", pools_json(node)},
           {"neighbours", neighbours_json(node)},
+          {"workers", workers_json(node)},
           {"ranks", ranks_json(node)}};
 }
 

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/parse.h"
@@ -271,23 +273,55 @@ std::vector<BenchRow> measure_table(const Plan& plan, const Samples& data, size_
   return table;
 }
 
+// Blocks as long as what a packet has room for.
+class PacketBench {
+ public:
+  static constexpr size_t kFloats = 1408 / sizeof(float);
+
+  PacketBench(const Codec& codec, const Samples& data, const Effort& effort)
+      : effort_(effort), pool_(kFloats, codec.max_bytes(kFloats), data), codec_(pool_.settled_for(codec)) {
+    pool_.encode_with(codec_);
+  }
+
+  // Of bench_op_names(); nothing where the codec has no such operation.
+  std::optional<BenchRow> measured(std::string_view name) {
+    const auto ops = bench_ops();
+    const auto op = std::ranges::find(ops, name, &BenchOp::name);
+    if (!op->possible(codec_)) return std::nullopt;
+    return measure(*op, codec_, pool_, effort_);
+  }
+
+ private:
+  const Effort effort_;
+  BenchPool pool_;
+  const Codec codec_;
+};
+
+const char* merge_name(const Codec& codec) { return codec.row().adds ? "hop" : "decode_add"; }
+
 }  // namespace
 
 CodecFigures codec_figures(const Codec& codec, const Samples& data, bool quick) {
-  constexpr size_t kFloats = 1408 / sizeof(float);
-  BenchPool pool(kFloats, codec.max_bytes(kFloats), data);
-  const Codec settled = pool.settled_for(codec);
-  pool.encode_with(settled);
-  const auto speed = [&](std::string_view name) {
-    const auto ops = bench_ops();
-    const auto op = std::ranges::find(ops, name, &BenchOp::name);
-    return op->possible(codec) ? measure(*op, settled, pool, quick ? kQuick : kFull).vs_memcpy : 0;
+  PacketBench bench(codec, data, quick ? kQuick : kFull);
+  const auto speed = [&](const char* name) {
+    const auto row = bench.measured(name);
+    return row ? row->vs_memcpy : 0;
   };
-  return {.ratio = data.quality(codec, kFloats).ratio(),
+  return {.ratio = data.quality(codec, PacketBench::kFloats).ratio(),
           .encode = speed("encode"),
           .decode = speed("decode"),
-          .merge = speed(codec.row().adds ? "hop" : "decode_add"),
+          .merge = speed(merge_name(codec)),
           .look = speed("look")};
+}
+
+CodecTimes codec_times(const Codec& codec, const Samples& data) {
+  PacketBench bench(codec, data, kQuick);
+  const auto nanos = [&](const char* name) {
+    const auto row = bench.measured(name);
+    return row ? sizeof(float) / row->gb_per_s : 0;
+  };
+  return {
+      .encode = nanos("encode"), .decode = nanos("decode"), .merge = nanos(merge_name(codec)), .look = nanos("look")};
 }
 
 std::vector<std::string> bench_op_names() {

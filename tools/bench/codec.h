@@ -37,4 +37,13 @@ struct CodecFigures {
 };
 [[nodiscard]] CodecFigures codec_figures(const Codec& codec, const Samples& data, bool quick);
 
+// The same quickly, in ns per element.
+struct CodecTimes {
+  double encode;
+  double decode;
+  double merge;
+  double look;
+};
+[[nodiscard]] CodecTimes codec_times(const Codec& codec, const Samples& data);
+
 }  // namespace gradlane

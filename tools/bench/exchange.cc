@@ -3,81 +3,35 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstring>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "collectives/exchange/blocks.h"
 #include "collectives/wire.h"
 #include "tools/bench/data.h"
-#include "tools/bench/hop.h"
-#include "tools/bench/memory.h"
-#include "tools/bench/report.h"
+#include "tools/bench/hop_figures.h"
 #include "tools/bench/ring.h"
 
 namespace gradlane {
 namespace {
 
-// All-reduces go round a ring of four; rank 1 is timed, one burst of packets at a time: receive() of each, then one
-// poll(). Bursts count that are nothing but partial sums to pass on, or results to store and pass on. To get those, the
-// packets for rank 1 are held back until nothing else is left to do: rank 1 has sent its own elements then, and the
-// partial sums on their way to it wait at rank 0. Results that come to rank 0 are held back in turn until those have
-// passed.
-//
-// Either the exchange is timed on such a burst, or, before that gets it, a part of its work apart from it: the codec's,
-// the CRC's, and memcpy for comparison. So whatever is timed meets packets that the CPU's branch prediction has not
-// seen yet. What the exchange takes beyond codec and CRC is the engine's share. Each timed burst follows one that has
-// gone the same way, which leaves the state of the exchange in the caches, as in a loop that is busy; and just before
-// all packets and elements of the burst are read, so that they are in L2 (if they fit).
-
-using Clock = std::chrono::steady_clock;
 using Names = std::vector<std::string>;
 
 const Names kCodecs = {"raw", "bf16", "fixed:10", "inceptionn:10"};
 constexpr const char* kData = "laplace-1e-3";
-constexpr size_t kGranule = kGranuleBytes / sizeof(float);
 constexpr size_t kIpUdpBytes = 28;
-constexpr size_t kMaxTensor = size_t{64} << 20;
 constexpr size_t kPattern = size_t{1} << 20;  // floats, which tensors repeat
-constexpr unsigned kPatience = 16;            // rounds without packets for rank 1
 
-struct Effort {
-  size_t block_packets;  // of each of the four blocks of a tensor
-  size_t operations;
-};
-constexpr Effort kFull = {512, 32};
-constexpr Effort kQuick = {256, 6};
+constexpr HopEffort kFull = {512, 32};
+constexpr HopEffort kQuick = {256, 6};
 
 struct Plan {
   std::vector<Codec> codecs;
   size_t mtu;  // from the link header on
   size_t burst;
-  Effort effort;
-};
-
-// One kind of hop with one codec. Times are per packet, in ns.
-struct Row {
-  const char* hop;
-  std::string codec;
-  std::string isa;
-  size_t burst;
-  size_t bursts;
-  double packet_bytes;
-  double floats;
-  double sent;   // packets, per packet that came: sums grow from hop to hop
-  double fused;  // share of the runs that went on in one pass
-  double total;
-  double codec_time;
-  double cut;  // in engine(): what it costs the codec to cut sums to packets and to join them
-  double crc;
-  double copy;
-
-  [[nodiscard]] double engine() const { return total - codec_time - crc; }
+  HopEffort effort;
 };
 
 // ---- Options
@@ -99,221 +53,6 @@ Plan make_plan(const ExchangeBenchOptions& options) {
   return plan;
 }
 
-// ---- Samples
-
-// What is timed on a burst.
-enum Part : uint8_t { kTotal, kCodec, kCut, kCrc, kCopy, kParts };
-
-// Of one kind of hop. Each burst is timed once.
-struct Samples {
-  std::array<std::vector<double>, kParts> times;  // per packet, in ns
-  size_t bursts = 0;
-  size_t runs = 0;
-  size_t fused = 0;
-  size_t sent = 0;  // packets
-  size_t floats = 0;
-  size_t bytes = 0;
-};
-
-double since(Clock::time_point start) { return std::chrono::duration<double, std::nano>(Clock::now() - start).count(); }
-
-// Of reading the clock.
-double clock_cost() {
-  std::vector<double> costs(1001);
-  for (double& cost : costs) cost = since(Clock::now());
-  return median(costs);
-}
-
-// Floats that fill a packet.
-size_t packet_floats(const Codec& codec, size_t mtu, std::span<const float> floats) {
-  std::vector<uint8_t> packet(mtu - sizeof(LinkHeader) - sizeof(RunHeader));
-  return codec.encode(floats, packet).floats;
-}
-
-class ExchangeBench {
- public:
-  ExchangeBench(const Plan& plan, const Codec& codec, std::span<const float> pattern);
-
-  // An all-reduce.
-  void run_operation();
-  // Of what was sampled so far.
-  [[nodiscard]] std::vector<Row> rows() const;
-
- private:
-  [[nodiscard]] std::span<float> tensor(unsigned rank) const {
-    return {reinterpret_cast<float*>(tensors_[rank].get()), elements_};
-  }
-  void fill_tensors();
-  void check_results() const;
-  bool round();
-  void measure(Hop hop, Samples& samples);
-  size_t work(Part part) noexcept;
-  [[nodiscard]] double per_packet(Clock::time_point start) const {
-    return (since(start) - clock_cost_) / static_cast<double>(ring_.burst());
-  }
-
-  const Codec codec_;
-  const std::span<const float> pattern_;
-  const size_t elements_;  // of a tensor
-  const double clock_cost_ = clock_cost();
-  BenchRing ring_;
-  RingNode& node_;
-  std::array<BenchMemory, BenchRing::kWorld> tensors_;
-  HopBurst work_;
-  std::vector<Arrival> first_;  // of two bursts
-  std::vector<Arrival> burst_;
-  Samples reduce_;
-  Samples gather_;
-  volatile size_t sink_ = 0;  // so that no work is left out
-};
-
-size_t tensor_elements(const Plan& plan, const Codec& codec, std::span<const float> pattern) {
-  const size_t floats = packet_floats(codec, plan.mtu, pattern) * plan.effort.block_packets * BenchRing::kWorld;
-  return std::min(floats, kMaxTensor / sizeof(float)) / kGranule * kGranule;
-}
-
-ExchangeBench::ExchangeBench(const Plan& plan, const Codec& codec, std::span<const float> pattern)
-    : codec_(codec),
-      pattern_(pattern),
-      elements_(tensor_elements(plan, codec, pattern)),
-      ring_(codec, plan.mtu, elements_ * sizeof(float), plan.burst),
-      node_(ring_.node(BenchRing::kTimed)),
-      tensors_{allocate_memory(elements_ * sizeof(float)), allocate_memory(elements_ * sizeof(float)),
-               allocate_memory(elements_ * sizeof(float)), allocate_memory(elements_ * sizeof(float))},
-      work_(codec, Blocks::spread(BenchRing::kWorld, elements_, kGranule), tensor(BenchRing::kTimed), plan.mtu,
-            plan.burst) {}
-
-void ExchangeBench::fill_tensors() {
-  for (unsigned rank = 0; rank < BenchRing::kWorld; ++rank) {
-    const std::span<float> floats = tensor(rank);
-    size_t from = rank * kPattern / BenchRing::kWorld;
-    for (size_t i = 0; i < floats.size(); from = 0) {
-      const size_t count = std::min(floats.size() - i, kPattern - from);
-      std::copy_n(pattern_.begin() + static_cast<ptrdiff_t>(from), count, floats.begin() + static_cast<ptrdiff_t>(i));
-      i += count;
-    }
-  }
-}
-
-void ExchangeBench::check_results() const {
-  for (unsigned rank = 1; rank < BenchRing::kWorld; ++rank) {
-    if (std::memcmp(tensor(0).data(), tensor(rank).data(), elements_ * sizeof(float)) == 0) continue;
-    throw SetupError("the ranks of a benchmark have different results: this is a bug in gradlane");
-  }
-}
-
-void ExchangeBench::run_operation() {
-  fill_tensors();
-  for (unsigned rank = 0; rank < BenchRing::kWorld; ++rank) {
-    Operation operation;
-    operation.count = elements_;
-    operation.data = tensor(rank).data();
-    ring_.submit(rank, operation);
-  }
-  RingNode& before = ring_.node(BenchRing::kBefore);
-  node_.held = true;
-  ring_.run_dry();
-  node_.held = false;
-  before.held = true;
-  for (unsigned idle = 0; !ring_.done(); ++idle) {
-    if (round()) idle = 0;
-    if (idle == kPatience) before.held = false;
-    if (idle == 1000 * kPatience) throw SetupError("an operation of a benchmark hangs: this is a bug in gradlane");
-  }
-  check_results();
-}
-
-// Two bursts for rank 1, of which the second one is timed if it is of the right kind; whether there was any.
-bool ExchangeBench::round() {
-  ring_.serve_others();
-  ring_.take_burst(first_);
-  ring_.receive(first_);
-  ring_.poll();
-  ring_.take_burst(burst_);
-  const Hop hop = work_.look_at(burst_, ring_.burst());
-  if (hop == Hop::kNone) {
-    ring_.receive(burst_);
-    ring_.poll();
-  } else {
-    measure(hop, hop == Hop::kReduce ? reduce_ : gather_);
-  }
-  ring_.finish(first_);
-  ring_.finish(burst_);
-  ring_.settle();
-  return !burst_.empty();
-}
-
-size_t ExchangeBench::work(Part part) noexcept {
-  switch (part) {
-    case kCodec:
-      return work_.code();
-    case kCut:
-      return work_.code_cut();
-    case kCrc:
-      return work_.check();
-    default:
-      return work_.copy();
-  }
-}
-
-void ExchangeBench::measure(Hop hop, Samples& samples) {
-  const auto part = static_cast<Part>(samples.bursts++ % kParts);
-  double time = 0;
-  if (part != kTotal) {
-    if (work_.look_at(first_, ring_.burst()) == hop) sink_ = work(part);
-    (void)work_.look_at(burst_, ring_.burst());
-    work_.touch({});
-    const auto start = Clock::now();
-    sink_ = work(part);
-    time = per_packet(start);
-  }
-  const Counters& counters = node_.exchange().counters();
-  const uint64_t merged = counters[Counter::kRunsMerged];
-  const uint64_t sent = counters[Counter::kDataSent];
-  work_.touch(ring_.pool().next(ring_.burst() + 2));
-  const auto start = Clock::now();
-  ring_.receive(burst_);
-  ring_.poll();
-  samples.times[part].push_back(part == kTotal ? per_packet(start) : time);
-
-  samples.runs += work_.runs();
-  samples.floats += work_.floats();
-  samples.bytes += work_.bytes();
-  samples.sent += counters[Counter::kDataSent] - sent;
-  samples.fused += counters[Counter::kRunsMerged] - merged;
-  for (const Arrival& each : burst_) {
-    if (each.kept) samples.fused += HopBurst::runs_of(each);  // relayed, with all of them
-  }
-}
-
-std::vector<Row> ExchangeBench::rows() const {
-  std::vector<Row> rows;
-  for (const Samples* const samples : {&reduce_, &gather_}) {
-    const char* const name = samples == &reduce_ ? "reduce" : "gather";
-    if (samples->bursts < kParts) {
-      throw SetupError(fmt::format("{}: too few bursts of the {} phase to measure", codec_.name(), name));
-    }
-    const auto packets = static_cast<double>(samples->bursts * ring_.burst());
-    const auto time = [samples](Part part) { return median(samples->times[part]); };
-    const double sent_per_packet = static_cast<double>(samples->sent) / packets;
-    rows.push_back({.hop = name,
-                    .codec = codec_.name(),
-                    .isa = isa_name(codec_.isa()),
-                    .burst = ring_.burst(),
-                    .bursts = samples->bursts,
-                    .packet_bytes = static_cast<double>(samples->bytes) / packets,
-                    .floats = static_cast<double>(samples->floats) / packets,
-                    .sent = sent_per_packet,
-                    .fused = static_cast<double>(samples->fused) / static_cast<double>(samples->runs),
-                    .total = time(kTotal),
-                    .codec_time = time(kCodec),
-                    .cut = time(kCut) - time(kCodec),
-                    .crc = time(kCrc) * (1 + sent_per_packet) / 2,
-                    .copy = time(kCopy)});
-  }
-  return rows;
-}
-
 // ---- Printing
 
 void print_head(const Plan& plan) {
@@ -323,7 +62,7 @@ void print_head(const Plan& plan) {
              "bytes", "floats", "total", "codec", "CRC", "engine", "cutting", "memcpy", "M pkt/s", "fused");
 }
 
-void print_row(const Row& row) {
+void print_row(const HopFigures& row) {
   fmt::print(
       "{:<7} {:<22} {:<6} {:>5.0f} {:>6.0f} {:>6.1f} {:>6.1f} {:>6.1f} {:>6.1f} {:>7.1f} {:>6.1f} {:>7.2f} "
       "{:>5.1f}%\n",
@@ -331,9 +70,9 @@ void print_row(const Row& row) {
       row.cut, row.copy, 1e3 / row.total, 100 * row.fused);
 }
 
-std::string to_json(std::span<const Row> rows) {
+std::string to_json(std::span<const HopFigures> rows) {
   nlohmann::json result = {{"rows", nlohmann::json::array()}};
-  for (const Row& row : rows) {
+  for (const HopFigures& row : rows) {
     result["rows"].push_back({{"hop", row.hop},
                               {"codec", row.codec},
                               {"isa", row.isa},
@@ -360,12 +99,10 @@ void run_exchange_bench(const ExchangeBenchOptions& options) {
   const Plan plan = make_plan(options);
   std::vector<float> pattern(kPattern);
   fill_data(kData, 1, pattern);
-  std::vector<Row> rows;
+  std::vector<HopFigures> rows;
   if (!options.json) print_head(plan);
   for (const Codec& codec : plan.codecs) {
-    ExchangeBench bench(plan, codec, pattern);
-    for (size_t i = 0; i < plan.effort.operations; ++i) bench.run_operation();
-    for (const Row& row : bench.rows()) {
+    for (const HopFigures& row : hop_figures(codec, plan.mtu, plan.burst, plan.effort, pattern)) {
       if (!options.json) print_row(row);
       rows.push_back(row);
     }

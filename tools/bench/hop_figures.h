@@ -1,0 +1,45 @@
+// hop_figures.h - what the hops of a ring cost per packet with a codec, without I/O (benchmarks only)
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+
+namespace gradlane {
+
+// One kind of hop with one codec. Times are per packet, in ns.
+struct HopFigures {
+  const char* hop;
+  std::string codec;
+  std::string isa;
+  size_t burst;
+  size_t bursts;
+  double packet_bytes;
+  double floats;
+  double sent;   // packets, per packet that came: sums grow from hop to hop
+  double fused;  // share of the runs that went on in one pass
+  double total;
+  double codec_time;
+  double cut;  // in engine(): what it costs the codec to cut sums to packets and to join them
+  double crc;
+  double copy;
+
+  [[nodiscard]] double engine() const { return total - codec_time - crc; }
+};
+
+// How long it may take.
+struct HopEffort {
+  size_t block_packets;  // of each of the four blocks of a tensor
+  size_t operations;
+};
+
+// Of hops that add ("reduce") and of those that pass results on ("gather"). `mtu` counts from the link header on;
+// `burst`: packets between two polls; `pattern`: what tensors repeat, at least a packet of it. Throws SetupError where
+// the codec makes so few packets of it that nothing can be timed.
+[[nodiscard]] std::vector<HopFigures> hop_figures(const Codec& codec, size_t mtu, size_t burst, const HopEffort& effort,
+                                                  std::span<const float> pattern);
+
+}  // namespace gradlane

@@ -1,0 +1,59 @@
+// fit.cc - figures of a calibration, from times that were measured (pure)
+#include "collectives/plan/fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gradlane {
+namespace {
+
+constexpr double kNano = 1e-9;
+
+// Of one core, whatever else there is.
+Calibration on_one_core(Calibration calibration) {
+  calibration.lanes = 1;
+  calibration.contention = 1;
+  return calibration;
+}
+
+AllReduceTime raw_time(const Calibration& calibration, const AllReduceShape& shape) {
+  const CodecCost* const raw = calibration.find("raw");
+  return raw == nullptr ? AllReduceTime{} : all_reduce_time(calibration, *raw, shape);
+}
+
+}  // namespace
+
+double wire_bytes(const PacketCost& packets, double bytes) noexcept {
+  return bytes + std::ceil(bytes / packets.payload) * packets.overhead;
+}
+
+double bandwidth_of(const TimedBytes& less, const TimedBytes& more) noexcept {
+  constexpr double kFasterAtMost = 2;  // than the whole transfer
+  const double whole = more.seconds > 0 ? more.bytes / more.seconds : 0;
+  const double seconds = more.seconds - less.seconds;
+  const double bytes = more.bytes - less.bytes;
+  if (seconds <= 0 || bytes <= 0 || bytes / seconds > kFasterAtMost * whole) return whole;
+  return bytes / seconds;
+}
+
+double port_ns_of(const Calibration& calibration, const AllReduceShape& shape, double busy, double packets) {
+  Calibration without = on_one_core(calibration);
+  without.packets.send_ns = without.packets.receive_ns = without.packets.call_ns = 0;
+  const AllReduceTime time = raw_time(without, shape);
+  if (packets <= 0 || time.sent_packets <= 0) return 0;
+  return std::max(0.0, busy / packets / kNano - (time.codec + time.packets) / time.sent_packets / kNano);
+}
+
+double start_of(const Calibration& calibration, const AllReduceShape& shape, double seconds) {
+  Calibration without = calibration;
+  without.start = 0;
+  return std::max(0.0, seconds - raw_time(without, shape).seconds);
+}
+
+double latency_of(double round_trip, double port_ns) noexcept {
+  constexpr double kLeast = 0.1;
+  const double half = round_trip / 2;
+  return std::max(half - port_ns * kNano, kLeast * half);
+}
+
+}  // namespace gradlane

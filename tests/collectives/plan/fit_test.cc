@@ -1,0 +1,57 @@
+// fit_test.cc - figures of a calibration, found again from times that the model makes of them
+#include "collectives/plan/fit.h"
+
+#include <gtest/gtest.h>
+
+namespace gradlane::test::fit_test {
+namespace {
+
+TEST(Fit, Bandwidth) {
+  // 1 ms of latency, and 64 KB that pass at once.
+  const auto timed = [](double bytes, double rate) { return TimedBytes{bytes, 1e-3 + (bytes - 64e3) / rate}; };
+  EXPECT_NEAR(bandwidth_of(timed(1e6, 1.25e8), timed(4e6, 1.25e8)), 1.25e8, 1);
+  // What cannot be is not believed.
+  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.02}, {4e6, 0.02}), 2e8);
+  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.03}, {4e6, 0.02}), 2e8);
+  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.0199}, {4e6, 0.02}), 2e8);
+  EXPECT_EQ(bandwidth_of({}, {}), 0);
+}
+
+TEST(Fit, WireBytes) {
+  PacketCost packets;
+  packets.payload = 1000;
+  packets.overhead = 100;
+  EXPECT_DOUBLE_EQ(wire_bytes(packets, 10), 110);
+  EXPECT_DOUBLE_EQ(wire_bytes(packets, 2000), 2200);
+}
+
+Calibration measured() {
+  Calibration calibration = usual_calibration(PlanPort::kUdp);
+  calibration.link = {0, 1, 50e-6, 1.25e8};
+  return calibration;
+}
+
+TEST(Fit, PortAndStart) {
+  for (const unsigned world : {2U, 4U, 16U}) {
+    const Calibration all = measured();
+    const double port = all.packets.send_ns + all.packets.receive_ns + 2 * all.packets.call_ns / all.packets.per_call;
+    const AllReduceShape shape = {1 << 22, world, {}, 0};
+    const AllReduceTime time = all_reduce_time(all, *all.find("raw"), shape);
+    // Busy with what codec, exchange and port take.
+    EXPECT_NEAR(port_ns_of(all, shape, 3 * (time.codec + time.packets), 3 * time.sent_packets), port, 1e-3) << world;
+    EXPECT_EQ(port_ns_of(all, shape, 0, time.sent_packets), 0);
+    EXPECT_EQ(port_ns_of(all, shape, 1, 0), 0);
+
+    const AllReduceShape small = {1024, world, {}, 0};
+    EXPECT_NEAR(start_of(all, small, all_reduce_time(all, *all.find("raw"), small).seconds), all.start, 1e-12);
+    EXPECT_EQ(start_of(all, small, 0), 0);
+  }
+}
+
+TEST(Fit, Latency) {
+  EXPECT_NEAR(latency_of(100e-6, 4000), 46e-6, 1e-12);
+  EXPECT_NEAR(latency_of(10e-6, 50000), 0.5e-6, 1e-12);  // ports that are busier than with a probe
+}
+
+}  // namespace
+}  // namespace gradlane::test::fit_test

@@ -222,10 +222,7 @@ int run(int argc, char** argv) {
     gradlane::run_codecs(codecs_options);
     return 0;
   }
-  if (plan->parsed()) {
-    gradlane::run_plan(plan_options);
-    return 0;
-  }
+  if (plan->parsed()) return gradlane::run_plan(plan_options);
   if (run->parsed()) return gradlane::run_nodes(run_options);
   if (loopback->parsed()) return gradlane::run_loopback(loopback_options);
   if (perf->parsed()) return gradlane::run_perf(perf_options);

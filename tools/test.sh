@@ -197,6 +197,7 @@ fuzz_both codec 600 exchange 4096
 fuzz_both config 2048 frame 256
 fuzz_both bundle 1600 probe 256
 fuzz_both server 2048 trainer 600
+fuzz_both calibration 4096 profile 2048
 fuzz superpacket 4096
 superpacket=$!
 fuzz_seconds=$(((fuzz_seconds + 3) / 4)) fuzz npy 256  # a small parser

@@ -1,4 +1,4 @@
-// trainer.cc - the trainer's interface as `gradlane perf` uses it: errors are exceptions
+// trainer.cc - the trainer's interface as commands use it that measure: errors are exceptions
 #include "tools/perf/trainer.h"
 
 #include <fmt/format.h>
@@ -10,16 +10,20 @@
 
 namespace gradlane {
 
-Trainer::Trainer() {
+Trainer::Trainer(const TrainerPlace& place) {
   gradlane_options options = GRADLANE_OPTIONS_INIT;
+  if (!place.socket.empty()) options.socket = place.socket.c_str();
+  options.rank = place.rank;
+  options.timeout_ms = place.patience_ms;
+  options.operation_timeout_ms = place.limit_ms;
   options.keep_warnings = 1;  // what a codec takes away is what is measured here
   if (gradlane_open(&gl_, &options) != GRADLANE_OK) {
     const char* const socket = std::getenv("GRADLANE_SOCKET");
-    if (socket != nullptr && *socket != 0) throw SetupError(gradlane_error(nullptr));
+    if (!place.socket.empty() || (socket != nullptr && *socket != 0)) throw SetupError(gradlane_error(nullptr));
     throw SetupError(
-        std::string("perf is a trainer and needs a ring: run 'gradlane run -n 2 -- gradlane perf ...', or start it on\n"
-                    "all nodes beside their daemons: ") +
-        gradlane_error(nullptr));
+        fmt::format("{0} is a trainer and needs a ring: run 'gradlane run -n 2 -- gradlane {0} ...', or start it on\n"
+                    "all nodes beside their daemons: {1}",
+                    place.command, gradlane_error(nullptr)));
   }
   try {
     gathered_ = static_cast<int64_t*>(allocate(world() * kMaxGathered * sizeof(int64_t)));
@@ -51,7 +55,7 @@ std::string Trainer::fault_of(const std::string& codec) {
 }
 
 void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
-                  const std::string& codec, gradlane_reduction reduction, float* states) {
+                  const std::string& codec, gradlane_reduction reduction, float* states, int root) {
   gradlane_how how = GRADLANE_HOW_INIT;
   how.residual = states;
   how.strategy = strategy;
@@ -67,7 +71,7 @@ void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const
     case PerfOp::kAllGather:
       return require(gradlane_all_gather(gl_, data, count / world(), type, &how, nullptr), what);
     case PerfOp::kBroadcast:
-      return require(gradlane_broadcast(gl_, data, count, type, 0, &how, nullptr), what);
+      return require(gradlane_broadcast(gl_, data, count, type, root, &how, nullptr), what);
   }
 }
 
@@ -84,12 +88,16 @@ std::vector<int64_t> Trainer::gather(std::span<const int64_t> numbers) {
   return all;
 }
 
-uint64_t Trainer::data_bytes() {
+gradlane_figures Trainer::figures() {
   gradlane_figures figures{};
   figures.struct_size = sizeof figures;
   require(gradlane_get_figures(gl_, &figures), "figures");
-  return figures.data_bytes;
+  return figures;
 }
+
+uint64_t Trainer::data_bytes() { return figures().data_bytes; }
+
+uint64_t Trainer::data_packets() { return figures().data_packets; }
 
 void Trainer::require(gradlane_code code, const char* what) const {
   if (code != GRADLANE_OK) throw PerfError(fmt::format("{}: {}", what, gradlane_error(gl_)));

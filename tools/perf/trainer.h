@@ -1,4 +1,4 @@
-// trainer.h - the trainer's interface (client/gradlane.h) as `gradlane perf` uses it: errors are exceptions
+// trainer.h - the trainer's interface (client/gradlane.h) as commands use it that measure: errors are exceptions
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,20 @@ class PerfError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct TrainerPlace {
+  const char* command = "perf";  // for messages
+  std::string socket = {};       // empty: as the library finds it
+  int rank = -1;                 // what RANK says, or any that is free
+  int patience_ms = -1;          // while there is no daemon; the library's
+  int64_t limit_ms = 0;          // of operations; the daemon's
+};
+
 class Trainer {
  public:
   static constexpr size_t kMaxGathered = 4096;  // numbers of a rank
 
   // Throws SetupError if there is no daemon.
-  Trainer();
+  explicit Trainer(const TrainerPlace& place = {});
   ~Trainer() { gradlane_close(gl_); }
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -47,17 +55,19 @@ class Trainer {
   // Why there are no operations by this codec, or by these two; empty: there are.
   [[nodiscard]] std::string fault_of(const std::string& codec);
 
-  // `strategy` null: the daemon's. `states` null: none are kept.
+  // `strategy` null: the daemon's. `states` null: none are kept. `root`: of a broadcast.
   void run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy, const std::string& codec,
-           gradlane_reduction reduction, float* states);
+           gradlane_reduction reduction, float* states, int root = 0);
   void barrier();
   // The numbers of all ranks, rank after rank; all give the same number of them, at most kMaxGathered.
   [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);
 
   // Sent in data packets since the start.
   [[nodiscard]] uint64_t data_bytes();
+  [[nodiscard]] uint64_t data_packets();
 
  private:
+  [[nodiscard]] gradlane_figures figures();
   void require(gradlane_code code, const char* what) const;
 
   gradlane_context* gl_ = nullptr;

@@ -15,14 +15,20 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--compute-ms", options.compute_ms, "Forward and backward of a step (as a V100)");
   add("--codecs", options.codecs, "To be held against raw; all");
   add("--strategy", options.strategies, "Of these the fastest (ring,direct)");
-  add("--calibration", options.calibration, "FILE: figures of this host, by hand; without:");
-  add("--port", options.port, "usual figures of udp, packets, card (udp)");
+  add("--calibration", options.calibration, "FILE; none (the file that --calibrate makes)");
+  add("--port", options.port, "Instead: usual figures of udp, packets, card");
   add("--lanes", options.lanes, "Cores that exchange (1); --mtu, --latency-us");
   add("--mtu", options.mtu, "")->group("");
   add("--latency-us", options.latency_us, "")->group("");
   add("--what-if", options.what_if, "Ranges: nodes=4..96 gbps=0.1..400 batch=, compute=");
   plan->add_flag("--paper", options.paper, "The set-ups of MLSys'22, from 1 to 30 Gb/s");
   plan->add_flag("--json", options.json, "JSON instead of tables");
+  plan->add_flag("--calibrate", options.calibrate, "Measure this host; on all nodes of a ring: links, too");
+  add("-o", options.output, "FILE for it; --alone, --socket, --rank: see docs");
+  add("--socket", options.socket, "")->group("");
+  add("--rank", options.rank, "")->group("");
+  plan->add_flag("--alone", options.alone, "")->group("");
+  plan->add_flag("--quick", options.quick, "")->group("");
   plan->footer(
       "hidden: exchange beside backward; exposed: what a step is longer for it; limit:\n"
       "what binds. best: each bucket by its fastest codec. See docs/plan.md.");

@@ -77,32 +77,47 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
   setting.buckets = buckets_of(setting.model);
 }
 
-PlanPort port_of(const std::string& text) {
-  if (text.empty()) return PlanPort::kUdp;
-  for (const PlanPort port : kPorts) {
-    if (text == plan_port_name(port)) return port;
+// Throws SetupError if it is none, stale, or of another host.
+Calibration usable_calibration(const std::string& path) {
+  Calibration calibration = load_calibration(path);
+  if (const std::string fault = calibration_fault(calibration, this_use()); !fault.empty()) {
+    throw SetupError(fmt::format("{}: cannot be used here: {}; make it anew: gradlane plan --calibrate", path, fault));
   }
-  throw SetupError(fmt::format("--port '{}': must be udp, packets or card", text));
+  if (calibration.links.empty()) calibration.link = usual_calibration(PlanPort::kUdp).link;
+  return calibration;
+}
+
+// The first of the places that has one. If that cannot be used here, nobody has asked for it: the usual figures do.
+void read_default(const std::vector<std::string>& places, PlanSetting& setting) {
+  for (const std::string& path : places) {
+    if (std::error_code error; !std::filesystem::exists(path, error)) continue;
+    try {
+      setting.calibration = usable_calibration(path);
+      setting.calibrated = true;
+    } catch (const SetupError& fault) {
+      setting.ignored = fault.what();
+    }
+    return;
+  }
 }
 
 void read_costs(const PlanOptions& options, PlanSetting& setting) {
-  setting.calibrated = !options.calibration.empty();
-  if (setting.calibrated) {
+  setting.calibration = usual_calibration(plan_port_of(options.port));
+  if (options.calibration.empty() && options.port.empty()) {
+    read_default(options.places, setting);
+  } else if (!options.calibration.empty() && options.calibration != "none") {
     if (!options.port.empty()) throw SetupError("--port is what --calibration has measured: leave one of them out");
-    setting.calibration = load_calibration(options.calibration);
-    if (const std::string fault = calibration_fault(setting.calibration, this_use()); !fault.empty()) {
-      throw SetupError(fmt::format("{}: cannot be used here: {}; it is written by hand for now (docs/plan.md)",
-                                   options.calibration, fault));
-    }
-  } else {
-    setting.calibration = usual_calibration(port_of(options.port));
+    setting.calibration = usable_calibration(options.calibration);
+    setting.calibrated = true;
   }
   Calibration& calibration = setting.calibration;
-  calibration.lanes = whole("--lanes", options.lanes, calibration.lanes, 1, 256);
+  calibration.lanes = plan_lanes_of(options.lanes, calibration.lanes);
   if (!options.mtu.empty()) calibration.packets.set_mtu(number("--mtu", options.mtu, 1500, 576, 65535));
   if (!options.latency_us.empty())
     calibration.link.latency = 1e-6 * number("--latency-us", options.latency_us, 0, 0, 1e7);
-  setting.nodes = whole("--nodes", options.nodes, 4, 1, kMaxWorld);
+  unsigned nodes = calibration.links.empty() ? 4 : 0;
+  for (const LinkCost& link : calibration.links) nodes = std::max({nodes, link.from + 1, link.to + 1});
+  setting.nodes = whole("--nodes", options.nodes, nodes, 1, kMaxWorld);
   const double known = calibration.link.bandwidth * 8e-9;
   setting.gbps = number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
   calibration.link.bandwidth = setting.gbps * 1e9 / 8;
@@ -205,6 +220,16 @@ void check_strategies(const PlanSetting& setting, unsigned nodes) {
 }
 
 }  // namespace
+
+PlanPort plan_port_of(const std::string& text) {
+  if (text.empty()) return PlanPort::kUdp;
+  for (const PlanPort port : kPorts) {
+    if (text == plan_port_name(port)) return port;
+  }
+  throw SetupError(fmt::format("--port '{}': must be udp, packets or card", text));
+}
+
+unsigned plan_lanes_of(const std::string& text, unsigned usual) { return whole("--lanes", text, usual, 1, 256); }
 
 PlanSetting make_plan_setting(const PlanOptions& options) {
   PlanSetting setting;

@@ -17,7 +17,8 @@ struct PlanOptions {
   std::string compute_ms;
   std::vector<std::string> codecs;      // as codec_list() takes them
   std::vector<std::string> strategies;  // of find_strategies()
-  std::string calibration;              // FILE
+  std::string calibration;              // FILE, or "none"
+  std::vector<std::string> places;      // where one may be, if nobody says: the first that can be used here
   std::string port;                     // without a calibration
   std::string lanes;
   std::string mtu;
@@ -25,6 +26,13 @@ struct PlanOptions {
   std::vector<std::string> what_if;  // NAME=FROM..TO, NAME=A,B,C
   bool paper = false;
   bool json = false;
+  // ---- Only to calibrate, which needs none of the above but port, lanes, json
+  bool calibrate = false;
+  std::string output;
+  std::string socket;
+  std::string rank;
+  bool alone = false;
+  bool quick = false;
 };
 
 // What to reckon with.
@@ -38,6 +46,7 @@ struct PlanSetting {
   double gbps = 10;
   Calibration calibration;
   bool calibrated = false;
+  std::string ignored;              // of `places`: which file cannot be used here, and why; empty: none, or one can
   std::vector<std::string> codecs;  // names; "raw" is not among them
   std::vector<StrategyId> strategies;
 
@@ -46,7 +55,10 @@ struct PlanSetting {
   [[nodiscard]] const CodecCost& cost(const std::string& name) const { return *calibration.find(name); }
 };
 
-// Throws SetupError naming the option, what was given and what is allowed.
+[[nodiscard]] PlanPort plan_port_of(const std::string& text);
+[[nodiscard]] unsigned plan_lanes_of(const std::string& text, unsigned usual = 1);
+
+// Throws SetupError naming the option, what was given and what is allowed; so do those above.
 [[nodiscard]] PlanSetting make_plan_setting(const PlanOptions& options);
 
 // Ranges of --what-if; a name that is not there has the setting's own value alone.

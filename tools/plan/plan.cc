@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/calibrate/default_file.h"
 #include "tools/plan/paper.h"
 #include "tools/plan/rows.h"
 #include "tools/plan/what_if.h"
@@ -20,19 +23,6 @@ std::string ms_text(double seconds) {
   return ms < 99.95 ? fmt::format("{:.1f}", ms) : fmt::format("{:.0f}", ms);
 }
 
-void print_head(const PlanSetting& setting) {
-  const StepCompute compute = setting.compute();
-  fmt::print("{}: {:.1f} M parameters, {:.0f} MB of gradients in {} buckets\n", setting.model.name,
-             setting.model.elements() / 1e6, setting.model.elements() * 4e-6, setting.buckets.size());
-  fmt::print("{} nodes, {:g} Gb/s, batch {}: forward {} ms, backward {} ms, {}\n", setting.nodes, setting.gbps,
-             setting.batch, ms_text(compute.forward), ms_text(compute.backward), setting.compute_from);
-  if (setting.calibrated) {
-    fmt::print("port {}, calibrated {}\n\n", setting.calibration.port, setting.calibration.made);
-  } else {
-    fmt::print("port {}, usual figures: nothing was calibrated (--calibration)\n\n", setting.calibration.port);
-  }
-}
-
 void print_wrapped(std::string text) {
   constexpr size_t kColumns = 120;
   while (text.size() > kColumns) {
@@ -42,6 +32,25 @@ void print_wrapped(std::string text) {
     text.erase(0, blank + 1);
   }
   fmt::print("{}\n", text);
+}
+
+void print_head(const PlanSetting& setting) {
+  const StepCompute compute = setting.compute();
+  fmt::print("{}: {:.1f} M parameters, {:.0f} MB of gradients in {} buckets\n", setting.model.name,
+             setting.model.elements() / 1e6, setting.model.elements() * 4e-6, setting.buckets.size());
+  fmt::print("{} nodes, {:g} Gb/s, batch {}: forward {} ms, backward {} ms, {}\n", setting.nodes, setting.gbps,
+             setting.batch, ms_text(compute.forward), ms_text(compute.backward), setting.compute_from);
+  const Calibration& calibration = setting.calibration;
+  if (!setting.calibrated) {
+    fmt::print("port {}, usual figures: {}\n", calibration.port,
+               setting.ignored.empty() ? "nothing was calibrated (gradlane plan --calibrate)" : "");
+    if (!setting.ignored.empty()) print_wrapped(setting.ignored);
+  } else if (calibration.links.empty()) {
+    fmt::print("port {}, usual figures; codecs calibrated {}; links as given\n", calibration.port, calibration.made);
+  } else {
+    fmt::print("port {}, calibrated {}\n", calibration.port, calibration.made);
+  }
+  fmt::print("\n");
 }
 
 void print_rows(const PlanSetting& setting, const PlanRows& rows) {
@@ -90,6 +99,7 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
                            {"batch", setting.batch},           {"port", setting.calibration.port},
                            {"calibrated", setting.calibrated}, {"compute_ms", rows.compute * 1e3},
                            {"advice", advice(setting, rows)},  {"rows", nlohmann::json::array()}};
+  result["calibration_ignored"] = setting.ignored.empty() ? nlohmann::json() : nlohmann::json(setting.ignored);
   result["ratio_enough"] = rows.enough ? nlohmann::json(*rows.enough) : nlohmann::json();
   constexpr const char* kPays[] = {"never", "below", "always"};
   const bool below = rows.rates.kind == PlanRates::Kind::kBelow;
@@ -103,9 +113,43 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
   return result.dump(1);
 }
 
+// What is for one of the two things is refused with the other.
+void check_kind(const PlanOptions& options) {
+  const std::pair<const char*, bool> of_plans[] = {{"--model", !options.model.empty()},
+                                                   {"--nodes", !options.nodes.empty()},
+                                                   {"--gbps", !options.gbps.empty()},
+                                                   {"--batch", !options.batch.empty()},
+                                                   {"--compute-ms", !options.compute_ms.empty()},
+                                                   {"--codecs", !options.codecs.empty()},
+                                                   {"--strategy", !options.strategies.empty()},
+                                                   {"--calibration", !options.calibration.empty()},
+                                                   {"--mtu", !options.mtu.empty()},
+                                                   {"--latency-us", !options.latency_us.empty()},
+                                                   {"--what-if", !options.what_if.empty()},
+                                                   {"--paper", options.paper}};
+  const std::pair<const char*, bool> of_calibrations[] = {{"-o", !options.output.empty()},
+                                                          {"--socket", !options.socket.empty()},
+                                                          {"--rank", !options.rank.empty()},
+                                                          {"--alone", options.alone},
+                                                          {"--quick", options.quick}};
+  for (const auto& [name, given] : of_plans) {
+    if (given && options.calibrate)
+      throw SetupError(fmt::format("{} is for a plan: leave it, or --calibrate, out", name));
+  }
+  for (const auto& [name, given] : of_calibrations) {
+    if (given && !options.calibrate) throw SetupError(fmt::format("{} goes with --calibrate", name));
+  }
+}
+
 }  // namespace
 
-void run_plan(const PlanOptions& options) {
+int run_plan(PlanOptions options) {
+  check_kind(options);
+  if (options.calibrate) {
+    return run_calibrate({options.output, options.socket, options.rank, options.port, options.lanes, options.alone,
+                          options.quick, options.json});
+  }
+  if (!options.paper) options.places = calibration_places();  // what a page has does not depend on the host
   if (options.paper && !options.what_if.empty()) throw SetupError("--paper has a grid of its own: leave out --what-if");
   if (options.paper) {
     run_paper(options);
@@ -122,6 +166,7 @@ void run_plan(const PlanOptions& options) {
     }
   }
   std::fflush(stdout);
+  return 0;
 }
 
 }  // namespace gradlane

@@ -5,7 +5,7 @@
 
 namespace gradlane {
 
-// Prints to standard output. Throws SetupError for options that cannot be used.
-void run_plan(const PlanOptions& options);
+// Prints to standard output. Returns the exit status. Throws SetupError for options that cannot be used.
+[[nodiscard]] int run_plan(PlanOptions options);
 
 }  // namespace gradlane

@@ -36,7 +36,11 @@ double real_at(const Json& of, const char* key, const At& at, double least, doub
   const auto found = of.find(key);
   const std::string allowed = fmt::format("allowed: {} to {:g}", least, most);
   if (found == of.end()) at.refuse(key, "is missing, " + allowed);
-  if (!found->is_number()) at.refuse(key, fmt::format("{} is no number, {}", found->dump().substr(0, 40), allowed));
+  if (!found->is_number()) {
+    // Written out, what is nested deeply would take as much of the stack.
+    const std::string text = found->is_structured() ? found->type_name() : found->dump().substr(0, 40);
+    at.refuse(key, fmt::format("{} is no number, {}", text, allowed));
+  }
   const auto value = found->get<double>();
   if (!(value >= least && value <= most)) at.refuse(key, fmt::format("{:g} is out of range, {}", value, allowed));
   return value;

@@ -4,6 +4,7 @@
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import socket
 import subprocess
@@ -45,7 +46,7 @@ ERRORS = [
     (["--model", "lenet"], ["lenet", "resnet50"]),
     (["--model", "resnet50", "--nodes", "1000"], ["--nodes", "1000", "256"]),
     (["--model", "resnet50", "--codecs", "fixed:99"], ["fixed:99"]),
-    (["--model", "resnet50", "--codecs", "fixed:12"], ["fixed:12", "without a calibration"]),
+    (["--model", "resnet50", "--calibration", "none", "--codecs", "fixed:12"], ["fixed:12", "without a calibration"]),
     (["--model", "resnet50", "--what-if", "speed=1"], ["speed=1", "gbps="]),
     (["--model", "resnet50", "--strategy", "rings:4", "--what-if", "nodes=6"], ["--strategy", "6 nodes"]),
     (["--model", "resnet50", "--strategy", "ring", "--codecs", "terngrad"], ["terngrad", "direct"]),
@@ -56,11 +57,22 @@ ERRORS = [
     (["--paper", "--gbps", "8"], ["--paper", "--gbps"]),
     (["--paper", "--batch", "8"], ["--paper", "--batch"]),
     (["--paper", "--compute-ms", "8"], ["--paper", "--compute-ms"]),
+    (["--calibrate", "--model", "resnet50"], ["--model", "--calibrate"]),
+    (["--calibrate", "--paper"], ["--paper", "--calibrate"]),
+    (["--model", "resnet50", "--alone"], ["--alone", "--calibrate"]),
+    (["--model", "resnet50", "-o", "x"], ["-o", "--calibrate"]),
+    (["--calibrate", "--alone", "--rank", "0"], ["--alone", "--rank"]),
+    (["--calibrate", "--alone", "--port", "tcp"], ["--port", "tcp", "udp"]),
+    (["--calibrate", "--rank", "-1"], ["--rank", "-1", "255"]),
+    (["--calibrate", "--socket", "/nowhere/node0.sock"], ["/nowhere/node0.sock"]),
+    (["--calibrate", "--alone", "-o", "/proc/nowhere/c.yaml"], ["/proc/nowhere/c.yaml", "cannot be written"]),
+    (["--calibrate", "--alone", "-o", "/tmp"], ["-o /tmp", "folder"]),
 ]
 
 
-def run(gradlane, *arguments, status=0):
-    result = subprocess.run([gradlane, "plan", *arguments], capture_output=True, text=True, timeout=100)
+def run(gradlane, *arguments, status=0, **variables):
+    result = subprocess.run([gradlane, "plan", *arguments], capture_output=True, text=True, timeout=100,
+                            env={**os.environ, **variables})
     assert result.returncode == status, (arguments, result)
     if "--json" not in arguments:
         assert all(len(line) <= MAX_COLUMNS for line in result.stdout.splitlines()), result.stdout
@@ -68,7 +80,7 @@ def run(gradlane, *arguments, status=0):
 
 
 def check_tables(gradlane):
-    text = run(gradlane, "--model", "resnet50", "--gbps", "1").stdout
+    text = run(gradlane, "--model", "resnet50", "--gbps", "1", "--calibration", "none").stdout
     for word in ("plain", "raw", "fixed:10", "best", "bytes must shrink", "compress with", "link"):
         assert word in text, (word, text)
     assert "cells gain" in run(gradlane, "--model", "vgg16", "--what-if", "nodes=4..64", "gbps=0.1..400").stdout
@@ -111,13 +123,49 @@ def check_calibrations(gradlane, folder):
     assert plan["calibrated"] and abs(plan["gbps"] - 2.4) < 1e-9, plan
     assert [row["codec"] for row in plan["rows"]][:2] == ["plain", "raw"], plan
     assert "fixed:12" in run(gradlane, *arguments, "--codecs", "fixed:12").stdout
-    for wrong, words in (({"host": "elsewhere"}, ["elsewhere", "by hand"]),
+    for wrong, words in (({"host": "elsewhere"}, ["elsewhere", "--calibrate"]),
                          ({"isa": "abacus"}, ["abacus"]), ({"program": "0"}, ["gradlane '0'"]),
                          ({"made": "2020-01-01T00:00:00Z"}, ["2020-01-01", "days"]),
                          ({"made": "yesterday"}, [":3:", "made", "yesterday"])):
         file.write_text(CALIBRATION.format(**{**here, **wrong}))
         error = run(gradlane, *arguments, status=2).stderr
         assert all(word in error for word in [str(file), *words]), (wrong, error)
+
+
+def check_default(gradlane, folder):
+    """The file that nobody names: the user's own comes before the machine's. One of another host is said, and left."""
+    file = folder / "gradlane" / "calibration.yaml"
+    file.parent.mkdir()
+    here = this_host(gradlane)
+    file.write_text(CALIBRATION.format(**here))
+
+    def plan(*arguments):
+        return json.loads(run(gradlane, "--model", "resnet50", "--json", *arguments, XDG_CONFIG_HOME=str(folder)).stdout)
+
+    found = plan()
+    assert found["calibrated"] and found["nodes"] == 2 and found["calibration_ignored"] is None, found
+    assert not plan("--calibration", "none")["calibrated"] and not plan("--port", "card")["calibrated"]
+    file.write_text(CALIBRATION.format(**{**here, "host": "elsewhere"}))
+    left = plan()
+    assert not left["calibrated"] and left["nodes"] == 4 and "elsewhere" in left["calibration_ignored"], left
+    text = run(gradlane, "--model", "resnet50", XDG_CONFIG_HOME=str(folder)).stdout
+    assert "usual figures" in text and "elsewhere" in text and "gradlane plan --calibrate" in text, text
+    assert "usual figures" in run(gradlane, "--paper", XDG_CONFIG_HOME=str(folder)).stdout
+
+
+def check_calibrating(gradlane, folder):
+    """This host alone: a file that is read again, and says what was not measured."""
+    file = folder / "new" / "made.yaml"
+    made = json.loads(run(gradlane, "--calibrate", "--alone", "--lanes", "2", "-o", str(file), "--json").stdout)
+    assert made["file"] == str(file) and not made["ring"] and not made["links"] and made["lanes"] == 2, made
+    assert [codec["codec"] for codec in made["codecs"]][0] == "raw" and len(made["codecs"]) > 10, made
+    assert all(codec["encode_ns"] > 0 and codec["decode_ns"] > 0 for codec in made["codecs"]), made
+    assert made["memory_gbytes_per_s"] > 0 and made["contention"] >= 1, made
+    assert list(file.parent.iterdir()) == [file], list(file.parent.iterdir())
+    plan = json.loads(run(gradlane, "--model", "resnet50", "--calibration", str(file), "--json").stdout)
+    assert plan["calibrated"] and plan["nodes"] == 4 and plan["gbps"] == 10, plan
+    text = run(gradlane, "--model", "resnet50", "--calibration", str(file)).stdout
+    assert "codecs calibrated" in text, text
 
 
 def check_pictures(gradlane, folder):
@@ -142,6 +190,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check_json(gradlane, pathlib.Path(folder))
         check_calibrations(gradlane, pathlib.Path(folder))
+        check_default(gradlane, pathlib.Path(folder))
+        check_calibrating(gradlane, pathlib.Path(folder))
         check_pictures(gradlane, pathlib.Path(folder))
 
 

@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+
 #include "base/error.h"
+#include "config/calibration_file.h"
+#include "tools/plan/machine.h"
 
 namespace gradlane::test::plan_options_test {
 namespace {
@@ -86,6 +91,47 @@ TEST(PlanOptions, WaysThatCannotBe) {
     options.strategies = {"ring,direct"};
     EXPECT_EQ(fault_of(options), "");
   }
+}
+
+// Where nobody names a calibration, one that cannot be used is not an error.
+TEST(PlanOptions, DefaultCalibrations) {
+  const std::string path = testing::TempDir() + "options_test.yaml";
+  PlanOptions options = options_of("resnet50");
+  options.places = {"/nowhere/calibration.yaml"};
+  EXPECT_EQ(make_plan_setting(options).ignored, "");
+  std::ofstream(path) << "calibration: 7\n";
+  options.places.push_back(path);
+  PlanSetting setting = make_plan_setting(options);
+  EXPECT_FALSE(setting.calibrated);
+  EXPECT_NE(setting.ignored.find("version '7'"), std::string::npos) << setting.ignored;
+  options.port = "card";
+  EXPECT_EQ(make_plan_setting(options).ignored, "");
+  options.port.clear();
+  options.calibration = path;
+  EXPECT_NE(fault_of(options), "");
+
+  Calibration calibration = usual_calibration(PlanPort::kPackets);
+  const CalibrationUse here = this_use();
+  calibration.made_s = here.now_s;
+  calibration.host = here.host;
+  calibration.cpu = here.cpu;
+  calibration.isa = here.isa;
+  calibration.program = here.program;
+  options.calibration.clear();
+  const auto read = [&] {
+    std::ofstream(path) << calibration_text(calibration);
+    return make_plan_setting(options);
+  };
+  setting = read();
+  EXPECT_TRUE(setting.calibrated) << setting.ignored;
+  EXPECT_EQ(setting.nodes, 4U);  // it knows of no links
+  EXPECT_EQ(setting.gbps, 10);
+  EXPECT_GT(setting.calibration.link.latency, 0);
+  calibration.links = {{0, 1, 1e-5, 1.25e8}, {1, 2, 1e-5, 1e8}, {2, 0, 1e-5, 1e8}};
+  setting = read();
+  EXPECT_EQ(setting.nodes, 3U);
+  EXPECT_NEAR(setting.gbps, 0.8, 1e-9);
+  std::remove(path.c_str());
 }
 
 TEST(PlanOptions, Ranges) {

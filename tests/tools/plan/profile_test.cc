@@ -44,6 +44,9 @@ TEST(Profile, SaysWhatIsWrong) {
   EXPECT_EQ(fault_of("{}"), "p.json: name: is no text");
   EXPECT_EQ(fault_of(R"({"name": "n"})"), "p.json: batch: is missing, allowed: 1 to 1e+07");
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": "4"})"), "p.json: batch: \"4\" is no number, allowed: 1 to 1e+07");
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_EQ(fault_of(R"({"name": "n", "batch": )" + deep + "}"),
+            "p.json: batch: array is no number, allowed: 1 to 1e+07");
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": 4, "backward_ms": 1})"),
             "p.json: layers: must be a list of 1 to 100000 layers");
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": 4, "backward_ms": 1, "layers": [{"name": "a", "elements": 0}]})"),

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""Runs `gradlane plan --calibrate` on small rings, and looks at the files that it writes. Never at times: links have a
+rate that a shaper gives them, and that is what must be found.
+
+calibrate_test.py GRADLANE [unittest's arguments]
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.scripts.fixtures import networks
+from tests.scripts.fixtures.waiting import PATIENCE
+from tools.net.spaces import can_run
+
+GRADLANE = ""
+
+
+def run(*command, **variables):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=2 * PATIENCE,
+                          env={**os.environ, **variables})
+
+
+class CalibrateTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.file = self.folder / "calibration.yaml"
+
+    def calibrate(self, *words, nodes=2):
+        """What rank 0 has printed, as JSON."""
+        result = run(GRADLANE, "run", "-n", nodes, *words, "--no-prefix", "--", GRADLANE, "plan", "--calibrate", "--quick",
+                     "-o", self.file, "--json")
+        self.assertEqual(result.returncode, 0, result)
+        self.assertIn("waiting for all", result.stderr)
+        made = json.loads(result.stdout)
+        self.assertEqual(made["file"], str(self.file))
+        self.assertEqual([(link["from"], link["to"]) for link in made["links"]],
+                         [(i, (i + 1) % nodes) for i in range(nodes)])
+        self.assertTrue(all(link["latency_us"] > 0 and link["gbps"] > 0 for link in made["links"]), made)
+        self.assertGreaterEqual(made["lambda"], 1)
+        self.assertTrue(made["checks"], made)
+        self.assertTrue(all(check["measured_us"] > 0 and check["predicted_us"] > 0 for check in made["checks"]), made)
+        return made
+
+    def plan(self, *before):
+        return run(*before, GRADLANE, "plan", "--model", "resnet50", "--calibration", self.file, "--json")
+
+    def test_links_with_a_rate(self):
+        reason = can_run()
+        if reason is not None:
+            self.assertFalse(networks.in_ci(), reason)
+            self.skipTest(reason)
+        rate = 0.05
+        made = self.calibrate("--link", "udp", "--rate", "50mbit")
+        self.assertEqual((made["port"], made["lanes"]), ("udp", 1))
+        for link in made["links"]:
+            self.assertLess(link["gbps"], 2 * rate, made)
+            self.assertGreater(link["gbps"], rate / 2, made)
+        result = self.plan()
+        self.assertEqual(result.returncode, 0, result)
+        plan = json.loads(result.stdout)
+        self.assertTrue(plan["calibrated"])
+        self.assertEqual(plan["nodes"], 2)
+        self.assertAlmostEqual(plan["gbps"], min(link["gbps"] for link in made["links"]), 5)
+        # Another host, whose file it is not.
+        other = self.plan("unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh")
+        self.assertEqual(other.returncode, 2, other)
+        self.assertIn(f"{self.file}: cannot be used here: it is of host", other.stderr)
+        self.assertIn("elsewhere", other.stderr)
+
+    def test_lanes(self):
+        made = self.calibrate("--link", "ring", "--lanes", "2", nodes=3)
+        self.assertEqual((made["port"], made["lanes"]), ("ring", 2))
+        self.assertGreaterEqual(made["contention"], 1)
+
+    def test_without_a_ring(self):
+        """Where the daemons allow no other strategy than direct."""
+        self.calibrate("--link", "ring", "--strategies", "direct")
+
+    def test_refusals(self):
+        """What one rank does otherwise is an error on all, by name."""
+        script = 'if [ $RANK = 1 ]; then exec "$0" perf -n 1; fi; exec "$0" plan --calibrate --quick -o "$1"'
+        other = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--no-prefix", "--", "sh", "-c", script, GRADLANE, self.file)
+        self.assertEqual(other.returncode, 1, other)
+        self.assertIn("rank 0", other.stderr)
+        trainers = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--trainers", "2", "--no-prefix", "--", GRADLANE, "plan",
+                       "--calibrate", "--quick", "-o", self.file)
+        self.assertEqual(trainers.returncode, 2, trainers)
+        self.assertIn("2 trainers each", trainers.stderr)
+        unwritable = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--no-prefix", "--", GRADLANE, "plan", "--calibrate",
+                         "--quick", "-o", "/proc/nowhere/c.yaml")
+        self.assertEqual(unwritable.returncode, 2, unwritable)
+        self.assertIn("/proc/nowhere/c.yaml: cannot be written", unwritable.stderr)
+        self.assertFalse(self.file.exists())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    GRADLANE = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

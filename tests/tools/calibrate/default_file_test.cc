@@ -1,0 +1,60 @@
+// default_file_test.cc - where calibrations are written and looked for
+#include "tools/calibrate/default_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace gradlane::test::default_file_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOfMachine = "/etc/gradlane/calibration.yaml";
+
+TEST(DefaultFile, Places) {
+  setenv("XDG_CONFIG_HOME", "/home/x/cfg", 1);
+  setenv("HOME", "/home/x", 1);
+  EXPECT_EQ(calibration_places(), (std::vector<std::string>{"/home/x/cfg/gradlane/calibration.yaml", kOfMachine}));
+  EXPECT_EQ(calibration_target(), geteuid() == 0 ? kOfMachine : "/home/x/cfg/gradlane/calibration.yaml");
+  setenv("XDG_CONFIG_HOME", "not/absolute", 1);
+  EXPECT_EQ(calibration_places().front(), "/home/x/.config/gradlane/calibration.yaml");
+  unsetenv("XDG_CONFIG_HOME");
+  unsetenv("HOME");
+  EXPECT_EQ(calibration_places(), std::vector<std::string>{kOfMachine});
+  if (geteuid() == 0) return;
+  EXPECT_THROW((void)calibration_target(), SetupError);
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(DefaultFile, IsThereAsAWhole) {
+  const fs::path folder = fs::path(testing::TempDir()) / "default_file_test";
+  fs::remove_all(folder);
+  const fs::path path = folder / "new" / "calibration.yaml";
+  {
+    const NewFile given_up(path);
+    EXPECT_FALSE(fs::exists(path));
+  }
+  EXPECT_TRUE(fs::is_empty(path.parent_path()));
+  NewFile(path).put("one");
+  EXPECT_EQ(text_of(path), "one");
+  NewFile(path).put("two");
+  EXPECT_EQ(text_of(path), "two");
+  EXPECT_EQ(std::distance(fs::directory_iterator(path.parent_path()), {}), 1);
+  EXPECT_THROW(NewFile("/proc/nowhere/file"), SetupError);
+  EXPECT_THROW(NewFile(folder.string()), SetupError);
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace gradlane::test::default_file_test

@@ -1,0 +1,68 @@
+// daemon_facts.cc - what a daemon says of itself that a calibration needs: by its admin socket (main thread)
+#include "tools/calibrate/daemon_facts.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "collectives/plan/calibration.h"
+#include "tools/admin/client.h"
+#include "tools/admin/json_fields.h"
+
+namespace gradlane {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds kPatience{5000};
+constexpr double kMicro = 1e-6;
+
+double real_at(const json& of, const char* key) {
+  const auto found = of.find(key);
+  return of.is_object() && found != of.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+// Kinds that the planner has usual figures of; of all else the driver's name.
+std::string kind_of(const json& port) {
+  const std::string driver = text_at(port, "driver");
+  if (driver == "net_af_packet" || driver == "net_af_xdp") return plan_port_name(PlanPort::kPackets);
+  for (const char* const name : {"vhost", "virtio_user", "memif", "ring"}) {
+    if (driver.find(name) != driver.npos) return name;
+  }
+  return plan_port_name(driver.empty() ? PlanPort::kUdp : PlanPort::kCard);
+}
+
+std::string path_of(const std::string& socket) {
+  const char* const named = std::getenv("GRADLANE_SOCKET");
+  AdminPlace place;
+  place.socket = socket.empty() && named != nullptr ? named : socket;
+  return admin_path(place);
+}
+
+}  // namespace
+
+DaemonView::DaemonView(const std::string& socket) : path_(path_of(socket)) {}
+
+DaemonFacts DaemonView::facts() const {
+  const json document = ask_admin(path_, "stats", kPatience);
+  DaemonFacts facts;
+  facts.node = static_cast<unsigned>(number_at(document, "node"));
+  facts.nodes = static_cast<unsigned>(number_at(document, "nodes"));
+  facts.trainers = static_cast<unsigned>(number_at(document, "trainers"));
+  facts.lanes = static_cast<unsigned>(number_at(document, "lanes"));
+  facts.mtu = real_at(document, "mtu");
+  for (const json& port : list_at(document, "ports")) facts.port = kind_of(port);
+  for (const json& worker : list_at(document, "workers")) facts.busy += kMicro * real_at(worker, "busy_us");
+  return facts;
+}
+
+std::vector<double> DaemonView::round_trips(unsigned nodes) const {
+  std::vector<double> times(nodes, 0.0);
+  const json document = ask_admin(path_, "probe 2000", kPatience);
+  for (const json& probe : list_at(document, "probes")) {
+    const uint64_t node = number_at(probe, "node");
+    if (node < nodes) times[node] = kMicro * real_at(object_at(probe, "rtt_us"), "median");
+  }
+  return times;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,35 @@
+// daemon_facts.h - what a daemon says of itself that a calibration needs: by its admin socket (main thread)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gradlane {
+
+struct DaemonFacts {
+  unsigned node = 0;
+  unsigned nodes = 0;
+  unsigned trainers = 1;  // of a node
+  unsigned lanes = 1;
+  double mtu = 1500;
+  std::string port;  // "udp", "packets", "card"; else its driver: "vhost"
+  double busy = 0;   // s, of all workers since the start
+};
+
+class DaemonView {
+ public:
+  // `socket`: of the trainers; empty: as for `gradlane stats`. Throws SetupError.
+  explicit DaemonView(const std::string& socket);
+
+  // Now. Throws SetupError.
+  [[nodiscard]] DaemonFacts facts() const;
+  // s there and back, from probes between workers that are awake, to each node; 0: it is no neighbour, or has not
+  // answered. Throws SetupError.
+  [[nodiscard]] std::vector<double> round_trips(unsigned nodes) const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace gradlane

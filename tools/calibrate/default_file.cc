@@ -1,0 +1,79 @@
+// default_file.cc - where the calibration of this host is, if nobody says (set-up only)
+#include "tools/calibrate/default_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "base/error.h"
+
+namespace gradlane {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOfMachine = "/etc/gradlane/calibration.yaml";
+constexpr const char* kOfUser = "gradlane/calibration.yaml";
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Empty: this user has no folder for it.
+std::string of_user() {
+  const std::string config = variable("XDG_CONFIG_HOME");
+  if (config.starts_with('/')) return fs::path(config) / kOfUser;
+  const std::string home = variable("HOME");
+  return home.starts_with('/') ? fs::path(home) / ".config" / kOfUser : fs::path();
+}
+
+}  // namespace
+
+std::string calibration_target() {
+  if (geteuid() == 0) return kOfMachine;
+  const std::string own = of_user();
+  if (own.empty()) throw SetupError("there is no HOME to write a calibration to: say where, -o FILE");
+  return own;
+}
+
+std::vector<std::string> calibration_places() {
+  std::vector<std::string> places;
+  if (const std::string own = of_user(); !own.empty()) places.push_back(own);
+  places.emplace_back(kOfMachine);
+  return places;
+}
+
+NewFile::NewFile(std::string path) : path_(std::move(path)), beside_(fmt::format("{}.{}", path_, getpid())) {
+  std::error_code error;
+  if (fs::is_directory(path_, error)) throw SetupError(fmt::format("-o {}: is a folder, and no file", path_));
+  if (const fs::path folder = fs::path(path_).parent_path(); !folder.empty()) fs::create_directories(folder, error);
+  errno = 0;
+  if (!std::ofstream(beside_)) {
+    throw SetupError(fmt::format("{}: cannot be written: {}; say where, -o FILE", path_, std::strerror(errno)));
+  }
+}
+
+NewFile::~NewFile() {
+  std::error_code error;
+  fs::remove(beside_, error);
+}
+
+void NewFile::put(const std::string& text) {
+  std::ofstream out(beside_);
+  std::error_code error;
+  errno = 0;
+  if (!(out << text << std::flush)) {
+    throw SetupError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
+  }
+  fs::rename(beside_, path_, error);
+  if (error) throw SetupError(fmt::format("{}: cannot be written: {}", path_, error.message()));
+}
+
+}  // namespace gradlane

@@ -1,0 +1,122 @@
+// host_speed.cc - what codecs, the exchange and memory cost on this host, measured in seconds (no daemon)
+#include "tools/calibrate/host_speed.h"
+
+#include <algorithm>
+#include <barrier>
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string_view>
+#include <thread>
+
+#include "compress/codec.h"
+#include "tools/bench/codec.h"
+#include "tools/bench/data.h"
+#include "tools/bench/hop_figures.h"
+#include "tools/bench/memory.h"
+#include "tools/bench/report.h"
+#include "tools/bench/samples.h"
+
+namespace gradlane {
+namespace {
+
+constexpr const char* kData = "gauss-0.01";
+constexpr double kIpUdpBytes = 28;
+// Whose sums a ring carries, in packets enough to time their hops. raw first.
+constexpr std::string_view kInRings[] = {"raw",     "bf16",          "fp16",  "fixed:10",
+                                         "fixed:7", "inceptionn:10", "tbq:7", "signsgd"};
+constexpr std::string_view kLattice = "fixed:10";
+
+// Of one codec in a ring. Per element, and per packet without what the codec takes for elements.
+struct HopTimes {
+  double merge = 0;
+  double decode = 0;
+  double reduce_packet = 0;
+  double gather_packet = 0;
+};
+
+HopTimes hop_times(const Codec& codec, size_t mtu, std::span<const float> pattern) {
+  constexpr HopEffort kQuick = {256, 6};
+  constexpr size_t kBurst = 32;
+  const std::vector<HopFigures> figures = hop_figures(codec, mtu, kBurst, kQuick, pattern);
+  const HopFigures& reduce = figures.front();
+  const HopFigures& gather = figures.back();
+  return {reduce.codec_time / reduce.floats, gather.codec_time / gather.floats, reduce.total - reduce.codec_time,
+          gather.total - gather.codec_time};
+}
+
+void measure_codec(CodecCost& cost, const Samples& data) {
+  const CodecTimes times = codec_times(find_codec(cost.name), data);
+  cost.encode_ns = times.encode;
+  cost.decode_ns = times.decode;
+  cost.merge_ns = times.merge;
+  cost.look_ns = times.look;
+}
+
+}  // namespace
+
+void measure_host(Calibration& calibration, const Progress& progress) {
+  const auto data = make_samples({kData});
+  std::vector<float> pattern(size_t{1} << 20);
+  fill_data(kData, 1, pattern);
+  const auto mtu = static_cast<size_t>(calibration.packets.mtu() - kIpUdpBytes);
+
+  progress("codecs");
+  calibration.codecs = usual_calibration(PlanPort::kUdp).codecs;
+  const double usual_cut = calibration.find(kLattice)->packet_ns;
+  std::map<std::string_view, HopTimes> hops;
+  for (const std::string_view name : kInRings) hops[name] = hop_times(find_codec(name), mtu, pattern);
+  const HopTimes& raw = hops[kInRings[0]];
+  calibration.packets.reduce_ns = raw.reduce_packet;
+  calibration.packets.gather_ns = raw.gather_packet;
+  const double cut = std::max(0.0, hops[kLattice].reduce_packet - raw.reduce_packet) / usual_cut;
+  for (CodecCost& cost : calibration.codecs) {
+    measure_codec(cost, data.front());
+    const auto hop = hops.find(cost.name);
+    if (hop == hops.end()) {
+      cost.packet_ns *= cut;  // cut and joined as the lattice is
+      continue;
+    }
+    cost.merge_ns = hop->second.merge;
+    cost.decode_ns = hop->second.decode;
+    cost.packet_ns = std::max(0.0, hop->second.reduce_packet - raw.reduce_packet);
+  }
+
+  progress("memory");
+  calibration.memory = memory_speed();
+}
+
+double measure_contention(unsigned lanes) {
+  if (lanes < 2) return 1;
+  const auto data = make_samples({kData});
+  const auto one = [&data] {
+    double sum = 0;
+    for (const char* const name : {"raw", "fixed:10"}) {
+      const CodecTimes times = codec_times(find_codec(name), data.front());
+      sum += times.merge + times.decode;
+    }
+    return sum;
+  };
+  const auto all = [&] {
+    std::vector<double> times(lanes);
+    std::barrier begin(static_cast<std::ptrdiff_t>(lanes));
+    {
+      std::vector<std::jthread> threads;
+      for (double& time : times) {
+        threads.emplace_back([&] {
+          begin.arrive_and_wait();
+          time = one();
+        });
+      }
+    }
+    return median(times);
+  };
+  std::vector<double> slower;
+  for (int i = 0; i < 3; ++i) {
+    const double alone = one();
+    slower.push_back(all() / alone);
+  }
+  return std::max(1.0, median(slower));
+}
+
+}  // namespace gradlane

@@ -1,0 +1,116 @@
+// output.cc - what `gradlane plan --calibrate` prints: a table, or JSON
+#include "tools/calibrate/output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kMostLinks = 16;  // of more, the slowest
+constexpr double kUs = 1e-6;
+
+double gbps_of(const LinkCost& link) { return link.bandwidth * 8e-9; }
+
+double port_ns(const PacketCost& packets) {
+  return packets.send_ns + packets.receive_ns + 2 * packets.call_ns / packets.per_call;
+}
+
+void print_links(const Calibration& calibration) {
+  fmt::print("\n{:<12} {:>10} {:>8}\n", "link", "us one way", "Gb/s");
+  if (calibration.links.size() <= kMostLinks) {
+    for (const LinkCost& each : calibration.links) {
+      fmt::print("{:<12} {:>10.1f} {:>8.3g}\n", fmt::format("{} -> {}", each.from, each.to), each.latency / kUs,
+                 gbps_of(each));
+    }
+  } else {
+    fmt::print("{:<12} {:>10.1f} {:>8.3g}\n", fmt::format("worst of {}", calibration.links.size()),
+               calibration.link.latency / kUs, gbps_of(calibration.link));
+  }
+}
+
+void print_codecs(const Calibration& calibration) {
+  fmt::print("\n{:<14} {:>7} {:>7} {:>7} {:>7}   {:>9}   {:>7}\n", "codec: ns", "encode", "merge", "decode", "look",
+             "of packet", "bytes");
+  for (const CodecCost& each : calibration.codecs) {
+    fmt::print("{:<14} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f}   {:>9.0f}   {:>7.3g}\n", each.name, each.encode_ns,
+               each.merge_ns, each.decode_ns, each.look_ns, each.packet_ns, each.bytes);
+  }
+}
+
+void print_checks(std::span<const CheckedTime> checked) {
+  fmt::print("\nall-reduce, with these figures:\n{:<14} {:>9} {:>14} {:>14}\n", "codec", "KiB", "us measured",
+             "us predicted");
+  for (const CheckedTime& each : checked) {
+    fmt::print("{:<14} {:>9} {:>14.0f} {:>14.0f}\n", each.codec, each.bytes / 1024, each.measured / kUs,
+               each.predicted / kUs);
+  }
+}
+
+}  // namespace
+
+void print_calibration(const Calibration& calibration, bool ring, std::span<const CheckedTime> checked) {
+  const PacketCost& packets = calibration.packets;
+  fmt::print("{}: {}, {}, gradlane {}\n", calibration.host, calibration.cpu, calibration.isa, calibration.program);
+  fmt::print("memory {:.1f} GB/s; {} lane{}", calibration.memory * 1e-9, calibration.lanes,
+             calibration.lanes == 1 ? "" : "s");
+  if (calibration.lanes > 1) fmt::print(", each {:.2f} times as long beside the others", calibration.contention);
+  fmt::print("\npacket: {:.0f} ns of the exchange (sums; results {:.0f}), ", packets.reduce_ns, packets.gather_ns);
+  if (!ring) {
+    fmt::print("{:.0f} ns of the port ({}: usual figures, not measured)\n", port_ns(packets), calibration.port);
+    fmt::print("links: not measured, nor what computing beside an exchange takes\n");
+  } else {
+    fmt::print("{:.0f} ns of the port ({}, MTU {:.0f})\n", port_ns(packets), calibration.port, packets.mtu());
+    fmt::print("start of an operation {:.0f} us; computing beside an exchange takes {:.2f} times as long\n",
+               calibration.start / kUs, calibration.lambda);
+    print_links(calibration);
+  }
+  print_codecs(calibration);
+  if (!checked.empty()) print_checks(checked);
+}
+
+std::string to_json(const Calibration& calibration, bool ring, std::span<const CheckedTime> checked,
+                    const std::string& file) {
+  using nlohmann::json;
+  const PacketCost& packets = calibration.packets;
+  json result = {{"host", calibration.host},
+                 {"cpu", calibration.cpu},
+                 {"isa", calibration.isa},
+                 {"program", calibration.program},
+                 {"port", calibration.port},
+                 {"file", file},
+                 {"ring", ring},
+                 {"memory_gbytes_per_s", calibration.memory * 1e-9},
+                 {"lanes", calibration.lanes},
+                 {"contention", calibration.contention},
+                 {"lambda", calibration.lambda},
+                 {"start_us", calibration.start / kUs},
+                 {"packet_ns", {{"port", port_ns(packets)}, {"sum", packets.reduce_ns}, {"result", packets.gather_ns}}},
+                 {"links", json::array()},
+                 {"codecs", json::array()},
+                 {"checks", json::array()}};
+  for (const LinkCost& each : calibration.links) {
+    result["links"].push_back(
+        {{"from", each.from}, {"to", each.to}, {"latency_us", each.latency / kUs}, {"gbps", gbps_of(each)}});
+  }
+  for (const CodecCost& each : calibration.codecs) {
+    result["codecs"].push_back({{"codec", each.name},
+                                {"encode_ns", each.encode_ns},
+                                {"merge_ns", each.merge_ns},
+                                {"decode_ns", each.decode_ns},
+                                {"look_ns", each.look_ns},
+                                {"packet_ns", each.packet_ns},
+                                {"bytes", each.bytes}});
+  }
+  for (const CheckedTime& each : checked) {
+    result["checks"].push_back({{"codec", each.codec},
+                                {"bytes", each.bytes},
+                                {"measured_us", each.measured / kUs},
+                                {"predicted_us", each.predicted / kUs}});
+  }
+  return result.dump();
+}
+
+}  // namespace gradlane

@@ -1,0 +1,238 @@
+// ring_speed.cc - links, packets, start and lambda of a ring that runs, measured by all of its ranks together
+#include "tools/calibrate/ring_speed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "base/error.h"
+#include "collectives/plan/fit.h"
+#include "tools/bench/compute_loop.h"
+#include "tools/bench/data.h"
+#include "tools/bench/report.h"
+
+namespace gradlane {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kCalibrating = 0x67'6c'63'61'6c'31;  // what ranks tell each other that do this
+constexpr size_t kLeastBytes = size_t{64} << 10;
+constexpr size_t kMostBytes = size_t{32} << 20;
+constexpr double kLongEnough = 0.04;  // s: more than token buckets let through, and than the scheduler's noise
+constexpr size_t kPart = 4;           // the shorter one of two transfers is so many times shorter
+constexpr size_t kSmallBytes = 4096;
+constexpr double kNano = 1e-9;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+int64_t nanos(double seconds) { return static_cast<int64_t>(std::llround(seconds / kNano)); }
+
+// Bytes of whole blocks on all ranks, within what is allowed.
+size_t whole_floats(double bytes) {
+  const auto floats = static_cast<size_t>(std::clamp(bytes, double{kLeastBytes}, double{kMostBytes})) / sizeof(float);
+  return floats / 1024 * 1024 * sizeof(float);
+}
+
+}  // namespace
+
+RingSpeed::RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick)
+    : trainer_(trainer), daemon_(daemon), quick_(quick), facts_(daemon.facts()) {
+  if (facts_.trainers != 1) {
+    throw SetupError(fmt::format("the nodes have {} trainers each: links are measured with one", facts_.trainers));
+  }
+  if (trainer_.rank() != facts_.node) {
+    throw SetupError(
+        fmt::format("rank {} asked the daemon of node {}: --socket is another one's", trainer_.rank(), facts_.node));
+  }
+  const std::vector<std::string> allowed = trainer_.strategies();
+  strategy_ = std::ranges::find(allowed, "ring") != allowed.end() ? "ring" : allowed.front();
+  input_.resize(kMostBytes / sizeof(float));
+  fill_data("gauss-0.01", 1 + trainer_.rank(), input_);
+  tensor_ = static_cast<float*>(trainer_.allocate(kMostBytes));
+}
+
+RingSpeed::~RingSpeed() { trainer_.release(tensor_); }
+
+void RingSpeed::meet(uint64_t host) {
+  constexpr size_t kFields = 3;
+  const int64_t own[kFields] = {kCalibrating + (quick_ ? 1 : 0), static_cast<int64_t>(host >> 1),
+                                static_cast<int64_t>(facts_.mtu)};
+  const std::vector<int64_t> all = trainer_.gather(own);
+  for (unsigned rank = 0; rank < trainer_.world(); ++rank) {
+    const int64_t* const its = &all[rank * kFields];
+    if (its[0] != own[0]) throw SetupError(fmt::format("rank {} runs another command, or other options", rank));
+    first_here_ &= rank >= trainer_.rank() || its[1] != own[1];
+  }
+}
+
+bool RingSpeed::turn(unsigned turn) {
+  trainer_.barrier();
+  return turn == trainer_.rank();
+}
+
+double RingSpeed::time_one(PerfOp op, size_t bytes, const std::string& codec, int root) {
+  std::memcpy(tensor_, input_.data(), bytes);
+  trainer_.barrier();
+  const auto start = Clock::now();
+  trainer_.run(op, tensor_, bytes / sizeof(float), GRADLANE_FLOAT32, strategy_.c_str(), codec, GRADLANE_SUM, nullptr,
+               root);
+  return seconds_since(start);
+}
+
+std::vector<double> RingSpeed::share(double own) {
+  const int64_t number = nanos(own);
+  std::vector<double> all;
+  for (const int64_t each : trainer_.gather({&number, 1})) all.push_back(static_cast<double>(each) * kNano);
+  return all;
+}
+
+double RingSpeed::time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds) {
+  std::vector<double> slowest;
+  for (int i = 0; i < rounds; ++i) {
+    const std::vector<double> all = share(time_one(op, bytes, codec));
+    slowest.push_back(*std::ranges::max_element(all));
+  }
+  return median(slowest);
+}
+
+double RingSpeed::time_at(unsigned rank, size_t bytes, int root, int rounds) {
+  double least = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const double time = time_one(PerfOp::kBroadcast, bytes, "raw", root);
+    if (i == 0 || time < least) least = time;
+  }
+  const std::vector<double> all = share(least);
+  // Where not the ring carries it, all are sent to at once: the last one has waited for the root's port.
+  return by_ring() ? all[rank] : *std::ranges::max_element(all);
+}
+
+// A broadcast round the ring, as the next rank sees it: that has all of it when it has come over one link, whatever
+// becomes of it behind.
+double RingSpeed::bandwidth_from(unsigned root, const PacketCost& packets, size_t& bytes) {
+  const unsigned next = (root + 1) % trainer_.world();
+  const double long_enough = quick_ ? kLongEnough / 2 : kLongEnough;
+  const auto from = static_cast<int>(root);
+  double seconds = time_at(next, bytes, from, 1);
+  while (seconds < long_enough && bytes < kMostBytes) {
+    bytes = whole_floats(static_cast<double>(bytes) * std::clamp(1.2 * long_enough / seconds, 2.0, 16.0));
+    seconds = time_at(next, bytes, from, 1);
+  }
+  const int rounds = quick_ ? 2 : 4;
+  const size_t less = whole_floats(static_cast<double>(bytes) / kPart);
+  const double copies = by_ring() ? 1 : trainer_.world() - 1;
+  const TimedBytes part = {copies * wire_bytes(packets, static_cast<double>(less)), time_at(next, less, from, rounds)};
+  const TimedBytes whole = {copies * wire_bytes(packets, static_cast<double>(bytes)),
+                            std::min(seconds, time_at(next, bytes, from, rounds))};
+  return bandwidth_of(part, whole);
+}
+
+// Of the links of the ring, by sender: the better one of what both ends have found.
+std::vector<double> RingSpeed::share_round_trips() {
+  const unsigned world = trainer_.world();
+  std::vector<double> times(world);
+  const std::vector<double> own = daemon_.round_trips(facts_.nodes);
+  const std::vector<double> ahead = share(own[(trainer_.rank() + 1) % world]);
+  const std::vector<double> behind = share(own[(trainer_.rank() + world - 1) % world]);
+  for (unsigned rank = 0; rank < world; ++rank) {
+    const double there = ahead[rank];
+    const double back = behind[(rank + 1) % world];
+    times[rank] = there > 0 && back > 0 ? std::min(there, back) : std::max(there, back);
+  }
+  return times;
+}
+
+void RingSpeed::measure_links(Calibration& calibration, const Progress& progress) {
+  const unsigned world = trainer_.world();
+  calibration.links.clear();
+  progress("latency");
+  round_trips_ = share_round_trips();
+  size_t bytes = kLeastBytes;
+  for (unsigned root = 0; root < world && world > 1; ++root) {
+    const unsigned next = (root + 1) % world;
+    progress(fmt::format("link {} -> {}", root, next));
+    if (root > 0) bytes = whole_floats(static_cast<double>(bytes) / kPart);  // this one may be slower
+    const double bandwidth = bandwidth_from(root, calibration.packets, bytes);
+    calibration.links.push_back({root, next, round_trips_[root] / 2, bandwidth});
+    full_ = full_ == 0 ? bytes : std::min(full_, bytes);
+  }
+  calibration.link = slowest(calibration.links, calibration.link);
+}
+
+void RingSpeed::measure_packets(Calibration& calibration, const Progress& progress) {
+  if (trainer_.world() < 2) return;
+  progress("packets");
+  PacketCost& packets = calibration.packets;
+  const AllReduceShape shape = {static_cast<double>(full_) / sizeof(float), trainer_.world(), way(), 0};
+  (void)time_one(PerfOp::kAllReduce, full_, "raw");
+  trainer_.barrier();
+  const double busy = daemon_.facts().busy;
+  const uint64_t sent = trainer_.data_packets();
+  const int rounds = quick_ ? 3 : 8;
+  for (int i = 0; i < rounds; ++i) (void)time_one(PerfOp::kAllReduce, full_, "raw");
+  trainer_.barrier();
+  const auto count = static_cast<double>(trainer_.data_packets() - sent);
+  const double port = port_ns_of(calibration, shape, daemon_.facts().busy - busy, count);
+  packets.send_ns = packets.receive_ns = port / 2;
+  packets.call_ns = 0;
+  packets.per_call = 1;
+  for (LinkCost& each : calibration.links) each.latency = latency_of(2 * each.latency, port);
+  for (size_t link = 0; link < calibration.links.size(); ++link) {
+    calibration.links[link].latency =
+        share(calibration.links[link].latency)[link];  // on all ranks as its sender has it
+  }
+  calibration.link = slowest(calibration.links, calibration.link);
+
+  progress("start");
+  const double seconds = time_all(PerfOp::kAllReduce, kSmallBytes, "raw", quick_ ? 15 : 60);
+  calibration.start = start_of(calibration, {kSmallBytes / sizeof(float), trainer_.world(), way(), 0}, seconds);
+}
+
+void RingSpeed::measure_lambda(Calibration& calibration, const Progress& progress) {
+  progress("computing beside an exchange");
+  ComputeLoop loop;
+  const double span = quick_ ? 0.05 : 0.15;
+  std::vector<double> slower;
+  const auto speed_of = [&loop](Clock::time_point start, uint64_t rounds) {
+    return static_cast<double>(loop.rounds() - rounds) / seconds_since(start);
+  };
+  for (int i = 0; i < 3; ++i) {
+    trainer_.barrier();
+    auto start = Clock::now();
+    uint64_t rounds = loop.rounds();
+    std::this_thread::sleep_for(std::chrono::duration<double>(span));
+    const double alone = speed_of(start, rounds);
+    trainer_.barrier();
+    start = Clock::now();
+    rounds = loop.rounds();
+    // As many on all ranks: by what one takes, as all of them know it.
+    const std::vector<double> all = share(time_one(PerfOp::kAllReduce, full_, "raw"));
+    const double once = std::max(*std::ranges::max_element(all), 1e-4);
+    const int more = static_cast<int>(std::min(100.0, std::ceil(span / once)));
+    for (int k = 0; k < more; ++k) (void)time_one(PerfOp::kAllReduce, full_, "raw");
+    const double beside = speed_of(start, rounds);
+    slower.push_back(beside > 0 ? alone / beside : 1);
+  }
+  calibration.lambda = std::clamp(median(slower), 1.0, 1000.0);
+}
+
+std::vector<CheckedTime> RingSpeed::check(const Calibration& calibration, const Progress& progress) {
+  std::vector<CheckedTime> checked;
+  if (trainer_.world() < 2) return checked;
+  progress("checking");
+  for (const char* const codec : {"raw", "fixed:10"}) {
+    for (size_t bytes = kSmallBytes; bytes <= std::max(full_, 16 * kSmallBytes); bytes *= 16) {
+      const double seconds = time_all(PerfOp::kAllReduce, bytes, codec, quick_ ? 3 : 9);
+      const AllReduceShape shape = {static_cast<double>(bytes) / sizeof(float), trainer_.world(), way(), 0};
+      const CodecCost* const cost = calibration.find(codec);
+      checked.push_back({codec, bytes, seconds, all_reduce_time(calibration, *cost, shape).seconds});
+    }
+  }
+  return checked;
+}
+
+}  // namespace gradlane

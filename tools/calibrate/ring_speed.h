@@ -1,0 +1,78 @@
+// ring_speed.h - links, packets, start and lambda of a ring that runs, measured by all of its ranks together
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "collectives/plan/calibration.h"
+#include "tools/calibrate/daemon_facts.h"
+#include "tools/calibrate/host_speed.h"
+#include "tools/perf/trainer.h"
+
+namespace gradlane {
+
+// What the figures say of an all-reduce, and what it took.
+struct CheckedTime {
+  std::string codec;
+  size_t bytes = 0;
+  double measured = 0;  // s, of the slowest rank
+  double predicted = 0;
+};
+
+// A rank's part. All ranks call the same functions in the same order; operations have time limits, so that a rank that
+// is missing is an error on all others (PerfError).
+class RingSpeed {
+ public:
+  // `quick`: fewer rounds, shorter transfers.
+  RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick);
+  ~RingSpeed();
+  RingSpeed(const RingSpeed&) = delete;
+  RingSpeed& operator=(const RingSpeed&) = delete;
+
+  // The first: all ranks are there and have the same in hand. Throws SetupError if not. `host`: a hash of this host's
+  // name.
+  void meet(uint64_t host);
+  [[nodiscard]] const DaemonFacts& facts() const noexcept { return facts_; }
+  // The lowest rank of this host, which measures the host and writes its file.
+  [[nodiscard]] bool first_here() const noexcept { return first_here_; }
+  // Ranks one after the other: true where it is this one's turn. `turn`: 0, 1, ..., world - 1.
+  [[nodiscard]] bool turn(unsigned turn);
+
+  // Fills in links, the same on all ranks; then, from codecs and exchange, which the host's own measurement has filled
+  // in, packets, start and lambda.
+  void measure_links(Calibration& calibration, const Progress& progress);
+  void measure_packets(Calibration& calibration, const Progress& progress);
+  void measure_lambda(Calibration& calibration, const Progress& progress);
+  [[nodiscard]] std::vector<CheckedTime> check(const Calibration& calibration, const Progress& progress);
+
+ private:
+  struct Transfer {
+    size_t bytes;
+    double seconds;
+  };
+
+  [[nodiscard]] bool by_ring() const noexcept { return strategy_ == "ring"; }
+  [[nodiscard]] StrategyId way() const { return find_strategy(strategy_); }
+  // s from a barrier to the end of it, here.
+  double time_one(PerfOp op, size_t bytes, const std::string& codec, int root = 0);
+  // The least or the median of several, on the slowest rank, or on one; known to all ranks.
+  double time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds);
+  double time_at(unsigned rank, size_t bytes, int root, int rounds);
+  std::vector<double> share(double own);
+  double bandwidth_from(unsigned root, const PacketCost& packets, size_t& bytes);
+  std::vector<double> share_round_trips();
+
+  Trainer& trainer_;
+  const DaemonView& daemon_;
+  const bool quick_;
+  DaemonFacts facts_;
+  bool first_here_ = true;
+  std::string strategy_;  // the ring, where the daemon allows it
+  std::vector<float> input_;
+  float* tensor_ = nullptr;
+  std::vector<double> round_trips_;  // of the ring's links, by sender
+  size_t full_ = 0;                  // bytes of a transfer that takes long enough
+};
+
+}  // namespace gradlane

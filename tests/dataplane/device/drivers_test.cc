@@ -21,6 +21,8 @@ TEST(Drivers, OfCards) {
   EXPECT_EQ(driver_of_card("15b3:1007"), "net_mlx4");
   EXPECT_EQ(driver_of_card("8088:0100"), "net_ngbe");
   EXPECT_EQ(driver_of_card("8088:1001"), "net_txgbe");
+  EXPECT_EQ(driver_of_card("8086:10ca"), "net_e1000");  // a virtual function of igb
+  EXPECT_EQ(driver_of_card("8086:12d2"), "");           // Intel's, and newer than DPDK 22.11
   EXPECT_EQ(driver_of_card("1234:5678"), "");
   EXPECT_EQ(driver_of_card(""), "");
 }

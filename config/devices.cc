@@ -151,8 +151,11 @@ bool is_pci_address(std::string_view text) {
 
 std::string device_key(const PortConfig& port) {
   if (port.kind == PortConfig::Kind::kUdp) return "udp";  // the node's UDP ports, at whatever address
-  const std::string name(device_name(port.device));
-  if (port.kind != PortConfig::Kind::kPci) return name;
+  return port.kind == PortConfig::Kind::kPci ? full_pci_address(port.device) : std::string(device_name(port.device));
+}
+
+std::string full_pci_address(std::string_view device) {
+  const std::string name(device_name(device));
   return lower(name.size() == 7 ? "0000:" + name : name);
 }
 

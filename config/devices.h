@@ -16,6 +16,9 @@ namespace gradlane {
 // "0000:03:00.0", and "03:00.0" in short.
 [[nodiscard]] bool is_pci_address(std::string_view text);
 
+// Of a card, as the kernel writes it: "0000:41:0a.0" of "41:0A.0,queues=2".
+[[nodiscard]] std::string full_pci_address(std::string_view device);
+
 // Why this device cannot carry packets of that MTU, or would damage them, or cannot serve so many lanes; empty if
 // nothing is known against it.
 [[nodiscard]] std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes);

@@ -60,8 +60,7 @@ void start_dpdk(const AcceleratorConfig& config) {
     if (port->kind == PortConfig::Kind::kPci) pci.push_back(port->device);
   }
   EalOptions options;
-  options.memory_bytes =
-      PacketPool::bytes_needed(buffers_for(config), longest_frame(config, EthdevPort::may_want_powers));
+  options.memory_bytes = accelerator_packet_bytes(config);
   options.hugepages = config.hugepages;
   options.verbose = config.log == "debug" || config.log == "trace";
   options.pci = pci;
@@ -101,7 +100,6 @@ void log_start(const AcceleratorConfig& config) {
   spdlog::warn("faults are injected into what comes from the wire: {}", faults_summary(config.faults));
 }
 
-// All that root is needed for has been done.
 // The kernel is kept off the wire while this runs, and joins it to the host port behind it.
 void check_wire_is_free(const AcceleratorConfig& config) {
   const std::string name = interface_name(config.wire);
@@ -113,6 +111,7 @@ void check_wire_is_free(const AcceleratorConfig& config) {
                   name, address, config.file, config.interface));
 }
 
+// All that root is needed for has been done.
 void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
                      const Port& wire) {
   if (!privileges.active()) return;
@@ -153,6 +152,10 @@ void leave(std::unique_ptr<Port>& port) {
 }
 
 }  // namespace
+
+size_t accelerator_packet_bytes(const AcceleratorConfig& config) {
+  return PacketPool::bytes_needed(buffers_for(config), longest_frame(config, EthdevPort::may_want_powers));
+}
 
 int run_accelerator(const AcceleratorConfig& config, const std::string& version) {
   const ProcessFacts process{version, Clock::now()};

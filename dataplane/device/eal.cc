@@ -40,7 +40,7 @@ __extension__ using Wide = unsigned __int128;
 // Nanoseconds per cycle as a fixed-point number with 32 fractional bits; written once by start_eal().
 uint64_t nanos_per_cycle = 0;
 
-// For --socket-mem, whose first number is node 0's.
+// For --socket-mem, whose first number is node 0's. -1: there is one node.
 std::string memory_of_node(int node, size_t megabytes) {
   std::string text;
   for (int i = 0; i < node; ++i) text += "0,";
@@ -92,8 +92,9 @@ void start_eal(const EalOptions& options) {
   const size_t megabytes = (options.memory_bytes >> 20) + 16;
   // Packets are best at their card. What DPDK keeps for itself must be at the node of its CPU: it panics if that has
   // no memory.
-  const int node =
-      options.hugepages ? static_cast<int>(node_with_hugepages(node_of_cards(options.pci), megabytes << 20)) : -1;
+  const Hugepages hugepages =
+      options.hugepages ? hugepages_for(node_of_cards(options.pci), megabytes << 20) : Hugepages();
+  const int node = hugepages.node;
   std::vector<std::string> arguments = {"gradlaned", "-l", std::to_string(first_cpu(affinity, node)),
                                         options.verbose ? "--log-level=*:7" : "--log-level=*:4"};
   if (options.hugepages) {
@@ -108,8 +109,6 @@ void start_eal(const EalOptions& options) {
   for (const std::string& device : options.pci) arguments.insert(arguments.end(), {"-a", device});
   if (!options.telemetry) arguments.emplace_back("--no-telemetry");
 
-  // As they are before it has some.
-  const Hugepages hugepages = options.hugepages ? look_at_hugepages() : Hugepages();
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/parse.h"
+#include "config/devices.h"
 
 namespace gradlane {
 namespace {
@@ -26,18 +27,15 @@ std::string line_of(const std::string& path) {
 size_t number_in(const std::string& path) { return parse_decimal(line_of(path)).value_or(0); }
 
 int node_of_card(std::string_view card, const std::string& root) {
-  std::string address(card.substr(0, card.find(',')));
-  if (std::ranges::count(address, ':') == 1) address.insert(0, "0000:");
-  const auto node = parse_decimal(line_of(root + "/" + address + "/numa_node"));  // -1 is none
+  const auto node = parse_decimal(line_of(root + "/" + full_pci_address(card) + "/numa_node"));  // -1 is none
   return node ? static_cast<int>(*node) : -1;
 }
 
 size_t up(size_t bytes, size_t unit) noexcept { return (bytes + unit - 1) / unit; }
 
-}  // namespace
-
-Hugepages look_at_hugepages(const std::string& root) {
+Hugepages look_at(const std::string& root, int node) {
   Hugepages all;
+  all.node = node;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(root, none)) {
     const std::string name = entry.path().filename().string();
@@ -51,6 +49,10 @@ Hugepages look_at_hugepages(const std::string& root) {
   return all;
 }
 
+std::string folder_of_node(const std::string& root, int node) { return root + "/node" + std::to_string(node); }
+
+}  // namespace
+
 int node_of_cards(std::span<const std::string> cards, const std::string& root) {
   if (cards.empty()) return -1;
   const int node = node_of_card(cards.front(), root);
@@ -58,15 +60,16 @@ int node_of_cards(std::span<const std::string> cards, const std::string& root) {
                                                                                                                : -1;
 }
 
-size_t node_with_hugepages(int wanted, size_t bytes, const std::string& root) {
-  const auto has = [&](size_t node) {
-    return enough(look_at_hugepages(root + "/node" + std::to_string(node) + "/hugepages"), bytes);
-  };
-  if (wanted >= 0 && has(static_cast<size_t>(wanted))) return static_cast<size_t>(wanted);
-  for (size_t node = 0; std::filesystem::exists(root + "/node" + std::to_string(node)); ++node) {
-    if (has(node)) return node;
+Hugepages hugepages_for(int wanted, size_t bytes, const HugepageFolders& folders) {
+  const auto there = [&](int node) { return std::filesystem::exists(folder_of_node(folders.nodes, node)); };
+  const auto of = [&](int node) { return look_at(folder_of_node(folders.nodes, node) + "/hugepages", node); };
+  if (!there(1)) return look_at(folders.all, -1);
+  const Hugepages best = of(std::max(wanted, 0));
+  if (enough(best, bytes)) return best;
+  for (int node = 0; there(node); ++node) {
+    if (const Hugepages pages = of(node); enough(pages, bytes)) return pages;
   }
-  return 0;
+  return best;
 }
 
 bool enough(const Hugepages& pages, size_t bytes) noexcept {
@@ -75,14 +78,15 @@ bool enough(const Hugepages& pages, size_t bytes) noexcept {
 
 std::string hugepages_advice(const Hugepages& pages, size_t bytes) {
   const size_t missing = bytes - std::min(bytes, pages.free_bytes);
-  return fmt::format(
-      "as root: echo {} > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages, or memory: "
-      "{{hugepages: false}}",
-      pages.small_pages + up(missing, kSmallKib * 1024));
+  const HugepageFolders folders;
+  return fmt::format("as root: echo {} > {}/hugepages-2048kB/nr_hugepages, or memory: {{hugepages: false}}",
+                     pages.small_pages + up(missing, kSmallKib * 1024),
+                     pages.node < 0 ? folders.all : folder_of_node(folders.nodes, pages.node) + "/hugepages");
 }
 
 std::string hugepages_text(const Hugepages& pages, size_t bytes) {
-  return fmt::format("{} MiB free, {} MiB needed", pages.free_bytes / kMebibyte, up(bytes, kMebibyte));
+  return fmt::format("{} MiB free{}, {} MiB needed", pages.free_bytes / kMebibyte,
+                     pages.node < 0 ? "" : fmt::format(" on NUMA node {}", pages.node), up(bytes, kMebibyte));
 }
 
 }  // namespace gradlane

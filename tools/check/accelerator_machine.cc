@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "config/devices.h"
+#include "dataplane/accelerator/daemon.h"
 #include "dataplane/kernel/bypass.h"
 #include "dataplane/kernel/ethtool.h"
 #include "dataplane/kernel/offloads.h"
@@ -22,10 +23,6 @@
 
 namespace gradlane {
 namespace {
-
-// About what the daemon has: packets in the rings of both devices and waiting for them, and what surrounds each.
-constexpr size_t kPackets = 5120;
-constexpr size_t kAroundPacket = 1024;
 
 std::string label(const std::string& interface, const PortConfig& port) {
   return fmt::format("interface {} of port {}", interface, port.name);
@@ -159,7 +156,7 @@ void check_accelerator_machine(const AcceleratorConfig& config, bool runs, Check
   check_numa({config.host, config.wire}, cores, report);
   if (!runs) {
     check_user(config.user, report);
-    check_hugepages(config.hugepages ? kPackets * (config.mtu + kAroundPacket) : 0, report);
+    check_hugepages(config.hugepages ? accelerator_packet_bytes(config) : 0, {config.host, config.wire}, report);
     check_port_permissions(config.host, report);
     check_port_permissions(config.wire, report);
     check_folder("admin", config.admin, report);

@@ -124,7 +124,7 @@ class Check {
     check_numa(config.ports, config.cores, report_);
     if (!daemon_runs) {
       check_files(config, report_);
-      check_hugepages(config.hugepages ? Node::packet_bytes(config) : 0, report_);
+      check_hugepages(config.hugepages ? Node::packet_bytes(config) : 0, config.ports, report_);
       check_permissions(config, report_);
     }
     check_interfaces(config, !daemon_runs, report_);

@@ -107,12 +107,21 @@ void check_files(const NodeConfig& config, CheckReport& report) {
   }
 }
 
-void check_hugepages(size_t need, CheckReport& report) {
+void check_hugepages(size_t need, const std::vector<PortConfig>& ports, CheckReport& report) {
   if (need == 0) return report.ok("hugepages: not used");
   need += kEalBytes;
-  const Hugepages pages = look_at_hugepages();
-  if (enough(pages, need)) return report.ok("hugepages: " + hugepages_text(pages, need));
-  report.fail("hugepages", hugepages_text(pages, need), hugepages_advice(pages, need));
+  std::vector<std::string> cards;
+  for (const PortConfig& port : ports) {
+    if (!pci_address(port).empty()) cards.push_back(pci_address(port));
+  }
+  const int node = node_of_cards(cards);
+  const Hugepages pages = hugepages_for(node, need);
+  const std::string text = hugepages_text(pages, need);
+  if (!enough(pages, need)) return report.fail("hugepages", text, hugepages_advice(pages, need));
+  if (pages.node < 0 || node < 0 || pages.node == node) return report.ok("hugepages: " + text);
+  report.note(
+      "hugepages",
+      fmt::format("{}; the cards are at node {}, which has too few: every packet crosses between them", text, node));
 }
 
 void check_port_permissions(const PortConfig& port, CheckReport& report) {

@@ -14,8 +14,8 @@ namespace gradlane {
 // Files that the configuration names, and the user.
 void check_files(const NodeConfig& config, CheckReport& report);
 void check_user(const std::string& user, CheckReport& report);
-// `need` bytes of packet buffers; 0: none of them is in hugepages.
-void check_hugepages(size_t need, CheckReport& report);
+// `need` bytes of packet buffers for these ports; 0: none of them is in hugepages.
+void check_hugepages(size_t need, const std::vector<PortConfig>& ports, CheckReport& report);
 // Of this process, for the daemon that it would start.
 void check_permissions(const NodeConfig& config, CheckReport& report);
 void check_port_permissions(const PortConfig& port, CheckReport& report);

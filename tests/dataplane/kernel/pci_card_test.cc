@@ -150,49 +150,65 @@ TEST_F(PciCardTest, SomebodyElseHasIt) {
 }
 
 TEST_F(PciCardTest, HugepagesThatAreFree) {
-  const std::string root = root_ + "/hugepages";
-  EXPECT_EQ(hugepages_text(look_at_hugepages(root), 1), "0 MiB free, 1 MiB needed");
-  write(root + "/hugepages-2048kB/nr_hugepages", "10");
-  write(root + "/hugepages-2048kB/free_hugepages", "4");
-  const Hugepages small = look_at_hugepages(root);
+  const HugepageFolders folders{root_ + "/hugepages", root_ + "/node"};
+  const auto look = [&folders] { return hugepages_for(-1, 1, folders); };
+  EXPECT_EQ(hugepages_text(look(), 1), "0 MiB free, 1 MiB needed");
+  write(folders.all + "/hugepages-2048kB/nr_hugepages", "10");
+  write(folders.all + "/hugepages-2048kB/free_hugepages", "4");
+  write(folders.nodes + "/node0/hugepages/hugepages-2048kB/free_hugepages", "4");
+  const Hugepages small = look();
+  EXPECT_EQ(small.node, -1);  // there is one
   EXPECT_EQ(hugepages_text(small, size_t{9} << 20), "8 MiB free, 9 MiB needed");
   EXPECT_TRUE(enough(small, size_t{8} << 20));
   EXPECT_FALSE(enough(small, (size_t{8} << 20) + 1));
   // Those that others have stay theirs.
   expect(hugepages_advice(small, size_t{41} << 20),
          {"echo 27 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "memory: {hugepages: false}"});
-  write(root + "/hugepages-1048576kB/free_hugepages", "1");
-  EXPECT_TRUE(enough(look_at_hugepages(root), size_t{1} << 30));
+  write(folders.all + "/hugepages-1048576kB/free_hugepages", "1");
+  EXPECT_TRUE(enough(look(), size_t{1} << 30));
 }
 
 TEST_F(PciCardTest, NodeOfCards) {
   const std::string root = root_ + "/cards";
   write(root + "/0000:41:00.0/numa_node", "1");
   write(root + "/0000:42:00.0/numa_node", "1");
+  write(root + "/0000:4a:00.0/numa_node", "2");
   write(root + "/0000:01:00.0/numa_node", "0");
   write(root + "/0000:02:00.0/numa_node", "-1");
   const auto node = [&](std::vector<std::string> cards) { return node_of_cards(cards, root); };
   EXPECT_EQ(node({}), -1);
   EXPECT_EQ(node({"0000:41:00.0,queues=2", "42:00.0"}), 1);
+  EXPECT_EQ(node({"0000:4A:00.0"}), 2);
   EXPECT_EQ(node({"41:00.0", "01:00.0"}), -1);
   EXPECT_EQ(node({"02:00.0"}), -1);
   EXPECT_EQ(node({"03:00.0"}), -1);
 }
 
+// Buffers are of one node: what several have together is not enough.
 TEST_F(PciCardTest, NodeThatHasHugepages) {
-  const std::string root = root_ + "/node";
+  const HugepageFolders folders{root_ + "/hugepages", root_ + "/node"};
   const size_t need = size_t{8} << 20;
-  EXPECT_EQ(node_with_hugepages(1, need, root), 0U);
-  write(root + "/node0/hugepages/hugepages-2048kB/free_hugepages", "4");
-  write(root + "/node1/hugepages/hugepages-2048kB/free_hugepages", "4");
-  EXPECT_EQ(node_with_hugepages(1, need, root), 1U);
-  EXPECT_EQ(node_with_hugepages(0, need, root), 0U);
-  EXPECT_EQ(node_with_hugepages(-1, need, root), 0U);
-  write(root + "/node1/hugepages/hugepages-2048kB/free_hugepages", "3");
-  EXPECT_EQ(node_with_hugepages(1, need, root), 0U);
-  write(root + "/node0/hugepages/hugepages-2048kB/free_hugepages", "3");
-  write(root + "/node1/hugepages/hugepages-2048kB/free_hugepages", "4");
-  EXPECT_EQ(node_with_hugepages(-1, need, root), 1U);
+  const auto free_on = [&](const std::string& node, const char* pages) {
+    write(folders.nodes + "/node" + node + "/hugepages/hugepages-2048kB/nr_hugepages", "9");
+    write(folders.nodes + "/node" + node + "/hugepages/hugepages-2048kB/free_hugepages", pages);
+  };
+  const auto node = [&](int wanted) { return hugepages_for(wanted, need, folders).node; };
+  free_on("0", "4");
+  free_on("1", "4");
+  EXPECT_EQ(node(1), 1);
+  EXPECT_EQ(node(0), 0);
+  EXPECT_EQ(node(-1), 0);
+  free_on("1", "3");
+  EXPECT_EQ(node(1), 0);
+  free_on("0", "3");
+  const Hugepages none = hugepages_for(1, need, folders);
+  EXPECT_FALSE(enough(none, need));
+  EXPECT_EQ(hugepages_text(none, need), "6 MiB free on NUMA node 1, 8 MiB needed");
+  expect(hugepages_advice(none, need),
+         {"echo 10 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages, or memory: "});
+  EXPECT_EQ(node(-1), 0);
+  free_on("1", "4");
+  EXPECT_EQ(node(-1), 1);
 }
 
 }  // namespace

@@ -78,7 +78,12 @@ std::string bind_advice(const std::string& address) {
   return fmt::format("bind it: dpdk-devbind.py --bind=vfio-pci {}", address);
 }
 
-CardTrouble not_bound(const PciCard& card) {
+// VFIO was told to do without, in which case cards have no group before they are bound.
+bool without_iommu(const KernelFolders& folders) {
+  return first_line_of(folders.sys + "/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y";
+}
+
+CardTrouble not_bound(const PciCard& card, const KernelFolders& folders) {
   std::string what = "no driver has it";
   std::string advice = bind_advice(card.address);
   if (!card.driver.empty()) what = fmt::format("it is the kernel's, by driver {}", card.driver);
@@ -86,7 +91,7 @@ CardTrouble not_bound(const PciCard& card) {
     what += ", as interface " + card.interface;
     advice += "; then that interface is gone, so do not take the one that you are logged in through";
   }
-  if (card.group.empty()) {
+  if (card.group.empty() && !without_iommu(folders)) {
     what += ", and it is in no IOMMU group, which vfio-pci needs";
     advice = std::string(kIommuAdvice) + "; then " + advice;
   }
@@ -105,9 +110,10 @@ bool has_open(const std::string& process, const std::string& file) {
 std::optional<CardTrouble> group_trouble(const PciCard& card, const KernelFolders& folders) {
   std::error_code none;
   std::string file = folders.dev + "/vfio/" + card.group;
-  if (!fs::exists(file, none)) file = folders.dev + "/vfio/noiommu-" + card.group;
+  const bool open_to_all_memory =
+      !fs::exists(file, none) && fs::exists(folders.dev + "/vfio/noiommu-" + card.group, none);
+  if (open_to_all_memory) file = folders.dev + "/vfio/noiommu-" + card.group;
   if (!fs::exists(file, none)) {
-    file = folders.dev + "/vfio/" + card.group;
     return CardTrouble{fmt::format("there is no {}", file),
                        fmt::format("is this a container? Start it with --device /dev/vfio/vfio --device {}", file)};
   }
@@ -118,6 +124,10 @@ std::optional<CardTrouble> group_trouble(const PciCard& card, const KernelFolder
     const std::string owner = who_has(file, folders);
     return CardTrouble{fmt::format("{} is in use by {}", file, owner.empty() ? "another process" : owner),
                        "a card is one process's: end that one, or give this port another card"};
+  }
+  if ((error == EACCES || error == EPERM) && open_to_all_memory) {  // the kernel asks for CAP_SYS_RAWIO: no chown helps
+    return CardTrouble{fmt::format("{} cannot be opened by user {}: without an IOMMU it is root's", file, own_name()),
+                       fmt::format("start as root, with `user`; or {}", kIommuAdvice)};
   }
   if (error == EACCES || error == EPERM) {
     return CardTrouble{fmt::format("{} cannot be opened by user {}", file, own_name()),
@@ -153,7 +163,7 @@ bool card_there(const std::string& address, const KernelFolders& folders) noexce
 std::optional<CardTrouble> trouble_with(const PciCard& card, const KernelFolders& folders) {
   if (card.ids.empty()) return CardTrouble{"there is no such PCI device", "`lspci -D` lists what there is"};
   if (card.driver.starts_with("mlx") || card.driver.starts_with("uio") || card.driver == "igb_uio") return std::nullopt;
-  if (card.driver != "vfio-pci") return not_bound(card);
+  if (card.driver != "vfio-pci") return not_bound(card, folders);
   if (card.group.empty()) return CardTrouble{"it is in no IOMMU group", kIommuAdvice};
   const std::string other = other_in_group(card, folders);
   if (!other.empty()) {

@@ -110,6 +110,25 @@ TEST_F(PciCardTest, MayBeHadWithoutIommu) {
   EXPECT_EQ(trouble(), "");
 }
 
+TEST_F(PciCardTest, HasNoIommuAndVfioDoesWithout) {
+  write(root_ + "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "N");
+  add_card("", "");
+  expect(trouble(), {"it is in no IOMMU group"});
+  write(root_ + "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y");
+  EXPECT_EQ(trouble(), "no driver has it; bind it: dpdk-devbind.py --bind=vfio-pci 0000:03:00.0");
+}
+
+TEST_F(PciCardTest, MayNotBeOpenedWithoutIommu) {
+  add_card("vfio-pci", "0");
+  add_group("noiommu-0");
+  chmod((root_ + "/dev/vfio/noiommu-0").c_str(), 0);
+  const bool root = geteuid() == 0 && seteuid(65534) == 0;
+  expect(trouble(),
+         {"/dev/vfio/noiommu-0 cannot be opened by user ", ": without an IOMMU it is root's; start as root"});
+  EXPECT_EQ(trouble().find("chown"), std::string::npos);
+  EXPECT_EQ(root ? seteuid(0) : 0, 0);
+}
+
 TEST_F(PciCardTest, OthersDriversTakeItAsItIs) {
   for (const char* const driver : {"uio_pci_generic", "igb_uio", "mlx5_core"}) {
     fs::remove_all(folder(kCard));

@@ -204,6 +204,7 @@ void EthdevPort::start() {
 void EthdevPort::configure(const rte_eth_dev_info& info) {
   rte_eth_conf conf{};
   const size_t room = rte_pktmbuf_data_room_size(pools_[0]) - size_t{RTE_PKTMBUF_HEADROOM};
+  check_room(driver_, room);
   ask_for_mtu(info, config_, traits_, mtu_, room, conf);
   if (!all_frames_) checksum_offload_ = ask_for_checksums(info, traits_, conf);
   if (!traits_.blocks) steering_.prepare(info, queues_, conf);

@@ -25,6 +25,8 @@ constexpr size_t kLongestFrame = 32768;  // of AF_PACKET
 constexpr size_t kSmallestBuffer = 2048;
 constexpr size_t kLargestBuffer = 16384;
 constexpr size_t kBesidePacket = 26;
+// 14 bits of a descriptor: a length of 16384 is none, and nothing arrives. Its own MTU, 9000 at most, needs less.
+constexpr size_t kMostOfVmxnet3 = 16383;
 constexpr size_t kPortBuffers = 2 * 512 + 128;
 // AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
 constexpr size_t kXdpBuffers = 2 * 2048 + 128;
@@ -92,6 +94,14 @@ size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powe
     longest = std::max(longest, std::min(frame, kLongestFrame));
   }
   return longest;
+}
+
+void check_room(std::string_view driver, size_t room) {
+  if (driver != "net_vmxnet3" || room <= kMostOfVmxnet3) return;
+  throw SetupError(
+      "the device takes buffers of at most " + std::to_string(kMostOfVmxnet3) + " bytes, and other ports want " +
+      std::to_string(room) + ", which all share: beside e1000 and e1000e set mtu to " +
+      std::to_string(kLargestBuffer / 2 - kBesidePacket) + " at most, beside AF_PACKET framesz=12288,blocksz=12288");
 }
 
 void check_frames(const std::string& devargs, size_t frame) {

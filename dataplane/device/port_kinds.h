@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "config/config.h"
 
@@ -47,6 +48,8 @@ struct DeviceTraits {
 // be told: the longest packet that has room then. `powers`: whether a port is of these cards; EthdevPort knows.
 [[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powers)(const PortConfig&));
 
+// Throws SetupError if a driver cannot be told of buffers that have room for so many bytes of a frame.
+void check_room(std::string_view driver, size_t room);
 // Throws SetupError if frames of so many bytes would damage its memory.
 void check_frames(const std::string& devargs, size_t frame);
 

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <string>
+
+#include "base/error.h"
 
 namespace gradlane::test::port_kinds_test {
 namespace {
@@ -23,6 +26,20 @@ TEST(PortKinds, SomeCardsHaveRoomInPowersOfTwo) {
   EXPECT_EQ(longest_packet(card, 8167, all), 16384U - 26);
   EXPECT_EQ(longest_packet(card, 9000, all), 16384U - 26);
   EXPECT_EQ(longest_packet(card, 9000, none), 9000U);
+}
+
+// An e1000e beside it has the buffers of all ports of a node that large.
+TEST(PortKinds, Vmxnet3HasNoBuffersOf16KiB) {
+  check_room("net_vmxnet3", 10240);
+  check_room("net_e1000_em", 16384);
+  try {
+    check_room("net_vmxnet3", 16384);
+    FAIL() << "taken";
+  } catch (const SetupError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("at most 16383 bytes, and other ports want 16384"), std::string::npos) << text;
+    EXPECT_NE(text.find("set mtu to 8166 at most"), std::string::npos) << text;
+  }
 }
 
 }  // namespace

@@ -49,6 +49,11 @@ const char* claim_name(AddressClaim::State state) {
   return "waiting";
 }
 
+const char* checksums_of(const Port& port) noexcept {
+  if (!port.started() || port.local_link() || port.of_sockets()) return "";
+  return port.checksum_offload() ? "device" : "software";
+}
+
 PortFigures port_figures(const Node& node, size_t number) {
   const NodePort& own = node.ports()[number];
   PortFigures figures{.name = own.port->name(),
@@ -56,6 +61,7 @@ PortFigures port_figures(const Node& node, size_t number) {
                       .driver = own.port->started() ? own.port->driver() : "",
                       .link = link_name(state_of(*own.port)),
                       .speed_mbps = own.port->link_speed(),
+                      .checksums = checksums_of(*own.port),
                       .mac = mac_text(own.port->mac()),
                       .address = claim_name(own.claim->state()),
                       .rival = rival_of(own, clock_now()),

@@ -19,9 +19,10 @@ using CounterValues = std::vector<CounterValue>;
 struct PortFigures {
   std::string name;
   std::string device;
-  std::string driver;       // DPDK's; "": none, or not started
-  const char* link = "";    // starting, up, down
-  unsigned speed_mbps = 0;  // 0: not known
+  std::string driver;          // DPDK's; "": none, or not started
+  const char* link = "";       // starting, up, down
+  unsigned speed_mbps = 0;     // 0: not known
+  const char* checksums = "";  // of packets that are sent, by: software, device; "": none, or not started
   std::string mac;
   const char* address = "";  // this node's there: waiting, probing, held, taken
   std::string rival;         // who else has it; "": nobody

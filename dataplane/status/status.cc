@@ -43,6 +43,7 @@ json ports_json(const NodeFigures& node) {
                      {"driver", text_or_null(port.driver)},
                      {"link", port.link},
                      {"speed_mbps", port.speed_mbps == 0 ? json(nullptr) : json(port.speed_mbps)},
+                     {"checksums", text_or_null(port.checksums)},
                      {"mac", port.mac},
                      {"address", port.address},
                      {"rival", text_or_null(port.rival)},

@@ -175,7 +175,7 @@ class FiguresTest(StatsTest):
             self.assertGreater(rank["links"][0]["rtt_us"], 0)
         (port,) = document["ports"]
         self.assertEqual((port["name"], port["link"], len(port["queues"])), ("e0", "up", 2))
-        self.assertEqual((port["driver"], port["speed_mbps"]), ("net_ring", 10000))
+        self.assertEqual((port["driver"], port["speed_mbps"], port["checksums"]), ("net_ring", 10000, None))
         self.assertGreater(port["queues"][0]["counters"]["received"], 0)
 
         table = stats("--socket", ring.sockets[0]).stdout

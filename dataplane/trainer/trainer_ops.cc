@@ -108,19 +108,11 @@ bool TrainerOps::obey(Command& command) noexcept {
       if (!gave_up_ && !exchange_.fresh()) give_up();
       break;
     case Command::Kind::kClose:
-      if (command.why != nullptr) blame(command.why);
-      break_off(command.why != nullptr ? command.why : "the daemon is shutting down");
+      close(command.why);
       break;
   }
   command.done.store(true, std::memory_order_release);
   return true;
-}
-
-// Whatever the exchange says when it ends what is in flight, this is why.
-void TrainerOps::blame(const char* why) noexcept {
-  for (Job& it : jobs_) {
-    if (it.state == Job::State::kExchanging && it.failure.empty()) it.failure = why;
-  }
 }
 
 // What is not over here cannot end well any more: on no rank.

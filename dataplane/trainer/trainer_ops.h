@@ -125,7 +125,7 @@ class TrainerOps {
 
   // ---- trainer_ops_generations.cc
   [[nodiscard]] bool generation_has_ended() const noexcept;  // and nobody was told
-  void blame(const char* why) noexcept;
+  void close(const char* why) noexcept;
   void break_off(const char* failure) noexcept;
   Told count_end() noexcept;
   void tell(unsigned trainer) noexcept;

@@ -65,6 +65,17 @@ void TrainerOps::break_off(const char* failure) noexcept {
   next_job_.fill(jobs_submitted_);
 }
 
+// `why`: what has gone, and has ended what is in flight, whatever the exchange says of it; null: nothing. What trainers
+// submit from now on is not told that this rank has left, which is what others hear.
+void TrainerOps::close(const char* why) noexcept {
+  for (Job& it : jobs_) {
+    if (why != nullptr && it.state == Job::State::kExchanging && it.failure.empty()) it.failure = why;
+  }
+  const char* const text = why != nullptr ? why : "the daemon is shutting down";
+  break_off(text);
+  why_ended_ = text;
+}
+
 bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const noexcept {
   const Ends& it = ends_[trainer];
   return static_cast<int32_t>(submission.ends_seen - it.count) < 0 && it.known != it.count;

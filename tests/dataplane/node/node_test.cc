@@ -126,6 +126,10 @@ TEST(Node, FailsWhatIsInFlightWhenItCloses) {
   EXPECT_FALSE(cluster.node(0).closed());
   ASSERT_TRUE(cluster.run_until([&cluster] { return cluster.node(0).closed(); }));
   EXPECT_EQ(cluster.node(0).in_flight(), 0U);
+  // It has not been told yet.
+  const uint64_t later = here.submit(submission_of(OpKind::kAllReduce, ElementType::kFloat32, 100));
+  ASSERT_TRUE(cluster.run_until([&] { return here.over(later).has_value(); }));
+  EXPECT_EQ(here.over(later)->text, "the link has gone (it was submitted before that was known)");
   ASSERT_TRUE(here.over(ours).has_value());
   EXPECT_NE(here.over(ours)->text.find("the link has gone"), std::string::npos) << here.over(ours)->text;
   ASSERT_TRUE(cluster.run_until([&] { return there.over(theirs).has_value(); }));

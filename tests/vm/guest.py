@@ -124,6 +124,13 @@ class Guest:
             self._process.wait()
         (self.folder / "initramfs").unlink(missing_ok=True)
 
+    def wait_for_end(self, seconds):
+        """Of a guest that switches itself off."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise self._failed("it does not switch itself off") from None
+
     @property
     def pid(self):
         return self._process.pid
@@ -152,8 +159,15 @@ class Guest:
         return self.run(f"cat '{path}'").output
 
     def monitor(self, command, **arguments):
-        """QEMU's monitor (QMP): set_link, device_del, device_add, stop, cont, ..."""
+        """QEMU's monitor (QMP): set_link, device_del, stop, cont, ..."""
         return self._monitor.execute(command, arguments)
+
+    def put_in(self, number):
+        """A card that was taken out (device_del), into its slot again."""
+        card = self.cards[number]
+        options = dict(option.split("=") for option in card.options.split(",") if option)
+        self.monitor("device_add", driver=card.model, id=f"card{number}", netdev=f"cable{number}", bus=f"slot{number}",
+                     mac=card.mac or mac_of(self.name, number), **options)
 
     def console(self):
         """What the kernel and QEMU have said."""
@@ -264,9 +278,8 @@ class _Monitor:
         self.execute("qmp_capabilities", {})
 
     def execute(self, command, arguments):
-        words = {name.replace("_", "-"): value for name, value in arguments.items()}
         try:
-            self._connection.sendall(json.dumps({"execute": command, "arguments": words}).encode())
+            self._connection.sendall(json.dumps({"execute": command, "arguments": arguments}).encode())
             for line in self._lines:
                 answer = json.loads(line)
                 if "return" in answer:

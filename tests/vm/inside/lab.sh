@@ -37,11 +37,11 @@ daemon() {
     gradlaned $words --check >"/tmp/n$1.yaml" || return
   fi
   (
-    gradlaned $words >>"/tmp/log$1" 2>&1 3>&- &
+    gradlaned $words >>"/tmp/log$1" 2>&1 &
     echo $! >"/tmp/pid$1"
     wait $!
     echo $? >"/tmp/status$1"
-  ) &
+  ) >/dev/null 2>&1 3>&- &  # the shell has a word for a death by signal, which is nobody's output
   await 10 test -s "/tmp/pid$1"
 }
 
@@ -81,6 +81,15 @@ ended() {
 stop() {
   kill "$(cat "/tmp/pid$1")"
   ended "$1"
+}
+
+# power_off: as an operating system does it: whoever runs is told to end, and then the power goes off.
+power_off() {
+  (
+    kill $(cat /tmp/pid*)
+    for node in $(ls /tmp/pid* | sed s,/tmp/pid,,); do ended "$node"; done
+    poweroff -f
+  ) >/dev/null 2>&1 3>&- &
 }
 
 # perf_of NODE OPTION...: one trainer of `gradlane perf`, the one of this node.

@@ -40,6 +40,7 @@ while [ $# -gt 0 ]; do
     --row | --jobs | --json | --build)
       [ $# -ge 2 ] || bad "$1 needs a value"
       value=$2
+      [[ $1 != --jobs || $value =~ ^[1-9][0-9]*$ ]] || bad "--jobs $value: at least 1"
       [ "$1" != --build ] || build=
       # Paths are the caller's.
       case "$1=$value" in --json=[!/]* | --build=[!/]*) value=$caller/$value ;; esac
@@ -64,8 +65,12 @@ install() {
   [ ${#missing[@]} -gt 0 ] && [ "$(id -u)" -eq 0 ] || return 0
   step "packages: ${missing[*]}"
   log=$(mktemp)
-  { timeout 100 apt-get update && DEBIAN_FRONTEND=noninteractive timeout 200 apt-get install -y --no-install-recommends "${missing[@]}"; } \
+  trap 'rm -f "$log"; exit 130' INT
+  # In the foreground: Ctrl-C reaches apt, too.
+  { timeout --foreground 100 apt-get update && DEBIAN_FRONTEND=noninteractive \
+    timeout --foreground 200 apt-get install -y --no-install-recommends "${missing[@]}"; } \
     >"$log" 2>&1 || { tail -n 5 "$log" && echo "they could not be installed"; }
+  trap - INT
   rm -f "$log"
 }
 install qemu-system-x86 busybox-static

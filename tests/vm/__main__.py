@@ -10,16 +10,16 @@ import re
 import shutil
 import sys
 import tempfile
-import threading
 import time
 import traceback
 
 from tools.net.spaces import can_run, end_orderly_on_sigterm
 from tests.vm import image, kernels
+from tests.vm.row import PREFIX
 from tests.vm.rows import ROWS
 from tests.vm.stage import Stage
 
-PREFIX = "gl-vm-"
+CLEAR = "\r\033[K" if sys.stdout.isatty() else ""
 
 
 class Player:
@@ -27,7 +27,8 @@ class Player:
 
     def __init__(self, options, kernel, archive, folder):
         self._options, self._kernel, self._archive, self._folder = options, kernel, archive, folder
-        self._stages, self._lock, self._running = {}, threading.Lock(), {}
+        self._stages, self._running = {}, {}
+        self.cut_short = ""  # where, if it was
         self._root = can_run()
 
     def play_all(self, rows):
@@ -45,6 +46,7 @@ class Player:
                         self._print(results[row.name], width, len(results), len(rows))
                     self._print_running()
             except BaseException:
+                self.cut_short = f"in {', '.join(self._running) or 'no row'}; {len(results)} of {len(rows)} rows were done"
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.close()
                 raise
@@ -52,6 +54,7 @@ class Player:
 
     def close(self):
         """Ends what runs."""
+        kernels.end_commands()
         for stage in list(self._stages.values()):
             stage.close()
 
@@ -61,6 +64,7 @@ class Player:
         try:
             if row.root and self._root:
                 raise kernels.Missing(self._root)
+            row.fetch()
             with Stage(self._folder, number, self._kernel, self._archive, row.limit, self._options.build) as stage:
                 self._stages[number] = stage
                 result["said"] = row.play(stage) or ""
@@ -81,15 +85,14 @@ class Player:
     def _print(result, width, number, rows):
         text = result["said"] or result["reason"]
         lines = text.strip().splitlines() or [""]
-        clear = "\r\033[K" if sys.stdout.isatty() else ""
-        print(f"{clear}[{number}/{rows}] {result['row']:{width}} {result['seconds']:6.1f} s  {result['state']:7} {lines[0]}",
+        print(f"{CLEAR}[{number}/{rows}] {result['row']:{width}} {result['seconds']:6.1f} s  {result['state']:7} {lines[0]}",
               *(f"      {line}" for line in lines[1:]), sep="\n", flush=True)
 
     def _print_running(self):
         if sys.stdout.isatty():
             now = time.monotonic()
             text = ", ".join(f"{name} {now - begun:.0f} s" for name, begun in list(self._running.items()))
-            print(f"\r\033[K{text[:100]}", end="\r", flush=True)
+            print(f"{CLEAR}{text[:100]}", end="\r", flush=True)
 
 
 def remove_leftovers():
@@ -125,6 +128,8 @@ def play(options, rows):
         results = player.play_all(rows)
     finally:
         player.close()
+        if player.cut_short:
+            print(f"{CLEAR}interrupted {player.cut_short}", flush=True)
         if options.keep:  # from the next one, too, which removes leftovers
             folder = folder.rename(folder.with_name(folder.name.replace(PREFIX, f"{PREFIX}kept-")))
             print(f"transcripts and consoles are in {folder}")
@@ -156,7 +161,6 @@ def main():
     try:
         return play(options, rows)
     except KeyboardInterrupt:
-        print("interrupted")
         return 130
 
 

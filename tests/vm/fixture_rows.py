@@ -1,12 +1,20 @@
 """Rows that break the laboratory itself: it must end, and say what happened."""
 
+import contextlib
 import os
+import pathlib
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 
+from tests.scripts.fixtures.paths import ROOT
 from tests.vm.guest import GuestFailed
 from tests.vm.ring import expect
-from tests.vm.row import Row
+from tests.vm.row import PREFIX, Row
+
+BOOTS = 6  # seconds; the guest is in the midst of it, or done
 
 
 def _fails(stage, script, timeout, pattern, after=lambda guest: None):
@@ -41,7 +49,55 @@ def full_disk(stage):
     return _fails(stage, "dd if=/dev/zero of=/tmp/big bs=1M count=2000", 120, r"(?s)ended with 1.*No space left on device")
 
 
+def interrupted(stage):
+    """Another player of rows, and Ctrl-C while its guest boots or works: nothing is left, of what it has named."""
+    row = "steering-2-lanes" if os.getuid() == 0 else "e1000e"
+    # Programs that a script has put into the background ignore Ctrl-C, and so would theirs.
+    words = ["env", "--default-signal=INT", sys.executable, "-P", "-m", "tests.vm", "--row", row, "--build", str(stage.build), "--jobs", "1"]
+    with open(stage.folder / "player.log", "w+", encoding="utf-8") as log:
+        player = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        try:
+            folder = _until(60, lambda: next(pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}{player.pid}-*"), None))
+            _until(60, lambda: _guests_of(folder))
+            time.sleep(BOOTS)
+            os.killpg(player.pid, signal.SIGINT)
+            status = player.wait(60)
+        finally:
+            if player.poll() is None:
+                player.kill()
+                player.wait()
+        log.seek(0)
+        text = log.read()
+    assert status == 130, f"exit status {status}: {text}"
+    said = expect(rf"interrupted in {row}; 0 of 1 rows were done", text)[0]
+    assert "Traceback" not in text, text
+    assert not folder.exists(), f"{folder} is left"
+    assert not _guests_of(folder), "guests are left"
+    spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=60, check=False).stdout
+    assert f"-{player.pid}-" not in spaces, spaces
+    return f"'{said}'; no guest, namespace or folder is left"
+
+
+def _until(seconds, what):
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end, "the player of rows does not begin"
+        time.sleep(0.1)
+    return found
+
+
+def _guests_of(folder):
+    """Processes with this folder in their command line."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it may have ended
+            if f"{folder}/".encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
+
+
 ROWS = [
+    Row("lab-interrupted", interrupted),
     Row("lab-qemu-killed", killed),
     Row("lab-guest-hangs", hung),
     Row("lab-guest-panics", panic),

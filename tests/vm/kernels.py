@@ -1,11 +1,14 @@
 """Kernels for guests: packages of the distribution, downloaded and unpacked into a cache, never installed."""
 
 import lzma
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 
 from tests.scripts.fixtures.paths import ROOT
 
@@ -77,15 +80,49 @@ def _download(package, folder):
         shutil.move(f"{scratch}/unpacked", folder)
 
 
-def command(*words, **options):
+_running, _lock = set(), threading.Lock()  # commands; `_running` is None once they have been ended
+
+
+def command(*words, timeout=300, **options):
     """What it wrote; Missing if it fails."""
+    said = " ".join(words)
+    with _lock:
+        if _running is None:
+            raise Missing(f"{said}: interrupted")
+        try:  # a session of its own: Ctrl-C is for us, who end it
+            process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *words], stdout=subprocess.PIPE, text=True,
+                                       stderr=subprocess.PIPE, start_new_session=True, **options)
+        except OSError as error:
+            raise Missing(f"{said}: {error}") from None
+        _running.add(process)
     try:
-        result = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, **options)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Missing(f"{' '.join(words)}: {error}") from None
-    if result.returncode != 0:
-        raise Missing(f"{' '.join(words)}: {(result.stderr.strip() or result.stdout.strip())[-300:]}")
-    return result.stdout
+        output, errors = process.communicate(timeout=timeout)
+    except BaseException as error:
+        _end(process)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Missing(f"{said}: not done after {timeout} s") from None
+        raise
+    finally:
+        with _lock:
+            (_running or set()).discard(process)
+    if process.returncode != 0:
+        raise Missing(f"{said}: {(errors.strip() or output.strip())[-300:]}")
+    return output
+
+
+def end_commands():
+    """Those that run, by whatever thread, with what they have started; and no more begin."""
+    global _running
+    with _lock:
+        for process in _running or ():
+            _end(process)
+        _running = None
+
+
+def _end(process):
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _plain(name):

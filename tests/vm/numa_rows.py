@@ -61,11 +61,19 @@ def only_here(stage):
 def elsewhere(stage):
     """No hugepages where the cards are."""
     guest = prepare(stage)
-    guest.run(f"echo 96 >{PAGES.format(0, 'nr')}; echo 0 >{PAGES.format(1, 'nr')}")
+    # Enough on both together is too little: buffers are of one node.
+    guest.run(f"echo 8 >{PAGES.format(0, 'nr')}; echo 8 >{PAGES.format(1, 'nr')}")
+    asked = guest.run("gradlane check --config /tmp/n0.yaml --time 500ms", check=False).output
+    for node in range(2):
+        guest.run(f"echo {(96, 0)[node]} >{PAGES.format(node, 'nr')}")
+    advice = expect(r"(?m)^FAIL hugepages: 16 MiB free on NUMA node 1, \d+ MiB needed; as root: echo \d+ > "
+                    "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages", asked)[0]
+    asked = guest.run("gradlane check --config /tmp/n0.yaml --time 500ms", check=False).output
+    expect(r"(?m)^note hugepages: 192 MiB free on NUMA node 0, .*the cards are at node 1, which has too few", asked)
     start(guest)
     said = expect(r"no memory for packet buffers on NUMA node 1", guest.read("/tmp/log0"))[0]
     guest.run("stop 0; first=$?; stop 1 && [ $first = 0 ]")
-    return f"{said}: from node 0, then"
+    return f"{said}: from node 0, then\n{advice}"
 
 
 ROWS = [Row("numa", here), Row("numa-hugepages-there-only", only_here), Row("numa-no-hugepages", elsewhere)]

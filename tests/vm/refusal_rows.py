@@ -3,6 +3,7 @@
 import re
 
 from tests.vm import node_files
+from tests.vm.guest import Card
 from tests.vm.ring import Ring, expect
 from tests.vm.row import Row
 
@@ -82,6 +83,27 @@ def refused(stage):
     return f"{len(machine.lines)} daemons refused, each with what to do; then a ring on the same cards"
 
 
+def shared_buffers(stage):
+    """Two cards of one node, one of which wants buffers that the other one cannot be told of."""
+    guest = stage.prepare([Card("e1000e", stage.cable().ends[0]), Card("vmxnet3", stage.cable().ends[0])])
+    stage.boot(guest)
+    ports = [f"{{name: e{card}, pci: '{guest.address(card)}', nodes: [{card + 1}]}}" for card in range(2)]
+    for card in range(2):
+        guest.run(f"bind {guest.address(card)}")
+
+    def write(mtu):
+        guest.run(f"cat >/tmp/n0.yaml <<'END'\n{node_files.node(0, ports, nodes=3, mtu=mtu)}END")
+
+    write(9000)
+    result = guest.run("timeout 60 gradlaned --config /tmp/n0.yaml", check=False)
+    assert result.status == 2, result
+    said = expect(r"(?m)^gradlaned: .*port e1: the device takes buffers of at most 16383 bytes, and other ports want 16384, "
+                  r".* e1000e set mtu to (\d+) at most.*$", result.output)
+    write(said[1])
+    guest.run("daemon 0; await 60 grep -q 'node 0 of 3: ' /tmp/log0 || { tail -n 20 /tmp/log0; exit 1; }; stop 0")
+    return f"{said[0].removeprefix('gradlaned: ')}\nwith {said[1]} it starts"
+
+
 def no_iommu(stage):
     machine = Machine(stage, arguments="intel_iommu=off")
     machine.refused("n0", r"no driver has it, and it is in no IOMMU group, which vfio-pci needs; switch the IOMMU on",
@@ -93,5 +115,6 @@ def no_iommu(stage):
 
 ROWS = [
     Row("cards-refused", refused),
+    Row("buffers-refused", shared_buffers),
     Row("no-iommu", no_iommu),
 ]

@@ -3,8 +3,7 @@
 import time
 
 from tests.vm.driver_rows import CARDS
-from tests.vm.guest import mac_of
-from tests.vm.pair import FOREVER, PEER, Pair
+from tests.vm.pair import FOREVER, OPERATION, PEER, Pair
 from tests.vm.ring import expect
 from tests.vm.row import Row
 
@@ -48,8 +47,7 @@ def removed(stage, ring):
     assert status == 3, f"exit status {status}: {pair.log(0)}"
     expect(rf"port e0: PCI device {pair.address(0)} is taken out of the machine", pair.log(0))
     pair.run(0, f"await 30 test ! -e /sys/bus/pci/devices/{pair.address(0)}")
-    guest.monitor("device_add", driver=ring.card, id="card0", netdev="cable0", mac=mac_of(guest.name, 0), bus="slot0",
-                  **dict(option.split("=") for option in ring.options.split(",") if option))
+    guest.put_in(0)
     pair.run(0, f"await 30 test -e /sys/bus/pci/devices/{pair.address(0)}")
     pair.bind(0)
     pair.start(0)
@@ -104,18 +102,40 @@ def powered_off(stage, ring):
     pid = pair.pid(0)
     pair.train(FOREVER)
     pair.guests[1].end()
-    said = pair.fails(0, "rank 1")
+    begun = time.monotonic()
+    said = pair.fails(0, r"rank 1 has been silent for too long: it has died, hangs, or cannot be reached$")
+    seconds = time.monotonic() - begun
+    # What tells PEER, in which all know, from an operation that waits for who is only late (120 s).
+    assert seconds < OPERATION, f"{seconds:.0f} s"
     pair.replace(1)
     pair.right_again()
     assert pair.pid(0) == pid, "the other daemon has ended"
     pair.stop()
-    return f"{ring.driver}: '{said}'; right again with another machine in its place"
+    return f"{ring.driver}: after {seconds:.0f} s '{said}'; right again with another machine in its place"
+
+
+def shut_down(stage, ring):
+    """A machine that ends in order: its own trainer is told that its daemon ends, the other one at once that it has
+    left, however long the time is that silence may take."""
+    pair = Pair(stage, ring, guests=2)
+    pid = pair.pid(0)
+    pair.train(FOREVER)
+    pair.run(1, "power_off")
+    begun = time.monotonic()
+    said = pair.fails(0, "rank 1 has left, or was shut down")
+    seconds = time.monotonic() - begun
+    pair.guests[1].wait_for_end(60)
+    pair.replace(1)
+    pair.right_again()
+    assert pair.pid(0) == pid, "the other daemon has ended"
+    pair.stop()
+    return f"{ring.driver}: after {seconds:.0f} s '{said}'; right again with another machine in its place"
 
 
 def rows():
-    for name, play, cards in (("link-down", link, ("e1000e", "virtio")), ("card-removed", removed, ("e1000e", "virtio")),
+    for name, play, cards in (("link-down", link, ("e1000e", "virtio", "vmxnet3")), ("card-removed", removed, ("e1000e", "virtio")),
                               ("daemon-killed", killed, ("e1000e", "virtio", "vmxnet3")),
-                              ("machine-paused", paused, ("e1000e",)), ("machine-off", powered_off, ("virtio",))):
+                              ("machine-paused", paused, ("e1000e", "virtio", "vmxnet3")), ("machine-off", powered_off, ("e1000e", "virtio")), ("machine-shut-down", shut_down, ("e1000e",))):
         for card in cards:
             yield Row(f"{name}-{card}", lambda stage, play=play, card=CARDS[card]: play(stage, card), limit=480)
 

@@ -8,7 +8,8 @@ from tests.vm.guest import Card
 from tests.vm.ring import RIGHT, expect
 
 PEER = 10  # seconds, `timeouts.peer`: guests are slow
-SETTINGS = {"timeouts": f"{{peer: {PEER}s, start: 100s, operation: 120s, shutdown: 2s}}"}
+OPERATION = 120  # seconds, `timeouts.operation`
+SETTINGS = {"timeouts": f"{{peer: {PEER}s, start: 100s, operation: {OPERATION}s, shutdown: 2s}}"}
 FOREVER = 1_000_000  # all-reduces
 
 

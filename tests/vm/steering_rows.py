@@ -3,6 +3,7 @@ cards."""
 
 import dataclasses
 import json
+import time
 
 from tests.vm import driver_rows
 from tests.vm.ring import check_perf, expect
@@ -11,6 +12,8 @@ from tests.vm.row import Row
 # What becomes of a packet that a lane is given.
 GIVEN = ("delivered", "duplicate", "too_far", "ack_received", "hello_received", "hello_stale", "hello_refused",
          "stale_session", "unknown_peer", "too_short", "bad_magic", "bad_version", "bad_crc", "bad_kind")
+
+SETTLED = 20  # seconds
 
 
 def by_lane(stage, ring):
@@ -30,7 +33,8 @@ def by_lane(stage, ring):
 
 def _packets(guest, rank, ring):
     """By queue, and by lane."""
-    for _ in range(10):  # figures of queues and of lanes may be a packet apart
+    end = time.monotonic() + SETTLED
+    while True:  # figures of queues and of lanes may be a packet apart
         stats = json.loads(guest.run(f"gradlane stats --config /tmp/n{rank}.yaml --json").output)
         queues = [entry["counters"] for entry in stats["ports"][0]["queues"]]
         lanes = [sum(entry["counters"].get(name, 0) for name in GIVEN)
@@ -39,8 +43,7 @@ def _packets(guest, rank, ring):
         came = [queue["gradlane"] for queue in queues]
         if came == [sum(lanes[queue::ring.queues]) for queue in range(ring.queues)]:
             return came, lanes
-        guest.run("sleep 0.3")
-    raise AssertionError(f"node {rank}: packets by queue {came}, given to lanes {lanes}")
+        assert time.monotonic() < end, f"node {rank}: packets by queue {came}, given to lanes {lanes}"
 
 
 def loopback(stage, card):

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 
-from tests.vm.ring import Ring
+from tests.vm import image, node_files
+from tests.vm.guest import Card
+from tests.vm.ring import Ring, check_perf
 from tests.vm.row import Row
 from tests.vm.suite import Suite
 
@@ -36,8 +38,33 @@ ONE = Igb("igb", "net_e1000_igb", "romfile=", speed=1000, perf="-b 4K -e 32K -f 
 RSS = dataclasses.replace(ONE, lanes=2, steering="packets are steered to lanes by",
                           settings={"workers": "{lanes: 2, threads: 2, idle: adaptive}"})
 
+# Of QEMU's igb: from 10.0 of its bus on, every other one.
+FUNCTIONS = ("0000:01:10.0", "0000:01:10.2")
+
+
+def functions(stage):
+    """Two virtual functions of one card, with the card's own switch between them. The kernel keeps the card itself."""
+    guest = stage.prepare([Card("igb", stage.cable().ends[0], "romfile=")], qemu=newer_qemu(),
+                          image=image.build(stage.kernel, stage.build, modules=(*image.MODULES, "igb")))
+    guest.files |= node_files.files({rank: node_files.node(rank, [f"{{name: e0, pci: '{address}'}}"], **ONE.settings)
+                                     for rank, address in enumerate(FUNCTIONS)})
+    stage.boot(guest)
+    guest.run(f"modprobe igb; ip link set eth0 up; echo 2 >/sys/bus/pci/devices/{guest.address(0)}/sriov_numvfs")
+    for address in FUNCTIONS:
+        guest.run(f"bind {address}")
+    guest.run("daemon 0; daemon 1; whole 0 && whole 1")
+    rows = check_perf(guest.run(f"perf 2 {ONE.perf}", timeout=300).output)
+    ports = [json.loads(guest.run(f"gradlane stats --config /tmp/n{rank}.yaml --json").output)["ports"][0]
+             for rank in range(2)]
+    assert [port["driver"] for port in ports] == ["net_e1000_igb_vf"] * 2, ports
+    guest.run("stop 0; first=$?; stop 1 && [ $first = 0 ]")
+    return f"{ports[0]['driver']}, {rows} sizes and codecs, wrong 0; {ports[0]['steering']}"
+
+
 ROWS = [
-    Row("igb", ONE.play, limit=600),
-    Row("igb-9000-hugepages-auth", dataclasses.replace(ONE, mtu=9000, hugepages=True, auth=True).play, limit=600),
-    Row("igb-lanes2", RSS.play, limit=600),
+    Row("igb-functions", functions, limit=600, fetch=newer_qemu),
+    Row("igb", ONE.play, limit=600, fetch=newer_qemu),
+    Row("igb-9000-hugepages-auth", dataclasses.replace(ONE, mtu=9000, hugepages=True, auth=True).play, limit=600,
+        fetch=newer_qemu),
+    Row("igb-lanes2", RSS.play, limit=600, fetch=newer_qemu),
 ]

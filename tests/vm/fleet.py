@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import dataclasses
+import json
 import pathlib
+import time
 import typing
 
 from tests.vm import node_files
@@ -60,9 +62,10 @@ class Fleet:
             guest.run("modprobe virtio_pci; modprobe virtio_net; ip link set eth0 up; mount -t bpf bpf /sys/fs/bpf")
 
     def use(self, link, ranks=None):
-        """`udp` (no file: `gradlaned --nodes`), `af_packet` or `af_xdp` from now on."""
+        """`udp` (no file: `gradlaned --nodes`), `af_packet` or `af_xdp` from now on; `pci` have their files already."""
+        kernel = "" if link == "pci" else "; ip addr flush dev eth0"
         self.each(lambda rank, guest: guest.run(
-            f"rm -f /tmp/words* /tmp/log*; cp /links/{link}/* /tmp; ip addr flush dev eth0"
+            f"rm -f /tmp/words* /tmp/log*; cp /links/{link}/* /tmp{kernel}"
             + (f"; ip addr add {address(rank)}/24 dev eth0" if link == "udp" else "")), ranks)
         return self
 
@@ -74,6 +77,19 @@ class Fleet:
 
     def stop(self):
         self.each(lambda rank, guest: guest.run(f"stop {rank}"))
+
+    def begin(self, options):
+        """`gradlane perf` on all nodes, and no waiting for its end: returns in the midst of operations."""
+        self.each(lambda rank, guest: guest.run(
+            f"rm -f /tmp/ended; (perf_of {rank} {options} >/tmp/perf 2>&1; echo $? >/tmp/ended) >/dev/null 2>&1 3>&- &"))
+        end = time.monotonic() + 120
+        while packets(self.guests[0]) < 300:
+            assert time.monotonic() < end, f"no packets: {self.guests[0].read('/tmp/perf')}"
+
+    def failed(self, ranks, seconds=60):
+        """What it wrote where it fails, as it must on all of these."""
+        return [said.output for said in self.each(lambda rank, guest: guest.run(
+            f"await {seconds} test -s /tmp/ended && cat /tmp/perf; [ $(cat /tmp/ended) = 1 ]"), ranks)]
 
     def right(self, options, timeout=150):
         """`gradlane perf` on all nodes: how many rows were right, as all must be."""
@@ -99,6 +115,12 @@ class Fleet:
         for pattern in ("xdp-dispatcher*.o", "xsk_def_xdp_prog*.o"):
             files |= {str(path): path.read_bytes() for path in sorted(BPF.glob(pattern))}
         return files
+
+
+def packets(guest):
+    """That have come to node 0."""
+    stats = json.loads(guest.run("gradlane stats --config /tmp/n0.yaml --json").output)
+    return sum(queue["counters"]["raw"] + queue["counters"]["compressed"] for queue in stats["ports"][0]["queues"])
 
 
 def address(rank):

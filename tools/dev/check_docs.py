@@ -1,9 +1,13 @@
 #!/usr/bin/python3
-"""Checks README.md and docs/: links and their anchors, files and folders that are named, length of lines."""
+"""Checks README.md and docs/: links and their anchors, files and folders that are named, length of lines; and that the
+tables of docs/nic.md have the rows of tools/vm-test.sh, all of them and no others."""
 
 import argparse
+import fnmatch
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 FOLDERS = ("base", "client", "collectives", "compress", "config", "dataplane", "docs", "tests", "tools")
@@ -46,6 +50,24 @@ def check_lengths(text):
             yield f"{len(line)} characters in a line: {line[:40]}..."
 
 
+def check_rows(root):
+    """Of tables whose last column is called `row`."""
+    names = subprocess.run([sys.executable, "-P", "-m", "tests.vm", "--list"], capture_output=True, text=True, timeout=60,
+                           check=True, env={**os.environ, "PYTHONPATH": str(root)}).stdout.split()
+    patterns, in_table = set(), False
+    for line in (root / "docs/nic.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else [""]
+        in_table = bool(cells[-1]) and (in_table or cells[-1] == "row")
+        if in_table:
+            patterns |= set(re.findall(r"`([^`]+)`", cells[-1]))
+    for pattern in sorted(patterns):
+        if not fnmatch.filter(names, pattern):
+            yield f"tools/vm-test.sh has no row {pattern}"
+    for name in names:
+        if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+            yield f"row {name} of tools/vm-test.sh is in no table"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parent.parent.parent, type=pathlib.Path)
@@ -56,6 +78,7 @@ def main():
         written = page.parent.name == "results"  # by scripts: lines as long as they come
         found = [*check_links(page, text), *check_paths(root, text), *([] if written else check_lengths(text))]
         faults += [f"{page.relative_to(root)}: {fault}" for fault in found]
+    faults += [f"docs/nic.md: {fault}" for fault in check_rows(root)]
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

@@ -30,7 +30,7 @@ PATIENCE = 3000
 
 def lines_of(args, nodes, rate, file):
     """The JSON that rank 0 printed: the calibration, then a table of each size."""
-    words = [word for size, times in SIZES if args.least <= size <= args.most for word in (size, times)]
+    words = [word for size, times in SIZES if args.least <= size <= args.most for word in (size, times)] * args.rounds
     environment = ["env", f"GRADLANE={args.gradlane}", f"STRATEGIES={args.strategies}", f"CODECS={args.codecs}"]
     command = [*environment, args.gradlane, "run", "-n", nodes, "--link", args.link, "--rate", rate, "--strategies",
                args.strategies, "--no-prefix", "--", "sh", "-c", SCRIPT, args.gradlane, file, *words]
@@ -57,14 +57,14 @@ def compare(args, nodes, rate, folder):
     links = [f"{link['gbps']:.3g}" for link in calibration["links"]]
     print(f"{nodes} nodes, {rate}: links {', '.join(links)} Gb/s, start {calibration['start_us']:.0f} us, packet "
           f"{calibration['packet_ns']['port']:.0f} ns", file=sys.stderr, flush=True)
-    points = []
-    for table in tables:
-        for strategy in args.strategies.split(","):
-            rows = [row for row in table["rows"] if row["strategy"] == strategy]
-            times = predicted(args, file, rows[0]["count"], strategy, folder)
-            points += [{"nodes": nodes, "rate": rate, "strategy": strategy, "codec": row["codec"], "bytes": row["bytes"],
-                        "measured_us": row["time_us"], "predicted_us": times[row["codec"]]} for row in rows]
-    return points
+    best = {}
+    for row in (row for table in tables for row in table["rows"]):
+        key = row["strategy"], row["codec"], row["bytes"], row["count"]
+        best[key] = min(row["time_us"], best.get(key, row["time_us"]))
+    times = {(strategy, count): predicted(args, file, count, strategy, folder) for strategy, _, _, count in best}
+    return [{"nodes": nodes, "rate": rate, "strategy": strategy, "codec": codec, "bytes": size, "measured_us": measured,
+             "predicted_us": times[strategy, count][codec]}
+            for (strategy, codec, size, count), measured in best.items()]
 
 
 def error(point):
@@ -110,6 +110,7 @@ def main():
     parser.add_argument("--link", default="udp", help="udp, veth")
     parser.add_argument("--least", type=int, default=4096, help="bytes")
     parser.add_argument("--most", type=int, default=64 << 20)
+    parser.add_argument("--rounds", type=int, default=3, help="of each time the least counts")
     parser.add_argument("--json", help="all points, to this file")
     args = parser.parse_args()
     args.gradlane = pathlib.Path(args.gradlane).resolve()

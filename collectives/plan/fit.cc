@@ -27,9 +27,11 @@ double wire_bytes(const PacketCost& packets, double bytes) noexcept {
   return bytes + std::ceil(bytes / packets.payload) * packets.overhead;
 }
 
-double bandwidth_of(const TimedBytes& less, const TimedBytes& more) noexcept {
-  constexpr double kFasterAtMost = 2;  // than the whole transfer
-  const double whole = more.seconds > 0 ? more.bytes / more.seconds : 0;
+double bandwidth_of(const TimedBytes& less, const TimedBytes& more, double delay) noexcept {
+  constexpr double kFasterAtMost = 1.1;
+  constexpr double kDelayAtMost = 0.9;  // of the time
+  if (more.seconds <= 0) return 0;
+  const double whole = more.bytes / (more.seconds - std::min(delay, kDelayAtMost * more.seconds));
   const double seconds = more.seconds - less.seconds;
   const double bytes = more.bytes - less.bytes;
   if (seconds <= 0 || bytes <= 0 || bytes / seconds > kFasterAtMost * whole) return whole;

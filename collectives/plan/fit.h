@@ -10,13 +10,14 @@ namespace gradlane {
 [[nodiscard]] double wire_bytes(const PacketCost& packets, double bytes) noexcept;
 
 // A link's bytes per s, from what two transfers over it took, of which the second one is longer. What both have in
-// common, as latency and what a token bucket lets through at first, does not count. Where times do not fit each other
-// (the longer one took hardly longer), it is that of the longer one as a whole.
+// common, as latency and what a token bucket lets through at first, does not count. Where their difference says that
+// the link is more than a tenth faster than the longer one was as a whole, without `delay` (s, a round trip), it is not
+// believed: something has held up the shorter one.
 struct TimedBytes {
   double bytes = 0;  // on the wire
   double seconds = 0;
 };
-[[nodiscard]] double bandwidth_of(const TimedBytes& less, const TimedBytes& more) noexcept;
+[[nodiscard]] double bandwidth_of(const TimedBytes& less, const TimedBytes& more, double delay) noexcept;
 
 // ns that one packet's way through a port takes, in and out, where workers were busy for `busy` s with `packets` data
 // packets that a rank sent in all-reduces of that shape, without compressing: what is left without codec and exchange,

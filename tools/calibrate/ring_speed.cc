@@ -26,6 +26,8 @@ constexpr size_t kMostBytes = size_t{32} << 20;
 constexpr double kLongEnough = 0.04;  // s: more than token buckets let through, and than the scheduler's noise
 constexpr size_t kPart = 4;           // the shorter one of two transfers is so many times shorter
 constexpr size_t kSmallBytes = 4096;
+constexpr double kHalf = 0.5;  // the median
+constexpr double kQuarter = 0.25;
 constexpr double kNano = 1e-9;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -50,7 +52,13 @@ RingSpeed::RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick)
         fmt::format("rank {} asked the daemon of node {}: --socket is another one's", trainer_.rank(), facts_.node));
   }
   const std::vector<std::string> allowed = trainer_.strategies();
-  strategy_ = std::ranges::find(allowed, "ring") != allowed.end() ? "ring" : allowed.front();
+  const auto allows = [&allowed](const char* name) { return std::ranges::find(allowed, name) != allowed.end(); };
+  if (!allows("ring") && !allows("direct")) {
+    throw SetupError(
+        "the daemons allow neither ring nor direct (strategies in their configuration): by no other way can "
+        "links be told apart");
+  }
+  strategy_ = allows("ring") ? "ring" : "direct";
   input_.resize(kMostBytes / sizeof(float));
   fill_data("gauss-0.01", 1 + trainer_.rank(), input_);
   tensor_ = static_cast<float*>(trainer_.allocate(kMostBytes));
@@ -70,11 +78,6 @@ void RingSpeed::meet(uint64_t host) {
   }
 }
 
-bool RingSpeed::turn(unsigned turn) {
-  trainer_.barrier();
-  return turn == trainer_.rank();
-}
-
 double RingSpeed::time_one(PerfOp op, size_t bytes, const std::string& codec, int root) {
   std::memcpy(tensor_, input_.data(), bytes);
   trainer_.barrier();
@@ -91,22 +94,21 @@ std::vector<double> RingSpeed::share(double own) {
   return all;
 }
 
-double RingSpeed::time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds) {
+double RingSpeed::time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds, double share_below) {
   std::vector<double> slowest;
   for (int i = 0; i < rounds; ++i) {
     const std::vector<double> all = share(time_one(op, bytes, codec));
     slowest.push_back(*std::ranges::max_element(all));
   }
-  return median(slowest);
+  std::ranges::sort(slowest);
+  return slowest[static_cast<size_t>(share_below * static_cast<double>(slowest.size()))];
 }
 
+// Who leaves the barrier late finds a transfer shorter than it was, and where the root does, longer.
 double RingSpeed::time_at(unsigned rank, size_t bytes, int root, int rounds) {
-  double least = 0;
-  for (int i = 0; i < rounds; ++i) {
-    const double time = time_one(PerfOp::kBroadcast, bytes, "raw", root);
-    if (i == 0 || time < least) least = time;
-  }
-  const std::vector<double> all = share(least);
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) times.push_back(time_one(PerfOp::kBroadcast, bytes, "raw", root));
+  const std::vector<double> all = share(median(times));
   // Where not the ring carries it, all are sent to at once: the last one has waited for the root's port.
   return by_ring() ? all[rank] : *std::ranges::max_element(all);
 }
@@ -122,13 +124,13 @@ double RingSpeed::bandwidth_from(unsigned root, const PacketCost& packets, size_
     bytes = whole_floats(static_cast<double>(bytes) * std::clamp(1.2 * long_enough / seconds, 2.0, 16.0));
     seconds = time_at(next, bytes, from, 1);
   }
-  const int rounds = quick_ ? 2 : 4;
+  const int rounds = quick_ ? 3 : 5;
   const size_t less = whole_floats(static_cast<double>(bytes) / kPart);
   const double copies = by_ring() ? 1 : trainer_.world() - 1;
   const TimedBytes part = {copies * wire_bytes(packets, static_cast<double>(less)), time_at(next, less, from, rounds)};
   const TimedBytes whole = {copies * wire_bytes(packets, static_cast<double>(bytes)),
-                            std::min(seconds, time_at(next, bytes, from, rounds))};
-  return bandwidth_of(part, whole);
+                            time_at(next, bytes, from, rounds)};
+  return bandwidth_of(part, whole, round_trips_[root]);
 }
 
 // Of the links of the ring, by sender: the better one of what both ends have found.
@@ -170,13 +172,17 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   const AllReduceShape shape = {static_cast<double>(full_) / sizeof(float), trainer_.world(), way(), 0};
   (void)time_one(PerfOp::kAllReduce, full_, "raw");
   trainer_.barrier();
-  const double busy = daemon_.facts().busy;
   const uint64_t sent = trainer_.data_packets();
-  const int rounds = quick_ ? 3 : 8;
-  for (int i = 0; i < rounds; ++i) (void)time_one(PerfOp::kAllReduce, full_, "raw");
-  trainer_.barrier();
-  const auto count = static_cast<double>(trainer_.data_packets() - sent);
-  const double port = port_ns_of(calibration, shape, daemon_.facts().busy - busy, count);
+  std::vector<double> busy;  // of each, as some wait for a CPU
+  const int rounds = quick_ ? 3 : 9;
+  for (int i = 0; i < rounds; ++i) {
+    const double before = daemon_.facts().busy;
+    (void)time_one(PerfOp::kAllReduce, full_, "raw");
+    trainer_.barrier();
+    busy.push_back(daemon_.facts().busy - before);
+  }
+  const double count = static_cast<double>(trainer_.data_packets() - sent) / rounds;
+  const double port = port_ns_of(calibration, shape, median(busy), count);
   packets.send_ns = packets.receive_ns = port / 2;
   packets.call_ns = 0;
   packets.per_call = 1;
@@ -188,7 +194,7 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   calibration.link = slowest(calibration.links, calibration.link);
 
   progress("start");
-  const double seconds = time_all(PerfOp::kAllReduce, kSmallBytes, "raw", quick_ ? 15 : 60);
+  const double seconds = time_all(PerfOp::kAllReduce, kSmallBytes, "raw", quick_ ? 15 : 60, kQuarter);
   calibration.start = start_of(calibration, {kSmallBytes / sizeof(float), trainer_.world(), way(), 0}, seconds);
 }
 
@@ -226,7 +232,7 @@ std::vector<CheckedTime> RingSpeed::check(const Calibration& calibration, const 
   progress("checking");
   for (const char* const codec : {"raw", "fixed:10"}) {
     for (size_t bytes = kSmallBytes; bytes <= std::max(full_, 16 * kSmallBytes); bytes *= 16) {
-      const double seconds = time_all(PerfOp::kAllReduce, bytes, codec, quick_ ? 3 : 9);
+      const double seconds = time_all(PerfOp::kAllReduce, bytes, codec, quick_ ? 3 : 9, kHalf);
       const AllReduceShape shape = {static_cast<double>(bytes) / sizeof(float), trainer_.world(), way(), 0};
       const CodecCost* const cost = calibration.find(codec);
       checked.push_back({codec, bytes, seconds, all_reduce_time(calibration, *cost, shape).seconds});

@@ -36,8 +36,6 @@ class RingSpeed {
   [[nodiscard]] const DaemonFacts& facts() const noexcept { return facts_; }
   // The lowest rank of this host, which measures the host and writes its file.
   [[nodiscard]] bool first_here() const noexcept { return first_here_; }
-  // Ranks one after the other: true where it is this one's turn. `turn`: 0, 1, ..., world - 1.
-  [[nodiscard]] bool turn(unsigned turn);
 
   // Fills in links, the same on all ranks; then, from codecs and exchange, which the host's own measurement has filled
   // in, packets, start and lambda.
@@ -47,17 +45,13 @@ class RingSpeed {
   [[nodiscard]] std::vector<CheckedTime> check(const Calibration& calibration, const Progress& progress);
 
  private:
-  struct Transfer {
-    size_t bytes;
-    double seconds;
-  };
-
   [[nodiscard]] bool by_ring() const noexcept { return strategy_ == "ring"; }
   [[nodiscard]] StrategyId way() const { return find_strategy(strategy_); }
   // s from a barrier to the end of it, here.
   double time_one(PerfOp op, size_t bytes, const std::string& codec, int root = 0);
-  // The least or the median of several, on the slowest rank, or on one; known to all ranks.
-  double time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds);
+  // Of several, on the slowest rank, the one that such a share is below; known to all ranks.
+  double time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds, double share_below);
+  // The median of several broadcasts, on one rank; known to all ranks.
   double time_at(unsigned rank, size_t bytes, int root, int rounds);
   std::vector<double> share(double own);
   double bandwidth_from(unsigned root, const PacketCost& packets, size_t& bytes);
@@ -68,7 +62,7 @@ class RingSpeed {
   const bool quick_;
   DaemonFacts facts_;
   bool first_here_ = true;
-  std::string strategy_;  // the ring, where the daemon allows it
+  std::string strategy_;  // the ring, or direct where the daemon does not allow that
   std::vector<float> input_;
   float* tensor_ = nullptr;
   std::vector<double> round_trips_;  // of the ring's links, by sender

@@ -7,14 +7,18 @@ namespace gradlane::test::fit_test {
 namespace {
 
 TEST(Fit, Bandwidth) {
-  // 1 ms of latency, and 64 KB that pass at once.
-  const auto timed = [](double bytes, double rate) { return TimedBytes{bytes, 1e-3 + (bytes - 64e3) / rate}; };
-  EXPECT_NEAR(bandwidth_of(timed(1e6, 1.25e8), timed(4e6, 1.25e8)), 1.25e8, 1);
+  // 1 ms of latency, and what passes at once.
+  const auto timed = [](double bytes, double rate, double at_once) {
+    return TimedBytes{bytes, 1e-3 + (bytes - at_once) / rate};
+  };
+  EXPECT_NEAR(bandwidth_of(timed(1e6, 1.25e8, 64e3), timed(4e6, 1.25e8, 64e3), 1e-3), 1.25e8, 1);
+  EXPECT_NEAR(bandwidth_of(timed(1e6, 1.25e8, 500e3), timed(4e6, 1.25e8, 500e3), 0), 1.25e8, 1);
   // What cannot be is not believed.
-  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.02}, {4e6, 0.02}), 2e8);
-  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.03}, {4e6, 0.02}), 2e8);
-  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.0199}, {4e6, 0.02}), 2e8);
-  EXPECT_EQ(bandwidth_of({}, {}), 0);
+  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.02}, {4e6, 0.02}, 0), 2e8);
+  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.03}, {4e6, 0.02}, 0), 2e8);
+  EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.0070}, {4e6, 0.02}, 0), 2e8);
+  EXPECT_NEAR(bandwidth_of({1e6, 0.0199}, {4e6, 0.02}, 1), 2e9, 1e3);  // a delay as long as all of it cannot be
+  EXPECT_EQ(bandwidth_of({}, {}, 0), 0);
 }
 
 TEST(Fit, WireBytes) {

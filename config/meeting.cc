@@ -34,7 +34,8 @@ constexpr std::string_view kNodes = "nodes ";
 constexpr std::string_view kRefused = "refused ";
 constexpr size_t kLongestGreeting = 64;
 constexpr size_t kLongestAnswer = 64 + kMaxNodes * 48;
-constexpr size_t kMostGuests = 4 * kMaxNodes;  // connected at a time, strangers among them
+constexpr size_t kMostGuests = 2 * kMaxNodes;  // connected at a time, strangers among them
+constexpr milliseconds kGrace{10'000};         // that a visitor waits longer than rank 0 does
 constexpr milliseconds kRetry{200};
 constexpr milliseconds kNews{10'000};  // from one word to the next
 
@@ -121,7 +122,7 @@ class MeetingHost {
     const int error = errno;
     if (error == EADDRNOTAVAIL) {
       refuse_word(where, fmt::format("this is rank 0, where all meet, and {} is no address of this machine: name the "
-                                     "host that rank 0 runs on",
+                                     "host that rank 0 runs on, by an address that `ip addr` shows there",
                                      ip_text(meeting.ip)));
     }
     refuse_word(where, fmt::format("cannot listen at TCP port {}: {}; another one: @mpi:HOST:PORT", place_text(meeting),
@@ -133,7 +134,7 @@ class MeetingHost {
     auto news = Clock::now() + kNews;
     while (!all_here()) {
       if (Clock::now() >= end) give_up();
-      look(left_until(std::min(end, news), milliseconds{1000}));
+      look(left_until(std::min(end, news), milliseconds{1000}), say);
       if (Clock::now() < news) continue;
       news += kNews;
       if (!all_here()) say(fmt::format("{}: waiting at {} for {}", where_, place_text(meeting_), missing()));
@@ -189,33 +190,39 @@ class MeetingHost {
     }
   }
 
-  void look(int most_ms) {
+  void look(int most_ms, const std::function<void(const std::string&)>& say) {
     std::vector<pollfd> all = {{listener_.get(), POLLIN, 0}};
     for (const MeetingGuest& guest : guests_) all.push_back({guest.fd.get(), POLLIN, 0});
     if (poll(all.data(), all.size(), most_ms) <= 0) return;
     std::vector<MeetingGuest> stay;
     for (size_t i = 0; i < guests_.size(); ++i) {
-      if (all[i + 1].revents == 0 || hear(guests_[i])) stay.push_back(std::move(guests_[i]));
+      if (all[i + 1].revents == 0 || hear(guests_[i], say)) stay.push_back(std::move(guests_[i]));
     }
     guests_ = std::move(stay);
+    std::erase_if(guests_, [](const MeetingGuest& it) { return !it.fd; });
     if (all[0].revents != 0) welcome();
   }
 
   void welcome() {
+    // Strangers who say nothing make room.
+    const auto make_room = [&] { std::erase_if(guests_, [](const MeetingGuest& it) { return !it.rank; }); };
+    if (guests_.size() >= kMostGuests) make_room();
     SocketAddress from;
     FileDescriptor fd(accept4(listener_.get(), from.get(), &from.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd && (errno == EMFILE || errno == ENFILE)) {
+      make_room();
+      std::this_thread::sleep_for(milliseconds{10});  // others of this machine may have all of them
+    }
     if (!fd) return;
-    // Strangers who say nothing make room.
-    if (guests_.size() >= kMostGuests) std::erase_if(guests_, [](const MeetingGuest& it) { return !it.rank; });
     guests_.push_back({std::move(fd), from.ip(), {}, {}});
   }
 
   // False: it has gone, or is sent away.
-  bool hear(MeetingGuest& guest) {
+  bool hear(MeetingGuest& guest, const std::function<void(const std::string&)>& say) {
     std::array<char, kLongestGreeting> bytes;
     const ssize_t count = recv(guest.fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (count < 0) return errno == EAGAIN || errno == EINTR;
-    if (count == 0 || guest.rank) {
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (count <= 0 || guest.rank) {
       guest.rank.reset();  // another one may be it
       return false;
     }
@@ -223,7 +230,10 @@ class MeetingHost {
     const size_t end = guest.text.find('\n');
     if (end == std::string::npos) return guest.text.size() < kLongestGreeting;
     const std::string why = greeted(guest, std::string_view(guest.text).substr(0, end));
-    if (!why.empty()) tell(guest, fmt::format("{}{}\n", kRefused, why));
+    if (!why.empty()) {
+      tell(guest, fmt::format("{}{}\n", kRefused, why));
+      say(fmt::format("{}: refused {}: {}", where_, ip_text(guest.ip), why));
+    }
     return why.empty() && guest.rank;
   }
 
@@ -241,18 +251,19 @@ class MeetingHost {
                          meeting_.world, *rank, *world);
     }
     if (*rank >= meeting_.world) return fmt::format("rank {} of {}", *rank, *world);
-    if (has(static_cast<unsigned>(*rank))) {
-      return fmt::format("rank {} is {} already: two programs have it", *rank, ip_text(ip_of(*rank)));
+    if (*rank == 0) return fmt::format("rank 0 is {} already: two programs have it", ip_text(meeting_.ip));
+    for (MeetingGuest& other : guests_) {
+      if (other.rank != *rank) continue;
+      if (other.ip != guest.ip) {
+        return fmt::format("rank {} is {} already: two programs have it", *rank, ip_text(other.ip));
+      }
+      // It was started again, and its last connection has not ended yet.
+      tell(other, fmt::format("{}rank {} has come once more from {}\n", kRefused, *rank, ip_text(other.ip)));
+      other.rank.reset();
+      other.fd.reset();
     }
     guest.rank = static_cast<unsigned>(*rank);
     return "";
-  }
-
-  [[nodiscard]] IpAddress ip_of(uint64_t rank) const {
-    for (const MeetingGuest& guest : guests_) {
-      if (guest.rank == rank) return guest.ip;
-    }
-    return meeting_.ip;
   }
 
   const Meeting meeting_;
@@ -298,9 +309,12 @@ class MeetingVisitor {
     socklen_t bytes = sizeof(error);
     (void)getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error != 0) return failed(error);
+    if (is_itself(fd)) return failed(ECONNREFUSED);
     const std::string greeting = fmt::format("{}{} {}\n", kGreeting, meeting_.rank, meeting_.world);
     if (send(fd.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) < 0) return failed(errno);
-    trouble_ = fmt::format("{} has not heard of all ranks", place_text(meeting_));
+    // Rank 0 is there, and says in time who is not.
+    end_ = std::max(end_, Clock::now() + meeting_.patience + kGrace);
+    trouble_ = fmt::format("{} has not said who is there", place_text(meeting_));
     std::string answer;
     while (answer.size() < kLongestAnswer) {
       if (Clock::now() >= end_) return std::nullopt;
@@ -329,6 +343,14 @@ class MeetingVisitor {
     return text;
   }
 
+  // Nobody listens, and the kernel has given this side the very port.
+  static bool is_itself(const FileDescriptor& fd) {
+    SocketAddress here, there;
+    return getsockname(fd.get(), here.get(), &here.bytes) == 0 &&
+           getpeername(fd.get(), there.get(), &there.bytes) == 0 && here.bytes == there.bytes &&
+           std::memcmp(&here.storage, &there.storage, here.bytes) == 0;
+  }
+
   std::nullopt_t failed(int error) {
     trouble_ = fmt::format("no connection to {}: {}", place_text(meeting_), std::strerror(error));
     return std::nullopt;
@@ -349,7 +371,7 @@ class MeetingVisitor {
 
   const Meeting meeting_;
   const std::string& where_;
-  const Clock::time_point end_;
+  Clock::time_point end_;
   std::string trouble_ = "nobody";
 };
 

@@ -27,7 +27,7 @@ struct Meeting {
 
 // The addresses of all ranks, the same on all. `say` is told from time to time who is waited for. Throws SetupError,
 // "WHERE: ...": rank 0 does not have that address, or its port is taken; some ranks did not come in time, whom all that
-// did are told of; ranks disagree about their number, or two are the same one.
+// did are told of; to those who come as one too many, or as one of another number of ranks.
 [[nodiscard]] std::vector<IpAddress> meet(const Meeting& meeting, const std::string& where,
                                           const std::function<void(const std::string&)>& say);
 

@@ -21,6 +21,7 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kMostMtu = 1500;  // unless it is set: what gets through most networks
+constexpr std::string_view kMeeting = "@mpi:";
 constexpr const char* kSlurmNames[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
 
 // ---- Which hosts
@@ -68,7 +69,7 @@ Hosts meet_at(const std::string& place, std::optional<unsigned> rank, const Surr
   const auto given = launched(surroundings.environment);
   if (!given) {
     const std::string text = launcher_text(surroundings.environment);
-    refuse_word(where, fmt::format("{}: no launcher says which rank this is and how many there are (it sets "
+    refuse_word(where, fmt::format("{}: no launcher says which rank this is, of how many (it sets "
                                    "OMPI_COMM_WORLD_RANK and _SIZE, PMI_RANK and PMI_SIZE, or SLURM_PROCID and "
                                    "SLURM_NTASKS): write all hosts, --nodes HOST,HOST,...",
                                    text.empty() ? "no rank" : "rank " + text));
@@ -77,6 +78,10 @@ Hosts meet_at(const std::string& place, std::optional<unsigned> rank, const Surr
     refuse_word(where, fmt::format("{} processes, allowed: 1 to {}, one for each node", given->world, kMaxNodes));
   }
   const IpAddress ip = choose_ips(surroundings.look_up(at), where).front();
+  if (given->world > 1 && is_loopback(ip)) {
+    refuse_word(where, fmt::format("{} is loopback here ({}), which no other machine reaches: write rank 0's address",
+                                   at.front().name, ip_text(ip)));
+  }
   Meeting meeting{.ip = ip, .port = at.front().port != 0 ? at.front().port : NodeConfig{}.udp_port};
   meeting.rank = rank.value_or(static_cast<unsigned>(given->rank));
   meeting.world = static_cast<unsigned>(given->world);
@@ -84,13 +89,21 @@ Hosts meet_at(const std::string& place, std::optional<unsigned> rank, const Surr
     refuse_word(fmt::format("--rank {}", meeting.rank), fmt::format("the launcher has started {}", meeting.world));
   }
   Hosts hosts{{}, meeting.rank};
-  for (const IpAddress& it : surroundings.meet(meeting, where)) hosts.list.push_back({ip_text(it), 0});
+  const std::vector<IpAddress> ips = surroundings.meet(meeting, where);
+  for (size_t i = 0; i < ips.size(); ++i) {
+    const auto same = std::ranges::find(ips, ips[i]);
+    if (same - ips.begin() != static_cast<ptrdiff_t>(i)) {
+      refuse_word(where, fmt::format("ranks {} and {} are both at {}: start one for each machine, as mpirun --map-by "
+                                     "ppr:1:node does; or, behind one NAT, write all hosts with a port for each",
+                                     same - ips.begin(), i, ip_text(ips[i])));
+    }
+    hosts.list.push_back({ip_text(ips[i]), 0});
+  }
   return hosts;
 }
 
 Hosts hosts_of(const NodeWords& words, const Surroundings& surroundings) {
   const std::string& nodes = words.nodes;
-  constexpr std::string_view kMeeting = "@mpi:";
   if (nodes.empty()) refuse_word("--nodes", "no hosts, allowed: HOST,HOST,..., @FILE, @slurm, @mpi:HOST");
   if (nodes[0] != '@') return {parse_hosts(nodes, "--nodes"), {}};
   const std::string where = "--nodes " + nodes;
@@ -209,6 +222,12 @@ std::optional<std::string> own_folder(const Surroundings& surroundings) {
 }  // namespace
 
 WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
+  ConfigTree settings_alone;  // what is wrong with those is said before anybody waits for others
+  settings_alone.root = map_at(add_word(settings_alone, "--set"));
+  apply_settings(settings_alone, words.settings);
+  if (words.nodes.starts_with(kMeeting) && find_key(settings_alone.root, "rank") != nullptr) {
+    refuse_word("--set rank", fmt::format("--nodes {} goes by the launcher's, allowed: --rank", words.nodes));
+  }
   const Hosts named = hosts_of(words, surroundings);
   const std::vector<FoundHost> hosts = surroundings.look_up(named.list);
   const std::vector<IpAddress> ips = choose_ips(hosts, "--nodes");
@@ -265,6 +284,7 @@ std::string ways_to_start(const Environment& environment) {
       "nothing says which nodes there are:\n"
       "  gradlaned --nodes 10.0.0.1,10.0.0.2   the same on every machine: addresses, names\n"
       "  gradlaned --nodes @hosts.txt          the same, a host in each line{}\n"
+      "  gradlaned --nodes @mpi:HOST           those that mpirun starts, where HOST has rank 0\n"
       "  gradlaned --config FILE               all settings of a file, docs/configuration.md",
       slurm ? "\n  gradlaned --nodes @slurm              the hosts of this job of SLURM" : "");
 }

@@ -156,8 +156,8 @@ int run(int argc, char** argv) {
   const std::string level = std::visit([](const auto& it) { return it.log; }, configs.front());
   spdlog::set_level(spdlog::level::from_str(level));
   if (options.words.nodes.starts_with("@mpi:")) {
-    spdlog::info("rank {}, and --nodes {}: what to say to one that is started again alone", launcher,
-                 hosts_text(configs));
+    spdlog::log(std::max(spdlog::get_level(), spdlog::level::info),
+                "the nodes have met, --nodes {}: what to say to one that is started again alone", hosts_text(configs));
   } else if (!launcher.empty()) {
     spdlog::info("the rank is that of the launcher, {}: addresses do not tell", launcher);
   }

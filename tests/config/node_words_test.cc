@@ -68,6 +68,7 @@ struct Machine {
       std::vector<IpAddress> all(meeting.world, meeting.ip);
       for (size_t i = 1; i < all.size(); ++i) all[i].back() = static_cast<uint8_t>(i + 1);
       all[meeting.rank].back() = static_cast<uint8_t>(meeting.port % 100);
+      if (meeting.port == 19002) all[1] = all[2];
       return all;
     };
     return {find, local, environment, user, holds, meet};
@@ -212,6 +213,12 @@ TEST(NodeWords, Meetings) {
   EXPECT_NE(tree({"@mpi:alpha:19088", {}, {}, 2}, machine).find("{rank: 2, ip: 10.0.0.88}]"), std::string::npos);
   EXPECT_EQ(tree({"@mpi:alpha", {}, {}, 3}, machine), "--rank 3: the launcher has started 3");
   EXPECT_EQ(nodes("@mpi:alpha,beta", machine), "--nodes @mpi:alpha,beta: 2 hosts, allowed: one, on which rank 0 runs");
+  EXPECT_EQ(nodes("@mpi:self", machine),
+            "--nodes @mpi:self: self is loopback here (127.0.1.1), which no other machine reaches: write rank 0's "
+            "address");
+  EXPECT_TRUE(nodes("@mpi:alpha:19002", machine).starts_with("--nodes @mpi:alpha:19002: ranks 1 and 2 are both at"));
+  EXPECT_EQ(tree({"@mpi:alpha", {}, {"rank=1"}, {}}, machine),
+            "--set rank: --nodes @mpi:alpha goes by the launcher's, allowed: --rank");
   EXPECT_TRUE(nodes("@mpi:", machine).starts_with("--nodes @mpi:: ")) << nodes("@mpi:", machine);
   machine.variables["OMPI_COMM_WORLD_SIZE"] = "257";
   EXPECT_EQ(nodes("@mpi:alpha", machine), "--nodes @mpi:alpha: 257 processes, allowed: 1 to 256, one for each node");

@@ -241,8 +241,8 @@ class MachinesTest(unittest.TestCase):
             self.stack.callback(machines[-1].stop)
         for i, machine in enumerate(machines):
             machine.wait_for("the ring is whole")
-            self.assertIn(f"rank {1 - i} of 2 (PMI_RANK), and --nodes 10.79.0.2,10.79.0.1: ",
-                          machine.log_file.read_text())
+            self.assertIn("the nodes have met, --nodes 10.79.0.2,10.79.0.1: ", machine.log_file.read_text())
+            self.assertIn(f"node {1 - i} of 2: ", machine.log_file.read_text())
         self.train(machines)
 
     def test_short_packets(self):

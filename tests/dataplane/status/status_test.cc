@@ -33,6 +33,7 @@ NodeFigures figures() {
                         .rival = "",
                         .steering = "one queue",
                         .queues = {{{"received", "", 7}, {"sent", "", 0}}, {{"received", "", 0}, {"sent", "", 9}}}});
+  node.workers.push_back({.busy_us = 12.5});
   node.pools.push_back({.buffers = 3344, .free = 3300});
   node.neighbours.push_back({.node = 2,
                              .ip = "10.77.0.3",
@@ -71,6 +72,7 @@ TEST(Status, TheWholeDocument) {
                "rival": null, "steering": "one queue",
                "queues": [{"queue": 0, "counters": {"received": 7, "sent": 0}},
                           {"queue": 1, "counters": {"received": 0, "sent": 9}}]}],
+    "workers": [{"busy_us": 12.5}],
     "pools": [{"lane": 0, "buffers": 3344, "free": 3300}],
     "neighbours": [{"node": 2, "ip": "10.77.0.3", "port": "next", "mac": null, "state": "missing",
                     "why": "nothing is heard of it", "trouble": "", "speaks_from": "", "path_mtu": 1400, "difference": "",

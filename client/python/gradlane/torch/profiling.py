@@ -32,19 +32,18 @@ def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.
     others; medians count. path: a file to write.
 
     Returns {"name", "batch", "forward_ms", "backward_ms", "layers": [{"name", "elements", "backward_ms"}, ...]}, layers
-    in the order of forward, which is the reverse of that in which gradients came. Parameters that need none, or get
-    none, are not in it. The model is as before: gradients, buffers such as running means, and random states of the CPU
-    and its GPU. Raises BadArgument.
+    in the order of forward, which is the reverse of that in which gradients came; of a compiled model all come at the
+    end. Parameters that need none, or get none, are not in it. Gradients of parameters, buffers such as running means,
+    and the random states of the CPU and of the model's GPU are afterwards what they were; for that, there is a copy of
+    the buffers and a second set of gradients meanwhile. Raises BadArgument, and what the model raises.
     """
     model, inputs, steps = _unwrapped(model), _as_call(inputs), _arguments.whole("steps", steps, 1, 10000)
-    names = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    if not names:
-        raise errors.bad_argument("gradlane: profile() of a model without parameters that need gradients")
-    if path is not None and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
-        raise errors.bad_argument(f"gradlane: profile() cannot write to the folder of {os.fspath(path)!r}")
+    names = _names_of(model)
+    if path is not None:
+        _check_path(path)
     batch = _arguments.whole("batch", _batch_of(inputs) if batch is None else batch, 1, 10**7)
     run = _Run(model, inputs, loss, list(names))
-    with _left_alone(model, list(names)):
+    with _left_alone(model, list(names)), torch.enable_grad():
         measured = [run.step() for _ in range(WARM_UPS + steps)][WARM_UPS:]
     ready = [parameter for parameter in names if all(parameter in step.ready for step in measured)]
     if not ready:
@@ -55,7 +54,7 @@ def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.
         at = statistics.median(step.ready[parameter] for step in measured)
         layers.append({"name": names[parameter], "elements": parameter.numel(), "backward_ms": max(at - before, 0.0)})
         before = at
-    result = {"name": name or type(model).__name__, "batch": batch,
+    result = {"name": str(name or type(model).__name__), "batch": batch,
               "forward_ms": statistics.median(step.forward for step in measured),
               "backward_ms": statistics.median(step.backward for step in measured), "layers": layers[::-1]}
     if path is not None:
@@ -149,12 +148,15 @@ class _left_alone:
     """Gradients, buffers and random states are afterwards what they were."""
 
     def __init__(self, model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:
-        self.parameters, self.buffers = parameters, list(model.buffers())
+        self.model, self.parameters = model, parameters
         self.devices = sorted({parameter.device.index for parameter in parameters if parameter.is_cuda})
 
     def __enter__(self) -> None:
         self.gradients = [parameter.grad for parameter in self.parameters]
-        self.contents = [buffer.clone() for buffer in self.buffers]
+        # Forward may change them in place, resize them, or put others in their place.
+        self.buffers = [(module, name, buffer, buffer.clone())
+                        for module in self.model.modules() for name, buffer in module._buffers.items()
+                        if buffer is not None]
         self.random = torch.random.fork_rng(devices=self.devices)
         self.random.__enter__()
 
@@ -163,7 +165,13 @@ class _left_alone:
         for parameter, gradient in zip(self.parameters, self.gradients):
             parameter.grad = gradient
         with torch.no_grad():
-            for buffer, content in zip(self.buffers, self.contents):
+            for module, name, buffer, content in self.buffers:
+                module._buffers[name] = buffer
+                # Expanded ones cannot be written. Versions do not count what batch normalisation does.
+                if torch.equal(buffer, content):
+                    continue
+                if buffer.shape != content.shape:
+                    buffer.resize_(content.shape)
                 buffer.copy_(content)
 
 
@@ -173,8 +181,40 @@ class _left_alone:
 def _unwrapped(model: object) -> torch.nn.Module:
     if not isinstance(model, torch.nn.Module):
         raise errors.bad_argument(f"gradlane: profile() of {type(model).__name__}, which is no torch.nn.Module")
-    wrapped = dist.is_available() and isinstance(model, torch.nn.parallel.DistributedDataParallel)
-    return model.module if wrapped else model
+    if not dist.is_available():
+        return model
+    compiled = getattr(model, "_orig_mod", model)  # of torch.compile()
+    return compiled.module if isinstance(compiled, torch.nn.parallel.DistributedDataParallel) else model
+
+
+def _names_of(model: torch.nn.Module) -> dict[torch.nn.Parameter, str]:
+    names = {}
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+            raise errors.bad_argument(f"gradlane: profile() of a model whose {name} has no shape yet: call it once "
+                                      "first")
+        if parameter.requires_grad and parameter.numel() > 0:
+            names[parameter] = name.replace("_orig_mod.", "")
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise errors.bad_argument(f"gradlane: profile() would run the hook that {name} has for its gradient, an "
+                                      "optimizer's step, say: remove it first")
+    if not names:
+        raise errors.bad_argument("gradlane: profile() of a model without parameters that need gradients")
+    others = {parameter.device.type for parameter in names} - {"cpu", "cuda"}
+    if others:
+        raise errors.bad_argument(f"gradlane: profile() cannot measure on {', '.join(sorted(others))}: on CPUs and "
+                                  "CUDA")
+    return names
+
+
+def _check_path(path: str | os.PathLike[str]) -> None:
+    """Before anything is measured: that it can be written."""
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        what = f"cannot write to {os.fspath(path)!r}: {error.strerror}"
+        raise errors.bad_argument(f"gradlane: profile() {what}") from None
 
 
 def _as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -100,7 +100,7 @@ PAPERS = [
 PAPERS_BESIDE = [WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback"]
 
 # INCEPTIONN's founding observation: gradients tolerate a loss of precision that weights do not.
-OBSERVED = ["trunc:16", "trunc:22", "trunc:24", "inceptionn:10", "inceptionn:6", "fixed:10", "fixed:6"]
+OBSERVED = ["trunc:10", "trunc:16", "trunc:22", "inceptionn:10", "inceptionn:6", "fixed:10", "fixed:6"]
 OBSERVATION = [of_what(codec, what) for codec in OBSERVED for what in (GRADIENTS, WEIGHTS, BOTH)]
 
 # The same method may be in several of them.

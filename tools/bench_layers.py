@@ -105,7 +105,10 @@ def ways_of(args):
 
 
 def layers_of(args, model):
-    text = subprocess.run([args.gradlane, "plan", "--model", model, "--json"], capture_output=True, text=True, check=True)
+    text = subprocess.run([args.gradlane, "plan", "--model", model, "--calibration", "none", "--json"],
+                          stdout=subprocess.PIPE, text=True)
+    if text.returncode != 0:
+        sys.exit(f"bench_layers.py: --models {model}: see above")
     return [int(layer["elements"]) for layer in json.loads(text.stdout)["layers"]]
 
 
@@ -113,7 +116,7 @@ def measure(args, model, rate):
     """By way: milliseconds of each round."""
     words = {"layers": layers_of(args, model), "rounds": args.rounds, "ways": ways_of(args)}
     paths = os.pathsep.join([str(ROOT), str(ROOT / "client/python"), os.environ.get("PYTHONPATH", "")])
-    library = pathlib.Path(args.gradlane).resolve().parents[1] / "client/libgradlane.so"
+    library = pathlib.Path(args.gradlane).parents[1] / "client/libgradlane.so"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(words, file)
         file.flush()
@@ -155,6 +158,7 @@ def main():
     args = parser.parse_args()
     if args.trainer:
         return trainer(json.loads(pathlib.Path(args.trainer).read_text()))
+    args.gradlane = str(pathlib.Path(args.gradlane).resolve())
     if os.geteuid() != 0:
         parser.error("namespaces with a rate need root")
     if args.rounds < 1:

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "base/parse.h"
 #include "config/devices.h"
@@ -51,6 +53,20 @@ Hugepages look_at(const std::string& root, int node) {
 
 std::string folder_of_node(const std::string& root, int node) { return root + "/node" + std::to_string(node); }
 
+// Their numbers may have gaps.
+std::vector<int> nodes_in(const std::string& root) {
+  std::vector<int> nodes;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
+    const std::string name = entry.path().filename();
+    const auto number =
+        name.starts_with("node") ? parse_decimal(std::string_view(name).substr(4), 0, 4096) : std::nullopt;
+    if (number) nodes.push_back(static_cast<int>(*number));
+  }
+  std::ranges::sort(nodes);
+  return nodes;
+}
+
 }  // namespace
 
 int node_of_cards(std::span<const std::string> cards, const std::string& root) {
@@ -61,12 +77,12 @@ int node_of_cards(std::span<const std::string> cards, const std::string& root) {
 }
 
 Hugepages hugepages_for(int wanted, size_t bytes, const HugepageFolders& folders) {
-  const auto there = [&](int node) { return std::filesystem::exists(folder_of_node(folders.nodes, node)); };
   const auto of = [&](int node) { return look_at(folder_of_node(folders.nodes, node) + "/hugepages", node); };
-  if (!there(1)) return look_at(folders.all, -1);
-  const Hugepages best = of(std::max(wanted, 0));
+  const std::vector<int> nodes = nodes_in(folders.nodes);
+  if (nodes.size() < 2) return look_at(folders.all, -1);
+  const Hugepages best = of(wanted < 0 ? nodes.front() : wanted);
   if (enough(best, bytes)) return best;
-  for (int node = 0; there(node); ++node) {
+  for (const int node : nodes) {
     if (const Hugepages pages = of(node); enough(pages, bytes)) return pages;
   }
   return best;

@@ -53,6 +53,11 @@ std::vector<std::string> calibration_places() {
 NewFile::NewFile(std::string path) : path_(std::move(path)), beside_(fmt::format("{}.{}", path_, getpid())) {
   std::error_code error;
   if (fs::is_directory(path_, error)) throw SetupError(fmt::format("-o {}: is a folder, and no file", path_));
+  // A device, a pipe or a link would be no more than a name afterwards.
+  if (const auto kind = fs::symlink_status(path_, error).type();
+      kind != fs::file_type::not_found && kind != fs::file_type::regular) {
+    throw SetupError(fmt::format("-o {}: is there, and no ordinary file", path_));
+  }
   if (const fs::path folder = fs::path(path_).parent_path(); !folder.empty()) fs::create_directories(folder, error);
   errno = 0;
   if (!std::ofstream(beside_)) {

@@ -87,17 +87,19 @@ Calibration usable_calibration(const std::string& path) {
   return calibration;
 }
 
-// The first of the places that has one. If that cannot be used here, nobody has asked for it: the usual figures do.
+// The first of the places whose file can be used here. Nobody has asked for one: where there is none, the usual figures
+// do.
 void read_default(const std::vector<std::string>& places, PlanSetting& setting) {
   for (const std::string& path : places) {
     if (std::error_code error; !std::filesystem::exists(path, error)) continue;
     try {
       setting.calibration = usable_calibration(path);
       setting.calibrated = true;
+      setting.ignored.clear();
+      return;
     } catch (const SetupError& fault) {
-      setting.ignored = fault.what();
+      if (setting.ignored.empty()) setting.ignored = fault.what();
     }
-    return;
   }
 }
 

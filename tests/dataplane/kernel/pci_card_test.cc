@@ -228,6 +228,10 @@ TEST_F(PciCardTest, NodeThatHasHugepages) {
   EXPECT_EQ(node(-1), 0);
   free_on("1", "4");
   EXPECT_EQ(node(-1), 1);
+  free_on("1", "3");
+  free_on("8", "4");  // numbers may have gaps
+  EXPECT_EQ(node(-1), 8);
+  EXPECT_EQ(node(8), 8);
 }
 
 }  // namespace

@@ -53,6 +53,10 @@ TEST(DefaultFile, IsThereAsAWhole) {
   EXPECT_EQ(std::distance(fs::directory_iterator(path.parent_path()), {}), 1);
   EXPECT_THROW(NewFile("/proc/nowhere/file"), SetupError);
   EXPECT_THROW(NewFile(folder.string()), SetupError);
+  EXPECT_THROW(NewFile("/dev/null"), SetupError);
+  const fs::path link = folder / "link";
+  fs::create_symlink(path, link);
+  EXPECT_THROW(NewFile(link.string()), SetupError);
   fs::remove_all(folder);
 }
 

@@ -123,6 +123,12 @@ TEST(PlanOptions, DefaultCalibrations) {
     return make_plan_setting(options);
   };
   setting = read();
+  // One that cannot be used hides none that can.
+  const std::string stale = testing::TempDir() + "options_stale.yaml";
+  std::ofstream(stale) << "calibration: 7\n";
+  options.places.insert(options.places.begin(), stale);
+  EXPECT_TRUE(make_plan_setting(options).calibrated);
+  EXPECT_EQ(make_plan_setting(options).ignored, "");
   EXPECT_TRUE(setting.calibrated) << setting.ignored;
   EXPECT_EQ(setting.nodes, 4U);  // it knows of no links
   EXPECT_EQ(setting.gbps, 10);

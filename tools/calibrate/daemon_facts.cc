@@ -60,7 +60,7 @@ std::vector<double> DaemonView::round_trips(unsigned nodes) const {
   const json document = ask_admin(path_, "probe 2000", kPatience);
   for (const json& probe : list_at(document, "probes")) {
     const uint64_t node = number_at(probe, "node");
-    if (node < nodes) times[node] = kMicro * real_at(object_at(probe, "rtt_us"), "median");
+    if (node < nodes) times[node] = kMicro * real_at(object_at(probe, "rtt_us"), "min");
   }
   return times;
 }

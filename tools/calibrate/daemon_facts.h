@@ -24,8 +24,8 @@ class DaemonView {
 
   // Now. Throws SetupError.
   [[nodiscard]] DaemonFacts facts() const;
-  // s there and back, from probes between workers that are awake, to each node; 0: it is no neighbour, or has not
-  // answered. Throws SetupError.
+  // s there and back, the least of some probes between workers that are awake, to each node; 0: it is no neighbour, or
+  // has not answered. Throws SetupError.
   [[nodiscard]] std::vector<double> round_trips(unsigned nodes) const;
 
  private:

@@ -26,6 +26,7 @@ constexpr double kIpUdpBytes = 28;
 constexpr std::string_view kInRings[] = {"raw",     "bf16",          "fp16",  "fixed:10",
                                          "fixed:7", "inceptionn:10", "tbq:7", "signsgd"};
 constexpr std::string_view kLattice = "fixed:10";
+constexpr int kRounds = 2;  // what else runs on the CPU does so in bursts
 
 // Of one codec in a ring. Per element, and per packet without what the codec takes for elements.
 struct HopTimes {
@@ -45,12 +46,15 @@ HopTimes hop_times(const Codec& codec, size_t mtu, std::span<const float> patter
           gather.total - gather.codec_time};
 }
 
+// The better one of what is there and what is found now; 0: nothing is there.
+void better(double& cost, double found) { cost = cost == 0 ? found : std::min(cost, found); }
+
 void measure_codec(CodecCost& cost, const Samples& data) {
   const CodecTimes times = codec_times(find_codec(cost.name), data);
-  cost.encode_ns = times.encode;
-  cost.decode_ns = times.decode;
-  cost.merge_ns = times.merge;
-  cost.look_ns = times.look;
+  better(cost.encode_ns, times.encode);
+  better(cost.decode_ns, times.decode);
+  better(cost.merge_ns, times.merge);
+  better(cost.look_ns, times.look);
 }
 
 }  // namespace
@@ -70,8 +74,11 @@ void measure_host(Calibration& calibration, const Progress& progress) {
   calibration.packets.reduce_ns = raw.reduce_packet;
   calibration.packets.gather_ns = raw.gather_packet;
   const double cut = std::max(0.0, hops[kLattice].reduce_packet - raw.reduce_packet) / usual_cut;
+  for (CodecCost& cost : calibration.codecs) cost.encode_ns = cost.decode_ns = cost.merge_ns = cost.look_ns = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (CodecCost& cost : calibration.codecs) measure_codec(cost, data.front());
+  }
   for (CodecCost& cost : calibration.codecs) {
-    measure_codec(cost, data.front());
     const auto hop = hops.find(cost.name);
     if (hop == hops.end()) {
       cost.packet_ns *= cut;  // cut and joined as the lattice is

@@ -78,12 +78,12 @@ void RingSpeed::meet(uint64_t host) {
   }
 }
 
-double RingSpeed::time_one(PerfOp op, size_t bytes, const std::string& codec, int root) {
+double RingSpeed::time_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root) {
   std::memcpy(tensor_, input_.data(), bytes);
   trainer_.barrier();
   const auto start = Clock::now();
   trainer_.run(op, tensor_, bytes / sizeof(float), GRADLANE_FLOAT32, strategy_.c_str(), codec, GRADLANE_SUM, nullptr,
-               root);
+               static_cast<int>(root));
   return seconds_since(start);
 }
 
@@ -104,13 +104,17 @@ double RingSpeed::time_all(PerfOp op, size_t bytes, const std::string& codec, in
   return slowest[static_cast<size_t>(share_below * static_cast<double>(slowest.size()))];
 }
 
-// Who leaves the barrier late finds a transfer shorter than it was, and where the root does, longer.
-double RingSpeed::time_at(unsigned rank, size_t bytes, int root, int rounds) {
-  std::vector<double> times;
-  for (int i = 0; i < rounds; ++i) times.push_back(time_one(PerfOp::kBroadcast, bytes, "raw", root));
-  const std::vector<double> all = share(median(times));
-  // Where not the ring carries it, all are sent to at once: the last one has waited for the root's port.
-  return by_ring() ? all[rank] : *std::ranges::max_element(all);
+// Who leaves the barrier late finds a transfer shorter than it was, so the longer one of both ends' times counts; and
+// of several the least, which nothing else has held up. Where not the ring carries it, all are sent to at once: the
+// last one has waited for the root's port.
+double RingSpeed::time_at(unsigned rank, size_t bytes, unsigned root, int rounds) {
+  double least = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const std::vector<double> all = share(time_one(PerfOp::kBroadcast, bytes, "raw", root));
+    const double time = by_ring() ? std::max(all[rank], all[root]) : *std::ranges::max_element(all);
+    if (i == 0 || time < least) least = time;
+  }
+  return least;
 }
 
 // A broadcast round the ring, as the next rank sees it: that has all of it when it has come over one link, whatever
@@ -118,18 +122,17 @@ double RingSpeed::time_at(unsigned rank, size_t bytes, int root, int rounds) {
 double RingSpeed::bandwidth_from(unsigned root, const PacketCost& packets, size_t& bytes) {
   const unsigned next = (root + 1) % trainer_.world();
   const double long_enough = quick_ ? kLongEnough / 2 : kLongEnough;
-  const auto from = static_cast<int>(root);
-  double seconds = time_at(next, bytes, from, 1);
+  double seconds = time_at(next, bytes, root, 1);
   while (seconds < long_enough && bytes < kMostBytes) {
     bytes = whole_floats(static_cast<double>(bytes) * std::clamp(1.2 * long_enough / seconds, 2.0, 16.0));
-    seconds = time_at(next, bytes, from, 1);
+    seconds = time_at(next, bytes, root, 1);
   }
   const int rounds = quick_ ? 3 : 5;
   const size_t less = whole_floats(static_cast<double>(bytes) / kPart);
   const double copies = by_ring() ? 1 : trainer_.world() - 1;
-  const TimedBytes part = {copies * wire_bytes(packets, static_cast<double>(less)), time_at(next, less, from, rounds)};
+  const TimedBytes part = {copies * wire_bytes(packets, static_cast<double>(less)), time_at(next, less, root, rounds)};
   const TimedBytes whole = {copies * wire_bytes(packets, static_cast<double>(bytes)),
-                            time_at(next, bytes, from, rounds)};
+                            time_at(next, bytes, root, rounds)};
   return bandwidth_of(part, whole, round_trips_[root]);
 }
 

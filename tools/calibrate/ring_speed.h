@@ -48,11 +48,11 @@ class RingSpeed {
   [[nodiscard]] bool by_ring() const noexcept { return strategy_ == "ring"; }
   [[nodiscard]] StrategyId way() const { return find_strategy(strategy_); }
   // s from a barrier to the end of it, here.
-  double time_one(PerfOp op, size_t bytes, const std::string& codec, int root = 0);
+  double time_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
   // Of several, on the slowest rank, the one that such a share is below; known to all ranks.
   double time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds, double share_below);
-  // The median of several broadcasts, on one rank; known to all ranks.
-  double time_at(unsigned rank, size_t bytes, int root, int rounds);
+  // The least of several broadcasts to one rank; known to all ranks.
+  double time_at(unsigned rank, size_t bytes, unsigned root, int rounds);
   std::vector<double> share(double own);
   double bandwidth_from(unsigned root, const PacketCost& packets, size_t& bytes);
   std::vector<double> share_round_trips();

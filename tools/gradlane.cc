@@ -128,7 +128,9 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   add("--play", options.plays, "* aggregators:G, rings-aggregator:G, doubling, halving");
   sim->add_flag("--switch", options.around_switch, "Not cables in a ring; all but the ring imply it");
   add("--op", options.ops, "all-reduce, reduce-scatter, all-gather, broadcast, barrier");
-  add("--size", options.size, "fp32 tensor of each rank, bytes (16M)");
+  add("--size", options.size, "Bytes of a rank (16M), in --together operations (1)");
+  add("--together", options.together, "")->delimiter(',')->group("");
+  add_beside("--operations", options.operations);
   add("--gbps", options.gbps, "Rate of each cable or port, each way (10)");
   add("--rtt", options.rtt, "Round-trip time between two nodes (50us)");
   add("--mtu", options.mtu, "Of IP (1500); --queue (512K) bytes; --window (256) packets");

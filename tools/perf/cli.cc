@@ -9,10 +9,11 @@ CLI::App* add_perf(CLI::App& app, PerfOptions& options) {
     return perf->add_option(name, value, text)->type_name("");
   };
   add("-b,--begin", options.begin, "Smallest tensor, bytes (64K)");
-  add("-e,--end", options.end, "Largest (64M)");
+  add("-e,--end", options.end, "Largest (64M); each as --together operations (1)");
   add("-f,--factor", options.factor, "From one size to the next (2)");
   add("-n,--iterations", options.iterations, "Timed for each row (20); -w, --warmup: before (5)");
   add("-w,--warmup", options.warmup, "")->group("");
+  add("--together", options.together, "")->group("");
   add("--op", options.ops, "allreduce, reducescatter, allgather, broadcast");
   add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream]");
   add("--codec", options.codecs, "'gradlane codecs', all; there/back (raw,fixed:10)");

@@ -228,9 +228,10 @@ void PerfData::fill(void* tensor, size_t count) const {
 }
 
 size_t PerfData::count_wrong(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
-                             size_t count) const {
+                             size_t count, bool divided) const {
   // The first one knows nothing of sums beyond the codec's range, the second nothing of single bits.
-  return std::max(count_inexact(op, codec, result, count), count_beyond(op, strategy, codec, result, count));
+  const size_t inexact = divided ? 0 : count_inexact(op, codec, result, count);
+  return std::max(inexact, count_beyond(op, strategy, codec, result, count));
 }
 
 size_t PerfData::count_beyond(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,

@@ -25,8 +25,9 @@ class PerfData {
   // rounding of fp32 sums explains; integers: not exactly the sum. Where nothing is added and nothing compressed: not
   // exactly what was sent. Minima and maxima: not exactly these. Of codecs that add exactly: not to the bit what the
   // codec makes of the inputs (exact.h), where that can be known. Of those that promise no bound: not finite.
+  // `divided`: the codec has not looked at it as a whole, so that not every bit is known.
   [[nodiscard]] size_t count_wrong(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
-                                   size_t count) const;
+                                   size_t count, bool divided = false) const;
 
   // The same of a sum for which all ranks kept states: not all that was put in and owed before, less what is owed
   // now. `paid` is that difference of all ranks' states, added up over ranks and arrays, for each element.

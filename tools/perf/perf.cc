@@ -86,9 +86,12 @@ class Perf {
       for (const size_t bytes : plan_.sizes) {
         prepare(op, bytes);
         for (const PerfWay& way : ways.ways) {
-          rows.push_back(measure(way));
-          wrong += rows.back().wrong;
-          if (prints && !json) print_perf_row(rows.back(), plan_.check);
+          for (const unsigned together : plan_.together) {
+            together_ = together;
+            rows.push_back(measure(way));
+            wrong += rows.back().wrong;
+            if (prints && !json) print_perf_row(rows.back(), plan_.check);
+          }
         }
         trainer_.free(tensor_);
       }
@@ -148,9 +151,13 @@ class Perf {
     const StrategyName strategy = way.strategy.name();
     const std::string codec = way.codec.name();
     const gradlane_reduction reduction = reduction_of(plan_.reduction);
+    const char* const named = way.named ? strategy.c_str() : nullptr;
     const Clock::time_point start = Clock::now();
-    trainer_.run(way.op, tensor_, count_, plan_.type.type, way.named ? strategy.c_str() : nullptr, codec, reduction,
-                 states_);
+    if (together_ == 1) {
+      trainer_.run(way.op, tensor_, count_, plan_.type.type, named, codec, reduction, states_);
+    } else {
+      trainer_.run_together(together_, tensor_, count_, plan_.type, named, codec, reduction);
+    }
     return nanos_since(start);
   }
 
@@ -205,7 +212,9 @@ class Perf {
   // the states before it.
   uint64_t count_wrong(const PerfWay& way, std::span<const float> before) {
     if (!plan_.check) return 0;
-    const uint64_t own = before.empty() ? data_.count_wrong(way.op, way.strategy, way.codec, tensor_, count_)
+    // What a codec makes of a tensor that it looks at as a whole is another thing where that is divided.
+    const bool divided = together_ != 1 && way.codec.there.passes() != 0;
+    const uint64_t own = before.empty() ? data_.count_wrong(way.op, way.strategy, way.codec, tensor_, count_, divided)
                                         : count_unkept(way, before);
     uint64_t wrong = sum_of(own);
     if (way.op == PerfOp::kReduceScatter) return wrong;  // each rank has another block
@@ -246,6 +255,7 @@ class Perf {
     row.codec = way.codec.name();
     row.bytes = bytes_;
     row.count = count_;
+    row.together = together_;
     row.time_us = nanos / 1e3;
     row.algbw = bytes / nanos;
     row.busbw = row.algbw * bus_share(way.op, world);
@@ -263,6 +273,7 @@ class Perf {
   // Of the size that is measured:
   size_t count_ = 0;
   size_t bytes_ = 0;
+  unsigned together_ = 1;
   BenchMemory input_{nullptr, nullptr};
   BenchMemory scratch_{nullptr, nullptr};  // target of memcpy
   void* tensor_ = nullptr;

@@ -8,11 +8,12 @@ namespace gradlane {
 
 // As the user wrote them. Empty lists and strings stand for the defaults.
 struct PerfOptions {
-  std::string begin;       // the smallest tensor, bytes
-  std::string end;         // the largest
-  std::string factor;      // from one size to the next
-  std::string iterations;  // timed, of each row
-  std::string warmup;      // untimed, before them
+  std::string begin;                  // the smallest tensor, bytes
+  std::string end;                    // the largest
+  std::string factor;                 // from one size to the next
+  std::string iterations;             // timed, of each row
+  std::string warmup;                 // untimed, before them
+  std::vector<std::string> together;  // operations that a tensor is divided among, all submitted at once
   std::vector<std::string> ops;
   std::vector<std::string> strategies;
   std::vector<std::string> codecs;

@@ -137,6 +137,13 @@ std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& 
 
 // What does not go together.
 void check_together(const PerfPlan& plan) {
+  const unsigned parts = std::ranges::max(plan.together);
+  if (parts > 1 && plan.ops != std::vector{PerfOp::kAllReduce}) throw SetupError("--together is of allreduce only");
+  if (parts > 1 && plan.feedback) throw SetupError("--together is without --feedback");
+  if (parts > plan.sizes.front() / plan.type.bytes) {
+    throw SetupError(
+        fmt::format("--together '{}': tensors of {} bytes have fewer elements", parts, plan.sizes.front()));
+  }
   for (const PerfOp op : plan.ops) {
     if (picks(plan.reduction) && !reduces(perf_kind(op))) {
       throw SetupError(fmt::format("--op '{}' with --reduction: nothing is reduced; allowed: allreduce, reducescatter",
@@ -203,6 +210,10 @@ PerfPlan make_perf_plan(const PerfOptions& options) {
   };
   plan.iterations = number("-n", options.iterations, "20", 1, counts);
   plan.warmup = number("-w", options.warmup, "5", 0, from_zero);
+  for (const std::string& text : separated(options.together)) {
+    plan.together.push_back(number("--together", text, "1", 1, counts));
+  }
+  if (plan.together.empty()) plan.together = {1};
   for (const std::string& name : separated(options.ops)) plan.ops.push_back(parse_op(name));
   if (plan.ops.empty()) plan.ops = {PerfOp::kAllReduce};
   plan.type = parse_type(options.type.empty() ? "float32" : options.type);

@@ -28,6 +28,7 @@ struct PerfPlan {
   std::vector<size_t> sizes;  // of the tensor, bytes, ascending
   unsigned iterations = 0;
   unsigned warmup = 0;
+  std::vector<unsigned> together;  // operations that a tensor is divided among
   std::vector<PerfOp> ops;
   std::vector<StrategyId> strategies;  // none: the daemon's
   std::vector<PerfCodec> codecs;       // `raw` alone, unless the type is float32
@@ -42,6 +43,11 @@ struct PerfPlan {
 
 // Throws SetupError for what cannot be used.
 [[nodiscard]] PerfPlan make_perf_plan(const PerfOptions& options);
+
+// Where operation `part` of those that a tensor of `count` elements is divided among begins.
+[[nodiscard]] inline size_t part_begin(size_t count, unsigned part, unsigned together) noexcept {
+  return count / together * part + count % together * part / together;
+}
 
 // Those to measure the operation with: what only copies is exact.
 [[nodiscard]] std::vector<PerfCodec> perf_codecs(const PerfPlan& plan, PerfOp op);

@@ -2,6 +2,7 @@
 #include "tools/perf/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -35,13 +36,16 @@ void print_perf_head(const PerfPlan& plan, unsigned world) {
   const std::string reduction = picks(plan.reduction) ? fmt::format(", {}", reduction_name(plan.reduction)) : "";
   fmt::print("# {} ranks, {} {}{}, {} iterations after {}\n", world, plan.type.name, floating ? plan.data : "random",
              reduction, plan.iterations, plan.warmup);
+  if (plan.together != std::vector{1U})
+    fmt::print("# {} operations, all submitted at once: time of all\n", fmt::join(plan.together, ", "));
   fmt::print(kLine, "size", "count", "op", "strategy", "codec", "time", "algbw", "busbw", "wire", "#wrong");
   fmt::print(kLine, "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "ratio", "");
   std::fflush(stdout);
 }
 
 void print_perf_row(const PerfRow& row, bool checked) {
-  fmt::print(kLine, row.bytes, row.count, perf_op_name(row.op), row.strategy, row.codec, digits(row.time_us),
+  const std::string many = row.together == 1 ? "" : fmt::format("{} ", row.together);
+  fmt::print(kLine, row.bytes, row.count, many + perf_op_name(row.op), row.strategy, row.codec, digits(row.time_us),
              digits(row.algbw), digits(row.busbw), row.wire_ratio > 0 ? digits(row.wire_ratio) : "-",
              wrong_text(row, checked));
   std::fflush(stdout);
@@ -87,6 +91,7 @@ std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRo
                               {"codec", row.codec},
                               {"bytes", row.bytes},
                               {"count", row.count},
+                              {"together", row.together},
                               {"time_us", row.time_us},
                               {"algbw", row.algbw},
                               {"busbw", row.busbw},

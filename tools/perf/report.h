@@ -16,6 +16,7 @@ struct PerfRow {
   std::string codec;
   size_t bytes = 0;
   size_t count = 0;
+  unsigned together = 1;   // operations that it is divided among
   double time_us = 0;      // median over iterations of the slowest rank
   double algbw = 0;        // GB/s: bytes / time
   double busbw = 0;        // GB/s: what each link must carry in that time if nothing is compressed

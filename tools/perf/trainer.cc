@@ -54,13 +54,22 @@ std::string Trainer::fault_of(const std::string& codec) {
   return code == GRADLANE_OK ? "" : gradlane_error(gl_);
 }
 
-void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
-                  const std::string& codec, gradlane_reduction reduction, float* states, int root) {
+namespace {
+
+gradlane_how how_of(const char* strategy, const std::string& codec, gradlane_reduction reduction, gradlane_type type) {
   gradlane_how how = GRADLANE_HOW_INIT;
-  how.residual = states;
   how.strategy = strategy;
   how.reduction = reduction;
   if (type == GRADLANE_FLOAT32) how.codec = codec.c_str();
+  return how;
+}
+
+}  // namespace
+
+void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
+                  const std::string& codec, gradlane_reduction reduction, float* states, int root) {
+  gradlane_how how = how_of(strategy, codec, reduction, type);
+  how.residual = states;
   how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());  // the codec is measured at all sizes
   const char* const what = perf_op_name(op);
   switch (op) {
@@ -73,6 +82,20 @@ void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const
     case PerfOp::kBroadcast:
       return require(gradlane_broadcast(gl_, data, count, type, root, &how, nullptr), what);
   }
+}
+
+void Trainer::run_together(unsigned together, void* data, size_t count, const PerfType& type, const char* strategy,
+                           const std::string& codec, gradlane_reduction reduction) {
+  gradlane_how how = how_of(strategy, codec, reduction, type.type);
+  how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW});
+  requests_.resize(together);
+  for (unsigned part = 0; part < together; ++part) {
+    const size_t begin = part_begin(count, part, together);
+    require(gradlane_all_reduce(gl_, static_cast<uint8_t*>(data) + begin * type.bytes,
+                                part_begin(count, part + 1, together) - begin, type.type, &how, &requests_[part]),
+            "allreduce");
+  }
+  for (const gradlane_request request : requests_) require(gradlane_wait(gl_, request, -1), "allreduce");
 }
 
 void Trainer::barrier() { require(gradlane_barrier(gl_, nullptr, nullptr), "barrier"); }

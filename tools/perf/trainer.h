@@ -58,6 +58,9 @@ class Trainer {
   // `strategy` null: the daemon's. `states` null: none are kept. `root`: of a broadcast.
   void run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy, const std::string& codec,
            gradlane_reduction reduction, float* states, int root = 0);
+  // An all-reduce as so many, of about as many elements, all submitted before any is waited for.
+  void run_together(unsigned together, void* data, size_t count, const PerfType& type, const char* strategy,
+                    const std::string& codec, gradlane_reduction reduction);
   void barrier();
   // The numbers of all ranks, rank after rank; all give the same number of them, at most kMaxGathered.
   [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);
@@ -72,6 +75,7 @@ class Trainer {
 
   gradlane_context* gl_ = nullptr;
   int64_t* gathered_ = nullptr;
+  std::vector<gradlane_request> requests_;
 };
 
 }  // namespace gradlane

@@ -170,6 +170,24 @@ void check_plays(const SimPlan& plan) {
   }
 }
 
+// Of a plan that has its operations and sizes.
+void parse_together(const SimOptions& options, SimPlan& plan) {
+  constexpr double kMost = 100'000;
+  const Quantity together = {"--together", kNone, 1, kMost, "a number of operations from 1 to 100000"};
+  for (const std::string& text : options.together) plan.together.push_back(parse_whole_value(together, text));
+  if (plan.together.empty()) plan.together = {1};
+  const std::string allowed = fmt::format("a number from 1 to {}", kMaxOperations);
+  const Quantity operations = {"--operations", kNone, 1, kMaxOperations, allowed.c_str()};
+  plan.operations =
+      parse_whole_value(operations, or_default(options.operations, std::to_string(ExchangeConfig{}.operations)));
+  if (plan.together == std::vector<size_t>{1}) return;
+  if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--together is of all-reduces only");
+  if (!plan.plays.empty()) throw SetupError("--together is not for --play");
+  const size_t most = std::ranges::max(plan.together);
+  if (plan.bytes / sizeof(float) >= most) return;
+  throw SetupError(fmt::format("--together '{}': --size has {} elements only", most, plan.bytes / sizeof(float)));
+}
+
 size_t parse_mtu(const std::string& text) {
   const std::string allowed = fmt::format("{} to {} bytes", kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes);
   const Quantity mtu = {"--mtu", kNone, kMinPacket + kUdpIpBytes, kMaxMtu + kUdpIpBytes, allowed.c_str()};
@@ -247,6 +265,7 @@ SimPlan make_plan(const SimOptions& options) {
   plan.bytes = parse_whole_value(size, size_text);
   if (plan.bytes % sizeof(float) != 0) reject("--size", size_text, sizes);
 
+  parse_together(options, plan);
   plan.link = parse_link(options);
   plan.faults = parse_faults(options, plan.link);
   plan.mtu = parse_mtu(or_default(options.mtu, "1500"));

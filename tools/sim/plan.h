@@ -24,7 +24,9 @@ struct SimPlan {
   std::vector<Play> plays;
   SimTopology topology = SimTopology::kCables;
   std::vector<OpKind> ops;
-  size_t bytes = 0;  // of the tensor on each rank
+  size_t bytes = 0;              // of the tensor on each rank
+  std::vector<size_t> together;  // operations that it is divided among
+  size_t operations = 0;         // in flight, of those
   LinkModel link;
   Faults faults;
   size_t mtu = 0;     // longest packet from the link header on

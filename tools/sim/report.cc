@@ -50,9 +50,10 @@ bool has_aggregator(const SimPlan& plan) {
                              [](const StrategyId& each) { return each.kind == StrategyId::Kind::kAggregator; });
 }
 
-// Node counts, strategies where some were named, and codecs.
-std::string row_name(const SimPlan& plan, const std::string& nodes, const std::string& strategy,
-                     const std::string& codec) {
+// Node counts, strategies where some were named, and codecs; and of several operations their number.
+std::string row_name(const SimPlan& plan, std::string nodes, const std::string& strategy, const std::string& codec,
+                     const std::string& together) {
+  if (plan.together != std::vector<size_t>{1}) nodes += fmt::format(" {:>8}", together);
   if (!plan.names_strategies) return fmt::format("{:>5} {:<22}", nodes, codec);
   size_t strategy_width = 8;
   size_t codec_width = 5;
@@ -117,9 +118,9 @@ void print_sim_head(const SimPlan& plan, OpKind op) {
   fmt::print("\n{}{} over {}{:g} Gb/s, RTT {}{}\n", op_name(op), tensor, network,
              static_cast<double>(plan.link.bits_per_second) / 1e9,
              time_text(2 * static_cast<double>(plan.link.delay) / kSecond), faults_text(plan.faults));
-  fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n", row_name(plan, "nodes", "strategy", "codec"),
-             "time", "goodput", "busbw", "wire", "ratio", "retrans", "WA",
-             has_aggregator(plan) ? fmt::format("{:>8} ", "star") : "", "wrong");
+  fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n",
+             row_name(plan, "nodes", "strategy", "codec", "together"), "time", "goodput", "busbw", "wire", "ratio",
+             "retrans", "WA", has_aggregator(plan) ? fmt::format("{:>8} ", "star") : "", "wrong");
   std::fflush(stdout);
 }
 
@@ -127,7 +128,8 @@ void print_sim_row(const SimPlan& plan, const SimRow& row) {
   const auto time_or_none = [](const std::optional<double>& seconds) { return seconds ? time_text(*seconds) : "-"; };
   const auto speed = [](double gbps) { return gbps > 0 ? digits(gbps) : "-"; };
   fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n",
-             row_name(plan, std::to_string(row.nodes), row.strategy + (row.played ? "*" : ""), row.codec),
+             row_name(plan, std::to_string(row.nodes), row.strategy + (row.played ? "*" : ""), row.codec,
+                      std::to_string(row.together)),
              time_text(row.seconds), speed(row.goodput_gbps), speed(row.busbw_gbps),
              size_text(static_cast<double>(row.wire_bytes)), row.ratio ? digits(*row.ratio) : "-", row.retransmits,
              time_or_none(row.wa_seconds),
@@ -147,6 +149,7 @@ std::string to_json(const SimPlan& plan, std::span<const SimRow> rows, std::span
                               {"codec", row.codec},
                               {"data", plan.data},
                               {"bytes", row.bytes},
+                              {"together", row.together},
                               {"seconds", row.seconds},
                               {"goodput_gbps", row.goodput_gbps},
                               {"busbw_gbps", row.busbw_gbps},

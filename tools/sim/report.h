@@ -19,6 +19,7 @@ struct SimRow {
   std::string strategy;
   std::string codec;
   size_t bytes = 0;                    // of the tensor on each rank
+  size_t together = 1;                 // operations that it was divided among
   double seconds = 0;                  // from the submission on all ranks to the last completion
   double goodput_gbps = 0;             // algbw of nccl-tests: tensor / time; 0 where nothing has to move
   double busbw_gbps = 0;               // busbw of nccl-tests: what each rank must send, uncompressed / time

@@ -95,7 +95,7 @@ size_t elements_of(OpKind op, size_t bytes, unsigned nodes) {
   return equal_blocks ? elements / nodes * nodes : elements;
 }
 
-SimConfig network_of(const SimPlan& plan, unsigned nodes, const SimWay& way) {
+SimConfig network_of(const SimPlan& plan, unsigned nodes, const SimWay& way, size_t together) {
   SimConfig config;
   config.nodes = nodes;
   config.topology = plan.topology;
@@ -106,7 +106,7 @@ SimConfig network_of(const SimPlan& plan, unsigned nodes, const SimWay& way) {
   config.exchange.window = plan.window;
   config.exchange.codec = way.codec.there;
   config.exchange.strategies = allowed_strategies(way);
-  config.exchange.operations = 1;
+  config.exchange.operations = std::min(together, plan.operations);
   config.exchange.max_bytes = std::max(plan.bytes, size_t{4096});
   // Slow links may take their time: a hundred times what they need, and three years at most.
   const bool one_port = way.strategy.kind == StrategyId::Kind::kAggregator;
@@ -125,6 +125,12 @@ struct Data {
   SimTensors out;
 };
 
+// Where the tensor is divided among operations, part `part` of them begins.
+size_t part_begin(const Data& data, size_t part, size_t together) {
+  const size_t elements = data.tensors.elements();
+  return together == 1 ? part * elements : elements * part / together;
+}
+
 Operation operation_of(const SimWay& way, const Data& data, unsigned rank) {
   const SimTensors& tensors = data.tensors;
   Operation operation;
@@ -138,6 +144,33 @@ Operation operation_of(const SimWay& way, const Data& data, unsigned rank) {
   return operation;
 }
 
+// One of several: all-reduces.
+Operation part_of(const SimWay& way, const Data& data, unsigned rank, size_t part, size_t together) {
+  Operation operation = operation_of(way, data, rank);
+  if (together == 1) return operation;
+  const size_t begin = part_begin(data, part, together);
+  operation.count = part_begin(data, part + 1, together) - begin;
+  operation.data = data.tensors.of(rank).data() + begin;
+  return operation;
+}
+
+// Elements over all ranks and operations that are wrong.
+uint64_t count_wrong_parts(const SimWay& way, const SimInputs& inputs, const Data& data, size_t together,
+                           uint32_t generation) {
+  uint64_t wrong = 0;
+  for (size_t part = 0; part < together; ++part) {
+    const Operation operation = part_of(way, data, 0, part, together);
+    const size_t begin = part_begin(data, part, together);
+    const SimTensors tensors(data.tensors.ranks(), operation.count);
+    for (unsigned i = 0; i < tensors.ranks(); ++i) {
+      std::ranges::copy(data.tensors.of(i).subspan(begin, operation.count), tensors.of(i).begin());
+    }
+    const SimRun run = {.generation = generation, .number = static_cast<uint32_t>(part)};
+    wrong += count_wrong(operation, way.codec.there, inputs.from(begin), tensors, run);
+  }
+  return wrong;
+}
+
 uint64_t retransmits(const SimNet& net) {
   return net.count(Counter::kRetransmitTimeout) + net.count(Counter::kRetransmitSack);
 }
@@ -146,8 +179,9 @@ uint64_t retransmits(const SimNet& net) {
 std::string failure_of(const SimNet& net) {
   for (unsigned i = 0; i < net.nodes(); ++i) {
     if (net.node(i).completions().empty()) return fmt::format("rank {} did not come to an end", i);
-    const Failure failure = net.node(i).completions().front().failure;
-    if (failure) return fmt::format("on rank {}: {}", i, failure_text(failure));
+    for (const SimCompletion& each : net.node(i).completions()) {
+      if (each.failure) return fmt::format("on rank {}: {}", i, failure_text(each.failure));
+    }
   }
   return "";
 }
@@ -165,10 +199,24 @@ void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Pro
   (void)net.run_until(whole, net.now() + config.start_timeout);
   const Nanos start = net.now();
   const LinkStats before = net.stats();
-  for (unsigned i = 0; i < net.nodes(); ++i) net.submit(i, operation_of(way, data, i));
+  std::vector<size_t> submitted(net.nodes());
+  const auto submit = [&] {
+    bool all = true;
+    for (unsigned i = 0; i < net.nodes(); ++i) {
+      // What the exchange has no room for waits until something has ended.
+      while (submitted[i] < row.together) {
+        const auto is = net.try_submit(i, part_of(way, data, i, submitted[i], row.together));
+        if (is.refusal == Exchange::Refusal::kFull) break;
+        if (is.refusal != Exchange::Refusal::kNone) throw SetupError("the exchange refuses an operation");
+        ++submitted[i];
+      }
+      all = all && submitted[i] == row.together;
+    }
+    return all;
+  };
   const auto done = [&] {
     progress.show(row, net.now() - start);
-    return net.idle();
+    return submit() && net.idle();
   };
   (void)net.run_until(done, start + config.start_timeout + config.operation_timeout + config.peer_timeout);
 
@@ -190,7 +238,8 @@ void set_speeds(SimRow& row) {
   row.ratio = least / static_cast<double>(row.wire_bytes);
 }
 
-SimRow run_row(const SimPlan& plan, const SimWay& way, const SimInputs& inputs, const Data& data, Progress& progress) {
+SimRow run_row(const SimPlan& plan, const SimWay& way, size_t together, const SimInputs& inputs, const Data& data,
+               Progress& progress) {
   const OpKind op = way.op;
   const SimTensors& tensors = data.tensors;
   SimRow row;
@@ -199,14 +248,18 @@ SimRow run_row(const SimPlan& plan, const SimWay& way, const SimInputs& inputs, 
   row.strategy = std::string(way.strategy.name().view());
   row.codec = way.codec.name();
   row.bytes = tensors.elements() * sizeof(float);
+  row.together = together;
   for (unsigned i = 0; i < row.nodes; ++i) inputs.fill(i, tensors.of(i));
   uint32_t generation = 0;
   {
-    SimNet net(network_of(plan, row.nodes, way));
+    SimNet net(network_of(plan, row.nodes, way, together));
     simulate(net, way, data, row, progress);
     generation = net.node(0).exchange().generation();
   }
-  if (row.failure.empty()) {
+  if (row.failure.empty() && together != 1) {
+    row.wrong = count_wrong_parts(way, inputs, data, together, generation);
+    set_speeds(row);
+  } else if (row.failure.empty()) {
     const SimTensors& outcome = op == OpKind::kAllToAll ? data.out : tensors;
     row.wrong = count_wrong(operation_of(way, data, 0), way.codec.there, inputs, outcome, {.generation = generation});
     set_speeds(row);
@@ -269,10 +322,12 @@ int run_sim(const SimOptions& options) {
     for (const unsigned nodes : plan.nodes) {
       const Data data(op, nodes, elements_of(op, plan.bytes, nodes));
       for (const SimWay& way : ways.ways) {
-        rows.push_back(run_row(plan, way, inputs, data, progress));
-        progress.clear();
-        if (!options.json) print_sim_row(plan, rows.back());
-        good = report_faults(rows.back()) && good;
+        for (const size_t together : plan.together) {
+          rows.push_back(run_row(plan, way, together, inputs, data, progress));
+          progress.clear();
+          if (!options.json) print_sim_row(plan, rows.back());
+          good = report_faults(rows.back()) && good;
+        }
       }
       for (const Play& play : plan.plays) {
         rows.push_back(play_row(plan, play, nodes, data.tensors.elements() * sizeof(float)));

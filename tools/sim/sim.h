@@ -15,6 +15,8 @@ struct SimOptions {
   bool around_switch = false;           // implied by strategies other than the ring
   std::vector<std::string> ops;         // of op_name()
   std::string size;                     // of the tensor on each rank
+  std::vector<std::string> together;    // operations that it is divided among, all submitted at once
+  std::string operations;               // of a rank, in flight
   std::string gbps;
   std::string rtt;
   std::string queue;

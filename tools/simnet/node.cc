@@ -63,10 +63,9 @@ void SimNode::find_routes() {
 
 Exchange::Submitted SimNode::submit(const Operation& operation) {
   const Exchange::Submitted submitted = exchange_->submit(operation, core_.now);
-  if (submitted.refusal == Exchange::Refusal::kNone) {
-    ++submitted_;
-    ++core_.pending;
-  }
+  if (submitted.refusal != Exchange::Refusal::kNone) return submitted;
+  ++submitted_;
+  ++core_.pending;
   wake();
   return submitted;
 }

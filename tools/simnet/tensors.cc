@@ -33,7 +33,13 @@ SimInputs::SimInputs(std::string_view data, uint64_t seed) : seed_(seed), table_
 
 std::span<const float> SimInputs::values(unsigned rank, size_t first, size_t count) const {
   const size_t start = Random::mix(seed_, rank) % kTable;
-  return {table_.data() + (start + first) % kTable, count};
+  return {table_.data() + (start + from_ + first) % kTable, count};
+}
+
+SimInputs SimInputs::from(size_t first) const {
+  SimInputs rest = *this;
+  rest.from_ = (from_ + first) % kTable;
+  return rest;
 }
 
 void SimInputs::put(size_t place, float value) {

@@ -21,11 +21,14 @@ class SimInputs {
   // Elements first, first + 1, ... of the tensor of a rank; at most kMaxRun of them.
   [[nodiscard]] std::span<const float> values(unsigned rank, size_t first, size_t count) const;
   void fill(unsigned rank, std::span<float> tensor) const;
+  // The same values from element `first` on.
+  [[nodiscard]] SimInputs from(size_t first) const;
   // Each rank gets to it at another element; place < 65521.
   void put(size_t place, float value);
 
  private:
   uint64_t seed_;
+  size_t from_ = 0;
   std::vector<float> table_;  // and its beginning once more, so that runs need not be cut
 };
 

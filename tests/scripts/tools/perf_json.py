@@ -12,6 +12,7 @@ FIELDS = {
     "codec": str,
     "bytes": int,
     "count": int,
+    "together": int,
     "time_us": float,
     "algbw": float,
     "busbw": float,
@@ -85,6 +86,16 @@ def check_strategies(gradlane):
     assert found == {("aggregator:1", "allreduce", "raw"), ("ring", "allgather", "raw")}, found
 
 
+def check_together(gradlane):
+    """A tensor as several operations is right, too."""
+    result = perf(gradlane, "-b", "400K", "-e", "400K", "--together", "1,100", "--strategy", "ring,direct", ranks=3,
+                  strategies="ring,direct")
+    check_rows(result, 3)
+    found = {(row["strategy"], row["codec"], row["together"]) for row in result["rows"]}
+    assert found == {(strategy, codec, together) for strategy in ("ring", "direct") for codec in ("raw", "fixed:10")
+                     for together in (1, 100)}, found
+
+
 def check_all_codecs(gradlane):
     """Each codec by a way that it has, without states and with them; what has none is left out, and said to be."""
     listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
@@ -151,6 +162,7 @@ def main():
         assert {(row["codec"], row["strategy"]) for row in picked["rows"]} == {("raw", "ring")}, picked
         assert picked["reduction"] == ("minimum" if kind == "int64" else "maximum"), picked
     check_strategies(gradlane)
+    check_together(gradlane)
     check_all_codecs(gradlane)
     check_small_packets(gradlane)
     print(f"{len(result['rows'])} rows in order")

@@ -57,7 +57,7 @@ bool TrainerOps::complete(Nanos now) noexcept {
     published_at_ = now;
     for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].publish(exchange_.counters());
   }
-  for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].notify();
+  for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].notify(moved);
   return moved;
 }
 
@@ -333,9 +333,10 @@ bool TrainerOps::read_completions() noexcept {
   const Told told = ended ? count_end() : Told{};
   bool moved = ended;
   for (Completion completion; exchange_.next_completion(completion);) {
-    const auto it = std::ranges::find_if(
-        jobs_, [&](const Job& job) { return job.state == Job::State::kExchanging && job.id == completion.id; });
-    end(*it, completion);
+    uint64_t number = jobs_over_;
+    const auto is = [&](const Job& it) { return it.state == Job::State::kExchanging && it.id == completion.id; };
+    while (!is(job(number))) ++number;
+    end(job(number), completion);
     if (ended && completion.failure.code == FailureCode::kNoRing) why_ended_ = words_of(completion.failure);
     moved = true;
   }

@@ -339,10 +339,12 @@ void TrainerRings::publish_ends(uint32_t ends) noexcept {
   if (attached()) store_relaxed(lane_->ends, ends);  // a completion's tail follows
 }
 
-void TrainerRings::notify() noexcept {
-  if (!completed_) return;
+void TrainerRings::notify(bool more) noexcept {
+  if (!completed_ || !attached()) return;
+  const uint32_t unread = complete_tail_ - load_acquire(lane_->complete_head);
+  if (more && open_ != 0 && unread < GL_SLOTS / 4) return;
   completed_ = false;
-  if (!attached() || load_seq_cst(control_->waiting) == 0) return;
+  if (load_seq_cst(control_->waiting) == 0) return;
   gl_ring(completion_fd_);
 }
 

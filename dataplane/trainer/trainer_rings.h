@@ -58,8 +58,9 @@ class TrainerRings {
   // Says how a submission of next() ended; there is room. An empty text is success.
   void complete(uint64_t cookie, const char* failure, bool residual_cleared, const Loss& loss = {}) noexcept;
   void publish_ends(uint32_t ends) noexcept;  // before the completions that tell of the last one
-  // Wakes the trainer if it waits and something was completed since the last call.
-  void notify() noexcept;
+  // Wakes the trainer if it waits and something was completed since the last call. `more` may follow at once: then one
+  // that has others in flight sleeps on, until several are over.
+  void notify(bool more) noexcept;
 
   // Before the worker sleeps; false: there are submissions, do not. Those that have no room for their completion can
   // wait: a trainer that does not read must not keep the worker awake.

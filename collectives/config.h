@@ -32,7 +32,7 @@ struct ExchangeConfig {
 
   // ---- Memory, fixed at construction; see Exchange.
   size_t window = 256;                   // packets in flight to one neighbour: a power of two, kMinWindow to kMaxWindow
-  size_t operations = 16;                // in flight, waiting ones and unread completions included
+  size_t operations = 16;                // in flight, waiting and unread ones too; of small tensors four times as many
   size_t max_bytes = size_t{256} << 20;  // of one operation's tensor
 
   unsigned ack_every = 4;  // data packets, or fewer after some time

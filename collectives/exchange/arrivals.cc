@@ -141,7 +141,7 @@ bool ExchangeState::has_room(const Run& run, size_t link) const noexcept {
   const Running& it = *run.operation;
   const size_t first = run.header.first * it.coder.granule();
   const size_t end = first + run.header.count;
-  if (!it.turns.has_place(turn_of(it, links_[link].peer()), first, run.header.count)) return false;
+  if (!it.room->turns.has_place(turn_of(it, links_[link].peer()), first, run.header.count)) return false;
   for (const Run* other = runs_.data(); other != &run; ++other) {
     if (other->operation != &it || !other->step.in_turn) continue;
     const size_t begin = other->header.first * it.coder.granule();
@@ -279,7 +279,7 @@ void ExchangeState::absorb(const Run& run, size_t done) noexcept {
     done += hop.floats;
   }
   if (!run.step.send) return;
-  Deferred& deferred = run.step.phase == Phase::kReduce ? it.partial : it.result;
+  Deferred& deferred = run.step.phase == Phase::kReduce ? it.room->partial : it.room->result;
   deferred.mark(run.header.block, mark_first, mark_end - mark_first);
 }
 
@@ -296,7 +296,7 @@ void ExchangeState::add_sum(const Run& run) noexcept {
     complete(it, run.header.block, begin, count);
     return;
   }
-  Deferred& deferred = run.step.phase == Phase::kReduce ? it.partial : it.result;
+  Deferred& deferred = run.step.phase == Phase::kReduce ? it.room->partial : it.room->result;
   deferred.mark(run.header.block, run.header.first, (count + granule - 1) / granule);
 }
 
@@ -314,7 +314,7 @@ void ExchangeState::take_result(const Run& run, bool relayed, Nanos now) noexcep
     counters_.add(Counter::kRunsRelayed);
   } else {
     counters_.add(Counter::kRunsAbsorbed);
-    it.result.mark(run.header.block, run.header.first, (count + granule - 1) / granule);
+    it.room->result.mark(run.header.block, run.header.first, (count + granule - 1) / granule);
     return;
   }
   complete(it, run.header.block, begin, count);

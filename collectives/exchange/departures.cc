@@ -53,11 +53,11 @@ void ExchangeState::pump(Nanos now) noexcept {
   for_running([&](Running& it) {
     while (it.own_sent < it.others_sent && it.own_block != it.blocks.blocks() && send_own(it, now)) {
     }
-    while (!it.partial.empty() && send_deferred(it, Phase::kReduce, now)) {
+    while (!it.room->partial.empty() && send_deferred(it, Phase::kReduce, now)) {
     }
-    while (!it.result.empty() && send_deferred(it, Phase::kGather, now)) {
+    while (!it.room->result.empty() && send_deferred(it, Phase::kGather, now)) {
     }
-    more |= !it.partial.empty() || !it.result.empty();
+    more |= !it.room->partial.empty() || !it.room->result.empty();
   });
   // Barriers and scalars need not wait until a large tensor is through.
   for (const bool small : {true, false}) {
@@ -80,7 +80,7 @@ void ExchangeState::pump(Nanos now) noexcept {
 
 // Sends one run of what is in the tensor; false if nothing can be sent now.
 bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept {
-  Deferred& deferred = phase == Phase::kReduce ? it.partial : it.result;
+  Deferred& deferred = phase == Phase::kReduce ? it.room->partial : it.room->result;
   const size_t granule = it.coder.granule();
   const Deferred::Run marked = deferred.next(it.offer / granule);
   const size_t first = marked.first * granule;

@@ -16,6 +16,8 @@ namespace {
 
 using Kind = StrategyId::Kind;
 
+constexpr size_t kSmallTogether = 4;  // times as many operations as `operations`, where tensors are small
+
 constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner had no buffer
 
 void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most) {
@@ -116,10 +118,15 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
   for (PeerState& peer : peers_) peer.announced.resize(kMaxOperations);
   // Each rank's block may end within a granule.
   const size_t granules = config_.max_bytes / kGranuleBytes + 2 * size_t{config_.world};
-  table_.reserve(config_.operations);
-  for (size_t i = 0; i < config_.operations; ++i) {
-    table_.emplace_back(config_.codec, granules, any_owners(config_) ? config_.world : 0);
+  const unsigned owners = any_owners(config_) ? config_.world : 0;
+  const size_t places = std::min(kMaxOperations, config_.operations * kSmallTogether);
+  rooms_.reserve(places + config_.operations);
+  table_.reserve(places);
+  for (size_t i = 0; i < places; ++i) {
+    rooms_.emplace_back(Turns::kSmallBytes / kGranuleBytes + 2 * size_t{config_.world}, owners, true);
+    table_.emplace_back(config_.codec, &rooms_.back(), owners);
   }
+  for (size_t i = 0; i < config_.operations; ++i) rooms_.emplace_back(granules, owners, false);
 }
 
 ExchangeState::~ExchangeState() {

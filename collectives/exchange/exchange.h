@@ -55,8 +55,8 @@ struct LinkStatus {
 // thread-safe: one thread calls all functions.
 //
 // Memory, all allocated by the constructor: per neighbour, a table of 40 bytes for each packet in flight (`window`,
-// less beside the ring) and 17 KiB; per operation in flight, 18 KiB, 2 bits per 128 bytes of max_bytes, and 4 bits per
-// rank; where blocks may have owners, 1.5 MiB more for each. Packet buffers are the owner's: buffers().
+// less beside the ring) and 17 KiB; per operation in flight, 2 bits per 128 bytes of max_bytes, 4 bits per rank, 84
+// KiB; where blocks may have owners, 1.7 MiB more for each. Packet buffers are the owner's: buffers().
 class Exchange {
  public:
   // So many packet buffers an exchange holds at most, those that receive() keeps among them.
@@ -71,7 +71,7 @@ class Exchange {
 
   enum class Refusal : uint8_t {
     kNone,
-    kFull,      // the one submitted `operations` before is not over, or its completion has not been read
+    kFull,      // too many are not over, or their completions not read (ExchangeConfig::operations)
     kTooLarge,  // the tensor has more than max_bytes
     kStrategy,  // it is none of the configuration's, or cannot do such an operation; the codec does not add, and needs
                 // owners; ranks agree on something for it, and not all of them are linked to each other

@@ -28,6 +28,17 @@
 
 namespace gradlane {
 
+// What an operation needs that grows with its tensor.
+struct Room {
+  // For tensors of so many granules; `owners`: ranks, where blocks may have owners; else 0.
+  Room(size_t granules, unsigned owners, bool small) : partial(granules), result(granules), turns(owners, small) {}
+
+  Deferred partial;  // partial sums in the tensor
+  Deferred result;   // results in the tensor
+  Turns turns;       // contributions to the block that is this rank's
+  bool taken = false;
+};
+
 // One operation, from submit() until its completion has been read and all ranks have been told what they must know.
 struct Running {
   enum class State : uint8_t {
@@ -38,17 +49,16 @@ struct Running {
   };
 
   // `owners`: ranks, where blocks may have owners; else 0.
-  Running(const Codec& codec, size_t granules, unsigned owners)
-      : coder(ElementType::kFloat32, codec),
-        partial(granules),
-        result(granules),
+  Running(const Codec& codec, Room* small, unsigned owners)
+      : room(small),
+        coder(ElementType::kFloat32, codec),
         back(coder),
-        turns(owners),
         sent(owners),
         limit(owners),
         due(owners),
         look(std::make_unique<Look>()) {}
 
+  Room* room;  // while it is free: some that is not taken
   State state = State::kFree;
   bool unread = false;  // its completion is
   uint64_t id = 0;
@@ -86,8 +96,6 @@ struct Running {
   unsigned own_block = 0;                          // own elements are sent block by block,
   size_t own_sent = 0;                             //   of this one these many so far
   size_t others_sent = 0;                          // the same of other ranks, about
-  Deferred partial;                                // partial sums in the tensor
-  Deferred result;                                 // results in the tensor
   size_t offer = 0;                                // elements to offer the coder: about as many as a packet takes
   LinkSet announce;                                // neighbours that must hear that it has started
   LinkSet spread;                                  // neighbours that must hear that it has failed,
@@ -95,7 +103,6 @@ struct Running {
 
   // ---- Where blocks have owners.
   Coder back;                 // of results
-  Turns turns;                // contributions to the block that is this rank's
   unsigned own = 0;           // that block; as many as there are blocks: none
   size_t queued = 0;          // its results that are on their way to all
   size_t window = 1;          // elements that one rank may send ahead of its turn; runs do not cross its multiples
@@ -155,6 +162,7 @@ class ExchangeState {
   void start(Running& it, Nanos now) noexcept;
   void begin_stage(Running& it) noexcept;
   void share_links() noexcept;
+  [[nodiscard]] Room* room_for(const Operation& operation, size_t place) noexcept;
   void look_at_loss(Running& it) noexcept;
   void check_deadlines(Nanos now) noexcept;
   void tell_all(Running& it) noexcept;
@@ -166,6 +174,10 @@ class ExchangeState {
   void fail_waiting(const Failure& failure) noexcept;
   void handle(Membership::Event event) noexcept;
   void set_deadline() noexcept;
+  void note_deadline(const Running& it) noexcept {
+    operations_at_ =
+        std::min({operations_at_, it.deadline, it.state == Running::State::kRunning ? it.tell_at : kNever});
+  }
   void release_if_read(Running& it) noexcept;
 
   // ---- beginnings.cc: before the first element
@@ -312,7 +324,12 @@ class ExchangeState {
   }
   std::vector<PeerState> peers_;
 
+  // Of each place of the table one for small tensors, and behind those the ones for others.
+  std::vector<Room> rooms_;
   std::vector<Running> table_;
+  size_t active_ = 0;       // operations that wait or run,
+  size_t sharing_ = 0;      //   that run, and have several ranks send to one at a time,
+  size_t unread_ = 0;       //   that are over, and their completions have not been read
   uint64_t submitted_ = 0;  // ids from 0
   uint64_t read_ = 0;       // completions are given in the order of ids where they are there
   uint64_t base_ = 0;       // id of the operation with number 0

@@ -47,8 +47,9 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
   it.state = Running::State::kRunning;
   if (op.timeout == 0) it.deadline = now + config_.operation_timeout;
   it.tell_at = now + kTellAll;
-  set_deadline();
-  share_links();
+  note_deadline(it);
+  if (it.strategy->senders() > 1) ++sharing_;
+  if (it.strategy->senders() > senders_ || it.blocks.blocks() > blocks_) share_links();
 
   if (it.failure) {  // aborted while it waited
     fail_everywhere(it, it.failure, config_.rank);
@@ -73,8 +74,8 @@ void ExchangeState::begin_stage(Running& it) noexcept {
     it.blocks = Blocks::spread(division.blocks, shares.count(division.share), granule);
   }
   const unsigned blocks = it.blocks.blocks();
-  it.partial.begin(blocks, it.blocks.stride());
-  it.result.begin(blocks, it.blocks.stride());
+  it.room->partial.begin(blocks, it.blocks.stride());
+  it.room->result.begin(blocks, it.blocks.stride());
   it.sums_left = it.results_left = 0;
   it.coming = {};
   it.own_block = 0;
@@ -126,7 +127,8 @@ void ExchangeState::look_at_loss(Running& it) noexcept {
 void ExchangeState::end_if_done(Running& it) noexcept {
   if (it.state != Running::State::kRunning) return;
   const bool done = it.sums_left == 0 && it.results_left == 0 && it.own_block == it.blocks.blocks() &&
-                    it.partial.empty() && it.result.empty() && (!it.strategy->has_owners() || owned_done(it));
+                    it.room->partial.empty() && it.room->result.empty() &&
+                    (!it.strategy->has_owners() || owned_done(it));
   if (!done) return;
   if (!last_stage(it)) {
     ++it.task.stage;
@@ -155,13 +157,16 @@ void ExchangeState::end(Running& it, const Failure& failure) noexcept {
   note_looked(it);
   if (it.state == Running::State::kRunning) {
     for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= it.coming[i];
+    if (it.strategy->senders() > 1) --sharing_;
   }
   it.state = Running::State::kOver;
   it.failure = failure;
-  share_links();
+  --active_;
+  ++unread_;
+  if (active_ == 0 || (sharing_ == 0 && senders_ > 1)) share_links();
   if (failure) note(failure);
   counters_.add(failure ? Counter::kOperationsFailed : Counter::kOperationsDone);
-  set_deadline();
+  if (active_ == 0) operations_at_ = kNever;  // else check_deadlines() finds out
 }
 
 void ExchangeState::note(const Failure& failure) noexcept {
@@ -264,7 +269,9 @@ void ExchangeState::handle(Membership::Event event) noexcept {
 // Its place is free again when the caller knows how it ended, and the others know what they must.
 void ExchangeState::release_if_read(Running& it) noexcept {
   const bool told = it.announce.none() && it.spread.none();
-  if (it.state == Running::State::kOver && told && !it.unread) it.state = Running::State::kFree;
+  if (it.state != Running::State::kOver || !told || it.unread) return;
+  it.state = Running::State::kFree;
+  it.room->taken = false;
 }
 
 void ExchangeState::set_deadline() noexcept {

@@ -44,8 +44,8 @@ void ExchangeState::begin_owned(Running& it) noexcept {
 void ExchangeState::begin_turns(Running& it) noexcept {
   const Coder plain(it.operation.type, find_codec(kNoCodec, 0, it.operation.codec->isa()).value_or(*it.operation.codec),
                     it.operation.reduction);
-  it.turns.begin(it.blocks.count(it.own), turn_of(it, config_.rank), it.coder, plain);
-  it.turns.start(
+  it.room->turns.begin(it.blocks.count(it.own), turn_of(it, config_.rank), it.coder, plain);
+  it.room->turns.start(
       [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(it, first, count, sums, begins); },
       [](size_t, size_t, const uint8_t*) {});  // others come behind
 }
@@ -110,7 +110,7 @@ void ExchangeState::take_grant(const Run& run) noexcept {
 void ExchangeState::take_contribution(const Run& run, size_t link) noexcept {
   Running& it = *run.operation;
   counters_.add(Counter::kRunsMerged);
-  it.turns.take(
+  it.room->turns.take(
       turn_of(it, links_[link].peer()), run.header.first * it.coder.granule(), run.header.count, run.payload,
       [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(it, first, count, sums, begins); },
       [&](size_t first, size_t count, const uint8_t* sums) {
@@ -133,17 +133,17 @@ void ExchangeState::add_own(Running& it, size_t first, size_t count, uint8_t* su
 }
 
 void ExchangeState::send_grants(Running& it, Nanos now) noexcept {
-  if (it.own == it.blocks.blocks() || !adds(it.task.kind) || !it.turns.moved()) return;
+  if (it.own == it.blocks.blocks() || !adds(it.task.kind) || !it.room->turns.moved()) return;
   for (unsigned turn = 0; turn < config_.world; ++turn) {
-    const size_t limit = it.turns.grant(turn);
+    const size_t limit = it.room->turns.grant(turn);
     if (limit == 0) continue;
     const unsigned rank = (it.strategy->first_of(it.task, it.own) + turn) % config_.world;
     const size_t granule = it.coder.granule();
     const RunHeader header = run_header(it, it.coder, Phase::kGrant, it.own, limit + granule - 1);
     if (outboxes_[topology_.link_to(rank).value_or(0)].control(header, {}, now)) {
-      it.turns.told(turn, limit);
+      it.room->turns.told(turn, limit);
     } else {
-      it.turns.again();
+      it.room->turns.again();
     }
   }
 }
@@ -154,7 +154,7 @@ void ExchangeState::queue_results(Running& it, Nanos now) noexcept {
   const size_t count = it.blocks.count(it.own);
   size_t ready = count;
   if (adds(it.task.kind)) {
-    ready = it.strategy->streams() || it.turns.complete() ? it.turns.done() : 0;
+    ready = it.strategy->streams() || it.room->turns.complete() ? it.room->turns.done() : 0;
   } else {
     for (size_t link = 0; link < links_.size(); ++link) {
       if (!peer_started(link, it)) return;
@@ -234,8 +234,8 @@ unsigned ExchangeState::owed(const Running& it) const noexcept {
     owner = of;
     if (!peer_started(*link, it)) return of;
   }
-  const bool waits = it.own != it.blocks.blocks() && adds(it.task.kind) && !it.turns.complete();
-  return waits ? (it.strategy->first_of(it.task, it.own) + it.turns.last()) % config_.world : owner;
+  const bool waits = it.own != it.blocks.blocks() && adds(it.task.kind) && !it.room->turns.complete();
+  return waits ? (it.strategy->first_of(it.task, it.own) + it.room->turns.last()) % config_.world : owner;
 }
 
 }  // namespace gradlane

@@ -98,11 +98,32 @@ const Strategy* ExchangeState::strategy_for(const Operation& operation, Strategy
   return found->strategy.get();
 }
 
+// Small tensors have a room of their own in each place: so there may be many at a time. None: all others are taken.
+Room* ExchangeState::room_for(const Operation& operation, size_t place) noexcept {
+  const bool barrier = operation.kind == OpKind::kBarrier;
+  const size_t width = element_bytes(operation.type) * (has_shares(operation.kind) ? config_.world : 1);
+  size_t bytes = barrier ? sizeof(Running::token) : operation.count * width;
+  // One that adds all of a tensor keeps as much for each rank.
+  StrategyId strategy;
+  (void)strategy_for(operation, strategy);
+  const bool one_block = operation.kind == OpKind::kReduce || strategy.kind == StrategyId::Kind::kAggregator;
+  if (one_block) bytes *= config_.world;
+  if (bytes <= Turns::kSmallBytes) return &rooms_[place];
+  const auto room = std::find_if(rooms_.begin() + static_cast<ptrdiff_t>(table_.size()), rooms_.end(),
+                                 [](const Room& each) { return !each.taken; });
+  return room != rooms_.end() ? &*room : nullptr;
+}
+
 Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
   Running& it = table_[submitted_ % table_.size()];
   if (it.state != Running::State::kFree) return {.id = 0, .refusal = Exchange::Refusal::kFull};
   if (const auto refusal = check(operation); refusal != Exchange::Refusal::kNone) return {.id = 0, .refusal = refusal};
+  Room* const room = room_for(operation, submitted_ % table_.size());
+  if (room == nullptr) return {.id = 0, .refusal = Exchange::Refusal::kFull};
 
+  room->taken = true;
+  it.room = room;
+  ++active_;
   it.state = Running::State::kWaiting;
   it.unread = true;
   it.world = config_.world;
@@ -141,17 +162,19 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   make_coders(it);
   it.descriptor = describe(own, *own.codec);
   it.digest = digest_of(it.descriptor);
-  set_deadline();
+  note_deadline(it);
   return {.id = it.id, .refusal = Exchange::Refusal::kNone};
 }
 
 bool ExchangeState::next_completion(Completion& completion) noexcept {
+  if (unread_ == 0) return false;
   // Operations complete independently: any may be the next.
   for (uint64_t id = read_; id != submitted_; ++id) {
     Running& it = table_[id % table_.size()];
     if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
     completion = {.id = id, .failure = it.failure, .residual_cleared = it.residual_cleared, .loss = it.loss};
     it.unread = false;
+    --unread_;
     release_if_read(it);
     while (read_ != submitted_ && !table_[read_ % table_.size()].unread) ++read_;
     return true;

@@ -9,6 +9,9 @@ namespace {
 constexpr size_t kKeptBytes = size_t{1} << 20;  // of all ranks together
 constexpr size_t kMostWindow = size_t{256} << 10;
 constexpr size_t kLeastWindow = size_t{4} << 10;
+
+constexpr size_t words_for(size_t bytes) { return (bytes / kGranuleBytes + 63) / 64; }
+
 static_assert(Turns::kSumBytes % kMostWindow == 0 && kLeastWindow % kGranuleBytes == 0);
 
 }  // namespace
@@ -18,13 +21,12 @@ size_t Turns::window(unsigned world) noexcept {
   return std::clamp(std::bit_floor(kKeptBytes / (world - 1)), kLeastWindow, kMostWindow);
 }
 
-Turns::Turns(unsigned world)
+Turns::Turns(unsigned world, bool small)
     : turns_(world < 2 ? 0 : world),
       window_bytes_(window(world)),
-      mark_words_((window_bytes_ / kGranuleBytes + 63) / 64),
-      sums_(turns_ == 0 ? 0 : kSumBytes),
-      kept_(turns_ * window_bytes_),
-      marks_(turns_ * mark_words_),
+      sums_(turns_ == 0 ? 0 : (small ? kSmallBytes : kSumBytes)),
+      kept_(small ? (turns_ == 0 ? 0 : kSmallBytes + turns_ * kGranuleBytes) : turns_ * window_bytes_),
+      marks_(turns_ * words_for(small ? kSmallBytes : window_bytes_)),
       merged_(turns_),
       told_(turns_),
       heard_(turns_),
@@ -41,8 +43,11 @@ void Turns::begin(size_t elements, unsigned own, const Coder& coder, const Coder
   element_bytes_ = coder.element_bytes();
   window_ = window_bytes_ / element_bytes_;
   sum_elements_ = kSumBytes / element_bytes_;
+  const size_t block = (elements * element_bytes_ + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+  place_bytes_ = std::min(window_bytes_, block);
+  mark_words_ = words_for(place_bytes_);
   moved_ = false;
-  std::ranges::fill(marks_, 0);
+  std::fill_n(marks_.begin(), turns_ * mark_words_, 0);
   std::ranges::fill(merged_, 0);
   std::ranges::fill(told_, std::min(window_, elements_));
   std::ranges::fill(heard_, uint8_t{0});
@@ -65,7 +70,7 @@ bool Turns::has_place(unsigned turn, size_t first, size_t count) const noexcept 
 }
 
 void Turns::keep(unsigned turn, size_t first, size_t count, std::span<const uint8_t> block) noexcept {
-  uint8_t* const place = kept_.data() + turn * window_bytes_ + first % window_ * element_bytes_;
+  uint8_t* const place = kept_.data() + turn * place_bytes_ + first % window_ * element_bytes_;
   (void)coder_.decode(block, place, count);
   for (size_t at = first; at < first + count; at += granule_) {
     const size_t mark = mark_of(at);
@@ -86,7 +91,7 @@ bool Turns::add_kept(unsigned turn) noexcept {
       marks_[turn * mark_words_ + mark / 64] &= ~(uint64_t{1} << (mark % 64));
     }
     count = std::min(count, most);
-    const std::span elements(kept_.data() + turn * window_bytes_ + first % window_ * element_bytes_,
+    const std::span elements(kept_.data() + turn * place_bytes_ + first % window_ * element_bytes_,
                              count * element_bytes_);
     (void)(turn == 0 ? plain_.decode(elements, sums_at(first), count) : plain_.add(elements, sums_at(first), count));
     merged_[turn] += count;

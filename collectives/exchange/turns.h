@@ -30,8 +30,10 @@ class Turns {
   // Elements of one rank that may wait for their turn, in bytes: a power of two. Runs do not cross its multiples.
   [[nodiscard]] static size_t window(unsigned world) noexcept;
 
-  // Memory for so many ranks; none for less than two.
-  explicit Turns(unsigned world);
+  // Memory for so many ranks; none for less than two. `small`: for blocks of which all ranks' elements together, and
+  // a granule for each rank, are kSmallBytes at most.
+  static constexpr size_t kSmallBytes = size_t{16} << 10;
+  Turns(unsigned world, bool small);
 
   // A block of so many elements, of which this rank's turn is `own`. `coder` is for contributions, `plain` for elements
   // as they are.
@@ -128,9 +130,10 @@ class Turns {
 
   unsigned turns_;
   size_t window_bytes_;
-  size_t mark_words_;  // of each turn
+  size_t place_bytes_ = 0;  // of each turn, for what is kept: a window, or all of a block that is shorter
+  size_t mark_words_ = 0;   // of each turn
   std::vector<uint8_t> sums_;
-  std::vector<uint8_t> kept_;    // elements; `window_bytes_` of each turn
+  std::vector<uint8_t> kept_;    // elements; `place_bytes_` of each turn
   std::vector<uint64_t> marks_;  // bit of a granule: it is kept
   std::vector<size_t> merged_;   // by turn
   std::vector<size_t> told_;     // the limit, as the other side knows it

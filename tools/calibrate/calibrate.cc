@@ -88,14 +88,14 @@ void finish(const Calibration& calibration, bool ring, const std::vector<Checked
 }
 
 int calibrate_alone(const CalibrateOptions& options, const std::string& why, const Progress& progress) {
+  Calibration calibration = begin_calibration(plan_port_of(options.port));
+  calibration.lanes = plan_lanes_of(options.lanes);
   NewFile file(options.output.empty() ? calibration_target() : options.output);
   if (!why.empty()) {
     fmt::print(stderr,
                "no daemon of gradlane runs here: links are not measured. Start it on all nodes, and this "
                "command beside\neach; or, without: --alone\n");
   }
-  Calibration calibration = begin_calibration(plan_port_of(options.port));
-  if (!options.lanes.empty()) calibration.lanes = plan_lanes_of(options.lanes);
   measure_host(calibration, progress);
   calibration.contention = measure_contention(calibration.lanes);
   calibration.links.clear();

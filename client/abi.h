@@ -53,7 +53,8 @@ struct gl_hello {
   int32_t rank;  // wanted; -1: any free one of this node
 };
 
-#define GL_WELCOME_LOCAL_REDUCE 1u  // all-reduce, broadcast and barrier only
+#define GL_WELCOME_LOCAL_REDUCE 1u   // all-reduce, broadcast and barrier only
+#define GL_WELCOME_AUTO_STRATEGY 2u  // of operations that name none, as if they had named "auto"
 
 struct gl_welcome {
   uint32_t type;
@@ -104,9 +105,10 @@ GL_ASSERT(sizeof(struct gl_codec_name) == 88);
 GL_ASSERT(sizeof(struct gl_text) == 200);
 
 // ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane, then one gl_codec_row per
-// codec, then one gl_strategy_row per strategy that operations may name. The client submits each operation to every
-// lane, in the same order; each lane works on its part of the tensor and completes it by itself. An operation is over
-// when all lanes have completed it.
+// codec, one gl_strategy_row per strategy that operations may name, one gl_way_row per way that `auto` may choose, one
+// gl_plan_row per row of a plan, and room for so many gl_report_rows, each table at a multiple of 8 bytes from the
+// start as all rows are. The client submits each operation to every lane, in the same order; each lane works on its
+// part of the tensor and completes it by itself. An operation is over when all lanes have completed it.
 
 enum gl_submission_kind {  // those of the exchange, and two more
   GL_ALL_REDUCE = 0,
@@ -184,7 +186,10 @@ struct gl_completion {
   uint8_t reserved[3];
   char text[GL_TEXT];  // why it failed; always ends with 0
   struct gl_loss loss;
-  uint8_t padding[16];
+  // When the lane took the operation, and when it was through with it: ns, of the daemon's clock. 0, 0: it does not
+  // say.
+  uint64_t begun_ns;
+  uint64_t ended_ns;
 };
 
 GL_ASSERT(offsetof(struct gl_submission, pitch) == 40);
@@ -267,6 +272,86 @@ struct gl_strategy_row {
 };
 GL_ASSERT(sizeof(struct gl_strategy_row) == 80);
 
+// What `auto` chooses from: a strategy and a codec, and how long the daemon thinks that an all-reduce takes that way.
+// Of tensors of 2^(GL_LEAST_SIZE + i) bytes, i below GL_SIZES; each class goes up to the next one.
+#define GL_MAX_WAYS 64u
+#define GL_LEAST_SIZE 12u
+#define GL_SIZES 15u
+
+enum gl_bound {
+  GL_BOUND_EXACT = 0,
+  GL_BOUND_ABSOLUTE = 1,  // errors of a contribution are at most 2^-bits,
+  GL_BOUND_RELATIVE = 2   //   or 2^-bits of its largest value
+};
+
+struct gl_way_row {
+  uint32_t strategy;  // as gl_strategy_row's code
+  uint8_t codec;      // as gl_codec_name's id
+  uint8_t bound;      // gl_bound
+  uint8_t bits;
+  uint8_t scales;  // 1: the codec's B is `bits`, and with another B it keeps that bound; ns is about that of near ones
+  uint8_t reserved[8];
+  char name[GL_NAME];   // the codec's
+  double ns[GL_SIZES];  // predicted
+  double reserved1;
+};
+GL_ASSERT(sizeof(struct gl_way_row) == 208);
+
+// What a file has chosen, in place of trials: the first row whose sizes have an operation's in them counts.
+#define GL_MAX_PLAN_ROWS 64u
+
+struct gl_plan_row {
+  uint64_t from;  // bytes of a tensor: from <= bytes < to
+  uint64_t to;
+  uint32_t strategy;
+  uint8_t bound;  // of the codec
+  uint8_t bits;
+  uint8_t reserved[10];
+  char codec[GL_NAME];
+};
+GL_ASSERT(sizeof(struct gl_plan_row) == 96);
+
+// What became of a class of operations that `auto` has chosen for, and of others that were to be compressed and were
+// not. The client writes, the daemon reads it for people, and believes nothing.
+#define GL_MAX_REPORTS 64u
+
+enum gl_report_reason {
+  GL_REASON_NONE = 0,      // a codec that rounds is chosen
+  GL_REASON_TRYING = 1,    // not settled yet
+  GL_REASON_EXACT = 2,     // nobody asked for a codec that rounds
+  GL_REASON_NO_CODEC = 3,  // none keeps the bound, by none of the strategies
+  GL_REASON_SLOWER = 4,    // the best one that rounds, `rival`, takes longer,
+  GL_REASON_UNLIKELY = 5,  //   or is thought to, so that it was not tried
+  GL_REASON_DIFFER = 6,    // ranks' daemons do not offer the same
+  GL_REASON_FAILED = 7,    // ranks could not agree
+  GL_REASON_TYPE = 8,      // codecs are for sums of float32
+  GL_REASON_PLAN = 9       // the plan says so
+};
+
+struct gl_report_row {
+  uint32_t version;   // goes up when something else than counts has changed; 0: nothing is here
+  uint32_t strategy;  // code; 0: the daemon's first
+  uint8_t kind;       // gl_submission_kind
+  uint8_t type;       // gradlane_type
+  uint8_t size;       // the class: 2^size bytes and more
+  uint8_t reason;     // gl_report_reason
+  uint8_t exact;      // of the chosen way
+  uint8_t frozen;     // by a plan
+  uint16_t tried;     // how many ways, in the last round
+  uint32_t changes;   // of the choice
+  uint32_t rival_strategy;
+  uint64_t operations;
+  uint64_t bytes;         // of tensors
+  double predicted;       // ns per byte
+  double measured;        // the same of the last round; 0: nothing was
+  double baseline;        // of exact elements by the first strategy
+  double rival_measured;  // of the best of those that are the other of exact and rounded
+  char asked[GL_NAME];    // "auto:2^-10"
+  char codec[GL_NAME];
+  char rival[GL_NAME];
+};
+GL_ASSERT(sizeof(struct gl_report_row) == 264);
+
 struct gl_control {
   uint32_t magic;
   uint32_t version;
@@ -275,7 +360,13 @@ struct gl_control {
   uint32_t codec_row_bytes;  // from one gl_codec_row to the next: a newer daemon's may be longer
   uint32_t strategies;       // at most GL_MAX_STRATEGIES; 0: operations cannot name any
   uint32_t strategy_row_bytes;
-  uint8_t padding0[36];
+  uint32_t ways;  // at most GL_MAX_WAYS; 0: operations cannot ask for `auto`
+  uint32_t way_row_bytes;
+  uint32_t plan_rows;  // at most GL_MAX_PLAN_ROWS; 0: there is no plan
+  uint32_t plan_row_bytes;
+  uint32_t reports;  // at most GL_MAX_REPORTS
+  uint32_t report_row_bytes;
+  uint8_t padding0[12];
   // Client writes.
   uint32_t waiting;  // 1: after raising a complete_tail, ring the client's bell
   uint8_t padding1[60];

@@ -153,7 +153,10 @@ typedef struct gradlane_how {
   // Of sums of float32, "raw" or "fixed:10" say; NULL: the daemon's. Of an all-to-all, NULL is raw. For all-gather,
   // broadcast, gather, scatter, minima and maxima "raw" is the only one that can be named. With an aggregator,
   // all-reduce takes two, "fixed:10/raw": to the aggregator, and back from it; where one is named, it is for the way to
-  // the aggregator, and "raw" for the way back.
+  // the aggregator, and "raw" for the way back. "auto:2^-10" or "auto:rel=10": one that the library chooses, for each
+  // size of tensors, whose error in a contribution is at most 2^-10, or 2^-10 of its largest value; "auto": an exact
+  // one (docs/plan.md). An operation that is left to the library may wait in it for those before, as if there were too
+  // many.
   const char* codec;
   // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter, reduce): as many arrays as the
   // codec has `states` (gradlane_codec_info), each of as many floats as data, one behind the other; from
@@ -176,7 +179,7 @@ typedef struct gradlane_how {
   // Which way round, the same on all ranks: one of those that the daemon's configuration allows
   // (gradlane_strategies()), "ring", "direct", "rings:4" or "aggregator:0" say. NULL: the first of these; where that
   // one cannot do such an operation, or not by this codec (GRADLANE_CODEC_OWNED), the ring; and where the ring cannot
-  // either, the first that can.
+  // either, the first that can. "auto": the library chooses, as it does for a codec of that name if this is NULL.
   const char* strategy;
   int reduction;  // a gradlane_reduction; not with average
   int reserved;   // 0

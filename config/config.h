@@ -69,6 +69,15 @@ struct InjectedFaults {
   bool operator==(const InjectedFaults&) const = default;
 };
 
+// How operations that leave it to the library go, from so many bytes on and below so many.
+struct PlanChoice {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  StrategyId strategy;
+  Codec codec = find_codec(kDefaultCodec);
+};
+inline constexpr size_t kMaxPlanChoices = 64;  // GL_MAX_PLAN_ROWS of client/abi.h
+
 inline constexpr size_t kSocketQueueTarget = 64;
 
 struct NodeConfig {
@@ -101,6 +110,13 @@ struct NodeConfig {
   // ---- The exchange: world, mtu, rank, codec follow from the above, incarnation is drawn at the start.
   Codec codec = find_codec(kDefaultCodec);
   std::vector<StrategyId> strategies = {StrategyId{}};  // those that operations may name; the first one is the default
+  // What the library chooses, of operations that name nothing: the codec, `codec` is exact then ("auto", "auto:2^-10";
+  // empty: it does not); the strategy; by which figures, and in place of trials by which plan (paths; empty: none).
+  std::string auto_codec;
+  bool auto_strategy = false;
+  std::string calibration;
+  std::string plan_file;
+  std::vector<PlanChoice> plan;
   size_t window = 256;
   size_t operations = 16;
   size_t max_tensor = size_t{256} << 20;

@@ -80,8 +80,12 @@ std::string config_text(const NodeConfig& config) {
   std::string text = fmt::format("mode: node\nrank: {}\n", config.rank) + nodes_text(config);
   text += fmt::format("trainers: {}\nlocal_reduce: {}\nsocket: {}\nadmin: {}\n", config.trainers, config.local_reduce,
                       in_quotes(config.socket), in_quotes(config.admin));
-  text += fmt::format("codec: {}\nstrategies: {}\nmtu: {}\nudp_port: {}\n", config.codec.name(),
-                      strategies_text(config), config.mtu, config.udp_port);
+  text += fmt::format("codec: {}\nstrategies: {}\nmtu: {}\nudp_port: {}\n",
+                      config.auto_codec.empty() ? config.codec.name() : config.auto_codec, strategies_text(config),
+                      config.mtu, config.udp_port);
+  if (config.auto_strategy) text += "strategy: auto\n";
+  if (!config.calibration.empty()) text += fmt::format("calibration: {}\n", in_quotes(config.calibration));
+  if (!config.plan_file.empty()) text += fmt::format("plan: {}\n", in_quotes(config.plan_file));
   text += fmt::format("tos: {{compressed: {:#04x}, raw: {:#04x}, control: {:#04x}}}\n", config.tos_compressed,
                       config.tos_raw, config.tos_control);
   text += ports_text(config);

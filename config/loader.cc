@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/choices.h"
 #include "config/common_sections.h"
 #include "config/nodes.h"
 #include "config/ports.h"
@@ -26,10 +27,10 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kKeys[] = {"mode",    "rank",      "nodes",    "trainers", "local_reduce", "socket",
-                                 "admin",   "codec",     "mtu",      "udp_port", "tos",          "ports",
-                                 "workers", "memory",    "exchange", "timeouts", "auth",         "user",
-                                 "faults",  "telemetry", "log",      "log_file", "strategies"};
+constexpr const char* kKeys[] = {
+    "mode",     "rank",      "nodes", "trainers", "local_reduce", "socket",   "admin",    "codec",      "mtu",
+    "udp_port", "tos",       "ports", "workers",  "memory",       "exchange", "timeouts", "auth",       "user",
+    "faults",   "telemetry", "log",   "log_file", "strategies",   "strategy", "plan",     "calibration"};
 constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
 constexpr const char* kMemoryKeys[] = {"hugepages", "per_trainer"};
 constexpr const char* kExchangeKeys[] = {"window", "operations", "max_tensor", "queue_target"};
@@ -227,8 +228,8 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   std::vector<NodePlace> places;
   const bool identity = read_identity(root, config, choice, places);
   root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
-  read_codec(root, config.codec);
   read_strategies(root, config, identity);
+  read_choices(root, config);
   const TosClass classes[] = {
       {"compressed", config.tos_compressed}, {"raw", config.tos_raw}, {"control", config.tos_control}};
   read_tos(root, classes, 0);

@@ -184,7 +184,7 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
   if ((submission->flags & GL_FLAG_EXACT) != 0) {
     out->pays = true;
     out->owes_states = (codec->flags & GL_CODEC_OWNED) != 0;
-  } else {
+  } else if (out->choice == NULL || !out->choice->codes) {
     submission->flags |= GL_FLAG_RESIDUAL;
   }
   return GRADLANE_OK;

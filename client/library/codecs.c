@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/library/talk.h"
+#include "client/library/wishes.h"
 
 enum {
   kLeastInfo = offsetof(gradlane_codec_info, variant),  // bytes, before version 6
@@ -125,6 +126,13 @@ static size_t first_of(const char* name) {
 
 gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_codec_pair* pair) {
   if (name == NULL) name = gl->welcome.codec;
+  pair->has_back = false;
+  if (gl_begins_auto(name)) {
+    const gradlane_code code = gl_check_auto(gl, name);
+    if (code != GRADLANE_OK) return code;
+    const char* const exact = gl_codec_with(gl, GL_CODEC_EXACT, NULL);
+    name = exact != NULL ? exact : "raw";
+  }
   const size_t length = first_of(name);
   pair->has_back = name[length] != 0;
   const gradlane_code code = find(gl, name, length, &pair->there);
@@ -179,10 +187,27 @@ gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_c
   return tell(gl, call, &told, info);
 }
 
+// No codec, but a name that stands for one.
+static gradlane_codec_info told_of_auto(const struct gl_wish* wish) {
+  gradlane_codec_info told = told_of(NULL);
+  told.word = "auto";
+  told.usage = "auto, auto:2^-B or auto:rel=B";
+  told.example = "auto:2^-10";
+  told.promise = wish->bound == GL_BOUND_EXACT ? "exact" : "the bound that is named";
+  told.states = wish->bound != GL_BOUND_EXACT;
+  told.flags = wish->bound == GL_BOUND_EXACT ? GRADLANE_CODEC_EXACT : GRADLANE_CODEC_FEEDBACK | GRADLANE_CODEC_ADAPTIVE;
+  return told;
+}
+
 gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradlane_codec_info* info) {
   const char* const call = "gradlane_find_codec";
   gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
+  struct gl_wish wish;
+  if (gl_parse_auto(name != NULL ? name : gl->welcome.codec, &wish) && gl->choices.row_count > 0) {
+    gradlane_codec_info told = told_of_auto(&wish);
+    return tell(gl, call, &told, info);
+  }
   struct gl_codec_pair pair;
   code = gl_find_codecs(gl, name, &pair);
   if (code != GRADLANE_OK) return code;

@@ -13,7 +13,7 @@ struct gl_codec_pair {
 };
 
 // What the daemon calls `name` (NULL: its configuration's), which may be two with a '/' between them. A '/' before a
-// digit belongs to one name.
+// digit belongs to one name. Of `auto` it is the exact one, which there is to begin with.
 gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_codec_pair* pair);
 // What the daemon's table has of it; NULL: nothing.
 const struct gl_codec_row* gl_codec_row_of(const gradlane_context* gl, uint8_t id);

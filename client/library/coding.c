@@ -1,8 +1,12 @@
 // coding.c - which codec an operation goes through, and which way round (the thread of the context)
 #include "client/library/coding.h"
 
+#include <string.h>
+
+#include "client/library/candidates.h"
 #include "client/library/codecs.h"
 #include "client/library/kinds.h"
+#include "client/library/report.h"
 #include "client/library/strategies.h"
 
 static bool is_exact(const struct gl_codec_name* codec) { return (codec->flags & GL_CODEC_EXACT) != 0; }
@@ -28,9 +32,50 @@ static void name_codecs(struct gl_submission* submission, const struct gl_codec_
   submission->back_arguments = pair->back.arguments;
 }
 
+// What is left to the library.
+struct to_choose {
+  struct gl_wish wish;
+  const char* name;  // of the codec that counts, the caller's or the daemon's
+  bool codec;
+  bool strategy;
+};
+
+static struct to_choose left_to_choose(const gradlane_context* gl, const gradlane_how* how) {
+  struct to_choose it = {.name = how->codec != NULL ? how->codec : gl->welcome.codec};
+  it.codec = gl_parse_auto(it.name, &it.wish);
+  it.strategy = how->strategy != NULL ? gl_begins_auto(how->strategy)
+                                      : it.codec || (gl->welcome.flags & GL_WELCOME_AUTO_STRATEGY) != 0;
+  return it;
+}
+
+// The ways among which is chosen when the operation has its turn; none where there is nothing to choose.
+static gradlane_code leave_open(gradlane_context* gl, enum gl_submission_kind kind, const gradlane_how* how,
+                                const struct to_choose* open, const struct gl_codec_name* coded,
+                                struct gl_operation* out) {
+  const bool wishes = open->codec && coded != NULL;
+  if ((!wishes && !open->strategy) || !gl_reduces(kind) || out->whole < GRADLANE_EXACT_BELOW) return GRADLANE_OK;
+  const struct gl_choice_of of = {.kind = kind,
+                                  .asked = open->name,
+                                  .strategy = open->strategy ? NULL : how->strategy,
+                                  .wish = wishes ? &open->wish : NULL,
+                                  .codec = wishes ? NULL : coded,
+                                  .residual = how->residual != NULL};
+  return gl_find_set(gl, &of, &out->choice);
+}
+
+// A codec that rounds was named or configured for this sum, and does nothing.
+static void note_exact(gradlane_context* gl, gradlane_type type, const struct to_choose* open,
+                       const struct gl_codec_pair* pair, const struct gl_operation* out) {
+  const bool rounds = open->codec ? open->wish.bound != GL_BOUND_EXACT : !is_exact(&pair->there);
+  if (!rounds || type == GRADLANE_FLOAT32 || !gl_reduces(out->submission.kind)) return;
+  if (out->whole >= GRADLANE_EXACT_BELOW) gl_report_exact(gl, out, open->name);
+}
+
 gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
                                const gradlane_how* how, struct gl_operation* out, struct gl_codec_name* codec) {
   struct gl_submission* const submission = &out->submission;
+  const struct to_choose open = left_to_choose(gl, how);
+  const char* const named = open.strategy ? NULL : how->strategy;
   struct gl_codec_pair pair;
   gradlane_code code = gl_find_codecs(gl, how->codec, &pair);
   if (code != GRADLANE_OK) return code;
@@ -44,16 +89,23 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
 
   const struct gl_cargo cargo = {.call = gl_kind_name(kind), .kind = kind, .codec = coded ? &pair.there : NULL};
   const struct gl_strategy_row* strategy = NULL;
-  code = gl_find_strategy(gl, how->strategy, &cargo, &strategy);
+  code = gl_find_strategy(gl, named, &cargo, &strategy);
   if (code != GRADLANE_OK) return code;
-  if (how->strategy != NULL) submission->strategy = strategy->code;
+  if (named != NULL) submission->strategy = strategy->code;
   if (pair.has_back && (strategy == NULL || (strategy->flags & GL_STRATEGY_BACK) == 0)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: codec %.127s has one for the way back, as there is with an aggregator; strategy is %s",
                    cargo.call, how->codec, strategy != NULL ? strategy->name : "the daemon's");
   }
-  if (encoded && !coded) submission->flags |= GL_FLAG_EXACT;
-  if (coded && how->codec != NULL) name_codecs(submission, &pair);
+  if (!pair.has_back) code = leave_open(gl, kind, how, &open, cargo.codec, out);
+  if (code != GRADLANE_OK) return code;
+  if (!exact) note_exact(gl, type, &open, &pair, out);
+  if (open.codec) {
+    codec->states = 1;
+    (void)strncpy(codec->name, open.name, GL_NAME - 1);
+  }
+  if ((encoded && !coded) || (coded && open.codec && out->choice == NULL)) submission->flags |= GL_FLAG_EXACT;
+  if (coded && how->codec != NULL && !open.codec) name_codecs(submission, &pair);
   return GRADLANE_OK;
 }
 

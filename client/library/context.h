@@ -12,6 +12,7 @@
 #include "client/abi.h"
 #include "client/gradlane.h"
 #include "client/library/base.h"
+#include "client/library/rounds.h"
 
 // What the daemon has answered, by name.
 struct gl_codec_cache {
@@ -29,6 +30,73 @@ struct gl_codecs {
 struct gl_strategies {
   struct gl_strategy_row rows[GL_MAX_STRATEGIES];
   uint32_t count;
+};
+
+// ---- What `auto` has to choose from, and has chosen
+
+// A strategy and a codec.
+struct gl_way {
+  uint32_t strategy;
+  uint8_t codec;
+  bool exact;
+  uint64_t arguments;
+  int row;  // of the daemon's table, whose prediction it has; -1: none
+  char name[GL_NAME];
+};
+
+// What operations ask for, as far as it decides which ways there are.
+struct gl_choice_set {
+  uint8_t kind;
+  bool codes;          // the codec is chosen, too
+  bool residual;       // there is one
+  bool asks;           // for a codec that rounds
+  uint32_t strategy;   // the only one; 0: any
+  uint64_t arguments;  // of the one that is named, where only the strategy is chosen
+  uint8_t codec;
+  char asked[GL_NAME];  // the codec by which they were
+  unsigned count;
+  struct gl_way ways[GL_ROUND_WAYS];
+};
+
+// Operations of a set of about one size.
+struct gl_choice_class {
+  const struct gl_choice_set* set;
+  unsigned size;  // below GL_SIZES
+  unsigned open;  // trials that are under way
+  unsigned number;
+  uint8_t type;
+  uint8_t why;                   // GL_REASON_... that the rounds do not know
+  struct gl_request* agreement;  // about the trials of a round
+  struct gl_rounds rounds;
+  uint64_t bytes;
+};
+
+enum gl_choices_state { GL_CHOICES_NEW, GL_CHOICES_ASKED, GL_CHOICES_AGREED, GL_CHOICES_OFF };
+enum { GL_MAX_SETS = 32, GL_MAX_CLASSES = 64, GL_PREDICTIONS = GL_MAX_WAYS * GL_SIZES + 4 };
+
+struct gl_choices {
+  struct gl_way_row rows[GL_MAX_WAYS];  // a copy of the daemon's table
+  uint32_t row_count;
+  struct gl_plan_row plan[GL_MAX_PLAN_ROWS];
+  uint32_t plan_count;
+  struct gl_report_row* reports;  // shared memory
+  uint32_t report_count;
+
+  struct gl_choice_set* sets[GL_MAX_SETS];
+  unsigned set_count;
+  struct gl_choice_class* classes[GL_MAX_CLASSES];
+  unsigned class_count;
+
+  // Ranks agree before anything is chosen, in this memory, which the daemon shares; each class has a place behind it.
+  enum gl_choices_state state;
+  uint8_t why;          // GL_CHOICES_OFF: GL_REASON_...
+  uint32_t epoch;       // goes up whenever all of this begins afresh
+  uint64_t agreements;  // in this epoch
+  double* memory;
+  uint32_t segment;
+  uint64_t offset;
+  struct gl_request* agreement;
+  double predicted[GL_MAX_WAYS][GL_SIZES];  // agreed
 };
 
 // Memory shared with the daemon; several buffers lie in one.
@@ -64,11 +132,12 @@ struct gl_operation {
   size_t state_bytes;               // from one to the next
   uint64_t each;                    // elements of each part but the last
   uint64_t parts;
-  uint64_t whole;    // elements of the caller's tensor, of which this may be a part
-  uint32_t width;    // bytes of an element
-  bool blocks;       // one per rank
-  bool pays;         // too small for a codec: the residual is added to the data,
-  bool owes_states;  //   and so are its other states: they are what owners of sums owe
+  uint64_t whole;                      // elements of the caller's tensor, of which this may be a part
+  uint32_t width;                      // bytes of an element
+  bool blocks;                         // one per rank
+  bool pays;                           // too small for a codec: the residual is added to the data,
+  bool owes_states;                    //   and so are its other states: they are what owners of sums owe
+  const struct gl_choice_set* choice;  // which way it goes is chosen when it has its turn; NULL: it is known
 };
 
 static inline struct gl_range gl_state_of(const struct gl_operation* operation, uint32_t state) {
@@ -112,8 +181,15 @@ struct gl_request {
   uint32_t ends[GL_MAX_LANES];       // of each lane that failed, at that time
   uint32_t ends_seen[GL_MAX_LANES];  // at the time of the call
   struct gl_loss loss;               // of all parts
-  struct gl_request* next;           // in the queue, or free
-  char text[GL_ERROR_TEXT];          // of the first lane that failed
+  double ns;                         // that the lanes have worked on it
+  bool internal;                     // the library's own: nobody waits for it,
+  bool orphan;                       //   and nobody will look at it
+  bool settled;                      // which way it goes is
+  uint32_t epoch;                    // of choices, at the time of the call
+  struct gl_choice_class* of_class;  // whose trial it is
+  struct gl_turn_way turn;
+  struct gl_request* next;   // in the queue, or free
+  char text[GL_ERROR_TEXT];  // of the first lane that failed
 };
 
 enum { GL_INDEX_BITS = 24 };
@@ -126,6 +202,7 @@ struct gl_flight {
   uint32_t lanes_left;  // bit i: lane i has not completed it
   uint8_t slot;
   bool cancel;  // the lanes are to be told, when their rings have room
+  double ns;    // of the lane that has worked on it longest
 };
 
 // The library's own counts of a ring: what others could have written over is not read back.
@@ -133,6 +210,7 @@ struct gl_ring {
   uint32_t submit_tail;
   uint32_t complete_head;
   uint32_t ends_seen;  // the lane's `ends`, as far as the caller has been told
+  uint64_t ended_ns;   // of its latest completion
 };
 
 struct gradlane_context {
@@ -153,6 +231,7 @@ struct gradlane_context {
   struct gl_buffers buffers;
   struct gl_codecs codecs;
   struct gl_strategies strategies;
+  struct gl_choices choices;
   struct gl_codec_cache names;  // the first is that of the daemon's configuration
 
   // All that there are, by index; `free` is a list of those in state GL_FREE.

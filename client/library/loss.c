@@ -3,6 +3,7 @@
 #include "client/library/loss.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -101,6 +102,22 @@ void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, co
       zeroed_percent(loss), remedy(codec));
   if (losses->keep) return;
   (void)fprintf(stderr, "gradlane: warning: %s\n", gradlane_warning(gl));
+}
+
+void gl_warn(gradlane_context* gl, uint8_t what, const char* format, ...) {
+  enum { kNoKind = 255 };
+  struct gl_losses* const losses = &gl->losses;
+  for (unsigned i = 0; i < losses->count; ++i) {
+    if (losses->warnings[i].kind == kNoKind && losses->warnings[i].codec == what) return;
+  }
+  if (losses->count == GL_LOSS_WARNINGS) return;
+  struct gl_loss_warning* const it = &losses->warnings[losses->count++];
+  *it = (struct gl_loss_warning){.kind = kNoKind, .codec = what, .untold = true};
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(it->text, sizeof(it->text), format, arguments);
+  va_end(arguments);
+  if (!losses->keep) (void)fprintf(stderr, "gradlane: warning: %s\n", gradlane_warning(gl));
 }
 
 const char* gradlane_warning(gradlane_context* gl) {

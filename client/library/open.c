@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "client/library/buffers.h"
+#include "client/library/candidates.h"
+#include "client/library/choices.h"
 #include "client/library/codecs.h"
 #include "client/library/context.h"
 #include "client/library/find.h"
@@ -190,6 +192,10 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
                    "the daemon at %s has a table of strategies that makes no sense: %u of %u bytes",
                    gl->address.sun_path, gl->control->strategies, gl->control->strategy_row_bytes);
   }
+  if (!gl_read_ways(gl, bytes)) {
+    return gl_fail(NULL, GRADLANE_VERSION, "the daemon at %s has a table of ways that makes no sense: %u of %u bytes",
+                   gl->address.sun_path, gl->control->ways, gl->control->way_row_bytes);
+  }
   for (uint32_t i = 0; i < lanes; ++i) {
     gl->rings[i].submit_tail = __atomic_load_n(&gl->lanes[i].submit_tail, __ATOMIC_ACQUIRE);
     gl->rings[i].complete_head = __atomic_load_n(&gl->lanes[i].complete_head, __ATOMIC_ACQUIRE);
@@ -226,6 +232,7 @@ void gradlane_close(gradlane_context* gl) {
   gl_unmap_buffers(gl);
   if (gl->control != NULL) (void)munmap(gl->control, gl->welcome.control_bytes);
   gl_free_requests(gl);
+  gl_free_choices(gl);
   free(gl->names.entries);
   free(gl);
 }

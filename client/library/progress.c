@@ -29,6 +29,14 @@ static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t p
   (void)snprintf(it->text, sizeof(it->text), "%s%s", text, where);
 }
 
+// How long the lane has worked on it: what is behind others has its turn when they are through.
+static double worked(struct gl_ring* ring, const struct gl_completion* completion) {
+  const uint64_t begun = completion->begun_ns > ring->ended_ns ? completion->begun_ns : ring->ended_ns;
+  const double ns = completion->ended_ns > begun ? (double)(completion->ended_ns - begun) : 0;
+  if (completion->ended_ns > ring->ended_ns) ring->ended_ns = completion->ended_ns;
+  return ns;
+}
+
 static struct gl_flight* find_flight(gradlane_context* gl, uint64_t cookie) {
   for (unsigned i = 0; i < gl->flight_count; ++i) {
     if (gl->flights[i].cookie == cookie) return &gl->flights[i];
@@ -52,8 +60,11 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
     note_failure(gl, it, flight->part, completion->text);
   }
   gl_add_loss(&it->loss, &completion->loss);
+  const double ns = worked(&gl->rings[lane], completion);
+  if (ns > flight->ns) flight->ns = ns;
   flight->lanes_left &= ~bit;
   if (flight->lanes_left != 0) return true;
+  it->ns += flight->ns;
   gl->slots &= ~(UINT64_C(1) << flight->slot);
   *flight = gl->flights[--gl->flight_count];
   if (++it->ended == it->operation.parts) gl_end_request(gl, it);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/library/choices.h"
 #include "client/library/requests.h"
 
 // Of the ring that has the least, or -1: the daemon's count is garbage.
@@ -100,6 +101,8 @@ static bool send_resume(gradlane_context* gl, int* places) {
 static bool send_parts(gradlane_context* gl, int* places) {
   while (gl->first != NULL && gl->flight_count < GL_SLOTS) {
     if (*places == 0) return false;
+    // What it waits for rings the bell.
+    if (!gl_choose(gl)) return true;
     struct gl_request* const it = gl->first;
     begin_part(gl, it);
     --*places;

@@ -40,13 +40,17 @@ struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operatio
   it->code = GRADLANE_OK;
   it->lanes_failed = 0;
   it->loss = (struct gl_loss){0};
+  it->ns = 0;
+  it->internal = it->orphan = it->settled = false;
+  it->epoch = gl->choices.epoch;
+  it->of_class = NULL;
   for (unsigned i = 0; i < gl->welcome.lanes; ++i) it->ends_seen[i] = gl->rings[i].ends_seen;
   it->next = NULL;
   return it;
 }
 
 void gl_release_request(gradlane_context* gl, struct gl_request* request) {
-  if (request->state == GL_OVER) --gl->over;
+  if (request->state == GL_OVER && !request->internal) --gl->over;
   request->state = GL_FREE;
   request->next = gl->free;
   gl->free = request;
@@ -88,7 +92,43 @@ void gl_clear_states(const struct gl_operation* operation) {
   }
 }
 
+// Data may lie at any address.
+static void add_floats(struct gl_range data, struct gl_range owed) {
+  for (size_t at = 0; at < data.bytes; at += sizeof(float)) {
+    float value;
+    float more;
+    memcpy(&value, data.base + at, sizeof(value));
+    memcpy(&more, owed.base + at, sizeof(more));
+    value += more;
+    memcpy(data.base + at, &value, sizeof(value));
+  }
+}
+
+void gl_pay(const struct gl_operation* operation) {
+  add_floats(operation->data, gl_state_of(operation, 0));
+  for (uint32_t i = 1; operation->owes_states && i < operation->states; ++i) {
+    add_floats(operation->data, gl_state_of(operation, i));
+  }
+  gl_clear_states(operation);
+}
+
+// What the trial of a way has come to, which nobody else looks at.
+static void end_trial(const gradlane_context* gl, struct gl_request* request) {
+  struct gl_choice_class* const it = request->of_class;
+  request->of_class = NULL;
+  if (it == NULL || request->epoch != gl->choices.epoch) return;
+  --it->open;
+  const double bytes = (double)request->operation.submission.count * request->operation.width;
+  if (request->code == GRADLANE_OK) gl_rounds_note(&it->rounds, &request->turn, request->ns, bytes);
+}
+
 void gl_end_request(gradlane_context* gl, struct gl_request* request) {
+  end_trial(gl, request);
+  if (request->internal) {
+    request->state = GL_OVER;
+    if (request->orphan) gl_release_request(gl, request);
+    return;
+  }
   // Some lanes may have updated their part, others cleared it or never touched it: one state for all of it.
   if (request->code == GRADLANE_FAILED) gl_clear_states(&request->operation);
   if (request->code == GRADLANE_OK) gl_note_loss(gl, &request->operation, &request->loss);

@@ -2,31 +2,11 @@
 #include <string.h>
 
 #include "client/library/check.h"
+#include "client/library/choices.h"
 #include "client/library/context.h"
 #include "client/library/progress.h"
 #include "client/library/queue.h"
 #include "client/library/requests.h"
-
-// Data may lie at any address.
-static void add(struct gl_range data, struct gl_range owed) {
-  for (size_t at = 0; at < data.bytes; at += sizeof(float)) {
-    float value;
-    float more;
-    memcpy(&value, data.base + at, sizeof(value));
-    memcpy(&more, owed.base + at, sizeof(more));
-    value += more;
-    memcpy(data.base + at, &value, sizeof(value));
-  }
-}
-
-// What a codec had kept from earlier sums.
-static void pay(const struct gl_operation* operation) {
-  add(operation->data, gl_state_of(operation, 0));
-  for (uint32_t i = 1; operation->owes_states && i < operation->states; ++i) {
-    add(operation->data, gl_state_of(operation, i));
-  }
-  gl_clear_states(operation);
-}
 
 static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind kind, void* data, void* out, size_t count,
                                 gradlane_type type, int root, const gradlane_how* how, gradlane_request* request) {
@@ -37,7 +17,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   struct gl_request* const it = gl_new_request(gl, &operation);
   if (it == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for another request");
-  if (operation.pays) pay(&operation);
+  if (operation.pays) gl_pay(&operation);
   gl_enqueue(gl, it);
   if (gl->first == it && gl->flight_count < GL_SLOTS) {
     gl_advance(gl);
@@ -128,6 +108,7 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
   gl->next_tag = next_tag;
   // They belong to what is given up; the daemon fails what it has.
   gl_drop_queue(gl, GRADLANE_FAILED, "this rank has begun afresh (gradlane_resume) before the operation had its turn");
+  gl_choose_afresh(gl);
   gl->resuming = true;
   gl_advance(gl);
   gl_update_fd(gl);

@@ -12,6 +12,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "config/calibration_file.h"
+#include "config/calibration_use.h"
 #include "config/devargs.h"
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/signals.h"
@@ -177,6 +179,13 @@ void shut_down(Nodes& nodes, const Signals& signals, const char* why) {
   usleep(20'000);  // neighbours must have read it before devices go
 }
 
+// Figures of another host, or of long ago, would be worse than none.
+void check_calibration(const NodeConfig& config, const std::string& version) {
+  if (config.calibration.empty()) return;
+  const std::string fault = calibration_fault(load_calibration(config.calibration), calibration_use(version));
+  if (!fault.empty()) throw SetupError(config.calibration + ": it cannot be used here: " + fault);
+}
+
 }  // namespace
 
 int run_daemon(const std::vector<NodeConfig>& configs, const std::string& version) {
@@ -186,6 +195,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
   for (const NodeConfig& config : configs) {
     for (const std::string& path : {config.socket, config.admin}) privileges.prepare_folder_of(path);
   }
+  for (const NodeConfig& config : configs) check_calibration(config, version);
   start_dpdk(configs);
   RingLinks links;
   Nodes nodes;
@@ -201,7 +211,8 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
     spdlog::info("node {} of {}: {} trainer{}{}, {} lane{}, codec {} ({}), MTU {}, socket {}", config.rank,
                  config.nodes.size(), config.trainers, config.trainers == 1 ? "" : "s",
                  config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
-                 config.codec.name(), isa_name(config.codec.isa()), config.mtu, config.socket);
+                 config.auto_codec.empty() ? config.codec.name() : config.auto_codec, isa_name(config.codec.isa()),
+                 config.mtu, config.socket);
     const auto answer = [&it = *node, &process](const std::string& line) { return answer_admin(it, process, line); };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
   }

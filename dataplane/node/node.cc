@@ -219,6 +219,14 @@ void Node::make_server() {
       lanes.desks.push_back(desks_[number * ranks + trainer % ranks].get());
     }
   }
+  lanes.mbps = [this] {
+    unsigned least = 0;
+    for (const NodePort& it : ports_) {
+      const unsigned speed = it.port->link_speed();
+      if (speed != 0 && (least == 0 || speed < least)) least = speed;
+    }
+    return least;
+  };
   server_ = std::make_unique<Server>(config_, std::move(lanes));
 }
 
@@ -257,6 +265,7 @@ void Node::tend(Nanos now) {
   log_addresses(now);
   log_failures(now);
   log_ring(now);
+  log_choices();
 }
 
 void Node::log_ring(Nanos now) {
@@ -272,6 +281,12 @@ void Node::log_failures(Nanos now) {
     all.push_back({.rank = lane.rank(), .count = ring.failures, .last = ring.failed, .before = ring.before});
   });
   for (const RingLine& line : failures_.look(config_.rank, all, now)) log(line);
+}
+
+void Node::log_choices() {
+  for (const ReportWatch::Line& line : choices_.look(plan_figures(server_->reports()))) {
+    spdlog::log(line.warning ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
+  }
 }
 
 std::optional<double> Node::failed_ago() const noexcept {

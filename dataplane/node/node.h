@@ -19,6 +19,7 @@
 #include "dataplane/lane/port_queue.h"
 #include "dataplane/lane/worker.h"
 #include "dataplane/trainer/mailbox.h"
+#include "dataplane/trainer/plan_reports.h"
 #include "dataplane/trainer/server.h"
 #include "dataplane/watch/admin_socket.h"
 #include "dataplane/watch/failed_operations.h"
@@ -130,6 +131,7 @@ class Node {
   void look_for_wrong_lanes();
   void log_ring(Nanos now);
   void log_failures(Nanos now);
+  void log_choices();
   void log_faults(Nanos now);
   [[nodiscard]] Lane& lane(unsigned number, unsigned local) {
     return *lanes_[number * ranks_per_node(config_) + local];
@@ -150,6 +152,7 @@ class Node {
   std::vector<std::unique_ptr<Lane>> lanes_;       // by number * ranks_per_node + local rank
   RingWatch ring_;
   FailureLog failures_;
+  ReportWatch choices_;
   Nanos faults_logged_at_ = 0;
   std::unique_ptr<Prober> prober_;
   std::unique_ptr<PathWatch> paths_;

@@ -56,6 +56,13 @@ class ServerState {
     return static_cast<unsigned>(
         std::count_if(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->attached(); }));
   }
+  [[nodiscard]] std::vector<SessionReports> reports() const {
+    std::vector<SessionReports> all;
+    for (const auto& session : sessions_) {
+      if (session->attached()) all.push_back(session->reports());
+    }
+    return all;
+  }
 
  private:
   void watch(int operation, int fd, uint32_t events, void* whom) const;
@@ -71,6 +78,7 @@ class ServerState {
   FileDescriptor again_;
   bool watches_again_ = false;
   Slots slots_;
+  const Planning planning_;
   const PacketRoom packets_;
   std::vector<std::unique_ptr<Session>> sessions_;  // in the order they came
   std::optional<SessionClock::time_point> accept_again_;
@@ -84,6 +92,7 @@ ServerState::ServerState(const NodeConfig& config, const ServerLanes& lanes)
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll instance")),
       again_(checked(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
       slots_(config_, lanes.desks, lanes.doorbells),
+      planning_(config_, lanes.mbps),
       packets_(lanes.packets) {
   watch(EPOLL_CTL_ADD, again_.get(), 0, &again_);
 }
@@ -158,7 +167,7 @@ void ServerState::accept_some(SessionClock::time_point now) {
 
 void ServerState::add(FileDescriptor socket, SessionClock::time_point now) {
   if (sessions_.size() >= kMaxSessions) make_room();
-  auto session = std::make_unique<Session>(config_, slots_, packets_, std::move(socket), now);
+  auto session = std::make_unique<Session>(config_, slots_, planning_, packets_, std::move(socket), now);
   if (session->gone()) return;
   try {
     watch(EPOLL_CTL_ADD, session->fd(), EPOLLIN | EPOLLRDHUP, session.get());
@@ -197,5 +206,6 @@ bool Server::busy() const noexcept { return state_->busy(); }
 void Server::close(const std::string& text) { state_->close(text); }
 bool Server::finished() const noexcept { return state_->finished(); }
 unsigned Server::attached() const noexcept { return state_->attached(); }
+std::vector<SessionReports> Server::reports() const { return state_->reports(); }
 
 }  // namespace gradlane

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "dataplane/trainer/control_tables.h"
 #include "dataplane/trainer/mailbox.h"
 #include "dataplane/trainer/session_slots.h"
 
@@ -22,6 +24,7 @@ struct ServerLanes {
   // share a desk.
   std::vector<LaneDesk*> desks;
   PacketRoom packets = {};
+  std::function<unsigned()> mbps = {};  // of the slowest port; 0: not known
 };
 
 class ServerState;
@@ -51,6 +54,8 @@ class Server {
   [[nodiscard]] bool finished() const noexcept;
 
   [[nodiscard]] unsigned attached() const noexcept;  // trainers
+  // What the libraries of those that are here say of operations that were left to them.
+  [[nodiscard]] std::vector<SessionReports> reports() const;
 
  private:
   std::unique_ptr<ServerState> state_;

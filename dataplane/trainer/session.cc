@@ -8,18 +8,21 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <vector>
 
 #include "base/error.h"
-#include "collectives/strategy/codec_ways.h"
-#include "compress/codec.h"
+#include "dataplane/trainer/control_tables.h"
 
 namespace gradlane {
 
-Session::Session(const NodeConfig& config, Slots& slots, const PacketRoom& packets, FileDescriptor socket,
-                 SessionClock::time_point now)
-    : config_(config), slots_(slots), packets_(packets), socket_(std::move(socket)), deadline_(now + kHelloTime) {
+Session::Session(const NodeConfig& config, Slots& slots, const Planning& planning, const PacketRoom& packets,
+                 FileDescriptor socket, SessionClock::time_point now)
+    : config_(config),
+      slots_(slots),
+      planning_(planning),
+      packets_(packets),
+      socket_(std::move(socket)),
+      deadline_(now + kHelloTime) {
   // Who may connect is a matter of the socket file's mode. This is for log lines and error texts.
   socklen_t bytes = sizeof(peer_);
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer_, &bytes) != 0) {
@@ -70,56 +73,10 @@ void Session::place(SessionClock::time_point now) {
   }
 }
 
-namespace {
-
-// A row of our table as a trainer is told of it.
-gl_codec_row told(const CodecRow& codec) noexcept {
-  gl_codec_row row{};
-  copy_text(row.word, codec.word);
-  copy_text(row.usage, codec.usage);
-  copy_text(row.example, codec.example);
-  if (codec.option != nullptr) copy_text(row.option, codec.option);
-  row.id = static_cast<uint8_t>(codec.id);
-  row.least = static_cast<uint8_t>(codec.min_bits);
-  row.most = static_cast<uint8_t>(codec.max_bits);
-  row.states = static_cast<uint8_t>(codec.feedback ? codec.states : 0);
-  row.flags = capabilities(codec);
-  copy_text(row.prefix, codec.prefix);
-  if (codec.variant != nullptr) copy_text(row.variant, codec.variant);
-  copy_text(row.promise, codec.promise);
-  copy_text(row.source, codec.source);
-  return row;
-}
-
-// The same of a strategy that it may name.
-gl_strategy_row told(const StrategyId& strategy, unsigned ranks, bool links) noexcept {
-  gl_strategy_row row{};
-  row.code = strategy.code();
-  for (unsigned kind = 0; kind <= GL_ALL_TO_ALL; ++kind) {
-    if (supports(strategy, static_cast<OpKind>(kind))) row.kinds |= 1U << kind;
-  }
-  row.flags = (strategy.kind == StrategyId::Kind::kAggregator ? GL_STRATEGY_BACK : 0) |
-              (has_owners(strategy, ranks) ? GL_STRATEGY_OWNERS : 0) | (links ? GL_STRATEGY_LINKS : 0);
-  copy_text(row.name, strategy.name().view());
-  return row;
-}
-
-// Those of the configuration, and the ring, which always works.
-std::vector<StrategyId> strategies_of(const NodeConfig& config) {
-  std::vector<StrategyId> list = config.strategies;
-  if (std::ranges::find(list, StrategyId{}) == list.end()) list.emplace_back();
-  return list;
-}
-
-}  // namespace
-
 void Session::attach(unsigned slot) {
   const auto lanes = static_cast<uint32_t>(slots_[slot].lanes.size());
-  const std::span<const CodecRow> codecs = codec_table();
-  const std::vector<StrategyId> strategies = strategies_of(config_);
-  const size_t codecs_at = gl_control_bytes(lanes);
-  const size_t strategies_at = codecs_at + codecs.size() * sizeof(gl_codec_row);
-  control_ = Segment("gradlane-control", strategies_at + strategies.size() * sizeof(gl_strategy_row));
+  const ControlTables tables(config_, lanes, planning_.ways());
+  control_ = Segment("gradlane-control", tables.bytes());
   while (!control_.filled()) control_.fill(control_.bytes());
   int bell[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bell) != 0) {
@@ -127,20 +84,7 @@ void Session::attach(unsigned slot) {
   }
   completion_ = FileDescriptor(bell[0]);
   trainers_bell_ = FileDescriptor(bell[1]);
-  auto* const control = new (control_.base()) gl_control{};
-  control->magic = GL_MAGIC;
-  control->version = GL_ABI_VERSION;
-  control->lanes = lanes;
-  control->codecs = static_cast<uint32_t>(codecs.size());
-  control->codec_row_bytes = sizeof(gl_codec_row);
-  control->strategies = static_cast<uint32_t>(strategies.size());
-  control->strategy_row_bytes = sizeof(gl_strategy_row);
-  auto* const codec_rows = reinterpret_cast<gl_codec_row*>(control_.base() + codecs_at);
-  for (size_t i = 0; i < codecs.size(); ++i) codec_rows[i] = told(codecs[i]);
-  auto* const strategy_rows = reinterpret_cast<gl_strategy_row*>(control_.base() + strategies_at);
-  const auto ranks = static_cast<unsigned>(config_.nodes.size()) * (config_.local_reduce ? 1 : config_.trainers);
-  const bool links = links_all(strategies, ranks);
-  for (size_t i = 0; i < strategies.size(); ++i) strategy_rows[i] = told(strategies[i], ranks, links);
+  tables.write(control_.base());
 
   slots_[slot].taken = true;
   slots_[slot].pid = peer_.pid;
@@ -158,8 +102,9 @@ void Session::welcome() {
   message.control_bytes = control_.bytes();
   message.max_bytes = config_.max_tensor;
   message.pid = static_cast<uint32_t>(getpid());
-  message.flags = config_.local_reduce ? GL_WELCOME_LOCAL_REDUCE : 0;
-  copy_text(message.codec, config_.codec.name());
+  message.flags =
+      (config_.local_reduce ? GL_WELCOME_LOCAL_REDUCE : 0) | (config_.auto_strategy ? GL_WELCOME_AUTO_STRATEGY : 0);
+  copy_text(message.codec, config_.auto_codec.empty() ? config_.codec.name() : config_.auto_codec);
   std::vector<int> fds = {control_.fd(), trainers_bell_.get()};
   for (const LaneAddress& lane : slots_[*slot_].lanes) fds.push_back(lane.doorbell);
   welcome_ = true;
@@ -276,6 +221,11 @@ void Session::release() {
   completion_.reset();
   slots_[*slot_].taken = slots_[*slot_].leaving = false;
   state_ = State::kGone;
+}
+
+SessionReports Session::reports() const {
+  if (!attached()) return {};
+  return {slots_.rank_of(*slot_), reports_of(control_.base(), control_.bytes())};
 }
 
 std::string Session::who() const {

@@ -9,14 +9,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "client/abi.h"
 #include "config/config.h"
+#include "dataplane/trainer/control_tables.h"
 #include "dataplane/trainer/segment.h"
 #include "dataplane/trainer/session_messages.h"
 #include "dataplane/trainer/session_round.h"
 #include "dataplane/trainer/session_slots.h"
+#include "dataplane/trainer/ways.h"
 
 namespace gradlane {
 
@@ -36,8 +39,8 @@ inline constexpr auto kHelloTime = std::chrono::seconds(5);
 // only, when the lanes have let go of it.
 class Session {
  public:
-  Session(const NodeConfig& config, Slots& slots, const PacketRoom& packets, FileDescriptor socket,
-          SessionClock::time_point now);
+  Session(const NodeConfig& config, Slots& slots, const Planning& planning, const PacketRoom& packets,
+          FileDescriptor socket, SessionClock::time_point now);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -55,6 +58,8 @@ class Session {
   [[nodiscard]] bool filling() const noexcept { return state_ == State::kFilling; }
   [[nodiscard]] bool attached() const noexcept { return socket_ && welcome_; }
   [[nodiscard]] bool gone() const noexcept { return state_ == State::kGone; }
+  // What its library says of operations that were left to it.
+  [[nodiscard]] SessionReports reports() const;
   // Something will happen without a message.
   [[nodiscard]] bool busy() const noexcept { return state_ != State::kNew && state_ != State::kReady; }
 
@@ -105,6 +110,7 @@ class Session {
 
   const NodeConfig& config_;
   Slots& slots_;
+  const Planning& planning_;
   const PacketRoom packets_;
   FileDescriptor socket_;
   ucred peer_{};

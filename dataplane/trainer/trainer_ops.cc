@@ -42,6 +42,7 @@ bool TrainerOps::submit(Nanos now) noexcept {
 }
 
 bool TrainerOps::complete(Nanos now) noexcept {
+  now_ = now;
   bool moved = read_completions();
   if (shares_buffer()) {
     for (uint64_t number = jobs_over_; number != jobs_begun_; ++number) {
@@ -180,7 +181,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   Job* const it = begin(number, now);
   if (it == nullptr) {
     leave(looks_of(trainer, *submission), false, false);
-    rings_[trainer].complete(submission->cookie, kFailedBefore, false);
+    rings_[trainer].complete(submission->cookie, kFailedBefore, {});
     return true;
   }
   it->cancelled |= submission->cancelled;
@@ -371,7 +372,7 @@ void TrainerOps::finish(Job& it, const char* failure) noexcept {
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     const Part& part = it.parts[trainer];
     if (!part.submitted) continue;
-    rings_[trainer].complete(part.cookie, failure, it.completion.residual_cleared, it.completion.loss);
+    rings_[trainer].complete(part.cookie, failure, end_of(it));
     if (failure[0] == 0 && since_[trainer] == 0) since_[trainer] = it.generation;
   }
   failed_ = failure[0] != 0;

@@ -119,6 +119,9 @@ class TrainerOps {
   [[nodiscard]] static Words words_of(const Failure& failure) noexcept;
   void end(Job& job, const Completion& completion) noexcept;
   void finish(Job& job, const char* failure) noexcept;
+  [[nodiscard]] TrainerRings::End end_of(const Job& job) const noexcept {
+    return {job.completion.residual_cleared, job.completion.loss, job.begun_at, now_};
+  }
   void fail_waiting(const char* failure) noexcept;
   [[nodiscard]] bool exchanging() const noexcept;  // the exchange has operations of this rank
   [[nodiscard]] bool uses(unsigned trainer, unsigned segment) const noexcept;
@@ -174,6 +177,7 @@ class TrainerOps {
   bool departed_ = false;          // a trainer has gone, and not all are there again
   bool gave_up_ = false;           // the generation, since it has gone
   Nanos published_at_ = 0;
+  Nanos now_ = 0;  // of the latest complete()
   std::vector<uint8_t> scratch_;
 };
 

@@ -321,13 +321,15 @@ bool TrainerRings::locate(uint32_t segment, uint64_t offset, size_t bytes, uint8
 
 // ---- Completions
 
-void TrainerRings::complete(uint64_t cookie, const char* failure, bool residual_cleared, const Loss& loss) noexcept {
+void TrainerRings::complete(uint64_t cookie, const char* failure, const End& end) noexcept {
   if (!attached()) return;
   gl_completion entry{};
   entry.cookie = cookie;
   entry.code = failure[0] == 0 ? GRADLANE_OK : GRADLANE_FAILED;
-  entry.residual_cleared = residual_cleared ? 1 : 0;
-  entry.loss = {loss.values, loss.zeroed, loss.squares, loss.lost_squares};
+  entry.residual_cleared = end.residual_cleared ? 1 : 0;
+  entry.loss = {end.loss.values, end.loss.zeroed, end.loss.squares, end.loss.lost_squares};
+  entry.begun_ns = end.begun;
+  entry.ended_ns = end.ended;
   std::memcpy(entry.text, failure, std::min<size_t>(std::strlen(failure), GL_TEXT - 1));
   std::memcpy(&lane_->completions[complete_tail_ % GL_SLOTS], &entry, sizeof(entry));
   store_seq_cst(lane_->complete_tail, ++complete_tail_);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/time.h"
 #include "client/abi.h"
 #include "client/gradlane.h"
 #include "collectives/counters.h"
@@ -56,7 +57,14 @@ class TrainerRings {
   [[nodiscard]] std::optional<Submission> next(const SubmissionLimits& limits, FaultReport& report) noexcept;
 
   // Says how a submission of next() ended; there is room. An empty text is success.
-  void complete(uint64_t cookie, const char* failure, bool residual_cleared, const Loss& loss = {}) noexcept;
+  // How an operation has ended, beside why it failed.
+  struct End {
+    bool residual_cleared = false;
+    Loss loss = {};
+    Nanos begun = 0;  // when the lane took it, and when it was through with it; 0, 0: not at all
+    Nanos ended = 0;
+  };
+  void complete(uint64_t cookie, const char* failure, const End& end) noexcept;
   void publish_ends(uint32_t ends) noexcept;  // before the completions that tell of the last one
   // Wakes the trainer if it waits and something was completed since the last call. `more` may follow at once: then one
   // that has others in flight sleeps on, until several are over.

@@ -185,22 +185,11 @@ void FakeDaemon::refuse(int fd, const std::string& text, uint32_t version) {
 }
 
 void FakeDaemon::greet() {
-  const size_t codecs_at = gl_control_bytes(settings_.lanes);
-  const size_t strategies_at = codecs_at + settings_.codecs.size() * sizeof(gl_codec_row);
-  control_bytes_ = strategies_at + settings_.strategies.size() * sizeof(gl_strategy_row);
   uint8_t* base = nullptr;
+  control_bytes_ = table_bytes();
   const int control_fd = make_memory("fake-control", control_bytes_, &base);
   control_ = reinterpret_cast<gl_control*>(base);
-  control_->magic = GL_MAGIC;
-  control_->version = GL_ABI_VERSION;
-  control_->lanes = settings_.lanes;
-  control_->codecs = static_cast<uint32_t>(settings_.codecs.size());
-  control_->codec_row_bytes = sizeof(gl_codec_row);
-  std::ranges::copy(settings_.codecs, reinterpret_cast<gl_codec_row*>(base + codecs_at));
-  control_->strategies = static_cast<uint32_t>(settings_.strategies.size());
-  control_->strategy_row_bytes = sizeof(gl_strategy_row);
-  std::ranges::copy(settings_.strategies, reinterpret_cast<gl_strategy_row*>(base + strategies_at));
-  if (settings_.control) settings_.control(*control_);
+  write_tables(base);
   const auto [completion_fd, trainers_fd] = make_bell();
   completion_fd_ = completion_fd;
   std::vector<int> fds{control_fd, trainers_fd};
@@ -293,6 +282,10 @@ bool FakeDaemon::serve_lane(unsigned number) {
     if (settings_.on_submission && !settings_.on_submission(number, submission)) continue;
     gl_completion completion{};
     completion.cookie = submission.cookie;
+    if (settings_.worked) {
+      completion.begun_ns = lane.clock;
+      completion.ended_ns = lane.clock += settings_.worked(submission);
+    }
     if (submission.kind != GL_CANCEL && submission.kind != GL_RESUME) put(number, completion);
   }
   return true;

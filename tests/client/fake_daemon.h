@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -44,6 +45,24 @@ inline std::vector<gl_strategy_row> fake_strategies() {
           {260, sums, back, 0, "aggregator:1"}};
 }
 
+// Ways of these: raw and fixed by the first two strategies, fixed by the ring predicted to be the fastest.
+inline std::vector<gl_way_row> fake_ways() {
+  std::vector<gl_way_row> rows;
+  for (const uint32_t strategy : {257U, 258U}) {
+    for (const bool exact : {true, false}) {
+      gl_way_row& row = rows.emplace_back();
+      row.strategy = strategy;
+      row.codec = exact ? 1 : 5;
+      row.bound = exact ? GL_BOUND_EXACT : GL_BOUND_ABSOLUTE;
+      row.bits = exact ? 0 : 10;
+      row.scales = exact ? 0 : 1;
+      std::strncpy(static_cast<char*>(row.name), exact ? "raw" : "fixed:10", GL_NAME - 1);
+      for (double& ns : row.ns) ns = (exact ? 100e3 : 50e3) + strategy;
+    }
+  }
+  return rows;
+}
+
 class FakeDaemon {
  public:
   struct Settings {
@@ -55,6 +74,8 @@ class FakeDaemon {
     std::string codec = "fixed:10";
     std::vector<gl_codec_row> codecs = fake_codecs();  // the table in shared memory
     std::vector<gl_strategy_row> strategies = fake_strategies();
+    std::vector<gl_way_row> ways{};
+    std::vector<gl_plan_row> plan{};
     std::function<void(gl_control&)> control{};  // changes what is beside it
     uint32_t first_count = 0;                    // of all rings
     uint64_t memory = uint64_t{512} << 20;       // beyond it, allocations are refused
@@ -67,6 +88,8 @@ class FakeDaemon {
     bool garbage_answers = false;
     // Lane and submission; false: completes it later, when complete() is called.
     std::function<bool(unsigned, const gl_submission&)> on_submission{};
+    // How long a lane says that it has worked on one, ns.
+    std::function<uint64_t(const gl_submission&)> worked{};
   };
 
   explicit FakeDaemon(Settings settings);
@@ -97,6 +120,7 @@ class FakeDaemon {
   }
   [[nodiscard]] unsigned codec_questions() const noexcept { return codec_questions_; }
   // Writes over what only daemons write: for garbage.
+  [[nodiscard]] std::vector<gl_report_row> reports();
   void set_complete_tail(unsigned lane, uint32_t value);
   void set_submit_head(unsigned lane, uint32_t value);
   void set_ends(unsigned lane, uint32_t value) {
@@ -132,6 +156,7 @@ class FakeDaemon {
     uint32_t submit_head = 0;
     uint32_t complete_tail = 0;
     std::vector<gl_submission> seen;
+    uint64_t clock = 1;
   };
 
   void run();
@@ -139,6 +164,8 @@ class FakeDaemon {
   void serve_message();
   void serve_newcomer();
   void greet();
+  [[nodiscard]] size_t table_bytes() const;
+  void write_tables(uint8_t* base);
   void allocate(const gl_allocate& request);
   void free_segment(const gl_segment& request);
   void find_codec(gl_codec_name request);

@@ -39,7 +39,7 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 
 constexpr std::string_view kRootKeys =
     "mode, rank, nodes, trainers, local_reduce, socket, admin, codec, mtu, udp_port, tos, ports, workers, memory, "
-    "exchange, timeouts, auth, user, faults, telemetry, log, log_file, strategies";
+    "exchange, timeouts, auth, user, faults, telemetry, log, log_file, strategies, strategy, plan, calibration";
 
 TEST(Faults, TheFilesTheRowsAreMadeOfAreRight) { EXPECT_EQ(fault_of(std::string(kNodes) + kPorts), ""); }
 

@@ -45,7 +45,7 @@ MAY_INCLUDE_WITHIN = {
         "lane": {"frame", "kernel", "device", "poll", "trainer"},
         "watch": {"frame", "lane"},
         "node": {"frame", "kernel", "poll", "trainer", "device", "udp", "lane", "watch"},
-        "status": {"device", "watch", "node"},
+        "status": {"trainer", "device", "watch", "node"},
         "daemon": {"kernel", "device", "node", "status"},
         "loopback": {"frame", "poll", "device"},
         "accelerator": {"accelerator/engine", "frame", "kernel", "poll", "device", "packet", "lane", "watch", "status", "daemon"},
@@ -54,8 +54,9 @@ MAY_INCLUDE_WITHIN = {
 
 # Files of a folder that build on each other in one direction: each may include those before it.
 IN_ORDER = {
-    "client/library": ("base", "context", "squares", "message", "find", "loss", "requests", "queue", "progress", "talk", "codecs",
-                       "strategies", "buffers", "kinds", "coding", "check", "wait", "submit", "open"),
+    "client/library": ("base", "rounds", "context", "squares", "message", "find", "loss", "requests", "report", "choices", "queue",
+                       "progress", "talk", "wishes", "codecs", "strategies", "buffers", "kinds", "candidates", "coding",
+                       "check", "wait", "submit", "open"),
 }
 
 # System headers that belong to some folders only.

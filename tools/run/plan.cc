@@ -21,6 +21,7 @@
 #include "base/parse.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
+#include "config/choices.h"
 #include "config/config.h"
 #include "config/values.h"
 #include "tools/run/interface.h"
@@ -70,6 +71,13 @@ void plan_codec(const RunOptions& options, RunPlan& plan) {
   const bool marked = plan.link == RunPlan::Link::kAccelerator;  // what is marked is to be compressed
   if (!marked) plan.trainers_codec = adaptive_codec(options.codec);
   const bool adaptive = !plan.trainers_codec.empty();
+  if (!marked && begins_auto(options.codec)) {
+    if (!is_auto_codec(options.codec)) {
+      throw SetupError(fmt::format("--codec '{}': there is no such codec; allowed: {}", options.codec, kAutoUsage));
+    }
+    plan.codec = plan.trainers_codec = options.codec;
+    return;
+  }
   plan.codec = find_codec(adaptive || !named ? (marked ? kDefaultLossyCodec : kDefaultCodec) : options.codec).name();
   if (named && !adaptive) plan.trainers_codec = plan.codec;
 }

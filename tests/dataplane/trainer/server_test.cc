@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "dataplane/trainer/ways.h"
 #include "tests/dataplane/trainer/server_fixture.h"
 
 namespace gradlane::test::server_test {
@@ -47,8 +48,11 @@ TEST_F(ServerTest, Welcome) {
   EXPECT_EQ(welcome.rank, 4U);
   EXPECT_EQ(welcome.world, 6U);
   EXPECT_EQ(welcome.lanes, 2U);
-  const size_t control_bytes =
-      gl_control_bytes(2) + codec_table().size() * sizeof(gl_codec_row) + sizeof(gl_strategy_row);
+  const size_t ways = Planning(config_, {}).ways().size();
+  EXPECT_GT(ways, 1U);
+  const size_t control_bytes = gl_control_bytes(2) + codec_table().size() * sizeof(gl_codec_row) +
+                               sizeof(gl_strategy_row) + ways * sizeof(gl_way_row) +
+                               GL_MAX_REPORTS * sizeof(gl_report_row);
   EXPECT_EQ(welcome.control_bytes, control_bytes);
   EXPECT_EQ(welcome.max_bytes, config_.max_tensor);
   EXPECT_EQ(welcome.pid, static_cast<uint32_t>(getpid()));

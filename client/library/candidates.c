@@ -1,0 +1,225 @@
+// candidates.c - the ways that operations which leave it to the library may go (the thread of the context)
+#include "client/library/candidates.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/library/buffers.h"
+#include "client/library/codecs.h"
+#include "client/library/kinds.h"
+#include "client/library/strategies.h"
+
+// ---- Tables of the daemon
+
+static size_t table_bytes(uint32_t rows, uint32_t row_bytes) { return (size_t)rows * row_bytes; }
+
+// The rows of a table at `at`, which ends before the next one's. False: it makes no sense.
+static bool table_fits(size_t at, size_t bytes, uint32_t rows, uint32_t stride, uint32_t most, size_t least) {
+  return rows <= most && stride >= least && stride % 8 == 0 && at <= bytes && (bytes - at) / stride >= rows;
+}
+
+bool gl_read_ways(gradlane_context* gl, size_t bytes) {
+  const struct gl_control* const control = gl->control;
+  struct gl_choices* const choices = &gl->choices;
+  const uint32_t ways = control->ways;
+  const uint32_t plan_rows = control->plan_rows;
+  const uint32_t reports = control->reports;
+  if (ways == 0) return true;
+  size_t at = gl_control_bytes(gl->welcome.lanes) + table_bytes(gl->codecs.count, control->codec_row_bytes) +
+              table_bytes(gl->strategies.count, control->strategy_row_bytes);
+  if (!table_fits(at, bytes, ways, control->way_row_bytes, GL_MAX_WAYS, sizeof(struct gl_way_row))) return false;
+  uint8_t* const base = (uint8_t*)gl->control;
+  for (uint32_t i = 0; i < ways; ++i) {
+    struct gl_way_row* const row = &choices->rows[i];
+    memcpy(row, base + at + table_bytes(i, control->way_row_bytes), sizeof(*row));
+    row->name[GL_NAME - 1] = 0;
+  }
+  at += table_bytes(ways, control->way_row_bytes);
+  if (plan_rows > 0 &&
+      !table_fits(at, bytes, plan_rows, control->plan_row_bytes, GL_MAX_PLAN_ROWS, sizeof(struct gl_plan_row)))
+    return false;
+  for (uint32_t i = 0; i < plan_rows; ++i) {
+    struct gl_plan_row* const row = &choices->plan[i];
+    memcpy(row, base + at + table_bytes(i, control->plan_row_bytes), sizeof(*row));
+    row->codec[GL_NAME - 1] = 0;
+  }
+  at += table_bytes(plan_rows, plan_rows > 0 ? control->plan_row_bytes : 0);
+  // Rows of another length than ours we leave alone.
+  if (reports > 0 && control->report_row_bytes == sizeof(struct gl_report_row)) {
+    if (!table_fits(at, bytes, reports, control->report_row_bytes, GL_MAX_REPORTS, sizeof(struct gl_report_row)))
+      return false;
+    choices->reports = (struct gl_report_row*)(base + at);
+    choices->report_count = reports;
+  }
+  choices->row_count = ways;
+  choices->plan_count = plan_rows;
+  return true;
+}
+
+// ---- Sets
+
+static bool does_kind(const gradlane_context* gl, uint32_t strategy, enum gl_submission_kind kind, bool owners) {
+  for (uint32_t i = 0; i < gl->strategies.count; ++i) {
+    const struct gl_strategy_row* const row = &gl->strategies.rows[i];
+    if (row->code != strategy) continue;
+    return (row->kinds >> kind & 1u) != 0 && (!owners || (row->flags & GL_STRATEGY_OWNERS) != 0);
+  }
+  return false;
+}
+
+// The name that keeps the wish's bound: the row's own, or the same with another B.
+static bool way_name(const gradlane_context* gl, const struct gl_way_row* row, const struct gl_wish* wish, char* name) {
+  if (row->bound == GL_BOUND_EXACT || row->scales == 0) {
+    (void)snprintf(name, GL_NAME, "%s", row->name);
+    return row->bound == GL_BOUND_EXACT || row->bits >= wish->bits;
+  }
+  const struct gl_codec_row* const codec = gl_codec_row_of(gl, row->codec);
+  if (codec == NULL || wish->bits < codec->least || wish->bits > codec->most) return false;
+  (void)snprintf(name, GL_NAME, "%.31s:%.15s%u", codec->word, codec->prefix, wish->bits);
+  return true;
+}
+
+// Of rows of one strategy and codec, which predict for several B: the next above the wish's, else the largest.
+static bool is_nearest(const gradlane_context* gl, const struct gl_way_row* row, unsigned bits) {
+  if (row->scales == 0) return true;
+  for (uint32_t i = 0; i < gl->choices.row_count; ++i) {
+    const struct gl_way_row* const other = &gl->choices.rows[i];
+    if (other == row || other->strategy != row->strategy || other->codec != row->codec || other->scales == 0) continue;
+    if (row->bits < bits ? other->bits > row->bits : other->bits >= bits && other->bits < row->bits) return false;
+  }
+  return true;
+}
+
+static void add_way(struct gl_choice_set* set, const struct gl_way* way) {
+  for (unsigned i = 0; i < set->count; ++i) {
+    const struct gl_way* const it = &set->ways[i];
+    if (it->strategy == way->strategy && it->codec == way->codec && it->arguments == way->arguments) return;
+  }
+  if (set->count < GL_ROUND_WAYS) set->ways[set->count++] = *way;
+}
+
+// The row of this strategy whose codec is this one, or exact. -1: there is none.
+static int way_row_of(const gradlane_context* gl, uint32_t strategy, const struct gl_codec_name* codec) {
+  int exact = -1;
+  for (uint32_t i = 0; i < gl->choices.row_count; ++i) {
+    const struct gl_way_row* const row = &gl->choices.rows[i];
+    if (row->strategy != strategy) continue;
+    if (codec != NULL && row->codec == codec->id) return (int)i;
+    if (row->bound == GL_BOUND_EXACT && exact < 0) exact = (int)i;
+  }
+  return exact;
+}
+
+// By one codec, or none, each strategy that can; the one of operations that name none first.
+static gradlane_code add_strategies(gradlane_context* gl, const struct gl_choice_of* of,
+                                    const struct gl_codec_name* codec, struct gl_choice_set* set) {
+  const struct gl_cargo cargo = {.call = gl_kind_name(of->kind), .kind = of->kind, .codec = codec};
+  const struct gl_strategy_row* first = NULL;
+  const gradlane_code code = gl_find_strategy(gl, of->strategy, &cargo, &first);
+  if (code != GRADLANE_OK || first == NULL) return code;
+  const bool owners = codec != NULL && (codec->flags & GL_CODEC_OWNED) != 0;
+  struct gl_way way = {.exact = codec == NULL || (codec->flags & GL_CODEC_EXACT) != 0};
+  if (codec != NULL) {
+    way.codec = codec->id;
+    way.arguments = codec->arguments;
+    memcpy(way.name, codec->name, GL_NAME);
+  }
+  for (uint32_t i = 0; i <= gl->strategies.count; ++i) {
+    const struct gl_strategy_row* const row = i == 0 ? first : &gl->strategies.rows[i - 1];
+    if (!does_kind(gl, row->code, of->kind, owners) || (of->strategy != NULL && row != first)) continue;
+    way.strategy = row->code;
+    way.row = way_row_of(gl, row->code, codec);
+    add_way(set, &way);
+  }
+  return GRADLANE_OK;
+}
+
+// Error feedback is for one array of states of codecs that add whole numbers.
+static bool takes_residual(const struct gl_codec_name* codec) {
+  const uint32_t wanted = GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS;
+  return (codec->flags & wanted) == wanted && codec->states == 1;
+}
+
+static gradlane_code add_row(gradlane_context* gl, const struct gl_choice_of* of, int number,
+                             struct gl_choice_set* set) {
+  const struct gl_way_row* const row = &gl->choices.rows[number];
+  if (row->bound == GL_BOUND_EXACT || row->bound != of->wish->bound) return GRADLANE_OK;
+  if (of->strategy != NULL && row->strategy != set->ways[0].strategy) return GRADLANE_OK;
+  struct gl_way way = {.strategy = row->strategy, .row = number};
+  if (!way_name(gl, row, of->wish, way.name) || !is_nearest(gl, row, of->wish->bits)) return GRADLANE_OK;
+  struct gl_codec_pair found;
+  const gradlane_code code = gl_find_codecs(gl, way.name, &found);
+  if (code == GRADLANE_BAD_ARGUMENT) return GRADLANE_OK;  // its shortest run does not fit a packet, say
+  if (code != GRADLANE_OK) return code;
+  if (!does_kind(gl, row->strategy, of->kind, (found.there.flags & GL_CODEC_OWNED) != 0)) return GRADLANE_OK;
+  if (of->residual && !takes_residual(&found.there)) return GRADLANE_OK;
+  way.codec = found.there.id;
+  way.arguments = found.there.arguments;
+  add_way(set, &way);
+  return GRADLANE_OK;
+}
+
+static gradlane_code fill_set(gradlane_context* gl, const struct gl_choice_of* of, struct gl_choice_set* set) {
+  if (of->wish == NULL) return add_strategies(gl, of, of->codec, set);
+  struct gl_codec_pair raw;
+  const char* const exact = gl_codec_with(gl, GL_CODEC_EXACT, NULL);
+  gradlane_code code = gl_find_codecs(gl, exact != NULL ? exact : "raw", &raw);
+  if (code == GRADLANE_OK) code = add_strategies(gl, of, &raw.there, set);
+  if (code != GRADLANE_OK || set->count == 0) return code;
+  for (uint32_t i = 0; i < gl->choices.row_count && code == GRADLANE_OK; ++i) code = add_row(gl, of, (int)i, set);
+  return code;
+}
+
+// What ranks agree in, and its place among what the daemon shares.
+static gradlane_code make_memory(gradlane_context* gl) {
+  struct gl_choices* const choices = &gl->choices;
+  if (choices->memory != NULL) return GRADLANE_OK;
+  void* memory = NULL;
+  const gradlane_code code =
+      gradlane_alloc(gl, (GL_PREDICTIONS + GL_MAX_CLASSES * GL_TRIALS) * sizeof(double), &memory);
+  if (code != GRADLANE_OK) return code;
+  const struct gl_buffer* const buffer = gl_find_buffer(gl, memory);
+  choices->memory = memory;
+  choices->segment = buffer->segment;
+  choices->offset = (uint64_t)((uint8_t*)memory - gl->segments[buffer->segment].base);
+  return GRADLANE_OK;
+}
+
+static bool same_set(const struct gl_choice_set* it, const struct gl_choice_set* wanted) {
+  return it->kind == wanted->kind && it->codes == wanted->codes && it->residual == wanted->residual &&
+         it->strategy == wanted->strategy && it->codec == wanted->codec && it->arguments == wanted->arguments &&
+         strcmp(it->asked, wanted->asked) == 0;
+}
+
+gradlane_code gl_find_set(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_choice_set** set) {
+  struct gl_choices* const choices = &gl->choices;
+  *set = NULL;
+  // Alone there is nothing to send; and ranks agree in one operation, of which the daemon must take so much.
+  if (gl->welcome.world < 2 || choices->row_count == 0) return GRADLANE_OK;
+  if (gl->welcome.max_bytes < GL_PREDICTIONS * sizeof(double)) return GRADLANE_OK;
+  struct gl_choice_set wanted = {.kind = (uint8_t)of->kind,
+                                 .codes = of->wish != NULL || of->codec != NULL,
+                                 .residual = of->residual,
+                                 .asks = of->wish != NULL && of->wish->bound != GL_BOUND_EXACT};
+  if (of->codec != NULL) {
+    wanted.codec = of->codec->id;
+    wanted.arguments = of->codec->arguments;
+  }
+  for (uint32_t i = 0; of->strategy != NULL && i < gl->strategies.count; ++i) {
+    if (strcmp(gl->strategies.rows[i].name, of->strategy) == 0) wanted.strategy = gl->strategies.rows[i].code;
+  }
+  (void)snprintf(wanted.asked, sizeof(wanted.asked), "%.63s", of->asked);
+  for (unsigned i = 0; i < choices->set_count && *set == NULL; ++i) {
+    if (same_set(choices->sets[i], &wanted)) *set = choices->sets[i];
+  }
+  if (*set != NULL || choices->set_count == GL_MAX_SETS) return GRADLANE_OK;
+  gradlane_code code = make_memory(gl);
+  if (code == GRADLANE_OK) code = fill_set(gl, of, &wanted);
+  if (code != GRADLANE_OK || wanted.count == 0) return code;
+  struct gl_choice_set* const made = malloc(sizeof(*made));
+  if (made == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for what there is to choose from");
+  *made = wanted;
+  *set = choices->sets[choices->set_count++] = made;
+  return GRADLANE_OK;
+}

@@ -1,0 +1,21 @@
+// candidates.h - the ways that operations which leave it to the library may go (the thread of the context)
+#pragma once
+
+#include "client/library/context.h"
+#include "client/library/wishes.h"
+
+// Copies the daemon's tables out of the control segment of `bytes` bytes. False: they make no sense.
+bool gl_read_ways(gradlane_context* gl, size_t bytes);
+
+// What is to be chosen: by a codec that is found (`codec`), or that keeps a bound (`wish`); neither: of elements that
+// travel as they are.
+struct gl_choice_of {
+  enum gl_submission_kind kind;
+  const char* asked;     // the name of the codec
+  const char* strategy;  // NULL: to be chosen
+  const struct gl_wish* wish;
+  const struct gl_codec_name* codec;
+  bool residual;
+};
+// The ways there are, as a set that stays; NULL in `set`: there are too many sets, or nothing to choose from.
+gradlane_code gl_find_set(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_choice_set** set);

@@ -1,0 +1,335 @@
+// choices.c - which way operations go that leave it to the library (the thread of the context)
+//
+// A choice is made when an operation has its turn on the way to the daemon, which is in the same order on all ranks. It
+// depends on how many of its class there were, and on numbers that all ranks have agreed on, by all-reduces that the
+// library puts in front of operations at the same places everywhere. So nothing waits but what has its turn: the caller
+// does not. What a request waits for here was submitted before it, on all ranks; so nobody waits for ever.
+#include "client/library/choices.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/library/loss.h"
+#include "client/library/report.h"
+#include "client/library/requests.h"
+
+enum {
+  kDigests = 2,  // of what may be chosen, and of the plan
+  kFirstPlace = GL_PREDICTIONS,
+};
+
+unsigned gl_size_class(double bytes) {
+  unsigned size = 0;
+  while (size + 1 < GL_SIZES && bytes >= (double)(UINT64_C(2) << (GL_LEAST_SIZE + size))) ++size;
+  return size;
+}
+
+// ---- What all ranks agree on
+
+// 53 bits of FNV-1a, which a double holds.
+static uint64_t add_bytes(uint64_t digest, const void* bytes, size_t count) {
+  for (size_t i = 0; i < count; ++i) digest = (digest ^ ((const uint8_t*)bytes)[i]) * UINT64_C(0x100000001b3);
+  return digest;
+}
+
+static double digest_of_ways(const gradlane_context* gl) {
+  uint64_t digest = UINT64_C(0xcbf29ce484222325);
+  for (uint32_t i = 0; i < gl->choices.row_count; ++i) {
+    const struct gl_way_row* const row = &gl->choices.rows[i];
+    digest = add_bytes(digest, &row->strategy, sizeof(row->strategy));
+    const uint8_t what[] = {row->codec, row->bound, row->bits, row->scales};
+    digest = add_bytes(digest, what, sizeof(what));
+    digest = add_bytes(digest, row->name, strlen(row->name) + 1);
+  }
+  for (uint32_t i = 0; i < gl->strategies.count; ++i) {
+    digest = add_bytes(digest, &gl->strategies.rows[i].code, sizeof(uint32_t));
+  }
+  return (double)(digest >> 11);
+}
+
+static double digest_of_plan(const gradlane_context* gl) {
+  const size_t bytes = gl->choices.plan_count * sizeof(struct gl_plan_row);
+  return (double)(add_bytes(UINT64_C(0xcbf29ce484222325), gl->choices.plan, bytes) >> 11);
+}
+
+// Tags that nobody else is likely to have: of the place in this epoch, and what it is about.
+static uint64_t agreement_tag(uint64_t place, uint64_t what) {
+  uint64_t z = UINT64_C(0x6175746f63686f69) + (place << 8 | what) * UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  return z ^ z >> 27;
+}
+
+// Puts an all-reduce of so many doubles of the memory in front of the first request. NULL: no memory.
+static struct gl_request* insert_agreement(gradlane_context* gl, size_t from, size_t count, uint32_t flag,
+                                           uint64_t what) {
+  struct gl_choices* const choices = &gl->choices;
+  struct gl_request* const cause = gl->first;
+  const uint64_t bytes = count * sizeof(double);
+  const struct gl_operation operation = {.submission = {.tag = agreement_tag(choices->agreements++, what),
+                                                        .count = count,
+                                                        .offset = choices->offset + from * sizeof(double),
+                                                        .timeout_ms = gl->timeout_ms,
+                                                        .segment = (uint8_t)choices->segment,
+                                                        .kind = GL_ALL_REDUCE,
+                                                        .type = GRADLANE_FLOAT64,
+                                                        .flags = flag},
+                                         .data = {.base = (uint8_t*)(choices->memory + from), .bytes = bytes},
+                                         .each = count,
+                                         .parts = 1,
+                                         .whole = count,
+                                         .width = sizeof(double)};
+  struct gl_request* const it = gl_new_request(gl, &operation);
+  if (it == NULL) return NULL;
+  it->internal = it->settled = true;
+  it->epoch = cause->epoch;
+  // It belongs to the same count as what it is for.
+  memcpy(it->ends_seen, cause->ends_seen, sizeof(it->ends_seen));
+  it->next = cause;
+  gl->first = it;
+  return it;
+}
+
+static void turn_off(gradlane_context* gl, uint8_t why) {
+  gl->choices.state = GL_CHOICES_OFF;
+  gl->choices.why = why;
+}
+
+// Of the largest and the least of all ranks', which come as they are and with the other sign, whether they differ.
+static bool differ(const double* pair) { return pair[0] != -pair[1]; }
+
+static void ask_ranks(gradlane_context* gl) {
+  struct gl_choices* const choices = &gl->choices;
+  const double digests[kDigests] = {digest_of_ways(gl), digest_of_plan(gl)};
+  double* at = choices->memory;
+  for (unsigned i = 0; i < kDigests; ++i) {
+    *at++ = digests[i];
+    *at++ = -digests[i];
+  }
+  for (unsigned row = 0; row < GL_MAX_WAYS; ++row) {
+    for (unsigned size = 0; size < GL_SIZES; ++size) *at++ = choices->rows[row].ns[size];
+  }
+  choices->agreement = insert_agreement(gl, 0, GL_PREDICTIONS, GL_FLAG_MAX, 0);
+  choices->state = GL_CHOICES_ASKED;
+  if (choices->agreement == NULL) turn_off(gl, GL_REASON_FAILED);
+}
+
+static void hear_ranks(gradlane_context* gl) {
+  struct gl_choices* const choices = &gl->choices;
+  const gradlane_code code = choices->agreement->code;
+  const double* const all = choices->memory;
+  gl_release_request(gl, choices->agreement);
+  choices->agreement = NULL;
+  if (code != GRADLANE_OK) {
+    turn_off(gl, GL_REASON_FAILED);
+    return;
+  }
+  const bool ways = differ(all);
+  const bool plans = differ(all + 2);
+  if (ways || plans) {
+    gl_warn(gl, GL_REASON_DIFFER,
+            "codec or strategy auto: the daemons of some ranks have other %s (%s in their configurations), so all goes "
+            "raw and by the first strategy",
+            ways ? "strategies or codecs to choose from" : "plans", ways ? "strategies, mtu" : "plan");
+    turn_off(gl, GL_REASON_DIFFER);
+    return;
+  }
+  memcpy(choices->predicted, all + (size_t)2 * kDigests, sizeof(choices->predicted));
+  choices->state = GL_CHOICES_AGREED;
+}
+
+// ---- Classes
+
+static void freeze(struct gl_choice_class* it, unsigned way, uint8_t why) {
+  it->why = why;
+  it->rounds.frozen = true;
+  it->rounds.chosen = way;
+  it->rounds.state = GL_ROUNDS_SETTLED;
+  it->rounds.left = UINT64_MAX;
+}
+
+// A row of the plan is for ways that the operation may go: what rounds must have been asked for. Else it is raw.
+static void follow_plan(const gradlane_context* gl, struct gl_choice_class* it, double bytes) {
+  const struct gl_choice_set* const set = it->set;
+  unsigned way = 0;
+  for (uint32_t i = 0; i < gl->choices.plan_count; ++i) {
+    const struct gl_plan_row* const row = &gl->choices.plan[i];
+    if (bytes < (double)row->from || bytes >= (double)row->to) continue;
+    bool found = false;
+    for (unsigned exact = 0; exact < 2 && !found; ++exact) {
+      for (unsigned w = 0; w < set->count && !found; ++w) {
+        const struct gl_way* const each = &set->ways[w];
+        found = each->strategy == row->strategy && (exact == 0 ? strcmp(each->name, row->codec) == 0 : each->exact);
+        if (found) way = w;
+      }
+    }
+    break;
+  }
+  freeze(it, way, GL_REASON_PLAN);
+}
+
+static struct gl_choice_class* new_choice_class(gradlane_context* gl, const struct gl_operation* operation,
+                                                unsigned size) {
+  struct gl_choices* const choices = &gl->choices;
+  if (choices->class_count == GL_MAX_CLASSES) return NULL;
+  struct gl_choice_class* const it = calloc(1, sizeof(*it));
+  if (it == NULL) return NULL;
+  const struct gl_choice_set* const set = operation->choice;
+  it->set = set;
+  it->size = size;
+  it->type = operation->submission.type;
+  it->number = choices->class_count;
+  choices->classes[choices->class_count++] = it;
+  it->rounds.count = set->count;
+  for (unsigned i = 0; i < set->count; ++i) {
+    const struct gl_way* const way = &set->ways[i];
+    it->rounds.ways[i] = (struct gl_round_way){.strategy = way->strategy, .codec = way->codec, .exact = way->exact};
+  }
+  gl_rounds_begin(&it->rounds);
+  return it;
+}
+
+static double bytes_of(const gradlane_context* gl, const struct gl_operation* operation) {
+  const double whole = (double)operation->whole * operation->width;
+  return operation->blocks ? whole * gl->welcome.world : whole;
+}
+
+// NULL: there are too many.
+static struct gl_choice_class* class_of(gradlane_context* gl, const struct gl_operation* operation) {
+  const unsigned size = gl_size_class(bytes_of(gl, operation));
+  for (unsigned i = 0; i < gl->choices.class_count; ++i) {
+    struct gl_choice_class* const it = gl->choices.classes[i];
+    if (it->set == operation->choice && it->size == size && it->type == operation->submission.type) return it;
+  }
+  return new_choice_class(gl, operation, size);
+}
+
+// False: not yet.
+static bool predict(gradlane_context* gl, struct gl_choice_class* it, double bytes) {
+  struct gl_choices* const choices = &gl->choices;
+  if (choices->state == GL_CHOICES_ASKED) {
+    if (choices->agreement->state != GL_OVER) return false;
+    hear_ranks(gl);
+  }
+  if (choices->state == GL_CHOICES_OFF) {
+    freeze(it, 0, choices->why);
+    return true;
+  }
+  for (unsigned i = 0; i < it->rounds.count; ++i) {
+    const int row = it->set->ways[i].row;
+    it->rounds.ways[i].predicted = row >= 0 ? choices->predicted[row][it->size] : GL_TRIAL_UNKNOWN / 2;
+  }
+  if (choices->plan_count > 0) {
+    follow_plan(gl, it, bytes);
+  } else {
+    gl_rounds_predict(&it->rounds);
+  }
+  return true;
+}
+
+// Ranks agree on trials when this one's have ended: so do those of the others.
+static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
+  double* const times = gl->choices.memory + kFirstPlace + (size_t)it->number * GL_TRIALS;
+  if (it->open > 0) return false;
+  if (it->agreement == NULL) {
+    gl_rounds_give(&it->rounds, times);
+    const uint64_t what = (uint64_t)it->set->kind << 5 | (it->size + 1);
+    it->agreement = insert_agreement(gl, (size_t)(times - gl->choices.memory), GL_TRIALS, GL_FLAG_MIN, what);
+    if (it->agreement == NULL) freeze(it, 0, GL_REASON_FAILED);
+    return true;
+  }
+  if (it->agreement->state != GL_OVER) return false;
+  const gradlane_code code = it->agreement->code;
+  gl_release_request(gl, it->agreement);
+  it->agreement = NULL;
+  if (code != GRADLANE_OK) {
+    freeze(it, 0, GL_REASON_FAILED);
+  } else {
+    gl_rounds_take(&it->rounds, times);
+  }
+  gl_report(gl, it);
+  return true;
+}
+
+// ---- Operations
+
+static void let_go(struct gl_request* request, const struct gl_way* way) {
+  struct gl_operation* const operation = &request->operation;
+  struct gl_submission* const submission = &operation->submission;
+  request->settled = true;
+  submission->strategy = way->strategy;
+  if (!operation->choice->codes) return;
+  submission->flags |= GL_FLAG_CODEC;
+  submission->codec = way->codec;
+  submission->codec_arguments = way->arguments;
+  if (operation->states == 0) return;
+  if (way->exact) {
+    gl_pay(operation);
+  } else {
+    submission->flags |= GL_FLAG_RESIDUAL;
+  }
+}
+
+bool gl_choose(gradlane_context* gl) {
+  struct gl_request* const request = gl->first;
+  const struct gl_operation* const operation = &request->operation;
+  if (request->settled || operation->choice == NULL) return true;
+  const struct gl_choice_set* const set = operation->choice;
+  // What was asked for before the count began again fails in the daemon.
+  struct gl_choice_class* const it = request->epoch == gl->choices.epoch ? class_of(gl, operation) : NULL;
+  if (it == NULL) {
+    let_go(request, &set->ways[0]);
+    return true;
+  }
+  if (gl->choices.state == GL_CHOICES_NEW) {
+    ask_ranks(gl);
+    if (gl->first != request) return true;
+  }
+  const double bytes = bytes_of(gl, operation);
+  const uint64_t count = operation->submission.count;
+  const uint64_t whole = operation->whole;
+  enum gl_turn turn;
+  while ((turn = gl_rounds_next(&it->rounds, count, whole, &request->turn)) != GL_TURN_GO) {
+    if (turn == GL_TURN_PREDICT ? !predict(gl, it, bytes) : !agree_on_trials(gl, it)) return false;
+    if (gl->first != request) return true;
+    if (turn == GL_TURN_PREDICT) gl_report(gl, it);
+  }
+  if (request->turn.trial >= 0) {
+    request->of_class = it;
+    ++it->open;
+  }
+  it->bytes += (uint64_t)((double)count * operation->width);
+  let_go(request, &set->ways[request->turn.way]);
+  gl_count_report(gl, it);
+  return true;
+}
+
+// One that is under way ends by itself, and is nobody's from then on.
+static void drop_agreement(gradlane_context* gl, struct gl_request** agreement) {
+  struct gl_request* const it = *agreement;
+  *agreement = NULL;
+  if (it == NULL) return;
+  if (it->state == GL_OVER) {
+    gl_release_request(gl, it);
+  } else {
+    it->orphan = true;
+  }
+}
+
+void gl_choose_afresh(gradlane_context* gl) {
+  struct gl_choices* const choices = &gl->choices;
+  ++choices->epoch;
+  choices->agreements = 0;
+  choices->state = GL_CHOICES_NEW;
+  drop_agreement(gl, &choices->agreement);
+  // A rank that has come anew knows of none.
+  for (unsigned i = 0; i < choices->class_count; ++i) {
+    drop_agreement(gl, &choices->classes[i]->agreement);
+    free(choices->classes[i]);
+  }
+  choices->class_count = 0;
+}
+
+void gl_free_choices(gradlane_context* gl) {
+  for (unsigned i = 0; i < gl->choices.class_count; ++i) free(gl->choices.classes[i]);
+  for (unsigned i = 0; i < gl->choices.set_count; ++i) free(gl->choices.sets[i]);
+}

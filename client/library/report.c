@@ -1,0 +1,99 @@
+// report.c - what became of classes of operations: rows in shared memory that the daemon reads (the thread of the
+// context)
+#include "client/library/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// The last rows are for operations that no codec applies to.
+enum { kExactRows = 8 };
+
+static struct gl_report_row* report_of(gradlane_context* gl, const struct gl_choice_class* it) {
+  const uint32_t rows = gl->choices.report_count;
+  return rows > kExactRows && it->number < rows - kExactRows ? &gl->choices.reports[it->number] : NULL;
+}
+
+static double per_byte(const struct gl_choice_class* it, unsigned way) {
+  const double ns = it->rounds.ways[way].predicted;
+  return ns < GL_TRIAL_UNKNOWN / 2 ? ns / (double)(UINT64_C(1) << (GL_LEAST_SIZE + it->size)) : 0;
+}
+
+static bool has_lossy(const struct gl_choice_class* it) {
+  for (unsigned i = 0; i < it->set->count; ++i) {
+    if (!it->set->ways[i].exact) return true;
+  }
+  return false;
+}
+
+static uint8_t reason_of(const struct gl_choice_class* it, bool rival_measured) {
+  const struct gl_rounds* const rounds = &it->rounds;
+  if (it->why != GL_REASON_NONE) return it->why;
+  if (rounds->round == 0 && rounds->state != GL_ROUNDS_SETTLED) return GL_REASON_TRYING;
+  if (!it->set->ways[rounds->chosen].exact) return GL_REASON_NONE;
+  if (!it->set->asks) return GL_REASON_EXACT;
+  if (!has_lossy(it)) return GL_REASON_NO_CODEC;
+  return rival_measured ? GL_REASON_SLOWER : GL_REASON_UNLIKELY;
+}
+
+static void fill_row(const struct gl_choice_class* it, struct gl_report_row* row) {
+  const struct gl_rounds* const rounds = &it->rounds;
+  const struct gl_way* const way = &it->set->ways[rounds->chosen];
+  unsigned rival = 0;
+  const bool has_rival = gl_rounds_best(rounds, !way->exact, &rival);
+  const double rival_measured = has_rival ? rounds->ways[rival].measured : 0;
+  row->strategy = way->strategy;
+  row->kind = it->set->kind;
+  row->type = it->type;
+  row->size = (uint8_t)(GL_LEAST_SIZE + it->size);
+  row->reason = reason_of(it, rival_measured > 0);
+  row->exact = way->exact ? 1 : 0;
+  row->frozen = it->why == GL_REASON_PLAN ? 1 : 0;
+  row->tried = (uint16_t)rounds->tries;
+  row->changes = rounds->changes;
+  row->rival_strategy = has_rival ? it->set->ways[rival].strategy : 0;
+  row->predicted = per_byte(it, rounds->chosen);
+  row->measured = rounds->ways[rounds->chosen].measured;
+  row->baseline = rounds->ways[0].measured;
+  row->rival_measured = rival_measured;
+  memcpy(row->asked, it->set->asked, sizeof(row->asked));
+  memcpy(row->codec, way->name, sizeof(row->codec));
+  memset(row->rival, 0, sizeof(row->rival));
+  if (has_rival) memcpy(row->rival, it->set->ways[rival].name, sizeof(row->rival));
+}
+
+void gl_count_report(gradlane_context* gl, const struct gl_choice_class* it) {
+  struct gl_report_row* const row = report_of(gl, it);
+  if (row == NULL) return;
+  if (row->version == 0 || it->rounds.operations == 1) gl_report(gl, it);
+  row->operations = it->rounds.operations;
+  row->bytes = it->bytes;
+}
+
+void gl_report(gradlane_context* gl, const struct gl_choice_class* it) {
+  struct gl_report_row* const row = report_of(gl, it);
+  if (row == NULL) return;
+  struct gl_report_row now = {.version = row->version, .operations = it->rounds.operations, .bytes = it->bytes};
+  fill_row(it, &now);
+  ++now.version;
+  *row = now;
+}
+
+void gl_report_exact(gradlane_context* gl, const struct gl_operation* operation, const char* codec) {
+  const struct gl_submission* const submission = &operation->submission;
+  const uint32_t rows = gl->choices.report_count;
+  for (uint32_t i = rows > kExactRows ? rows - kExactRows : rows; i < rows; ++i) {
+    struct gl_report_row* const row = &gl->choices.reports[i];
+    const bool same = row->kind == submission->kind && row->type == submission->type;
+    if (row->version != 0 && !same) continue;
+    const bool fresh = row->version == 0;
+    row->kind = submission->kind;
+    row->type = submission->type;
+    row->reason = GL_REASON_TYPE;
+    row->exact = 1;
+    ++row->operations;
+    row->bytes += submission->count * operation->width;
+    if (fresh) (void)snprintf(row->asked, sizeof(row->asked), "%s", codec);
+    if (fresh) row->version = 1;
+    return;
+  }
+}

@@ -1,0 +1,11 @@
+// report.h - what became of classes of operations, for people who ask the daemon (the thread of the context)
+#pragma once
+
+#include "client/library/context.h"
+
+// Something else than counts may have changed.
+void gl_report(gradlane_context* gl, const struct gl_choice_class* it);
+// Counts alone have.
+void gl_count_report(gradlane_context* gl, const struct gl_choice_class* it);
+// Sums that a codec is named or configured for, and that go through none: once for each kind and type.
+void gl_report_exact(gradlane_context* gl, const struct gl_operation* operation, const char* codec);

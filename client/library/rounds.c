@@ -1,0 +1,288 @@
+// rounds.c - which way the operations of a class go: trials of several ways, and what follows from them (pure)
+#include "client/library/rounds.h"
+
+#include <stddef.h>
+#include <string.h>
+
+// A way that is not this much faster than one that is simpler, or rounds less, is not worth it.
+static const double kWorth = 0.97;
+// Ways whose prediction is worse than the best one's by more are not tried: in the first round, and among strategies.
+static const double kHopeless = 6;
+static const double kUnlikely = 2;
+// Of the operations' time, what later rounds may cost.
+static const double kTrialShare = 0.01;
+static const uint64_t kLongestPause = 1 << 20;
+
+// Which of the ways of a round each trial is of: two in a row, so that of operations which overlap some have their like
+// beside them, and another one later. The very first operation of all is the baseline's.
+static const uint8_t kOrder[GL_TRIALS] = {0, 1, 1, 0, 0, 2, 2, 3, 3, 1, 2, 3};
+
+static unsigned trials_of(const struct gl_rounds* it) { return it->tries * GL_TRIALS_EACH; }
+
+// The place in `tried` of trial number `trial`.
+static unsigned place_of(const struct gl_rounds* it, unsigned trial) {
+  for (unsigned i = 0; i < GL_TRIALS; ++i) {
+    if (kOrder[i] >= it->tries) continue;
+    if (trial-- == 0) return kOrder[i];
+  }
+  return 0;
+}
+
+static bool is_tried(const struct gl_rounds* it, unsigned way) {
+  for (unsigned i = 0; i < it->tries; ++i) {
+    if (it->tried[i] == way) return true;
+  }
+  return false;
+}
+
+static void try_way(struct gl_rounds* it, unsigned way) {
+  if (it->tries < GL_TRIED && !is_tried(it, way)) it->tried[it->tries++] = way;
+}
+
+// What `best_of` looks for.
+struct wanted {
+  bool by_exact;
+  bool exact;
+  bool new_strategy;  // that of no way that is tried
+  bool unmeasured;
+  double most;  // predicted
+};
+
+static bool is_wanted(const struct gl_rounds* it, unsigned way, const struct wanted* wanted) {
+  const struct gl_round_way* const row = &it->ways[way];
+  if (is_tried(it, way) || !(row->predicted <= wanted->most)) return false;
+  if (wanted->by_exact && row->exact != wanted->exact) return false;
+  if (wanted->unmeasured && row->measured > 0) return false;
+  for (unsigned i = 0; wanted->new_strategy && i < it->tries; ++i) {
+    if (it->ways[it->tried[i]].strategy == row->strategy) return false;
+  }
+  return true;
+}
+
+// The one with the best prediction; of equal ones the first. False: none.
+static bool best_of(const struct gl_rounds* it, const struct wanted* wanted, unsigned* way) {
+  bool found = false;
+  for (unsigned i = 0; i < it->count; ++i) {
+    if (!is_wanted(it, i, wanted)) continue;
+    if (!found || it->ways[i].predicted < it->ways[*way].predicted) *way = i;
+    found = true;
+  }
+  return found;
+}
+
+static double least_predicted(const struct gl_rounds* it) {
+  double least = GL_TRIAL_UNKNOWN;
+  for (unsigned i = 0; i < it->count; ++i) {
+    if (it->ways[i].predicted < least) least = it->ways[i].predicted;
+  }
+  return least;
+}
+
+static void begin_round(struct gl_rounds* it) {
+  it->trial = 0;
+  it->filled = 0;
+  for (unsigned i = 0; i < GL_TRIALS; ++i) it->ns[i] = it->bytes[i] = 0;
+  it->state = it->tries > 1 ? GL_ROUNDS_TRYING : GL_ROUNDS_SETTLED;
+  if (it->tries <= 1) it->left = UINT64_MAX;
+}
+
+// Baseline, the best prediction, the best one that is the other of exact and rounded, and one more, of another strategy
+// if there is one.
+static void choose_first(struct gl_rounds* it) {
+  const double least = least_predicted(it);
+  const struct wanted any = {.most = GL_TRIAL_UNKNOWN};
+  unsigned way = 0;
+  it->tries = 0;
+  if (best_of(it, &any, &way)) {
+    const struct wanted other = {.by_exact = true, .exact = !it->ways[way].exact, .most = kHopeless * least};
+    const struct wanted likely = {.most = kUnlikely * least};
+    const struct wanted strategy = {.new_strategy = true, .most = kUnlikely * least};
+    try_way(it, 0);
+    try_way(it, way);
+    if (best_of(it, &other, &way)) try_way(it, way);
+    if (best_of(it, &strategy, &way) || best_of(it, &likely, &way)) try_way(it, way);
+  }
+}
+
+// What a way takes: measured, or as its prediction says beside what the chosen one takes.
+static double expected_time(const struct gl_rounds* it, unsigned way) {
+  const struct gl_round_way* const row = &it->ways[way];
+  const struct gl_round_way* const chosen = &it->ways[it->chosen];
+  if (row->measured > 0) return row->measured;
+  return chosen->predicted > 0 ? chosen->measured * row->predicted / chosen->predicted : chosen->measured;
+}
+
+// The chosen way, the baseline, and another one: such as has not been tried yet first, then the fastest.
+static void choose_next(struct gl_rounds* it) {
+  it->tries = 0;
+  try_way(it, it->chosen);
+  try_way(it, 0);
+  const struct wanted fresh = {.unmeasured = true, .most = kUnlikely * it->ways[it->chosen].predicted};
+  unsigned way = 0;
+  bool found = best_of(it, &fresh, &way);
+  for (unsigned i = 0; !found && i < it->count; ++i) {
+    if (is_tried(it, i) || it->ways[i].measured <= 0) continue;
+    if (is_tried(it, way) || it->ways[i].measured < it->ways[way].measured) way = i;
+  }
+  try_way(it, way);
+}
+
+// So many operations that trying costs no more than its share of their time.
+static void next_pause(struct gl_rounds* it) {
+  choose_next(it);
+  const double own = it->ways[it->chosen].measured;
+  double more = 0;
+  for (unsigned i = 0; i < it->tries; ++i) {
+    const double each = expected_time(it, it->tried[i]) - own;
+    if (each > 0) more += GL_TRIALS_EACH * each;
+  }
+  double operations = GL_TRIAL_PAUSE;
+  if (own > 0 && more / own / kTrialShare > operations) operations = more / own / kTrialShare;
+  it->left = operations < (double)kLongestPause ? (uint64_t)operations : kLongestPause;
+  if (it->tries <= 1) it->left = UINT64_MAX;
+}
+
+void gl_rounds_begin(struct gl_rounds* it) {
+  it->predicted = it->frozen = false;
+  it->state = GL_ROUNDS_TRYING;
+  it->chosen = 0;
+  it->round = 0;
+  it->tried[0] = 0;
+  it->tries = 1;
+  it->trial = 0;
+  it->filled = 0;
+  it->left = 0;
+  it->operations = 0;
+  it->changes = 0;
+  for (unsigned i = 0; i < it->count; ++i) it->ways[i].measured = 0;
+  for (unsigned i = 0; i < GL_TRIALS; ++i) it->ns[i] = it->bytes[i] = 0;
+}
+
+void gl_rounds_predict(struct gl_rounds* it) {
+  if (it->predicted) return;
+  it->predicted = true;
+  // The first trial has begun already, and is the baseline's whatever is tried.
+  const unsigned trial = it->trial;
+  const uint64_t filled = it->filled;
+  const double ns = it->ns[0];
+  const double bytes = it->bytes[0];
+  choose_first(it);
+  begin_round(it);
+  if (it->state != GL_ROUNDS_TRYING) return;
+  it->trial = trial;
+  it->filled = filled;
+  it->ns[0] = ns;
+  it->bytes[0] = bytes;
+}
+
+// The trial goes on until it has the elements of one tensor.
+static struct gl_turn_way next_trial(struct gl_rounds* it, uint64_t count, uint64_t whole) {
+  const struct gl_turn_way turn = {
+      .way = it->tried[place_of(it, it->trial)], .trial = (int)it->trial, .round = it->round};
+  it->filled += count;
+  if (it->filled >= whole) {
+    it->filled = 0;
+    ++it->trial;
+  }
+  return turn;
+}
+
+enum gl_turn gl_rounds_next(struct gl_rounds* it, uint64_t count, uint64_t whole, struct gl_turn_way* turn) {
+  if (!it->frozen && !it->predicted && it->operations > 0 && it->trial > 0) return GL_TURN_PREDICT;
+  if (it->state == GL_ROUNDS_SETTLED && !it->frozen && it->left == 0) {
+    choose_next(it);
+    ++it->round;
+    begin_round(it);
+  }
+  if (it->predicted && it->state == GL_ROUNDS_TRYING && it->trial == trials_of(it)) it->state = GL_ROUNDS_AGREEING;
+  if (it->state == GL_ROUNDS_AGREEING) return GL_TURN_AGREE;
+  ++it->operations;
+  if (it->state == GL_ROUNDS_TRYING && !it->frozen) {
+    *turn = next_trial(it, count, whole);
+    return GL_TURN_GO;
+  }
+  *turn = (struct gl_turn_way){.way = it->chosen, .trial = -1, .round = it->round};
+  // Pieces of a tensor are not parted by the beginning of a round.
+  it->filled += count;
+  if (it->filled >= whole) {
+    it->filled = 0;
+    if (it->left != UINT64_MAX && it->left > 0) --it->left;
+  }
+  return GL_TURN_GO;
+}
+
+void gl_rounds_note(struct gl_rounds* it, const struct gl_turn_way* turn, double ns, double bytes) {
+  if (turn->trial < 0 || turn->round != it->round || it->state == GL_ROUNDS_SETTLED) return;
+  if (turn->trial >= GL_TRIALS || !(ns >= 0) || !(bytes > 0)) return;
+  it->ns[turn->trial] += ns;
+  it->bytes[turn->trial] += bytes;
+}
+
+void gl_rounds_give(const struct gl_rounds* it, double times[GL_TRIALS]) {
+  for (unsigned i = 0; i < GL_TRIALS; ++i) {
+    times[i] = it->bytes[i] > 0 ? it->ns[i] / it->bytes[i] : GL_TRIAL_UNKNOWN;
+  }
+}
+
+// The middle one of those that are known; of two, the lesser. 0: none is.
+static double middle_of(const struct gl_rounds* it, const double times[GL_TRIALS], unsigned place) {
+  double known[GL_TRIALS_EACH] = {0};
+  unsigned count = 0;
+  for (unsigned trial = 0; trial < trials_of(it) && count < GL_TRIALS_EACH; ++trial) {
+    const double time = times[trial];
+    if (place_of(it, trial) != place || !(time >= 0) || time >= GL_TRIAL_UNKNOWN) continue;
+    unsigned at = count++;
+    for (; at > 0 && known[at - 1] > time; --at) known[at] = known[at - 1];
+    known[at] = time;
+  }
+  if (count == 0) return 0;
+  const double middle = known[(count - 1) / 2];
+  return middle > 1e-9 ? middle : 1e-9;
+}
+
+// Of the ways of this round.
+static unsigned fastest(const struct gl_rounds* it, bool exact_only) {
+  unsigned best = GL_ROUND_WAYS;
+  for (unsigned i = 0; i < it->tries; ++i) {
+    const unsigned way = it->tried[i];
+    const struct gl_round_way* const row = &it->ways[way];
+    if (row->measured <= 0 || (exact_only && !row->exact)) continue;
+    if (best == GL_ROUND_WAYS || row->measured < it->ways[best].measured) best = way;
+  }
+  return best;
+}
+
+void gl_rounds_take(struct gl_rounds* it, const double times[GL_TRIALS]) {
+  if (it->state != GL_ROUNDS_AGREEING) return;
+  for (unsigned place = 0; place < it->tries; ++place)
+    it->ways[it->tried[place]].measured = middle_of(it, times, place);
+  const unsigned before = it->chosen;
+  const unsigned best = fastest(it, false);
+  const unsigned exact = fastest(it, true);
+  const double baseline = is_tried(it, 0) ? it->ways[0].measured : 0;
+  if (best == GL_ROUND_WAYS || (baseline > 0 && kWorth * baseline <= it->ways[best].measured)) {
+    it->chosen = 0;
+  } else if (exact != GL_ROUND_WAYS && kWorth * it->ways[exact].measured <= it->ways[best].measured) {
+    it->chosen = exact;
+  } else {
+    it->chosen = best;
+  }
+  it->changes += it->chosen != before ? 1 : 0;
+  it->state = GL_ROUNDS_SETTLED;
+  it->filled = 0;
+  next_pause(it);
+}
+
+bool gl_rounds_best(const struct gl_rounds* it, bool exact, unsigned* way) {
+  bool found = false;
+  for (unsigned pass = 0; pass < 2 && !found; ++pass) {
+    for (unsigned i = 0; i < it->count; ++i) {
+      const struct gl_round_way* const row = &it->ways[i];
+      const double time = pass == 0 ? row->measured : row->predicted;
+      if (row->exact != exact || (pass == 0 && time <= 0)) continue;
+      if (!found || time < (pass == 0 ? it->ways[*way].measured : it->ways[*way].predicted)) *way = i;
+      found = true;
+    }
+  }
+  return found;
+}

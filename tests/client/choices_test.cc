@@ -1,0 +1,322 @@
+// choices_test.cc - `auto`: what reaches the daemon of operations that leave it to the library, and what is said of
+// them
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/client/client_fixture.h"
+
+namespace gradlane::test::choices_test {
+namespace {
+
+constexpr size_t kCount = 65536;
+constexpr uint8_t kRaw = 1;
+constexpr uint8_t kFixed = 5;
+constexpr uint32_t kRing = 257;
+constexpr uint32_t kDirect = 258;
+
+bool internal(const gl_submission& it) {
+  return it.type == GRADLANE_FLOAT64 && (it.flags & (GL_FLAG_MIN | GL_FLAG_MAX)) != 0;
+}
+
+// Time by codec and strategy: fixed wins, or loses.
+uint64_t fast_fixed(const gl_submission& it) {
+  return internal(it) ? 10 : (it.codec == kFixed ? 1000 : 8000) + (it.strategy == kDirect ? 500 : 0);
+}
+uint64_t slow_fixed(const gl_submission& it) {
+  return internal(it) ? 10 : (it.codec == kFixed ? 9000 : 1000) + (it.strategy == kDirect ? 500 : 0);
+}
+
+class Choices : public testing::Test {
+ protected:
+  void open(FakeDaemon::Settings settings, int keep_warnings = 0) {
+    gl_.reset();
+    daemon_ = std::make_unique<FakeDaemon>(std::move(settings));
+    gradlane_options options = options_for(daemon_->path());
+    options.keep_warnings = keep_warnings;
+    gradlane_context* gl = nullptr;
+    ASSERT_EQ(gradlane_open(&gl, &options), GRADLANE_OK) << gradlane_error(nullptr);
+    gl_.reset(gl);
+    data_ = allocate(gl_, 2 * kCount);
+    how_ = GRADLANE_HOW_INIT;
+    how_.codec = "auto:2^-8";
+  }
+  void SetUp() override { open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = fast_fixed}); }
+
+  void reduce(unsigned times = 1, size_t count = kCount, gradlane_type type = GRADLANE_FLOAT32) {
+    for (unsigned i = 0; i < times; ++i) {
+      ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, count, type, &how_, nullptr), GRADLANE_OK)
+          << gradlane_error(gl_.get());
+    }
+  }
+  // Without the library's own.
+  std::vector<gl_submission> own() {
+    std::vector<gl_submission> seen = daemon_->seen(0);
+    std::erase_if(seen, internal);
+    return seen;
+  }
+  size_t internals() { return static_cast<size_t>(std::ranges::count_if(daemon_->seen(0), internal)); }
+
+  std::unique_ptr<FakeDaemon> daemon_;
+  Context gl_;
+  float* data_ = nullptr;
+  gradlane_how how_ = GRADLANE_HOW_INIT;
+};
+
+TEST_F(Choices, RanksAgreeBeforeTheFirst) {
+  reduce();
+  const auto seen = daemon_->seen(0);
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_TRUE(internal(seen[0]));
+  EXPECT_NE(seen[0].flags & GL_FLAG_MAX, 0U);
+  EXPECT_EQ(seen[0].count, GL_MAX_WAYS * GL_SIZES + 4);
+  EXPECT_EQ(seen[1].codec, kRaw);
+  EXPECT_EQ(seen[1].strategy, kRing);
+  EXPECT_NE(seen[1].flags & GL_FLAG_CODEC, 0U);
+  EXPECT_EQ(seen[1].tag, 0U) << "tags count the caller's operations";
+  gradlane_figures figures{};
+  figures.struct_size = sizeof(figures);
+  ASSERT_EQ(gradlane_get_figures(gl_.get(), &figures), GRADLANE_OK);
+  EXPECT_EQ(figures.operations, 1U);
+}
+
+TEST_F(Choices, WhatWinsIsChosenWithTheBoundThatIsAskedFor) {
+  reduce(20);
+  const auto seen = own();
+  ASSERT_EQ(seen.size(), 20U);
+  for (size_t i = 12; i < 20; ++i) {
+    EXPECT_EQ(seen[i].codec, kFixed) << i;
+    EXPECT_EQ(seen[i].codec_arguments, 8U);
+    EXPECT_EQ(seen[i].strategy, kRing);
+  }
+  EXPECT_EQ(internals(), 2U);
+  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(seen[i].tag, i);
+}
+
+TEST_F(Choices, WhatLosesIsBackWithinTwenty) {
+  open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = slow_fixed});
+  reduce(40);
+  const auto seen = own();
+  EXPECT_EQ(seen[1].codec, kFixed) << "it is predicted to win";
+  for (size_t i = 20; i < seen.size(); ++i) EXPECT_EQ(seen[i].codec, kRaw) << i;
+  const auto reports = daemon_->reports();
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_EQ(reports[0].reason, GL_REASON_SLOWER);
+  EXPECT_EQ(reports[0].exact, 1);
+  EXPECT_STREQ(static_cast<const char*>(reports[0].rival), "fixed:8");
+  EXPECT_GT(reports[0].rival_measured, reports[0].measured);
+  EXPECT_EQ(reports[0].operations, 40U);
+  EXPECT_EQ(reports[0].bytes, 40 * kCount * sizeof(float));
+}
+
+TEST_F(Choices, AutoAloneIsExact) {
+  how_.codec = "auto";
+  reduce(20);
+  for (const gl_submission& it : own()) EXPECT_EQ(it.codec, kRaw);
+  EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_EXACT);
+}
+
+TEST_F(Choices, OfTheConfiguration) {
+  open({.world = 2, .codec = "auto:2^-8", .ways = fake_ways(), .worked = fast_fixed});
+  how_ = GRADLANE_HOW_INIT;
+  reduce(20);
+  EXPECT_EQ(own().back().codec, kFixed);
+  EXPECT_STREQ(gradlane_codec(gl_.get()), "auto:2^-8");
+  open({.world = 2,
+        .flags = GL_WELCOME_AUTO_STRATEGY,
+        .codec = "raw",
+        .ways = fake_ways(),
+        .worked = [](const auto& it) { return uint64_t{it.strategy == kDirect ? 10U : 100U}; }});
+  how_ = GRADLANE_HOW_INIT;
+  reduce(20);
+  EXPECT_EQ(own().back().strategy, kDirect);
+}
+
+TEST_F(Choices, StrategyAlone) {
+  how_.codec = "fixed:7";
+  how_.strategy = "auto";
+  open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = [](const auto& it) {
+          return uint64_t{it.strategy == kDirect ? 10U : 100U};
+        }});
+  how_.codec = "fixed:7";
+  how_.strategy = "auto";
+  reduce(20);
+  for (const gl_submission& it : own()) {
+    EXPECT_EQ(it.codec, kFixed);
+    EXPECT_EQ(it.codec_arguments, 7U);
+  }
+  EXPECT_EQ(own().back().strategy, kDirect);
+}
+
+TEST_F(Choices, ANamedStrategyStays) {
+  how_.strategy = "direct";
+  reduce(20);
+  for (const gl_submission& it : own()) EXPECT_EQ(it.strategy, kDirect);
+  EXPECT_EQ(own().back().codec, kFixed);
+}
+
+TEST_F(Choices, NothingIsTriedWhereNothingCanBeChosen) {
+  reduce(3, GRADLANE_EXACT_BELOW - 1);
+  EXPECT_EQ(internals(), 0U);
+  for (const gl_submission& it : own()) EXPECT_NE(it.flags & GL_FLAG_EXACT, 0U);
+  how_.codec = nullptr;
+  reduce(3);
+  EXPECT_EQ(internals(), 0U);
+  how_.codec = "auto:2^-8";
+  ASSERT_EQ(gradlane_broadcast(gl_.get(), data_, kCount, GRADLANE_FLOAT32, 0, &how_, nullptr), GRADLANE_OK);
+  EXPECT_EQ(internals(), 0U);
+  open({.world = 1, .codec = "raw", .ways = fake_ways()});
+  reduce(3);
+  EXPECT_EQ(internals(), 0U);
+}
+
+TEST_F(Choices, OtherTypesAreReported) {
+  reduce(5, kCount / 2, GRADLANE_INT32);
+  for (const gl_submission& it : own()) EXPECT_EQ(it.flags & GL_FLAG_CODEC, 0U);
+  const auto reports = daemon_->reports();
+  const auto found = std::ranges::find(reports, GL_REASON_TYPE, &gl_report_row::reason);
+  ASSERT_NE(found, reports.end());
+  EXPECT_EQ(found->type, GRADLANE_INT32);
+  EXPECT_EQ(found->operations, 5U);
+}
+
+TEST_F(Choices, Names) {
+  for (const char* const name : {"auto:", "auto:8", "auto:2^-0", "auto:2^-31", "auto:2^-010", "auto:rel=", "auto/raw",
+                                 "auto:2^-8/raw", "auto:rel=8,truncate"}) {
+    how_.codec = name;
+    EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
+    EXPECT_SAYS(gl_.get(), "usage: auto (exact), auto:2^-B or auto:rel=B");
+  }
+  gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
+  ASSERT_EQ(gradlane_find_codec(gl_.get(), "auto:2^-8", &info), GRADLANE_OK);
+  EXPECT_STREQ(info.word, "auto");
+  EXPECT_EQ(info.flags, GRADLANE_CODEC_FEEDBACK | GRADLANE_CODEC_ADAPTIVE);
+  EXPECT_EQ(info.states, 1U);
+  EXPECT_EQ(gradlane_check_codec(gl_.get(), "auto:2^-8", nullptr), GRADLANE_OK);
+  EXPECT_EQ(gradlane_check_codec(gl_.get(), "auto", "auto"), GRADLANE_OK);
+  open({.world = 2, .codec = "raw"});
+  EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(gl_.get(), "this daemon, an older one, has nothing to choose from");
+}
+
+// What is owed is paid where nothing is rounded.
+TEST_F(Choices, Residuals) {
+  float* const residual = data_ + kCount;
+  std::fill_n(residual, kCount, 1.0F);
+  how_.residual = residual;
+  data_[0] = 2;
+  reduce();
+  EXPECT_EQ(data_[0], 3);
+  EXPECT_EQ(residual[0], 0);
+  EXPECT_EQ(own()[0].flags & GL_FLAG_RESIDUAL, 0U);
+  reduce(20);
+  EXPECT_NE(own().back().flags & GL_FLAG_RESIDUAL, 0U);
+  EXPECT_EQ(own().back().codec, kFixed);
+}
+
+// Nobody waits in a call that starts something: what is to be known first keeps the queue waiting.
+TEST_F(Choices, CallsDoNotWait) {
+  bool hold = true;
+  open({.world = 2,
+        .codec = "raw",
+        .ways = fake_ways(),
+        .on_submission = [&hold](unsigned, const auto&) { return !hold; },
+        .worked = fast_fixed});
+  std::vector<gradlane_request> requests(4);
+  for (unsigned i = 0; i < 4; ++i) {
+    ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + i * 4096, 4096, GRADLANE_FLOAT32, &how_, &requests[i]),
+              GRADLANE_OK);
+  }
+  ASSERT_TRUE(daemon_->await_seen(0, 2));  // the agreement and the first one; the others need predictions
+  EXPECT_EQ(daemon_->seen(0).size(), 2U);
+  hold = false;
+  daemon_->complete(0, 1);
+  daemon_->complete(0, 2);
+  for (const gradlane_request it : requests) EXPECT_EQ(gradlane_wait(gl_.get(), it, 10000), GRADLANE_OK);
+}
+
+TEST_F(Choices, BeginsAfreshWithResume) {
+  reduce(20);
+  EXPECT_EQ(own().back().codec, kFixed);
+  ASSERT_EQ(gradlane_resume(gl_.get(), 1000), GRADLANE_OK);
+  const size_t before = internals();
+  reduce();
+  EXPECT_EQ(own().back().codec, kRaw);
+  EXPECT_EQ(internals(), before + 1);
+  const auto seen = daemon_->seen(0);
+  EXPECT_EQ(seen[seen.size() - 2].tag, seen[0].tag) << "as on a rank that has just come";
+}
+
+// Where ranks could not agree, all goes raw until it begins afresh.
+TEST_F(Choices, AFailedAgreement) {
+  bool fail = true;
+  open({.world = 2,
+        .codec = "raw",
+        .ways = fake_ways(),
+        .on_submission = [&fail](unsigned, const gl_submission& it) { return !fail || !internal(it); },
+        .worked = fast_fixed});
+  gradlane_request first = 0;
+  ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, &how_, &first), GRADLANE_OK);
+  ASSERT_TRUE(daemon_->await_seen(0, 2));
+  fail = false;
+  daemon_->complete(0, 1, GRADLANE_FAILED, "rank 1 has died");
+  EXPECT_EQ(gradlane_wait(gl_.get(), first, 10000), GRADLANE_OK);
+  reduce(30);
+  for (const gl_submission& it : own()) EXPECT_EQ(it.codec, kRaw);
+  EXPECT_EQ(internals(), 1U);
+  EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_FAILED);
+}
+
+TEST_F(Choices, ClassesOfSizesChooseByThemselves) {
+  open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = [](const gl_submission& it) {
+          return it.count > 10000 ? fast_fixed(it) : slow_fixed(it);
+        }});
+  for (int i = 0; i < 20; ++i) {
+    reduce(1, kCount);
+    reduce(1, 4096);
+  }
+  const auto seen = own();
+  EXPECT_EQ(seen[38].codec, kFixed);
+  EXPECT_EQ(seen[39].codec, kRaw);
+}
+
+TEST_F(Choices, APlanChoosesInPlaceOfTrials) {
+  gl_plan_row row{};
+  row.from = 0;
+  row.to = uint64_t{1} << 40;
+  row.strategy = kDirect;
+  std::strcpy(static_cast<char*>(row.codec), "fixed:8");
+  open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = {row}, .worked = fast_fixed});
+  reduce(10);
+  for (size_t i = 1; i < 10; ++i) {
+    EXPECT_EQ(own()[i].codec, kFixed);
+    EXPECT_EQ(own()[i].strategy, kDirect);
+  }
+  EXPECT_EQ(internals(), 1U);
+  EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_PLAN);
+  // A plan does not make inexact what was not asked for.
+  how_.codec = "auto";
+  reduce(10);
+  EXPECT_EQ(own().back().codec, kRaw);
+  EXPECT_EQ(own().back().strategy, kDirect);
+}
+
+// Tables that no daemon writes.
+TEST_F(Choices, GarbageIsRefused) {
+  const std::vector<std::function<void(gl_control&)>> all = {
+      [](gl_control& it) { it.ways = GL_MAX_WAYS + 1; }, [](gl_control& it) { it.way_row_bytes = 8; },
+      [](gl_control& it) { it.plan_rows = 1000; }, [](gl_control& it) { it.reports = GL_MAX_REPORTS + 1; }};
+  for (const auto& garbage : all) {
+    daemon_ = std::make_unique<FakeDaemon>(
+        FakeDaemon::Settings{.world = 2, .codec = "raw", .ways = fake_ways(), .control = garbage});
+    const gradlane_options options = options_for(daemon_->path());
+    gradlane_context* gl = nullptr;
+    EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_VERSION);
+    gradlane_close(gl);
+  }
+}
+
+}  // namespace
+}  // namespace gradlane::test::choices_test

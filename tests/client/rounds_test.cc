@@ -1,0 +1,242 @@
+// rounds_test.cc - which way operations of a class go: what ranks with times of their own choose, and how soon
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+extern "C" {
+#include "client/library/rounds.h"
+}
+
+namespace gradlane::test::rounds_test {
+namespace {
+
+constexpr unsigned kRaw = 0;
+constexpr unsigned kDirect = 1;
+constexpr unsigned kFixed = 2;
+constexpr unsigned kFixedDirect = 3;
+
+// Raw and fixed by two strategies; by prediction fixed by the first one is the fastest.
+std::vector<gl_round_way> ways() {
+  return {{.predicted = 100, .measured = 0, .strategy = 1, .codec = 1, .exact = true},
+          {.predicted = 120, .measured = 0, .strategy = 2, .codec = 1, .exact = true},
+          {.predicted = 50, .measured = 0, .strategy = 1, .codec = 5, .exact = false},
+          {.predicted = 60, .measured = 0, .strategy = 2, .codec = 5, .exact = false}};
+}
+
+// ns of an operation of 1000 bytes, on a rank, by a way.
+using Times = std::function<double(unsigned rank, unsigned way, unsigned operation)>;
+
+// Ranks that go through the same operations, each with its own times. Agreements are what the library makes of them:
+// the least of all.
+class Ranks {
+ public:
+  Ranks(unsigned ranks, const std::vector<gl_round_way>& all, Times times) : times_(std::move(times)), all_(all) {
+    rounds_.resize(ranks);
+    for (gl_rounds& it : rounds_) {
+      it.count = static_cast<unsigned>(all.size());
+      std::ranges::copy(all, it.ways);
+      gl_rounds_begin(&it);
+    }
+  }
+
+  // Operations one after the other; returns which way each went. All ranks must agree.
+  std::vector<unsigned> run(unsigned operations, uint64_t count = 250, uint64_t whole = 250) {
+    std::vector<unsigned> went;
+    for (unsigned i = 0; i < operations; ++i) {
+      std::vector<gl_turn_way> turns;
+      for (gl_rounds& it : rounds_) turns.push_back(turn_of(it, count, whole));
+      for (const gl_turn_way& turn : turns) {
+        EXPECT_EQ(turn.way, turns[0].way);
+        EXPECT_EQ(turn.trial, turns[0].trial);
+      }
+      for (unsigned rank = 0; rank < rounds_.size(); ++rank) {
+        gl_rounds_note(&rounds_[rank], &turns[rank], times_(rank, turns[rank].way, done_) * static_cast<double>(count),
+                       4 * static_cast<double>(count));
+      }
+      went.push_back(turns[0].way);
+      trials_ += turns[0].trial >= 0 ? 1 : 0;
+      ++done_;
+    }
+    return went;
+  }
+
+  [[nodiscard]] const gl_rounds& rank(unsigned number) const { return rounds_[number]; }
+  [[nodiscard]] unsigned trials() const { return trials_; }
+
+ private:
+  gl_turn_way turn_of(gl_rounds& it, uint64_t count, uint64_t whole) {
+    gl_turn_way turn{};
+    for (;;) {
+      const gl_turn what = gl_rounds_next(&it, count, whole, &turn);
+      if (what == GL_TURN_GO) return turn;
+      if (what == GL_TURN_PREDICT) {
+        gl_rounds_predict(&it);
+        continue;
+      }
+      // Ranks come here one after the other; the last one has all trials of all.
+      double least[GL_TRIALS];
+      std::ranges::fill(least, GL_TRIAL_UNKNOWN);
+      for (const gl_rounds& each : rounds_) {
+        double own[GL_TRIALS];
+        gl_rounds_give(&each, own);
+        for (unsigned i = 0; i < GL_TRIALS; ++i) least[i] = std::min(least[i], own[i]);
+      }
+      if (agreed_.size() <= it.round) agreed_.push_back({least, least + GL_TRIALS});
+      gl_rounds_take(&it, agreed_[it.round].data());
+    }
+  }
+
+  std::vector<gl_rounds> rounds_;
+  std::vector<std::vector<double>> agreed_;
+  Times times_;
+  std::vector<gl_round_way> all_;
+  unsigned done_ = 0;
+  unsigned trials_ = 0;
+};
+
+double of_table(std::initializer_list<double> table, unsigned way) { return *(table.begin() + way); }
+
+TEST(Rounds, FirstOperationIsTheBaselines) {
+  Ranks ranks(2, ways(), [](unsigned, unsigned, unsigned) { return 1.0; });
+  EXPECT_EQ(ranks.run(1), std::vector{kRaw});
+}
+
+TEST(Rounds, TriesBaselineAndPredictionsThreeTimesEach) {
+  Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 5, 1, 2}, way); });
+  std::vector<unsigned> went = ranks.run(GL_TRIALS);
+  EXPECT_EQ(went[1], kFixed) << "what is predicted to be best comes first";
+  for (const unsigned way : {kRaw, kDirect, kFixed, kFixedDirect}) {
+    EXPECT_LE(std::ranges::count(went, way), GL_TRIALS_EACH);
+  }
+  EXPECT_EQ(std::ranges::count(went, kRaw), GL_TRIALS_EACH);
+  EXPECT_EQ(std::ranges::count(went, kFixed), GL_TRIALS_EACH);
+  EXPECT_EQ(ranks.run(1), std::vector{kFixed});
+}
+
+TEST(Rounds, ALosingChoiceIsBackAtTheBaselineWithinTwentyOperations) {
+  Ranks ranks(4, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.2, 3, 2}, way); });
+  ranks.run(20);
+  EXPECT_EQ(ranks.run(100), std::vector<unsigned>(100, kRaw));
+  EXPECT_LE(ranks.trials(), 12U);
+}
+
+TEST(Rounds, AWinningChoiceStays) {
+  Ranks ranks(4, ways(), [](unsigned, unsigned way, unsigned) { return of_table({8, 9, 1, 2}, way); });
+  ranks.run(20);
+  EXPECT_EQ(ranks.run(100), std::vector<unsigned>(100, kFixed));
+}
+
+TEST(Rounds, WhatBringsLessThanThreePercentIsNotWorthIt) {
+  Ranks a(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.1, 0.98, 1.1}, way); });
+  a.run(20);
+  EXPECT_EQ(a.run(1), std::vector{kRaw});
+  Ranks b(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.1, 0.96, 1.1}, way); });
+  b.run(20);
+  EXPECT_EQ(b.run(1), std::vector{kFixed});
+}
+
+// Another exact way is preferred to one that rounds and is hardly faster.
+TEST(Rounds, ExactIsPreferred) {
+  std::vector<gl_round_way> all = ways();
+  all[kDirect].predicted = 70;
+  Ranks ranks(2, all, [](unsigned, unsigned way, unsigned) { return of_table({1, 0.5, 0.49, 0.6}, way); });
+  const std::vector<unsigned> went = ranks.run(20);
+  ASSERT_NE(std::ranges::find(went, kDirect), went.end());
+  EXPECT_EQ(ranks.run(1), std::vector{kDirect});
+}
+
+// Ranks that come first wait for the last one, which alone sees how long it takes; in each operation another one.
+TEST(Rounds, SkewDoesNotCount) {
+  const Times skewed = [](unsigned rank, unsigned way, unsigned operation) {
+    const double wait = operation % 4 == rank ? 0 : 50 * (1 + (operation * 7 + rank) % 5);
+    return of_table({3, 4, 1, 2}, way) + wait;
+  };
+  Ranks ranks(4, ways(), skewed);
+  ranks.run(20);
+  EXPECT_EQ(ranks.run(50), std::vector<unsigned>(50, kFixed));
+  for (unsigned i = 1; i < 4; ++i) EXPECT_EQ(ranks.rank(i).chosen, ranks.rank(0).chosen);
+}
+
+TEST(Rounds, ASpikeDoesNotCount) {
+  Ranks ranks(2, ways(), [](unsigned, unsigned way, unsigned operation) {
+    return of_table({3, 4, 1, 2}, way) + (operation == 1 ? 1000 : 0);
+  });
+  ranks.run(20);
+  EXPECT_EQ(ranks.run(1), std::vector{kFixed});
+}
+
+TEST(Rounds, PiecesOfATensorAreOneTrial) {
+  Ranks ranks(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({3, 4, 1, 2}, way); });
+  const std::vector<unsigned> went = ranks.run(12 * 4, 250, 1000);
+  for (size_t i = 0; i < went.size(); ++i) EXPECT_EQ(went[i], went[i / 4 * 4]) << i;
+  EXPECT_EQ(went[4], kFixed);
+  EXPECT_EQ(ranks.run(4, 250, 1000), std::vector<unsigned>(4, kFixed));
+}
+
+TEST(Rounds, WhatIsHopelessIsNotTried) {
+  std::vector<gl_round_way> all = ways();
+  for (gl_round_way& it : all) it.predicted = it.exact ? 10 : 1000;
+  Ranks ranks(2, all, [](unsigned, unsigned way, unsigned) { return of_table({1, 2, 3, 4}, way); });
+  const std::vector<unsigned> went = ranks.run(40);
+  EXPECT_EQ(std::ranges::count_if(went, [](unsigned way) { return way >= kFixed; }), 0);
+}
+
+TEST(Rounds, OneWayIsNoChoice) {
+  Ranks ranks(2, {ways()[0]}, [](unsigned, unsigned, unsigned) { return 1.0; });
+  EXPECT_EQ(ranks.run(2000), std::vector<unsigned>(2000, kRaw));
+  EXPECT_LE(ranks.trials(), 1U);
+}
+
+// Later rounds: it changes its mind where the network does, and costs little where that has not changed.
+TEST(Rounds, LooksAgain) {
+  Ranks changed(3, ways(), [](unsigned, unsigned way, unsigned operation) {
+    return operation < 300 ? of_table({8, 9, 1, 2}, way) : of_table({1, 1.5, 4, 5}, way);
+  });
+  changed.run(300);
+  EXPECT_EQ(changed.run(1), std::vector{kFixed});
+  changed.run(30000);
+  EXPECT_EQ(changed.run(1), std::vector{kRaw});
+}
+
+TEST(Rounds, LaterTrialsCostLittle) {
+  const auto time = [](unsigned, unsigned way, unsigned) { return of_table({8, 9, 1, 2}, way); };
+  Ranks ranks(1, ways(), time);
+  double sum = 0;
+  for (const unsigned way : ranks.run(20)) sum += 0 * way;
+  constexpr unsigned kOperations = 50000;
+  for (const unsigned way : ranks.run(kOperations)) sum += time(0, way, 0);
+  EXPECT_LT(sum, 1.02 * kOperations);
+  EXPECT_GT(ranks.rank(0).round, 1U);
+}
+
+TEST(Rounds, WhatNobodyKnowsIsNotChosen) {
+  gl_rounds it{};
+  it.count = 4;
+  std::ranges::copy(ways(), it.ways);
+  gl_rounds_begin(&it);
+  gl_turn_way turn{};
+  while (gl_rounds_next(&it, 1, 1, &turn) != GL_TURN_AGREE) {
+    if (!it.predicted && it.trial > 0) gl_rounds_predict(&it);
+  }
+  double times[GL_TRIALS];
+  std::ranges::fill(times, GL_TRIAL_UNKNOWN);
+  gl_rounds_take(&it, times);
+  EXPECT_EQ(it.chosen, kRaw);
+  EXPECT_EQ(gl_rounds_next(&it, 1, 1, &turn), GL_TURN_GO);
+  EXPECT_EQ(turn.way, kRaw);
+}
+
+// Numbers that no daemon's clock gives.
+TEST(Rounds, GarbageIsLeftOut) {
+  Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned operation) {
+    return operation % 3 == 0 ? std::nan("") : of_table({3, 4, 1, 2}, way);
+  });
+  ranks.run(40);
+  EXPECT_EQ(ranks.run(1), std::vector{kFixed});
+}
+
+}  // namespace
+}  // namespace gradlane::test::rounds_test

@@ -1,0 +1,104 @@
+// choices_test.cc - what a configuration leaves to the library, and files of plans
+#include "config/choices.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "config/loader.h"
+
+namespace gradlane::test::choices_test {
+namespace {
+
+const std::vector<StrategyId> kStrategies = find_strategies("ring,direct");
+
+std::string fault_of(const std::string& text) {
+  try {
+    (void)parse_plan(text, "p.yaml", kStrategies);
+    return "none";
+  } catch (const SetupError& error) {
+    return error.what();
+  }
+}
+
+TEST(AutoNames, Which) {
+  for (const char* const name : {"auto", "auto:2^-1", "auto:2^-10", "auto:2^-30", "auto:rel=6"}) {
+    EXPECT_TRUE(is_auto_codec(name)) << name;
+  }
+  for (const char* const name : {"auto:", "auto:10", "auto:2^-0", "auto:2^-31", "auto:2^-01",
+                                 "auto:rel=", "auto:rel=99", "automatic", "Auto", "", "fixed:auto", "auto/raw"}) {
+    EXPECT_FALSE(is_auto_codec(name)) << name;
+  }
+  EXPECT_TRUE(begins_auto("auto/raw"));
+  EXPECT_FALSE(begins_auto("automatic"));
+}
+
+TEST(Plans, Parsed) {
+  const auto plan = parse_plan(
+      "plan: 1\nchoices:\n  - {from: 0, to: 64KiB, strategy: direct, codec: raw}\n"
+      "  - {from: 64KiB, strategy: ring, codec: 'fixed:10'}\n",
+      "p.yaml", kStrategies);
+  ASSERT_EQ(plan.size(), 2U);
+  EXPECT_EQ(plan[0].to, 65536U);
+  EXPECT_EQ(plan[0].strategy, find_strategy("direct"));
+  EXPECT_EQ(plan[1].from, 65536U);
+  EXPECT_GT(plan[1].to, uint64_t{1} << 40);
+  EXPECT_EQ(plan[1].codec.name(), "fixed:10");
+  const auto again = parse_plan(plan_text(plan), "again", kStrategies);
+  EXPECT_EQ(plan_text(again), plan_text(plan));
+}
+
+TEST(Plans, Faults) {
+  const auto expect = [](const std::string& choice, const std::string& says) {
+    const std::string fault = fault_of("plan: 1\nchoices:\n  - " + choice + "\n");
+    EXPECT_NE(fault.find(says), std::string::npos) << fault;
+    EXPECT_EQ(fault.find("p.yaml:3:"), 0U) << fault;
+  };
+  expect("{from: 0, strategy: rings:2, codec: raw}", "is none of `strategies` of the configuration");
+  expect("{from: 0, strategy: sideways, codec: raw}", "sideways");
+  expect("{from: 0, strategy: ring, codec: fixed:99}", "fixed:99");
+  expect("{from: 0, strategy: ring}", "codec");
+  expect("{from: 2KiB, to: 1KiB, strategy: ring, codec: raw}", "is nothing");
+  expect("{from: 0, to: 1KiB, strategy: ring, codec: raw, more: 1}", "more");
+  EXPECT_NE(fault_of("plan: 2\nchoices: []\n").find("p.yaml:1:"), std::string::npos);
+  EXPECT_NE(fault_of("plan: 1\nchoices:\n  - {from: 0, to: 8KiB, strategy: ring, codec: raw}\n"
+                     "  - {from: 4KiB, strategy: ring, codec: raw}\n")
+                .find("p.yaml:4:"),
+            std::string::npos);
+}
+
+const std::string kRing =
+    "rank: 0\nnodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2}]\nports: [{device: net_tap0}]\n";
+
+TEST(Choices, OfAConfiguration) {
+  const NodeConfig config =
+      parse_config(kRing + "codec: auto:2^-10\nstrategy: auto\nstrategies: [ring, direct]\n", "f");
+  EXPECT_EQ(config.auto_codec, "auto:2^-10");
+  EXPECT_EQ(config.codec.name(), "raw");
+  EXPECT_TRUE(config.auto_strategy);
+  EXPECT_TRUE(parse_config(kRing + "codec: fixed:10\n", "f").auto_codec.empty());
+  EXPECT_THROW((void)parse_config(kRing + "codec: auto:10\n", "f"), SetupError);
+  EXPECT_THROW((void)parse_config(kRing + "strategy: ring\n", "f"), SetupError);
+  EXPECT_THROW((void)parse_config(kRing + "plan: /nowhere/plan.yaml\n", "f"), SetupError);
+}
+
+TEST(Choices, APlanIsReadWithItsConfiguration) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "gradlane-plan.yaml";
+  std::ofstream(file) << "plan: 1\nchoices:\n  - {from: 0, strategy: direct, codec: raw}\n";
+  const std::string text = kRing + "codec: auto\nstrategies: [ring, direct]\nplan: " + file.string() + "\n";
+  EXPECT_EQ(parse_config(text, "f").plan.size(), 1U);
+  std::ofstream(file) << "plan: 1\nchoices:\n  - {from: 0, strategy: rings:2, codec: raw}\n";
+  try {
+    (void)parse_config(text, "f");
+    FAIL();
+  } catch (const SetupError& error) {
+    EXPECT_NE(std::string(error.what()).find(file.string() + ":3:"), std::string::npos) << error.what();
+  }
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace gradlane::test::choices_test

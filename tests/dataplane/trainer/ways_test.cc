@@ -1,0 +1,173 @@
+// ways_test.cc - what `auto` may choose from on a node, and what is told of what trainers report
+#include "dataplane/trainer/ways.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "client/gradlane.h"
+#include "config/loader.h"
+#include "dataplane/trainer/plan_reports.h"
+
+namespace gradlane::test::ways_test {
+namespace {
+
+NodeConfig config_of(const std::string& strategies, unsigned nodes = 4) {
+  std::string text = "rank: 0\nports: [{udp: auto}]\nnodes: [";
+  for (unsigned i = 0; i < nodes; ++i) {
+    text += "{rank: " + std::to_string(i) + ", ip: 10.0.0." + std::to_string(i + 1) + "}, ";
+  }
+  return parse_config(text + "]\nstrategies: " + strategies + "\n", "test");
+}
+
+std::vector<gl_way_row> rows_of(const NodeConfig& config, unsigned mbps = 1000) {
+  return ways_of(config, figures_of(config), mbps);
+}
+
+const gl_way_row* find(const std::vector<gl_way_row>& rows, const std::string& name, uint32_t strategy) {
+  const auto found =
+      std::ranges::find_if(rows, [&](const gl_way_row& row) { return row.name == name && row.strategy == strategy; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+const uint32_t kRing = StrategyId{}.code();
+
+TEST(Ways, OfTheRingAlone) {
+  const auto rows = rows_of(config_of("[ring]"));
+  ASSERT_FALSE(rows.empty());
+  EXPECT_STREQ(static_cast<const char*>(rows[0].name), "raw");
+  for (const gl_way_row& row : rows) {
+    EXPECT_EQ(row.strategy, kRing);
+    EXPECT_STRNE(static_cast<const char*>(row.name), "int8") << "it does not add";
+    EXPECT_EQ(std::string(static_cast<const char*>(row.name)).find("rel="), std::string::npos) << "ranks have no links";
+    for (unsigned i = 1; i < GL_SIZES; ++i) EXPECT_GE(row.ns[i], row.ns[i - 1]);
+  }
+  const gl_way_row* const fixed = find(rows, "fixed:10", kRing);
+  ASSERT_NE(fixed, nullptr);
+  EXPECT_EQ(fixed->bound, GL_BOUND_ABSOLUTE);
+  EXPECT_EQ(fixed->bits, 10);
+  EXPECT_EQ(fixed->scales, 1);
+  const gl_way_row* const bf16 = find(rows, "bf16", kRing);
+  ASSERT_NE(bf16, nullptr);
+  EXPECT_EQ(bf16->bound, GL_BOUND_RELATIVE);
+  EXPECT_EQ(bf16->bits, 8);
+}
+
+TEST(Ways, OfSeveralStrategies) {
+  const auto rows = rows_of(config_of("[direct, ring, rings:2, aggregator:0]"));
+  EXPECT_LE(rows.size(), GL_MAX_WAYS);
+  EXPECT_EQ(rows[0].strategy, find_strategy("direct").code());
+  EXPECT_NE(find(rows, "int8", find_strategy("direct").code()), nullptr);
+  EXPECT_EQ(find(rows, "int8", kRing), nullptr);
+  EXPECT_NE(find(rows, "fixed:rel=10", kRing), nullptr) << "there are links between all";
+  std::set<uint32_t> strategies;
+  for (const gl_way_row& row : rows) strategies.insert(row.strategy);
+  EXPECT_EQ(strategies.size(), 4U);
+}
+
+// By predictions compressing wins on slow links.
+TEST(Ways, PredictionsFollowTheLink) {
+  const NodeConfig config = config_of("[ring]");
+  const auto slow = rows_of(config, 100);
+  constexpr unsigned kMiB = 20 - GL_LEAST_SIZE;
+  EXPECT_LT(2 * find(slow, "fixed:10", kRing)->ns[kMiB], find(slow, "raw", kRing)->ns[kMiB]);
+  EXPECT_LT(find(rows_of(config, 10000), "raw", kRing)->ns[kMiB], find(slow, "raw", kRing)->ns[kMiB]);
+}
+
+TEST(Ways, Bounds) {
+  EXPECT_EQ(bound_of(find_codec("raw")).kind, GL_BOUND_EXACT);
+  EXPECT_EQ(bound_of(find_codec("fixed:7")).bits, 7U);
+  EXPECT_EQ(bound_of(find_codec("fixed:rel=9")).kind, GL_BOUND_RELATIVE);
+  EXPECT_EQ(bound_of(find_codec("fixed:rel=9")).bits, 9U);
+  EXPECT_EQ(bound_of(find_codec("int8")).bits, 7U);
+  EXPECT_EQ(bound_of(find_codec("fp16")).bits, 0U) << "small and large floats keep none";
+  EXPECT_EQ(bound_of(find_codec("signsgd")).bits, 0U);
+}
+
+gl_report_row report() {
+  gl_report_row row{};
+  row.version = 1;
+  row.strategy = kRing;
+  row.size = 20;
+  row.operations = 100;
+  row.bytes = 100 << 20;
+  row.predicted = 3;
+  row.measured = 2;
+  row.baseline = 10;
+  std::strcpy(static_cast<char*>(row.asked), "auto:2^-10");
+  std::strcpy(static_cast<char*>(row.codec), "fixed:10");
+  return row;
+}
+
+TEST(PlanReports, AsFigures) {
+  const auto all = plan_figures({{3, {report()}}});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].rank, 3U);
+  EXPECT_EQ(all[0].from, 1U << 20);
+  EXPECT_EQ(all[0].strategy, "ring");
+  EXPECT_NEAR(all[0].saved_ms, 838.86, 0.01);
+  EXPECT_EQ(plan_line(all[0]),
+            "all_reduce of float32, 1MiB to 2MiB, codec auto:2^-10: fixed:10 by ring, 2 ns per byte (predicted 3); raw "
+            "takes 10");
+}
+
+TEST(PlanReports, OnceForEachChoice) {
+  ReportWatch watch;
+  gl_report_row row = report();
+  EXPECT_EQ(watch.look(plan_figures({{0, {row}}})).size(), 1U);
+  row.operations = 200;
+  row.measured = 2.5;
+  EXPECT_TRUE(watch.look(plan_figures({{0, {row}}})).empty());
+  std::strcpy(static_cast<char*>(row.codec), "raw");
+  row.exact = 1;
+  row.reason = GL_REASON_SLOWER;
+  std::strcpy(static_cast<char*>(row.rival), "fixed:10");
+  row.rival_strategy = kRing;
+  const auto lines = watch.look(plan_figures({{0, {row}}}));
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_FALSE(lines[0].warning);
+  EXPECT_NE(lines[0].text.find("not compressed: fixed:10 by ring takes longer"), std::string::npos) << lines[0].text;
+}
+
+// A codec that is configured and does nothing: where it could have been meant.
+TEST(PlanReports, Warnings) {
+  const auto warns = [](uint8_t reason, uint8_t type) {
+    gl_report_row row = report();
+    row.exact = 1;
+    row.reason = reason;
+    row.type = type;
+    ReportWatch watch;
+    const auto lines = watch.look(plan_figures({{0, {row}}}));
+    return !lines.empty() && lines[0].warning;
+  };
+  EXPECT_TRUE(warns(GL_REASON_TYPE, GRADLANE_FLOAT64));
+  EXPECT_FALSE(warns(GL_REASON_TYPE, GRADLANE_INT64));
+  EXPECT_TRUE(warns(GL_REASON_NO_CODEC, GRADLANE_FLOAT32));
+  EXPECT_FALSE(warns(GL_REASON_EXACT, GRADLANE_FLOAT32));
+  EXPECT_FALSE(warns(GL_REASON_TRYING, GRADLANE_FLOAT32));
+}
+
+// Whatever a trainer writes.
+TEST(PlanReports, Hostile) {
+  gl_report_row row;
+  std::memset(&row, 0xff, sizeof(row));
+  EXPECT_TRUE(plan_figures({{0, {row}}}).empty());
+  row.kind = 0;
+  row.type = 0;
+  row.size = 40;
+  row.measured = std::numeric_limits<double>::quiet_NaN();
+  row.baseline = std::numeric_limits<double>::infinity();
+  const auto all = plan_figures({{0, {row}}});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].measured, 0);
+  EXPECT_EQ(all[0].asked, std::string(GL_NAME, '?'));
+  EXPECT_FALSE(plan_line(all[0]).empty());
+  EXPECT_TRUE(reports_of(nullptr, 0).empty());
+}
+
+}  // namespace
+}  // namespace gradlane::test::ways_test

@@ -129,7 +129,7 @@ NodeFigures node_figures(const Node& node) {
   NodeFigures figures{.node = config.rank,
                       .nodes = config.nodes.size(),
                       .config_digest = fmt::format("{:#018x}", rank_table_digest(config)),
-                      .codec = config.codec.name(),
+                      .codec = config.auto_codec.empty() ? config.codec.name() : config.auto_codec,
                       .strategies = strategy_names(config.strategies),
                       .mtu = config.mtu,
                       .lanes = config.lanes,
@@ -144,7 +144,8 @@ NodeFigures node_figures(const Node& node) {
                       .pools = {},
                       .neighbours = {},
                       .workers = {},
-                      .ranks = {}};
+                      .ranks = {},
+                      .plan = plan_figures(node.server().reports())};
   for (size_t i = 0; i < node.ports().size(); ++i) figures.ports.push_back(port_figures(node, i));
   for (const auto& pool : node.pools()) {
     const rte_mempool* const mempool = pool->mempool();

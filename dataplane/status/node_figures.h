@@ -9,6 +9,7 @@
 
 #include "base/counter_set.h"
 #include "config/config.h"
+#include "dataplane/trainer/plan_reports.h"
 
 namespace gradlane {
 
@@ -97,6 +98,7 @@ struct NodeFigures {
   std::vector<NeighbourFigures> neighbours;
   std::vector<WorkerFigures> workers;
   std::vector<RankFigures> ranks;
+  std::vector<PlanFigures> plan;  // of operations that were left to trainers' libraries
 };
 
 // Control thread. Figures of workers are up to 100 ms old.

@@ -116,6 +116,34 @@ json ranks_json(const NodeFigures& node) {
   return ranks;
 }
 
+json plan_json(const NodeFigures& node) {
+  json plan = json::array();
+  for (const PlanFigures& it : node.plan) {
+    plan.push_back({{"rank", it.rank},
+                    {"operation", it.operation},
+                    {"type", it.type},
+                    {"from", it.from},
+                    {"to", it.to},
+                    {"asked", it.asked},
+                    {"codec", it.codec},
+                    {"strategy", it.strategy},
+                    {"exact", it.exact},
+                    {"settled", it.settled},
+                    {"frozen", it.frozen},
+                    {"why", it.why},
+                    {"operations", it.operations},
+                    {"bytes", it.bytes},
+                    {"predicted", it.predicted},
+                    {"measured", it.measured},
+                    {"baseline", it.baseline},
+                    {"rival", it.rival},
+                    {"rival_measured", it.rival_measured},
+                    {"saved_ms", it.saved_ms},
+                    {"changes", it.changes}});
+  }
+  return plan;
+}
+
 std::string counters_text(const CounterValues& counters) {
   std::string text;
   for (const CounterValue& each : counters) {
@@ -148,7 +176,8 @@ json status_json(const NodeFigures& node, const ProcessFigures& process) {
           {"pools", pools_json(node)},
           {"neighbours", neighbours_json(node)},
           {"workers", workers_json(node)},
-          {"ranks", ranks_json(node)}};
+          {"ranks", ranks_json(node)},
+          {"plan", plan_json(node)}};
 }
 
 std::vector<std::string> counter_lines(const NodeFigures& node) {

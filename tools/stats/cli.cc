@@ -17,6 +17,8 @@ CLI::App* add_stats(CLI::App& app, StatsOptions& options) {
   watch->type_name("[SECONDS]")->expected(0, 1)->each([&options](const std::string&) { options.watch = true; });
   stats->add_flag("--json", options.json, "The daemon's own document; with --watch one per line");
   stats->add_flag("--all", options.all, "Counters that are not 0, and what they count; all neighbours");
+  CLI::Option* const plan = stats->add_flag("--plan", options.plan, "What was chosen for operations, and why");
+  stats->add_flag("--freeze", options.freeze, "The same as a file for `plan` of a configuration")->excludes(plan);
   stats->footer(
       "Ctrl-C ends --watch. docs/stats.md explains the columns, and the document.\n"
       "'gradlane check' finds out what is wrong with a ring that does not come up.\n"

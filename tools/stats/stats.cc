@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "tools/stats/parts.h"
+#include "tools/stats/plan_table.h"
 #include "tools/stats/table.h"
 
 namespace gradlane {
@@ -135,7 +136,20 @@ int status_of(const nlohmann::json& document) {
   return ago.is_number() && ago.get<double>() < kFailing ? kStatsFailing : kStatsFine;
 }
 
+int look_at_plan(const std::string& path, const StatsOptions& options) {
+  const nlohmann::json document = ask_admin(path, "stats", kAnswerTime);
+  if (options.freeze) {
+    fmt::print("{}", frozen_plan(document));
+  } else if (options.json) {
+    fmt::print("{}\n", at(document, "plan").dump(2));
+  } else {
+    fmt::print("{}\n", fmt::join(plan_lines(document), "\n"));
+  }
+  return status_of(document);
+}
+
 int look(const std::string& path, const StatsOptions& options) {
+  if (options.plan || options.freeze) return look_at_plan(path, options);
   if (options.watch) return watch(path, options, interval_of(options.interval));
   const nlohmann::json document = ask_admin(path, "stats", kAnswerTime);
   if (options.json) {

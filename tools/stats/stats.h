@@ -12,7 +12,9 @@ struct StatsOptions {
   bool watch = false;
   std::string interval;  // seconds between looks; empty: 1
   bool json = false;
-  bool all = false;  // counters, too
+  bool all = false;     // counters, too
+  bool plan = false;    // what was chosen for operations, and nothing else
+  bool freeze = false;  // the same as a file that a configuration's `plan` names
 };
 
 // What it ends with, for monitors; 2 is for wrong options.

@@ -79,7 +79,8 @@ TEST(Status, TheWholeDocument) {
                     "arp_tries": 5, "forged": 1, "untagged": 2, "tagged": 3, "wrong_tos": 4}],
     "ranks": [{"rank": 1, "lane": 0, "ring": "incomplete", "missing": 2, "refused": "", "failed": "",
                "links": [{"rank": 2, "up": false, "rtt_us": 12.5, "window": 10.0, "in_flight": 3}],
-               "counters": {"delivered": 11}}]})");
+               "counters": {"delivered": 11}}],
+    "plan": []})");
   EXPECT_EQ(status_json(figures(), kProcess), want) << status_json(figures(), kProcess).dump(1);
 }
 

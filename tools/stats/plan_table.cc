@@ -1,0 +1,114 @@
+// plan_table.cc - what was chosen for operations, as a table and as a plan to keep (no I/O)
+#include "tools/stats/plan_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "config/choices.h"
+#include "config/values.h"
+
+namespace gradlane {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kOpenEnd = 0x1p50;
+
+std::string bytes_text(const json& value) {
+  const double bytes = number(value);
+  return bytes >= kOpenEnd ? "more" : size_text(static_cast<uint64_t>(std::max(bytes, 0.0)));
+}
+
+std::string sizes_text(const json& it) {
+  if (number(at(it, "to")) <= 0) return "any";
+  return bytes_text(at(it, "from")) + "-" + bytes_text(at(it, "to"));
+}
+
+std::string figure(const json& value) { return number(value) > 0 ? digits(number(value)) : "-"; }
+
+std::string way_text(const json& it) {
+  std::string way = text(at(it, "codec"));
+  if (way.empty()) way = "as it is";
+  const std::string strategy = text(at(it, "strategy"));
+  return strategy.empty() ? way : way + " by " + strategy;
+}
+
+struct Chosen {
+  PlanChoice choice;
+  double bytes = 0;
+};
+
+bool may_be_kept(const json& it) {
+  return at(it, "settled") == true && at(it, "operation") == "all_reduce" && at(it, "type") == "float32" &&
+         number(at(it, "to")) > 0 && !text(at(it, "codec")).empty() && !text(at(it, "strategy")).empty();
+}
+
+Chosen chosen_of(const json& it) {
+  Chosen chosen;
+  chosen.choice.from = static_cast<uint64_t>(number(at(it, "from")));
+  chosen.choice.to = static_cast<uint64_t>(number(at(it, "to")));
+  chosen.choice.strategy = find_strategy(text(at(it, "strategy")));
+  chosen.choice.codec = find_codec(text(at(it, "codec")));
+  chosen.bytes = number(at(it, "bytes"));
+  return chosen;
+}
+
+bool alike(const PlanChoice& a, const PlanChoice& b) {
+  return a.strategy == b.strategy && a.codec.name() == b.codec.name();
+}
+
+}  // namespace
+
+Lines plan_lines(const json& document) {
+  const json& plan = at(document, "plan");
+  if (!plan.is_array() || plan.empty()) {
+    return {"no operation was left to the library: codec auto, auto:2^-B or auto:rel=B does that, or strategy auto"};
+  }
+  std::vector<std::vector<std::string>> rows = {{"rank", "operation", "type", "bytes", "asked", "chosen", "predicted",
+                                                 "measured", "raw", "saved ms", "operations"}};
+  for (const json& it : plan) {
+    rows.push_back({text(at(it, "rank")), text(at(it, "operation")), text(at(it, "type")), sizes_text(it),
+                    text(at(it, "asked")), way_text(it), figure(at(it, "predicted")), figure(at(it, "measured")),
+                    figure(at(it, "baseline")), digits(number(at(it, "saved_ms"))),
+                    count_text(number(at(it, "operations")))});
+  }
+  const Lines formatted = table(rows);
+  Lines lines{formatted.front()};
+  for (size_t i = 0; i < plan.size(); ++i) {
+    lines.push_back(formatted[i + 1]);
+    if (const std::string why = text(at(plan[i], "why")); !why.empty()) lines.push_back("  " + why);
+  }
+  lines.emplace_back("times are ns per byte of the tensor; raw: by the first strategy");
+  return lines;
+}
+
+std::string frozen_plan(const json& document) {
+  std::vector<Chosen> all;
+  for (const json& it : at(document, "plan")) {
+    if (!may_be_kept(it)) continue;
+    const Chosen chosen = chosen_of(it);
+    const auto same = std::ranges::find(all, chosen.choice.from, [](const Chosen& each) { return each.choice.from; });
+    if (same == all.end()) {
+      all.push_back(chosen);
+    } else if (chosen.bytes > same->bytes) {
+      *same = chosen;
+    }
+  }
+  if (all.empty()) throw SetupError("nothing is settled yet: no sums of float32 were left to the library, or too few");
+  std::ranges::sort(all, {}, [](const Chosen& each) { return each.choice.from; });
+  std::vector<PlanChoice> plan;
+  for (const Chosen& each : all) {
+    const bool joins = !plan.empty() && plan.back().to == each.choice.from && alike(plan.back(), each.choice);
+    if (joins) {
+      plan.back().to = each.choice.to;
+    } else {
+      plan.push_back(each.choice);
+    }
+  }
+  return plan_text(plan);
+}
+
+}  // namespace gradlane

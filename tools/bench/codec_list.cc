@@ -12,11 +12,13 @@ namespace {
 using Kind = StrategyId::Kind;
 
 constexpr std::string_view kAll = "all";
+constexpr std::string_view kAutoWord = "auto";
 
 bool begins_name(std::string_view text) {
   const std::string_view word = text.substr(0, text.find_first_of(":,/+"));
   const auto is_word = [word](const CodecRow& row) { return word == row.word; };
-  return text == kAll || std::ranges::any_of(codec_table(), is_word);
+  // "auto" is no codec, but the name of one that is chosen.
+  return text == kAll || word == kAutoWord || std::ranges::any_of(codec_table(), is_word);
 }
 
 // As they stand there.

@@ -62,7 +62,8 @@ Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type
   if (codec.there.row().exact() && shares == 1) return {};
   const CodecError error = codec.there.error();
   const CodecError back = codec.back ? codec.back->error() : CodecError{};
-  const bool exact = codec.there.exact_sums();
+  // Others may be chosen, which round in each hop.
+  const bool exact = codec.there.exact_sums() && codec.automatic.empty();
   const double times = exact ? shares : roundings(strategy, shares);
   const double of_largest = error.of_largest * (exact ? shares : 2 * times * (1 + error.of_largest));
   return {rounded(std::max(error.relative, 0x1p-24)) + 2 * back.relative,
@@ -266,7 +267,7 @@ size_t PerfData::count_beyond(PerfOp op, const StrategyId& strategy, const PerfC
 
 size_t PerfData::count_inexact(PerfOp op, const PerfCodec& codec, const void* result, size_t count) const {
   const bool sums = plan_.type.type == GRADLANE_FLOAT32 && reduces(perf_kind(op)) && !picks(plan_.reduction);
-  if (!sums || codec.back || !apart_ || count * sizeof(float) > kOnePart) return 0;
+  if (!sums || codec.back || !codec.automatic.empty() || !apart_ || count * sizeof(float) > kOnePart) return 0;
   std::optional<ExactSums> exact =
       ExactSums::of(codec.there, inputs_, world_, count, largest_of(inputs_, world_, count));
   if (!exact) return 0;

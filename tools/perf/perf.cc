@@ -128,7 +128,9 @@ class Perf {
     states_ = states.floats();
     std::vector<double> copies;
     time_memcpy(copies);
-    for (unsigned i = 0; i < plan_.warmup; ++i) (void)once(way);
+    // What the library chooses it has settled by then.
+    const unsigned warmup = way.codec.automatic.empty() && !plan_.auto_strategy ? plan_.warmup : 16;
+    for (unsigned i = 0; i < std::max(plan_.warmup, warmup); ++i) (void)once(way);
     trainer_.barrier();
     const uint64_t sent_before = trainer_.data_bytes();
     std::vector<int64_t> times;
@@ -151,7 +153,7 @@ class Perf {
     const StrategyName strategy = way.strategy.name();
     const std::string codec = way.codec.name();
     const gradlane_reduction reduction = reduction_of(plan_.reduction);
-    const char* const named = way.named ? strategy.c_str() : nullptr;
+    const char* const named = strategy_of(way, strategy);
     const Clock::time_point start = Clock::now();
     if (together_ == 1) {
       trainer_.run(way.op, tensor_, count_, plan_.type.type, named, codec, reduction, states_);
@@ -159,6 +161,10 @@ class Perf {
       trainer_.run_together(together_, tensor_, count_, plan_.type, named, codec, reduction);
     }
     return nanos_since(start);
+  }
+
+  const char* strategy_of(const PerfWay& way, const StrategyName& name) const {
+    return plan_.auto_strategy ? "auto" : way.named ? name.c_str() : nullptr;
   }
 
   // Rank 0 alone, or ranks on one machine would share its memory's bandwidth. Samples are in GB/s.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "config/choices.h"
 #include "tools/bench/data.h"
 
 namespace gradlane {
@@ -105,10 +106,25 @@ Reduction parse_reduction(const std::string& text) {
   reject("--reduction", text, "sum, min or max");
 }
 
+bool is_auto(const std::vector<std::string>& strategies) { return strategies == std::vector<std::string>{kAutoCodec}; }
+
 // Of several lists one; ",stream" stays with the aggregator before it.
 std::vector<StrategyId> parse_strategies(const PerfOptions& options) {
-  if (options.strategies.empty()) return {};
+  if (options.strategies.empty() || is_auto(options.strategies)) return {};
   return find_strategies(fmt::format("{}", fmt::join(options.strategies, ",")));
+}
+
+// Of what the library chooses, `there` is a codec with the bound that is asked for.
+PerfCodec parse_codec(const std::string& name) {
+  if (!begins_auto(name)) return {find_codec_pair(name)};
+  if (!is_auto_codec(name)) {
+    throw SetupError(fmt::format("--codec '{}': there is no such codec; allowed: {}", name, kAutoUsage));
+  }
+  const size_t digits = name.find_last_not_of("0123456789") + 1;
+  const bool relative = name.find("rel=") != std::string::npos;
+  const std::string bits = name.substr(digits);
+  const std::string bound = bits.empty() ? std::string(kDefaultCodec) : (relative ? "fixed:rel=" : "fixed:") + bits;
+  return {find_codec_pair(bound), name};
 }
 
 std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& plan) {
@@ -121,7 +137,7 @@ std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& 
                          : std::vector<std::string>{std::string(kDefaultCodec)};
   std::vector<PerfCodec> codecs;
   for (const std::string& name : names) {
-    codecs.push_back(find_codec_pair(name));
+    codecs.push_back(parse_codec(name));
     const PerfCodec& codec = codecs.back();
     if (!compressible && !(codec.there.row().exact() && (!codec.back || codec.back->row().exact()))) {
       const bool picked = picks(plan.reduction);
@@ -169,7 +185,7 @@ void check_together(const PerfPlan& plan) {
 
 std::vector<PerfCodec> perf_codecs(const PerfPlan& plan, PerfOp op) {
   if (reduces(perf_kind(op))) return plan.codecs;
-  return {{.there = codec_of(FloatForm::kFp32, select_isa())}};
+  return {{{.there = codec_of(FloatForm::kFp32, select_isa()), .back = {}}}};
 }
 
 PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId>& allowed, unsigned world) {
@@ -185,7 +201,7 @@ PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId
     std::string why;
     for (const StrategyId& strategy : strategies) {
       if (!chosen && found.ways.size() > before) break;  // the first will do
-      const std::string fault = way_fault(codec, strategy, allowed, world);
+      const std::string fault = codec.automatic.empty() ? way_fault(codec, strategy, allowed, world) : "";
       if (fault.empty()) found.ways.push_back({op, strategy, chosen || strategy != own, codec});
       if (why.empty()) why = fault;
       if (chosen && !fault.empty()) found.skipped.push_back(codec.name() + ": " + fault);
@@ -218,6 +234,7 @@ PerfPlan make_perf_plan(const PerfOptions& options) {
   if (plan.ops.empty()) plan.ops = {PerfOp::kAllReduce};
   plan.type = parse_type(options.type.empty() ? "float32" : options.type);
   plan.strategies = parse_strategies(options);
+  plan.auto_strategy = is_auto(options.strategies);
   plan.reduction = parse_reduction(options.reduction.empty() ? "sum" : options.reduction);
   plan.codecs = parse_codecs(options, plan);
   plan.every_codec = std::ranges::any_of(options.codecs, [](const std::string& text) { return names_all(text); });

@@ -22,7 +22,12 @@ struct PerfType {
   size_t bytes;  // of an element
 };
 
-using PerfCodec = CodecPair;
+// With a name, one that the library chooses within the bound of `there`: "auto:2^-10".
+struct PerfCodec : CodecPair {
+  std::string automatic{};
+
+  [[nodiscard]] std::string name() const { return automatic.empty() ? CodecPair::name() : automatic; }
+};
 
 struct PerfPlan {
   std::vector<size_t> sizes;  // of the tensor, bytes, ascending
@@ -30,7 +35,8 @@ struct PerfPlan {
   unsigned warmup = 0;
   std::vector<unsigned> together;  // operations that a tensor is divided among
   std::vector<PerfOp> ops;
-  std::vector<StrategyId> strategies;  // none: the daemon's
+  std::vector<StrategyId> strategies;  // none: the daemon's,
+  bool auto_strategy = false;          //   or the one that the library chooses
   std::vector<PerfCodec> codecs;       // `raw` alone, unless the type is float32
   bool every_codec = false;            // "all": those that cannot run are left out, and not an error
   bool feedback = false;               // codecs that have states keep them

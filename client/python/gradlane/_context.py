@@ -104,7 +104,8 @@ class Context(Direct):
 
     Options of operations: average: divide the sum by the number of ranks. reduction: "min" or "max" instead of the sum.
     strategy: which way round, one of `strategies`; None: the daemon's. codec: of sums of float32 (and of complex64,
-    as pairs): "raw", which is exact, or "fixed:10", say, or an AdaptiveBound; None: the daemon's. residual: error
+    as pairs): "raw", which is exact, or "fixed:10", say, or an AdaptiveBound, or "auto:2^-10", which leaves codec and
+    strategy to the library ("auto": exact, docs/plan.md); None: the daemon's. residual: error
     feedback, an array of residual_for(), or of float32 of the same size for each of the codec's states, zeros at first
     and kept from step to step. tag: a number that must be the same on all ranks; None counts the operations. timeout:
     seconds until the operation fails; None: what open() or the daemon says. type="bfloat16": the array is of uint16,

@@ -35,6 +35,18 @@ class Average(unittest.TestCase):
                         self.assertLessEqual(worst(result, exact_average(seed, SHAPES)), allowed)
                         self.assertTrue(same_everywhere(result))
 
+    def test_chosen_by_the_library(self):
+        """Whatever it tries and settles for is within the bound, and the same everywhere."""
+        shapes = [(300_000,), (600, 600), (100,)]
+        for feedback in (False, True):
+            with self.subTest(feedback=feedback):
+                ddp = wrapped(Given(*shapes), gradlane.torch.State("auto:2^-10", feedback), 8)
+                for seed in range(16):
+                    result = step(ddp, draw(seed, shapes))
+                    allowed = 2.0**-10 * (2 if feedback else 1) + 2.0**-20
+                    self.assertLessEqual(worst(result, exact_average(seed, shapes)), allowed)
+                    self.assertTrue(same_everywhere(result))
+
     def test_types(self):
         types = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
         if BACKEND == "gloo":

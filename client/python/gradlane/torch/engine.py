@@ -172,7 +172,7 @@ class Engine:
 
     def find_strategy(self, name: str | None) -> str | None:
         """The same, if the daemon allows it. Raises BadArgument, which says what it allows."""
-        if _arguments.strategy_name(name) is not None and name not in self.strategies:
+        if _arguments.strategy_name(name) is not None and name not in (*self.strategies, "auto"):
             raise errors.bad_argument(
                 f"gradlane: strategy {name!r}: the daemon allows {', '.join(self.strategies)} (strategies in its "
                 "configuration)"

@@ -8,6 +8,7 @@ whole step, independent floats of N(0, 0.01), in these ways:
   codec       the codec, a tensor at a time
   pipelining  the codec, all tensors submitted at once
   bulk        the codec, buckets of 25 MiB as DistributedDataParallel makes them (the first one 1 MiB), at once
+  plan        codec auto with the same bound, the same buckets
 
 Rounds are interleaved; times are of the slowest node, and ratios within a round. On a machine that does something else
 at the same time they mean little.
@@ -82,6 +83,10 @@ def trainer(words):
                 for size in cut[way["cut"]]:
                     tensors.append(data[at:at + size])
                     at += size
+                if round_ == 0:  # and lets plans settle
+                    for _ in range(way.get("before", 0)):
+                        fill(data, pattern)
+                        exchange(gl, tensors, way["codec"], way["one_by_one"])
                 fill(data, pattern)
                 gl.barrier()
                 begin = time.perf_counter()
@@ -96,12 +101,16 @@ def trainer(words):
 
 
 def ways_of(args):
-    return [
+    ways = [
         {"name": "plain", "codec": "raw", "cut": "layers", "one_by_one": True},
         {"name": "codec", "codec": args.codec, "cut": "layers", "one_by_one": True},
         {"name": "pipelining", "codec": args.codec, "cut": "layers", "one_by_one": False},
         {"name": "bulk", "codec": args.codec, "cut": "buckets", "one_by_one": False},
     ]
+    if args.codec.startswith("fixed:"):
+        bound = args.codec.split(":")[1]
+        ways.append({"name": "plan", "codec": f"auto:2^-{bound}", "cut": "buckets", "one_by_one": False, "before": 3})
+    return ways
 
 
 def layers_of(args, model):

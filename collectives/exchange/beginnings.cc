@@ -53,7 +53,7 @@ void ExchangeState::begin_waiting() noexcept {
   others_look_ = false;
   size_t floats = kLookSlice;  // of a poll: 20 us where memory is slow
   for (const bool small : {true, false}) {
-    for (uint64_t id = base_ + started_ - std::min<uint64_t>(started_, table_.size()); id != base_ + started_; ++id) {
+    for (uint64_t id = first_started(); id < base_ + started_; ++id) {
       Running& it = table_[id % table_.size()];
       if (it.id != id || it.state != Running::State::kRunning || it.ready) continue;
       if (small != (it.operation.count <= kLookSlice / 2)) continue;

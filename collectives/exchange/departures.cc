@@ -27,7 +27,7 @@ size_t whole_cuts(const Running& it, size_t elements) {
 template <typename Visit>
 void ExchangeState::for_running(Visit visit) noexcept {
   const uint64_t end = base_ + started_;
-  for (uint64_t id = end - std::min<uint64_t>(started_, table_.size()); id != end; ++id) {
+  for (uint64_t id = first_started(); id < end; ++id) {
     Running& it = table_[id % table_.size()];
     if (it.id == id && it.state == Running::State::kRunning && it.ready) visit(it);
   }

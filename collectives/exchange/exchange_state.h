@@ -1,6 +1,7 @@
 // exchange_state.h - the parts of an Exchange, and what each operation in flight remembers
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -58,7 +59,7 @@ struct Running {
         due(owners),
         look(std::make_unique<Look>()) {}
 
-  Room* room;  // while it is free: some that is not taken
+  Room* room;  // while it is free: any
   State state = State::kFree;
   bool unread = false;  // its completion is
   uint64_t id = 0;
@@ -184,6 +185,10 @@ class ExchangeState {
   void make_coders(Running& it) noexcept;
   void begin(Running& it) noexcept;
   void begin_waiting() noexcept;
+  // None that was submitted before it runs. What runs is unread.
+  [[nodiscard]] uint64_t first_started() const noexcept {
+    return std::max(read_, base_ + started_ - std::min<uint64_t>(started_, table_.size()));
+  }
   void look_on(Running& it, size_t& floats) noexcept;
   void note_looked(Running& it) noexcept;
   void go_on(Running& it) noexcept;

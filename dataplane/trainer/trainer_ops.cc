@@ -43,12 +43,16 @@ bool TrainerOps::submit(Nanos now) noexcept {
 
 bool TrainerOps::complete(Nanos now) noexcept {
   now_ = now;
-  bool moved = read_completions();
+  bool ended = read_completions();
+  bool moved = ended;
   if (shares_buffer()) {
     for (uint64_t number = jobs_over_; number != jobs_begun_; ++number) {
       Job& it = job(number);
       if (it.state != Job::State::kCopying) continue;
-      if (copy_piece(it)) finish(it, "");
+      if (copy_piece(it)) {
+        finish(it, "");
+        ended = true;
+      }
       moved = true;
       break;
     }
@@ -58,7 +62,7 @@ bool TrainerOps::complete(Nanos now) noexcept {
     published_at_ = now;
     for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].publish(exchange_.counters());
   }
-  for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].notify(moved);
+  for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].notify(ended, now);
   return moved;
 }
 

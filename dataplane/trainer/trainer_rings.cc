@@ -341,11 +341,15 @@ void TrainerRings::publish_ends(uint32_t ends) noexcept {
   if (attached()) store_relaxed(lane_->ends, ends);  // a completion's tail follows
 }
 
-void TrainerRings::notify(bool more) noexcept {
+void TrainerRings::notify(bool more, Nanos now) noexcept {
+  constexpr Nanos kHeldBack = 50'000;
   if (!completed_ || !attached()) return;
   const uint32_t unread = complete_tail_ - load_acquire(lane_->complete_head);
-  if (more && open_ != 0 && unread < GL_SLOTS / 4) return;
+  if (held_since_ == 0) held_since_ = now;
+  if (more && open_ != 0 && unread != 0 && unread < GL_SLOTS / 4 && now < held_since_ + kHeldBack) return;
   completed_ = false;
+  held_since_ = 0;
+  if (unread == 0) return;  // it has seen them already
   if (load_seq_cst(control_->waiting) == 0) return;
   gl_ring(completion_fd_);
 }

@@ -67,8 +67,8 @@ class TrainerRings {
   void complete(uint64_t cookie, const char* failure, const End& end) noexcept;
   void publish_ends(uint32_t ends) noexcept;  // before the completions that tell of the last one
   // Wakes the trainer if it waits and something was completed since the last call. `more` may follow at once: then one
-  // that has others in flight sleeps on, until several are over.
-  void notify(bool more) noexcept;
+  // that has others in flight sleeps on, until several are over, for 50 us at most.
+  void notify(bool more, Nanos now) noexcept;
 
   // Before the worker sleeps; false: there are submissions, do not. Those that have no room for their completion can
   // wait: a trainer that does not read must not keep the worker awake.
@@ -104,6 +104,7 @@ class TrainerRings {
   uint32_t open_ = 0;  // taken and not completed
   bool faulty_ = false;
   bool completed_ = false;
+  Nanos held_since_ = 0;  // the trainer has not been woken for what was completed then; 0: nothing is held back
   uint64_t beats_ = 0;
   struct Base {
     uint64_t data_bytes = 0, data_packets = 0, retransmitted = 0;

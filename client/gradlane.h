@@ -154,7 +154,7 @@ typedef struct gradlane_how {
   // broadcast, gather, scatter, minima and maxima "raw" is the only one that can be named. With an aggregator,
   // all-reduce takes two, "fixed:10/raw": to the aggregator, and back from it; where one is named, it is for the way to
   // the aggregator, and "raw" for the way back. "auto:2^-10" or "auto:rel=10": one that the library chooses, for each
-  // size of tensors, whose error in a contribution is at most 2^-10, or 2^-10 of its largest value; "auto": an exact
+  // size of tensors, whose error in a contribution is at most 2^-10, or 2^-10 of any rank's largest value; "auto": exact
   // one (docs/plan.md). An operation that is left to the library may wait in it for those before, as if there were too
   // many.
   const char* codec;

@@ -16,7 +16,8 @@ static size_t table_bytes(uint32_t rows, uint32_t row_bytes) { return (size_t)ro
 
 // The rows of a table at `at`, which ends before the next one's. False: it makes no sense.
 static bool table_fits(size_t at, size_t bytes, uint32_t rows, uint32_t stride, uint32_t most, size_t least) {
-  return rows <= most && stride >= least && stride % 8 == 0 && at <= bytes && (bytes - at) / stride >= rows;
+  return rows <= most && stride >= least && stride % 8 == 0 && at % 8 == 0 && at <= bytes &&
+         (bytes - at) / stride >= rows;
 }
 
 bool gl_read_ways(gradlane_context* gl, size_t bytes) {
@@ -25,26 +26,27 @@ bool gl_read_ways(gradlane_context* gl, size_t bytes) {
   const uint32_t ways = control->ways;
   const uint32_t plan_rows = control->plan_rows;
   const uint32_t reports = control->reports;
+  const uint32_t way_bytes = control->way_row_bytes;
+  const uint32_t plan_bytes = control->plan_row_bytes;
   if (ways == 0) return true;
   size_t at = gl_control_bytes(gl->welcome.lanes) + table_bytes(gl->codecs.count, control->codec_row_bytes) +
               table_bytes(gl->strategies.count, control->strategy_row_bytes);
-  if (!table_fits(at, bytes, ways, control->way_row_bytes, GL_MAX_WAYS, sizeof(struct gl_way_row))) return false;
+  if (!table_fits(at, bytes, ways, way_bytes, GL_MAX_WAYS, sizeof(struct gl_way_row))) return false;
   uint8_t* const base = (uint8_t*)gl->control;
   for (uint32_t i = 0; i < ways; ++i) {
     struct gl_way_row* const row = &choices->rows[i];
-    memcpy(row, base + at + table_bytes(i, control->way_row_bytes), sizeof(*row));
+    memcpy(row, base + at + table_bytes(i, way_bytes), sizeof(*row));
     row->name[GL_NAME - 1] = 0;
   }
-  at += table_bytes(ways, control->way_row_bytes);
-  if (plan_rows > 0 &&
-      !table_fits(at, bytes, plan_rows, control->plan_row_bytes, GL_MAX_PLAN_ROWS, sizeof(struct gl_plan_row)))
+  at += table_bytes(ways, way_bytes);
+  if (plan_rows > 0 && !table_fits(at, bytes, plan_rows, plan_bytes, GL_MAX_PLAN_ROWS, sizeof(struct gl_plan_row)))
     return false;
   for (uint32_t i = 0; i < plan_rows; ++i) {
     struct gl_plan_row* const row = &choices->plan[i];
-    memcpy(row, base + at + table_bytes(i, control->plan_row_bytes), sizeof(*row));
+    memcpy(row, base + at + table_bytes(i, plan_bytes), sizeof(*row));
     row->codec[GL_NAME - 1] = 0;
   }
-  at += table_bytes(plan_rows, plan_rows > 0 ? control->plan_row_bytes : 0);
+  at += table_bytes(plan_rows, plan_rows > 0 ? plan_bytes : 0);
   // Rows of another length than ours we leave alone.
   if (reports > 0 && control->report_row_bytes == sizeof(struct gl_report_row)) {
     if (!table_fits(at, bytes, reports, control->report_row_bytes, GL_MAX_REPORTS, sizeof(struct gl_report_row)))

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/library/loss.h"
+#include "client/library/queue.h"
 #include "client/library/report.h"
 #include "client/library/requests.h"
 
@@ -33,7 +34,11 @@ static uint64_t add_bytes(uint64_t digest, const void* bytes, size_t count) {
 }
 
 static double digest_of_ways(const gradlane_context* gl) {
-  uint64_t digest = UINT64_C(0xcbf29ce484222325);
+  // To be raised with any change of how choices follow from what was agreed on: ranks with other rules would count
+  // apart.
+  const uint8_t rules = 1;
+  uint64_t digest = add_bytes(UINT64_C(0xcbf29ce484222325), &rules, sizeof(rules));
+  digest = add_bytes(digest, gl->welcome.codec, strnlen(gl->welcome.codec, GL_NAME));
   for (uint32_t i = 0; i < gl->choices.row_count; ++i) {
     const struct gl_way_row* const row = &gl->choices.rows[i];
     digest = add_bytes(digest, &row->strategy, sizeof(row->strategy));
@@ -68,7 +73,7 @@ static struct gl_request* insert_agreement(gradlane_context* gl, size_t from, si
   const struct gl_operation operation = {.submission = {.tag = agreement_tag(choices->agreements++, what),
                                                         .count = count,
                                                         .offset = choices->offset + from * sizeof(double),
-                                                        .timeout_ms = gl->timeout_ms,
+                                                        .timeout_ms = cause->operation.submission.timeout_ms,
                                                         .segment = (uint8_t)choices->segment,
                                                         .kind = GL_ALL_REDUCE,
                                                         .type = GRADLANE_FLOAT64,
@@ -113,9 +118,20 @@ static void ask_ranks(gradlane_context* gl) {
   if (choices->agreement == NULL) turn_off(gl, GL_REASON_FAILED);
 }
 
+// Ranks have not agreed, or some do not know that they have. The operation that was to be chosen for fails with that on
+// all of them, so that all are told, and begin afresh.
+static void give_up(struct gl_request* request, const struct gl_request* agreement) {
+  if (request->cancelled) return;
+  request->cancelled = true;
+  if (request->code != GRADLANE_OK) return;
+  request->code = GRADLANE_FAILED;
+  memcpy(request->text, agreement->text, sizeof(request->text));
+}
+
 static void hear_ranks(gradlane_context* gl) {
   struct gl_choices* const choices = &gl->choices;
   const gradlane_code code = choices->agreement->code;
+  if (code != GRADLANE_OK) give_up(gl->first, choices->agreement);
   const double* const all = choices->memory;
   gl_release_request(gl, choices->agreement);
   choices->agreement = NULL;
@@ -129,7 +145,8 @@ static void hear_ranks(gradlane_context* gl) {
     gl_warn(gl, GL_REASON_DIFFER,
             "codec or strategy auto: the daemons of some ranks have other %s (%s in their configurations), so all goes "
             "raw and by the first strategy",
-            ways ? "strategies or codecs to choose from" : "plans", ways ? "strategies, mtu" : "plan");
+            ways ? "strategies or codecs to choose from" : "plans",
+            ways ? "codec, strategies, mtu, calibration; or they are of other versions" : "plan");
     turn_off(gl, GL_REASON_DIFFER);
     return;
   }
@@ -239,6 +256,7 @@ static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
   }
   if (it->agreement->state != GL_OVER) return false;
   const gradlane_code code = it->agreement->code;
+  if (code != GRADLANE_OK) give_up(gl->first, it->agreement);
   gl_release_request(gl, it->agreement);
   it->agreement = NULL;
   if (code != GRADLANE_OK) {
@@ -297,13 +315,22 @@ bool gl_choose(gradlane_context* gl) {
     request->of_class = it;
     ++it->open;
   }
-  it->bytes += (uint64_t)((double)count * operation->width);
+  it->bytes += count * operation->width * (operation->blocks ? gl->welcome.world : 1);
   let_go(request, &set->ways[request->turn.way]);
   gl_count_report(gl, it);
   return true;
 }
 
-// One that is under way ends by itself, and is nobody's from then on.
+void gl_cancel_agreements(gradlane_context* gl) {
+  struct gl_choices* const choices = &gl->choices;
+  if (choices->agreement != NULL) gl_cancel_request(gl, choices->agreement);
+  for (unsigned i = 0; i < choices->class_count; ++i) {
+    if (choices->classes[i]->agreement != NULL) gl_cancel_request(gl, choices->classes[i]->agreement);
+  }
+}
+
+// One that is under way ends by itself, and is nobody's from then on. Should it write to the memory of the next one, it
+// is the same numbers of all ranks that are compared, or those of a place that is not read before six operations later.
 static void drop_agreement(gradlane_context* gl, struct gl_request** agreement) {
   struct gl_request* const it = *agreement;
   *agreement = NULL;
@@ -327,6 +354,7 @@ void gl_choose_afresh(gradlane_context* gl) {
     free(choices->classes[i]);
   }
   choices->class_count = 0;
+  gl_forget_reports(gl);
 }
 
 void gl_free_choices(gradlane_context* gl) {

@@ -43,7 +43,7 @@ struct to_choose {
 static struct to_choose left_to_choose(const gradlane_context* gl, const gradlane_how* how) {
   struct to_choose it = {.name = how->codec != NULL ? how->codec : gl->welcome.codec};
   it.codec = gl_parse_auto(it.name, &it.wish);
-  it.strategy = how->strategy != NULL ? gl_begins_auto(how->strategy)
+  it.strategy = how->strategy != NULL ? strcmp(how->strategy, "auto") == 0
                                       : it.codec || (gl->welcome.flags & GL_WELCOME_AUTO_STRATEGY) != 0;
   return it;
 }

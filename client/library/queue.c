@@ -145,6 +145,7 @@ void gl_cancel_request(gradlane_context* gl, struct gl_request* request) {
   if (request->cancelled) return;
   request->cancelled = true;
   gl->cancelling = true;
+  if (request == gl->first && request->begun == 0 && !request->internal) gl_cancel_agreements(gl);
   for (unsigned i = 0; i < gl->flight_count; ++i) {
     if (gl->flights[i].request == request) gl->flights[i].cancel = true;
   }

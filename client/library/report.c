@@ -61,6 +61,12 @@ static void fill_row(const struct gl_choice_class* it, struct gl_report_row* row
   if (has_rival) memcpy(row->rival, it->set->ways[rival].name, sizeof(row->rival));
 }
 
+// Those of classes; what no codec applies to is no matter of choices.
+void gl_forget_reports(gradlane_context* gl) {
+  const uint32_t rows = gl->choices.report_count;
+  for (uint32_t i = 0; i + kExactRows < rows; ++i) gl->choices.reports[i].version = 0;
+}
+
 void gl_count_report(gradlane_context* gl, const struct gl_choice_class* it) {
   struct gl_report_row* const row = report_of(gl, it);
   if (row == NULL) return;

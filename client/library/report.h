@@ -7,5 +7,7 @@
 void gl_report(gradlane_context* gl, const struct gl_choice_class* it);
 // Counts alone have.
 void gl_count_report(gradlane_context* gl, const struct gl_choice_class* it);
+// Choices begin afresh: rows of classes that were say nothing any more.
+void gl_forget_reports(gradlane_context* gl);
 // Sums that a codec is named or configured for, and that go through none: once for each kind and type.
 void gl_report_exact(gradlane_context* gl, const struct gl_operation* operation, const char* codec);

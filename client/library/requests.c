@@ -118,7 +118,9 @@ static void end_trial(const gradlane_context* gl, struct gl_request* request) {
   request->of_class = NULL;
   if (it == NULL || request->epoch != gl->choices.epoch) return;
   --it->open;
-  const double bytes = (double)request->operation.submission.count * request->operation.width;
+  const struct gl_operation* const operation = &request->operation;
+  double bytes = (double)operation->submission.count * operation->width;
+  if (operation->blocks) bytes *= gl->welcome.world;
   if (request->code == GRADLANE_OK) gl_rounds_note(&it->rounds, &request->turn, request->ns, bytes);
 }
 

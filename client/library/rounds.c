@@ -11,7 +11,7 @@ static const double kHopeless = 6;
 static const double kUnlikely = 2;
 // Of the operations' time, what later rounds may cost.
 static const double kTrialShare = 0.01;
-static const uint64_t kLongestPause = 1 << 20;
+static const uint64_t kLongestPause = 1 << 13;
 
 // Which of the ways of a round each trial is of: two in a row, so that of operations which overlap some have their like
 // beside them, and another one later. The very first operation of all is the baseline's.
@@ -213,7 +213,8 @@ enum gl_turn gl_rounds_next(struct gl_rounds* it, uint64_t count, uint64_t whole
 
 void gl_rounds_note(struct gl_rounds* it, const struct gl_turn_way* turn, double ns, double bytes) {
   if (turn->trial < 0 || turn->round != it->round || it->state == GL_ROUNDS_SETTLED) return;
-  if (turn->trial >= GL_TRIALS || !(ns >= 0) || !(bytes > 0)) return;
+  // What ended together with the one before it has no time of its own.
+  if (turn->trial >= GL_TRIALS || !(ns > 0) || !(bytes > 0)) return;
   it->ns[turn->trial] += ns;
   it->bytes[turn->trial] += bytes;
 }

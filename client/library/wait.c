@@ -93,7 +93,7 @@ static void see_ends(gradlane_context* gl, const struct gl_request* it) {
     *seen = ends;
     news = true;
   }
-  if (news) gl_choose_afresh(gl);
+  if (news && it->epoch == gl->choices.epoch) gl_choose_afresh(gl);
 }
 
 // Tells the caller how it ended, and forgets it.

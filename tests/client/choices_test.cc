@@ -1,6 +1,7 @@
 // choices_test.cc - `auto`: what reaches the daemon of operations that leave it to the library, and what is said of
 // them
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -218,7 +219,7 @@ TEST_F(Choices, Residuals) {
 
 // Nobody waits in a call that starts something: what is to be known first keeps the queue waiting.
 TEST_F(Choices, CallsDoNotWait) {
-  bool hold = true;
+  std::atomic<bool> hold = true;
   open({.world = 2,
         .codec = "raw",
         .ways = fake_ways(),
@@ -249,24 +250,56 @@ TEST_F(Choices, BeginsAfreshWithResume) {
   EXPECT_EQ(seen[seen.size() - 2].tag, seen[0].tag) << "as on a rank that has just come";
 }
 
-// Where ranks could not agree, all goes raw until it begins afresh.
+// Where ranks could not agree, the operation that they agreed for fails on all of them: some may know that they have.
+// All goes raw until it begins afresh.
 TEST_F(Choices, AFailedAgreement) {
-  bool fail = true;
+  std::atomic<bool> fail = true;
   open({.world = 2,
         .codec = "raw",
         .ways = fake_ways(),
         .on_submission = [&fail](unsigned, const gl_submission& it) { return !fail || !internal(it); },
         .worked = fast_fixed});
   gradlane_request first = 0;
+  gradlane_request second = 0;
+  how_.timeout_ms = 1234567;
   ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, &how_, &first), GRADLANE_OK);
+  ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + kCount, kCount, GRADLANE_FLOAT32, &how_, &second), GRADLANE_OK);
   ASSERT_TRUE(daemon_->await_seen(0, 2));
+  EXPECT_EQ(daemon_->seen(0)[0].timeout_ms, 1234567U) << "of the operation that it is for";
   fail = false;
   daemon_->complete(0, 1, GRADLANE_FAILED, "rank 1 has died");
   EXPECT_EQ(gradlane_wait(gl_.get(), first, 10000), GRADLANE_OK);
+  EXPECT_EQ(gradlane_wait(gl_.get(), second, 10000), GRADLANE_FAILED);
+  EXPECT_STREQ(gradlane_error(gl_.get()), "rank 1 has died");
+  EXPECT_NE(daemon_->seen(0).back().flags & GL_FLAG_CANCELLED, 0U);
   reduce(30);
   for (const gl_submission& it : own()) EXPECT_EQ(it.codec, kRaw);
   EXPECT_EQ(internals(), 1U);
   EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_FAILED);
+}
+
+// An operation that waits for what ranks agree on is given up with that, at once.
+TEST_F(Choices, CancelsWhatItWaitsFor) {
+  open({.world = 2,
+        .codec = "raw",
+        .ways = fake_ways(),
+        .on_submission = [](unsigned, const gl_submission& it) { return it.kind != GL_CANCEL && !internal(it); },
+        .worked = fast_fixed});
+  gradlane_request requests[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + i * kCount, kCount, GRADLANE_FLOAT32, &how_, &requests[i]),
+              GRADLANE_OK);
+  }
+  ASSERT_TRUE(daemon_->await_seen(0, 2));
+  EXPECT_EQ(gradlane_cancel(gl_.get(), requests[1]), GRADLANE_OK);
+  ASSERT_TRUE(daemon_->await_seen(0, 3));
+  EXPECT_EQ(daemon_->seen(0)[2].kind, GL_CANCEL);
+  EXPECT_TRUE(internal(daemon_->seen(0)[0]));
+  EXPECT_EQ(daemon_->seen(0)[2].cookie, daemon_->seen(0)[0].cookie);
+  daemon_->complete(0, 1, GRADLANE_FAILED, "cancelled on rank 0");
+  (void)gradlane_wait(gl_.get(), requests[1], 10000);
+  ASSERT_TRUE(daemon_->await_seen(0, 4));
+  EXPECT_NE(daemon_->seen(0)[3].flags & GL_FLAG_CANCELLED, 0U);
 }
 
 TEST_F(Choices, ClassesOfSizesChooseByThemselves) {

@@ -93,6 +93,7 @@ class Together:
             thread.start()
         for thread in threads:
             thread.join(PATIENCE)
+            assert not thread.is_alive(), "a rank hangs"
         if self.errors:
             raise self.errors[0]
 
@@ -118,6 +119,7 @@ class Failures(DaemonTest):
         Together(contexts).run(self.sums(operations, results))
         world = len(contexts)
         expected = world * (numpy.arange(100_000) % 7 * 0.125) + world * (world - 1) / 2
+        self.assertEqual(len(results), world)
         for result in results.values():
             numpy.testing.assert_array_equal(result, expected)
 

@@ -43,7 +43,8 @@ double port_ns_of(const Calibration& calibration, const AllReduceShape& shape, d
   without.packets.send_ns = without.packets.receive_ns = without.packets.call_ns = 0;
   const AllReduceTime time = raw_time(without, shape);
   if (packets <= 0 || time.sent_packets <= 0) return 0;
-  return std::max(0.0, busy / packets / kNano - (time.codec + time.packets) / time.sent_packets / kNano);
+  const double alone = busy / std::max(1.0, calibration.contention);  // workers had each other beside them
+  return std::max(0.0, alone / packets / kNano - (time.codec + time.packets) / time.sent_packets / kNano);
 }
 
 double start_of(const Calibration& calibration, const AllReduceShape& shape, double seconds) {

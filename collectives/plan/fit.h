@@ -19,9 +19,9 @@ struct TimedBytes {
 };
 [[nodiscard]] double bandwidth_of(const TimedBytes& less, const TimedBytes& more, double delay) noexcept;
 
-// ns that one packet's way through a port takes, in and out, where workers were busy for `busy` s with `packets` data
-// packets that a rank sent in all-reduces of that shape, without compressing: what is left without codec and exchange,
-// which `calibration` has. At least 0.
+// ns that one packet's way through a port takes, in and out, where workers together were busy for `busy` s with
+// `packets` data packets that a rank sent in all-reduces of that shape, without compressing: what is left without
+// contention, codec and exchange, which `calibration` has. At least 0.
 [[nodiscard]] double port_ns_of(const Calibration& calibration, const AllReduceShape& shape, double busy,
                                 double packets);
 

@@ -43,6 +43,12 @@ TEST(Fit, PortAndStart) {
     const AllReduceTime time = all_reduce_time(all, *all.find("raw"), shape);
     // Busy with what codec, exchange and port take.
     EXPECT_NEAR(port_ns_of(all, shape, 3 * (time.codec + time.packets), 3 * time.sent_packets), port, 1e-3) << world;
+    // The same on four workers that hold each other up: contention is no part of the port's figure.
+    Calibration four = all;
+    four.lanes = 4;
+    four.contention = 1.3;
+    const AllReduceTime beside = all_reduce_time(four, *four.find("raw"), shape);
+    EXPECT_NEAR(port_ns_of(four, shape, 4 * (beside.codec + beside.packets), beside.sent_packets), port, 1e-3) << world;
     EXPECT_EQ(port_ns_of(all, shape, 0, time.sent_packets), 0);
     EXPECT_EQ(port_ns_of(all, shape, 1, 0), 0);
 

@@ -116,7 +116,7 @@ int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Prog
   if (ring.first_here()) file.emplace(options.output.empty() ? calibration_target() : options.output);
 
   calibration.port = ring.facts().port;
-  calibration.lanes = ring.facts().lanes;
+  calibration.lanes = ring.facts().workers;
   calibration.packets.set_mtu(ring.facts().mtu);
   // Hosts at once, but ranks of one host not: one measures, and the others need no more than to know that it has.
   if (ring.first_here()) {

@@ -1,6 +1,7 @@
 // daemon_facts.cc - what a daemon says of itself that a calibration needs: by its admin socket (main thread)
 #include "tools/calibrate/daemon_facts.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -42,18 +43,20 @@ std::string path_of(const std::string& socket) {
 
 DaemonView::DaemonView(const std::string& socket) : path_(path_of(socket)) {}
 
-DaemonFacts DaemonView::facts() const {
-  const json document = ask_admin(path_, "stats", kPatience);
+DaemonFacts facts_of(const json& document) {
   DaemonFacts facts;
   facts.node = static_cast<unsigned>(number_at(document, "node"));
   facts.nodes = static_cast<unsigned>(number_at(document, "nodes"));
   facts.trainers = static_cast<unsigned>(number_at(document, "trainers"));
-  facts.lanes = static_cast<unsigned>(number_at(document, "lanes"));
   facts.mtu = real_at(document, "mtu");
   for (const json& port : list_at(document, "ports")) facts.port = kind_of(port);
-  for (const json& worker : list_at(document, "workers")) facts.busy += kMicro * real_at(worker, "busy_us");
+  const json workers = list_at(document, "workers");
+  for (const json& worker : workers) facts.busy += kMicro * real_at(worker, "busy_us");
+  facts.workers = std::max(1U, static_cast<unsigned>(workers.size()));
   return facts;
 }
+
+DaemonFacts DaemonView::facts() const { return facts_of(ask_admin(path_, "stats", kPatience)); }
 
 std::vector<double> DaemonView::round_trips(unsigned nodes) const {
   std::vector<double> times(nodes, 0.0);

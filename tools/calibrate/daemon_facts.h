@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,14 @@ struct DaemonFacts {
   unsigned node = 0;
   unsigned nodes = 0;
   unsigned trainers = 1;  // of a node
-  unsigned lanes = 1;
+  unsigned workers = 1;   // threads, whatever number of lanes they share
   double mtu = 1500;
   std::string port;  // "udp", "packets", "card"; else its driver: "vhost"
   double busy = 0;   // s, of all workers since the start
 };
+
+// From the document that `gradlane stats` gets.
+[[nodiscard]] DaemonFacts facts_of(const nlohmann::json& document);
 
 class DaemonView {
  public:

@@ -189,11 +189,10 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   packets.send_ns = packets.receive_ns = port / 2;
   packets.call_ns = 0;
   packets.per_call = 1;
-  for (LinkCost& each : calibration.links) each.latency = latency_of(2 * each.latency, port);
-  for (size_t link = 0; link < calibration.links.size(); ++link) {
-    calibration.links[link].latency =
-        share(calibration.links[link].latency)[link];  // on all ranks as its sender has it
-  }
+  // Ranks that have not measured their host cannot say it. Links are the same on all: by the slowest port.
+  const std::vector<double> ports = share(first_here_ ? port * kNano : 0);
+  const double slowest_port = *std::ranges::max_element(ports) / kNano;
+  for (LinkCost& each : calibration.links) each.latency = latency_of(2 * each.latency, slowest_port);
   calibration.link = slowest(calibration.links, calibration.link);
 
   progress("start");

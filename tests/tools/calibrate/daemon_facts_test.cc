@@ -1,0 +1,52 @@
+// daemon_facts_test.cc - what a calibration takes from the document of `gradlane stats`
+#include "tools/calibrate/daemon_facts.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace gradlane::test::daemon_facts_test {
+namespace {
+
+using nlohmann::json;
+
+json document() {
+  return {{"node", 1},
+          {"nodes", 3},
+          {"trainers", 2},
+          {"lanes", 4},
+          {"mtu", 9000},
+          {"ports", {{{"driver", nullptr}}}},
+          {"workers", {{{"busy_us", 2e6}}, {{"busy_us", 1e6}}}}};
+}
+
+TEST(DaemonFacts, OfADocument) {
+  const DaemonFacts facts = facts_of(document());
+  EXPECT_EQ(facts.node, 1U);
+  EXPECT_EQ(facts.nodes, 3U);
+  EXPECT_EQ(facts.trainers, 2U);
+  EXPECT_EQ(facts.mtu, 9000);
+  EXPECT_EQ(facts.port, "udp");
+  EXPECT_EQ(facts.workers, 2U);  // four lanes on two threads
+  EXPECT_DOUBLE_EQ(facts.busy, 3);
+}
+
+TEST(DaemonFacts, KindsOfPorts) {
+  for (const auto& [driver, kind] : {std::pair{"net_af_packet", "packets"},
+                                     {"net_af_xdp", "packets"},
+                                     {"net_vhost", "vhost"},
+                                     {"net_ring", "ring"},
+                                     {"net_ice", "card"}}) {
+    json changed = document();
+    changed["ports"][0]["driver"] = driver;
+    EXPECT_EQ(facts_of(changed).port, kind);
+  }
+}
+
+TEST(DaemonFacts, OfAnotherVersion) {
+  EXPECT_EQ(facts_of(json::object()).workers, 1U);
+  EXPECT_EQ(facts_of(json(3)).nodes, 0U);
+}
+
+}  // namespace
+}  // namespace gradlane::test::daemon_facts_test

@@ -2,15 +2,21 @@
 #include "tools/calibrate/calibrate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/socket_folders.h"
 #include "collectives/wire.h"
 #include "config/calibration_file.h"
 #include "tools/calibrate/default_file.h"
@@ -25,14 +31,41 @@ namespace {
 
 constexpr int64_t kLimitMs = 60'000;  // of an operation: others may start later, and measure their host meanwhile
 
-bool somebody_named(const CalibrateOptions& options) {
-  const char* const socket = std::getenv("GRADLANE_SOCKET");
-  return !options.socket.empty() || (socket != nullptr && *socket != 0);
+namespace fs = std::filesystem;
+
+std::vector<std::string> folders_of_sockets() {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  return socket_folders(geteuid(), runtime == nullptr ? "" : runtime);
 }
 
-// Null: there is no daemon, and nobody has said that there is; `why` says what was looked for.
-std::unique_ptr<Trainer> open_trainer(const CalibrateOptions& options, std::string& why) {
+// Whether there is any trace of a daemon: a socket where trainers look for one, whoever listens there, or a folder that
+// cannot be read.
+bool any_socket() {
+  for (const std::string& folder : folders_of_sockets()) {
+    std::error_code error;
+    fs::directory_iterator entry(folder, error);
+    if (error) {
+      if (error != std::errc::no_such_file_or_directory) return true;
+      continue;
+    }
+    for (; entry != fs::directory_iterator(); entry.increment(error)) {
+      if (entry->path().extension() == ".sock") return true;
+    }
+  }
+  return false;
+}
+
+bool somebody_named(const CalibrateOptions& options) {
+  const char* const socket = std::getenv("GRADLANE_SOCKET");
+  return !options.socket.empty() || !options.admin.empty() || !options.rank.empty() ||
+         (socket != nullptr && *socket != 0);
+}
+
+// Null: there is no daemon, and nobody has said that there is. One that does not take this trainer is another matter.
+std::unique_ptr<Trainer> open_trainer(const CalibrateOptions& options) {
   if (options.alone) return nullptr;
+  const bool named = somebody_named(options);
+  if (!named && !any_socket()) return nullptr;
   TrainerPlace place;
   place.command = "plan --calibrate";
   place.socket = options.socket;
@@ -42,21 +75,41 @@ std::unique_ptr<Trainer> open_trainer(const CalibrateOptions& options, std::stri
     place.rank = static_cast<int>(*rank);
   }
   place.limit_ms = kLimitMs;
-  const bool named = somebody_named(options) || place.rank >= 0;
   if (!named) place.patience_ms = 0;
   try {
     return std::make_unique<Trainer>(place);
   } catch (const SetupError& error) {
     if (named) throw;
-    why = error.what();
-    return nullptr;
+    throw SetupError(fmt::format("{}\nThis host only, without its links: --alone", error.what()));
   }
+}
+
+// Where one can be used here that has links, which are not measured now.
+void keep_links(const std::string& path) {
+  Calibration there;
+  try {
+    there = load_calibration(path);
+  } catch (const SetupError&) {
+    return;
+  }
+  if (there.links.empty() || !calibration_fault(there, this_use()).empty()) return;
+  throw SetupError(fmt::format(
+      "{} has links, which cannot be measured as no daemon runs here: start it on all nodes, and this command beside\n"
+      "each; or measure this host only: --alone",
+      path));
 }
 
 uint64_t hash_of(const std::string& text) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   return hash;
+}
+
+// Of this machine, which shares its name with others maybe.
+uint64_t machine_hash(const std::string& name) {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return hash_of(name + ' ' + boot);
 }
 
 // What the host is, and the usual figures of its port.
@@ -74,8 +127,12 @@ Calibration begin_calibration(PlanPort port) {
 
 void finish(const Calibration& calibration, bool ring, const std::vector<CheckedTime>& checked,
             const CalibrateOptions& options, bool prints, NewFile* file) {
-  if (file != nullptr) file->put(calibration_text(calibration));
   const std::string path = file == nullptr ? "" : file->path();
+  if (file != nullptr) {
+    const std::string text = calibration_text(calibration);
+    (void)parse_calibration(text, path + ", not written");  // what nobody could read is an error now, and not later
+    file->put(text);
+  }
   if (prints && options.json) {
     fmt::print("{}\n", to_json(calibration, ring, checked, path));
   } else if (prints) {
@@ -87,15 +144,22 @@ void finish(const Calibration& calibration, bool ring, const std::vector<Checked
   std::fflush(stdout);
 }
 
-int calibrate_alone(const CalibrateOptions& options, const std::string& why, const Progress& progress) {
+std::string target_of(const CalibrateOptions& options) {
+  return options.output.empty() ? calibration_target() : options.output;
+}
+
+int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
   Calibration calibration = begin_calibration(plan_port_of(options.port));
   calibration.lanes = plan_lanes_of(options.lanes);
-  NewFile file(options.output.empty() ? calibration_target() : options.output);
-  if (!why.empty()) {
+  const std::string target = target_of(options);
+  if (!options.alone) {
+    keep_links(target);
     fmt::print(stderr,
-               "no daemon of gradlane runs here: links are not measured. Start it on all nodes, and this "
-               "command beside\neach; or, without: --alone\n");
+               "no daemon of gradlane runs here, as no socket is in {}: links are not measured.\n"
+               "Start it on all nodes, and this command beside each; or, without: --alone\n",
+               fmt::join(folders_of_sockets(), ", "));
   }
+  NewFile file(target);
   measure_host(calibration, progress);
   calibration.contention = measure_contention(calibration.lanes);
   calibration.links.clear();
@@ -103,17 +167,31 @@ int calibrate_alone(const CalibrateOptions& options, const std::string& why, con
   return 0;
 }
 
+// Why it failed; empty: it has not.
+template <class F>
+std::string fault_of(const F& what) {
+  try {
+    what();
+    return "";
+  } catch (const SetupError& error) {
+    return error.what();
+  }
+}
+
 int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Progress& progress) {
   if (!options.port.empty() || !options.lanes.empty()) {
     throw SetupError("--port and --lanes are the daemon's, which is asked: leave them out, or say --alone");
   }
-  const DaemonView daemon(options.socket);
+  const DaemonView daemon(options.socket, options.admin);
   RingSpeed ring(trainer, daemon, options.quick);
-  progress(fmt::format("waiting for all {} ranks", trainer.world()));
   Calibration calibration = begin_calibration(PlanPort::kUdp);
-  ring.meet(hash_of(calibration.host));
   std::optional<NewFile> file;
-  if (ring.first_here()) file.emplace(options.output.empty() ? calibration_target() : options.output);
+  const std::string fault = fault_of([&] { file.emplace(target_of(options)); });
+  // Each rank's user hears of it: it is here that one waits for others.
+  fmt::print(stderr, "gradlane plan: rank {}, waiting for all {} ranks, {} s at most ...\n", trainer.rank(),
+             trainer.world(), kLimitMs / 1000);
+  ring.meet(machine_hash(calibration.host), fault);
+  if (!ring.first_here()) file.reset();
 
   calibration.port = ring.facts().port;
   calibration.lanes = ring.facts().workers;
@@ -128,26 +206,24 @@ int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Prog
   ring.measure_packets(calibration, progress);
   ring.measure_lambda(calibration, progress);
   const std::vector<CheckedTime> checked = ring.check(calibration, progress);
-  finish(calibration, true, checked, options, trainer.rank() == 0, file ? &*file : nullptr);
-  trainer.barrier();
+  ring.agree(
+      fault_of([&] { finish(calibration, true, checked, options, trainer.rank() == 0, file ? &*file : nullptr); }));
   return 0;
 }
 
 }  // namespace
 
 int run_calibrate(const CalibrateOptions& options) {
-  if (options.alone && (!options.socket.empty() || !options.rank.empty())) {
-    throw SetupError("--alone asks no daemon: leave out --socket and --rank");
+  if (options.alone && (!options.socket.empty() || !options.admin.empty() || !options.rank.empty())) {
+    throw SetupError("--alone asks no daemon: leave out --socket, --admin and --rank");
   }
-  std::string why;
-  const std::unique_ptr<Trainer> trainer = open_trainer(options, why);
-  const bool tells = trainer == nullptr || trainer->rank() == 0;
-  const Progress progress = [tells](const std::string& what) {
-    if (tells) fmt::print(stderr, "gradlane plan: {} ...\n", what);
-  };
-  if (trainer == nullptr) return calibrate_alone(options, why, progress);
   try {
-    return calibrate_ring(options, *trainer, progress);
+    const std::unique_ptr<Trainer> trainer = open_trainer(options);
+    const bool tells = trainer == nullptr || trainer->rank() == 0;
+    const Progress progress = [tells](const std::string& what) {
+      if (tells) fmt::print(stderr, "gradlane plan: {} ...\n", what);
+    };
+    return trainer == nullptr ? calibrate_alone(options, progress) : calibrate_ring(options, *trainer, progress);
   } catch (const PerfError& error) {
     fmt::print(stderr, "gradlane plan: {}\n", error.what());
     return 1;

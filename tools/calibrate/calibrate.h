@@ -9,6 +9,7 @@ namespace gradlane {
 struct CalibrateOptions {
   std::string output;  // FILE
   std::string socket;  // of the daemon
+  std::string admin;   // its admin socket, where that is not beside it
   std::string rank;
   std::string port;   // whose usual figures stand for what is not measured
   std::string lanes;  // without a daemon

@@ -32,16 +32,17 @@ std::string kind_of(const json& port) {
   return plan_port_name(driver.empty() ? PlanPort::kUdp : PlanPort::kCard);
 }
 
-std::string path_of(const std::string& socket) {
-  const char* const named = std::getenv("GRADLANE_SOCKET");
+// The admin socket is said beside the trainers' where the daemon has it elsewhere.
+std::string path_of(const std::string& socket, const std::string& admin) {
   AdminPlace place;
-  place.socket = socket.empty() && named != nullptr ? named : socket;
+  place.admin = admin;
+  if (admin.empty()) place.socket = socket;
   return admin_path(place);
 }
 
 }  // namespace
 
-DaemonView::DaemonView(const std::string& socket) : path_(path_of(socket)) {}
+DaemonView::DaemonView(const std::string& socket, const std::string& admin) : path_(path_of(socket, admin)) {}
 
 DaemonFacts facts_of(const json& document) {
   DaemonFacts facts;

@@ -23,8 +23,9 @@ struct DaemonFacts {
 
 class DaemonView {
  public:
-  // `socket`: of the trainers; empty: as for `gradlane stats`. Throws SetupError.
-  explicit DaemonView(const std::string& socket);
+  // `socket`: of the trainers, and `admin`, of which one may be said; empty: as for `gradlane stats`. Throws
+  // SetupError.
+  DaemonView(const std::string& socket, const std::string& admin);
 
   // Now. Throws SetupError.
   [[nodiscard]] DaemonFacts facts() const;

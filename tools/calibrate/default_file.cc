@@ -1,7 +1,9 @@
 // default_file.cc - where the calibration of this host is, if nobody says (set-up only)
 #include "tools/calibrate/default_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace gradlane {
 namespace {
@@ -50,7 +53,7 @@ std::vector<std::string> calibration_places() {
   return places;
 }
 
-NewFile::NewFile(std::string path) : path_(std::move(path)), beside_(fmt::format("{}.{}", path_, getpid())) {
+NewFile::NewFile(std::string path) : path_(std::move(path)), beside_(path_ + ".XXXXXX") {
   std::error_code error;
   if (fs::is_directory(path_, error)) throw SetupError(fmt::format("-o {}: is a folder, and no file", path_));
   // A device, a pipe or a link would be no more than a name afterwards.
@@ -59,10 +62,11 @@ NewFile::NewFile(std::string path) : path_(std::move(path)), beside_(fmt::format
     throw SetupError(fmt::format("-o {}: is there, and no ordinary file", path_));
   }
   if (const fs::path folder = fs::path(path_).parent_path(); !folder.empty()) fs::create_directories(folder, error);
-  errno = 0;
-  if (!std::ofstream(beside_)) {
+  // Of a name that nobody has made into something else before.
+  const FileDescriptor made(mkostemp(beside_.data(), O_CLOEXEC));
+  if (!made)
     throw SetupError(fmt::format("{}: cannot be written: {}; say where, -o FILE", path_, std::strerror(errno)));
-  }
+  (void)fchmod(made.get(), S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);  // as it is for all users of this host
 }
 
 NewFile::~NewFile() {

@@ -42,8 +42,9 @@ HopTimes hop_times(const Codec& codec, size_t mtu, std::span<const float> patter
   const std::vector<HopFigures> figures = hop_figures(codec, mtu, kBurst, kQuick, pattern);
   const HopFigures& reduce = figures.front();
   const HopFigures& gather = figures.back();
-  return {reduce.codec_time / reduce.floats, gather.codec_time / gather.floats, reduce.total - reduce.codec_time,
-          gather.total - gather.codec_time};
+  // Medians of different samples: on a busy host the part may be the longer one.
+  return {reduce.codec_time / reduce.floats, gather.codec_time / gather.floats,
+          std::max(0.0, reduce.total - reduce.codec_time), std::max(0.0, gather.total - gather.codec_time)};
 }
 
 // The better one of what is there and what is found now; 0: nothing is there.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -48,9 +49,14 @@ RingSpeed::RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick)
     throw SetupError(fmt::format("the nodes have {} trainers each: links are measured with one", facts_.trainers));
   }
   if (trainer_.rank() != facts_.node) {
-    throw SetupError(
-        fmt::format("rank {} asked the daemon of node {}: --socket is another one's", trainer_.rank(), facts_.node));
+    throw SetupError(fmt::format("rank {} asked the admin socket of node {}: say which one is its own, --admin PATH",
+                                 trainer_.rank(), facts_.node));
   }
+  if (trainer_.world() != facts_.nodes) {
+    throw SetupError(fmt::format("there are {} ranks, and the daemon says {} nodes: it is of another version",
+                                 trainer_.world(), facts_.nodes));
+  }
+  if (trainer_.world() < 2) throw SetupError("a ring of one rank has no links: this host only, --alone");
   const std::vector<std::string> allowed = trainer_.strategies();
   const auto allows = [&allowed](const char* name) { return std::ranges::find(allowed, name) != allowed.end(); };
   if (!allows("ring") && !allows("direct")) {
@@ -66,7 +72,20 @@ RingSpeed::RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick)
 
 RingSpeed::~RingSpeed() { trainer_.release(tensor_); }
 
-void RingSpeed::meet(uint64_t host) {
+void RingSpeed::agree(const std::string& fault) {
+  // Its words travel: a launcher may end their rank before it can say them.
+  std::array<int64_t, 64> own{};
+  std::memcpy(own.data(), fault.data(), std::min(fault.size(), sizeof own - 1));
+  const std::vector<int64_t> all = trainer_.gather(own);
+  if (!fault.empty()) throw SetupError(fault);
+  for (unsigned rank = 0; rank < trainer_.world(); ++rank) {
+    std::array<char, sizeof own> text{};
+    std::memcpy(text.data(), &all[rank * own.size()], sizeof own - 1);
+    if (text.front() != 0) throw SetupError(fmt::format("rank {}: {}", rank, text.data()));
+  }
+}
+
+void RingSpeed::meet(uint64_t host, const std::string& fault) {
   constexpr size_t kFields = 3;
   const int64_t own[kFields] = {kCalibrating + (quick_ ? 1 : 0), static_cast<int64_t>(host >> 1),
                                 static_cast<int64_t>(facts_.mtu)};
@@ -74,8 +93,13 @@ void RingSpeed::meet(uint64_t host) {
   for (unsigned rank = 0; rank < trainer_.world(); ++rank) {
     const int64_t* const its = &all[rank * kFields];
     if (its[0] != own[0]) throw SetupError(fmt::format("rank {} runs another command, or other options", rank));
+    if (its[2] != own[2]) {
+      throw SetupError(
+          fmt::format("rank {} has an MTU of {}, and rank {} one of {}", rank, its[2], trainer_.rank(), own[2]));
+    }
     first_here_ &= rank >= trainer_.rank() || its[1] != own[1];
   }
+  agree(fault);
 }
 
 double RingSpeed::time_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root) {
@@ -147,6 +171,10 @@ std::vector<double> RingSpeed::share_round_trips() {
     const double there = ahead[rank];
     const double back = behind[(rank + 1) % world];
     times[rank] = there > 0 && back > 0 ? std::min(there, back) : std::max(there, back);
+    if (times[rank] <= 0) {
+      throw PerfError(
+          fmt::format("link {} -> {}: no probe came back ('gradlane check' says more)", rank, (rank + 1) % world));
+    }
   }
   return times;
 }
@@ -157,7 +185,7 @@ void RingSpeed::measure_links(Calibration& calibration, const Progress& progress
   progress("latency");
   round_trips_ = share_round_trips();
   size_t bytes = kLeastBytes;
-  for (unsigned root = 0; root < world && world > 1; ++root) {
+  for (unsigned root = 0; root < world; ++root) {
     const unsigned next = (root + 1) % world;
     progress(fmt::format("link {} -> {}", root, next));
     if (root > 0) bytes = whole_floats(static_cast<double>(bytes) / kPart);  // this one may be slower
@@ -169,7 +197,6 @@ void RingSpeed::measure_links(Calibration& calibration, const Progress& progress
 }
 
 void RingSpeed::measure_packets(Calibration& calibration, const Progress& progress) {
-  if (trainer_.world() < 2) return;
   progress("packets");
   PacketCost& packets = calibration.packets;
   const AllReduceShape shape = {static_cast<double>(full_) / sizeof(float), trainer_.world(), way(), 0};
@@ -230,7 +257,6 @@ void RingSpeed::measure_lambda(Calibration& calibration, const Progress& progres
 
 std::vector<CheckedTime> RingSpeed::check(const Calibration& calibration, const Progress& progress) {
   std::vector<CheckedTime> checked;
-  if (trainer_.world() < 2) return checked;
   progress("checking");
   for (const char* const codec : {"raw", "fixed:10"}) {
     for (size_t bytes = kSmallBytes; bytes <= std::max(full_, 16 * kSmallBytes); bytes *= 16) {

@@ -30,9 +30,11 @@ class RingSpeed {
   RingSpeed(const RingSpeed&) = delete;
   RingSpeed& operator=(const RingSpeed&) = delete;
 
-  // The first: all ranks are there and have the same in hand. Throws SetupError if not. `host`: a hash of this host's
-  // name.
-  void meet(uint64_t host);
+  // The first: all ranks are there, have the same in hand, and can do it. Throws SetupError if not. `host`: a hash of
+  // what this machine is; `fault`: why this rank cannot go on; empty: it can.
+  void meet(uint64_t host, const std::string& fault);
+  // Whether no rank has a fault. Throws SetupError if one has, on all.
+  void agree(const std::string& fault);
   [[nodiscard]] const DaemonFacts& facts() const noexcept { return facts_; }
   // The lowest rank of this host, which measures the host and writes its file.
   [[nodiscard]] bool first_here() const noexcept { return first_here_; }

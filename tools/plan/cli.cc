@@ -26,6 +26,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   plan->add_flag("--calibrate", options.calibrate, "Measure this host; on all nodes of a ring: links, too");
   add("-o", options.output, "FILE for it; --alone, --socket, --rank: see docs");
   add("--socket", options.socket, "")->group("");
+  add("--admin", options.admin, "")->group("");
   add("--rank", options.rank, "")->group("");
   plan->add_flag("--alone", options.alone, "")->group("");
   plan->add_flag("--quick", options.quick, "")->group("");

@@ -30,6 +30,7 @@ struct PlanOptions {
   bool calibrate = false;
   std::string output;
   std::string socket;
+  std::string admin;
   std::string rank;
   bool alone = false;
   bool quick = false;

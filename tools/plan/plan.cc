@@ -42,8 +42,9 @@ void print_head(const PlanSetting& setting) {
              setting.batch, ms_text(compute.forward), ms_text(compute.backward), setting.compute_from);
   const Calibration& calibration = setting.calibration;
   if (!setting.calibrated) {
-    fmt::print("port {}, usual figures: {}\n", calibration.port,
-               setting.ignored.empty() ? "nothing was calibrated (gradlane plan --calibrate)" : "");
+    fmt::print(
+        "port {}, usual figures: {}\n", calibration.port,
+        setting.ignored.empty() ? "nothing was calibrated (gradlane plan --calibrate)" : "no calibration serves");
     if (!setting.ignored.empty()) print_wrapped(setting.ignored);
   } else if (calibration.links.empty()) {
     fmt::print("port {}, usual figures; codecs calibrated {}; links as given\n", calibration.port, calibration.made);
@@ -127,11 +128,10 @@ void check_kind(const PlanOptions& options) {
                                                    {"--latency-us", !options.latency_us.empty()},
                                                    {"--what-if", !options.what_if.empty()},
                                                    {"--paper", options.paper}};
-  const std::pair<const char*, bool> of_calibrations[] = {{"-o", !options.output.empty()},
-                                                          {"--socket", !options.socket.empty()},
-                                                          {"--rank", !options.rank.empty()},
-                                                          {"--alone", options.alone},
-                                                          {"--quick", options.quick}};
+  const std::pair<const char*, bool> of_calibrations[] = {
+      {"-o", !options.output.empty()},     {"--socket", !options.socket.empty()},
+      {"--admin", !options.admin.empty()}, {"--rank", !options.rank.empty()},
+      {"--alone", options.alone},          {"--quick", options.quick}};
   for (const auto& [name, given] : of_plans) {
     if (given && options.calibrate)
       throw SetupError(fmt::format("{} is for a plan: leave it, or --calibrate, out", name));
@@ -146,8 +146,8 @@ void check_kind(const PlanOptions& options) {
 int run_plan(PlanOptions options) {
   check_kind(options);
   if (options.calibrate) {
-    return run_calibrate({options.output, options.socket, options.rank, options.port, options.lanes, options.alone,
-                          options.quick, options.json});
+    return run_calibrate({options.output, options.socket, options.admin, options.rank, options.port, options.lanes,
+                          options.alone, options.quick, options.json});
   }
   if (!options.paper) options.places = calibration_places();  // what a page has does not depend on the host
   if (options.paper && !options.what_if.empty()) throw SetupError("--paper has a grid of its own: leave out --what-if");

@@ -89,6 +89,17 @@ class CalibrateTest(unittest.TestCase):
         other = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--no-prefix", "--", "sh", "-c", script, GRADLANE, self.file)
         self.assertEqual(other.returncode, 1, other)
         self.assertIn("rank 0", other.stderr)
+        # One that cannot write its file: the other one hears of it before anything is measured.
+        script = 'if [ $RANK = 1 ]; then set -- /proc/nowhere/c.yaml; fi; exec "$0" plan --calibrate --quick -o "$1"'
+        half = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--", "sh", "-c", script, GRADLANE, self.file)
+        self.assertEqual(half.returncode, 2, half)
+        self.assertIn("/proc/nowhere/c.yaml: cannot be written", half.stderr)
+        self.assertNotIn("codecs", half.stderr)
+        # One that leaves.
+        script = 'if [ $RANK = 1 ]; then exec timeout -s KILL 2 "$0" plan --calibrate; fi; exec "$0" plan --calibrate -o "$1"'
+        left = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--", "sh", "-c", script, GRADLANE, self.file)
+        self.assertNotEqual(left.returncode, 0, left)
+        self.assertFalse(self.file.exists())
         trainers = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--trainers", "2", "--no-prefix", "--", GRADLANE, "plan",
                        "--calibrate", "--quick", "-o", self.file)
         self.assertEqual(trainers.returncode, 2, trainers)
@@ -97,6 +108,10 @@ class CalibrateTest(unittest.TestCase):
                          "--quick", "-o", "/proc/nowhere/c.yaml")
         self.assertEqual(unwritable.returncode, 2, unwritable)
         self.assertIn("/proc/nowhere/c.yaml: cannot be written", unwritable.stderr)
+        one = run(GRADLANE, "run", "-n", "1", "--link", "ring", "--no-prefix", "--", GRADLANE, "plan", "--calibrate", "-o",
+                  self.file)
+        self.assertEqual(one.returncode, 2, one)
+        self.assertIn("one rank has no links", one.stderr)
         self.assertFalse(self.file.exists())
 
 

@@ -62,6 +62,8 @@ ERRORS = [
     (["--model", "resnet50", "--alone"], ["--alone", "--calibrate"]),
     (["--model", "resnet50", "-o", "x"], ["-o", "--calibrate"]),
     (["--calibrate", "--alone", "--rank", "0"], ["--alone", "--rank"]),
+    (["--calibrate", "--alone", "--admin", "x"], ["--alone", "--admin"]),
+    (["--model", "resnet50", "--admin", "x"], ["--admin", "--calibrate"]),
     (["--calibrate", "--alone", "--port", "tcp"], ["--port", "tcp", "udp"]),
     (["--calibrate", "--rank", "-1"], ["--rank", "-1", "255"]),
     (["--calibrate", "--socket", "/nowhere/node0.sock"], ["/nowhere/node0.sock"]),
@@ -71,6 +73,9 @@ ERRORS = [
 
 
 def run(gradlane, *arguments, status=0, **variables):
+    variables = {"XDG_CONFIG_HOME": "/nowhere", **variables}  # no calibration of whoever runs this
+    if "--calibrat" not in " ".join(arguments) and variables["XDG_CONFIG_HOME"] == "/nowhere":
+        arguments = (*arguments, "--calibration", "none")
     result = subprocess.run([gradlane, "plan", *arguments], capture_output=True, text=True, timeout=100,
                             env={**os.environ, **variables})
     assert result.returncode == status, (arguments, result)
@@ -149,7 +154,8 @@ def check_default(gradlane, folder):
     left = plan()
     assert not left["calibrated"] and left["nodes"] == 4 and "elsewhere" in left["calibration_ignored"], left
     text = run(gradlane, "--model", "resnet50", XDG_CONFIG_HOME=str(folder)).stdout
-    assert "usual figures" in text and "elsewhere" in text and "gradlane plan --calibrate" in text, text
+    assert "usual figures: no calibration serves\n" in text, text
+    assert "elsewhere" in text and "gradlane plan --calibrate" in text, text
     assert "usual figures" in run(gradlane, "--paper", XDG_CONFIG_HOME=str(folder)).stdout
 
 
@@ -166,6 +172,26 @@ def check_calibrating(gradlane, folder):
     assert plan["calibrated"] and plan["nodes"] == 4 and plan["gbps"] == 10, plan
     text = run(gradlane, "--model", "resnet50", "--calibration", str(file)).stdout
     assert "codecs calibrated" in text, text
+
+
+def check_daemons(gradlane, folder):
+    """Without a daemon a file with links stays; and one that is not taken for none, as it is there."""
+    file = folder / "links.yaml"
+    file.write_text(CALIBRATION.format(**this_host(gradlane)))
+    before = file.read_text()
+    runtime = folder / "runtime"
+    (runtime / "gradlane").mkdir(parents=True)
+    places = {"XDG_RUNTIME_DIR": str(runtime), "GRADLANE_SOCKET": ""}
+    words = ("--calibrate", "-o", str(file))
+    other_daemons = any(pathlib.Path(each).exists() for each in ("/run/gradlane", f"/tmp/gradlane-{os.geteuid()}"))
+    if not other_daemons:
+        error = run(gradlane, *words, status=2, **places).stderr
+        assert str(file) in error and "has links" in error and "--alone" in error, error
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
+        dead.bind(str(runtime / "gradlane" / "node0.sock"))
+    error = run(gradlane, *words, status=2, **places).stderr
+    assert "--alone" in error and (other_daemons or "nobody listens" in error), error
+    assert file.read_text() == before
 
 
 def check_pictures(gradlane, folder):
@@ -192,6 +218,7 @@ def main():
         check_calibrations(gradlane, pathlib.Path(folder))
         check_default(gradlane, pathlib.Path(folder))
         check_calibrating(gradlane, pathlib.Path(folder))
+        check_daemons(gradlane, pathlib.Path(folder))
         check_pictures(gradlane, pathlib.Path(folder))
 
 

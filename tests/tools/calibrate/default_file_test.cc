@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <string>
 
 #include "base/error.h"
 
@@ -18,7 +20,24 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOfMachine = "/etc/gradlane/calibration.yaml";
 
+// A variable of the environment, as it was before when this ends.
+class Variable {
+ public:
+  explicit Variable(const char* name) : name_(name) {
+    if (const char* const value = std::getenv(name)) before_ = value;
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
 TEST(DefaultFile, Places) {
+  const Variable config("XDG_CONFIG_HOME");
+  const Variable home("HOME");
   setenv("XDG_CONFIG_HOME", "/home/x/cfg", 1);
   setenv("HOME", "/home/x", 1);
   EXPECT_EQ(calibration_places(), (std::vector<std::string>{"/home/x/cfg/gradlane/calibration.yaml", kOfMachine}));
@@ -51,6 +70,7 @@ TEST(DefaultFile, IsThereAsAWhole) {
   NewFile(path).put("two");
   EXPECT_EQ(text_of(path), "two");
   EXPECT_EQ(std::distance(fs::directory_iterator(path.parent_path()), {}), 1);
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms(0644));
   EXPECT_THROW(NewFile("/proc/nowhere/file"), SetupError);
   EXPECT_THROW(NewFile(folder.string()), SetupError);
   EXPECT_THROW(NewFile("/dev/null"), SetupError);

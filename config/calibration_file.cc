@@ -22,7 +22,7 @@ constexpr const char* kCalibrationKeys[] = {"calibration", "made",       "host",
                                             "packets",     "links",      "codecs"};
 constexpr const char* kPacketKeys[] = {"send_ns",   "receive_ns", "call_ns", "per_call",
                                        "reduce_ns", "gather_ns",  "payload", "overhead"};
-constexpr const char* kLinkKeys[] = {"from", "to", "latency_us", "gbps"};
+constexpr const char* kLinkKeys[] = {"from", "to", "latency_us", "gbps", "at_least"};
 constexpr const char* kCodecCostKeys[] = {"codec",     "encode_ns", "merge_ns", "decode_ns", "look_ns",
                                           "packet_ns", "bytes",     "doubling", "density",   "results"};
 constexpr size_t kLongestWords = 128;
@@ -75,6 +75,7 @@ void read_links(const Section& root, Calibration& calibration) {
     section.whole("to", link.to, 0, 255);
     read_real(section, "latency_us", link.latency, 0, 1e9, kMicro);
     read_real(section, "gbps", link.bandwidth, 1e-3, 1e5, kGiga / 8);
+    section.flag("at_least", link.at_least);
     calibration.links.push_back(link);
   }
   calibration.link = slowest(calibration.links, calibration.link);
@@ -208,8 +209,8 @@ std::string calibration_text(const Calibration& calibration) {
       packets.payload, packets.overhead);
   text += calibration.links.empty() ? "links: []\n" : "links:\n";
   for (const LinkCost& each : calibration.links) {
-    text += fmt::format("  - {{from: {}, to: {}, latency_us: {:.9g}, gbps: {:.9g}}}\n", each.from, each.to,
-                        each.latency / kMicro, each.bandwidth * 8 / kGiga);
+    text += fmt::format("  - {{from: {}, to: {}, latency_us: {:.9g}, gbps: {:.9g}{}}}\n", each.from, each.to,
+                        each.latency / kMicro, each.bandwidth * 8 / kGiga, each.at_least ? ", at_least: true" : "");
   }
   text += "codecs:\n";
   for (const CodecCost& each : calibration.codecs) {

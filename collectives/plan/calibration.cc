@@ -48,7 +48,9 @@ LinkCost slowest(const std::vector<LinkCost>& links, const LinkCost& fallback) n
   LinkCost worst = links.front();
   for (const LinkCost& each : links) {
     worst.latency = std::max(worst.latency, each.latency);
-    worst.bandwidth = std::min(worst.bandwidth, each.bandwidth);
+    if (each.bandwidth > worst.bandwidth) continue;
+    worst.at_least = each.at_least && (worst.at_least || each.bandwidth < worst.bandwidth);
+    worst.bandwidth = each.bandwidth;
   }
   return worst;
 }

@@ -40,8 +40,9 @@ struct CodecCost {
 struct LinkCost {
   unsigned from = 0;
   unsigned to = 0;
-  double latency = 0;    // s, one way, of a short packet
-  double bandwidth = 0;  // bytes per s, all headers included
+  double latency = 0;     // s, one way, of a short packet
+  double bandwidth = 0;   // bytes per s, all headers included
+  bool at_least = false;  // it was a core that took so long, and not the link
 };
 
 // One packet on its way through a rank.

@@ -17,7 +17,7 @@ Calibration measured() {
   calibration.program = "0.1.0";
   calibration.lanes = 2;
   calibration.contention = 1.25;
-  calibration.links = {{0, 1, 30e-6, 1.25e9}, {1, 0, 45e-6, 1.2e9}};
+  calibration.links = {{0, 1, 30e-6, 1.25e9}, {1, 0, 45e-6, 1.2e9, true}};
   return calibration;
 }
 
@@ -42,6 +42,8 @@ TEST(CalibrationFile, ReadsWhatIsWritten) {
   EXPECT_EQ(read.codecs.size(), measured().codecs.size());
   EXPECT_DOUBLE_EQ(read.link.latency, 45e-6);
   EXPECT_DOUBLE_EQ(read.link.bandwidth, 1.2e9);
+  EXPECT_TRUE(read.link.at_least);
+  EXPECT_FALSE(read.links.front().at_least);
   EXPECT_TRUE(read.find("qsgd:4")->owners);
   EXPECT_TRUE(read.find("raw")->exact);
   EXPECT_DOUBLE_EQ(read.find("signsgd")->results, 0.1364);

@@ -2,7 +2,8 @@
 #include "tools/calibrate/daemon_facts.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "collectives/plan/calibration.h"
@@ -16,6 +17,7 @@ using nlohmann::json;
 
 constexpr std::chrono::milliseconds kPatience{5000};
 constexpr double kMicro = 1e-6;
+constexpr double kMegabit = 1e6 / 8;
 
 double real_at(const json& of, const char* key) {
   const auto found = of.find(key);
@@ -50,9 +52,16 @@ DaemonFacts facts_of(const json& document) {
   facts.nodes = static_cast<unsigned>(number_at(document, "nodes"));
   facts.trainers = static_cast<unsigned>(number_at(document, "trainers"));
   facts.mtu = real_at(document, "mtu");
-  for (const json& port : list_at(document, "ports")) facts.port = kind_of(port);
+  double slowest = std::numeric_limits<double>::infinity();
+  for (const json& port : list_at(document, "ports")) {
+    facts.port = kind_of(port);
+    // What others say is made up.
+    const bool card = facts.port == plan_port_name(PlanPort::kCard);
+    slowest = std::min(slowest, card ? kMegabit * real_at(port, "speed_mbps") : 0);
+  }
+  if (std::isfinite(slowest)) facts.speed = slowest;
   const json workers = list_at(document, "workers");
-  for (const json& worker : workers) facts.busy += kMicro * real_at(worker, "busy_us");
+  for (const json& worker : workers) facts.busy.push_back(kMicro * real_at(worker, "busy_us"));
   facts.workers = std::max(1U, static_cast<unsigned>(workers.size()));
   return facts;
 }

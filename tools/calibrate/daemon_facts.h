@@ -14,8 +14,9 @@ struct DaemonFacts {
   unsigned trainers = 1;  // of a node
   unsigned workers = 1;   // threads, whatever number of lanes they share
   double mtu = 1500;
-  std::string port;  // "udp", "packets", "card"; else its driver: "vhost"
-  double busy = 0;   // s, of all workers since the start
+  std::string port;          // "udp", "packets", "card"; else its driver: "vhost"
+  double speed = 0;          // bytes per s of its slowest card, as that says; 0: it has others, or one does not say it
+  std::vector<double> busy;  // s, of each worker since the start
 };
 
 // From the document that `gradlane stats` gets.

@@ -9,10 +9,14 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostLinks = 16;  // of more, the slowest
+constexpr size_t kMostLinks = 16;  // of more, the worst figure of each kind
 constexpr double kUs = 1e-6;
 
 double gbps_of(const LinkCost& link) { return link.bandwidth * 8e-9; }
+
+const char* at_least(const LinkCost& link) {
+  return link.at_least ? " or more: a core was busy, and not the link" : "";
+}
 
 double port_ns(const PacketCost& packets) {
   return packets.send_ns + packets.receive_ns + 2 * packets.call_ns / packets.per_call;
@@ -22,12 +26,12 @@ void print_links(const Calibration& calibration) {
   fmt::print("\n{:<12} {:>10} {:>8}\n", "link", "us one way", "Gb/s");
   if (calibration.links.size() <= kMostLinks) {
     for (const LinkCost& each : calibration.links) {
-      fmt::print("{:<12} {:>10.1f} {:>8.3g}\n", fmt::format("{} -> {}", each.from, each.to), each.latency / kUs,
-                 gbps_of(each));
+      fmt::print("{:<12} {:>10.1f} {:>8.3g}{}\n", fmt::format("{} -> {}", each.from, each.to), each.latency / kUs,
+                 gbps_of(each), at_least(each));
     }
   } else {
-    fmt::print("{:<12} {:>10.1f} {:>8.3g}\n", fmt::format("worst of {}", calibration.links.size()),
-               calibration.link.latency / kUs, gbps_of(calibration.link));
+    fmt::print("{:<12} {:>10.1f} {:>8.3g}{}\n", fmt::format("worst of {}", calibration.links.size()),
+               calibration.link.latency / kUs, gbps_of(calibration.link), at_least(calibration.link));
   }
 }
 
@@ -92,8 +96,11 @@ std::string to_json(const Calibration& calibration, bool ring, std::span<const C
                  {"codecs", json::array()},
                  {"checks", json::array()}};
   for (const LinkCost& each : calibration.links) {
-    result["links"].push_back(
-        {{"from", each.from}, {"to", each.to}, {"latency_us", each.latency / kUs}, {"gbps", gbps_of(each)}});
+    result["links"].push_back({{"from", each.from},
+                               {"to", each.to},
+                               {"latency_us", each.latency / kUs},
+                               {"gbps", gbps_of(each)},
+                               {"at_least", each.at_least}});
   }
   for (const CodecCost& each : calibration.codecs) {
     result["codecs"].push_back({{"codec", each.name},

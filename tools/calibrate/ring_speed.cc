@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -30,6 +31,7 @@ constexpr size_t kSmallBytes = 4096;
 constexpr double kHalf = 0.5;  // the median
 constexpr double kQuarter = 0.25;
 constexpr double kNano = 1e-9;
+constexpr double kBusy = 0.8;  // of a transfer: of a worker that has no time left
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -40,6 +42,15 @@ size_t whole_floats(double bytes) {
   const auto floats = static_cast<size_t>(std::clamp(bytes, double{kLeastBytes}, double{kMostBytes})) / sizeof(float);
   return floats / 1024 * 1024 * sizeof(float);
 }
+
+// s, of the worker that has done most in between.
+double most_between(const std::vector<double>& before, const std::vector<double>& after) {
+  double most = 0;
+  for (size_t i = 0; i < std::min(before.size(), after.size()); ++i) most = std::max(most, after[i] - before[i]);
+  return most;
+}
+
+double sum_of(const std::vector<double>& times) { return std::accumulate(times.begin(), times.end(), 0.0); }
 
 }  // namespace
 
@@ -134,16 +145,21 @@ double RingSpeed::time_all(PerfOp op, size_t bytes, const std::string& codec, in
 double RingSpeed::time_at(unsigned rank, size_t bytes, unsigned root, int rounds) {
   double least = 0;
   for (int i = 0; i < rounds; ++i) {
-    const std::vector<double> all = share(time_one(PerfOp::kBroadcast, bytes, "raw", root));
+    const std::vector<double> before = daemon_.facts().busy;
+    const double own = time_one(PerfOp::kBroadcast, bytes, "raw", root);
+    const double busy = most_between(before, daemon_.facts().busy);
+    const std::vector<double> all = share(own);
     const double time = by_ring() ? std::max(all[rank], all[root]) : *std::ranges::max_element(all);
-    if (i == 0 || time < least) least = time;
+    if (i > 0 && time >= least) continue;
+    least = time;
+    busy_ = busy / time;
   }
   return least;
 }
 
 // A broadcast round the ring, as the next rank sees it: that has all of it when it has come over one link, whatever
 // becomes of it behind.
-double RingSpeed::bandwidth_from(unsigned root, const PacketCost& packets, size_t& bytes) {
+LinkCost RingSpeed::link_from(unsigned root, const PacketCost& packets, size_t& bytes) {
   const unsigned next = (root + 1) % trainer_.world();
   const double long_enough = quick_ ? kLongEnough / 2 : kLongEnough;
   double seconds = time_at(next, bytes, root, 1);
@@ -157,7 +173,18 @@ double RingSpeed::bandwidth_from(unsigned root, const PacketCost& packets, size_
   const TimedBytes part = {copies * wire_bytes(packets, static_cast<double>(less)), time_at(next, less, root, rounds)};
   const TimedBytes whole = {copies * wire_bytes(packets, static_cast<double>(bytes)),
                             time_at(next, bytes, root, rounds)};
-  return bandwidth_of(part, whole, round_trips_[root]);
+  LinkCost link = {root, next, round_trips_[root] / 2, bandwidth_of(part, whole, round_trips_[root])};
+  if (core_bound(root, next)) {
+    const auto said = static_cast<double>(std::min(speeds_[root], speeds_[next]));
+    link.bandwidth = std::max(link.bandwidth, said);
+    link.at_least = said == 0;
+  }
+  return link;
+}
+
+bool RingSpeed::core_bound(unsigned root, unsigned next) {
+  const std::vector<double> busy = share(busy_);
+  return std::max(busy[root], busy[next]) > kBusy;
 }
 
 // Of the links of the ring, by sender: the better one of what both ends have found.
@@ -184,13 +211,14 @@ void RingSpeed::measure_links(Calibration& calibration, const Progress& progress
   calibration.links.clear();
   progress("latency");
   round_trips_ = share_round_trips();
+  const auto speed = static_cast<int64_t>(facts_.speed);
+  speeds_ = trainer_.gather({&speed, 1});
   size_t bytes = kLeastBytes;
   for (unsigned root = 0; root < world; ++root) {
     const unsigned next = (root + 1) % world;
     progress(fmt::format("link {} -> {}", root, next));
     if (root > 0) bytes = whole_floats(static_cast<double>(bytes) / kPart);  // this one may be slower
-    const double bandwidth = bandwidth_from(root, calibration.packets, bytes);
-    calibration.links.push_back({root, next, round_trips_[root] / 2, bandwidth});
+    calibration.links.push_back(link_from(root, calibration.packets, bytes));
     full_ = full_ == 0 ? bytes : std::min(full_, bytes);
   }
   calibration.link = slowest(calibration.links, calibration.link);
@@ -206,10 +234,10 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   std::vector<double> busy;  // of each, as some wait for a CPU
   const int rounds = quick_ ? 3 : 9;
   for (int i = 0; i < rounds; ++i) {
-    const double before = daemon_.facts().busy;
+    const double before = sum_of(daemon_.facts().busy);
     (void)time_one(PerfOp::kAllReduce, full_, "raw");
     trainer_.barrier();
-    busy.push_back(daemon_.facts().busy - before);
+    busy.push_back(sum_of(daemon_.facts().busy) - before);
   }
   const double count = static_cast<double>(trainer_.data_packets() - sent) / rounds;
   const double port = port_ns_of(calibration, shape, median(busy), count);

@@ -56,7 +56,9 @@ class RingSpeed {
   // The least of several broadcasts to one rank; known to all ranks.
   double time_at(unsigned rank, size_t bytes, unsigned root, int rounds);
   std::vector<double> share(double own);
-  double bandwidth_from(unsigned root, const PacketCost& packets, size_t& bytes);
+  LinkCost link_from(unsigned root, const PacketCost& packets, size_t& bytes);
+  // Whether a core at one of its ends had no time left. Then what was measured is what the core can do.
+  bool core_bound(unsigned root, unsigned next);
   std::vector<double> share_round_trips();
 
   Trainer& trainer_;
@@ -68,7 +70,9 @@ class RingSpeed {
   std::vector<float> input_;
   float* tensor_ = nullptr;
   std::vector<double> round_trips_;  // of the ring's links, by sender
-  size_t full_ = 0;                  // bytes of a transfer that takes long enough
+  std::vector<int64_t> speeds_;      // bytes per s, of the ranks' cards, where these say it
+  double busy_ = 0;  // of the last time_at(): the share of it for which this rank's busiest worker worked
+  size_t full_ = 0;  // bytes of a transfer that takes long enough
 };
 
 }  // namespace gradlane

@@ -123,6 +123,7 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   const double known = calibration.link.bandwidth * 8e-9;
   setting.gbps = number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
   calibration.link.bandwidth = setting.gbps * 1e9 / 8;
+  if (!options.gbps.empty()) calibration.link.at_least = false;
 }
 
 // Why none of the strategies carries its sums, among so many nodes (0: several numbers of them); empty: one does.

@@ -52,6 +52,8 @@ struct PlanSetting {
   std::vector<StrategyId> strategies;
 
   [[nodiscard]] StepCompute compute() const noexcept { return {sample.forward * batch, sample.backward * batch}; }
+  // Whether links may be faster than `gbps`.
+  [[nodiscard]] bool at_least() const noexcept { return calibration.link.at_least; }
   // Of the codec with that name, which the calibration has.
   [[nodiscard]] const CodecCost& cost(const std::string& name) const { return *calibration.find(name); }
 };

@@ -50,6 +50,8 @@ void print_head(const PlanSetting& setting) {
     fmt::print("port {}, usual figures; codecs calibrated {}; links as given\n", calibration.port, calibration.made);
   } else {
     fmt::print("port {}, calibrated {}\n", calibration.port, calibration.made);
+    if (setting.at_least())
+      fmt::print("links may be faster: to measure them, cores were too slow; --gbps says their rate\n");
   }
   fmt::print("\n");
 }
@@ -95,11 +97,17 @@ nlohmann::json row_json(const PlanRow& row) {
 }
 
 std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
-  nlohmann::json result = {{"model", setting.model.name},      {"elements", setting.model.elements()},
-                           {"nodes", setting.nodes},           {"gbps", setting.gbps},
-                           {"batch", setting.batch},           {"port", setting.calibration.port},
-                           {"calibrated", setting.calibrated}, {"compute_ms", rows.compute * 1e3},
-                           {"advice", advice(setting, rows)},  {"rows", nlohmann::json::array()}};
+  nlohmann::json result = {{"model", setting.model.name},
+                           {"elements", setting.model.elements()},
+                           {"nodes", setting.nodes},
+                           {"gbps", setting.gbps},
+                           {"gbps_at_least", setting.at_least()},
+                           {"batch", setting.batch},
+                           {"port", setting.calibration.port},
+                           {"calibrated", setting.calibrated},
+                           {"compute_ms", rows.compute * 1e3},
+                           {"advice", advice(setting, rows)},
+                           {"rows", nlohmann::json::array()}};
   result["calibration_ignored"] = setting.ignored.empty() ? nlohmann::json() : nlohmann::json(setting.ignored);
   result["ratio_enough"] = rows.enough ? nlohmann::json(*rows.enough) : nlohmann::json();
   constexpr const char* kPays[] = {"never", "below", "always"};

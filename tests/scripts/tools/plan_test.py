@@ -125,7 +125,11 @@ def check_calibrations(gradlane, folder):
     arguments = ("--model", "resnet50", "--calibration", str(file))
     file.write_text(CALIBRATION.format(**here))
     plan = json.loads(run(gradlane, *arguments, "--json").stdout)
-    assert plan["calibrated"] and abs(plan["gbps"] - 2.4) < 1e-9, plan
+    assert plan["calibrated"] and abs(plan["gbps"] - 2.4) < 1e-9 and not plan["gbps_at_least"], plan
+    file.write_text(CALIBRATION.format(**here).replace("gbps: 2.4", "gbps: 2.4, at_least: true"))
+    assert "links may be faster" in run(gradlane, *arguments).stdout
+    assert "links may be faster" not in run(gradlane, *arguments, "--gbps", "2").stdout
+    file.write_text(CALIBRATION.format(**here))
     assert [row["codec"] for row in plan["rows"]][:2] == ["plain", "raw"], plan
     assert "fixed:12" in run(gradlane, *arguments, "--codecs", "fixed:12").stdout
     for wrong, words in (({"host": "elsewhere"}, ["elsewhere", "--calibrate"]),

@@ -28,7 +28,8 @@ TEST(DaemonFacts, OfADocument) {
   EXPECT_EQ(facts.mtu, 9000);
   EXPECT_EQ(facts.port, "udp");
   EXPECT_EQ(facts.workers, 2U);  // four lanes on two threads
-  EXPECT_DOUBLE_EQ(facts.busy, 3);
+  EXPECT_EQ(facts.busy, (std::vector<double>{2, 1}));
+  EXPECT_EQ(facts.speed, 0);
 }
 
 TEST(DaemonFacts, KindsOfPorts) {
@@ -41,6 +42,16 @@ TEST(DaemonFacts, KindsOfPorts) {
     changed["ports"][0]["driver"] = driver;
     EXPECT_EQ(facts_of(changed).port, kind);
   }
+}
+
+TEST(DaemonFacts, SpeedOfCards) {
+  json changed = document();
+  changed["ports"] = {{{"driver", "net_ice"}, {"speed_mbps", 100000}}, {{"driver", "net_i40e"}, {"speed_mbps", 10000}}};
+  EXPECT_DOUBLE_EQ(facts_of(changed).speed, 1.25e9);
+  changed["ports"][0]["speed_mbps"] = nullptr;
+  EXPECT_EQ(facts_of(changed).speed, 0);
+  changed["ports"] = {{{"driver", "net_af_packet"}, {"speed_mbps", 10000}}};
+  EXPECT_EQ(facts_of(changed).speed, 0);
 }
 
 TEST(DaemonFacts, OfAnotherVersion) {

@@ -126,12 +126,18 @@ std::string driver_of_card(std::string_view ids) {
     for (const IntelCards& it : kIntel) {
       if (std::ranges::find(it.devices, device) != it.devices.end()) return it.driver;
     }
-    return "";  // newer than this DPDK, which has no driver for it then
+    return "";  // newer than the list; this DPDK may know it
   }
   for (const Vendor& it : kVendors) {
     if (it.vendor == vendor) return device < it.below ? it.other : it.driver;
   }
   return "";
+}
+
+bool may_be_e1000(std::string_view ids) {
+  const std::string driver = driver_of_card(ids);
+  return driver == "net_e1000" ||
+         (driver.empty() && ids.find(':') != ids.npos && hexadecimal(ids.substr(0, ids.find(':'))) == kIntelVendor);
 }
 
 std::string driver_of_device(std::string_view devargs) {

@@ -8,6 +8,9 @@ namespace gradlane {
 
 // "net_e1000" of "8086:10d3"; empty: not known.
 [[nodiscard]] std::string driver_of_card(std::string_view ids);
+// Whether net_e1000 may be its driver: it is, or the card is one of Intel's that is not known here. A later DPDK may
+// know it.
+[[nodiscard]] bool may_be_e1000(std::string_view ids);
 // "net_virtio" of "net_virtio_user0,..."; empty: not known.
 [[nodiscard]] std::string driver_of_device(std::string_view devargs);
 

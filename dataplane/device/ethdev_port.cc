@@ -143,7 +143,7 @@ int EthdevPort::numa_node_of(const PortConfig& config) noexcept {
 }
 
 bool EthdevPort::may_want_powers(const PortConfig& config) {
-  return config.kind == PortConfig::Kind::kPci && driver_of_card(look_at_card(device_key(config)).ids) == "net_e1000";
+  return config.kind == PortConfig::Kind::kPci && may_be_e1000(look_at_card(device_key(config)).ids);
 }
 
 bool EthdevPort::wants_powers(const PortConfig& config) {

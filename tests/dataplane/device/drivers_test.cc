@@ -6,6 +6,14 @@
 namespace gradlane::test::drivers_test {
 namespace {
 
+TEST(Drivers, MayBeOld) {
+  EXPECT_TRUE(may_be_e1000("8086:10d3"));
+  EXPECT_TRUE(may_be_e1000("8086:ffff"));  // of which a later DPDK may know
+  EXPECT_FALSE(may_be_e1000("8086:1592"));
+  EXPECT_FALSE(may_be_e1000("1af4:1041"));
+  EXPECT_FALSE(may_be_e1000(""));
+}
+
 TEST(Drivers, OfCards) {
   EXPECT_EQ(driver_of_card("8086:100e"), "net_e1000");
   EXPECT_EQ(driver_of_card("8086:10d3"), "net_e1000");
@@ -22,7 +30,7 @@ TEST(Drivers, OfCards) {
   EXPECT_EQ(driver_of_card("8088:0100"), "net_ngbe");
   EXPECT_EQ(driver_of_card("8088:1001"), "net_txgbe");
   EXPECT_EQ(driver_of_card("8086:10ca"), "net_e1000");  // a virtual function of igb
-  EXPECT_EQ(driver_of_card("8086:12d2"), "");           // Intel's, and newer than DPDK 22.11
+  EXPECT_EQ(driver_of_card("8086:12d2"), "");           // Intel's, and newer than the list
   EXPECT_EQ(driver_of_card("1234:5678"), "");
   EXPECT_EQ(driver_of_card(""), "");
 }

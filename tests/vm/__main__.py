@@ -150,6 +150,8 @@ def main():
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
+    if options.jobs < 1:
+        parser.error(f"--jobs {options.jobs}: at least 1")
     rows = [row for row in ROWS if (row.short or not options.short)
             and (not options.row or any(fnmatch.fnmatch(row.name, pattern) for pattern in options.row))]
     if not rows:

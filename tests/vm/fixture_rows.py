@@ -13,6 +13,7 @@ from tests.scripts.fixtures.paths import ROOT
 from tests.vm.guest import GuestFailed
 from tests.vm.ring import expect
 from tests.vm.row import PREFIX, Row
+from tools.net.spaces import can_run
 
 BOOTS = 6  # seconds; the guest is in the midst of it, or done
 
@@ -51,14 +52,14 @@ def full_disk(stage):
 
 def interrupted(stage):
     """Another player of rows, and Ctrl-C while its guest boots or works: nothing is left, of what it has named."""
-    row = "steering-2-lanes" if os.getuid() == 0 else "e1000e"
+    row = "steering-2-lanes" if can_run() is None else "e1000e"
     # Programs that a script has put into the background ignore Ctrl-C, and so would theirs.
     words = ["env", "--default-signal=INT", sys.executable, "-P", "-m", "tests.vm", "--row", row, "--build", str(stage.build), "--jobs", "1"]
     with open(stage.folder / "player.log", "w+", encoding="utf-8") as log:
         player = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
         try:
-            folder = _until(60, lambda: next(pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}{player.pid}-*"), None))
-            _until(60, lambda: _guests_of(folder))
+            folder = _until(player, lambda: next(pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}{player.pid}-*"), None))
+            _until(player, lambda: _guests_of(folder))
             time.sleep(BOOTS)
             os.killpg(player.pid, signal.SIGINT)
             status = player.wait(60)
@@ -78,9 +79,10 @@ def interrupted(stage):
     return f"'{said}'; no guest, namespace or folder is left"
 
 
-def _until(seconds, what):
-    end = time.monotonic() + seconds
+def _until(player, what):
+    end = time.monotonic() + 60
     while not (found := what()):
+        assert player.poll() is None, f"the player of rows has ended, with {player.returncode}"
         assert time.monotonic() < end, "the player of rows does not begin"
         time.sleep(0.1)
     return found

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -29,6 +30,7 @@
 namespace gradlane {
 namespace {
 
+constexpr unsigned kMostLanes = 256;
 constexpr int64_t kLimitMs = 60'000;  // of an operation: others may start later, and measure their host meanwhile
 
 namespace fs = std::filesystem;
@@ -144,6 +146,13 @@ void finish(const Calibration& calibration, bool ring, const std::vector<Checked
   std::fflush(stdout);
 }
 
+// That this process may run on.
+unsigned usable_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return kMostLanes;  // more CPUs than the set has room for
+  return static_cast<unsigned>(CPU_COUNT(&set));
+}
+
 std::string target_of(const CalibrateOptions& options) {
   return options.output.empty() ? calibration_target() : options.output;
 }
@@ -151,6 +160,10 @@ std::string target_of(const CalibrateOptions& options) {
 int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
   Calibration calibration = begin_calibration(plan_port_of(options.port));
   calibration.lanes = plan_lanes_of(options.lanes);
+  if (const unsigned cpus = usable_cpus(); calibration.lanes > cpus) {
+    throw SetupError(
+        fmt::format("--lanes {}: this process may use {} CPU{}", calibration.lanes, cpus, cpus == 1 ? "" : "s"));
+  }
   const std::string target = target_of(options);
   if (!options.alone) {
     keep_links(target);

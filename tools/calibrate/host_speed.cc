@@ -1,14 +1,21 @@
 // host_speed.cc - what codecs, the exchange and memory cost on this host, measured in seconds (no daemon)
 #include "tools/calibrate/host_speed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <barrier>
+#include <atomic>
 #include <cstddef>
+#include <exception>
+#include <functional>
+#include <latch>
 #include <map>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
+#include "base/error.h"
 #include "compress/codec.h"
 #include "tools/bench/codec.h"
 #include "tools/bench/data.h"
@@ -58,6 +65,35 @@ void measure_codec(CodecCost& cost, const Samples& data) {
   better(cost.look_ns, times.look);
 }
 
+// What so many threads find at once: none is alone before the others have found it, too.
+std::vector<double> times_at_once(unsigned threads, const std::function<double()>& one) {
+  std::vector<double> times(threads);
+  std::atomic<bool> given_up = false;
+  std::atomic<unsigned> left = threads;
+  std::latch begin(1);
+  const auto measure = [&](double& time) {
+    begin.wait();
+    try {
+      if (!given_up) time = one();
+      --left;
+      while (!given_up && left > 0) (void)one();
+    } catch (const std::exception&) {  // no memory
+      given_up = true;
+    }
+  };
+  {
+    std::vector<std::jthread> running;
+    try {
+      for (double& time : times) running.emplace_back(measure, std::ref(time));
+    } catch (const std::system_error&) {
+      given_up = true;
+    }
+    begin.count_down();
+  }
+  if (given_up) throw SetupError(fmt::format("no threads or memory to measure {} lanes at once: --lanes 1", threads));
+  return times;
+}
+
 }  // namespace
 
 void measure_host(Calibration& calibration, const Progress& progress) {
@@ -105,20 +141,7 @@ double measure_contention(unsigned lanes) {
     }
     return sum;
   };
-  const auto all = [&] {
-    std::vector<double> times(lanes);
-    std::barrier begin(static_cast<std::ptrdiff_t>(lanes));
-    {
-      std::vector<std::jthread> threads;
-      for (double& time : times) {
-        threads.emplace_back([&] {
-          begin.arrive_and_wait();
-          time = one();
-        });
-      }
-    }
-    return median(times);
-  };
+  const auto all = [&] { return median(times_at_once(lanes, one)); };
   std::vector<double> slower;
   for (int i = 0; i < 3; ++i) {
     const double alone = one();

@@ -16,7 +16,8 @@ using Progress = std::function<void(const std::string& what)>;
 // packets, and memory. Some seconds.
 void measure_host(Calibration& calibration, const Progress& progress);
 
-// Calibration::contention of so many lanes: codecs on one core and on so many.
+// Calibration::contention of so many lanes: codecs on one core and on so many. Throws SetupError if there is no memory,
+// or no threads, for it.
 [[nodiscard]] double measure_contention(unsigned lanes);
 
 }  // namespace gradlane

@@ -166,11 +166,15 @@ def check_default(gradlane, folder):
 def check_calibrating(gradlane, folder):
     """This host alone: a file that is read again, and says what was not measured."""
     file = folder / "new" / "made.yaml"
-    made = json.loads(run(gradlane, "--calibrate", "--alone", "--lanes", "2", "-o", str(file), "--json").stdout)
-    assert made["file"] == str(file) and not made["ring"] and not made["links"] and made["lanes"] == 2, made
+    lanes = min(2, len(os.sched_getaffinity(0)))
+    made = json.loads(run(gradlane, "--calibrate", "--alone", "--lanes", str(lanes), "-o", str(file), "--json").stdout)
+    assert made["file"] == str(file) and not made["ring"] and not made["links"] and made["lanes"] == lanes, made
     assert [codec["codec"] for codec in made["codecs"]][0] == "raw" and len(made["codecs"]) > 10, made
     assert all(codec["encode_ns"] > 0 and codec["decode_ns"] > 0 for codec in made["codecs"]), made
-    assert made["memory_gbytes_per_s"] > 0 and made["contention"] >= 1, made
+    assert made["memory_gbytes_per_s"] > 0, made
+    error = subprocess.run(["taskset", "-c", str(min(os.sched_getaffinity(0))), gradlane, "plan", "--calibrate", "--alone",
+                            "--lanes", "2", "-o", str(file)], capture_output=True, text=True, timeout=100)
+    assert error.returncode == 2 and "--lanes 2: this process may use 1 CPU" in error.stderr, error
     assert list(file.parent.iterdir()) == [file], list(file.parent.iterdir())
     plan = json.loads(run(gradlane, "--model", "resnet50", "--calibration", str(file), "--json").stdout)
     assert plan["calibrated"] and plan["nodes"] == 4 and plan["gbps"] == 10, plan

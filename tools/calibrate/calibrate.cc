@@ -22,10 +22,9 @@
 #include "config/calibration_file.h"
 #include "tools/calibrate/default_file.h"
 #include "tools/calibrate/host_speed.h"
+#include "tools/calibrate/machine.h"
 #include "tools/calibrate/output.h"
 #include "tools/calibrate/ring_speed.h"
-#include "tools/plan/machine.h"
-#include "tools/plan/options.h"
 
 namespace gradlane {
 namespace {
@@ -158,8 +157,8 @@ std::string target_of(const CalibrateOptions& options) {
 }
 
 int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
-  Calibration calibration = begin_calibration(plan_port_of(options.port));
-  calibration.lanes = plan_lanes_of(options.lanes);
+  Calibration calibration = begin_calibration(options.port.value_or(PlanPort::kUdp));
+  calibration.lanes = options.lanes.value_or(1);
   if (const unsigned cpus = usable_cpus(); calibration.lanes > cpus) {
     throw SetupError(
         fmt::format("--lanes {}: this process may use {} CPU{}", calibration.lanes, cpus, cpus == 1 ? "" : "s"));
@@ -192,7 +191,7 @@ std::string fault_of(const F& what) {
 }
 
 int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Progress& progress) {
-  if (!options.port.empty() || !options.lanes.empty()) {
+  if (options.port || options.lanes) {
     throw SetupError("--port and --lanes are the daemon's, which is asked: leave them out, or say --alone");
   }
   const DaemonView daemon(options.socket, options.admin);

@@ -1,7 +1,10 @@
 // calibrate.h - `gradlane plan --calibrate`: what an exchange costs on this host and its links, as a file
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "collectives/plan/calibration.h"
 
 namespace gradlane {
 
@@ -11,8 +14,8 @@ struct CalibrateOptions {
   std::string socket;  // of the daemon
   std::string admin;   // its admin socket, where that is not beside it
   std::string rank;
-  std::string port;   // whose usual figures stand for what is not measured
-  std::string lanes;  // without a daemon
+  std::optional<PlanPort> port;   // whose usual figures stand for what is not measured; UDP
+  std::optional<unsigned> lanes;  // without a daemon; 1
   bool alone = false;
   bool quick = false;
   bool json = false;

@@ -15,7 +15,7 @@
 #include "collectives/wire.h"
 #include "config/calibration_file.h"
 #include "tools/bench/codec_list.h"
-#include "tools/plan/machine.h"
+#include "tools/calibrate/machine.h"
 #include "tools/plan/profile.h"
 
 namespace gradlane {

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -154,8 +155,12 @@ void check_kind(const PlanOptions& options) {
 int run_plan(PlanOptions options) {
   check_kind(options);
   if (options.calibrate) {
-    return run_calibrate({options.output, options.socket, options.admin, options.rank, options.port, options.lanes,
-                          options.alone, options.quick, options.json});
+    std::optional<PlanPort> port;
+    std::optional<unsigned> lanes;
+    if (!options.port.empty()) port = plan_port_of(options.port);
+    if (!options.lanes.empty()) lanes = plan_lanes_of(options.lanes);
+    return run_calibrate({options.output, options.socket, options.admin, options.rank, port, lanes, options.alone,
+                          options.quick, options.json});
   }
   if (!options.paper) options.places = calibration_places();  // what a page has does not depend on the host
   if (options.paper && !options.what_if.empty()) throw SetupError("--paper has a grid of its own: leave out --what-if");

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "config/calibration_file.h"
-#include "tools/plan/machine.h"
+#include "tools/calibrate/machine.h"
 
 namespace gradlane::test::plan_options_test {
 namespace {

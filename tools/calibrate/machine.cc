@@ -1,5 +1,5 @@
 // machine.cc - who asks for a plan: this host
-#include "tools/plan/machine.h"
+#include "tools/calibrate/machine.h"
 
 #include "config/calibration_use.h"
 #include "tools/version.h"

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "client/library/loss.h"
-#include "client/library/queue.h"
 #include "client/library/report.h"
 #include "client/library/requests.h"
 
@@ -321,12 +320,15 @@ bool gl_choose(gradlane_context* gl) {
   return true;
 }
 
-void gl_cancel_agreements(gradlane_context* gl) {
-  struct gl_choices* const choices = &gl->choices;
-  if (choices->agreement != NULL) gl_cancel_request(gl, choices->agreement);
+static bool is_running(const struct gl_request* it) { return it != NULL && it->state == GL_RUNNING; }
+
+struct gl_request* gl_agreement(gradlane_context* gl) {
+  const struct gl_choices* const choices = &gl->choices;
+  if (is_running(choices->agreement)) return choices->agreement;
   for (unsigned i = 0; i < choices->class_count; ++i) {
-    if (choices->classes[i]->agreement != NULL) gl_cancel_request(gl, choices->classes[i]->agreement);
+    if (is_running(choices->classes[i]->agreement)) return choices->classes[i]->agreement;
   }
+  return NULL;
 }
 
 // One that is under way ends by itself, and is nobody's from then on. Should it write to the memory of the next one, it

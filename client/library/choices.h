@@ -11,8 +11,8 @@ unsigned gl_size_class(double bytes);
 // may be the first one now. False: it waits for others that are under way.
 bool gl_choose(gradlane_context* gl);
 
-// The first operation of the queue was given up: so is what ranks are agreeing on for it.
-void gl_cancel_agreements(gradlane_context* gl);
+// What ranks agree on for the first operation of the queue, and has not ended. NULL: nothing.
+struct gl_request* gl_agreement(gradlane_context* gl);
 
 // All ranks begin to count again: so do choices.
 void gl_choose_afresh(gradlane_context* gl);

@@ -145,7 +145,10 @@ void gl_cancel_request(gradlane_context* gl, struct gl_request* request) {
   if (request->cancelled) return;
   request->cancelled = true;
   gl->cancelling = true;
-  if (request == gl->first && request->begun == 0 && !request->internal) gl_cancel_agreements(gl);
+  // What waits for ranks to agree is given up with that.
+  const bool waits = request == gl->first && request->begun == 0 && !request->internal;
+  struct gl_request* const agreement = waits ? gl_agreement(gl) : NULL;
+  if (agreement != NULL) gl_cancel_request(gl, agreement);
   for (unsigned i = 0; i < gl->flight_count; ++i) {
     if (gl->flights[i].request == request) gl->flights[i].cancel = true;
   }

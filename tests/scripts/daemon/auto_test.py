@@ -75,7 +75,7 @@ class Chosen(unittest.TestCase):
         self.assertIn("nobody has asked", row["why"])
 
     def test_local_reduce(self):
-        rows = run("-n", 2, "--trainers", 2, "--local-reduce")
+        rows = sorted(run("-n", 2, "--trainers", 2, "--local-reduce"), key=lambda row: row["rank"])
         self.assertEqual([row["rank"] for row in rows], [0, 1])
         self.assertEqual(rows[0]["codec"], rows[1]["codec"])
         self.check(rows[0])

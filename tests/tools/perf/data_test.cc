@@ -56,7 +56,7 @@ class PerfDataTest : public testing::TestWithParam<std::pair<const char*, const 
 TEST_P(PerfDataTest, RightResultsPass) {
   const auto [data, name] = GetParam();
   const PerfPlan plan = plan_of("float32", data);
-  const PerfCodec codec{find_codec(name)};
+  const PerfCodec codec{{find_codec(name)}};
   const auto inputs = inputs_of(plan);
   const std::vector<float> sum = reduced(codec.there, inputs);
   const size_t block = kCount / kWorld;
@@ -77,7 +77,7 @@ TEST_P(PerfDataTest, RightResultsPass) {
 TEST_P(PerfDataTest, WrongElementsAreCounted) {
   const auto [data, name] = GetParam();
   const PerfPlan plan = plan_of("float32", data);
-  const PerfCodec codec{find_codec(name)};
+  const PerfCodec codec{{find_codec(name)}};
   std::vector<float> sum = reduced(codec.there, inputs_of(plan));
   sum[0] += 10000;
   sum[8191] = std::numeric_limits<float>::quiet_NaN();
@@ -103,7 +103,7 @@ TEST(PerfData, CoarserCodecsAreFoundOut) {
   const PerfData checks(plan, 0, kWorld);
   const auto wrong = [&](const char* made_with, const char* promised) {
     const std::vector<float> sum = reduced(find_codec(made_with), inputs_of(plan));
-    return checks.count_wrong(PerfOp::kAllReduce, kRing, {find_codec(promised)}, sum.data(), kCount);
+    return checks.count_wrong(PerfOp::kAllReduce, kRing, {{find_codec(promised)}}, sum.data(), kCount);
   };
   EXPECT_GT(wrong("fixed:9", "fixed:11"), kCount / 100);
   EXPECT_GT(wrong("bf16", "raw"), kCount / 2);
@@ -113,7 +113,7 @@ TEST(PerfData, CoarserCodecsAreFoundOut) {
 // Sums that are exact are so to the bit: half of what the bound allows is found out.
 TEST(PerfData, ExactSumsAreExact) {
   const PerfPlan plan = plan_of("float32", "gauss-0.1");
-  const PerfCodec codec{find_codec("fixed:10")};
+  const PerfCodec codec{{find_codec("fixed:10")}};
   std::vector<float> sum = reduced(codec.there, inputs_of(plan));
   const PerfData checks(plan, 1, kWorld);
   sum[5] += 0x1p-9F;
@@ -127,7 +127,7 @@ TEST(PerfData, ExactSumsAreExact) {
 // What is kept in states is not lost: what comes out, and is owed now, is what has been put in and was owed.
 TEST(PerfData, StatesAreCounted) {
   const PerfPlan plan = plan_of("float32", "gauss-0.1");
-  const PerfCodec codec{find_codec("fixed:5")};
+  const PerfCodec codec{{find_codec("fixed:5")}};
   const auto inputs = inputs_of(plan);
   std::vector<std::vector<float>> residuals(kWorld, std::vector<float>(kCount));
   std::vector<uint8_t> block(codec.there.max_bytes(kCount));
@@ -200,12 +200,12 @@ TEST(PerfData, OtherPlacesAreFoundOut) {
   const auto inputs = inputs_of(plan);
   const Codec raw = find_codec("raw");
   const PerfData checks(plan, 1, kWorld);
-  EXPECT_GT(checks.count_wrong(PerfOp::kBroadcast, kRing, {raw}, inputs[1].data(), kCount), kCount / 2);
-  EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, kRing, {raw}, reduced(raw, {inputs[0], inputs[1]}).data(), kCount),
+  EXPECT_GT(checks.count_wrong(PerfOp::kBroadcast, kRing, {{raw}}, inputs[1].data(), kCount), kCount / 2);
+  EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, kRing, {{raw}}, reduced(raw, {inputs[0], inputs[1]}).data(), kCount),
             kCount / 2);
   std::vector<float> sum = reduced(raw, inputs);
   std::rotate(sum.begin(), sum.begin() + kCount / kWorld, sum.end());
-  EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, kRing, {raw}, sum.data(), kCount), kCount / 2);
+  EXPECT_GT(checks.count_wrong(PerfOp::kAllReduce, kRing, {{raw}}, sum.data(), kCount), kCount / 2);
 }
 
 template <typename T>
@@ -219,9 +219,9 @@ void check_exact(const char* type) {
     for (size_t i = 0; i < kCount; ++i) sum[i] = static_cast<T>(sum[i] + input[i]);
   }
   const PerfData checks(plan, 2, kWorld);
-  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, {raw}, sum.data(), kCount), 0u) << type;
+  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, {{raw}}, sum.data(), kCount), 0u) << type;
   sum[kCount / 2] = static_cast<T>(sum[kCount / 2] + 1);
-  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, {raw}, sum.data(), kCount), 1u) << type;
+  EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, {{raw}}, sum.data(), kCount), 1u) << type;
 }
 
 TEST(PerfData, OtherTypes) {
@@ -285,7 +285,7 @@ TEST(PerfData, TwoCodecs) {
   const std::vector<float> sum = reduced(there, inputs_of(plan));
   const auto wrong = [&](const char* made_with, const char* promised) {
     const std::vector<float> back = copied(find_codec(made_with), sum);
-    return checks.count_wrong(PerfOp::kAllReduce, aggregator, {there, find_codec(promised)}, back.data(), kCount);
+    return checks.count_wrong(PerfOp::kAllReduce, aggregator, {{there, find_codec(promised)}}, back.data(), kCount);
   };
   EXPECT_EQ(wrong("raw", "raw"), 0u);
   EXPECT_EQ(wrong("fixed:8", "fixed:8"), 0u);

@@ -286,7 +286,7 @@ TEST_F(Choices, CancelsWhatItWaitsFor) {
         .on_submission = [](unsigned, const gl_submission& it) { return it.kind != GL_CANCEL && !internal(it); },
         .worked = fast_fixed});
   gradlane_request requests[2] = {};
-  for (int i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < 2; ++i) {
     ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + i * kCount, kCount, GRADLANE_FLOAT32, &how_, &requests[i]),
               GRADLANE_OK);
   }

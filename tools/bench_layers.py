@@ -8,7 +8,8 @@ whole step, independent floats of N(0, 0.01), in these ways:
   codec       the codec, a tensor at a time
   pipelining  the codec, all tensors submitted at once
   bulk        the codec, buckets of 25 MiB as DistributedDataParallel makes them (the first one 1 MiB), at once
-  plan        codec auto with the same bound, the same buckets
+  plan        codec auto with the same bound, the same buckets, after 14 steps in which it tries and settles; what these
+              took beyond 14 of the fastest is printed, too
 
 Rounds are interleaved; times are of the slowest node, and ratios within a round. On a machine that does something else
 at the same time they mean little.
@@ -21,17 +22,18 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # imports are written from the root
 
+from tools.net import trainers  # noqa: E402
+
 NODES = 4
 SIGMA = 0.01
 PATTERN = 1 << 21  # floats of noise, again and again
 BUCKET, FIRST_BUCKET = 25 << 20, 1 << 20  # bytes
-LIMIT_S = 1800
+SETTLING = 14  # steps
 
 
 def buckets_of(layers):
@@ -68,6 +70,18 @@ def exchange(gl, tensors, codec, one_by_one):
         request.wait()
 
 
+def settle(gl, way, tensors, fill_all):
+    spent = 0
+    for _ in range(SETTLING):
+        fill_all()
+        gl.barrier()
+        begin = time.perf_counter()
+        exchange(gl, tensors, way["codec"], way["one_by_one"])
+        spent += time.perf_counter() - begin
+    if gl.rank == 0:
+        print(json.dumps({"way": way["name"], "settling_ms": spent * 1e3}), flush=True)
+
+
 def trainer(words):
     import numpy
 
@@ -83,10 +97,8 @@ def trainer(words):
                 for size in cut[way["cut"]]:
                     tensors.append(data[at:at + size])
                     at += size
-                if round_ == 0:  # and lets plans settle
-                    for _ in range(way.get("before", 0)):
-                        fill(data, pattern)
-                        exchange(gl, tensors, way["codec"], way["one_by_one"])
+                if round_ == 0 and way["settles"]:
+                    settle(gl, way, tensors, lambda: fill(data, pattern))
                 fill(data, pattern)
                 gl.barrier()
                 begin = time.perf_counter()
@@ -109,8 +121,8 @@ def ways_of(args):
     ]
     if args.codec.startswith("fixed:"):
         bound = args.codec.split(":")[1]
-        ways.append({"name": "plan", "codec": f"auto:2^-{bound}", "cut": "buckets", "one_by_one": False, "before": 3})
-    return ways
+        ways.append({"name": "plan", "codec": f"auto:2^-{bound}", "cut": "buckets", "one_by_one": False, "settles": True})
+    return [{"settles": False, **way} for way in ways]
 
 
 def layers_of(args, model):
@@ -122,29 +134,19 @@ def layers_of(args, model):
 
 
 def measure(args, model, rate):
-    """By way: milliseconds of each round."""
+    """By way: milliseconds of each round; and what settling took, of ways that try."""
     words = {"layers": layers_of(args, model), "rounds": args.rounds, "ways": ways_of(args)}
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "client/python"), os.environ.get("PYTHONPATH", "")])
-    library = pathlib.Path(args.gradlane).parents[1] / "client/libgradlane.so"
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(words, file)
-        file.flush()
-        command = [args.gradlane, "run", "-n", str(NODES), "--link", "udp", "--rate", rate, "--strategies",
-                   "ring,direct", "--no-prefix", "--", sys.executable, "-m", "tools.bench_layers", "--trainer", file.name]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, cwd=ROOT,
-                              env={**os.environ, "PYTHONPATH": paths, "GRADLANE_LIBRARY": str(library)})
-    if done.returncode != 0:
-        sys.exit(f"bench_layers.py: gradlane run ended with {done.returncode}; see above")
-    times = {way["name"]: [] for way in words["ways"]}
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            each = json.loads(line)
+    times, settling = {way["name"]: [] for way in words["ways"]}, {}
+    for each in trainers.run(args.gradlane, "tools.bench_layers", words, nodes=NODES, rate=rate):
+        if "settling_ms" in each:
+            settling[each["way"]] = each["settling_ms"]
+        else:
             times[each["way"]].append(each["ms"])
-    return times
+    return times, settling
 
 
 def row_of(args, model, rate):
-    times = measure(args, model, rate)
+    times, settling = measure(args, model, rate)
     row, before = {"model": model, "rate": rate, "ways": {}}, times["plain"]
     for way, each in times.items():
         gains = [a / b for a, b in zip(before, each)]
@@ -152,6 +154,8 @@ def row_of(args, model, rate):
         row["ways"][way] = {"ms": statistics.median(each), "gain": statistics.median(gains), "least": min(gains),
                             "most": max(gains), "to_plain": statistics.median(whole)}
         before = each
+        if way in settling:
+            row["ways"][way]["settling_steps"] = settling[way] / statistics.median(each) - SETTLING
     return row
 
 
@@ -166,7 +170,7 @@ def main():
     parser.add_argument("--trainer", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.trainer:
-        return trainer(json.loads(pathlib.Path(args.trainer).read_text()))
+        return trainer(trainers.words_of(args.trainer))
     args.gradlane = str(pathlib.Path(args.gradlane).resolve())
     if os.geteuid() != 0:
         parser.error("namespaces with a rate need root")
@@ -176,7 +180,10 @@ def main():
     for model in args.models.split(","):
         for rate in args.rates.split(","):
             print(f"bench_layers.py: {model}, {rate} ...", file=sys.stderr)
-            rows.append(row_of(args, model, rate))
+            try:
+                rows.append(row_of(args, model, rate))
+            except trainers.Failed as error:
+                sys.exit(f"bench_layers.py: {error}")
     if args.json:
         return print(json.dumps({"codec": args.codec, "rounds": args.rounds, "rows": rows}, indent=1))
     print(f"{args.codec}, medians of {args.rounds} rounds; gain: over the way before (least to most)\n")
@@ -185,6 +192,10 @@ def main():
         for way, it in row["ways"].items():
             gain = "" if way == "plain" else f"{it['gain']:.2f} ({it['least']:.2f} to {it['most']:.2f})"
             print(f"| {row['model']} | {row['rate']} | {way} | {it['ms']:.0f} | {gain} | {it['to_plain']:.2f} |")
+    for row in rows:
+        for way, it in row["ways"].items():
+            if "settling_steps" in it:
+                print(f"{row['model']}, {row['rate']}: {way} settled at the price of {it['settling_steps']:.1f} steps")
     return None
 
 

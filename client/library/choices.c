@@ -35,7 +35,7 @@ static uint64_t add_bytes(uint64_t digest, const void* bytes, size_t count) {
 static double digest_of_ways(const gradlane_context* gl) {
   // To be raised with any change of how choices follow from what was agreed on: ranks with other rules would count
   // apart.
-  const uint8_t rules = 1;
+  const uint8_t rules = 2;
   uint64_t digest = add_bytes(UINT64_C(0xcbf29ce484222325), &rules, sizeof(rules));
   digest = add_bytes(digest, gl->welcome.codec, strnlen(gl->welcome.codec, GL_NAME));
   for (uint32_t i = 0; i < gl->choices.row_count; ++i) {
@@ -263,7 +263,7 @@ static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
   } else {
     gl_rounds_take(&it->rounds, times);
   }
-  gl_report(gl, it);
+  if (it->rounds.state == GL_ROUNDS_SETTLED) gl_report(gl, it);
   return true;
 }
 
@@ -304,6 +304,7 @@ bool gl_choose(gradlane_context* gl) {
   const double bytes = bytes_of(gl, operation);
   const uint64_t count = operation->submission.count;
   const uint64_t whole = operation->whole;
+  if (it->open > 0 && gl_rounds_alone(&it->rounds)) return false;
   enum gl_turn turn;
   while ((turn = gl_rounds_next(&it->rounds, count, whole, &request->turn)) != GL_TURN_GO) {
     if (turn == GL_TURN_PREDICT ? !predict(gl, it, bytes) : !agree_on_trials(gl, it)) return false;

@@ -13,19 +13,21 @@ static const double kUnlikely = 2;
 static const double kTrialShare = 0.01;
 static const uint64_t kLongestPause = 1 << 13;
 
-// Which of the ways of a round each trial is of: two in a row, so that of operations which overlap some have their like
-// beside them, and another one later. The very first operation of all is the baseline's.
-static const uint8_t kOrder[GL_TRIALS] = {0, 1, 1, 0, 0, 2, 2, 3, 3, 1, 2, 3};
+// A way whose only trial took so much longer than the best one, and was predicted to take longer, has no second stage.
+static const double kLost = 2;
+// Two of which the slower one takes so much longer at most have a third stage.
+static const double kClose = 1.15;
 
-static unsigned trials_of(const struct gl_rounds* it) { return it->tries * GL_TRIALS_EACH; }
+// Trials of each way in each stage.
+static const unsigned kTrials[] = {1, 2, 4};
+enum { kStages = sizeof(kTrials) / sizeof(kTrials[0]) };
 
-// The place in `tried` of trial number `trial`.
+static unsigned trials_of(const struct gl_rounds* it) { return kTrials[it->stage] * it->tries; }
+
+// The place in `tried` of trial number `trial`. Behind the first stage two in a row, so that of operations which
+// overlap some have their like beside them.
 static unsigned place_of(const struct gl_rounds* it, unsigned trial) {
-  for (unsigned i = 0; i < GL_TRIALS; ++i) {
-    if (kOrder[i] >= it->tries) continue;
-    if (trial-- == 0) return kOrder[i];
-  }
-  return 0;
+  return it->stage == 0 ? trial : (trial + 1) / 2 % it->tries;
 }
 
 static bool is_tried(const struct gl_rounds* it, unsigned way) {
@@ -78,10 +80,20 @@ static double least_predicted(const struct gl_rounds* it) {
   return least;
 }
 
-static void begin_round(struct gl_rounds* it) {
+static void begin_stage(struct gl_rounds* it, unsigned stage) {
+  it->stage = stage;
   it->trial = 0;
   it->filled = 0;
   for (unsigned i = 0; i < GL_TRIALS; ++i) it->ns[i] = it->bytes[i] = 0;
+}
+
+static void begin_round(struct gl_rounds* it) {
+  begin_stage(it, 0);
+  it->all_count = it->tries;
+  for (unsigned i = 0; i < it->tries; ++i) {
+    it->all[i] = it->tried[i];
+    it->knows[i] = 0;
+  }
   it->state = it->tries > 1 ? GL_ROUNDS_TRYING : GL_ROUNDS_SETTLED;
   if (it->tries <= 1) it->left = UINT64_MAX;
 }
@@ -127,14 +139,27 @@ static void choose_next(struct gl_rounds* it) {
   try_way(it, way);
 }
 
+// Whether one trial says so, and the prediction with it.
+static bool has_lost(const struct gl_rounds* it, unsigned way, unsigned best, double time, double least) {
+  return time > kLost * least && it->ways[way].predicted >= it->ways[best].predicted;
+}
+
+// Trials of a way in a round, if it takes what is expected.
+static unsigned trials_ahead(const struct gl_rounds* it, unsigned way, double time, double own) {
+  unsigned trials = kTrials[0];
+  if (has_lost(it, way, it->chosen, time, own)) return trials;
+  trials += kTrials[1];
+  return time > kClose * own ? trials : trials + kTrials[2];
+}
+
 // So many operations that trying costs no more than its share of their time.
 static void next_pause(struct gl_rounds* it) {
   choose_next(it);
   const double own = it->ways[it->chosen].measured;
   double more = 0;
   for (unsigned i = 0; i < it->tries; ++i) {
-    const double each = expected_time(it, it->tried[i]) - own;
-    if (each > 0) more += GL_TRIALS_EACH * each;
+    const double each = expected_time(it, it->tried[i]);
+    if (each > own) more += trials_ahead(it, it->tried[i], each, own) * (each - own);
   }
   double operations = GL_TRIAL_PAUSE;
   if (own > 0 && more / own / kTrialShare > operations) operations = more / own / kTrialShare;
@@ -147,15 +172,14 @@ void gl_rounds_begin(struct gl_rounds* it) {
   it->state = GL_ROUNDS_TRYING;
   it->chosen = 0;
   it->round = 0;
+  it->all_count = 0;
   it->tried[0] = 0;
   it->tries = 1;
-  it->trial = 0;
-  it->filled = 0;
   it->left = 0;
   it->operations = 0;
   it->changes = 0;
   for (unsigned i = 0; i < it->count; ++i) it->ways[i].measured = 0;
-  for (unsigned i = 0; i < GL_TRIALS; ++i) it->ns[i] = it->bytes[i] = 0;
+  begin_stage(it, 0);
 }
 
 void gl_rounds_predict(struct gl_rounds* it) {
@@ -225,27 +249,28 @@ void gl_rounds_give(const struct gl_rounds* it, double times[GL_TRIALS]) {
   }
 }
 
-// The middle one of those that are known; of two, the lesser. 0: none is.
-static double middle_of(const struct gl_rounds* it, const double times[GL_TRIALS], unsigned place) {
-  double known[GL_TRIALS_EACH] = {0};
-  unsigned count = 0;
-  for (unsigned trial = 0; trial < trials_of(it) && count < GL_TRIALS_EACH; ++trial) {
+// What ranks have agreed on, to what is known of the way at this place.
+static void learn(struct gl_rounds* it, const double times[GL_TRIALS], unsigned place) {
+  double* const known = it->known[place];
+  for (unsigned trial = 0; trial < trials_of(it); ++trial) {
     const double time = times[trial];
     if (place_of(it, trial) != place || !(time >= 0) || time >= GL_TRIAL_UNKNOWN) continue;
-    unsigned at = count++;
+    if (it->knows[place] == GL_TRIALS) continue;
+    unsigned at = it->knows[place]++;
     for (; at > 0 && known[at - 1] > time; --at) known[at] = known[at - 1];
     known[at] = time;
   }
-  if (count == 0) return 0;
-  const double middle = known[(count - 1) / 2];
-  return middle > 1e-9 ? middle : 1e-9;
+  // The middle one; of two, the lesser. 0: none is known.
+  const unsigned count = it->knows[place];
+  const double middle = count > 0 ? known[(count - 1) / 2] : 0;
+  it->ways[it->tried[place]].measured = count > 0 && middle < 1e-9 ? 1e-9 : middle;
 }
 
 // Of the ways of this round.
 static unsigned fastest(const struct gl_rounds* it, bool exact_only) {
   unsigned best = GL_ROUND_WAYS;
-  for (unsigned i = 0; i < it->tries; ++i) {
-    const unsigned way = it->tried[i];
+  for (unsigned i = 0; i < it->all_count; ++i) {
+    const unsigned way = it->all[i];
     const struct gl_round_way* const row = &it->ways[way];
     if (row->measured <= 0 || (exact_only && !row->exact)) continue;
     if (best == GL_ROUND_WAYS || row->measured < it->ways[best].measured) best = way;
@@ -253,14 +278,55 @@ static unsigned fastest(const struct gl_rounds* it, bool exact_only) {
   return best;
 }
 
-void gl_rounds_take(struct gl_rounds* it, const double times[GL_TRIALS]) {
-  if (it->state != GL_ROUNDS_AGREEING) return;
-  for (unsigned place = 0; place < it->tries; ++place)
-    it->ways[it->tried[place]].measured = middle_of(it, times, place);
+static bool is_in_question(const struct gl_rounds* it, unsigned way, unsigned best) {
+  if (best == GL_ROUND_WAYS) return it->stage == 0;
+  const double time = it->ways[way].measured;
+  const double least = it->ways[best].measured;
+  return it->stage == 0 ? !has_lost(it, way, best, time, least) : time > 0 && time <= kClose * least;
+}
+
+static void drop(struct gl_rounds* it, unsigned place) {
+  --it->tries;
+  for (unsigned i = place; i < it->tries; ++i) {
+    it->tried[i] = it->tried[i + 1];
+    it->knows[i] = it->knows[i + 1];
+    memcpy(it->known[i], it->known[i + 1], sizeof(it->known[i]));
+  }
+}
+
+// Of those that are still in question; the last one has the two fastest. False: one is, or none.
+static bool begin_next_stage(struct gl_rounds* it) {
+  if (it->stage + 1 == kStages) return false;
+  const unsigned best = fastest(it, false);
+  for (unsigned i = it->tries; i-- > 0;) {
+    if (!is_in_question(it, it->tried[i], best)) drop(it, i);
+  }
+  while (it->stage + 2 == kStages && it->tries > 2) {
+    unsigned slowest = 0;
+    for (unsigned i = 1; i < it->tries; ++i) {
+      if (it->ways[it->tried[i]].measured > it->ways[it->tried[slowest]].measured) slowest = i;
+    }
+    drop(it, slowest);
+  }
+  if (it->tries < 2) return false;
+  ++it->round;
+  begin_stage(it, it->stage + 1);
+  it->state = GL_ROUNDS_TRYING;
+  return true;
+}
+
+static bool is_of_round(const struct gl_rounds* it, unsigned way) {
+  for (unsigned i = 0; i < it->all_count; ++i) {
+    if (it->all[i] == way) return true;
+  }
+  return false;
+}
+
+static void settle(struct gl_rounds* it) {
   const unsigned before = it->chosen;
   const unsigned best = fastest(it, false);
   const unsigned exact = fastest(it, true);
-  const double baseline = is_tried(it, 0) ? it->ways[0].measured : 0;
+  const double baseline = is_of_round(it, 0) ? it->ways[0].measured : 0;
   if (best == GL_ROUND_WAYS || (baseline > 0 && kWorth * baseline <= it->ways[best].measured)) {
     it->chosen = 0;
   } else if (exact != GL_ROUND_WAYS && kWorth * it->ways[exact].measured <= it->ways[best].measured) {
@@ -272,6 +338,16 @@ void gl_rounds_take(struct gl_rounds* it, const double times[GL_TRIALS]) {
   it->state = GL_ROUNDS_SETTLED;
   it->filled = 0;
   next_pause(it);
+}
+
+void gl_rounds_take(struct gl_rounds* it, const double times[GL_TRIALS]) {
+  if (it->state != GL_ROUNDS_AGREEING) return;
+  for (unsigned place = 0; place < it->tries; ++place) learn(it, times, place);
+  if (!begin_next_stage(it)) settle(it);
+}
+
+bool gl_rounds_alone(const struct gl_rounds* it) {
+  return it->state == GL_ROUNDS_TRYING && !it->frozen && it->stage == 0 && it->filled == 0;
 }
 
 bool gl_rounds_best(const struct gl_rounds* it, bool exact, unsigned* way) {

@@ -11,11 +11,10 @@
 #include <stdint.h>
 
 enum {
-  GL_ROUND_WAYS = 64,  // of a class, at most
-  GL_TRIED = 4,        // of these in a round
-  GL_TRIALS_EACH = 3,
-  GL_TRIALS = GL_TRIED * GL_TRIALS_EACH,
-  GL_TRIAL_PAUSE = 512,  // operations between two rounds, at least
+  GL_ROUND_WAYS = 64,        // of a class, at most
+  GL_TRIED = 4,              // of these in a round
+  GL_TRIALS = 2 * GL_TRIED,  // of a stage, at most
+  GL_TRIAL_PAUSE = 512,      // operations between two rounds, at least
 };
 
 // A trial of which nothing is known: larger than any time.
@@ -29,6 +28,8 @@ struct gl_round_way {
   bool exact;
 };
 
+// A round has up to three stages: each way once, one after the other; those that are still in question twice more; and
+// two that are close to each other four times more.
 enum gl_rounds_state { GL_ROUNDS_TRYING, GL_ROUNDS_AGREEING, GL_ROUNDS_SETTLED };
 
 struct gl_rounds {
@@ -39,9 +40,14 @@ struct gl_rounds {
   enum gl_rounds_state state;
   unsigned chosen;
   // ---- This round
-  uint32_t round;
-  unsigned tried[GL_TRIED];
+  uint32_t round;  // counts stages
+  unsigned stage;
+  unsigned all[GL_TRIED];  // of its first stage
+  unsigned all_count;
+  unsigned tried[GL_TRIED];  // of this stage
   unsigned tries;
+  double known[GL_TRIED][GL_TRIALS];  // of each of these, ns per byte that ranks agreed on in this round, least first
+  unsigned knows[GL_TRIED];
   unsigned trial;   // the next one, or the one that is not full yet
   uint64_t filled;  // elements of it so far
   double ns[GL_TRIALS];
@@ -72,11 +78,16 @@ void gl_rounds_predict(struct gl_rounds* rounds);
 // The next operation, of `count` elements of a tensor of `whole`: pieces of one tensor are one trial.
 enum gl_turn gl_rounds_next(struct gl_rounds* rounds, uint64_t count, uint64_t whole, struct gl_turn_way* turn);
 
+// Whether the next operation is a trial that begins when no other one is under way: what they take differs by so much
+// that one beside it would say more than its own way does.
+bool gl_rounds_alone(const struct gl_rounds* rounds);
+
 // How long this rank has worked on an operation of this trial. What belongs to another round is ignored.
 void gl_rounds_note(struct gl_rounds* rounds, const struct gl_turn_way* turn, double ns, double bytes);
 
 // What this rank knows of the trials, in ns per byte, and what all have agreed on: the least of the ranks' values, as
-// the rank that comes last sees how long it takes, and others how long they wait for it. Settles.
+// the rank that comes last sees how long it takes, and others how long they wait for it. Settles, or begins the next
+// stage.
 void gl_rounds_give(const struct gl_rounds* rounds, double times[GL_TRIALS]);
 void gl_rounds_take(struct gl_rounds* rounds, const double times[GL_TRIALS]);
 

@@ -87,12 +87,13 @@ TEST_F(Choices, WhatWinsIsChosenWithTheBoundThatIsAskedFor) {
   reduce(20);
   const auto seen = own();
   ASSERT_EQ(seen.size(), 20U);
-  for (size_t i = 12; i < 20; ++i) {
+  EXPECT_EQ(std::ranges::count(seen, kRaw, &gl_submission::codec), 2) << "by each strategy once";
+  for (size_t i = 8; i < 20; ++i) {
     EXPECT_EQ(seen[i].codec, kFixed) << i;
     EXPECT_EQ(seen[i].codec_arguments, 8U);
     EXPECT_EQ(seen[i].strategy, kRing);
   }
-  EXPECT_EQ(internals(), 2U);
+  EXPECT_EQ(internals(), 3U) << "predictions, and the two stages of trials";
   for (size_t i = 0; i < 20; ++i) EXPECT_EQ(seen[i].tag, i);
 }
 

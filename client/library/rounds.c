@@ -5,7 +5,7 @@
 #include <string.h>
 
 // A way that is not this much faster than one that is simpler, or rounds less, is not worth it.
-static const double kWorth = 0.97;
+static const double kWorth = 0.95;
 // Ways whose prediction is worse than the best one's by more are not tried: in the first round, and among strategies.
 static const double kHopeless = 6;
 static const double kUnlikely = 2;

@@ -183,11 +183,11 @@ TEST(Rounds, AWinningChoiceStays) {
   EXPECT_EQ(ranks.run(100), std::vector<unsigned>(100, kFixed));
 }
 
-TEST(Rounds, WhatBringsLessThanThreePercentIsNotWorthIt) {
-  Ranks a(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.1, 0.98, 1.1}, way); });
+TEST(Rounds, WhatBringsLessThanFivePercentIsNotWorthIt) {
+  Ranks a(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.1, 0.96, 1.1}, way); });
   a.run(20);
   EXPECT_EQ(a.run(1), std::vector{kRaw});
-  Ranks b(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.1, 0.96, 1.1}, way); });
+  Ranks b(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.1, 0.94, 1.1}, way); });
   b.run(20);
   EXPECT_EQ(b.run(1), std::vector{kFixed});
 }

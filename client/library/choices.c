@@ -245,7 +245,6 @@ static bool predict(gradlane_context* gl, struct gl_choice_class* it, double byt
 // Ranks agree on trials when this one's have ended: so do those of the others.
 static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
   double* const times = gl->choices.memory + kFirstPlace + (size_t)it->number * GL_TRIALS;
-  if (it->open > 0) return false;
   if (it->agreement == NULL) {
     gl_rounds_give(&it->rounds, times);
     const uint64_t what = (uint64_t)it->set->kind << 5 | (it->size + 1);
@@ -286,10 +285,20 @@ static void let_go(struct gl_request* request, const struct gl_way* way) {
   }
 }
 
+static bool is_running(const struct gl_request* it) { return it != NULL && it->state == GL_RUNNING; }
+
+// The first operation of all does not wait for the agreement in front of it.
+static bool must_wait(const gradlane_context* gl, const struct gl_choice_class* it) {
+  if (gl_rounds_alone(&it->rounds)) return gl->flight_count > (is_running(gl->choices.agreement) ? 1 : 0);
+  const bool same_tensor = it->rounds.state == GL_ROUNDS_TRYING && it->rounds.filled > 0;
+  return gl->choices.open > 0 && !same_tensor;
+}
+
 bool gl_choose(gradlane_context* gl) {
   struct gl_request* const request = gl->first;
   const struct gl_operation* const operation = &request->operation;
-  if (request->settled || operation->choice == NULL) return true;
+  if (request->settled) return true;
+  if (operation->choice == NULL) return gl->choices.open == 0;
   const struct gl_choice_set* const set = operation->choice;
   // What was asked for before the count began again fails in the daemon.
   struct gl_choice_class* const it = request->epoch == gl->choices.epoch ? class_of(gl, operation) : NULL;
@@ -297,6 +306,7 @@ bool gl_choose(gradlane_context* gl) {
     let_go(request, &set->ways[0]);
     return true;
   }
+  if (must_wait(gl, it)) return false;
   if (gl->choices.state == GL_CHOICES_NEW) {
     ask_ranks(gl);
     if (gl->first != request) return true;
@@ -304,7 +314,6 @@ bool gl_choose(gradlane_context* gl) {
   const double bytes = bytes_of(gl, operation);
   const uint64_t count = operation->submission.count;
   const uint64_t whole = operation->whole;
-  if (it->open > 0 && gl_rounds_alone(&it->rounds)) return false;
   enum gl_turn turn;
   while ((turn = gl_rounds_next(&it->rounds, count, whole, &request->turn)) != GL_TURN_GO) {
     if (turn == GL_TURN_PREDICT ? !predict(gl, it, bytes) : !agree_on_trials(gl, it)) return false;
@@ -313,15 +322,13 @@ bool gl_choose(gradlane_context* gl) {
   }
   if (request->turn.trial >= 0) {
     request->of_class = it;
-    ++it->open;
+    ++gl->choices.open;
   }
   it->bytes += count * operation->width * (operation->blocks ? gl->welcome.world : 1);
   let_go(request, &set->ways[request->turn.way]);
   gl_count_report(gl, it);
   return true;
 }
-
-static bool is_running(const struct gl_request* it) { return it != NULL && it->state == GL_RUNNING; }
 
 struct gl_request* gl_agreement(gradlane_context* gl) {
   const struct gl_choices* const choices = &gl->choices;
@@ -357,6 +364,7 @@ void gl_choose_afresh(gradlane_context* gl) {
     free(choices->classes[i]);
   }
   choices->class_count = 0;
+  choices->open = 0;
   gl_forget_reports(gl);
 }
 

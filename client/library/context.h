@@ -62,7 +62,6 @@ struct gl_choice_set {
 struct gl_choice_class {
   const struct gl_choice_set* set;
   unsigned size;  // below GL_SIZES
-  unsigned open;  // trials that are under way
   unsigned number;
   uint8_t type;
   uint8_t why;                   // GL_REASON_... that the rounds do not know
@@ -91,6 +90,7 @@ struct gl_choices {
   enum gl_choices_state state;
   uint8_t why;          // GL_CHOICES_OFF: GL_REASON_...
   uint32_t epoch;       // goes up whenever all of this begins afresh
+  unsigned open;        // requests of a trial that is under way
   uint64_t agreements;  // in this epoch
   double* memory;
   uint32_t segment;

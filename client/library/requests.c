@@ -113,11 +113,11 @@ void gl_pay(const struct gl_operation* operation) {
 }
 
 // What the trial of a way has come to, which nobody else looks at.
-static void end_trial(const gradlane_context* gl, struct gl_request* request) {
+static void end_trial(gradlane_context* gl, struct gl_request* request) {
   struct gl_choice_class* const it = request->of_class;
   request->of_class = NULL;
   if (it == NULL || request->epoch != gl->choices.epoch) return;
-  --it->open;
+  --gl->choices.open;
   const struct gl_operation* const operation = &request->operation;
   double bytes = (double)operation->submission.count * operation->width;
   if (operation->blocks) bytes *= gl->welcome.world;

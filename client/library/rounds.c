@@ -347,7 +347,8 @@ void gl_rounds_take(struct gl_rounds* it, const double times[GL_TRIALS]) {
 }
 
 bool gl_rounds_alone(const struct gl_rounds* it) {
-  return it->state == GL_ROUNDS_TRYING && !it->frozen && it->stage == 0 && it->filled == 0;
+  if (it->frozen || it->filled > 0) return false;
+  return it->state == GL_ROUNDS_TRYING || (it->state == GL_ROUNDS_SETTLED && it->left == 0);
 }
 
 bool gl_rounds_best(const struct gl_rounds* it, bool exact, unsigned* way) {

@@ -78,8 +78,8 @@ void gl_rounds_predict(struct gl_rounds* rounds);
 // The next operation, of `count` elements of a tensor of `whole`: pieces of one tensor are one trial.
 enum gl_turn gl_rounds_next(struct gl_rounds* rounds, uint64_t count, uint64_t whole, struct gl_turn_way* turn);
 
-// Whether the next operation is a trial that begins when no other one is under way: what they take differs by so much
-// that one beside it would say more than its own way does.
+// Whether the next operation is a trial, or may be one: then it begins when nothing else is under way, and nothing
+// begins before it is over. What overlaps has no time of its own. Pieces of one tensor may overlap.
 bool gl_rounds_alone(const struct gl_rounds* rounds);
 
 // How long this rank has worked on an operation of this trial. What belongs to another round is ignored.

@@ -239,6 +239,41 @@ TEST_F(Choices, CallsDoNotWait) {
   for (const gradlane_request it : requests) EXPECT_EQ(gradlane_wait(gl_.get(), it, 10000), GRADLANE_OK);
 }
 
+// While ways are tried one operation is under way; then all are.
+TEST_F(Choices, TrialsAreAlone) {
+  std::atomic<unsigned> under_way = 0;
+  std::atomic<bool> alone = true;
+  open({.world = 2,
+        .codec = "raw",
+        .ways = fake_ways(),
+        .on_submission =
+            [&](unsigned, const auto& it) {
+              if (!internal(it) && ++under_way > 1) alone = false;
+              return internal(it);
+            },
+        .worked = fast_fixed});
+  how_.codec = "auto:2^-8";
+  std::vector<gradlane_request> requests(24);
+  for (unsigned i = 0; i < requests.size(); ++i) {
+    ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + i * 4096, 4096, GRADLANE_FLOAT32, &how_, &requests[i]),
+              GRADLANE_OK);
+  }
+  size_t ended = 0;
+  for (const gradlane_request it : requests) {
+    gradlane_code code = GRADLANE_PENDING;
+    while ((code = gradlane_wait(gl_.get(), it, 20)) == GRADLANE_PENDING) {
+      const auto seen = own();
+      for (; ended < seen.size(); ++ended) {
+        --under_way;
+        daemon_->complete(0, seen[ended].cookie);
+      }
+    }
+    ASSERT_EQ(code, GRADLANE_OK);
+    EXPECT_TRUE(alone || ended > 8) << ended;
+  }
+  EXPECT_FALSE(alone) << "once it has settled, operations overlap";
+}
+
 TEST_F(Choices, BeginsAfreshWithResume) {
   reduce(20);
   EXPECT_EQ(own().back().codec, kFixed);

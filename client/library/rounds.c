@@ -266,13 +266,16 @@ static void learn(struct gl_rounds* it, const double times[GL_TRIALS], unsigned 
   it->ways[it->tried[place]].measured = count > 0 && middle < 1e-9 ? 1e-9 : middle;
 }
 
-// Of the ways of this round.
-static unsigned fastest(const struct gl_rounds* it, bool exact_only) {
+enum liking { kAny, kLikeBaseline, kExact };
+
+// Of the ways of this round; or of those that go by the strategy of operations that ask for nothing, or are exact.
+static unsigned fastest(const struct gl_rounds* it, enum liking liking) {
   unsigned best = GL_ROUND_WAYS;
   for (unsigned i = 0; i < it->all_count; ++i) {
     const unsigned way = it->all[i];
     const struct gl_round_way* const row = &it->ways[way];
-    if (row->measured <= 0 || (exact_only && !row->exact)) continue;
+    if (row->measured <= 0 || (liking == kExact && !row->exact)) continue;
+    if (liking == kLikeBaseline && row->strategy != it->ways[0].strategy) continue;
     if (best == GL_ROUND_WAYS || row->measured < it->ways[best].measured) best = way;
   }
   return best;
@@ -297,7 +300,7 @@ static void drop(struct gl_rounds* it, unsigned place) {
 // Of those that are still in question; the last one has the two fastest. False: one is, or none.
 static bool begin_next_stage(struct gl_rounds* it) {
   if (it->stage + 1 == kStages) return false;
-  const unsigned best = fastest(it, false);
+  const unsigned best = fastest(it, kAny);
   for (unsigned i = it->tries; i-- > 0;) {
     if (!is_in_question(it, it->tried[i], best)) drop(it, i);
   }
@@ -322,18 +325,24 @@ static bool is_of_round(const struct gl_rounds* it, unsigned way) {
   return false;
 }
 
+// The fastest, or what is hardly slower: the baseline, what is exact, what goes by the baseline's strategy.
+static unsigned choice(const struct gl_rounds* it) {
+  const unsigned best = fastest(it, kAny);
+  if (best == GL_ROUND_WAYS) return 0;
+  const double most = it->ways[best].measured / kWorth;
+  const double baseline = is_of_round(it, 0) ? it->ways[0].measured : 0;
+  if (baseline > 0 && baseline <= most) return 0;
+  static const enum liking likings[] = {kExact, kLikeBaseline};
+  for (unsigned i = 0; i < sizeof(likings) / sizeof(likings[0]); ++i) {
+    const unsigned way = fastest(it, likings[i]);
+    if (way != GL_ROUND_WAYS && it->ways[way].measured <= most) return way;
+  }
+  return best;
+}
+
 static void settle(struct gl_rounds* it) {
   const unsigned before = it->chosen;
-  const unsigned best = fastest(it, false);
-  const unsigned exact = fastest(it, true);
-  const double baseline = is_of_round(it, 0) ? it->ways[0].measured : 0;
-  if (best == GL_ROUND_WAYS || (baseline > 0 && kWorth * baseline <= it->ways[best].measured)) {
-    it->chosen = 0;
-  } else if (exact != GL_ROUND_WAYS && kWorth * it->ways[exact].measured <= it->ways[best].measured) {
-    it->chosen = exact;
-  } else {
-    it->chosen = best;
-  }
+  it->chosen = choice(it);
   it->changes += it->chosen != before ? 1 : 0;
   it->state = GL_ROUNDS_SETTLED;
   it->filled = 0;

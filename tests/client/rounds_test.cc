@@ -202,6 +202,16 @@ TEST(Rounds, ExactIsPreferred) {
   EXPECT_EQ(ranks.run(1), std::vector{kDirect});
 }
 
+// Between ways that are alike, the strategy of operations that ask for nothing.
+TEST(Rounds, ItsOwnStrategyIsPreferred) {
+  Ranks near(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 4, 1, 0.96}, way); });
+  near.run(20);
+  EXPECT_EQ(near.run(1), std::vector{kFixed});
+  Ranks far(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 4, 1, 0.94}, way); });
+  far.run(20);
+  EXPECT_EQ(far.run(1), std::vector{kFixedDirect});
+}
+
 // Ranks that come first wait for the last one, which alone sees how long it takes; in each operation another one.
 TEST(Rounds, SkewDoesNotCount) {
   const Times skewed = [](unsigned rank, unsigned way, unsigned operation) {

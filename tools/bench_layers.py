@@ -11,8 +11,8 @@ whole step, independent floats of N(0, 0.01), in these ways:
   plan        codec auto with the same bound, the same buckets, after 14 steps in which it tries and settles; what these
               took beyond 14 of the fastest is printed, too
 
-Rounds are interleaved; times are of the slowest node, and ratios within a round. On a machine that does something else
-at the same time they mean little.
+Rounds are interleaved, each in another order; times are of the slowest node, and ratios within a round. On a machine
+that does something else at the same time they mean little.
 """
 
 import argparse
@@ -90,9 +90,11 @@ def trainer(words):
     with gradlane.open(timeout=60) as gl:
         data = gl.zeros(sum(words["layers"]))
         pattern, slowest = noise(numpy, gl.rank), gl.zeros(1)
+        order = numpy.random.default_rng(1)  # the same on all nodes
         cut = {"layers": list(reversed(words["layers"])), "buckets": [size // 4 for size in buckets_of(words["layers"])]}
         for round_ in range(words["rounds"] + 1):  # the first one does not count
-            for way in words["ways"]:
+            for number in order.permutation(len(words["ways"])):
+                way = words["ways"][number]
                 tensors, at = [], 0
                 for size in cut[way["cut"]]:
                     tensors.append(data[at:at + size])

@@ -173,7 +173,8 @@ static gradlane_code fill_set(gradlane_context* gl, const struct gl_choice_of* o
   return code;
 }
 
-// What ranks agree in, and its place among what the daemon shares.
+// What ranks agree in, and its place among what the daemon shares. It may lie in one segment with buffers of the caller,
+// which then stays as long as the context.
 static gradlane_code make_memory(gradlane_context* gl) {
   struct gl_choices* const choices = &gl->choices;
   if (choices->memory != NULL) return GRADLANE_OK;
@@ -188,10 +189,75 @@ static gradlane_code make_memory(gradlane_context* gl) {
   return GRADLANE_OK;
 }
 
-static bool same_set(const struct gl_choice_set* it, const struct gl_choice_set* wanted) {
-  return it->kind == wanted->kind && it->codes == wanted->codes && it->residual == wanted->residual &&
-         it->strategy == wanted->strategy && it->codec == wanted->codec && it->arguments == wanted->arguments &&
-         strcmp(it->asked, wanted->asked) == 0;
+// The one strategy that the operation may go by. 0: any.
+static uint32_t only_strategy(const gradlane_context* gl, const struct gl_choice_of* of) {
+  for (uint32_t i = 0; of->strategy != NULL && i < gl->strategies.count; ++i) {
+    if (strcmp(gl->strategies.rows[i].name, of->strategy) == 0) return gl->strategies.rows[i].code;
+  }
+  return 0;
+}
+
+static bool is_set_of(const struct gl_choice_set* it, const struct gl_choice_of* of, uint32_t strategy) {
+  const uint8_t codec = of->codec != NULL ? of->codec->id : 0;
+  const uint64_t arguments = of->codec != NULL ? of->codec->arguments : 0;
+  return it->kind == of->kind && it->codes == (of->wish != NULL || of->codec != NULL) &&
+         it->residual == of->residual && it->strategy == strategy && it->codec == codec &&
+         it->arguments == arguments && strncmp(it->asked, of->asked, sizeof(it->asked) - 1) == 0;
+}
+
+static bool is_used(const gradlane_context* gl, const struct gl_choice_set* set) {
+  for (unsigned i = 0; i < gl->choices.class_count; ++i) {
+    if (gl->choices.classes[i]->set == set) return true;
+  }
+  for (size_t i = 0; i < gl->request_count; ++i) {
+    if (gl->requests[i]->state != GL_FREE && gl->requests[i]->operation.choice == set) return true;
+  }
+  return false;
+}
+
+void gl_drop_sets(gradlane_context* gl) {
+  struct gl_choice_set** at = &gl->choices.sets;
+  while (*at != NULL) {
+    struct gl_choice_set* const it = *at;
+    if (is_used(gl, it)) {
+      at = &it->next;
+      continue;
+    }
+    *at = it->next;
+    --gl->choices.set_count;
+    free(it);
+  }
+}
+
+static gradlane_code make_set(gradlane_context* gl, const struct gl_choice_of* of, uint32_t strategy,
+                              const struct gl_choice_set** set) {
+  struct gl_choices* const choices = &gl->choices;
+  gradlane_code code = make_memory(gl);
+  if (code != GRADLANE_OK) return code;
+  // Which operations are counted is a matter of classes, which are the same on all ranks. Sets may go at any time.
+  if (choices->set_count >= GL_USUAL_SETS) gl_drop_sets(gl);
+  struct gl_choice_set* const made = calloc(1, sizeof(*made));
+  if (made == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for what there is to choose from");
+  made->kind = (uint8_t)of->kind;
+  made->codes = of->wish != NULL || of->codec != NULL;
+  made->residual = of->residual;
+  made->asks = of->wish != NULL && of->wish->bound != GL_BOUND_EXACT;
+  made->strategy = strategy;
+  if (of->codec != NULL) {
+    made->codec = of->codec->id;
+    made->arguments = of->codec->arguments;
+  }
+  (void)snprintf(made->asked, sizeof(made->asked), "%.63s", of->asked);
+  code = fill_set(gl, of, made);
+  if (code != GRADLANE_OK || made->count == 0) {
+    free(made);
+    return code;
+  }
+  made->next = choices->sets;
+  choices->sets = made;
+  ++choices->set_count;
+  *set = made;
+  return GRADLANE_OK;
 }
 
 gradlane_code gl_find_set(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_choice_set** set) {
@@ -200,28 +266,11 @@ gradlane_code gl_find_set(gradlane_context* gl, const struct gl_choice_of* of, c
   // Alone there is nothing to send; and ranks agree in one operation, of which the daemon must take so much.
   if (gl->welcome.world < 2 || choices->row_count == 0) return GRADLANE_OK;
   if (gl->welcome.max_bytes < GL_PREDICTIONS * sizeof(double)) return GRADLANE_OK;
-  struct gl_choice_set wanted = {.kind = (uint8_t)of->kind,
-                                 .codes = of->wish != NULL || of->codec != NULL,
-                                 .residual = of->residual,
-                                 .asks = of->wish != NULL && of->wish->bound != GL_BOUND_EXACT};
-  if (of->codec != NULL) {
-    wanted.codec = of->codec->id;
-    wanted.arguments = of->codec->arguments;
+  const uint32_t strategy = only_strategy(gl, of);
+  for (const struct gl_choice_set* it = choices->sets; it != NULL; it = it->next) {
+    if (!is_set_of(it, of, strategy)) continue;
+    *set = it;
+    return GRADLANE_OK;
   }
-  for (uint32_t i = 0; of->strategy != NULL && i < gl->strategies.count; ++i) {
-    if (strcmp(gl->strategies.rows[i].name, of->strategy) == 0) wanted.strategy = gl->strategies.rows[i].code;
-  }
-  (void)snprintf(wanted.asked, sizeof(wanted.asked), "%.63s", of->asked);
-  for (unsigned i = 0; i < choices->set_count && *set == NULL; ++i) {
-    if (same_set(choices->sets[i], &wanted)) *set = choices->sets[i];
-  }
-  if (*set != NULL || choices->set_count == GL_MAX_SETS) return GRADLANE_OK;
-  gradlane_code code = make_memory(gl);
-  if (code == GRADLANE_OK) code = fill_set(gl, of, &wanted);
-  if (code != GRADLANE_OK || wanted.count == 0) return code;
-  struct gl_choice_set* const made = malloc(sizeof(*made));
-  if (made == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for what there is to choose from");
-  *made = wanted;
-  *set = choices->sets[choices->set_count++] = made;
-  return GRADLANE_OK;
+  return make_set(gl, of, strategy, set);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/library/candidates.h"
 #include "client/library/loss.h"
 #include "client/library/report.h"
 #include "client/library/requests.h"
@@ -365,10 +366,15 @@ void gl_choose_afresh(gradlane_context* gl) {
   }
   choices->class_count = 0;
   choices->open = 0;
+  gl_drop_sets(gl);
   gl_forget_reports(gl);
 }
 
 void gl_free_choices(gradlane_context* gl) {
   for (unsigned i = 0; i < gl->choices.class_count; ++i) free(gl->choices.classes[i]);
-  for (unsigned i = 0; i < gl->choices.set_count; ++i) free(gl->choices.sets[i]);
+  while (gl->choices.sets != NULL) {
+    struct gl_choice_set* const it = gl->choices.sets;
+    gl->choices.sets = it->next;
+    free(it);
+  }
 }

@@ -52,6 +52,7 @@ static struct to_choose left_to_choose(const gradlane_context* gl, const gradlan
 static gradlane_code leave_open(gradlane_context* gl, enum gl_submission_kind kind, const gradlane_how* how,
                                 const struct to_choose* open, const struct gl_codec_name* coded,
                                 struct gl_operation* out) {
+  if (out->parts == 0) return GRADLANE_OK;
   const bool wishes = open->codec && coded != NULL;
   if ((!wishes && !open->strategy) || !gl_reduces(kind) || out->whole < GRADLANE_EXACT_BELOW) return GRADLANE_OK;
   const struct gl_choice_of of = {.kind = kind,

@@ -56,6 +56,7 @@ struct gl_choice_set {
   char asked[GL_NAME];  // the codec by which they were
   unsigned count;
   struct gl_way ways[GL_ROUND_WAYS];
+  struct gl_choice_set* next;
 };
 
 // Operations of a set of about one size.
@@ -71,7 +72,7 @@ struct gl_choice_class {
 };
 
 enum gl_choices_state { GL_CHOICES_NEW, GL_CHOICES_ASKED, GL_CHOICES_AGREED, GL_CHOICES_OFF };
-enum { GL_MAX_SETS = 32, GL_MAX_CLASSES = 64, GL_PREDICTIONS = GL_MAX_WAYS * GL_SIZES + 4 };
+enum { GL_USUAL_SETS = 32, GL_MAX_CLASSES = 64, GL_PREDICTIONS = GL_MAX_WAYS * GL_SIZES + 4 };
 
 struct gl_choices {
   struct gl_way_row rows[GL_MAX_WAYS];  // a copy of the daemon's table
@@ -81,7 +82,7 @@ struct gl_choices {
   struct gl_report_row* reports;  // shared memory
   uint32_t report_count;
 
-  struct gl_choice_set* sets[GL_MAX_SETS];
+  struct gl_choice_set* sets;  // a list; of more than GL_USUAL_SETS those that nobody refers to go
   unsigned set_count;
   struct gl_choice_class* classes[GL_MAX_CLASSES];
   unsigned class_count;
@@ -131,7 +132,7 @@ struct gl_operation {
   uint32_t states;                  // of these, gl_state_of(); 0: there is no residual
   size_t state_bytes;               // from one to the next
   uint64_t each;                    // elements of each part but the last
-  uint64_t parts;
+  uint64_t parts;                      // 0: it is but asked about
   uint64_t whole;                      // elements of the caller's tensor, of which this may be a part
   uint32_t width;                      // bytes of an element
   bool blocks;                         // one per rank

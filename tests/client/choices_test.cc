@@ -203,6 +203,31 @@ TEST_F(Choices, Names) {
   EXPECT_SAYS(gl_.get(), "this daemon, an older one, has nothing to choose from");
 }
 
+// However many names there were, and whatever was but asked about: what is counted is classes, which ranks have alike.
+TEST_F(Choices, ManyNames) {
+  const auto names = [](unsigned bits) {
+    return std::vector<std::string>{"auto:2^-" + std::to_string(bits), "auto:rel=" + std::to_string(bits)};
+  };
+  for (unsigned bits = 1; bits <= 30; ++bits) {
+    for (const std::string& name : names(bits)) {
+      EXPECT_EQ(gradlane_check_codec(gl_.get(), name.c_str(), nullptr), GRADLANE_OK);
+    }
+  }
+  for (unsigned bits = 1; bits <= 30; ++bits) {
+    for (const std::string& name : names(bits)) {
+      how_.codec = name.c_str();
+      reduce();
+    }
+    if (bits % 10 == 0) {
+      ASSERT_EQ(gradlane_resume(gl_.get(), 1000 * bits), GRADLANE_OK);
+    }
+  }
+  std::vector<gl_submission> all = own();
+  std::erase_if(all, [](const gl_submission& it) { return it.kind == GL_RESUME; });
+  EXPECT_EQ(all.size(), 60U);
+  for (const gl_submission& it : all) EXPECT_EQ(it.flags & GL_FLAG_EXACT, 0U) << it.tag;
+}
+
 // What is owed is paid where nothing is rounded.
 TEST_F(Choices, Residuals) {
   float* const residual = data_ + kCount;

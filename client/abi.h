@@ -325,7 +325,9 @@ enum gl_report_reason {
   GL_REASON_DIFFER = 6,    // ranks' daemons do not offer the same
   GL_REASON_FAILED = 7,    // ranks could not agree
   GL_REASON_TYPE = 8,      // codecs are for sums of float32
-  GL_REASON_PLAN = 9       // the plan says so
+  GL_REASON_PLAN = 9,      // the plan says so
+  GL_REASON_ROUNDS = 10,   // the plan's codec rounds more than was asked for, or in another way: its strategy alone
+  GL_REASON_NO_PLAN = 11   // the plan has nothing that such an operation can do: the first way
 };
 
 struct gl_report_row {

@@ -93,12 +93,15 @@ static bool is_nearest(const gradlane_context* gl, const struct gl_way_row* row,
   return true;
 }
 
-static void add_way(struct gl_choice_set* set, const struct gl_way* way) {
+// Which of the set's it is now. -1: there are too many.
+static int add_way(struct gl_choice_set* set, const struct gl_way* way) {
   for (unsigned i = 0; i < set->count; ++i) {
     const struct gl_way* const it = &set->ways[i];
-    if (it->strategy == way->strategy && it->codec == way->codec && it->arguments == way->arguments) return;
+    if (it->strategy == way->strategy && it->codec == way->codec && it->arguments == way->arguments) return (int)i;
   }
-  if (set->count < GL_ROUND_WAYS) set->ways[set->count++] = *way;
+  if (set->count == GL_ROUND_WAYS) return -1;
+  set->ways[set->count] = *way;
+  return (int)set->count++;
 }
 
 // The row of this strategy whose codec is this one, or exact. -1: there is none.
@@ -132,7 +135,7 @@ static gradlane_code add_strategies(gradlane_context* gl, const struct gl_choice
     if (!does_kind(gl, row->code, of->kind, owners) || (of->strategy != NULL && row != first)) continue;
     way.strategy = row->code;
     way.row = way_row_of(gl, row->code, codec);
-    add_way(set, &way);
+    (void)add_way(set, &way);
   }
   return GRADLANE_OK;
 }
@@ -158,7 +161,7 @@ static gradlane_code add_row(gradlane_context* gl, const struct gl_choice_of* of
   if (of->residual && !takes_residual(&found.there)) return GRADLANE_OK;
   way.codec = found.there.id;
   way.arguments = found.there.arguments;
-  add_way(set, &way);
+  (void)add_way(set, &way);
   return GRADLANE_OK;
 }
 
@@ -172,6 +175,55 @@ static gradlane_code fill_set(gradlane_context* gl, const struct gl_choice_of* o
   for (uint32_t i = 0; i < gl->choices.row_count && code == GRADLANE_OK; ++i) code = add_row(gl, of, (int)i, set);
   return code;
 }
+
+// ---- The plan
+
+// The exact way by this strategy; of a set whose codec is not to be chosen, the one way. -1: there is none.
+static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
+  for (unsigned i = 0; i < set->count; ++i) {
+    if (set->ways[i].strategy == strategy && (set->ways[i].exact || !set->codes || !set->asks)) return (int)i;
+  }
+  return -1;
+}
+
+// The way that a row of the plan names, as one more of the set. -1: such operations cannot go by it.
+static int planned_way(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_plan_row* row,
+                       struct gl_choice_set* set) {
+  struct gl_codec_pair found;
+  if (of->strategy != NULL && row->strategy != set->ways[0].strategy) return -1;
+  if (gl_find_codecs(gl, row->codec, &found) != GRADLANE_OK) return -1;
+  if (!does_kind(gl, row->strategy, of->kind, (found.there.flags & GL_CODEC_OWNED) != 0)) return -1;
+  const bool exact = (found.there.flags & GL_CODEC_EXACT) != 0;
+  if (of->residual && !exact && !takes_residual(&found.there)) return -1;
+  struct gl_way way = {.strategy = row->strategy,
+                       .codec = found.there.id,
+                       .exact = exact,
+                       .arguments = found.there.arguments,
+                       .row = way_row_of(gl, row->strategy, &found.there)};
+  memcpy(way.name, row->codec, GL_NAME);
+  return add_way(set, &way);
+}
+
+// Whatever the plan says, nothing is rounded more than was asked for.
+static struct gl_planned plan_for(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_plan_row* row,
+                                  struct gl_choice_set* set) {
+  const int exact = way_by(set, row->strategy);
+  int way = -1;
+  bool kept = true;
+  if (of->wish != NULL) {
+    kept = row->bound == GL_BOUND_EXACT || (row->bound == of->wish->bound && row->bits >= of->wish->bits);
+    if (kept) way = planned_way(gl, of, row, set);
+  }
+  if (way < 0) way = exact;
+  if (way < 0) return (struct gl_planned){.way = 0, .why = GL_REASON_NO_PLAN};
+  return (struct gl_planned){.way = (uint8_t)way, .why = kept ? GL_REASON_PLAN : GL_REASON_ROUNDS};
+}
+
+static void follow_plan(gradlane_context* gl, const struct gl_choice_of* of, struct gl_choice_set* set) {
+  for (uint32_t i = 0; i < gl->choices.plan_count; ++i) set->plan[i] = plan_for(gl, of, &gl->choices.plan[i], set);
+}
+
+// ---- Sets that there are
 
 // What ranks agree in, and its place among what the daemon shares. It may lie in one segment with buffers of the caller,
 // which then stays as long as the context.
@@ -253,6 +305,7 @@ static gradlane_code make_set(gradlane_context* gl, const struct gl_choice_of* o
     free(made);
     return code;
   }
+  follow_plan(gl, of, made);
   made->next = choices->sets;
   choices->sets = made;
   ++choices->set_count;

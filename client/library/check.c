@@ -268,5 +268,7 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   if (code != GRADLANE_OK) return code;
   struct gl_codec_name codec;
   code = gl_choose_coding(gl, kind, type, &how, out, &codec);
-  return code != GRADLANE_OK ? code : check_residual(gl, kind, type, bytes, &how, &codec, out);
+  if (code == GRADLANE_OK) code = check_residual(gl, kind, type, bytes, &how, &codec, out);
+  if (code == GRADLANE_OK) gl_note_exact(gl, &how, &codec, out);
+  return code;
 }

@@ -164,28 +164,23 @@ static void freeze(struct gl_choice_class* it, unsigned way, uint8_t why) {
   it->rounds.left = UINT64_MAX;
 }
 
-// A row of the plan is for ways that the operation may go: what rounds must have been asked for. Else it is raw.
-static void follow_plan(const gradlane_context* gl, struct gl_choice_class* it, double bytes) {
-  const struct gl_choice_set* const set = it->set;
-  unsigned way = 0;
+// The first row of the plan whose sizes have this one in them. -1: none.
+static int plan_row_of(const gradlane_context* gl, double bytes) {
   for (uint32_t i = 0; i < gl->choices.plan_count; ++i) {
     const struct gl_plan_row* const row = &gl->choices.plan[i];
-    if (bytes < (double)row->from || bytes >= (double)row->to) continue;
-    bool found = false;
-    for (unsigned exact = 0; exact < 2 && !found; ++exact) {
-      for (unsigned w = 0; w < set->count && !found; ++w) {
-        const struct gl_way* const each = &set->ways[w];
-        found = each->strategy == row->strategy && (exact == 0 ? strcmp(each->name, row->codec) == 0 : each->exact);
-        if (found) way = w;
-      }
-    }
-    break;
+    if (bytes >= (double)row->from && bytes < (double)row->to) return (int)i;
   }
-  freeze(it, way, GL_REASON_PLAN);
+  return -1;
+}
+
+static void follow_plan(struct gl_choice_class* it) {
+  static const struct gl_planned kNone = {.way = 0, .why = GL_REASON_NO_PLAN};
+  const struct gl_planned planned = it->planned >= 0 ? it->set->plan[it->planned] : kNone;
+  freeze(it, planned.way, planned.why);
 }
 
 static struct gl_choice_class* new_choice_class(gradlane_context* gl, const struct gl_operation* operation,
-                                                unsigned size) {
+                                                unsigned size, int planned) {
   struct gl_choices* const choices = &gl->choices;
   if (choices->class_count == GL_MAX_CLASSES) return NULL;
   struct gl_choice_class* const it = calloc(1, sizeof(*it));
@@ -193,6 +188,7 @@ static struct gl_choice_class* new_choice_class(gradlane_context* gl, const stru
   const struct gl_choice_set* const set = operation->choice;
   it->set = set;
   it->size = size;
+  it->planned = planned;
   it->type = operation->submission.type;
   it->number = choices->class_count;
   choices->classes[choices->class_count++] = it;
@@ -212,16 +208,19 @@ static double bytes_of(const gradlane_context* gl, const struct gl_operation* op
 
 // NULL: there are too many.
 static struct gl_choice_class* class_of(gradlane_context* gl, const struct gl_operation* operation) {
-  const unsigned size = gl_size_class(bytes_of(gl, operation));
+  const double bytes = bytes_of(gl, operation);
+  const unsigned size = gl_size_class(bytes);
+  const int planned = plan_row_of(gl, bytes);
   for (unsigned i = 0; i < gl->choices.class_count; ++i) {
     struct gl_choice_class* const it = gl->choices.classes[i];
-    if (it->set == operation->choice && it->size == size && it->type == operation->submission.type) return it;
+    const bool same = it->set == operation->choice && it->size == size && it->planned == planned;
+    if (same && it->type == operation->submission.type) return it;
   }
-  return new_choice_class(gl, operation, size);
+  return new_choice_class(gl, operation, size, planned);
 }
 
 // False: not yet.
-static bool predict(gradlane_context* gl, struct gl_choice_class* it, double bytes) {
+static bool predict(gradlane_context* gl, struct gl_choice_class* it) {
   struct gl_choices* const choices = &gl->choices;
   if (choices->state == GL_CHOICES_ASKED) {
     if (choices->agreement->state != GL_OVER) return false;
@@ -236,20 +235,24 @@ static bool predict(gradlane_context* gl, struct gl_choice_class* it, double byt
     it->rounds.ways[i].predicted = row >= 0 ? choices->predicted[row][it->size] : GL_TRIAL_UNKNOWN / 2;
   }
   if (choices->plan_count > 0) {
-    follow_plan(gl, it, bytes);
+    follow_plan(it);
   } else {
     gl_rounds_predict(&it->rounds);
   }
   return true;
 }
 
+// Who gives to a reduce is through when it has sent, and only its root knows how long it takes.
+static bool by_greatest(const struct gl_choice_class* it) { return it->set->kind == GL_REDUCE; }
+
 // Ranks agree on trials when this one's have ended: so do those of the others.
 static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
   double* const times = gl->choices.memory + kFirstPlace + (size_t)it->number * GL_TRIALS;
   if (it->agreement == NULL) {
-    gl_rounds_give(&it->rounds, times);
+    gl_rounds_give(&it->rounds, by_greatest(it), times);
     const uint64_t what = (uint64_t)it->set->kind << 5 | (it->size + 1);
-    it->agreement = insert_agreement(gl, (size_t)(times - gl->choices.memory), GL_TRIALS, GL_FLAG_MIN, what);
+    const uint32_t flag = by_greatest(it) ? GL_FLAG_MAX : GL_FLAG_MIN;
+    it->agreement = insert_agreement(gl, (size_t)(times - gl->choices.memory), GL_TRIALS, flag, what);
     if (it->agreement == NULL) freeze(it, 0, GL_REASON_FAILED);
     return true;
   }
@@ -268,6 +271,24 @@ static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
 }
 
 // ---- Operations
+
+// Which way it is to go, or something of the library's own that goes first now. False: not known yet, as others are
+// under way.
+static bool take_turn(gradlane_context* gl, struct gl_choice_class* it, struct gl_request* request) {
+  const uint64_t count = request->operation.submission.count;
+  const uint64_t whole = request->operation.whole;
+  if (gl->choices.plan_count > 0 && !it->rounds.frozen) {
+    if (!predict(gl, it)) return false;
+    gl_report(gl, it);
+  }
+  enum gl_turn turn;
+  while ((turn = gl_rounds_next(&it->rounds, count, whole, &request->turn)) != GL_TURN_GO) {
+    if (turn == GL_TURN_PREDICT ? !predict(gl, it) : !agree_on_trials(gl, it)) return false;
+    if (gl->first != request) return true;
+    if (turn == GL_TURN_PREDICT) gl_report(gl, it);
+  }
+  return true;
+}
 
 static void let_go(struct gl_request* request, const struct gl_way* way) {
   struct gl_operation* const operation = &request->operation;
@@ -312,20 +333,13 @@ bool gl_choose(gradlane_context* gl) {
     ask_ranks(gl);
     if (gl->first != request) return true;
   }
-  const double bytes = bytes_of(gl, operation);
-  const uint64_t count = operation->submission.count;
-  const uint64_t whole = operation->whole;
-  enum gl_turn turn;
-  while ((turn = gl_rounds_next(&it->rounds, count, whole, &request->turn)) != GL_TURN_GO) {
-    if (turn == GL_TURN_PREDICT ? !predict(gl, it, bytes) : !agree_on_trials(gl, it)) return false;
-    if (gl->first != request) return true;
-    if (turn == GL_TURN_PREDICT) gl_report(gl, it);
-  }
+  if (!take_turn(gl, it, request)) return false;
+  if (gl->first != request) return true;
   if (request->turn.trial >= 0) {
     request->of_class = it;
     ++gl->choices.open;
   }
-  it->bytes += count * operation->width * (operation->blocks ? gl->welcome.world : 1);
+  it->bytes += operation->submission.count * operation->width * (operation->blocks ? gl->welcome.world : 1);
   let_go(request, &set->ways[request->turn.way]);
   gl_count_report(gl, it);
   return true;

@@ -64,12 +64,12 @@ static gradlane_code leave_open(gradlane_context* gl, enum gl_submission_kind ki
   return gl_find_set(gl, &of, &out->choice);
 }
 
-// A codec that rounds was named or configured for this sum, and does nothing.
-static void note_exact(gradlane_context* gl, gradlane_type type, const struct to_choose* open,
-                       const struct gl_codec_pair* pair, const struct gl_operation* out) {
-  const bool rounds = open->codec ? open->wish.bound != GL_BOUND_EXACT : !is_exact(&pair->there);
-  if (!rounds || type == GRADLANE_FLOAT32 || !gl_reduces(out->submission.kind)) return;
-  if (out->whole >= GRADLANE_EXACT_BELOW) gl_report_exact(gl, out, open->name);
+void gl_note_exact(gradlane_context* gl, const gradlane_how* how, const struct gl_codec_name* codec,
+                   const struct gl_operation* out) {
+  if (out->submission.type == GRADLANE_FLOAT32 || out->whole < GRADLANE_EXACT_BELOW) return;
+  if (!gl_reduces(out->submission.kind) || how->reduction != GRADLANE_SUM) return;
+  const struct to_choose open = left_to_choose(gl, how);
+  if (open.codec ? open.wish.bound != GL_BOUND_EXACT : !is_exact(codec)) gl_report_exact(gl, out, open.name);
 }
 
 gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
@@ -100,7 +100,6 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
   }
   if (!pair.has_back) code = leave_open(gl, kind, how, &open, cargo.codec, out);
   if (code != GRADLANE_OK) return code;
-  if (!exact) note_exact(gl, type, &open, &pair, out);
   if (open.codec) {
     codec->states = 1;
     (void)strncpy(codec->name, open.name, GL_NAME - 1);

@@ -44,6 +44,12 @@ struct gl_way {
   char name[GL_NAME];
 };
 
+// What a row of the plan is to operations of a set.
+struct gl_planned {
+  uint8_t way;
+  uint8_t why;  // GL_REASON_...
+};
+
 // What operations ask for, as far as it decides which ways there are.
 struct gl_choice_set {
   uint8_t kind;
@@ -56,13 +62,15 @@ struct gl_choice_set {
   char asked[GL_NAME];  // the codec by which they were
   unsigned count;
   struct gl_way ways[GL_ROUND_WAYS];
+  struct gl_planned plan[GL_MAX_PLAN_ROWS];
   struct gl_choice_set* next;
 };
 
-// Operations of a set of about one size.
+// Operations of a set of about one size, and of one row of the plan.
 struct gl_choice_class {
   const struct gl_choice_set* set;
   unsigned size;  // below GL_SIZES
+  int planned;    // that row; -1: none, or there is no plan
   unsigned number;
   uint8_t type;
   uint8_t why;                   // GL_REASON_... that the rounds do not know
@@ -157,13 +165,14 @@ struct gl_loss_warning {
 };
 
 // More are not warned of: whoever has not heeded so many has decided.
-enum { GL_LOSS_WARNINGS = 16 };
+enum { GL_LOSS_WARNINGS = 16, GL_OTHER_WARNINGS = 4 };
 
 struct gl_losses {
   struct gl_loss total;
   bool keep;  // warnings are for gradlane_warning(), not for stderr
   unsigned count;
-  struct gl_loss_warning warnings[GL_LOSS_WARNINGS];
+  unsigned others;  // of these, that are not about loss
+  struct gl_loss_warning warnings[GL_LOSS_WARNINGS + GL_OTHER_WARNINGS];
 };
 
 enum gl_request_state { GL_FREE, GL_RUNNING, GL_OVER };

@@ -67,7 +67,7 @@ static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct 
       return NULL;
     }
   }
-  if (losses->count == GL_LOSS_WARNINGS) return NULL;
+  if (losses->count - losses->others == GL_LOSS_WARNINGS) return NULL;
   struct gl_loss_warning* const it = &losses->warnings[losses->count++];
   *it = (struct gl_loss_warning){.elements = operation->whole,
                                  .kind = submission->kind,
@@ -110,7 +110,8 @@ void gl_warn(gradlane_context* gl, uint8_t what, const char* format, ...) {
   for (unsigned i = 0; i < losses->count; ++i) {
     if (losses->warnings[i].kind == kNoKind && losses->warnings[i].codec == what) return;
   }
-  if (losses->count == GL_LOSS_WARNINGS) return;
+  if (losses->others == GL_OTHER_WARNINGS) return;
+  ++losses->others;
   struct gl_loss_warning* const it = &losses->warnings[losses->count++];
   *it = (struct gl_loss_warning){.kind = kNoKind, .codec = what, .untold = true};
   va_list arguments;

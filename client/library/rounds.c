@@ -243,9 +243,9 @@ void gl_rounds_note(struct gl_rounds* it, const struct gl_turn_way* turn, double
   it->bytes[turn->trial] += bytes;
 }
 
-void gl_rounds_give(const struct gl_rounds* it, double times[GL_TRIALS]) {
+void gl_rounds_give(const struct gl_rounds* it, bool greatest, double times[GL_TRIALS]) {
   for (unsigned i = 0; i < GL_TRIALS; ++i) {
-    times[i] = it->bytes[i] > 0 ? it->ns[i] / it->bytes[i] : GL_TRIAL_UNKNOWN;
+    times[i] = it->bytes[i] > 0 ? it->ns[i] / it->bytes[i] : (greatest ? -1 : GL_TRIAL_UNKNOWN);
   }
 }
 

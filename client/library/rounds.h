@@ -86,9 +86,10 @@ bool gl_rounds_alone(const struct gl_rounds* rounds);
 void gl_rounds_note(struct gl_rounds* rounds, const struct gl_turn_way* turn, double ns, double bytes);
 
 // What this rank knows of the trials, in ns per byte, and what all have agreed on: the least of the ranks' values, as
-// the rank that comes last sees how long it takes, and others how long they wait for it. Settles, or begins the next
-// stage.
-void gl_rounds_give(const struct gl_rounds* rounds, double times[GL_TRIALS]);
+// the rank that comes last sees how long it takes, and others how long they wait for it; or the `greatest`, where some
+// are through before the operation is. Settles, or
+// begins the next stage.
+void gl_rounds_give(const struct gl_rounds* rounds, bool greatest, double times[GL_TRIALS]);
 void gl_rounds_take(struct gl_rounds* rounds, const double times[GL_TRIALS]);
 
 // The fastest way that rounds, or that is exact, of those that were tried; else of those that are predicted. False:

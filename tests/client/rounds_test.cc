@@ -30,10 +30,11 @@ std::vector<gl_round_way> ways() {
 using Times = std::function<double(unsigned rank, unsigned way, unsigned operation)>;
 
 // Ranks that go through the same operations, each with its own times. Agreements are what the library makes of them:
-// the least of all.
+// the least of all, or the greatest.
 class Ranks {
  public:
-  Ranks(unsigned ranks, const std::vector<gl_round_way>& all, Times times) : times_(std::move(times)), all_(all) {
+  Ranks(unsigned ranks, const std::vector<gl_round_way>& all, Times times, bool greatest = false)
+      : times_(std::move(times)), all_(all), greatest_(greatest) {
     rounds_.resize(ranks);
     for (gl_rounds& it : rounds_) {
       it.count = static_cast<unsigned>(all.size());
@@ -77,14 +78,14 @@ class Ranks {
         continue;
       }
       // Ranks come here one after the other; the last one has all trials of all.
-      double least[GL_TRIALS];
-      std::ranges::fill(least, GL_TRIAL_UNKNOWN);
+      double all[GL_TRIALS];
+      std::ranges::fill(all, greatest_ ? -1 : GL_TRIAL_UNKNOWN);
       for (const gl_rounds& each : rounds_) {
         double own[GL_TRIALS];
-        gl_rounds_give(&each, own);
-        for (unsigned i = 0; i < GL_TRIALS; ++i) least[i] = std::min(least[i], own[i]);
+        gl_rounds_give(&each, greatest_, own);
+        for (unsigned i = 0; i < GL_TRIALS; ++i) all[i] = greatest_ ? std::max(all[i], own[i]) : std::min(all[i], own[i]);
       }
-      if (agreed_.size() <= it.round) agreed_.push_back({least, least + GL_TRIALS});
+      if (agreed_.size() <= it.round) agreed_.push_back({all, all + GL_TRIALS});
       gl_rounds_take(&it, agreed_[it.round].data());
     }
   }
@@ -93,6 +94,7 @@ class Ranks {
   std::vector<std::vector<double>> agreed_;
   Times times_;
   std::vector<gl_round_way> all_;
+  bool greatest_;
   unsigned done_ = 0;
   unsigned trials_ = 0;
 };
@@ -274,6 +276,21 @@ TEST(Rounds, LaterTrialsCostLittle) {
   for (const unsigned way : ranks.run(kOperations)) sum += time(0, way, 0);
   EXPECT_LT(sum, 1.02 * kOperations);
   EXPECT_GT(ranks.rank(0).round, 1U);
+}
+
+// Ranks that are through before the operation is say nothing of how long it takes; one that does not know does not
+// decide.
+TEST(Rounds, ByTheGreatest) {
+  const auto times = [](unsigned rank, unsigned way, unsigned operation) {
+    if (rank == 2 && operation % 2 == 0) return 0.0;
+    return rank == 0 ? of_table({4, 5, 9, 9}, way) : of_table({3, 3, 1, 1}, way);
+  };
+  Ranks least(3, ways(), times);
+  least.run(40);
+  EXPECT_EQ(least.run(1), std::vector{kFixed});
+  Ranks greatest(3, ways(), times, true);
+  greatest.run(40);
+  EXPECT_EQ(greatest.run(1), std::vector{kRaw});
 }
 
 TEST(Rounds, WhatNobodyKnowsIsNotChosen) {

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 6u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 7u     // both sides speak the same, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
 #define GL_MAX_LANES 16u     // of a node
@@ -173,8 +173,8 @@ struct gl_submission {
 // What a codec has taken away from a sample of this trainer's values, without error feedback; all 0 where nothing was
 // looked at. Sums, for adding: the lost share of the norm is sqrt(lost_squares / squares).
 struct gl_loss {
-  uint64_t values;  // not 0, finite
-  uint64_t zeroed;  // of these, became 0
+  uint32_t values;  // not 0, finite
+  uint32_t zeroed;  // of these, became 0
   double squares;   // of the values
   double lost_squares;
 };
@@ -183,13 +183,15 @@ struct gl_completion {
   uint64_t cookie;
   int32_t code;              // gradlane_code: GRADLANE_OK or GRADLANE_FAILED
   uint8_t residual_cleared;  // 1: the residual is all zeros now
-  uint8_t reserved[3];
+  uint8_t tells_end;         // 1: a generation has ended since it was submitted; only of what has failed
+  uint8_t reserved[2];
   char text[GL_TEXT];  // why it failed; always ends with 0
   struct gl_loss loss;
   // When the lane took the operation, and when it was through with it: ns, of the daemon's clock. 0, 0: it does not
   // say.
   uint64_t begun_ns;
   uint64_t ended_ns;
+  uint64_t sent_bytes;  // of its elements that the lane has sent, encoded; without packets' headers and repeats
 };
 
 GL_ASSERT(offsetof(struct gl_submission, pitch) == 40);
@@ -202,7 +204,9 @@ GL_ASSERT(sizeof(struct gl_completion) == 256);
 // application that has not been told of that yet submits what belongs to the old count. So `ends` counts the
 // generations that have ended with something of this client in them. It goes up before the completions that tell of it.
 // What is submitted with a lesser `ends_seen` fails at once with the same cause, is given no number, and tells of the
-// end like any other failure. GL_RESUME says that the application knows of all there have been.
+// end like any other failure. GL_RESUME says that the application knows of all there have been; it may end a generation
+// itself, of which no failure tells. So what all ranks do afresh after an end, they do by a completion's `tells_end`, and
+// not by comparing counts.
 //
 // Counts go up and wrap; entry i of a ring is at i % GL_SLOTS. `tail - head` entries are there.
 struct gl_lane {
@@ -344,6 +348,7 @@ struct gl_report_row {
   uint32_t rival_strategy;
   uint64_t operations;
   uint64_t bytes;         // of tensors
+  uint64_t sent_bytes;    // as gl_completion's, of operations that are over
   double predicted;       // ns per byte
   double measured;        // the same of the last round; 0: nothing was
   double baseline;        // of exact elements by the first strategy
@@ -352,7 +357,7 @@ struct gl_report_row {
   char codec[GL_NAME];
   char rival[GL_NAME];
 };
-GL_ASSERT(sizeof(struct gl_report_row) == 264);
+GL_ASSERT(sizeof(struct gl_report_row) == 272);
 
 struct gl_control {
   uint32_t magic;

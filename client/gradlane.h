@@ -155,8 +155,9 @@ typedef struct gradlane_how {
   // all-reduce takes two, "fixed:10/raw": to the aggregator, and back from it; where one is named, it is for the way to
   // the aggregator, and "raw" for the way back. "auto:2^-10" or "auto:rel=10": one that the library chooses, for each
   // size of tensors, whose error in a contribution is at most 2^-10, or 2^-10 of any rank's largest value; "auto":
-  // exact one (docs/plan.md). An operation that is left to the library may wait in it for those before, as if there
-  // were too many.
+  // exact one (docs/plan.md). All ranks name the same, and have a residual on all of them or on none. An operation that
+  // is left to the library may wait in it for those before, as if there were too many: between its start and its wait,
+  // do not wait for other ranks by other means.
   const char* codec;
   // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter, reduce): as many arrays as the
   // codec has `states` (gradlane_codec_info), each of as many floats as data, one behind the other; from

@@ -222,6 +222,8 @@ struct Completion {
   Failure failure;                // none: success
   bool residual_cleared = false;  // it is all zeros now; else the operation succeeded, never began, or has none
   Loss loss;                      // of a sample of this rank's contribution: sample_loss()
+  uint64_t sent_bytes = 0;        // of its elements that this rank has sent, in runs; without packets' own headers, what
+                                  // was sent again, and control
 };
 
 }  // namespace gradlane

@@ -335,10 +335,8 @@ bool gl_choose(gradlane_context* gl) {
   }
   if (!take_turn(gl, it, request)) return false;
   if (gl->first != request) return true;
-  if (request->turn.trial >= 0) {
-    request->of_class = it;
-    ++gl->choices.open;
-  }
+  request->of_class = it;
+  if (request->turn.trial >= 0) ++gl->choices.open;
   it->bytes += operation->submission.count * operation->width * (operation->blocks ? gl->welcome.world : 1);
   let_go(request, &set->ways[request->turn.way]);
   gl_count_report(gl, it);

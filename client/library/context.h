@@ -77,6 +77,7 @@ struct gl_choice_class {
   struct gl_request* agreement;  // about the trials of a round
   struct gl_rounds rounds;
   uint64_t bytes;
+  uint64_t sent_bytes;
 };
 
 enum gl_choices_state { GL_CHOICES_NEW, GL_CHOICES_ASKED, GL_CHOICES_AGREED, GL_CHOICES_OFF };
@@ -167,8 +168,16 @@ struct gl_loss_warning {
 // More are not warned of: whoever has not heeded so many has decided.
 enum { GL_LOSS_WARNINGS = 16, GL_OTHER_WARNINGS = 4 };
 
+// Of several completions.
+struct gl_loss_sum {
+  uint64_t values;
+  uint64_t zeroed;
+  double squares;
+  double lost_squares;
+};
+
 struct gl_losses {
-  struct gl_loss total;
+  struct gl_loss_sum total;
   bool keep;  // warnings are for gradlane_warning(), not for stderr
   unsigned count;
   unsigned others;  // of these, that are not about loss
@@ -188,15 +197,17 @@ struct gl_request {
   bool cancelled;                    // or a part has failed: what has not begun fails, too, and keeps its place
   gradlane_code code;                // how it has ended, as far as known
   uint32_t lanes_failed;             // bit i: lane i
+  bool tells_end;                    // one of them said that a generation has ended
   uint32_t ends[GL_MAX_LANES];       // of each lane that failed, at that time
   uint32_t ends_seen[GL_MAX_LANES];  // at the time of the call
-  struct gl_loss loss;               // of all parts
+  struct gl_loss_sum loss;           // of all parts
   double ns;                         // that the lanes have worked on it
+  uint64_t sent_bytes;               // as gl_completion's
   bool internal;                     // the library's own: nobody waits for it,
   bool orphan;                       //   and nobody will look at it
   bool settled;                      // which way it goes is
   uint32_t epoch;                    // of choices, at the time of the call
-  struct gl_choice_class* of_class;  // whose trial it is
+  struct gl_choice_class* of_class;  // NULL: none
   struct gl_turn_way turn;
   struct gl_request* next;   // in the queue, or free
   char text[GL_ERROR_TEXT];  // of the first lane that failed

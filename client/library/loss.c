@@ -41,18 +41,18 @@ static const char* remedy(const struct gl_codec_name* codec) {
 }
 
 // The share of the norm in whole percent; libc has no square root.
-static unsigned norm_percent(const struct gl_loss* loss) {
+static unsigned norm_percent(const struct gl_loss_sum* loss) {
   unsigned percent = 0;
   while (percent < 100 && (percent + 1) * (percent + 1) * loss->squares <= 1e4 * loss->lost_squares) ++percent;
   return percent;
 }
 
 // Whatever the daemon has written.
-static unsigned zeroed_percent(const struct gl_loss* loss) {
+static unsigned zeroed_percent(const struct gl_loss_sum* loss) {
   return loss->zeroed >= loss->values ? 100 : (unsigned)(100.0 * (double)loss->zeroed / (double)loss->values);
 }
 
-static bool too_much(const struct gl_loss* loss) {
+static bool too_much(const struct gl_loss_sum* loss) {
   return loss->lost_squares >= kNormShare * kNormShare * loss->squares ||
          (double)loss->zeroed >= kZeroedShare * (double)loss->values;
 }
@@ -77,14 +77,14 @@ static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct 
   return it;
 }
 
-void gl_add_loss(struct gl_loss* to, const struct gl_loss* loss) {
+void gl_add_loss(struct gl_loss_sum* to, const struct gl_loss_sum* loss) {
   to->values += loss->values;
   to->zeroed += loss->zeroed;
   to->squares += loss->squares;
   to->lost_squares += loss->lost_squares;
 }
 
-void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, const struct gl_loss* loss) {
+void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, const struct gl_loss_sum* loss) {
   const struct gl_submission* const submission = &operation->submission;
   struct gl_losses* const losses = &gl->losses;
   if (loss->values == 0) return;

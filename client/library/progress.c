@@ -53,13 +53,16 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   struct gl_request* const it = flight->request;
   if (completion->code != GRADLANE_OK) {
     it->lanes_failed |= bit;
+    it->tells_end |= completion->tells_end != 0;
     it->ends[lane] = __atomic_load_n(&gl->lanes[lane].ends, __ATOMIC_RELAXED);  // written before the completion was
   }
   if (completion->code != GRADLANE_OK && it->code == GRADLANE_OK) {
     completion->text[GL_TEXT - 1] = 0;
     note_failure(gl, it, flight->part, completion->text);
   }
-  gl_add_loss(&it->loss, &completion->loss);
+  const struct gl_loss* const loss = &completion->loss;
+  gl_add_loss(&it->loss, &(struct gl_loss_sum){loss->values, loss->zeroed, loss->squares, loss->lost_squares});
+  it->sent_bytes += completion->sent_bytes;
   const double ns = worked(&gl->rings[lane], completion);
   if (ns > flight->ns) flight->ns = ns;
   flight->lanes_left &= ~bit;

@@ -47,7 +47,7 @@ static void fill_row(const struct gl_choice_class* it, struct gl_report_row* row
   row->size = (uint8_t)(GL_LEAST_SIZE + it->size);
   row->reason = reason_of(it, rival_measured > 0);
   row->exact = way->exact ? 1 : 0;
-  row->frozen = it->why == GL_REASON_PLAN ? 1 : 0;
+  row->frozen = it->why == GL_REASON_PLAN || it->why == GL_REASON_ROUNDS || it->why == GL_REASON_NO_PLAN ? 1 : 0;
   row->tried = (uint16_t)rounds->tries;
   row->changes = rounds->changes;
   row->rival_strategy = has_rival ? it->set->ways[rival].strategy : 0;
@@ -73,12 +73,16 @@ void gl_count_report(gradlane_context* gl, const struct gl_choice_class* it) {
   if (row->version == 0 || it->rounds.operations == 1) gl_report(gl, it);
   row->operations = it->rounds.operations;
   row->bytes = it->bytes;
+  row->sent_bytes = it->sent_bytes;
 }
 
 void gl_report(gradlane_context* gl, const struct gl_choice_class* it) {
   struct gl_report_row* const row = report_of(gl, it);
   if (row == NULL) return;
-  struct gl_report_row now = {.version = row->version, .operations = it->rounds.operations, .bytes = it->bytes};
+  struct gl_report_row now = {.version = row->version,
+                              .operations = it->rounds.operations,
+                              .bytes = it->bytes,
+                              .sent_bytes = it->sent_bytes};
   fill_row(it, &now);
   ++now.version;
   *row = now;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/library/loss.h"
+#include "client/library/report.h"
 
 static const uint64_t kIndexMask = (UINT64_C(1) << GL_INDEX_BITS) - 1;
 
@@ -39,8 +40,10 @@ struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operatio
   it->cancelled = false;
   it->code = GRADLANE_OK;
   it->lanes_failed = 0;
-  it->loss = (struct gl_loss){0};
+  it->tells_end = false;
+  it->loss = (struct gl_loss_sum){0};
   it->ns = 0;
+  it->sent_bytes = 0;
   it->internal = it->orphan = it->settled = false;
   it->epoch = gl->choices.epoch;
   it->of_class = NULL;
@@ -112,11 +115,14 @@ void gl_pay(const struct gl_operation* operation) {
   gl_clear_states(operation);
 }
 
-// What the trial of a way has come to, which nobody else looks at.
-static void end_trial(gradlane_context* gl, struct gl_request* request) {
+// What it has come to, of a class that still counts.
+static void end_in_class(gradlane_context* gl, struct gl_request* request) {
   struct gl_choice_class* const it = request->of_class;
   request->of_class = NULL;
   if (it == NULL || request->epoch != gl->choices.epoch) return;
+  it->sent_bytes += request->sent_bytes;
+  gl_count_report(gl, it);
+  if (request->turn.trial < 0) return;
   --gl->choices.open;
   const struct gl_operation* const operation = &request->operation;
   double bytes = (double)operation->submission.count * operation->width;
@@ -125,7 +131,7 @@ static void end_trial(gradlane_context* gl, struct gl_request* request) {
 }
 
 void gl_end_request(gradlane_context* gl, struct gl_request* request) {
-  end_trial(gl, request);
+  end_in_class(gl, request);
   if (request->internal) {
     request->state = GL_OVER;
     if (request->orphan) gl_release_request(gl, request);

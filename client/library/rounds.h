@@ -87,8 +87,7 @@ void gl_rounds_note(struct gl_rounds* rounds, const struct gl_turn_way* turn, do
 
 // What this rank knows of the trials, in ns per byte, and what all have agreed on: the least of the ranks' values, as
 // the rank that comes last sees how long it takes, and others how long they wait for it; or the `greatest`, where some
-// are through before the operation is. Settles, or
-// begins the next stage.
+// are through before the operation is. Settles, or begins the next stage.
 void gl_rounds_give(const struct gl_rounds* rounds, bool greatest, double times[GL_TRIALS]);
 void gl_rounds_take(struct gl_rounds* rounds, const double times[GL_TRIALS]);
 

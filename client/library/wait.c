@@ -84,16 +84,14 @@ static void sleep_until(gradlane_context* gl, const struct gl_request* it, int64
 // The caller is told of a failure: what it submits from now on, it submits knowing of the ends of generations that this
 // tells of. Lanes that had completed the operation before theirs ended do not say so by a failure.
 static void see_ends(gradlane_context* gl, const struct gl_request* it) {
-  bool news = false;
   for (uint32_t i = 0; i < gl->welcome.lanes; ++i) {
     const bool failed = (it->lanes_failed >> i & 1) != 0;
     const uint32_t ends = failed ? it->ends[i] : __atomic_load_n(&gl->lanes[i].ends, __ATOMIC_RELAXED);
     uint32_t* const seen = &gl->rings[i].ends_seen;
-    if ((int32_t)(ends - *seen) <= 0) continue;
-    *seen = ends;
-    news = true;
+    if ((int32_t)(ends - *seen) > 0) *seen = ends;
   }
-  if (news && it->epoch == gl->choices.epoch) gl_choose_afresh(gl);
+  // By what failures say, which is the same on all ranks: `ends` also counts what this rank's own resuming has ended.
+  if (it->tells_end && it->epoch == gl->choices.epoch) gl_choose_afresh(gl);
 }
 
 // Tells the caller how it ended, and forgets it.

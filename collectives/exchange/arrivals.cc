@@ -164,6 +164,9 @@ bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nan
   if (going == nullptr || !links_[going->step.link].can_relay()) return false;
   counters_.add(Counter::kGatherPackets);
   counters_.add(Counter::kGatherBytes, bytes);
+  for (const Run& run : std::span(runs_.data(), run_count_)) {
+    run.operation->sent_bytes += sizeof(RunHeader) + run.header.bytes;
+  }
   // Its bytes are still read below: sending rewrites the link header only.
   links_[going->step.link].send(packet, bytes, payload_crc, now);
   return true;
@@ -227,7 +230,7 @@ void ExchangeState::take_sum(const Run& run, Nanos now) noexcept {
 }
 
 size_t ExchangeState::pass_on(const Run& run, Nanos now) noexcept {
-  const Running& it = *run.operation;
+  Running& it = *run.operation;
   const Step& step = run.step;
   const size_t granule = it.coder.granule();
   const size_t begin = run.header.first * granule;
@@ -251,7 +254,7 @@ size_t ExchangeState::pass_on(const Run& run, Nanos now) noexcept {
       (void)it.coder.decode(place.bytes.first(hop.bytes), elements(it, run.header.block, begin + done), hop.floats);
       complete(it, run.header.block, begin + done, hop.floats);
     }
-    outbox.commit(channel, place, header, it.coder, hop.floats, hop.bytes);
+    it.sent_bytes += outbox.commit(channel, place, header, it.coder, hop.floats, hop.bytes);
     done += hop.floats;
   }
   return done;
@@ -322,7 +325,7 @@ void ExchangeState::take_result(const Run& run, bool relayed, Nanos now) noexcep
 
 // Passes a run on inside another packet, where its own cannot go on whole.
 bool ExchangeState::copy(const Run& run, Nanos now) noexcept {
-  const Running& it = *run.operation;
+  Running& it = *run.operation;
   if (!peer_takes(it, run.step)) return false;
   const size_t granule = it.coder.granule();
   const RunHeader header = run_header(it, it.back, run.step.phase, run.header.block, run.header.first * granule);
@@ -330,7 +333,7 @@ bool ExchangeState::copy(const Run& run, Nanos now) noexcept {
   const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, it.back, run.header.count, run.step.sink, now);
   if (place.bytes.size() < run.payload.size()) return false;
   std::copy(run.payload.begin(), run.payload.end(), place.bytes.begin());
-  outbox.commit(Outbox::kPassing, place, header, it.back, run.header.count, run.payload.size());
+  it.sent_bytes += outbox.commit(Outbox::kPassing, place, header, it.back, run.header.count, run.payload.size());
   return true;
 }
 

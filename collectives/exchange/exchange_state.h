@@ -76,6 +76,7 @@ struct Running {
   Failure failure;
   bool residual_cleared = false;
   Loss loss;
+  uint64_t sent_bytes = 0;  // Completion::sent_bytes so far
   int32_t token = 0;  // what a barrier sums up
 
   // ---- Before its first element: beginnings.cc.

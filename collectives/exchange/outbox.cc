@@ -74,9 +74,10 @@ bool Outbox::begin_next(Channel channel, Nanos now) noexcept {
   return !holds(channel);
 }
 
-void Outbox::commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
-                    size_t bytes) noexcept {
+size_t Outbox::commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
+                      size_t bytes) noexcept {
   Open& open = open_[channel];
+  const size_t before = open.bytes;
   if (place.joins) {
     const size_t joined = coder.join(open.packet.data + open.last + sizeof(RunHeader), {open.run.count, open.run.bytes},
                                      {elements, bytes});
@@ -94,6 +95,7 @@ void Outbox::commit(Channel channel, const Place& place, RunHeader run, const Co
   open.bytes += bytes;
   open.elements += elements;
   store(open.packet.data + open.last, open.run);
+  return open.bytes - before;
 }
 
 bool Outbox::control(RunHeader run, std::span<const uint8_t> payload, Nanos now) noexcept {

@@ -48,9 +48,9 @@ class Outbox {
   // Nothing fitted into that place: a new packet is begun, if the open one can leave. False if it cannot, or if it has
   // nothing in it, so that no packet has more room.
   [[nodiscard]] bool begin_next(Channel channel, Nanos now) noexcept;
-  // `elements` were written there as a block of `bytes` bytes.
-  void commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
-              size_t bytes) noexcept;
+  // `elements` were written there as a block of `bytes` bytes. Returns how much longer the packet is.
+  size_t commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
+                size_t bytes) noexcept;
 
   // A run without elements on the control channel; false if there is no place.
   [[nodiscard]] bool control(RunHeader run, std::span<const uint8_t> payload, Nanos now) noexcept;

@@ -189,7 +189,8 @@ bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept 
     } while (encoded.floats == 0 && outbox.begin_next(Outbox::kResults, now));
     if (encoded.floats == 0) return false;
     (void)it.back.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
-    outbox.commit(Outbox::kResults, place, header, it.back, encoded.floats, encoded.bytes);
+    const size_t bytes = outbox.commit(Outbox::kResults, place, header, it.back, encoded.floats, encoded.bytes);
+    it.sent_bytes += bytes * links_.size();
   }
   complete(it, it.own, it.queued, encoded.floats);
   it.queued += encoded.floats;

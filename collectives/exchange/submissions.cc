@@ -134,6 +134,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   it.announce.reset();
   it.spread.reset();
   it.loss = {};
+  it.sent_bytes = 0;
   it.counted = false;
   it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
   Operation& own = it.operation;
@@ -172,7 +173,11 @@ bool ExchangeState::next_completion(Completion& completion) noexcept {
   for (uint64_t id = read_; id != submitted_; ++id) {
     Running& it = table_[id % table_.size()];
     if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
-    completion = {.id = id, .failure = it.failure, .residual_cleared = it.residual_cleared, .loss = it.loss};
+    completion = {.id = id,
+                  .failure = it.failure,
+                  .residual_cleared = it.residual_cleared,
+                  .loss = it.loss,
+                  .sent_bytes = it.sent_bytes};
     it.unread = false;
     --unread_;
     release_if_read(it);

@@ -193,7 +193,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   if (timeout != 0) it->timeout = it->timeout != 0 ? std::min(it->timeout, timeout) : timeout;
   it->deadline = it->begun_at + (it->timeout != 0 ? it->timeout : setup_.operation_timeout);
   it->parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
-                        submission->operation};
+                        submission->operation, ends_[trainer].count};
   if (it->looks == nullptr) it->looks = looks_of(trainer, *submission);
   ++it->arrived;
   if (it->arrived > 1) compare(*it, trainer);
@@ -376,7 +376,7 @@ void TrainerOps::finish(Job& it, const char* failure) noexcept {
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     const Part& part = it.parts[trainer];
     if (!part.submitted) continue;
-    rings_[trainer].complete(part.cookie, failure, end_of(it));
+    rings_[trainer].complete(part.cookie, failure, end_of(it, trainer));
     if (failure[0] == 0 && since_[trainer] == 0) since_[trainer] = it.generation;
   }
   failed_ = failure[0] != 0;

@@ -71,6 +71,7 @@ class TrainerOps {
     unsigned segment = GL_MAX_SEGMENTS;
     unsigned residual_segment = GL_MAX_SEGMENTS;
     Operation operation;  // as submitted: the whole tensor
+    uint32_t ends = 0;    // of generations, when it was submitted
   };
   struct Job {
     enum class State : uint8_t { kFree, kGathering, kSumming, kSummed, kReady, kExchanging, kCopying };
@@ -119,8 +120,13 @@ class TrainerOps {
   [[nodiscard]] static Words words_of(const Failure& failure) noexcept;
   void end(Job& job, const Completion& completion) noexcept;
   void finish(Job& job, const char* failure) noexcept;
-  [[nodiscard]] TrainerRings::End end_of(const Job& job) const noexcept {
-    return {job.completion.residual_cleared, job.completion.loss, job.begun_at, now_};
+  [[nodiscard]] TrainerRings::End end_of(const Job& job, unsigned trainer) const noexcept {
+    return {.residual_cleared = job.completion.residual_cleared,
+            .tells_end = job.parts[trainer].ends != ends_[trainer].count,
+            .sent_bytes = job.completion.sent_bytes,
+            .loss = job.completion.loss,
+            .begun = job.begun_at,
+            .ended = now_};
   }
   void fail_waiting(const char* failure) noexcept;
   [[nodiscard]] bool exchanging() const noexcept;  // the exchange has operations of this rank

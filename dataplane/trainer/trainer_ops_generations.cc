@@ -108,7 +108,7 @@ void TrainerOps::reject(unsigned trainer, const Submission& submission) noexcept
   leave(looks_of(trainer, submission), false, false);
   Words text = why_ended_;
   if (text.size() + kUnaware.size() < GL_TEXT) text.add(kUnaware);
-  rings_[trainer].complete(submission.cookie, text.c_str(), {});
+  rings_[trainer].complete(submission.cookie, text.c_str(), {.tells_end = true});
 }
 
 }  // namespace gradlane

@@ -327,7 +327,10 @@ void TrainerRings::complete(uint64_t cookie, const char* failure, const End& end
   entry.cookie = cookie;
   entry.code = failure[0] == 0 ? GRADLANE_OK : GRADLANE_FAILED;
   entry.residual_cleared = end.residual_cleared ? 1 : 0;
-  entry.loss = {end.loss.values, end.loss.zeroed, end.loss.squares, end.loss.lost_squares};
+  entry.tells_end = end.tells_end && failure[0] != 0 ? 1 : 0;
+  entry.sent_bytes = end.sent_bytes;
+  entry.loss = {static_cast<uint32_t>(end.loss.values), static_cast<uint32_t>(end.loss.zeroed), end.loss.squares,
+                end.loss.lost_squares};
   entry.begun_ns = end.begun;
   entry.ended_ns = end.ended;
   std::memcpy(entry.text, failure, std::min<size_t>(std::strlen(failure), GL_TEXT - 1));

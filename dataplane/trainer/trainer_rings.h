@@ -60,6 +60,8 @@ class TrainerRings {
   // How an operation has ended, beside why it failed.
   struct End {
     bool residual_cleared = false;
+    bool tells_end = false;  // as gl_completion's
+    uint64_t sent_bytes = 0;
     Loss loss = {};
     Nanos begun = 0;  // when the lane took it, and when it was through with it; 0, 0: not at all
     Nanos ended = 0;

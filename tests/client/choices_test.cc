@@ -102,7 +102,7 @@ TEST_F(Choices, WhatWinsIsChosenWithTheBoundThatIsAskedFor) {
 }
 
 TEST_F(Choices, WhatLosesIsBackWithinTwenty) {
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = slow_fixed});
+  open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = slow_fixed, .sent_bytes = 100});
   reduce(40);
   const auto seen = own();
   EXPECT_EQ(seen[1].codec, kFixed) << "it is predicted to win";
@@ -115,6 +115,7 @@ TEST_F(Choices, WhatLosesIsBackWithinTwenty) {
   EXPECT_GT(reports[0].rival_measured, reports[0].measured);
   EXPECT_EQ(reports[0].operations, 40U);
   EXPECT_EQ(reports[0].bytes, 40 * kCount * sizeof(float));
+  EXPECT_EQ(reports[0].sent_bytes, 4000U) << "what ranks agree on is not the caller's";
 }
 
 TEST_F(Choices, AutoAloneIsExact) {
@@ -317,6 +318,44 @@ TEST_F(Choices, BeginsAfreshWithResume) {
   EXPECT_EQ(internals(), before + 1);
   const auto seen = daemon_->seen(0);
   EXPECT_EQ(seen[seen.size() - 2].tag, seen[0].tag) << "as on a rank that has just come";
+}
+
+// A rank that resumes may end a generation by that, of which it is not told: others are, and begin afresh once, as it
+// does. Failures that end nothing begin nothing afresh, on no rank.
+TEST_F(Choices, BeginsAfreshByWhatItIsTold) {
+  std::atomic<bool> hold = false;
+  open({.world = 2,
+        .codec = "raw",
+        .ways = fake_ways(),
+        .on_submission = [&hold](unsigned, const gl_submission& it) { return !hold || it.kind == GL_RESUME; },
+        .worked = fast_fixed});
+  reduce(14);
+  ASSERT_EQ(gradlane_resume(gl_.get(), 1000), GRADLANE_OK);
+  reduce(14);
+  EXPECT_EQ(internals(), 4U);
+  daemon_->set_ends(0, 1);  // by that, and later than the library could see it
+  const auto fail = [&](uint8_t tells_end) {
+    hold = true;
+    gradlane_request request = 0;
+    const size_t before = daemon_->seen(0).size();
+    ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, &how_, &request), GRADLANE_OK);
+    ASSERT_TRUE(daemon_->await_seen(0, before + 1));
+    gl_completion completion{};
+    completion.cookie = daemon_->seen(0).back().cookie;
+    completion.code = GRADLANE_FAILED;
+    completion.tells_end = tells_end;
+    hold = false;
+    daemon_->put_completion(0, completion);
+    EXPECT_EQ(gradlane_wait(gl_.get(), request, 10000), GRADLANE_FAILED);
+  };
+  fail(0);
+  reduce();
+  EXPECT_EQ(internals(), 4U);
+  EXPECT_EQ(own().back().codec, kFixed);
+  fail(1);
+  reduce();
+  EXPECT_EQ(internals(), 5U);
+  EXPECT_EQ(own().back().codec, kRaw);
 }
 
 // Where ranks could not agree, the operation that they agreed for fails on all of them: some may know that they have.

@@ -282,6 +282,7 @@ bool FakeDaemon::serve_lane(unsigned number) {
     if (settings_.on_submission && !settings_.on_submission(number, submission)) continue;
     gl_completion completion{};
     completion.cookie = submission.cookie;
+    completion.sent_bytes = settings_.sent_bytes;
     if (settings_.worked) {
       completion.begun_ns = lane.clock;
       completion.ended_ns = lane.clock += settings_.worked(submission);

@@ -90,6 +90,7 @@ class FakeDaemon {
     std::function<bool(unsigned, const gl_submission&)> on_submission{};
     // How long a lane says that it has worked on one, ns.
     std::function<uint64_t(const gl_submission&)> worked{};
+    uint64_t sent_bytes = 0;  // for each
   };
 
   explicit FakeDaemon(Settings settings);

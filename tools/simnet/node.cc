@@ -140,7 +140,7 @@ void SimNode::poll() {
   exchange_->poll(core_.now);
   ++polls_;
   for (Completion completion; exchange_->next_completion(completion);) {
-    completions_.push_back({completion.id, completion.failure, core_.now});
+    completions_.push_back({completion.id, completion.failure, core_.now, completion.sent_bytes});
     --core_.pending;
   }
   // A timer that is too early looks again when it fires: that costs less than to move it each time.

@@ -21,6 +21,7 @@ struct SimCompletion {
   uint64_t id = 0;
   Failure failure;
   Nanos time = 0;
+  uint64_t sent_bytes = 0;
 };
 
 class SimNode final : public PacketIo, public SimHost {

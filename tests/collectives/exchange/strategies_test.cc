@@ -115,6 +115,24 @@ TEST_P(Strategies, LargeTensors) {
   }
 }
 
+// Each operation knows what was sent for it: its runs, to the byte what leaves packets but for their headers and
+// padding.
+TEST_P(Strategies, SentBytes) {
+  for (const std::string codec : {"raw", "fixed:10"}) {
+    SimNet net(switched(strategy(), world()));
+    std::vector<Job> jobs = make_jobs(kinds(strategy(), world(), 20'011, codec), world(), world());
+    ASSERT_TRUE(run(net, jobs));
+    uint64_t sent = 0;
+    for (unsigned rank = 0; rank < world(); ++rank) {
+      for (const SimCompletion& each : net.node(rank).completions()) sent += each.sent_bytes;
+    }
+    const uint64_t packets = net.count(Counter::kReducePackets) + net.count(Counter::kGatherPackets);
+    const uint64_t bytes = net.count(Counter::kReduceBytes) + net.count(Counter::kGatherBytes);
+    EXPECT_LE(sent, bytes - packets * sizeof(LinkHeader)) << codec;
+    EXPECT_GE(sent, (bytes - packets * sizeof(LinkHeader)) * 15 / 16) << codec << ": padding is less";
+  }
+}
+
 TEST_P(Strategies, ErrorFeedback) {
   const JobSpec reduce = {
       .kind = OpKind::kAllReduce, .count = 1237, .codec = "fixed:10", .feedback = true, .strategy = strategy()};

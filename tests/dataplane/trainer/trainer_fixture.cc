@@ -307,6 +307,8 @@ void Trainer::read() {
       ++outcome.lanes;
       ++completions_;
       outcome.residual_cleared |= entry.residual_cleared != 0;
+      outcome.tells_end |= entry.tells_end != 0;
+      outcome.sent_bytes += entry.sent_bytes;
       if (entry.code != GRADLANE_OK) {
         ++outcome.failed;
         outcome.ends[i] = __atomic_load_n(&it.ends, __ATOMIC_RELAXED);

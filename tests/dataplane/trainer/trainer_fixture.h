@@ -107,6 +107,8 @@ struct Outcome {
   unsigned failed = 0;
   std::map<unsigned, uint32_t> ends{};  // of lanes that failed, at that time
   bool residual_cleared = false;
+  bool tells_end = false;
+  uint64_t sent_bytes = 0;
   std::string text;  // of the last that failed
 };
 

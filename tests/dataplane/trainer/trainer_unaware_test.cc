@@ -14,12 +14,13 @@ constexpr Nanos kSoon = 10 * kMillisecond;  // much less than operation_timeout
 constexpr Task kTask{.count = 30'000};
 
 // Ends with a failure soon, whose text names this rank.
-void expect_failed(Trainers& trainers, unsigned rank, uint64_t cookie, const std::string& named) {
+void expect_failed(Trainers& trainers, unsigned rank, uint64_t cookie, const std::string& named, bool ended = true) {
   SCOPED_TRACE("rank " + std::to_string(rank));
   ASSERT_TRUE(trainers.world.run_until([&] { return trainers[rank].over(cookie).has_value(); }, kSoon));
   const Outcome end = *trainers[rank].over(cookie);
   EXPECT_NE(end.failed, 0U);
   EXPECT_NE(end.text.find(named), std::string::npos) << end.text;
+  EXPECT_EQ(end.tells_end, ended);
 }
 
 TEST(Unaware, WithOperationsInFlight) {
@@ -97,10 +98,27 @@ TEST(Unaware, NotAfterACancel) {
   trainers.world.run_for(kMillisecond);
   std::vector<uint64_t> next = {trainers.submit(0, kTask), 0, 0};
   for (const unsigned rank : {1U, 2U}) {
-    expect_failed(trainers, rank, trainers.submit(rank, kTask), "rank 0");
+    expect_failed(trainers, rank, trainers.submit(rank, kTask), "rank 0", false);
     next[rank] = trainers.submit(rank, kTask);
   }
   for (const Outcome& end : trainers.outcomes_of(next, kSoon)) EXPECT_EQ(end.failed, 0U) << end.text;
+}
+
+// Its own resuming ends a generation, which is no news for what it submits later: that may fail by itself.
+TEST(Unaware, WhatResumingEndsIsNotToldOf) {
+  Trainers trainers({.nodes = 2, .lanes = 2});
+  trainers.run(kTask);
+  const uint64_t begun = trainers.submit(0, kTask);
+  trainers.world.run_for(kMillisecond);
+  trainers[0].resume();
+  expect_failed(trainers, 0, begun, "rank 0");
+  expect_failed(trainers, 1, trainers.submit(1, kTask), "rank 0");
+  trainers.run(kTask);
+  const uint64_t mine = trainers.submit(0, kTask);
+  trainers.world.run_for(kMillisecond);
+  trainers[0].cancel(mine);
+  expect_failed(trainers, 0, mine, "rank 0", false);
+  expect_failed(trainers, 1, trainers.submit(1, kTask), "rank 0", false);
 }
 
 // Those of one node are told each by itself; they begin the next operation together.

@@ -153,7 +153,7 @@ class Trainers {
     EXPECT_TRUE(world.run_until(ended, time)) << "an operation does not end";
     for (unsigned rank = 0; rank < cookies.size(); ++rank) {
       const auto end = all[rank]->over(cookies[rank]);
-      ends[rank] = end ? *end : Outcome{.lanes = 0, .failed = 99, .residual_cleared = false, .text = "not over"};
+      ends[rank] = end ? *end : Outcome{.lanes = 0, .failed = 99, .text = "not over"};
     }
     return ends;
   }

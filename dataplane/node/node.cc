@@ -265,7 +265,7 @@ void Node::tend(Nanos now) {
   log_addresses(now);
   log_failures(now);
   log_ring(now);
-  log_choices();
+  log_choices(now);
 }
 
 void Node::log_ring(Nanos now) {
@@ -283,8 +283,8 @@ void Node::log_failures(Nanos now) {
   for (const RingLine& line : failures_.look(config_.rank, all, now)) log(line);
 }
 
-void Node::log_choices() {
-  for (const ReportWatch::Line& line : choices_.look(plan_figures(server_->reports()))) {
+void Node::log_choices(Nanos now) {
+  for (const ReportWatch::Line& line : choices_.look(plan_figures(server_->reports()), now)) {
     spdlog::log(line.warning ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
   }
 }

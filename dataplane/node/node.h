@@ -131,7 +131,7 @@ class Node {
   void look_for_wrong_lanes();
   void log_ring(Nanos now);
   void log_failures(Nanos now);
-  void log_choices();
+  void log_choices(Nanos now);
   void log_faults(Nanos now);
   [[nodiscard]] Lane& lane(unsigned number, unsigned local) {
     return *lanes_[number * ranks_per_node(config_) + local];

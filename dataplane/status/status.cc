@@ -133,6 +133,7 @@ json plan_json(const NodeFigures& node) {
                     {"why", it.why},
                     {"operations", it.operations},
                     {"bytes", it.bytes},
+                    {"sent_bytes", it.sent_bytes},
                     {"predicted", it.predicted},
                     {"measured", it.measured},
                     {"baseline", it.baseline},

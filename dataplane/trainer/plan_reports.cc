@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <string_view>
 
 #include "client/gradlane.h"
@@ -16,7 +17,9 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostSaid = 1024;  // classes: what comes after that is not logged
+constexpr size_t kMostSaid = 256;  // classes of a rank: what comes after that is not logged
+constexpr double kMiB = 1 << 20;
+constexpr Nanos kSaidAgain = 10 * kSecond;
 constexpr const char* kKinds[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier",
                                   "reduce",     "gather",         "scatter",    "all_to_all"};
 constexpr const char* kTypes[] = {"float32", "float64", "float16", "bfloat16", "int32", "int64", "bytes"};
@@ -58,6 +61,10 @@ std::string why_of(const PlanFigures& it, uint8_t reason) {
       return fmt::format("not compressed: codecs are for sums of float32, and this is {}", it.type);
     case GL_REASON_PLAN:
       return "as the plan says";
+    case GL_REASON_ROUNDS:
+      return "the plan's codec rounds more than was asked for, or in another way: by its strategy alone";
+    case GL_REASON_NO_PLAN:
+      return "the plan has nothing for it";
     default:
       return "";
   }
@@ -81,6 +88,7 @@ bool read(const gl_report_row& row, PlanFigures& it) {
   it.settled = row.reason != GL_REASON_TRYING;
   it.operations = row.operations;
   it.bytes = row.bytes;
+  it.sent_bytes = row.sent_bytes;
   it.predicted = sane(row.predicted);
   it.measured = sane(row.measured);
   it.baseline = sane(row.baseline);
@@ -127,23 +135,46 @@ std::string plan_line(const PlanFigures& it) {
   if (it.predicted > 0) text += fmt::format(" (predicted {:.3g})", it.predicted);
   if (it.baseline > 0 && it.baseline != it.measured) text += fmt::format("; raw takes {:.3g}", it.baseline);
   if (it.rival_measured > 0) text += fmt::format(", {} {:.3g}", it.rival, it.rival_measured);
+  if (const double saved = (it.baseline - it.measured) * kMiB * 1e-6; it.measured > 0 && saved > 0) {
+    text += fmt::format("; saves {:.3g} ms per MiB", saved);
+  }
+  if (it.sent_bytes > 0) {
+    text += fmt::format("; {:.4g} MB of tensors so far, {:.4g} MB sent", 1e-6 * static_cast<double>(it.bytes),
+                        1e-6 * static_cast<double>(it.sent_bytes));
+  }
   return it.why.empty() ? text : text + "; " + it.why;
 }
 
 // Again where another way was chosen, not for every measurement.
-std::vector<ReportWatch::Line> ReportWatch::look(const std::vector<PlanFigures>& all) {
+bool ReportWatch::is_new(const PlanFigures& it, size_t turn, Nanos now) {
+  const std::string of = fmt::format("{} {} {}", it.operation, it.type, it.from);
+  const std::string chosen = it.codec + " " + it.strategy + " " + (it.exact ? it.why : "");
+  const auto found = std::ranges::find_if(
+      said_, [&](const Said& each) { return each.rank == it.rank && each.turn == turn && each.of == of; });
+  if (found == said_.end()) {
+    const auto known = std::ranges::count(said_, it.rank, &Said::rank);
+    if (known < static_cast<ptrdiff_t>(kMostSaid)) said_.push_back({it.rank, of, turn, chosen, now});
+    return known < static_cast<ptrdiff_t>(kMostSaid);
+  }
+  if (found->chosen == chosen || now < found->at + kSaidAgain) return false;
+  found->chosen = chosen;
+  found->at = now;
+  return true;
+}
+
+std::vector<ReportWatch::Line> ReportWatch::look(const std::vector<PlanFigures>& all, Nanos now) {
+  std::erase_if(said_, [&all](const Said& each) {
+    return std::ranges::find(all, each.rank, &PlanFigures::rank) == all.end();
+  });
   std::vector<Line> lines;
-  for (const PlanFigures& it : all) {
-    if (!it.settled) continue;
-    const std::string key = fmt::format("rank {}: {}", it.rank, class_of(it));
-    const std::string chosen = it.codec + " " + it.strategy + " " + (it.exact ? it.why : "");
-    const auto found = std::ranges::find(said_, key, &std::pair<std::string, std::string>::first);
-    if (found != said_.end() ? found->second == chosen : said_.size() == kMostSaid) continue;
-    if (found != said_.end()) {
-      found->second = chosen;
-    } else {
-      said_.emplace_back(key, chosen);
-    }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const PlanFigures& it = all[i];
+    const auto alike = [&it](const PlanFigures& other) {
+      return other.rank == it.rank && other.operation == it.operation && other.type == it.type && other.from == it.from;
+    };
+    const auto before = std::span(all).first(i);
+    const auto turn = static_cast<size_t>(std::ranges::count_if(before, alike));
+    if (!it.settled || !is_new(it, turn, now)) continue;
     lines.push_back({it.warns, fmt::format("rank {}: {}", it.rank, plan_line(it))});
   }
   return lines;

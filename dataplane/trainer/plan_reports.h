@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "base/time.h"
 #include "dataplane/trainer/control_tables.h"
 
 namespace gradlane {
@@ -26,7 +26,8 @@ struct PlanFigures {
   bool frozen = false;  // by a plan
   std::string why;      // why nothing is rounded, or what else is to be said; "": nothing
   uint64_t operations = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;       // of tensors
+  uint64_t sent_bytes = 0;  // for them, by this rank: encoded elements, without packets' headers and repeats
   double predicted = 0;
   double measured = 0;
   double baseline = 0;  // raw, by the first strategy
@@ -44,17 +45,28 @@ struct PlanFigures {
 // In one line: "all_reduce of 1MiB to 2MiB, codec auto:2^-10: fixed:10 by ring, 3.1 ns per byte; raw takes 8.2".
 [[nodiscard]] std::string plan_line(const PlanFigures& figures);
 
-// What is new since the last look, as lines of the log.
+// What is new since the last look, as lines of the log. Trainers cannot make it more than a line for each class in ten
+// seconds, of so many classes. Those of a trainer that has gone are forgotten.
 class ReportWatch {
  public:
   struct Line {
     bool warning = false;
     std::string text;
   };
-  [[nodiscard]] std::vector<Line> look(const std::vector<PlanFigures>& all);
+  [[nodiscard]] std::vector<Line> look(const std::vector<PlanFigures>& all, Nanos now);
 
  private:
-  std::vector<std::pair<std::string, std::string>> said_;  // of which class, what
+  // Of a class, what was said last. Two of a rank may be alike in all of this: then it is their turn that counts.
+  struct Said {
+    unsigned rank;
+    std::string of;  // operation, type and size, which are of few
+    size_t turn;
+    std::string chosen;
+    Nanos at;
+  };
+  [[nodiscard]] bool is_new(const PlanFigures& it, size_t turn, Nanos now);
+
+  std::vector<Said> said_;
 };
 
 }  // namespace gradlane

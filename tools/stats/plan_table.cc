@@ -29,6 +29,8 @@ std::string sizes_text(const json& it) {
 
 std::string figure(const json& value) { return number(value) > 0 ? digits(number(value)) : "-"; }
 
+std::string megabytes(const json& value) { return number(value) > 0 ? digits(1e-6 * number(value)) : "-"; }
+
 std::string way_text(const json& it) {
   std::string way = text(at(it, "codec"));
   if (way.empty()) way = "as it is";
@@ -80,12 +82,13 @@ Lines plan_lines(const json& document) {
     return {"no operation was left to the library: codec auto, auto:2^-B or auto:rel=B does that, or strategy auto"};
   }
   std::vector<std::vector<std::string>> rows = {{"rank", "operation", "type", "bytes", "asked", "chosen", "predicted",
-                                                 "measured", "raw", "saved ms", "operations"}};
+                                                 "measured", "raw", "saved ms", "operations", "MB", "MB sent"}};
   for (const json& it : plan) {
     rows.push_back({text(at(it, "rank")), text(at(it, "operation")), text(at(it, "type")), sizes_text(it),
                     text(at(it, "asked")), way_text(it), figure(at(it, "predicted")), figure(at(it, "measured")),
                     figure(at(it, "baseline")), digits(number(at(it, "saved_ms"))),
-                    count_text(number(at(it, "operations")))});
+                    count_text(number(at(it, "operations"))), megabytes(at(it, "bytes")),
+                    megabytes(at(it, "sent_bytes"))});
   }
   const Lines formatted = table(rows);
   Lines lines{formatted.front()};
@@ -93,7 +96,7 @@ Lines plan_lines(const json& document) {
     lines.push_back(formatted[i + 1]);
     if (const std::string why = text(at(plan[i], "why")); !why.empty()) lines.push_back("  " + why);
   }
-  lines.emplace_back("times are ns per byte of the tensor; raw: by the first strategy");
+  lines.emplace_back("times are ns per byte of the tensor; raw: by the first strategy; sent: by the rank");
   return lines;
 }
 

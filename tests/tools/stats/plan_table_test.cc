@@ -27,6 +27,7 @@ json row(uint64_t from, const std::string& codec, double bytes = 1e6) {
           {"why", ""},
           {"operations", 24},
           {"bytes", bytes},
+          {"sent_bytes", bytes / 4},
           {"predicted", 3.0},
           {"measured", 2.5},
           {"baseline", 10.0},
@@ -42,6 +43,7 @@ TEST(PlanTable, Lines) {
   ASSERT_EQ(lines.size(), 5U);
   EXPECT_NE(lines[1].find("256KiB-512KiB"), std::string::npos) << lines[1];
   EXPECT_NE(lines[1].find("fixed:10 by ring"), std::string::npos) << lines[1];
+  EXPECT_TRUE(lines[1].ends_with("24  1.00     0.25")) << lines[1];
   EXPECT_EQ(lines[3], "  not compressed: fixed:10 takes longer");
   EXPECT_EQ(plan_lines(json::object()).size(), 1U);
 }

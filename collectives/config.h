@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "collectives/left_open.h"
 #include "collectives/strategy/strategy_id.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
@@ -21,6 +22,7 @@ struct ExchangeConfig {
   // Those that operations may name; the first one is that of operations that name none. The ring always works, named or
   // not.
   std::vector<StrategyId> strategies = {StrategyId{}};
+  LeftOpen left_open;     // what operations leave to trainers' libraries: they choose by what all ranks agree on
   RingSettings settings;  // what `rank_table` is made of, for naming what differs; zeros: not told
 
   // Bytes of IP around a packet: users know MTUs of IP, and texts speak of those.

@@ -3,6 +3,7 @@
 
 #include "collectives/codec_value.h"
 #include "collectives/diagnosis.h"
+#include "collectives/left_open.h"
 
 namespace gradlane {
 
@@ -60,6 +61,8 @@ const char* field_name(Field field) noexcept {
       return "strategies";
     case Field::kBackCodec:
       return "codec of the way back";
+    case Field::kLeftOpen:
+      return "codec and strategy";
     case Field::kArrivedTos:
     case Field::kPacketSize:
     case Field::kNoAnswer:
@@ -79,6 +82,16 @@ void add_codec(FailureText& text, uint64_t value) noexcept {
   text.add("unknown (id ").add(id).add(", parameter ").add(arguments.bits);
   if (more_arguments(arguments) != 0) text.add(", 0x").add(more_arguments(arguments), 16);
   text.add(")");
+}
+
+void add_left_open(FailureText& text, uint64_t value) noexcept {
+  const LeftOpen it = left_open_of(value);
+  constexpr const char* kCodecs[] = {"", "auto", "auto:2^-", "auto:rel="};
+  const bool codec = it.codec != LeftOpen::Codec::kNamed;
+  text.add(kCodecs[static_cast<size_t>(it.codec)]);
+  if (codec && it.codec != LeftOpen::Codec::kExact) text.add(it.bits);
+  if (it.strategy) text.add(codec ? " and " : "").add("strategy auto");
+  if (!codec && !it.strategy) text.add("no auto");
 }
 
 void add_tos(FailureText& text, uint64_t value) noexcept { text.add("0x").add(value & 0xff, 16, 2); }
@@ -153,6 +166,8 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
     case Field::kTosRaw:
     case Field::kTosControl:
       return add_tos(text, value);
+    case Field::kLeftOpen:
+      return add_left_open(text, value);
     case Field::kLocalReduce:
       text.add(value != 0 ? "true" : "false");
       return;

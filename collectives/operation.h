@@ -191,6 +191,7 @@ enum class Field : uint8_t {
   kStrategies,  // those that nodes allow: pack_strategies()
   kBackCodec,
   kPathMtu,  // of kSilent: as kPacketSize, and theirs is the longest that does arrive, as probes have found
+  kLeftOpen,  // of nodes: left_open_value()
 };
 
 // Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they

@@ -173,16 +173,19 @@ struct [[gnu::packed]] Hello {
   RingSettings settings;
   // ---- Since it has 104. Left out where it is 0.
   uint64_t strategies;  // that operations may name: pack_strategies(); 0: the ring
-  // ---- Since it has 112. Left out where it is 0.
+  // ---- Since it has 112. Left out where it is 0, and all that follows.
   uint64_t arguments;  // more_arguments() of the codec
+  // ---- Since it has 120. Left out where it is 0.
+  uint64_t left_open;  // left_open_value(): what trainers' libraries choose
 };
-static_assert(sizeof(Hello) == 112);
+static_assert(sizeof(Hello) == 120);
 static_assert(offsetof(Hello, since) == 56);
 static_assert(offsetof(Hello, cause_field) == 60);
 static_assert(offsetof(Hello, cause_ours) == 64);
 static_assert(offsetof(Hello, settings) == 80);
 static_assert(offsetof(Hello, strategies) == 96);
 static_assert(offsetof(Hello, arguments) == 104);
+static_assert(offsetof(Hello, left_open) == 112);
 inline constexpr size_t kLeastHello = 56;
 
 inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit

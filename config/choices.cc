@@ -5,9 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "collectives/strategy/codec_ways.h"
 #include "config/common_sections.h"
 #include "config/section.h"
 #include "config/strategies.h"
@@ -50,7 +53,26 @@ void read_strategy(const Section& section, PlanChoice& choice, const std::vector
                            fmt::join(strategy_names(strategies), ", ")));
 }
 
-void read_choice(const Value& each, const std::vector<StrategyId>& strategies, std::vector<PlanChoice>& plan) {
+// What `auto` cannot choose would never be gone by.
+void check_codec(const Section& section, const PlanChoice& choice, const std::vector<StrategyId>& strategies,
+                 unsigned ranks) {
+  const CodecRow& row = choice.codec.row();
+  const ErrorBound bound = error_bound(choice.codec);
+  const std::string name(choice.codec.name());
+  std::string fault;
+  if (bound.kind != ErrorBound::Kind::kExact && bound.bits == 0) {
+    fault = name + " has no bound of its error that `auto` could be asked for, allowed: raw, fixed:B, fixed:rel=B, bf16";
+  } else if (ranks != 0 && !carries(choice.strategy, row, ranks)) {
+    fault = fmt::format("{} does not add, and {} has nobody who does it for all, allowed: direct, or another codec",
+                        name, choice.strategy.name().view());
+  } else if (ranks != 0 && needs_links(row) && !links_all(strategies, ranks)) {
+    fault = name + " needs links between all ranks, allowed: with `direct` among `strategies`";
+  }
+  if (!fault.empty()) section.find("codec")->fault(fault);
+}
+
+void read_choice(const Value& each, const std::vector<StrategyId>& strategies, unsigned ranks,
+                 std::vector<PlanChoice>& plan) {
   const size_t faults = each.faults().count();
   const Section section(each, kChoiceKeys);
   PlanChoice choice;
@@ -60,6 +82,7 @@ void read_choice(const Value& each, const std::vector<StrategyId>& strategies, s
   read_strategy(section, choice, strategies);
   if (section.need("codec")) read_codec(section, choice.codec);
   if (each.faults().count() != faults) return;
+  check_codec(section, choice, strategies, ranks);
   if (choice.to <= choice.from) {
     each.fault(fmt::format("from {} to {} is nothing, allowed: `to` above `from`", size_text(choice.from),
                            size_text(choice.to)));
@@ -93,8 +116,34 @@ bool is_auto_codec(std::string_view name) noexcept {
   return false;
 }
 
+LeftOpen left_open(const NodeConfig& config) noexcept {
+  LeftOpen it{.strategy = config.auto_strategy};
+  const std::string_view name = config.auto_codec;
+  if (name.empty()) return it;
+  it.codec = LeftOpen::Codec::kExact;
+  const size_t digits = name.find_first_of("-=");
+  if (digits == name.npos) return it;
+  it.codec = name[digits] == '-' ? LeftOpen::Codec::kAbsolute : LeftOpen::Codec::kRelative;
+  (void)std::from_chars(name.data() + digits + 1, name.data() + name.size(), it.bits);
+  return it;
+}
+
+ErrorBound error_bound(const Codec& codec) noexcept {
+  if (codec.row().exact()) return {};
+  // Errors that are there even where all is 0 are those of the smallest floats.
+  constexpr double kTiny = 0x1p-100;
+  const CodecError error = codec.error();
+  const double relative = error.relative + error.of_largest;
+  if (!error.bounded) return {ErrorBound::Kind::kRelative, 0};
+  const bool absolute = relative == 0;
+  if (!absolute && error.absolute > kTiny) return {ErrorBound::Kind::kRelative, 0};
+  const double bits = std::floor(-std::log2(absolute ? error.absolute : relative));
+  return {absolute ? ErrorBound::Kind::kAbsolute : ErrorBound::Kind::kRelative,
+          static_cast<unsigned>(std::clamp(bits, 0.0, 255.0))};
+}
+
 std::vector<PlanChoice> parse_plan(std::string_view text, const std::string& file,
-                                   const std::vector<StrategyId>& strategies) {
+                                   const std::vector<StrategyId>& strategies, unsigned ranks) {
   const YamlNode tree = parse_yaml(text, file);
   ConfigFaults faults(file, {});
   const Section root(Value(tree, "", faults), kPlanKeys);
@@ -103,7 +152,7 @@ std::vector<PlanChoice> parse_plan(std::string_view text, const std::string& fil
   std::vector<PlanChoice> plan;
   const auto choices = root.need("choices");
   const auto list = choices ? choices->list("choices") : std::nullopt;
-  for (size_t i = 0; list && i < list->size(); ++i) read_choice((*list)[i], strategies, plan);
+  for (size_t i = 0; list && i < list->size(); ++i) read_choice((*list)[i], strategies, ranks, plan);
   if (plan.size() > kMaxPlanChoices) {
     choices->fault(fmt::format("{} choices, allowed: up to {}", plan.size(), kMaxPlanChoices));
   }
@@ -121,7 +170,7 @@ std::string plan_text(const std::vector<PlanChoice>& plan) {
   return text;
 }
 
-void read_choices(const Section& root, NodeConfig& config) {
+void read_choices(const Section& root, NodeConfig& config, unsigned ranks) {
   read_codec_or_auto(root, config);
   if (const auto value = root.find("strategy")) config.auto_strategy = value->choice(kStrategyWords).has_value();
   if (const auto path = root.find("calibration")) config.calibration = path->text(kLongestPath).value_or("");
@@ -130,7 +179,7 @@ void read_choices(const Section& root, NodeConfig& config) {
   config.plan_file = path->text(kLongestPath).value_or("");
   if (config.plan_file.empty()) return;
   try {
-    config.plan = parse_plan(read_config_file(config.plan_file), config.plan_file, config.strategies);
+    config.plan = parse_plan(read_config_file(config.plan_file), config.plan_file, config.strategies, ranks);
   } catch (const SetupError& error) {
     path->fault(error.what());
   }

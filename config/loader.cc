@@ -229,7 +229,7 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   const bool identity = read_identity(root, config, choice, places);
   root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
   read_strategies(root, config, identity);
-  read_choices(root, config);
+  read_choices(root, config, identity ? world_of(config) : 0);
   const TosClass classes[] = {
       {"compressed", config.tos_compressed}, {"raw", config.tos_raw}, {"control", config.tos_control}};
   read_tos(root, classes, 0);

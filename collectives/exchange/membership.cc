@@ -53,6 +53,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
   self_.arguments = more_arguments(config.codec.arguments());
   self_.settings = config.settings;
   self_.strategies = pack_strategies(config.strategies);
+  self_.left_open = left_open_value(config.left_open);
   (void)enter(kFirstGeneration | (random_.next() >> 32), {});
 }
 
@@ -85,6 +86,7 @@ void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) con
       {Field::kMtu, self_.mtu + around_, hello.mtu + around_, false},
       {Field::kCodec, value(self_), value(hello), false},
       {Field::kStrategies, self_.strategies, hello.strategies, false},
+      {Field::kLeftOpen, self_.left_open, hello.left_open, false},
   };
   const bool told = ours.nodes != 0 && theirs.nodes != 0;
   peer.refused = {};
@@ -316,7 +318,8 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   uint8_t bytes[sizeof(Hello)];
   store(bytes, hello);
   const size_t plain = hello.strategies == 0 ? offsetof(Hello, strategies) : offsetof(Hello, arguments);
-  const size_t length = hello.arguments == 0 ? plain : sizeof(hello);
+  const size_t coded = hello.arguments == 0 ? plain : offsetof(Hello, left_open);
+  const size_t length = hello.left_open == 0 ? coded : sizeof(hello);
   return links_[link].send_bare(PacketKind::kHello, std::span(bytes).first(length), now);
 }
 

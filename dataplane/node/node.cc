@@ -42,6 +42,7 @@ ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t i
   config.settings = ring_settings(from);
   config.codec = from.codec;
   config.strategies = from.strategies;
+  config.left_open = left_open(from);
   config.rank = rank;
   config.incarnation = incarnation;
   config.window = from.window;

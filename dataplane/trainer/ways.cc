@@ -11,6 +11,7 @@
 #include "collectives/plan/cost.h"
 #include "collectives/strategy/codec_ways.h"
 #include "config/calibration_file.h"
+#include "config/choices.h"
 #include "dataplane/trainer/session_messages.h"
 
 namespace gradlane {
@@ -131,16 +132,11 @@ Planning::Planning(const NodeConfig& config, std::function<unsigned()> mbps)
 std::vector<gl_way_row> Planning::ways() const { return ways_of(config_, figures_, mbps_ ? mbps_() : 0); }
 
 CodecBound bound_of(const Codec& codec) noexcept {
-  if (codec.row().exact()) return {};
-  // Errors that are there even where all is 0 are those of the smallest floats.
-  constexpr double kTiny = 0x1p-100;
-  const CodecError error = codec.error();
-  const double relative = error.relative + error.of_largest;
-  if (!error.bounded) return {GL_BOUND_RELATIVE, 0};
-  const bool absolute = relative == 0;
-  if (!absolute && error.absolute > kTiny) return {GL_BOUND_RELATIVE, 0};
-  const double bits = std::floor(-std::log2(absolute ? error.absolute : relative));
-  return {absolute ? GL_BOUND_ABSOLUTE : GL_BOUND_RELATIVE, static_cast<unsigned>(std::clamp(bits, 0.0, 255.0))};
+  static_assert(static_cast<int>(ErrorBound::Kind::kExact) == GL_BOUND_EXACT);
+  static_assert(static_cast<int>(ErrorBound::Kind::kAbsolute) == GL_BOUND_ABSOLUTE);
+  static_assert(static_cast<int>(ErrorBound::Kind::kRelative) == GL_BOUND_RELATIVE);
+  const ErrorBound bound = error_bound(codec);
+  return {static_cast<gl_bound>(bound.kind), bound.bits};
 }
 
 std::vector<gl_plan_row> plan_rows_of(const NodeConfig& config) {

@@ -17,7 +17,7 @@ const std::vector<StrategyId> kStrategies = find_strategies("ring,direct");
 
 std::string fault_of(const std::string& text) {
   try {
-    (void)parse_plan(text, "p.yaml", kStrategies);
+    (void)parse_plan(text, "p.yaml", kStrategies, 4);
     return "none";
   } catch (const SetupError& error) {
     return error.what();
@@ -61,6 +61,9 @@ TEST(Plans, Faults) {
   expect("{from: 0, strategy: sideways, codec: raw}", "sideways");
   expect("{from: 0, strategy: ring, codec: fixed:99}", "fixed:99");
   expect("{from: 0, strategy: ring}", "codec");
+  expect("{from: 0, strategy: direct, codec: 'topk:1%'}", "topk:1% has no bound of its error");
+  expect("{from: 0, strategy: direct, codec: fp16}", "fp16 has no bound");
+  expect("{from: 0, strategy: ring, codec: int8}", "int8 does not add, and ring has nobody");
   expect("{from: 2KiB, to: 1KiB, strategy: ring, codec: raw}", "is nothing");
   expect("{from: 0, to: 1KiB, strategy: ring, codec: raw, more: 1}", "more");
   EXPECT_NE(fault_of("plan: 2\nchoices: []\n").find("p.yaml:1:"), std::string::npos);
@@ -79,6 +82,11 @@ TEST(Choices, OfAConfiguration) {
   EXPECT_EQ(config.auto_codec, "auto:2^-10");
   EXPECT_EQ(config.codec.name(), "raw");
   EXPECT_TRUE(config.auto_strategy);
+  const auto value = [](const std::string& text) { return left_open_value(left_open(parse_config(kRing + text, "f"))); };
+  EXPECT_EQ(left_open_value(left_open(config)), 0x10a02U);
+  EXPECT_EQ(value("codec: auto:rel=7\n"), 0x703U);
+  EXPECT_EQ(value("codec: auto\n"), 1U);
+  EXPECT_EQ(value("codec: fixed:10\n"), 0U);
   EXPECT_TRUE(parse_config(kRing + "codec: fixed:10\n", "f").auto_codec.empty());
   EXPECT_THROW((void)parse_config(kRing + "codec: auto:10\n", "f"), SetupError);
   EXPECT_THROW((void)parse_config(kRing + "strategy: ring\n", "f"), SetupError);

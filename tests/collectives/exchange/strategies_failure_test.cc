@@ -172,6 +172,22 @@ TEST_P(StrategyFailures, AnotherConfiguration) {
                                        " here, " + GetParam() + ", ring there");
 }
 
+// What libraries choose by themselves they choose alike only if all are asked alike.
+TEST_P(StrategyFailures, LeftOpenOnSome) {
+  SimConfig config = slow_switch(GetParam(), kWorld, 13);
+  config.exchange.start_timeout = kSecond;
+  config.adjust = [](unsigned node, ExchangeConfig& exchange) {
+    if (node == 2) exchange.left_open = {.codec = LeftOpen::Codec::kAbsolute, .bits = 10};
+  };
+  TestRing ring(config);
+  const size_t job = ring.start(JobSpec{.kind = OpKind::kBarrier});
+  EXPECT_TRUE(ring.finish({&job, 1}, 5 * kSecond));
+  const Failure& failure = ring.end_of(job, 1)->failure;
+  EXPECT_EQ(failure.code, FailureCode::kRefused);
+  EXPECT_EQ(failure_text(failure),
+            "rank 2 is configured differently: codec and strategy: no auto here, auto:2^-10 there");
+}
+
 // ---- One by one
 
 // It tells that this stage has begun.

@@ -59,7 +59,7 @@ class Chosen(unittest.TestCase):
             with self.subTest(nodes=nodes):
                 (row,) = run("-n", nodes, "--link", "veth", "--rate", "100mbit")
                 self.check(row)
-                self.assertEqual(row["codec"], "fixed:10", row)
+                self.assertIn("fixed:10", row["codec"] + " " + row["rival"], row)
 
     @unittest.skipIf(os.geteuid() != 0, "needs root")
     def test_compressing_loses_what_cannot_be_compressed(self):
@@ -73,6 +73,15 @@ class Chosen(unittest.TestCase):
         (row,) = run("-n", 2, codec="auto", operations=14)
         self.assertEqual((row["codec"], row["exact"]), ("raw", True))
         self.assertIn("nobody has asked", row["why"])
+        # Half of a tensor to the other rank, and half of the sum.
+        self.assertGreaterEqual(row["sent_bytes"], row["bytes"])
+        self.assertLess(row["sent_bytes"], 1.1 * row["bytes"])
+
+    def test_relative_bounds(self):
+        """The trainer looks at errors."""
+        for strategies in ("ring", "direct,ring"):
+            (row,) = run("-n", 3, "--strategies", strategies, codec="auto:rel=7")
+            self.check(row)
 
     def test_local_reduce(self):
         rows = sorted(run("-n", 2, "--trainers", 2, "--local-reduce"), key=lambda row: row["rank"])
@@ -138,6 +147,77 @@ class Failures(DaemonTest):
             for gl in contexts:
                 gl.resume(tag << 20)
             self.check_sums(contexts, 20)
+        self.finish(ring, contexts)
+
+    def test_resuming_untold(self):
+        """A rank that ends a generation by resuming is not told of it. A failure much later, which ends nothing, is no
+        reason to begin afresh for it alone."""
+        failed = gradlane_package().OperationFailed
+        ring = self.ring(2, "memif")
+        contexts = self.open_all(ring)
+        self.check_sums(contexts, 5)
+        first = contexts[0].all_reduce(contexts[0].zeros(100_000), codec="auto:2^-10", async_=True)
+        contexts[0].resume(1 << 20)
+        with self.assertRaises(failed):
+            first.wait(PATIENCE)
+        with self.assertRaises(failed):
+            contexts[1].all_reduce(contexts[1].zeros(100_000), codec="auto:2^-10")
+        contexts[1].resume(1 << 20)
+        self.check_sums(contexts, 14)
+
+        def cancel(gl):
+            request = gl.all_reduce(gl.zeros(100_000), codec="auto:2^-10", async_=True)
+            if gl.rank == 0:
+                request.cancel()
+            with self.assertRaises(failed):
+                request.wait(PATIENCE)
+        Together(contexts[:1]).run(cancel)
+        Together(contexts[1:]).run(cancel)
+        self.check_sums(contexts, 14)
+        self.finish(ring, contexts)
+
+    def test_cancelled_while_ranks_agree(self):
+        """What waits for others to agree is given up with that, on all ranks; so is what runs out of time."""
+        failed = gradlane_package().OperationFailed
+        ring = self.ring(2, "memif")
+        contexts = self.open_all(ring)
+        for tag, limit in ((1, None), (2, 0.5)):
+            request = contexts[0].all_reduce(contexts[0].zeros(100_000), codec="auto:2^-10", async_=True,
+                                             timeout=limit or PATIENCE)
+            if limit is None:
+                request.cancel()
+            for one in (request.wait, lambda: contexts[1].all_reduce(contexts[1].zeros(100_000), codec="auto:2^-10")):
+                with self.assertRaises(failed):
+                    one()
+            for gl in contexts:
+                gl.resume(tag << 20)
+            self.check_sums(contexts, 14)
+        self.finish(ring, contexts)
+
+    def test_other_sums(self):
+        """Reduces and reduce-scatters are classes of their own, and choose alike on all ranks."""
+        ring = self.ring(3, "memif", mesh=True, strategies="[ring, direct]")
+        contexts = self.open_all(ring)
+        ended = []
+
+        def work(gl):
+            for _ in range(15):
+                data = gl.zeros(90_000)
+                data[:] = gl.rank + 1
+                gl.reduce(data, root=1, codec="auto:2^-10", timeout=PATIENCE)
+                self.assertEqual(data[0], 6 if gl.rank == 1 else gl.rank + 1)
+                data[:] = gl.rank + 1
+                own = gl.reduce_scatter(data, codec="auto:2^-10", timeout=PATIENCE)
+                self.assertEqual(own[0], 6)
+            ended.append(gl.rank)
+        Together(contexts).run(work)
+        self.assertEqual(len(ended), 3)
+        rows = json.loads(subprocess.run([daemons.BINARIES["gradlane"], "stats", "--json", "--plan", "--admin",
+                                          ring.sockets[0].with_suffix(".admin")], capture_output=True, text=True,
+                                         timeout=PATIENCE).stdout)
+        self.assertEqual([row["operation"] for row in rows], ["reduce", "reduce_scatter"])
+        for row in rows:
+            self.assertTrue(row["settled"], row)
         self.finish(ring, contexts)
 
     def test_ranks_that_disagree_are_told(self):

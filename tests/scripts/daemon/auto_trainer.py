@@ -24,7 +24,7 @@ def main():
         draw = numpy.random.default_rng(gl.rank)
         inputs = [(scale * draw.standard_normal(array.size)).astype(numpy.float32) for array in arrays]
         exact = [sum_of_ranks(gl, each) for each in inputs]
-        bound = gl.world * 2.0 ** -int(codec[8:]) if codec.startswith("auto:2^-") else 0
+        bound = error_bound(gl, codec, inputs)
         for _ in range(operations):
             requests = []
             for array, values in zip(arrays, inputs):
@@ -44,6 +44,17 @@ def main():
             text = subprocess.run([tool, "stats", "--json", "--plan"], capture_output=True, text=True).stdout
             print(json.dumps(json.loads(text)))
         gl.barrier()
+
+
+def error_bound(gl, codec, inputs):
+    """Of sums. Those within a relative bound may be rounded in each hop, and each time by a share of a larger sum."""
+    if codec.startswith("auto:2^-"):
+        return gl.world * 2.0 ** -int(codec[8:])
+    if not codec.startswith("auto:rel="):
+        return 0
+    largest = numpy.array([max(numpy.abs(each).max() for each in inputs)])
+    gl.all_reduce(largest, reduction="max")
+    return gl.world * (gl.world + 1) / 2 * 2.0 ** -int(codec[9:]) * largest[0]
 
 
 def sum_of_ranks(gl, values):

@@ -332,7 +332,7 @@ TEST_F(Choices, BeginsAfreshByWhatItIsTold) {
   reduce(14);
   ASSERT_EQ(gradlane_resume(gl_.get(), 1000), GRADLANE_OK);
   reduce(14);
-  EXPECT_EQ(internals(), 4U);
+  EXPECT_EQ(internals(), 6U);
   daemon_->set_ends(0, 1);  // by that, and later than the library could see it
   const auto fail = [&](uint8_t tells_end) {
     hold = true;
@@ -350,11 +350,11 @@ TEST_F(Choices, BeginsAfreshByWhatItIsTold) {
   };
   fail(0);
   reduce();
-  EXPECT_EQ(internals(), 4U);
+  EXPECT_EQ(internals(), 6U);
   EXPECT_EQ(own().back().codec, kFixed);
   fail(1);
   reduce();
-  EXPECT_EQ(internals(), 5U);
+  EXPECT_EQ(internals(), 7U);
   EXPECT_EQ(own().back().codec, kRaw);
 }
 

@@ -11,6 +11,7 @@
 #include "collectives/strategy/codec_ways.h"
 #include "collectives/strategy/topology.h"
 #include "config/addresses.h"
+#include "config/choices.h"
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "dataplane/device/eal.h"

@@ -48,6 +48,7 @@ unsigned usual_batch(const std::string& model) {
 
 void read_model(const PlanOptions& options, PlanSetting& setting) {
   constexpr double kMilli = 1e-3;
+  constexpr double kBackwardShare = 2.0 / 3;  // of forward and backward, where nobody has measured
   if (options.model.empty()) {
     throw SetupError(fmt::format("--model is missing: {}, or a profile FILE", fmt::join(model_names(), ", ")));
   }
@@ -63,6 +64,9 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
     setting.batch = profile.table.batch;
     setting.sample = {profile.forward / setting.batch, profile.table.backward / setting.batch};
     setting.compute_from = "as profiled";
+    if (profile.table.backward == 0 && options.compute_ms.empty()) {
+      throw SetupError(fmt::format("{}: backward_ms: is missing; say --compute-ms instead", options.model));
+    }
   } else {
     throw SetupError(fmt::format("--model '{}': is neither a file nor a known model, which are {}", options.model,
                                  fmt::join(model_names(), ", ")));
@@ -70,7 +74,8 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
   setting.batch = whole("--batch", options.batch, setting.batch, 1, static_cast<unsigned>(kMostBatch));
   if (!options.compute_ms.empty()) {
     const double seconds = kMilli * number("--compute-ms", options.compute_ms, 0, 1e-3, 1e9) / setting.batch;
-    const double share = setting.sample.backward / (setting.sample.forward + setting.sample.backward);
+    const double known = setting.sample.backward;
+    const double share = known > 0 ? known / (setting.sample.forward + known) : kBackwardShare;
     setting.sample = {seconds * (1 - share), seconds * share};
     setting.compute_from = "as given";
   }

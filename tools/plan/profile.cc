@@ -74,7 +74,7 @@ Profile parse_profile(std::string_view text, const std::string& file) {
   Profile profile;
   profile.table.name = name_at(whole, at);
   profile.table.batch = static_cast<unsigned>(real_at(whole, "batch", at, 1, kMostProfiled));
-  profile.table.backward = kMilli * real_at(whole, "backward_ms", at, 1e-6, kMostMs);
+  if (whole.contains("backward_ms")) profile.table.backward = kMilli * real_at(whole, "backward_ms", at, 1e-6, kMostMs);
   profile.forward = profile.table.backward / 2;
   if (whole.contains("forward_ms")) profile.forward = kMilli * real_at(whole, "forward_ms", at, 0, kMostMs);
   const auto layers = whole.find("layers");

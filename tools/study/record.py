@@ -4,6 +4,7 @@ Ranks take turns in this process: each computes the gradients of its own part of
 fp32. So it is what DistributedDataParallel over Gloo does, and needs neither a network nor root.
 """
 
+import json
 import pathlib
 
 import numpy
@@ -31,6 +32,20 @@ def steps_of(total):
     return {max(1, round(share * total)): name for name, share in STEPS.items()}
 
 
+def write_layers(file, name, model, batch):
+    """The columns of recordings, for `gradlane plan --widths`, as a profile that measured nothing."""
+    layers = [{"name": name, "elements": parameter.numel()} for name, parameter in model.named_parameters()]
+    file.write_text(json.dumps({"name": name, "batch": batch, "layers": layers}, indent=1) + "\n")
+
+
+def put(model, gradients):
+    """A flat tensor as the model's gradients."""
+    at = 0
+    for parameter in model.parameters():
+        parameter.grad = gradients[at : at + parameter.numel()].view_as(parameter)
+        at += parameter.numel()
+
+
 class Recording:
     """A training, as tools/study/train.py has it with Gloo."""
 
@@ -46,10 +61,7 @@ class Recording:
         return torch.cat([parameter.grad.ravel() for parameter in self.model.parameters()])
 
     def _update(self, mean):
-        at = 0
-        for parameter in self.model.parameters():
-            parameter.grad = mean[at : at + parameter.numel()].view_as(parameter)
-            at += parameter.numel()
+        put(self.model, mean)
         self.optimizer.step()
 
     def run(self):
@@ -67,9 +79,12 @@ class Recording:
 
 
 def record(folder, names, data, training, epochs, floats, say):
-    """Writes MODEL-STEP.npy of each model and step: float32, a row for each rank, parameters in PyTorch's order."""
+    """Writes MODEL-STEP.npy of each model and step: float32, a row for each rank, parameters in PyTorch's order. Of whole
+    gradients also MODEL.json, the layers."""
     torch.set_num_threads(1)
     for model in names:
+        if not floats:
+            write_layers(pathlib.Path(folder, f"{model}.json"), model, models.MAKE[model](), training["batch"])
         for step, gradients in Recording(model, data, training, epochs).run():
             file = pathlib.Path(folder, f"{model}-{step}.npy")
             kept = sample(gradients, floats) if floats else gradients

@@ -30,6 +30,13 @@ TEST(Profile, IsRead) {
   EXPECT_EQ(profile.table.work(), 40);
 }
 
+TEST(Profile, WithoutTimesIsItsLayers) {
+  const Profile profile =
+      parse_profile(R"({"name": "n", "batch": 4, "layers": [{"name": "a", "elements": 7}]})", "p.json");
+  EXPECT_EQ(profile.table.backward, 0);
+  EXPECT_EQ(profile.table.elements(), 7);
+}
+
 TEST(Profile, WithoutTimesOfLayersGoesByElements) {
   const Profile profile = parse_profile(
       R"({"name": "net", "batch": 1, "forward_ms": 3, "backward_ms": 4, "layers": [{"name": "a", "elements": 7}]})",

@@ -21,6 +21,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--mtu", options.mtu, "")->group("");
   add("--latency-us", options.latency_us, "")->group("");
   add("--what-if", options.what_if, "Ranges: nodes=4..96 gbps=0.1..400 batch=, compute=");
+  add("--widths", options.widths, "FILE.npy...: a width for each layer of such gradients");
   plan->add_flag("--paper", options.paper, "The set-ups of MLSys'22, from 1 to 30 Gb/s");
   plan->add_flag("--json", options.json, "JSON instead of tables");
   plan->add_flag("--calibrate", options.calibrate, "Measure this host; on all nodes of a ring: links, too");

@@ -24,6 +24,7 @@ struct PlanOptions {
   std::string mtu;
   std::string latency_us;
   std::vector<std::string> what_if;  // NAME=FROM..TO, NAME=A,B,C
+  std::vector<std::string> widths;   // recordings
   bool paper = false;
   bool json = false;
   // ---- Only to calibrate, which needs none of the above but port, lanes, json

@@ -15,6 +15,7 @@
 #include "tools/plan/paper.h"
 #include "tools/plan/rows.h"
 #include "tools/plan/what_if.h"
+#include "tools/plan/widths.h"
 
 namespace gradlane {
 namespace {
@@ -136,6 +137,7 @@ void check_kind(const PlanOptions& options) {
                                                    {"--mtu", !options.mtu.empty()},
                                                    {"--latency-us", !options.latency_us.empty()},
                                                    {"--what-if", !options.what_if.empty()},
+                                                   {"--widths", !options.widths.empty()},
                                                    {"--paper", options.paper}};
   const std::pair<const char*, bool> of_calibrations[] = {
       {"-o", !options.output.empty()},     {"--socket", !options.socket.empty()},
@@ -163,8 +165,13 @@ int run_plan(PlanOptions options) {
                           options.quick, options.json});
   }
   if (!options.paper) options.places = calibration_places();  // what a page has does not depend on the host
+  if (!options.widths.empty() && (options.paper || !options.what_if.empty())) {
+    throw SetupError("--widths is of recordings: leave out --paper and --what-if");
+  }
   if (options.paper && !options.what_if.empty()) throw SetupError("--paper has a grid of its own: leave out --what-if");
-  if (options.paper) {
+  if (!options.widths.empty()) {
+    run_widths(options);
+  } else if (options.paper) {
     run_paper(options);
   } else if (!options.what_if.empty()) {
     run_what_if(options);

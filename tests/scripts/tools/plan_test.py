@@ -7,9 +7,11 @@ import json
 import os
 import pathlib
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+from random import Random
 
 from tests.scripts.fixtures.paths import ROOT
 
@@ -106,6 +108,41 @@ def check_json(gradlane, folder):
     profile.write_text(json.dumps({**PROFILE, "layers": [{"name": "a"}]}))
     error = run(gradlane, "--model", str(profile), status=2).stderr
     assert "layers[0].elements" in error and str(profile) in error, error
+
+
+def write_npy(file, rows):
+    header = str({"descr": "<f4", "fortran_order": False, "shape": (len(rows), len(rows[0]))}).encode()
+    floats = struct.pack(f"<{len(rows) * len(rows[0])}f", *(number for row in rows for number in row))
+    file.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + floats)
+
+
+def check_widths(gradlane, folder):
+    """Two layers, of which one has gradients 256 times as large: shares of each layer's largest waste bits."""
+    recording, model = folder / "gradients.npy", folder / "layers.json"
+    layers = {"name": "two", "batch": 1, "layers": [{"name": "small", "elements": 4096}, {"name": "large", "elements": 512}]}
+    model.write_text(json.dumps(layers))
+    random = Random(1)
+    scales = [2.0**-10] * 4096 + [2.0**-2] * 512
+    write_npy(recording, [[scale * random.gauss(0, 1) for scale in scales] for _ in range(2)])
+    words = ("--widths", str(recording), "--model", str(model))
+    report, = json.loads(run(gradlane, *words, "--codecs", "raw,fixed:12", "--json").stdout)
+    assert report["recording"] == str(recording), report
+    for row in report["widths"]:
+        assert all(row[kind]["bits_each"] <= row[kind]["bits_all"] for kind in ("fixed", "feedback", "relative")), row
+        assert row["bits"] < 14 or row["fixed"]["saved"] < 0.01, row  # one step for all is the best there is
+        assert row["relative"]["saved"] > 0.2, row
+    raw, fixed = report["codecs"]
+    assert raw["layers"]["bits_all"] == 32 and raw["layers"]["vnmse"] == 0 and raw["layers"]["saved"] == 0, raw
+    closed = next(row["fixed"] for row in report["widths"] if row["bits"] == 12)
+    assert abs(closed["bits_all"] / fixed["layers"]["bits_all"] - 1) < 0.01, (closed, fixed)
+    assert abs(closed["vnmse"] / fixed["layers"]["vnmse"] - 1) < 0.1, (closed, fixed)
+    assert "fixed:auto" in run(gradlane, *words).stdout
+    layers["layers"].pop()
+    model.write_text(json.dumps(layers))
+    for arguments, found in ((words, "4096 elements"), (words[:2], "--model"), ((*words, "--paper"), "--paper"),
+                             (("--model", str(model)), "--compute-ms")):
+        error = run(gradlane, *arguments, status=2).stderr
+        assert found in error, (arguments, error)
 
 
 def this_host(gradlane):
@@ -223,6 +260,7 @@ def main():
         assert all(word in error for word in words), (arguments, error)
     with tempfile.TemporaryDirectory() as folder:
         check_json(gradlane, pathlib.Path(folder))
+        check_widths(gradlane, pathlib.Path(folder))
         check_calibrations(gradlane, pathlib.Path(folder))
         check_default(gradlane, pathlib.Path(folder))
         check_calibrating(gradlane, pathlib.Path(folder))

@@ -53,7 +53,7 @@ std::vector<std::string> calibration_places() {
   return places;
 }
 
-NewFile::NewFile(std::string path) : path_(std::move(path)), beside_(path_ + ".XXXXXX") {
+NewFile::NewFile(std::string path) : path_(std::move(path)) {
   std::error_code error;
   if (fs::is_directory(path_, error)) throw SetupError(fmt::format("-o {}: is a folder, and no file", path_));
   // A device, a pipe or a link would be no more than a name afterwards.
@@ -62,27 +62,39 @@ NewFile::NewFile(std::string path) : path_(std::move(path)), beside_(path_ + ".X
     throw SetupError(fmt::format("-o {}: is there, and no ordinary file", path_));
   }
   if (const fs::path folder = fs::path(path_).parent_path(); !folder.empty()) fs::create_directories(folder, error);
-  // Of a name that nobody has made into something else before.
-  const FileDescriptor made(mkostemp(beside_.data(), O_CLOEXEC));
-  if (!made)
-    throw SetupError(fmt::format("{}: cannot be written: {}; say where, -o FILE", path_, std::strerror(errno)));
-  (void)fchmod(made.get(), S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);  // as it is for all users of this host
+  // Only whether it can be made: whoever interrupts what is measured meanwhile finds nothing left.
+  std::string beside;
+  const FileDescriptor made = make_beside(beside);
+  fs::remove(beside, error);
 }
 
-NewFile::~NewFile() {
-  std::error_code error;
-  fs::remove(beside_, error);
+// Of a name that nobody has made into something else before.
+FileDescriptor NewFile::make_beside(std::string& name) const {
+  name = path_ + ".XXXXXX";
+  FileDescriptor made(mkostemp(name.data(), O_CLOEXEC));
+  if (made) return made;
+  throw SetupError(fmt::format("{}: cannot be written: {}; say where, -o FILE", path_, std::strerror(errno)));
 }
 
 void NewFile::put(const std::string& text) {
-  std::ofstream out(beside_);
+  std::string beside;
   std::error_code error;
+  {
+    const FileDescriptor made = make_beside(beside);
+    (void)fchmod(made.get(), S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);  // as it is for all users of this host
+  }
+  std::ofstream out(beside);
   errno = 0;
   if (!(out << text << std::flush)) {
-    throw SetupError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
+    const int why = errno;
+    fs::remove(beside, error);
+    throw SetupError(fmt::format("{}: cannot be written: {}", path_, std::strerror(why)));
   }
-  fs::rename(beside_, path_, error);
-  if (error) throw SetupError(fmt::format("{}: cannot be written: {}", path_, error.message()));
+  fs::rename(beside, path_, error);
+  if (!error) return;
+  std::error_code ignored;
+  fs::remove(beside, ignored);
+  throw SetupError(fmt::format("{}: cannot be written: {}", path_, error.message()));
 }
 
 }  // namespace gradlane

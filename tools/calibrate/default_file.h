@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
+
 namespace gradlane {
 
 // Where `gradlane plan --calibrate` writes it: /etc/gradlane/calibration.yaml for root, else
@@ -16,19 +18,17 @@ namespace gradlane {
 // A file that is being written: nobody sees it before it is there as a whole.
 class NewFile {
  public:
-  // Makes its folder, and a file beside it. Throws SetupError if it could not be written.
+  // Makes its folder. Throws SetupError if it could not be written.
   explicit NewFile(std::string path);
-  ~NewFile();
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
 
   // In place of what was there. Throws SetupError.
   void put(const std::string& text);
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
+  [[nodiscard]] FileDescriptor make_beside(std::string& name) const;
+
   std::string path_;
-  std::string beside_;
 };
 
 }  // namespace gradlane

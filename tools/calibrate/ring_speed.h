@@ -51,6 +51,8 @@ class RingSpeed {
   [[nodiscard]] StrategyId way() const { return find_strategy(strategy_); }
   // s from a barrier to the end of it, here.
   double time_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
+  // Of what the tensor holds, right behind the one before.
+  void run_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
   // Of several, on the slowest rank, the one that such a share is below; known to all ranks.
   double time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds, double share_below);
   // The least of several broadcasts to one rank; known to all ranks.

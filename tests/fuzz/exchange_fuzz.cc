@@ -88,7 +88,7 @@ ExchangeConfig config_of(const Setting& setting) {
   config.window = setting.window;
   config.pad = setting.pad;
   config.operations = 4;
-  config.max_bytes = 8192;
+  config.max_bytes = 20480;
   config.peer_timeout = 10 * kMillisecond;
   config.start_timeout = 15 * kMillisecond;
   config.operation_timeout = 15 * kMillisecond;

@@ -39,7 +39,8 @@ using enum ElementType;
 inline const std::array<std::vector<Plan>, 4>& plans() {
   static const Codec raw = find_codec("raw");
   static const std::array<std::vector<Plan>, 4> all = {{
-      {{kAllReduce, kFloat32, 700, find_codec("fixed:10")}, {kAllGather, kInt32, 70, raw}},
+      // More than a place for small tensors takes, in few packets.
+      {{kAllReduce, kFloat32, 4500, find_codec("fixed:10")}, {kAllGather, kInt32, 70, raw}},
       {{kAllReduce, kFloat32, 300, raw, true}, {kBroadcast, kBytes, 999, raw}, {kBarrier, kInt32, 0, raw}},
       {{kReduceScatter, kInt64, 50, raw}, {kAllReduce, kInt32, 1, raw}, {kAllReduce, kFloat64, 101, raw}},
       {{kBroadcast, kFloat32, 500, find_codec("inceptionn:9")},

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "collectives/strategy/codec_ways.h"
 #include "tools/sim/plan.h"
 #include "tools/sim/report.h"
 #include "tools/simnet/simnet.h"
@@ -31,7 +32,17 @@ std::optional<size_t> available_bytes() {
   return std::nullopt;
 }
 
-// What the simulation of so many nodes takes, roughly: tensors, their bookkeeping, packets, links beside the ring's.
+// What an exchange keeps for operations in flight, by the table of docs/exchange.md, "Memory".
+size_t operations_bytes(const SimPlan& plan, unsigned nodes) {
+  constexpr size_t kKiB = 1024;
+  const bool owners = std::ranges::any_of(plan.strategies, [&](const StrategyId& it) { return has_owners(it, nodes); });
+  const size_t rooms = std::min(std::ranges::max(plan.together), plan.operations);
+  const size_t places = std::min<size_t>(4 * rooms, 256);
+  return rooms * (plan.bytes / 512 + (owners ? 1600 * kKiB : 0)) +
+         places * (21 * kKiB + 33 * nodes + (owners ? 32 * kKiB + 161 * nodes : 0));
+}
+
+// What the simulation of so many nodes takes, roughly: tensors, operations, packets, links beside the ring's.
 size_t needed_bytes(const SimPlan& plan, unsigned nodes) {
   constexpr size_t kOther = size_t{1} << 20;
   constexpr size_t kLink = size_t{32} << 10;
@@ -40,7 +51,7 @@ size_t needed_bytes(const SimPlan& plan, unsigned nodes) {
   const bool mesh = std::ranges::any_of(plan.codecs, linked) ||
                     std::ranges::count(plan.strategies, StrategyId::Kind::kDirect, &StrategyId::kind) != 0;
   const size_t tensors = std::ranges::count(plan.ops, OpKind::kAllToAll) != 0 ? 2 : 1;
-  return nodes * (tensors * plan.bytes + plan.bytes / 256 + packets + kOther + (mesh ? nodes * kLink : 0));
+  return nodes * (tensors * plan.bytes + operations_bytes(plan, nodes) + packets + kOther + (mesh ? nodes * kLink : 0));
 }
 
 void require_memory(const SimPlan& plan) {
@@ -214,9 +225,11 @@ void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Pro
     }
     return all;
   };
+  bool all = false;
   const auto done = [&] {
     progress.show(row, net.now() - start);
-    return submit() && net.idle();
+    all = all || submit();
+    return all && net.idle();
   };
   (void)net.run_until(done, start + config.start_timeout + config.operation_timeout + config.peer_timeout);
 

@@ -97,12 +97,9 @@ struct gl_text {
   char text[GL_TEXT];
 };
 
-GL_ASSERT(sizeof(struct gl_hello) == 16);
+GL_ASSERT(sizeof(struct gl_hello) == 16 && sizeof(struct gl_allocate) == 16 && sizeof(struct gl_segment) == 16);
 GL_ASSERT(sizeof(struct gl_welcome) == 104);
-GL_ASSERT(sizeof(struct gl_allocate) == 16);
-GL_ASSERT(sizeof(struct gl_segment) == 16);
-GL_ASSERT(sizeof(struct gl_codec_name) == 88);
-GL_ASSERT(sizeof(struct gl_text) == 200);
+GL_ASSERT(sizeof(struct gl_codec_name) == 88 && sizeof(struct gl_text) == 200);
 
 // ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane, then one gl_codec_row per
 // codec, one gl_strategy_row per strategy that operations may name, one gl_way_row per way that `auto` may choose, one
@@ -187,26 +184,22 @@ struct gl_completion {
   uint8_t reserved[2];
   char text[GL_TEXT];  // why it failed; always ends with 0
   struct gl_loss loss;
-  // When the lane took the operation, and when it was through with it: ns, of the daemon's clock. 0, 0: it does not
-  // say.
+  // When the lane took the operation, and was through with it: ns, of the daemon's clock. 0, 0: it does not say.
   uint64_t begun_ns;
   uint64_t ended_ns;
   uint64_t sent_bytes;  // of its elements that the lane has sent, encoded; without packets' headers and repeats
 };
 
-GL_ASSERT(offsetof(struct gl_submission, pitch) == 40);
-GL_ASSERT(offsetof(struct gl_submission, timeout_ms) == 72);
-GL_ASSERT(offsetof(struct gl_submission, codec) == 96);
-GL_ASSERT(sizeof(struct gl_submission) == 128);
+GL_ASSERT(offsetof(struct gl_submission, pitch) == 40 && offsetof(struct gl_submission, timeout_ms) == 72);
+GL_ASSERT(offsetof(struct gl_submission, codec) == 96 && sizeof(struct gl_submission) == 128);
 GL_ASSERT(sizeof(struct gl_completion) == 256);
 
 // When a generation of the ring ends, all ranks' operations fail and numbers begin at 0 with what is submitted next. An
 // application that has not been told of that yet submits what belongs to the old count. So `ends` counts the
 // generations that have ended with something of this client in them. It goes up before the completions that tell of it.
 // What is submitted with a lesser `ends_seen` fails at once with the same cause, is given no number, and tells of the
-// end like any other failure. GL_RESUME says that the application knows of all there have been; it may end a generation
-// itself, of which no failure tells. So what all ranks do afresh after an end, they do by a completion's `tells_end`, and
-// not by comparing counts.
+// end like any other failure. GL_RESUME says that the application knows of all so far, and may end one itself that no
+// failure tells of: what ranks do afresh goes by `tells_end` of completions.
 //
 // Counts go up and wrap; entry i of a ring is at i % GL_SLOTS. `tail - head` entries are there.
 struct gl_lane {

@@ -21,7 +21,7 @@ struct LeftOpen {
 [[nodiscard]] constexpr LeftOpen left_open_of(uint64_t value) noexcept {
   const auto codec = static_cast<uint8_t>(value);
   return {.codec = codec <= static_cast<uint8_t>(LeftOpen::Codec::kRelative) ? static_cast<LeftOpen::Codec>(codec)
-                                                                              : LeftOpen::Codec::kNamed,
+                                                                             : LeftOpen::Codec::kNamed,
           .bits = static_cast<uint8_t>(value >> 8),
           .strategy = (value >> 16 & 1) != 0};
 }

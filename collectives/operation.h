@@ -190,7 +190,7 @@ enum class Field : uint8_t {
   kStrategy,    // values are StrategyId::code()
   kStrategies,  // those that nodes allow: pack_strategies()
   kBackCodec,
-  kPathMtu,  // of kSilent: as kPacketSize, and theirs is the longest that does arrive, as probes have found
+  kPathMtu,   // of kSilent: as kPacketSize, and theirs is the longest that does arrive, as probes have found
   kLeftOpen,  // of nodes: left_open_value()
 };
 
@@ -223,8 +223,8 @@ struct Completion {
   Failure failure;                // none: success
   bool residual_cleared = false;  // it is all zeros now; else the operation succeeded, never began, or has none
   Loss loss;                      // of a sample of this rank's contribution: sample_loss()
-  uint64_t sent_bytes = 0;        // of its elements that this rank has sent, in runs; without packets' own headers, what
-                                  // was sent again, and control
+  uint64_t sent_bytes = 0;  // of its elements that this rank has sent, in runs; without packets' own headers, what
+                            // was sent again, and control
 };
 
 }  // namespace gradlane

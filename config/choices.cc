@@ -61,7 +61,8 @@ void check_codec(const Section& section, const PlanChoice& choice, const std::ve
   const std::string name(choice.codec.name());
   std::string fault;
   if (bound.kind != ErrorBound::Kind::kExact && bound.bits == 0) {
-    fault = name + " has no bound of its error that `auto` could be asked for, allowed: raw, fixed:B, fixed:rel=B, bf16";
+    fault =
+        name + " has no bound of its error that `auto` could be asked for, allowed: raw, fixed:B, fixed:rel=B, bf16";
   } else if (ranks != 0 && !carries(choice.strategy, row, ranks)) {
     fault = fmt::format("{} does not add, and {} has nobody who does it for all, allowed: direct, or another codec",
                         name, choice.strategy.name().view());

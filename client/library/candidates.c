@@ -8,6 +8,7 @@
 #include "client/library/buffers.h"
 #include "client/library/codecs.h"
 #include "client/library/kinds.h"
+#include "client/library/requests.h"
 #include "client/library/strategies.h"
 
 // ---- Tables of the daemon
@@ -225,8 +226,8 @@ static void follow_plan(gradlane_context* gl, const struct gl_choice_of* of, str
 
 // ---- Sets that there are
 
-// What ranks agree in, and its place among what the daemon shares. It may lie in one segment with buffers of the caller,
-// which then stays as long as the context.
+// What ranks agree in, and its place among what the daemon shares. It may lie in one segment with buffers of the
+// caller, which then stays as long as the context.
 static gradlane_code make_memory(gradlane_context* gl) {
   struct gl_choices* const choices = &gl->choices;
   if (choices->memory != NULL) return GRADLANE_OK;
@@ -252,33 +253,9 @@ static uint32_t only_strategy(const gradlane_context* gl, const struct gl_choice
 static bool is_set_of(const struct gl_choice_set* it, const struct gl_choice_of* of, uint32_t strategy) {
   const uint8_t codec = of->codec != NULL ? of->codec->id : 0;
   const uint64_t arguments = of->codec != NULL ? of->codec->arguments : 0;
-  return it->kind == of->kind && it->codes == (of->wish != NULL || of->codec != NULL) &&
-         it->residual == of->residual && it->strategy == strategy && it->codec == codec &&
-         it->arguments == arguments && strncmp(it->asked, of->asked, sizeof(it->asked) - 1) == 0;
-}
-
-static bool is_used(const gradlane_context* gl, const struct gl_choice_set* set) {
-  for (unsigned i = 0; i < gl->choices.class_count; ++i) {
-    if (gl->choices.classes[i]->set == set) return true;
-  }
-  for (size_t i = 0; i < gl->request_count; ++i) {
-    if (gl->requests[i]->state != GL_FREE && gl->requests[i]->operation.choice == set) return true;
-  }
-  return false;
-}
-
-void gl_drop_sets(gradlane_context* gl) {
-  struct gl_choice_set** at = &gl->choices.sets;
-  while (*at != NULL) {
-    struct gl_choice_set* const it = *at;
-    if (is_used(gl, it)) {
-      at = &it->next;
-      continue;
-    }
-    *at = it->next;
-    --gl->choices.set_count;
-    free(it);
-  }
+  return it->kind == of->kind && it->codes == (of->wish != NULL || of->codec != NULL) && it->residual == of->residual &&
+         it->strategy == strategy && it->codec == codec && it->arguments == arguments &&
+         strncmp(it->asked, of->asked, sizeof(it->asked) - 1) == 0;
 }
 
 static gradlane_code make_set(gradlane_context* gl, const struct gl_choice_of* of, uint32_t strategy,

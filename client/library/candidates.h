@@ -20,5 +20,3 @@ struct gl_choice_of {
 // The ways there are, as a set that stays as long as a class or a request refers to it; NULL in `set`: there is nothing
 // to choose from.
 gradlane_code gl_find_set(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_choice_set** set);
-// Forgets those that nothing refers to.
-void gl_drop_sets(gradlane_context* gl);

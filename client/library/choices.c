@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/library/candidates.h"
 #include "client/library/loss.h"
 #include "client/library/report.h"
 #include "client/library/requests.h"
@@ -191,6 +190,7 @@ static struct gl_choice_class* new_choice_class(gradlane_context* gl, const stru
   it->planned = planned;
   it->type = operation->submission.type;
   it->number = choices->class_count;
+  it->report = gl_report_of(gl, it->number);
   choices->classes[choices->class_count++] = it;
   it->rounds.count = set->count;
   for (unsigned i = 0; i < set->count; ++i) {
@@ -266,7 +266,7 @@ static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
   } else {
     gl_rounds_take(&it->rounds, times);
   }
-  if (it->rounds.state == GL_ROUNDS_SETTLED) gl_report(gl, it);
+  if (it->rounds.state == GL_ROUNDS_SETTLED) gl_report(it);
   return true;
 }
 
@@ -279,13 +279,13 @@ static bool take_turn(gradlane_context* gl, struct gl_choice_class* it, struct g
   const uint64_t whole = request->operation.whole;
   if (gl->choices.plan_count > 0 && !it->rounds.frozen) {
     if (!predict(gl, it)) return false;
-    gl_report(gl, it);
+    gl_report(it);
   }
   enum gl_turn turn;
   while ((turn = gl_rounds_next(&it->rounds, count, whole, &request->turn)) != GL_TURN_GO) {
     if (turn == GL_TURN_PREDICT ? !predict(gl, it) : !agree_on_trials(gl, it)) return false;
     if (gl->first != request) return true;
-    if (turn == GL_TURN_PREDICT) gl_report(gl, it);
+    if (turn == GL_TURN_PREDICT) gl_report(it);
   }
   return true;
 }
@@ -339,7 +339,7 @@ bool gl_choose(gradlane_context* gl) {
   if (request->turn.trial >= 0) ++gl->choices.open;
   it->bytes += operation->submission.count * operation->width * (operation->blocks ? gl->welcome.world : 1);
   let_go(request, &set->ways[request->turn.way]);
-  gl_count_report(gl, it);
+  gl_count_report(it);
   return true;
 }
 

@@ -78,6 +78,7 @@ struct gl_choice_class {
   struct gl_rounds rounds;
   uint64_t bytes;
   uint64_t sent_bytes;
+  struct gl_report_row* report;  // NULL: there is no room for it
 };
 
 enum gl_choices_state { GL_CHOICES_NEW, GL_CHOICES_ASKED, GL_CHOICES_AGREED, GL_CHOICES_OFF };
@@ -135,12 +136,12 @@ struct gl_range {
 
 // What an operation's arguments say, checked.
 struct gl_operation {
-  struct gl_submission submission;  // of all parts: cookie and what is a part's own are not filled in
-  struct gl_range data;             // in use until the caller knows of the end
-  struct gl_range residual;         // its first state array; or where an all-to-all puts what comes
-  uint32_t states;                  // of these, gl_state_of(); 0: there is no residual
-  size_t state_bytes;               // from one to the next
-  uint64_t each;                    // elements of each part but the last
+  struct gl_submission submission;     // of all parts: cookie and what is a part's own are not filled in
+  struct gl_range data;                // in use until the caller knows of the end
+  struct gl_range residual;            // its first state array; or where an all-to-all puts what comes
+  uint32_t states;                     // of these, gl_state_of(); 0: there is no residual
+  size_t state_bytes;                  // from one to the next
+  uint64_t each;                       // elements of each part but the last
   uint64_t parts;                      // 0: it is but asked about
   uint64_t whole;                      // elements of the caller's tensor, of which this may be a part
   uint32_t width;                      // bytes of an element

@@ -8,9 +8,9 @@
 // The last rows are for operations that no codec applies to.
 enum { kExactRows = 8 };
 
-static struct gl_report_row* report_of(gradlane_context* gl, const struct gl_choice_class* it) {
+struct gl_report_row* gl_report_of(gradlane_context* gl, unsigned number) {
   const uint32_t rows = gl->choices.report_count;
-  return rows > kExactRows && it->number < rows - kExactRows ? &gl->choices.reports[it->number] : NULL;
+  return rows > kExactRows && number < rows - kExactRows ? &gl->choices.reports[number] : NULL;
 }
 
 static double per_byte(const struct gl_choice_class* it, unsigned way) {
@@ -67,22 +67,20 @@ void gl_forget_reports(gradlane_context* gl) {
   for (uint32_t i = 0; i + kExactRows < rows; ++i) gl->choices.reports[i].version = 0;
 }
 
-void gl_count_report(gradlane_context* gl, const struct gl_choice_class* it) {
-  struct gl_report_row* const row = report_of(gl, it);
+void gl_count_report(const struct gl_choice_class* it) {
+  struct gl_report_row* const row = it->report;
   if (row == NULL) return;
-  if (row->version == 0 || it->rounds.operations == 1) gl_report(gl, it);
+  if (row->version == 0 || it->rounds.operations == 1) gl_report(it);
   row->operations = it->rounds.operations;
   row->bytes = it->bytes;
   row->sent_bytes = it->sent_bytes;
 }
 
-void gl_report(gradlane_context* gl, const struct gl_choice_class* it) {
-  struct gl_report_row* const row = report_of(gl, it);
+void gl_report(const struct gl_choice_class* it) {
+  struct gl_report_row* const row = it->report;
   if (row == NULL) return;
-  struct gl_report_row now = {.version = row->version,
-                              .operations = it->rounds.operations,
-                              .bytes = it->bytes,
-                              .sent_bytes = it->sent_bytes};
+  struct gl_report_row now = {
+      .version = row->version, .operations = it->rounds.operations, .bytes = it->bytes, .sent_bytes = it->sent_bytes};
   fill_row(it, &now);
   ++now.version;
   *row = now;

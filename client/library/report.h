@@ -3,10 +3,12 @@
 
 #include "client/library/context.h"
 
+// The row of the class with this number; NULL: there is none.
+struct gl_report_row* gl_report_of(gradlane_context* gl, unsigned number);
 // Something else than counts may have changed.
-void gl_report(gradlane_context* gl, const struct gl_choice_class* it);
+void gl_report(const struct gl_choice_class* it);
 // Counts alone have.
-void gl_count_report(gradlane_context* gl, const struct gl_choice_class* it);
+void gl_count_report(const struct gl_choice_class* it);
 // Choices begin afresh: rows of classes that were say nothing any more.
 void gl_forget_reports(gradlane_context* gl);
 // Sums that a codec is named or configured for, and that go through none: once for each kind and type.

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "client/library/loss.h"
-#include "client/library/report.h"
 
 static const uint64_t kIndexMask = (UINT64_C(1) << GL_INDEX_BITS) - 1;
 
@@ -121,7 +120,7 @@ static void end_in_class(gradlane_context* gl, struct gl_request* request) {
   request->of_class = NULL;
   if (it == NULL || request->epoch != gl->choices.epoch) return;
   it->sent_bytes += request->sent_bytes;
-  gl_count_report(gl, it);
+  if (it->report != NULL) it->report->sent_bytes = it->sent_bytes;
   if (request->turn.trial < 0) return;
   --gl->choices.open;
   const struct gl_operation* const operation = &request->operation;
@@ -143,4 +142,28 @@ void gl_end_request(gradlane_context* gl, struct gl_request* request) {
   request->state = GL_OVER;
   ++gl->over;
   ++gl->operations;
+}
+
+static bool is_used(const gradlane_context* gl, const struct gl_choice_set* set) {
+  for (unsigned i = 0; i < gl->choices.class_count; ++i) {
+    if (gl->choices.classes[i]->set == set) return true;
+  }
+  for (size_t i = 0; i < gl->request_count; ++i) {
+    if (gl->requests[i]->state != GL_FREE && gl->requests[i]->operation.choice == set) return true;
+  }
+  return false;
+}
+
+void gl_drop_sets(gradlane_context* gl) {
+  struct gl_choice_set** at = &gl->choices.sets;
+  while (*at != NULL) {
+    struct gl_choice_set* const it = *at;
+    if (is_used(gl, it)) {
+      at = &it->next;
+      continue;
+    }
+    *at = it->next;
+    --gl->choices.set_count;
+    free(it);
+  }
 }

@@ -17,3 +17,5 @@ void gl_clear_states(const struct gl_operation* operation);
 void gl_pay(const struct gl_operation* operation);
 // It is over.
 void gl_end_request(gradlane_context* gl, struct gl_request* request);
+// Sets of ways that no class and no request refers to are forgotten.
+void gl_drop_sets(gradlane_context* gl);

@@ -77,7 +77,7 @@ struct Running {
   bool residual_cleared = false;
   Loss loss;
   uint64_t sent_bytes = 0;  // Completion::sent_bytes so far
-  int32_t token = 0;  // what a barrier sums up
+  int32_t token = 0;        // what a barrier sums up
 
   // ---- Before its first element: beginnings.cc.
   bool ready = true;         // for elements; until then neighbours send none, as they hear of no stage

@@ -163,9 +163,8 @@ bool ReportWatch::is_new(const PlanFigures& it, size_t turn, Nanos now) {
 }
 
 std::vector<ReportWatch::Line> ReportWatch::look(const std::vector<PlanFigures>& all, Nanos now) {
-  std::erase_if(said_, [&all](const Said& each) {
-    return std::ranges::find(all, each.rank, &PlanFigures::rank) == all.end();
-  });
+  std::erase_if(
+      said_, [&all](const Said& each) { return std::ranges::find(all, each.rank, &PlanFigures::rank) == all.end(); });
   std::vector<Line> lines;
   for (size_t i = 0; i < all.size(); ++i) {
     const PlanFigures& it = all[i];

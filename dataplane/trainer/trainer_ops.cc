@@ -193,7 +193,8 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   if (timeout != 0) it->timeout = it->timeout != 0 ? std::min(it->timeout, timeout) : timeout;
   it->deadline = it->begun_at + (it->timeout != 0 ? it->timeout : setup_.operation_timeout);
   it->parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
-                        submission->operation, ends_[trainer].count};
+                        submission->operation};
+  it->parts[trainer].ends = ends_[trainer].count;
   if (it->looks == nullptr) it->looks = looks_of(trainer, *submission);
   ++it->arrived;
   if (it->arrived > 1) compare(*it, trainer);

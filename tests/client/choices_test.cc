@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/client/client_fixture.h"
+#include "tests/client/choices_fixture.h"
 
 extern "C" {
 #include "client/library/rounds.h"
@@ -16,59 +16,7 @@ extern "C" {
 namespace gradlane::test::choices_test {
 namespace {
 
-constexpr size_t kCount = 65536;
-constexpr uint8_t kRaw = 1;
-constexpr uint8_t kFixed = 5;
-constexpr uint32_t kRing = 257;
-constexpr uint32_t kDirect = 258;
-
-bool internal(const gl_submission& it) {
-  return it.type == GRADLANE_FLOAT64 && (it.flags & (GL_FLAG_MIN | GL_FLAG_MAX)) != 0;
-}
-
-// Time by codec and strategy: fixed wins, or loses.
-uint64_t fast_fixed(const gl_submission& it) {
-  return internal(it) ? 10 : (it.codec == kFixed ? 1000 : 8000) + (it.strategy == kDirect ? 500 : 0);
-}
-uint64_t slow_fixed(const gl_submission& it) {
-  return internal(it) ? 10 : (it.codec == kFixed ? 9000 : 1000) + (it.strategy == kDirect ? 500 : 0);
-}
-
-class Choices : public testing::Test {
- protected:
-  void open(FakeDaemon::Settings settings, int keep_warnings = 0) {
-    gl_.reset();
-    daemon_ = std::make_unique<FakeDaemon>(std::move(settings));
-    gradlane_options options = options_for(daemon_->path());
-    options.keep_warnings = keep_warnings;
-    gradlane_context* gl = nullptr;
-    ASSERT_EQ(gradlane_open(&gl, &options), GRADLANE_OK) << gradlane_error(nullptr);
-    gl_.reset(gl);
-    data_ = allocate(gl_, 2 * kCount);
-    how_ = GRADLANE_HOW_INIT;
-    how_.codec = "auto:2^-8";
-  }
-  void SetUp() override { open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = fast_fixed}); }
-
-  void reduce(unsigned times = 1, size_t count = kCount, gradlane_type type = GRADLANE_FLOAT32) {
-    for (unsigned i = 0; i < times; ++i) {
-      ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, count, type, &how_, nullptr), GRADLANE_OK)
-          << gradlane_error(gl_.get());
-    }
-  }
-  // Without the library's own.
-  std::vector<gl_submission> own() {
-    std::vector<gl_submission> seen = daemon_->seen(0);
-    std::erase_if(seen, internal);
-    return seen;
-  }
-  size_t internals() { return static_cast<size_t>(std::ranges::count_if(daemon_->seen(0), internal)); }
-
-  std::unique_ptr<FakeDaemon> daemon_;
-  Context gl_;
-  float* data_ = nullptr;
-  gradlane_how how_ = GRADLANE_HOW_INIT;
-};
+using namespace choices_fixture;
 
 TEST_F(Choices, RanksAgreeBeforeTheFirst) {
   reduce();
@@ -421,83 +369,6 @@ TEST_F(Choices, ClassesOfSizesChooseByThemselves) {
   const auto seen = own();
   EXPECT_EQ(seen[38].codec, kFixed);
   EXPECT_EQ(seen[39].codec, kRaw);
-}
-
-gl_plan_row plan_row(uint64_t from, uint64_t to, uint32_t strategy, unsigned bits) {
-  gl_plan_row row{};
-  row.from = from;
-  row.to = to;
-  row.strategy = strategy;
-  row.bound = bits == 0 ? GL_BOUND_EXACT : GL_BOUND_ABSOLUTE;
-  row.bits = static_cast<uint8_t>(bits);
-  const std::string name = bits == 0 ? "raw" : "fixed:" + std::to_string(bits);
-  std::strncpy(static_cast<char*>(row.codec), name.c_str(), GL_NAME - 1);
-  return row;
-}
-constexpr uint64_t kAnySize = uint64_t{1} << 40;
-
-// The very first operation, too.
-TEST_F(Choices, APlanChoosesInPlaceOfTrials) {
-  const gl_plan_row row = plan_row(0, kAnySize, kDirect, 8);
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = {row}, .worked = fast_fixed});
-  reduce(10);
-  for (size_t i = 0; i < 10; ++i) {
-    EXPECT_EQ(own()[i].codec, kFixed);
-    EXPECT_EQ(own()[i].strategy, kDirect);
-  }
-  EXPECT_EQ(internals(), 1U);
-  EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_PLAN);
-  // A plan does not make inexact what was not asked for.
-  how_.codec = "auto";
-  reduce(10);
-  EXPECT_EQ(own().back().codec, kRaw);
-  EXPECT_EQ(own().back().strategy, kDirect);
-}
-
-// Rows have borders inside of classes of sizes, too.
-TEST_F(Choices, APlanGoesByTheSizeOfEachOperation) {
-  const std::vector<gl_plan_row> plan = {plan_row(0, 100'000, kDirect, 0), plan_row(100'000, 130'000, kRing, 8)};
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = plan, .worked = fast_fixed});
-  for (int i = 0; i < 4; ++i) {
-    reduce(1, 20'000);
-    reduce(1, 30'000);
-  }
-  reduce(1, 32'700);
-  const auto seen = own();
-  for (size_t i = 0; i < 8; ++i) {
-    EXPECT_EQ(seen[i].codec, i % 2 == 0 ? kRaw : kFixed) << i;
-    EXPECT_EQ(seen[i].strategy, i % 2 == 0 ? kDirect : kRing) << i;
-  }
-  EXPECT_EQ(seen[8].codec, kRaw) << "no row";
-  const auto reports = daemon_->reports();
-  ASSERT_EQ(reports.size(), 3U);
-  EXPECT_EQ(reports[1].operations, 4U);
-  EXPECT_EQ(reports[2].reason, GL_REASON_NO_PLAN);
-}
-
-// The plan's codec stands for every bound that it keeps; where it does not, its strategy does.
-TEST_F(Choices, APlanKeepsTheBound) {
-  const gl_plan_row row = plan_row(0, kAnySize, kDirect, 10);
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = {row}, .worked = fast_fixed});
-  reduce();
-  EXPECT_EQ(own().back().codec_arguments, 10U) << "2^-8 was asked for";
-  for (const char* const name : {"auto:2^-11", "auto:rel=8"}) {
-    how_.codec = name;
-    reduce();
-    EXPECT_EQ(own().back().codec, kRaw) << name;
-    EXPECT_EQ(own().back().strategy, kDirect) << name;
-    EXPECT_EQ(daemon_->reports().back().reason, GL_REASON_ROUNDS) << name;
-  }
-  how_.codec = "fixed:7";
-  how_.strategy = "auto";
-  reduce();
-  EXPECT_EQ(own().back().codec_arguments, 7U);
-  EXPECT_EQ(own().back().strategy, kDirect);
-  how_.codec = "auto:2^-8";
-  how_.strategy = "ring";
-  reduce();
-  EXPECT_EQ(own().back().strategy, kRing) << "is named, and not the plan's";
-  EXPECT_EQ(own().back().codec, kRaw);
 }
 
 // Who gives to a reduce is through before it is over.

@@ -83,7 +83,8 @@ class Ranks {
       for (const gl_rounds& each : rounds_) {
         double own[GL_TRIALS];
         gl_rounds_give(&each, greatest_, own);
-        for (unsigned i = 0; i < GL_TRIALS; ++i) all[i] = greatest_ ? std::max(all[i], own[i]) : std::min(all[i], own[i]);
+        for (unsigned i = 0; i < GL_TRIALS; ++i)
+          all[i] = greatest_ ? std::max(all[i], own[i]) : std::min(all[i], own[i]);
       }
       if (agreed_.size() <= it.round) agreed_.push_back({all, all + GL_TRIALS});
       gl_rounds_take(&it, agreed_[it.round].data());

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import unittest
+import unittest.mock
 import warnings
 
 os.environ.setdefault("GLOG_minloglevel", "2")  # no warnings about options that a test sets for the sake of it
@@ -185,30 +186,37 @@ class Hooks(Case):
             self.run_hook(state, powerSGD_hook.powerSGD_hook, None)
 
 
+def without_delegate():
+    """Groups that are made in it have no other engine."""
+    return unittest.mock.patch.dict(os.environ, GRADLANE_DELEGATE="0")
+
+
 class Refusals(unittest.TestCase):
     def test_operations_it_does_not_have(self):
+        with without_delegate():
+            group = dist.new_group(list(range(WORLD)))
         tensor, many = torch.ones(4), [torch.ones(4) for _ in range(WORLD)]
         calls = {
-            "all_reduce with PRODUCT": lambda: dist.all_reduce(tensor, op=dist.ReduceOp.PRODUCT),
-            "reduce with BAND": lambda: dist.reduce(tensor, 0, op=dist.ReduceOp.BAND),
-            "reduce_scatter with BXOR": lambda: dist.reduce_scatter(tensor, many, op=dist.ReduceOp.BXOR),
-            "no all_to_all;": lambda: dist.all_to_all(many, many),
-            "no all_to_all_single": lambda: dist.all_to_all_single(torch.ones(WORLD), torch.ones(WORLD)),
-            "no gather": lambda: dist.gather(tensor, many if RANK == 0 else None),
-            "no scatter": lambda: dist.scatter(tensor, many if RANK == 0 else None),
+            "all_reduce with PRODUCT": lambda: dist.all_reduce(tensor, op=dist.ReduceOp.PRODUCT, group=group),
+            "reduce with BAND": lambda: dist.reduce(tensor, 0, op=dist.ReduceOp.BAND, group=group),
+            "reduce_scatter with BXOR": lambda: dist.reduce_scatter(tensor, many, op=dist.ReduceOp.BXOR, group=group),
+            "no all_to_all;": lambda: dist.all_to_all(many, many, group=group),
+            "no all_to_all_single": lambda: dist.all_to_all_single(torch.ones(WORLD), torch.ones(WORLD), group=group),
+            "no gather": lambda: dist.gather(tensor, many if RANK == 0 else None, group=group),
+            "no scatter": lambda: dist.scatter(tensor, many if RANK == 0 else None, group=group),
         }
         if WORLD > 1:
-            calls["no send"] = lambda: dist.send(tensor, (RANK + 1) % WORLD)
-            calls["no recv"] = lambda: dist.recv(tensor, (RANK + 1) % WORLD)
+            calls["no send"] = lambda: dist.send(tensor, (RANK + 1) % WORLD, group=group)
+            calls["no recv"] = lambda: dist.recv(tensor, (RANK + 1) % WORLD, group=group)
         for text, call in calls.items():
             with self.assertRaisesRegex(NotImplementedError, f"gradlane.*{text}.*make a group of another backend"):
                 call()
 
     def test_bad_tensors(self):
-        with self.assertRaisesRegex(gradlane.BadArgument, "dense"):
-            dist.all_reduce(torch.ones(4).to_sparse())
         if WORLD == 1:
             return
+        with self.assertRaisesRegex(gradlane.BadArgument, "dense"):
+            dist.broadcast(torch.ones(4).to_sparse(), 0)
         with self.assertRaisesRegex(gradlane.BadArgument, "all must be of one size and type"):
             dist.all_gather([torch.zeros(5) for _ in range(WORLD)], torch.zeros(4))
         with self.assertRaisesRegex(gradlane.BadArgument, "needs a contiguous tensor of"):
@@ -243,6 +251,10 @@ class Refusals(unittest.TestCase):
     @unittest.skipIf(WORLD < 3, "there are only groups of all or of one")
     def test_other_groups(self):
         """Refused at once on all ranks, members or not."""
+        with without_delegate():
+            self.refuse_other_groups()
+
+    def refuse_other_groups(self):
         wanted = f"a group of 2 of {WORLD} ranks; .* backend='gloo'"
         with self.assertRaisesRegex(gradlane.BadArgument, wanted):
             dist.new_group([0, 1])

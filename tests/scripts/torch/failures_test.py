@@ -109,11 +109,11 @@ class Pair(unittest.TestCase):
 
 class Failures(Pair):
     def test_a_rank_that_is_late(self):
-        """By more than the process group's timeout, which is shorter than the daemons'."""
+        """By more than the timeout of the process group, which is shorter than the daemons'."""
         self.one(0, "dist.group.WORLD.options._timeout = datetime.timedelta(seconds=1)")
         self.one(0, "work = reduce(async_op=True)")
         self.one(0, "large = reduce(1000000, async_op=True)")
-        late = r"the operation took too long: it was waiting for rank 1 \(limit: 1 s, the process group's timeout\)"
+        late = r"the operation took too long: it was waiting for rank 1 \(limit: 1 s, the timeout of the process group\)"
         self.assertFails(self.one(0, "work.wait()"), late)
         self.assertFails(self.one(0, "large.wait()"), late)
         self.assertFails(self.one(0, "reduce(1000000)"), late)

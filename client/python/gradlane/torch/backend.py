@@ -10,31 +10,40 @@ from __future__ import annotations
 import datetime
 import types
 import weakref
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
 from torch.futures import Future
 
 from .. import errors
+from . import ledger
+from .delegate import wanted
+from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import Engine
+from .handed import Several
 from .meeting import meet, refusal, watch
 from .setting import Setting
 from .staging import Operand
 from .work import Work
 
-_ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo')"
+_LOST = (" has left", "took too long")  # in the text of a failure after which the group is of no use
 
 
 def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Group:
     """What init_process_group() and new_group() call."""
     if dist.is_initialized():
-        return Group(rank, size, timeout)
-    # A new job. Groups of an earlier one may still be referenced, by a model say, and ranks may disagree about how
-    # many operations there have been.
-    Engine.renew()
-    Setting.bounds = {}
-    return Group(rank, size, timeout) if size == 1 else meet(store, rank, size, timeout, Group)
+        group = Group(rank, size, timeout)
+    else:
+        # A new job. Groups of an earlier one may still be referenced, by a model say, and ranks may disagree about how
+        # many operations there have been.
+        Engine.renew()
+        Setting.bounds = {}
+        ledger.clear()
+        group = Group(rank, size, timeout) if size == 1 else meet(store, rank, size, timeout, Group)
+    if wanted():
+        group.connect(store)
+    return group
 
 
 def register() -> None:
@@ -48,27 +57,29 @@ def register() -> None:
     watch()
 
 
-class Group(dist.ProcessGroup):
-    """All ranks, or one: then there is nothing to exchange, and no daemon needed.
+class Group(Delegating):
+    """All ranks, or one: then there is nothing to exchange, and no daemon needed. Of others it hands over everything.
 
     Methods are named by PyTorch, which has one for each function of torch.distributed. They return a Work, whose wait()
     raises OperationFailed and DaemonGone; what is wrong with a call is raised at once, as BadArgument.
     """
 
     _engine: Engine | None
-    _refusal: errors.BadArgument | None
 
     def __init__(self, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, size)
         self._rank, self._size = rank, size
         self.options = types.SimpleNamespace(_timeout=timeout)  # as other backends have it
-        self._engine = self._refusal = None
+        self._engine = None
         if size == 1:
             Setting.verify(Engine.existing() if Engine.exists() else None)
             return
         if dist.is_initialized() and size != dist.get_world_size():
-            # Not raised here: the ranks that are no members would wait in new_group() for those that are.
-            self._refusal = refusal(size, dist.get_world_size())
+            world = dist.get_world_size()
+            self._apart = f"a group of {size} of {world} ranks"
+            if not wanted():
+                # Not raised here: the ranks that are no members would wait in new_group() for those that are.
+                self._refusal = refusal(size, world)
             return
         self._engine = Engine.shared(rank=rank, world=size)
         self._engine.groups = True
@@ -83,30 +94,46 @@ class Group(dist.ProcessGroup):
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """all_reduce(): SUM, AVG, MIN or MAX, in place; sums of float32 through the codec of use_codec()."""
-        return self._reduce("all_reduce", _only(tensors, "all_reduce"), tensors, opts)
+        tensor = only(tensors, "all_reduce")
+        op, _ = premultiplied(op_of(opts), tensors, True)
+        why = self._why(op, tensor)
+        if why:
+            return self.reducer("all_reduce", op).all_reduce(why, "all_reduce", tensors, op, opts)
+        return self._reduce("all_reduce", tensor, tensors, op)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """all_reduce_coalesced(): as one tensor. All are of one type and on one device."""
         name = "all_reduce_coalesced"
         if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
             raise errors.bad_argument(f"gradlane: {name} needs tensors, of one type and on one device")
+        op, _ = premultiplied(op_of(opts), tensors, True)
+        why = self._why(op, tensors[0])
+        if why:
+            return self.reducer(name, op).all_reduce(why, name, tensors, op, opts)
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
         def spread(result: torch.Tensor) -> None:
             for tensor, part in zip(tensors, result.split([tensor.numel() for tensor in tensors])):
                 tensor.detach().copy_(part.view(tensor.shape))
 
-        return self._reduce(name, flat, tensors, opts, spread)
+        return self._reduce(name, flat, tensors, op, spread)
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Work:
         """reduce(): an all_reduce() that other ranks do not see the result of."""
-        tensor = _only(tensors, "reduce")
-        return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, opts)
+        op, (tensor,) = premultiplied(op_of(opts), [only(tensors, "reduce")], opts.rootRank == self._rank)
+        why = self._why(op, tensor)
+        if why:
+            return self.reducer("reduce", op).reduce(why, tensor, op, opts)
+        return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, op)
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """reduce_scatter(): SUM, AVG, MIN or MAX of blocks of one shape and type; with fixed:auto exact."""
-        output, blocks = _only(outputs, "reduce_scatter"), _only(inputs, "reduce_scatter")
-        kind = _reduction("reduce_scatter", opts)
+        output = only(outputs, "reduce_scatter")
+        op, blocks = premultiplied(op_of(opts), only(inputs, "reduce_scatter"), False)
+        why = self._why(op, output)
+        if why:
+            return self.reducer("reduce_scatter", op).reduce_scatter(why, outputs, blocks, op, opts)
+        kind = _reduction(op)
         if self._engine is None:
             output.copy_(blocks[0])
         # An adaptive bound would need the whole result on all ranks.
@@ -115,19 +142,21 @@ class Group(dist.ProcessGroup):
             codec = self._engine.codecs.exact
         return self._begin(outputs, "reduce_scatter", output, blocks, codec=codec, **kind)
 
-    def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
+    def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
         """reduce_scatter_tensor(): of a contiguous tensor of all blocks."""
         return self.reduce_scatter([output], [self._blocks("reduce_scatter_tensor", tensor, output)], opts)
 
-    def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], opts: Any,
+    _reduce_scatter_base = reduce_scatter_single
+
+    def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], op: Any,
                 on_result: Callable[[torch.Tensor], None] | None = None) -> Work:
-        kind = _reduction(name, opts)
+        kind = _reduction(op)
         average = kind["average"]
         coded = tensor.dtype == torch.float32 and kind["reduction"] == "sum"
         codec, chosen = Setting.choose(tensor.numel(), self._engine) if coded else (None, None)
         kind["strategy"] = Setting.strategy
         if chosen is None:
-            return self._begin(result, "all_reduce", tensor, codec=codec, on_result=on_result, **kind)
+            return self._begin(result, "all_reduce", tensor, codec=codec, on_result=on_result, noted=name, **kind)
         bound = chosen
 
         def update(reduced: torch.Tensor) -> None:
@@ -137,28 +166,41 @@ class Group(dist.ProcessGroup):
 
         # All ranks ask for the codec when the operations before have ended, so they all get the same.
         return self._begin(result, "all_reduce", tensor, codec=bound.codec, on_result=update, on_failure=bound.reset,
-                           **kind)
+                           noted=name, **kind)
 
     # ---- Copies
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Work:
         """broadcast(), bit by bit."""
-        return self._begin(tensors, "broadcast", _only(tensors, "broadcast"), opts.rootRank)
+        tensor = only(tensors, "broadcast")
+        if self._apart:
+            return self.other("broadcast").broadcast(self._apart, tensor, opts)
+        return self._begin(tensors, "broadcast", tensor, opts.rootRank)
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """all_gather(), bit by bit: blocks of one shape and type."""
-        own, theirs = _only(inputs, "all_gather"), _only(outputs, "all_gather")
+        own, theirs = only(inputs, "all_gather"), only(outputs, "all_gather")
+        if self._apart:
+            return self.other("all_gather").all_gather(self._apart, theirs, own, opts)
         if self._engine is None:
             theirs[0].copy_(own)
         return self._begin(outputs, "all_gather", theirs, own)
 
-    def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
+    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
         """all_gather_into_tensor(): to a contiguous tensor of all blocks."""
-        return self.allgather([self._blocks("all_gather_into_tensor", output, tensor)], [tensor.reshape(-1)])
+        blocks = self._blocks("all_gather_into_tensor", output, tensor)
+        return self.allgather([blocks], [tensor.reshape(-1)], opts)
+
+    _allgather_base = all_gather_single
 
     def barrier(self, opts: Any = None) -> Work:
-        """barrier()."""
-        return self._begin([], "barrier")
+        """barrier(): also of what has gone to the other engine."""
+        if self._apart:
+            return self.other("barrier").barrier(self._apart)
+        work = self._begin([], "barrier")
+        if self._size == 1 or self._delegate is None or not self._delegate.behind:
+            return work
+        return Several([work, self._delegate.barrier("what went there before")], [])
 
     # ---- Private
 
@@ -171,11 +213,21 @@ class Group(dist.ProcessGroup):
             )
         return list(large.detach().view(self._size, -1))
 
+    def _why(self, op: Any, tensor: torch.Tensor) -> str:
+        """Why a reduction is not for gradlane's engine; "": it is."""
+        if self._apart:
+            return self._apart
+        if _reduction(op):
+            return "a sparse tensor" if tensor.is_sparse and self._delegate is not None else ""
+        return op_name(op)
+
     def _begin(self, result: Any, name: str, *arguments: Any, on_failure: Callable[[], None] | None = None,
-               **how: Any) -> Work:
-        """Starts an operation of the engine; a Work with `result`."""
-        if self._refusal is not None:
-            raise self._refusal
+               noted: str | None = None, **how: Any) -> Work:
+        """Starts an operation of the engine; a Work with `result`. noted: as explain() calls it."""
+        delegate = self._delegate  # not the group, which shall end when it is destroyed, whatever is under way
+        if delegate is not None:
+            delegate.check()
+        ledger.note(noted or name, ledger.HERE, "", max(map(ledger.size_of, arguments), default=0))
         work = Work(result)
 
         def start(result: Any, on_error: Callable[[Exception], None]) -> Future[Any]:
@@ -188,6 +240,8 @@ class Group(dist.ProcessGroup):
 
             def failed(error: Exception) -> None:
                 on_error(error)
+                if delegate is not None and _is_lost(error):
+                    delegate.give_up(error)
                 if on_failure is not None and not isinstance(error, errors.LossWarning):
                     on_failure()
 
@@ -198,43 +252,15 @@ class Group(dist.ProcessGroup):
         return work.begin(start)
 
 
-def _only(tensors: Sequence[Any], name: str) -> Any:
-    """PyTorch passes lists for several GPUs of a process, which nobody has any more."""
-    if len(tensors) != 1:
-        raise errors.bad_argument(f"gradlane: {name} takes one tensor per process, not {len(tensors)}")
-    return tensors[0]
+def _is_lost(error: Exception) -> bool:
+    """Whether a rank or the daemon is: what is under way elsewhere would wait for it, as long as it may."""
+    return isinstance(error, errors.DaemonGone) or any(word in str(error) for word in _LOST)
 
 
-def _reduction(name: str, opts: Any) -> dict[str, Any]:
-    """What the engine calls it."""
-    op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+def _reduction(op: Any) -> dict[str, Any]:
+    """What the engine calls it; nothing: it has no such."""
     for known, reduction in ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "sum"), (dist.ReduceOp.MIN, "min"),
                              (dist.ReduceOp.MAX, "max")):
         if op == known:
             return {"average": known == dist.ReduceOp.AVG, "reduction": reduction}
-    others = ("PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
-    text = next((other for other in others if opts.reduceOp == getattr(dist.ReduceOp, other, None)), str(opts.reduceOp))
-    here = "the backend gradlane has SUM, AVG, MIN and MAX"
-    raise NotImplementedError(f"gradlane: {name} with {text}; {here}; {_ANOTHER}")
-
-
-def _absent(method: str, name: str) -> Callable[..., Any]:
-    def refuse(self: Group, *arguments: Any, **options: Any) -> Any:
-        raise NotImplementedError(f"gradlane: the backend gradlane has no {name}; {_ANOTHER}")
-
-    refuse.__name__ = method
-    return refuse
-
-
-for _method, _name in {
-    "allgather_coalesced": "all_gather_coalesced",
-    "alltoall": "all_to_all",
-    "alltoall_base": "all_to_all_single",
-    "gather": "gather",
-    "monitored_barrier": "monitored_barrier",
-    "recv": "recv",
-    "recv_anysource": "recv from any rank",
-    "scatter": "scatter",
-    "send": "send",
-}.items():
-    setattr(Group, _method, _absent(_method, _name))
+    return {}

@@ -17,6 +17,7 @@ from typing import Any, Callable, TypeVar
 import torch.distributed as dist
 
 from .. import errors
+from .delegate import wanted
 from .engine import Engine
 
 _Joined = TypeVar("_Joined")
@@ -96,7 +97,7 @@ def _watched(original: Callable[..., Any], look: Callable[[dict[str, Any]], None
 
 def _look_at_group(call: dict[str, Any]) -> None:
     ranks = call.get("ranks")
-    if not dist.is_initialized() or ranks is None:
+    if not dist.is_initialized() or ranks is None or wanted():
         return
     size, world = len(set(ranks)), dist.get_world_size()
     if _is_ours(call.get("backend") or dist.get_backend()) and 1 < size < world:

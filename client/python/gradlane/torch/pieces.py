@@ -107,7 +107,7 @@ class Pieces:
             text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
         if code == errors.Code.FAILED and "took too long" in text and operation is not None and operation.is_late():
             text = re.sub(r" \(limit: [^)]*\)", "", text)
-            text += f" (limit: {operation.timeout:g} s, the process group's timeout)"
+            text += f" (limit: {operation.timeout:g} s, the timeout of the process group)"
         return errors.error(code, "gradlane: " + text)
 
     def _land(self, operation: Operation, timeout_ms: int = 0) -> bool:

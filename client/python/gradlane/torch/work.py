@@ -39,11 +39,18 @@ class Work(_Base):
     def begin(self, start: Callable[..., Future[Any]]) -> Work:
         """Starts the operation: start(result=, on_error=) returns its future. Returns self."""
         self._future = start(result=self._tensors, on_error=self._fail)
+        self.keep()
+        return self
+
+    def keep(self) -> None:
+        """Until somebody asks for what has become of it."""
         with Work._lock:
             Work._kept[id(self)] = self
-            while len(Work._kept) > _KEPT and next(iter(Work._kept.values())).is_completed():
-                Work._kept.popitem(last=False)
-        return self
+            while len(Work._kept) > _KEPT:
+                oldest = next(iter(Work._kept.values()))
+                if not oldest.is_completed():
+                    break
+                Work._kept.pop(id(oldest), None)
 
     def _fail(self, error: Exception) -> None:
         self._error = error
@@ -94,7 +101,7 @@ class Work(_Base):
 
     def is_success(self) -> bool:
         """Whether it is over and went well."""
-        return self.is_completed() and self._error is None
+        return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
         """What went wrong, if anything has."""

@@ -244,6 +244,27 @@ class Failures(Pair):
         for number in (0, 1, 99):
             self.assertFails(self.one(0, f"works[{number}].wait()"), "rank 1 has left")
 
+    def test_a_rank_is_killed_before_it_goes_to_gloo(self):
+        """Then the whole group is of no use, also in gradlane's own engine."""
+        product = "dist.all_reduce(torch.ones(3), op=dist.ReduceOp.PRODUCT)"
+        self.assertEqual(self.ask(product), ["ok None"] * 2)
+        self.trainers[1].kill()
+        self.assertFails(self.one(0, product), "all_reduce by Gloo: .*[Cc]onnection")
+        self.assertFails(self.one(0, "reduce()"), "all_reduce by Gloo: .* before this one")
+
+    def test_a_rank_is_killed_before_it_goes_to_both(self):
+        self.trainers[1].kill()
+        self.assertFails(self.one(0, "reduce()"), "rank 1 has left")
+        self.assertFails(self.one(0, "dist.send(torch.ones(3), 1)"), "rank 1 has left.* before this one")
+
+    def test_abort(self):
+        self.one(0, MANY)
+        self.assertEqual(self.one(0, "dist.group.WORLD.abort()"), "ok None")
+        self.assertFails(self.one(0, "works[99].wait()"), "was destroyed")
+        for line in ("reduce()", "dist.send(torch.ones(3), 1)"):
+            self.assertFails(self.one(0, line), "was aborted")
+        self.assertFails(self.one(1, "reduce()"), "rank 0 has left")
+
     def test_a_daemon_is_killed(self):
         self.one(0, MANY)
         self.ring.daemons[1].signal(signal.SIGKILL)

@@ -202,6 +202,13 @@ class Group(Delegating):
             return work
         return Several([work, self._delegate.barrier("what went there before")], [])
 
+    def abort(self) -> None:
+        """What is under way fails, and what comes, here and on the other ranks: destroy the group."""
+        if self._delegate is not None:
+            self._delegate.give_up(errors.error(errors.Code.FAILED, "gradlane: the process group was aborted"))
+        if self._engine is not None:
+            self._engine.close()
+
     # ---- Private
 
     def _blocks(self, name: str, large: torch.Tensor, small: torch.Tensor) -> list[torch.Tensor]:

@@ -11,6 +11,7 @@ import datetime
 import os
 import re
 import socket
+import weakref
 from typing import Any, Callable, Sequence
 
 import torch
@@ -25,6 +26,12 @@ from .wire import Wire, together
 
 # In what Gloo says when ranks have lost each other: it has closed their connections then, and its group is of no use.
 _BROKEN = re.compile("timed? ?out|connection|peer|abort|socket", re.IGNORECASE)
+
+_delegates: weakref.WeakSet[Delegate] = weakref.WeakSet()
+_of_parents: list[Delegate] = []  # of processes that this one was forked from: their threads are not here to be ended
+
+
+os.register_at_fork(after_in_child=lambda: _of_parents.extend(_delegates))
 
 
 def wanted() -> bool:
@@ -47,6 +54,7 @@ class Delegate:
         self._failure: Exception | None = None
         self._gloo: Any = None
         self._nccl: Any = None
+        _delegates.add(self)
         self.behind = False  # whether a collective has come since the last barrier, the same on all ranks
         if size > 1:
             self._gloo = _make_gloo(self._store, rank, size, limits._timeout)
@@ -198,7 +206,8 @@ class Delegate:
                 if isinstance(self._failure, errors.Error) else self._failure
 
     def give_up(self, failure: Exception) -> None:
-        """The group has failed, here or in gradlane's own engine: what is under way fails too, where PyTorch can."""
+        """The group has failed, here or in gradlane's own engine. A send or receive whose other rank is still there
+        ends with its time limit all the same, as PyTorch cannot take it back."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -226,7 +235,7 @@ class Delegate:
         def explained(error: Exception) -> Exception:
             if self._failure is not None:
                 return self._failure
-            failed = errors.error(errors.Code.FAILED, f"{told}: {error}")
+            failed = errors.error(errors.Code.FAILED, f"{told}: {_cause(error)}")
             if _BROKEN.search(str(error)):
                 self.give_up(failed)
             return failed
@@ -261,6 +270,11 @@ class Delegate:
             options._timeout = self._limits._timeout
             self._nccl = dist.ProcessGroupNCCL(dist.PrefixStore("nccl", self._store), self._rank, self._size, options)
         return self._nccl
+
+
+def _cause(error: Exception) -> str:
+    """Without what Gloo advises."""
+    return str(error).split(" This is typically", maxsplit=1)[0]
 
 
 def _finish(wires: Sequence[Wire]) -> None:

@@ -194,32 +194,6 @@ class Failures(DaemonTest):
             self.check_sums(contexts, 14)
         self.finish(ring, contexts)
 
-    def test_other_sums(self):
-        """Reduces and reduce-scatters are classes of their own, and choose alike on all ranks."""
-        ring = self.ring(3, "memif", mesh=True, strategies="[ring, direct]")
-        contexts = self.open_all(ring)
-        ended = []
-
-        def work(gl):
-            for _ in range(15):
-                data = gl.zeros(90_000)
-                data[:] = gl.rank + 1
-                gl.reduce(data, root=1, codec="auto:2^-10", timeout=PATIENCE)
-                self.assertEqual(data[0], 6 if gl.rank == 1 else gl.rank + 1)
-                data[:] = gl.rank + 1
-                own = gl.reduce_scatter(data, codec="auto:2^-10", timeout=PATIENCE)
-                self.assertEqual(own[0], 6)
-            ended.append(gl.rank)
-        Together(contexts).run(work)
-        self.assertEqual(len(ended), 3)
-        rows = json.loads(subprocess.run([daemons.BINARIES["gradlane"], "stats", "--json", "--plan", "--admin",
-                                          ring.sockets[0].with_suffix(".admin")], capture_output=True, text=True,
-                                         timeout=PATIENCE).stdout)
-        self.assertEqual([row["operation"] for row in rows], ["reduce", "reduce_scatter"])
-        for row in rows:
-            self.assertTrue(row["settled"], row)
-        self.finish(ring, contexts)
-
     def test_ranks_that_disagree_are_told(self):
         """One begins to choose afresh and the others do not: an error, which names what differs, and no wrong sum."""
         failed = gradlane_package().OperationFailed

@@ -102,9 +102,9 @@ class Together:
             thread.start()
         for thread in threads:
             thread.join(PATIENCE)
+            if self.errors:  # for which the others may wait
+                raise self.errors[0]
             assert not thread.is_alive(), "a rank hangs"
-        if self.errors:
-            raise self.errors[0]
 
     def _one(self, work, gl):
         try:
@@ -236,6 +236,33 @@ class Failures(DaemonTest):
                                            timeout=PATIENCE).stdout)
         self.assertEqual(row["codec"], "raw")
         self.assertIn("offer something else", row["why"])
+        self.finish(ring, contexts)
+
+    def test_other_sums(self):
+        """Reduces and reduce-scatters are classes of their own, and choose alike on all ranks."""
+        ring = self.ring(3, "memif", mesh=True, strategies="[ring, direct]")
+        contexts = self.open_all(ring)
+        ended = []
+
+        def work(gl):
+            for _ in range(24):
+                data = gl.zeros(90_000)
+                data[:] = gl.rank + 1
+                gl.reduce(data, root=1, codec="auto:2^-10", timeout=PATIENCE)
+                if gl.rank == 1:
+                    self.assertEqual(data[0], 6)
+                data[:] = gl.rank + 1
+                own = gl.reduce_scatter(data, codec="auto:2^-10", timeout=PATIENCE)
+                self.assertEqual(own[gl.rank * 30_000], 6)
+            ended.append(gl.rank)
+        Together(contexts).run(work)
+        self.assertEqual(len(ended), 3)
+        rows = json.loads(subprocess.run([daemons.BINARIES["gradlane"], "stats", "--json", "--plan", "--admin",
+                                          ring.sockets[0].with_suffix(".admin")], capture_output=True, text=True,
+                                         timeout=PATIENCE).stdout)
+        self.assertEqual([row["operation"] for row in rows], ["reduce", "reduce_scatter"])
+        for row in rows:
+            self.assertTrue(row["settled"], row)
         self.finish(ring, contexts)
 
     def test_a_plan_is_kept(self):

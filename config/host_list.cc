@@ -45,7 +45,7 @@ std::string_view take_until(std::string_view& text, char separator) {
 bool is_of_name(unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; }
 
 // "name", "name:port", "::1", "[::1]:port".
-Host host_of(std::string_view word, const std::string& where) {
+Host host_of(std::string_view word, const std::string& where, const char* of = "UDP") {
   const auto colons = std::ranges::count(word, ':');
   const size_t end = word.starts_with('[') ? word.find(']') : colons == 1 ? word.find(':') : std::string_view::npos;
   const bool bracketed = word.starts_with('[') && end != std::string_view::npos;
@@ -63,7 +63,7 @@ Host host_of(std::string_view word, const std::string& where) {
   if (!right) refuse_word(where, fmt::format("{} is no host, {}", quoted(word), kHostsAllowed));
   if (rest.empty()) return host;
   const auto port = rest.starts_with(':') ? parse_decimal(rest.substr(1), 1, 65535) : std::nullopt;
-  if (!port) refuse_word(where, fmt::format("{} has no UDP port behind its ':', allowed: 1 to 65535", quoted(word)));
+  if (!port) refuse_word(where, fmt::format("{} has no {} port behind its ':', allowed: 1 to 65535", quoted(word), of));
   host.port = static_cast<uint16_t>(*port);
   return host;
 }
@@ -150,7 +150,7 @@ std::string_view take_item(std::string_view& text) {
 
 }  // namespace
 
-std::vector<Host> parse_hosts(std::string_view list, const std::string& where) {
+std::vector<Host> parse_hosts(std::string_view list, const std::string& where, const char* of) {
   std::vector<Host> hosts;
   for (bool more = true; more;) {
     more = list.find(',') != std::string_view::npos;
@@ -158,7 +158,7 @@ std::vector<Host> parse_hosts(std::string_view list, const std::string& where) {
     if (word.empty())
       refuse_word(where, fmt::format("a host is missing at the beginning, end, or between commas, {}", kHostsAllowed));
     if (hosts.size() == kMaxNodes) refuse_count(where);
-    hosts.push_back(host_of(word, where));
+    hosts.push_back(host_of(word, where, of));
   }
   return hosts;
 }

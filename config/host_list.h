@@ -18,8 +18,8 @@ struct Host {
 
 // All throw SetupError, "WHERE: what is wrong, what is allowed", and give 1 to kMaxNodes hosts.
 
-// "10.0.0.1,node-b:19000,fd00::3,[fd00::4]:19000"
-[[nodiscard]] std::vector<Host> parse_hosts(std::string_view list, const std::string& where);
+// "10.0.0.1,node-b:19000,fd00::3,[fd00::4]:19000"; `of`: whose the ports are, for messages.
+[[nodiscard]] std::vector<Host> parse_hosts(std::string_view list, const std::string& where, const char* of = "UDP");
 
 // A host in each line, first of all: what follows, as in mpirun's "node-a slots=4", is not read. # begins a comment.
 [[nodiscard]] std::vector<Host> parse_host_file(std::string_view text, const std::string& path);

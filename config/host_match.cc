@@ -160,7 +160,7 @@ RankHere rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddr
 
 std::optional<Launched> launched(const Environment& environment) {
   const std::optional<Given> given = given_by(environment);
-  if (!given || !given->size || given->rank >= *given->size) return std::nullopt;
+  if (!given || !given->size) return std::nullopt;
   return Launched{given->rank, *given->size};
 }
 

@@ -43,7 +43,7 @@ struct RankHere {
                                  const std::vector<LocalIp>& here, const Environment& environment,
                                  const std::string& where);
 
-// The rank of a launcher that says how many processes it has started; nothing: there is none such.
+// The rank of a launcher that says how many processes it has started; nothing: there is none such. It may be above.
 struct Launched {
   uint64_t rank = 0;
   uint64_t world = 0;

@@ -37,6 +37,7 @@ constexpr size_t kLongestAnswer = 64 + kMaxNodes * 48;
 constexpr size_t kMostGuests = 2 * kMaxNodes;  // connected at a time, strangers among them
 constexpr milliseconds kGrace{10'000};         // that a visitor waits longer than rank 0 does
 constexpr milliseconds kRetry{200};
+constexpr milliseconds kFirstNews{1'000};
 constexpr milliseconds kNews{10'000};  // from one word to the next
 
 // ---- Sockets
@@ -102,6 +103,12 @@ int left_until(Clock::time_point end, milliseconds most) {
   return static_cast<int>(std::clamp(left, milliseconds{0}, most).count());
 }
 
+// "118 s"
+std::string time_left(Clock::time_point end) {
+  return fmt::format("{} s",
+                     std::chrono::ceil<std::chrono::seconds>(std::max(end - Clock::now(), Clock::duration{})).count());
+}
+
 // ---- Rank 0
 
 struct MeetingGuest {
@@ -131,13 +138,15 @@ class MeetingHost {
 
   std::vector<IpAddress> wait(const std::function<void(const std::string&)>& say) {
     const auto end = Clock::now() + meeting_.patience;
-    auto news = Clock::now() + kNews;
+    auto news = Clock::now() + kFirstNews;
     while (!all_here()) {
       if (Clock::now() >= end) give_up();
       look(left_until(std::min(end, news), milliseconds{1000}), say);
       if (Clock::now() < news) continue;
       news += kNews;
-      if (!all_here()) say(fmt::format("{}: waiting at {} for {}", where_, place_text(meeting_), missing()));
+      if (all_here()) continue;
+      say(fmt::format("{}: waiting at {} for {} of {}, {} more at most", where_, place_text(meeting_), missing(),
+                      meeting_.world, time_left(end)));
     }
     std::vector<IpAddress> ips(meeting_.world, meeting_.ip);
     for (const MeetingGuest& guest : guests_) {
@@ -280,7 +289,7 @@ class MeetingVisitor {
       : meeting_(meeting), where_(where), end_(Clock::now() + meeting.patience) {}
 
   std::vector<IpAddress> wait(const std::function<void(const std::string&)>& say) {
-    auto news = Clock::now() + kNews;
+    auto news = Clock::now() + kFirstNews;
     while (Clock::now() < end_) {
       const std::optional<std::string> answer = ask(news, say);
       if (answer && answer->starts_with(kRefused)) refuse_word(where_, "rank 0 says: " + plain(*answer));
@@ -295,7 +304,8 @@ class MeetingVisitor {
  private:
   void tell(Clock::time_point& news, const std::function<void(const std::string&)>& say) const {
     news += kNews;
-    say(fmt::format("{}: waiting for all at {}: {}", where_, place_text(meeting_), trouble_));
+    say(fmt::format("{}: waiting for all {} ranks at {}, {} more at most: {}", where_, meeting_.world,
+                    place_text(meeting_), time_left(end_), trouble_));
   }
 
   // One connection, to its end. Nothing: none came about, or rank 0 has gone without a word.

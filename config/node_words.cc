@@ -64,7 +64,7 @@ struct Hosts {
 // "HOST" or "HOST:PORT", where rank 0 listens.
 Hosts meet_at(const std::string& place, std::optional<unsigned> rank, const Surroundings& surroundings,
               const std::string& where) {
-  const std::vector<Host> at = parse_hosts(place, where);
+  const std::vector<Host> at = parse_hosts(place, where, "TCP");
   if (at.size() != 1) refuse_word(where, fmt::format("{} hosts, allowed: one, on which rank 0 runs", at.size()));
   const auto given = launched(surroundings.environment);
   if (!given) {
@@ -74,13 +74,19 @@ Hosts meet_at(const std::string& place, std::optional<unsigned> rank, const Surr
                                    "SLURM_NTASKS): write all hosts, --nodes HOST,HOST,...",
                                    text.empty() ? "no rank" : "rank " + text));
   }
+  if (given->rank >= given->world) {
+    refuse_word(where, fmt::format("rank {}: the launcher's numbers do not fit: {} processes have ranks 0 to {}",
+                                   launcher_text(surroundings.environment), given->world,
+                                   given->world - std::min<uint64_t>(given->world, 1)));
+  }
   if (given->world > kMaxNodes) {
     refuse_word(where, fmt::format("{} processes, allowed: 1 to {}, one for each node", given->world, kMaxNodes));
   }
   const IpAddress ip = choose_ips(surroundings.look_up(at), where).front();
   if (given->world > 1 && is_loopback(ip)) {
-    refuse_word(where, fmt::format("{} is loopback here ({}), which no other machine reaches: write rank 0's address",
-                                   at.front().name, ip_text(ip)));
+    refuse_word(where, fmt::format("{} is loopback here ({}), which no other machine reaches: write rank 0's address; "
+                                   "{} nodes on this machine alone: gradlane run -n {} -- COMMAND",
+                                   at.front().name, ip_text(ip), given->world, given->world));
   }
   Meeting meeting{.ip = ip, .port = at.front().port != 0 ? at.front().port : NodeConfig{}.udp_port};
   meeting.rank = rank.value_or(static_cast<unsigned>(given->rank));
@@ -93,9 +99,11 @@ Hosts meet_at(const std::string& place, std::optional<unsigned> rank, const Surr
   for (size_t i = 0; i < ips.size(); ++i) {
     const auto same = std::ranges::find(ips, ips[i]);
     if (same - ips.begin() != static_cast<ptrdiff_t>(i)) {
-      refuse_word(where, fmt::format("ranks {} and {} are both at {}: start one for each machine, as mpirun --map-by "
-                                     "ppr:1:node does; or, behind one NAT, write all hosts with a port for each",
-                                     same - ips.begin(), i, ip_text(ips[i])));
+      refuse_word(where,
+                  fmt::format("ranks {} and {} are both at {}: start one for each machine, as mpirun --map-by "
+                              "ppr:1:node does; or, behind one NAT, write all hosts with a port for each; on one "
+                              "machine: gradlane run -n {} -- COMMAND",
+                              same - ips.begin(), i, ip_text(ips[i]), ips.size()));
     }
     hosts.list.push_back({ip_text(ips[i]), 0});
   }

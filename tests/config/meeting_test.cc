@@ -130,6 +130,18 @@ TEST(Meeting, WhoDoesNotComeIsNamedEverywhere) {
   EXPECT_NE(met(1, 2, free_port(), kShort).find("W: no connection to 127.0.0.1:"), std::string::npos);
 }
 
+TEST(Meeting, WhoIsWaitedForIsSaid) {
+  for (unsigned rank = 0; rank < 2; ++rank) {
+    std::string said;
+    EXPECT_THROW((void)meet({kHere, free_port(), rank, 2, kShort}, "W", [&](const std::string& text) { said = text; }),
+                 SetupError);
+    EXPECT_EQ(said.find(rank == 0 ? "W: waiting at 127.0.0.1:" : "W: waiting for all 2 ranks at 127.0.0.1:"), 0U)
+        << said;
+    EXPECT_NE(said.find(" s more at most"), std::string::npos) << said;
+    EXPECT_EQ(said.find(" for rank 1 of 2, ") != std::string::npos, rank == 0) << said;
+  }
+}
+
 TEST(Meeting, WhoDisagreesIsTold) {
   const uint16_t port = free_port();
   auto host = start(0, 3, port);

@@ -203,6 +203,13 @@ TEST(NodeWords, Meetings) {
   machine.variables = {{"PMIX_RANK", "1"}};
   EXPECT_NE(nodes("@mpi:alpha", machine).find("rank 1 of an unknown number (PMIX_RANK): no launcher"),
             std::string::npos);
+  machine.variables = {{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  EXPECT_EQ(
+      nodes("@mpi:alpha", machine),
+      "--nodes @mpi:alpha: rank 5 of 2 (OMPI_COMM_WORLD_RANK): the launcher's numbers do not fit: 2 processes have "
+      "ranks 0 to 1");
+  EXPECT_EQ(nodes("@mpi:alpha:99999", machine),
+            "--nodes @mpi:alpha:99999: 'alpha:99999' has no TCP port behind its ':', allowed: 1 to 65535");
   machine.variables = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}};
   EXPECT_TRUE(nodes("@mpi:alpha:19077", machine)
                   .starts_with("{nodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.77}, {rank: 2, ip: 10.0.0.3}], "
@@ -215,7 +222,7 @@ TEST(NodeWords, Meetings) {
   EXPECT_EQ(nodes("@mpi:alpha,beta", machine), "--nodes @mpi:alpha,beta: 2 hosts, allowed: one, on which rank 0 runs");
   EXPECT_EQ(nodes("@mpi:self", machine),
             "--nodes @mpi:self: self is loopback here (127.0.1.1), which no other machine reaches: write rank 0's "
-            "address");
+            "address; 3 nodes on this machine alone: gradlane run -n 3 -- COMMAND");
   EXPECT_TRUE(nodes("@mpi:alpha:19002", machine).starts_with("--nodes @mpi:alpha:19002: ranks 1 and 2 are both at"));
   EXPECT_EQ(tree({"@mpi:alpha", {}, {"rank=1"}, {}}, machine),
             "--set rank: --nodes @mpi:alpha goes by the launcher's, allowed: --rank");

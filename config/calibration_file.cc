@@ -189,7 +189,9 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   return calibration;
 }
 
-Calibration load_calibration(const std::string& path) { return parse_calibration(read_config_file(path), path); }
+Calibration load_calibration(const std::string& path) {
+  return parse_calibration(read_config_file(path, "calibration"), path);
+}
 
 std::string calibration_text(const Calibration& calibration) {
   const PacketCost& packets = calibration.packets;

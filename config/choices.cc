@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/parse.h"
@@ -32,10 +35,28 @@ void read_codec_or_auto(const Section& root, NodeConfig& config) {
   const auto value = root.find("codec");
   const YamlNode* const node = value ? &value->node() : nullptr;
   if (node == nullptr || node->kind != YamlNode::Kind::kScalar || !begins_auto(node->text)) {
-    return read_codec(root, config.codec);
+    return read_codec(root, config.codec, std::string(kAutoUsage) + ": chosen by what was the fastest");
   }
   if (!is_auto_codec(node->text)) return value->fault(quoted(node->text) + " is no codec, allowed: " + kAutoUsage);
   config.auto_codec = node->text;
+}
+
+// The only word is auto; those who name a strategy here want it to be the first one of the others.
+void read_strategy_word(const Value& value, NodeConfig& config) {
+  const YamlNode& node = value.node();
+  const std::string name = node.kind == YamlNode::Kind::kScalar ? node.text : "";
+  try {
+    if (!name.empty() && name != kAutoCodec) {
+      const StrategyId it = find_strategy(name);
+      return value.fault(
+          fmt::format("{} is not for this key, allowed: {}; `strategies: [{}]` names those that operations "
+                      "may go by, and the first of them is the default",
+                      quoted(name), kAutoCodec, it.name().view()));
+    }
+  } catch (const SetupError&) {
+    // No strategy either.
+  }
+  config.auto_strategy = value.choice(kStrategyWords).has_value();
 }
 
 // A choice is of one of those that are allowed.
@@ -49,8 +70,22 @@ void read_strategy(const Section& section, PlanChoice& choice, const std::vector
     return value->fault(error.what());
   }
   if (choice.strategy == StrategyId{} || std::ranges::find(strategies, choice.strategy) != strategies.end()) return;
-  value->fault(fmt::format("{} is none of `strategies` of the configuration, allowed: ring, {}", *name,
-                           fmt::join(strategy_names(strategies), ", ")));
+  std::vector<std::string> names = strategy_names(strategies);
+  if (std::ranges::find(strategies, StrategyId{}) == strategies.end()) names.insert(names.begin(), "ring");
+  value->fault(fmt::format("{} is none of `strategies` of the configuration, allowed: {}; or name it there", *name,
+                           fmt::join(names, ", ")));
+}
+
+// A path of a file is relative to the folder of that; one of the command line, to where that is run.
+std::string read_path(const Value& value, const NodeConfig& config) {
+  const auto text = value.text(kLongestPath);
+  if (!text || text->front() == '/') return text.value_or("");
+  const bool of_file = value.node().place.line != 0;
+  std::string path = (of_file ? config.file.substr(0, config.file.rfind('/') + 1) : "") + *text;
+  std::array<char, kLongestPath + 1> here{};
+  if (path.front() != '/' && getcwd(here.data(), here.size()) != nullptr)
+    path = fmt::format("{}/{}", here.data(), path);
+  return path.size() > kLongestPath ? *text : path;
 }
 
 // What `auto` cannot choose would never be gone by.
@@ -163,24 +198,52 @@ std::vector<PlanChoice> parse_plan(std::string_view text, const std::string& fil
 
 std::string plan_text(const std::vector<PlanChoice>& plan) {
   std::string text = fmt::format("plan: {}\nchoices:\n", kPlanVersion);
+  uint64_t end = 0;
   for (const PlanChoice& each : plan) {
+    if (each.from > end) {
+      text +=
+          fmt::format("  # {} to {} has no row: raw, by the first strategy\n", size_text(end), size_text(each.from));
+    }
+    end = std::max(end, each.to);
     text += fmt::format("  - {{from: {}, ", size_text(each.from));
     if (each.to != kMostBytes) text += fmt::format("to: {}, ", size_text(each.to));
     text += fmt::format("strategy: '{}', codec: '{}'}}\n", each.strategy.name().view(), each.codec.name());
   }
+  if (end != kMostBytes)
+    text += fmt::format("  # {} and more has no row: raw, by the first strategy\n", size_text(end));
   return text;
+}
+
+std::string choices_warning(const NodeConfig& config) {
+  const bool left = !config.auto_codec.empty() || config.auto_strategy;
+  for (const auto& [key, path] : {std::pair{"plan", &config.plan_file}, {"calibration", &config.calibration}}) {
+    if (path->empty() || left) continue;
+    return fmt::format(
+        "{} {}: is not used, except by calls that name codec auto: here `codec` is {}, and leaves nothing to choose; "
+        "`codec: auto`, `codec: auto:2^-B` or `strategy: auto` does",
+        key, *path, config.codec.name());
+  }
+  if (config.auto_codec != kAutoCodec) return "";
+  for (const PlanChoice& each : config.plan) {
+    if (each.codec.row().exact()) continue;
+    return fmt::format(
+        "plan {}: its {} is not used, except by calls that name a bound: here `codec` is auto, which is "
+        "exact; `codec: auto:2^-B` allows to round",
+        config.plan_file, each.codec.name());
+  }
+  return "";
 }
 
 void read_choices(const Section& root, NodeConfig& config, unsigned ranks) {
   read_codec_or_auto(root, config);
-  if (const auto value = root.find("strategy")) config.auto_strategy = value->choice(kStrategyWords).has_value();
-  if (const auto path = root.find("calibration")) config.calibration = path->text(kLongestPath).value_or("");
+  if (const auto value = root.find("strategy")) read_strategy_word(*value, config);
+  if (const auto path = root.find("calibration")) config.calibration = read_path(*path, config);
   const auto path = root.find("plan");
   if (!path) return;
-  config.plan_file = path->text(kLongestPath).value_or("");
+  config.plan_file = read_path(*path, config);
   if (config.plan_file.empty()) return;
   try {
-    config.plan = parse_plan(read_config_file(config.plan_file), config.plan_file, config.strategies, ranks);
+    config.plan = parse_plan(read_config_file(config.plan_file, "plan"), config.plan_file, config.strategies, ranks);
   } catch (const SetupError& error) {
     path->fault(error.what());
   }

@@ -38,6 +38,9 @@ struct ErrorBound {
 };
 [[nodiscard]] ErrorBound error_bound(const Codec& codec) noexcept;
 
+// Of a key that does nothing with the others as they are; empty: all do.
+[[nodiscard]] std::string choices_warning(const NodeConfig& config);
+
 // The text of a plan's file; `file` stands for it in messages. Throws SetupError: "file:line:column: key: what is
 // wrong, what is allowed". `strategies`: those that may stand there. `ranks` as above.
 [[nodiscard]] std::vector<PlanChoice> parse_plan(std::string_view text, const std::string& file,

@@ -25,14 +25,14 @@ constexpr size_t kLongestDevice = 1000;
 
 }  // namespace
 
-std::string read_config_file(const std::string& path) {
+std::string read_config_file(const std::string& path, const char* what) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to see that it is too long
   if (file) {
     text.resize(std::fread(text.data(), 1, text.size(), file.get()));
     if (std::ferror(file.get()) == 0) return text;
   }
-  throw SetupError(fmt::format("{}: cannot read the configuration: {}", path, std::strerror(errno)));
+  throw SetupError(fmt::format("{}: cannot read the {}: {}", path, what, std::strerror(errno)));
 }
 
 const YamlNode* accelerator_mode(const YamlNode& tree) {
@@ -42,7 +42,7 @@ const YamlNode* accelerator_mode(const YamlNode& tree) {
   return mode.kind == YamlNode::Kind::kScalar && mode.text == kModeWords[1] ? &mode : nullptr;
 }
 
-void read_codec(const Section& root, Codec& codec) {
+void read_codec(const Section& root, Codec& codec, const std::string& more) {
   const auto value = root.find("codec");
   if (!value) return;
   const auto name = value->text(kLongestCodecName);
@@ -50,7 +50,9 @@ void read_codec(const Section& root, Codec& codec) {
   try {
     codec = find_codec(*name);
   } catch (const SetupError& error) {
-    value->fault(error.what());
+    const std::string what = error.what();
+    const bool lists = !more.empty() && what.find("\nallowed:") != std::string::npos;
+    value->fault(lists ? what + "  " + more + "\n" : what);
   }
 }
 

@@ -19,14 +19,15 @@ inline constexpr unsigned kMaxCore = 1023;
 inline constexpr unsigned kMaxUdpPort = 65535;
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// The text of a file, or more than kMaxConfigBytes of it. Throws SetupError.
-[[nodiscard]] std::string read_config_file(const std::string& path);
+// The text of a file, or more than kMaxConfigBytes of it. Throws SetupError; `what` it is, for that.
+[[nodiscard]] std::string read_config_file(const std::string& path, const char* what = "configuration");
 
 // Where the file says `mode: accelerator`; null: it does not, it is a node's or wrong.
 [[nodiscard]] const YamlNode* accelerator_mode(const YamlNode& tree);
 
 // Each sets what the file has, and leaves the rest.
-void read_codec(const Section& root, Codec& codec);
+//   `more`: what else is allowed, where all codecs are listed.
+void read_codec(const Section& root, Codec& codec, const std::string& more = "");
 void read_idle(const Section& worker, IdlePolicy& idle);
 void read_user(const Section& root, std::string& user);
 void read_faults(const Section& root, InjectedFaults& faults);

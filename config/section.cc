@@ -31,14 +31,6 @@ size_t edits_between(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// ", did you mean 'mtu'?" where one of the words is near, else a comma.
-std::string guess(std::string_view word, std::span<const char* const> known) {
-  if (word.empty() || word.size() > kLongestWord) return ",";
-  const auto distance = [&](const char* other) { return edits_between(word, other); };
-  const char* const nearest = *std::ranges::min_element(known, {}, distance);
-  return distance(nearest) <= 1 + word.size() / 4 ? fmt::format(", did you mean '{}'?", nearest) : ",";
-}
-
 const char* article_of(Kind kind) {
   switch (kind) {
     case Kind::kList:
@@ -62,6 +54,13 @@ std::string key_text(const std::string& key) {
 }
 
 }  // namespace
+
+std::string guess(std::string_view word, std::span<const char* const> known) {
+  if (word.empty() || word.size() > kLongestWord || known.empty()) return ",";
+  const auto distance = [&](const char* other) { return edits_between(word, other); };
+  const char* const nearest = *std::ranges::min_element(known, {}, distance);
+  return distance(nearest) <= 1 + word.size() / 4 ? fmt::format(", did you mean '{}'?", nearest) : ",";
+}
 
 const std::string* Value::wrong_type(std::string_view wanted, std::string_view allowed) const {
   fault(fmt::format("{} where {} should be, allowed: {}", article_of(node_->kind), wanted, allowed));

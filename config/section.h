@@ -52,6 +52,9 @@ class Value {
   ConfigFaults* faults_;
 };
 
+// ", did you mean 'mtu'?" where one of the words is near, else a comma.
+[[nodiscard]] std::string guess(std::string_view word, std::span<const char* const> known);
+
 // Keys that are unknown here and known elsewhere, and what to say of them.
 struct KeysElsewhere {
   std::span<const char* const> keys;

@@ -24,7 +24,7 @@ constexpr Unit kTimes[] = {{"ns", 1},      {"us", kMicrosecond},  {"ms", kMillis
 
 std::string quantity_text(uint64_t value, std::span<const Unit> units) {
   const auto divides = [&](const Unit& unit) { return value % unit.factor == 0; };
-  // A zero is written in the middle one: 0s, 0MiB.
+  // A zero of time is written in the middle one: 0s.
   const Unit& unit = value == 0 ? units[units.size() / 2] : *std::find_if(units.rbegin(), units.rend(), divides);
   return fmt::format("{}{}", value / unit.factor, unit.suffix);
 }
@@ -82,7 +82,7 @@ std::optional<MacAddress> parse_mac(std::string_view text) noexcept {
   return mac;
 }
 
-std::string size_text(uint64_t bytes) { return quantity_text(bytes, kSizes); }
+std::string size_text(uint64_t bytes) { return bytes == 0 ? "0" : quantity_text(bytes, kSizes); }
 
 std::string duration_text(Nanos time) { return quantity_text(time, kTimes); }
 

@@ -21,6 +21,7 @@
 #include "tools/sim/ratio.h"
 #include "tools/sim/sim.h"
 #include "tools/stats/cli.h"
+#include "tools/unknown_option.h"
 #include "tools/version.h"
 
 namespace {
@@ -167,7 +168,7 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
 
   std::string text = error.what();
   if (!extras.empty() && extras.front().starts_with('-')) {
-    text = "unknown option '" + extras.front() + "'";
+    text = gradlane::unknown_option(*last, extras.front());
   } else if (!allowed.empty()) {
     text = extras.empty() ? "a subcommand is missing" : "unknown subcommand '" + extras.front() + "'";
     text += "; allowed: " + allowed;

@@ -17,11 +17,13 @@
 #include "base/error.h"
 #include "config/accelerator.h"
 #include "config/addresses.h"
+#include "config/choices.h"
 #include "config/machine.h"
 #include "config/node_words.h"
 #include "dataplane/accelerator/daemon.h"
 #include "dataplane/daemon/daemon.h"
 #include "dataplane/daemon/log_file.h"
+#include "tools/unknown_option.h"
 #include "tools/version.h"
 
 namespace {
@@ -138,7 +140,10 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    throw gradlane::SetupError(std::string(error.what()) + "\nsee 'gradlaned --help'");
+    const std::vector<std::string> extras = app.remaining();
+    const bool unknown = !extras.empty() && extras.front().starts_with('-');
+    throw gradlane::SetupError((unknown ? gradlane::unknown_option(app, extras.front()) : error.what()) +
+                               "\nsee 'gradlaned --help'");
   }
 
   check_options(options);
@@ -147,6 +152,9 @@ int run(int argc, char** argv) {
   if (options.check) {
     for (const gradlane::AnyConfig& config : configs) {
       std::visit([](const auto& it) { std::fputs(gradlane::config_text(it).c_str(), stdout); }, config);
+      const auto* const node = std::get_if<gradlane::NodeConfig>(&config);
+      const std::string warning = node != nullptr ? gradlane::choices_warning(*node) : "";
+      if (!warning.empty()) std::fprintf(stderr, "gradlaned: warning: %s\n", warning.c_str());
     }
     return 0;
   }

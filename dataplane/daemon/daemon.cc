@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "config/calibration_file.h"
 #include "config/calibration_use.h"
+#include "config/choices.h"
 #include "config/devargs.h"
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/signals.h"
@@ -213,6 +214,9 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
                  config.local_reduce ? " reduced locally" : "", config.lanes, config.lanes == 1 ? "" : "s",
                  config.auto_codec.empty() ? config.codec.name() : config.auto_codec, isa_name(config.codec.isa()),
                  config.mtu, config.socket);
+    if (const std::string warning = choices_warning(config); !warning.empty()) {
+      spdlog::warn("node {}: {}", config.rank, warning);
+    }
     const auto answer = [&it = *node, &process](const std::string& line) { return answer_admin(it, process, line); };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
   }

@@ -49,6 +49,23 @@ TEST(Plans, Parsed) {
   EXPECT_EQ(plan[1].codec.name(), "fixed:10");
   const auto again = parse_plan(plan_text(plan), "again", kStrategies);
   EXPECT_EQ(plan_text(again), plan_text(plan));
+  EXPECT_EQ(plan_text(plan).find('#'), std::string::npos);
+}
+
+TEST(Plans, SizesWithoutARowAreNamed) {
+  const auto plan = parse_plan(
+      "plan: 1\nchoices:\n  - {from: 8KiB, to: 16KiB, strategy: ring, codec: raw}\n"
+      "  - {from: 32KiB, to: 1MiB, strategy: ring, codec: raw}\n",
+      "p.yaml", kStrategies);
+  const std::string text = plan_text(plan);
+  EXPECT_EQ(text,
+            "plan: 1\nchoices:\n"
+            "  # 0 to 8KiB has no row: raw, by the first strategy\n"
+            "  - {from: 8KiB, to: 16KiB, strategy: 'ring', codec: 'raw'}\n"
+            "  # 16KiB to 32KiB has no row: raw, by the first strategy\n"
+            "  - {from: 32KiB, to: 1MiB, strategy: 'ring', codec: 'raw'}\n"
+            "  # 1MiB and more has no row: raw, by the first strategy\n");
+  EXPECT_EQ(parse_plan(text, "again", kStrategies).size(), 2U);
 }
 
 TEST(Plans, Faults) {
@@ -57,7 +74,8 @@ TEST(Plans, Faults) {
     EXPECT_NE(fault.find(says), std::string::npos) << fault;
     EXPECT_EQ(fault.find("p.yaml:3:"), 0U) << fault;
   };
-  expect("{from: 0, strategy: rings:2, codec: raw}", "is none of `strategies` of the configuration");
+  expect("{from: 0, strategy: rings:2, codec: raw}",
+         "is none of `strategies` of the configuration, allowed: ring, direct; or name it there");
   expect("{from: 0, strategy: sideways, codec: raw}", "sideways");
   expect("{from: 0, strategy: ring, codec: fixed:99}", "fixed:99");
   expect("{from: 0, strategy: ring}", "codec");
@@ -91,8 +109,51 @@ TEST(Choices, OfAConfiguration) {
   EXPECT_EQ(value("codec: fixed:10\n"), 0U);
   EXPECT_TRUE(parse_config(kRing + "codec: fixed:10\n", "f").auto_codec.empty());
   EXPECT_THROW((void)parse_config(kRing + "codec: auto:10\n", "f"), SetupError);
-  EXPECT_THROW((void)parse_config(kRing + "strategy: ring\n", "f"), SetupError);
-  EXPECT_THROW((void)parse_config(kRing + "plan: /nowhere/plan.yaml\n", "f"), SetupError);
+}
+
+TEST(Choices, WhatIsRefused) {
+  const auto expect = [](const std::string& key, const std::string& says) {
+    try {
+      (void)parse_config(kRing + key + "\n", "f");
+      ADD_FAILURE() << key;
+    } catch (const SetupError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  expect("strategy: ring", "`strategies: [ring]` names those that operations may go by");
+  expect("strategy: direct", "'direct' is not for this key, allowed: auto; `strategies: [direct]`");
+  expect("strategy: fast", "'fast' is none of what is allowed: auto");
+  expect("codec: 'Auto'", "\n  auto (exact), auto:2^-B or auto:rel=B");
+  expect("plan: /nowhere/plan.yaml", "plan: /nowhere/plan.yaml: cannot read the plan: No such file or directory");
+}
+
+std::string warning_of(const std::string& keys) { return choices_warning(parse_config(kRing + keys, "f")); }
+
+TEST(Choices, KeysWithoutEffectAreWarnedOf) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "gradlane-idle-plan.yaml";
+  std::ofstream(file) << "plan: 1\nchoices:\n  - {from: 0, strategy: ring, codec: 'fixed:10'}\n";
+  const std::string plan = "plan: " + file.string() + "\n";
+  EXPECT_TRUE(warning_of(plan + "codec: raw\n").starts_with("plan " + file.string() + ": is not used"));
+  EXPECT_TRUE(warning_of(plan).starts_with("plan "));
+  EXPECT_TRUE(warning_of("calibration: /c.yaml\n").starts_with("calibration /c.yaml: is not used"));
+  EXPECT_NE(warning_of(plan + "codec: auto\n").find("its fixed:10 is not used"), std::string::npos);
+  EXPECT_EQ(warning_of(plan + "codec: auto:2^-10\n"), "");
+  EXPECT_EQ(warning_of(plan + "strategy: auto\n"), "");
+  EXPECT_EQ(warning_of("codec: raw\n"), "");
+  std::filesystem::remove(file);
+}
+
+TEST(Choices, PathsAreRelativeToTheFile) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "gradlane-choices";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "plan.yaml") << "plan: 1\nchoices:\n  - {from: 0, strategy: ring, codec: raw}\n";
+  const std::string text = kRing + "codec: auto\nplan: plan.yaml\ncalibration: ../c.yaml\n";
+  const NodeConfig config = parse_config(text, (folder / "node.yaml").string());
+  EXPECT_EQ(config.plan.size(), 1U);
+  EXPECT_EQ(config.plan_file, (folder / "plan.yaml").string());
+  EXPECT_EQ(config.calibration, (folder / "../c.yaml").string());
+  EXPECT_THROW((void)parse_config(text, "node.yaml"), SetupError);  // beside that it is not
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Choices, APlanIsReadWithItsConfiguration) {

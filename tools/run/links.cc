@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "config/choices.h"
 #include "config/strategies.h"
 
 namespace gradlane {
@@ -40,6 +41,12 @@ void plan_strategies(const RunOptions& options, RunPlan& plan) {
   const bool given = !options.strategies.empty();
   if (given && plan.link == RunPlan::Link::kAccelerator) {
     throw SetupError(fmt::format("{}: with --link accelerator there are no operations", what));
+  }
+  if (options.strategies == kAutoCodec) {
+    throw SetupError(
+        fmt::format("{}: it names those that operations may go by, as in ring,direct; --codec auto leaves it "
+                    "to gradlane which of them",
+                    what));
   }
   if (given) plan.strategies = find_strategies(options.strategies);
   if (plan.strategies.size() > kMaxStrategies) {

@@ -15,16 +15,21 @@ CLI::App* add_stats(CLI::App& app, StatsOptions& options) {
   add_admin_place(*stats, options.place);
   CLI::Option* const watch = stats->add_option("--watch,-w", options.interval, "Again and again, every so often (1)");
   watch->type_name("[SECONDS]")->expected(0, 1)->each([&options](const std::string&) { options.watch = true; });
-  stats->add_flag("--json", options.json, "The daemon's own document; with --watch one per line");
+  CLI::Option* const json =
+      stats->add_flag("--json", options.json, "The daemon's own document; with --watch one per line");
   stats->add_flag("--all", options.all, "Counters that are not 0, and what they count; all neighbours");
   CLI::Option* const plan = stats->add_flag("--plan", options.plan, "What was chosen for operations, and why");
-  stats->add_flag("--freeze", options.freeze, "The same as a file for `plan` of a configuration")->excludes(plan);
+  stats->add_flag("--freeze", options.freeze, "The same as a file for `plan` of a configuration")
+      ->excludes(plan)
+      ->excludes(json)
+      ->excludes(watch);
   stats->footer(
       "Ctrl-C ends --watch. docs/stats.md explains the columns, and the document.\n"
       "'gradlane check' finds out what is wrong with a ring that does not come up.\n"
       "Exit status: 0 all is well, 2 wrong options, 3 no daemon answers, 4 the ring\n"
       "is not whole, 5 operations have failed in the last minute, 6 the kernel is not\n"
-      "kept off an accelerator; with --watch 0, or 3 at the beginning.");
+      "kept off an accelerator; with --watch 0, or 3 at the beginning; with --plan 0\n"
+      "or 3; with --freeze 7 if nothing is settled yet.");
   return stats;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -70,20 +71,44 @@ Chosen chosen_of(const json& it) {
   return chosen;
 }
 
+// By operation, then size; trainers side by side.
+std::vector<json> sorted(const json& plan) {
+  std::vector<json> rows(plan.begin(), plan.end());
+  const auto key = [](const json& it) {
+    return std::tuple(text(at(it, "operation")), text(at(it, "type")), text(at(it, "asked")), number(at(it, "from")),
+                      number(at(it, "rank")));
+  };
+  std::ranges::stable_sort(rows, {}, key);
+  return rows;
+}
+
 bool alike(const PlanChoice& a, const PlanChoice& b) {
   return a.strategy == b.strategy && a.codec.name() == b.codec.name();
 }
 
 }  // namespace
 
+bool all_rings_whole(const json& document) {
+  const json& ranks = at(document, "ranks");
+  return !ranks.is_array() ||
+         std::ranges::all_of(ranks, [](const json& it) { return text(at(it, "ring")) == "whole"; });
+}
+
 Lines plan_lines(const json& document) {
-  const json& plan = at(document, "plan");
-  if (!plan.is_array() || plan.empty()) {
-    return {"no operation was left to the library: codec auto, auto:2^-B or auto:rel=B does that, or strategy auto"};
+  const json& all = at(document, "plan");
+  if (!all.is_array() || all.empty()) {
+    Lines lines = {
+        "no operation was left to the library: codec auto, auto:2^-B or auto:rel=B does that, or strategy auto"};
+    if (!all_rings_whole(document)) lines.emplace_back("the ring is not whole: nothing has been summed since, or ever");
+    return lines;
   }
-  std::vector<std::vector<std::string>> rows = {{"rank", "operation", "type", "bytes", "asked", "chosen", "predicted",
-                                                 "measured", "raw", "saved ms", "operations", "MB", "MB sent"}};
+  const std::vector<json> plan = sorted(all);
+  std::vector<std::vector<std::string>> rows = {{"rank", "operation", "type", "tensor bytes", "asked", "chosen",
+                                                 "predicted ns/B", "measured ns/B", "raw ns/B", "saved ms",
+                                                 "operations", "MB", "MB sent"}};
+  bool gaps = false;
   for (const json& it : plan) {
+    gaps = gaps || number(at(it, "measured")) <= 0;
     rows.push_back({text(at(it, "rank")), text(at(it, "operation")), text(at(it, "type")), sizes_text(it),
                     text(at(it, "asked")), way_text(it), figure(at(it, "predicted")), figure(at(it, "measured")),
                     figure(at(it, "baseline")), digits(number(at(it, "saved_ms"))),
@@ -96,7 +121,9 @@ Lines plan_lines(const json& document) {
     lines.push_back(formatted[i + 1]);
     if (const std::string why = text(at(plan[i], "why")); !why.empty()) lines.push_back("  " + why);
   }
-  lines.emplace_back("times are ns per byte of the tensor; raw: by the first strategy; sent: by the rank");
+  lines.emplace_back("ns/B: per byte of the tensor; raw: as it is, by the first strategy");
+  lines.emplace_back("saved: against raw, by this rank, up to now; MB sent: by this rank");
+  if (gaps) lines.emplace_back("-: not measured: trials go on, or there are none, by a plan or with nothing to choose");
   return lines;
 }
 

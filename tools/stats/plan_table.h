@@ -8,6 +8,9 @@
 
 namespace gradlane {
 
+// Of all ranks of this node; of an accelerator it is.
+[[nodiscard]] bool all_rings_whole(const nlohmann::json& document);
+
 // Of the document's `plan`: a line for each class, and what is to be said of it.
 [[nodiscard]] Lines plan_lines(const nlohmann::json& document);
 

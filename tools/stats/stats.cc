@@ -100,7 +100,9 @@ int watch(const std::string& path, const StatsOptions& options, double seconds) 
       if (before && before->value("pid", 0) != document.value("pid", 0)) before.reset();
       const std::chrono::duration<double> since = now - looked_at;
       if (options.json)
-        lines = {document.dump()};
+        lines = {(options.plan ? at(document, "plan") : document).dump()};
+      else if (options.plan)
+        lines = plan_lines(document);
       else
         lines = stats_lines(document, before ? &*before : nullptr, since.count(), options.all);
       before = std::move(document);
@@ -127,30 +129,33 @@ int watch(const std::string& path, const StatsOptions& options, double seconds) 
 // Accelerators have no ring and no operations, but the kernel beside them.
 int status_of(const nlohmann::json& document) {
   if (at(at(document, "kernel"), "kept_off") == false) return kStatsKernel;
-  const auto ranks = document.find("ranks");
-  if (ranks == document.end() || !ranks->is_array()) return kStatsFine;
-  for (const nlohmann::json& rank : *ranks) {
-    if (text(at(rank, "ring")) != "whole") return kStatsRing;
-  }
+  if (!at(document, "ranks").is_array()) return kStatsFine;
+  if (!all_rings_whole(document)) return kStatsRing;
   const nlohmann::json& ago = at(document, "failed_s_ago");
   return ago.is_number() && ago.get<double>() < kFailing ? kStatsFailing : kStatsFine;
 }
 
+// What was chosen is known whatever the ring is like now.
 int look_at_plan(const std::string& path, const StatsOptions& options) {
   const nlohmann::json document = ask_admin(path, "stats", kAnswerTime);
   if (options.freeze) {
-    fmt::print("{}", frozen_plan(document));
+    try {
+      fmt::print("{}", frozen_plan(document));
+    } catch (const SetupError& error) {
+      std::fprintf(stderr, "gradlane: %s\n", error.what());
+      return kStatsUnsettled;
+    }
   } else if (options.json) {
     fmt::print("{}\n", at(document, "plan").dump(2));
   } else {
     fmt::print("{}\n", fmt::join(plan_lines(document), "\n"));
   }
-  return status_of(document);
+  return kStatsFine;
 }
 
 int look(const std::string& path, const StatsOptions& options) {
-  if (options.plan || options.freeze) return look_at_plan(path, options);
   if (options.watch) return watch(path, options, interval_of(options.interval));
+  if (options.plan || options.freeze) return look_at_plan(path, options);
   const nlohmann::json document = ask_admin(path, "stats", kAnswerTime);
   if (options.json) {
     fmt::print("{}\n", document.dump(2));

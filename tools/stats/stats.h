@@ -24,6 +24,8 @@ enum StatsStatus {
   kStatsRing = 4,      // the ring is not whole
   kStatsFailing = 5,   // the ring is whole, and operations have failed in the last minute
   kStatsKernel = 6,    // the kernel is not kept off an accelerator's ports
+  // With `plan` and `freeze` none of 4 to 6.
+  kStatsUnsettled = 7,  // there is nothing to freeze yet
 };
 
 // Returns the exit status; with `watch` 0 unless nobody answers at the first look. Throws SetupError for wrong options.

@@ -40,12 +40,39 @@ TEST(PlanTable, Lines) {
   json why = row(65536, "raw");
   why["why"] = "not compressed: fixed:10 takes longer";
   const Lines lines = plan_lines({{"plan", {row(262144, "fixed:10"), why}}});
-  ASSERT_EQ(lines.size(), 5U);
-  EXPECT_NE(lines[1].find("256KiB-512KiB"), std::string::npos) << lines[1];
-  EXPECT_NE(lines[1].find("fixed:10 by ring"), std::string::npos) << lines[1];
-  EXPECT_TRUE(lines[1].ends_with("24  1.00     0.25")) << lines[1];
-  EXPECT_EQ(lines[3], "  not compressed: fixed:10 takes longer");
+  ASSERT_EQ(lines.size(), 6U);
+  EXPECT_EQ(lines[2], "  not compressed: fixed:10 takes longer");
+  EXPECT_NE(lines[3].find("256KiB-512KiB"), std::string::npos) << lines[3];
+  EXPECT_NE(lines[3].find("fixed:10 by ring"), std::string::npos) << lines[3];
+  EXPECT_TRUE(lines[3].ends_with("24  1.00     0.25")) << lines[3];
+  EXPECT_TRUE(lines[4].starts_with("ns/B: ")) << lines[4];
   EXPECT_EQ(plan_lines(json::object()).size(), 1U);
+}
+
+TEST(PlanTable, ByOperationThenSize) {
+  json reduce = row(4096, "raw");
+  reduce["operation"] = "reduce";
+  const Lines lines = plan_lines({{"plan", {reduce, row(65536, "raw"), row(8192, "raw")}}});
+  EXPECT_NE(lines[1].find("8KiB-16KiB"), std::string::npos) << lines[1];
+  EXPECT_NE(lines[2].find("64KiB-128KiB"), std::string::npos) << lines[2];
+  EXPECT_NE(lines[3].find(" reduce "), std::string::npos) << lines[3];
+}
+
+TEST(PlanTable, SaysWhatIsNotKnown) {
+  json it = row(8192, "raw");
+  EXPECT_EQ(plan_lines({{"plan", {it}}}).back().find("-: not measured"), std::string::npos);
+  it["measured"] = 0.0;
+  EXPECT_EQ(plan_lines({{"plan", {it}}}).back().find("-: not measured"), 0U);
+}
+
+TEST(PlanTable, RingsThatAreNotWhole) {
+  const json whole = {{"ranks", {{{"ring", "whole"}}, {{"ring", "whole"}}}}};
+  const json broken = {{"ranks", {{{"ring", "whole"}}, {{"ring", "forming"}}}}};
+  EXPECT_TRUE(all_rings_whole(whole));
+  EXPECT_TRUE(all_rings_whole(json::object()));
+  EXPECT_FALSE(all_rings_whole(broken));
+  EXPECT_EQ(plan_lines(whole).size(), 1U);
+  EXPECT_EQ(plan_lines(broken).size(), 2U);
 }
 
 TEST(PlanTable, WhatIsMissingShowsAsThat) { EXPECT_FALSE(plan_lines({{"plan", {json::object(), 7, "text"}}}).empty()); }
@@ -58,8 +85,10 @@ TEST(PlanTable, Frozen) {
       frozen_plan({{"plan", {row(32768, "fixed:10"), row(16384, "fixed:10"), row(8192, "raw"), other, trying}}});
   EXPECT_EQ(text,
             "plan: 1\nchoices:\n"
+            "  # 0 to 8KiB has no row: raw, by the first strategy\n"
             "  - {from: 8KiB, to: 16KiB, strategy: 'ring', codec: 'raw'}\n"
-            "  - {from: 16KiB, to: 64KiB, strategy: 'ring', codec: 'fixed:10'}\n");
+            "  - {from: 16KiB, to: 64KiB, strategy: 'ring', codec: 'fixed:10'}\n"
+            "  # 64KiB and more has no row: raw, by the first strategy\n");
   EXPECT_EQ(parse_plan(text, "again", {StrategyId{}}).size(), 2U);
   EXPECT_THROW((void)frozen_plan({{"plan", json::array()}}), SetupError);
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "collectives/agreement.h"
 #include "collectives/codec_value.h"
 #include "collectives/crc32c.h"
 
@@ -71,6 +72,11 @@ uint64_t seed_of(uint32_t generation, uint32_t number, uint64_t tag) noexcept {
 
 uint64_t own_seed_of(uint64_t seed, unsigned rank) noexcept { return Random::mix(seed, rank + uint64_t{1}); }
 
+bool is_agreement(const Descriptor& descriptor) noexcept {
+  return descriptor.kind == static_cast<uint8_t>(OpKind::kAllReduce) &&
+         descriptor.type == static_cast<uint8_t>(ElementType::kFloat64) && is_agreement_tag(descriptor.tag);
+}
+
 Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank) noexcept {
   const auto value = [](const Descriptor& of) { return codec_value(of.codec, read_arguments(of.param, of.arguments)); };
   const auto back_value = [](const Descriptor& of) {
@@ -84,6 +90,7 @@ Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank
     uint64_t ours;
     uint64_t theirs;
   } fields[] = {
+      {Field::kChoice, is_agreement(ours), is_agreement(theirs)},
       {Field::kKind, ours.kind, theirs.kind},
       {Field::kType, ours.type, theirs.type},
       {Field::kCount, ours.count, theirs.count},

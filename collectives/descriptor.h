@@ -33,6 +33,9 @@ inline constexpr size_t kMostStart = sizeof(Descriptor) + sizeof(Offer);
 [[nodiscard]] uint64_t seed_of(uint32_t generation, uint32_t number, uint64_t tag) noexcept;
 [[nodiscard]] uint64_t own_seed_of(uint64_t seed, unsigned rank) noexcept;
 
+// Whether it is one by which libraries agree on what to choose, and nobody's of their callers.
+[[nodiscard]] bool is_agreement(const Descriptor& descriptor) noexcept;
+
 // kMismatch with `rank`, which says `theirs`, and the first field that differs; none: they are one operation.
 [[nodiscard]] Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank) noexcept;
 

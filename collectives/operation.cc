@@ -63,6 +63,8 @@ const char* field_name(Field field) noexcept {
       return "codec of the way back";
     case Field::kLeftOpen:
       return "codec and strategy";
+    case Field::kChoice:
+      return "who chooses codec and strategy";
     case Field::kArrivedTos:
     case Field::kPacketSize:
     case Field::kNoAnswer:
@@ -168,6 +170,9 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
       return add_tos(text, value);
     case Field::kLeftOpen:
       return add_left_open(text, value);
+    case Field::kChoice:
+      text.add(value != 0 ? "gradlane (auto)" : "the caller");
+      return;
     case Field::kLocalReduce:
       text.add(value != 0 ? "true" : "false");
       return;
@@ -185,6 +190,7 @@ void add_difference(FailureText& text, const Failure& failure, std::string_view 
   text.add(" ").add(here).add(", ");
   add_value(text, failure.field, failure.theirs);
   text.add(" ").add(there);
+  if (failure.field == Field::kChoice) text.add("; all ranks must ask for auto alike, and resume alike");
 }
 
 std::string difference_text(const Failure& failure, const std::string& here, const std::string& there) {

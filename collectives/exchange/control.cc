@@ -48,11 +48,11 @@ void ExchangeState::take_abort(const Run& run) noexcept {
   const auto notice = load<AbortNotice>(run.payload.data());
   const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDoubled);
   const auto field = static_cast<Field>(notice.field);
-  const bool of_strategy = field == Field::kStrategy || field == Field::kBackCodec;
+  const bool is_later = field == Field::kStrategy || field == Field::kBackCodec || field == Field::kChoice;
   fail_everywhere(it,
                   {.code = code == FailureCode::kNone ? FailureCode::kAborted : code,
                    .rank = notice.rank,
-                   .field = of_strategy ? field : std::min(field, Field::kTag),
+                   .field = is_later ? field : std::min(field, Field::kTag),
                    .ours = notice.ours,
                    .theirs = notice.theirs},
                   run.header.block);

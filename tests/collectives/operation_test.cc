@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "collectives/agreement.h"
+
 namespace gradlane::test::operation_test {
 namespace {
 
@@ -21,6 +23,17 @@ TEST(Operation, NamesAndSizes) {
       {ElementType::kFloat32, 4}, {ElementType::kFloat64, 8}, {ElementType::kFloat16, 2}, {ElementType::kBfloat16, 2},
       {ElementType::kInt32, 4},   {ElementType::kInt64, 8},   {ElementType::kBytes, 1}};
   for (const auto& [type, bytes] : sizes) EXPECT_EQ(element_bytes(type), bytes) << element_name(type);
+}
+
+TEST(Operation, TagsOfAgreements) {
+  for (const uint64_t number : {uint64_t{0}, uint64_t{1}, uint64_t{256}, (uint64_t{1} << kAgreementBits) - 1}) {
+    EXPECT_TRUE(is_agreement_tag(agreement_tag(number))) << number;
+  }
+  EXPECT_FALSE(is_agreement_tag(agreement_tag(uint64_t{1} << kAgreementBits)));
+  for (uint64_t tag = 0; tag < 100'000; ++tag) {
+    EXPECT_FALSE(is_agreement_tag(tag)) << tag;
+    EXPECT_FALSE(is_agreement_tag(tag << 32)) << tag;
+  }
 }
 
 struct Case {
@@ -97,6 +110,9 @@ TEST(Operation, FailuresInWords) {
        "rank 1 runs another operation: kind: all-reduce on the rank that noticed, unknown (99) on rank 1"},
       {{kMismatch, 1, Field::kType, 3, 1000},
        "rank 1 runs another operation: type: bfloat16 on the rank that noticed, unknown (1000) on rank 1"},
+      {{kMismatch, 1, Field::kChoice, 0, 1},
+       "rank 1 runs another operation: who chooses codec and strategy: the caller on the rank that noticed, gradlane "
+       "(auto) on rank 1; all ranks must ask for auto alike, and resume alike"},
       {{kMismatch, 1, static_cast<Field>(77), 3, 4},
        "rank 1 runs another operation: ?: 3 on the rank that noticed, 4 on rank 1"},
   };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/agreement.h"
 #include "tests/collectives/exchange/exchange_fixture.h"
 #include "tests/collectives/exchange/failure_fixture.h"
 
@@ -212,6 +213,13 @@ std::vector<Difference> differences() {
        codec_value("fixed:10")},
       {"average", sum, [](Operation& op) { op.reduction = Reduction::kAverage; }, Field::kReduction, 0, 1},
       {"tag", sum, [](Operation& op) { op.tag = 77; }, Field::kTag, 0, 77},
+      {"choice", sum,
+       [](Operation& op) {
+         op.type = ElementType::kFloat64;
+         op.count /= 2;
+         op.tag = agreement_tag(256);
+       },
+       Field::kChoice, 0, 1},
   };
 }
 

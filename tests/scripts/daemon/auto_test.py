@@ -218,6 +218,26 @@ class Failures(DaemonTest):
         self.check_sums(contexts, 20)
         self.finish(ring, contexts)
 
+    def test_one_that_does_not_ask_is_named(self):
+        """Of two ranks one alone asks for auto: that is what differs, says the error of the other one, and the log."""
+        failed = gradlane_package().OperationFailed
+        ring = self.ring(2, "memif")
+        contexts = self.open_all(ring)
+        texts = {}
+
+        def work(gl):
+            try:
+                gl.all_reduce(gl.zeros(100_000), codec="auto:2^-10" if gl.rank == 0 else "raw", timeout=5)
+            except failed as error:
+                texts[gl.rank] = str(error)
+
+        Together(contexts).run(work)
+        self.assertEqual(sorted(texts), [0, 1])
+        named = r"who chooses codec and strategy: (the caller on .*, gradlane \(auto\) on rank 0|gradlane .* on rank 1)"
+        self.assertRegex(texts[1], named)
+        self.assertRegex(ring.daemons[1].log(), named)
+        self.finish(ring, contexts)
+
     def test_daemons_that_differ(self):
         """Plans that differ: all goes raw, and a warning says so."""
         ring = self.ring(2, "memif", codec="auto:2^-10")

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/report.h"
+#include "tools/perf/chosen.h"
 #include "tools/perf/data.h"
 #include "tools/perf/plan.h"
 #include "tools/perf/report.h"
@@ -90,6 +91,8 @@ class Perf {
             together_ = together;
             rows.push_back(measure(way));
             wrong += rows.back().wrong;
+            if (prints && chooses(way))
+              rows.back().chosen = chosen_of(rows.back(), plan_.type.name, trainer_.rank(), trainer_.world());
             if (prints && !json) print_perf_row(rows.back(), plan_.check);
           }
         }
@@ -129,7 +132,7 @@ class Perf {
     std::vector<double> copies;
     time_memcpy(copies);
     // What the library chooses it has settled by then.
-    const unsigned warmup = way.codec.automatic.empty() && !plan_.auto_strategy ? plan_.warmup : 16;
+    const unsigned warmup = chooses(way) ? 16 : plan_.warmup;
     for (unsigned i = 0; i < std::max(plan_.warmup, warmup); ++i) (void)once(way);
     trainer_.barrier();
     const uint64_t sent_before = trainer_.data_bytes();
@@ -145,6 +148,8 @@ class Perf {
     const uint64_t wrong = count_wrong(way, before);
     return make_row(way, median_of_slowest(times), static_cast<double>(sum_of(sent)), wrong, median(copies));
   }
+
+  bool chooses(const PerfWay& way) const { return !way.codec.automatic.empty() || plan_.auto_strategy; }
 
   // Nanoseconds from the end of a barrier to the end of the operation on this rank.
   int64_t once(const PerfWay& way) {

@@ -9,16 +9,12 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "tools/stats/parts.h"
+
 namespace gradlane {
 namespace {
 
 constexpr const char* kLine = "{:>11} {:>11} {:>13} {:>18} {:>22} {:>10} {:>7} {:>7} {:>6} {:>7}\n";
-
-// Three digits: 4.56, 45.6, 456.
-std::string digits(double value) {
-  if (value < 9.995) return fmt::format("{:.2f}", value);
-  return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
-}
 
 std::string size_text(size_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB"};
@@ -48,6 +44,7 @@ void print_perf_row(const PerfRow& row, bool checked) {
   fmt::print(kLine, row.bytes, row.count, many + perf_op_name(row.op), row.strategy, row.codec, digits(row.time_us),
              digits(row.algbw), digits(row.busbw), row.wire_ratio > 0 ? digits(row.wire_ratio) : "-",
              wrong_text(row, checked));
+  if (!row.chosen.empty()) fmt::print("#   {} chose {}\n", row.codec, row.chosen);
   std::fflush(stdout);
 }
 
@@ -99,6 +96,7 @@ std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRo
                               {"memcpy_gbps", row.memcpy_gbps},
                               {"vs_memcpy", row.vs_memcpy},
                               {"wrong", row.wrong}});
+    if (!row.chosen.empty()) result["rows"].back()["chosen"] = row.chosen;
   }
   return result.dump();
 }

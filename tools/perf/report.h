@@ -24,6 +24,7 @@ struct PerfRow {
   double memcpy_gbps = 0;  // of as many bytes, right before and after
   double vs_memcpy = 0;    // algbw of that
   uint64_t wrong = 0;      // elements, and ranks that differ
+  std::string chosen{};    // "fixed:10 by ring": by the library, where that was to choose, if the daemon says it
 };
 
 void print_perf_head(const PerfPlan& plan, unsigned world);

@@ -41,7 +41,8 @@ def perf(gradlane, *options, **network):
 
 def check_rows(result, ranks=2):
     for row in result["rows"]:
-        assert set(row) == set(FIELDS), row
+        assert set(row) - {"chosen"} == set(FIELDS), row
+        assert ("chosen" in row) == row["codec"].startswith("auto"), row
         for field, kind in FIELDS.items():
             assert isinstance(row[field], kind), (field, row)
         assert row["wrong"] == 0, row
@@ -51,6 +52,14 @@ def check_rows(result, ranks=2):
         share = 1 if row["op"] == "broadcast" else (ranks - 1) / ranks
         share *= 2 if row["op"] == "allreduce" else 1
         assert abs(row["busbw"] - share * algbw) < 1e-6 * algbw, row
+
+
+def check_choices(gradlane):
+    """What auto has settled for is told."""
+    result = perf(gradlane, "-b", "100000", "-e", "100000", "--codec", "auto:2^-10,raw")
+    check_rows(result)
+    assert result["rows"][0]["chosen"].endswith(" by ring"), result["rows"]
+    assert len(result["rows"][0]["chosen"]) > len(" by ring"), result["rows"]
 
 
 def check_ratios(rows):
@@ -162,6 +171,7 @@ def main():
         assert {(row["codec"], row["strategy"]) for row in picked["rows"]} == {("raw", "ring")}, picked
         assert picked["reduction"] == ("minimum" if kind == "int64" else "maximum"), picked
     check_strategies(gradlane)
+    check_choices(gradlane)
     check_together(gradlane)
     check_all_codecs(gradlane)
     check_small_packets(gradlane)

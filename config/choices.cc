@@ -84,7 +84,7 @@ std::string read_path(const Value& value, const NodeConfig& config) {
   std::string path = (of_file ? config.file.substr(0, config.file.rfind('/') + 1) : "") + *text;
   std::array<char, kLongestPath + 1> here{};
   if (path.front() != '/' && getcwd(here.data(), here.size()) != nullptr)
-    path = fmt::format("{}/{}", here.data(), path);
+    path = fmt::format("{}/{}", here[1] == 0 ? "" : here.data(), path);
   return path.size() > kLongestPath ? *text : path;
 }
 

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -141,8 +142,8 @@ int run(int argc, char** argv) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
     const std::vector<std::string> extras = app.remaining();
-    const bool unknown = !extras.empty() && extras.front().starts_with('-');
-    throw gradlane::SetupError((unknown ? gradlane::unknown_option(app, extras.front()) : error.what()) +
+    const auto option = std::ranges::find_if(extras, [](const std::string& it) { return it.starts_with('-'); });
+    throw gradlane::SetupError((option != extras.end() ? gradlane::unknown_option(app, *option) : error.what()) +
                                "\nsee 'gradlaned --help'");
   }
 

@@ -99,7 +99,7 @@ Lines plan_lines(const json& document) {
   if (!all.is_array() || all.empty()) {
     Lines lines = {
         "no operation was left to the library: codec auto, auto:2^-B or auto:rel=B does that, or strategy auto"};
-    if (!all_rings_whole(document)) lines.emplace_back("the ring is not whole: nothing has been summed since, or ever");
+    if (!all_rings_whole(document)) lines.emplace_back("the ring is not whole, yet or any more: ask again when it is");
     return lines;
   }
   const std::vector<json> plan = sorted(all);

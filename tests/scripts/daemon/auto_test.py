@@ -295,6 +295,10 @@ class Failures(DaemonTest):
         self.assertRegex(text, r"(?s)^plan: 1\nchoices:\n  # 0 to 256KiB has no row.*\n  - \{from: 256KiB, to: 512KiB, strategy: 'ring', codec: ")
         table = subprocess.run([*stats, "--plan"], capture_output=True, text=True, timeout=PATIENCE).stdout
         self.assertIn("256KiB-512KiB", table)
+        with subprocess.Popen([*stats, "--plan", "--watch", "0.1"], stdout=subprocess.PIPE, text=True) as watch:
+            rows = [next(line for line in watch.stdout if "256KiB-512KiB" in line) for _ in range(2)]
+            watch.terminate()
+        self.assertEqual(rows[0].split()[:4], rows[1].split()[:4])
         for gl in contexts:
             gl.close()
         plan = self.folder / "plan.yaml"

@@ -87,7 +87,7 @@ struct Calibration {
   double start = 0;       // s from the submission of an operation to its first packet, and from its last one to the end
   unsigned lanes = 1;     // workers with cores of their own
   double contention = 1;  // how much longer everything takes on each lane while the others work, too
-  double lambda = 1.05;   // how much longer backward takes with an exchange beside it (MLSys'22: 1.04 to 1.1)
+  double lambda = 1.05;   // how much longer backward takes while an exchange goes beside it (MLSys'22: 1.04 to 1.1)
 
   [[nodiscard]] const CodecCost* find(std::string_view codec) const noexcept;
 };
@@ -119,8 +119,8 @@ enum class PlanPort : uint8_t { kUdp, kPackets, kCard };
 // A world in which computing takes no time, as in the simulator: links and headers alone. Codecs have their widths.
 [[nodiscard]] Calibration free_calibration(double latency, double bandwidth);
 
-// What no library beats without compressing: TCP segments of the same MTU on the same links, which cost no core. Of it,
-// `raw`.
+// What no library beats without compressing: TCP segments of the same MTU on the same links, which cost no core, so
+// that backward is no slower beside them. Of it, `raw`.
 [[nodiscard]] Calibration plain_calibration(const Calibration& calibration);
 
 }  // namespace gradlane

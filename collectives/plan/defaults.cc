@@ -131,7 +131,6 @@ Calibration plain_calibration(const Calibration& calibration) {
   Calibration plain = free_calibration(calibration.link.latency, calibration.link.bandwidth);
   plain.packets.payload = calibration.packets.mtu() - kHeaders;
   plain.packets.overhead = kHeaders + kEthernet;
-  plain.lambda = calibration.lambda;
   return plain;
 }
 

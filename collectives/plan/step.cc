@@ -60,14 +60,16 @@ std::vector<PlanBucket> buckets_of(const ModelTable& model, double bytes, double
 StepTime step_time(std::span<const PlanBucket> buckets, std::span<const double> seconds, const StepCompute& compute,
                    double lambda) {
   StepTime time;
-  const double backward = compute.backward * lambda;
-  double end = 0;
+  double now = 0;   // s since backward began
+  double done = 0;  // of backward, in s of its own
   for (size_t i = 0; i < buckets.size(); ++i) {
-    end = std::max(end, buckets[i].ready * backward) + seconds[i];
+    const double alone = std::max(0.0, buckets[i].ready * compute.backward - done);  // until the bucket is there
+    now += alone + seconds[i];
+    done += alone;
+    done += std::min(compute.backward - done, seconds[i] / lambda);
     time.exchange += seconds[i];
   }
-  // Nothing to exchange: nothing beside backward.
-  const double both = time.exchange > 0 ? std::max(end, backward) : compute.backward;
+  const double both = now + compute.backward - done;
   time.step = compute.forward + both;
   time.exposed = both - compute.backward;
   time.hidden = std::max(0.0, time.exchange - time.exposed);

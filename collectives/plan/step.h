@@ -37,10 +37,13 @@ struct StepTime {
   double hidden = 0;    // the rest
 };
 
-// Buckets go one after the other, each when it is ready and the one before has ended; backward takes lambda times as
-// long. With k equal buckets, the last one ready at the end, it is what MLSys'22 has:
-//   T = max(lambda T_backward, (k - 1) T_bucket) + T_bucket,
-// but for the time before the first bucket is ready, which the paper leaves out.
+// Buckets go one after the other, each when it is ready and the one before has ended. While one is under way, what is
+// left of backward goes at 1 / lambda of its speed, and at its own while there is none: an exchange of e s costs
+// backward (1 - 1 / lambda) e at most. MLSys'22 charges lambda on all of backward, however short the exchange:
+//   T = max(lambda T_backward, (k - 1) T_bucket) + T_bucket
+// of k equal buckets, the last one ready at the end. Here it is, the others being ready at the beginning,
+//   T = max(T_backward + (1 - 1 / lambda) (k - 1) T_bucket, (k - 1) T_bucket) + T_bucket,
+// which is the same where the buckets take as long as lambda T_backward, and less where they are shorter.
 [[nodiscard]] StepTime step_time(std::span<const PlanBucket> buckets, std::span<const double> seconds,
                                  const StepCompute& compute, double lambda);
 

@@ -65,12 +65,12 @@ is decoding the votes of all others: column `fitted` has a term for it, 2.22 ms 
 four, which the paper does not have and which was fitted to that one point. It changes little: at 10 Gb/s 104 set-ups
 gain with it, 111 without.
 
-gradlane's codecs gain in all of them up to 10 Gb/s by this model, because they take cores that do not compute
+gradlane's codecs gain in all of them up to 8 Gb/s by this model, because they take cores that do not compute
 gradients, tenths of a nanosecond per element instead of nanoseconds, and each bucket while the next one is computed.
 That is the claim, and its limits: four cores of each host are spent on it, gradients must come to the host's memory,
-and from 10 Gb/s on some of the gains are below 5 %, at 30 Gb/s almost half of them. For a set-up to
-count, sync-SGD has to be slower both in
-the paper's buckets and in those of DistributedDataParallel. With UDP sockets in the place of cards:
+at 10 Gb/s one of them gains nothing, and from there on some of the gains are below 5 %, at 30 Gb/s almost half of
+them. For a set-up to count, sync-SGD has to be slower both in the paper's buckets and in those of
+DistributedDataParallel. With UDP sockets in the place of cards:
 
 ```
 {paper_udp}

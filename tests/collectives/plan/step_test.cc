@@ -49,17 +49,56 @@ TEST(StepTime, Overlaps) {
   EXPECT_DOUBLE_EQ(hidden.hidden, 1);
   const double slow[] = {5, 1};
   EXPECT_DOUBLE_EQ(step_time(buckets, slow, compute, 1).step, 1 + 2 + 5 + 1);
-  EXPECT_DOUBLE_EQ(step_time(buckets, quick, compute, 1.5).step, 1 + 6 + 1);
   const double none[] = {0, 0};
   EXPECT_DOUBLE_EQ(step_time(buckets, none, compute, 1.5).step, 5);
 }
 
-// MLSys' formula for equal buckets, where the first one is ready at the beginning.
-TEST(StepTime, IsThatOfMlsys) {
+// Lambda counts while an exchange is under way, and not before and after it.
+TEST(StepTime, SlowsBackwardBesideAnExchange) {
+  const PlanBucket buckets[] = {{1, 0.5}, {1, 1}};
+  const StepCompute compute = {1, 4};
+  // 2 s alone; 1 s beside, which does 1/1.5 of it; the rest of the second half; the last bucket, when all is done.
+  const double quick[] = {1, 1};
+  EXPECT_DOUBLE_EQ(step_time(buckets, quick, compute, 1.5).step, 1 + 2 + 1 + (2 - 1 / 1.5) + 1);
+  // The second half takes 3 s beside the first bucket, which takes 5.
+  const double slow[] = {5, 1};
+  EXPECT_DOUBLE_EQ(step_time(buckets, slow, compute, 1.5).step, 1 + 2 + 5 + 1);
+  // The bucket of 1 s is over before the next one is ready, so that both slow backward: one after the other.
+  const PlanBucket three[] = {{1, 0.25}, {1, 0.5}, {1, 1}};
+  const double each[] = {0.5, 0.5, 1};
+  EXPECT_DOUBLE_EQ(step_time(three, each, compute, 2).step, 1 + 4 + 0.25 + 0.25 + 1);
+  // What the last bucket has ready before the end of backward, backward goes on after.
+  const PlanBucket early[] = {{1, 0.5}};
+  const double one[] = {1};
+  EXPECT_DOUBLE_EQ(step_time(early, one, compute, 4).step, 1 + 4 + 0.75);
+}
+
+// 7 ms beside 122 ms of backward cost 7 ms at most, whatever lambda is.
+TEST(StepTime, CostsNoMoreThanTheExchange) {
+  const PlanBucket buckets[] = {{1, 0.2}, {1, 0.6}, {1, 1}};
+  const StepCompute compute = {0.061, 0.122};
+  const double seconds[] = {1e-3, 5e-3, 1e-3};
+  for (const double lambda : {1.0, 1.3, 2.0, 1000.0}) {
+    const StepTime time = step_time(buckets, seconds, compute, lambda);
+    EXPECT_NEAR(time.exposed, 6e-3 * (1 - 1 / lambda) + 1e-3, 1e-12);
+    EXPECT_LE(time.exposed, time.exchange * (1 + 1e-12));
+  }
+}
+
+// Of equal buckets, all but the last one ready at the beginning: as MLSys' formula has it where the exchange is longer
+// than lambda times backward, and less than that where it is shorter.
+TEST(StepTime, MeetsThatOfMlsys) {
   const PlanBucket buckets[] = {{1, 0}, {1, 0}, {1, 0}, {1, 1}};
-  for (const double bucket : {0.1, 1.0, 2.0, 3.0, 10.0}) {
+  constexpr double kLambda = 1.1;
+  for (const double bucket : {0.1, 1.0, 5.5 / 3, 2.0, 3.0, 10.0}) {
     const double seconds[] = {bucket, bucket, bucket, bucket};
-    EXPECT_DOUBLE_EQ(step_time(buckets, seconds, {0, 5}, 1.1).step, std::max(1.1 * 5, 3 * bucket) + bucket);
+    const double step = step_time(buckets, seconds, {0, 5}, kLambda).step;
+    EXPECT_DOUBLE_EQ(step, std::max(5 + (1 - 1 / kLambda) * 3 * bucket, 3 * bucket) + bucket);
+    const double published = std::max(kLambda * 5, 3 * bucket) + bucket;
+    EXPECT_LE(step, published * (1 + 1e-12));
+    if (3 * bucket >= kLambda * 5) {
+      EXPECT_DOUBLE_EQ(step, published);
+    }
   }
 }
 
@@ -86,6 +125,16 @@ TEST(PlanStep, ChoosesTheBestForEachBucket) {
   EXPECT_LE(best.time.step, fixed);
   EXPECT_EQ(best.choices.size(), setting.buckets.size());
   EXPECT_EQ(setting.plan({"raw"}).sum.limit, PlanLimit::kLink);
+}
+
+// It costs no core, so backward is as fast beside it.
+TEST(PlanStep, PlainPaysNoLambda) {
+  Setting setting(1);
+  setting.calibration.lambda = 30;
+  setting.calibration = plain_calibration(setting.calibration);
+  const StepPlan plan = setting.plan({"raw"});
+  setting.calibration.lambda = 1;
+  EXPECT_DOUBLE_EQ(plan.time.step, setting.plan({"raw"}).time.step);
 }
 
 TEST(PlanStep, RatioThatIsEnough) {

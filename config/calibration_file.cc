@@ -2,12 +2,14 @@
 #include "config/calibration_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdio>
 #include <utility>
 
 #include "base/error.h"
+#include "collectives/strategy/strategy_id.h"
 #include "compress/codec.h"
 #include "config/common_sections.h"
 #include "config/section.h"
@@ -16,10 +18,11 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kCalibrationKeys[] = {"calibration", "made",       "host",   "cpu",
-                                            "isa",         "program",    "port",   "start_us",
-                                            "lanes",       "contention", "lambda", "memory_gbytes_per_s",
-                                            "packets",     "links",      "codecs"};
+constexpr const char* kCalibrationKeys[] = {
+    "calibration", "made",     "host",   "cpu",        "isa",       "program",
+    "port",        "start_us", "lanes",  "contention", "lambda",    "memory_gbytes_per_s",
+    "packets",     "links",    "codecs", "checks",     "strategies"};
+constexpr const char* kCheckKeys[] = {"times_as_long", "speedup"};
 constexpr const char* kPacketKeys[] = {"send_ns",   "receive_ns", "call_ns", "per_call",
                                        "reduce_ns", "gather_ns",  "payload", "overhead"};
 constexpr const char* kLinkKeys[] = {"from", "to", "latency_us", "gbps", "at_least"};
@@ -79,6 +82,29 @@ void read_links(const Section& root, Calibration& calibration) {
     calibration.links.push_back(link);
   }
   calibration.link = slowest(calibration.links, calibration.link);
+}
+
+// What older files do not have.
+void read_checks(const Section& root, CalibrationChecks& checks) {
+  const auto value = root.find("checks");
+  if (!value) return;
+  const Section section(*value, kCheckKeys);
+  read_real(section, "times_as_long", checks.times_as_long, 1e-6, 1e6);
+  read_real(section, "speedup", checks.speedup, 1e-6, 1e6);
+}
+
+void read_strategies(const Section& root, std::vector<std::string>& strategies) {
+  const auto value = root.find("strategies");
+  const auto list = value ? value->list("strategies") : std::nullopt;
+  if (!list) return;
+  for (const Value& each : *list) {
+    try {
+      const auto text = each.text(kLongestWords);
+      if (text) strategies.emplace_back(find_strategy(*text).name().view());
+    } catch (const SetupError& error) {
+      each.fault(error.what());
+    }
+  }
 }
 
 // What the table of codecs knows of it, too.
@@ -185,6 +211,8 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   read_packets(root, calibration.packets);
   read_links(root, calibration);
   read_codecs(root, calibration);
+  read_checks(root, calibration.checks);
+  read_strategies(root, calibration.strategies);
   faults.throw_first();
   return calibration;
 }
@@ -201,6 +229,10 @@ std::string calibration_text(const Calibration& calibration) {
       "calibration: {}\nmade: {}\nhost: {}\ncpu: {}\nisa: {}\nprogram: {}\nport: {}\n",
       kCalibrationVersion, utc_text(calibration.made_s), quote(calibration.host), quote(calibration.cpu),
       quote(calibration.isa), quote(calibration.program), quote(calibration.port));
+  if (calibration.lambda_most > 0) {
+    text += fmt::format("# lambda: of its repetitions the least {:.3g}, the most {:.3g}\n", calibration.lambda_least,
+                        calibration.lambda_most);
+  }
   text += fmt::format("start_us: {:.9g}\nlanes: {}\ncontention: {:.9g}\nlambda: {:.9g}\nmemory_gbytes_per_s: {:.9g}\n",
                       calibration.start / kMicro, calibration.lanes, calibration.contention, calibration.lambda,
                       calibration.memory / kGiga);
@@ -213,6 +245,15 @@ std::string calibration_text(const Calibration& calibration) {
   for (const LinkCost& each : calibration.links) {
     text += fmt::format("  - {{from: {}, to: {}, latency_us: {:.9g}, gbps: {:.9g}{}}}\n", each.from, each.to,
                         each.latency / kMicro, each.bandwidth * 8 / kGiga, each.at_least ? ", at_least: true" : "");
+  }
+  if (const CalibrationChecks& checks = calibration.checks; checks.times_as_long > 0) {
+    text += fmt::format(
+        "# measured / predicted of the all-reduce that is furthest off; raw / fixed:10 as measured\n"
+        "checks: {{times_as_long: {:.9g}, speedup: {:.9g}}}\n",
+        checks.times_as_long, checks.speedup);
+  }
+  if (!calibration.strategies.empty()) {
+    text += fmt::format("strategies: ['{}']\n", fmt::join(calibration.strategies, "', '"));
   }
   text += "codecs:\n";
   for (const CodecCost& each : calibration.codecs) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "collectives/wire.h"
 
@@ -41,6 +42,31 @@ double PacketCost::mtu() const noexcept { return payload + kDatagramBytes + size
 const CodecCost* Calibration::find(std::string_view codec) const noexcept {
   const auto found = std::ranges::find(codecs, codec, &CodecCost::name);
   return found == codecs.end() ? nullptr : &*found;
+}
+
+std::string misfit_text(const CalibrationChecks& checks) {
+  constexpr double kFits = 2;
+  if (checks.times_as_long <= 0) return {};
+  const bool low = checks.times_as_long > 1;
+  const double off = low ? checks.times_as_long : 1 / checks.times_as_long;
+  if (off <= kFits) return {};
+  char text[160];
+  std::snprintf(
+      text, sizeof text,
+      "these figures do not fit this ring: predicted is %.1f times too %s; compressing was %.2f times as fast "
+      "as raw when measured",
+      off, low ? "low" : "high", checks.speedup);
+  return text;
+}
+
+void mark_unsteady(std::vector<LinkCost>& links) noexcept {
+  for (LinkCost& each : links) {
+    for (const LinkCost& other : links) {
+      if (each.from != other.to || each.to != other.from) continue;
+      const auto [less, more] = std::minmax(each.bandwidth, other.bandwidth);
+      each.unsteady |= more > less * kUnsteady;
+    }
+  }
 }
 
 LinkCost slowest(const std::vector<LinkCost>& links, const LinkCost& fallback) noexcept {

@@ -43,6 +43,15 @@ struct LinkCost {
   double latency = 0;     // s, one way, of a short packet
   double bandwidth = 0;   // bytes per s, all headers included
   bool at_least = false;  // it was a core that took so long, and not the link
+  bool unsteady = false;  // repetitions, or both directions, are further apart than kUnsteady; for people: not in files
+};
+
+inline constexpr double kUnsteady = 1.5;
+
+// How the figures fit the ring that they were measured on: all-reduces of 64 KiB and more, right after.
+struct CalibrationChecks {
+  double times_as_long = 0;  // measured / predicted, of the one that is furthest off; 0: nothing was checked
+  double speedup = 0;        // raw / fixed:10, of the longest ones, as measured
 };
 
 // One packet on its way through a rank.
@@ -89,8 +98,21 @@ struct Calibration {
   double contention = 1;  // how much longer everything takes on each lane while the others work, too
   double lambda = 1.05;   // how much longer backward takes while an exchange goes beside it (MLSys'22: 1.04 to 1.1)
 
+  double lambda_least = 0;  // of its repetitions; for people: not read from files. 0: nothing was measured
+  double lambda_most = 0;
+
+  CalibrationChecks checks;
+  std::vector<std::string> strategies;  // that the ring it was measured on allows; empty: not known
+
   [[nodiscard]] const CodecCost* find(std::string_view codec) const noexcept;
 };
+
+// "these figures do not fit this ring: ...", where the checks are off by more than 2; empty: they fit, or there are
+// none.
+[[nodiscard]] std::string misfit_text(const CalibrationChecks& checks);
+
+// Marks those whose two directions are further apart than kUnsteady.
+void mark_unsteady(std::vector<LinkCost>& links) noexcept;
 
 // The slowest of the links in both figures. Empty: `fallback`.
 [[nodiscard]] LinkCost slowest(const std::vector<LinkCost>& links, const LinkCost& fallback) noexcept;

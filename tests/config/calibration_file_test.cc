@@ -17,6 +17,8 @@ Calibration measured() {
   calibration.program = "0.1.0";
   calibration.lanes = 2;
   calibration.contention = 1.25;
+  calibration.checks = {2.5, 0.8};
+  calibration.strategies = {"ring", "aggregator:0,stream"};
   calibration.links = {{0, 1, 30e-6, 1.25e9}, {1, 0, 45e-6, 1.2e9, true}};
   return calibration;
 }
@@ -47,6 +49,24 @@ TEST(CalibrationFile, ReadsWhatIsWritten) {
   EXPECT_TRUE(read.find("qsgd:4")->owners);
   EXPECT_TRUE(read.find("raw")->exact);
   EXPECT_DOUBLE_EQ(read.find("signsgd")->results, 0.1364);
+  EXPECT_DOUBLE_EQ(read.checks.times_as_long, 2.5);
+  EXPECT_DOUBLE_EQ(read.checks.speedup, 0.8);
+  EXPECT_EQ(read.strategies, measured().strategies);
+}
+
+// Older files have neither checks nor strategies; how far lambda's repetitions are apart is for people.
+TEST(CalibrationFile, OptionalKeys) {
+  Calibration older = measured();
+  older.checks = {};
+  older.strategies.clear();
+  older.lambda_least = 1;
+  older.lambda_most = 1.25;
+  const std::string text = calibration_text(older);
+  EXPECT_NE(text.find("# lambda: of its repetitions the least 1, the most 1.25\n"), text.npos) << text;
+  EXPECT_EQ(text.find("checks:"), text.npos);
+  const Calibration read = parse_calibration(text, "file");
+  EXPECT_EQ(read.checks.times_as_long, 0);
+  EXPECT_TRUE(read.strategies.empty());
 }
 
 TEST(CalibrationFile, SaysWhatIsWrong) {
@@ -61,6 +81,8 @@ TEST(CalibrationFile, SaysWhatIsWrong) {
   EXPECT_NE(fault_of(text, "codec: 'fp16'", "codec: 'bf16'").find("there twice"), std::string::npos);
   EXPECT_NE(fault_of(text, "codec: 'raw'", "codec: 'tbq:6'").find("there is no raw"), std::string::npos);
   EXPECT_NE(fault_of(text, "gbps: 10}", "gbps: 0}").find("links[0].gbps"), std::string::npos);
+  EXPECT_NE(fault_of(text, "'aggregator:0,stream'", "square").find("strategies[1]"), std::string::npos);
+  EXPECT_NE(fault_of(text, "speedup: 0.8", "speedup: 0").find("checks.speedup"), std::string::npos);
   EXPECT_THROW((void)parse_calibration("", "file"), SetupError);
   EXPECT_THROW((void)parse_calibration("[1]", "file"), SetupError);
 }

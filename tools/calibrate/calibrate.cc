@@ -126,6 +126,12 @@ Calibration begin_calibration(PlanPort port) {
   return calibration;
 }
 
+// What to do next. The usual place is found without being named.
+std::string next_text(const std::string& path, const CalibrateOptions& options) {
+  return fmt::format("{}: written. What compressing would bring here: gradlane plan --model resnet50{}", path,
+                     options.output.empty() ? "" : " --calibration " + path);
+}
+
 void finish(const Calibration& calibration, bool ring, const std::vector<CheckedTime>& checked,
             const CalibrateOptions& options, bool prints, NewFile* file) {
   const std::string path = file == nullptr ? "" : file->path();
@@ -138,9 +144,9 @@ void finish(const Calibration& calibration, bool ring, const std::vector<Checked
     fmt::print("{}\n", to_json(calibration, ring, checked, path));
   } else if (prints) {
     print_calibration(calibration, ring, checked);
-    fmt::print("\n{}: written. What compressing would bring here: gradlane plan --model resnet50\n", path);
-  } else if (file != nullptr && !options.json) {
-    fmt::print("{}: written\n", path);
+    fmt::print("\n{}\n", next_text(path, options));
+  } else if (!options.json) {
+    fmt::print("done; rank 0 says what was found{}\n", file == nullptr ? "" : "\n" + next_text(path, options));
   }
   std::fflush(stdout);
 }
@@ -171,7 +177,7 @@ int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
                "Start it on all nodes, and this command beside each; or, without: --alone\n",
                fmt::join(folders_of_sockets(), ", "));
   }
-  NewFile file(target);
+  NewFile file(target, options.output.empty());
   measure_host(calibration, progress);
   calibration.contention = measure_contention(calibration.lanes);
   calibration.links.clear();
@@ -198,7 +204,7 @@ int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Prog
   RingSpeed ring(trainer, daemon, options.quick);
   Calibration calibration = begin_calibration(PlanPort::kUdp);
   std::optional<NewFile> file;
-  const std::string fault = fault_of([&] { file.emplace(target_of(options)); });
+  const std::string fault = fault_of([&] { file.emplace(target_of(options), options.output.empty()); });
   // Each rank's user hears of it: it is here that one waits for others.
   fmt::print(stderr, "gradlane plan: rank {}, waiting for all {} ranks, {} s at most ...\n", trainer.rank(),
              trainer.world(), kLimitMs / 1000);

@@ -53,7 +53,7 @@ std::vector<std::string> calibration_places() {
   return places;
 }
 
-NewFile::NewFile(std::string path) : path_(std::move(path)) {
+NewFile::NewFile(std::string path, bool make_folder) : path_(std::move(path)) {
   std::error_code error;
   if (fs::is_directory(path_, error)) throw SetupError(fmt::format("-o {}: is a folder, and no file", path_));
   // A device, a pipe or a link would be no more than a name afterwards.
@@ -61,7 +61,11 @@ NewFile::NewFile(std::string path) : path_(std::move(path)) {
       kind != fs::file_type::not_found && kind != fs::file_type::regular) {
     throw SetupError(fmt::format("-o {}: is there, and no ordinary file", path_));
   }
-  if (const fs::path folder = fs::path(path_).parent_path(); !folder.empty()) fs::create_directories(folder, error);
+  const fs::path folder = fs::path(path_).parent_path();
+  if (make_folder && !folder.empty()) fs::create_directories(folder, error);
+  if (!make_folder && !folder.empty() && !fs::is_directory(folder, error)) {
+    throw SetupError(fmt::format("-o {}: cannot be written: there is no folder {}", path_, folder.string()));
+  }
   // Only whether it can be made: whoever interrupts what is measured meanwhile finds nothing left.
   std::string beside;
   const FileDescriptor made = make_beside(beside);

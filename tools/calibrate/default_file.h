@@ -18,8 +18,9 @@ namespace gradlane {
 // A file that is being written: nobody sees it before it is there as a whole.
 class NewFile {
  public:
-  // Makes its folder. Throws SetupError if it could not be written.
-  explicit NewFile(std::string path);
+  // Makes its folder, if asked: that of a name that somebody gave may be a slip. Throws SetupError if it could not be
+  // written.
+  explicit NewFile(std::string path, bool make_folder = false);
 
   // In place of what was there. Throws SetupError.
   void put(const std::string& text);

@@ -14,8 +14,10 @@ constexpr double kUs = 1e-6;
 
 double gbps_of(const LinkCost& link) { return link.bandwidth * 8e-9; }
 
-const char* at_least(const LinkCost& link) {
-  return link.at_least ? " or more: a core was busy, and not the link" : "";
+std::string remark(const LinkCost& link) {
+  std::string text = link.at_least ? " or more: a core was busy, and not the link" : "";
+  if (link.unsteady) text += "  unsteady";
+  return text;
 }
 
 double port_ns(const PacketCost& packets) {
@@ -27,11 +29,15 @@ void print_links(const Calibration& calibration) {
   if (calibration.links.size() <= kMostLinks) {
     for (const LinkCost& each : calibration.links) {
       fmt::print("{:<12} {:>10.1f} {:>8.3g}{}\n", fmt::format("{} -> {}", each.from, each.to), each.latency / kUs,
-                 gbps_of(each), at_least(each));
+                 gbps_of(each), remark(each));
     }
   } else {
     fmt::print("{:<12} {:>10.1f} {:>8.3g}{}\n", fmt::format("worst of {}", calibration.links.size()),
-               calibration.link.latency / kUs, gbps_of(calibration.link), at_least(calibration.link));
+               calibration.link.latency / kUs, gbps_of(calibration.link), remark(calibration.link));
+  }
+  if (std::ranges::any_of(calibration.links, &LinkCost::unsteady)) {
+    fmt::print("unsteady: repetitions, or both directions, differ by more than {:g} times: is there other traffic?\n",
+               kUnsteady);
   }
 }
 
@@ -67,12 +73,14 @@ void print_calibration(const Calibration& calibration, bool ring, std::span<cons
     fmt::print("links: not measured, nor what computing beside an exchange takes\n");
   } else {
     fmt::print("{:.0f} ns of the port ({}, MTU {:.0f})\n", port_ns(packets), calibration.port, packets.mtu());
-    fmt::print("start of an operation {:.0f} us; computing beside an exchange takes {:.2f} times as long\n",
-               calibration.start / kUs, calibration.lambda);
+    fmt::print(
+        "start of an operation {:.0f} us; computing beside an exchange takes {:.2f} times as long ({:.2f} to {:.2f})\n",
+        calibration.start / kUs, calibration.lambda, calibration.lambda_least, calibration.lambda_most);
     print_links(calibration);
   }
   print_codecs(calibration);
   if (!checked.empty()) print_checks(checked);
+  if (const std::string misfit = misfit_text(calibration.checks); !misfit.empty()) fmt::print("{}\n", misfit);
 }
 
 std::string to_json(const Calibration& calibration, bool ring, std::span<const CheckedTime> checked,
@@ -90,6 +98,10 @@ std::string to_json(const Calibration& calibration, bool ring, std::span<const C
                  {"lanes", calibration.lanes},
                  {"contention", calibration.contention},
                  {"lambda", calibration.lambda},
+                 {"lambda_least", calibration.lambda_least},
+                 {"lambda_most", calibration.lambda_most},
+                 {"misfit", misfit_text(calibration.checks)},
+                 {"strategies", calibration.strategies},
                  {"start_us", calibration.start / kUs},
                  {"packet_ns", {{"port", port_ns(packets)}, {"sum", packets.reduce_ns}, {"result", packets.gather_ns}}},
                  {"links", json::array()},
@@ -100,7 +112,8 @@ std::string to_json(const Calibration& calibration, bool ring, std::span<const C
                                {"to", each.to},
                                {"latency_us", each.latency / kUs},
                                {"gbps", gbps_of(each)},
-                               {"at_least", each.at_least}});
+                               {"at_least", each.at_least},
+                               {"unsteady", each.unsteady}});
   }
   for (const CodecCost& each : calibration.codecs) {
     result["codecs"].push_back({{"codec", each.name},

@@ -75,6 +75,7 @@ RingSpeed::RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick)
         "the daemons allow neither ring nor direct (strategies in their configuration): by no other way can "
         "links be told apart");
   }
+  allowed_ = allowed;
   strategy_ = allows("ring") ? "ring" : "direct";
   input_.resize(kMostBytes / sizeof(float));
   fill_data("gauss-0.01", 1 + trainer_.rank(), input_);
@@ -148,16 +149,19 @@ double RingSpeed::time_all(PerfOp op, size_t bytes, const std::string& codec, in
 // last one has waited for the root's port.
 double RingSpeed::time_at(unsigned rank, size_t bytes, unsigned root, int rounds) {
   double least = 0;
+  double most = 0;
   for (int i = 0; i < rounds; ++i) {
     const std::vector<double> before = daemon_.facts().busy;
     const double own = time_one(PerfOp::kBroadcast, bytes, "raw", root);
     const double busy = most_between(before, daemon_.facts().busy);
     const std::vector<double> all = share(own);
     const double time = by_ring() ? std::max(all[rank], all[root]) : *std::ranges::max_element(all);
+    most = std::max(most, time);
     if (i > 0 && time >= least) continue;
     least = time;
     busy_ = busy / time;
   }
+  unsteady_ = most > least * kUnsteady;
   return least;
 }
 
@@ -178,6 +182,7 @@ LinkCost RingSpeed::link_from(unsigned root, const PacketCost& packets, size_t& 
   const TimedBytes whole = {copies * wire_bytes(packets, static_cast<double>(bytes)),
                             time_at(next, bytes, root, rounds)};
   LinkCost link = {root, next, round_trips_[root] / 2, bandwidth_of(part, whole, round_trips_[root])};
+  link.unsteady = unsteady_;
   if (core_bound(root, next)) {
     const auto said = static_cast<double>(std::min(speeds_[root], speeds_[next]));
     link.bandwidth = std::max(link.bandwidth, said);
@@ -213,6 +218,7 @@ std::vector<double> RingSpeed::share_round_trips() {
 void RingSpeed::measure_links(Calibration& calibration, const Progress& progress) {
   const unsigned world = trainer_.world();
   calibration.links.clear();
+  calibration.strategies = allowed_;
   progress("latency");
   round_trips_ = share_round_trips();
   const auto speed = static_cast<int64_t>(facts_.speed);
@@ -225,6 +231,7 @@ void RingSpeed::measure_links(Calibration& calibration, const Progress& progress
     calibration.links.push_back(link_from(root, calibration.packets, bytes));
     full_ = full_ == 0 ? bytes : std::min(full_, bytes);
   }
+  mark_unsteady(calibration.links);
   calibration.link = slowest(calibration.links, calibration.link);
 }
 
@@ -285,10 +292,13 @@ void RingSpeed::measure_lambda(Calibration& calibration, const Progress& progres
     const double beside = speed_of(start, rounds);
     slower.push_back(beside > 0 ? alone / beside : 1);
   }
+  const auto [least, most] = std::ranges::minmax(slower);
+  calibration.lambda_least = least;
+  calibration.lambda_most = most;
   calibration.lambda = std::clamp(median(slower), 1.0, 1000.0);
 }
 
-std::vector<CheckedTime> RingSpeed::check(const Calibration& calibration, const Progress& progress) {
+std::vector<CheckedTime> RingSpeed::check(Calibration& calibration, const Progress& progress) {
   std::vector<CheckedTime> checked;
   progress("checking");
   for (const char* const codec : {"raw", "fixed:10"}) {
@@ -299,6 +309,7 @@ std::vector<CheckedTime> RingSpeed::check(const Calibration& calibration, const 
       checked.push_back({codec, bytes, seconds, all_reduce_time(calibration, *cost, shape).seconds});
     }
   }
+  calibration.checks = checks_of(checked);
   return checked;
 }
 

@@ -6,19 +6,12 @@
 #include <vector>
 
 #include "collectives/plan/calibration.h"
+#include "tools/calibrate/checks.h"
 #include "tools/calibrate/daemon_facts.h"
 #include "tools/calibrate/host_speed.h"
 #include "tools/perf/trainer.h"
 
 namespace gradlane {
-
-// What the figures say of an all-reduce, and what it took.
-struct CheckedTime {
-  std::string codec;
-  size_t bytes = 0;
-  double measured = 0;  // s, of the slowest rank
-  double predicted = 0;
-};
 
 // A rank's part. All ranks call the same functions in the same order; operations have time limits, so that a rank that
 // is missing is an error on all others (PerfError).
@@ -44,7 +37,8 @@ class RingSpeed {
   void measure_links(Calibration& calibration, const Progress& progress);
   void measure_packets(Calibration& calibration, const Progress& progress);
   void measure_lambda(Calibration& calibration, const Progress& progress);
-  [[nodiscard]] std::vector<CheckedTime> check(const Calibration& calibration, const Progress& progress);
+  // Fills in `checks`.
+  [[nodiscard]] std::vector<CheckedTime> check(Calibration& calibration, const Progress& progress);
 
  private:
   [[nodiscard]] bool by_ring() const noexcept { return strategy_ == "ring"; }
@@ -68,11 +62,13 @@ class RingSpeed {
   const bool quick_;
   DaemonFacts facts_;
   bool first_here_ = true;
-  std::string strategy_;  // the ring, or direct where the daemon does not allow that
+  std::string strategy_;              // the ring, or direct where the daemon does not allow that
+  std::vector<std::string> allowed_;  // by the daemon
   std::vector<float> input_;
   float* tensor_ = nullptr;
   std::vector<double> round_trips_;  // of the ring's links, by sender
   std::vector<int64_t> speeds_;      // bytes per s, of the ranks' cards, where these say it
+  bool unsteady_ = false;            // the repetitions of the last time_at() were further apart than kUnsteady
   double busy_ = 0;  // of the last time_at(): the share of it for which this rank's busiest worker worked
   size_t full_ = 0;  // bytes of a transfer that takes long enough
 };

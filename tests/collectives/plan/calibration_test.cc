@@ -86,5 +86,15 @@ TEST(Calibration, StaleAndForeign) {
   EXPECT_NE(calibration_fault(made, use).find("version 7"), std::string::npos);
 }
 
+TEST(Links, BothDirectionsApart) {
+  std::vector<LinkCost> links = {{0, 1, 1e-5, 1e9}, {1, 0, 1e-5, 1.6e9}, {1, 2, 1e-5, 1e8}};
+  mark_unsteady(links);
+  EXPECT_TRUE(links[0].unsteady && links[1].unsteady);
+  EXPECT_FALSE(links[2].unsteady);
+  links = {{0, 1, 1e-5, 1e9}, {1, 0, 1e-5, 1.4e9}};
+  mark_unsteady(links);
+  EXPECT_FALSE(links[0].unsteady || links[1].unsteady);
+}
+
 }  // namespace
 }  // namespace gradlane::test::calibration_test

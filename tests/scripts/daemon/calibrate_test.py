@@ -44,6 +44,9 @@ class CalibrateTest(unittest.TestCase):
                          [(i, (i + 1) % nodes) for i in range(nodes)])
         self.assertTrue(all(link["latency_us"] > 0 and link["gbps"] > 0 for link in made["links"]), made)
         self.assertEqual({check["codec"] for check in made["checks"]}, {"raw", "fixed:10"}, made)
+        self.assertLessEqual(made["lambda_least"], made["lambda_most"], made)
+        self.assertTrue(made["strategies"], made)
+        self.assertIn("\nchecks: {times_as_long: ", self.file.read_text())
         return made
 
     def plan(self, *before):
@@ -84,6 +87,15 @@ class CalibrateTest(unittest.TestCase):
     def test_without_a_ring(self):
         """Where the daemons allow no other strategy than direct."""
         self.calibrate("--link", "ring", "--strategies", "direct")
+
+    def test_last_lines(self):
+        """Rank 0 says what comes next, the other ones that they are done."""
+        result = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--", GRADLANE, "plan", "--calibrate", "--quick", "-o",
+                     self.file)
+        self.assertEqual(result.returncode, 0, result)
+        self.assertIn(f"gradlane plan --model resnet50 --calibration {self.file}\n", result.stdout)
+        self.assertIn("done; rank 0 says what was found\n", result.stdout)
+        self.assertRegex(result.stdout, r"times as long \(\d+\.\d\d to \d+\.\d\d\)")
 
     def test_refusals(self):
         """What one rank does otherwise is an error on all, by name."""

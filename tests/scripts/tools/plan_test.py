@@ -71,6 +71,7 @@ ERRORS = [
     (["--calibrate", "--socket", "/nowhere/node0.sock"], ["/nowhere/node0.sock"]),
     (["--calibrate", "--alone", "-o", "/proc/nowhere/c.yaml"], ["/proc/nowhere/c.yaml", "cannot be written"]),
     (["--calibrate", "--alone", "-o", "/tmp"], ["-o /tmp", "folder"]),
+    (["--calibrate", "--alone", "-o", "/tmp/nowhere/c.yaml"], ["-o /tmp/nowhere/c.yaml", "no folder /tmp/nowhere"]),
 ]
 
 
@@ -203,6 +204,7 @@ def check_default(gradlane, folder):
 def check_calibrating(gradlane, folder):
     """This host alone: a file that is read again, and says what was not measured."""
     file = folder / "new" / "made.yaml"
+    file.parent.mkdir()
     lanes = min(2, len(os.sched_getaffinity(0)))
     made = json.loads(run(gradlane, "--calibrate", "--alone", "--lanes", str(lanes), "-o", str(file), "--json").stdout)
     assert made["file"] == str(file) and not made["ring"] and not made["links"] and made["lanes"] == lanes, made
@@ -217,6 +219,8 @@ def check_calibrating(gradlane, folder):
     assert plan["calibrated"] and plan["nodes"] == 4 and plan["gbps"] == 10, plan
     text = run(gradlane, "--model", "resnet50", "--calibration", str(file)).stdout
     assert "codecs calibrated" in text, text
+    again = run(gradlane, "--calibrate", "--alone", "-o", str(file)).stdout
+    assert again.splitlines()[-1].endswith(f"gradlane plan --model resnet50 --calibration {file}"), again
 
 
 def check_daemons(gradlane, folder):

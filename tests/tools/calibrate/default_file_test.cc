@@ -61,16 +61,18 @@ TEST(DefaultFile, IsThereAsAWhole) {
   fs::remove_all(folder);
   const fs::path path = folder / "new" / "calibration.yaml";
   {
-    const NewFile given_up(path);
+    const NewFile given_up(path, true);
     EXPECT_TRUE(fs::is_empty(path.parent_path())) << "also where nobody gets to give it up";
   }
+  EXPECT_THROW(NewFile((folder / "slip" / "file").string()), SetupError);
+  EXPECT_FALSE(fs::exists(folder / "slip"));
   NewFile(path).put("one");
   EXPECT_EQ(text_of(path), "one");
   NewFile(path).put("two");
   EXPECT_EQ(text_of(path), "two");
   EXPECT_EQ(std::distance(fs::directory_iterator(path.parent_path()), {}), 1);
   EXPECT_EQ(fs::status(path).permissions(), fs::perms(0644));
-  EXPECT_THROW(NewFile("/proc/nowhere/file"), SetupError);
+  EXPECT_THROW(NewFile("/proc/nowhere/file", true), SetupError);
   EXPECT_THROW(NewFile(folder.string()), SetupError);
   EXPECT_THROW(NewFile("/dev/null"), SetupError);
   const fs::path link = folder / "link";

@@ -172,7 +172,9 @@ double ModelTable::work() const noexcept {
   return all;
 }
 
-std::optional<ModelTable> find_model(std::string_view name) {
+std::optional<ModelTable> find_model(std::string_view asked) {
+  std::string name(asked);
+  for (char& each : name) each = each >= 'A' && each <= 'Z' ? static_cast<char>(each - 'A' + 'a') : each;
   if (name == "alexnet") return alexnet();
   if (name == "vgg16") return vgg(name, {2, 2, 3, 3, 3});
   if (name == "vgg19") return vgg(name, {2, 2, 4, 4, 4});

@@ -32,6 +32,7 @@ struct ModelTable {
 // "alexnet", "vgg16", "vgg19", "resnet50", "resnet101", "bert-base", "gpt2". As torchvision has the first five for 224
 // x 224 images and 1000 classes (buffers of normalisation are not parameters); BERT-base uncased with its pooler and
 // without a head, 128 tokens; GPT-2 small, whose head is its embedding, 1024 tokens.
+// The case of letters does not matter.
 [[nodiscard]] std::optional<ModelTable> find_model(std::string_view name);
 [[nodiscard]] std::vector<std::string> model_names();
 

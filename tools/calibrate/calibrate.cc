@@ -128,7 +128,7 @@ Calibration begin_calibration(PlanPort port) {
 
 // What to do next. The usual place is found without being named.
 std::string next_text(const std::string& path, const CalibrateOptions& options) {
-  return fmt::format("{}: written. What compressing would bring here: gradlane plan --model resnet50{}", path,
+  return fmt::format("{}: written. What compressing would bring here:\n  gradlane plan --model resnet50{}", path,
                      options.output.empty() ? "" : " --calibration " + path);
 }
 

@@ -24,6 +24,9 @@ namespace {
 // From the finest to the coarsest: of those that are as fast, the first one is chosen.
 constexpr const char* kUsualCodecs[] = {"bf16", "fixed:10", "int8", "qsgd:4", "signsgd", "dgc:1%"};
 constexpr PlanPort kPorts[] = {PlanPort::kUdp, PlanPort::kPackets, PlanPort::kCard};
+// Of PyTorch's hook: no codec, but a fixed:B whose B follows the gradients.
+constexpr const char* kFollows = "fixed:auto";
+constexpr const char* kFollowedCodec = "fixed:10";
 constexpr double kMostGbps = 1e5;
 constexpr double kMostBatch = 1e6;
 constexpr double kMostFaster = 1000;
@@ -56,7 +59,7 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
     setting.model = *known;
     const double backward = v100_backward(*known);
     setting.sample = {backward / 2, backward};
-    setting.compute_from = "as on a V100";
+    setting.compute_from = kAsV100;
     setting.batch = usual_batch(known->name);
   } else if (std::error_code error; std::filesystem::exists(options.model, error)) {
     const Profile profile = load_profile(options.model);
@@ -71,7 +74,11 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
     throw SetupError(fmt::format("--model '{}': is neither a file nor a known model, which are {}", options.model,
                                  fmt::join(model_names(), ", ")));
   }
-  setting.batch = whole("--batch", options.batch, setting.batch, 1, static_cast<unsigned>(kMostBatch));
+  const unsigned own = setting.batch;
+  setting.batch = whole("--batch", options.batch, own, 1, static_cast<unsigned>(kMostBatch));
+  if (setting.batch != own && setting.compute_from != kAsV100) {
+    setting.compute_from = fmt::format("scaled from the profile's batch of {}", own);
+  }
   if (!options.compute_ms.empty()) {
     const double seconds = kMilli * number("--compute-ms", options.compute_ms, 0, 1e-3, 1e9) / setting.batch;
     const double known = setting.sample.backward;
@@ -124,6 +131,8 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
     calibration.link.latency = 1e-6 * number("--latency-us", options.latency_us, 0, 0, 1e7);
   unsigned nodes = calibration.links.empty() ? 4 : 0;
   for (const LinkCost& link : calibration.links) nodes = std::max({nodes, link.from + 1, link.to + 1});
+  setting.nodes_assumed = options.nodes.empty() && calibration.links.empty();
+  setting.gbps_assumed = options.gbps.empty() && calibration.links.empty();
   setting.nodes = whole("--nodes", options.nodes, nodes, 1, kMaxWorld);
   const double known = calibration.link.bandwidth * 8e-9;
   setting.gbps = number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
@@ -155,11 +164,17 @@ void leave_out_codecs(const PlanOptions& options, PlanSetting& setting) {
 void read_codecs(const PlanOptions& options, PlanSetting& setting) {
   const Calibration& calibration = setting.calibration;
   for (const std::string& each : codec_list(options.codecs)) {
-    const std::string name = find_codec(each).name();
+    const bool follows = each == kFollows || each.starts_with(std::string(kFollows) + ":");
+    setting.follows |= follows;
+    const std::string name = find_codec(follows ? kFollowedCodec : each).name();
     if (calibration.find(name) == nullptr && !names_all(options.codecs.front())) {
-      throw SetupError(fmt::format("--codecs '{}': no figures of it {}", name,
-                                   setting.calibrated ? "in the calibration" : "without a calibration"));
+      std::vector<std::string> there;
+      for (const CodecCost& cost : calibration.codecs) there.push_back(cost.name);
+      throw SetupError(fmt::format("--codecs '{}': no figures of it {}; there are of {}", name,
+                                   setting.calibrated ? "in the calibration" : "without a calibration",
+                                   fmt::join(there, ", ")));
     }
+    if (std::ranges::find(setting.codecs, name) != setting.codecs.end()) continue;
     if (calibration.find(name) != nullptr && name != kDefaultCodec) setting.codecs.push_back(name);
   }
   if (!options.codecs.empty()) return;
@@ -208,7 +223,10 @@ void read_range(const std::string& text, const Range& range) {
   if (const size_t dots = text.find(".."); dots != text.npos) {
     const double from = value_of(std::string_view(text).substr(0, dots));
     const double to = value_of(std::string_view(text).substr(dots + 2));
-    if (to < from) refuse();
+    if (to < from) {
+      throw SetupError(
+          fmt::format("--what-if '{0}={1}': the lower end comes first, {0}={2:g}..{3:g}", range.name, text, to, from));
+    }
     range.values = steps(from, to, range.least >= 1);
     return;
   }
@@ -217,6 +235,16 @@ void read_range(const std::string& text, const Range& range) {
     range.values.push_back(value_of(std::string_view(text).substr(begin, end - begin)));
     begin = end + 1;
   }
+}
+
+// The usual ones; of a ring that was calibrated those that it allows.
+void read_ways(PlanSetting& setting) {
+  const std::vector<std::string>& allowed = setting.calibration.strategies;
+  for (const StrategyId& each : find_strategies("ring,direct")) {
+    const bool known = allowed.empty() || std::ranges::find(allowed, each.name().view()) != allowed.end();
+    (known ? setting.strategies : setting.lacking).push_back(each);
+  }
+  if (setting.strategies.empty()) setting.strategies.swap(setting.lacking);
 }
 
 void check_strategies(const PlanSetting& setting, unsigned nodes) {
@@ -247,7 +275,7 @@ PlanSetting make_plan_setting(const PlanOptions& options) {
   for (const std::string& names : options.strategies) {
     for (const StrategyId& each : find_strategies(names)) setting.strategies.push_back(each);
   }
-  if (setting.strategies.empty()) setting.strategies = find_strategies("ring,direct");
+  if (setting.strategies.empty()) read_ways(setting);
   if (options.paper) {
     for (const unsigned workers : kMlsysWorkers) check_strategies(setting, workers);
   } else if (options.what_if.empty()) {

@@ -37,6 +37,9 @@ struct PlanOptions {
   bool quick = false;
 };
 
+// PlanSetting::compute_from of a known model, where nobody says how long it computes.
+inline constexpr const char* kAsV100 = "as on a V100";
+
 // What to reckon with.
 struct PlanSetting {
   ModelTable model;
@@ -50,7 +53,11 @@ struct PlanSetting {
   bool calibrated = false;
   std::string ignored;              // of `places`: which file cannot be used here, and why; empty: none, or one can
   std::vector<std::string> codecs;  // names; "raw" is not among them
+  bool follows = false;             // fixed:auto was asked for, whose figures are those of kFollowedCodec
   std::vector<StrategyId> strategies;
+  std::vector<StrategyId> lacking;  // usual ones that the ring that was calibrated does not allow
+  bool nodes_assumed = false;       // nobody has said or measured it
+  bool gbps_assumed = false;
 
   [[nodiscard]] StepCompute compute() const noexcept { return {sample.forward * batch, sample.backward * batch}; }
   // Whether links may be faster than `gbps`.

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "collectives/plan/mlsys.h"
+#include "tools/plan/advice.h"
 #include "tools/plan/rows.h"
 
 namespace gradlane {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/default_file.h"
+#include "tools/plan/advice.h"
 #include "tools/plan/paper.h"
 #include "tools/plan/rows.h"
 #include "tools/plan/what_if.h"
@@ -40,16 +41,19 @@ void print_head(const PlanSetting& setting) {
   const StepCompute compute = setting.compute();
   fmt::print("{}: {:.1f} M parameters, {:.0f} MB of gradients in {} buckets\n", setting.model.name,
              setting.model.elements() / 1e6, setting.model.elements() * 4e-6, setting.buckets.size());
-  fmt::print("{} nodes, {:g} Gb/s, batch {}: forward {} ms, backward {} ms, {}\n", setting.nodes, setting.gbps,
-             setting.batch, ms_text(compute.forward), ms_text(compute.backward), setting.compute_from);
+  fmt::print("{} node{}, {:g} Gb/s, batch {}: forward {} ms, backward {} ms, {}\n", setting.nodes,
+             setting.nodes == 1 ? "" : "s", setting.gbps, setting.batch, ms_text(compute.forward),
+             ms_text(compute.backward), setting.compute_from);
   const Calibration& calibration = setting.calibration;
+  const std::string assumed = assumed_text(setting);
   if (!setting.calibrated) {
     fmt::print(
         "port {}, usual figures: {}\n", calibration.port,
         setting.ignored.empty() ? "nothing was calibrated (gradlane plan --calibrate)" : "no calibration serves");
     if (!setting.ignored.empty()) print_wrapped(setting.ignored);
   } else if (calibration.links.empty()) {
-    fmt::print("port {}, usual figures; codecs calibrated {}; links as given\n", calibration.port, calibration.made);
+    fmt::print("port {}, usual figures; codecs calibrated {}; links: {}\n", calibration.port, calibration.made,
+               assumed.empty() ? "as given" : assumed);
   } else {
     fmt::print("port {}, calibrated {}\n", calibration.port, calibration.made);
     if (setting.at_least())
@@ -75,6 +79,7 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   } else {
     fmt::print("To be within {:.0f} % of it, bytes must shrink {:.1f} times.\n", kLinearSlack * 100, *rows.enough);
   }
+  if (const std::string note = compute_note(setting); !note.empty()) fmt::print("Reckoned with {}.\n", note);
   print_wrapped(advice(setting, rows));
 }
 
@@ -108,6 +113,7 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
                            {"port", setting.calibration.port},
                            {"calibrated", setting.calibrated},
                            {"compute_ms", rows.compute * 1e3},
+                           {"compute_from", setting.compute_from},
                            {"advice", advice(setting, rows)},
                            {"rows", nlohmann::json::array()}};
   result["calibration_ignored"] = setting.ignored.empty() ? nlohmann::json() : nlohmann::json(setting.ignored);
@@ -182,7 +188,8 @@ int run_plan(PlanOptions options) {
       fmt::print("{}\n", to_json(setting, rows));
     } else {
       print_head(setting);
-      print_rows(setting, rows);
+      if (setting.nodes > 1) print_rows(setting, rows);
+      if (setting.nodes == 1) print_wrapped(advice(setting, rows));
     }
   }
   std::fflush(stdout);

@@ -19,6 +19,7 @@ constexpr double kMilli = 1e-3;
 constexpr size_t kMostLayers = 100000;
 constexpr double kMostElements = 1e13;
 constexpr double kMostMs = 1e9;
+constexpr double kRounding = 1e-3;  // of numbers that people have written
 constexpr double kMostProfiled = 1e7;
 constexpr size_t kMostBytes = size_t{16} << 20;
 
@@ -83,6 +84,13 @@ Profile parse_profile(std::string_view text, const std::string& file) {
   }
   for (const Json& each : *layers) {
     profile.table.layers.push_back(layer_of(each, {file, fmt::format("layers[{}].", profile.table.layers.size())}));
+  }
+  for (size_t i = 0; i < profile.table.layers.size(); ++i) {
+    const double layer = kMilli * profile.table.layers[i].work;
+    if (layer <= profile.table.backward * (1 + kRounding)) continue;
+    At{file, fmt::format("layers[{}].", i)}.refuse(
+        "backward_ms",
+        fmt::format("{:g} is more than the backward_ms of all, {:g}", layer / kMilli, profile.table.backward / kMilli));
   }
   if (profile.table.work() == 0) {
     for (ModelLayer& each : profile.table.layers) each.work = each.elements;

@@ -1,8 +1,6 @@
 // rows.cc - steps with each codec, and what follows from them (no I/O)
 #include "tools/plan/rows.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -30,8 +28,6 @@ PlanRow row_of(const PlanSetting& setting, const Calibration& calibration, const
   row.ways = ways_of(row.plan);
   return row;
 }
-
-constexpr size_t kRaw = 1;  // behind plain
 
 // `rows`: raw and codecs. See PlanRows::single.
 const PlanRow* finest_of_fastest(std::span<const PlanRow> rows, bool bounded) {
@@ -68,63 +64,6 @@ void add_rates(const PlanSetting& setting, std::span<const PlanRow> codecs, Plan
   }
 }
 
-std::string times_text(double speedup) {
-  return speedup < 9.995 ? fmt::format("{:.2f}x", speedup) : fmt::format("{:.0f}x", speedup);
-}
-
-std::string gbps_text(double gbps) { return fmt::format("{:.2g} Gb/s", gbps); }
-
-// "from 8 Gb/s on it brings nothing here"
-std::string limit_text(const PlanRates& rates) {
-  switch (rates.kind) {
-    case PlanRates::Kind::kBelow:
-      return fmt::format("from {} on it brings nothing here", gbps_text(rates.rate * 8e-9));
-    case PlanRates::Kind::kAlways:
-      return fmt::format("at any rate here: on the fastest links raw is bound by {}", plan_limit_name(rates.limit));
-    case PlanRates::Kind::kNowhere:
-      break;
-  }
-  return "at no other rate here";  // as it does at this one, that cannot be
-}
-
-// Where it would pay, as it does not here.
-std::string elsewhere_text(const PlanRows& rows) {
-  switch (rows.rates.kind) {
-    case PlanRates::Kind::kNowhere:
-      return "; nor does one with a bound of its error pay at any other rate";
-    case PlanRates::Kind::kBelow:
-      return fmt::format("; below {} {} pays", gbps_text(rows.rates.rate * 8e-9), rows.named);
-    case PlanRates::Kind::kAlways:
-      break;
-  }
-  return "";
-}
-
-std::string advice_of(const PlanRows& rows) {
-  const PlanRow& raw = rows.rows[kRaw];
-  if (rows.single->speedup < 1 + kWorthIt) {
-    const char* const why = raw.plan.time.step <= rows.compute * (1 + kLinearSlack)
-                                ? "the exchange hides behind backward"
-                                : "no codec here is faster";
-    return fmt::format("do not compress: {}{}", why, elsewhere_text(rows));
-  }
-  const PlanRow& least = *rows.bounded;
-  const PlanRow& most = *rows.single;
-  if (least.speedup < 1 + kWorthIt) {
-    return fmt::format("compress only with {}, which has no bound of its error: {}", most.codec,
-                       times_text(most.speedup));
-  }
-  std::string text = fmt::format("compress with {}: {}", least.codec, times_text(least.speedup));
-  if (most.speedup > least.speedup * (1 + kWorthIt)) {
-    text += fmt::format(" ({}, without a bound of its error: {})", most.codec, times_text(most.speedup));
-  }
-  const double plain = rows.rows.front().plan.time.step;
-  if (plain < least.plan.time.step * (1 + kWorthIt)) {
-    return text + "; but an exchange that fills the links without compressing (plain) is as fast";
-  }
-  return text + "; " + limit_text(rows.rates);
-}
-
 }  // namespace
 
 PlanRow plain_row(const PlanSetting& setting) {
@@ -152,9 +91,9 @@ PlanRows plan_rows(const PlanSetting& setting) {
     if (std::isfinite(row.plan.time.step)) result.rows.push_back(std::move(row));
   }
   result.rows.push_back(row_of(setting, setting.calibration, "best", all));
-  for (PlanRow& row : result.rows) row.speedup = result.rows[kRaw].plan.time.step / row.plan.time.step;
+  for (PlanRow& row : result.rows) row.speedup = result.rows[PlanRows::kRaw].plan.time.step / row.plan.time.step;
 
-  const std::span<const PlanRow> single(result.rows.begin() + kRaw, result.rows.end() - 1);
+  const std::span<const PlanRow> single(result.rows.begin() + PlanRows::kRaw, result.rows.end() - 1);
   result.single = finest_of_fastest(single, false);
   result.bounded = finest_of_fastest(single, true);
   result.enough = ratio_enough(setting.calibration, setting.buckets, setting.compute(), setting.nodes,
@@ -167,17 +106,6 @@ bool states_bound(const std::string& codec) {
   constexpr double kMostOfLargest = 0.01;
   const CodecError error = find_codec(codec).error();
   return error.bounded && error.of_largest < kMostOfLargest;
-}
-
-std::string origin_text(const PlanSetting& setting) {
-  if (setting.calibrated) return "";
-  const bool card = setting.calibration.port == plan_port_name(PlanPort::kCard);
-  return fmt::format(" (by usual figures, gradients of N(0, 0.01){})", card ? "; estimated: no card was measured" : "");
-}
-
-std::string advice(const PlanSetting& setting, const PlanRows& rows) {
-  if (setting.nodes < 2) return "one node has nobody to exchange with";
-  return advice_of(rows) + origin_text(setting);
 }
 
 }  // namespace gradlane

@@ -19,15 +19,17 @@ struct PlanRow {
 };
 
 struct PlanRows {
-  std::vector<PlanRow> rows;  // raw, each codec, best
+  static constexpr size_t kRaw = 1;  // behind plain
+
+  std::vector<PlanRow> rows;  // plain, raw, each codec, best
   // The finest of those that are as fast as the fastest and bring something; raw, where none does. Of those with one
   // codec, and of those that state a bound of their error (states_bound()).
   const PlanRow* single = nullptr;
   const PlanRow* bounded = nullptr;
   double compute = 0;            // s, of a step with nothing to exchange
   std::optional<double> enough;  // ratio_enough()
-  // Where it pays to compress with that codec, which is the one that advice() names; where none brings anything here,
-  // the one of those with a bound that does so up to the highest rate. Empty: none of them at any rate.
+  // Where it pays to compress with that codec, which is the one that advice() (advice.h) names; where none brings
+  // anything here, the one of those with a bound that does so up to the highest rate. Empty: none of them at any rate.
   std::string named;
   PlanRates rates;
 };
@@ -37,11 +39,6 @@ struct PlanRows {
 // Off by less than a hundredth of the largest of its chunk, or by a part of each value, or of a number that was chosen.
 // That of onebit, all of the largest, is a bound in name only, and so is that of qsgd:4, a fifteenth.
 [[nodiscard]] bool states_bound(const std::string& codec);
-
-// What the figures are of, where nothing was calibrated: " (by usual figures, gradients of N(0, 0.01))"; else empty.
-[[nodiscard]] std::string origin_text(const PlanSetting& setting);
-// What to do, in one sentence, and by which figures.
-[[nodiscard]] std::string advice(const PlanSetting& setting, const PlanRows& rows);
 
 [[nodiscard]] PlanRow plain_row(const PlanSetting& setting);
 // Of a codec of the calibration; its step is infinite where it cannot go.

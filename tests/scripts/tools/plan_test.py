@@ -91,6 +91,9 @@ def check_tables(gradlane):
     text = run(gradlane, "--model", "resnet50", "--gbps", "1", "--calibration", "none").stdout
     for word in ("plain", "raw", "fixed:10", "best", "bytes must shrink", "compress with", "link"):
         assert word in text, (word, text)
+    assert "profile your model with gradlane.torch.profile" in text and "assumed: --nodes" in text, text
+    assert "(codec: auto:2^-10" in run(gradlane, "--model", "RESNET50", "--gbps", "1", "--codecs", "fixed:10").stdout
+    assert "there is nothing to send" in run(gradlane, "--model", "resnet50", "--nodes", "1").stdout
     assert "cells gain" in run(gradlane, "--model", "vgg16", "--what-if", "nodes=4..64", "gbps=0.1..400").stdout
     paper = run(gradlane, "--paper").stdout
     assert "111 of 378" in paper and " 104 |" in paper and "usual figures" in paper, paper
@@ -106,6 +109,7 @@ def check_json(gradlane, folder):
     for row in plan["rows"]:
         assert row["limit"] in ("latency", "link", "codec", "packets", "memory"), row
         assert abs(row["step_ms"] - row["exposed_ms"] - plan["compute_ms"]) < 1e-6, row
+    assert "scaled from the profile's batch of 8" in run(gradlane, "--model", str(profile), "--batch", "16").stdout
     profile.write_text(json.dumps({**PROFILE, "layers": [{"name": "a"}]}))
     error = run(gradlane, "--model", str(profile), status=2).stderr
     assert "layers[0].elements" in error and str(profile) in error, error
@@ -218,7 +222,7 @@ def check_calibrating(gradlane, folder):
     plan = json.loads(run(gradlane, "--model", "resnet50", "--calibration", str(file), "--json").stdout)
     assert plan["calibrated"] and plan["nodes"] == 4 and plan["gbps"] == 10, plan
     text = run(gradlane, "--model", "resnet50", "--calibration", str(file)).stdout
-    assert "codecs calibrated" in text, text
+    assert "codecs calibrated" in text and "links: 4 nodes and 10 Gb/s assumed: --nodes, --gbps" in text, text
     again = run(gradlane, "--calibrate", "--alone", "-o", str(file)).stdout
     assert again.splitlines()[-1].endswith(f"gradlane plan --model resnet50 --calibration {file}"), again
 

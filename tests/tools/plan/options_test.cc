@@ -63,10 +63,21 @@ TEST(PlanOptions, SayWhatIsWrong) {
   EXPECT_NE(with([](PlanOptions& o) { o.strategies = {"rings:3"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.calibration = "/nowhere"; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"rtt=1..2"}; }).find("must be nodes=, gbps="), std::string::npos);
-  EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=8..4"}; }), "");
+  EXPECT_EQ(with([](PlanOptions& o) { o.what_if = {"nodes=8..4"}; }),
+            "--what-if 'nodes=8..4': the lower end comes first, nodes=4..8");
+  EXPECT_NE(with([](PlanOptions& o) { o.codecs = {"fixed:8"}; }).find("there are of raw, bf16, fp16, fixed:10, "),
+            std::string::npos);
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=2.5"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"gbps=1,,2"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.model = std::string(5000, 'x'); }).find("neither a file"), std::string::npos);
+}
+
+TEST(PlanOptions, FixedAuto) {
+  PlanOptions options = options_of("resnet50");
+  options.codecs = {"fixed:auto,fixed:10"};
+  const PlanSetting setting = make_plan_setting(options);
+  EXPECT_EQ(setting.codecs, std::vector<std::string>{"fixed:10"});
+  EXPECT_TRUE(setting.follows);
 }
 
 // A strategy that does not fit some number of nodes, and codecs that none of the strategies carries.
@@ -137,6 +148,12 @@ TEST(PlanOptions, DefaultCalibrations) {
   setting = read();
   EXPECT_EQ(setting.nodes, 3U);
   EXPECT_NEAR(setting.gbps, 0.8, 1e-9);
+  EXPECT_FALSE(setting.nodes_assumed || setting.gbps_assumed);
+  EXPECT_EQ(setting.strategies.size(), 2U);
+  calibration.strategies = {"ring"};
+  setting = read();
+  EXPECT_EQ(setting.strategies, find_strategies("ring"));
+  EXPECT_EQ(setting.lacking, find_strategies("direct"));
   std::remove(path.c_str());
 }
 

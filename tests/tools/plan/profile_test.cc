@@ -60,6 +60,9 @@ TEST(Profile, SaysWhatIsWrong) {
             "p.json: layers[0].elements: 0 is out of range, allowed: 1 to 1e+13");
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": 4, "backward_ms": 1, "layers": [1]})"),
             "p.json: layers[0].: is no object");
+  EXPECT_EQ(fault_of(R"({"name": "n", "batch": 4, "backward_ms": 1, "layers": [
+                         {"name": "a", "elements": 9, "backward_ms": 2}]})"),
+            "p.json: layers[0].backward_ms: 2 is more than the backward_ms of all, 1");
   EXPECT_EQ(fault_of(R"({"name": "n\u001b[2J"})"), "p.json: name: has control characters");
   EXPECT_THROW((void)load_profile("/nowhere"), SetupError);
   EXPECT_THROW((void)load_profile("/dev/zero"), SetupError);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tools/plan/advice.h"
+
 namespace gradlane::test::plan_rows_test {
 namespace {
 
@@ -39,9 +41,11 @@ TEST(PlanRows, SlowLinks) {
   EXPECT_EQ(rows.rates.kind, PlanRates::Kind::kBelow);
   EXPECT_EQ(rows.named, rows.bounded->codec);
   const std::string text = advice(setting, rows);
-  EXPECT_TRUE(text.starts_with("compress with ")) << text;
+  EXPECT_TRUE(text.starts_with("compress with " + rows.named + " by ")) << text;
   EXPECT_NE(text.find("on it brings nothing here"), std::string::npos) << text;
-  EXPECT_TRUE(text.ends_with(" (by usual figures, gradients of N(0, 0.01); estimated: no card was measured)")) << text;
+  EXPECT_NE(text.find(" (by usual figures, gradients of N(0, 0.01); estimated: no card was measured)"), text.npos)
+      << text;
+  EXPECT_NE(compute_note(setting), "");
 }
 
 TEST(PlanRows, FastLinks) {
@@ -72,7 +76,76 @@ TEST(PlanRows, NothingPaysAnywhere) {
 
 TEST(PlanRows, OneNode) {
   const PlanSetting setting = setting_of("10", "1");
-  EXPECT_EQ(advice(setting, plan_rows(setting)), "one node has nobody to exchange with");
+  EXPECT_EQ(advice(setting, plan_rows(setting)), "one node: there is nothing to send, and nothing to compress");
+}
+
+// The lines that make the daemons do what the row says.
+TEST(Advice, ConfigurationLines) {
+  EXPECT_EQ(configuration_text("fixed:10", "ring", {}), "codec: auto:2^-10");
+  EXPECT_EQ(configuration_text("fixed:10", "direct", {}), "codec: auto:2^-10 and strategies: [ring, direct]");
+  EXPECT_EQ(configuration_text("fixed:10", "direct", {"ring", "direct"}), "codec: auto:2^-10");
+  EXPECT_EQ(configuration_text("bf16", "direct+ring", {}), "codec: auto:rel=8 and strategies: [ring, direct]");
+  EXPECT_EQ(configuration_text("signsgd", "direct", {"ring", "direct"}), "codec: signsgd and strategies: [direct]");
+  EXPECT_EQ(configuration_text("signsgd", "ring+direct", {"ring", "direct"}), "codec: signsgd, strategy: auto");
+  EXPECT_EQ(configuration_text("signsgd", "ring", {}), "codec: signsgd");
+}
+
+TEST(Advice, SaysWhatFixedLoses) {
+  PlanSetting setting = setting_of("1");
+  setting.codecs = {"fixed:10"};
+  std::string text = advice(setting, plan_rows(setting));
+  EXPECT_NE(text.find("gradients below 2^-10 vanish in it: fixed:auto"), text.npos) << text;
+  setting.follows = true;
+  text = advice(setting, plan_rows(setting));
+  EXPECT_TRUE(text.starts_with("compress with fixed:auto by ")) << text;
+  EXPECT_NE(text.find("(gradlane.torch.State(\"fixed:auto\", strategy=\""), text.npos) << text;
+  EXPECT_NE(text.find("is reckoned by fixed:10's figures, with which"), text.npos) << text;
+}
+
+// What the calibrated ring does not allow is not what is named, but what would have to be allowed.
+TEST(Advice, WhatTheRingAllows) {
+  PlanSetting setting = setting_of("1", "32");
+  setting.calibration.link.latency = 2e-3;
+  setting.calibration.strategies = {"ring"};
+  setting.strategies = find_strategies("ring");
+  setting.lacking = find_strategies("direct");
+  setting.codecs = {"fixed:10"};
+  const std::string text = advice(setting, plan_rows(setting));
+  EXPECT_TRUE(text.starts_with("compress with fixed:10 by ring: ")) << text;
+  EXPECT_NE(text.find("; with direct allowed on all nodes, fixed:10 by direct brings "), text.npos) << text;
+  EXPECT_NE(text.find("(codec: auto:2^-10 and strategies: [ring, direct])"), text.npos) << text;
+}
+
+TEST(Advice, TinyModels) {
+  PlanSetting setting = setting_of("1");
+  setting.buckets = {{1000, 1}};
+  const std::string text = advice(setting, plan_rows(setting));
+  EXPECT_TRUE(text.starts_with("do not compress: no bucket has 1024 elements")) << text;
+}
+
+TEST(Advice, FiguresThatDoNotFit) {
+  PlanSetting setting = setting_of("1");
+  setting.calibration.checks = {4, 0.8};
+  const std::string text = advice(setting, plan_rows(setting));
+  EXPECT_TRUE(
+      text.ends_with("But these figures do not fit this ring: predicted is 4.0 times too low; compressing was 0.80 "
+                     "times as fast as raw when measured: let codec: auto:2^-10 in the daemons' configuration try "
+                     "it"))
+      << text;
+}
+
+TEST(Advice, WhatIsAssumed) {
+  PlanOptions options;
+  options.model = "ResNet50";
+  std::string text = advice(make_plan_setting(options), plan_rows(make_plan_setting(options)));
+  EXPECT_NE(text.find("; 4 nodes and 10 Gb/s assumed: --nodes, --gbps)"), text.npos) << text;
+  options.nodes = "4";
+  options.compute_ms = "100";
+  text = advice(make_plan_setting(options), plan_rows(make_plan_setting(options)));
+  EXPECT_TRUE(text.ends_with("; 10 Gb/s assumed: --gbps)")) << text;
+  EXPECT_EQ(compute_note(make_plan_setting(options)), "");
+  // "Plain" is no way that a user could go.
+  EXPECT_EQ(text.find("plain"), text.npos) << text;
 }
 
 }  // namespace

@@ -1,0 +1,225 @@
+// advice.cc - what to do, in words, and what that rests on (no I/O)
+#include "tools/plan/advice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace gradlane {
+namespace {
+
+constexpr double kLeastElements = 1024;  // sums of fewer are never compressed
+constexpr const char* kFixed = "fixed:";
+
+std::string usual_text(const PlanSetting& setting) {
+  const bool card = setting.calibration.port == plan_port_name(PlanPort::kCard);
+  return fmt::format("by usual figures, gradients of N(0, 0.01){}", card ? "; estimated: no card was measured" : "");
+}
+
+std::string times_text(double speedup) {
+  return speedup < 9.995 ? fmt::format("{:.2f}x", speedup) : fmt::format("{:.0f}x", speedup);
+}
+
+std::string gbps_text(double gbps) { return fmt::format("{:.2g} Gb/s", gbps); }
+
+// "ring+direct" as "ring and direct"
+std::string ways_text(const std::string& ways) {
+  std::string text = ways;
+  for (size_t at = text.find('+'); at != text.npos; at = text.find('+')) text.replace(at, 1, " and ");
+  return text;
+}
+
+// "; from 8 Gb/s on it brings nothing here"
+std::string limit_text(const PlanRates& rates) {
+  switch (rates.kind) {
+    case PlanRates::Kind::kBelow:
+      return fmt::format("; from {} on it brings nothing here", gbps_text(rates.rate * 8e-9));
+    case PlanRates::Kind::kAlways:
+      return "; it does on faster links, too";
+    case PlanRates::Kind::kNowhere:
+      break;
+  }
+  return "";  // as it does at this one, that cannot be
+}
+
+// Where it would pay, as it does not here.
+std::string elsewhere_text(const PlanRows& rows) {
+  switch (rows.rates.kind) {
+    case PlanRates::Kind::kNowhere:
+      return "; nor does one with a bound of its error pay at any other rate";
+    case PlanRates::Kind::kBelow:
+      return fmt::format("; below {} {} pays", gbps_text(rows.rates.rate * 8e-9), rows.named);
+    case PlanRates::Kind::kAlways:
+      break;
+  }
+  return "";
+}
+
+// fixed:B has a bound of its own, whatever the size of gradients is; what follows that size takes its figures.
+std::string fixed_text(const PlanSetting& setting, const std::string& codec) {
+  if (!codec.starts_with(kFixed)) return "";
+  const std::string bits = codec.substr(std::string_view(kFixed).size());
+  if (setting.follows) {
+    return fmt::format(
+        "; fixed:auto, of PyTorch's hook, is reckoned by {}'s figures, with which gradients below 2^-{} "
+        "vanish",
+        codec, bits);
+  }
+  return fmt::format(
+      "; gradients below 2^-{} vanish in it: fixed:auto, the default of PyTorch's hook, follows their size "
+      "at the same bytes",
+      bits);
+}
+
+// What would be as fast without compressing, if raw did not take so long on its own.
+std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
+  if (rows.rows.front().plan.time.step >= chosen.plan.time.step * (1 + kWorthIt)) return "";
+  switch (rows.rows[PlanRows::kRaw].plan.sum.limit) {
+    case PlanLimit::kPackets:
+      return "; try first, without compressing, an mtu of 9000 or more lanes, as raw is bound by packets";
+    case PlanLimit::kCodec:
+    case PlanLimit::kMemory:
+      return "; try first, without compressing, more lanes, as raw is bound by a core";
+    case PlanLimit::kLatency:
+    case PlanLimit::kLink:
+      break;
+  }
+  return "";
+}
+
+// fixed:auto was asked for, and this one has its figures.
+bool stands_in(const PlanSetting& setting, const std::string& codec) {
+  return setting.follows && codec.starts_with(kFixed);
+}
+
+// " by ring: 2.3x (what to set)"
+std::string how_text(const PlanSetting& setting, const PlanRow& row) {
+  std::string what = configuration_text(row.codec, row.ways, setting.calibration.strategies);
+  if (stands_in(setting, row.codec)) {
+    const std::string way = row.ways.find('+') == row.ways.npos ? row.ways : "auto";
+    const size_t strategies = what.find(" and strategies: ");
+    const std::string state = fmt::format("gradlane.torch.State(\"fixed:auto\", strategy=\"{}\")", way);
+    if (strategies == what.npos) {
+      return fmt::format(" by {}: {} ({})", ways_text(row.ways), times_text(row.speedup), state);
+    }
+    what = state + what.substr(strategies);
+  }
+  return fmt::format(" by {}: {} ({} in the daemons' configuration)", ways_text(row.ways), times_text(row.speedup),
+                     what);
+}
+
+std::string decision(const PlanSetting& setting, const PlanRows& rows) {
+  const PlanRow& raw = rows.rows[PlanRows::kRaw];
+  const PlanRow& least = *rows.bounded;
+  const PlanRow& most = *rows.single;
+  const auto never = [](const PlanBucket& each) { return each.elements < kLeastElements; };
+  if (std::ranges::all_of(setting.buckets, never)) {
+    return "do not compress: no bucket has 1024 elements, and sums of fewer are never compressed";
+  }
+  if (most.speedup < 1 + kWorthIt) {
+    const char* const why = raw.plan.time.step <= rows.compute * (1 + kLinearSlack)
+                                ? "the exchange hides behind backward"
+                                : "no codec here is faster";
+    return fmt::format("do not compress: {}{}", why, elsewhere_text(rows));
+  }
+  if (least.speedup < 1 + kWorthIt) {
+    return fmt::format("compress only with {}, which has no bound of its error,{}", most.codec,
+                       how_text(setting, most));
+  }
+  const std::string name = stands_in(setting, least.codec) ? "fixed:auto" : least.codec;
+  std::string text = fmt::format("compress with {}{}", name, how_text(setting, least));
+  if (most.speedup > least.speedup * (1 + kWorthIt)) {
+    text += fmt::format("; {}, without a bound of its error: {}", most.codec, times_text(most.speedup));
+  }
+  return text + fixed_text(setting, least.codec) + raw_text(rows, least) + limit_text(rows.rates);
+}
+
+// What would be faster by more than what the ring allows.
+std::string wider_text(const PlanSetting& setting, const PlanRows& rows) {
+  if (setting.lacking.empty()) return "";
+  PlanSetting wide = setting;
+  wide.strategies.insert(wide.strategies.end(), setting.lacking.begin(), setting.lacking.end());
+  wide.lacking.clear();
+  const PlanRows more = plan_rows(wide);
+  const double here = std::min(rows.bounded->plan.time.step, rows.rows[PlanRows::kRaw].plan.time.step);
+  const double there = more.bounded->plan.time.step;
+  if (there * (1 + kWorthIt) >= here) return "";
+  return fmt::format("; with {} allowed on all nodes, {} by {} brings {} ({})", setting.lacking.front().name().view(),
+                     more.bounded->codec, ways_text(more.bounded->ways),
+                     times_text(rows.rows[PlanRows::kRaw].plan.time.step / there),
+                     configuration_text(more.bounded->codec, more.bounded->ways, {}));
+}
+
+// What the figures are, and the links that nobody has named or measured: " (by usual figures; 4 nodes assumed)".
+std::string basis_text(const PlanSetting& setting) {
+  std::vector<std::string> parts;
+  if (!setting.calibrated) parts.push_back(usual_text(setting));
+  if (setting.calibrated && setting.calibration.links.empty()) {
+    parts.emplace_back("packets and latency by usual figures");
+  }
+  if (const std::string assumed = assumed_text(setting); !assumed.empty()) parts.push_back(assumed);
+  return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, "; "));
+}
+
+}  // namespace
+
+std::string configuration_text(const std::string& codec, const std::string& ways,
+                               const std::vector<std::string>& allowed) {
+  std::string name = codec;
+  if (codec.starts_with(kFixed)) name = "auto:2^-" + codec.substr(std::string_view(kFixed).size());
+  if (codec == "bf16") name = "auto:rel=8";
+  if (codec == "int8") name = "auto:rel=7";
+  const bool chosen = name != codec;  // which chooses the way, too
+  std::vector<std::string> needed;
+  for (size_t begin = 0; begin <= ways.size();) {
+    const size_t end = std::min(ways.find('+', begin), ways.size());
+    needed.push_back(ways.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const bool several = needed.size() > 1;
+  // What is first is what goes without a choice.
+  if ((chosen || several) && std::ranges::find(needed, "ring") == needed.end()) needed.insert(needed.begin(), "ring");
+  std::ranges::stable_partition(needed, [](const std::string& each) { return each == "ring"; });
+  std::string text = "codec: " + name;
+  if (!chosen && several) text += ", strategy: auto";
+  const std::vector<std::string> there = allowed.empty() ? std::vector<std::string>{"ring"} : allowed;
+  const auto has = [&](const std::string& each) { return std::ranges::find(there, each) != there.end(); };
+  const bool enough = chosen || several ? std::ranges::all_of(needed, has) : there.front() == needed.front();
+  if (!enough) text += fmt::format(" and strategies: [{}]", fmt::join(needed, ", "));
+  return text;
+}
+
+std::string origin_text(const PlanSetting& setting) {
+  return setting.calibrated ? "" : " (" + usual_text(setting) + ")";
+}
+
+std::string assumed_text(const PlanSetting& setting) {
+  std::vector<std::string> links;
+  std::vector<const char*> options;
+  if (setting.nodes_assumed) {
+    links.push_back(fmt::format("{} nodes", setting.nodes));
+    options.push_back("--nodes");
+  }
+  if (setting.gbps_assumed) {
+    links.push_back(fmt::format("{:g} Gb/s", setting.gbps));
+    options.push_back("--gbps");
+  }
+  if (links.empty()) return "";
+  return fmt::format("{} assumed: {}", fmt::join(links, " and "), fmt::join(options, ", "));
+}
+
+std::string compute_note(const PlanSetting& setting) {
+  if (setting.compute_from != kAsV100) return "";
+  return "computing as on a V100: profile your model with gradlane.torch.profile";
+}
+
+std::string advice(const PlanSetting& setting, const PlanRows& rows) {
+  if (setting.nodes < 2) return "one node: there is nothing to send, and nothing to compress";
+  const std::string misfit = misfit_text(setting.calibration.checks);
+  const std::string text = decision(setting, rows) + wider_text(setting, rows) + basis_text(setting);
+  if (misfit.empty()) return text;
+  return text + ". But " + misfit + ": let codec: auto:2^-10 in the daemons' configuration try it";
+}
+
+}  // namespace gradlane

@@ -1,0 +1,28 @@
+// advice.h - what to do, in words, and what that rests on (no I/O)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/plan/rows.h"
+
+namespace gradlane {
+
+// What the figures are of, where nothing was calibrated: " (by usual figures, gradients of N(0, 0.01))"; else empty.
+[[nodiscard]] std::string origin_text(const PlanSetting& setting);
+
+// "4 nodes and 10 Gb/s assumed: --nodes, --gbps", of what nobody has said or measured; else empty.
+[[nodiscard]] std::string assumed_text(const PlanSetting& setting);
+// How to have better figures of computing; empty: they were given or measured.
+[[nodiscard]] std::string compute_note(const PlanSetting& setting);
+
+// The last line of a plan, a decision: what to do and to set, what that rests on, and, where the calibration's own
+// checks were off, what to do then.
+[[nodiscard]] std::string advice(const PlanSetting& setting, const PlanRows& rows);
+
+// What stands in the daemons' configuration for that codec to go by these ways ("ring+direct"): "codec: auto:2^-10 and
+// strategies: [ring, direct]". `allowed`: what is there already; empty: not known, so the default.
+[[nodiscard]] std::string configuration_text(const std::string& codec, const std::string& ways,
+                                             const std::vector<std::string>& allowed);
+
+}  // namespace gradlane

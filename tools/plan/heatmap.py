@@ -26,6 +26,11 @@ def ticks(axis, values, which):
         axis.set_yticks(places, labels)
 
 
+def times(speedup):
+    """1.03 is not 1, and 25.1 no more exact than 25."""
+    return f"{speedup:.2f}x" if speedup < 9.995 else f"{speedup:.0f}x"
+
+
 def draw_cells(axis, cells, title):
     """A colour for how much the fastest codec brings, and its name; white: plain is as fast."""
     rates = sorted({each["gbps"] for each in cells})
@@ -36,7 +41,7 @@ def draw_cells(axis, cells, title):
     for row, node in enumerate(nodes):
         for column, rate in enumerate(rates):
             cell = found[node, rate]
-            text = f"{cell['winner'] or 'plain'}\n{cell['speedup']:.2g}x"
+            text = f"{cell['winner'] or 'plain'}\n{times(cell['speedup'])}"
             axis.text(column, row, text, ha="center", va="center", fontsize=5.5,
                       color="white" if gains[row][column] > 2.2 else "black")
     ticks(axis, rates, "x")
@@ -92,17 +97,35 @@ def draw(grid):
     return figure
 
 
+def read_grid(path):
+    where = path or "standard input"
+    try:
+        text = pathlib.Path(path).read_text() if path else sys.stdin.read()
+        grid = json.loads(text)
+    except OSError as error:
+        sys.exit(f"heatmap.py: {where}: {error.strerror}")
+    except ValueError as error:
+        sys.exit(f"heatmap.py: {where}: is no JSON: {error}")
+    if not isinstance(grid, dict) or not grid.get("cells") or "trade" not in grid:
+        sys.exit(f"heatmap.py: {where}: has no cells: it must be what `gradlane plan --what-if ... --json` writes")
+    return grid
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("grid", nargs="?", help="JSON; standard input if there is none")
     parser.add_argument("-o", "--output", required=True, help="FILE.png or FILE.svg")
     arguments = parser.parse_args()
-    text = pathlib.Path(arguments.grid).read_text() if arguments.grid else sys.stdin.read()
+    output = pathlib.Path(arguments.output)
+    if output.suffix.lower() not in (".png", ".svg"):
+        sys.exit(f"heatmap.py: -o {output}: must end in .png or .svg")
+    if not output.parent.is_dir():
+        sys.exit(f"heatmap.py: -o {output}: there is no folder {output.parent}")
+    figure = draw(read_grid(arguments.grid))
     try:
-        grid = json.loads(text)
-    except ValueError as error:
-        sys.exit(f"heatmap.py: {arguments.grid or 'standard input'}: is no JSON: {error}")
-    draw(grid).savefig(arguments.output)
+        figure.savefig(output)
+    except OSError as error:
+        sys.exit(f"heatmap.py: -o {output}: cannot be written: {error.strerror}")
 
 
 if __name__ == "__main__":

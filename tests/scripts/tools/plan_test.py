@@ -254,8 +254,11 @@ def check_pictures(gradlane, folder):
     for name, magic in (("grid.png", b"\x89PNG"), ("grid.svg", b"<?xml")):
         subprocess.run([sys.executable, HEATMAP, "-o", folder / name], input=grid, text=True, check=True, timeout=200)
         assert (folder / name).read_bytes().startswith(magic), name
-    broken = subprocess.run([sys.executable, HEATMAP, "-o", folder / "no.png"], input="no", text=True, capture_output=True)
-    assert broken.returncode == 1 and "is no JSON" in broken.stderr, broken
+    plan = run(gradlane, "--model", "resnet50", "--json").stdout
+    for name, text, word in (("no.png", "no", "is no JSON"), ("no.png", "[1]", "has no cells"), ("no.png", plan, "has no cells"),
+                             ("no.xyz", grid, ".png or .svg"), ("no/no.png", grid, f"no folder {folder / 'no'}")):
+        broken = subprocess.run([sys.executable, HEATMAP, "-o", folder / name], input=text, text=True, capture_output=True)
+        assert broken.returncode == 1 and word in broken.stderr and len(broken.stderr.splitlines()) == 1, broken
 
 
 def main():

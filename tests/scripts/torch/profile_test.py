@@ -162,6 +162,10 @@ class Profiles(unittest.TestCase):
         self.assertIn("cannot write to '/nowhere/p.json': No such file", self.refused(nn.Linear(3, 2), x,
                                                                                       path="/nowhere/p.json"))
         self.assertIn("cannot write to '/'", self.refused(nn.Linear(3, 2), x, path="/"))
+        self.assertIn("must be a function", self.refused(nn.Linear(3, 2), x, loss="mse"))
+        with tempfile.TemporaryDirectory() as folder:
+            self.refused(nn.Linear(3, 2), x, loss=lambda output: output, path=pathlib.Path(folder) / "p.json")
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
         self.assertIn("weight has no shape yet: call it once first", self.refused(nn.LazyLinear(2), x))
         self.assertIn("steps is 0", self.refused(nn.Linear(3, 2), x, steps=0))
 
@@ -170,6 +174,9 @@ class Profiles(unittest.TestCase):
             path = pathlib.Path(folder) / "mine.json"
             result = self.profile(self.net(), self.torch.randn(16, 20), path=path)
             self.assertEqual(json.loads(path.read_text()), result)
+            again = self.profile(self.net(), self.torch.randn(16, 20), path=path)  # in place of the one before
+            self.assertEqual(json.loads(path.read_text()), again)
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [path])
             plan = subprocess.run([GRADLANE, "plan", "--model", path, "--nodes", "4", "--gbps", "1"], timeout=60,
                                   capture_output=True, text=True)
             self.assertEqual(plan.returncode, 0, plan)

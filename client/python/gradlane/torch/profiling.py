@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import tempfile
 import time
 from typing import Any, Callable, Iterator, Mapping
 
@@ -37,6 +38,9 @@ def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.
     and the random states of the CPU and of the model's GPU are afterwards what they were; for that, there is a copy of
     the buffers and a second set of gradients meanwhile. Raises BadArgument, and what the model raises.
     """
+    if loss is not None and not callable(loss):
+        raise errors.bad_argument(f"gradlane: profile() with loss={loss!r}: must be a function that makes one number "
+                                  "of what the model returns")
     model, inputs, steps = _unwrapped(model), _as_call(inputs), _arguments.whole("steps", steps, 1, 10000)
     names = _names_of(model)
     if path is not None:
@@ -58,9 +62,7 @@ def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.
               "forward_ms": statistics.median(step.forward for step in measured),
               "backward_ms": statistics.median(step.backward for step in measured), "layers": layers[::-1]}
     if path is not None:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-            file.write("\n")
+        _write(path, result)
     return result
 
 
@@ -208,13 +210,45 @@ def _names_of(model: torch.nn.Module) -> dict[torch.nn.Parameter, str]:
 
 
 def _check_path(path: str | os.PathLike[str]) -> None:
-    """Before anything is measured: that it can be written."""
+    """Before anything is measured: that it can be written. Nothing is left there if the model fails."""
     try:
-        with open(path, "a", encoding="utf-8"):
+        if os.path.exists(path):
+            with open(path, "a", encoding="utf-8"):
+                return
+        with tempfile.TemporaryFile(dir=_folder_of(path)):
             pass
     except OSError as error:
-        what = f"cannot write to {os.fspath(path)!r}: {error.strerror}"
-        raise errors.bad_argument(f"gradlane: profile() {what}") from None
+        raise _cannot_write(path, error) from None
+
+
+def _write(path: str | os.PathLike[str], result: dict[str, Any]) -> None:
+    """As a whole: in place of what was there, if that is a file of its own."""
+    text = json.dumps(result, indent=1) + "\n"
+    try:
+        kept = os.path.islink(path) or not os.path.isfile(path) or not os.access(_folder_of(path), os.W_OK)
+        if os.path.exists(path) and kept:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            return
+        beside = f"{os.fspath(path)}.{os.getpid()}"
+        try:
+            with open(beside, "x", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(beside, path)
+        except BaseException:
+            if os.path.exists(beside):
+                os.unlink(beside)
+            raise
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+
+
+def _folder_of(path: str | os.PathLike[str]) -> str:
+    return os.path.dirname(os.fspath(path)) or "."
+
+
+def _cannot_write(path: str | os.PathLike[str], error: OSError) -> Exception:
+    return errors.bad_argument(f"gradlane: profile() cannot write to {os.fspath(path)!r}: {error.strerror}")
 
 
 def _as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

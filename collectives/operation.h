@@ -192,7 +192,7 @@ enum class Field : uint8_t {
   kBackCodec,
   kPathMtu,   // of kSilent: as kPacketSize, and theirs is the longest that does arrive, as probes have found
   kLeftOpen,  // of nodes: left_open_value()
-  kChoice,   // of operations: 1 where it is the library's own, by which ranks agree on what `auto` chooses; else 0
+  kChoice,    // of operations: 1 where it is the library's own, by which ranks agree on what `auto` chooses; else 0
 };
 
 // Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they

@@ -234,7 +234,6 @@ TEST_F(Choices, TrialsAreAlone) {
               return internal(it);
             },
         .worked = fast_fixed});
-  how_.codec = "auto:2^-8";
   std::vector<gradlane_request> requests(24);
   for (unsigned i = 0; i < requests.size(); ++i) {
     ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + i * 4096, 4096, GRADLANE_FLOAT32, &how_, &requests[i]),
@@ -250,8 +249,7 @@ TEST_F(Choices, TrialsAreAlone) {
         daemon_->complete(0, seen[ended].cookie);
       }
     }
-    ASSERT_EQ(code, GRADLANE_OK);
-    EXPECT_TRUE(alone || ended > 8) << ended;
+    EXPECT_TRUE(code == GRADLANE_OK && (alone || ended > 8)) << ended;
   }
   EXPECT_FALSE(alone) << "once it has settled, operations overlap";
 }

@@ -14,26 +14,11 @@ namespace {
 using nlohmann::json;
 
 json row(uint64_t from, const std::string& codec, double bytes = 1e6) {
-  return {{"rank", 0},
-          {"operation", "all_reduce"},
-          {"type", "float32"},
-          {"from", from},
-          {"to", 2 * from},
-          {"asked", "auto:2^-10"},
-          {"codec", codec},
-          {"strategy", "ring"},
-          {"settled", true},
-          {"frozen", false},
-          {"why", ""},
-          {"operations", 24},
-          {"bytes", bytes},
-          {"sent_bytes", bytes / 4},
-          {"predicted", 3.0},
-          {"measured", 2.5},
-          {"baseline", 10.0},
-          {"saved_ms", 123.4},
-          {"rival", ""},
-          {"rival_measured", 0.0}};
+  return {{"rank", 0},        {"operation", "all_reduce"}, {"type", "float32"}, {"from", from},
+          {"to", 2 * from},   {"asked", "auto:2^-10"},     {"codec", codec},    {"strategy", "ring"},
+          {"settled", true},  {"frozen", false},           {"why", ""},         {"operations", 24},
+          {"bytes", bytes},   {"sent_bytes", bytes / 4},   {"predicted", 3.0},  {"measured", 2.5},
+          {"baseline", 10.0}, {"saved_ms", 123.4},         {"rival", ""},       {"rival_measured", 0.0}};
 }
 
 TEST(PlanTable, Lines) {

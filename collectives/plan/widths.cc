@@ -98,7 +98,7 @@ void WidthHistogram::add_group(std::span<const float> floats) noexcept {
   double lowest = 0;
   for (const float each : floats) {
     ++elements_;
-    const double value = each;
+    const double value = static_cast<double>(each);
     if (!std::isfinite(value) || value == 0) continue;
     highest = std::max(highest, value);
     lowest = std::min(lowest, value);

@@ -215,7 +215,8 @@ class Refusals(unittest.TestCase):
     def test_bad_tensors(self):
         if WORLD == 1:
             return
-        with self.assertRaisesRegex(gradlane.BadArgument, "dense"):
+        # PyTorch itself refuses it of a backend that is written in C++.
+        with self.assertRaisesRegex((gradlane.BadArgument, NotImplementedError), "dense|SparseCPU"):
             dist.broadcast(torch.ones(4).to_sparse(), 0)
         with self.assertRaisesRegex(gradlane.BadArgument, "all must be of one size and type"):
             dist.all_gather([torch.zeros(5) for _ in range(WORLD)], torch.zeros(4))

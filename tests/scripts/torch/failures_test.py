@@ -89,7 +89,7 @@ class Pair(unittest.TestCase):
         self.ask("if dist.is_initialized(): dist.destroy_process_group()")
         self.assertEqual(self.ask(f"init({timeout}, '{self.folder.name}/store{self.stores}')"), ["ok None"] * 2)
         # Less than a test has patience; to load PyTorch may take longer.
-        self.ask("dist.group.WORLD.options._timeout = datetime.timedelta(seconds=30)")
+        self.ask("limit(30)")
         self.assertEqual(self.ask("reduce()"), ["ok 2.0"] * 2)
         self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
 
@@ -109,8 +109,8 @@ class Pair(unittest.TestCase):
 
 class Failures(Pair):
     def test_a_rank_that_is_late(self):
-        """By more than the timeout of the process group, which is shorter than the daemons'."""
-        self.one(0, "dist.group.WORLD.options._timeout = datetime.timedelta(seconds=1)")
+        """By more than the process group's timeout, which is shorter than the daemons'."""
+        self.one(0, "limit(1)")
         self.one(0, "work = reduce(async_op=True)")
         self.one(0, "large = reduce(1000000, async_op=True)")
         late = r"the operation took too long: it was waiting for rank 1 \(limit: 1 s, the timeout of the process group\)"

@@ -27,6 +27,15 @@ def init(timeout=60, store=""):
     dist.init_process_group("gradlane", timeout=datetime.timedelta(seconds=timeout), **options)
 
 
+def limit(seconds):
+    """The group's timeout from now on. From 2.0 on it is the backend's."""
+    timeout = datetime.timedelta(seconds=seconds)
+    if hasattr(dist.group.WORLD, "options"):
+        dist.group.WORLD.options._timeout = timeout
+    else:
+        dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(timeout)
+
+
 def reduce(numel=4, value=1.0, **options):
     tensor = torch.full((numel,), value)
     work = dist.all_reduce(tensor, **options)
@@ -132,7 +141,7 @@ def held():
 NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane,
          "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
          "driver": driver, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
-         "time": time, "init": init, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
+         "time": time, "init": init, "limit": limit, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
 for line in sys.stdin:
     try:
         try:

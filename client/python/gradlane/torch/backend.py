@@ -23,6 +23,7 @@ from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import Engine
 from .handed import Several
 from .meeting import meet, refusal, watch
+from .newer import Newer, wrap
 from .setting import Setting
 from .staging import Operand
 from .work import Work
@@ -30,8 +31,17 @@ from .work import Work
 _LOST = (" has left", "took too long")  # in the text of a failure after which the group is of no use
 
 
-def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Group:
+def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     """What init_process_group() and new_group() call."""
+    return wrap(_create(store, rank, size, timeout), rank, size)
+
+
+def _create_by_options(options: Any, _: Any) -> Any:
+    """The same, as PyTorch 2 calls it."""
+    return create(options.store, options.group_rank, options.group_size, options.timeout)
+
+
+def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Group:
     if dist.is_initialized():
         group = Group(rank, size, timeout)
     else:
@@ -51,13 +61,13 @@ def register() -> None:
     if hasattr(dist.Backend, "GRADLANE"):
         return
     try:
-        dist.Backend.register_backend("gradlane", create, devices=["cpu", "cuda"])
+        dist.Backend.register_backend("gradlane", _create_by_options, extended_api=True, devices=["cpu", "cuda"])
     except TypeError:  # PyTorch 1
         dist.Backend.register_backend("gradlane", create)
     watch()
 
 
-class Group(Delegating):
+class Group(Delegating, Newer):
     """All ranks, or one: then there is nothing to exchange, and no daemon needed. Of others it hands over everything.
 
     Methods are named by PyTorch, which has one for each function of torch.distributed. They return a Work, whose wait()
@@ -89,6 +99,10 @@ class Group(Delegating):
     def getBackendName(self) -> str:
         """As torch.distributed.get_backend() says it."""
         return "gradlane"
+
+    def split(self, store: dist.Store, ranks: list[int], timeout: datetime.timedelta) -> Any:
+        """A group of these ranks of it; None where this is none of them."""
+        return create(store, ranks.index(self._rank), len(ranks), timeout) if self._rank in ranks else None
 
     # ---- Sums
 

@@ -205,6 +205,11 @@ class Delegate:
             raise type(self._failure)(self._failure.code, f"{self._failure} (an operation before this one)") \
                 if isinstance(self._failure, errors.Error) else self._failure
 
+    @property
+    def failed(self) -> bool:
+        """Whether check() raises."""
+        return self._failure is not None
+
     def give_up(self, failure: Exception) -> None:
         """The group has failed, here or in gradlane's own engine. A send or receive whose other rank is still there
         ends with its time limit all the same, as PyTorch cannot take it back."""

@@ -29,6 +29,7 @@ class Handed(Work):
         self._once = threading.Lock()
         self._waiting = threading.Lock()  # a second wait() of Gloo's receive would wait for another one
         self._finished = False
+        self.has_future = kept  # as Gloo's have
         if kept:
             self.keep()
 

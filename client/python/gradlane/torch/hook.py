@@ -311,7 +311,10 @@ def _timeout_of(group: dist.ProcessGroup | None) -> float | None:
     """Seconds that the job's own operations may take: what PyTorch was told, or its default. None: there is no job."""
     if not (dist.is_available() and dist.is_initialized()):
         return None
-    options = getattr(group or dist.group.WORLD, "options", None)  # those of Gloo, NCCL and gradlane
+    job = group or dist.group.WORLD
+    if not hasattr(job, "options") and hasattr(job, "_get_backend"):  # of PyTorch 2
+        job = job._get_backend(job._device_types[0])
+    options = getattr(job, "options", None)  # those of Gloo, NCCL and gradlane
     return float(getattr(options, "_timeout", default_pg_timeout).total_seconds())
 
 

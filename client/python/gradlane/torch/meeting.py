@@ -11,6 +11,7 @@ import datetime
 import functools
 import inspect
 import os
+import re
 import urllib.parse
 from typing import Any, Callable, TypeVar
 
@@ -128,4 +129,5 @@ def _look_at_job(call: dict[str, Any]) -> None:
 
 
 def _is_ours(backend: object) -> bool:
-    return isinstance(backend, str) and backend.lower() == "gradlane"
+    """Also of the CPU, or CUDA, alone: "cpu:gradlane,cuda:nccl"."""
+    return isinstance(backend, str) and "gradlane" in re.split("[:,]", backend.lower())

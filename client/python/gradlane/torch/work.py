@@ -30,6 +30,7 @@ class Work(_Base):
     _lock = threading.RLock()
 
     _future: Future[Any]
+    has_future = True
 
     def __init__(self, tensors: Any) -> None:
         super().__init__()

@@ -1,0 +1,154 @@
+"""Building and loading what PyTorch 2 wants in C++: a c10d::Backend (native/).
+
+It fits one version of PyTorch and of Python, so it is built where it is used, once, by the compiler that is there, into
+the folder where PyTorch keeps what it builds: TORCH_EXTENSIONS_DIR, or torch_extensions in XDG_CACHE_HOME. It takes
+neither ninja nor setuptools, as torch.utils.cpp_extension does. Without it the backend goes on as a ProcessGroup that
+is written in Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from typing import Any, Iterator
+
+import torch
+
+_NAME = "gradlane_native"
+_SOURCES = pathlib.Path(__file__).resolve().parent / "native"
+_OFF = ("0", "off", "no")
+
+
+class CannotBuild(Exception):
+    """Why not, in a line."""
+
+
+@functools.lru_cache(None)
+def load() -> Any:
+    """The module, or None: PyTorch is too old for it, GRADLANE_EXTENSION=0 is set, or it cannot be built."""
+    if not wanted():
+        return None
+    try:
+        return _module(build(folder()))
+    except (CannotBuild, OSError, ImportError) as reason:
+        _say(f"no backend in C++, going on in Python: {reason}")
+        return None
+
+
+def wanted() -> bool:
+    """Whether this PyTorch can take it, and the user has not said no."""
+    asked = os.environ.get("GRADLANE_EXTENSION", "").lower() not in _OFF
+    return asked and int(torch.__version__.split(".")[0]) >= 2
+
+
+def folder() -> pathlib.Path:
+    """Where it is, or will be: another one for each version of PyTorch, Python, C++ library and gradlane."""
+    named = os.environ.get("TORCH_EXTENSIONS_DIR")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    root = pathlib.Path(named or os.path.join(cache, "torch_extensions"))
+    abi = "new" if torch.compiled_with_cxx11_abi() else "old"
+    version = re.sub("[^0-9A-Za-z.+]", "_", torch.__version__)
+    return root / f"gradlane-torch{version}-{sys.implementation.cache_tag}-{abi}-{_hash()}"
+
+
+def build(place: pathlib.Path) -> pathlib.Path:
+    """The library's path. Several processes may call at once: one of them builds, the others wait for it."""
+    library = place / f"{_NAME}.so"
+    if library.exists():
+        return library
+    began = time.time()
+    place.mkdir(parents=True, exist_ok=True)
+    failed = place / "failed"
+    with _locked(place / "lock"):
+        if library.exists():
+            return library
+        if failed.exists() and failed.stat().st_mtime >= began:  # while this process waited
+            raise CannotBuild(failed.read_text())
+        try:
+            _compile(library)
+        except CannotBuild as reason:
+            failed.write_text(str(reason))
+            raise
+    return library
+
+
+# ---- Private
+
+
+def _say(text: str) -> None:
+    print(f"gradlane: {text}", file=sys.stderr, flush=True)
+
+
+def _hash() -> str:
+    """Of what is built, and how."""
+    digest = hashlib.sha256(" ".join(_flags()).encode())
+    for source in sorted(_SOURCES.glob("*.[ch]*")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # let go of by the kernel if the process dies
+        yield
+
+
+def _flags() -> list[str]:
+    return ["-shared", "-fPIC", "-std=c++20", "-O2", "-fvisibility=hidden"]
+
+
+def _compiler() -> list[str]:
+    named = shlex.split(os.environ.get("CXX", ""))
+    if named:
+        return named
+    for name in ("c++", "g++", "clang++"):
+        found = shutil.which(name)
+        if found is not None:
+            return [found]
+    raise CannotBuild("there is no C++ compiler (c++, g++, clang++; CXX names another)")
+
+
+def _compile(library: pathlib.Path) -> None:
+    compiler = _compiler()
+    there = pathlib.Path(torch.__file__).resolve().parent
+    headers = [there / "include", there / "include" / "torch" / "csrc" / "api" / "include",
+               sysconfig.get_paths()["include"]]
+    _say(f"building its part for PyTorch {torch.__version__}, once, half a minute or so: {library}")
+    with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+        made = os.path.join(scratch, library.name)
+        command = [*compiler, *_flags(), f"-D_GLIBCXX_USE_CXX11_ABI={torch.compiled_with_cxx11_abi():d}"]
+        for header in headers:
+            command += ["-isystem", str(header)]
+        command += [str(_SOURCES / "extension.cc"), "-o", made, f"-L{there / 'lib'}", "-ltorch_python", "-ltorch",
+                    "-ltorch_cpu", "-lc10"]
+        try:
+            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        except OSError as reason:
+            raise CannotBuild(f"{compiler[0]}: {reason.strerror}") from None
+        if ended.returncode != 0:
+            lines = ended.stdout.splitlines()
+            text = next((line for line in lines if "error" in line), lines[0] if lines else f"{ended.returncode}")
+            raise CannotBuild(f"{compiler[0]}: {text}")
+        os.replace(made, library)
+
+
+def _module(library: pathlib.Path) -> Any:
+    spec = importlib.util.spec_from_file_location(_NAME, library)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

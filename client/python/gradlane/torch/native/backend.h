@@ -1,0 +1,164 @@
+// backend.h - a c10d::Backend whose methods are those of a Python object (any thread)
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "work.h"
+
+namespace gradlane::native {
+
+using Tensors = std::vector<at::Tensor>;
+using TensorLists = std::vector<Tensors>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+// The policy has a method for each virtual one here, named as in c10d::Backend, which takes what PyTorch passes to a
+// ProcessGroup that is written in Python, and returns a Work. What it raises comes out where PyTorch was called. Newer
+// versions call operations by other names; c10d::Backend passes those on to these.
+class Backend : public c10d::Backend {
+ public:
+  Backend(py::object policy, int rank, int size, std::string name)
+      : c10d::Backend(rank, size), policy_(std::move(policy)), name_(std::move(name)) {
+    init();
+  }
+
+  const std::string getBackendName() const override { return name_; }
+
+  // With the interpreter lock held.
+  py::object policy() const { return policy_.get(); }
+
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return c10::make_intrusive<Options>(name_, ask<std::chrono::milliseconds>("get_timeout"));
+  }
+
+  void setTimeout(std::chrono::milliseconds timeout) override { tell("set_timeout", timeout); }
+  void abort() override { tell("abort"); }
+  void shutdown() override { tell("shutdown"); }
+  c10d::ErrorType getError() override { return static_cast<c10d::ErrorType>(ask<int>("get_error")); }
+
+  // Each rank counts operations of all kinds, so the number is that of the others if the calls are.
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_.load(std::memory_order_relaxed); }
+
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override {
+    py::gil_scoped_acquire gil;
+    const auto timeout = options ? options->timeout : ask<std::chrono::milliseconds>("get_timeout");
+    const py::object part = policy_.get().attr("split")(store, ranks, timeout);
+    return part.is_none() ? nullptr : part.cast<c10::intrusive_ptr<c10d::Backend>>();
+  }
+
+  // Of the CPU alone, which has no number.
+  bool supportsTensorAlloc(c10::DeviceIndex device) override {
+    return device < 0 && ask<bool>("supports_tensor_alloc");
+  }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    py::gil_scoped_acquire gil;
+    const auto type = c10::typeMetaToScalarType(options.dtype());
+    const auto dtype = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
+    return policy_.get().attr("allocate_tensor")(size, dtype).cast<at::Tensor>();
+  }
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return start("allreduce", tensors, options);
+  }
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return start("allreduce_sparse", tensors, options);
+  }
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
+    return start("allreduce_coalesced", tensors, options);
+  }
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    return start("reduce", tensors, options);
+  }
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    return start("broadcast", tensors, options);
+  }
+
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    return start("allgather", outputs, inputs, options);
+  }
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
+    return start("_allgather_base", output, input, options);
+  }
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    return start("allgather_coalesced", outputs, inputs, options);
+  }
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override {
+    return start("allgather_into_tensor_coalesced", outputs, inputs, options);
+  }
+
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override {
+    return start("reduce_scatter", outputs, inputs, options);
+  }
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override {
+    return start("_reduce_scatter_base", output, input, options);
+  }
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override {
+    return start("reduce_scatter_tensor_coalesced", outputs, inputs, options);
+  }
+
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
+    return start("gather", outputs, inputs, options);
+  }
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override {
+    return start("scatter", outputs, inputs, options);
+  }
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
+    return start("alltoall_base", output, input, output_sizes, input_sizes, options);
+  }
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
+    return start("alltoall", outputs, inputs, options);
+  }
+
+  // Between two ranks, so that others do not count it.
+  WorkPtr send(Tensors& tensors, int rank, int tag) override { return call("send", tensors, rank, tag); }
+  WorkPtr recv(Tensors& tensors, int rank, int tag) override { return call("recv", tensors, rank, tag); }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override { return call("recv_anysource", tensors, tag); }
+
+  WorkPtr barrier(const c10d::BarrierOptions& options) override { return start("barrier", options); }
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    tell("monitored_barrier", options.timeout, wait_all_ranks);
+  }
+
+ private:
+  template <class... Arguments>
+  WorkPtr start(const char* method, Arguments&... arguments) {
+    sequence_.fetch_add(1, std::memory_order_relaxed);
+    return call(method, arguments...);
+  }
+
+  template <class... Arguments>
+  WorkPtr call(const char* method, Arguments&... arguments) {
+    py::gil_scoped_acquire gil;
+    return work_of(policy_.get().attr(method)(arguments...));
+  }
+
+  template <class... Arguments>
+  void tell(const char* method, Arguments... arguments) {
+    if (!interpreter_is_there()) return;
+    py::gil_scoped_acquire gil;
+    (void)policy_.get().attr(method)(arguments...);
+  }
+
+  template <class Answer>
+  Answer ask(const char* method) {
+    py::gil_scoped_acquire gil;
+    return policy_.get().attr(method)().template cast<Answer>();
+  }
+
+  const Object policy_;
+  const std::string name_;
+  std::atomic<uint64_t> sequence_{0};
+};
+
+}  // namespace gradlane::native

@@ -1,0 +1,42 @@
+// object.h - Python objects that C++ holds on to (any thread)
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <utility>
+
+namespace gradlane::native {
+
+inline bool interpreter_is_there() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsInitialized() != 0 && Py_IsFinalizing() == 0;
+#else
+  return Py_IsInitialized() != 0 && _Py_IsFinalizing() == 0;
+#endif
+}
+
+// A reference that may be let go in any thread, whether it has the interpreter lock or not, and when the interpreter
+// has ended: then it is left as it is, as waiting for the lock would be for ever.
+class Object {
+ public:
+  explicit Object(py::object object) : object_(std::move(object)) {}
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+
+  ~Object() {
+    if (!interpreter_is_there()) {
+      (void)object_.release();
+      return;
+    }
+    py::gil_scoped_acquire gil;
+    object_ = py::object();
+  }
+
+  // With the interpreter lock held.
+  const py::object& get() const { return object_; }
+
+ private:
+  py::object object_;
+};
+
+}  // namespace gradlane::native

@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""Tests of how gradlane.torch builds its part in C++, with compilers that only say that they were called. That of what
+is built runs under PyTorch 2, by tools/pytorch_2.sh."""
+
+import concurrent.futures
+import multiprocessing
+import os
+import pathlib
+import tempfile
+import unittest
+import unittest.mock
+
+import torch
+
+from gradlane.torch import extension, newer
+
+SLOW = """#!/bin/sh
+echo called >> {log}
+sleep 0.5
+while [ "$1" != -o ]; do shift; done
+echo library > "$2"
+"""
+FAILING = """#!/bin/sh
+echo called >> {log}
+sleep 0.5
+echo "In file included from nowhere:" >&2
+echo "extension.cc:1: fatal error: torch/extension.h: No such file" >&2
+exit 1
+"""
+PROCESSES = 4
+
+
+def built(folder):
+    """In a process of its own. How it has ended."""
+    try:
+        return str(extension.build(pathlib.Path(folder)))
+    except extension.CannotBuild as reason:
+        return f"not: {reason}"
+
+
+class Extension(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="gradlane-extension-")
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+        self.log = self.scratch / "log"
+        self.place = self.scratch / "cache" / "here"
+
+    def compiler(self, text):
+        path = self.scratch / "compiler"
+        path.write_text(text.format(log=self.log))
+        path.chmod(0o755)
+        return {"CXX": str(path)}
+
+    def together(self):
+        with concurrent.futures.ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("fork")) as pool:
+            return list(pool.map(built, [self.place] * PROCESSES))
+
+    def test_one_builds_for_all(self):
+        with unittest.mock.patch.dict(os.environ, self.compiler(SLOW)):
+            self.assertEqual(self.together(), [str(self.place / "gradlane_native.so")] * PROCESSES)
+            self.assertEqual(built(self.place), str(self.place / "gradlane_native.so"))
+        self.assertEqual(self.log.read_text(), "called\n")
+        self.assertEqual((self.place / "gradlane_native.so").read_text(), "library\n")
+
+    def test_one_fails_for_all(self):
+        with unittest.mock.patch.dict(os.environ, self.compiler(FAILING)):
+            for answer in self.together():
+                self.assertRegex(answer, "^not: .*compiler: extension.cc:1: fatal error: torch/extension.h: No such")
+            self.assertEqual(self.log.read_text(), "called\n")
+        with unittest.mock.patch.dict(os.environ, self.compiler(SLOW)):  # the next job tries again
+            self.assertEqual(built(self.place), str(self.place / "gradlane_native.so"))
+
+    def test_no_compiler(self):
+        with unittest.mock.patch.dict(os.environ, {"CXX": "", "PATH": str(self.scratch)}):
+            self.assertRegex(built(self.place), "^not: there is no C.. compiler")
+        with unittest.mock.patch.dict(os.environ, {"CXX": "/no/such/compiler"}):
+            self.assertEqual(built(self.place), "not: /no/such/compiler: No such file or directory")
+
+    def test_goes_on_without(self):
+        with unittest.mock.patch.dict(os.environ, {"CXX": "/no/such/compiler", "TORCH_EXTENSIONS_DIR": str(self.scratch)}), \
+                unittest.mock.patch.object(torch, "__version__", "2.13.0"), \
+                unittest.mock.patch.object(extension, "_say") as say:
+            self.assertIsNone(extension.load.__wrapped__())
+        self.assertRegex(say.call_args[0][0], "no backend in C.., going on in Python: /no/such/compiler")
+
+    def test_where_it_lies(self):
+        with unittest.mock.patch.dict(os.environ, {"TORCH_EXTENSIONS_DIR": "/one", "XDG_CACHE_HOME": "/two"}):
+            first = extension.folder()
+            self.assertEqual(str(first.parent), "/one")
+            with unittest.mock.patch.object(torch, "__version__", "2.99.0+cu999"):
+                self.assertIn("torch2.99.0+cu999", extension.folder().name)
+            with unittest.mock.patch.object(torch, "compiled_with_cxx11_abi", lambda abi=torch.compiled_with_cxx11_abi(): not abi):
+                self.assertNotEqual(extension.folder(), first)
+            sources = self.scratch / "native"
+            sources.mkdir()
+            (sources / "extension.cc").write_text("// another")
+            with unittest.mock.patch.object(extension, "_SOURCES", sources):
+                self.assertNotEqual(extension.folder(), first)
+            os.environ.pop("TORCH_EXTENSIONS_DIR")
+            self.assertEqual(str(extension.folder().parent), "/two/torch_extensions")
+
+    def test_not_wanted(self):
+        with unittest.mock.patch.object(torch, "__version__", "1.13.0a0"):
+            self.assertFalse(extension.wanted())
+        with unittest.mock.patch.object(torch, "__version__", "2.13.0"):
+            self.assertTrue(extension.wanted())
+            with unittest.mock.patch.dict(os.environ, {"GRADLANE_EXTENSION": "0"}):
+                self.assertFalse(extension.wanted())
+
+    def test_derived_in_python(self):
+        """Of versions whose Backend can be derived in Python: each name finds the policy's method."""
+
+        class BackendBase:
+            def __init__(self, rank, size):
+                self.place = rank, size
+
+        policy = unittest.mock.Mock()
+        with unittest.mock.patch.object(newer.extension, "load", lambda: None):
+            with unittest.mock.patch.object(newer.dist, "BackendBase", BackendBase, create=True):
+                backend = newer.wrap(policy, 1, 2)
+            self.assertIs(newer.wrap(policy, 1, 2), policy)
+        self.assertEqual((backend.place, backend.getBackendName()), ((1, 2), "gradlane"))
+        backend.all_gather_single(1, 2, 3)
+        policy._allgather_base.assert_called_once_with(1, 2, 3)
+        backend.allreduce([4])
+        policy.allreduce.assert_called_once_with([4])
+
+    def test_sources_are_installed(self):
+        root = pathlib.Path(extension.__file__).parents[4]
+        listed = (root / "client" / "meson.build").read_text()
+        for source in extension._SOURCES.iterdir():
+            self.assertIn(f"python/gradlane/torch/native/{source.name}'", listed)
+
+
+if __name__ == "__main__":
+    unittest.main()

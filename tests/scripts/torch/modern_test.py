@@ -1,0 +1,285 @@
+#!/usr/bin/python3
+"""Tests of what PyTorch 2 has beyond 1.13, on the backend "gradlane": gradlane run -n 2 -- modern_test.py [TEST...], by
+tools/pytorch_2.sh. All ranks run the same tests, in the same order. MODERN names the backend as init_process_group()
+shall have it ("gradlane" if it is not set), so that others can be tried.
+"""
+
+import datetime
+import gc
+import os
+import sys
+import unittest
+import warnings
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.distributed._composable.replicate import replicate
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.nn.parallel import DistributedDataParallel
+
+import gradlane
+import gradlane.torch
+from gradlane.torch import extension
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+BACKEND = os.environ.get("MODERN", "gradlane")
+CPU = torch.device("cpu")
+TOTAL = WORLD * (WORLD + 1) / 2  # of RANK + 1
+
+
+def setUpModule():
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dist.init_process_group(BACKEND)
+
+
+def tearDownModule():
+    dist.destroy_process_group()
+
+
+def mine(*shape):
+    return torch.full(shape, float(RANK + 1))
+
+
+def network():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+
+
+def trained(model, optimizer, steps=3):
+    """Of one seed, with another batch on each rank."""
+    for step in range(steps):
+        torch.manual_seed(100 * step + RANK)
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model
+
+
+def alone(steps=3):
+    """Parameters as all ranks' batches together make them."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        for rank in range(WORLD):
+            torch.manual_seed(100 * step + rank)
+            (model(torch.randn(4, 8)).square().mean() / WORLD).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return list(model.parameters())
+
+
+class Case(unittest.TestCase):
+    def assertAll(self, tensor, value):  # noqa: N802
+        self.assertEqual(tensor.tolist(), torch.full_like(tensor, value).tolist())
+
+    def assertTrained(self, parameters):  # noqa: N802
+        for one, other in zip(parameters, alone()):
+            torch.testing.assert_close(one.detach(), other.detach(), rtol=1e-5, atol=1e-6)
+
+
+class Groups(Case):
+    def test_is_a_backend(self):
+        """Where the extension is, PyTorch keeps its own ProcessGroup, with a backend for each device."""
+        if extension.load() is None:
+            self.skipTest("there is no extension")
+        group = dist.group.WORLD
+        self.assertIs(type(group), dist.ProcessGroup)
+        if "DETAIL" not in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
+            backend = group._get_backend(CPU)
+            self.assertEqual(backend.name(), "gradlane")
+            self.assertEqual(backend.options._timeout, datetime.timedelta(minutes=30))
+            backend.set_timeout(datetime.timedelta(minutes=5))
+            self.assertEqual(backend.options._timeout, datetime.timedelta(minutes=5))
+            self.assertEqual(backend.supports_splitting, True)
+            before = backend._get_sequence_number_for_group()
+            dist.all_reduce(mine(3))
+            self.assertEqual(backend._get_sequence_number_for_group(), before + 1)
+        self.assertIn("gradlane", dist.get_backend())
+
+    def test_new_group(self):
+        group = dist.new_group(list(range(WORLD)))
+        tensor = mine(5)
+        dist.all_reduce(tensor, group=group)
+        self.assertAll(tensor, TOTAL)
+        dist.destroy_process_group(group)
+
+    def test_mesh(self):
+        mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("all",))
+        tensor = mine(5)
+        dist.all_reduce(tensor, group=mesh.get_group("all"))
+        self.assertAll(tensor, TOTAL)
+
+    def test_memory_of_the_backend(self):
+        backend = dist.group.WORLD._get_backend(CPU) if extension.load() is not None else None
+        if backend is None or not getattr(backend, "supports_tensor_alloc", lambda _: False)(CPU):
+            self.skipTest("it has none to offer")
+        tensor = backend.allocate_tensor(1000, dtype=torch.float32, device=CPU)
+        self.assertIsNotNone(gradlane.torch.Engine.existing()._memory.address(tensor))
+        tensor.fill_(RANK + 1)
+        dist.all_reduce(tensor)
+        self.assertAll(tensor, TOTAL)
+
+
+class Operations(Case):
+    def test_single_tensors(self):
+        for numel in (3, 5000, 300000):
+            output = torch.empty(WORLD * numel)
+            dist.all_gather_into_tensor(output, mine(numel))
+            for rank, part in enumerate(output.split(numel)):
+                self.assertAll(part[:3], rank + 1)
+            part = torch.empty(numel)
+            dist.reduce_scatter_tensor(part, mine(WORLD * numel))
+            self.assertAll(part, TOTAL)
+            dist.reduce_scatter_tensor(part, mine(WORLD * numel), op=dist.ReduceOp.AVG)
+            self.assertAll(part, TOTAL / WORLD)
+
+    def test_coalescing_manager(self):
+        outputs = [torch.empty(2 * WORLD), torch.empty(5 * WORLD)]
+        with dist._coalescing_manager(async_ops=True) as manager:
+            for output in outputs:
+                dist.all_gather_into_tensor(output, mine(output.numel() // WORLD))
+        manager.wait()
+        for output in outputs:
+            self.assertEqual(output.view(WORLD, -1)[:, 0].tolist(), [rank + 1 for rank in range(WORLD)])
+        parts = [torch.empty(3), torch.empty(4)]
+        with dist._coalescing_manager():
+            for part in parts:
+                dist.reduce_scatter_tensor(part, mine(part.numel() * WORLD))
+        tensors = [mine(3), mine(4)]
+        with dist._coalescing_manager():
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+        for tensor in parts + tensors:
+            self.assertAll(tensor, TOTAL)
+
+    @unittest.skipIf(extension.load() is None, "a ProcessGroup that is written in Python has no name")
+    def test_functional(self):
+        group = dist.group.WORLD
+        gradlane.torch.ledger.clear()
+        self.assertAll(functional.all_reduce(mine(4), "sum", group), TOTAL)
+        gathered = functional.all_gather_tensor(mine(2, 2), 0, group)
+        self.assertEqual(gathered[:, 0].tolist(), [rank + 1 for rank in range(WORLD) for _ in range(2)])
+        self.assertAll(functional.reduce_scatter_tensor(mine(WORLD, 3), "sum", 0, group), TOTAL)
+        several = functional.all_reduce_coalesced([mine(2), mine(3)], "sum", group)
+        for tensor in several:
+            self.assertAll(tensor, TOTAL)
+        counted = {row["operation"]: (row["where"], row["calls"]) for row in gradlane.torch.explain(show=False)}
+        self.assertEqual(counted, {"all_reduce": ("gradlane", 1), "all_gather": ("gradlane", 1),
+                                   "reduce_scatter": ("gradlane", 1), "all_reduce_coalesced": ("gradlane", 1)})
+
+    def test_futures(self):
+        work = dist.all_reduce(mine(4), async_op=True)
+        future = work.get_future().then(lambda it: it.value()[0] * 2)
+        self.assertAll(future.wait(), 2 * TOTAL)
+        self.assertTrue(work.is_completed())
+        self.assertTrue(work.wait())
+
+    def test_dropped(self):
+        """Works that nobody waits for, with tensors that nobody else holds."""
+        for numel in (5, 2000, 400000):
+            for _ in range(20):
+                dist.all_reduce(mine(numel), async_op=True)
+                dist.all_reduce(mine(numel), async_op=True).get_future()
+            gc.collect()
+        tensor = mine(7)
+        dist.all_reduce(tensor)
+        self.assertAll(tensor, TOTAL)
+
+    def test_many_under_way(self):
+        tensors = [mine(numel) for numel in (5, 400000, 1000, 300000, 20) * 4]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        for work, tensor in zip(works, tensors):
+            self.assertTrue(work.wait())
+            self.assertAll(tensor[:9], TOTAL)
+
+    def test_words(self):
+        with self.assertRaisesRegex(gradlane.BadArgument, "torch.int32 has no average"):
+            dist.all_reduce(torch.ones(4, dtype=torch.int32), op=dist.ReduceOp.AVG)
+        with self.assertRaisesRegex(gradlane.BadArgument, "reduce_scatter_tensor with 3 elements per rank"):
+            dist.reduce_scatter_tensor(torch.empty(3), torch.empty(3 * WORLD + 1))
+        tensor = mine(3)
+        dist.all_reduce(tensor)  # nothing was started by the others
+        self.assertAll(tensor, TOTAL)
+
+    def test_codecs(self):
+        for numel in (1000, 5000, 400000):
+            for codec in ("fixed:10", "raw", "fixed:auto"):
+                for op, value in ((dist.ReduceOp.SUM, TOTAL), (dist.ReduceOp.AVG, TOTAL / WORLD)):
+                    with gradlane.torch.use_codec(codec), self.subTest(numel=numel, codec=codec, op=op):
+                        tensor = mine(numel)
+                        dist.all_reduce(tensor, op=op)
+                        torch.testing.assert_close(tensor, torch.full((numel,), value), rtol=0.1, atol=0)
+
+    def test_shapes(self):
+        """Not contiguous, empty, of no dimension, with gradients, in inference mode."""
+        tensor = mine(6, 4).t()
+        dist.all_reduce(tensor)
+        self.assertAll(tensor, TOTAL)
+        dist.all_reduce(mine(0))
+        tensor = torch.tensor(RANK + 1.0)
+        dist.all_reduce(tensor)
+        self.assertEqual(tensor.item(), TOTAL)
+        with torch.inference_mode():
+            tensor = mine(40)
+            dist.all_reduce(tensor)
+        self.assertAll(tensor, TOTAL)
+        tensor = torch.nn.Parameter(mine(5000))
+        with torch.no_grad():
+            dist.all_reduce(tensor)
+        self.assertAll(tensor, TOTAL)
+        tensor = mine(400)[7:300]
+        dist.all_reduce(tensor)
+        self.assertAll(tensor, TOTAL)
+
+
+class Trainings(Case):
+    def test_ddp(self):
+        model = DistributedDataParallel(network(), bucket_cap_mb=0.0001)
+        trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        self.assertTrained(model.parameters())
+
+    def test_replicate(self):
+        model = replicate(network())
+        trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        self.assertTrained(model.parameters())
+
+    def test_zero(self):
+        model = DistributedDataParallel(network())
+        trained(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1))
+        self.assertTrained(model.parameters())
+
+    def test_fully_shard(self):
+        mesh = init_device_mesh("cpu", (WORLD,))
+        model = network()
+        for layer in model:
+            if list(layer.parameters()):
+                fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        self.assertTrained([parameter.full_tensor() for parameter in model.parameters()])
+
+    def test_dtensor(self):
+        mesh = init_device_mesh("cpu", (WORLD,))
+        whole = DTensor.from_local(mine(3), mesh, [Partial()]).redistribute(mesh, [Replicate()])
+        self.assertAll(whole.to_local(), TOTAL)
+        sharded = DTensor.from_local(mine(2, 3), mesh, [Shard(0)])
+        self.assertAll(sharded.full_tensor().sum(0), 2 * TOTAL)
+        self.assertEqual(sharded.sum().full_tensor().item(), 6 * TOTAL)
+
+    def test_objects(self):
+        every = [None] * WORLD
+        dist.all_gather_object(every, {"rank": RANK})
+        self.assertEqual(every, [{"rank": rank} for rank in range(WORLD)])
+        objects = ["first" if RANK == 0 else None]
+        dist.broadcast_object_list(objects)
+        self.assertEqual(objects, ["first"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])

@@ -48,5 +48,10 @@ def warn(lib: ctypes.CDLL, handle: ctypes.c_void_p | int | None, line: Caller | 
     text = lib.gradlane_warning(handle)
     while text:
         line = line or caller()
-        warnings.warn_explicit(text.decode(errors="replace"), errors.LossWarning, *line)
+        say(text.decode(errors="replace"), line)
         text = lib.gradlane_warning(handle)
+
+
+def say(text: str, line: Caller) -> None:
+    """As a LossWarning of this line."""
+    warnings.warn_explicit(text, errors.LossWarning, *line)

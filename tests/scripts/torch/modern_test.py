@@ -8,6 +8,7 @@ import datetime
 import gc
 import os
 import sys
+import time
 import unittest
 import warnings
 
@@ -207,6 +208,35 @@ class Operations(Case):
         dist.all_reduce(tensor)  # nothing was started by the others
         self.assertAll(tensor, TOTAL)
 
+    @unittest.skipIf(extension.load() is None or WORLD == 1, "all go by Python")
+    def test_by_either_way(self):
+        """Sums that end within the call, and the same in Python on other ranks."""
+        driver = gradlane.torch.Engine.existing()._driver
+        before = driver._counted
+        for numel in (1024, 5000, 1 << 18):
+            for op, value in ((dist.ReduceOp.SUM, TOTAL), (dist.ReduceOp.AVG, TOTAL / WORLD)):
+                for codec in (None, "raw", "fixed:10"):
+                    with gradlane.torch.use_codec(codec):
+                        for python in (0, 1, WORLD):  # a rank that goes by Python, or none
+                            if python == RANK:
+                                driver.tell(None, None, False)
+                            tensor = mine(numel)
+                            dist.all_reduce(tensor, op=op)
+                            self.assertAll(tensor, value)
+                            gradlane.torch.setting.Setting.tell()
+        self.assertEqual(driver._counted, before + 3 * 2 * 3 * 3)
+
+    def test_late(self):
+        """A rank waits for another, longer than a call waits by itself."""
+        for numel in (5, 5000, 1 << 18):
+            for late in range(WORLD):
+                if RANK == late:
+                    time.sleep(0.03)
+                tensor = mine(numel)
+                work = dist.all_reduce(tensor, async_op=True)
+                self.assertTrue(work.wait())
+                self.assertAll(tensor, TOTAL)
+
     def test_codecs(self):
         for numel in (1000, 5000, 400000):
             for codec in ("fixed:10", "raw", "fixed:auto"):
@@ -215,6 +245,21 @@ class Operations(Case):
                         tensor = mine(numel)
                         dist.all_reduce(tensor, op=op)
                         torch.testing.assert_close(tensor, torch.full((numel,), value), rtol=0.1, atol=0)
+
+    @unittest.skipIf(extension.load() is None, "all go by Python")
+    def test_lost(self):
+        """A group that has failed refuses sums that would not come by Python; others go on."""
+        if "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
+            self.skipTest("PyTorch puts another backend around it")
+        group = dist.new_group(list(range(WORLD)))
+        dist.all_reduce(mine(5), group=group)
+        error = gradlane.OperationFailed(gradlane.errors.Code.FAILED, "gradlane: all is lost")
+        group._get_backend(CPU).policy._delegate.give_up(error)
+        with self.assertRaisesRegex(gradlane.OperationFailed, "all is lost .an operation before this one"):
+            dist.all_reduce(mine(5), group=group)
+        tensor = mine(5)
+        dist.all_reduce(tensor)
+        self.assertAll(tensor, TOTAL)
 
     def test_shapes(self):
         """Not contiguous, empty, of no dimension, with gradients, in inference mode."""

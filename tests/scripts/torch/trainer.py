@@ -61,6 +61,8 @@ def interrupted():
     """A sum, as if Ctrl-C were pressed while the call waits."""
     while driver()._queue:  # else it would not wait
         time.sleep(0.01)
+    if driver()._express is not None:  # nor in Python
+        driver()._close_express()
     land = driver()._land
 
     def interrupt(*arguments):

@@ -246,7 +246,7 @@ class Group(Delegating, Newer):
                noted: str | None = None, **how: Any) -> Work:
         """Starts an operation of the engine; a Work with `result`. noted: as explain() calls it."""
         delegate = self._delegate  # not the group, which shall end when it is destroyed, whatever is under way
-        if delegate is not None:
+        if delegate is not None and "resumed" not in how:  # that has its place in the order already
             delegate.check()
         ledger.note(noted or name, ledger.HERE, "", max(map(ledger.size_of, arguments), default=0))
         work = Work(result)

@@ -52,6 +52,7 @@ class Delegate:
         self._store = dist.PrefixStore(f"gradlane delegate {number}", store)
         self._process = os.getpid()
         self._failure: Exception | None = None
+        self.gate: Any = None  # native.Gate: of sums that do not come by check()
         self._gloo: Any = None
         self._nccl: Any = None
         _delegates.add(self)
@@ -216,6 +217,8 @@ class Delegate:
         if self._failure is not None:
             return
         self._failure = failure
+        if self.gate is not None:
+            self.gate.close()
         for engine in (self._gloo, self._nccl):
             if hasattr(engine, "abort"):
                 with contextlib.suppress(RuntimeError):

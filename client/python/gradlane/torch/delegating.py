@@ -34,6 +34,11 @@ class Delegating(dist.ProcessGroup):
             self._register_backend(torch.device("cpu"), kind, self._delegate.gloo)
             self._set_default_backend(kind)
 
+    def watch(self, gate: Any) -> None:
+        """Closes the native.Gate when the group fails."""
+        if self._delegate is not None:
+            self._delegate.gate = gate
+
     def other(self, name: str) -> Delegate:
         """The other engine, for an operation that gradlane does not have. Raises if there is none."""
         if self._refusal is not None:

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
 import select
 import threading
+import time
 import traceback
 from typing import Any, Callable, Sequence
 
 import torch
 from torch.futures import Future
 
-from .. import _buffers
+from .. import _buffers, errors
+from . import ledger, staging
 from .bell import Bell
-from .operations import Failure, Operation, outcome
+from .operations import Failure, Flight, Operation, outcome
 from .pieces import FOR_ALL, Pieces
 
 SMALL = 1 << 20  # bytes: the calling thread waits for operations of up to so many itself,
@@ -43,6 +46,8 @@ class Driver(Pieces):
         self._thread: threading.Thread | None = None
         self._poll = select.poll()
         self._bell = Bell()
+        self._express: Any = None
+        self._block: Any = None
 
     def start(self, operation: Operation) -> Future[Any]:
         """Returns a Future of operation.result."""
@@ -70,12 +75,63 @@ class Driver(Pieces):
             self._complete(operation)
         return future
 
+    def resume(self, operation: Operation, number: int, request: int, code: int) -> Future[Any]:
+        """As start(), of an operation of one piece that native/express.h has begun, in the block that it has."""
+        operation.future = future = Future()
+        with self.lock:
+            operation.number, operation.begun = number, time.monotonic()
+            flight = Flight(0, None)
+            flight.address, flight.request.value = self._block.address, request
+            operation.next_piece = 1
+            over = code != errors.PENDING
+            if request == 0:
+                operation.fail(self._error(code))
+            else:
+                operation.flights.append(flight)
+            if over and request != 0:
+                flight.codes = [code]
+                self._land(operation)
+            if over:
+                self._note(operation)
+            else:
+                self._small = max(operation.nbytes // 2, _SMALLEST)
+                future = future.then(outcome)
+                self._enqueue(operation)
+        if over:
+            self._complete(operation)
+            return future if operation.error is None else future.then(outcome)
+        return future
+
+    def express(self, native: Any) -> Any:
+        """Of the extension: the way of small sums without Python, which has a staging block of its own."""
+        if self._express is None:
+            with self.lock:
+                self.check()
+                self._block = self._connection.allocate(staging.PIECE)
+                functions = (getattr(self._lib, f"gradlane_{name}") for name in ("all_reduce", "wait", "warning"))
+                addresses = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+                self._express = native.Express(self, *addresses, self._connection.handle, self._block.address)
+                ledger.follow(self._express)
+        return self._express
+
+    def _close_express(self) -> None:
+        if self._express is not None:
+            self._express.close()
+            ledger.forget(self._express)
+            self._express = None
+
+    def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
+        """What all-reduces that go so have from now on; coded: those of 1024 elements or more may."""
+        if self._express is not None:
+            self._express.set(codec, strategy, coded)
+
     def close(self, disconnect: Callable[[], None], silent: bool = False) -> None:
         """Calls `disconnect`; what is not over fails. silent: no thread that waits for it wakes up."""
         with self.lock:
             if self.closed:
                 return
             self.closed = True
+            self._close_express()
             self._silent = silent
             thread = self._thread
             if thread is None:
@@ -185,6 +241,7 @@ class Driver(Pieces):
         """Nobody moves operations any more: those that there are fail, and start() refuses others."""
         with self.lock:
             self.gone, self._dead = True, repr(error)
+            self._close_express()
             others = [*self._queue, *self._failed]
             self._queue.clear()
         for other in others:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _OF_RANKS = re.compile(r", of ([0-9]+) ranks")  # in the daemon's refusal of a rank that another node has
-_TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # as names of its files begin
+TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # as names of its files begin
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _of_parents: list[Engine] = []  # engines of processes that this one was forked from: never to be closed here
 
@@ -178,6 +178,14 @@ class Engine:
                 "configuration)"
             )
         return name
+
+    def express(self, native: Any) -> Any:
+        """As of the driver."""
+        return self._driver.express(native)
+
+    def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
+        """As of the driver."""
+        self._driver.tell(codec, strategy, coded)
 
     # ---- Memory
 
@@ -333,14 +341,15 @@ class Engine:
 
     def _start(self, operation: operations.Operation, tensor: Any, timeout: float | None = None, result: Any = None,
                on_result: Callable[[Any], None] | None = None,
-               on_error: Callable[[Exception], None] | None = None) -> Future[Any]:
+               on_error: Callable[[Exception], None] | None = None,
+               resumed: tuple[int, int, int] | None = None) -> Future[Any]:
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
         operation.result = tensor if result is None else result
         operation.inference = is_inference((tensor, result))
         operation.timeout = timeout
         if operation.type == Type.FLOAT32:  # a codec may have something to say
-            operation.caller = _losses.caller(_TORCH)
-        return self._driver.start(operation)
+            operation.caller = _losses.caller(TORCH)
+        return self._driver.start(operation) if resumed is None else self._driver.resume(operation, *resumed)
 
 
 def is_inference(tensors: Any) -> bool:

@@ -10,6 +10,7 @@ import torch
 HERE = "gradlane"
 
 _counts: dict[tuple[str, str, str], list[int]] = {}
+_express: set[Any] = set()  # those of native/express.h, which count by themselves
 _lock = threading.Lock()
 
 
@@ -23,14 +24,26 @@ def size_of(tensors: Any) -> int:
 def note(operation: str, where: str, why: str, nbytes: int) -> None:
     """A call; in any thread. why: of what gradlane does not do itself, the reason."""
     with _lock:
-        count = _counts.setdefault((where, operation, why), [0, 0])
-        count[0] += 1
-        count[1] += nbytes
+        _add(operation, where, why, 1, nbytes)
+
+
+def follow(express: Any) -> None:
+    """Counts its sums too, until forget()."""
+    with _lock:
+        _express.add(express)
+
+
+def forget(express: Any) -> None:
+    """It has had its last."""
+    with _lock:
+        _collect()
+        _express.discard(express)
 
 
 def clear() -> None:
     """Of an earlier job."""
     with _lock:
+        _collect()
         _counts.clear()
 
 
@@ -42,6 +55,7 @@ def explain(show: bool = True) -> list[dict[str, Any]]:
     what goes in and what comes out.
     """
     with _lock:
+        _collect()
         rows: list[dict[str, Any]] = [
             {"operation": operation, "where": where, "why": why, "calls": calls, "bytes": nbytes}
             for (where, operation, why), (calls, nbytes) in _counts.items()
@@ -50,6 +64,19 @@ def explain(show: bool = True) -> list[dict[str, Any]]:
     if show:
         print(_table(rows), flush=True)
     return rows
+
+
+def _add(operation: str, where: str, why: str, calls: int, nbytes: int) -> None:
+    count = _counts.setdefault((where, operation, why), [0, 0])
+    count[0] += calls
+    count[1] += nbytes
+
+
+def _collect() -> None:
+    for express in _express:
+        calls, nbytes = express.take_counts()
+        if calls > 0:
+            _add("all_reduce", HERE, "", calls, nbytes)
 
 
 def _table(rows: Iterable[dict[str, Any]]) -> str:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable
 import torch
 import torch.distributed as dist
 
-from .. import errors
+from .. import _losses, errors
 from . import extension
-from .engine import Engine
+from .engine import TORCH, Engine
+from .setting import Setting
+from .work import Work
 
 if TYPE_CHECKING:
     from .backend import Group
@@ -33,6 +35,7 @@ class Newer:
     options: Any
     _engine: Engine | None
     _delegate: Delegate | None
+    _begin: Callable[..., Work]
 
     def get_timeout(self) -> datetime.timedelta:
         """Of each operation."""
@@ -41,6 +44,24 @@ class Newer:
 
     def shutdown(self) -> None:
         """Before the group is destroyed: what is under way goes on, as it does on other ranks."""
+
+    def express(self, native: Any) -> Any:
+        """For native.Backend: the way of small sums without Python, None: there is none."""
+        if self._engine is None:
+            return None
+        express = self._engine.express(native)
+        Setting.tell()
+        return express
+
+    def resume_all_reduce(self, tensors: list[torch.Tensor], average: bool, *resumed: int) -> Work:
+        """What native/express.h could not end: it is still under way, or has failed."""
+        codec, _ = Setting.choose(tensors[0].numel(), self._engine)
+        return self._begin(tensors, "all_reduce", tensors[0], average=average, codec=codec, strategy=Setting.strategy,
+                           resumed=resumed)
+
+    def warn(self, text: str) -> None:
+        """The library had this to say of a sum. Raises it where warnings are errors."""
+        _losses.say(text, _losses.caller(TORCH))
 
     def get_error(self) -> int:
         """An ErrorType: whether operations can go well."""
@@ -66,7 +87,9 @@ def wrap(group: Group, rank: int, size: int) -> Any:
     """What PyTorch shall have of the group: a Backend where it knows these, else the group, which is a ProcessGroup."""
     native = extension.load()
     if native is not None:
-        return native.Backend(group, rank, size, "gradlane")
+        gate = native.Gate()
+        group.watch(gate)
+        return native.Backend(group, rank, size, "gradlane", group.express(native), gate)
     base = getattr(dist, "BackendBase", None)
     return group if base is None else _derived(base)(group, rank, size)
 

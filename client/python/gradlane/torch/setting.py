@@ -37,6 +37,13 @@ class Setting:
         return None, bound
 
     @classmethod
+    def tell(cls) -> None:
+        """What it is now, to the engine, where sums go without Python. Bounds of fixed:auto are kept in Python."""
+        if Engine.exists():
+            name = cls.name or of_the_job()
+            Engine.existing().tell(name, cls.strategy, not is_adaptive(name))
+
+    @classmethod
     def verify(cls, engine: Engine | None) -> None:
         """Raises BadArgument if there are no such codecs, as far as that can be known. None: there is no daemon."""
         check(cls.name, engine)
@@ -73,6 +80,7 @@ def use_codec(name: str | None) -> ContextManager[None]:
     """
     old = Setting.name, Setting.bounds
     Setting.name, Setting.bounds = check(name, Engine.existing() if Engine.exists() else None), {}
+    Setting.tell()
 
     @contextlib.contextmanager
     def scope() -> Iterator[None]:
@@ -80,6 +88,7 @@ def use_codec(name: str | None) -> ContextManager[None]:
             yield
         finally:
             Setting.name, Setting.bounds = old
+            Setting.tell()
 
     return scope()
 
@@ -96,6 +105,7 @@ def use_strategy(name: str | None) -> ContextManager[None]:
         Engine.existing().find_strategy(name)
     strategy_name(name)
     Setting.strategy = name
+    Setting.tell()
 
     @contextlib.contextmanager
     def scope() -> Iterator[None]:
@@ -103,5 +113,6 @@ def use_strategy(name: str | None) -> ContextManager[None]:
             yield
         finally:
             Setting.strategy = old
+            Setting.tell()
 
     return scope()

@@ -3,11 +3,14 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "express.h"
 #include "work.h"
 
 namespace gradlane::native {
@@ -16,13 +19,31 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+// Whether a group's sums may go without Python: until one of its operations has lost a rank, in whichever engine.
+// Shared with delegate.py, which closes it.
+class Gate {
+ public:
+  void close() { open_.store(false, std::memory_order_relaxed); }
+  bool is_open() const { return open_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> open_{true};
+};
+
 // The policy has a method for each virtual one here, named as in c10d::Backend, which takes what PyTorch passes to a
 // ProcessGroup that is written in Python, and returns a Work. What it raises comes out where PyTorch was called. Newer
 // versions call operations by other names; c10d::Backend passes those on to these.
 class Backend : public c10d::Backend {
  public:
-  Backend(py::object policy, int rank, int size, std::string name)
-      : c10d::Backend(rank, size), policy_(std::move(policy)), name_(std::move(name)) {
+  // express: the way of all-reduces without Python, as long as the gate is open; may be nullptr.
+  Backend(py::object policy, int rank, int size, std::string name, std::shared_ptr<Express> express,
+          std::shared_ptr<Gate> gate)
+      : c10d::Backend(rank, size),
+        policy_(policy),
+        name_(std::move(name)),
+        express_(std::move(express)),
+        gate_(std::move(gate)) {
+    timeout_ms_ = policy.attr("get_timeout")().cast<std::chrono::milliseconds>().count();
     init();
   }
 
@@ -35,7 +56,10 @@ class Backend : public c10d::Backend {
     return c10::make_intrusive<Options>(name_, ask<std::chrono::milliseconds>("get_timeout"));
   }
 
-  void setTimeout(std::chrono::milliseconds timeout) override { tell("set_timeout", timeout); }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    timeout_ms_ = timeout.count();
+    tell("set_timeout", timeout);
+  }
   void abort() override { tell("abort"); }
   void shutdown() override { tell("shutdown"); }
   c10d::ErrorType getError() override { return static_cast<c10d::ErrorType>(ask<int>("get_error")); }
@@ -65,7 +89,12 @@ class Backend : public c10d::Backend {
   }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    return start("allreduce", tensors, options);
+    sequence_.fetch_add(1, std::memory_order_relaxed);
+    if (express_ && gate_->is_open() && Express::can(tensors, options)) {
+      WorkPtr work = by_express(tensors, options);
+      if (work) return work;
+    }
+    return call("allreduce", tensors, options);
   }
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return start("allreduce_sparse", tensors, options);
@@ -156,8 +185,41 @@ class Backend : public c10d::Backend {
     return policy_.get().attr(method)().template cast<Answer>();
   }
 
+  // nullptr: it could not go so.
+  WorkPtr by_express(Tensors& tensors, const c10d::AllreduceOptions& options) {
+    const bool average = options.reduceOp.op_ == c10d::ReduceOp::AVG;
+    const auto outcome = express_->all_reduce(tensors[0], average, std::clamp<int64_t>(timeout_ms_, 1, kLongestMs));
+    if (!outcome) return nullptr;
+    py::gil_scoped_acquire gil;
+    const py::object release = express_->release();
+    try {
+      WorkPtr work = end_express(tensors, average, *outcome);
+      (void)release();
+      return work;
+    } catch (...) {
+      (void)release();
+      throw;
+    }
+  }
+
+  // With the interpreter lock and the driver's held.
+  WorkPtr end_express(Tensors& tensors, bool average, const Express::Outcome& outcome) {
+    if (outcome.code != GRADLANE_OK) {
+      return work_of(policy_.get().attr("resume_all_reduce")(tensors, average, outcome.number, outcome.request,
+                                                             static_cast<int>(outcome.code)));
+    }
+    express_->over(tensors[0].nbytes());
+    if (outcome.warning != nullptr) (void)policy_.get().attr("warn")(outcome.warning);
+    return c10::make_intrusive<WorkOver>(tensors);
+  }
+
+  static constexpr int64_t kLongestMs = 1000000000;  // operations._LONGEST_MS
+
   const Object policy_;
   const std::string name_;
+  const std::shared_ptr<Express> express_;
+  const std::shared_ptr<Gate> gate_;
+  std::atomic<int64_t> timeout_ms_{0};
   std::atomic<uint64_t> sequence_{0};
 };
 

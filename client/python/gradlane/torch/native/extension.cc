@@ -5,11 +5,20 @@
 #include "backend.h"
 
 using gradlane::native::Backend;
+using gradlane::native::Express;
+using gradlane::native::Gate;
 
 PYBIND11_MODULE(gradlane_native, module) {
+  py::class_<Express, std::shared_ptr<Express>>(module, "Express")
+      .def(py::init<py::object, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t>(), py::arg("driver"),
+           py::arg("all_reduce"), py::arg("wait"), py::arg("warning"), py::arg("context"), py::arg("block"))
+      .def("close", &Express::close)
+      .def("take_counts", &Express::take_counts)
+      .def("set", &Express::set, py::arg("codec"), py::arg("strategy"), py::arg("coded"));
+  py::class_<Gate, std::shared_ptr<Gate>>(module, "Gate").def(py::init<>()).def("close", &Gate::close);
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
-      .def(py::init<py::object, int, int, std::string>(), py::arg("policy"), py::arg("rank"), py::arg("size"),
-           py::arg("name"))
+      .def(py::init<py::object, int, int, std::string, std::shared_ptr<Express>, std::shared_ptr<Gate>>(),
+           py::arg("policy"), py::arg("rank"), py::arg("size"), py::arg("name"), py::arg("express"), py::arg("gate"))
       .def_property_readonly("policy", &Backend::policy)
       .def_property_readonly("options", &Backend::getBackendOptions);
 }

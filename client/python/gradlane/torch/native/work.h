@@ -141,6 +141,32 @@ class WorkOfPython : public c10d::Work {
   const Object work_;
 };
 
+// An operation that was over before anybody could wait for it.
+class WorkOver : public c10d::Work {
+ public:
+  explicit WorkOver(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {}
+
+  bool wait(std::chrono::milliseconds) override { return true; }
+  void synchronize() override {}
+  bool isCompleted() override { return true; }
+  bool isSuccess() const override { return true; }
+  std::exception_ptr exception() const override { return nullptr; }
+  std::vector<at::Tensor> result() override { return tensors_; }
+
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    const std::lock_guard lock(mutex_);
+    if (!future_) {
+      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+      future_->markCompleted(c10::IValue(tensors_));
+    }
+    return future_;
+  }
+
+ private:
+  const std::vector<at::Tensor> tensors_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
 // What a method of a policy has returned: a Work of PyTorch's own as it is, one that is written in Python held.
 inline c10::intrusive_ptr<c10d::Work> work_of(py::object work) {
   const py::object type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(Py_TYPE(work.ptr())));

@@ -180,7 +180,7 @@ std::string configuration_text(const std::string& codec, const std::string& ways
   const bool several = needed.size() > 1;
   // What is first is what goes without a choice.
   if ((chosen || several) && std::ranges::find(needed, "ring") == needed.end()) needed.insert(needed.begin(), "ring");
-  std::ranges::stable_partition(needed, [](const std::string& each) { return each == "ring"; });
+  std::stable_partition(needed.begin(), needed.end(), [](const std::string& each) { return each == "ring"; });
   std::string text = "codec: " + name;
   if (!chosen && several) text += ", strategy: auto";
   const std::vector<std::string> there = allowed.empty() ? std::vector<std::string>{"ring"} : allowed;

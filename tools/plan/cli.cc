@@ -22,7 +22,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--latency-us", options.latency_us, "")->group("");
   add("--what-if", options.what_if, "Ranges: nodes=4..96 gbps=0.1..400 batch=, compute=");
   add("--widths", options.widths, "FILE.npy...: a width for each layer of such gradients");
-  plan->add_flag("--paper", options.paper, "The set-ups of MLSys'22, from 1 to 30 Gb/s");
+  plan->add_flag("--paper", options.paper, "")->group("");
   plan->add_flag("--json", options.json, "JSON instead of tables");
   plan->add_flag("--calibrate", options.calibrate, "Measure this host; on all nodes of a ring: links, too");
   add("-o", options.output, "FILE for it, and not where plan finds it");
@@ -33,7 +33,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   plan->add_flag("--quick", options.quick, "")->group("");
   plan->footer(
       "hidden: exchange beside backward; exposed: what a step is longer for it; limit:\n"
-      "what binds. docs/plan.md has more: --mtu, --latency-us, --alone, ...");
+      "what binds. docs/plan.md has more: --mtu, --latency-us, --alone, --paper, ...");
   return plan;
 }
 

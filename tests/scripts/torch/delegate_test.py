@@ -45,6 +45,16 @@ class Reductions(Case):
                 self.assertSame(tensor, reduced(function, 1000, dtype))
                 self.assertTrue(work.wait() and work.is_completed() and work.is_success())
 
+    def test_over_when_its_future_is(self):
+        """Gloo's future is there before its work says that it is over."""
+        early = 0
+        for _ in range(300):
+            work = dist.all_reduce(given(RANK, 10, torch.int32), op=OP.BOR, async_op=True)
+            work.get_future().wait()
+            work.wait()
+            early += not work.is_completed()
+        self.assertEqual(early, 0)
+
     def test_to_one_rank_and_scattered(self):
         for root in range(WORLD):
             tensor = given(RANK, 1000)

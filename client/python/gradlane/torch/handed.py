@@ -66,8 +66,8 @@ class Handed(Work):
         return self._future
 
     def is_completed(self) -> bool:
-        """As of Work."""
-        if not self._other.is_completed():
+        """As of Work. Gloo's future may be there before its work says so."""
+        if not self._finished and self._error is None and not self._other.is_completed():
             return False
         if not self._finished and self._error is None:
             try:

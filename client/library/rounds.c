@@ -24,18 +24,20 @@ enum { kStages = sizeof(kTrials) / sizeof(kTrials[0]) };
 
 static unsigned trials_of(const struct gl_rounds* it) { return kTrials[it->stage] * it->tries; }
 
-// The place in `tried` of trial number `trial`. Behind the first stage two in a row, so that of operations which
-// overlap some have their like beside them.
+// The place in `tried` of trial number `trial`. Behind the first stage two in a row, as an operation may leave
+// something behind for the next one, as where a token bucket is full or empty.
 static unsigned place_of(const struct gl_rounds* it, unsigned trial) {
   return it->stage == 0 ? trial : (trial + 1) / 2 % it->tries;
 }
 
-static bool is_tried(const struct gl_rounds* it, unsigned way) {
-  for (unsigned i = 0; i < it->tries; ++i) {
-    if (it->tried[i] == way) return true;
+static bool is_among(const unsigned* ways, unsigned count, unsigned way) {
+  for (unsigned i = 0; i < count; ++i) {
+    if (ways[i] == way) return true;
   }
   return false;
 }
+
+static bool is_tried(const struct gl_rounds* it, unsigned way) { return is_among(it->tried, it->tries, way); }
 
 static void try_way(struct gl_rounds* it, unsigned way) {
   if (it->tries < GL_TRIED && !is_tried(it, way)) it->tried[it->tries++] = way;
@@ -318,19 +320,12 @@ static bool begin_next_stage(struct gl_rounds* it) {
   return true;
 }
 
-static bool is_of_round(const struct gl_rounds* it, unsigned way) {
-  for (unsigned i = 0; i < it->all_count; ++i) {
-    if (it->all[i] == way) return true;
-  }
-  return false;
-}
-
 // The fastest, or what is hardly slower: the baseline, what is exact, what goes by the baseline's strategy.
 static unsigned choice(const struct gl_rounds* it) {
   const unsigned best = fastest(it, kAny);
   if (best == GL_ROUND_WAYS) return 0;
   const double most = it->ways[best].measured / kWorth;
-  const double baseline = is_of_round(it, 0) ? it->ways[0].measured : 0;
+  const double baseline = is_among(it->all, it->all_count, 0) ? it->ways[0].measured : 0;
   if (baseline > 0 && baseline <= most) return 0;
   static const enum liking likings[] = {kExact, kLikeBaseline};
   for (unsigned i = 0; i < sizeof(likings) / sizeof(likings[0]); ++i) {

@@ -23,7 +23,7 @@ namespace {
 void check_profile(const Profile& profile) {
   const ModelTable& table = profile.table;
   if (table.batch < 1 || table.layers.empty()) fail("a batch or layers are missing");
-  if (!(table.backward > 0) || !(profile.forward >= 0)) fail("a time is none");
+  if (!(table.backward >= 0) || !(profile.forward >= 0)) fail("a time is none");
   if (!(table.elements() >= 1) || !(table.work() > 0) || !std::isfinite(table.work())) fail("layers are none");
   for (const PlanBucket& bucket : buckets_of(table)) {
     if (!std::isfinite(bucket.elements)) fail("a bucket is none");

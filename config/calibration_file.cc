@@ -26,8 +26,8 @@ constexpr const char* kCheckKeys[] = {"times_as_long", "speedup"};
 constexpr const char* kPacketKeys[] = {"send_ns",   "receive_ns", "call_ns", "per_call",
                                        "reduce_ns", "gather_ns",  "payload", "overhead"};
 constexpr const char* kLinkKeys[] = {"from", "to", "latency_us", "gbps", "at_least"};
-constexpr const char* kCodecCostKeys[] = {"codec",     "encode_ns", "merge_ns", "decode_ns", "look_ns",
-                                          "packet_ns", "bytes",     "doubling", "density",   "results"};
+constexpr const char* kCodecCostKeys[] = {"codec", "encode_ns", "merge_ns", "decode_ns", "look_ns", "packet_ns",
+                                          "bytes", "doubling",  "density",  "results",   "place_ns"};
 constexpr size_t kLongestWords = 128;
 constexpr double kMostNs = 1e9;
 constexpr double kMicro = 1e-6;
@@ -140,6 +140,8 @@ void read_codecs(const Section& root, Calibration& calibration) {
     read_real(section, "doubling", cost.doubling, 0, 4);
     read_real(section, "density", cost.density, 0, 1);
     read_real(section, "results", cost.results, 0, 64);
+    // Older files do not have it.
+    if (section.find("place_ns")) read_real(section, "place_ns", cost.place_ns, 0, kMostNs);
     if (calibration.find(cost.name) != nullptr) each.fault(cost.name + " is there twice");
     calibration.codecs.push_back(std::move(cost));
   }
@@ -259,9 +261,10 @@ std::string calibration_text(const Calibration& calibration) {
   for (const CodecCost& each : calibration.codecs) {
     text += fmt::format(
         "  - {{codec: '{}', encode_ns: {:.9g}, merge_ns: {:.9g}, decode_ns: {:.9g}, look_ns: {:.9g}, "
-        "packet_ns: {:.9g},\n     bytes: {:.9g}, doubling: {:.9g}, density: {:.9g}, results: {:.9g}}}\n",
+        "packet_ns: {:.9g},\n     bytes: {:.9g}, doubling: {:.9g}, density: {:.9g}, results: {:.9g}, place_ns: "
+        "{:.9g}}}\n",
         each.name, each.encode_ns, each.merge_ns, each.decode_ns, each.look_ns, each.packet_ns, each.bytes,
-        each.doubling, each.density, each.results);
+        each.doubling, each.density, each.results, each.place_ns);
   }
   return text;
 }

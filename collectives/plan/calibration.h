@@ -19,6 +19,10 @@ struct CodecCost {
   double decode_ns = 0;  // per element of a result, or of a contribution that an owner adds
   double look_ns = 0;    // per element of a contribution, in all passes of look() before anything is sent
   double packet_ns = 0;  // on top for each packet that is encoded: cutting to its length, and joining
+  // On top per element of a tensor of a rank, where it lies in memory: the others are of what a cache holds, one after
+  // the other, and in an exchange nodes, trainers and the kernel want the same cores and caches. 0: nothing was
+  // measured
+  double place_ns = 0;
 
   // ---- Width on the wire, without headers
   double bytes = 4;       // per element of one contribution

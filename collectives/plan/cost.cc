@@ -164,7 +164,8 @@ void add_stage(const Calibration& calibration, const CodecCost& codec, const Pla
   const double sent = stage.sent > 0 ? stage.sent : stage.reduced + stage.gathered;
   const double wire = stage.bytes + sent * packet.overhead;
   const double link = bandwidth > 0 ? wire / bandwidth : 0;
-  const double coding = kNano * (stage.codec_ns + stage.encoded * codec.packet_ns) / cores;
+  const double coding =
+      kNano * (stage.codec_ns + stage.elements * codec.place_ns + stage.encoded * codec.packet_ns) / cores;
   const double packets =
       kNano * stage.ways *
       (stage.reduced * (port_ns(packet) + packet.reduce_ns) + stage.gathered * (port_ns(packet) + packet.gather_ns)) /

@@ -47,10 +47,26 @@ double port_ns_of(const Calibration& calibration, const AllReduceShape& shape, d
   return std::max(0.0, alone / packets / kNano - (time.codec + time.packets) / time.sent_packets / kNano);
 }
 
-double start_of(const Calibration& calibration, const AllReduceShape& shape, double seconds) {
+double place_ns_of(const Calibration& calibration, const CodecCost& codec, const AllReduceShape& shape,
+                   const TimedCodec& timed) {
+  constexpr double kLinkAtMost = 0.7;  // of the time
+  CodecCost without = codec;
+  without.place_ns = 0;
+  const AllReduceTime time = all_reduce_time(calibration, without, shape);
+  if (shape.elements <= 0 || !std::isfinite(time.seconds)) return 0;
+  // Lanes share the elements, and hold each other up.
+  const double cores = std::max(1U, calibration.lanes) / std::max(1.0, calibration.contention);
+  const double busiest = std::max({time.link, time.codec + time.packets, time.memory});
+  const double around = std::max(0.0, time.seconds - busiest);
+  double core = timed.busy / std::max(1U, calibration.lanes);
+  if (time.link < kLinkAtMost * timed.seconds) core = std::max(core, timed.seconds - around);
+  return std::max(0.0, (core - time.codec - time.packets) * cores / shape.elements / kNano);
+}
+
+double start_of(const Calibration& calibration, const CodecCost& codec, const AllReduceShape& shape, double seconds) {
   Calibration without = calibration;
   without.start = 0;
-  return std::max(0.0, seconds - raw_time(without, shape).seconds);
+  return std::max(0.0, seconds - all_reduce_time(without, codec, shape).seconds);
 }
 
 double latency_of(double round_trip, double port_ns) noexcept {

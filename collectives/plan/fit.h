@@ -25,9 +25,20 @@ struct TimedBytes {
 [[nodiscard]] double port_ns_of(const Calibration& calibration, const AllReduceShape& shape, double busy,
                                 double packets);
 
-// Calibration::start from the time of a short all-reduce without compressing: what the model, with all other figures,
-// does not explain. At least 0.
-[[nodiscard]] double start_of(const Calibration& calibration, const AllReduceShape& shape, double seconds);
+// CodecCost::place_ns of a codec, from an all-reduce of that shape: what is left of it per element, with all other
+// figures known. By what the workers of a rank did; or, where the link cannot have been what took so long, by all of
+// its time, in which cores were another's, too. At least 0.
+struct TimedCodec {
+  double seconds = 0;  // from beginning to end
+  double busy = 0;     // s, of all workers of a rank
+};
+[[nodiscard]] double place_ns_of(const Calibration& calibration, const CodecCost& codec, const AllReduceShape& shape,
+                                 const TimedCodec& timed);
+
+// Calibration::start from the time of a short all-reduce with that codec: what the model, with all other figures, does
+// not explain. At least 0.
+[[nodiscard]] double start_of(const Calibration& calibration, const CodecCost& codec, const AllReduceShape& shape,
+                              double seconds);
 
 // One way, from the round trip of a short packet, whose ways through the ports of both ends are no part of it. At least
 // a tenth of the half.

@@ -222,6 +222,7 @@ int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Prog
   trainer.barrier();
   ring.measure_links(calibration, progress);
   ring.measure_packets(calibration, progress);
+  ring.measure_codecs(calibration, progress);
   ring.measure_lambda(calibration, progress);
   const std::vector<CheckedTime> checked = ring.check(calibration, progress);
   ring.agree(

@@ -42,11 +42,11 @@ void print_links(const Calibration& calibration) {
 }
 
 void print_codecs(const Calibration& calibration) {
-  fmt::print("\n{:<14} {:>7} {:>7} {:>7} {:>7}   {:>9}   {:>7}\n", "codec: ns", "encode", "merge", "decode", "look",
-             "of packet", "bytes");
+  fmt::print("\n{:<14} {:>7} {:>7} {:>7} {:>7} {:>7}   {:>9}   {:>7}\n", "codec: ns", "encode", "merge", "decode",
+             "look", "place", "of packet", "bytes");
   for (const CodecCost& each : calibration.codecs) {
-    fmt::print("{:<14} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f}   {:>9.0f}   {:>7.3g}\n", each.name, each.encode_ns,
-               each.merge_ns, each.decode_ns, each.look_ns, each.packet_ns, each.bytes);
+    fmt::print("{:<14} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f} {:>7.2f}   {:>9.0f}   {:>7.3g}\n", each.name, each.encode_ns,
+               each.merge_ns, each.decode_ns, each.look_ns, each.place_ns, each.packet_ns, each.bytes);
   }
 }
 
@@ -122,6 +122,7 @@ std::string to_json(const Calibration& calibration, bool ring, std::span<const C
                                 {"decode_ns", each.decode_ns},
                                 {"look_ns", each.look_ns},
                                 {"packet_ns", each.packet_ns},
+                                {"place_ns", each.place_ns},
                                 {"bytes", each.bytes}});
   }
   for (const CheckedTime& each : checked) {

@@ -8,11 +8,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <thread>
 
 #include "base/error.h"
 #include "collectives/plan/fit.h"
+#include "collectives/strategy/codec_ways.h"
+#include "compress/codec.h"
 #include "tools/bench/compute_loop.h"
 #include "tools/bench/data.h"
 #include "tools/bench/report.h"
@@ -28,8 +31,9 @@ constexpr size_t kMostBytes = size_t{32} << 20;
 constexpr double kLongEnough = 0.04;  // s: more than token buckets let through, and than the scheduler's noise
 constexpr size_t kPart = 4;           // the shorter one of two transfers is so many times shorter
 constexpr size_t kSmallBytes = 4096;
-constexpr double kHalf = 0.5;  // the median
-constexpr double kQuarter = 0.25;
+constexpr size_t kCodecBytes = size_t{4} << 20;  // more than a core's cache
+constexpr const char* kSmallest = "fixed:7";     // of those that all rings carry
+constexpr double kHalf = 0.5;                    // the median
 constexpr double kNano = 1e-9;
 constexpr double kBusy = 0.8;  // of a transfer: of a worker that has no time left
 
@@ -262,8 +266,50 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   calibration.link = slowest(calibration.links, calibration.link);
 
   progress("start");
-  const double seconds = time_all(PerfOp::kAllReduce, kSmallBytes, "raw", quick_ ? 15 : 60, kQuarter);
-  calibration.start = start_of(calibration, {kSmallBytes / sizeof(float), trainer_.world(), way(), 0}, seconds);
+  // With few bytes: what a token bucket lets through at once is no part of it.
+  double seconds = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 3; ++i) {
+    seconds = std::min(seconds, time_all(PerfOp::kAllReduce, kSmallBytes, kSmallest, quick_ ? 10 : 40, kHalf));
+  }
+  calibration.start = start_of(calibration, *calibration.find(kSmallest),
+                               {kSmallBytes / sizeof(float), trainer_.world(), way(), 0}, seconds);
+}
+
+std::string RingSpeed::way_of(const std::string& codec) const {
+  const CodecRow& row = find_codec(codec).row();
+  const unsigned world = trainer_.world();
+  std::vector<StrategyId> allowed;
+  for (const std::string& each : allowed_) allowed.push_back(find_strategy(each));
+  if (needs_links(row) && !links_all(allowed, world)) return "";
+  if (carries(way(), row, world)) return strategy_;
+  const bool direct = std::ranges::find(allowed_, "direct") != allowed_.end();
+  return direct && carries(find_strategy("direct"), row, world) ? "direct" : "";
+}
+
+void RingSpeed::measure_codecs(Calibration& calibration, const Progress& progress) {
+  progress("codecs in an exchange");
+  const size_t bytes = std::min(full_, kCodecBytes);
+  const std::string usual = strategy_;
+  for (CodecCost& each : calibration.codecs) {
+    if (each.name == kDefaultCodec) continue;  // that of packets has it
+    strategy_ = way_of(each.name);
+    if (strategy_.empty()) {
+      strategy_ = usual;
+      continue;
+    }
+    std::vector<double> busy;
+    std::vector<double> slowest;
+    for (int i = quick_ ? -1 : -2; i < (quick_ ? 3 : 5); ++i) {
+      const double before = sum_of(daemon_.facts().busy);
+      const std::vector<double> all = share(time_one(PerfOp::kAllReduce, bytes, each.name));
+      if (i < 0) continue;
+      busy.push_back(sum_of(daemon_.facts().busy) - before);
+      slowest.push_back(*std::ranges::max_element(all));
+    }
+    const AllReduceShape shape = {static_cast<double>(bytes) / sizeof(float), trainer_.world(), way(), 0};
+    each.place_ns = place_ns_of(calibration, each, shape, {median(slowest), median(busy)});
+    strategy_ = usual;
+  }
 }
 
 void RingSpeed::measure_lambda(Calibration& calibration, const Progress& progress) {

@@ -33,9 +33,10 @@ class RingSpeed {
   [[nodiscard]] bool first_here() const noexcept { return first_here_; }
 
   // Fills in links, the same on all ranks; then, from codecs and exchange, which the host's own measurement has filled
-  // in, packets, start and lambda.
+  // in, packets, start, what codecs take in place, and lambda.
   void measure_links(Calibration& calibration, const Progress& progress);
   void measure_packets(Calibration& calibration, const Progress& progress);
+  void measure_codecs(Calibration& calibration, const Progress& progress);
   void measure_lambda(Calibration& calibration, const Progress& progress);
   // Fills in `checks`.
   [[nodiscard]] std::vector<CheckedTime> check(Calibration& calibration, const Progress& progress);
@@ -43,6 +44,8 @@ class RingSpeed {
  private:
   [[nodiscard]] bool by_ring() const noexcept { return strategy_ == "ring"; }
   [[nodiscard]] StrategyId way() const { return find_strategy(strategy_); }
+  // The strategy by which it is measured; "": none that is allowed carries it.
+  [[nodiscard]] std::string way_of(const std::string& codec) const;
   // s from a barrier to the end of it, here.
   double time_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
   // Of what the tensor holds, right behind the one before.

@@ -53,8 +53,31 @@ TEST(Fit, PortAndStart) {
     EXPECT_EQ(port_ns_of(all, shape, 1, 0), 0);
 
     const AllReduceShape small = {1024, world, {}, 0};
-    EXPECT_NEAR(start_of(all, small, all_reduce_time(all, *all.find("raw"), small).seconds), all.start, 1e-12);
-    EXPECT_EQ(start_of(all, small, 0), 0);
+    const CodecCost& raw = *all.find("raw");
+    EXPECT_NEAR(start_of(all, raw, small, all_reduce_time(all, raw, small).seconds), all.start, 1e-12);
+    EXPECT_EQ(start_of(all, raw, small, 0), 0);
+  }
+}
+
+TEST(Fit, CodecsInPlace) {
+  for (const unsigned lanes : {1U, 4U}) {
+    Calibration all = measured();
+    all.lanes = lanes;
+    all.contention = lanes > 1 ? 1.3 : 1;
+    const AllReduceShape shape = {1 << 22, 4, {}, 0};
+    CodecCost codec = *all.find("signsgd");
+    codec.place_ns = 0.75;
+    // Cores are what takes the time on a fast link: the whole of it tells.
+    all.link.bandwidth = 1.25e10;
+    const AllReduceTime fast = all_reduce_time(all, codec, shape);
+    EXPECT_NEAR(place_ns_of(all, codec, shape, {fast.seconds, 0}), codec.place_ns, 1e-6) << lanes;
+    // On a slow one what workers did.
+    all.link.bandwidth = 1.25e7;
+    const AllReduceTime slow = all_reduce_time(all, codec, shape);
+    const double busy = lanes * (slow.codec + slow.packets);
+    EXPECT_NEAR(place_ns_of(all, codec, shape, {slow.seconds, busy}), codec.place_ns, 1e-6) << lanes;
+    EXPECT_EQ(place_ns_of(all, codec, shape, {slow.seconds, 0}), 0);
+    EXPECT_EQ(place_ns_of(all, codec, {0, 4, {}, 0}, {1, 1}), 0);
   }
 }
 

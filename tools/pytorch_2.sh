@@ -43,6 +43,10 @@ for count in 1 2 3; do
   done
 done
 ranks - 2 hook_test gradlane
+for count in 2 3; do
+  ranks - "$count" fsdp_test
+done
+ranks FSDP=gloo 2 fsdp_test
 ranks MODERN=cpu:gradlane 2 modern_test
 ranks TORCH_DISTRIBUTED_DEBUG=DETAIL 2 modern_test
 ranks GRADLANE_EXTENSION=0 2 modern_test Operations Trainings.test_ddp Trainings.test_zero Trainings.test_objects

@@ -122,6 +122,11 @@ class AdaptiveBound:
         """
         self._state = *self._after(result, scale), self._user
 
+    def update_mean(self, mean_square: float) -> None:
+        """As update(), of a result of which ranks know parts only: the mean of the squares of all of its elements, as
+        an average over the ranks, the same number on all of them."""
+        self._state = *self._after_mean(mean_square), self._user
+
     def reset(self) -> None:
         """Forgets all results, so that the next operation is raw, and what it owes; on all ranks, after a failure."""
         if self._residual is not None:
@@ -165,10 +170,12 @@ class AdaptiveBound:
 
     def _after(self, result: NDArray[numpy.float32], scale: float) -> tuple[tuple[float, ...], bool]:
         """What is known after a result."""
-        squares, steady, _ = self._state
         if result.size == 0:
-            return squares, steady
-        mean = sum_of_squares(result) / result.size * scale * scale
+            return self._state[:2]
+        return self._after_mean(sum_of_squares(result) / result.size * scale * scale)
+
+    def _after_mean(self, mean: float) -> tuple[tuple[float, ...], bool]:
+        squares, steady, _ = self._state
         if not 0.0 < mean < math.inf:  # NaN neither
             return (), False
         if squares:

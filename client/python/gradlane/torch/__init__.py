@@ -18,12 +18,13 @@ import torch.distributed as dist
 
 from . import backend
 from .engine import Engine
+from .fsdp import fsdp
 from .hook import State, hook
 from .ledger import explain
 from .profiling import profile
 from .setting import use_codec, use_strategy
 
-__all__ = ["Engine", "State", "empty", "explain", "hook", "profile", "use_codec", "use_strategy", "zeros"]
+__all__ = ["Engine", "State", "empty", "explain", "fsdp", "hook", "profile", "use_codec", "use_strategy", "zeros"]
 
 backend.register()
 

@@ -258,6 +258,30 @@ class Engine:
         operation.keep = theirs
         return self._start(operation, output, **options)
 
+    def reduce_scatter_shared(self, output: torch.Tensor, tensor: torch.Tensor, *, average: bool = False,
+                              codec: str | None = None, residual: torch.Tensor | None = None,
+                              strategy: str | None = None, **options: Any) -> Future[Any]:
+        """tensor: of zeros(), a block for each rank, one behind the other, all of the size of `output`, which ends as
+        the sum, or mean, of the ranks' blocks of this rank. In one operation, which leaves what it likes in `tensor`.
+
+        codec, residual, strategy: as of all_reduce(); a residual is as large as `tensor`.
+        """
+        operand = self._operand(tensor, "reduce_scatter", True, average)
+        address = self._memory.address(operand.work)
+        if address is None or tensor.numel() != output.numel() * self.world or output.dtype != tensor.dtype:
+            raise errors.bad_argument(
+                f"gradlane: reduce_scatter of {tensor.numel()} elements to {output.numel()} on each of {self.world} "
+                "ranks: it must be of Engine.zeros(), and a block for each rank"
+            )
+        codec = self._codec(codec, operand, tensor)
+        owed, pitch = (None, 0) if residual is None else self._residual(residual, tensor, codec)
+        operation = operations.Scatter(operand, address, self.rank, self.world, output, codec, average, owed,
+                                       self._summed)
+        operation.state_pitch = pitch
+        operation.strategy = self.find_strategy(strategy)
+        operation.keep = residual
+        return self._start(operation, output, **options)
+
     def barrier(self, **options: Any) -> Future[Any]:
         """Ends when all ranks have started it."""
         return self._start(operations.Operation(), None, **options)

@@ -19,6 +19,7 @@ from .._losses import Caller
 from .staging import PIECE, Operand
 
 if TYPE_CHECKING:
+    import torch
     from torch.futures import Future
 
 _LONGEST_MS = 10**9  # of time limits: 11 days
@@ -257,3 +258,39 @@ class Blocks(Operation):
     def finish(self) -> None:
         for operand in self._targets:
             operand.finish()
+
+
+class Scatter(Operation):
+    """Reduce-scatter of a tensor in shared memory, whose blocks lie one behind the other: one piece.
+
+    summed: by an all-reduce, for daemons with local_reduce, which have no other.
+    """
+
+    def __init__(self, operand: Operand, address: int, rank: int, world: int, output: torch.Tensor, codec: str | None,
+                 average: bool, residual: int | None, summed: bool) -> None:
+        super().__init__()
+        self.name = "reduce_scatter"
+        self.type, self.origin, self.codec, self.average = operand.type, operand.origin, codec, average
+        self.nbytes = operand.nbytes
+        self._address, self._residual, self._summed = address, residual, summed
+        self._count = operand.work.numel() // world
+        self.whole = operand.work.numel() if summed else self._count
+        self._world = world
+        self._own = operand.work[rank * self._count:(rank + 1) * self._count]
+        self._output = output
+
+    def function(self, lib: ctypes.CDLL) -> Callable[..., int]:
+        function: Callable[..., int] = lib.gradlane_all_reduce if self._summed else lib.gradlane_reduce_scatter
+        return function
+
+    def place(self, piece: int) -> int | None:
+        return self._address
+
+    def residual_of(self, piece: int) -> int | None:
+        return self._residual
+
+    def arguments(self, piece: int, address: int | None) -> tuple[int | None, ...]:
+        return (address, self._count * self._world if self._summed else self._count, self.type)
+
+    def finish(self) -> None:
+        self._output.copy_(self._own.view(self._output.shape))

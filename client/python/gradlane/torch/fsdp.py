@@ -1,0 +1,291 @@
+"""Gradients of fully sharded data parallel (FSDP2) through gradlane, whatever the job's backend is.
+
+    fully_shard(model)
+    gradlane.torch.fsdp(model)
+
+Each unit, that is each module that fully_shard() was called for, has one reduce-scatter per backward: of all its
+gradients, the ranks' shards of which lie one behind the other. That is what is compressed, with a residual of the
+unit's own. Parameters stay exact unless somebody asks for bfloat16.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .. import errors
+from .codec import bound_of, check
+from .delegating import premultiplied
+from .engine import Engine
+from .hook import _check_group, _feedback, _open, _timeout_of
+from .plan import Plan
+from .work import Work
+
+_VERSION = 1  # of state dicts
+_PARAMETERS = (None, "raw", "bf16")
+
+
+class Sharded:
+    """What fsdp() has set on a model, and what is kept from step to step."""
+
+    def __init__(self, codec: str, error_feedback: bool, units: dict[str, Unit]) -> None:
+        self.codec, self.error_feedback, self._units = codec, error_feedback, units
+
+    def __repr__(self) -> str:
+        count = len(self._units)
+        return f"<gradlane.torch.fsdp: {count} units, codec={self.codec!r}, error_feedback={self.error_feedback}>"
+
+    def reset(self) -> None:
+        """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure."""
+        for unit in self._units.values():
+            unit.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Residuals (float32, flat, in the order in which the unit's shards travel) and adaptive bounds, for a
+        checkpoint; of this rank, for as many ranks."""
+        return {"version": _VERSION, "codec": self.codec, "units": {name: u.state() for name, u in self._units.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from state_dict() of the same rank, model and codec. Raises BadArgument, now or in the first step."""
+        if state.get("version") != _VERSION or state.get("codec") != self.codec:
+            raise errors.bad_argument(
+                f"a state dict of version {state.get('version')} and codec {state.get('codec')!r}, and this is version "
+                f"{_VERSION} and codec {self.codec!r}"
+            )
+        if state["units"].keys() != self._units.keys():
+            raise errors.bad_argument(
+                f"the state dict is of other units: {sorted(state['units'])}, and here there are {sorted(self._units)}"
+            )
+        for name, unit in self._units.items():
+            unit.load(state["units"][name])
+
+
+def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool | None = None, *,
+         strategy: str | None = None, parameters: str | None = None,
+         process_group: dist.ProcessGroup | None = None) -> Sharded:
+    """Has all units of a model, for which fully_shard() was called before, reduce their gradients through gradlane.
+
+    codec: of float32 gradients (so with MixedPrecisionPolicy(reduce_dtype=torch.float32), where parameters are
+    bfloat16); None or "fixed": "fixed:auto", whose bound follows the unit's gradients. Other types travel exactly.
+    Codecs that look at whole tensors (topk, fixed:rel, ...) are refused: a unit is many. error_feedback, strategy,
+    process_group: as of State. parameters: None: by the job's own backend, as before; "raw": through gradlane, exactly;
+    "bf16": through gradlane, rounded to bfloat16 for the forward and backward pass (the optimizer's shards stay as they
+    are).
+
+    The model is sharded over all ranks of the daemons. Raises NoDaemon, and BadArgument if something does not go
+    together.
+    """
+    if parameters not in _PARAMETERS:
+        raise errors.bad_argument(f"gradlane: parameters {parameters!r}: it is None, 'raw' or 'bf16'")
+    found = _units_of(model)
+    _check_group(process_group)
+    engine = _open(process_group)
+    chosen = check(codec, engine) or engine.codecs.auto
+    engine.find_strategy(strategy)
+    plan = Plan(engine, chosen, strategy, 0, ())
+    if plan.looks:
+        raise errors.bad_argument(
+            f"gradlane: fsdp with codec {chosen!r}: it looks at whole tensors, and a unit has many in one; take "
+            f"'{engine.codecs.auto}', or one that does not: 'gradlane codecs' lists them"
+        )
+    feedback = _feedback(error_feedback, chosen, engine)
+    units: dict[str, Unit] = {}
+    for name, module in found.items():
+        _check_mesh(name, module, engine)
+        units[name] = Unit(engine, chosen, feedback, strategy, plan.states, _timeout_of(process_group))
+        module.set_custom_reduce_scatter(units[name])
+        if parameters is not None:
+            module.set_custom_all_gather(Gather(engine, parameters == "bf16", _timeout_of(process_group)))
+    return Sharded(chosen, feedback, units)
+
+
+class Unit:
+    """Reduce-scatter of one unit: a ReduceScatter of torch.distributed.fsdp, which calls it in this order: allocate()
+    for the input, then for the output, then __call__()."""
+
+    def __init__(self, engine: Engine, codec: str, error_feedback: bool, strategy: str | None, states: int,
+                 timeout: float | None) -> None:
+        self._engine, self._codec, self._strategy = engine, codec, strategy
+        self._states = states if error_feedback else 0
+        self._timeout = timeout
+        self._bound = bound_of(codec, engine)
+        self._buffer: torch.Tensor | None = None  # in shared memory; FSDP has it from allocate() to the end of __call__
+        self._lent = False
+        self._residual: torch.Tensor | None = None
+        self._loaded: torch.Tensor | None = None
+        self._squares: tuple[torch.Tensor, Any] | None = None  # of the last result, being summed up
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """The input lies in shared memory; the output, in which gradients stay, does not."""
+        numel = int(torch.Size(size).numel())
+        if self._lent or device.type != "cpu" or numel == 0:
+            return torch.empty(size, dtype=dtype, device=device)
+        self._lent = True
+        return self._shared(numel, dtype).view(tuple(size))
+
+    def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup, op: Any,
+                 async_op: bool = False) -> Any:
+        """Waits for the end, as FSDP does not on the CPU. Raises OperationFailed and DaemonGone."""
+        try:
+            op, (tensor,) = premultiplied(op, [input_tensor], True)
+            if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+                raise errors.bad_argument(f"gradlane: fsdp with {op}: gradients are summed, or averaged")
+            work = Work(output_tensor).begin(
+                lambda result, on_error: self._exchange(output_tensor, tensor, op == dist.ReduceOp.AVG, on_error))
+            work.wait()
+        except Exception:
+            self.reset()
+            raise
+        finally:
+            self._lent = False
+        return work if async_op else None
+
+    def reset(self) -> None:
+        """What it owes is forgotten, and what it knows of the gradients."""
+        self._squares = self._loaded = None
+        if self._bound is not None:
+            self._bound.reset()
+        if self._residual is not None:
+            self._residual.zero_()
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        self._settle()
+        residual = self._loaded if self._residual is None else self._residual
+        return {"residual": None if residual is None else residual.clone(),
+                "bound": None if self._bound is None else self._bound.state_dict()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """From state()."""
+        self.reset()
+        if state["residual"] is not None and self._states == 0:
+            raise errors.bad_argument("the state dict has residuals, and this model has no error_feedback")
+        self._loaded, self._residual = state["residual"], None
+        if self._bound is not None and state["bound"] is not None:
+            self._bound.load_state_dict(state["bound"])
+
+    # ---- Private
+
+    def _exchange(self, output: torch.Tensor, tensor: torch.Tensor, average: bool, on_error: Any) -> Any:
+        shared = self._buffer
+        if shared is None or shared.data_ptr() != tensor.data_ptr():
+            shared = self._shared(tensor.numel(), tensor.dtype)
+            shared.copy_(tensor.detach().reshape(-1))
+        coded = tensor.dtype == torch.float32
+        codec, residual = (self._choose(shared) if coded else (None, None))
+        future = self._engine.reduce_scatter_shared(
+            output.detach(), shared, average=average, codec=codec, residual=residual, strategy=self._strategy,
+            timeout=self._timeout, on_error=on_error)
+        if coded and self._bound is not None:
+            future.wait()
+            self._ask(output, 1.0 if average else 1.0 / self._engine.world)
+        return future
+
+    def _choose(self, shared: torch.Tensor) -> tuple[str, torch.Tensor | None]:
+        """The codec, and the residual that goes with it."""
+        self._settle()
+        codec = self._codec if self._bound is None else self._bound.codec()
+        if self._states == 0:
+            return codec, None
+        residual = self._owed(shared.numel())
+        if self._bound is not None and codec == self._engine.codecs.exact:  # all that is owed goes now
+            shared.add_(residual[0])
+            residual.zero_()
+            return codec, None
+        return codec, residual
+
+    def _owed(self, numel: int) -> torch.Tensor:
+        shape = self._states, numel
+        if self._residual is None or self._residual.shape != shape:
+            if self._residual is not None:
+                raise errors.bad_argument(
+                    f"gradlane: fsdp: a unit of {self._residual.shape[1]} gradients has {numel} now")
+            self._residual = self._engine.zeros(self._states * numel).view(shape)
+            loaded, self._loaded = self._loaded, None
+            if loaded is not None:
+                if loaded.shape != shape:
+                    raise errors.bad_argument(
+                        f"the state dict is of another model or number of ranks: a unit's residual has the shape "
+                        f"{tuple(loaded.shape)}, here {shape}"
+                    )
+                self._residual.copy_(loaded)
+        return self._residual
+
+    def _shared(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
+        if self._buffer is None or self._buffer.numel() != numel or self._buffer.dtype != dtype:
+            self._buffer = self._engine.zeros(numel, dtype)
+        return self._buffer
+
+    def _ask(self, output: torch.Tensor, scale: float) -> None:
+        """No rank sees all of the result. So the sums of the shards' squares are added, and the next step has them."""
+        squares = output.detach().double().square().sum().mul_(scale * scale).cpu().reshape(1)
+        self._squares = squares, self._engine.all_reduce(squares, timeout=self._timeout)
+        self._numel = output.numel() * self._engine.world
+
+    def _settle(self) -> None:
+        asked, self._squares = self._squares, None
+        if asked is None or self._bound is None:
+            return
+        asked[1].wait()
+        self._bound.update_mean(float(asked[0]) / self._numel)
+
+
+class Gather:
+    """All-gather of one unit's parameters: an AllGather of torch.distributed.fsdp."""
+
+    def __init__(self, engine: Engine, rounded: bool, timeout: float | None) -> None:
+        self._engine, self._rounded, self._timeout = engine, rounded, timeout
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """As PyTorch does."""
+        return torch.empty(size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup,
+                 async_op: bool = False) -> Any:
+        """Raises OperationFailed and DaemonGone, now or from wait()."""
+        world = self._engine.world
+        output, own = output_tensor.detach(), input_tensor.detach()
+        options: dict[str, Any] = {"timeout": self._timeout}
+        if self._rounded and own.dtype == torch.float32:
+            own = own.to(torch.bfloat16)
+            rounded = torch.empty(world * own.numel(), dtype=own.dtype, device=own.device)
+            options["on_result"] = lambda _: output.copy_(rounded.view(output.shape))
+        else:
+            rounded = output
+        blocks = list(rounded.view(world, -1))
+        work = Work(output_tensor).begin(
+            lambda result, on_error: self._engine.all_gather(blocks, own.reshape(-1), result=result, on_error=on_error,
+                                                             **options))
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+
+def _units_of(model: torch.nn.Module) -> dict[str, Any]:
+    """By name: those with parameters."""
+    try:
+        from torch.distributed.fsdp import FSDPModule
+    except ImportError:
+        raise errors.bad_argument(
+            f"gradlane: fsdp is for FSDP2 (fully_shard), which PyTorch {torch.__version__} does not have") from None
+    found = {name or "(root)": module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
+    if not found:
+        raise errors.bad_argument("gradlane: fsdp of a model that is not sharded: call fully_shard(model) before")
+    return {name: module for name, module in found.items() if _group_of(module) is not None}
+
+
+def _group_of(module: Any) -> Any:
+    """What PyTorch has of a unit's parameters; None: it has none of its own."""
+    return getattr(module._get_fsdp_state(), "_fsdp_param_group", None)
+
+
+def _check_mesh(name: str, module: Any, engine: Engine) -> None:
+    size = _group_of(module)._reduce_scatter_process_group.size()
+    if size != engine.world:
+        raise errors.bad_argument(
+            f"gradlane: fsdp: {name} is sharded over {size} ranks, and the daemons have {engine.world}: shard it over "
+            "all of them"
+        )

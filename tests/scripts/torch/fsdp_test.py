@@ -1,0 +1,191 @@
+#!/usr/bin/python3
+"""Tests of gradlane.torch.fsdp() on PyTorch 2: gradlane run -n 2 -- fsdp_test.py [TEST...], by tools/pytorch_2.sh.
+
+FSDP names the default group, "gradlane" or "gloo" (if it is not set: "gradlane").
+"""
+
+import os
+import unittest
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+import gradlane
+import gradlane.torch
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+
+
+def setUpModule():
+    torch.set_num_threads(1)
+    dist.init_process_group(os.environ.get("FSDP", "gradlane"))
+
+
+def tearDownModule():
+    dist.destroy_process_group()
+
+
+def network():
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 33))
+    for layer in (model[0], model[2]):
+        fully_shard(layer)
+    fully_shard(model)
+    return model
+
+
+def step(model, optimizer, number):
+    torch.manual_seed(100 * number + RANK)
+    model(torch.randn(16, 64)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def trained(model, steps=4):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(steps):
+        step(model, optimizer, number)
+    return whole(model)
+
+
+def whole(model):
+    return [parameter.full_tensor().detach().clone() for parameter in model.parameters()]
+
+
+class Given(torch.nn.Module):
+    """Whose gradient is whatever forward() is given."""
+
+    def __init__(self, numel):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(numel))
+
+    def forward(self, gradient):
+        return (self.weight * gradient).sum()
+
+
+def given(numel, **options):
+    model = Given(numel)
+    fully_shard(model)
+    return model, gradlane.torch.fsdp(model, **options)
+
+
+def gradient(numel, number):
+    """Of multiples of 2^-12 below 1/8: their sums, and what rounding takes, are exact in float32."""
+    generator = torch.Generator().manual_seed(1000 * number + RANK)
+    return torch.randint(-511, 512, (numel,), generator=generator).float() / 4096
+
+
+def total(tensor):
+    """Over ranks, exactly."""
+    result = tensor.double()
+    dist.all_reduce(result)
+    return result
+
+
+class Fsdp(unittest.TestCase):
+    def test_exact(self):
+        expected = trained(network())
+        for parameters in (None, "raw"):
+            model = network()
+            gradlane.torch.fsdp(model, "raw", parameters=parameters)
+            for one, other in zip(trained(model), expected):
+                torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+
+    def test_same_on_all_ranks(self):
+        model = network()
+        gradlane.torch.fsdp(model, "fixed:12", True)
+        for parameter in trained(model):
+            theirs = [torch.empty_like(parameter) for _ in range(WORLD)]
+            dist.all_gather(theirs, parameter)
+            for one in theirs:
+                self.assertTrue(torch.equal(one, parameter))
+
+    def test_nothing_is_lost(self):
+        """What was applied, and what is owed, is what was computed, to the bit; with accumulation too."""
+        numel = 5000
+        for accumulate in (1, 3):
+            model, sharded = given(numel, codec="fixed:5", error_feedback=True)
+            applied = torch.zeros(numel, dtype=torch.float64)
+            computed = torch.zeros(numel, dtype=torch.float64)
+            for number in range(6):
+                mine = gradient(numel, number)
+                computed += mine
+                model.set_requires_gradient_sync((number + 1) % accumulate == 0)
+                model(mine).backward()
+                if (number + 1) % accumulate == 0:
+                    applied += model.weight.grad.full_tensor().double() * WORLD
+                    model.zero_grad()
+            residual = sharded.state_dict()["units"]["(root)"]["residual"].view(-1)[:numel]
+            owed, computed = total(residual), total(computed)
+            self.assertGreater(owed.abs().max().item(), 0)
+            if WORLD & (WORLD - 1) == 0:  # else the average is rounded
+                self.assertTrue(torch.equal(applied + owed, computed))
+            else:
+                torch.testing.assert_close(applied + owed, computed, rtol=1e-6, atol=1e-6)
+
+    def test_adaptive(self):
+        numel = 4096
+        model, sharded = given(numel, codec="fixed:auto:6")
+        for number in range(4):
+            mine = gradient(numel, number)
+            mean = total(mine) / WORLD
+            before = sharded.state_dict()["units"]["(root)"]
+            model(mine).backward()
+            result = model.weight.grad.full_tensor()
+            model.zero_grad()
+            wrong = (result - mean).abs().max().item()
+            if number == 0:
+                self.assertLess(wrong, 1e-7)
+                continue
+            rms = before["bound"]["squares"][0] ** 0.5
+            owed = total(before["residual"].view(-1)[:numel]).abs().max().item() / WORLD
+            self.assertGreater(wrong, 1e-5)
+            self.assertLessEqual(wrong, rms * 2.0**-6 + owed + 1e-6)
+
+    def test_parameters_in_bf16(self):
+        model = network()
+        gradlane.torch.fsdp(model, "raw", parameters="bf16")
+        plain = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 33))
+        for parameter, exact in zip(plain.parameters(), whole(model)):
+            parameter.data = exact.bfloat16().float()
+        data = torch.randn(5, 64, generator=torch.Generator().manual_seed(3))
+        self.assertTrue(torch.equal(model(data), plain(data)))
+
+    def test_checkpoint(self):
+        def make():
+            return given(3000, codec="fixed:5", error_feedback=True)
+
+        def run(model, numbers):
+            results = []
+            for number in numbers:
+                model(gradient(3000, number)).backward()
+                results.append(model.weight.grad.full_tensor().clone())
+                model.zero_grad()
+            return results
+
+        model, sharded = make()
+        run(model, range(3))
+        saved = sharded.state_dict()
+        expected = run(model, range(3, 6))
+        model, sharded = make()
+        sharded.load_state_dict(saved)
+        for one, other in zip(run(model, range(3, 6)), expected):
+            self.assertTrue(torch.equal(one, other))
+        _, other = given(3000, codec="fixed:7", error_feedback=True)
+        with self.assertRaisesRegex(gradlane.BadArgument, "fixed:5"):
+            other.load_state_dict(saved)
+
+    def test_refused(self):
+        with self.assertRaisesRegex(gradlane.BadArgument, "fully_shard"):
+            gradlane.torch.fsdp(torch.nn.Linear(3, 3))
+        model = network()
+        with self.assertRaisesRegex(gradlane.BadArgument, "whole tensors"):
+            gradlane.torch.fsdp(model, "topk:1%")
+        with self.assertRaisesRegex(gradlane.BadArgument, "int8"):
+            gradlane.torch.fsdp(model, parameters="int8")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -125,6 +125,38 @@ class Fsdp(unittest.TestCase):
             else:
                 torch.testing.assert_close(applied + owed, computed, rtol=1e-6, atol=1e-6)
 
+    def test_unused(self):
+        """A parameter without a gradient, on one rank or on all: what it owes has its place."""
+        class Two(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first = torch.nn.Parameter(torch.zeros(2000))
+                self.second = torch.nn.Parameter(torch.zeros(1000))
+
+            def forward(self, first, second):
+                loss = (self.first * first).sum()
+                return loss if second is None else loss + (self.second * second).sum()
+
+        model = Two()
+        fully_shard(model)
+        sharded = gradlane.torch.fsdp(model, "fixed:5", True)
+        computed = torch.zeros(3000, dtype=torch.float64)
+        applied = torch.zeros(3000, dtype=torch.float64)
+        for number in range(6):
+            mine = gradient(3000, number)
+            without = number % 3 == 1 or number % 3 == 2 and RANK == 0
+            if without:
+                mine[2000:] = 0
+            computed += mine
+            model(mine[:2000], None if without else mine[2000:]).backward()
+            applied += torch.cat([p.grad.full_tensor() for p in (model.first, model.second)]).double() * WORLD
+            model.zero_grad()
+        owed = total(sharded.state_dict()["units"]["(root)"]["residual"].view(WORLD, -1))
+        shard = 2000 // WORLD if 2000 % WORLD == 0 else -(-2000 // WORLD)
+        owed = torch.cat([owed[:, :shard].reshape(-1)[:2000], owed[:, shard:].reshape(-1)[:1000]])
+        torch.testing.assert_close(applied + owed, total(computed), rtol=0,
+                                   atol=0 if WORLD & (WORLD - 1) == 0 else 1e-6)
+
     def test_adaptive(self):
         numel = 4096
         model, sharded = given(numel, codec="fixed:auto:6")

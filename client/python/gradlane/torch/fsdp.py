@@ -96,6 +96,8 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
         _check_mesh(name, module, engine)
         units[name] = Unit(engine, chosen, feedback, strategy, plan.states, _timeout_of(process_group))
         module.set_custom_reduce_scatter(units[name])
+        if feedback and hasattr(module, "set_reduce_scatter_unused_params"):
+            module.set_reduce_scatter_unused_params(True, recurse=False)  # a residual's places are those of parameters
         if parameters is not None:
             module.set_custom_all_gather(Gather(engine, parameters == "bf16", _timeout_of(process_group)))
     return Sharded(chosen, feedback, units)
@@ -201,7 +203,8 @@ class Unit:
         if self._residual is None or self._residual.shape != shape:
             if self._residual is not None:
                 raise errors.bad_argument(
-                    f"gradlane: fsdp: a unit of {self._residual.shape[1]} gradients has {numel} now")
+                    f"gradlane: fsdp: a unit of {self._residual.shape[1]} gradients has {numel} now: with error "
+                    "feedback all of its parameters must have one in each backward")
             self._residual = self._engine.zeros(self._states * numel).view(shape)
             loaded, self._loaded = self._loaded, None
             if loaded is not None:

@@ -151,6 +151,7 @@ class State:
         if buffer.dtype == torch.float32:
             codec = self._plan.codec(self._step) if kept.bound is None else kept.bound.codec()
             residual = kept.residual
+            kept.hold(buffer)
         if self._step < self._plan.warmup and codec is not None:
             codec = self._engine.codecs.exact
         exact = codec == self._engine.codecs.exact

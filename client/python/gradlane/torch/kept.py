@@ -35,6 +35,9 @@ class Kept:
         for parameter in parameters:
             self.offsets.append(offset)
             offset += parameter.numel()
+        self._filled = [i for i, parameter in enumerate(parameters) if parameter.numel() > 0]
+        self._firsts = torch.tensor([self.offsets[i] for i in self._filled], dtype=torch.long)
+        self._held: list[tuple[torch.Tensor, torch.Tensor]] = []  # (rows of the residual, what they had)
 
     def residual_of(self, position: int) -> torch.Tensor | None:
         """A view, in the shape of the parameter; where there are several states, of one such for each."""
@@ -47,13 +50,37 @@ class Kept:
 
     def reset(self) -> None:
         """The residual becomes zeros, the bound starts anew."""
+        self._held = []
         if self.residual is not None:
             self.residual.zero_()
         if self.bound is not None:
             self.bound.reset()
 
+    def hold(self, gradients: torch.Tensor) -> None:
+        """Puts off what is owed of parameters that have no gradient here, but zeros. DDP drops the result of those that
+        no rank has used (find_unused_parameters), and what was paid in it would be lost."""
+        if self.residual is None:
+            return
+        if self._firsts.device != gradients.device:
+            self._firsts = self._firsts.to(gradients.device)
+        for i in (gradients[self._firsts] == 0).nonzero().flatten().tolist():
+            position = self._filled[i]
+            first = self.offsets[position]
+            last = first + self.parameters[position].numel()
+            if bool(gradients[first:last].any()):
+                continue
+            rows = self.residual[:, first:last]
+            self._held.append((rows, rows.clone()))
+            rows.zero_()
+
+    def _give_back(self) -> None:
+        held, self._held = self._held, []
+        for rows, owed in held:
+            rows += owed
+
     def take(self, result: torch.Tensor) -> None:
         """Of the exchange under way; called before DDP gets it."""
+        self._give_back()
         if self.bound is not None:
             self.bound.update(result.detach().cpu().numpy())
 

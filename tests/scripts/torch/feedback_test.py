@@ -1,0 +1,201 @@
+#!/usr/bin/python3
+"""What the hook's error feedback owes survives what people do in a training: whatever they do, what was applied and
+what is owed are together what was computed, to the bit:
+gradlane run -n 2 -- python3 -m tests.scripts.torch.feedback_test gradlane|gloo [TEST...].
+
+Gradients are multiples of a power of two, few enough bits that float32 holds all that is added; ranks are a power of
+two, so that averages are exact.
+"""
+
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import gradlane.torch
+from tests.scripts.torch.ddp import WORLD, Given, draw, run_tests, same_everywhere, wrapped
+
+SHAPES = [(60, 50), (5000,), (2048,), (7,)]
+UNIT = 2.0**-24
+MAGNITUDE = 2.0**-10
+CODECS = ("fixed:12", "fixed:auto:1", "topk:25%")  # the same step always, steps that change, what travels late
+
+
+class Picky(Given):
+    """Whose parameters have no part in a step where their gradient is None."""
+
+    def forward(self, gradients):
+        return sum((value * given).sum().double() for value, given in zip(self.values, gradients) if given is not None)
+
+
+class Books:
+    """Of a DDP model with a State: what ranks have computed, and what all have applied."""
+
+    def __init__(self, shapes, codec, module=Given, **options):
+        self.state = gradlane.torch.State(codec, True)
+        self.ddp = wrapped(module(*shapes), self.state, 16, **options)
+        self.values = list(self.ddp.module.values)
+        self.computed = [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
+        self.applied = [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
+
+    def backward(self, gradients, scale=1.0):
+        for total, gradient in zip(self.computed, gradients):
+            if gradient is not None:
+                total += gradient.double()
+        (self.ddp(gradients) * scale).backward()
+
+    def apply(self, scale=1.0):
+        """As an optimizer takes it."""
+        for total, value in zip(self.applied, self.values):
+            if value.grad is not None:
+                total += value.grad.double() * (WORLD / scale)
+
+    def clear(self):
+        self.ddp.zero_grad(set_to_none=True)
+
+    def step(self, gradients):
+        self.clear()
+        self.backward(gradients)
+        self.apply()
+
+    def owed(self):
+        numbers = {id(parameter): number for parameter, number in self.state._order.items()}
+        residuals = self.state.state_dict()["residuals"]
+        return [residuals[numbers[id(value)]] for value in self.values]
+
+
+def gradients(seed, shapes=SHAPES, magnitude=MAGNITUDE):
+    return draw(seed, shapes, magnitude, unit=UNIT)
+
+
+class Survives(unittest.TestCase):
+    def check(self, books):
+        some = False
+        for applied, computed, owed in zip(books.applied, books.computed, books.owed()):
+            owed = owed.double()
+            some = some or bool(owed.any())
+            for tensor in (computed, owed):
+                dist.all_reduce(tensor)
+            self.assertEqual(float((applied + owed - computed).abs().max()), 0)
+            self.assertTrue(same_everywhere([applied.float()]))
+        self.assertTrue(some, "nothing was owed, so this has tested nothing")
+
+    def each(self, run, *arguments, **options):
+        for codec in CODECS:
+            with self.subTest(codec):
+                books = Books(SHAPES, codec, *arguments, **options)
+                run(books)
+                self.check(books)
+
+    def test_accumulation(self):
+        def run(books):
+            for seed in range(0, 9, 3):
+                books.clear()
+                with books.ddp.no_sync():
+                    books.backward(gradients(seed))
+                    books.backward(gradients(seed + 1))
+                books.backward(gradients(seed + 2))
+                books.apply()
+
+        self.each(run)
+
+    def test_clipping(self):
+        """What is clipped, in the buckets themselves, is none of the hook's."""
+        def run(books):
+            for seed in range(4):
+                books.step(gradients(seed))
+                torch.nn.utils.clip_grad_norm_(books.values, 1e-3)
+
+        self.each(run, gradient_as_bucket_view=True)
+
+    def test_zeros_instead_of_none(self):
+        def run(books):
+            for seed in range(4):
+                books.ddp.zero_grad(set_to_none=False)
+                books.backward(gradients(seed))
+                books.apply()
+
+        self.each(run, gradient_as_bucket_view=True)
+
+    def test_scaled_losses(self):
+        """As a GradScaler does: residuals are in the scale of the gradients."""
+        def run(books):
+            for seed in range(4):
+                books.clear()
+                books.backward(gradients(seed), 256.0)
+                books.apply(256.0)
+            for total in books.computed:
+                total *= 256.0  # as `owed` is
+            for total in books.applied:
+                total *= 256.0
+
+        self.each(run)
+
+    def test_unused(self):
+        """By all ranks, which DDP drops the result of, and by some."""
+        def run(books):
+            for seed in range(8):
+                given = gradients(seed, magnitude=MAGNITUDE * 2.0**(-seed % 3))
+                if seed % 4 in (1, 2):
+                    given[1] = None
+                if seed % 2 == dist.get_rank() % 2:
+                    given[2] = None
+                books.step(given)
+
+        self.each(run, Picky, find_unused_parameters=True)
+
+    def test_frozen(self):
+        """Later: another DDP, whose parameters are fewer; and then all of them again."""
+        codec = "fixed:12"
+        books = Books(SHAPES, codec)
+        for seed in range(3):
+            books.step(gradients(seed))
+        books.values[1].requires_grad_(False)
+        books.clear()
+        books.ddp = wrapped(books.ddp.module, books.state, 16)
+        for seed in range(3, 6):
+            given = gradients(seed)
+            given[1] = torch.zeros(SHAPES[1])
+            books.step(given)
+        books.values[1].requires_grad_(True)
+        books.clear()
+        books.ddp = wrapped(books.ddp.module, books.state, 16)
+        for seed in range(6, 9):
+            books.step(gradients(seed))
+        self.check(books)
+
+    def test_two_models(self):
+        both = [Books(SHAPES, "fixed:12"), Books(SHAPES[::-1], "fixed:auto:1")]
+        for seed in range(4):
+            for books in both:
+                books.clear()
+                books.backward(gradients(seed, SHAPES if books is both[0] else SHAPES[::-1]))
+            for books in both:
+                books.apply()
+        for books in both:
+            self.check(books)
+
+    def test_optimizer_in_backward(self):
+        """That steps in a hook behind this one, and has no gradients afterwards."""
+        def hook(state, bucket):
+            future = gradlane.torch.hook(state, bucket)
+
+            def step(future):
+                for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
+                    parameter.data.add_(gradient, alpha=-1.0)
+                return future.value()
+
+            return future.then(step)
+
+        for codec in CODECS:
+            with self.subTest(codec):
+                books = Books(SHAPES, codec, hook=hook)
+                for seed in range(4):
+                    books.clear()
+                    books.backward(gradients(seed))
+                books.applied = [value.detach().double() * -WORLD for value in books.values]
+                self.check(books)
+
+
+if __name__ == "__main__":
+    run_tests()

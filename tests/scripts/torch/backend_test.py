@@ -31,8 +31,24 @@ class Sums(Case):
                 tensor = given(RANK, 5000, dtype)
                 dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
                 torch.testing.assert_close(tensor.double(), summed(5000).double() / WORLD, rtol=1e-2, atol=1e-2)
-            with self.assertRaisesRegex(gradlane.BadArgument, "torch.int32 has no average"):
-                dist.all_reduce(given(RANK, 4, torch.int32), op=dist.ReduceOp.AVG)
+            with self.assertRaisesRegex(gradlane.BadArgument, "torch.bool has no average"):
+                dist.all_reduce(given(RANK, 4, torch.bool), op=dist.ReduceOp.AVG)
+
+    def test_average_of_whole_numbers(self):
+        """Without what is behind the point, as NCCL has it; where the sum would not fit the type, too."""
+        total = WORLD * (WORLD + 1) // 2  # of RANK + 1
+        expected = [int(-7 * total / WORLD), 40 * total // WORLD, 3 * total // WORLD]
+        for dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
+            given_here = (torch.tensor([-7, 40, 3]) * (RANK + 1)).to(dtype)
+            tensor = given_here.clone()
+            dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+            self.assertEqual((tensor.dtype, tensor.tolist()), (dtype, expected))
+            tensor = given_here.clone()
+            dist.reduce(tensor, WORLD - 1, op=dist.ReduceOp.AVG)
+            self.assertEqual(tensor.tolist(), expected if RANK == WORLD - 1 else given_here.tolist())
+            output = torch.zeros(3, dtype=torch.int64)
+            dist.reduce_scatter(output, [given_here.long()] * WORLD, op=dist.ReduceOp.AVG)
+            self.assertEqual(output.tolist(), expected)
 
     def test_minima_and_maxima(self):
         """Exact, whatever the codec; of large values of either sign."""

@@ -257,8 +257,12 @@ class Groups(Case):
             tensor = given(RANK, 1000, dtype)
             dist.reduce(tensor, 0, op=OP.AVG, group=self.group)
             self.assertSame(tensor, wanted if RANK == 0 else given(RANK, 1000, dtype))
-        with self.assertRaisesRegex(gradlane.BadArgument, "torch.int32 has no average"):
-            dist.all_reduce(given(RANK, 4, torch.int32), op=OP.AVG, group=self.group)
+        count = torch.tensor([-7, 8]) * (RANK + 1)
+        dist.all_reduce(count, op=OP.AVG, group=self.group)
+        total = sum(rank + 1 for rank in self.ranks)
+        self.assertEqual(count.tolist(), [int(-7 * total / len(self.ranks)), 8 * total // len(self.ranks)])
+        with self.assertRaisesRegex(gradlane.BadArgument, "torch.bool has no average"):
+            dist.all_reduce(given(RANK, 4, torch.bool), op=OP.AVG, group=self.group)
 
     def test_copies(self):
         for dtype in TYPES:

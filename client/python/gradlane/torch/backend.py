@@ -26,6 +26,7 @@ from .meeting import meet, refusal, watch
 from .newer import Newer, wrap
 from .setting import Setting
 from .staging import Operand
+from .wire import divide
 from .work import Work
 
 _LOST = (" has left", "took too long")  # in the text of a failure after which the group is of no use
@@ -148,6 +149,9 @@ class Group(Delegating, Newer):
         if why:
             return self.reducer("reduce_scatter", op).reduce_scatter(why, outputs, blocks, op, opts)
         kind = _reduction(op)
+        if op == dist.ReduceOp.AVG and _whole(output.dtype):
+            kind["average"] = False
+            kind["on_result"] = lambda _: divide(output.detach(), self._size)
         if self._engine is None:
             output.copy_(blocks[0])
         # An adaptive bound would need the whole result on all ranks.
@@ -165,6 +169,8 @@ class Group(Delegating, Newer):
     def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], op: Any,
                 on_result: Callable[[torch.Tensor], None] | None = None) -> Work:
         kind = _reduction(op)
+        if op == dist.ReduceOp.AVG and _whole(tensor.dtype):
+            return self._reduce_whole(name, tensor, result, on_result)
         average = kind["average"]
         coded = tensor.dtype == torch.float32 and kind["reduction"] == "sum"
         codec, chosen = Setting.choose(tensor.numel(), self._engine) if coded else (None, None)
@@ -181,6 +187,20 @@ class Group(Delegating, Newer):
         # All ranks ask for the codec when the operations before have ended, so they all get the same.
         return self._begin(result, "all_reduce", tensor, codec=bound.codec, on_result=update, on_failure=bound.reset,
                            noted=name, **kind)
+
+    def _reduce_whole(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor],
+                      on_result: Callable[[torch.Tensor], None] | None) -> Work:
+        """An average of whole numbers: of a sum that does not overflow."""
+        total = tensor.detach().to(torch.int64)
+
+        def average(_: torch.Tensor) -> None:
+            divide(total, self._size)
+            if total.data_ptr() != tensor.data_ptr():
+                tensor.detach().copy_(total)
+            if on_result is not None:
+                on_result(tensor)
+
+        return self._reduce(name, total, result, dist.ReduceOp.SUM, average)
 
     # ---- Copies
 
@@ -276,6 +296,11 @@ class Group(Delegating, Newer):
 def _is_lost(error: Exception) -> bool:
     """Whether a rank or the daemon is: what is under way elsewhere would wait for it, as long as it may."""
     return isinstance(error, errors.DaemonGone) or any(word in str(error) for word in _LOST)
+
+
+def _whole(dtype: torch.dtype) -> bool:
+    """Whether these are whole numbers, which the daemon does not average."""
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
 def _reduction(op: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from .. import errors
 from . import ledger
 from .engine import is_inference
 from .handed import Handed
-from .wire import Wire, together
+from .wire import Wire, divide, together
 
 # In what Gloo says when ranks have lost each other: it has closed their connections then, and its group is of no use.
 _BROKEN = re.compile("timed? ?out|connection|peer|abort|socket", re.IGNORECASE)
@@ -270,7 +270,7 @@ class Delegate:
 
     def _average(self, op: Any, result: torch.Tensor) -> None:
         if op == dist.ReduceOp.AVG:
-            result.div_(self._size)
+            divide(result, self._size)
 
     def _nccl_group(self) -> Any:
         if self._nccl is None:

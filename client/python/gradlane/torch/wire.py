@@ -30,7 +30,7 @@ class Wire:
             work = torch.view_as_real(work.resolve_conj())
         if reduce:
             work = work.to(_REDUCED_AS.get(work.dtype, work.dtype))
-        if average and not work.dtype.is_floating_point:
+        if average and tensor.dtype == torch.bool:
             raise errors.bad_argument(
                 f"gradlane: {name} of {tensor.dtype} has no average; convert the tensor to a floating type")
         self.work = work.contiguous()
@@ -79,3 +79,8 @@ def together(flat: torch.Tensor, wires: Sequence[Wire]) -> None:
             wire.wire.copy_(part)
     for wire in wires:
         wire.finish()
+
+
+def divide(total: torch.Tensor, size: int) -> None:
+    """A sum of so many ranks becomes their average; of whole numbers what is left of the point, as NCCL has it."""
+    total.div_(size, rounding_mode=None if total.dtype.is_floating_point or total.is_complex() else "trunc")

@@ -105,8 +105,10 @@ class Handed(Work):
         with self._once:
             if self._finished:
                 return
-            self._finished = True
-            self._finish()
+            try:
+                self._finish()
+            finally:
+                self._finished = True  # not before: is_completed() believes it without the lock
 
 
 class Several(Work):

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs every Debian 12 package that building and testing gradlane needs. Does nothing, silently, when all are there.
+# With --pytorch also PyTorch 2, which Debian has not, by pip into build-pytorch/, for the tests that want it.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 packages=(
   # build
@@ -19,26 +21,52 @@ packages=(
   clang libclang-rt-14-dev clang-format binutils python3 qemu-user
   # types and style of Python
   mypy python3-flake8
+  # PyTorch 2 for tests, by pip
+  python3-dev python3-venv
 )
 
-missing=()
-for package in "${packages[@]}"; do
-  dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
-done
-[ ${#missing[@]} -eq 0 ] && exit 0
-
-if [ "$(id -u)" -ne 0 ]; then
-  echo "tools/setup.sh: these packages are missing, and installing them needs root: ${missing[*]}" >&2
-  echo "tools/setup.sh: run 'sudo tools/setup.sh', then go on as yourself" >&2
-  exit 1
-fi
-
-echo "installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
-  tail -n 20 "$log" >&2
-  echo "tools/setup.sh: apt-get could not install the packages above (gradlane is made for Debian 12)" >&2
-  exit 1
-fi
+
+# ---- Debian's packages
+
+install_packages() {
+  local missing=() package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "tools/setup.sh: these packages are missing, and installing them needs root: ${missing[*]}" >&2
+    echo "tools/setup.sh: run 'sudo tools/setup.sh', then go on as yourself" >&2
+    exit 1
+  fi
+  echo "installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "tools/setup.sh: apt-get could not install the packages above (gradlane is made for Debian 12)" >&2
+    exit 1
+  fi
+}
+
+# ---- PyTorch 2
+
+# Made once, and again when other versions are wanted. Without it, tests on PyTorch 2 are skipped, but fail in CI.
+install_pytorch() {
+  local venv=build-pytorch wanted=tools/dev/pytorch_2.txt
+  cmp -s "$wanted" "$venv/installed.txt" && return
+  echo "installing $(tr '\n' ' ' <"$wanted")in $venv/"
+  rm -rf "$venv"
+  # Python compiles what is imported, then.
+  if /usr/bin/python3 -m venv "$venv" >"$log" 2>&1 && "$venv/bin/pip" install --no-compile -r "$wanted" >"$log" 2>&1; then
+    cp "$wanted" "$venv/installed.txt"
+  else
+    tail -n 5 "$log" >&2
+    echo "tools/setup.sh: pip could not install PyTorch 2: tests on it are skipped, and fail in CI" >&2
+  fi
+}
+
+install_packages
+[ "${1:-}" != --pytorch ] || install_pytorch

@@ -166,12 +166,18 @@ if $quick; then
   summary
 fi
 
+start tools/setup.sh --pytorch >build-pytorch.log 2>&1  # meanwhile
+pytorch=$!
+
 step "build"
 configure build-test -Dunity=on -Dassertions=true
 # shellcheck disable=SC2046  # words are what is wanted
 build_tests $(programs) tests/compress_test tests/compress/all_floats_test tests/scale_test \
   tests/accelerator_tcp_sound_test
 configure_sanitizers
+
+wait "$pytorch" || true
+cat build-pytorch.log
 
 step "tests of whole programs"
 start_early_builds

@@ -9,9 +9,9 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <random>
 #include <vector>
 
+#include "base/entropy.h"
 #include "base/error.h"
 #include "config/devices.h"
 #include "config/values.h"
@@ -65,11 +65,6 @@ void start_dpdk(const AcceleratorConfig& config) {
   options.verbose = config.log == "debug" || config.log == "trace";
   options.pci = pci;
   start_eal(options);
-}
-
-uint64_t random_bits() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device();
 }
 
 AcceleratorWorker::Setup worker_setup(const AcceleratorConfig& config) {

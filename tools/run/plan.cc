@@ -14,9 +14,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <random>
 #include <utility>
 
+#include "base/entropy.h"
 #include "base/error.h"
 #include "base/parse.h"
 #include "collectives/wire.h"
@@ -263,8 +263,7 @@ RunPlan make_run_plan(const RunOptions& options) {
   plan_strategies(options, plan);
   check_inside(plan);
   if (plan.has_daemons()) plan.daemon = find_daemon();
-  std::random_device random;
-  plan.job = std::uniform_int_distribution<unsigned>(1, kMaxJob)(random);
+  plan.job = 1 + static_cast<unsigned>(random_bits() % kMaxJob);
   return plan;
 }
 

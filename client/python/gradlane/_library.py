@@ -123,7 +123,7 @@ def _candidates() -> list[str]:
     if named:
         return [named]
     here = pathlib.Path(__file__).resolve().parent
-    places = [here / "libgradlane.so.0"]
+    places = [here / "lib" / "libgradlane.so.0"]  # of a wheel
     # In the source tree this is client/python/gradlane.
     if len(here.parents) > 2:
         places.append(here.parents[2] / "build" / "client" / "libgradlane.so.0")

@@ -100,6 +100,29 @@ class Extension(unittest.TestCase):
             os.environ.pop("TORCH_EXTENSIONS_DIR")
             self.assertEqual(str(extension.folder().parent), "/two/torch_extensions")
 
+    def test_brought_by_a_wheel(self):
+        """For all builds of a release of PyTorch. What cannot be loaded is built."""
+        sources = self.scratch / "native"
+        sources.mkdir()
+        (sources / "extension.cc").write_text("// of the wheel")
+        environment = {**self.compiler(SLOW), "TORCH_EXTENSIONS_DIR": str(self.scratch / "cache")}
+        with unittest.mock.patch.dict(os.environ, environment), \
+                unittest.mock.patch.object(extension, "_SOURCES", sources), \
+                unittest.mock.patch.object(torch, "__version__", "2.13.0+cu130"), \
+                unittest.mock.patch.object(extension, "_say") as say:
+            place = extension.brought()
+            self.assertIn("torch2.13.0-", str(place))
+            place.parent.mkdir(parents=True)
+            place.write_text("not for this machine")
+            with unittest.mock.patch.object(extension, "_module", lambda path: path):
+                self.assertEqual(extension.load.__wrapped__(), place)
+            self.assertFalse(self.log.exists())
+            self.assertIsNone(extension.load.__wrapped__())
+            self.assertEqual(self.log.read_text(), "called\n")
+            self.assertRegex(say.call_args_list[0][0][0], "cannot be loaded .*building it")
+            (sources / "extension.cc").write_text("// later")
+            self.assertNotEqual(extension.brought(), place)
+
     def test_not_wanted(self):
         with unittest.mock.patch.object(torch, "__version__", "1.13.0a0"):
             self.assertFalse(extension.wanted())

@@ -1,9 +1,9 @@
 """Building and loading what PyTorch 2 wants in C++: a c10d::Backend (native/).
 
-It fits one version of PyTorch and of Python, so it is built where it is used, once, by the compiler that is there, into
-the folder where PyTorch keeps what it builds: TORCH_EXTENSIONS_DIR, or torch_extensions in XDG_CACHE_HOME. It takes
-neither ninja nor setuptools, as torch.utils.cpp_extension does. Without it the backend goes on as a ProcessGroup that
-is written in Python.
+It fits one version of PyTorch and of Python. A wheel brings it for one of each, in native/built/. For all others it is
+built where it is used, once, by the compiler that is there, into the folder where PyTorch keeps what it builds:
+TORCH_EXTENSIONS_DIR, or torch_extensions in XDG_CACHE_HOME. It takes neither ninja nor setuptools, as
+torch.utils.cpp_extension does. Without it the backend goes on as a ProcessGroup that is written in Python.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ def load() -> Any:
     """The module, or None: PyTorch is too old for it, GRADLANE_EXTENSION=0 is set, or it cannot be built."""
     if not wanted():
         return None
+    there = brought()
+    if there.exists():
+        try:
+            return _module(there)
+        except ImportError as reason:  # of an older C++ library, say
+            _say(f"the package's part in C++ cannot be loaded ({reason}), building it")
     try:
         return _module(build(folder()))
     except (CannotBuild, OSError, ImportError) as reason:
@@ -58,10 +64,12 @@ def folder() -> pathlib.Path:
     """Where it is, or will be: another one for each version of PyTorch, Python, C++ library and gradlane."""
     named = os.environ.get("TORCH_EXTENSIONS_DIR")
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    root = pathlib.Path(named or os.path.join(cache, "torch_extensions"))
-    abi = "new" if torch.compiled_with_cxx11_abi() else "old"
-    version = re.sub("[^0-9A-Za-z.+]", "_", torch.__version__)
-    return root / f"gradlane-torch{version}-{sys.implementation.cache_tag}-{abi}-{_hash()}"
+    return pathlib.Path(named or os.path.join(cache, "torch_extensions")) / _folder_name(torch.__version__)
+
+
+def brought() -> pathlib.Path:
+    """Where a wheel has it, for all builds of this release of PyTorch: 2.13.0+cpu, 2.13.0+cu130."""
+    return _SOURCES / "built" / _folder_name(torch.__version__.split("+")[0]) / f"{_NAME}.so"
 
 
 def build(place: pathlib.Path) -> pathlib.Path:
@@ -90,6 +98,12 @@ def build(place: pathlib.Path) -> pathlib.Path:
 
 def _say(text: str) -> None:
     print(f"gradlane: {text}", file=sys.stderr, flush=True)
+
+
+def _folder_name(version: str) -> str:
+    abi = "new" if torch.compiled_with_cxx11_abi() else "old"
+    version = re.sub("[^0-9A-Za-z.+]", "_", version)
+    return f"gradlane-torch{version}-{sys.implementation.cache_tag}-{abi}-{_hash()}"
 
 
 def _hash() -> str:

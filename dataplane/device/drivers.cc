@@ -15,6 +15,10 @@ namespace {
 // Of libraries and packages: the same for the three releases up to one in November.
 constexpr unsigned kAbi = RTE_VER_YEAR + (RTE_VER_MONTH >= 11 ? 1 : 0);
 
+// Those that are linked in, by -Dstatic=true; empty: EAL finds them in a folder.
+constexpr std::string_view kBuiltIn = " " GRADLANE_BUILT_IN_DRIVERS " ";
+constexpr bool kSharedDpdk = sizeof(GRADLANE_BUILT_IN_DRIVERS) == 1;
+
 // Intel's cards, as the drivers of DPDK 22.11 list them.
 constexpr uint16_t kE1000[] = {0x0438, 0x043a, 0x043c, 0x0440, 0x100e, 0x100f, 0x1010, 0x1011, 0x1012, 0x101d, 0x105e,
                                0x105f, 0x1060, 0x107d, 0x107e, 0x107f, 0x109a, 0x10a4, 0x10a5, 0x10a7, 0x10a9, 0x10b9,
@@ -101,6 +105,13 @@ uint16_t hexadecimal(std::string_view text) {
   return static_cast<uint16_t>(value);
 }
 
+// What to do without one that is not.
+std::string of_a_shared_dpdk() {
+  return "this program has " GRADLANE_BUILT_IN_DRIVERS
+         " in itself, and no others; one that is built with Debian's DPDK "
+         "takes what is installed";
+}
+
 bool is_loaded(const std::string& library) {
   void* const handle = dlopen((library + ".so." + std::to_string(kAbi)).c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle != nullptr) dlclose(handle);
@@ -150,16 +161,17 @@ std::string driver_of_device(std::string_view devargs) {
 }
 
 bool driver_loaded(const std::string& driver) {
-  // A DPDK that is linked statically has no libraries.
-  return !is_loaded("librte_eal") || is_loaded("librte_" + driver);
+  return kSharedDpdk ? is_loaded("librte_" + driver) : kBuiltIn.find(" " + driver + " ") != kBuiltIn.npos;
 }
 
 std::string missing_driver(const std::string& driver) {
+  if (!kSharedDpdk) return "there is no DPDK driver " + driver + ": " + of_a_shared_dpdk();
   return "DPDK's driver librte_" + driver + ".so is not in " RTE_EAL_PMD_PATH ": on Debian, apt install " +
          package_of(driver);
 }
 
 std::string all_drivers() {
+  if (!kSharedDpdk) return of_a_shared_dpdk();
   return "drivers of DPDK are looked for in " RTE_EAL_PMD_PATH "; Debian has all of them in librte-meta-net";
 }
 

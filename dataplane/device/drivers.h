@@ -14,7 +14,7 @@ namespace gradlane {
 // "net_virtio" of "net_virtio_user0,..."; empty: not known.
 [[nodiscard]] std::string driver_of_device(std::string_view devargs);
 
-// EAL has found its library.
+// EAL has found its library, or it is linked in.
 [[nodiscard]] bool driver_loaded(const std::string& driver);
 // "DPDK's driver librte_net_e1000.so is not in ...: ...".
 [[nodiscard]] std::string missing_driver(const std::string& driver);

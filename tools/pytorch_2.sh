@@ -67,7 +67,7 @@ case "$short" in
   tests)
     ranks - 2 modern_test
     ranks - 3 delegate_test
-    ranks TORCH_DISTRIBUTED_DEBUG=DETAIL 2 modern_test Operations.test_single_tensors Trainings.test_ddp
+    ranks - 2 fsdp_test
     ranks GRADLANE_EXTENSION=0 2 modern_test Trainings.test_ddp Trainings.test_objects
     failures Failures.test_a_rank_is_killed Failures.test_abort
     ;;

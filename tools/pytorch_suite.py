@@ -89,7 +89,7 @@ def run_suite(options):
             print(f"{backend:8} {name}: {said[name].splitlines()[-1]}", flush=True)
             if stored:
                 stored.write_text(json.dumps(results, indent=1))
-    return summarise(results, names)
+    return summarise(results, names, "" if options.short else " Gloo passes {}; of these")
 
 
 def load():
@@ -164,10 +164,10 @@ def why(text):
     return (told or lines or text.strip().splitlines() or ["failed"])[-1][:300]
 
 
-def summarise(results, names):
+def summarise(results, names, of_gloo):
     passes = [name for name in names if results["gloo"].get(name) == "ok"]
     fails = {name: results["gradlane"][name] for name in passes if results["gradlane"][name] != "ok"}
-    print(f"\nOf {len(names)} tests Gloo passes {len(passes)}; of these gradlane passes {len(passes) - len(fails)}.")
+    print(f"\nOf {len(names)} tests{of_gloo.format(len(passes))} gradlane passes {len(passes) - len(fails)}.")
     for name, text in fails.items():
         print(f"  {name}: {text}")
     return 0 if all(map(expected, fails)) else 1

@@ -52,7 +52,8 @@ def main():
             time.sleep(0.2)
         return
     try:
-        status = run_suite(options)
+        with tempfile.TemporaryDirectory(prefix="gradlane-suite-") as scratch:
+            status = run_suite(options, scratch)
     finally:
         finished.touch()
         time.sleep(1)
@@ -69,8 +70,8 @@ def parse():
     return parser.parse_args()
 
 
-def run_suite(options):
-    suite = load()
+def run_suite(options, scratch):
+    suite = load(scratch)
     part, parts = map(int, options.part.split("/"))
     names = sorted(fnmatch.filter(unittest.TestLoader().getTestCaseNames(suite), f"*{options.tests}*"))[part - 1::parts]
     stored = pathlib.Path(options.results) if options.results else None
@@ -92,9 +93,9 @@ def run_suite(options):
     return summarise(results, names, "" if options.short else " Gloo passes {}; of these")
 
 
-def load():
+def load(scratch):
     """The class of tests, which runs a test in forked processes; each is a rank at a daemon."""
-    os.environ.update(BACKEND="gloo", TEMP_DIR=tempfile.mkdtemp(prefix="gradlane-suite-"), OMP_NUM_THREADS="1",
+    os.environ.update(BACKEND="gloo", TEMP_DIR=scratch, OMP_NUM_THREADS="1",
                       DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(SECONDS))
     # What it prints about tests that it leaves out is no concern of anybody.
     import logging

@@ -12,7 +12,6 @@ constexpr const char* kFailedBefore =
     "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up";
 constexpr const char* kReplaced = "another trainer of this node has taken the place of one that has gone";
 constexpr Nanos kPublish = 100 * kMillisecond;
-constexpr size_t kScratch = size_t{64} << 10;
 
 }  // namespace
 
@@ -20,7 +19,7 @@ TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDes
     : setup_(setup), exchange_(exchange), desk_(desk), jobs_(kJobs) {
   for (Job& job : jobs_) job.parts.resize(setup.trainers);
   waiting_.reserve(kMaxTrainers + GL_MAX_SEGMENTS);
-  if (shares_buffer()) scratch_.resize(kScratch);
+  if (shares_buffer()) scratch_.resize(2);
 }
 
 bool TrainerOps::submit(Nanos now) noexcept {
@@ -237,6 +236,7 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.begun_at = now;
   it.timeout = 0;
   it.looks = nullptr;
+  it.alone = false;
   it.summed = it.given = false;
   for (Part& part : it.parts) part.submitted = false;
   desk_.in_flight.fetch_add(1, std::memory_order_relaxed);
@@ -302,6 +302,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     if (operation.out != nullptr) operation.out = static_cast<uint8_t*>(operation.out) + it.share.first * width;
     if (operation.residual != nullptr) operation.residual += it.share.first;
     if (shares_buffer()) operation.root /= setup_.trainers;
+    if (it.alone) operation.count = 0;  // the trainers have the result
   }
   const auto submitted = exchange_.submit(operation, now);
   if (submitted.refusal == Exchange::Refusal::kFull) return false;
@@ -363,12 +364,11 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
     finish(it, it.failure.c_str());
     return;
   }
-  if (!shares_buffer() || it.share.count == 0) {
+  if (!shares_buffer() || it.share.count == 0 || it.alone) {
     finish(it, "");
     return;
   }
   it.state = Job::State::kCopying;
-  it.other = 0;
   it.done = 0;
 }
 

@@ -32,7 +32,8 @@ struct TrainerOpsSetup {
 // Worker thread only, but for the desk. One operation after the other is made of one submission of each trainer:
 //
 //   gathering   some trainers have not submitted it yet
-//   summing     the others' elements are added to those of the first one, a piece in each poll
+//   summing     their elements are added up, block by block, a piece in each poll: into the tensor that the exchange
+//               works on, or, where nothing is left to exchange, into all of them
 //   summed      where a codec looks at the whole of it, on all lanes: others still add up
 //   ready       for the exchange, as soon as that has room
 //   exchanging  the exchange has it
@@ -79,6 +80,7 @@ class TrainerOps {
     std::vector<Part> parts;  // by trainer
     unsigned arrived = 0;
     unsigned buffer = 0;      // the trainer whose tensor the exchange works on
+    bool alone = false;       // there is no other node, and nothing is rounded: the exchange only counts it
     Share share;              // of the tensor, this lane's
     uint64_t id = 0;          // the exchange's
     uint32_t generation = 0;  // in which the exchange took it
@@ -92,12 +94,12 @@ class TrainerOps {
     LaneLooks::Entry* looks = nullptr;
     bool summed = false;
     bool given = false;
-    // Summing and copying: the other trainer, and how many elements are done.
-    unsigned other = 0;
-    size_t done = 0;
+    size_t done = 0;  // summing and copying: so many elements of the share
     Completion completion;
   };
 
+  // That are added up before the next ones: sums of two, one of which is being read, stay in the L1 cache.
+  static constexpr size_t kBlockBytes = size_t{16} << 10;
   using Told = std::array<bool, kMaxTrainers>;  // of the end of a generation, or will be by its next submission
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
@@ -152,8 +154,11 @@ class TrainerOps {
   // ---- trainer_ops_local.cc: several trainers
   void compare(Job& job, unsigned trainer) noexcept;
   void begin_sum(Job& job) noexcept;
+  [[nodiscard]] bool exact(const Operation& operation) const noexcept;
+  [[nodiscard]] const uint8_t* sum_block(Job& job, const Coder& coder, size_t count) noexcept;
   [[nodiscard]] bool sum_piece(Job& job) noexcept;   // true: done
   [[nodiscard]] bool copy_piece(Job& job) noexcept;  // true: done
+  [[nodiscard]] size_t piece_end(const Job& job, size_t width) const noexcept;
   [[nodiscard]] uint8_t* elements(Job& job, unsigned trainer, size_t element) noexcept;
 
   const TrainerOpsSetup setup_;
@@ -184,7 +189,10 @@ class TrainerOps {
   bool gave_up_ = false;           // the generation, since it has gone
   Nanos published_at_ = 0;
   Nanos now_ = 0;  // of the latest complete()
-  std::vector<uint8_t> scratch_;
+  struct alignas(64) Block {
+    std::array<uint8_t, kBlockBytes> bytes;
+  };
+  std::vector<Block> scratch_;
 };
 
 }  // namespace gradlane

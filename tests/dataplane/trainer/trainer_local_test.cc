@@ -1,6 +1,8 @@
 // trainer_local_test.cc - several trainers of a node that are summed up before the ring
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <random>
 
 #include "tests/dataplane/trainer/trainer_values.h"
@@ -38,6 +40,40 @@ TEST_P(Local, BroadcastsFromEachTrainerAndBarriers) {
     const size_t count = root % 2 == 0 ? 500 : 40'000;
     trainers.run({.kind = OpKind::kBroadcast, .type = kTypes[root % 7], .count = count, .root = root});
     trainers.run({.kind = OpKind::kBarrier});
+  }
+}
+
+// Whatever a sum is added up with, block by block: the trainers' own order, and the NaN of sums.
+TEST_P(Local, AddsInTheOrderOfTrainers) {
+  const auto [nodes, count, lanes] = GetParam();
+  if (nodes != 1) return;  // rings have an order of nodes, which the exchange's tests are about
+  Trainers trainers({.nodes = 1, .lanes = lanes, .trainers = count, .codec = "raw"});
+  constexpr size_t kCount = 50'021;
+  std::mt19937 random(3);
+  std::vector<std::vector<float>> values(count, std::vector<float>(kCount));
+  for (auto& each : values) {
+    for (float& it : each) it = std::bit_cast<float>(static_cast<uint32_t>(random()));  // of any size, NaN and Inf
+  }
+  for (const uint32_t flags : {0U, GL_FLAG_AVERAGE}) {
+    std::vector<uint64_t> cookies;
+    for (unsigned rank = 0; rank < count; ++rank) {
+      std::memcpy(trainers[rank].segment(0), values[rank].data(), kCount * sizeof(float));
+      gl_submission it = submission_of(OpKind::kAllReduce, ElementType::kFloat32, kCount);
+      it.flags = flags;
+      cookies.push_back(trainers[rank].submit(it));
+    }
+    for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U) << end.text;
+    size_t wrong = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      float sum = values[0][i];
+      for (unsigned rank = 1; rank < count; ++rank) sum += values[rank][i];
+      if (flags != 0) sum /= static_cast<float>(count);
+      const uint32_t bits = std::isnan(sum) ? 0x7fc00000U : std::bit_cast<uint32_t>(sum);
+      for (unsigned rank = 0; rank < count; ++rank) {
+        wrong += std::memcmp(trainers[rank].segment(0) + i * sizeof(bits), &bits, sizeof(bits)) != 0 ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(wrong, 0U);
   }
 }
 

@@ -53,7 +53,7 @@ struct gl_hello {
   int32_t rank;  // wanted; -1: any free one of this node
 };
 
-#define GL_WELCOME_LOCAL_REDUCE 1u   // all-reduce, broadcast and barrier only
+#define GL_WELCOME_LOCAL_REDUCE 1u   // nothing that needs links between all; blocks of ranks lie side by side
 #define GL_WELCOME_AUTO_STRATEGY 2u  // of operations that name none, as if they had named "auto"
 
 struct gl_welcome {

@@ -92,8 +92,8 @@ int gradlane_rank(const gradlane_context* gl);           // 0 to world - 1
 int gradlane_world(const gradlane_context* gl);          // number of trainers
 const char* gradlane_codec(const gradlane_context* gl);  // of the daemon's configuration: of operations that name none
 
-// 1: the daemon's local_reduce is on, where the trainers of a node are one rank: all-reduce, broadcast and barrier
-// only.
+// 1: the daemon's local_reduce is on, where the trainers of a node are one rank: no reduce, gather, scatter and
+// all-to-all, and reduce-scatter and all-gather of at most 64 MiB of all ranks, or what the daemon takes.
 int gradlane_local_reduce(const gradlane_context* gl);
 
 // The last error of this context in words, or of gradlane_open() in this thread (NULL). Valid until the next call.
@@ -117,7 +117,8 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 //
 // Any number of requests may be unfinished. The daemon works on up to 64 operations at a time; others wait in the
 // library, in the order of the calls, and move on in any call that waits, tests or starts an operation. Tensors may be
-// of any size: of one that is longer than 64 MiB, or than the daemon takes, parts travel one behind the other.
+// of any size: of one that is longer than 64 MiB, or than the daemon takes, parts travel one behind the other (where
+// the daemon's local_reduce is on, not those of which ranks have blocks).
 //
 // all-reduce      data: count elements; ends as their sum over the ranks
 // reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks, the others undefined

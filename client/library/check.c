@@ -46,6 +46,13 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
   uint64_t most = GL_PART_BYTES;
   while (most > gl->welcome.max_bytes) most /= 2;
   if (*bytes <= most) return GRADLANE_OK;
+  // Parts of it would be slices of every rank's block.
+  if (out->blocks && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: %zu bytes of all ranks; with local_reduce in the daemon's configuration at most %" PRIu64
+                   " at a time: divide it",
+                   gl_kind_name(kind), *bytes, most);
+  }
   if (row > most) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: an element of %s per rank is %zu bytes, and the daemon takes %" PRIu64
@@ -211,7 +218,7 @@ static gradlane_code check_kind(gradlane_context* gl, enum gl_submission_kind ki
   if ((unsigned)type >= sizeof(kTypes) / sizeof(kTypes[0])) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no type %d", name, (int)type);
   }
-  if ((gl_has_blocks(kind) || kind == GL_REDUCE) && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
+  if (kind >= GL_REDUCE && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: not with local_reduce in the daemon's configuration, where the trainers of a node are one rank",
                    name);

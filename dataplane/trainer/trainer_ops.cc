@@ -294,7 +294,8 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   operation.timeout = it.timeout;
   if (operation.kind != OpKind::kBarrier) {
     const size_t width = element_bytes(operation.type);
-    operation.whole = operation.count;
+    operation.whole = length_of(operation);
+    if (shares_buffer() && has_shares(operation.kind)) operation.pitch = operation.whole;
     operation.offset = it.share.first;
     operation.lookers = it.looks != nullptr ? &it.looks->to_look : nullptr;
     operation.count = it.share.count;
@@ -320,11 +321,6 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   seek(it);
   if (it.cancelled || !it.failure.empty()) exchange_.abort(it.id);
   return true;
-}
-
-Share TrainerOps::share(const Operation& operation) const noexcept {
-  if (operation.kind == OpKind::kBarrier) return {};
-  return share_of(operation.count, element_bytes(operation.type), setup_.lane, setup_.lanes);
 }
 
 // ---- Ending

@@ -81,7 +81,7 @@ class TrainerOps {
     unsigned arrived = 0;
     unsigned buffer = 0;      // the trainer whose tensor the exchange works on
     bool alone = false;       // there is no other node, and nothing is rounded: the exchange only counts it
-    Share share;              // of the tensor, this lane's
+    Share share;              // of the tensor, or of each rank's block, this lane's
     uint64_t id = 0;          // the exchange's
     uint32_t generation = 0;  // in which the exchange took it
     bool cancelled = false;
@@ -94,12 +94,18 @@ class TrainerOps {
     LaneLooks::Entry* looks = nullptr;
     bool summed = false;
     bool given = false;
-    size_t done = 0;  // summing and copying: so many elements of the share
+    size_t done = 0;  // summing and copying: so many elements of the share, of all blocks that are concerned
     Completion completion;
   };
 
   // That are added up before the next ones: sums of two, one of which is being read, stay in the L1 cache.
   static constexpr size_t kBlockBytes = size_t{16} << 10;
+  // Elements of a tensor, and where each trainer has a block, whose they are.
+  struct Span {
+    size_t element = 0;
+    size_t count = 0;
+    unsigned owner = 0;
+  };
   using Told = std::array<bool, kMaxTrainers>;  // of the end of a generation, or will be by its next submission
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
@@ -116,7 +122,6 @@ class TrainerOps {
   bool hand_over(Nanos now) noexcept;
   [[nodiscard]] bool ready(Job& job, Nanos now) noexcept;
   [[nodiscard]] bool submit_job(Job& job, Nanos now) noexcept;
-  [[nodiscard]] Share share(const Operation& operation) const noexcept;
   void give_up() noexcept;
   [[nodiscard]] bool read_completions() noexcept;
   [[nodiscard]] static Words words_of(const Failure& failure) noexcept;
@@ -153,12 +158,17 @@ class TrainerOps {
 
   // ---- trainer_ops_local.cc: several trainers
   void compare(Job& job, unsigned trainer) noexcept;
+  [[nodiscard]] Share share(const Operation& operation) const noexcept;
+  [[nodiscard]] size_t length_of(const Operation& operation) const noexcept;
   void begin_sum(Job& job) noexcept;
   [[nodiscard]] bool exact(const Operation& operation) const noexcept;
-  [[nodiscard]] const uint8_t* sum_block(Job& job, const Coder& coder, size_t count) noexcept;
+  [[nodiscard]] Span span(const Job& job, bool all, size_t most) const noexcept;
+  [[nodiscard]] const uint8_t* sum_block(Job& job, const Coder& coder, const Span& span) noexcept;
+  void put(Job& job, const uint8_t* from, const Span& span, unsigned to) noexcept;
+  void hand_out(Job& job, const uint8_t* from, const Span& span) noexcept;
   [[nodiscard]] bool sum_piece(Job& job) noexcept;   // true: done
   [[nodiscard]] bool copy_piece(Job& job) noexcept;  // true: done
-  [[nodiscard]] size_t piece_end(const Job& job, size_t width) const noexcept;
+  [[nodiscard]] size_t blocks_of_piece() const noexcept;
   [[nodiscard]] uint8_t* elements(Job& job, unsigned trainer, size_t element) noexcept;
 
   const TrainerOpsSetup setup_;

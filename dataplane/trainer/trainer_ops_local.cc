@@ -34,6 +34,16 @@ void TrainerOps::compare(Job& it, unsigned trainer) noexcept {
   it.failure = text.view();
 }
 
+Share TrainerOps::share(const Operation& operation) const noexcept {
+  if (operation.kind == OpKind::kBarrier) return {};
+  return share_of(length_of(operation), element_bytes(operation.type), setup_.lane, setup_.lanes);
+}
+
+// Elements of a tensor or, where ranks have blocks, of a block: that of trainers which are one rank has all of theirs.
+size_t TrainerOps::length_of(const Operation& operation) const noexcept {
+  return has_shares(operation.kind) ? operation.count * setup_.trainers : operation.count;
+}
+
 // Finds this lane's share, and whose tensor the exchange shall work on.
 void TrainerOps::begin_sum(Job& it) noexcept {
   const Operation& operation = std::ranges::find_if(it.parts, &Part::submitted)->operation;
@@ -44,7 +54,7 @@ void TrainerOps::begin_sum(Job& it) noexcept {
   it.done = 0;
   const bool moves = shares_buffer() && it.share.count != 0;
   it.alone = moves && setup_.limits.ranks == 1 && exact(operation);
-  const bool sums = moves && (it.alone || operation.kind == OpKind::kAllReduce);
+  const bool sums = moves && (it.alone || operation.kind != OpKind::kBroadcast);
   it.state = sums ? Job::State::kSumming : Job::State::kSummed;
 }
 
@@ -56,62 +66,88 @@ bool TrainerOps::exact(const Operation& operation) const noexcept {
 
 uint8_t* TrainerOps::elements(Job& it, unsigned trainer, size_t element) noexcept {
   const Operation& operation = it.parts[trainer].operation;
-  return static_cast<uint8_t*>(operation.data) + (it.share.first + element) * element_bytes(operation.type);
+  return static_cast<uint8_t*>(operation.data) + element * element_bytes(operation.type);
+}
+
+// What is next of the share: at most a block's worth, of one node's trainers, and where each rank has a block, of one
+// trainer's. `all`: of all nodes; else of this one, where each has some.
+TrainerOps::Span TrainerOps::span(const Job& it, bool all, size_t most) const noexcept {
+  const Operation& operation = it.parts[it.buffer].operation;
+  const size_t at = it.share.first + it.done % it.share.count;
+  size_t left = it.share.count - it.done % it.share.count;
+  if (!has_shares(operation.kind)) return {.element = at, .count = std::min(most, left), .owner = 0};
+  const size_t row = all ? it.done / it.share.count : setup_.node;
+  const size_t owner = at / operation.count;
+  left = std::min(left, (owner + 1) * operation.count - at);
+  return {.element = row * operation.count * setup_.trainers + at,
+          .count = std::min(most, left),
+          .owner = static_cast<unsigned>(owner)};
 }
 
 // Of all trainers, in the order 0, 1, ...; the sums stay in the L1 cache, so that memory is read once for each trainer
 // and, by whoever takes them, written once.
-const uint8_t* TrainerOps::sum_block(Job& it, const Coder& coder, size_t count) noexcept {
-  const size_t bytes = count * coder.element_bytes();
-  const uint8_t* sum = elements(it, 0, it.done);
+const uint8_t* TrainerOps::sum_block(Job& it, const Coder& coder, const Span& span) noexcept {
+  const size_t bytes = span.count * coder.element_bytes();
+  const uint8_t* sum = elements(it, 0, span.element);
   for (unsigned other = 1; other < setup_.trainers; ++other) {
     uint8_t* const out = scratch_[other % 2].bytes.data();
-    (void)coder.hop({elements(it, other, it.done), bytes}, sum, count, {}, {out, bytes});  // lengths are right
+    (void)coder.hop({elements(it, other, span.element), bytes}, sum, span.count, {},
+                    {out, bytes});  // lengths are right
     sum = out;
   }
   if (it.parts[0].operation.reduction == Reduction::kAverage) {
-    coder.divide(scratch_[(setup_.trainers - 1) % 2].bytes.data(), count, setup_.trainers);
+    coder.divide(scratch_[(setup_.trainers - 1) % 2].bytes.data(), span.count, setup_.trainers);
   }
   return sum;
+}
+
+void TrainerOps::put(Job& it, const uint8_t* from, const Span& span, unsigned to) noexcept {
+  uint8_t* const place = elements(it, to, span.element);
+  if (place != from) std::memcpy(place, from, span.count * element_bytes(it.parts[to].operation.type));
+}
+
+// To whom it goes: where each rank gets a block of its own, to that one.
+void TrainerOps::hand_out(Job& it, const uint8_t* from, const Span& span) noexcept {
+  if (it.parts[it.buffer].operation.kind == OpKind::kReduceScatter) return put(it, from, span, span.owner);
+  for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) put(it, from, span, trainer);
 }
 
 bool TrainerOps::sum_piece(Job& it) noexcept {
   const Operation& operation = it.parts[it.buffer].operation;
   // Plain sums: what is rounded is the sum of the node, once.
   const Coder coder(operation.type, codec_of(FloatForm::kFp32, setup_.limits.codec.isa()), operation.reduction);
+  const bool all = operation.kind == OpKind::kReduceScatter;
+  const size_t count = it.share.count * (all ? setup_.limits.ranks : 1);
   const size_t width = coder.element_bytes();
-  const size_t end = piece_end(it, width);
-  while (it.done < end) {
-    const size_t count = std::min(kBlockBytes / width, end - it.done);
-    const uint8_t* const result =
-        reduces(operation.kind) ? sum_block(it, coder, count) : elements(it, it.buffer, it.done);
-    for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
-      uint8_t* const to = elements(it, trainer, it.done);
-      if (to != result && (it.alone || trainer == it.buffer)) std::memcpy(to, result, count * width);
+  for (size_t blocks = blocks_of_piece(); blocks != 0 && it.done != count; --blocks) {
+    const Span next = span(it, all, kBlockBytes / width);
+    const unsigned one = operation.kind == OpKind::kAllGather ? next.owner : it.buffer;
+    const uint8_t* const from = reduces(operation.kind) ? sum_block(it, coder, next) : elements(it, one, next.element);
+    if (it.alone) {
+      hand_out(it, from, next);
+    } else {
+      put(it, from, next, it.buffer);
     }
-    it.done += count;
+    it.done += next.count;
   }
-  return it.done == it.share.count;
+  return it.done == count;
 }
 
 bool TrainerOps::copy_piece(Job& it) noexcept {
-  const size_t width = element_bytes(it.parts[it.buffer].operation.type);
-  const size_t end = piece_end(it, width);
-  while (it.done < end) {
-    const size_t count = std::min(kBlockBytes / width, end - it.done);
-    const uint8_t* const result = elements(it, it.buffer, it.done);
-    for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
-      if (trainer != it.buffer) std::memcpy(elements(it, trainer, it.done), result, count * width);
-    }
-    it.done += count;
+  const Operation& operation = it.parts[it.buffer].operation;
+  const bool all = operation.kind == OpKind::kAllGather;
+  const size_t count = it.share.count * (all ? setup_.limits.ranks : 1);
+  for (size_t blocks = blocks_of_piece(); blocks != 0 && it.done != count; --blocks) {
+    const Span next = span(it, all, kBlockBytes / element_bytes(operation.type));
+    hand_out(it, elements(it, it.buffer, next.element), next);
+    it.done += next.count;
   }
-  return it.done == it.share.count;
+  return it.done == count;
 }
 
-// As far as this poll goes, which is a block at least.
-size_t TrainerOps::piece_end(const Job& it, size_t width) const noexcept {
-  const size_t bytes = std::max(kPieceBytes / setup_.trainers, kBlockBytes);
-  return std::min(it.done + bytes / width, it.share.count);
+// Of a poll, one at least.
+size_t TrainerOps::blocks_of_piece() const noexcept {
+  return std::max(kPieceBytes / (kBlockBytes * setup_.trainers), size_t{1});
 }
 
 }  // namespace gradlane

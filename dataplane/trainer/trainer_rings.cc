@@ -130,8 +130,10 @@ uint64_t root_of(const gl_submission& entry, OpKind kind) noexcept {
   return has_shares(kind) ? entry.block_root : entry.root;
 }
 
-// Where the trainers of a node are one rank, nothing can be a trainer's own.
-bool fits_nodes(OpKind kind) noexcept { return kind <= OpKind::kBarrier && !has_shares(kind); }
+// Where the trainers of a node are one rank, their blocks are one block of it: they lie side by side.
+bool fits_nodes(const Operation& operation) noexcept {
+  return operation.kind <= OpKind::kBarrier && (!has_shares(operation.kind) || operation.pitch == operation.count);
+}
 
 // What is to be done with the tensor, by which codec, and how much there is of it.
 Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation,
@@ -152,7 +154,7 @@ Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limit
   states = feedback ? codec.states() : 0;
   const bool owes = adds_up(operation) && codec.has_feedback();
   const bool sensible = root < limits.world && one_reduction && reduction_fits(operation) && (!feedback || owes) &&
-                        (!limits.local_reduce || fits_nodes(operation.kind)) &&
+                        (!limits.local_reduce || fits_nodes(operation)) &&
                         (!has_shares(operation.kind) || operation.pitch >= entry.count);
   if (!sensible) return {TrainerFault::kBadOperation};
 

@@ -336,8 +336,10 @@ TEST_F(Arguments, OlderStructs) {
 
 TEST_F(Arguments, LocalReduce) {
   open({.lanes = 2, .world = 2, .flags = GL_WELCOME_LOCAL_REDUCE});
-  expect_bad(gradlane_reduce_scatter(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, nullptr), "local_reduce");
-  expect_bad(gradlane_all_gather(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, nullptr), "local_reduce");
+  const size_t too_many = GL_PART_BYTES / 2 / sizeof(float) + 1;
+  expect_bad(gradlane_reduce_scatter(gl_.get(), data_, too_many, GRADLANE_FLOAT32, nullptr, nullptr), "local_reduce");
+  expect_bad(gradlane_all_gather(gl_.get(), data_, too_many, GRADLANE_FLOAT32, nullptr, nullptr), "divide it");
+  EXPECT_EQ(gradlane_all_gather(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, nullptr), GRADLANE_OK);
   EXPECT_EQ(all_reduce(data_, 1), GRADLANE_OK);
 }
 

@@ -103,10 +103,8 @@ void Trainer::barrier() { require(gradlane_barrier(gl_, nullptr, nullptr), "barr
 std::vector<int64_t> Trainer::gather(std::span<const int64_t> numbers) {
   std::vector<int64_t> all;
   const size_t n = numbers.size();
-  // A sum with zeros: with local_reduce there is no all-gather.
-  std::fill_n(gathered_, world() * n, int64_t{0});
   std::ranges::copy(numbers, gathered_ + rank() * n);
-  require(gradlane_all_reduce(gl_, gathered_, world() * n, GRADLANE_INT64, nullptr, nullptr), "sharing figures");
+  require(gradlane_all_gather(gl_, gathered_, n, GRADLANE_INT64, nullptr, nullptr), "sharing figures");
   all.assign(gathered_, gathered_ + world() * n);
   return all;
 }

@@ -286,8 +286,8 @@ class Context(Direct):
         """The array is `world` blocks of equal size, in order; block `rank` ends as the sum of the ranks' blocks.
 
         The others are undefined then. Types, and what is lost, are as of all_reduce(); an AdaptiveBound is for that
-        only. Raises BadArgument also if the size is no multiple of `world`, and with local_reduce in the daemon's
-        configuration.
+        only. Raises BadArgument also if the size is no multiple of `world`, or, with local_reduce in the daemon's
+        configuration, more than 64 MiB.
         """
         result: _Array | Request[_Array] = self._reduce(
             "reduce_scatter", array, (tag, timeout, strategy, average, reduction), codec, residual, type, async_)
@@ -314,7 +314,7 @@ class Context(Direct):
         """The array is `world` blocks of equal size, of which block `rank` is this rank's; ends as all ranks' blocks.
 
         Of any type but objects, bit by bit: nothing is lost. Raises BadArgument also if the size is no multiple of
-        `world`, and with local_reduce in the daemon's configuration.
+        `world`, or, with local_reduce in the daemon's configuration, more than 64 MiB.
         """
         result: _Array | Request[_Array] = self._copy(
             "all_gather", array, (), self._how(tag, timeout, strategy, codec=codec), type, async_)

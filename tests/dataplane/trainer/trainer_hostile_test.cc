@@ -220,6 +220,8 @@ TEST(Hostile, NothingOfDirectWithLocalReduce) {
                                    {"gather", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_GATHER; }},
                                    {"scatter", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_SCATTER; }},
                                    {"all-to-all", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_TO_ALL; }},
+                                   {"blocks that lie apart", TrainerFault::kBadOperation,
+                                    [](S& it) { it.kind = GL_ALL_GATHER, it.pitch = 101; }},
                                });
 }
 
@@ -289,20 +291,6 @@ TEST(Hostile, OthersHearOfIt) {
   ASSERT_TRUE(trainers.world.run_until([&] { return trainers[1].over(theirs).has_value(); }, 10 * kMillisecond));
   EXPECT_NE(trainers[1].over(theirs)->failed, 0U);
   EXPECT_NE(trainers[1].over(theirs)->text.find("rank 0"), std::string::npos);
-}
-
-TEST(Hostile, LocalReduceHasNoShares) {
-  Trainers trainers({.nodes = 2, .trainers = 2});
-  for (const uint8_t kind : {GL_REDUCE_SCATTER, GL_ALL_GATHER}) {
-    gl_submission submission = fp32(10);
-    submission.kind = kind;
-    trainers[1].submit(submission);
-    trainers.world.run_for(kMillisecond);
-    EXPECT_EQ(trainers[1].fault(0).fault.load(), TrainerFault::kBadOperation);
-    EXPECT_EQ(trainers[0].fault(0).fault.load(), TrainerFault::kNone);
-    replace(trainers, 1);
-  }
-  trainers.run({.count = 10});
 }
 
 // ---- Floods

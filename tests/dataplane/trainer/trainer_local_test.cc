@@ -34,6 +34,53 @@ TEST_P(Local, EveryReductionOfEveryType) {
   EXPECT_TRUE(trainers.world.idle());
 }
 
+// A block for each trainer, which lanes divide anywhere.
+TEST_P(Local, BlocksOfEachTrainer) {
+  Trainers trainers(config());
+  const size_t ranks = trainers.world.ranks();
+  for (const ElementType type : kTypes) {
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{103}, 300'000 / element_bytes(type) / ranks}) {
+      trainers.run({.kind = OpKind::kAllGather, .type = type, .count = count, .offset = 3});
+      trainers.run({.kind = OpKind::kReduceScatter, .type = type, .count = count, .offset = 5});
+      if (kSanitized) continue;
+      trainers.run({.kind = OpKind::kReduceScatter, .type = type, .count = count, .reduction = Reduction::kMax});
+      if (!is_floating(type)) continue;
+      trainers.run({.kind = OpKind::kReduceScatter, .type = type, .count = count, .reduction = Reduction::kAverage});
+    }
+  }
+  EXPECT_TRUE(trainers.world.idle());
+}
+
+// By the codec, in each trainer's block; what others owe is kept by the first trainer of a node.
+TEST(LocalTensors, ScatteredSumsAreThoseOfAnAllReduce) {
+  constexpr size_t kCount = 5'003;
+  constexpr unsigned kRanks = 6;
+  for (const char* const codec : {"raw", "fixed:7", "fixed:rel=7"}) {
+    Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 3, .codec = codec, .strategies = find_strategies("direct")});
+    std::vector<std::vector<uint8_t>> results;
+    for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter}) {
+      std::mt19937 random(1);
+      std::normal_distribution<float> any(0, 0.1F);
+      std::vector<uint64_t> cookies;
+      for (unsigned rank = 0; rank < kRanks; ++rank) {
+        for (size_t i = 0; i < kCount * kRanks; ++i) {
+          const float value = any(random);
+          std::memcpy(trainers[rank].segment(0) + i * sizeof(value), &value, sizeof(value));
+        }
+        const size_t count = kind == OpKind::kAllReduce ? kCount * kRanks : kCount;
+        cookies.push_back(trainers[rank].submit(submission_of(kind, ElementType::kFloat32, count)));
+      }
+      for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U) << end.text;
+      for (unsigned rank = 0; rank < kRanks; ++rank) {
+        const uint8_t* const block = trainers[rank].segment(0) + rank * kCount * sizeof(float);
+        results.emplace_back(block, block + kCount * sizeof(float));
+      }
+    }
+    // With two nodes it does not matter which of them adds.
+    for (unsigned rank = 0; rank < kRanks; ++rank) EXPECT_EQ(results[rank], results[kRanks + rank]) << codec;
+  }
+}
+
 TEST_P(Local, BroadcastsFromEachTrainerAndBarriers) {
   Trainers trainers(config());
   for (unsigned root = 0; root < trainers.world.ranks(); root += kSanitized ? 5 : 1) {

@@ -119,13 +119,11 @@ class ShapeTest(DaemonTest):
         self.check(1, trainers=3, lanes=2)
 
     def test_local_reduce(self):
-        ring = self.ring(2, link="memif", trainers=2, local_reduce="true", lanes=2)
-        contexts = self.open_all(ring)
-        for count in SIZES:
-            data = self.noise(contexts, count)
-            total = sum(data)
-            self.run_all(contexts, lambda gl, array: gl.all_reduce(array, async_=True), data)
-            for array in data:
-                numpy.testing.assert_array_equal(array, total)
-        self.check_noise_is_the_same(contexts)
-        self.check_many_at_once(contexts)
+        for nodes, trainers in ((1, 3), (2, 2)):
+            ring = self.ring(nodes, link="memif", trainers=trainers, local_reduce="true", lanes=2)
+            contexts = self.open_all(ring)
+            for count in SIZES:
+                self.check_all_operations(contexts, count)
+            self.check_noise_is_the_same(contexts)
+            self.check_many_at_once(contexts)
+            self.finish(ring, contexts)

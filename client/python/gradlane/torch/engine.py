@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _OF_RANKS = re.compile(r", of ([0-9]+) ranks")  # in the daemon's refusal of a rank that another node has
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # as names of its files begin
+_PART = 64 << 20  # bytes of all ranks that a reduce-scatter may have where the daemon's local_reduce is on
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _of_parents: list[Engine] = []  # engines of processes that this one was forked from: never to be closed here
 
@@ -134,7 +135,7 @@ class Engine:
         self._users = 0
         self._driver = Driver(connected._connection)
         self._memory = self._driver.memory
-        self._summed = connected._lib.gradlane_local_reduce(connected._connection.handle) != 0
+        self._local_reduce = connected._lib.gradlane_local_reduce(connected._connection.handle) != 0
         self.codecs = connected._codecs
         self._found: dict[str | None, Codec] = {}  # codecs that were asked for
         self.groups = False  # whether process groups use it
@@ -235,7 +236,7 @@ class Engine:
         self._match("all_gather", own, theirs)
         many = [operand.work.data_ptr() for operand in theirs]
         operation = operations.Blocks(True, self.rank, many, own.work.data_ptr(), own.nbytes, own.type, 1,
-                                      theirs, summed=self._summed)
+                                      theirs)
         operation.keep = own
         return self._start(operation, outputs, **options)
 
@@ -253,7 +254,7 @@ class Engine:
         many = [operand.work.data_ptr() for operand in theirs]
         codec = self._codec(codec, target, output)
         operation = operations.Blocks(False, self.rank, many, target.work.data_ptr(), target.nbytes, target.type,
-                                      target.work.element_size(), [target], codec, average, self._summed)
+                                      target.work.element_size(), [target], codec, average)
         operation.reduction = picked
         operation.keep = theirs
         return self._start(operation, output, **options)
@@ -275,8 +276,8 @@ class Engine:
             )
         codec = self._codec(codec, operand, tensor)
         owed, pitch = (None, 0) if residual is None else self._residual(residual, tensor, codec)
-        operation = operations.Scatter(operand, address, self.rank, self.world, output, codec, average, owed,
-                                       self._summed)
+        summed = self._local_reduce and operand.nbytes > _PART
+        operation = operations.Scatter(operand, address, self.rank, self.world, output, codec, average, owed, summed)
         operation.state_pitch = pitch
         operation.strategy = self.find_strategy(strategy)
         operation.keep = residual

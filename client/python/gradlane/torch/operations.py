@@ -200,16 +200,13 @@ class Blocks(Operation):
     """All-gather and reduce-scatter: a staging block holds a part of each rank's block, one behind the other.
 
     many: the addresses of the ranks' blocks. one: the address of this rank's own block: the input of all-gather, the
-    output of reduce-scatter. nbytes: of a block. targets: operands that results go to. summed: by an
-    all-reduce over all blocks, for daemons with local_reduce, which have neither operation.
+    output of reduce-scatter. nbytes: of a block. targets: operands that results go to.
     """
 
     def __init__(self, gather: bool, rank: int, many: Sequence[int], one: int, nbytes: int, type_: Type, item: int,
-                 targets: Sequence[Operand], codec: str | None = None, average: bool = False,
-                 summed: bool = False) -> None:
+                 targets: Sequence[Operand], codec: str | None = None, average: bool = False) -> None:
         super().__init__()
         self.name = "all_gather" if gather else "reduce_scatter"
-        self._summed = summed
         self.type, self.codec, self.average = type_, codec, average
         self._gather, self._rank, self._many, self._one = gather, rank, many, one
         self._item = item
@@ -235,15 +232,7 @@ class Blocks(Operation):
         for rank, base in enumerate(self._many):
             yield base + piece * self._part, address + rank * size, size
 
-    def function(self, lib: ctypes.CDLL) -> Callable[..., int]:
-        if not self._summed:
-            return super().function(lib)
-        function: Callable[..., int] = lib.gradlane_all_reduce
-        return function
-
     def load(self, piece: int, address: int) -> None:
-        if self._summed and self._gather:
-            ctypes.memset(address, 0, len(self._many) * self._bytes(piece))
         for theirs, staged, size in [self._own(piece, address)] if self._gather else self._all(piece, address):
             ctypes.memmove(staged, theirs, size)
 
@@ -252,8 +241,7 @@ class Blocks(Operation):
             ctypes.memmove(theirs, staged, size)
 
     def arguments(self, piece: int, address: int | None) -> tuple[int | None, ...]:
-        count = self._bytes(piece) // self._item
-        return (address, count * len(self._many) if self._summed else count, self.type)
+        return (address, self._bytes(piece) // self._item, self.type)
 
     def finish(self) -> None:
         for operand in self._targets:
@@ -263,7 +251,7 @@ class Blocks(Operation):
 class Scatter(Operation):
     """Reduce-scatter of a tensor in shared memory, whose blocks lie one behind the other: one piece.
 
-    summed: by an all-reduce, for daemons with local_reduce, which have no other.
+    summed: by an all-reduce, where that is too long for daemons with local_reduce.
     """
 
     def __init__(self, operand: Operand, address: int, rank: int, world: int, output: torch.Tensor, codec: str | None,

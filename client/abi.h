@@ -55,7 +55,7 @@ struct gl_hello {
 
 #define GL_WELCOME_LOCAL_REDUCE 1u   // nothing that needs links between all; blocks of ranks lie side by side
 #define GL_WELCOME_AUTO_STRATEGY 2u  // of operations that name none, as if they had named "auto"
-
+#define GL_WELCOME_ALONE 4u          // there is no other node, and trainers reduce locally: nothing is exchanged
 struct gl_welcome {
   uint32_t type;
   uint32_t rank;

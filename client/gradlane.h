@@ -28,8 +28,8 @@ extern "C" {
 // limits of operations, any number of requests, tensors of any size, and warnings; version 4 has gradlane_get_codec(),
 // gradlane_find_codec() and gradlane_local_reduce(); version 5 has strategies, minima, maxima, a codec for the way
 // back, and gradlane_reduce(), gradlane_gather(), gradlane_scatter() and gradlane_all_to_all(); version 6 residuals of
-// several arrays, and says more of codecs.
-#define GRADLANE_API_VERSION 6
+// several arrays, and says more of codecs; version 7 ordinary memory.
+#define GRADLANE_API_VERSION 7
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -188,10 +188,15 @@ typedef struct gradlane_how {
   // Floats from the start of one array of the residual to that of the next, where the data is a part of a tensor whose
   // residual is longer; 0: as many as data has.
   size_t state_pitch;
+  // How long the parts are that all-reduce, broadcast and reduce travel in, the same on all ranks: a power of two, 4096
+  // to 2^26. Then the data may be ordinary memory, from malloc() say: the library copies parts to shared memory of its
+  // own and back, in this and in all calls that wait, test or start, while others are under way. 1 MiB is good. 0: 64
+  // MiB, and data lies in buffers of gradlane_alloc().
+  size_t part_bytes;
 } gradlane_how;
 
 #define GRADLANE_HOW_INIT \
-  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0 }
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0 }
 
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);

@@ -182,6 +182,43 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer) {
   return GRADLANE_OK;
 }
 
+static gradlane_code make_stage(gradlane_context* gl, size_t bytes, struct gl_stage* it) {
+  if (it->base != NULL) (void)gradlane_free(gl, it->base);
+  *it = (struct gl_stage){.base = NULL};
+  void* base = NULL;
+  const gradlane_code code = gradlane_alloc(gl, bytes, &base);
+  if (code != GRADLANE_OK) return code;
+  const uint32_t segment = gl_find_buffer(gl, base)->segment;
+  *it = (struct gl_stage){.base = base,
+                          .bytes = bytes,
+                          .segment = segment,
+                          .offset = (uint64_t)((uint8_t*)base - gl->segments[segment].base)};
+  return GRADLANE_OK;
+}
+
+gradlane_code gl_get_stages(gradlane_context* gl, size_t bytes, uint64_t parts) {
+  // Those of all trainers of a machine should stay in its cache. Where there are links to fill, more must be under way.
+  const bool alone = (gl->welcome.flags & GL_WELCOME_ALONE) != 0;
+  uint64_t wanted = alone ? 3 : 2 + 2 * (uint64_t)gl->welcome.world;
+  if (wanted > GL_STAGES) wanted = GL_STAGES;
+  if (wanted > GL_STAGE_BYTES / bytes) wanted = GL_STAGE_BYTES / bytes;
+  if (wanted > parts) wanted = parts;
+  if (wanted == 0) wanted = 1;
+  uint64_t there = 0;
+  for (unsigned i = 0; i < GL_STAGES; ++i) there += gl->stages[i].bytes >= bytes;
+  for (unsigned i = 0; i < GL_STAGES && there < wanted; ++i) {
+    struct gl_stage* const it = &gl->stages[i];
+    if (it->taken || it->bytes >= bytes) continue;
+    const gradlane_code code = make_stage(gl, bytes, it);
+    if (code != GRADLANE_OK && (there == 0 || code == GRADLANE_DAEMON_GONE)) return code;
+    if (code != GRADLANE_OK) break;
+    ++there;
+  }
+  if (there != 0) return GRADLANE_OK;
+  return gl_fail(gl, GRADLANE_NO_MEMORY, "parts of %zu bytes, while shorter ones are under way: wait for these first",
+                 bytes);
+}
+
 void gl_unmap_buffers(gradlane_context* gl) {
   for (uint32_t i = 0; i < GL_MAX_SEGMENTS; ++i) {
     if (gl->segments[i].base != NULL) (void)munmap(gl->segments[i].base, gl->segments[i].bytes);

@@ -29,11 +29,12 @@ static const struct type_row kTypes[] = {
 enum {
   kGranule = 128,                                  // elements; a multiple of the exchange's granules of all types
   kLeastHow = offsetof(gradlane_how, timeout_ms),  // bytes, before version 3
+  kLeastPart = 4096,
 };
 
 // Bytes of the tensor, and how it is divided (abi.h).
 static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
-                             const struct type_row* type, struct gl_operation* out, size_t* bytes) {
+                             const struct type_row* type, size_t part, struct gl_operation* out, size_t* bytes) {
   out->width = (uint32_t)type->bytes;
   out->blocks = gl_has_blocks(kind);
   out->each = count;
@@ -45,6 +46,7 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
   }
   uint64_t most = GL_PART_BYTES;
   while (most > gl->welcome.max_bytes) most /= 2;
+  if (part != 0 && part < most) most = part;
   if (*bytes <= most) return GRADLANE_OK;
   // Parts of it would be slices of every rank's block.
   if (out->blocks && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
@@ -229,6 +231,19 @@ static gradlane_code check_kind(gradlane_context* gl, enum gl_submission_kind ki
   return GRADLANE_OK;
 }
 
+static gradlane_code check_part(gradlane_context* gl, enum gl_submission_kind kind, size_t part) {
+  if (part == 0) return GRADLANE_OK;
+  if (gl_has_blocks(kind) || kind == GL_BARRIER) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: part_bytes are for all_reduce, broadcast and reduce",
+                   gl_kind_name(kind));
+  }
+  if (part < kLeastPart || (part & (part - 1)) != 0 || part > GL_PART_BYTES) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: part_bytes %zu; 0, or a power of two from %d to %" PRIu64,
+                   gl_kind_name(kind), part, kLeastPart, GL_PART_BYTES);
+  }
+  return GRADLANE_OK;
+}
+
 // Everything but the arguments' own values.
 static gradlane_code read_how(gradlane_context* gl, const char* call, const gradlane_how* given, gradlane_how* how) {
   const gradlane_code code = gl_check_context(gl, call);
@@ -262,12 +277,15 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   if (code != GRADLANE_OK) return code;
   if (submission->timeout_ms == 0) submission->timeout_ms = gl->timeout_ms;
   code = check_kind(gl, kind, type, root);
+  if (code == GRADLANE_OK) code = check_part(gl, kind, how.part_bytes);
   if (code != GRADLANE_OK) return code;
   size_t bytes = 0;
-  code = measure(gl, kind, count, &kTypes[type], out, &bytes);
+  code = measure(gl, kind, count, &kTypes[type], how.part_bytes, out, &bytes);
   if (code != GRADLANE_OK) return code;
   out->data = (struct gl_range){.base = data, .bytes = bytes};
-  code = locate(gl, call, "data", out->data, &submission->segment, &submission->offset);
+  out->staged = how.part_bytes != 0 && bytes != 0 && gl_find_buffer(gl, data) == NULL;
+  code = out->staged ? check_users(gl, call, "data", out->data)
+                     : locate(gl, call, "data", out->data, &submission->segment, &submission->offset);
   if (code != GRADLANE_OK) return code;
   if (kind == GL_ALL_TO_ALL) code = check_out(gl, target, bytes, out);
   if (code != GRADLANE_OK) return code;

@@ -129,6 +129,18 @@ struct gl_buffers {
   size_t room;
 };
 
+// A block that a part of ordinary memory is copied to.
+struct gl_stage {
+  uint8_t* base;
+  size_t bytes;  // 0: there is none
+  uint32_t segment;
+  uint64_t offset;
+  bool taken;
+};
+
+// At most; they have so many bytes together, or one has as many as a part.
+enum { GL_STAGES = 12, GL_STAGE_BYTES = 6 << 20 };
+
 struct gl_range {
   uint8_t* base;  // NULL: none
   size_t bytes;
@@ -146,6 +158,7 @@ struct gl_operation {
   uint64_t whole;                      // elements of the caller's tensor, of which this may be a part
   uint32_t width;                      // bytes of an element
   bool blocks;                         // one per rank
+  bool staged;                         // the data is not in shared memory: parts are copied
   bool pays;                           // too small for a codec: the residual is added to the data,
   bool owes_states;                    //   and so are its other states: they are what owners of sums owe
   const struct gl_choice_set* choice;  // which way it goes is chosen when it has its turn; NULL: it is known
@@ -223,8 +236,9 @@ struct gl_flight {
   uint64_t part;
   uint32_t lanes_left;  // bit i: lane i has not completed it
   uint8_t slot;
-  bool cancel;  // the lanes are to be told, when their rings have room
-  double ns;    // of the lane that has worked on it longest
+  struct gl_stage* stage;  // its data is there; NULL: where the caller has it
+  bool cancel;             // the lanes are to be told, when their rings have room
+  double ns;               // of the lane that has worked on it longest
 };
 
 // The library's own counts of a ring: what others could have written over is not read back.
@@ -251,6 +265,7 @@ struct gradlane_context {
 
   struct gl_mapping segments[GL_MAX_SEGMENTS];
   struct gl_buffers buffers;
+  struct gl_stage stages[GL_STAGES];
   struct gl_codecs codecs;
   struct gl_strategies strategies;
   struct gl_choices choices;

@@ -13,6 +13,7 @@
 #include "client/library/loss.h"
 #include "client/library/queue.h"
 #include "client/library/requests.h"
+#include "client/library/staging.h"
 
 // The text of the first lane that failed. Of several parts it says which one.
 static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t part, const char* text) {
@@ -67,6 +68,9 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   if (ns > flight->ns) flight->ns = ns;
   flight->lanes_left &= ~bit;
   if (flight->lanes_left != 0) return true;
+  if (flight->stage != NULL) {
+    gl_unload_stage(flight->stage, gl_part_range(&it->operation, flight->part), it->code == GRADLANE_OK);
+  }
   it->ns += flight->ns;
   gl->slots &= ~(UINT64_C(1) << flight->slot);
   *flight = gl->flights[--gl->flight_count];
@@ -129,6 +133,7 @@ void gl_gone(gradlane_context* gl, const char* format, ...) {
   (void)take_from_lanes(gl);
   gl->first = NULL;
   gl->flight_count = 0;
+  gl_drop_stages(gl);
   gl->blocked = false;
   for (size_t i = 0; i < gl->request_count; ++i) {
     struct gl_request* const it = gl->requests[i];

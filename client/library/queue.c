@@ -9,6 +9,7 @@
 
 #include "client/library/choices.h"
 #include "client/library/requests.h"
+#include "client/library/staging.h"
 
 // Of the ring that has the least, or -1: the daemon's count is garbage.
 static int room(const gradlane_context* gl) {
@@ -57,8 +58,18 @@ static struct gl_submission part_of(const struct gl_operation* operation, uint64
   return it;
 }
 
-static void begin_part(gradlane_context* gl, struct gl_request* request) {
+// False: there is no block for it yet.
+static bool begin_part(gradlane_context* gl, struct gl_request* request) {
   struct gl_submission part = part_of(&request->operation, request->begun);
+  struct gl_stage* stage = NULL;
+  if (request->operation.staged) {
+    const struct gl_range range = gl_part_range(&request->operation, request->begun);
+    stage = gl_take_stage(gl, range.bytes);
+    if (stage == NULL) return false;
+    if (!request->cancelled) gl_load_stage(stage, range);
+    part.segment = (uint8_t)stage->segment;
+    part.offset = stage->offset;
+  }
   part.cookie = ++gl->cookies;
   part.slot = (uint8_t)__builtin_ctzll(~gl->slots);  // there are no more flights than slots
   gl->slots |= UINT64_C(1) << part.slot;
@@ -69,9 +80,11 @@ static void begin_part(gradlane_context* gl, struct gl_request* request) {
                                                        .part = request->begun,
                                                        .lanes_left = (1u << gl->welcome.lanes) - 1,
                                                        .slot = part.slot,
+                                                       .stage = stage,
                                                        .cancel = false};
   ++request->begun;
   put(gl, &part, request->ends_seen);
+  return true;
 }
 
 static bool send_cancels(gradlane_context* gl, int* places) {
@@ -104,7 +117,7 @@ static bool send_parts(gradlane_context* gl, int* places) {
     // What it waits for rings the bell.
     if (!gl_choose(gl)) return true;
     struct gl_request* const it = gl->first;
-    begin_part(gl, it);
+    if (!begin_part(gl, it)) return true;
     --*places;
     if (it->begun == it->operation.parts) gl->first = it->next;
   }

@@ -1,6 +1,7 @@
 // submit.c - what callers start: operations, and what ends them early (the thread of the context)
 #include <string.h>
 
+#include "client/library/buffers.h"
 #include "client/library/check.h"
 #include "client/library/choices.h"
 #include "client/library/context.h"
@@ -15,6 +16,11 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
   const gradlane_code code = gl_check_operation(gl, kind, data, out, count, type, root, how, &operation);
   if (code != GRADLANE_OK) return code;
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
+  if (operation.staged) {
+    // As long as any other part of such operations: blocks serve all of them.
+    const gradlane_code got = gl_get_stages(gl, how->part_bytes, operation.parts);
+    if (got != GRADLANE_OK) return got;
+  }
   struct gl_request* const it = gl_new_request(gl, &operation);
   if (it == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for another request");
   if (operation.pays) gl_pay(&operation);

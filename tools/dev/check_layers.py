@@ -54,7 +54,7 @@ MAY_INCLUDE_WITHIN = {
 
 # Files of a folder that build on each other in one direction: each may include those before it.
 IN_ORDER = {
-    "client/library": ("base", "rounds", "context", "squares", "message", "find", "loss", "requests", "report", "choices", "queue",
+    "client/library": ("base", "rounds", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
                        "progress", "talk", "wishes", "codecs", "strategies", "buffers", "kinds", "candidates", "coding",
                        "check", "wait", "submit", "open"),
 }

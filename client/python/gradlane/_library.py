@@ -9,7 +9,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 6
+API_VERSION = 7
 EXACT_BELOW = 1024  # GRADLANE_EXACT_BELOW: sums of fewer float32 lose nothing, whichever codec is named
 
 
@@ -79,6 +79,7 @@ class How(ctypes.Structure):
         ("reduction", ctypes.c_int),
         ("reserved", ctypes.c_int),
         ("state_pitch", ctypes.c_size_t),
+        ("part_bytes", ctypes.c_size_t),
     ]
 
 

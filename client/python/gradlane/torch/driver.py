@@ -21,7 +21,7 @@ import torch
 from torch.futures import Future
 
 from .. import _buffers, errors
-from . import ledger, staging
+from . import ledger
 from .bell import Bell
 from .operations import Failure, Flight, Operation, outcome
 from .pieces import FOR_ALL, Pieces
@@ -107,7 +107,7 @@ class Driver(Pieces):
         if self._express is None:
             with self.lock:
                 self.check()
-                self._block = self._connection.allocate(staging.PIECE)
+                self._block = self._connection.allocate(SMALL)
                 functions = (getattr(self._lib, f"gradlane_{name}") for name in ("all_reduce", "wait", "warning"))
                 addresses = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
                 self._express = native.Express(self, *addresses, self._connection.handle, self._block.address)

@@ -66,11 +66,11 @@ class Flight:
 class Operation:
     """Base, and barrier: one piece without data.
 
-    codec, average, reduction, strategy: as in gradlane_how; whole and state_pitch too, the former
-    of all pieces together. origin: as of
-    an Operand. timeout: seconds from its turn on, or None. The driver has flights, next_piece, number, begun, future
-    and error: the first thing that went wrong. warning: a LossWarning that whoever waits shall have. caller: the line
-    that such a warning names. inference: its tensors were made in inference mode. keep: what must live as long as this.
+    codec, average, reduction, strategy, part_bytes: as in gradlane_how; whole and state_pitch too, the former of all
+    pieces together. origin: as of an Operand. timeout: seconds from its turn on, or None. The driver has flights,
+    next_piece, number, begun, future and error: the first thing that went wrong. warning: a LossWarning that whoever
+    waits shall have. caller: the line that such a warning names. inference: its tensors were made in inference mode.
+    keep: what must live as long as this.
     """
 
     name = "barrier"
@@ -83,6 +83,7 @@ class Operation:
     strategy: str | None = None
     whole = 0
     state_pitch = 0
+    part_bytes = 0
     origin = ""
 
     future: Future[Any]
@@ -154,7 +155,11 @@ class Operation:
 
 
 class InPlace(Operation):
-    """All-reduce, or broadcast from `root`. pieces: it may travel in several; else it is in shared memory."""
+    """All-reduce, or broadcast from `root`: one piece to Python, which the library divides into parts of PIECE bytes.
+
+    address: of memory that the daemon shares; None: the library copies parts of it. pieces: it may travel in several
+    parts; else it is in shared memory.
+    """
 
     def __init__(self, operand: Operand, address: int | None, codec: str | Callable[[], str] | None = None,
                  average: bool = False, residual: int | None = None, root: int | None = None,
@@ -163,34 +168,26 @@ class InPlace(Operation):
         self.name = "all_reduce" if root is None else "broadcast"
         self.type, self.origin, self.codec, self.average = operand.type, operand.origin, codec, average
         self._residual = residual
-        self._shared = address
-        self._base: int = operand.work.data_ptr()
-        self._item: int = 1 if self.type == Type.BYTES else operand.work.element_size()
+        self._address: int = operand.work.data_ptr() if address is None else address
+        item = 1 if self.type == Type.BYTES else operand.work.element_size()
         self._root = root
         self.nbytes = operand.nbytes
-        self.whole = self.nbytes // self._item
-        self._piece = PIECE if pieces else max(self.nbytes, 1)
-        self.piece_count = -(-self.nbytes // self._piece)
+        self.whole = self.nbytes // item
+        self.part_bytes = PIECE if pieces else 0
+        self.piece_count = min(self.nbytes, 1)
         self._operand = operand
 
-    def _bytes(self, piece: int) -> int:
-        return min(self._piece, self.nbytes - piece * self._piece)
-
     def residual_of(self, piece: int) -> int | None:
-        return None if self._residual is None else self._residual + piece * self._piece
+        return self._residual
 
     def place(self, piece: int) -> int | None:
-        return None if self._shared is None else self._shared + piece * self._piece
-
-    def load(self, piece: int, address: int) -> None:
-        ctypes.memmove(address, self._base + piece * PIECE, self._bytes(piece))
+        return self._address
 
     def unload(self, piece: int, address: int) -> None:
-        ctypes.memmove(self._base + piece * PIECE, address, self._bytes(piece))
+        ctypes.memmove(self._address, address, self.nbytes)  # of one that native/express.h has begun
 
     def arguments(self, piece: int, address: int | None) -> tuple[int | None, ...]:
-        count = self._bytes(piece) // self._item
-        return (address, count, self.type) if self._root is None else (address, count, self.type, self._root)
+        return (address, self.whole, self.type) if self._root is None else (address, self.whole, self.type, self._root)
 
     def finish(self) -> None:
         self._operand.finish()

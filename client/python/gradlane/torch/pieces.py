@@ -88,6 +88,7 @@ class Pieces:
         how.timeout_ms = operation.timeout_ms
         how.whole = operation.whole
         how.state_pitch = operation.state_pitch
+        how.part_bytes = operation.part_bytes
         arguments = operation.arguments(piece, flight.address)
         code = operation.function(self._lib)(
             self._connection.handle, *arguments, ctypes.byref(how), ctypes.byref(flight.request)

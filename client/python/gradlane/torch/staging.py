@@ -1,8 +1,9 @@
 """Tensors as the daemon can take them: types, shared memory, copies.
 
 Whatever the daemon reads or writes lies in shared memory. A contiguous CPU tensor of a type that the daemon adds is
-copied there piece by piece, or used where it is if it came from Engine.empty(). All others are copied as a whole first
-(Operand): non-contiguous ones, types that travel as another, and CUDA tensors.
+copied there piece by piece, by the library or, where ranks have blocks, here; or used where it is if it came from
+Engine.empty(). All others are copied as a whole first (Operand): non-contiguous ones, types that travel as another, and
+CUDA tensors.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from .._library import Type
 if TYPE_CHECKING:
     from .operations import Flight
 
-PIECE = 1 << 20  # bytes of an operation of the daemon; a larger tensor is several. The same on all ranks
-WINDOW = 6  # pieces under way at a time
+# Bytes of an operation of the daemon; a larger tensor is several. The same on all ranks, and so few that what is copied
+# stays in the cache.
+PIECE = 512 << 10
+WINDOW = 6  # of blocks of ranks: pieces under way at a time
 
 _TYPES = {
     torch.float32: Type.FLOAT32,

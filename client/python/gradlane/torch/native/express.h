@@ -83,6 +83,7 @@ class Express {
     how.tag = tag(bytes, average, *begun);
     how.timeout_ms = timeout_ms;
     how.whole = count;
+    how.part_bytes = kPart;
     std::memcpy(block_, data, bytes);
     Outcome outcome{begun->number, 0, GRADLANE_OK, nullptr};
     outcome.code = library_.all_reduce(context_, block_, count, GRADLANE_FLOAT32, &how, &outcome.request);
@@ -113,8 +114,9 @@ class Express {
   }
 
  private:
-  static constexpr size_t kPiece = size_t{1} << 20;  // staging.PIECE
-  static constexpr int kPatienceMs = 1;              // driver._PATIENCE_MS
+  static constexpr size_t kPiece = size_t{1} << 20;   // driver.SMALL
+  static constexpr size_t kPart = size_t{512} << 10;  // staging.PIECE
+  static constexpr int kPatienceMs = 1;               // driver._PATIENCE_MS
 
   struct Begun {
     uint64_t number;

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 7u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 8u     // both sides speak the same, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
 #define GL_MAX_LANES 16u     // of a node

@@ -19,7 +19,7 @@ TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDes
     : setup_(setup), exchange_(exchange), desk_(desk), jobs_(kJobs) {
   for (Job& job : jobs_) job.parts.resize(setup.trainers);
   waiting_.reserve(kMaxTrainers + GL_MAX_SEGMENTS);
-  if (shares_buffer()) scratch_.resize(2);
+  if (shares_buffer()) scratch_.resize(kPieceBytes / sizeof(Line));
 }
 
 bool TrainerOps::submit(Nanos now) noexcept {

@@ -7,12 +7,6 @@
 #include "dataplane/trainer/trainer_ops.h"
 
 namespace gradlane {
-namespace {
-
-// Of all trainers' memory, in a poll: some 20 us. Other operations and acknowledgements wait so long.
-constexpr size_t kPieceBytes = size_t{256} << 10;
-
-}  // namespace
 
 // With the first one that submitted it.
 void TrainerOps::compare(Job& it, unsigned trainer) noexcept {
@@ -84,19 +78,19 @@ TrainerOps::Span TrainerOps::span(const Job& it, bool all, size_t most) const no
           .owner = static_cast<unsigned>(owner)};
 }
 
-// Of all trainers, in the order 0, 1, ...; the sums stay in the L1 cache, so that memory is read once for each trainer
-// and, by whoever takes them, written once.
+// Of all trainers, in the order 0, 1, ...; all that is in a poll's piece stays in the L2 cache, so that memory is read
+// once for each trainer and, by whoever takes the sums, written once.
 const uint8_t* TrainerOps::sum_block(Job& it, const Coder& coder, const Span& span) noexcept {
   const size_t bytes = span.count * coder.element_bytes();
   const uint8_t* sum = elements(it, 0, span.element);
   for (unsigned other = 1; other < setup_.trainers; ++other) {
-    uint8_t* const out = scratch_[other % 2].bytes.data();
+    uint8_t* const out = scratch_[other % 2 * (scratch_.size() / 2)].bytes.data();
     (void)coder.hop({elements(it, other, span.element), bytes}, sum, span.count, {},
                     {out, bytes});  // lengths are right
     sum = out;
   }
   if (it.parts[0].operation.reduction == Reduction::kAverage) {
-    coder.divide(scratch_[(setup_.trainers - 1) % 2].bytes.data(), span.count, setup_.trainers);
+    coder.divide(scratch_[(setup_.trainers - 1) % 2 * (scratch_.size() / 2)].bytes.data(), span.count, setup_.trainers);
   }
   return sum;
 }
@@ -118,9 +112,9 @@ bool TrainerOps::sum_piece(Job& it) noexcept {
   const Coder coder(operation.type, codec_of(FloatForm::kFp32, setup_.limits.codec.isa()), operation.reduction);
   const bool all = operation.kind == OpKind::kReduceScatter;
   const size_t count = it.share.count * (all ? setup_.limits.ranks : 1);
-  const size_t width = coder.element_bytes();
-  for (size_t blocks = blocks_of_piece(); blocks != 0 && it.done != count; --blocks) {
-    const Span next = span(it, all, kBlockBytes / width);
+  for (size_t left = piece(it); left != 0 && it.done != count;) {
+    const Span next = span(it, all, left);
+    left -= next.count;
     const unsigned one = operation.kind == OpKind::kAllGather ? next.owner : it.buffer;
     const uint8_t* const from = reduces(operation.kind) ? sum_block(it, coder, next) : elements(it, one, next.element);
     if (it.alone) {
@@ -137,17 +131,20 @@ bool TrainerOps::copy_piece(Job& it) noexcept {
   const Operation& operation = it.parts[it.buffer].operation;
   const bool all = operation.kind == OpKind::kAllGather;
   const size_t count = it.share.count * (all ? setup_.limits.ranks : 1);
-  for (size_t blocks = blocks_of_piece(); blocks != 0 && it.done != count; --blocks) {
-    const Span next = span(it, all, kBlockBytes / element_bytes(operation.type));
+  for (size_t left = piece(it); left != 0 && it.done != count;) {
+    const Span next = span(it, all, left);
+    left -= next.count;
     hand_out(it, elements(it, it.buffer, next.element), next);
     it.done += next.count;
   }
   return it.done == count;
 }
 
-// Of a poll, one at least.
-size_t TrainerOps::blocks_of_piece() const noexcept {
-  return std::max(kPieceBytes / (kBlockBytes * setup_.trainers), size_t{1});
+// Elements of a poll, of each trainer: as many as can be, since the processor fetches long runs ahead; whole pages.
+size_t TrainerOps::piece(const Job& it) const noexcept {
+  constexpr size_t kPage = 4096;
+  const size_t bytes = kPieceBytes / setup_.trainers / kPage * kPage;
+  return std::min(bytes / element_bytes(it.parts[it.buffer].operation.type), kMaxRunElements);
 }
 
 }  // namespace gradlane

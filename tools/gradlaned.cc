@@ -3,14 +3,17 @@
 #include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/types.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -30,7 +33,8 @@
 namespace {
 
 constexpr int kBadInput = 2;
-constexpr size_t kHelpIndent = 24;  // of the descriptions
+constexpr size_t kHelpIndent = 24;    // of the descriptions
+constexpr int kLargestPid = 1 << 22;  // of the kernel: PID_MAX_LIMIT
 
 // Throws SetupError. Nodes may share a process; an accelerator has one of its own.
 void check_together(const std::vector<gradlane::AnyConfig>& configs, const std::vector<std::string>& files) {
@@ -42,18 +46,29 @@ void check_together(const std::vector<gradlane::AnyConfig>& configs, const std::
   }
 }
 
-int run_all(const std::vector<gradlane::AnyConfig>& configs) {
+int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<pid_t>& serving) {
   if (const auto* const accelerator = std::get_if<gradlane::AcceleratorConfig>(&configs.front())) {
+    if (!serving.empty())
+      throw gradlane::SetupError("--for: an accelerator has no trainers, whose end it could wait for");
     return gradlane::run_accelerator(*accelerator, GRADLANE_VERSION);
   }
   std::vector<gradlane::NodeConfig> nodes;
   for (const gradlane::AnyConfig& config : configs) nodes.push_back(std::get<gradlane::NodeConfig>(config));
-  return gradlane::run_daemon(nodes, GRADLANE_VERSION);
+  return gradlane::run_daemon(nodes, serving, GRADLANE_VERSION);
+}
+
+// Sockets are gone by now. What somebody has put beside the log stays, and the folder.
+void remove_log(const std::string& log_file) {
+  std::error_code ignored;
+  std::filesystem::remove(log_file, ignored);
+  std::filesystem::remove(std::filesystem::path(log_file).parent_path(), ignored);
 }
 
 struct Options {
   std::vector<std::string> files;
   gradlane::NodeWords words;
+  std::vector<pid_t> serving;
+  bool tidy = false;
   bool check = false;
 };
 
@@ -124,6 +139,16 @@ void add_options(CLI::App& app, Options& options) {
                  "again: timeouts.peer=5s, 'strategies=[direct]', mtu=9000")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  app.add_option("--for", options.serving,
+                 "Processes, with commas: when the last of these has\n"
+                 "ended, however it did, so does the daemon")
+      ->type_name("PID,...")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kLargestPid).description(""))
+      ->allow_extra_args(false);
+  app.add_flag("--tidy", options.tidy,
+               "If it ends well (exit 0), remove `log_file`, and its\n"
+               "folder if nothing else is in there");
   app.add_flag("--check", options.check, "Check all, print it as the file that it amounts to, end");
   app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_VERSION);
   app.footer(
@@ -159,7 +184,9 @@ int run(int argc, char** argv) {
     }
     return 0;
   }
-  gradlane::open_log(std::visit([](const auto& it) { return it.log_file; }, configs.front()));
+  const std::string log_file = std::visit([](const auto& it) { return it.log_file; }, configs.front());
+  if (options.tidy && log_file.empty()) throw gradlane::SetupError("--tidy: there is no log_file that it could remove");
+  gradlane::open_log(log_file);
   spdlog::set_default_logger(spdlog::stderr_color_mt("gradlaned"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   const std::string level = std::visit([](const auto& it) { return it.log; }, configs.front());
@@ -170,8 +197,9 @@ int run(int argc, char** argv) {
   } else if (!launcher.empty()) {
     spdlog::info("the rank is that of the launcher, {}: addresses do not tell", launcher);
   }
-  const int code = run_all(configs);
+  const int code = run_all(configs, options.serving);
   spdlog::shutdown();
+  if (options.tidy && code == 0) remove_log(log_file);
   std::_Exit(code);
 }
 

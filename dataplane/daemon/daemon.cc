@@ -17,6 +17,7 @@
 #include "config/choices.h"
 #include "config/devargs.h"
 #include "dataplane/daemon/privileges.h"
+#include "dataplane/daemon/processes.h"
 #include "dataplane/daemon/signals.h"
 #include "dataplane/device/eal.h"
 #include "dataplane/device/port_kinds.h"
@@ -36,6 +37,7 @@ constexpr milliseconds kStep{100};     // between looks at what no file descript
 constexpr milliseconds kBusyStep{2};   // while lanes work on commands
 constexpr milliseconds kNewsTime{50};  // for the other ranks to hear that this one ends
 constexpr milliseconds kLetGo{2000};   // for lanes to let go of trainers' memory
+constexpr milliseconds kFigures{250};  // for lanes to have said what is unacknowledged
 constexpr milliseconds kClaim{2000};   // for addresses to turn out to be free, which takes 300 ms
 
 void start_dpdk(const std::vector<NodeConfig>& nodes) {
@@ -98,9 +100,24 @@ void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
   spdlog::info("running as user {} from now on, without capabilities", nodes.front()->config().user);
 }
 
-// One look at everything, waiting `most` for something to happen; the name of a signal that came, or null.
-const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
-  std::vector<pollfd> fds = {{signals.fd(), POLLIN, 0}};
+// What ends the daemon from outside.
+struct Ends {
+  explicit Ends(const std::string& log_file, std::span<const pid_t> serving) : signals(log_file), processes(serving) {}
+
+  // What has come, for the log, once; null: nothing.
+  [[nodiscard]] const char* take() {
+    if (const char* const signal = signals.take()) return signal;
+    return processes.take() ? kServed : nullptr;
+  }
+
+  static constexpr const char* kServed = "the last of the processes of --for has ended";
+  const Signals signals;
+  Processes processes;
+};
+
+// One look at everything, waiting `most` for something to happen; what ends the daemon, or null.
+const char* step(Nodes& nodes, Ends& ends, milliseconds most) {
+  std::vector<pollfd> fds = {{ends.signals.fd(), POLLIN, 0}, {ends.processes.fd(), POLLIN, 0}};
   bool busy = false;
   for (const auto& node : nodes) {
     fds.push_back({node->server().fd(), POLLIN, 0});
@@ -115,29 +132,29 @@ const char* step(Nodes& nodes, const Signals& signals, milliseconds most) {
     node->step_probing();
     node->admin()->step();
   }
-  return signals.take();
+  return ends.take();
 }
 
 // Steps until `done`, at most so long; true if it is. Further signals cut the wait short.
 template <class Done>
-bool step_until(Nodes& nodes, const Signals& signals, milliseconds most, Done done) {
+bool step_until(Nodes& nodes, Ends& ends, milliseconds most, Done done) {
   const auto end = Clock::now() + most;
   while (!done()) {
-    if (Clock::now() >= end || step(nodes, signals, kBusyStep) != nullptr) return done();
+    if (Clock::now() >= end || step(nodes, ends, kBusyStep) != nullptr) return done();
   }
   return true;
 }
 
-// Until a signal comes; its name. Throws DeviceLost.
-const char* work(Nodes& nodes, const Signals& signals, std::optional<Telemetry>& telemetry) {
-  const char* signal = nullptr;
-  for (auto tended = Clock::now() - kStep; signal == nullptr; signal = step(nodes, signals, kStep)) {
+// Until something ends it; what that is. Throws DeviceLost.
+const char* work(Nodes& nodes, Ends& ends, std::optional<Telemetry>& telemetry) {
+  const char* end = nullptr;
+  for (auto tended = Clock::now() - kStep; end == nullptr; end = step(nodes, ends, kStep)) {
     if (Clock::now() - tended < kStep) continue;
     tended = Clock::now();
     for (const auto& node : nodes) node->tend(clock_now());
     if (telemetry) telemetry->look();
   }
-  return signal;
+  return end;
 }
 
 // Workers run, and ask whether the addresses are free. A port whose link is down asks later.
@@ -156,21 +173,29 @@ void log_counters(const Node& node) {
   for (const std::string& line : counter_lines(node_figures(node))) spdlog::debug("{}", line);
 }
 
+// Trainers that have ended have what they waited for; trainers of other nodes may wait for packets that are sent again.
+void let_others_end(Nodes& nodes, Ends& ends) {
+  const auto done = [](const auto& node) { return node->unacknowledged() == 0; };
+  const auto least = Clock::now() + kFigures;
+  step_until(nodes, ends, milliseconds(nodes.front()->config().shutdown_timeout / kMillisecond),
+             [&] { return Clock::now() >= least && std::ranges::all_of(nodes, done); });
+}
+
 // `why`: what has gone, so that nothing can end well; null: it was told to end.
-void shut_down(Nodes& nodes, const Signals& signals, const char* why) {
+void shut_down(Nodes& nodes, Ends& ends, const char* why) {
   const auto all = [&nodes](auto predicate) { return std::ranges::all_of(nodes, predicate); };
   const auto idle = [](const auto& node) { return node->in_flight() == 0; };
   Nanos patience = 0;
   for (const auto& node : nodes) patience = std::max(patience, node->config().shutdown_timeout / kMillisecond);
   if (why != nullptr) patience = 0;
-  if (!step_until(nodes, signals, milliseconds(patience), [&] { return all(idle); })) {
+  if (!step_until(nodes, ends, milliseconds(patience), [&] { return all(idle); })) {
     spdlog::warn("operations are still in flight after {} ms: they fail", patience);
   }
   for (const auto& node : nodes) node->post_close(why);
-  step_until(nodes, signals, kLetGo, [&] { return all([](const auto& node) { return node->closed(); }); });
-  step_until(nodes, signals, kNewsTime, [] { return false; });
+  step_until(nodes, ends, kLetGo, [&] { return all([](const auto& node) { return node->closed(); }); });
+  step_until(nodes, ends, kNewsTime, [] { return false; });
   for (const auto& node : nodes) node->server().close(why != nullptr ? why : "the daemon is shutting down");
-  step_until(nodes, signals, kLetGo, [&] { return all([](const auto& node) { return node->server().finished(); }); });
+  step_until(nodes, ends, kLetGo, [&] { return all([](const auto& node) { return node->server().finished(); }); });
 
   for (const auto& node : nodes) node->stop_workers();
   for (const auto& node : nodes) {
@@ -189,9 +214,9 @@ void check_calibration(const NodeConfig& config, const std::string& version) {
 
 }  // namespace
 
-int run_daemon(const std::vector<NodeConfig>& configs, const std::string& version) {
+int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> serving, const std::string& version) {
   const ProcessFacts process{version, Clock::now()};
-  const Signals signals(configs.front().log_file);
+  Ends ends(configs.front().log_file, serving);
   const Privileges privileges(user_of(configs));
   for (const NodeConfig& config : configs) {
     for (const std::string& path : {config.socket, config.admin}) privileges.prepare_folder_of(path);
@@ -205,7 +230,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
   }
   links.check_all_have_two_ends();
   for (const auto& node : nodes) node->start();
-  settle_addresses(nodes, signals);
+  settle_addresses(nodes, ends.signals);
   for (const auto& node : nodes) {
     node->open();
     const NodeConfig& config = node->config();
@@ -225,12 +250,14 @@ int run_daemon(const std::vector<NodeConfig>& configs, const std::string& versio
   if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes);
   std::string lost;
   try {
-    spdlog::info("{}: shutting down", work(nodes, signals, telemetry));
+    const char* const end = work(nodes, ends, telemetry);
+    spdlog::info("{}: shutting down", end);
+    if (end == Ends::kServed) let_others_end(nodes, ends);
   } catch (const DeviceLost& error) {
     lost = error.what();
     spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kDeviceLostStatus);
   }
-  shut_down(nodes, signals, lost.empty() ? nullptr : lost.c_str());
+  shut_down(nodes, ends, lost.empty() ? nullptr : lost.c_str());
   telemetry.reset();
   links.drain();
   for (const auto& node : nodes) node->abandon_memory();

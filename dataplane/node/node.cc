@@ -302,6 +302,17 @@ uint32_t Node::in_flight() const noexcept {
   return sum;
 }
 
+size_t Node::unacknowledged() const noexcept {
+  size_t sum = 0;
+  for_each_lane([&sum](const Lane& lane, unsigned) {
+    for (size_t i = 0; i < lane.links(); ++i) {
+      const LinkSnapshot link = lane.link_snapshot(i);
+      if (link.up) sum += link.in_flight;
+    }
+  });
+  return sum;
+}
+
 void Node::post_close(const char* why) {
   for (size_t i = 0; i < desks_.size(); ++i) {
     auto command = std::make_unique<Command>();

@@ -70,6 +70,8 @@ class Node {
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
   [[nodiscard]] std::vector<std::string> files() const;  // that it makes in the file system; not all need be there
   [[nodiscard]] uint32_t in_flight() const noexcept;     // operations, each lane counted
+  // Packets to ranks that are up, as of some 100 ms ago; trainers may know of the end of their operations before.
+  [[nodiscard]] size_t unacknowledged() const noexcept;
 
   [[nodiscard]] std::span<const NodePort> ports() const noexcept { return ports_; }
   [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }

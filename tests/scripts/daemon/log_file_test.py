@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""A log file in place of standard error: rotated, when SIGHUP comes; and what it does not swallow. Needs no rights."""
+"""A log file in place of standard error: rotated, when SIGHUP comes; what it does not swallow; and daemons that end with
+other processes, and remove it. Needs no rights."""
 
 import argparse
 import pathlib
@@ -80,11 +81,43 @@ def without_a_file(gradlaned, folder):
     assert [path.name for path in folder.iterdir()] == ["node.yaml"], list(folder.iterdir())
 
 
+def with_processes(gradlaned, folder):
+    """It ends with the last of them, whoever has started it and has its files, and leaves nothing behind."""
+    own = folder / "own"
+    own.mkdir()
+    words = [gradlaned, "--nodes", "127.0.0.1", "--set", f"socket={own}/n.sock", "--set", f"log_file={own}/log", "--tidy"]
+    sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    numbers = [it.pid for it in (*sleepers, gone)]
+    daemon = subprocess.Popen([*words, "--for", ",".join(map(str, numbers))], stderr=subprocess.PIPE, text=True)
+    try:
+        rings.wait_for(has(own / "log", "node 0 of 1"), "a start")
+        sleepers[0].kill()
+        sleepers[0].wait()
+        assert daemon.poll() is None, "one is left"
+        sleepers[1].kill()  # not waited for: it has ended all the same
+        _, text = daemon.communicate(timeout=60)
+    finally:
+        for it in (*sleepers, daemon):
+            it.kill()
+            it.wait()
+    assert (daemon.returncode, text) == (0, ""), (daemon.returncode, text)
+    assert not own.exists(), list(own.iterdir())
+    own.mkdir()
+    (own / "other").write_text("")
+    done = subprocess.run([*words, "--for", str(gone.pid)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and [path.name for path in own.iterdir()] == ["other"], (done, list(own.iterdir()))
+    for wrong in (["--for", "0"], ["--for", "x"], ["--tidy"]):
+        done = subprocess.run([gradlaned, "--nodes", "127.0.0.1", *wrong], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and wrong[0] in done.stderr, done
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
     args = parser.parse_args()
-    for case in (rotated, a_start_that_fails, without_a_file):
+    for case in (rotated, a_start_that_fails, without_a_file, with_processes):
         with tempfile.TemporaryDirectory() as folder:
             case(args.gradlaned, pathlib.Path(folder))
         print(f"ok {case.__name__}", flush=True)

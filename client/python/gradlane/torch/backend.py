@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import errors
-from . import ledger
+from . import launch, ledger
 from .delegate import wanted
 from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import Engine
@@ -51,7 +51,15 @@ def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
         Engine.renew()
         Setting.bounds = {}
         ledger.clear()
-        group = Group(rank, size, timeout) if size == 1 else meet(store, rank, size, timeout, Group)
+        if size == 1:
+            group = Group(rank, size, timeout)
+        else:
+            def join() -> Group:
+                launch.prepare(store, rank, size, timeout)
+                return Group(rank, size, timeout)
+
+            group = meet(store, rank, size, timeout, join)
+            launch.verify(group._engine, timeout)
     if wanted():
         group.connect(store)
     return group
@@ -281,8 +289,10 @@ class Group(Delegating, Newer):
 
             def failed(error: Exception) -> None:
                 on_error(error)
-                if delegate is not None and _is_lost(error):
-                    delegate.give_up(error)
+                if _is_lost(error):
+                    launch.tell()
+                    if delegate is not None:
+                        delegate.give_up(error)
                 if on_failure is not None and not isinstance(error, errors.LossWarning):
                     on_failure()
 

@@ -36,8 +36,8 @@ _JOIN_S = 5.0
 class Driver(Pieces):
     """Runs operations over a connection; start() and close() may be called in any thread."""
 
-    def __init__(self, connection: _buffers.Connection) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: _buffers.Connection, own: str | None = None) -> None:
+        super().__init__(connection, own)
         self._silent = False
         self._small = SMALL
         # The thread works on the first, which stays until its callbacks have run.

@@ -60,6 +60,7 @@ class Engine:
     Attributes: rank, world, codec, strategies: as of gradlane.Context. codecs: what the daemon has.
     """
 
+    socket: str | None = None  # of the job's own daemon; None: what the environment says, or is found
     _current: Engine | None = None
     _world: int | None = None  # of the latest engine
     _guard = threading.RLock()  # a finalizer may release() in the middle of shared()
@@ -74,7 +75,7 @@ class Engine:
         with Engine._guard:
             engine = Engine._current
             if engine is None or not engine.usable:
-                engine = Engine(_context.open(rank=rank))
+                engine = Engine(_context.open(Engine.socket, rank=rank))
             if (world is not None and world != engine.world) or (rank is not None and rank != engine.rank):
                 text = f"this is rank {rank} of {world} of the job, but {engine.rank} of {engine.world} of the daemons"
                 if engine is not Engine._current:
@@ -98,6 +99,22 @@ class Engine:
                     world = _OF_RANKS.search(str(error))
                     return int(world[1]) if world else None
             return Engine._world
+
+    @staticmethod
+    def connect(rank: int, timeout: float) -> None:
+        """To a daemon that is found; the next shared() takes it. Raises what gradlane.open() raises."""
+        with Engine._guard:
+            Engine._current = Engine(_context.open(rank=rank, timeout=timeout))
+
+    @staticmethod
+    def dismiss() -> None:
+        """Closes what connect() has opened, and nobody has taken."""
+        with Engine._guard:
+            engine = Engine._current
+            if engine is None or engine._users > 0:
+                return
+            Engine._current = None
+        engine.close()
 
     @staticmethod
     def exists() -> bool:
@@ -133,7 +150,7 @@ class Engine:
         Engine._world = self.world
         self._context = connected  # keeps the connection open
         self._users = 0
-        self._driver = Driver(connected._connection)
+        self._driver = Driver(connected._connection, Engine.socket)
         self._memory = self._driver.memory
         self._local_reduce = connected._lib.gradlane_local_reduce(connected._connection.handle) != 0
         self.codecs = connected._codecs

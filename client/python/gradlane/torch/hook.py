@@ -9,6 +9,7 @@ state dict.
 
 from __future__ import annotations
 
+import datetime
 from typing import Any, Sequence
 
 import torch
@@ -18,6 +19,7 @@ from torch.futures import Future
 
 from .. import adaptive, errors
 from .._library import Capability
+from . import launch
 from .codec import bound_of, check, is_adaptive
 from .engine import Engine
 from .kept import Cuts, Kept, Loaded, check_buckets, check_codec, check_fits, shape_of_residual, too_many
@@ -323,6 +325,9 @@ def _open(process_group: dist.ProcessGroup | None) -> Engine:
     rank = world = None
     if dist.is_available() and dist.is_initialized():
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
+        if launch.wanted() and not Engine.exists() and process_group in (None, dist.group.WORLD):
+            limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
+            launch.prepare(dist.distributed_c10d._get_default_store(), rank, world, limit)
     try:
         return Engine.shared(rank, world)
     except errors.NoDaemon as error:

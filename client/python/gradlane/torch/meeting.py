@@ -18,18 +18,20 @@ from typing import Any, Callable, TypeVar
 import torch.distributed as dist
 
 from .. import errors
+from . import launch
 from .delegate import wanted
 from .engine import Engine
 
 _Joined = TypeVar("_Joined")
 
+_JOINING = datetime.timedelta(seconds=60)  # a daemon that is starting is waited for 10 s
 _LEAVING = datetime.timedelta(seconds=5)
 
 
 def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
-         join: Callable[[int, int, datetime.timedelta], _Joined]) -> _Joined:
-    """Calls join(rank, size, timeout), which connects, when all ranks are here, and returns its result if it has gone
-    well on all. Else it raises on all what has gone wrong.
+         join: Callable[[], _Joined]) -> _Joined:
+    """Calls join(), which connects, when all ranks are here, and returns its result if it has gone well on all. Else it
+    raises on all what has gone wrong.
 
     Not before all are here: a rank that is taken anew ends what others are still finishing of the job before.
     """
@@ -38,11 +40,11 @@ def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
     joined: _Joined | Exception
     text = "ok"
     try:
-        joined = join(rank, size, timeout)
+        joined = join()
     except Exception as error:  # the others shall hear of it
         joined, text = error, str(error)
     store.set(f"{key} rank {rank}", text)
-    texts = [store.get(f"{key} rank {other}").decode(errors="replace") for other in range(size)]
+    texts = _texts(store, [f"{key} rank {other}" for other in range(size)], timeout)
     failed = next((other for other, its in enumerate(texts) if its != "ok"), None)
     if failed is None and not isinstance(joined, Exception):
         return joined
@@ -54,6 +56,17 @@ def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
         raise joined
     text = texts[failed or 0]
     raise errors.bad_argument(f"gradlane: rank {failed} of the job cannot take part: {text}")
+
+
+def _texts(store: dist.Store, keys: list[str], timeout: datetime.timedelta) -> list[str]:
+    """What each rank says. One that has died cannot."""
+    limit = min(timeout, _JOINING)
+    try:
+        store.wait(keys, limit)
+    except RuntimeError as error:
+        raise errors.error(errors.Code.NO_DAEMON, "gradlane: a rank has died, or hangs, while it was to connect: "
+                           f"nothing was heard from it for {limit.total_seconds():g} s ({error})") from None
+    return [store.get(key).decode(errors="replace") for key in keys]
 
 
 def _wait_for_all(store: dist.Store, key: str, size: int, timeout: datetime.timedelta) -> None:
@@ -106,8 +119,9 @@ def _look_at_group(call: dict[str, Any]) -> None:
 
 
 def _look_at_job(call: dict[str, Any]) -> None:
-    """Whether there are as many ranks as the daemons have. What else is wrong, meet() will find."""
-    if not _is_ours(call.get("backend")) or dist.is_initialized():
+    """Whether there are as many ranks as the daemons have that the environment tells of. (Those that are only found may
+    be of others.) What else is wrong, meet() will find."""
+    if not _is_ours(call.get("backend")) or dist.is_initialized() or launch.wanted():
         return
     url = urllib.parse.urlparse(call.get("init_method") or "env://")
     named = dict(urllib.parse.parse_qsl(url.query))

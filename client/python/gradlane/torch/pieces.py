@@ -14,16 +14,17 @@ import time
 import zlib
 
 from .. import _buffers, _library, _losses, errors
-from . import staging
+from . import staging, started
 from .operations import Flight, Operation
 
 FOR_ALL = (errors.OperationFailed, errors.DaemonGone)  # failures that operations behind share
 
 
 class Pieces:
-    """Base of Driver. An operation is in one thread at a time."""
+    """Base of Driver. An operation is in one thread at a time. own: the socket of the daemon, if the job started it."""
 
-    def __init__(self, connection: _buffers.Connection) -> None:
+    def __init__(self, connection: _buffers.Connection, own: str | None = None) -> None:
+        self._own = own
         self.lock = threading.RLock()  # around the library, the memory and the queue
         self.memory = staging.Memory(connection)
         self.closed = False
@@ -62,7 +63,7 @@ class Pieces:
                 self.check()
                 self._call(operation, flight)
         except Exception as error:  # whoever waits shall have it
-            operation.fail(error)
+            operation.fail(self._explained(error))
             self._withdraw(operation)
             return False
         operation.next_piece = piece + 1
@@ -109,7 +110,14 @@ class Pieces:
         if code == errors.Code.FAILED and "took too long" in text and operation is not None and operation.is_late():
             text = re.sub(r" \(limit: [^)]*\)", "", text)
             text += f" (limit: {operation.timeout:g} s, the timeout of the process group)"
+        if code == errors.Code.DAEMON_GONE:
+            text += started.last_words(self._own)
         return errors.error(code, "gradlane: " + text)
+
+    def _explained(self, error: Exception) -> Exception:
+        """With what the daemon has left, if it is the job's own."""
+        words = started.last_words(self._own) if isinstance(error, errors.DaemonGone) else ""
+        return errors.daemon_gone(f"{error}{words}") if words and words not in str(error) else error
 
     def _land(self, operation: Operation, timeout_ms: int = 0) -> bool:
         """Takes the end of the oldest piece under way; False if it has not ended."""

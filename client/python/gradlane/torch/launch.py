@@ -1,0 +1,304 @@
+"""Daemons for a job that nobody has started any for: under torchrun, or whatever sets its variables.
+
+The ranks say by the job's store where they are. Where each finds daemons that fit already, or is told whose socket to
+use, these are taken. Else the first rank of those that share a daemon starts it, and each daemon ends with the
+processes that it serves. places.py decides who shares one, alike on all ranks. Whatever goes wrong is raised on all
+ranks, with the same text, and within bounded time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import re
+import secrets
+import sys
+from typing import Any, Callable, Iterable
+
+import torch.distributed as dist
+
+from .. import _arguments, _context, errors
+from . import addresses, places, started
+from .engine import Engine
+
+_READY_S = 30.0  # for a daemon to start; all is on its way in a fraction of a second
+_ANSWER_S = 60.0  # for a rank to say what it has found, or done
+_FIND_S = 5.0  # for a daemon that was found to let go of the rank that had the place before
+_ATTEMPTS = 3
+_WRONG = (" warning ", " error ", " critical ")  # in lines of a log
+_REFUSAL = re.compile(r"the daemon at (.*) has refused: .*, of ([0-9]+) ranks")
+
+
+class Held:
+    """The job's own daemons, as this process knows them. daemons: how many. ours: the one that it has started."""
+
+    def __init__(self, mark: str, daemons: int, socket: str, ours: started.Started | None) -> None:
+        self.mark, self.daemons, self.ours = mark, daemons, ours
+        self.socket = socket
+        self.told = False
+
+    def lives(self) -> bool:
+        """Whether this rank's is still there, as far as it can be seen from here."""
+        return self.ours.lives() if self.ours is not None else os.path.exists(self.socket)
+
+
+_held: Held | None = None
+
+
+def wanted() -> bool:
+    """Whether daemons may be started: not where the environment says whose socket to use, or GRADLANE_START=0."""
+    return not os.environ.get("GRADLANE_SOCKET") and os.environ.get("GRADLANE_START", "1") != "0"
+
+
+def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> None:
+    """Has daemons for a job whose ranks are all here: Engine.shared() finds that of this rank then.
+
+    Raises NoDaemon, the same on all ranks. `timeout` is the group's: nothing takes longer.
+    """
+    number = (store.add("gradlane start", 1) - 1) // size
+    council = Council(dist.PrefixStore(f"gradlane start {number}", store), rank, timeout)
+    said = council.ask("facts", range(size), lambda: _facts(rank, size).text())
+    facts = [places.Facts.read(text) for text in said]
+    if places.keeps(facts):
+        return
+    _drop()
+    if places.joins(facts):
+        return
+    Engine.dismiss()
+    _say_what_is_passed(facts, rank)
+    try:
+        _launch(council, facts, rank)
+    except BaseException:
+        _drop()
+        raise
+
+
+def verify(engine: Engine | None, timeout: datetime.timedelta) -> None:
+    """A barrier, after all ranks have connected to the job's own daemons: that these hear each other is known at once,
+    and not when the first operation takes too long; and a rank that dies from here on is missed, as it has done
+    something. Raises what it has failed for, with this daemon's last words."""
+    if _held is None or engine is None:
+        return
+    failed: list[Exception] = []
+    with contextlib.suppress(RuntimeError):
+        engine.barrier(timeout=min(timeout.total_seconds(), _READY_S), on_error=failed.append).wait()
+    if failed:
+        error = failed[0]
+        advice = " (is there a firewall? GRADLANE_NODES=HOST:PORT,HOST:PORT has the daemons use these UDP ports)"
+        text = f"{error}{advice if _held.daemons > 1 else ''}{started.last_words(_held.socket)}"
+        raise errors.error(errors.Code.FAILED, text)
+
+
+def tell() -> None:
+    """Something is wrong: what this process's daemon has to say of it, once, on standard error."""
+    if _held is None or _held.ours is None or _held.told:
+        return
+    _held.told = True
+    log = started.log_beside(_held.socket)
+    text = started.tail(log, _WRONG)
+    if text:
+        print(f"gradlane: the daemon's log, {log}{text}", file=sys.stderr, flush=True)
+
+
+class Council:
+    """What ranks ask each other through a store."""
+
+    def __init__(self, store: dist.Store, rank: int, timeout: datetime.timedelta) -> None:
+        self._store, self._rank = store, rank
+        self.limit = min(timeout, datetime.timedelta(seconds=_ANSWER_S))
+
+    def ask(self, what: str, members: Iterable[int], answer: Callable[[], Any]) -> list[Any]:
+        """What the members have answered: their answer(), which is called where this rank is one of them. Raises
+        NoDaemon on all ranks if it has failed on one, or if one has not answered in time."""
+        members = list(members)
+        if self._rank in members:
+            try:
+                said = {"is": answer()}
+            except (errors.Error, ImportError, OSError, places.Unfit, started.CannotStart) as error:
+                said = {"error": str(error)}
+            self._store.set(f"{what} {self._rank}", json.dumps(said))
+        self._wait(what, members)
+        answers = [json.loads(self._store.get(f"{what} {member}")) for member in members]
+        for member, said in zip(members, answers):
+            if "error" in said:
+                raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {member}: {said['error']}")
+        return [said["is"] for said in answers]
+
+    def _wait(self, what: str, members: list[int]) -> None:
+        keys = [f"{what} {member}" for member in members]
+        try:
+            self._store.wait(keys, self.limit)
+        except RuntimeError as reason:
+            if "imed out" not in str(reason) and "timeout" not in str(reason).lower():
+                raise errors.error(errors.Code.NO_DAEMON, f"gradlane: the job's store is gone: {reason}") from None
+            missing = ", ".join(str(member) for member, key in zip(members, keys) if not self._has(key))
+            raise errors.error(errors.Code.NO_DAEMON, f"gradlane: nothing was heard from rank {missing} for "
+                               f"{self.limit.total_seconds():g} s, while the daemons were started") from None
+
+    def _has(self, key: str) -> bool:
+        try:
+            self._store.wait([key], datetime.timedelta(milliseconds=10))
+        except RuntimeError:
+            return False
+        return True
+
+
+# ---- Private
+
+
+def _forget() -> None:
+    """In a child after fork()."""
+    global _held
+    if _held is not None:
+        _held = None
+        Engine.socket = None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _facts(rank: int, size: int) -> places.Facts:
+    held = daemon = passed = ""
+    if not wanted():
+        daemon = places.NAMED
+    elif _held is not None and _held.lives():
+        held = _held.mark
+    else:
+        daemon, passed = _find(rank, size)
+    interface = os.environ.get("GRADLANE_INTERFACE", "")
+    route = addresses.of_interface(interface) if interface else addresses.towards(os.environ.get("MASTER_ADDR", ""))
+    return places.Facts(addresses.place(), os.getpid(), held, daemon, passed, route,
+                        os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8))
+
+
+def _find(rank: int, size: int) -> tuple[str, str]:
+    """(The socket of a daemon with so many ranks that takes this one, ""); or ("", what there is instead)."""
+    try:
+        _context.open(rank=_arguments.MAX_MS, timeout=0).close()  # no daemon has that rank: it says what it has
+        return "", ""
+    except errors.BadArgument as error:  # several
+        return "", str(error)
+    except errors.Error as error:
+        found = _REFUSAL.search(str(error))
+    if found is None:
+        return "", ""
+    if int(found[2]) != size:
+        return "", f"the daemon at {found[1]} has {found[2]} ranks"
+    try:
+        Engine.connect(rank, _FIND_S)
+    except errors.Error as error:
+        return "", str(error)
+    return found[1], ""
+
+
+def _say_what_is_passed(facts: list[places.Facts], rank: int) -> None:
+    passed = next((number for number, fact in enumerate(facts) if fact.passed), None)
+    if passed is None and any(fact.daemon for fact in facts):
+        passed = next(number for number, fact in enumerate(facts) if not fact.daemon)
+    if passed == rank:
+        text = facts[passed].passed or "it finds no daemon here, and others do elsewhere"
+        print(f"gradlane: rank {passed}: {text}; so the job of {len(facts)} ranks starts its own", file=sys.stderr,
+              flush=True)
+
+
+def _launch(council: Council, facts: list[places.Facts], rank: int) -> None:
+    try:
+        plan = places.plan(facts)
+    except places.Unfit as error:  # on all ranks
+        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
+    starters = range(0, len(facts), plan.trainers)
+    mine = rank // plan.trainers
+    for attempt in range(_ATTEMPTS):
+        sockets = _attempt(council, facts, plan, rank, f"{attempt}")
+        if all(sockets):
+            break
+        _drop()
+    else:
+        unlucky = starters[sockets.index("")]
+        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {unlucky}: somebody else has its UDP "
+                           f"ports, {_ATTEMPTS} times: GRADLANE_NODES=HOST:PORT,... may name others")
+    global _held
+    ours = _held.ours if _held is not None else None
+    _held = Held(facts[0].mark, len(starters), sockets[mine], ours)
+    Engine.socket = sockets[mine]
+
+
+def _attempt(council: Council, facts: list[places.Facts], plan: places.Plan, rank: int, attempt: str) -> list[str]:
+    """The daemons' sockets; "" of one whose ports somebody else has taken meanwhile."""
+    starters = range(0, len(facts), plan.trainers)
+    mine = rank // plan.trainers
+    reserved: list[Any] = []
+    try:
+        ends = [places.Endpoint("127.0.0.1", 0, places.LOCAL_MTU)]
+        if len(plan.machines) > 1:
+            said = council.ask("endpoint " + attempt, starters, lambda: _endpoint(facts, plan, mine, reserved).text())
+            ends = [places.Endpoint.read(text) for text in said]
+            try:
+                places.check(plan, ends)
+            except places.Unfit as error:  # on all ranks
+                raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
+        sockets: list[str] = council.ask("socket " + attempt, starters,
+                                         lambda: _start(facts, plan, mine, ends, reserved, council.limit))
+        return sockets
+    finally:
+        for it in reserved:
+            it.close()
+
+
+def _endpoint(facts: list[places.Facts], plan: places.Plan, mine: int, reserved: list[Any]) -> places.Endpoint:
+    """Where this rank's daemon will be; the ports are kept by sockets until it is started."""
+    address, port = ("127.0.0.1", 0) if plan.alone else _address(facts, plan, mine)
+    if port == 0:
+        reserved += addresses.free_ports(address, places.ports(plan.trainers))
+        port = reserved[0].getsockname()[1]
+    return places.Endpoint(address, port, places.LOCAL_MTU if plan.alone else addresses.mtu_of(address))
+
+
+def _address(facts: list[places.Facts], plan: places.Plan, mine: int) -> tuple[str, int]:
+    """(Of this machine, its first port, 0: any)."""
+    named = places.named_hosts(facts[0].nodes)
+    if not named:
+        routes = [facts[rank].route for rank in range(0, len(facts), plan.trainers)]
+        if not places.is_loopback(routes[mine]):
+            return routes[mine], 0
+        others = (route for route in routes if not places.is_loopback(route))
+        return addresses.towards(next(others, "")), 0
+    found = [addresses.of_host(host.name) for host in named]
+    # What a translator on the way makes of a machine's address, no machine has: then the order tells.
+    here = next((number for number, address in enumerate(found) if addresses.is_here(address)), plan.machines[mine])
+    port = named[here].port
+    return found[here], port and port + plan.before(mine) * places.ports(plan.trainers)
+
+
+def _start(facts: list[places.Facts], plan: places.Plan, mine: int, ends: list[places.Endpoint], reserved: list[Any],
+           limit: datetime.timedelta) -> str:
+    """Starts this rank's daemon; its socket, "" if somebody else has its ports."""
+    global _held
+    first = mine * plan.trainers
+    nodes = "127.0.0.1" if len(ends) == 1 else ",".join(map(str, ends))
+    words = ["--nodes", nodes, "--rank", str(mine)]
+    for setting in places.settings(plan, len(facts), min(end.mtu for end in ends)):
+        words += ["--set", setting]
+    while reserved:
+        reserved.pop().close()
+    daemon = started.Started(words, [fact.pid for fact in facts[first:first + plan.trainers]])
+    _held = Held("", len(ends), daemon.socket, daemon)
+    try:
+        daemon.wait_until_ready(min(limit.total_seconds(), _READY_S))
+    except started.PortsInUse:
+        _held = None
+        return ""
+    return daemon.socket
+
+
+def _drop() -> None:
+    """Ends what this process has started; all ranks have let go of it."""
+    global _held
+    held, _held = _held, None
+    if held is None:
+        return
+    Engine.socket = None
+    if held.ours is not None:
+        held.ours.end()

@@ -1,0 +1,160 @@
+"""A gradlaned that this process has started for its job: where it is found, its start, its log, its end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Sequence
+
+_SLICE_S = 0.003
+_ENDING_S = 5.0
+_MOST_PATH = 107  # bytes of a socket's
+_LINES = 12
+_IN_USE = ("another daemon, or another job's",)  # of the refusal of a UDP port
+
+
+class CannotStart(Exception):
+    """Why not, with the daemon's last lines."""
+
+
+class PortsInUse(CannotStart):
+    """Somebody was faster: others may be free."""
+
+
+def binary() -> str:
+    """The path of gradlaned. Raises CannotStart, which says where it was looked for."""
+    named = os.environ.get("GRADLANED")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise CannotStart(f"GRADLANED={named}: there is no such program")
+        return os.path.abspath(found)
+    package = pathlib.Path(__file__).resolve().parents[1]
+    places = [package / "bin" / "gradlaned"]
+    if len(package.parents) > 2:  # in the source tree the package is client/python/gradlane
+        places.append(package.parents[2] / "build" / "tools" / "gradlaned")
+    for place in places:
+        if os.access(place, os.X_OK):
+            return str(place)
+    found = shutil.which("gradlaned")
+    if found is None:
+        raise CannotStart(f"there is no gradlaned: neither {' nor '.join(map(str, places))}, nor in PATH; install it, "
+                          "or set GRADLANED to its path")
+    return os.path.abspath(found)
+
+
+class Started:
+    """It ends with the processes `serving`, however these end, and its folder goes with it, if nothing was wrong."""
+
+    def __init__(self, words: Sequence[str], serving: Sequence[int]) -> None:
+        self._program = binary()
+        self.folder = _folder()
+        self.socket = os.path.join(self.folder, "node.sock")
+        self.log = log_beside(self.socket)
+        command = [self._program, *words, "--for", ",".join(map(str, serving)), "--tidy"]
+        for key, path in (("socket", self.socket), ("log_file", self.log)):
+            command += ["--set", f"{key}={json.dumps(path)}"]
+        try:
+            with open(self.log, "ab") as log:
+                # A session of its own: Ctrl-C is for the trainers, and it sees what becomes of them. No file of this
+                # process stays open in it.
+                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+                                                 start_new_session=True)
+        except OSError as reason:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise CannotStart(f"{self._program}: {reason.strerror}") from None
+        atexit.register(self.forget)
+
+    def wait_until_ready(self, limit_s: float) -> None:
+        """Until trainers can connect. Raises CannotStart; there is no daemon then."""
+        end = time.monotonic() + limit_s
+        try:
+            while not self._listens():
+                if not self.lives():
+                    text = tail(self.log)
+                    kind = PortsInUse if any(words in text for words in _IN_USE) else CannotStart
+                    raise kind(f"{self._program} has not started, {self._how()}{text}")
+                if time.monotonic() >= end:
+                    raise CannotStart(f"{self._program} is not ready after {limit_s:g} s{tail(self.log)}")
+                time.sleep(_SLICE_S)
+        except BaseException:  # Ctrl-C, too
+            self.end()
+            raise
+
+    def lives(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """Now, and whatever it has left."""
+        atexit.unregister(self.forget)
+        if self.lives():
+            self._process.terminate()
+            try:
+                self._process.wait(_ENDING_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def forget(self) -> None:
+        """It outlives this process, or is another's."""
+        if self.lives():
+            self._process.returncode = 0  # else Python would say that it still runs
+
+    # ---- Private
+
+    def _how(self) -> str:
+        status = self._process.returncode
+        return f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            try:
+                probe.connect(self.socket)
+            except OSError:
+                return False
+        return True
+
+
+def tail(log: str, only: Sequence[str] = ("",)) -> str:
+    """The last lines of a log that have one of these words, behind a colon; "": there is nothing."""
+    lines: list[str] = []
+    with contextlib.suppress(OSError), open(log, errors="replace") as file:
+        for line in file:
+            if line.strip() and line not in lines[-1:] and any(word in line for word in only):
+                lines.append(line)
+    return "".join([":", *(f"\n    {line.rstrip()}" for line in lines[-_LINES:])]) if lines else ""
+
+
+def log_beside(socket_path: str) -> str:
+    """Where the daemon with this socket, if a process of the job has started it, writes its log."""
+    return os.path.join(os.path.dirname(socket_path), "log")
+
+
+def last_words(socket_path: str | None) -> str:
+    """The end of its log, for an error's text, if it has left one: it has not if it has ended in order. None: ""."""
+    log = "" if socket_path is None else log_beside(socket_path)
+    text = tail(log)
+    return f"; the end of its log, {log}{text}" if text else ""
+
+
+def _folder() -> str:
+    """Of this user alone, with a path that leaves room for those of sockets."""
+    try:
+        folder = tempfile.mkdtemp(prefix="gradlane-job-")
+        if len(os.fsencode(folder)) + len("/node.admin") > _MOST_PATH:
+            os.rmdir(folder)
+            folder = tempfile.mkdtemp(prefix="gradlane-job-", dir="/tmp")
+    except OSError as reason:
+        raise CannotStart(f"there is no folder for its socket and log: {reason}") from None
+    return folder

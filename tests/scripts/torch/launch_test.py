@@ -1,0 +1,251 @@
+#!/usr/bin/python3
+"""Jobs that nobody has started a daemon for, with the variables that torchrun sets: launch_test.py GRADLANED. What
+they leave is looked for: processes, and files in a TMPDIR of their own."""
+
+import contextlib
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TRAINER = pathlib.Path(__file__).with_name("trainer.py")
+PATIENCE = 60  # for what comes at once, on a machine with nothing else to do
+GRADLANED = ""
+
+
+def free_port():
+    with socket.socket() as it:
+        it.bind(("127.0.0.1", 0))
+        return it.getsockname()[1]
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not after {PATIENCE} s"
+        time.sleep(0.02)
+
+
+class Rank:
+    def __init__(self, environment):
+        self.process = subprocess.Popen([sys.executable, str(TRAINER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, env=environment, text=True, bufsize=1)
+
+    def say(self, line):
+        self.process.stdin.write(line + "\n")
+
+    def hear(self):
+        assert select.select([self.process.stdout], [], [], PATIENCE)[0], "it says nothing"
+        return self.process.stdout.readline().strip()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        """What it wrote to standard error."""
+        try:
+            _, text = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        return text
+
+
+class Job:
+    """So many ranks of trainer.py on this machine, that have all but a daemon."""
+
+    def __init__(self, world, folder, **variables):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GRADLANE_SO")}
+        clean.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE=str(world), TMPDIR=str(folder),
+                     XDG_RUNTIME_DIR=str(folder / "run"), GRADLANED=GRADLANED, OMP_NUM_THREADS="1")
+        clean.update(variables)
+        self.folder = folder
+        self.ranks = [Rank({**clean, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(world)]
+
+    def ask(self, line):
+        for rank in self.ranks:
+            rank.say(line)
+        return [rank.hear() for rank in self.ranks]
+
+    def daemons(self):
+        """Process numbers of daemons whose folder is this job's."""
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if any(str(self.folder) in word for word in words) and "--for" in words:
+                    found.append(int(entry.name))
+        return found
+
+    def logs(self):
+        return "".join(log.read_text() for log in self.folder.glob("gradlane-job-*/log"))
+
+    def left(self):
+        return self.daemons() + [path for path in self.folder.iterdir() if path.name.startswith("gradlane-job-")]
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="glt"))
+        (self.folder / "run").mkdir(mode=0o700)
+        self.jobs = []
+
+    def tearDown(self):
+        for job in self.jobs:
+            for rank in job.ranks:
+                rank.kill()
+                for file in (rank.process.stdin, rank.process.stdout, rank.process.stderr):
+                    with contextlib.suppress(OSError):
+                        file.close()
+        for job in self.jobs:
+            wait_for(lambda job=job: not job.daemons(), "the end of daemons")
+        shutil.rmtree(self.folder)
+
+    def job(self, world=2, **variables):
+        self.jobs.append(Job(world, self.folder, **variables))
+        return self.jobs[-1]
+
+    def assertNothingLeft(self, job):  # noqa: N802
+        wait_for(lambda: not job.left(), f"the end of {job.left()}")
+
+
+class Jobs(Case):
+    def test_from_start_to_end(self):
+        job = self.job()
+        self.assertEqual(job.ask("init()"), ["ok None"] * 2)
+        daemons = job.daemons()
+        self.assertEqual(len(daemons), 1, "one for both")
+        self.assertEqual(job.ask("reduce(100000)"), ["ok 2.0"] * 2)
+        # Again with the same: nothing is started for that.
+        self.assertEqual(job.ask("dist.destroy_process_group()"), ["ok None"] * 2)
+        self.assertEqual(job.ask("init()"), ["ok None"] * 2)
+        self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
+        self.assertEqual(job.daemons(), daemons)
+        # Who has started it goes first.
+        self.assertEqual(job.ranks[0].end(), "")
+        job.ranks[1].say("reduce()")
+        self.assertRegex(job.ranks[1].hear(), "^OperationFailed: gradlane: rank 0 has left")
+        self.assertEqual(job.daemons(), daemons)
+        job.ranks[1].end()
+        self.assertNothingLeft(job)
+
+    def test_two_jobs_that_are_killed(self):
+        jobs = [self.job(), self.job()]
+        for job in jobs:
+            for rank in job.ranks:
+                rank.say("init()")
+        for job in jobs:
+            self.assertEqual([rank.hear() for rank in job.ranks], ["ok None"] * 2)
+        self.assertEqual(len(jobs[0].daemons()), 2)
+        # A child that has what its parent had keeps no daemon.
+        jobs[0].ranks[0].say("child = os.fork() or time.sleep(600)")
+        self.assertEqual(jobs[0].ranks[0].hear(), "ok None")
+        jobs[0].ranks[0].say("child")
+        child = int(jobs[0].ranks[0].hear().split()[1])
+        try:
+            jobs[0].ranks[1].say("reduce(1000000)")
+            jobs[0].ranks[0].kill()
+            self.assertRegex(jobs[0].ranks[1].hear(), "^OperationFailed: gradlane: rank 0 has left")
+            self.assertEqual(jobs[1].ask("reduce(1000000)"), ["ok 2.0"] * 2)
+            for job in jobs:
+                for rank in job.ranks:
+                    rank.kill()
+            self.assertNothingLeft(jobs[0])
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+    def test_daemon_is_killed(self):
+        job = self.job()
+        job.ask("init()")
+        os.kill(job.daemons()[0], signal.SIGKILL)
+        for answer in job.ask("reduce()"):
+            self.assertRegex(answer, "^DaemonGone: (gradlane: )?the daemon at .* has ended; the end of its log, .*/log: .*"
+                                     "trainer of rank 1 .* has come")
+        # And the next group has another one.
+        job.ask("dist.destroy_process_group()")
+        self.assertEqual(job.ask("init()"), ["ok None"] * 2)
+        self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
+
+    def test_hook_beside_gloo(self):
+        job = self.job()
+        self.assertEqual(job.ask("dist.init_process_group('gloo')"), ["ok None"] * 2)
+        for answer in job.ask("gradlane.torch.State()"):
+            self.assertRegex(answer, "^ok <gradlane.torch.State.*: rank [01] of 2>")
+        self.assertEqual(len(job.daemons()), 1)
+
+
+class Refused(Case):
+    def check(self, text, **variables):
+        job = self.job(**variables)
+        answers = job.ask("init()")
+        self.assertEqual(answers[0], answers[1])
+        self.assertRegex(answers[0], text)
+        self.assertNothingLeft(job)
+
+    def test_no_program(self):
+        self.check("^NoDaemon: gradlane: no daemon for rank 0: GRADLANED=/nowhere/gradlaned: there is no such program$",
+                   GRADLANED="/nowhere/gradlaned")
+
+    def test_it_does_not_start(self):
+        program = self.folder / "failing"
+        program.write_text("#!/bin/sh\necho no such thing >&2\nexit 2\n")
+        program.chmod(0o755)
+        self.check("^NoDaemon: gradlane: no daemon for rank 0: .*/failing has not started, exit status 2: +no such thing$",
+                   GRADLANED=str(program))
+
+    def test_a_rank_is_killed_meanwhile(self):
+        """Before it has said where it is: the others wait no longer than the group's limit."""
+        job = self.job()
+        job.ranks[0].say("init(3)")
+        job.ranks[1].kill()
+        self.assertRegex(job.ranks[0].hear(), "(?i)time")
+        self.assertNothingLeft(job)
+
+
+class Found(Case):
+    """Daemons that somebody else has started."""
+
+    def start(self, trainers):
+        there = self.folder / "run" / "gradlane"
+        there.mkdir(exist_ok=True)
+        daemon = subprocess.Popen([GRADLANED, "--nodes", "127.0.0.1", "--rank", "0", "--set", f"trainers={trainers}",
+                                   "--set", f"socket={there}/n.sock"], stderr=subprocess.DEVNULL)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        wait_for((there / "n.sock").exists, "a socket")
+        return daemon
+
+    @unittest.skipIf(os.path.exists("/run/gradlane"), "this machine has daemons")
+    def test_of_another_size(self):
+        self.start(3)
+        job = self.job()
+        self.assertEqual(job.ask("init()"), ["ok None"] * 2)
+        self.assertEqual(len(job.daemons()), 1)
+        self.assertRegex(job.ranks[0].end(), "^gradlane: rank 0: the daemon at .*/n.sock has 3 ranks; so the job of 2 "
+                                             "ranks starts its own\n$")
+
+    @unittest.skipIf(os.path.exists("/run/gradlane"), "this machine has daemons")
+    def test_that_fits_and_is_busy(self):
+        daemon = self.start(2)
+        job, other = self.job(), self.job()
+        self.assertEqual(job.ask("init()"), ["ok None"] * 2)
+        self.assertEqual(job.daemons(), [])
+        self.assertEqual(other.ask("init()"), ["ok None"] * 2)
+        self.assertEqual(len(other.daemons()), 1)
+        self.assertEqual(job.ask("reduce()") + other.ask("reduce()"), ["ok 2.0"] * 4)
+        daemon.kill()
+        self.assertRegex(job.ask("reduce()")[0], "^DaemonGone")
+        self.assertEqual(other.ask("reduce()"), ["ok 2.0"] * 2)
+
+
+if __name__ == "__main__":
+    GRADLANED = sys.argv[1]
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

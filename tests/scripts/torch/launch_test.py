@@ -171,6 +171,7 @@ class Jobs(Case):
                                      "trainer of rank 1 .* has come")
         # And the next group has another one.
         job.ask("dist.destroy_process_group()")
+        job.ask("import gc; gc.collect()")  # PyTorch 1.13 hangs if somebody still has the old store
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
 
@@ -206,7 +207,7 @@ class Refused(Case):
         job = self.job()
         job.ranks[0].say("init(3)")
         job.ranks[1].kill()
-        self.assertRegex(job.ranks[0].hear(), "(?i)time")
+        self.assertRegex(job.ranks[0].hear(), "^OperationFailed: gradlane: rank 0 has waited 3 s, .*, for rank 1$")
         self.assertNothingLeft(job)
 
 

@@ -17,12 +17,12 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import errors
-from . import launch, ledger
+from . import launch, ledger, meeting
 from .delegate import wanted
 from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import Engine
 from .handed import Several
-from .meeting import meet, refusal, watch
+from .meeting import refusal, watch
 from .newer import Newer, wrap
 from .setting import Setting
 from .staging import Operand
@@ -43,25 +43,24 @@ def _create_by_options(options: Any, _: Any) -> Any:
 
 
 def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Group:
-    if dist.is_initialized():
-        group = Group(rank, size, timeout)
-    else:
+    if not dist.is_initialized():
         # A new job. Groups of an earlier one may still be referenced, by a model say, and ranks may disagree about how
         # many operations there have been.
         Engine.renew()
         Setting.bounds = {}
         ledger.clear()
-        if size == 1:
-            group = Group(rank, size, timeout)
-        else:
-            def join() -> Group:
-                launch.prepare(store, rank, size, timeout)
-                return Group(rank, size, timeout)
+        meeting.job = ""
+    if size == 1 or dist.is_initialized() and (Engine.exists() or size != dist.get_world_size()):
+        group = Group(rank, size, timeout)
+    else:
+        def join(own: dist.Store) -> Group:
+            launch.prepare(own, rank, size, timeout)
+            return Group(rank, size, timeout)
 
-            group = meet(store, rank, size, timeout, join)
-            launch.verify(group._engine, timeout)
+        group = meeting.meet(store, rank, size, timeout, join)
+        launch.verify(group._engine, timeout)
     if wanted():
-        group.connect(store)
+        group.connect(meeting.own(store))
     return group
 
 

@@ -21,6 +21,7 @@ from .. import adaptive, errors
 from .._library import Capability
 from . import launch
 from .codec import bound_of, check, is_adaptive
+from .council import convene
 from .engine import Engine
 from .kept import Cuts, Kept, Loaded, check_buckets, check_codec, check_fits, shape_of_residual, too_many
 from .plan import Plan, named
@@ -327,7 +328,8 @@ def _open(process_group: dist.ProcessGroup | None) -> Engine:
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
         if launch.wanted() and not Engine.exists() and process_group in (None, dist.group.WORLD):
             limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
-            launch.prepare(dist.distributed_c10d._get_default_store(), rank, world, limit)
+            store = dist.distributed_c10d._get_default_store()
+            launch.prepare(dist.PrefixStore(convene(store, rank, world, limit), store), rank, world, limit)
     try:
         return Engine.shared(rank, world)
     except errors.NoDaemon as error:

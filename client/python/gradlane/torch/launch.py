@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
 import re
 import secrets
 import sys
-from typing import Any, Callable, Iterable
+from typing import Any
 
 import torch.distributed as dist
 
 from .. import _arguments, _context, errors
 from . import addresses, places, started
+from .council import Council
 from .engine import Engine
 
 _READY_S = 30.0  # for a daemon to start; all is on its way in a fraction of a second
-_ANSWER_S = 60.0  # for a rank to say what it has found, or done
 _FIND_S = 5.0  # for a daemon that was found to let go of the rank that had the place before
 _ATTEMPTS = 3
+_FAULTS = (errors.Error, ImportError, OSError, places.Unfit, started.CannotStart)  # of one rank, which all hear of
 _WRONG = (" warning ", " error ", " critical ")  # in lines of a log
 _REFUSAL = re.compile(r"the daemon at (.*) has refused: .*, of ([0-9]+) ranks")
 
@@ -55,11 +55,11 @@ def wanted() -> bool:
 def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> None:
     """Has daemons for a job whose ranks are all here: Engine.shared() finds that of this rank then.
 
-    Raises NoDaemon, the same on all ranks. `timeout` is the group's: nothing takes longer.
+    store: of these ranks alone, council.convene(). Raises NoDaemon, the same on all ranks. `timeout` is the group's:
+    nothing takes longer.
     """
-    number = (store.add("gradlane start", 1) - 1) // size
-    council = Council(dist.PrefixStore(f"gradlane start {number}", store), rank, timeout)
-    said = council.ask("facts", range(size), lambda: _facts(rank, size).text())
+    council = Council(store, rank, timeout)
+    said = council.ask("facts", range(size), lambda: _facts(rank, size).text(), _FAULTS)
     facts = [places.Facts.read(text) for text in said]
     if places.keeps(facts):
         return
@@ -100,49 +100,6 @@ def tell() -> None:
     text = started.tail(log, _WRONG)
     if text:
         print(f"gradlane: the daemon's log, {log}{text}", file=sys.stderr, flush=True)
-
-
-class Council:
-    """What ranks ask each other through a store."""
-
-    def __init__(self, store: dist.Store, rank: int, timeout: datetime.timedelta) -> None:
-        self._store, self._rank = store, rank
-        self.limit = min(timeout, datetime.timedelta(seconds=_ANSWER_S))
-
-    def ask(self, what: str, members: Iterable[int], answer: Callable[[], Any]) -> list[Any]:
-        """What the members have answered: their answer(), which is called where this rank is one of them. Raises
-        NoDaemon on all ranks if it has failed on one, or if one has not answered in time."""
-        members = list(members)
-        if self._rank in members:
-            try:
-                said = {"is": answer()}
-            except (errors.Error, ImportError, OSError, places.Unfit, started.CannotStart) as error:
-                said = {"error": str(error)}
-            self._store.set(f"{what} {self._rank}", json.dumps(said))
-        self._wait(what, members)
-        answers = [json.loads(self._store.get(f"{what} {member}")) for member in members]
-        for member, said in zip(members, answers):
-            if "error" in said:
-                raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {member}: {said['error']}")
-        return [said["is"] for said in answers]
-
-    def _wait(self, what: str, members: list[int]) -> None:
-        keys = [f"{what} {member}" for member in members]
-        try:
-            self._store.wait(keys, self.limit)
-        except RuntimeError as reason:
-            if "imed out" not in str(reason) and "timeout" not in str(reason).lower():
-                raise errors.error(errors.Code.NO_DAEMON, f"gradlane: the job's store is gone: {reason}") from None
-            missing = ", ".join(str(member) for member, key in zip(members, keys) if not self._has(key))
-            raise errors.error(errors.Code.NO_DAEMON, f"gradlane: nothing was heard from rank {missing} for "
-                               f"{self.limit.total_seconds():g} s, while the daemons were started") from None
-
-    def _has(self, key: str) -> bool:
-        try:
-            self._store.wait([key], datetime.timedelta(milliseconds=10))
-        except RuntimeError:
-            return False
-        return True
 
 
 # ---- Private
@@ -233,14 +190,15 @@ def _attempt(council: Council, facts: list[places.Facts], plan: places.Plan, ran
     try:
         ends = [places.Endpoint("127.0.0.1", 0, places.LOCAL_MTU)]
         if len(plan.machines) > 1:
-            said = council.ask("endpoint " + attempt, starters, lambda: _endpoint(facts, plan, mine, reserved).text())
+            said = council.ask("endpoint " + attempt, starters, lambda: _endpoint(facts, plan, mine, reserved).text(),
+                               _FAULTS)
             ends = [places.Endpoint.read(text) for text in said]
             try:
                 places.check(plan, ends)
             except places.Unfit as error:  # on all ranks
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
         sockets: list[str] = council.ask("socket " + attempt, starters,
-                                         lambda: _start(facts, plan, mine, ends, reserved, council.limit))
+                                         lambda: _start(facts, plan, mine, ends, reserved, council.limit), _FAULTS)
         return sockets
     finally:
         for it in reserved:

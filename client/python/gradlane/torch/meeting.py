@@ -19,37 +19,42 @@ import torch.distributed as dist
 
 from .. import errors
 from . import launch
+from .council import Council, convene
 from .delegate import wanted
 from .engine import Engine
 
 _Joined = TypeVar("_Joined")
 
-_JOINING = datetime.timedelta(seconds=60)  # a daemon that is starting is waited for 10 s
 _LEAVING = datetime.timedelta(seconds=5)
+
+job = ""  # the word that the ranks of the default group have agreed on; "": it has one rank
 
 
 def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
-         join: Callable[[], _Joined]) -> _Joined:
-    """Calls join(), which connects, when all ranks are here, and returns its result if it has gone well on all. Else it
-    raises on all what has gone wrong.
+         join: Callable[[dist.Store], _Joined]) -> _Joined:
+    """Calls join(a store that only these ranks have), which connects, when all ranks are here, and returns its result
+    if it has gone well on all. Else it raises on all what has gone wrong.
 
     Not before all are here: a rank that is taken anew ends what others are still finishing of the job before.
     """
-    key = f"gradlane {(store.add('gradlane', 1) - 1) // size}"
-    _wait_for_all(store, key, size, timeout)
+    global job
+    job = convene(store, rank, size, timeout)
+    store = own(store)
+    council = Council(store, rank, timeout)
     joined: _Joined | Exception
     text = "ok"
     try:
-        joined = join()
+        joined = join(store)
     except Exception as error:  # the others shall hear of it
         joined, text = error, str(error)
-    store.set(f"{key} rank {rank}", text)
-    texts = _texts(store, [f"{key} rank {other}" for other in range(size)], timeout)
+    texts = council.hear("joined", range(size), text)
     failed = next((other for other, its in enumerate(texts) if its != "ok"), None)
     if failed is None and not isinstance(joined, Exception):
         return joined
     try:
-        _wait_for_all(store, key + " failed", size, min(timeout, _LEAVING))  # the store goes with rank 0
+        if store.add("failed", 1) == size:
+            store.set("all have failed", "")
+        store.wait(["all have failed"], min(timeout, _LEAVING))  # the store goes with rank 0
     except RuntimeError:
         pass  # somebody was faster
     if isinstance(joined, Exception):
@@ -58,21 +63,9 @@ def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
     raise errors.bad_argument(f"gradlane: rank {failed} of the job cannot take part: {text}")
 
 
-def _texts(store: dist.Store, keys: list[str], timeout: datetime.timedelta) -> list[str]:
-    """What each rank says. One that has died cannot."""
-    limit = min(timeout, _JOINING)
-    try:
-        store.wait(keys, limit)
-    except RuntimeError as error:
-        raise errors.error(errors.Code.NO_DAEMON, "gradlane: a rank has died, or hangs, while it was to connect: "
-                           f"nothing was heard from it for {limit.total_seconds():g} s ({error})") from None
-    return [store.get(key).decode(errors="replace") for key in keys]
-
-
-def _wait_for_all(store: dist.Store, key: str, size: int, timeout: datetime.timedelta) -> None:
-    if store.add(key, 1) == size:
-        store.set(key + " all", "here")
-    store.wait([key + " all"], timeout)
+def own(store: dist.Store) -> dist.Store:
+    """Of this job's ranks, and of no earlier attempt's."""
+    return dist.PrefixStore(f"gradlane {job}", store)
 
 
 def refusal(size: int, world: int) -> errors.BadArgument:

@@ -59,10 +59,11 @@ class Plans(unittest.TestCase):
             places.plan([mixed[0], mixed[1]._replace(nodes="")])
 
     def test_settings(self):
-        plan = places.plan(facts("aabb"))
-        self.assertIn("trainers=2", places.settings(plan, 4, 1450))
-        self.assertIn("mtu=1450", places.settings(plan, 4, 1450))
-        self.assertIn("strategies=[ring]", places.settings(plan, 65, 1450))
+        settings = places.settings(places.plan(facts("aabb")), 1450)
+        for word in ("trainers=2", "mtu=1450", "local_reduce=true", "strategies=[ring, direct]"):
+            self.assertIn(word, settings)
+        self.assertIn("local_reduce=false", places.settings(places.plan(facts("aaab")), 1450))
+        self.assertIn("strategies=[ring]", places.settings(places.plan(facts(f"{i}" for i in range(65))), 1450))
 
 
 class Choices(unittest.TestCase):

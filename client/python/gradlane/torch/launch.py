@@ -237,7 +237,7 @@ def _start(facts: list[places.Facts], plan: places.Plan, mine: int, ends: list[p
     first = mine * plan.trainers
     nodes = "127.0.0.1" if len(ends) == 1 else ",".join(map(str, ends))
     words = ["--nodes", nodes, "--rank", str(mine)]
-    for setting in places.settings(plan, len(facts), min(end.mtu for end in ends)):
+    for setting in places.settings(plan, min(end.mtu for end in ends)):
         words += ["--set", setting]
     while reserved:
         reserved.pop().close()

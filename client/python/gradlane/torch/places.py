@@ -13,8 +13,9 @@ from typing import NamedTuple, Sequence
 MOST_TRAINERS = 16  # of a daemon: kMaxTrainers of config.h
 MOST_RANKS = 256  # kMaxNodes
 NAMED = "named"  # Facts.daemon: whose socket the environment says, or which is to be awaited
+_REDUCE = True  # trainers of a daemon are summed up before the ring, and are one rank of it: less goes over the links
 LOCAL_MTU = 9000  # of daemons on one machine
-_MOST_LINKED = 64  # ranks, up to which all have links to all
+_MOST_LINKED = 64  # daemons, up to which all have links to all
 # A name or an address of IPv4, or one of IPv6 in brackets, and perhaps a port; or one of IPv6 alone.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?|[0-9A-Fa-f:.]+")
 
@@ -103,13 +104,13 @@ def plan(facts: Sequence[Facts]) -> Plan:
     return Plan(trainers, machines)
 
 
-def settings(plan: Plan, world: int, mtu: int) -> list[str]:
+def settings(plan: Plan, mtu: int) -> list[str]:
     """Of each of the job's daemons, as gradlaned --set takes them: the same on all."""
-    # local_reduce, once it is better at all operations than ranks of their own: one line here.
     chosen = {
         "trainers": plan.trainers,
+        "local_reduce": "true" if _REDUCE and plan.trainers > 1 else "false",
         "mtu": mtu,
-        "strategies": "[ring, direct]" if world <= _MOST_LINKED else "[ring]",
+        "strategies": "[ring, direct]" if len(plan.machines) <= _MOST_LINKED else "[ring]",
         # Trainers may take all cores for seconds; one that has ended is known at once.
         "timeouts.peer": "10s",
     }
@@ -117,7 +118,7 @@ def settings(plan: Plan, world: int, mtu: int) -> list[str]:
 
 
 def ports(trainers: int) -> int:
-    """How many UDP ports a daemon has, side by side."""
+    """How many UDP ports a daemon has side by side, as daemons at one address must tell."""
     return trainers
 
 

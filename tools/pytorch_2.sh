@@ -58,6 +58,12 @@ failures() {
   "$python" -m tests.scripts.torch.failures_test "$gradlane" "$build/tools/gradlaned" "$@" || failed+=(failures_test)
 }
 
+# What init_process_group() starts.
+torchrun() {
+  echo "---- torchrun_test $*"
+  "$python" -m tests.scripts.torch.torchrun_test "$build/tools/gradlaned" "$@" || failed+=(torchrun_test)
+}
+
 suite() {
   echo "---- PyTorch's own tests $*"
   "$gradlane" run -n 3 --no-prefix -- "$python" tools/pytorch_suite.py "$@" || failed+=("PyTorch's own")
@@ -70,6 +76,7 @@ case "$short" in
     ranks - 2 fsdp_test
     ranks GRADLANE_EXTENSION=0 2 modern_test Trainings.test_ddp Trainings.test_objects
     failures Failures.test_a_rank_is_killed Failures.test_abort
+    torchrun Torchrun.test_two Torchrun.test_restart_before_init
     ;;
   suite)
     suite --short
@@ -89,6 +96,7 @@ case "$short" in
     ranks TORCH_DISTRIBUTED_DEBUG=DETAIL 2 modern_test
     ranks GRADLANE_EXTENSION=0 2 modern_test Operations Trainings.test_ddp Trainings.test_zero Trainings.test_objects
     failures
+    torchrun
     suite
     ;;
 esac

@@ -29,7 +29,7 @@ from .staging import Operand
 from .wire import divide
 from .work import Work
 
-_LOST = (" has left", "took too long")  # in the text of a failure after which the group is of no use
+_LOST = (" has left", " has gone", "took too long")  # in the text of a failure after which the group is of no use
 
 
 def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:

@@ -4,7 +4,6 @@
 // the other. The daemon copies a submission, then checks the copy. Fields have one writer each; those that tell of
 // progress are accessed with __atomic builtins (acquire and release), all others are plain memory ordered by them.
 #pragma once
-
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -64,7 +63,8 @@ struct gl_welcome {
   uint64_t control_bytes;
   uint64_t max_bytes;   // of an operation's tensor
   uint32_t pid;         // of the daemon
-  uint32_t flags;       // GL_WELCOME_...
+  uint16_t flags;       // GL_WELCOME_...
+  uint16_t trainers;    // of a node; 0 is 1
   char codec[GL_NAME];  // of operations that name none
 };
 

@@ -92,7 +92,7 @@ int gradlane_rank(const gradlane_context* gl);           // 0 to world - 1
 int gradlane_world(const gradlane_context* gl);          // number of trainers
 const char* gradlane_codec(const gradlane_context* gl);  // of the daemon's configuration: of operations that name none
 
-// 1: the daemon's local_reduce is on, where the trainers of a node are one rank: no reduce, gather, scatter and
+// Above 0: the daemon's local_reduce is on, and so many trainers of a node are one rank: no reduce, gather, scatter and
 // all-to-all, and reduce-scatter and all-gather of at most 64 MiB of all ranks, or what the daemon takes.
 int gradlane_local_reduce(const gradlane_context* gl);
 
@@ -164,8 +164,9 @@ typedef struct gradlane_how {
   // codec has `states` (gradlane_codec_info), each of as many floats as data, one behind the other; from
   // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. After GRADLANE_FAILED zeros again, or as
   // it was, where the operation still waited: rely on neither. A sum that is too small for a codec pays what is owed:
-  // the residual is added to the data by the call, and is zeros then. One that was kept for a codec is for no other of
-  // another `word`.
+  // the residual is added to the data by the call, and is zeros then. Where an average is of trainers that are one rank
+  // (gradlane_local_reduce()), a residual is what is owed of their mean: so many times as much of one trainer's data.
+  // One that was kept for a codec is for no other of another `word`.
   float* residual;
   int average;  // 1: divide sums by the number of ranks; floating types only
   // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the

@@ -290,7 +290,7 @@ static bool take_turn(gradlane_context* gl, struct gl_choice_class* it, struct g
   return true;
 }
 
-static void let_go(struct gl_request* request, const struct gl_way* way) {
+static void let_go(const gradlane_context* gl, struct gl_request* request, const struct gl_way* way) {
   struct gl_operation* const operation = &request->operation;
   struct gl_submission* const submission = &operation->submission;
   request->settled = true;
@@ -301,7 +301,7 @@ static void let_go(struct gl_request* request, const struct gl_way* way) {
   submission->codec_arguments = way->arguments;
   if (operation->states == 0) return;
   if (way->exact) {
-    gl_pay(operation);
+    gl_pay(gl, operation);
   } else {
     submission->flags |= GL_FLAG_RESIDUAL;
   }
@@ -325,7 +325,7 @@ bool gl_choose(gradlane_context* gl) {
   // What was asked for before the count began again fails in the daemon.
   struct gl_choice_class* const it = request->epoch == gl->choices.epoch ? class_of(gl, operation) : NULL;
   if (it == NULL) {
-    let_go(request, &set->ways[0]);
+    let_go(gl, request, &set->ways[0]);
     return true;
   }
   if (must_wait(gl, it)) return false;
@@ -338,7 +338,7 @@ bool gl_choose(gradlane_context* gl) {
   request->of_class = it;
   if (request->turn.trial >= 0) ++gl->choices.open;
   it->bytes += operation->submission.count * operation->width * (operation->blocks ? gl->welcome.world : 1);
-  let_go(request, &set->ways[request->turn.way]);
+  let_go(gl, request, &set->ways[request->turn.way]);
   gl_count_report(it);
   return true;
 }

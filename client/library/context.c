@@ -13,7 +13,8 @@ int gradlane_rank(const gradlane_context* gl) { return gl != NULL ? (int)gl->wel
 int gradlane_world(const gradlane_context* gl) { return gl != NULL ? (int)gl->welcome.world : -1; }
 
 int gradlane_local_reduce(const gradlane_context* gl) {
-  return gl != NULL && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0 ? 1 : 0;
+  if (gl == NULL || (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) == 0) return 0;
+  return gl->welcome.trainers > 1 ? (int)gl->welcome.trainers : 1;
 }
 
 const char* gradlane_codec(const gradlane_context* gl) { return gl != NULL ? gl->welcome.codec : ""; }

@@ -95,21 +95,25 @@ void gl_clear_states(const struct gl_operation* operation) {
 }
 
 // Data may lie at any address.
-static void add_floats(struct gl_range data, struct gl_range owed) {
+static void add_floats(struct gl_range data, struct gl_range owed, float times) {
   for (size_t at = 0; at < data.bytes; at += sizeof(float)) {
     float value;
     float more;
     memcpy(&value, data.base + at, sizeof(value));
     memcpy(&more, owed.base + at, sizeof(more));
-    value += more;
+    value += more * times;
     memcpy(data.base + at, &value, sizeof(value));
   }
 }
 
-void gl_pay(const struct gl_operation* operation) {
-  add_floats(operation->data, gl_state_of(operation, 0));
+void gl_pay(const gradlane_context* gl, const struct gl_operation* operation) {
+  // Of an average the daemon divides what trainers of a node give, and rounds their mean.
+  const int trainers = gradlane_local_reduce(gl);
+  const bool of_mean = trainers > 1 && (operation->submission.flags & GL_FLAG_AVERAGE) != 0;
+  const float times = of_mean ? (float)trainers : 1.0F;
+  add_floats(operation->data, gl_state_of(operation, 0), times);
   for (uint32_t i = 1; operation->owes_states && i < operation->states; ++i) {
-    add_floats(operation->data, gl_state_of(operation, i));
+    add_floats(operation->data, gl_state_of(operation, i), times);
   }
   gl_clear_states(operation);
 }

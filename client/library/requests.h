@@ -14,7 +14,7 @@ const struct gl_request* gl_find_user(const gradlane_context* gl, const void* ba
 // Makes zeros of its residual.
 void gl_clear_states(const struct gl_operation* operation);
 // Adds what it has to the data, which then owes nothing: elements go as they are.
-void gl_pay(const struct gl_operation* operation);
+void gl_pay(const gradlane_context* gl, const struct gl_operation* operation);
 // It is over.
 void gl_end_request(gradlane_context* gl, struct gl_request* request);
 // Sets of ways that no class and no request refers to are forgotten.

@@ -23,7 +23,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
   }
   struct gl_request* const it = gl_new_request(gl, &operation);
   if (it == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for another request");
-  if (operation.pays) gl_pay(&operation);
+  if (operation.pays) gl_pay(gl, &operation);
   gl_enqueue(gl, it);
   if (gl->first == it && gl->flight_count < GL_SLOTS) {
     gl_advance(gl);

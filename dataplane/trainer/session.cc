@@ -102,9 +102,11 @@ void Session::welcome() {
   message.control_bytes = control_.bytes();
   message.max_bytes = config_.max_tensor;
   message.pid = static_cast<uint32_t>(getpid());
-  message.flags =
+  message.trainers = static_cast<uint16_t>(config_.trainers);
+  uint32_t flags =
       (config_.local_reduce ? GL_WELCOME_LOCAL_REDUCE : 0) | (config_.auto_strategy ? GL_WELCOME_AUTO_STRATEGY : 0);
-  if (config_.local_reduce && config_.nodes.size() == 1) message.flags |= GL_WELCOME_ALONE;
+  if (config_.local_reduce && config_.nodes.size() == 1) flags |= GL_WELCOME_ALONE;
+  message.flags = static_cast<uint16_t>(flags);
   copy_text(message.codec, config_.auto_codec.empty() ? config_.codec.name() : config_.auto_codec);
   std::vector<int> fds = {control_.fd(), trainers_bell_.get()};
   for (const LaneAddress& lane : slots_[*slot_].lanes) fds.push_back(lane.doorbell);

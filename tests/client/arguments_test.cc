@@ -189,6 +189,23 @@ TEST_F(Arguments, SmallSumsPayWhatIsOwed) {
   EXPECT_EQ(residual_[2], 1.0F);
 }
 
+// Where trainers are summed up first, their mean is what was rounded: of an average one trainer pays for all.
+TEST_F(Arguments, MeansPayWhatIsOwed) {
+  open({.lanes = 2, .world = 4, .flags = GL_WELCOME_LOCAL_REDUCE, .trainers = 2});
+  for (const int average : {0, 1}) {
+    how_ = {};
+    how_.struct_size = sizeof(how_);
+    auto* const floats = reinterpret_cast<float*>(data_);
+    floats[2] = 1.0F;
+    residual_[2] = 0x1p-12F;
+    how_.residual = residual_;
+    how_.average = average;
+    ASSERT_EQ(all_reduce(data_, 50, &how_), GRADLANE_OK) << gradlane_error(gl_.get());
+    EXPECT_EQ(floats[2], 1.0F + (average != 0 ? 0x1p-11F : 0x1p-12F));
+    EXPECT_EQ(residual_[2], 0.0F);
+  }
+}
+
 TEST_F(Arguments, TimeLimits) {
   gl_.reset();
   gradlane_options options = options_for(daemon_->path());

@@ -173,8 +173,10 @@ TEST(Codecs, TablesThatMakeNoSense) {
 
 TEST(Codecs, LocalReduce) {
   FakeDaemon with({.flags = GL_WELCOME_LOCAL_REDUCE});
-  FakeDaemon without({});
+  FakeDaemon three({.flags = GL_WELCOME_LOCAL_REDUCE, .trainers = 3});
+  FakeDaemon without({.trainers = 3});
   EXPECT_EQ(gradlane_local_reduce(open_context(with).get()), 1);
+  EXPECT_EQ(gradlane_local_reduce(open_context(three).get()), 3);
   EXPECT_EQ(gradlane_local_reduce(open_context(without).get()), 0);
   EXPECT_EQ(gradlane_local_reduce(nullptr), 0);
 }

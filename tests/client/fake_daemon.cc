@@ -210,6 +210,7 @@ void FakeDaemon::greet() {
   welcome.max_bytes = settings_.max_bytes;
   welcome.pid = static_cast<uint32_t>(getpid());
   welcome.flags = settings_.flags;
+  welcome.trainers = settings_.trainers;
   copy_text(static_cast<char*>(welcome.codec), GL_NAME, settings_.codec);
   const std::vector<int> made = fds;
   if (settings_.welcome) settings_.welcome(welcome, fds);

@@ -70,7 +70,8 @@ class FakeDaemon {
     uint32_t rank = 0;
     uint32_t world = 1;
     uint64_t max_bytes = uint64_t{256} << 20;
-    uint32_t flags = 0;
+    uint16_t flags = 0;
+    uint16_t trainers = 0;
     std::string codec = "fixed:10";
     std::vector<gl_codec_row> codecs = fake_codecs();  // the table in shared memory
     std::vector<gl_strategy_row> strategies = fake_strategies();

@@ -110,7 +110,9 @@ class Core:
         data = Operand(self, array, form, copy=owed is not None)
         operation = Operation(name, data, bound)
         if owed is not None:
-            data.work += owed.reshape(array.shape)
+            # Of trainers that are summed up first, what is owed is of their mean.
+            trainers = max(self._lib.gradlane_local_reduce(self._connection.handle), 1) if how.average else 1
+            data.work += owed.reshape(array.shape) * numpy.float32(trainers)
             operation.paid = owed
         elif residual is not None and not exact:
             operation.residual = Operand(self, residual, _forms.FLOAT32)

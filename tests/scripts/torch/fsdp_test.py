@@ -77,6 +77,11 @@ def gradient(numel, number):
     return torch.randint(-511, 512, (numel,), generator=generator).float() / 4096
 
 
+def debt(tensor):
+    """Of all ranks, in gradients."""
+    return total(tensor) * gradlane.torch.Engine.existing().per_debt
+
+
 def total(tensor):
     """Over ranks, exactly."""
     result = tensor.double()
@@ -118,7 +123,7 @@ class Fsdp(unittest.TestCase):
                     applied += model.weight.grad.full_tensor().double() * WORLD
                     model.zero_grad()
             residual = sharded.state_dict()["units"]["(root)"]["residual"].view(-1)[:numel]
-            owed, computed = total(residual), total(computed)
+            owed, computed = debt(residual), total(computed)
             self.assertGreater(owed.abs().max().item(), 0)
             if WORLD & (WORLD - 1) == 0:  # else the average is rounded
                 self.assertTrue(torch.equal(applied + owed, computed))
@@ -151,7 +156,7 @@ class Fsdp(unittest.TestCase):
             model(mine[:2000], None if without else mine[2000:]).backward()
             applied += torch.cat([p.grad.full_tensor() for p in (model.first, model.second)]).double() * WORLD
             model.zero_grad()
-        owed = total(sharded.state_dict()["units"]["(root)"]["residual"].view(WORLD, -1))
+        owed = debt(sharded.state_dict()["units"]["(root)"]["residual"].view(WORLD, -1))
         shard = 2000 // WORLD if 2000 % WORLD == 0 else -(-2000 // WORLD)
         owed = torch.cat([owed[:, :shard].reshape(-1)[:2000], owed[:, shard:].reshape(-1)[:1000]])
         torch.testing.assert_close(applied + owed, total(computed), rtol=0,
@@ -172,7 +177,7 @@ class Fsdp(unittest.TestCase):
                 self.assertLess(wrong, 1e-7)
                 continue
             rms = before["bound"]["squares"][0] ** 0.5
-            owed = total(before["residual"].view(-1)[:numel]).abs().max().item() / WORLD
+            owed = debt(before["residual"].view(-1)[:numel]).abs().max().item() / WORLD
             self.assertGreater(wrong, 1e-5)
             self.assertLessEqual(wrong, rms * 2.0**-6 + owed + 1e-6)
 

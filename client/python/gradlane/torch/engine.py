@@ -152,7 +152,11 @@ class Engine:
         self._users = 0
         self._driver = Driver(connected._connection, Engine.socket)
         self._memory = self._driver.memory
-        self._local_reduce = connected._lib.gradlane_local_reduce(connected._connection.handle) != 0
+        trainers: int = connected._lib.gradlane_local_reduce(connected._connection.handle)
+        self._local_reduce = trainers != 0
+        # Of an average, where trainers of a node are summed up first, residuals are of their mean: what one owes is so
+        # many times as much in its own gradients.
+        self.per_debt = max(trainers, 1)
         self.codecs = connected._codecs
         self._found: dict[str | None, Codec] = {}  # codecs that were asked for
         self.groups = False  # whether process groups use it

@@ -176,7 +176,7 @@ class Unit:
             shared = self._shared(tensor.numel(), tensor.dtype)
             shared.copy_(tensor.detach().reshape(-1))
         coded = tensor.dtype == torch.float32
-        codec, residual = (self._choose(shared) if coded else (None, None))
+        codec, residual = (self._choose(shared, average) if coded else (None, None))
         future = self._engine.reduce_scatter_shared(
             output.detach(), shared, average=average, codec=codec, residual=residual, strategy=self._strategy,
             timeout=self._timeout, on_error=on_error)
@@ -185,7 +185,7 @@ class Unit:
             self._ask(output, 1.0 if average else 1.0 / self._engine.world)
         return future
 
-    def _choose(self, shared: torch.Tensor) -> tuple[str, torch.Tensor | None]:
+    def _choose(self, shared: torch.Tensor, average: bool) -> tuple[str, torch.Tensor | None]:
         """The codec, and the residual that goes with it."""
         self._settle()
         codec = self._codec if self._bound is None else self._bound.codec()
@@ -193,7 +193,7 @@ class Unit:
             return codec, None
         residual = self._owed(shared.numel())
         if self._bound is not None and codec == self._engine.codecs.exact:  # all that is owed goes now
-            shared.add_(residual[0])
+            shared.add_(residual[0], alpha=self._engine.per_debt if average else 1)
             residual.zero_()
             return codec, None
         return codec, residual

@@ -161,7 +161,7 @@ class State:
         # A step of the adaptive bound: all that is owed goes now.
         if residual is not None and exact:
             if kept.bound is not None:
-                buffer.add_(residual[0].to(buffer.device))
+                buffer.add_(residual[0].to(buffer.device), alpha=self._engine.per_debt)
                 residual.zero_()
             residual = None
         if bucket.is_last():

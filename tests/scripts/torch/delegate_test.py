@@ -111,7 +111,30 @@ class Reductions(Case):
         dist.all_reduce(torch.ones(4), op=OP.PRODUCT)
 
 
+    def test_complex(self):
+        """Pairs have sums; a product of pairs is not that of the numbers."""
+        with self.assertRaisesRegex(gradlane.BadArgument, "reduce of torch.complex64 is a sum or an average"):
+            dist.reduce(torch.ones(3, dtype=torch.complex64), 0, op=OP.PRODUCT)
+
+
 class Copies(Case):
+    def test_types_that_differ(self):
+        group = dist.group.WORLD
+        rows = [torch.ones(2) for _ in range(WORLD)]
+        with self.assertRaisesRegex(gradlane.BadArgument, "all_to_all of torch.float32 and torch.int32; all must"):
+            group.alltoall([torch.ones(2, dtype=torch.int32) for _ in range(WORLD)], rows)
+
+    def test_no_place_for_the_result(self):
+        """What cannot be written where it belongs has failed, for whoever asks."""
+        outputs = [torch.zeros(1).expand(3) for _ in range(WORLD)] if RANK == 0 else None
+        work = dist.gather(torch.ones(3), outputs, async_op=True)
+        if RANK == 0:
+            with self.assertRaises(RuntimeError):
+                work.wait()
+            self.assertFalse(work.is_success())
+        else:
+            work.wait()
+
     def test_gather_and_scatter(self):
         for dtype in TYPES:
             for root in range(WORLD):

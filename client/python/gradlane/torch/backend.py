@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import errors
-from . import launch, ledger, meeting
+from . import extension, launch, ledger, meeting
 from .delegate import wanted
 from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import Engine
@@ -34,6 +34,7 @@ _LOST = (" has left", " has gone", "took too long")  # in the text of a failure 
 
 def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     """What init_process_group() and new_group() call."""
+    extension.load()  # may build for half a minute: before ranks wait for one another
     return wrap(_create(store, rank, size, timeout), rank, size)
 
 

@@ -75,6 +75,7 @@ class Delegate:
             self._average(op, flat)
             together(flat, wires)
 
+        _check_complex(name, tensors[0], op)
         if tensors[0].is_sparse:
             wires = [Wire.of_sparse(tensors[0])]
         else:
@@ -85,6 +86,7 @@ class Delegate:
 
     def reduce(self, why: str, tensor: torch.Tensor, op: Any, opts: Any) -> Handed:
         """Ranks other than the root keep what they have."""
+        _check_complex("reduce", tensor, op)
         wire = Wire(tensor, "reduce", True, op == dist.ReduceOp.AVG)
         root = opts.rootRank == self._rank
         flat = wire.wire if root else wire.wire.clone()
@@ -100,6 +102,8 @@ class Delegate:
     def reduce_scatter(self, why: str, outputs: Sequence[torch.Tensor], blocks: Sequence[torch.Tensor], op: Any,
                        opts: Any) -> Handed:
         """By an all-reduce of all blocks: Gloo has it in later versions only, and does the same there."""
+        _check_complex("reduce_scatter", outputs[0], op)
+        _check_types("reduce_scatter", [*outputs, *blocks])
         output = Wire(outputs[0], "reduce_scatter", True, op == dist.ReduceOp.AVG)
         whole = torch.cat([Wire(block, "reduce_scatter", True).wire for block in blocks])
 
@@ -122,6 +126,7 @@ class Delegate:
 
     def all_gather(self, why: str, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, opts: Any) -> Handed:
         """outputs: one per rank."""
+        _check_types("all_gather", [tensor, *outputs])
         own, theirs = Wire(tensor, "all_gather"), [Wire(output, "all_gather") for output in outputs]
         wires = [wire.wire for wire in theirs]
         return self._hand(why, "all_gather", [list(outputs)], lambda: _finish(theirs), wires,
@@ -129,6 +134,7 @@ class Delegate:
 
     def gather(self, why: str, outputs: Any, tensor: torch.Tensor, opts: Any) -> Handed:
         """outputs: [one per rank] on the root, else []."""
+        _check_types("gather", [tensor, *(output for many in outputs for output in many)])
         own, theirs = Wire(tensor, "gather"), [Wire(output, "gather") for many in outputs for output in many]
         wires = [[wire.wire for wire in theirs]] if outputs else []
         options = self._options("GatherOptions", opts, rootRank=opts.rootRank)
@@ -137,6 +143,7 @@ class Delegate:
 
     def scatter(self, why: str, output: torch.Tensor, inputs: Any, opts: Any) -> Handed:
         """inputs: [one per rank] on the root, else []."""
+        _check_types("scatter", [output, *(tensor for many in inputs for tensor in many)])
         own, theirs = Wire(output, "scatter"), [Wire(tensor, "scatter").wire for many in inputs for tensor in many]
         options = self._options("ScatterOptions", opts, rootRank=opts.rootRank)
         return self._hand(why, "scatter", [output], own.finish, theirs or own.wire,
@@ -145,6 +152,7 @@ class Delegate:
     def all_to_all(self, why: str, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor],
                    opts: Any) -> Handed:
         """One tensor per rank each, of any sizes: as one of all of them."""
+        _check_types("all_to_all", [*outputs, *inputs])
         theirs = [Wire(output, "all_to_all", as_bytes=True) for output in outputs]
         ours = [Wire(tensor, "all_to_all", as_bytes=True).wire for tensor in inputs]
         there, here = torch.cat(ours), torch.cat([wire.wire for wire in theirs])
@@ -156,6 +164,7 @@ class Delegate:
     def all_to_all_single(self, why: str, output: torch.Tensor, tensor: torch.Tensor, output_splits: Sequence[int],
                           input_splits: Sequence[int], opts: Any) -> Handed:
         """Splits: rows, for or from each rank; none: as many for each."""
+        _check_types("all_to_all_single", [output, tensor])
         here, there = Wire(output, "all_to_all_single"), Wire(tensor, "all_to_all_single")
         counts = [wire.counts(splits, self._size) for wire, splits in ((here, output_splits), (there, input_splits))]
         options = self._options("AllToAllOptions", opts)
@@ -332,3 +341,16 @@ def _addresses(host: str) -> Sequence[Any]:
         return socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
     except OSError:
         return ()
+
+
+def _check_types(name: str, tensors: Sequence[torch.Tensor]) -> None:
+    """What travels as bytes would become something else where types differ."""
+    types = sorted({str(tensor.dtype) for tensor in tensors})
+    if len(types) > 1:
+        raise errors.bad_argument(f"gradlane: {name} of {' and '.join(types)}; all must be of one type")
+
+
+def _check_complex(name: str, tensor: torch.Tensor, op: Any) -> None:
+    """Complex numbers are summed as pairs; of pairs there is nothing else that would mean anything."""
+    if tensor.is_complex() and op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+        raise errors.bad_argument(f"gradlane: {name} of {tensor.dtype} is a sum or an average, and nothing else")

@@ -122,8 +122,9 @@ class Driver(Pieces):
 
     def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
         """What all-reduces that go so have from now on; coded: those of 1024 elements or more may."""
-        if self._express is not None:
-            self._express.set(codec, strategy, coded)
+        with self.lock:  # which whoever is in it has: the words are its
+            if self._express is not None:
+                self._express.set(codec, strategy, coded)
 
     def close(self, disconnect: Callable[[], None], silent: bool = False) -> None:
         """Calls `disconnect`; what is not over fails. silent: no thread that waits for it wakes up."""

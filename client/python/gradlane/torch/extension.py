@@ -41,15 +41,15 @@ def load() -> Any:
     """The module, or None: PyTorch is too old for it, GRADLANE_EXTENSION=0 is set, or it cannot be built."""
     if not wanted():
         return None
-    there = brought()
-    if there.exists():
-        try:
-            return _module(there)
-        except ImportError as reason:  # of an older C++ library, say
-            _say(f"the package's part in C++ cannot be loaded ({reason}), building it")
     try:
+        there = brought()
+        if there.exists():
+            try:
+                return _module(there)
+            except ImportError as reason:  # of an older C++ library, say
+                _say(f"the package's part in C++ cannot be loaded ({reason}), building it")
         return _module(build(folder()))
-    except (CannotBuild, OSError, ImportError) as reason:
+    except (CannotBuild, OSError, ImportError, ValueError) as reason:
         _say(f"no backend in C++, going on in Python: {reason}")
         return None
 
@@ -150,7 +150,8 @@ def _compile(library: pathlib.Path) -> None:
         command += [str(_SOURCES / "extension.cc"), "-o", made, f"-L{there / 'lib'}", "-ltorch_python", "-ltorch",
                     "-ltorch_cpu", "-lc10"]
         try:
-            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   errors="replace", check=False)
         except OSError as reason:
             raise CannotBuild(f"{compiler[0]}: {reason.strerror}") from None
         if ended.returncode != 0:

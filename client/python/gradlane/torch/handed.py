@@ -41,8 +41,6 @@ class Handed(Work):
                     self._wait(timeout or _NEVER)
                 finally:
                     self._asked()
-        if self._error is not None:
-            raise self._error
         self._end()
         return True
 
@@ -102,13 +100,16 @@ class Handed(Work):
             return self._error
 
     def _end(self) -> None:
+        """Raises what has failed, in the operation or in putting its result where it belongs."""
         with self._once:
-            if self._finished:
-                return
-            try:
-                self._finish()
-            finally:
+            if self._error is None and not self._finished:
+                try:
+                    self._finish()
+                except Exception as error:
+                    self._error = error
                 self._finished = True  # not before: is_completed() believes it without the lock
+        if self._error is not None:
+            raise self._error
 
 
 class Several(Work):

@@ -47,11 +47,13 @@ class Work(_Base):
         """Until somebody asks for what has become of it."""
         with Work._lock:
             Work._kept[id(self)] = self
-            while len(Work._kept) > _KEPT:
-                oldest = next(iter(Work._kept.values()))
-                if not oldest.is_completed():
-                    break
-                Work._kept.pop(id(oldest), None)
+        while True:
+            with Work._lock:
+                oldest = next(iter(Work._kept.values())) if len(Work._kept) > _KEPT else None
+            # It is asked without the lock: it may wait for a thread that wants that.
+            if oldest is None or not oldest.is_completed():
+                return
+            oldest._asked()
 
     def _fail(self, error: Exception) -> None:
         self._error = error

@@ -64,6 +64,11 @@ torchrun() {
   "$python" -m tests.scripts.torch.torchrun_test "$build/tools/gradlaned" "$@" || failed+=(torchrun_test)
 }
 
+elastic() {
+  echo "---- elastic_test"
+  "$python" -m tests.scripts.torch.elastic_test "$build/tools/gradlaned" || failed+=(elastic_test)
+}
+
 suite() {
   echo "---- PyTorch's own tests $*"
   "$gradlane" run -n 3 --no-prefix -- "$python" tools/pytorch_suite.py "$@" || failed+=("PyTorch's own")
@@ -97,6 +102,7 @@ case "$short" in
     ranks GRADLANE_EXTENSION=0 2 modern_test Operations Trainings.test_ddp Trainings.test_zero Trainings.test_objects
     failures
     torchrun
+    elastic
     suite
     ;;
 esac

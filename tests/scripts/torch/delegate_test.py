@@ -110,7 +110,6 @@ class Reductions(Case):
             dist.all_reduce(torch.ones(4), op=OP.BXOR)
         dist.all_reduce(torch.ones(4), op=OP.PRODUCT)
 
-
     def test_complex(self):
         """Pairs have sums; a product of pairs is not that of the numbers."""
         with self.assertRaisesRegex(gradlane.BadArgument, "reduce of torch.complex64 is a sum or an average"):

@@ -334,7 +334,7 @@ class Interface(unittest.TestCase):
             gradlane_version = staticmethod(lambda: 1)
 
         with unittest.mock.patch.object(library.ctypes, "CDLL", lambda path: Older()):
-            with self.assertRaisesRegex(gradlane.NoDaemon, "interface 1, this package needs 6: install"):
+            with self.assertRaisesRegex(gradlane.NoDaemon, "interface 1, this package needs 7: install"):
                 library.load()
 
 

@@ -172,7 +172,9 @@ class Jobs(Case):
                                      "trainer of rank 1 .* has come")
         # And the next group has another one.
         job.ask("dist.destroy_process_group()")
-        job.ask("import gc; gc.collect()")  # PyTorch 1.13 hangs if somebody still has the old store
+        # PyTorch 1.13 hangs if somebody still has the old store, which listens there.
+        job.ask("import gc; gc.collect()")
+        job.ask(f"os.environ.update(MASTER_PORT='{free_port()}')")
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
 

@@ -135,14 +135,16 @@ class Driver(Pieces):
             self._close_express()
             self._silent = silent
             thread = self._thread
-            if thread is None:
-                self._bell.close()
-            else:
-                self._bell.ring()
+            try:
+                # As long as operations are in the queue: they have the memory that the library may still copy to.
+                disconnect()
+            finally:
+                if thread is None:
+                    self._bell.close()
+                else:
+                    self._bell.ring()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_JOIN_S)
-        with self.lock:
-            disconnect()
 
     # ---- Any thread
 
@@ -243,6 +245,7 @@ class Driver(Pieces):
         with self.lock:
             self.gone, self._dead = True, repr(error)
             self._close_express()
+            self._connection.disconnect()  # nothing is copied to what operations let go of
             others = [*self._queue, *self._failed]
             self._queue.clear()
         for other in others:

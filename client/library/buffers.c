@@ -183,11 +183,11 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer) {
 }
 
 static gradlane_code make_stage(gradlane_context* gl, size_t bytes, struct gl_stage* it) {
-  if (it->base != NULL) (void)gradlane_free(gl, it->base);
-  *it = (struct gl_stage){.base = NULL};
   void* base = NULL;
   const gradlane_code code = gradlane_alloc(gl, bytes, &base);
   if (code != GRADLANE_OK) return code;
+  // Not before: requests that wait may have no other.
+  if (it->base != NULL) (void)gradlane_free(gl, it->base);
   const uint32_t segment = gl_find_buffer(gl, base)->segment;
   *it = (struct gl_stage){.base = base,
                           .bytes = bytes,

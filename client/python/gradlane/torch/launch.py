@@ -26,7 +26,8 @@ from .engine import Engine
 _READY_S = 30.0  # for a daemon to start; all is on its way in a fraction of a second
 _FIND_S = 5.0  # for a daemon that was found to let go of the rank that had the place before
 _ATTEMPTS = 3
-_FAULTS = (errors.Error, ImportError, OSError, ValueError, places.Unfit, started.CannotStart)  # of one rank, which all hear of
+# Of one rank, which all hear of.
+_FAULTS = (errors.Error, ImportError, OSError, ValueError, places.Unfit, started.CannotStart)
 _WRONG = (" warning ", " error ", " critical ")  # in lines of a log
 _REFUSAL = re.compile(r"the daemon at (.*) has refused: .*, of ([0-9]+) ranks")
 

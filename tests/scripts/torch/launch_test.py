@@ -178,6 +178,12 @@ class Jobs(Case):
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
 
+    def test_one_rank(self):
+        """The hook wants a daemon there, too."""
+        job = self.job(1)
+        self.assertEqual(job.ask("init()"), ["ok None"])
+        self.assertRegex(job.ask("gradlane.torch.State()")[0], "^ok <gradlane.torch.State.*: rank 0 of 1>")
+
     def test_hook_beside_gloo(self):
         job = self.job()
         self.assertEqual(job.ask("dist.init_process_group('gloo')"), ["ok None"] * 2)

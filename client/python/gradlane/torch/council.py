@@ -85,7 +85,8 @@ def _propose(store: dist.Store, size: int, end: float) -> str:
     others = range(1, size)
     keys = [f"hello {rank}" for rank in others]
     _must(store, keys, end, lambda missing: f"rank {', '.join(key.split()[1] for key in missing)}")
-    hellos: list[str] = []
+    hellos: list[str] | None = None
+    word = ""
     while True:
         now = [store.get(key).decode() for key in keys]
         if now != hellos:

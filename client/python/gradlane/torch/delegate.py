@@ -20,8 +20,8 @@ from torch._C import _distributed_c10d
 
 from .. import errors
 from . import ledger
-from .engine import is_inference
 from .handed import Handed
+from .staging import is_inference
 from .wire import Wire, divide, together
 
 # In what Gloo says when ranks have lost each other: it has closed their connections then, and its group is of no use.

@@ -391,15 +391,8 @@ class Engine:
                resumed: tuple[int, int, int] | None = None) -> Future[Any]:
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
         operation.result = tensor if result is None else result
-        operation.inference = is_inference((tensor, result))
+        operation.inference = staging.is_inference((tensor, result))
         operation.timeout = timeout
         if operation.type == Type.FLOAT32:  # a codec may have something to say
             operation.caller = _losses.caller(TORCH)
         return self._driver.start(operation) if resumed is None else self._driver.resume(operation, *resumed)
-
-
-def is_inference(tensors: Any) -> bool:
-    """Whether one of them, in lists at any depth, was made in inference mode. Only there it can be written to."""
-    if isinstance(tensors, torch.Tensor):
-        return bool(tensors.is_inference())
-    return isinstance(tensors, (list, tuple)) and any(map(is_inference, tensors))

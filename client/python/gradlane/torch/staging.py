@@ -9,7 +9,7 @@ CUDA tensors.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
@@ -164,3 +164,10 @@ class Operand:
         self.tensor.copy_(work.reshape(self.tensor.shape))
         if self.tensor.device.type == "cuda":
             torch.cuda.current_stream(self.tensor.device).synchronize()
+
+
+def is_inference(tensors: Any) -> bool:
+    """Whether one of them, in lists at any depth, was made in inference mode. Only there it can be written to."""
+    if isinstance(tensors, torch.Tensor):
+        return bool(tensors.is_inference())
+    return isinstance(tensors, (list, tuple)) and any(map(is_inference, tensors))

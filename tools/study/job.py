@@ -26,8 +26,9 @@ class Failed(Exception):
 
 
 def command(settings, gradlane, trainings, spec):
-    words = [gradlane, "run", "-n", settings["nodes"], "--link", "veth", "--inside", "--rate", settings["link_rate"]]
-    words += ["--strategies", ",".join(plan.strategies_of(trainings)), "--no-prefix", "--", sys.executable, "-u", HERE / "train.py", spec]
+    words = [gradlane, "run", "-n", settings["nodes"], "--link", plan.link_of(settings["mode"]), "--inside"]
+    words += ["--rate", settings["link_rate"], "--strategies", ",".join(plan.strategies_of(trainings)), "--no-prefix"]
+    words += ["--", settings["python"], "-u", HERE / "train.py", spec]
     return [str(word) for word in words]
 
 

@@ -20,6 +20,7 @@ import tempfile
 import time
 
 from tools.compare.busy import busy_cores
+from tools.study import kept
 from tools.study import plan
 from tools.study import report
 from tools.study import summary
@@ -29,10 +30,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "docs" / "results"
 # By mode.
 PAGES = {None: RESULTS / "study.md", plan.SYSTEMS_MODE: RESULTS / "systems.md", plan.PAPERS_MODE: RESULTS / "papers.md",
-         plan.OBSERVATION_MODE: RESULTS / "observation.md"}
+         plan.OBSERVATION_MODE: RESULTS / "observation.md", plan.RACE_MODE: RESULTS / "race.md"}
+VENV = ROOT / "build-pytorch" / "bin" / "python"  # of tools/setup.sh --pytorch
 IMAGES = ROOT / "docs" / "images"
-SPLIT = 3  # the demo's
-TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
 QUICK_EPOCHS = 2
 TRIES = 2
 
@@ -72,13 +72,13 @@ def methods(text):
 
 
 def least_seeds(mode):
-    return plan.FEWER_SEEDS if mode in (plan.SYSTEMS_MODE, plan.OBSERVATION_MODE) else plan.SEEDS
+    return plan.SEEDS if mode in (None, plan.PAPERS_MODE) else plan.FEWER_SEEDS
 
 
 def for_page(settings):
     """Whether the page of such a study, docs/results/study.md or that of its mode, is about such a one."""
     seeds = least_seeds(settings.get("mode"))
-    return (not settings["quick"] and not settings["only"] and settings["models"] == list(plan.MODELS)
+    return (not settings["quick"] and not settings["only"] and settings["models"] == plan.models_of(settings.get("mode"))
             and settings["seeds"] >= seeds and settings["epochs"] == plan.EPOCHS
             and settings["link_rate"] == plan.LINK_RATE)
 
@@ -107,8 +107,8 @@ def parse_arguments():
                         help=f"few methods, one seed, {QUICK_EPOCHS} epochs: to see whether it works")
     parser.add_argument("--seeds", type=whole(1, 99), help=f"trainings of each kind ({plan.SEEDS})")
     parser.add_argument("--epochs", type=whole(1, 1000), help=f"of each training ({plan.EPOCHS})")
-    parser.add_argument("--models", type=lambda text: text.split(","), default=list(plan.MODELS),
-                        metavar="MODEL,...", help=" or ".join(plan.MODELS) + " (both)")
+    parser.add_argument("--models", type=lambda text: text.split(","), metavar="MODEL,...",
+                        help=" or ".join(plan.MODELS) + " (all but gpt; all with --race and --record)")
     parser.add_argument("--only", type=methods, metavar="METHOD,...",
                         help="these, the worker-aggregator and Gloo; there are: "
                         + "; ".join(plan.BY_NAME).replace("%", "%%"))
@@ -121,6 +121,11 @@ def parse_arguments():
     parser.add_argument("--observation", action="store_true",
                         help="the same codecs on gradients only, on weights only, on both; --write-docs writes "
                         "docs/results/observation.md")
+    parser.add_argument("--race", action="store_true",
+                        help="fp32 and bf16 over Gloo against gradlane over udp: seconds to the same loss, a small GPT "
+                        "and FSDP2 included; --write-docs writes docs/results/race.md")
+    parser.add_argument("--python", metavar="EXE", help="the trainers' (this one; with --race that of "
+                        "build-pytorch/, which tools/setup.sh --pytorch makes)")
     parser.add_argument("--link-rate", default=plan.LINK_RATE, metavar="R", help="of each node's cable (%(default)s)")
     parser.add_argument("--minutes", type=whole(1, 99999),
                         help="end after so many, with the training that runs then; --resume goes on")
@@ -137,15 +142,17 @@ def parse_arguments():
     parser.add_argument("--gradlane", metavar="EXE", help="use this one; install and build nothing")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # the command line only
     args = parser.parse_args()
-    for model in args.models:
-        if model not in plan.MODELS:
-            parser.error(f"--models: '{model}': there are {' and '.join(plan.MODELS)}")
     if args.resume and args.report:
         parser.error("--resume trains, --report does not; choose one")
     modes = [mode for mode in plan.MODES if getattr(args, mode)]
     if len(modes) > 1:
         parser.error(f"--{modes[0]} and --{modes[1]} are studies of their own; choose one")
     args.mode = modes[0] if modes else None
+    args.models = args.models or (list(plan.MODELS) if args.record else plan.models_of(args.mode))
+    for model in args.models:
+        if model not in plan.MODELS:
+            parser.error(f"--models: '{model}': there are {', '.join(plan.MODELS)}")
+    args.python = args.python or (str(VENV) if args.race and VENV.exists() else sys.executable)
     if args.systems and args.only:
         parser.error("--systems names methods of its own; leave out --only")
     if args.minutes and args.report:
@@ -163,38 +170,6 @@ def parse_arguments():
 
 
 # ---- Training
-
-
-def prepare_data(path):
-    """Writes the digits to a file, and returns how many there are to train on. Trainers need not load scikit-learn."""
-    import numpy
-
-    from tools.demo import digits
-
-    images, labels, test_images, test_labels = digits.load_digits(SPLIT)
-    numpy.savez(path, images=images, labels=labels, test_images=test_images, test_labels=test_labels)
-    return len(labels)
-
-
-def settings_of(args, images):
-    import importlib.metadata
-
-    nodes = 4
-    return TRAINING | {
-        "nodes": nodes,
-        "link_rate": args.link_rate,
-        "seeds": args.seeds,
-        "epochs": args.epochs,
-        "steps": images // (nodes * TRAINING["batch"]),
-        "quick": args.quick,
-        "models": args.models,
-        "only": args.only,
-        "mode": args.mode,
-        "cores": len(os.sched_getaffinity(0)),
-        "torch": importlib.metadata.version("torch"),
-        "date": datetime.date.today().isoformat(),
-        "idle_cores": [],
-    }
 
 
 def jobs_of(settings):
@@ -216,7 +191,8 @@ class Progress:
         seconds = plan.START_UP * max(1, round(self.jobs * len(self.left) / max(1, len(self.all))))
         for training in self.left.values():
             took = self.seen[training["model"], training["method"]]
-            guess = plan.GUESS[plan.BY_NAME[training["method"]].kind] * self.epochs / plan.EPOCHS
+            guess = plan.GUESS[plan.BY_NAME[training["method"]].kind] * plan.LONGER.get(training["model"], 1)
+            guess *= self.epochs / plan.EPOCHS
             seconds += sum(took) / len(took) if took else guess
         return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
@@ -236,41 +212,9 @@ def look_around(settings, out):
     """Whether the machine is quiet is part of the results."""
     busy = busy_cores()
     settings["idle_cores"].append(busy)
-    save_settings(settings, out)
+    kept.save_settings(settings, out)
     if busy > plan.QUIET:
         say(f"tools/study.sh: WARNING: {busy:.1f} cores are busy with other work; do not rely on these times")
-
-
-def save_settings(settings, out):
-    fresh = out / "settings.new"
-    fresh.write_text(json.dumps(settings, indent=1) + "\n")
-    fresh.rename(out / "settings.json")
-
-
-def load(out):
-    """Settings and trainings of earlier runs; a last line that was cut off is left out."""
-    settings = json.loads((out / "settings.json").read_text())
-    trainings = []
-    for line in (out / "trainings.jsonl").read_text().splitlines(keepends=True):
-        if line.endswith("\n"):
-            trainings.append(json.loads(line))
-    return settings, trainings
-
-
-def begin(args, settings):
-    """Results that are kept. A folder of other settings is not gone on with."""
-    if args.resume and (args.out / "trainings.jsonl").exists():
-        before, trainings = load(args.out)
-        for name in ("nodes", "link_rate", "epochs", "steps", "batch", "rate", "momentum", "cores"):
-            if before[name] != settings[name]:
-                before_that, now = before[name], settings[name]
-                raise SystemExit(f"tools/study.sh: --resume: {args.out} has {name} {before_that}, not {now}")
-        settings["idle_cores"] = before.get("idle_cores", [])
-    else:
-        trainings = []
-    save_settings(settings, args.out)
-    (args.out / "trainings.jsonl").write_text("".join(json.dumps(training) + "\n" for training in trainings))
-    return trainings
 
 
 def train(args, out):
@@ -278,10 +222,10 @@ def train(args, out):
     from tools.study import job
 
     data = out / "digits.npz"
-    settings = settings_of(args, prepare_data(data))
+    settings = kept.settings_of(args, kept.prepare_data(data))
     if any(plan.SYSTEMS["WA"] in plan.selected(model, args.quick, args.only, args.mode) for model in args.models):
         settings["add_gbps"] = systems.adding_speeds(args.gradlane, ROOT)
-    trainings = begin(args, settings)
+    trainings = kept.begin(args, settings)
     planned = jobs_of(settings)
     progress = Progress(planned, args.epochs)
     for training in trainings:
@@ -326,8 +270,8 @@ def record(args):
 
         with tempfile.TemporaryDirectory(prefix="gradlane-study-") as folder:
             data = pathlib.Path(folder, "digits.npz")
-            prepare_data(data)
-            recorder.record(args.record, args.models, data, TRAINING, args.epochs, args.sample, say)
+            kept.prepare_data(data)
+            recorder.record(args.record, args.models, data, kept.TRAINING, args.epochs, args.sample, say)
     except ImportError as error:
         raise SystemExit(f"tools/study.sh: --record: {error}; tools/setup.sh installs what it needs")
     except OSError as error:
@@ -380,7 +324,7 @@ def main():
     args.gradlane = args.gradlane or str(ROOT / "build" / "tools" / "gradlane")
     start = time.monotonic()
     if args.report:
-        (settings, trainings), failures = load(args.out), []
+        (settings, trainings), failures = kept.load(args.out), []
     else:
         args.out.mkdir(parents=True, exist_ok=True)
         settings, trainings, failures = train(args, args.out)

@@ -1,9 +1,11 @@
-"""models.py - the networks of the study and the digits they learn (the study's trainers)"""
+"""models.py - the networks of the study, how they learn, and the digits (the study's trainers)"""
 
 import math
 
 import numpy
 import torch
+
+from tools.study import gpt
 
 CLASSIFIER = (64, 500, 500, 500, 500, 10)
 
@@ -31,7 +33,27 @@ def convolutional():
     )
 
 
-MAKE = {"digits": classifier, "conv": convolutional}
+MAKE = {"digits": classifier, "conv": convolutional, "gpt": gpt.Gpt}
+GPT_BATCH, GPT_RATE = 1, 1e-3  # windows per node and step; AdamW's
+
+
+def optimizer_of(name, parameters, rate, momentum):
+    """SGD, as the INCEPTIONN paper has it; AdamW for the GPT, which nobody trains otherwise."""
+    if name == "gpt":
+        return torch.optim.AdamW(parameters, lr=rate)
+    return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
+
+
+def first_rate(name, rate):
+    return GPT_RATE if name == "gpt" else rate
+
+
+def share_of(name, file, rank, world, batch):
+    return gpt.Share(rank, world, GPT_BATCH) if name == "gpt" else Share(file, rank, world, batch)
+
+
+def loss_of(outputs, wanted):
+    return torch.nn.functional.cross_entropy(outputs.float().flatten(0, -2), wanted.flatten())
 
 
 def rate_of(first, epoch, epochs):
@@ -40,7 +62,10 @@ def rate_of(first, epoch, epochs):
 
 
 def initialize(model, seed):
-    """He et al., 2015: normal with variance 2 / inputs; biases are 0."""
+    """He et al., 2015: normal with variance 2 / inputs; biases are 0. The GPT has a way of its own."""
+    if isinstance(model, gpt.Gpt):
+        model.initialize(seed)
+        return
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for layer in model:
@@ -74,7 +99,9 @@ class Share:
             batches.append((self.images[mine], self.labels[mine]))
         return batches
 
-    def correct(self, model):
-        """How many of the rank's test images the model gets right."""
+    def test(self, model):
+        """How many of the rank's test images the model gets right, and the sum of their losses in nats."""
         with torch.no_grad():
-            return int((model(self.test_images).argmax(1) == self.test_labels).sum())
+            values = model(self.test_images)
+        loss = torch.nn.functional.cross_entropy(values, self.test_labels, reduction="sum")
+        return int((values.argmax(1) == self.test_labels).sum()), float(loss)

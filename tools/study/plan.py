@@ -19,7 +19,8 @@ GRADIENTS, WEIGHTS, BOTH = "gradients", "weights", "both"
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A way to average gradients. kind: gloo, aggregator, fp16, bf16, powersgd or gradlane; the rest is gradlane's."""
+    """A way to average gradients. kind: gloo, aggregator, fp16, bf16, powersgd, fsdp (FSDP2, on Gloo without a codec) or
+    gradlane; the rest is gradlane's."""
 
     name: str
     kind: str
@@ -32,6 +33,8 @@ class Method:
     rank: int = 0  # of PowerSGD's factors
     momentum: bool = True  # of the optimizer; False: the codec has its own
     ramp: tuple = ()  # (codec, epochs) before it
+    halves: bool = False  # FSDP2 computes, and exchanges all it has, in bfloat16
+    parameters: str = ""  # FSDP2's: "bf16" through gradlane; by the job's own backend, exactly
 
 
 def _gradlane(codec, feedback=False, strategy="", **more):
@@ -103,23 +106,42 @@ PAPERS_BESIDE = [WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", 
 OBSERVED = ["trunc:10", "trunc:16", "trunc:22", "inceptionn:10", "inceptionn:6", "fixed:10", "fixed:6"]
 OBSERVATION = [of_what(codec, what) for codec in OBSERVED for what in (GRADIENTS, WEIGHTS, BOTH)]
 
+FSDP, FSDP_HALVES = "FSDP2 on Gloo", "FSDP2 on Gloo, bf16"
+SHARDED = [
+    Method(FSDP, "fsdp"),
+    Method(FSDP_HALVES, "fsdp", halves=True),
+    Method("FSDP2, fixed:auto + feedback, bf16 parameters", "fsdp", "fixed:auto", True, parameters="bf16"),
+]
+
 # The same method may be in several of them.
-BY_NAME = {method.name: method for method in METHODS + PAPERS + OBSERVATION}
+BY_NAME = {method.name: method for method in [*METHODS, _gradlane("fixed:auto", True), *PAPERS, *OBSERVATION, *SHARDED]}
 # What the INCEPTIONN paper compares, by its names: a worker-aggregator, with compression on the way up, and rings.
 SYSTEMS = {"WA": "aggregator:0 raw", "WA+C": "aggregator:0 fixed:10/raw", "ring": "raw", "ring+C": "fixed:10"}
 
 MODELS = {
     "digits": "64-500-500-500-500-10, 789,010 parameters",
     "conv": "convolutional, 283,786 parameters",
+    "gpt": "GPT of 2 blocks, 1,645,664 parameters",
 }
+BY_LOSS = ("gpt",)  # reach a loss; the others an accuracy
 # The convolutional net is there to see whether another kind of network does the same: fewer methods will do.
 CONV_METHODS = [
     WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:5 + feedback",
     "fixed:auto", "inceptionn:10",
 ]
 # Studies beside that of all methods, by what stands on the command line.
-SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE = "systems", "papers", "observation"
-MODES = (SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE)
+SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE, RACE_MODE = "systems", "papers", "observation", "race"
+MODES = (SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE, RACE_MODE)
+# What people have today, and what they would take instead.
+BF16 = "Gloo, bf16"
+_RACE = [GLOO, BF16, "raw", "bf16", "fixed:10", "fixed:8 + feedback", "fixed:6 + feedback", "fixed:auto + feedback"]
+RACE = {
+    "digits": [WORKER_AGGREGATOR, *_RACE],
+    "conv": _RACE,
+    "gpt": [GLOO, BF16, "bf16", "fixed:auto", "fixed:auto + feedback", "fixed:rel=8 + feedback",
+            *(method.name for method in SHARDED)],
+}
+QUICK_RACE = {"digits": [GLOO, "fixed:8 + feedback"], "conv": [GLOO, BF16], "gpt": [GLOO, "fixed:auto + feedback"]}
 QUICK_PAPERS = [GLOO, "Gloo, bf16", "direct qsgd:4 + feedback", "PowerSGD 4 on raw"]
 QUICK_OBSERVATION = [GLOO, "trunc:16", "weights: trunc:16", "both: trunc:16"]
 
@@ -129,8 +151,19 @@ QUICK_METHODS = {
 }
 
 # Seconds a training takes on two cores at 1 Gb/s, all included: for the first guess of how long it will take.
-GUESS = {"aggregator": 18, "gloo": 11, "fp16": 16, "bf16": 16, "powersgd": 12, "gradlane": 7}
+GUESS = {"aggregator": 18, "gloo": 11, "fp16": 16, "bf16": 16, "powersgd": 12, "gradlane": 7, "fsdp": 15}
+LONGER = {"gpt": 6}  # times
 START_UP = 15
+
+
+def models_of(mode):
+    """The general study, and those of the papers, are of the networks that they were made with."""
+    return [model for model in MODELS if mode == RACE_MODE or model != "gpt"]
+
+
+def link_of(mode):
+    """Of gradlane run --link. The general study has a port of its own for each daemon, the race what needs no root."""
+    return "udp" if mode == RACE_MODE else "veth"
 
 
 def of_mode(mode, quick):
@@ -147,9 +180,11 @@ def selected(model, quick, only, mode):
     if only:
         wanted = {WORKER_AGGREGATOR, GLOO, *only}
         return [name for name in BY_NAME if name in wanted]
+    if mode == RACE_MODE:
+        return (QUICK_RACE if quick else RACE)[model]
     if mode:
         return of_mode(mode, quick)
-    own = {method.name for method in PAPERS + OBSERVATION} - set(GENERAL)
+    own = set(BY_NAME) - set(GENERAL)
     ring = [name for name, method in BY_NAME.items() if not method.strategy and name not in own]
     return QUICK_METHODS[model] if quick else CONV_METHODS if model == "conv" else ring
 

@@ -23,7 +23,8 @@ CURVES = {
     "fixed:5 + feedback": (BROWN, "-", "*"),
     "fixed:auto": (PURPLE, ":", "X"),
 }
-TITLES = {"digits": "classifier, 789,010 parameters", "conv": "convolutional net, 283,786 parameters"}
+TITLES = {"digits": "classifier, 789,010 parameters", "conv": "convolutional net, 283,786 parameters",
+          "gpt": "GPT of 2 blocks, 1,645,664 parameters"}
 
 
 def panels(result, width, height):

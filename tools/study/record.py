@@ -50,14 +50,15 @@ class Recording:
     """A training, as tools/study/train.py has it with Gloo."""
 
     def __init__(self, model, data, training, epochs):
-        self.model, self.training, self.epochs = models.MAKE[model](), training, epochs
+        self.model, self.epochs = models.MAKE[model](), epochs
         models.initialize(self.model, SEED)
-        self.shares = [models.Share(data, rank, RANKS, training["batch"]) for rank in range(RANKS)]
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=training["rate"], momentum=training["momentum"])
+        self.shares = [models.share_of(model, data, rank, RANKS, training["batch"]) for rank in range(RANKS)]
+        self.rate = models.first_rate(model, training["rate"])
+        self.optimizer = models.optimizer_of(model, self.model.parameters(), self.rate, training["momentum"])
 
-    def _gradients(self, images, labels):
+    def _gradients(self, inputs, wanted):
         self.optimizer.zero_grad(set_to_none=True)
-        torch.nn.functional.cross_entropy(self.model(images), labels).backward()
+        models.loss_of(self.model(inputs), wanted).backward()
         return torch.cat([parameter.grad.ravel() for parameter in self.model.parameters()])
 
     def _update(self, mean):
@@ -69,7 +70,7 @@ class Recording:
         wanted, step = steps_of(self.epochs * self.shares[0].steps), 0
         for epoch in range(self.epochs):
             for group in self.optimizer.param_groups:
-                group["lr"] = models.rate_of(self.training["rate"], epoch, self.epochs)
+                group["lr"] = models.rate_of(self.rate, epoch, self.epochs)
             for batches in zip(*(share.epoch(SEED, epoch) for share in self.shares)):
                 step += 1
                 gradients = torch.stack([self._gradients(*batch) for batch in batches])

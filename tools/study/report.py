@@ -23,6 +23,11 @@ OBSERVATION_TITLE = """# Codecs on gradients, on weights, on both: the results
 Written by `tools/study.sh --observation --write-docs`, all of it.
 [study.md](../study.md#gradients-and-weights) says what is done. In brackets: points less than Gloo's fp32.
 """
+RACE_TITLE = """# Seconds to the same loss: the results
+
+Written by `tools/study.sh --race --write-docs`, all of it. [study.md](../study.md#seconds-to-the-same-loss) says what is
+trained and measured, and what the columns mean.
+"""
 SHOWS = {
     "study-accuracy-time.png": "accuracy against seconds of training",
     "study-epoch.png": "epochs, split into compute and exchange",
@@ -102,9 +107,47 @@ def accuracies(model):
             f"{row['accuracy_gloo']:+.2f}",
             "identical" if row["identical"] else "DIFFERENT",
         ])
-    heads = ["method", f"epochs to {model['target']:.2f} %", "seconds", "against worker-aggregator", "against Gloo",
+    heads = ["method", f"epochs to {target(model)}", "seconds", "against worker-aggregator", "against Gloo",
              "final accuracy", "least-most", "deviation", "less Gloo's", "replicas"]
     return table(heads, rows)
+
+
+def target(model):
+    return f"a loss of {model['target']:.3f}" if model["model"] in plan.BY_LOSS else f"{model['target']:.2f} %"
+
+
+def about_target(model):
+    if model["model"] in plan.BY_LOSS:
+        return f"the mean final loss of Gloo, fp32, and {100 * summary.TARGET_ABOVE:.0f} % more"
+    return f"the mean final accuracy of Gloo, fp32, less {summary.TARGET_BELOW} points"
+
+
+def race(model):
+    """Who is at the target when; beside each of those that people have today."""
+    rows = []
+    for row in model["rows"]:
+        there = row["seconds_to"]
+        rows.append([
+            row["method"], number(row["epoch_ms"] / row["steps"], 1),
+            number(row["step_bytes"] and row["step_bytes"] / 1e6, 2),
+            number(row["epochs_to"]["mean"], 1) if there else f"{row['reached']} of {row['seeds']} seeds",
+            number(there and there["mean"], 2), f"{there['least']:.2f}-{there['most']:.2f}" if there else NONE,
+            *(number(row.get(f"to_accuracy_{base}"), 2, "x") for base in summary.BASES),
+            number(row["accuracy"]["mean"], 2, " %"), number(row["loss"]["mean"], 4),
+            "identical" if row["identical"] else "DIFFERENT",
+        ])
+    heads = ["method", "step (ms)", "sent per step (MB)", f"epochs to {target(model)}", "seconds", "least-most",
+             *(f"against {name}" for name in summary.BASES.values()), "final accuracy", "final loss", "replicas"]
+    return table(heads, rows)
+
+
+def race_page(result, _):
+    """docs/results/race.md: seconds to the same loss."""
+    text = f"{RACE_TITLE}\n{head(result)}\n{figures(result)}"
+    for model in result["models"].values():
+        text += (f"\n## {model['about']}\n\n{race(model)}\nThe target is {about_target(model)}. Computing takes "
+                 f"{model['compute_ms'] / model['rows'][0]['steps']:.1f} ms of a step.\n")
+    return text
 
 
 def figures(result):
@@ -166,10 +209,12 @@ def document(result):
     text = f"{TITLE}\n{head(result)}\n{figures(result)}{four_systems(result)}"
     for model in result["models"].values():
         text += f"\n## {model['about']}\n"
+        if result["settings"].get("mode") == plan.RACE_MODE:
+            text += f"\n{race(model)}"
         text += f"\n{times(model)}\n{speeds(model)}\n{accuracies(model)}"
         observed = result["settings"].get("mode") == plan.OBSERVATION_MODE and observation(model)
         text += f"\n{observed}" if observed else ""
-        text += f"\nTo {model['target']:.2f} %: the mean final accuracy of Gloo, fp32, less {summary.TARGET_BELOW} points.\n"
+        text += f"\nTo {target(model)}: {about_target(model)}.\n"
     return text
 
 
@@ -225,14 +270,15 @@ def plots_of(pictures):
 
 def pictures_of(mode, pictures):
     """Those of a page, of all that were drawn; pages beside that of all methods must not take its names."""
-    if mode in (plan.PAPERS_MODE, plan.OBSERVATION_MODE):
+    if mode in (plan.PAPERS_MODE, plan.OBSERVATION_MODE, plan.RACE_MODE):
         return []
     return [name for name in pictures if (name == systems.PICTURE) == (mode == plan.SYSTEMS_MODE)]
 
 
 def page_of(mode, result, pictures):
     """The page of a study, with its pictures of those that were drawn."""
-    make = {plan.SYSTEMS_MODE: systems_page, plan.PAPERS_MODE: papers_page, plan.OBSERVATION_MODE: observation_page}
+    make = {plan.SYSTEMS_MODE: systems_page, plan.PAPERS_MODE: papers_page, plan.OBSERVATION_MODE: observation_page,
+            plan.RACE_MODE: race_page}
     return make.get(mode, page)(result, pictures_of(mode, pictures))
 
 

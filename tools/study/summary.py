@@ -5,6 +5,7 @@ import statistics
 from tools.study import plan
 
 TARGET_BELOW = 0.5  # points below the mean accuracy of fp32: "the same accuracy"
+TARGET_ABOVE = 0.01  # of the mean loss of fp32 above it: "the same loss"
 SPEED_UP = 2.5
 WITHIN = 0.3
 
@@ -20,11 +21,20 @@ def spread(values):
 
 
 def reached(training, target):
-    """The first epoch that is as accurate as the target, and the seconds of training up to its end; or None."""
-    for epoch, accuracy in enumerate(training["accuracy"], 1):
-        if accuracy >= target - 1e-9:
+    """The first epoch that is as accurate as the target, or has no more loss, and the seconds of training up to its
+    end; or None."""
+    by_loss = training["model"] in plan.BY_LOSS
+    for epoch, value in enumerate(training["loss" if by_loss else "accuracy"], 1):
+        if value <= target + 1e-9 if by_loss else value >= target - 1e-9:
             return epoch, sum(training["epoch_seconds"][:epoch])
     return None
+
+
+def target_of(model, trainings):
+    """What all methods are to reach: what Gloo's fp32 ends with, less what is chance."""
+    if model in plan.BY_LOSS:
+        return (1 + TARGET_ABOVE) * statistics.fmean(training["loss"][-1] for training in trainings)
+    return statistics.fmean(training["accuracy"][-1] for training in trainings) - TARGET_BELOW
 
 
 def row_of(method, trainings, compute, target):
@@ -46,6 +56,7 @@ def row_of(method, trainings, compute, target):
         "seconds": spread(sum(training["epoch_seconds"]) for training in trainings),
         "accuracy": spread(training["accuracy"][-1] for training in trainings),
         "accuracies": [training["accuracy"][-1] for training in trainings],
+        "loss": spread(training["loss"][-1] for training in trainings) if "loss" in trainings[0] else None,
         "reached": len(firsts),
         "epochs_to": spread(first[0] for first in firsts) if everywhere else None,
         "seconds_to": spread(first[1] for first in firsts) if everywhere else None,
@@ -84,16 +95,16 @@ def of_model(model, trainings):
     by_method = {name: sorted(found, key=lambda t: t["seed"]) for name, found in by_method.items() if found}
     if plan.GLOO not in by_method:
         return None
-    fp32 = spread(training["accuracy"][-1] for training in by_method[plan.GLOO])
-    target = fp32["mean"] - TARGET_BELOW
+    target = target_of(model, by_method[plan.GLOO])
     # The same for all methods, so it is measured together: before each training, without exchange.
     compute = statistics.median(seconds for training in trainings for seconds in training["compute_seconds"])
     rows = [row_of(name, found, compute, target) | {"curve": curve(found)} for name, found in by_method.items()]
     bases = {row["method"]: row for row in rows}
     for row in rows:
         compare(row, bases[plan.GLOO], "gloo")
-        if plan.WORKER_AGGREGATOR in bases:
-            compare(row, bases[plan.WORKER_AGGREGATOR], "aggregator")
+        for name, base in (("aggregator", plan.WORKER_AGGREGATOR), ("bf16", plan.BF16), ("fsdp", plan.FSDP)):
+            if base in bases:
+                compare(row, bases[base], name)
     return {
         "model": model,
         "about": plan.MODELS[model],
@@ -127,6 +138,30 @@ def figures(models):
     return result
 
 
+# Of the race: the model, those whose best is taken, what it is beside, how many times faster it is to be.
+WANTED = [
+    ("digits", "gradlane", "aggregator", 6), ("digits", "gradlane", "gloo", 3), ("digits", "gradlane", "bf16", 1.6),
+    ("gpt", "gradlane", "gloo", 2), ("gpt", "gradlane", "bf16", 1.3), ("gpt", "fsdp", "fsdp", 1.5),
+]
+BASES = {"aggregator": plan.WORKER_AGGREGATOR, "gloo": plan.GLOO, "bf16": plan.BF16, "fsdp": plan.FSDP}
+
+
+def race_figures(models):
+    """How much sooner the best of gradlane's methods is at the target than what people have today."""
+    result = []
+    for model, kind, base, wanted in WANTED:
+        rows = models[model]["rows"] if model in models else []
+        ours = [row for row in rows if plan.BY_NAME[row["method"]].kind == kind and plan.BY_NAME[row["method"]].codec]
+        found = [row for row in ours if row.get(f"to_accuracy_{base}")]
+        if not ours:
+            continue
+        best = max(found, key=lambda row: row[f"to_accuracy_{base}"], default=None)
+        value = best and best[f"to_accuracy_{base}"]
+        what = f"{model}: to the target, {best['method'] if best else 'none'} is faster than {BASES[base]} by"
+        result.append(figure(what, wanted, value, value is not None and value >= wanted, "x"))
+    return result
+
+
 def summarize(settings, trainings):
     models = {}
     for model in plan.MODELS:
@@ -134,4 +169,5 @@ def summarize(settings, trainings):
         if found:
             models[model] = found
     different = [plan.key(training) for training in trainings if not training["identical"]]
-    return {"settings": settings, "models": models, "figures": figures(models), "different": different}
+    made = race_figures if settings.get("mode") == plan.RACE_MODE else figures
+    return {"settings": settings, "models": models, "figures": made(models), "different": different}

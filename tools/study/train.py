@@ -54,7 +54,8 @@ def digests(model):
     """The SHA-256 of each rank's weights."""
     own = hashlib.sha256()
     for parameter in model.parameters():
-        own.update(parameter.detach().numpy().tobytes())
+        whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter  # shards of FSDP2
+        own.update(whole.detach().numpy().tobytes())
     mine = torch.from_numpy(numpy.frombuffer(own.digest(), numpy.uint8).copy())
     rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(rows, mine)
@@ -62,20 +63,33 @@ def digests(model):
 
 
 class Training:
-    """A model under DDP from its first weights on, with one method."""
+    """A model under DDP, or FSDP2, from its first weights on, with one method."""
 
     def __init__(self, spec, share, model, seed, method):
         self.spec, self.share, self.seed = spec, share, seed
         self.method = plan.BY_NAME[method]
         self.about = {"model": model, "seed": seed, "method": method}
-        self.model = models.MAKE[model]()
+        self._make()
+        self._begin()
+
+    def _make(self):
+        self.model = models.MAKE[self.about["model"]]()
         self.recorder = None
         self.close = lambda: None
         self.weights = None
+        if self.method.kind == "fsdp":
+            self._shard()
+            return
         self.ddp = DistributedDataParallel(self.model)
         if self.method.kind != "gloo":  # that is DDP as it comes
             self._register()
-        self._begin()
+
+    def _shard(self):
+        """First weights are set before: afterwards each rank has only a part of them."""
+        from tools.study import sharded
+
+        models.initialize(self.model, self.seed)
+        self.ddp = self.model = sharded.shard(self.model, self.method)
 
     def _register(self):
         state, hook, self.close = hooks.hook_of(self.method, self.share.steps)
@@ -85,12 +99,13 @@ class Training:
         self.ddp.register_comm_hook(state, self.recorder.hook)
 
     def _begin(self):
-        models.initialize(self.model, self.seed)
+        if self.method.kind != "fsdp":
+            models.initialize(self.model, self.seed)
         momentum = self.spec["momentum"] if self.method.momentum else 0
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self._rate(), momentum=momentum)
+        self.optimizer = models.optimizer_of(self.about["model"], self.model.parameters(), self._rate(), momentum)
 
     def _rate(self):
-        return self.spec["rate"] * self.method.rate
+        return models.first_rate(self.about["model"], self.spec["rate"]) * self.method.rate
 
     def _steps(self, epoch, exchange=True):
         """Trains for an epoch; seconds from a barrier's end to the end of the last step, on this rank."""
@@ -99,16 +114,19 @@ class Training:
         batches = self.share.epoch(self.seed, epoch)
         dist.barrier()
         start = time.perf_counter()
-        for images, labels in batches:
+        for inputs, wanted in batches:
             self.optimizer.zero_grad(set_to_none=True)
-            torch.nn.functional.cross_entropy(self.ddp(images), labels).backward()
+            models.loss_of(self.ddp(inputs), wanted).backward()
             self.optimizer.step()
             if self.weights and exchange:
                 self.weights.send()
         return time.perf_counter() - start
 
     def _compute(self):
-        """Seconds of epochs in which nothing is exchanged, on the slowest rank; leaves no trace in the model."""
+        """Seconds of epochs in which nothing is exchanged, on the slowest rank; leaves no trace in the model. FSDP2
+        cannot do without: its parameters are exchanged."""
+        if self.method.kind == "fsdp":
+            return []
         seconds = []
         for epoch in range(PROBES):
             with self.ddp.no_sync():
@@ -132,19 +150,20 @@ class Training:
         begin = time.perf_counter()
         compute = self._compute()
         sent = sent_bytes()
-        epochs, operations, accuracy = [], [], []
+        epochs, operations, accuracy, losses = [], [], [], []
         for epoch in range(self.spec["epochs"]):
             own = self._steps(epoch)
             alive()  # what is behind it, tests and not times, leaves it time to get through
             busy = self.recorder.take() if self.recorder else 0.0
-            seconds, busy, correct = gathered(own, busy, self.share.correct(self.model)).unbind(1)
+            seconds, busy, correct, loss = gathered(own, busy, *self.share.test(self.model)).unbind(1)
             epochs.append(float(seconds.max()))
             operations.append(float(busy.mean()))
             accuracy.append(100 * float(correct.sum()) / self.share.tests)
+            losses.append(float(loss.sum()) / self.share.tests)
         if sent is not None:
             sent = float(gathered(sent_bytes() - sent).mean()) / (self.spec["epochs"] * self.share.steps)
         hashes = digests(self.model)
-        if not self.recorder:
+        if self.method.kind == "gloo":
             operations = self._operations_of_plain_ddp()
         dist.barrier()
         if self.weights:
@@ -157,6 +176,7 @@ class Training:
             "epoch_seconds": epochs,
             "operation_seconds": operations,
             "accuracy": accuracy,
+            "loss": losses,
             "step_bytes": sent,
             "identical": len(set(hashes)) == 1,
             "hashes": hashes,
@@ -164,13 +184,13 @@ class Training:
         }
 
 
-def warm_up(spec, share):
+def warm_up(spec, shares):
     """Connections are made and libraries loaded by the first training; it does not count."""
     kinds = {}
     for training in spec["trainings"]:
         kinds.setdefault(plan.BY_NAME[training["method"]].kind, training)
     for training in kinds.values():
-        Training(spec | {"epochs": 1}, share, **training).run()
+        Training(spec | {"epochs": 1}, shares[training["model"]], **training).run()
 
 
 def main():
@@ -178,15 +198,17 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=plan.PATIENCE)
     with contextlib.ExitStack() as at_end:
-        if any(plan.BY_NAME[training["method"]].kind in ("gradlane", "powersgd") for training in spec["trainings"]):
+        if any(plan.BY_NAME[training["method"]].codec for training in spec["trainings"]):
             import gradlane.torch.engine
 
             # Stays connected from one training to the next.
             at_end.callback(gradlane.torch.engine.Engine.shared().release)
-        share = models.Share(spec["data"], dist.get_rank(), dist.get_world_size(), spec["batch"])
-        warm_up(spec, share)
+        rank, world = dist.get_rank(), dist.get_world_size()
+        shares = {name: models.share_of(name, spec["data"], rank, world, spec["batch"])
+                  for name in {training["model"] for training in spec["trainings"]}}
+        warm_up(spec, shares)
         for training in spec["trainings"]:
-            result = Training(spec, share, **training).run()
+            result = Training(spec, shares[training["model"]], **training).run()
             if dist.get_rank() == 0:
                 print("result: " + json.dumps(result), flush=True)
             gc.collect()

@@ -1,0 +1,95 @@
+"""kept.py - what a study is about, and what it has in its folder: settings and trainings, as soon as they are there"""
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+
+from tools.study import plan
+
+SPLIT = 3  # the demo's
+TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
+
+
+def version_of_torch(python):
+    """Of the PyTorch that the trainers have. Raises SystemExit without one."""
+    said = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    if said.returncode != 0:
+        raise SystemExit(f"tools/study.sh: {python} has no PyTorch; tools/setup.sh installs Debian's, and "
+                         "tools/setup.sh --pytorch one for --race")
+    return said.stdout.strip()
+
+
+def check_python(args):
+    """Before the work: whether the trainers' PyTorch can do what is asked for. Returns its version."""
+    version = version_of_torch(args.python)
+    names = {name for model in args.models for name in plan.selected(model, args.quick, args.only, args.mode)}
+    sharded = sorted(name for name in names if plan.BY_NAME[name].kind == "fsdp")
+    if sharded and int(version.split(".")[0]) < 2:
+        raise SystemExit(f"tools/study.sh: {sharded[0]}: needs PyTorch 2, and that of {args.python} is {version}; "
+                         "tools/setup.sh --pytorch installs one, or --python names it, or --only leaves it out")
+    return version
+
+
+def prepare_data(path):
+    """Writes the digits to a file, and returns how many there are to train on. Trainers need not load scikit-learn."""
+    import numpy
+
+    from tools.demo import digits
+
+    images, labels, test_images, test_labels = digits.load_digits(SPLIT)
+    numpy.savez(path, images=images, labels=labels, test_images=test_images, test_labels=test_labels)
+    return len(labels)
+
+
+def settings_of(args, images):
+    nodes = 4
+    return TRAINING | {
+        "nodes": nodes,
+        "link_rate": args.link_rate,
+        "seeds": args.seeds,
+        "epochs": args.epochs,
+        "steps": images // (nodes * TRAINING["batch"]),
+        "quick": args.quick,
+        "models": args.models,
+        "only": args.only,
+        "mode": args.mode,
+        "cores": len(os.sched_getaffinity(0)),
+        "python": args.python,
+        "torch": check_python(args),
+        "date": datetime.date.today().isoformat(),
+        "idle_cores": [],
+    }
+
+
+def save_settings(settings, out):
+    fresh = out / "settings.new"
+    fresh.write_text(json.dumps(settings, indent=1) + "\n")
+    fresh.rename(out / "settings.json")
+
+
+def load(out):
+    """Settings and trainings of earlier runs; a last line that was cut off is left out."""
+    settings = json.loads((out / "settings.json").read_text())
+    trainings = []
+    for line in (out / "trainings.jsonl").read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            trainings.append(json.loads(line))
+    return settings, trainings
+
+
+def begin(args, settings):
+    """Results that are kept. A folder of other settings is not gone on with."""
+    if args.resume and (args.out / "trainings.jsonl").exists():
+        before, trainings = load(args.out)
+        for name in ("nodes", "link_rate", "epochs", "steps", "batch", "rate", "momentum", "cores"):
+            if before[name] != settings[name]:
+                before_that, now = before[name], settings[name]
+                raise SystemExit(f"tools/study.sh: --resume: {args.out} has {name} {before_that}, not {now}")
+        settings["idle_cores"] = before.get("idle_cores", [])
+    else:
+        trainings = []
+    save_settings(settings, args.out)
+    (args.out / "trainings.jsonl").write_text("".join(json.dumps(training) + "\n" for training in trainings))
+    return trainings

@@ -24,13 +24,14 @@ class Block(torch.nn.Module):
         self.query_key_value, self.project = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
         self.dense = torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.GELU(),
                                          torch.nn.Linear(4 * WIDTH, WIDTH))
-        self.register_buffer("future", torch.triu(torch.full((CONTEXT, CONTEXT), -math.inf), 1), persistent=False)
+        self.register_buffer("future", torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1), persistent=False)
 
     def forward(self, values):
         count, length, _ = values.shape
         parts = self.query_key_value(self.before_attention(values)).view(count, length, 3, HEADS, WIDTH // HEADS)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        weights = query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS) + self.future[:length, :length]
+        weights = query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)
+        weights = weights.masked_fill(self.future[:length, :length], -math.inf)
         seen = (weights.softmax(-1) @ value).transpose(1, 2).reshape(count, length, WIDTH)
         values = values + self.project(seen)
         return values + self.dense(self.before_dense(values))

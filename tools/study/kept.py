@@ -4,7 +4,6 @@ import datetime
 import json
 import os
 import subprocess
-import sys
 
 from tools.study import plan
 

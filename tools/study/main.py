@@ -9,7 +9,6 @@ each codec. docs/study.md explains what is measured. Needs root.
 import argparse
 import collections
 import contextlib
-import datetime
 import json
 import os
 import pathlib

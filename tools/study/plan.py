@@ -106,6 +106,7 @@ PAPERS_BESIDE = [WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", 
 OBSERVED = ["trunc:10", "trunc:16", "trunc:22", "inceptionn:10", "inceptionn:6", "fixed:10", "fixed:6"]
 OBSERVATION = [of_what(codec, what) for codec in OBSERVED for what in (GRADIENTS, WEIGHTS, BOTH)]
 
+FOLLOWING = [_gradlane("fixed:auto", True), _gradlane("fixed:auto:5", True)]
 FSDP, FSDP_HALVES = "FSDP2 on Gloo", "FSDP2 on Gloo, bf16"
 SHARDED = [
     Method(FSDP, "fsdp"),
@@ -114,7 +115,7 @@ SHARDED = [
 ]
 
 # The same method may be in several of them.
-BY_NAME = {method.name: method for method in [*METHODS, _gradlane("fixed:auto", True), *PAPERS, *OBSERVATION, *SHARDED]}
+BY_NAME = {method.name: method for method in [*METHODS, *FOLLOWING, *PAPERS, *OBSERVATION, *SHARDED]}
 # What the INCEPTIONN paper compares, by its names: a worker-aggregator, with compression on the way up, and rings.
 SYSTEMS = {"WA": "aggregator:0 raw", "WA+C": "aggregator:0 fixed:10/raw", "ring": "raw", "ring+C": "fixed:10"}
 
@@ -138,7 +139,7 @@ _RACE = [GLOO, BF16, "raw", "bf16", "fixed:10", "fixed:8 + feedback", "fixed:6 +
 RACE = {
     "digits": [WORKER_AGGREGATOR, *_RACE],
     "conv": _RACE,
-    "gpt": [GLOO, BF16, "bf16", "fixed:auto", "fixed:auto + feedback", "fixed:rel=8 + feedback",
+    "gpt": [GLOO, BF16, "bf16", "fixed:auto + feedback", "fixed:auto:5 + feedback",
             *(method.name for method in SHARDED)],
 }
 QUICK_RACE = {"digits": [GLOO, "fixed:8 + feedback"], "conv": [GLOO, BF16], "gpt": [GLOO, "fixed:auto + feedback"]}

@@ -1,7 +1,13 @@
 """sharded.py - the study's model under FSDP2 (its trainers, on PyTorch 2)"""
 
+import warnings
+
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+
+# It is about in-place operations on outputs, of which there are none.
+warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 
 
 def shard(model, method):

@@ -88,8 +88,9 @@ def check_record(folder):
     for array in arrays.values():
         assert array.dtype == "<f4" and array.shape == (4, 4192) and array.flags.c_contiguous, array
         assert numpy.isfinite(array).all() and len({row.tobytes() for row in array}) == 4, array
-    committed = numpy.load(ROOT / "tools" / "bench" / "recordings" / "conv-early.npy")
-    assert committed.dtype == "<f4" and committed.shape == (4, 24576), committed
+    for name in ("conv-early", "gpt-late"):
+        committed = numpy.load(ROOT / "tools" / "bench" / "recordings" / f"{name}.npy")
+        assert committed.dtype == "<f4" and committed.shape == (4, 24576), committed
     # Networks learn, so that gradients get smaller.
     assert abs(arrays["late"]).mean() < abs(arrays["early"]).mean(), arrays
     with tempfile.NamedTemporaryFile() as file:
@@ -150,13 +151,13 @@ def check_page_stays(folder):
     """What is not a whole study does not get into the documentation."""
     page = ROOT / "docs" / "results" / "study.md"
     before = page.read_bytes()
-    own = {"quick": False, "only": None, "models": list(plan.MODELS), "seeds": 3, "epochs": 15, "link_rate": "1gbit"}
+    own = {"quick": False, "only": None, "models": plan.models_of(None), "seeds": 3, "epochs": 15, "link_rate": "1gbit"}
     assert command.for_page(own | {"mode": plan.SYSTEMS_MODE}) and not command.for_page(own)
     assert not command.for_page(own | {"mode": plan.PAPERS_MODE})
     result = study("--report", "--write-docs", "--out", folder, status=1)
     assert "left as it was" in result.stderr, result
     assert page.read_bytes() == before
-    whole = {"quick": False, "only": None, "models": list(plan.MODELS), "seeds": 5, "epochs": 15, "link_rate": "1gbit"}
+    whole = {"quick": False, "only": None, "models": plan.models_of(None), "seeds": 5, "epochs": 15, "link_rate": "1gbit"}
     assert command.for_page(whole) and command.for_page(whole | {"seeds": 6})
     for name, value in (("quick", True), ("only", ["raw"]), ("models", ["digits"]), ("seeds", 4), ("epochs", 16),
                         ("link_rate", "2gbit")):
@@ -265,6 +266,41 @@ def check_papers(gradlane, folder):
     assert not trainings and not failures, (trainings, failures)
 
 
+def check_race(gradlane, folder):
+    """Over udp, with the Python that was named; and the table and the figures of it."""
+    study("--race", "--quick", "--models", "digits", "--python", sys.executable, "--gradlane", gradlane, "--out", folder,
+          timeout=120)
+    result = json.loads((folder / "results.json").read_text())
+    assert not result["missing"] and not result["different"] and not result["failures"], result
+    assert result["settings"]["python"] == sys.executable and plan.link_of(result["settings"]["mode"]) == "udp", result
+    rows = {row["method"]: row for row in result["models"]["digits"]["rows"]}
+    assert list(rows) == plan.QUICK_RACE["digits"] and all(row["loss"]["mean"] < 2 for row in rows.values()), rows
+    assert rows["fixed:8 + feedback"]["bytes_gloo"] > 4, rows
+    page = report.page_of(plan.RACE_MODE, result, ["study-epoch.png"])
+    assert page.startswith(report.RACE_TITLE) and "final loss" in page and ".png" not in page, page
+    told = study("--race", "--models", "gpt", "--python", "/usr/bin/python3", "--gradlane", gradlane, "--out", folder / "no",
+                 status=1).stderr
+    assert "FSDP2" in told and "needs PyTorch 2" in told and "setup.sh --pytorch" in told, told
+
+
+def check_loss():
+    """What is to be reached is a loss, which falls; the best of gradlane's methods is held against each base."""
+    def training(method, losses, seconds):
+        return {"model": "gpt", "seed": 1, "method": method, "steps": 1, "parameters": 1, "accuracy": [40.0] * 3,
+                "loss": losses, "epoch_seconds": [seconds] * 3, "operation_seconds": [0.0], "step_bytes": None,
+                "compute_seconds": [0.1], "identical": True, "hashes": []}
+
+    trainings = [training(plan.GLOO, [3.0, 2.5, 2.0], 1.0), training(plan.BF16, [3.0, 2.5, 2.02], 0.75),
+                 training("fixed:auto + feedback", [3.0, 2.019, 2.0], 0.5), training("bf16", [3.0, 2.5, 2.03], 0.1)]
+    result = summary.summarize({"mode": plan.RACE_MODE}, trainings)
+    model = result["models"]["gpt"]
+    assert abs(model["target"] - 2.02) < 1e-9, model
+    found = {row["method"]: row["seconds_to"] and row["seconds_to"]["mean"] for row in model["rows"]}
+    assert found == {plan.GLOO: 3.0, plan.BF16: 2.25, "bf16": None, "fixed:auto + feedback": 1.0}, found
+    assert [(one["value"], one["met"]) for one in result["figures"]] == [(3.0, True), (2.25, True)], result["figures"]
+    assert "1 of 1" not in report.race(model) and "0 of 1 seeds" in report.race(model), report.race(model)
+
+
 def check_summary(result):
     """Where replicas differ, accuracy is lost or time is not won, it says so."""
     page = report.page(result, [name for name in report.SHOWS if name != systems.PICTURE])
@@ -307,6 +343,7 @@ def main():
     check_systems()
     check_modes()
     check_codecs(gradlane)
+    check_loss()
     with tempfile.TemporaryDirectory() as name:
         check_record(pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:
@@ -315,7 +352,7 @@ def main():
         check_goes_on(gradlane, folder)
         check_page_stays(folder)
     check_summary(result)
-    for check in (check_observation, check_papers):
+    for check in (check_observation, check_papers, check_race):
         with tempfile.TemporaryDirectory() as name:
             check(gradlane, pathlib.Path(name))
     print("the study is in order")

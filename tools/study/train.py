@@ -53,6 +53,9 @@ def alive():
 def digests(model):
     """The SHA-256 of each rank's weights."""
     own = hashlib.sha256()
+    for module in model.modules():
+        if hasattr(module, "reshard"):  # FSDP2's root goes on with what it computed with
+            module.reshard()
     for parameter in model.parameters():
         whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter  # shards of FSDP2
         own.update(whole.detach().numpy().tobytes())

@@ -23,11 +23,12 @@ from .hook import State, hook
 from .launchers import environment, init
 from .ledger import explain
 from .profiling import profile
+from .replicas import check_replicas
 from .setting import use_codec, use_strategy
 
 __all__ = [
-    "Engine", "State", "empty", "environment", "explain", "fsdp", "hook", "init", "profile", "use_codec",
-    "use_strategy", "zeros",
+    "Engine", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hook", "init", "profile",
+    "use_codec", "use_strategy", "zeros",
 ]
 
 backend.register()

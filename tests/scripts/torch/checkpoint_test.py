@@ -99,6 +99,31 @@ class Checkpoints(unittest.TestCase):
         with self.assertRaisesRegex(gradlane.BadArgument, "version"):
             gradlane.torch.State().load_state_dict({})
 
+    def test_thawed_later(self):
+        """Its state dict is for the model that has all from the start: each gets what it owes itself."""
+        def model(state, thawed):
+            given = Given((5000,), (5000,), (5000,))
+            for value, needed in zip(given.values, thawed):
+                value.requires_grad_(needed)
+            return wrapped(given, state, 16)
+
+        state = gradlane.torch.State("fixed:7", True)
+        ddp = model(state, (True, False, False))
+        ddp(draw(1, [(5000,)] * 3)).backward()
+        for value in ddp.module.values:
+            value.requires_grad_(True)
+        ddp = wrapped(ddp.module, state, 16)
+        for seed in (2, 3):
+            step(ddp, draw(seed, [(5000,)] * 3))
+        other = gradlane.torch.State("fixed:7", True)
+        other.load_state_dict(state.state_dict())
+        fresh = model(other, (True, True, True))
+        for seed in (4, 5):
+            for one, another in zip(*(step(ddp, draw(seed, [(5000,)] * 3)) for ddp in (ddp, fresh))):
+                self.assertTrue(torch.equal(one, another))
+        for residual, another in zip(state.state_dict()["residuals"], other.state_dict()["residuals"]):
+            self.assertTrue(residual.any() and torch.equal(residual, another))
+
     def test_of_other_buckets(self):
         """Parameters of one shape: numbers would go to others, and nothing else would tell."""
         shapes = [(3000,)] * 4

@@ -72,7 +72,7 @@ class Survives(unittest.TestCase):
     def check(self, books):
         some = False
         for applied, computed, owed in zip(books.applied, books.computed, books.owed()):
-            owed = owed.double() * gradlane.torch.Engine.existing().per_debt
+            computed, owed = computed.clone(), owed.double() * gradlane.torch.Engine.existing().per_debt
             for tensor in (computed, owed):
                 dist.all_reduce(tensor)
             some = some or bool(owed.any())
@@ -157,12 +157,36 @@ class Survives(unittest.TestCase):
             given = gradients(seed)
             given[1] = torch.zeros(SHAPES[1])
             books.step(given)
+            books.state.load_state_dict(books.state.state_dict())  # as after a new process group
         books.values[1].requires_grad_(True)
         books.clear()
         books.ddp = wrapped(books.ddp.module, books.state, 16)
         for seed in range(6, 9):
             books.step(gradients(seed))
         self.check(books)
+
+    def test_added(self):
+        """Later, before the others: another DDP, whose parameters are more, and an optimizer with one group more."""
+        def run(books):
+            optimizer = torch.optim.SGD(books.values, lr=1.0)
+            for seed in range(3):
+                books.step(gradients(seed))
+                optimizer.step()
+            self.check(books)
+            added = torch.nn.Parameter(torch.zeros(40, 100))
+            books.values.insert(0, added)
+            books.computed.insert(0, torch.zeros(40, 100, dtype=torch.float64))
+            books.ddp.module.values = torch.nn.ParameterList(books.values)
+            optimizer.add_param_group({"params": [added]})
+            books.clear()
+            books.ddp = wrapped(books.ddp.module, books.state, 16)
+            for seed in range(3, 7):
+                books.clear()
+                books.backward(gradients(seed, [(40, 100), *SHAPES]))
+                optimizer.step()
+            books.applied = [value.detach().double() * -WORLD for value in books.values]
+
+        self.each(run)
 
     def test_two_models(self):
         both = [Books(SHAPES, "fixed:12"), Books(SHAPES[::-1], "fixed:auto:1")]

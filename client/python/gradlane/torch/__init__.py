@@ -20,11 +20,16 @@ from . import backend
 from .engine import Engine
 from .fsdp import fsdp
 from .hook import State, hook
+from .launchers import environment, init
 from .ledger import explain
 from .profiling import profile
+from .replicas import check_replicas
 from .setting import use_codec, use_strategy
 
-__all__ = ["Engine", "State", "empty", "explain", "fsdp", "hook", "profile", "use_codec", "use_strategy", "zeros"]
+__all__ = [
+    "Engine", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hook", "init", "profile",
+    "use_codec", "use_strategy", "zeros",
+]
 
 backend.register()
 

@@ -58,8 +58,11 @@ class State:
         self._exact = named(exact, model)
         self._group = process_group
         self._step = 0
-        # Parameters: their numbers, in the order of first sight, which is the same in every run.
+        # Parameters: their numbers, in the order in which the first step of a DDP has them, which is the same in every
+        # run.
         self._order: dict[torch.Tensor, int] = {}
+        self._seen: list[Sequence[torch.Tensor]] = []  # buckets of this step
+        self._added = False  # whether parameters are in it that steps before had not
         self._firsts: list[int] = []  # how many parameters the buckets of the first step had: numbers depend on that
         self._saved_firsts: list[int] = []  # of the state dict
         self._where: dict[torch.Tensor, tuple[Kept, int]] = {}  # parameters: (Kept, position in it)
@@ -142,12 +145,7 @@ class State:
         buffer = bucket.buffer()
         known = len(self._order)
         kept = self._keep(bucket.parameters(), buffer)
-        if len(self._order) > known:
-            self._firsts.append(len(self._order) - known)
-        if bucket.is_last():
-            if len(self._loaded) > len(self._order):
-                raise too_many(self._loaded, self._order)
-            self._loaded = []
+        self._see(bucket, known)
         check_buckets(self._saved_firsts, self._firsts)
         codec: str | None = None
         residual: torch.Tensor | None = None
@@ -173,6 +171,32 @@ class State:
             kept.future = self._engine.all_reduce(buffer, codec=codec, residual=residual, on_result=kept.take,
                                                   strategy=None if exact else self.strategy, **options)
         return kept.future
+
+    def _see(self, bucket: dist.GradBucket, known: int) -> None:
+        """known: how many parameters had numbers before it."""
+        if bucket.index() == 0:
+            self._seen, self._added = [], False
+        self._seen.append(bucket.parameters())
+        if len(self._order) > known:
+            self._firsts.append(len(self._order) - known)
+            self._added = True
+        if not bucket.is_last():
+            return
+        if len(self._loaded) > len(self._order):
+            raise too_many(self._loaded, self._order)
+        if all(parameter in self._where for parameter in self._order):  # else it is frozen meanwhile
+            self._loaded = []
+        if self._added and not self._loaded:
+            self._number_anew()
+
+    def _number_anew(self) -> None:
+        """As a DDP has parameters that has all of them from the start: who loads the state dict has such a one."""
+        before, self._order = self._order, {}
+        for parameter in (one for bucket in self._seen for one in bucket):
+            self._order[parameter] = len(self._order)
+        self._firsts = [len(bucket) for bucket in self._seen]
+        for parameter in before:
+            self._order.setdefault(parameter, len(self._order))
 
     def _exchange_cut(self, kept: Kept, cuts: Cuts, buffer: torch.Tensor, codec: str | None,
                       residual: torch.Tensor | None, options: dict[str, Any]) -> Future[Any]:

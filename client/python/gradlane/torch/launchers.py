@@ -1,0 +1,88 @@
+"""Launchers that do not set what PyTorch reads: Open MPI's mpirun and Slurm's srun."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from typing import Any, Mapping, NamedTuple
+
+import torch.distributed as dist
+
+from .. import errors
+
+_FIRST_PORT, _PORTS = 20000, 12000  # below those that kernels give away
+
+
+class _Launcher(NamedTuple):
+    """Names of its variables. job: together they tell jobs apart, the same on all ranks."""
+
+    name: str
+    rank: str
+    size: str
+    local_rank: str
+    job: tuple[str, ...]
+
+
+# srun alone sets SLURM_STEP_NUM_TASKS. The script of an sbatch has SLURM_PROCID and SLURM_NTASKS too, and is no rank.
+_LAUNCHERS = (
+    _Launcher("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+              ("PMIX_NAMESPACE",)),
+    _Launcher("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+)
+
+
+def environment() -> dict[str, str]:
+    """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in os.environ by what mpirun or srun has set.
+
+    Returns what it has set: {} where RANK or WORLD_SIZE is there already, as under torchrun and gradlane run, and where
+    there is neither launcher. Of the other three, those that are there stay. Raises BadArgument if mpirun has started
+    ranks on several machines, of which it tells no addresses, and MASTER_ADDR is not set.
+    """
+    told = _told(os.environ)
+    os.environ.update(told)
+    return told
+
+
+def init(**options: Any) -> None:
+    """init_process_group("gradlane", **options) under any launcher: environment() comes before it."""
+    environment()
+    dist.init_process_group("gradlane", **options)
+
+
+# ---- Private
+
+
+def _told(variables: Mapping[str, str]) -> dict[str, str]:
+    if "RANK" in variables or "WORLD_SIZE" in variables:
+        return {}
+    launcher = next((it for it in _LAUNCHERS if it.rank in variables and it.size in variables), None)
+    if launcher is None:
+        return {}
+    told = {"RANK": variables[launcher.rank], "WORLD_SIZE": variables[launcher.size]}
+    if launcher.local_rank in variables:
+        told["LOCAL_RANK"] = variables[launcher.local_rank]
+    if "MASTER_ADDR" not in variables:
+        told["MASTER_ADDR"] = _first_host(launcher, variables)
+    job = ".".join(variables.get(name, "") for name in launcher.job)
+    told["MASTER_PORT"] = str(_FIRST_PORT + zlib.crc32(job.encode()) % _PORTS)
+    return {name: value for name, value in told.items() if name not in variables}
+
+
+def _first_host(launcher: _Launcher, variables: Mapping[str, str]) -> str:
+    """The host of rank 0."""
+    if launcher.name == "mpirun":
+        if variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables[launcher.size]:
+            return "127.0.0.1"
+        raise errors.bad_argument(
+            "gradlane: mpirun has started ranks on several machines, and tells no addresses: name the host of rank 0, "
+            "mpirun -x MASTER_ADDR=HOST ..."
+        )
+    if variables.get("SLURM_STEP_NUM_NODES") == "1":
+        return "127.0.0.1"
+    hosts = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST") or ""
+    # "n[01-03,7],login2": n01. Of each bracket the first number, up to the first comma that is in none.
+    first = re.sub(r"\[([^],-]*)[^]]*\]", r"\1", hosts).split(",", maxsplit=1)[0]
+    if not first:
+        raise errors.bad_argument("gradlane: srun has set no SLURM_STEP_NODELIST: set MASTER_ADDR to rank 0's host")
+    return first

@@ -1,0 +1,117 @@
+"""Whether all ranks still have the same model, bit by bit, and if not, who has another one, and where."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import zlib
+from typing import Any, Iterator
+
+import torch
+import torch.distributed as dist
+
+from .. import _arguments, errors
+
+_MOST = 5  # parameters that an error names
+
+_Said = dict[str, str]  # of a rank: names, what it has there
+
+
+def check_replicas(model: torch.nn.Module, every: int = 0, *, buffers: bool = False,
+                   process_group: dist.ProcessGroup | None = None) -> Any:
+    """Raises OperationFailed, on all ranks, with names of ranks and parameters, if these differ by a bit between ranks.
+
+    every: 0: now, on all ranks. N: before the first and each N-th forward in training mode from then on; the result has
+    a remove() that ends it. All ranks do as many. buffers: those of state_dict() as well; those of BatchNorm differ
+    unless something makes them equal. process_group: whose ranks these are; None: all.
+
+    A CRC-32 of each parameter, and an all-reduce of 16 bytes; more only if something differs. Different values have the
+    same CRC once in 2^32. Raises BadArgument for parameters that are sharded.
+    """
+    _arguments.whole("every", every, 0, 1 << 62)
+    if every == 0:
+        _check(model, buffers, process_group, "")
+        return None
+    steps = 0
+
+    def before_forward(module: torch.nn.Module, _: Any) -> None:
+        nonlocal steps
+        if not module.training or not torch.is_grad_enabled():
+            return
+        if steps % every == 0:
+            _check(module, buffers, process_group, f" before step {steps}")
+        steps += 1
+
+    return model.register_forward_pre_hook(before_forward)
+
+
+# ---- Private
+
+
+def _check(model: torch.nn.Module, buffers: bool, group: Any, when: str) -> None:
+    said, device = _said(model, buffers)
+    whole = hashlib.blake2b(repr(list(said.items())).encode(), digest_size=8).digest()
+    number = int.from_bytes(whole, "little", signed=True)
+    least = torch.tensor([number, ~number], device=device)
+    dist.all_reduce(least, op=dist.ReduceOp.MIN, group=group)
+    if least[0] == ~least[1]:  # the least is the greatest
+        return
+    everybody: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(everybody, said, group=group)
+    raise errors.error(errors.Code.FAILED, _difference(everybody, when))
+
+
+def _said(model: torch.nn.Module, buffers: bool) -> tuple[_Said, torch.device]:
+    said: _Said = {}
+    device = torch.device("cpu")
+    for name, tensor in _tensors(model, buffers):
+        if hasattr(tensor, "to_local"):
+            raise errors.bad_argument(f"gradlane: check_replicas: {name} is sharded: ranks have parts that differ")
+        device = tensor.device
+        said[name] = f"{str(tensor.dtype)[6:]} {list(tensor.shape)} {zlib.crc32(_bytes(tensor)):08x}"
+    return said, device
+
+
+def _tensors(model: torch.nn.Module, buffers: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters()
+    if buffers:
+        kept = model.state_dict(keep_vars=True)
+        yield from ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
+
+
+def _bytes(tensor: torch.Tensor) -> Any:
+    """Not copied, where it is on the CPU and contiguous."""
+    flat = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    return flat.view(torch.uint8).numpy()
+
+
+def _difference(everybody: list[_Said], when: str) -> str:
+    """What differs, in words: the same on all ranks."""
+    names = dict.fromkeys(name for said in everybody for name in said)
+    wrong = [(name, _who([said.get(name, "nothing of that name") for said in everybody])) for name in names]
+    wrong = [(name, who) for name, who in wrong if who]
+    if not wrong:
+        return f"gradlane: the model's parameters have another order on some ranks{when}"
+    text = "; ".join(f"{name}: {who}" for name, who in wrong[:_MOST])
+    more = f"; and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
+    return (f"gradlane: {len(wrong)} of {len(names)} parameters differ between ranks{when}: {text}{more}. Load a "
+            "checkpoint on all ranks; was a parameter not in DDP, a seed or a step not the same, or is a machine's "
+            "memory bad?")
+
+
+def _who(values: list[str]) -> str:
+    """Which ranks have another value than most; where no value is that of most ranks, all. "": they are the same."""
+    counts = collections.Counter(values).most_common()
+    if len(counts) == 1:
+        return ""
+    if 2 * counts[0][1] <= len(values):
+        return ", ".join(f"{_ranks(values, value)} {value}" for value, _ in counts)
+    others = ", ".join(f"{_ranks(values, value)} {value}" for value, _ in counts[1:])
+    return f"{others}, the other {counts[0][1]} ranks {counts[0][0]}"
+
+
+def _ranks(values: list[str], value: str) -> str:
+    found = [str(rank) for rank, its in enumerate(values) if its == value]
+    return f"rank {found[0]} has" if len(found) == 1 else f"ranks {', '.join(found)} have"

@@ -1,0 +1,152 @@
+#!/usr/bin/python3
+"""gradlane.torch.check_replicas(): gradlane run -n N -- python3 -m tests.scripts.torch.replicas_test gradlane|gloo."""
+
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import gradlane
+import gradlane.torch
+from gradlane.torch import replicas
+from tests.scripts.torch.ddp import RANK, WORLD, run_tests
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.body = torch.nn.Sequential(torch.nn.Linear(30, 20), torch.nn.BatchNorm1d(20), torch.nn.Linear(20, 5))
+        self.others = torch.nn.ParameterList([torch.randn(3, 4).to(dtype) for dtype in DTYPES])
+        self.scalar = torch.nn.Parameter(torch.tensor(1.0))
+        self.none = torch.nn.Parameter(torch.zeros(0))
+        self.turned = torch.nn.Parameter(torch.randn(6, 4).t())
+
+    def forward(self, inputs):
+        return self.body(inputs)
+
+
+def flip(tensor, bit, element=0):
+    """One bit of it."""
+    numbers = tensor.detach().view(torch.int32).view(-1)
+    numbers[element] ^= 1 << bit
+
+
+def raised(call):
+    """What this rank is told; all are told the same."""
+    try:
+        call()
+        text = "nothing"
+    except gradlane.OperationFailed as error:
+        text = str(error)
+    texts = [None] * WORLD
+    dist.all_gather_object(texts, text)
+    assert texts == [text] * WORLD, texts
+    return text
+
+
+class Replicas(unittest.TestCase):
+    def setUp(self):
+        self.model = Model()
+
+    def test_the_same(self):
+        self.assertEqual(raised(lambda: gradlane.torch.check_replicas(self.model, buffers=True)), "nothing")
+
+    def test_one_bit_of_one_rank(self):
+        wrong = WORLD - 1
+        if RANK == wrong:
+            flip(self.model.body[2].weight, 0, 77)
+        text = raised(lambda: gradlane.torch.check_replicas(self.model))
+        self.assertRegex(text, "^gradlane: 1 of 15 parameters differ between ranks: body.2.weight: ")
+        if WORLD == 2:  # nobody knows who
+            self.assertRegex(text, r": rank 0 has float32 \[5, 20\] \w{8}, rank 1 has float32 \[5, 20\] \w{8}\. Load")
+        else:
+            self.assertRegex(text, rf": rank {wrong} has float32 \[5, 20\] \w{{8}}, the other {WORLD - 1} ranks float32 ")
+        if RANK == wrong:
+            flip(self.model.body[2].weight, 0, 77)
+        self.assertEqual(raised(lambda: gradlane.torch.check_replicas(self.model)), "nothing")
+
+    def test_each_type(self):
+        for number, parameter in enumerate(self.model.others):
+            if RANK == 0:
+                parameter.detach().view(-1)[5] *= 2
+            text = raised(lambda: gradlane.torch.check_replicas(self.model))
+            self.assertRegex(text, rf": others\.{number}: ")
+            if RANK == 0:
+                parameter.detach().view(-1)[5] /= 2
+        for name in ("scalar", "turned"):
+            if RANK == 0:
+                getattr(self.model, name).detach().mul_(2)
+            self.assertRegex(raised(lambda: gradlane.torch.check_replicas(self.model)), name)
+
+    def test_all_of_a_rank(self):
+        if RANK == 0:
+            for parameter in self.model.parameters():
+                parameter.detach().add_(1)
+        text = raised(lambda: gradlane.torch.check_replicas(self.model))
+        self.assertRegex(text, "^gradlane: 14 of 15 .*; and 9 more")  # one has no elements
+
+    def test_another_model(self):
+        model = torch.nn.Linear(3, 4 if RANK == 0 else 5, bias=RANK != 0)
+        text = raised(lambda: gradlane.torch.check_replicas(model))
+        self.assertRegex(text, r"weight: .*rank 0 has float32 \[4, 3\].*bias: .*rank 0 has nothing of that name")
+
+    def test_buffers(self):
+        if RANK == 0:
+            self.model.body[1].running_mean += 1
+        self.assertEqual(raised(lambda: gradlane.torch.check_replicas(self.model)), "nothing")
+        text = raised(lambda: gradlane.torch.check_replicas(self.model, buffers=True))
+        self.assertRegex(text, "1 of 18 .*: body.1.running_mean: ")
+
+    def test_every(self):
+        ddp = torch.nn.parallel.DistributedDataParallel(self.model.body)
+        checks = gradlane.torch.check_replicas(ddp, every=3)
+        calls = []
+        inputs = torch.randn(4, 30)
+
+        def count(*arguments):
+            calls.append(arguments[-1])
+            return original(*arguments)
+
+        original, replicas._check = replicas._check, count
+        try:
+            for _ in range(7):
+                ddp(inputs).sum().backward()
+            if RANK == 0:  # as evaluation does
+                ddp.module.eval()
+                with torch.no_grad():
+                    ddp.module(inputs)
+                ddp.module.train()
+            self.assertEqual(calls, [" before step 0", " before step 3", " before step 6"])
+            if RANK == 0:
+                flip(self.model.body[0].bias, 20)
+            for _ in range(2):
+                ddp(inputs).sum().backward()
+            self.assertRegex(raised(lambda: ddp(inputs)),
+                             "parameters differ between ranks before step 9: module.0.bias: ")
+            checks.remove()
+            self.assertEqual(raised(lambda: ddp(inputs)), "nothing")
+        finally:
+            replicas._check = original
+
+    def test_refused(self):
+        with self.assertRaisesRegex(gradlane.BadArgument, "every"):
+            gradlane.torch.check_replicas(self.model, every=-1)
+
+
+class Words(unittest.TestCase):
+    """Of more ranks than there are."""
+
+    def test_who(self):
+        for values, text in (("aaaa", ""), ("aaba", "rank 2 has b, the other 3 ranks a"),
+                             ("abab", "ranks 0, 2 have a, ranks 1, 3 have b"),
+                             ("abcaa", "rank 1 has b, rank 2 has c, the other 3 ranks a"),
+                             ("abb", "rank 0 has a, the other 2 ranks b"),
+                             ("abc", "rank 0 has a, rank 1 has b, rank 2 has c")):
+            self.assertEqual(replicas._who(list(values)), text)
+
+
+if __name__ == "__main__":
+    run_tests()

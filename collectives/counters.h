@@ -56,6 +56,8 @@ enum class Counter : uint8_t {
   kReduceBytes,
   kGatherPackets,
   kGatherBytes,
+  kRunBytes,
+  kElementBytes,
   // operations and sessions
   kOperationsDone,
   kOperationsFailed,
@@ -113,6 +115,8 @@ inline constexpr CounterRow<Counter> kCounterRows[] = {
     {Counter::kReduceBytes, "reduce_bytes", "bytes of reduce_packets, from the link header on"},
     {Counter::kGatherPackets, "gather_packets", "data packets of the gather phase"},
     {Counter::kGatherBytes, "gather_bytes", "bytes of gather_packets, from the link header on"},
+    {Counter::kRunBytes, "run_bytes", "bytes of elements sent, encoded, with the headers of their runs"},
+    {Counter::kElementBytes, "element_bytes", "what the same elements take in memory"},
     {Counter::kOperationsDone, "operations_done", "operations that succeeded"},
     {Counter::kOperationsFailed, "operations_failed", "operations that failed"},
     {Counter::kLossyOperations, "lossy_operations",

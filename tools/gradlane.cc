@@ -21,6 +21,7 @@
 #include "tools/sim/ratio.h"
 #include "tools/sim/sim.h"
 #include "tools/stats/cli.h"
+#include "tools/top/cli.h"
 #include "tools/unknown_option.h"
 #include "tools/version.h"
 
@@ -205,6 +206,8 @@ int run(int argc, char** argv) {
   const CLI::App* loopback = gradlane::add_loopback(app, loopback_options);
   gradlane::StatsOptions stats_options;
   const CLI::App* stats = gradlane::add_stats(app, stats_options);
+  gradlane::TopOptions top_options;
+  const CLI::App* top = gradlane::add_top(app, top_options);
   gradlane::CheckOptions check_options;
   const CLI::App* check = gradlane::add_check(app, check_options);
   gradlane::AcceleratorSetupOptions accelerator_options;
@@ -231,6 +234,7 @@ int run(int argc, char** argv) {
   if (perf->parsed()) return gradlane::run_perf(perf_options);
   if (check->parsed()) return gradlane::run_check(check_options);
   if (stats->parsed()) return gradlane::run_stats(stats_options);
+  if (top->parsed()) return gradlane::run_top(top_options);
   if (accelerator_up->parsed()) return gradlane::run_accelerator_up(accelerator_options);
   if (accelerator_down->parsed()) return gradlane::run_accelerator_down(accelerator_options);
   if (sim->parsed()) return gradlane::run_sim(sim_options);

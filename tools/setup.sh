@@ -13,6 +13,8 @@ packages=(
   dpdk dpdk-dev libdpdk-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
   # tests in network namespaces
   ethtool iperf3 iproute2 iputils-ping nftables procps
+  # tests in a terminal
+  tmux
   # trainers in Python, and the data of the demo
   python3-numpy python3-sklearn libopenblas0-serial
   # PyTorch, and what gradlane is compared with

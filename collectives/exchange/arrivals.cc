@@ -165,7 +165,7 @@ bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nan
   counters_.add(Counter::kGatherPackets);
   counters_.add(Counter::kGatherBytes, bytes);
   for (const Run& run : std::span(runs_.data(), run_count_)) {
-    run.operation->sent_bytes += sizeof(RunHeader) + run.header.bytes;
+    count_sent(*run.operation, sizeof(RunHeader) + run.header.bytes, run.header.count);
   }
   // Its bytes are still read below: sending rewrites the link header only.
   links_[going->step.link].send(packet, bytes, payload_crc, now);
@@ -254,7 +254,7 @@ size_t ExchangeState::pass_on(const Run& run, Nanos now) noexcept {
       (void)it.coder.decode(place.bytes.first(hop.bytes), elements(it, run.header.block, begin + done), hop.floats);
       complete(it, run.header.block, begin + done, hop.floats);
     }
-    it.sent_bytes += outbox.commit(channel, place, header, it.coder, hop.floats, hop.bytes);
+    count_sent(it, outbox.commit(channel, place, header, it.coder, hop.floats, hop.bytes), hop.floats);
     done += hop.floats;
   }
   return done;
@@ -333,7 +333,8 @@ bool ExchangeState::copy(const Run& run, Nanos now) noexcept {
   const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, it.back, run.header.count, run.step.sink, now);
   if (place.bytes.size() < run.payload.size()) return false;
   std::copy(run.payload.begin(), run.payload.end(), place.bytes.begin());
-  it.sent_bytes += outbox.commit(Outbox::kPassing, place, header, it.back, run.header.count, run.payload.size());
+  const size_t bytes = outbox.commit(Outbox::kPassing, place, header, it.back, run.header.count, run.payload.size());
+  count_sent(it, bytes, run.header.count);
   return true;
 }
 

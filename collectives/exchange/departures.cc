@@ -145,7 +145,8 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   if (encoded.floats == 0) return 0;
   elements_left_ -= std::min(elements_left_, encoded.floats);
   if (step.store) (void)coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
-  it.sent_bytes += outbox.commit(channel, place, header, coder, encoded.floats, encoded.bytes);
+  const size_t bytes = outbox.commit(channel, place, header, coder, encoded.floats, encoded.bytes);
+  count_sent(it, bytes, encoded.floats);
   // Offering more than fits costs time, offering less needs another join.
   const size_t fits = encoded.floats == it.offer ? 2 * it.offer : encoded.floats + encoded.floats / 8;
   if (encoded.floats == it.offer || encoded.floats < count) it.offer = whole_cuts(it, fits);

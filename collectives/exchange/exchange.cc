@@ -175,7 +175,8 @@ LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
           link.rtt().smoothed(),
           link.rtt().known() ? link.rtt().least() : 0,
           membership_.refused(neighbour),
-          link.waiting_since()};
+          link.waiting_since(),
+          link.totals()};
 }
 
 bool ExchangeState::awaited() const noexcept {

@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "collectives/config.h"
 #include "collectives/counters.h"
+#include "collectives/link/link_totals.h"
 #include "collectives/operation.h"
 #include "collectives/packet_io.h"
 
@@ -46,6 +47,7 @@ struct LinkStatus {
   Nanos least_rtt = 0;
   Failure refused;          // the neighbour is configured differently
   Nanos waiting_since = 0;  // nothing in flight has been acknowledged since then; 0: nothing is in flight
+  LinkTotals totals;
 };
 
 // The exchange of one lane of one node. docs/exchange.md explains it. The owner gives it packets and the time, and

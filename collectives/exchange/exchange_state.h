@@ -313,6 +313,13 @@ class ExchangeState {
   Fanout fanout_;
   Membership membership_;
 
+  // Elements have gone into runs of so many bytes.
+  void count_sent(Running& it, size_t bytes, size_t elements) noexcept {
+    it.sent_bytes += bytes;
+    counters_.add(Counter::kRunBytes, bytes);
+    counters_.add(Counter::kElementBytes, elements * it.coder.element_bytes());
+  }
+
   // What a neighbour has told of its operations.
   struct PeerState {
     uint32_t started = 0;  // so many

@@ -190,7 +190,7 @@ bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept 
     if (encoded.floats == 0) return false;
     (void)it.back.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
     const size_t bytes = outbox.commit(Outbox::kResults, place, header, it.back, encoded.floats, encoded.bytes);
-    it.sent_bytes += bytes * links_.size();
+    count_sent(it, bytes * links_.size(), encoded.floats * links_.size());
   }
   complete(it, it.own, it.queued, encoded.floats);
   it.queued += encoded.floats;

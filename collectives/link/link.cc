@@ -100,19 +100,23 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   switch (it.state) {
     case State::kLostSack:
       counters_.add(Counter::kRetransmitSack);
+      ++totals_.resent;
       it.again = static_cast<uint8_t>(std::min(it.again + 1U, kStuck));
       break;
     case State::kLostTimeout:
       counters_.add(Counter::kRetransmitTimeout);
+      ++totals_.resent;
       it.again = static_cast<uint8_t>(std::min(it.again + 1U, kStuck));
       break;
     default:
       counters_.add(Counter::kDataSent);
+      ++totals_.sent;
   }
   // What got lost may get lost again: it is no sign of life, or long packets on a short MTU would make this rank
   // silent.
   if (it.again >= kStuck / 2) sent_at_ = sent_before;
   counters_.add(Counter::kDataBytes, it.bytes);
+  totals_.bytes += it.bytes;
   it.state = State::kInFlight;
   it.sent_at = now;
   it.transmission = ++transmissions_;
@@ -329,7 +333,15 @@ void Link::expire(Nanos now) noexcept {
   expire_at_ = oldest == kNever ? kNever : oldest + rtt_.timeout(backoff_);
 }
 
+// Full from one look to the next.
+void Link::count_full(Nanos now) noexcept {
+  if (full_) totals_.full += now - looked_at_;
+  full_ = up_ && !can_send();
+  looked_at_ = now;
+}
+
 void Link::flush(Nanos now) noexcept {
+  count_full(now);
   if (!up_) return;
   const bool due = ack_now_ || unacknowledged_ >= ack_every_ || now >= ack_at_;
   if (due || now - sent_at_ >= keep_alive_) send_bare(PacketKind::kAck, {}, now);

@@ -11,6 +11,7 @@
 #include "collectives/config.h"
 #include "collectives/counters.h"
 #include "collectives/link/congestion.h"
+#include "collectives/link/link_totals.h"
 #include "collectives/link/receive_window.h"
 #include "collectives/packet_io.h"
 #include "collectives/wire.h"
@@ -104,6 +105,7 @@ class Link final : public PacketSink {
 
   [[nodiscard]] const RttEstimator& rtt() const noexcept { return rtt_; }
   [[nodiscard]] double congestion_window() const noexcept { return congestion_.exact(); }
+  [[nodiscard]] const LinkTotals& totals() const noexcept { return totals_; }
 
  private:
   enum class State : uint8_t {
@@ -134,6 +136,7 @@ class Link final : public PacketSink {
   void lose(Slot& slot, State reason) noexcept;
   void find_lost(uint32_t end) noexcept;
   void expire(Nanos now) noexcept;
+  void count_full(Nanos now) noexcept;
   void set_credit(uint16_t credit) noexcept;
   void sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcept;
 
@@ -167,6 +170,9 @@ class Link final : public PacketSink {
   unsigned backoff_ = 0;
   Nanos expire_at_ = kNever;
   bool limited_ = false;
+  bool full_ = false;  // at looked_at_
+  Nanos looked_at_ = 0;
+  LinkTotals totals_;
   RttEstimator rtt_;
   CongestionWindow congestion_;
   ReturnQueue return_queue_;

@@ -109,10 +109,18 @@ void Lane::publish() noexcept {
 
 void Lane::publish_link(size_t link) noexcept {
   const LinkStatus status = exchange_.link_status(link);
-  const uint64_t fields[] = {
-      status.up,        routes_[link].heard,  status.smoothed_rtt, std::bit_cast<uint64_t>(status.window),
-      status.in_flight, routes_[link].tagged, status.waiting_since};
-  static_assert(std::size(fields) + kFailureFields == kLinkFields);
+  const uint64_t fields[] = {status.up,
+                             routes_[link].heard,
+                             status.smoothed_rtt,
+                             std::bit_cast<uint64_t>(status.window),
+                             status.in_flight,
+                             routes_[link].tagged,
+                             status.waiting_since,
+                             status.totals.sent,
+                             status.totals.resent,
+                             status.totals.bytes,
+                             status.totals.full};
+  static_assert(std::size(fields) == kLinkNumbers);
   for (size_t i = 0; i < std::size(fields); ++i) links_[link].set(i, fields[i]);
   publish(status.refused, links_[link], std::size(fields));
 }
@@ -125,9 +133,10 @@ LinkSnapshot Lane::link_snapshot(size_t link) const noexcept {
           .rtt = static_cast<double>(fields[2]),
           .window = std::bit_cast<double>(fields[3]),
           .in_flight = fields[4],
-          .refused = published_failure(fields, 7),
+          .refused = published_failure(fields, kLinkNumbers),
           .tagged = fields[5],
-          .waiting_since = fields[6]};
+          .waiting_since = fields[6],
+          .totals = {.sent = fields[7], .resent = fields[8], .bytes = fields[9], .full = fields[10]}};
 }
 
 RingSnapshot Lane::ring_snapshot() const noexcept {

@@ -40,6 +40,7 @@ struct LinkSnapshot {
   Failure refused;          // by this rank, of that one
   uint64_t tagged = 0;      // packets of it with a tag, where this node has no key
   Nanos waiting_since = 0;  // nothing in flight has been acknowledged since then; 0: nothing is in flight
+  LinkTotals totals;
 };
 
 // How the words go together:
@@ -152,7 +153,8 @@ class Lane final : public PacketIo {
   static constexpr size_t kPastAt = 3 + 2 * kFailureFields;
   static constexpr size_t kPastFields = 1 + kFailureFields;
   static constexpr size_t kRingFields = kPastAt + std::tuple_size_v<PastFailures> * kPastFields;
-  static constexpr size_t kLinkFields = 7 + kFailureFields;
+  static constexpr size_t kLinkNumbers = 11;
+  static constexpr size_t kLinkFields = kLinkNumbers + kFailureFields;
   Snapshot<kRingFields> ring_;                // RingSnapshot, field by field
   std::vector<Snapshot<kLinkFields>> links_;  // LinkSnapshot of each link, likewise
 };

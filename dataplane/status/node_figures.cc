@@ -116,7 +116,15 @@ RankFigures rank_figures(const Lane& lane, unsigned number) {
                       .counters = {}};
   for (size_t i = 0; i < lane.links(); ++i) {
     const LinkSnapshot link = lane.link_snapshot(i);
-    figures.links.push_back({link.rank, link.up, link.rtt / kMicrosecond, link.window, link.in_flight});
+    figures.links.push_back({.rank = link.rank,
+                             .up = link.up,
+                             .rtt_us = link.rtt / kMicrosecond,
+                             .window = link.window,
+                             .in_flight = link.in_flight,
+                             .sent = link.totals.sent,
+                             .resent = link.totals.resent,
+                             .bytes = link.totals.bytes,
+                             .full_us = static_cast<double>(link.totals.full) / kMicrosecond});
   }
   lane.published().for_each([&figures](const CounterValue& each) { figures.counters.push_back(each); });
   return figures;

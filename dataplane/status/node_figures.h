@@ -60,6 +60,10 @@ struct LinkFigures {
   double rtt_us = 0;
   double window = 0;
   size_t in_flight = 0;
+  uint64_t sent = 0;    // data packets, those that were sent again left out:
+  uint64_t resent = 0;  //   these
+  uint64_t bytes = 0;   // of both
+  double full_us = 0;   // how long its window was full
 };
 
 struct WorkerFigures {

@@ -96,7 +96,11 @@ json links_json(const RankFigures& rank) {
                      {"up", link.up},
                      {"rtt_us", link.rtt_us},
                      {"window", link.window},
-                     {"in_flight", link.in_flight}});
+                     {"in_flight", link.in_flight},
+                     {"sent", link.sent},
+                     {"resent", link.resent},
+                     {"bytes", link.bytes},
+                     {"full_us", link.full_us}});
   }
   return links;
 }

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -53,28 +54,44 @@ bool accepts(const std::string& path) {
   return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 || errno == EAGAIN;
 }
 
-// In the first folder that has one that accepts: that of rank 0, else the only one. If there is none: one of which
-// whoever connects to it hears what is wrong.
-std::string only_one() {
+// Of a folder, sorted; silent: one where nobody accepts, or as it was.
+std::vector<std::string> listening_in(const std::string& folder, std::string& silent) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".admin" || !entry.is_socket(error)) continue;
+    if (accepts(entry.path())) {
+      found.push_back(entry.path().string());
+    } else if (silent.empty()) {
+      silent = entry.path().string();
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+// Of the first folder that has any. If there are none: one of which whoever connects to it hears what is wrong.
+std::vector<std::string> all_of_one_folder() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   const std::string own = private_socket_folder(geteuid());
   std::string silent;
   for (const std::string& folder : socket_folders(geteuid(), runtime != nullptr ? runtime : "")) {
     if (folder == own && !is_private_folder(own, geteuid())) continue;
-    const std::string first = folder + "/node0.admin";
-    if (accepts(first)) return first;
-    std::vector<std::string> found;
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      if (entry.path().extension() != ".admin" || !entry.is_socket(error)) continue;
-      if (silent.empty()) silent = entry.path().string();
-      if (accepts(entry.path())) found.push_back(entry.path().string());
-    }
-    if (found.size() == 1) return found.front();
-    if (found.size() > 1)
-      throw SetupError(fmt::format("several admin sockets: {}; choose one with --admin", fmt::join(found, ", ")));
+    std::vector<std::string> found = listening_in(folder, silent);
+    if (!found.empty()) return found;
   }
-  return silent.empty() ? std::string(kSystemSocketFolder) + "/node0.admin" : silent;
+  return {silent.empty() ? std::string(kSystemSocketFolder) + "/node0.admin" : silent};
+}
+
+// That of rank 0, else the only one.
+std::string only_one() {
+  const std::vector<std::string> found = all_of_one_folder();
+  for (const std::string& each : found) {
+    if (fs::path(each).filename() == "node0.admin") return each;
+  }
+  if (found.size() > 1)
+    throw SetupError(fmt::format("several admin sockets: {}; choose one with --admin", fmt::join(found, ", ")));
+  return found.front();
 }
 
 [[noreturn]] void fail_to_connect(const std::string& path, int error) {
@@ -154,6 +171,19 @@ std::string admin_path(const AdminPlace& place) {
   }
   const char* const socket = std::getenv("GRADLANE_SOCKET");
   return socket != nullptr && *socket != 0 ? beside(socket) : only_one();
+}
+
+std::vector<std::string> admin_paths(const AdminPlace& place) {
+  const char* const socket = std::getenv("GRADLANE_SOCKET");
+  const bool given = !place.socket.empty() || !place.admin.empty() || !place.config.empty() || place.rank;
+  if (!given && (socket == nullptr || *socket == 0)) return all_of_one_folder();
+  std::vector<std::string> paths = {admin_path(place)};
+  const fs::path first = fs::absolute(paths.front());
+  std::string silent;
+  for (std::string& each : listening_in(first.parent_path(), silent)) {
+    if (each != first) paths.push_back(std::move(each));
+  }
+  return paths;
 }
 
 nlohmann::json ask_admin(const std::string& path, const std::string& request, std::chrono::milliseconds patience) {

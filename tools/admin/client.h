@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gradlane {
 
@@ -19,6 +20,10 @@ struct AdminPlace {
 
 // The path of the admin socket. Throws SetupError if there are several places, or none.
 [[nodiscard]] std::string admin_path(const AdminPlace& place);
+
+// That path, and those beside it in its folder where somebody accepts; with an empty place all of the first folder that
+// has any. Throws as admin_path() does.
+[[nodiscard]] std::vector<std::string> admin_paths(const AdminPlace& place);
 
 // Sends one line, and returns the document that comes. Throws SetupError that says what to do: nobody is there, no
 // permission, no answer in that time, a daemon that does not know the request.

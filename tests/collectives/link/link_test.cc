@@ -81,6 +81,26 @@ TEST(Link, WhatLaterPacketsShowToBeLostIsSentAgainWithinARoundTrip) {
   EXPECT_LE(pair.now, begin + 4 * kRtt);
 }
 
+// Of a link, and not of all together as counters are; a window of 2 is full nearly all the time, a large one never.
+TEST(Link, TotalsSayWhatItSentAndHowLongItWasFull) {
+  Pair small(2, 2);
+  small.fate_ab = lose_once({5});
+  const Nanos begin = small.now;
+  ASSERT_TRUE(small.run(100, 0, kSecond));
+  const LinkTotals totals = small.a.link.totals();
+  EXPECT_EQ(totals.sent, 100U);
+  EXPECT_EQ(totals.resent, 1U);
+  EXPECT_EQ(totals.bytes + small.b.link.totals().bytes, small.count(Counter::kDataBytes));
+  EXPECT_GT(totals.full, (small.now - begin) / 2);
+  EXPECT_LE(totals.full, small.now - begin);
+
+  Pair large(128, 128);
+  ASSERT_TRUE(large.run(10, 0, kSecond));  // the neighbour's window is known now
+  const Nanos full = large.a.link.totals().full;
+  ASSERT_TRUE(large.run(20, 0, kSecond));
+  EXPECT_EQ(large.a.link.totals().full, full);
+}
+
 TEST(Link, ALostRetransmissionIsFoundTheSameWay) {
   Pair pair(1024, 1024);
   ASSERT_TRUE(pair.run(200, 0, kSecond));

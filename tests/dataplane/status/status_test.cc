@@ -56,7 +56,7 @@ NodeFigures figures() {
                         .missing = 2,
                         .refused = "",
                         .failed = "",
-                        .links = {{2, false, 12.5, 10, 3}},
+                        .links = {{2, false, 12.5, 10, 3, 40, 2, 61000, 7.5}},
                         .counters = {{"delivered", "", 11}}});
   return node;
 }
@@ -78,7 +78,8 @@ TEST(Status, TheWholeDocument) {
                     "why": "nothing is heard of it", "trouble": "", "speaks_from": "", "path_mtu": 1400, "difference": "",
                     "arp_tries": 5, "forged": 1, "untagged": 2, "tagged": 3, "wrong_tos": 4}],
     "ranks": [{"rank": 1, "lane": 0, "ring": "incomplete", "missing": 2, "refused": "", "failed": "",
-               "links": [{"rank": 2, "up": false, "rtt_us": 12.5, "window": 10.0, "in_flight": 3}],
+               "links": [{"rank": 2, "up": false, "rtt_us": 12.5, "window": 10.0, "in_flight": 3,
+                         "sent": 40, "resent": 2, "bytes": 61000, "full_us": 7.5}],
                "counters": {"delivered": 11}}],
     "plan": []})");
   EXPECT_EQ(status_json(figures(), kProcess), want) << status_json(figures(), kProcess).dump(1);

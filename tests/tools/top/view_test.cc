@@ -1,0 +1,156 @@
+// view_test.cc - what `gradlane top` makes of documents, and how it fits a screen
+#include "tools/top/view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/top/page.h"
+
+namespace gradlane::test::top_view_test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr double kSeconds = 2;
+
+// Node `node` of a ring, some time after its start: `full` is how long its link to the next node was full, `loss` how
+// many of 1000 packets were sent again.
+json document(unsigned node, unsigned nodes, double full_us, unsigned loss, unsigned time) {
+  const json next = {{"rank", (node + 1) % nodes},
+                     {"up", true},
+                     {"rtt_us", 100},
+                     {"window", 16},
+                     {"in_flight", 3},
+                     {"sent", 1000 * time},
+                     {"resent", loss * time},
+                     {"bytes", 1e6 * time},
+                     {"full_us", full_us * time}};
+  const json counters = {{"run_bytes", 1e6 * time}, {"element_bytes", 4e6 * time}, {"operations_done", 20 * time}};
+  const json rank = {{"rank", node}, {"lane", 0}, {"ring", "whole"}, {"links", {next}}, {"counters", counters}};
+  return {{"node", node}, {"nodes", nodes}, {"codec", "raw"}, {"mtu", 1500},
+          {"pid", 7},     {"attached", 1},  {"in_flight", 1}, {"ranks", {rank}}};
+}
+
+TopLooks looks(unsigned node, unsigned nodes, double full_us, unsigned loss = 0) {
+  TopLooks looks;
+  looks.now = document(node, nodes, full_us, loss, 2);
+  looks.before = document(node, nodes, full_us, loss, 1);
+  looks.seconds = kSeconds;
+  looks.exchanging = 1;
+  return looks;
+}
+
+// A ring; by node, how long in 2 s its link to the next one was full.
+std::vector<TopLooks> ring(const std::vector<double>& full_us) {
+  std::vector<TopLooks> result;
+  for (unsigned i = 0; i < full_us.size(); ++i) {
+    result.push_back(looks(i, static_cast<unsigned>(full_us.size()), full_us[i]));
+  }
+  return result;
+}
+
+std::map<unsigned, TopLink::Mark> marks(const TopView& view) {
+  std::map<unsigned, TopLink::Mark> result;
+  for (const TopLink& link : view.links) {
+    if (link.mark != TopLink::Mark::kNone) result[link.from] = link.mark;
+  }
+  return result;
+}
+
+TEST(TopView, RatesAreOfTheTimeBetweenTheLooks) {
+  const TopView view = top_view(ring({1e6, 0, 0, 0}));
+  ASSERT_EQ(view.nodes.size(), 4U);
+  EXPECT_DOUBLE_EQ(view.nodes[0].done, 10);
+  EXPECT_DOUBLE_EQ(view.nodes[0].ratio, 4);
+  EXPECT_DOUBLE_EQ(view.nodes[0].saved, 1.5) << "half of the time the window was full, and all would take 4 times it";
+  EXPECT_DOUBLE_EQ(view.nodes[1].saved, 0);
+  EXPECT_DOUBLE_EQ(view.links[0].full, 0.5);
+  EXPECT_DOUBLE_EQ(view.links[0].rate, 5e5);
+  EXPECT_DOUBLE_EQ(view.links[0].full_rate, 1e6);
+}
+
+TEST(TopView, TheSlowestLinkIsTheOneThatIsFullLongerThanTheOthers) {
+  using Mark = TopLink::Mark;
+  EXPECT_EQ(marks(top_view(ring({1e4, 1.8e6, 2e4, 1e4}))), (std::map<unsigned, Mark>{{1, Mark::kSlowest}}));
+  const TopView both = top_view(ring({1e4, 1.8e6, 1.5e6, 1e4}));
+  EXPECT_EQ(marks(both), (std::map<unsigned, Mark>{{1, Mark::kSlowest}, {2, Mark::kSlow}}));
+  EXPECT_THAT(both.verdict, HasSubstr("node 1 -> node 2: full 90 %"));
+  ASSERT_EQ(both.notes.size(), 1U);
+  EXPECT_THAT(both.notes[0], HasSubstr("are node 2's"));
+  EXPECT_TRUE(marks(top_view(ring({1.8e6, 1.9e6, 1.7e6, 1.8e6}))).empty()) << "all alike";
+  EXPECT_TRUE(marks(top_view(ring({100, 5e4, 100, 100}))).empty()) << "full for too short a time to hold up anybody";
+}
+
+TEST(TopView, LossIsNamedAsTheCause) {
+  std::vector<TopLooks> nodes = ring({0, 0, 0});
+  nodes[1] = looks(1, 3, 1.5e6, 30);
+  EXPECT_THAT(top_view(nodes).verdict, HasSubstr("it loses 2.9 % of its packets"));
+}
+
+TEST(TopView, WhoWaitsForWhom) {
+  const TopView slow = top_view(ring({1e4, 1.8e6, 1e4, 1e4}));
+  EXPECT_EQ(slow.nodes[1].waits, "the link to node 2");
+  EXPECT_EQ(slow.nodes[2].waits, "packets of node 1");
+  EXPECT_EQ(slow.nodes[0].waits, "packets of node 3");
+
+  std::vector<TopLooks> late = ring({0, 0, 0});
+  for (TopLooks& each : late) each.before = each.now;  // nothing moves
+  late[1].exchanging = 0;
+  const TopView view = top_view(late);
+  EXPECT_EQ(view.nodes[1].waits, "its own trainer");
+  EXPECT_EQ(view.nodes[2].waits, "the trainer of node 1");
+  EXPECT_THAT(view.verdict, HasSubstr("trainer of node 1 is late"));
+}
+
+TEST(TopView, WhoHasGoneIsNamedBeforeWhoMissesIt) {
+  std::vector<TopLooks> nodes = ring({0, 0, 0});
+  nodes[0].now["ranks"][0]["ring"] = "incomplete";
+  nodes[0].now["neighbours"] = {{{"node", 2}, {"ip", "10.77.0.3"}, {"state", "missing"}, {"why", "no hello"}}};
+  nodes[2].gone = "nobody listens";
+  const TopView view = top_view(nodes);
+  EXPECT_TRUE(view.bad);
+  EXPECT_THAT(view.verdict, HasSubstr("node 2 is gone: nobody listens"));
+  EXPECT_EQ(view.nodes[0].waits, "node 2: no hello");
+  EXPECT_EQ(view.nodes[2].address, "10.77.0.3");
+}
+
+TEST(TopView, DocumentsMayLackAnything) {
+  TopLooks empty;
+  empty.now = json::object();
+  empty.before = json::object();
+  empty.seconds = 1;
+  const TopView view = top_view(std::vector<TopLooks>{empty});
+  EXPECT_EQ(view.nodes.size(), 1U);
+  EXPECT_FALSE(page_of(view, {}, 80, 24).empty());
+  EXPECT_TRUE(page_of(top_view({}), {}, 1, 1).size() <= 1);
+}
+
+TEST(TopPage, FitsEveryScreen) {
+  std::vector<TopLooks> nodes = ring(std::vector<double>(40, 1e4));
+  nodes[30].gone = "nobody listens on\x1b[2J";
+  const TopView view = top_view(nodes);
+  const std::vector<std::string> events(9, "12:00:00 node 30 has gone");
+  for (const size_t width : {1U, 30U, 80U, 200U}) {
+    for (const size_t height : {1U, 8U, 24U, 60U}) {
+      const std::vector<PageLine> page = page_of(view, events, width, height);
+      EXPECT_LE(page.size(), height);
+      for (const PageLine& line : page) {
+        EXPECT_LE(line.text.size(), width);
+        EXPECT_EQ(line.text.find('\x1b'), std::string::npos);
+      }
+    }
+  }
+  const std::vector<PageLine> page = page_of(view, events, 80, 24);
+  EXPECT_TRUE(std::ranges::any_of(page, [](const PageLine& it) { return it.text.starts_with("30     gone"); }))
+      << "what is wrong is not left out";
+}
+
+}  // namespace
+}  // namespace gradlane::test::top_view_test

@@ -1,0 +1,138 @@
+// figures.cc - rates of one daemon and of its links, from two of its documents (pure functions)
+#include "tools/top/figures.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tools/stats/parts.h"
+
+namespace gradlane {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kLongEnough = 0.05;  // of the time, to say what a link did while it was full
+
+bool has_rates(const TopLooks& looks) { return !looks.before.is_null() && looks.seconds > 0 && looks.gone.empty(); }
+
+// Sums over ranks and lanes, and over ports and queues.
+double over_ranks(const json& document, const char* name) {
+  double sum = 0;
+  for (const json& rank : at(document, "ranks")) sum += number(at(at(rank, "counters"), name));
+  return sum;
+}
+
+double over_ports(const json& document, const char* name) {
+  double sum = 0;
+  for (const json& port : at(document, "ports")) {
+    for (const json& queue : at(port, "queues")) sum += number(at(at(queue, "counters"), name));
+  }
+  return sum;
+}
+
+double busiest(const TopLooks& looks) {
+  double most = 0;
+  const json& workers = at(looks.now, "workers");
+  for (size_t i = 0; element(&workers, i) != nullptr; ++i) {
+    const json* const before = element(&at(looks.before, "workers"), i);
+    if (before == nullptr) continue;
+    most = std::max(most, number(at(workers[i], "busy_us")) - number(at(*before, "busy_us")));
+  }
+  return std::clamp(most / 1e6 / looks.seconds, 0.0, 1.0);
+}
+
+// The least whole of all lanes.
+std::string ring_state(const json& document) {
+  std::string worst;
+  for (const char* const state : {"refused", "incomplete", "unknown", "whole"}) {
+    for (const json& rank : at(document, "ranks")) {
+      if (worst.empty() && at(rank, "ring") == state) worst = state;
+    }
+  }
+  return worst.empty() ? "unknown" : worst;
+}
+
+// All nodes have as many ranks as this one.
+unsigned ranks_per_node(const json& document) {
+  std::set<double> ranks;
+  for (const json& rank : at(document, "ranks")) ranks.insert(number(at(rank, "rank")));
+  return std::max(1U, static_cast<unsigned>(ranks.size()));
+}
+
+// The same link of the same rank and lane, as it was before.
+const json& before_of(const TopLooks& looks, size_t rank, size_t link) {
+  static const json nothing;
+  const json* const it = element(member(element(&at(looks.before, "ranks"), rank), "links"), link);
+  return it == nullptr ? nothing : *it;
+}
+
+void add_link(TopLink& sum, const json& now, const json& before, double seconds) {
+  const auto rate = [&](const char* name) {
+    return before.is_null() ? 0 : std::max(number(at(now, name)) - number(at(before, name)), 0.0) / seconds;
+  };
+  const double full = std::min(rate("full_us") / 1e6, 1.0);
+  sum.up = sum.up && at(now, "up") == true;
+  sum.full = std::max(sum.full, full);
+  sum.rate += rate("bytes");
+  sum.rtt = std::max(sum.rtt, number(at(now, "rtt_us")) / 1e6);
+  sum.window += number(at(now, "window"));
+  sum.in_flight += number(at(now, "in_flight"));
+  sum.packets += rate("sent");
+  sum.resent += rate("resent");
+}
+
+}  // namespace
+
+TopNode figures_of(const TopLooks& looks) {
+  TopNode node;
+  node.node = static_cast<unsigned>(number(at(looks.now, "node")));
+  node.state = looks.gone.empty() ? ring_state(looks.now) : "gone";
+  node.up = number(at(looks.now, "uptime_s"));
+  node.attached = number(at(looks.now, "attached"));
+  node.failed = over_ranks(looks.now, "operations_failed");
+  if (!looks.gone.empty()) return node;
+  node.in_flight = number(at(looks.now, "in_flight"));
+  node.exchanging = looks.exchanging;
+  if (!has_rates(looks)) return node;
+  const auto ranks = [&](const char* name) {
+    return std::max(over_ranks(looks.now, name) - over_ranks(looks.before, name), 0.0) / looks.seconds;
+  };
+  const auto ports = [&](const char* name) {
+    return std::max(over_ports(looks.now, name) - over_ports(looks.before, name), 0.0) / looks.seconds;
+  };
+  node.done = ranks("operations_done");
+  node.out = ports("sent_bytes");
+  node.in = ports("received_bytes");
+  node.busy = busiest(looks);
+  if (const double sent = ranks("run_bytes"); sent > 0) node.ratio = ranks("element_bytes") / sent;
+  // While a window is full, the link is what is waited for, and more bytes take longer in proportion.
+  double full = 0;
+  for (const TopLink& link : links_of(looks)) full = std::max(full, link.full);
+  if (node.ratio > 1) node.saved = full * (node.ratio - 1);
+  return node;
+}
+
+std::vector<TopLink> links_of(const TopLooks& looks) {
+  const unsigned own = static_cast<unsigned>(number(at(looks.now, "node")));
+  const unsigned per_node = ranks_per_node(looks.now);
+  std::map<unsigned, TopLink> links;
+  const json& ranks = at(looks.now, "ranks");
+  for (size_t i = 0; element(&ranks, i) != nullptr; ++i) {
+    const json& of_rank = at(ranks[i], "links");
+    for (size_t k = 0; element(&of_rank, k) != nullptr; ++k) {
+      const unsigned to = static_cast<unsigned>(number(at(of_rank[k], "rank"))) / per_node;
+      if (to == own) continue;
+      TopLink& sum = links.try_emplace(to, TopLink{.from = own, .to = to}).first->second;
+      add_link(sum, of_rank[k], has_rates(looks) ? before_of(looks, i, k) : json(), looks.seconds);
+    }
+  }
+  std::vector<TopLink> result;
+  for (auto& [to, link] : links) {
+    if (link.full >= kLongEnough) link.full_rate = link.rate / link.full;
+    result.push_back(link);
+  }
+  return result;
+}
+
+}  // namespace gradlane

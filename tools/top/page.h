@@ -1,0 +1,26 @@
+// page.h - a view as lines of text that fit a screen (pure functions)
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tools/top/view.h"
+
+namespace gradlane {
+
+struct PageLine {
+  enum class Style : unsigned char { kPlain, kTitle, kGood, kWarning, kBad };
+  std::string text;
+  Style style = Style::kPlain;
+};
+
+// From this width on there are more columns.
+inline constexpr size_t kWide = 130;
+
+// `events`: the latest last; as many as there is room for. No line is longer than `width`, and there are at most
+// `height` lines; 0: as many as it takes.
+[[nodiscard]] std::vector<PageLine> page_of(const TopView& view, const std::vector<std::string>& events, size_t width,
+                                            size_t height);
+
+}  // namespace gradlane

@@ -1,0 +1,19 @@
+// top.h - `gradlane top`: a live view of a node or of a ring (main thread)
+#pragma once
+
+#include "tools/admin/client.h"
+
+namespace gradlane {
+
+struct TopOptions {
+  AdminPlace place;
+  double interval = 1;  // seconds between two views
+  bool one = false;     // this node alone
+  bool once = false;    // a plain table, and the end
+  bool json = false;    // the same as JSON
+};
+
+// Returns the exit status: 0, or 3 if nobody answers at first. Throws SetupError for wrong options.
+int run_top(const TopOptions& options);
+
+}  // namespace gradlane

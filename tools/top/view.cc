@@ -1,0 +1,252 @@
+// view.cc - from what daemons say to what is to be seen: the slowest link, who waits for whom (pure functions)
+#include "tools/top/view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/stats/parts.h"
+#include "tools/top/figures.h"
+
+namespace gradlane {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kLeastFull = 0.05;  // of the time: a link that is full less holds nobody up
+constexpr double kCarries = 0.02;    // of the bytes of the link that has the most
+constexpr double kSlower = 1.5;      // so many times as long full as the others is slower than they are
+constexpr double kExchanges = 0.1;   // of the looks: a node that has operations in flight less often is idle
+constexpr double kHeldUp = 0.3;      // of the time in exchanges: by its link
+constexpr double kLossy = 0.002;     // of the packets: that explains a small window
+constexpr double kBusy = 0.85;       // of the time: a worker that has no more to give
+constexpr double kQuick = 100;       // operations per second of which looks may miss all
+
+// ---- Links
+
+// The lower median of what the others are full: in a ring of four with both ways of one cable slow, that of a fast one.
+double usual_full(const std::vector<TopLink>& links, size_t but) {
+  std::vector<double> others;
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (i != but && links[i].carries) others.push_back(links[i].full);
+  }
+  if (others.empty()) return 0;
+  std::ranges::sort(others);
+  return others[(others.size() - 1) / 2];
+}
+
+// The fullest first: so the first is the slowest, if any is slower than the others.
+void mark(std::vector<TopLink>& links) {
+  std::ranges::stable_sort(links, [](const TopLink& a, const TopLink& b) { return a.full > b.full; });
+  double most = 0;
+  for (const TopLink& it : links) most = std::max(most, it.rate);
+  for (TopLink& it : links) it.carries = it.rate > kCarries * most;
+  if (std::ranges::count(links, true, &TopLink::carries) < 2 || links.front().full < kLeastFull) return;
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (links[i].full < kSlower * usual_full(links, i) || links[i].full * kSlower < links.front().full) return;
+    links[i].mark = i == 0 ? TopLink::Mark::kSlowest : TopLink::Mark::kSlow;
+  }
+}
+
+const TopNode* find(const std::vector<TopNode>& nodes, unsigned node) {
+  const auto it = std::ranges::find(nodes, node, &TopNode::node);
+  return it == nodes.end() ? nullptr : &*it;
+}
+
+std::string why_slow(const TopView& view, const TopLink& link) {
+  if (link.lost() >= kLossy) return fmt::format("it loses {:.1f} % of its packets", 100 * link.lost());
+  const TopNode* const to = find(view.nodes, link.to);
+  if (to != nullptr && to->busy >= kBusy) {
+    return fmt::format("node {}'s worker is busy {:.0f} % of the time", link.to, 100 * to->busy);
+  }
+  return "cable, switch port, or a node that takes packets slowly";
+}
+
+std::string slowest_text(const TopView& view) {
+  const TopLink& first = view.links.front();
+  std::string text =
+      fmt::format("slowest link: node {} -> node {}: full {:.0f} % of the time, {} Mb/s then, RTT {} ms", first.from,
+                  first.to, 100 * first.full, digits(first.full_rate * 8 / 1e6), digits(first.rtt * 1e3));
+  return text + "; " + why_slow(view, first);
+}
+
+// Where all slow links are one node's, it or its cable is what is slow.
+std::string common_text(const TopView& view) {
+  std::vector<unsigned> common = {view.links.front().from, view.links.front().to};
+  size_t slow = 0;
+  for (const TopLink& link : view.links) {
+    if (link.mark == TopLink::Mark::kNone) continue;
+    ++slow;
+    std::erase_if(common, [&link](unsigned node) { return node != link.from && node != link.to; });
+  }
+  if (slow < 2 || common.size() != 1) return "";
+  return fmt::format("{} slow links are node {}'s: look at its cable, its switch port, its CPUs", slow, common[0]);
+}
+
+// ---- Nodes
+
+bool exchanges(const TopNode& node) { return node.exchanging >= kExchanges || node.done >= kQuick; }
+
+// Of the daemon that sees it missing.
+std::string missing_text(const json& document) {
+  for (const json& it : at(document, "neighbours")) {
+    if (at(it, "state") == "up") continue;
+    const std::string why = text(at(it, "why"));
+    return fmt::format("node {}{}", text(at(it, "node")), why.empty() || why == "-" ? "" : ": " + why);
+  }
+  return "the ring, beyond its neighbours";
+}
+
+const TopLink* fullest_of(const TopView& view, unsigned node) {
+  const auto it = std::ranges::find(view.links, node, &TopLink::from);
+  return it == view.links.end() ? nullptr : &*it;
+}
+
+std::string waits_of(const TopView& view, const TopNode& node, const json& document) {
+  if (node.state != "whole") return missing_text(document);
+  const auto idle = std::ranges::find_if(
+      view.nodes, [&](const TopNode& it) { return it.node != node.node && it.state == "whole" && !exchanges(it); });
+  if (!exchanges(node)) {
+    if (node.attached == 0) return "no trainer is here";
+    return "its own trainer";
+  }
+  const TopLink* const link = fullest_of(view, node.node);
+  if (link != nullptr && link->full >= kHeldUp * std::max(node.exchanging, kExchanges)) {
+    return fmt::format("the link to node {}", link->to);
+  }
+  if (idle != view.nodes.end()) return fmt::format("the trainer of node {}", idle->node);
+  if (node.busy >= kBusy) return "its own worker";
+  if (view.size < 2) return "";
+  return fmt::format("packets of node {}", (node.node + view.size - 1) % view.size);
+}
+
+// Nodes of the ring that no daemon here is, as far as neighbours know them.
+void add_others(TopView& view, std::span<const TopLooks> looks) {
+  for (const TopLooks& each : looks) {
+    for (const json& it : at(each.now, "neighbours")) {
+      const auto number = static_cast<unsigned>(gradlane::number(at(it, "node")));
+      const auto known = std::ranges::find(view.nodes, number, &TopNode::node);
+      if (known != view.nodes.end()) {
+        known->address = text(at(it, "ip"));
+        continue;
+      }
+      TopNode& other = view.nodes.emplace_back();
+      other.node = number;
+      other.address = text(at(it, "ip"));
+      other.state = at(it, "state") == "up" ? "not asked" : "missing";
+      other.waits = "no socket here";
+    }
+  }
+  std::ranges::sort(view.nodes, {}, &TopNode::node);
+}
+
+const TopNode* late_of(const TopView& view) {
+  if (std::ranges::none_of(view.nodes, exchanges)) return nullptr;
+  const auto it = std::ranges::find_if(
+      view.nodes, [](const TopNode& node) { return node.state == "whole" && node.attached > 0 && !exchanges(node); });
+  return it == view.nodes.end() ? nullptr : &*it;
+}
+
+// What has gone is the cause of what is missing elsewhere.
+const TopNode* worst_of(const TopView& view) {
+  const auto gone = std::ranges::find(view.nodes, "gone", &TopNode::state);
+  if (gone != view.nodes.end()) return &*gone;
+  const auto it = std::ranges::find_if(
+      view.nodes, [](const TopNode& node) { return node.state != "whole" && node.state != "not asked"; });
+  return it == view.nodes.end() ? nullptr : &*it;
+}
+
+void judge(TopView& view) {
+  if (const TopNode* const worst = worst_of(view)) {
+    view.bad = true;
+    view.verdict = fmt::format("the ring is not whole: node {} is {}", worst->node, worst->state);
+    if (worst->state != "missing" && !worst->waits.empty()) {
+      view.verdict += (worst->state == "gone" ? ": " : ", waits for ") + worst->waits;
+    }
+  } else if (!view.rates) {
+    view.verdict = "the ring is whole";
+  } else if (const TopNode* const late = late_of(view)) {
+    view.verdict = fmt::format("the trainer of node {} is late: the others wait for it", late->node);
+    view.held_up = true;
+  } else if (!view.links.empty() && view.links.front().mark == TopLink::Mark::kSlowest) {
+    view.verdict = slowest_text(view);
+    view.held_up = true;
+    if (std::string common = common_text(view); !common.empty()) view.notes.push_back(std::move(common));
+  } else if (std::ranges::any_of(view.nodes, exchanges)) {
+    view.verdict = "the ring is whole, and no link is slower than the others";
+  } else {
+    view.verdict = "the ring is whole, and nothing is exchanged";
+  }
+}
+
+const char* mark_name(TopLink::Mark mark) {
+  return mark == TopLink::Mark::kSlowest ? "slowest" : mark == TopLink::Mark::kSlow ? "slow" : "";
+}
+
+}  // namespace
+
+TopView top_view(std::span<const TopLooks> looks) {
+  TopView view;
+  for (const TopLooks& each : looks) {
+    if (view.codec.empty()) {
+      view.codec = text(at(each.now, "codec"));
+      view.mtu = text(at(each.now, "mtu"));
+      view.size = static_cast<size_t>(number(at(each.now, "nodes")));
+    }
+    view.rates = view.rates || !each.before.is_null();
+    view.nodes.push_back(figures_of(each));
+    if (!each.gone.empty()) {
+      view.nodes.back().waits = each.gone;
+      continue;
+    }
+    for (const TopLink& link : links_of(each)) view.links.push_back(link);
+  }
+  add_others(view, looks);
+  mark(view.links);
+  for (const TopLooks& each : looks) {
+    const auto it = std::ranges::find(view.nodes, static_cast<unsigned>(number(at(each.now, "node"))), &TopNode::node);
+    if (each.gone.empty()) it->waits = waits_of(view, *it, each.now);
+  }
+  judge(view);
+  return view;
+}
+
+json top_json(const TopView& view) {
+  json nodes = json::array();
+  for (const TopNode& it : view.nodes) {
+    nodes.push_back({{"node", it.node},
+                     {"state", it.state},
+                     {"address", it.address},
+                     {"exchanging", it.exchanging},
+                     {"in_flight", it.in_flight},
+                     {"attached", it.attached},
+                     {"done_per_s", it.done},
+                     {"failed", it.failed},
+                     {"out_bytes_per_s", it.out},
+                     {"in_bytes_per_s", it.in},
+                     {"ratio", it.ratio > 0 ? json(it.ratio) : json()},
+                     {"saved_s_per_s", it.saved},
+                     {"busy", it.busy},
+                     {"uptime_s", it.up},
+                     {"waits_for", it.waits}});
+  }
+  json links = json::array();
+  for (const TopLink& it : view.links) {
+    links.push_back({{"from", it.from},
+                     {"to", it.to},
+                     {"up", it.up},
+                     {"full", it.full},
+                     {"bytes_per_s", it.rate},
+                     {"full_bytes_per_s", it.full > 0 ? json(it.full_rate) : json()},
+                     {"rtt_us", it.rtt * 1e6},
+                     {"window", it.window},
+                     {"in_flight", it.in_flight},
+                     {"packets_per_s", it.packets},
+                     {"resent_per_s", it.resent},
+                     {"mark", mark_name(it.mark)}});
+  }
+  return {{"nodes_of_ring", view.size}, {"codec", view.codec}, {"verdict", view.verdict}, {"bad", view.bad},
+          {"held_up", view.held_up},    {"notes", view.notes}, {"nodes", nodes},          {"links", links}};
+}
+
+}  // namespace gradlane

@@ -6,11 +6,11 @@
 namespace gradlane {
 
 CLI::App* add_top(CLI::App& app, TopOptions& options) {
-  CLI::App* top = app.add_subcommand("top", "Live view of a node or a ring: who is slow, and who waits for whom");
+  CLI::App* top = app.add_subcommand("top", "Live view of a ring: who is slow, who waits for whom");
   add_admin_place(*top, options.place);
   top->add_option("--interval,-i", options.interval, "Between two views (1)")->type_name("SECONDS");
-  top->add_flag("--one", options.one, "This node alone, not all of its ring that are on this machine");
-  top->add_flag("--once", options.once, "One plain table after one interval; so, too, without a terminal");
+  top->add_flag("--one", options.one, "This node alone, not all of its ring here");
+  top->add_flag("--once", options.once, "One plain table; so, too, without a terminal");
   top->add_flag("--json", options.json, "The same as JSON");
   top->footer(
       "q or Ctrl-C ends it. Daemons are found as by 'gradlane stats'; those beside the\n"

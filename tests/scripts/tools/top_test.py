@@ -167,8 +167,8 @@ class TopTest(unittest.TestCase):
         screen.wait("gradlane top.*\n(.*\n)*1 -> 2")
         screen.type("C-c")
         screen.wait("ready>")
-        screen.run(f"clear; TERM=dumb {self.command}; echo ov''er")
-        text = screen.wait("(?m)^over$")
+        screen.run(f"clear; TERM=dumb {self.command}; echo do''ne")
+        text = screen.wait("(?m)^done$")
         self.assertIn("slowest", text)
 
         text = self.lines()

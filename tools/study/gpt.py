@@ -6,12 +6,12 @@ import pydoc_data.topics
 import numpy
 import torch
 
-CONTEXT = 64  # characters
+from tools.study.plan import GPT_BATCH, GPT_CONTEXT as CONTEXT, GPT_STEPS
+
 WIDTH, BLOCKS, HEADS = 256, 2, 4
 FIRST, LAST = 32, 126  # printable ASCII; all else is a line's end
 CHARACTERS = LAST - FIRST + 2
 TEST_SHARE = 10  # the last of so many parts of the text is for tests
-STEPS = 40  # of an "epoch": as many windows as are drawn, not the whole text
 TEST_WINDOWS = 32  # of each rank
 
 
@@ -77,11 +77,11 @@ def text():
 class Share:
     """The windows of the text that this rank trains on and is tested with; the same for all methods."""
 
-    def __init__(self, rank, world, batch):
+    def __init__(self, rank, world):
         whole = text()
         tests = len(whole) // TEST_SHARE
         self.train, self.test_text = whole[:-tests], whole[-tests:]
-        self.rank, self.world, self.batch, self.steps = rank, world, batch, STEPS
+        self.rank, self.world, self.steps = rank, world, GPT_STEPS
         self.tests = world * TEST_WINDOWS * CONTEXT
 
     def _windows(self, source, starts):
@@ -89,9 +89,9 @@ class Share:
         return windows[:, :-1], windows[:, 1:]
 
     def epoch(self, seed, epoch):
-        """The rank's batches of characters and of what comes next, one for each step."""
+        """As many windows as are drawn, not the whole text: the rank's batches of characters and of what comes next, one for each step."""
         random = numpy.random.default_rng((seed, epoch))
-        starts = random.integers(len(self.train) - CONTEXT, size=(self.steps, self.world, self.batch))
+        starts = random.integers(len(self.train) - CONTEXT, size=(self.steps, self.world, GPT_BATCH))
         return [self._windows(self.train, step[self.rank].tolist()) for step in starts]
 
     def test(self, model):

@@ -82,9 +82,9 @@ def begin(args, settings):
     """Results that are kept. A folder of other settings is not gone on with."""
     if args.resume and (args.out / "trainings.jsonl").exists():
         before, trainings = load(args.out)
-        for name in ("nodes", "link_rate", "epochs", "steps", "batch", "rate", "momentum", "cores"):
-            if before[name] != settings[name]:
-                before_that, now = before[name], settings[name]
+        for name in ("mode", "torch", "nodes", "link_rate", "epochs", "steps", "batch", "rate", "momentum", "cores"):
+            before_that, now = before.get(name), settings[name]
+            if before_that != now:
                 raise SystemExit(f"tools/study.sh: --resume: {args.out} has {name} {before_that}, not {now}")
         settings["idle_cores"] = before.get("idle_cores", [])
     else:

@@ -6,6 +6,7 @@ import numpy
 import torch
 
 from tools.study import gpt
+from tools.study import plan
 
 CLASSIFIER = (64, 500, 500, 500, 500, 10)
 
@@ -34,7 +35,6 @@ def convolutional():
 
 
 MAKE = {"digits": classifier, "conv": convolutional, "gpt": gpt.Gpt}
-GPT_BATCH, GPT_RATE = 1, 1e-3  # windows per node and step; AdamW's
 
 
 def optimizer_of(name, parameters, rate, momentum):
@@ -45,11 +45,11 @@ def optimizer_of(name, parameters, rate, momentum):
 
 
 def first_rate(name, rate):
-    return GPT_RATE if name == "gpt" else rate
+    return plan.GPT_RATE if name == "gpt" else rate
 
 
 def share_of(name, file, rank, world, batch):
-    return gpt.Share(rank, world, GPT_BATCH) if name == "gpt" else Share(file, rank, world, batch)
+    return gpt.Share(rank, world) if name == "gpt" else Share(file, rank, world, batch)
 
 
 def loss_of(outputs, wanted):

@@ -124,6 +124,8 @@ MODELS = {
     "conv": "convolutional, 283,786 parameters",
     "gpt": "GPT of 2 blocks, 1,645,664 parameters",
 }
+# Of the GPT: characters of a window, windows per node and step, steps of an "epoch", first rate of AdamW.
+GPT_CONTEXT, GPT_BATCH, GPT_STEPS, GPT_RATE = 64, 1, 40, 1e-3
 BY_LOSS = ("gpt",)  # reach a loss; the others an accuracy
 # The convolutional net is there to see whether another kind of network does the same: fewer methods will do.
 CONV_METHODS = [

@@ -28,6 +28,8 @@ RACE_TITLE = """# Seconds to the same loss: the results
 Written by `tools/study.sh --race --write-docs`, all of it. [study.md](../study.md#seconds-to-the-same-loss) says what is
 trained and measured, and what the columns mean.
 """
+GPT = (f" The GPT: epochs of {plan.GPT_STEPS} steps, {plan.GPT_BATCH} window of {plan.GPT_CONTEXT} characters per node "
+       f"and step, AdamW with a rate that falls from {plan.GPT_RATE} in the same way.")
 SHOWS = {
     "study-accuracy-time.png": "accuracy against seconds of training",
     "study-epoch.png": "epochs, split into compute and exchange",
@@ -180,6 +182,7 @@ def machine(result):
         f"PyTorch {about['torch']}. Epochs: {about['epochs']}, of {about['steps']} steps; images per node and step: "
         f"{about['batch']}; seeds: {about['seeds']}; SGD with momentum {about['momentum']} and a rate that falls from "
         f"{about['rate']} to 0 along a cosine."
+        + (GPT if "gpt" in about["models"] else "")
         + ("" if busy is None else f" Before each job, {busy:.2f} cores were busy at most.") + "\n"
     )
 

@@ -5,7 +5,6 @@ import warnings
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-
 # It is about in-place operations on outputs, of which there are none.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 

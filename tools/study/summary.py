@@ -8,6 +8,8 @@ TARGET_BELOW = 0.5  # points below the mean accuracy of fp32: "the same accuracy
 TARGET_ABOVE = 0.01  # of the mean loss of fp32 above it: "the same loss"
 SPEED_UP = 2.5
 WITHIN = 0.3
+# What the others are held against, by the ends of the names of figures.
+BASES = {"aggregator": plan.WORKER_AGGREGATOR, "gloo": plan.GLOO, "bf16": plan.BF16, "fsdp": plan.FSDP}
 
 
 def spread(values):
@@ -101,8 +103,7 @@ def of_model(model, trainings):
     rows = [row_of(name, found, compute, target) | {"curve": curve(found)} for name, found in by_method.items()]
     bases = {row["method"]: row for row in rows}
     for row in rows:
-        compare(row, bases[plan.GLOO], "gloo")
-        for name, base in (("aggregator", plan.WORKER_AGGREGATOR), ("bf16", plan.BF16), ("fsdp", plan.FSDP)):
+        for name, base in BASES.items():
             if base in bases:
                 compare(row, bases[base], name)
     return {
@@ -143,7 +144,6 @@ WANTED = [
     ("digits", "gradlane", "aggregator", 6), ("digits", "gradlane", "gloo", 3), ("digits", "gradlane", "bf16", 1.6),
     ("gpt", "gradlane", "gloo", 2), ("gpt", "gradlane", "bf16", 1.3), ("gpt", "fsdp", "fsdp", 1.5),
 ]
-BASES = {"aggregator": plan.WORKER_AGGREGATOR, "gloo": plan.GLOO, "bf16": plan.BF16, "fsdp": plan.FSDP}
 
 
 def race_figures(models):

@@ -278,6 +278,8 @@ def check_race(gradlane, folder):
     assert rows["fixed:8 + feedback"]["bytes_gloo"] > 4, rows
     page = report.page_of(plan.RACE_MODE, result, ["study-epoch.png"])
     assert page.startswith(report.RACE_TITLE) and "final loss" in page and ".png" not in page, page
+    told = study("--quick", "--resume", "--models", "digits", "--gradlane", gradlane, "--out", folder, status=1).stderr
+    assert "has mode race, not None" in told, told
     told = study("--race", "--models", "gpt", "--python", "/usr/bin/python3", "--gradlane", gradlane, "--out", folder / "no",
                  status=1).stderr
     assert "FSDP2" in told and "needs PyTorch 2" in told and "setup.sh --pytorch" in told, told

@@ -240,7 +240,7 @@ class Group(Delegating, Newer):
         if self._apart:
             return self.other("barrier").barrier(self._apart)
         work = self._begin([], "barrier")
-        if self._size == 1 or self._delegate is None or not self._delegate.behind:
+        if self._delegate is None or not self._delegate.behind:
             return work
         return Several([work, self._delegate.barrier("what went there before")], [])
 

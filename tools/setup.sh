@@ -21,6 +21,8 @@ packages=(
   python3-torch openmpi-bin python3-mpi4py python3-matplotlib
   # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX
   clang libclang-rt-14-dev clang-format binutils python3 qemu-user
+  # the dissector
+  tshark
   # types and style of Python
   mypy python3-flake8
   # PyTorch 2 for tests, by pip

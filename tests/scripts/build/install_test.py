@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+from tests.scripts.fixtures.paths import TOOLS
+
 
 def run(*command, **options):
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
@@ -36,6 +38,9 @@ def main():
         run("meson", "install", "-C", str(args.build), "--no-rebuild", "--destdir", name)
         names = {path.name for path in root.rglob("*")}
         assert {"gradlane", "gradlaned", "gradlane.h", "gradlane.pc"} <= names, names
+        dissector = [path.name for path in only(root, "gradlane.lua").parent.iterdir()]
+        assert sorted(dissector) == sorted(path.name for path in (TOOLS / "wireshark").iterdir()
+                                           if path.name != "meson.build"), dissector
         assert "abi.h" not in names, "the daemon's side of the interface is not for trainers"
 
         # pkg-config puts the folder in front of what the file says.

@@ -1,0 +1,184 @@
+#!/usr/bin/python3
+"""The dissector on packets made by hand: the floats of golden blocks, superpackets, and whatever can be wrong.
+
+Needs tshark.
+"""
+
+import math
+import pathlib
+import shutil
+import struct
+import sys
+import tempfile
+import unittest
+
+from tests.scripts.fixtures.paths import ROOT
+from tests.scripts.wireshark.captures import Tshark, crc32c, datagram, packet, probe, run, write
+
+CODECS = ("raw", "bf16", "fp16", "fixed-1", "fixed-10", "fixed-30", "inceptionn-2", "inceptionn-10",
+          "inceptionn-10-truncate", "inceptionn-14", "trunc-16", "trunc-22")
+DATA = 3
+
+
+def golden(name):
+    """(codec, parameter, block, its floats) of all the encoders' cases of a file whose block fits into a packet."""
+    cases, wire, case = [], (0, 0), {}
+    for line in (ROOT / "tests" / "compress" / "golden" / f"{name}.txt").read_text(encoding="ascii").splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "wire":
+            wire = tuple(map(int, rest.split()))
+        elif word == "case":
+            case = {"kind": rest.split()[0], "block": "", "out": ""}
+            cases.append(case)
+        elif word in ("block", "out"):
+            case[word] += " " + rest
+    for case in cases:
+        block = bytes.fromhex(case["block"])
+        floats = [struct.unpack(">f", bytes.fromhex(text))[0] for text in case["out"].split()]
+        if case["kind"] == "encode" and floats and len(block) < 9000:
+            yield *wire, block, floats
+
+
+def same(text, wanted):
+    """What tshark writes, and the float."""
+    if math.isnan(wanted):
+        return "nan" in text.lower()
+    return struct.pack("<f", float(text)) == struct.pack("<f", wanted)
+
+
+class BlocksTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = pathlib.Path(folder.name) / "made.pcap"
+        self.tshark = self.reader()
+
+    def reader(self, **options):
+        tshark = Tshark(**options)
+        self.addCleanup(tshark.close)
+        return tshark
+
+    def capture(self, *payloads, **options):
+        write(self.file, [datagram(payload, **options) for payload in payloads])
+
+    def verdicts(self):
+        """Of each frame, the experts' texts."""
+        return self.tshark.rows(self.file, "_ws.expert.message", "gradlane.crc.status", filter="udp")
+
+    def test_floats(self):
+        """The first 32 of each block are those of the golden files."""
+        for name in CODECS:
+            cases = list(golden(name))
+            self.assertGreater(len(cases), 2, name)
+            with self.subTest(name):
+                self.capture(*(packet(DATA, run(block, len(floats), codec, param))
+                               for codec, param, block, floats in cases))
+                rows = self.tshark.rows(self.file, "gradlane.block.value", "_ws.expert.message")
+                self.assertEqual(len(rows), len(cases))
+                for (values, experts), (_, _, _, floats) in zip(rows, cases):
+                    self.assertEqual(experts, [])
+                    self.assertEqual(len(values), min(32, len(floats)))
+                    wrong = [pair for pair in zip(values, floats) if not same(*pair)]
+                    self.assertEqual(wrong, [])
+
+    def test_types(self):
+        """Elements without a codec are what the start of their operation says."""
+        kinds = {0: ("<f", 2.5), 1: ("<d", 1e300), 2: ("<e", -0.5), 4: ("<i", -7), 5: ("<q", -(1 << 40)), 6: ("<B", 200)}
+        for kind, (form, value) in kinds.items():
+            start = struct.pack("<QQHBBBBBB", 7, 3, 0, 0, kind, 0, 0, 0, 0)
+            digest = crc32c(start)
+            block = struct.pack(form, value) * 3
+            self.capture(packet(DATA, run(start, 0, 0, 0, phase=2, digest=digest) + run(block, 3, 0, 0, digest=digest)))
+            ((values, experts),) = self.tshark.rows(self.file, "gradlane.block.value", "_ws.expert.message")
+            self.assertEqual(([float(text) for text in values], experts), ([value] * 3, []), form)
+
+    def test_superpackets(self):
+        """Packets of one length, and a shorter one; data that looks like the next header; probes; a tag behind each."""
+        bait = packet(DATA, run(bytes(4), 1, 0, 0))
+        inner = bait + bytes(200 - len(bait))  # elements that begin as a packet does
+        long = [packet(DATA, run(inner, 50, 0, 0), sequence) for sequence in range(5)]
+        last = packet(DATA, run(bytes(8), 2, 0, 0), 5)
+        tagged = [part + bytes([9]) * 28 for part in (*long, last)]
+        probes = [probe(548), probe(44)]
+        mixed = [long[0], probe(len(long[0]), 2), packet(2, b"")]
+        for parts in ([*long, last], long, tagged, [packet(2, b"")] * 3, probes, mixed):
+            self.capture(b"".join(parts))
+            ((lengths, crcs, sequences, tags),) = self.tshark.rows(
+                self.file, "gradlane.packet.length", "gradlane.crc.status", "gradlane.sequence", "gradlane.tag.gmac")
+            self.assertEqual(lengths, [str(len(part)) for part in parts])
+            self.assertEqual(set(crcs), {"good"})
+            self.assertEqual(len(tags), len(parts) if parts is tagged else 0)
+            self.assertEqual(len(sequences), sum(part[:2] == b"GL" for part in parts))
+
+    def test_what_is_wrong(self):
+        good = packet(DATA, run(bytes(8), 2, 0, 0))
+        start = struct.pack("<QQHBBBBBB", 7, 3, 0, 0, 0, 0, 0, 0, 0)
+        abort = struct.pack("<QQHBBI", 1, 2, 3, 4, 9, 0)
+        cases = [
+            (good[:-1] + b"\1", "CRC is wrong"),
+            (packet(DATA, b"", version=3), "Another version"),
+            (packet(1, bytes(40)), "fewer than 56 bytes"),
+            (packet(DATA, run(bytes(8), 2, 0, 0)[:-1]), "does not fit its packet"),
+            (packet(DATA, run(bytes(8), 2, 0, 0) + b"\0\0\1"), "no padding"),
+            (packet(DATA, run(bytes(6), 2, 1, 0)), "no block of this codec: 6 bytes in place of 4"),
+            (packet(DATA, run(b"\x0f" + bytes(4), 5, 4, 10)), "no block of this codec: it ends within its escapes"),
+            (packet(DATA, run(start, 0, 0, 0, phase=2)), "not that of the descriptor"),
+            (packet(DATA, run(abort, 0, 0, 0, phase=3)), "operation failed: mismatch, rank 3, count"),
+            (packet(1, bytes(44) + b"\1\0\2\0" + bytes(13) + b"\x17" + bytes(20)), "silent, rank 2"),
+        ]
+        self.capture(*(payload for payload, _ in cases))
+        found = self.verdicts()
+        self.assertEqual(len(found), len(cases))
+        for (payload, wanted), (experts, _) in zip(cases, found):
+            self.assertIn(wanted, ",".join(experts), payload.hex())
+        self.assertEqual([status for _, status in found], [["bad"]] + [["good"]] * (len(cases) - 1))
+        self.assertEqual(self.tshark.count(self.file, "_ws.malformed || _ws.lua.error"), 0)
+
+    def test_cut(self):
+        """Of packets that the capture has only in part nothing is said that nobody knows."""
+        payload = packet(DATA, run(bytes(400), 100, 0, 0))
+        write(self.file, [datagram(payload, snap=snap) for snap in range(42 + 44, 42 + len(payload))])
+        rows = self.tshark.rows(self.file, "gradlane.crc.status", "_ws.expert.message", "gradlane.sequence")
+        self.assertEqual(len(rows), len(payload) - 44)
+        for status, experts, _ in rows:
+            self.assertIn("unknown", "".join(status))
+            self.assertEqual(experts, ["The capture has less of this packet than was sent"])
+
+    def test_others(self):
+        """What is not gradlane's is left alone."""
+        self.capture(bytes(100), b"GL" + bytes(20), b"GL\2\7" + bytes(60), b"\xa6\x21" + bytes(60))
+        self.assertEqual(self.tshark.count(self.file, "gradlane"), 0)
+
+    def test_examples_of_the_page(self):
+        """The packets that docs/wire-format.md has by hand."""
+        ack = "474c0202070000 00eeffc000 01000000 0500000000000000 e803000080000000 4533221105030201 c9735d07"
+        probe = ("47500101443322 11ccbbaa9988776655 efcdab8967452301 04000200dc05040a 0200000028000000"
+                 "200be8540000")
+        self.capture(bytes.fromhex(ack), bytes.fromhex(probe))
+        rows = self.tshark.rows(self.file, "gradlane.crc.status", "gradlane.ack", "gradlane.sack", "gradlane.probe.node",
+                                "gradlane.probe.codec", "gradlane.codec")
+        self.assertEqual(rows, [[["good"], ["1000"], ["0x0000000000000005"], [], [], []],
+                                [["good"], [], [], ["2"], ["4"], ["fixed:10"]]])
+
+    def test_installed(self):
+        """A link to its folder among the plugins is enough, and its other files do no harm there."""
+        self.capture(packet(2, b""))
+        rows = self.reader(installed=True).rows(self.file, "gradlane.crc.status")
+        self.assertEqual(rows, [[["good"]]])
+
+    def test_coloring_rules(self):
+        good = packet(DATA, run(bytes(8), 2, 0, 0))
+        self.capture(good, good[:-1] + b"\1", packet(2, b""), packet(1, bytes(56)))
+        self.tshark.color()
+        rows = self.tshark.rows(self.file, "frame.coloring_rule.name", options=("--color",))
+        plain = [text.split("gradlane: ", 1)[1].split("\x1b")[0] for ((text, *_),) in rows]
+        self.assertEqual(plain, ["sums on their way (reduce)", "a wrong CRC", "acknowledgements", "hellos and probes"])
+
+
+if __name__ == "__main__":
+    if shutil.which("tshark") is None:
+        print("needs tshark; tools/setup.sh installs it")
+        sys.exit(77)
+    unittest.main()

@@ -1,0 +1,134 @@
+"""Captures of networks of a test, what tshark makes of them, and captures written by hand."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+
+from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for, wait_for_text
+
+DISSECTOR = TOOLS / "wireshark" / "gradlane.lua"
+ROWS_OF_CRC = []
+for row in range(256):
+    for _ in range(8):
+        row = row >> 1 ^ (0x82F63B78 if row & 1 else 0)
+    ROWS_OF_CRC.append(row)
+
+
+class Capture:
+    """dumpcap on an interface, as `command(...)` runs it there, for as long as the `with` lasts.
+
+    least: bytes that it has in any case. The kernel keeps the last frames for up to 250 ms; if this process waits less
+    than dumpcap needs, they are missing, and frames, which is how many it has counted, says so. None were lost else.
+    """
+
+    def __init__(self, file, interface, command, filter, least):
+        self.file, self.frames, self._least, self._log = file, None, least, file.with_suffix(".log")
+        with open(self._log, "w", encoding="ascii") as log:
+            argv = command("dumpcap", "-q", "-B", "128", "-i", interface, "-f", filter, "-w", str(file))
+            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def __enter__(self):
+        wait_for_text("File:", self._log.read_text, self._process)
+        return self
+
+    def __exit__(self, *_):
+        try:
+            wait_for(lambda: self.file.stat().st_size >= self._least, f"{self._least} bytes are captured")
+            before = None
+            while before != (before := self.file.stat().st_size):
+                time.sleep(0.4)
+        finally:
+            self._process.send_signal(signal.SIGINT)
+        self._process.wait(PATIENCE)
+        text = self._log.read_text()
+        found = re.search(r"received/dropped on interface .*: (\d+)/(\d+)", text)
+        assert found and found[2] == "0", text
+        self.frames = int(found[1])
+
+
+class Tshark:
+    """With the dissector, and without anybody's settings."""
+
+    def __init__(self, installed=False):
+        """installed: it is in the folder of plugins, as a link, and no option names it."""
+        self._home = tempfile.TemporaryDirectory()
+        self.settings = pathlib.Path(self._home.name) / "wireshark"
+        self.settings.mkdir()
+        self._script = [] if installed else ["-X", f"lua_script:{DISSECTOR}"]
+        self.environment = {**os.environ, "XDG_CONFIG_HOME": self._home.name, "HOME": self._home.name}
+        if installed:
+            plugins = pathlib.Path(self._home.name) / ".local" / "lib" / "wireshark" / "plugins"
+            plugins.mkdir(parents=True)
+            (plugins / "gradlane").symlink_to(DISSECTOR.parent)
+
+    def close(self):
+        self._home.cleanup()
+
+    def color(self):
+        shutil.copy(DISSECTOR.with_name("coloring_rules"), self.settings / "colorfilters")
+
+    def run(self, file, *options, plain=False):
+        """plain: without the dissector."""
+        argv = ["tshark", "-n", "-r", str(file), *([] if plain else self._script), *options]
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False,
+                                env=self.environment)
+        said = [line for line in result.stderr.splitlines() if not line.startswith("Running as user")]
+        assert result.returncode == 0 and said == [], (argv, result.stderr)
+        return result.stdout
+
+    def rows(self, file, *fields, filter="gradlane", options=()):
+        """Of each frame that the filter takes the values of each field, as lists of text."""
+        words = [word for field in fields for word in ("-e", field)]
+        output = self.run(file, "-Y", filter, "-T", "fields", "-E", "separator=/t", *options, *words)
+        return [[cell.split(",") if cell else [] for cell in line.split("\t")] for line in output.splitlines()]
+
+    def count(self, file, filter, plain=False):
+        return len(self.run(file, "-Y", filter, "-T", "fields", "-e", "frame.number", plain=plain).splitlines())
+
+
+# ---- By hand
+
+
+def crc32c(*parts):
+    value = 0xFFFFFFFF
+    for part in parts:
+        for byte in part:
+            value = value >> 8 ^ ROWS_OF_CRC[(value ^ byte) & 255]
+    return value ^ 0xFFFFFFFF
+
+
+def packet(kind, payload, sequence=0, version=2):
+    """With its link header."""
+    head = struct.pack("<HBBIQQIHHII", 0x4C47, version, kind, sequence, 0x1_00C0FFEE, 0, 0, 256, 0, 1, 0)
+    return head + struct.pack("<I", crc32c(payload, head)) + payload
+
+
+def probe(length, kind=1):
+    """With zeros up to that length."""
+    head = struct.pack("<HBBIQQHHHBBBBHBBH", 0x5047, 1, kind, 7, 8, 9, 2, 1, 1500, 4, 10, 2, 0, 0, 0x28, 0, 0)
+    return head + struct.pack("<I", crc32c(bytes(length - 44), head)) + bytes(length - 44)
+
+
+def run(block, count, codec, param, phase=0, digest=0x1234):
+    return struct.pack("<IIIHHBBBB", 5, digest, 0, count, len(block), 1, phase, codec, param) + block
+
+
+def datagram(payload, tos=0xC0, snap=None):
+    """A frame of a capture: (bytes, how long it was)."""
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, tos, 28 + len(payload), 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\2")
+    frame = bytes(12) + b"\x08\0" + ip + struct.pack("!HHHH", 18400, 18400, 8 + len(payload), 0) + payload
+    return frame[:snap], len(frame)
+
+
+def write(file, frames):
+    with open(file, "wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, 1))
+        for frame, length in frames:
+            out.write(struct.pack("<IIII", 0, 0, len(frame), length) + frame)

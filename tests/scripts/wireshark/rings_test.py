@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+"""The dissector on what rings and accelerators send: every packet is taken apart, and its floats are those sent.
+
+rings_test.py GRADLANED: needs root, ip, tc, nft, ethtool, and tshark with dumpcap.
+"""
+
+import collections
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+from tests.scripts.accelerator import rig, traffic
+from tests.scripts.fixtures import networks, rings
+from tests.scripts.wireshark.captures import Capture, Tshark
+
+COUNT = 12_000  # floats of each operation
+CODECS = ("raw", "bf16", "fp16", "fixed:10", "fixed:rel=10", "topk:10%+fixed:10", "inceptionn:10", "trunc:16")
+WRONG = ("_ws.malformed || _ws.lua.error || gradlane.crc.status == \"bad\" || gradlane.expert.bad_version || "
+         "gradlane.expert.bad_kind || gradlane.expert.too_short || gradlane.expert.bad_run || "
+         "gradlane.expert.bad_digest || gradlane.expert.bad_block || gradlane.expert.bad_record || gradlane.expert.cut")
+DATA = "3"  # kind
+
+
+class Programs:
+    daemon = ""
+
+
+def floats_of(rank):
+    """Whole numbers of 2^-9, so that no codec but those of shares of the largest and of few bits rounds them."""
+    return (numpy.random.default_rng(rank).integers(-200, 200, COUNT) / 512).astype("<f4")
+
+
+class RingsTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="gl-wireshark-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.file = self.folder / "ring.pcapng"
+        self.tshark = Tshark()
+        self.addCleanup(self.tshark.close)
+
+    def exchange(self, kind, nodes, network, **settings):
+        """What node 0's interface sees while a ring comes up, adds, and goes."""
+        capture = Capture(self.file, "gl0", lambda *argv: network.command(0, *argv), "udp", 4 * COUNT)
+        with capture, rings.Ring(kind, nodes, self.folder, Programs.daemon, network, strategies="[ring, direct]",
+                                 **settings) as ring:
+            ring.start().wait_whole()
+            contexts = [ring.open(rank) for rank in range(nodes)]
+            # Of what comes last the capture may lack some.
+            whole = [gl.zeros(100, "f8") for gl in contexts]
+            for request in [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, whole)]:
+                request.wait(60)
+            for strategy in ("ring", "direct"):
+                for codec in CODECS:
+                    arrays = [gl.zeros(COUNT) for gl in contexts]
+                    for rank, array in enumerate(arrays):
+                        array[:] = floats_of(rank)
+                    requests = [gl.all_reduce(array, codec=codec, strategy=strategy, async_=True)
+                                for gl, array in zip(contexts, arrays)]
+                    for request in requests:
+                        request.wait(60)
+            for gl in contexts:
+                gl.close()
+        return capture.frames
+
+    def check_nothing_wrong(self):
+        wrong = self.tshark.rows(self.file, "frame.number", "_ws.expert.message", "_ws.col.Info", filter=WRONG)
+        self.assertEqual(wrong[:5], [])
+
+    def check_all(self, frames, nodes):
+        """Each frame is one of gradlane's, and nothing is wrong with any; numbers of packets have no gaps."""
+        self.assertEqual(self.tshark.count(self.file, "udp", plain=True), frames)
+        self.assertEqual(self.tshark.count(self.file, "gradlane"), frames)
+        self.check_nothing_wrong()
+        numbers = collections.defaultdict(set)
+        packets = 0
+        for source, target, kinds, sessions, sequences, crcs in self.tshark.rows(
+                self.file, "ip.src", "ip.dst", "gradlane.kind", "gradlane.session", "gradlane.sequence",
+                "gradlane.crc.status", filter="gradlane.kind"):
+            self.assertEqual({len(kinds), len(sessions), len(sequences), len(crcs)}, {len(kinds)})
+            self.assertEqual(set(crcs), {"good"})
+            packets += len(kinds)
+            for kind, session, sequence in zip(kinds, sessions, sequences):
+                if kind == DATA:
+                    numbers[source[0], target[0], session].add(int(sequence))
+        self.assertGreaterEqual(len(numbers), 2 * (nodes - 1), numbers.keys())
+        for way, found in numbers.items():
+            self.assertEqual(found, set(range(len(found))), way)
+        return packets
+
+    def check_floats(self, codec, name):
+        """What rank 0 sends of its own, block p - 1 of the ring, first."""
+        rows = self.tshark.rows(
+            self.file, "gradlane.run.first", "gradlane.run.count", "gradlane.block.value",
+            filter=f"ip.src == 10.77.0.1 && gradlane.run.phase == 0 && gradlane.run.codec == {codec}")
+        sent, found = floats_of(0), 0
+        values = {tuple(sent[at : at + 32].tolist()) for at in range(0, COUNT, 32)}
+        for _, counts, floats in rows:
+            floats = [float(text) for text in floats]
+            at = 0
+            for count in map(int, counts):
+                group = tuple(floats[at : at + min(32, count)])
+                found += group in values
+                at += len(group)
+        self.assertGreater(found, 5, name)
+
+    def test_ring_on_ethernet(self):
+        with networks.Network(4) as network:
+            frames = self.exchange("veth", 4, network)
+        self.assertEqual(self.check_all(frames, 4), self.tshark.count(self.file, "gradlane.kind"))
+        for codec, name in ((0, "raw"), (2, "fp16"), (4, "fixed:10")):
+            self.check_floats(codec, name)
+        types = {kind for (kinds,) in self.tshark.rows(self.file, "gradlane.run.type") for kind in kinds}
+        self.assertEqual(types, {"0", "1"})
+
+    def test_ring_of_sockets(self):
+        """Superpackets, with tags behind their packets."""
+        key = self.folder / "ring.key"
+        key.write_text("07" * 32 + "\n", encoding="ascii")
+        key.chmod(0o600)
+        with networks.Network(2, kernel=True, offloads=True) as network:
+            frames = self.exchange("udp", 2, network, auth=f"{{key_file: {key}}}")
+        packets = self.check_all(frames, 2)
+        self.assertGreater(self.tshark.count(self.file, "gradlane.superpacket"), 10)
+        self.assertGreater(packets, frames)
+        tags = sum(len(tags) for (tags,) in self.tshark.rows(self.file, "gradlane.tag.gmac", filter="gradlane.kind"))
+        self.assertEqual(tags, packets)
+        self.check_floats(0, "raw")
+        self.check_floats(4, "fixed:10")
+
+    def test_accelerators(self):
+        sent = traffic.laplace(60_000)
+        with rig.Hosts() as hosts, rig.Bumps(hosts, self.folder, Programs.daemon) as bumps:
+            capture = Capture(self.file, "p0", hosts.in_switch, "ip", sent.nbytes // 20)
+            with capture:
+                bumps.start().wait_up()
+                bumps.warm()
+                pair = traffic.connect(hosts, 0, 1, tos=traffic.MARK)
+                traffic.check_floats(sent, traffic.Transfer(*pair, sent.tobytes()).finish())
+                traffic.close(pair)
+        marked = "ip.dsfield == 0x30 && !icmp"
+        self.assertEqual(self.tshark.count(self.file, "ip", plain=True), capture.frames)
+        self.assertEqual(self.tshark.count(self.file, "gradlane"), self.tshark.count(self.file, marked, plain=True))
+        self.check_nothing_wrong()
+        self.assertGreater(self.tshark.count(self.file, "gradlane.bundle.kind == 2"), 0)
+        self.assertGreater(self.tshark.count(self.file, "gradlane.bundle.kind == 3"), 0)
+        rows = self.tshark.rows(self.file, "tcp.seq", "gradlane.record.lead", "gradlane.record.payload_bytes",
+                                "gradlane.record.floats", "gradlane.block.value", filter="gradlane.record && tcp",
+                                options=("-o", "tcp.relative_sequence_numbers:true"))
+        self.assertGreater(len(rows), 10)
+        self.assertGreater(max(len(payloads) for _, _, payloads, _, _ in rows), 1, "several packets share a frame")
+        for (sequence,), leads, _, floats, values in rows:
+            if leads:  # it begins in the middle of a float
+                continue
+            begin = (int(sequence) - 1) // 4
+            expected = sent[begin : begin + min(32, int(floats[0]))].astype("f8")
+            numpy.testing.assert_allclose([float(value) for value in values[: len(expected)]], expected, atol=2.0**-10)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    networks.require("tshark", "dumpcap")
+    Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

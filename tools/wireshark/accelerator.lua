@@ -1,0 +1,85 @@
+-- accelerator.lua - bundles between accelerators, docs/accelerator.md (called by gradlane.lua)
+local show, names, blocks = ...
+if not show then return end  -- Wireshark loads each file of its folder by itself, too
+local accelerator = {}
+
+local kMagic, kVersion, kHeader, kRecord = 0xa6, 2, 4, 8
+local kRecords = 1
+
+-- udp: hellos and answers are, too.
+function accelerator.is_ours(tvb, udp)
+  if tvb:len() < kHeader + kRecord or tvb(0, 1):uint() ~= kMagic then return false end
+  local version, kind = math.floor(tvb(1, 1):uint() / 16), tvb(1, 1):uint() % 16
+  return version == kVersion and (kind == kRecords or udp and (kind == 2 or kind == 3))
+end
+
+-- A part of a record at `at`: its range, or nil if the bundle ends before.
+local function part(range, at, bytes)
+  if bytes >= 0 and at + bytes <= range:len() then return range(at, bytes) end
+end
+
+-- The record at `at`: what is behind it, or nil if it does not fit. codec: {id, param}.
+local function show_record(tree, range, at, codec)
+  local item = show.add(tree, "record", range(at))
+  local header = part(range, at, kRecord)
+  if not header then return nil, item end
+  show.layout(item, "record", header)
+  local payload, bytes, shape, mask = header(0, 2):le_uint(), header(2, 2):le_uint(), header(4, 1):uint(),
+    header(6, 2):le_uint()
+  local lead, trail = shape % 4, math.floor(shape / 4) % 4
+  local begin = at
+  at = at + kRecord
+  for bit = 0, 15 do
+    if math.floor(mask / 2 ^ bit) % 2 == 1 then
+      local word = part(range, at, 4)
+      if not word then return nil, item end
+      show.word(item, bit, word)
+      at = at + 4
+    end
+  end
+  local parts = { { "record.lead", lead }, { "record.trail", trail }, { nil, bytes } }
+  for _, row in ipairs(parts) do
+    local found = part(range, at, row[2])
+    local floats = (payload - lead - trail) / 4
+    if not found or floats < 1 or floats % 1 ~= 0 then return nil, item end
+    if row[1] and row[2] > 0 then
+      show.add(item, row[1], found)
+    elseif not row[1] then
+      show.generated(item, "record.floats", header(0, 2), floats)
+      local values, wrong = blocks.decode(found, floats, codec[1], codec[2])
+      show.block(item, found, values, wrong, blocks.in_steps[codec[1]])
+    end
+    at = at + row[2]
+  end
+  item:set_len(at - begin)
+  item:append_text(string.format(": %d bytes of the host in %d", payload, bytes))
+  return at, item, payload
+end
+
+-- A UDP or TCP payload. Returns what to call it in the list of packets.
+function accelerator.dissect(tvb, _, tree)
+  local range = tvb()
+  local top = tree:add(show.proto, range)
+  local kind, id, param = range(1, 1):uint() % 16, range(2, 1):uint(), range(3, 1):uint()
+  show.layout(top, "bundle", range(0, kHeader))
+  show.generated(top, "bundle.kind", range(1, 1), kind)
+  if kind ~= kRecords then
+    show.layout(top, "bundle_hello", range(kHeader, 8))
+    return "accelerator " .. names.bundle_kind[kind]
+  end
+  local codec = names.codec_text(id, param)
+  show.generated(top, "codec", range(2, 2), codec)
+  local at, records, bytes = kHeader, 0, 0
+  while at < range:len() do
+    local behind, item, payload = show_record(top, range, at, { id, param })
+    if not behind then
+      local cut = tvb:reported_len() > tvb:len()
+      show.expert(item, cut and "cut" or "bad_record")
+      break
+    end
+    at, records, bytes = behind, records + 1, bytes + payload
+  end
+  return string.format("accelerator: %d packets of %d bytes in %d by %s", records, bytes, range:len(), codec)
+end
+
+return accelerator

@@ -1,0 +1,48 @@
+-- crc.lua - CRC32C as packets of gradlane have it (no side effects)
+local crc = {}
+
+-- Lua 5.2 has no operator for it, 5.3 and later may have no library.
+local xor = bit32 and bit32.bxor or load("return function(a, b) return a ~ b end")()
+
+local row = {}
+for i = 0, 255 do
+  local value = i
+  for _ = 1, 8 do
+    value = value % 2 == 1 and xor(math.floor(value / 2), 0x82f63b78) or math.floor(value / 2)
+  end
+  row[i] = math.floor(value)
+end
+
+-- `state` behind these bytes of a string: from 0xffffffff on, and complemented at the end.
+local function extend(state, bytes, first, last)
+  local floor = math.floor
+  for i = first, last do
+    state = xor(row[xor(state % 256, bytes:byte(i))], floor(state / 256))
+  end
+  return state
+end
+
+-- A packet's, of the bytes behind its header of 44 first, and then of that up to the CRC itself.
+-- bytes: a string; at: where in it the packet begins, from 1 on; lengths: ascending. Returns the first of them that a
+-- packet with the right CRC may have, or nil.
+function crc.length(bytes, at, lengths)
+  local state, done = 0xffffffff, at + 44
+  local b1, b2, b3, b4 = bytes:byte(at + 40, at + 43)
+  local wanted = b1 + 256 * b2 + 65536 * b3 + 16777216 * b4
+  for _, length in ipairs(lengths) do
+    state = extend(state, bytes, done, at + length - 1)
+    done = at + length
+    if xor(extend(state, bytes, at, at + 39), 0xffffffff) == wanted then return length end
+  end
+  return nil
+end
+
+-- What it should be of a packet of that length.
+function crc.compute(bytes, at, length)
+  return xor(extend(extend(0xffffffff, bytes, at + 44, at + length - 1), bytes, at, at + 39), 0xffffffff)
+end
+
+-- Of a string.
+function crc.of(bytes) return xor(extend(0xffffffff, bytes, 1, #bytes), 0xffffffff) end
+
+return crc

@@ -1,0 +1,59 @@
+-- gradlane.lua - Wireshark's dissector for gradlane: packets of the exchange, probes, bundles of accelerators
+--
+-- Loaded by Wireshark and tshark from their plugin folders, or with -X lua_script:gradlane.lua; the other files of this
+-- folder must lie beside it. docs/wireshark.md says how to use it. For Lua 5.2 to 5.4; tested by 5.2, that of 4.0.
+local function load(name, ...)
+  local chunk, fault = loadfile(__DIR__ .. "/" .. name .. ".lua")
+  if not chunk then error("gradlane: " .. fault) end
+  return chunk(...)
+end
+
+local names, crc, blocks = load("names"), load("crc"), load("blocks")
+local layouts = load("layouts", names)
+local gradlane = Proto("gradlane", "gradlane: gradients between nodes")
+local show = load("show", gradlane, layouts, names)
+local exchange = load("exchange", show, names, crc, blocks)
+local accelerator = load("accelerator", show, names, blocks)
+
+gradlane.prefs.tos_wire = Pref.string("ToS of accelerators' packets", "0x30", "tos.wire of the configuration")
+
+local tos_field, reserved_field = Field.new("ip.dsfield"), Field.new("ip.flags.rb")
+
+-- Whether accelerators may have made the IP packet that is dissected now.
+local function from_accelerator()
+  local tos, reserved = { tos_field() }, { reserved_field() }
+  local wanted = tonumber(gradlane.prefs.tos_wire)
+  if #tos == 0 or not wanted then return false end
+  local escaped = #reserved > 0 and reserved[#reserved].value
+  return tos[#tos].value - tos[#tos].value % 4 == wanted and not escaped
+end
+
+function gradlane.init() exchange.forget() end
+
+-- 0 where it is not ours: Wireshark shows it as bytes then.
+function gradlane.dissector(tvb, pinfo, tree)
+  local dissect = exchange.dissect
+  if not exchange.is_ours(tvb) then
+    if not (accelerator.is_ours(tvb, true) and from_accelerator()) then return 0 end
+    dissect = accelerator.dissect
+  end
+  pinfo.cols.protocol = "gradlane"
+  pinfo.cols.info = dissect(tvb, pinfo, tree)
+  return tvb:len()
+end
+
+local function heuristic(is_ours)
+  return function(tvb, pinfo, tree)
+    if not is_ours(tvb) then return false end
+    return gradlane.dissector(tvb, pinfo, tree) > 0
+  end
+end
+
+gradlane:register_heuristic("udp", heuristic(function(tvb)
+  return exchange.is_ours(tvb) or accelerator.is_ours(tvb, true) and from_accelerator()
+end))
+gradlane:register_heuristic("tcp", heuristic(function(tvb)
+  return accelerator.is_ours(tvb, false) and from_accelerator()
+end))
+-- Where the port belongs to nobody else: by its default, and by "Decode as".
+DissectorTable.get("udp.port"):add(18400, gradlane)

@@ -1,0 +1,116 @@
+-- show.lua - fields of Wireshark made of layouts, and the remarks of its experts (once, by gradlane.lua)
+local gradlane, layouts, names = ...
+if not gradlane then return end  -- Wireshark loads each file of its folder by itself, too
+local show = {}
+
+local fields, list = {}, {}
+
+local function add(path, field)
+  fields[path] = field
+  list[#list + 1] = field
+end
+
+local makers = { [1] = ProtoField.uint8, [2] = ProtoField.uint16, [3] = ProtoField.uint24, [4] = ProtoField.uint32,
+  [8] = ProtoField.uint64 }
+
+for section, rows in pairs(layouts) do
+  for _, row in ipairs(section == "words" and {} or rows) do
+    local _, bytes, name, label, style, values = (table.unpack or unpack)(row)
+    local path = (section == "link" and "" or section .. ".") .. name
+    local filter = "gradlane." .. path
+    if style == "float" then
+      add(path, ProtoField.float(filter, label))
+    elseif style == "bytes" then
+      add(path, ProtoField.bytes(filter, label))
+    else
+      add(path, makers[bytes](filter, label, style == "hex" and base.HEX or base.DEC, values))
+    end
+  end
+end
+
+-- What follows from bytes, and stands in none.
+add("packet", ProtoField.none("gradlane.packet", "Packet"))
+add("packet.number", ProtoField.uint16("gradlane.packet.number", "Number in its superpacket"))
+add("packet.length", ProtoField.uint16("gradlane.packet.length", "Bytes"))
+add("superpacket", ProtoField.uint16("gradlane.superpacket", "Packets of a superpacket"))
+add("crc.status", ProtoField.string("gradlane.crc.status", "CRC"))
+add("crc.computed", ProtoField.uint32("gradlane.crc.computed", "CRC32C as it should be", base.HEX))
+add("codec", ProtoField.string("gradlane.codec", "Codec"))
+add("strategy", ProtoField.string("gradlane.strategy", "Strategy"))
+add("run", ProtoField.none("gradlane.run", "Run"))
+add("run.type", ProtoField.uint8("gradlane.run.type", "Type", base.DEC, names.type))
+add("run.padding", ProtoField.bytes("gradlane.run.padding", "Padding"))
+add("block", ProtoField.bytes("gradlane.block", "Block"))
+add("block.value", ProtoField.double("gradlane.block.value", "Value"))
+add("block.steps", ProtoField.double("gradlane.block.steps", "Steps"))
+add("rest", ProtoField.bytes("gradlane.rest", "Not looked at"))
+add("bundle.kind", ProtoField.uint8("gradlane.bundle.kind", "Kind", base.DEC, names.bundle_kind))
+add("record", ProtoField.none("gradlane.record", "Record"))
+add("record.word", ProtoField.uint32("gradlane.record.word", "Header word", base.HEX))
+add("record.lead", ProtoField.bytes("gradlane.record.lead", "Lead"))
+add("record.trail", ProtoField.bytes("gradlane.record.trail", "Trail"))
+add("record.floats", ProtoField.uint16("gradlane.record.floats", "Floats"))
+gradlane.fields = list
+show.proto = gradlane
+
+local experts, group, level = {}, expert.group, expert.severity
+for name, row in pairs({
+  bad_crc = { "The CRC is wrong: damaged on its way; receivers drop it", group.CHECKSUM, level.ERROR },
+  bad_version = { "Another version of the protocol: these nodes do not work together", group.PROTOCOL, level.ERROR },
+  bad_kind = { "Of no known kind", group.PROTOCOL, level.ERROR },
+  too_short = { "Shorter than its headers", group.PROTOCOL, level.ERROR },
+  bad_run = { "A run that does not fit its packet", group.PROTOCOL, level.ERROR },
+  bad_digest = { "The digest is not that of the descriptor", group.PROTOCOL, level.ERROR },
+  bad_block = { "The payload is no block of this codec", group.PROTOCOL, level.ERROR },
+  bad_record = { "A record that does not fit its bundle", group.PROTOCOL, level.ERROR },
+  cut = { "The capture has less of this packet than was sent", group.UNDECODED, level.NOTE },
+  failed = { "An operation has failed", group.SEQUENCE, level.WARN },
+  ended = { "The generation before this one ended by a failure", group.SEQUENCE, level.WARN },
+  complaint = { "Packets do not arrive as they should", group.SEQUENCE, level.WARN },
+}) do
+  experts[name] = ProtoExpert.new("gradlane.expert." .. name, row[1], row[2], row[3])
+end
+local all = {}
+for _, one in pairs(experts) do all[#all + 1] = one end
+gradlane.experts = all
+
+-- text: what is known beyond the remark itself, or nil.
+function show.expert(item, name, text)
+  if text then
+    item:add_proto_expert_info(experts[name], text)
+  else
+    item:add_proto_expert_info(experts[name])
+  end
+end
+
+function show.add(tree, path, range, ...) return tree:add(fields[path], range, ...) end
+
+function show.generated(tree, path, range, ...) return tree:add(fields[path], range, ...):set_generated() end
+
+-- All fields of that section that the header (a TvbRange) has. Returns the items by name.
+function show.layout(tree, section, range)
+  local items = {}
+  for _, row in ipairs(layouts[section]) do
+    local offset, bytes, name = row[1], row[2], row[3]
+    if offset + bytes <= range:len() then
+      items[name] = tree:add_le(fields[(section == "link" and "" or section .. ".") .. name], range(offset, bytes))
+    end
+  end
+  return items
+end
+
+-- The first floats of a block, and whether it is one. values: numbers; wrong: text, or nil.
+function show.block(tree, range, values, wrong, in_steps)
+  local item = tree:add(fields.block, range)
+  for _, value in ipairs(values) do
+    tree:add(fields[in_steps and "block.steps" or "block.value"], range, value):set_generated()
+  end
+  if wrong then show.expert(item, "bad_block", "The payload is no block of this codec: " .. wrong) end
+end
+
+function show.word(tree, bit, range)
+  local label = layouts.words[math.min(bit, 4)]
+  tree:add(fields["record.word"], range):prepend_text(label .. ", ")
+end
+
+return show

@@ -61,6 +61,7 @@ enum class Counter : uint8_t {
   // operations and sessions
   kOperationsDone,
   kOperationsFailed,
+  kExchangeNs,
   kLossyOperations,
   kLossyValues,
   kLossyZeroed,
@@ -119,6 +120,7 @@ inline constexpr CounterRow<Counter> kCounterRows[] = {
     {Counter::kElementBytes, "element_bytes", "what the same elements take in memory"},
     {Counter::kOperationsDone, "operations_done", "operations that succeeded"},
     {Counter::kOperationsFailed, "operations_failed", "operations that failed"},
+    {Counter::kExchangeNs, "exchange_ns", "how long operations were under way, waits for other ranks included"},
     {Counter::kLossyOperations, "lossy_operations",
      "sums through a lossy codec without error feedback: a sample of each is looked at"},
     {Counter::kLossyValues, "lossy_values", "values in these samples that were not zero"},

@@ -39,6 +39,7 @@ enum class CodecId : uint8_t {
   kTrunc = 20,
   kDeflate = 21,
 };
+inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kDeflate) + 1;
 
 // In packet headers, of what goes through no codec: bytes as they are, whatever their type.
 inline constexpr CodecId kNoCodec = CodecId::kRaw;

@@ -136,6 +136,7 @@ ExchangeState::~ExchangeState() {
 }
 
 void ExchangeState::poll(Nanos now) noexcept {
+  if (was_active_) counters_.add(Counter::kExchangeNs, now - polled_at_);
   polled_at_ = now;
   handle(membership_.poll(now));
   for (Link& link : links_) link.poll(now);
@@ -143,6 +144,7 @@ void ExchangeState::poll(Nanos now) noexcept {
   check_deadlines(now);
   pump(now);
   for (Link& link : links_) link.flush(now);
+  was_active_ = active_ != 0;
 }
 
 Nanos ExchangeState::deadline() const noexcept {
@@ -260,6 +262,7 @@ void Exchange::poll(Nanos now) noexcept { state_->poll(now); }
 Nanos Exchange::deadline() const noexcept { return state_->deadline(); }
 std::span<const unsigned> Exchange::neighbours() const noexcept { return state_->neighbours(); }
 const Counters& Exchange::counters() const noexcept { return state_->counters(); }
+const AllCodecTotals& Exchange::codec_totals() const noexcept { return state_->codec_totals(); }
 RingStatus Exchange::ring_status() const noexcept { return state_->ring_status(); }
 LinkStatus Exchange::link_status(size_t neighbour) const noexcept { return state_->link_status(neighbour); }
 

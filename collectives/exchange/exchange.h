@@ -50,6 +50,13 @@ struct LinkStatus {
   LinkTotals totals;
 };
 
+// What has been sent by a codec, as counters have it of all.
+struct CodecTotals {
+  uint64_t element_bytes = 0;
+  uint64_t run_bytes = 0;
+};
+using AllCodecTotals = std::array<CodecTotals, kCodecIds>;  // by CodecId
+
 // The exchange of one lane of one node. docs/exchange.md explains it. The owner gives it packets and the time, and
 // calls poll() whenever packets came, operations were submitted, or deadline() has passed. Nothing blocks, and nothing
 // is allocated after construction. Times never go backwards, and `now` is read after packets were taken from a port:
@@ -144,6 +151,7 @@ class Exchange {
   [[nodiscard]] std::span<const unsigned> neighbours() const noexcept;
 
   [[nodiscard]] const Counters& counters() const noexcept;
+  [[nodiscard]] const AllCodecTotals& codec_totals() const noexcept;
   [[nodiscard]] RingStatus ring_status() const noexcept;
   [[nodiscard]] LinkStatus link_status(size_t neighbour) const noexcept;  // index into neighbours()
 

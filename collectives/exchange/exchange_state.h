@@ -138,6 +138,7 @@ class ExchangeState {
   Nanos deadline() const noexcept;
   std::span<const unsigned> neighbours() const noexcept { return topology_.neighbours(); }
   const Counters& counters() const noexcept { return counters_; }
+  const AllCodecTotals& codec_totals() const noexcept { return codec_totals_; }
   RingStatus ring_status() const noexcept;
   LinkStatus link_status(size_t neighbour) const noexcept;
   Membership& membership() noexcept { return membership_; }
@@ -300,6 +301,7 @@ class ExchangeState {
   const ExchangeConfig config_;
   PacketIo& io_;
   Counters counters_;
+  AllCodecTotals codec_totals_{};
   const Topology topology_;
   const bool all_linked_;  // all ranks, not just this one, have links to all others
   const Ring ring_;        // of all ranks
@@ -318,6 +320,9 @@ class ExchangeState {
     it.sent_bytes += bytes;
     counters_.add(Counter::kRunBytes, bytes);
     counters_.add(Counter::kElementBytes, elements * it.coder.element_bytes());
+    CodecTotals& totals = codec_totals_[static_cast<size_t>(it.coder.codec_id())];
+    totals.run_bytes += bytes;
+    totals.element_bytes += elements * it.coder.element_bytes();
   }
 
   // What a neighbour has told of its operations.
@@ -354,6 +359,7 @@ class ExchangeState {
   unsigned senders_ = 1;          // to one rank at a time, in operations that are running
   Nanos operations_at_ = kNever;  // the earliest time at which check_deadlines() has something to do
   Nanos polled_at_ = 0;
+  bool was_active_ = false;   // at polled_at_
   size_t elements_left_ = 0;  // that pump() may still encode
   bool more_ = false;         // poll() stopped early
   bool others_look_ = false;  // at what is divided among exchanges

@@ -24,6 +24,7 @@
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/node.h"
 #include "dataplane/status/admin_answers.h"
+#include "dataplane/status/job_watch.h"
 #include "dataplane/status/status.h"
 #include "dataplane/status/telemetry.h"
 
@@ -68,6 +69,7 @@ std::string user_of(const std::vector<NodeConfig>& configs) {
 }
 
 using Nodes = std::vector<std::unique_ptr<Node>>;
+using Jobs = std::vector<std::unique_ptr<JobWatch>>;
 
 // What the user will not be able to do.
 void look_ahead(const Node& node) {
@@ -146,12 +148,13 @@ bool step_until(Nodes& nodes, Ends& ends, milliseconds most, Done done) {
 }
 
 // Until something ends it; what that is. Throws DeviceLost.
-const char* work(Nodes& nodes, Ends& ends, std::optional<Telemetry>& telemetry) {
+const char* work(Nodes& nodes, Ends& ends, const Jobs& jobs, std::optional<Telemetry>& telemetry) {
   const char* end = nullptr;
   for (auto tended = Clock::now() - kStep; end == nullptr; end = step(nodes, ends, kStep)) {
     if (Clock::now() - tended < kStep) continue;
     tended = Clock::now();
     for (const auto& node : nodes) node->tend(clock_now());
+    for (const auto& job : jobs) job->look();
     if (telemetry) telemetry->look();
   }
   return end;
@@ -224,6 +227,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
   for (const NodeConfig& config : configs) check_calibration(config, version);
   start_dpdk(configs);
   RingLinks links;
+  Jobs jobs;  // of the nodes
   Nodes nodes;
   for (const NodeConfig& config : configs) {
     nodes.push_back(std::make_unique<Node>(config, links, static_cast<unsigned>(nodes.size())));
@@ -242,7 +246,10 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
     if (const std::string warning = choices_warning(config); !warning.empty()) {
       spdlog::warn("node {}: {}", config.rank, warning);
     }
-    const auto answer = [&it = *node, &process](const std::string& line) { return answer_admin(it, process, line); };
+    jobs.push_back(std::make_unique<JobWatch>(*node));
+    const auto answer = [&it = *node, &job = *jobs.back(), &process](const std::string& line) {
+      return answer_admin(it, job, process, line);
+    };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
   }
   drop_privileges(privileges, nodes);
@@ -250,7 +257,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
   if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes);
   std::string lost;
   try {
-    const char* const end = work(nodes, ends, telemetry);
+    const char* const end = work(nodes, ends, jobs, telemetry);
     spdlog::info("{}: shutting down", end);
     if (end == Ends::kServed) let_others_end(nodes, ends);
   } catch (const DeviceLost& error) {

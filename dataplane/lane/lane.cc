@@ -105,6 +105,16 @@ void Lane::publish() noexcept {
   publish(status.failed, ring_, 3 + kFailureFields);
   ring_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
   for (size_t link = 0; link < routes_.size(); ++link) publish_link(link);
+  for (size_t i = 0; i < kCodecIds; ++i) {
+    codecs_.set(2 * i, exchange_.codec_totals()[i].element_bytes);
+    codecs_.set(2 * i + 1, exchange_.codec_totals()[i].run_bytes);
+  }
+}
+
+AllCodecTotals Lane::codec_totals() const noexcept {
+  AllCodecTotals totals;
+  for (size_t i = 0; i < kCodecIds; ++i) totals[i] = {codecs_[2 * i], codecs_[2 * i + 1]};
+  return totals;
 }
 
 void Lane::publish_link(size_t link) noexcept {

@@ -98,6 +98,7 @@ class Lane final : public PacketIo {
   // Any thread, too: its neighbours' ranks, and the links to them as they were then.
   [[nodiscard]] size_t links() const noexcept { return routes_.size(); }
   [[nodiscard]] LinkSnapshot link_snapshot(size_t link) const noexcept;
+  [[nodiscard]] AllCodecTotals codec_totals() const noexcept;
   [[nodiscard]] unsigned rank() const noexcept { return rank_; }
 
   // ---- PacketIo
@@ -157,6 +158,7 @@ class Lane final : public PacketIo {
   static constexpr size_t kLinkFields = kLinkNumbers + kFailureFields;
   Snapshot<kRingFields> ring_;                // RingSnapshot, field by field
   std::vector<Snapshot<kLinkFields>> links_;  // LinkSnapshot of each link, likewise
+  Snapshot<2 * kCodecIds> codecs_;            // AllCodecTotals, likewise
 };
 
 }  // namespace gradlane

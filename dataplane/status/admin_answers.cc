@@ -7,6 +7,7 @@
 
 #include "config/values.h"
 #include "dataplane/node/node.h"
+#include "dataplane/status/job_watch.h"
 #include "dataplane/status/status.h"
 #include "dataplane/watch/probe_json.h"
 
@@ -25,21 +26,41 @@ std::optional<Nanos> probe_time(std::string_view request) {
   return *time * kMillisecond;
 }
 
-nlohmann::json document_of(const Node& node, const ProcessFacts& process) {
-  return status_json(node_figures(node), process_figures(process));
+nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessFacts& process) {
+  const NodeFigures figures = node_figures(node);
+  nlohmann::json document = status_json(figures, process_figures(process));
+  document["worth"] = worth_json(job.worth(figures));
+  return document;
+}
+
+// "worth", "worth 1500": the words, with what a trainer knows.
+std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, std::string_view request) {
+  static constexpr std::string_view kWorth = "worth";
+  if (!request.starts_with(kWorth)) return std::nullopt;
+  std::optional<double> hidden;
+  if (request.size() > kWorth.size()) {
+    const auto us = request[kWorth.size()] == ' ' ? parse_whole(request.substr(kWorth.size() + 1)) : std::nullopt;
+    if (!us) return std::nullopt;
+    hidden = static_cast<double>(*us) / 1e6;
+  }
+  return admin_text({{"lines", worth_lines(job.worth(node_figures(node)), hidden)}});
 }
 
 }  // namespace
 
-AdminAnswer answer_admin(Node& node, const ProcessFacts& process, const std::string& request) {
-  if (request == "stats") return {admin_text(document_of(node, process)), {}};
+AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process, const std::string& request) {
+  if (request == "stats") return {admin_text(document_of(node, job, process)), {}};
+  if (const auto words = worth_answer(node, job, request)) return {*words, {}};
   const std::optional<Nanos> most = probe_time(request);
-  if (!most) return {admin_error("unknown request; allowed: stats, probe, probe MILLISECONDS (100 to 30000)"), {}};
+  if (!most)
+    return {admin_error(
+                "unknown request; allowed: stats, worth, worth MICROSECONDS, probe, probe MILLISECONDS (100 to 30000)"),
+            {}};
   // One run serves all that ask while it lasts.
   node.start_probing(*most);
-  return {"", [&node, process]() -> std::optional<std::string> {
+  return {"", [&node, &job, process]() -> std::optional<std::string> {
             if (node.prober().running()) return std::nullopt;
-            nlohmann::json document = document_of(node, process);
+            nlohmann::json document = document_of(node, job, process);
             document["probes"] = probes_json(node.prober().results(), probe_identity(node.config()));
             return admin_text(document);
           }};

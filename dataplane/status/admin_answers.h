@@ -8,9 +8,12 @@
 
 namespace gradlane {
 
+class JobWatch;
 class Node;
 
-// The answer to a line that came by the admin socket: "stats", "probe", "probe MILLISECONDS".
-[[nodiscard]] AdminAnswer answer_admin(Node& node, const ProcessFacts& process, const std::string& request);
+// The answer to a line that came by the admin socket: "stats", "probe", "probe MILLISECONDS", "worth", "worth HIDDEN",
+// that is microseconds in exchange in which a trainer did something else.
+[[nodiscard]] AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process,
+                                       const std::string& request);
 
 }  // namespace gradlane

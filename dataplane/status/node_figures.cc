@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "compress/codec_table.h"
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "config/values.h"
@@ -102,6 +103,23 @@ NeighbourFigures neighbour_figures(const Node& node, const RingWatch::Seen& seen
           .wrong_tos = facts.wrong_tos};
 }
 
+std::string codec_word(CodecId id) {
+  const auto rows = codec_table();
+  const auto row = std::ranges::find(rows, id, &CodecRow::id);
+  if (row == rows.end()) return "?";
+  return row->variant == nullptr ? row->word : fmt::format("{},{}", row->word, row->variant);
+}
+
+std::vector<CodecFigures> codec_figures(const AllCodecTotals& totals) {
+  std::vector<CodecFigures> figures;
+  for (size_t i = 0; i < totals.size(); ++i) {
+    if (totals[i].element_bytes == 0) continue;
+    const auto id = static_cast<CodecId>(i);
+    figures.push_back({id, codec_word(id), totals[i].element_bytes, totals[i].run_bytes});
+  }
+  return figures;
+}
+
 RankFigures rank_figures(const Lane& lane, unsigned number) {
   using State = RingSnapshot::State;
   const RingSnapshot ring = lane.ring_snapshot();
@@ -113,7 +131,8 @@ RankFigures rank_figures(const Lane& lane, unsigned number) {
                       .refused = ring.state == State::kRefused ? failure_text(ring.refused) : "",
                       .failed = ring.failed ? failure_text(ring.failed) : "",
                       .links = {},
-                      .counters = {}};
+                      .counters = {},
+                      .codecs = codec_figures(lane.codec_totals())};
   for (size_t i = 0; i < lane.links(); ++i) {
     const LinkSnapshot link = lane.link_snapshot(i);
     figures.links.push_back({.rank = link.rank,

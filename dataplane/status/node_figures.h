@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/counter_set.h"
+#include "compress/kernels.h"
 #include "config/config.h"
 #include "dataplane/trainer/plan_reports.h"
 
@@ -66,6 +67,13 @@ struct LinkFigures {
   double full_us = 0;   // how long its window was full
 };
 
+struct CodecFigures {
+  CodecId id{};
+  std::string word;            // "fixed"; "signsgd,ternary" where several have one word
+  uint64_t element_bytes = 0;  // of what was sent by it,
+  uint64_t run_bytes = 0;      //   and as it was sent
+};
+
 struct WorkerFigures {
   double busy_us = 0;  // of rounds that moved something
 };
@@ -80,6 +88,7 @@ struct RankFigures {
   std::string failed;               // the last operation that failed: why; "": none has
   std::vector<LinkFigures> links;
   CounterValues counters;
+  std::vector<CodecFigures> codecs;  // those that were used; "raw": what goes through none
 };
 
 struct NodeFigures {

@@ -105,6 +105,14 @@ json links_json(const RankFigures& rank) {
   return links;
 }
 
+json codecs_json(const RankFigures& rank) {
+  json codecs = json::array();
+  for (const CodecFigures& it : rank.codecs) {
+    codecs.push_back({{"codec", it.word}, {"element_bytes", it.element_bytes}, {"run_bytes", it.run_bytes}});
+  }
+  return codecs;
+}
+
 json ranks_json(const NodeFigures& node) {
   json ranks = json::array();
   for (const RankFigures& rank : node.ranks) {
@@ -115,7 +123,8 @@ json ranks_json(const NodeFigures& node) {
                      {"refused", rank.refused},
                      {"failed", rank.failed},
                      {"links", links_json(rank)},
-                     {"counters", counters_json(rank.counters)}});
+                     {"counters", counters_json(rank.counters)},
+                     {"codecs", codecs_json(rank)}});
   }
   return ranks;
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -17,23 +18,15 @@
 #include "tools/bench/report.h"
 #include "tools/perf/chosen.h"
 #include "tools/perf/data.h"
+#include "tools/perf/load.h"
 #include "tools/perf/plan.h"
 #include "tools/perf/report.h"
+#include "tools/perf/rounds.h"
+#include "tools/perf/tail.h"
 #include "tools/perf/trainer.h"
 
 namespace gradlane {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-int64_t nanos_since(Clock::time_point start) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
-}
-
-gradlane_reduction reduction_of(Reduction reduction) {
-  if (reduction == Reduction::kMin) return GRADLANE_MIN;
-  return reduction == Reduction::kMax ? GRADLANE_MAX : GRADLANE_SUM;
-}
 
 // The state arrays of one row, one behind the other.
 class States {
@@ -60,7 +53,7 @@ class States {
 class Perf {
  public:
   explicit Perf(const PerfPlan& plan)
-      : plan_(plan), data_(plan_, trainer_.rank(), trainer_.world(), !trainer_.adds_locally()) {
+      : plan_(plan), data_(plan_, trainer_.rank(), trainer_.world(), !trainer_.adds_locally()), load_(trainer_, plan_) {
     leave_out();
     const std::vector<std::string> allowed = trainer_.strategies();
     for (const std::string& name : allowed) allowed_.push_back(find_strategy(name));
@@ -72,11 +65,11 @@ class Perf {
   }
 
   // Rank 0 prints. Returns the exit status.
-  int run(bool json) {
+  int run() {
     const bool prints = trainer_.rank() == 0;
     std::vector<PerfWays> all;
     for (const PerfOp op : plan_.ops) all.push_back(perf_ways(plan_, op, allowed_, trainer_.world()));
-    if (prints && !json) print_perf_head(plan_, trainer_.world());
+    if (prints) print_perf_head(plan_, trainer_.world());
     std::vector<PerfRow> rows;
     std::vector<std::string> skipped = unfit_;
     uint64_t wrong = 0;
@@ -88,21 +81,19 @@ class Perf {
         prepare(op, bytes);
         for (const PerfWay& way : ways.ways) {
           for (const unsigned together : plan_.together) {
-            together_ = together;
+            tensors_.together = together;
             rows.push_back(measure(way));
             wrong += rows.back().wrong;
             if (prints && chooses(way))
               rows.back().chosen = chosen_of(rows.back(), plan_.type.name, trainer_.rank(), trainer_.world());
-            if (prints && !json) print_perf_row(rows.back(), plan_.check);
+            if (prints) print_perf_row(plan_, rows.back());
           }
         }
-        trainer_.free(tensor_);
+        for (void* const tensor : tensors_.tensors) trainer_.free(tensor);
       }
     }
     if (rows.empty()) throw SetupError(fmt::format("nothing is left to measure: {}", fmt::join(skipped, "; ")));
-    if (prints && json) fmt::print("{}\n", to_json(plan_, trainer_.world(), rows, skipped));
-    if (prints && !json) print_perf_foot(rows, skipped, plan_.check);
-    std::fflush(stdout);
+    if (prints) print_perf_end(plan_, trainer_.world(), rows, skipped);
     return wrong == 0 ? 0 : 1;
   }
 
@@ -123,54 +114,42 @@ class Perf {
     input_ = allocate_memory(bytes_);
     scratch_ = allocate_memory(bytes_);
     data_.fill(input_.get(), count_);
-    tensor_ = trainer_.allocate(bytes_);
+    tensors_ = {.input = input_.get(), .tensors = {}, .count = count_, .bytes = bytes_};
+    for (unsigned i = 0; i < plan_.concurrent; ++i) tensors_.tensors.push_back(trainer_.allocate(bytes_));
   }
 
   PerfRow measure(const PerfWay& way) {
     States states(trainer_, keeps(way) ? way.codec.there.states() * count_ : 0);
-    states_ = states.floats();
+    tensors_.states = states.floats();
     std::vector<double> copies;
     time_memcpy(copies);
     // What the library chooses it has settled by then.
-    const unsigned warmup = chooses(way) ? 16 : plan_.warmup;
-    for (unsigned i = 0; i < std::max(plan_.warmup, warmup); ++i) (void)once(way);
+    (void)run_rounds(trainer_, plan_, way, tensors_, std::max(plan_.warmup, chooses(way) ? 16U : 0U), {});
+    load_.tune([&](unsigned operations, const PerfStart& before) {
+      return slowest_of(run_rounds(trainer_, plan_, way, tensors_, operations, before).each);
+    });
     trainer_.barrier();
     const uint64_t sent_before = trainer_.data_bytes();
-    std::vector<int64_t> times;
-    std::vector<float> before;
-    for (unsigned i = 0; i < plan_.iterations; ++i) {
-      if (i + 1 == plan_.iterations) before.assign(states_, states_ + states.count());
-      times.push_back(once(way));
+    // The states before the last one are needed to check it.
+    const unsigned apart = states.count() > 0 ? 1 : 0;
+    PerfTimes times = run_rounds(trainer_, plan_, way, tensors_, plan_.iterations - apart, load_.bursts());
+    const std::vector<float> before(states.floats(), states.floats() + states.count());
+    if (apart > 0) {
+      const PerfTimes last = run_rounds(trainer_, plan_, way, tensors_, apart, {});
+      times.each.push_back(last.each.front());
+      times.all += last.all;
     }
     trainer_.barrier();  // or this rank may still have something to pass on
     const uint64_t sent = trainer_.data_bytes() - sent_before;
+    load_.check();
     time_memcpy(copies);
     const uint64_t wrong = count_wrong(way, before);
-    return make_row(way, median_of_slowest(times), static_cast<double>(sum_of(sent)), wrong, median(copies));
+    PerfRow row = make_row(way, static_cast<double>(sum_of(sent)), wrong, median(copies));
+    set_times(row, times);
+    return row;
   }
 
   bool chooses(const PerfWay& way) const { return !way.codec.automatic.empty() || plan_.auto_strategy; }
-
-  // Nanoseconds from the end of a barrier to the end of the operation on this rank.
-  int64_t once(const PerfWay& way) {
-    std::memcpy(tensor_, input_.get(), bytes_);
-    trainer_.barrier();
-    const StrategyName strategy = way.strategy.name();
-    const std::string codec = way.codec.name();
-    const gradlane_reduction reduction = reduction_of(plan_.reduction);
-    const char* const named = strategy_of(way, strategy);
-    const Clock::time_point start = Clock::now();
-    if (together_ == 1) {
-      trainer_.run(way.op, tensor_, count_, plan_.type.type, named, codec, reduction, states_);
-    } else {
-      trainer_.run_together(together_, tensor_, count_, plan_.type, named, codec, reduction);
-    }
-    return nanos_since(start);
-  }
-
-  const char* strategy_of(const PerfWay& way, const StrategyName& name) const {
-    return plan_.auto_strategy ? "auto" : way.named ? name.c_str() : nullptr;
-  }
 
   // Rank 0 alone, or ranks on one machine would share its memory's bandwidth. Samples are in GB/s.
   void time_memcpy(std::vector<double>& samples) {
@@ -179,7 +158,7 @@ class Perf {
       constexpr size_t kLeastBytes = size_t{4} << 20;  // of a sample, so that it is long enough to be timed
       const size_t copies = std::max(kLeastBytes / bytes_, size_t{1});
       for (int i = 0; i < 4; ++i) {
-        const Clock::time_point start = Clock::now();
+        const PerfClock::time_point start = PerfClock::now();
         for (size_t k = 0; k < copies; ++k) {
           std::memcpy(scratch_.get(), input_.get(), bytes_);
           asm volatile("" : : "r"(scratch_.get()) : "memory");  // each copy happens
@@ -193,8 +172,8 @@ class Perf {
     trainer_.barrier();
   }
 
-  // Of each iteration the slowest rank, of those the median.
-  double median_of_slowest(std::span<const int64_t> times) {
+  // Of each operation the slowest rank's time.
+  std::vector<double> slowest_of(std::span<const int64_t> times) {
     std::vector<double> slowest;
     for (size_t done = 0; done < times.size(); done += Trainer::kMaxGathered) {
       const size_t n = std::min(Trainer::kMaxGathered, times.size() - done);
@@ -202,10 +181,26 @@ class Perf {
       for (size_t i = 0; i < n; ++i) {
         int64_t most = 0;
         for (unsigned rank = 0; rank < trainer_.world(); ++rank) most = std::max(most, all[rank * n + i]);
-        slowest.push_back(static_cast<double>(most));
+        slowest.push_back(static_cast<double>(most) / 1e3);
       }
     }
-    return median(slowest);
+    return slowest;
+  }
+
+  // One at a time the median counts. Several at a time share what the ring can do: then the time of all does.
+  void set_times(PerfRow& row, const PerfTimes& times) {
+    const std::vector<double> slowest = slowest_of(times.each);
+    const std::vector<int64_t> all = trainer_.gather({&times.all, 1});
+    const double share = 1e3 * plan_.iterations;
+    row.least_us = static_cast<double>(std::ranges::min(all)) / share;
+    row.most_us = static_cast<double>(std::ranges::max(all)) / share;
+    row.mean_us = static_cast<double>(std::accumulate(all.begin(), all.end(), int64_t{0})) / share / trainer_.world();
+    row.time_us = plan_.concurrent > 1 ? row.most_us : median(slowest);
+    row.tail = tail_of(slowest);
+    row.algbw = static_cast<double>(bytes_) / row.time_us / 1e3;
+    row.busbw = row.algbw * bus_share(row.op, trainer_.world());
+    row.vs_memcpy = row.memcpy_gbps > 0 ? row.algbw / row.memcpy_gbps : 0;
+    row.burst_bytes = load_.burst_bytes();
   }
 
   uint64_t sum_of(uint64_t number) {
@@ -219,26 +214,29 @@ class Perf {
     return plan_.feedback && reduces(perf_kind(way.op)) && way.codec.there.has_feedback();
   }
 
-  // Wrong elements of all ranks in the latest result, and ranks whose result differs from that of rank 0. `before` are
-  // the states before it.
+  // Wrong elements of all ranks in the latest result, and ranks whose result differs from that of rank 0; of each
+  // tensor, if several are in flight. `before` are the states before it.
   uint64_t count_wrong(const PerfWay& way, std::span<const float> before) {
     if (!plan_.check) return 0;
     // What a codec makes of a tensor that it looks at as a whole is another thing where that is divided.
-    const bool divided = together_ != 1 && way.codec.there.passes() != 0;
-    const uint64_t own = before.empty() ? data_.count_wrong(way.op, way.strategy, way.codec, tensor_, count_, divided)
-                                        : count_unkept(way, before);
-    uint64_t wrong = sum_of(own);
-    if (way.op == PerfOp::kReduceScatter) return wrong;  // each rank has another block
-    const int64_t hash = static_cast<int64_t>(hash_bytes(tensor_, bytes_));
-    const std::vector<int64_t> hashes = trainer_.gather({&hash, 1});
-    for (const int64_t each : hashes) wrong += each == hashes.front() ? 0 : 1;
+    const bool divided = tensors_.together != 1 && way.codec.there.passes() != 0;
+    uint64_t wrong = 0;
+    const size_t used = std::min<size_t>(tensors_.tensors.size(), std::max(plan_.iterations, plan_.warmup));
+    for (const void* const tensor : std::span(tensors_.tensors).first(used)) {
+      wrong += sum_of(before.empty() ? data_.count_wrong(way.op, way.strategy, way.codec, tensor, count_, divided)
+                                     : count_unkept(way, before));
+      if (way.op == PerfOp::kReduceScatter) continue;  // each rank has another block
+      const int64_t hash = static_cast<int64_t>(hash_bytes(tensor, bytes_));
+      const std::vector<int64_t> hashes = trainer_.gather({&hash, 1});
+      for (const int64_t each : hashes) wrong += each == hashes.front() ? 0 : 1;
+    }
     return wrong;
   }
 
   // Nothing is lost where states are kept: what all ranks put in and what they owed has come out, or is owed now. Where
   // there is momentum among the states that sum says nothing; then results are finite.
   uint64_t count_unkept(const PerfWay& way, std::span<const float> before) {
-    const float* const result = static_cast<const float*>(tensor_);
+    const float* const result = static_cast<const float*>(tensors_.tensors.front());
     const Codec& codec = way.codec.there;
     if ((codec.states() > 1 && codec.row().adds) || codec.finishes() || way.codec.back) {
       return static_cast<uint64_t>(std::count_if(result, result + count_, [](float x) { return !std::isfinite(x); }));
@@ -247,7 +245,7 @@ class Perf {
     for (size_t i = 0; i < count_; ++i) {
       paid[i] = 0;
       for (size_t at = i; at < before.size(); at += count_) {
-        paid[i] += static_cast<double>(before[at]) - static_cast<double>(states_[at]);
+        paid[i] += static_cast<double>(before[at]) - static_cast<double>(tensors_.states[at]);
       }
     }
     trainer_.run(PerfOp::kAllReduce, paid, count_, GRADLANE_FLOAT64, nullptr, "", GRADLANE_SUM, nullptr);
@@ -256,23 +254,18 @@ class Perf {
     return wrong;
   }
 
-  PerfRow make_row(const PerfWay& way, double nanos, double sent, uint64_t wrong, double memcpy_gbps) const {
+  PerfRow make_row(const PerfWay& way, double sent, uint64_t wrong, double memcpy_gbps) const {
     const unsigned world = trainer_.world();
-    const double bytes = static_cast<double>(bytes_);
-    const double least = bytes * least_share(way.op, world) * plan_.iterations * world;
+    const double least = static_cast<double>(bytes_) * least_share(way.op, world) * plan_.iterations * world;
     PerfRow row;
     row.op = way.op;
     row.strategy = way.strategy.name().view();
     row.codec = way.codec.name();
     row.bytes = bytes_;
     row.count = count_;
-    row.together = together_;
-    row.time_us = nanos / 1e3;
-    row.algbw = bytes / nanos;
-    row.busbw = row.algbw * bus_share(way.op, world);
+    row.together = tensors_.together;
     row.wire_ratio = world > 1 && sent > 0 ? least / sent : 0;
     row.memcpy_gbps = memcpy_gbps;
-    row.vs_memcpy = memcpy_gbps > 0 ? row.algbw / memcpy_gbps : 0;
     row.wrong = wrong;
     return row;
   }
@@ -281,14 +274,13 @@ class Perf {
   std::vector<std::string> unfit_;  // codecs, and why they are left out
   Trainer trainer_;
   PerfData data_;
+  Load load_;
   // Of the size that is measured:
   size_t count_ = 0;
   size_t bytes_ = 0;
-  unsigned together_ = 1;
   BenchMemory input_{nullptr, nullptr};
   BenchMemory scratch_{nullptr, nullptr};  // target of memcpy
-  void* tensor_ = nullptr;
-  float* states_ = nullptr;  // of the row that is measured; null: none are kept
+  PerfTensors tensors_;
   std::vector<StrategyId> allowed_;
 };
 
@@ -297,7 +289,7 @@ class Perf {
 int run_perf(const PerfOptions& options) {
   const PerfPlan plan = make_perf_plan(options);
   try {
-    return Perf(plan).run(options.json);
+    return Perf(plan).run();
   } catch (const PerfError& error) {
     fmt::print(stderr, "gradlane perf: {}\n", error.what());
     return 1;

@@ -14,6 +14,7 @@ struct PerfOptions {
   std::string iterations;             // timed, of each row
   std::string warmup;                 // untimed, before them
   std::vector<std::string> together;  // operations that a tensor is divided among, all submitted at once
+  std::string concurrent;             // operations in flight at a time, each of a tensor of its own
   std::vector<std::string> ops;
   std::vector<std::string> strategies;
   std::vector<std::string> codecs;
@@ -21,9 +22,13 @@ struct PerfOptions {
   std::string type;
   std::string data;  // of data_names()
   std::string seed;
+  std::string background;  // p99/p50 that other traffic is to bring about
+  std::string interface;   // which that goes by
+  std::string format;      // table, json, osu, nccl
+  bool percentiles = false;
   bool feedback = false;
   bool check = true;
-  bool json = false;
+  bool json = false;  // the same as that format
 };
 
 // Runs as one rank; all ranks run it with the same options. Rank 0 prints a row for each operation, size, strategy and

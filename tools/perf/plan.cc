@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -35,6 +36,9 @@ constexpr PerfType kTypes[] = {{"float32", GRADLANE_FLOAT32, 4},
                                {"bytes", GRADLANE_BYTES, 1}};
 constexpr uint64_t kMaxSize = uint64_t{64} << 30;
 constexpr uint64_t kMaxIterations = 1000000;
+constexpr uint64_t kMaxConcurrent = 64;  // that a daemon works on
+constexpr double kLeastAim = 1.1;
+constexpr double kMostAim = 10;
 constexpr const char* kSizeText = "a size from 8 to 64G bytes, as in 64K, 16M or 1G";
 
 [[noreturn]] void reject(const char* option, const std::string& text, std::string_view allowed) {
@@ -151,6 +155,37 @@ std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& 
   return codecs;
 }
 
+PerfFormat parse_format(const PerfOptions& options) {
+  if (options.json && !options.format.empty() && options.format != "json") {
+    throw SetupError(fmt::format("--format '{}' with --json: take one of them", options.format));
+  }
+  if (options.json || options.format == "json") return PerfFormat::kJson;
+  if (options.format.empty() || options.format == "table") return PerfFormat::kTable;
+  if (options.format == "osu") return PerfFormat::kOsu;
+  if (options.format == "nccl") return PerfFormat::kNccl;
+  reject("--format", options.format, "table, json, osu or nccl");
+}
+
+// How times are spread, and what else goes on meanwhile.
+void parse_tail(const PerfOptions& options, PerfPlan& plan) {
+  plan.format = parse_format(options);
+  plan.percentiles = options.percentiles || !options.background.empty();
+  if (plan.percentiles && plan.format == PerfFormat::kNccl) {
+    throw SetupError("--format nccl has no columns for --percentiles and --background-load; take table, json or osu");
+  }
+  const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
+  plan.interface = !options.interface.empty()                   ? options.interface
+                   : interface != nullptr && *interface != '\0' ? interface
+                                                                : "lo";
+  if (options.background.empty()) {
+    if (!options.interface.empty()) throw SetupError("--interface is of --background-load, which is not there");
+    return;
+  }
+  const auto aim = parse_real(options.background, kLeastAim, kMostAim);
+  if (!aim) reject("--background-load", options.background, "p99/p50 to aim at, from 1.1 to 10, as 1.5 or 3");
+  plan.background = *aim;
+}
+
 // What does not go together.
 void check_together(const PerfPlan& plan) {
   const unsigned parts = std::ranges::max(plan.together);
@@ -159,6 +194,13 @@ void check_together(const PerfPlan& plan) {
   if (parts > plan.sizes.front() / plan.type.bytes) {
     throw SetupError(
         fmt::format("--together '{}': tensors of {} bytes have fewer elements", parts, plan.sizes.front()));
+  }
+  if (plan.concurrent > 1 && parts > 1) {
+    throw SetupError("--concurrent with --together: take one of them; each is several operations at a time");
+  }
+  if (plan.concurrent > 1 && plan.feedback) throw SetupError("--concurrent is without --feedback");
+  if (plan.concurrent > 1 && plan.background > 0) {
+    throw SetupError("--background-load is beside one operation at a time: leave --concurrent out");
   }
   for (const PerfOp op : plan.ops) {
     if (picks(plan.reduction) && !reduces(perf_kind(op))) {
@@ -224,12 +266,16 @@ PerfPlan make_perf_plan(const PerfOptions& options) {
                          const std::string& allowed) {
     return static_cast<unsigned>(parse_number(option, text.empty() ? fallback : text, least, kMaxIterations, allowed));
   };
-  plan.iterations = number("-n", options.iterations, "20", 1, counts);
+  parse_tail(options, plan);
+  plan.iterations = number("-n", options.iterations, plan.percentiles ? "200" : "20", 1, counts);
   plan.warmup = number("-w", options.warmup, "5", 0, from_zero);
   for (const std::string& text : separated(options.together)) {
     plan.together.push_back(number("--together", text, "1", 1, counts));
   }
   if (plan.together.empty()) plan.together = {1};
+  plan.concurrent =
+      static_cast<unsigned>(parse_number("--concurrent", options.concurrent.empty() ? "1" : options.concurrent, 1,
+                                         kMaxConcurrent, "a whole number from 1 to 64"));
   for (const std::string& name : separated(options.ops)) plan.ops.push_back(parse_op(name));
   if (plan.ops.empty()) plan.ops = {PerfOp::kAllReduce};
   plan.type = parse_type(options.type.empty() ? "float32" : options.type);

@@ -14,6 +14,8 @@
 
 namespace gradlane {
 
+enum class PerfFormat : uint8_t { kTable, kJson, kOsu, kNccl };
+
 enum class PerfOp : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
 
 struct PerfType {
@@ -34,6 +36,11 @@ struct PerfPlan {
   unsigned iterations = 0;
   unsigned warmup = 0;
   std::vector<unsigned> together;  // operations that a tensor is divided among
+  unsigned concurrent = 1;         // operations in flight at a time
+  double background = 0;           // p99/p50 that other traffic is to bring about; 0: there is none
+  std::string interface;           // which that goes by
+  bool percentiles = false;
+  PerfFormat format = PerfFormat::kTable;
   std::vector<PerfOp> ops;
   std::vector<StrategyId> strategies;  // none: the daemon's,
   bool auto_strategy = false;          //   or the one that the library chooses

@@ -1,4 +1,4 @@
-// report.cc - what `gradlane perf` prints: a table like that of nccl-tests, or JSON
+// report.cc - what `gradlane perf` prints: a table like that of nccl-tests, JSON, or what other tools print
 #include "tools/perf/report.h"
 
 #include <fmt/format.h>
@@ -9,12 +9,14 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "tools/perf/formats.h"
 #include "tools/stats/parts.h"
 
 namespace gradlane {
 namespace {
 
 constexpr const char* kLine = "{:>11} {:>11} {:>13} {:>18} {:>22} {:>10} {:>7} {:>7} {:>6} {:>7}\n";
+constexpr const char* kTailLine = "{:>11} {:>13} {:>18} {:>22} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7}\n";
 
 std::string size_text(size_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB"};
@@ -25,30 +27,65 @@ std::string size_text(size_t bytes) {
 
 std::string wrong_text(const PerfRow& row, bool checked) { return checked ? fmt::format("{}", row.wrong) : "-"; }
 
+std::string op_text(const PerfRow& row) {
+  return (row.together == 1 ? "" : fmt::format("{} ", row.together)) + perf_op_name(row.op);
+}
+
+// What else is to be known of all rows.
+void print_remarks(const PerfPlan& plan) {
+  if (plan.together != std::vector{1U})
+    fmt::print("# {} operations, all submitted at once: time of all\n", fmt::join(plan.together, ", "));
+  if (plan.concurrent > 1)
+    fmt::print("# {} operations in flight at a time: time of all / their number; percentiles: of each in flight\n",
+               plan.concurrent);
+  if (plan.background > 0)
+    fmt::print("# beside 1 of 16 a burst of TCP from each rank to the next, by {}, for p99/p50 of {}\n", plan.interface,
+               plan.background);
+  if (plan.percentiles && plan.iterations < 1000)
+    fmt::print("# p99.9 is the slowest of {} times{}; -n 1000 has more to say\n", plan.iterations,
+               plan.iterations < 100 ? ", as p99 is" : "");
+}
+
 }  // namespace
 
 void print_perf_head(const PerfPlan& plan, unsigned world) {
+  if (plan.format != PerfFormat::kTable) return;
   const bool floating = plan.type.type == GRADLANE_FLOAT32 || plan.type.type == GRADLANE_FLOAT64;
   const std::string reduction = picks(plan.reduction) ? fmt::format(", {}", reduction_name(plan.reduction)) : "";
   fmt::print("# {} ranks, {} {}{}, {} iterations after {}\n", world, plan.type.name, floating ? plan.data : "random",
              reduction, plan.iterations, plan.warmup);
-  if (plan.together != std::vector{1U})
-    fmt::print("# {} operations, all submitted at once: time of all\n", fmt::join(plan.together, ", "));
-  fmt::print(kLine, "size", "count", "op", "strategy", "codec", "time", "algbw", "busbw", "wire", "#wrong");
-  fmt::print(kLine, "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "ratio", "");
+  print_remarks(plan);
+  if (plan.percentiles) {
+    fmt::print(kTailLine, "size", "op", "strategy", "codec", "p50", "p90", "p99", "p99.9", "max", "p99/p50", "busbw",
+               "#wrong");
+    fmt::print(kTailLine, "(B)", "", "", "", "(us)", "(us)", "(us)", "(us)", "(us)", "", "(GB/s)", "");
+  } else {
+    fmt::print(kLine, "size", "count", "op", "strategy", "codec", "time", "algbw", "busbw", "wire", "#wrong");
+    fmt::print(kLine, "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "ratio", "");
+  }
   std::fflush(stdout);
 }
 
-void print_perf_row(const PerfRow& row, bool checked) {
-  const std::string many = row.together == 1 ? "" : fmt::format("{} ", row.together);
-  fmt::print(kLine, row.bytes, row.count, many + perf_op_name(row.op), row.strategy, row.codec, digits(row.time_us),
-             digits(row.algbw), digits(row.busbw), row.wire_ratio > 0 ? digits(row.wire_ratio) : "-",
-             wrong_text(row, checked));
+void print_perf_row(const PerfPlan& plan, const PerfRow& row) {
+  if (plan.format != PerfFormat::kTable) return;
+  if (plan.percentiles) {
+    const Tail& tail = row.tail;
+    fmt::print(kTailLine, row.bytes, op_text(row), row.strategy, row.codec, digits(tail.p50), digits(tail.p90),
+               digits(tail.p99), digits(tail.p999), digits(tail.most), digits(tail.ratio()), digits(row.busbw),
+               wrong_text(row, plan.check));
+  } else {
+    fmt::print(kLine, row.bytes, row.count, op_text(row), row.strategy, row.codec, digits(row.time_us),
+               digits(row.algbw), digits(row.busbw), row.wire_ratio > 0 ? digits(row.wire_ratio) : "-",
+               wrong_text(row, plan.check));
+  }
+  if (row.burst_bytes > 0) fmt::print("#   bursts of {} bytes\n", row.burst_bytes);
   if (!row.chosen.empty()) fmt::print("#   {} chose {}\n", row.codec, row.chosen);
   std::fflush(stdout);
 }
 
-void print_perf_foot(std::span<const PerfRow> rows, std::span<const std::string> skipped, bool checked) {
+namespace {
+
+void print_foot(std::span<const PerfRow> rows, std::span<const std::string> skipped, bool checked) {
   const size_t largest = std::ranges::max(rows, {}, &PerfRow::bytes).bytes;
   std::string line;
   for (const PerfRow& row : rows) {
@@ -69,6 +106,11 @@ void print_perf_foot(std::span<const PerfRow> rows, std::span<const std::string>
   }
 }
 
+nlohmann::json tail_json(const Tail& tail) {
+  return {{"p50_us", tail.p50},    {"p90_us", tail.p90},  {"p99_us", tail.p99},
+          {"p99_9_us", tail.p999}, {"max_us", tail.most}, {"p99_over_p50", tail.ratio()}};
+}
+
 std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows,
                     std::span<const std::string> skipped) {
   nlohmann::json result = {{"world", world},
@@ -80,6 +122,7 @@ std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRo
                            {"checked", plan.check},
                            {"reduction", reduction_name(plan.reduction)},
                            {"feedback", plan.feedback},
+                           {"concurrent", plan.concurrent},
                            {"skipped", skipped},
                            {"rows", nlohmann::json::array()}};
   for (const PerfRow& row : rows) {
@@ -90,15 +133,43 @@ std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRo
                               {"count", row.count},
                               {"together", row.together},
                               {"time_us", row.time_us},
+                              {"mean_us", row.mean_us},
+                              {"least_us", row.least_us},
+                              {"most_us", row.most_us},
                               {"algbw", row.algbw},
                               {"busbw", row.busbw},
                               {"wire_ratio", row.wire_ratio},
                               {"memcpy_gbps", row.memcpy_gbps},
                               {"vs_memcpy", row.vs_memcpy},
                               {"wrong", row.wrong}});
-    if (!row.chosen.empty()) result["rows"].back()["chosen"] = row.chosen;
+    nlohmann::json& json = result["rows"].back();
+    if (!row.chosen.empty()) json["chosen"] = row.chosen;
+    if (plan.percentiles) json["percentiles"] = tail_json(row.tail);
+    if (plan.background > 0) json["burst_bytes"] = row.burst_bytes;
   }
+  if (plan.background > 0) result["background"] = {{"aim", plan.background}, {"interface", plan.interface}};
   return result.dump();
+}
+
+}  // namespace
+
+void print_perf_end(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows,
+                    std::span<const std::string> skipped) {
+  switch (plan.format) {
+    case PerfFormat::kTable:
+      print_foot(rows, skipped, plan.check);
+      break;
+    case PerfFormat::kJson:
+      fmt::print("{}\n", to_json(plan, world, rows, skipped));
+      break;
+    case PerfFormat::kOsu:
+      fmt::print("{}", osu_text(plan, rows));
+      break;
+    case PerfFormat::kNccl:
+      fmt::print("{}", nccl_text(plan, world, rows));
+      break;
+  }
+  std::fflush(stdout);
 }
 
 }  // namespace gradlane

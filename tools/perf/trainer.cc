@@ -66,23 +66,40 @@ gradlane_how how_of(const char* strategy, const std::string& codec, gradlane_red
 
 }  // namespace
 
+// Where `request` is null, until its end.
+void Trainer::call(PerfOp op, void* data, size_t count, gradlane_type type, const gradlane_how& how, int root,
+                   gradlane_request* request) {
+  const char* const what = perf_op_name(op);
+  switch (op) {
+    case PerfOp::kAllReduce:
+      return require(gradlane_all_reduce(gl_, data, count, type, &how, request), what);
+    case PerfOp::kReduceScatter:
+      return require(gradlane_reduce_scatter(gl_, data, count / world(), type, &how, request), what);
+    case PerfOp::kAllGather:
+      return require(gradlane_all_gather(gl_, data, count / world(), type, &how, request), what);
+    case PerfOp::kBroadcast:
+      return require(gradlane_broadcast(gl_, data, count, type, root, &how, request), what);
+  }
+}
+
 void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
                   const std::string& codec, gradlane_reduction reduction, float* states, int root) {
   gradlane_how how = how_of(strategy, codec, reduction, type);
   how.residual = states;
   how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());  // the codec is measured at all sizes
-  const char* const what = perf_op_name(op);
-  switch (op) {
-    case PerfOp::kAllReduce:
-      return require(gradlane_all_reduce(gl_, data, count, type, &how, nullptr), what);
-    case PerfOp::kReduceScatter:
-      return require(gradlane_reduce_scatter(gl_, data, count / world(), type, &how, nullptr), what);
-    case PerfOp::kAllGather:
-      return require(gradlane_all_gather(gl_, data, count / world(), type, &how, nullptr), what);
-    case PerfOp::kBroadcast:
-      return require(gradlane_broadcast(gl_, data, count, type, root, &how, nullptr), what);
-  }
+  call(op, data, count, type, how, root, nullptr);
 }
+
+gradlane_request Trainer::start(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
+                                const std::string& codec, gradlane_reduction reduction) {
+  gradlane_how how = how_of(strategy, codec, reduction, type);
+  how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());
+  gradlane_request request = 0;
+  call(op, data, count, type, how, 0, &request);
+  return request;
+}
+
+void Trainer::wait(PerfOp op, gradlane_request request) { require(gradlane_wait(gl_, request, -1), perf_op_name(op)); }
 
 void Trainer::run_together(unsigned together, void* data, size_t count, const PerfType& type, const char* strategy,
                            const std::string& codec, gradlane_reduction reduction) {

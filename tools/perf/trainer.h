@@ -61,6 +61,10 @@ class Trainer {
   // An all-reduce as so many, of about as many elements, all submitted before any is waited for.
   void run_together(unsigned together, void* data, size_t count, const PerfType& type, const char* strategy,
                     const std::string& codec, gradlane_reduction reduction);
+  // The same without waiting: the tensor is the daemon's until wait() has returned.
+  [[nodiscard]] gradlane_request start(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
+                                       const std::string& codec, gradlane_reduction reduction);
+  void wait(PerfOp op, gradlane_request request);
   void barrier();
   // The numbers of all ranks, rank after rank; all give the same number of them, at most kMaxGathered.
   [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);
@@ -72,6 +76,8 @@ class Trainer {
  private:
   [[nodiscard]] gradlane_figures figures();
   void require(gradlane_code code, const char* what) const;
+  void call(PerfOp op, void* data, size_t count, gradlane_type type, const gradlane_how& how, int root,
+            gradlane_request* request);
 
   gradlane_context* gl_ = nullptr;
   int64_t* gathered_ = nullptr;

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "tools/run/spaces.h"
+#include "tools/run/worth.h"
 
 namespace gradlane {
 namespace {
@@ -22,8 +23,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kStartTime{30};
-constexpr seconds kLastWords{2};  // of trainers whose daemon has died
-constexpr seconds kGrace{5};      // between SIGTERM and SIGKILL
+constexpr seconds kLastWords{2};   // of trainers whose daemon has died
+constexpr seconds kLongEnough{1};  // of a job, to say what compression has brought
+constexpr seconds kGrace{5};       // between SIGTERM and SIGKILL
 constexpr milliseconds kTick{20};
 constexpr milliseconds kLongTick{500};
 constexpr int kBrokenPipe = 128 + SIGPIPE;
@@ -90,6 +92,16 @@ void RunJob::start_daemons() {
     spec.command = {plan_.daemon};
   }
   if (plan_.link == RunPlan::Link::kRing) start(spec, "the daemon of all nodes", "[nodes] ", false);
+}
+
+// Not where lines are somebody else's, or all was over before there was anything to say. Accelerators are asked by
+// `gradlane stats`.
+void RunJob::say_worth() {
+  if (Clock::now() - running_since_ < kLongEnough || !plan_.prefix || !plan_.has_daemons() || plan_.has_accelerators())
+    return;
+  std::vector<std::string> admins;
+  for (unsigned node = 0; node < plan_.nodes; ++node) admins.push_back(files_.admin(node));
+  for (const std::string& line : job_worth(admins)) say(line);
 }
 
 std::string RunJob::socket_path(unsigned node) const {
@@ -249,6 +261,7 @@ void RunJob::advance() {
     case Phase::kStarting:
       if (all_sockets_ready()) {
         enter(Phase::kRunning);
+        running_since_ = Clock::now();
         plan_.command.empty() ? print_how_to_attach() : start_trainers();
       } else if (late()) {
         say(fmt::format("node {} does not answer on {} after {} s", ready_, socket_path(ready_), kStartTime.count()));
@@ -256,7 +269,10 @@ void RunJob::advance() {
       }
       break;
     case Phase::kRunning:
-      if (!plan_.command.empty() && !alive(true)) stop(0, SIGTERM);
+      if (!plan_.command.empty() && !alive(true)) {
+        say_worth();
+        stop(0, SIGTERM);
+      }
       break;
     case Phase::kForsaken:
       if (plan_.command.empty() || !alive(true) || late()) stop(code_, SIGTERM);

@@ -62,6 +62,7 @@ class RunJob {
   void start_trainers();
   void start(const ChildSpec& spec, const std::string& name, const std::string& prefix, bool trainer);
   void print_how_to_attach();
+  void say_worth();
   [[nodiscard]] std::string socket_path(unsigned node) const;  // of its daemon
   [[nodiscard]] std::vector<std::string> variables(unsigned rank) const;
   [[nodiscard]] bool all_sockets_ready();
@@ -101,6 +102,7 @@ class RunJob {
   std::set<pid_t> signalled_;  // orphans
   Phase phase_ = Phase::kStarting;
   Clock::time_point deadline_;
+  Clock::time_point running_since_;
   unsigned ready_ = 0;          // nodes
   AdminProbe probe_;            // of the next one, if it is an accelerator
   unsigned interruptions_ = 0;  // SIGINT and the like

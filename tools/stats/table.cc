@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dataplane/status/worth.h"
 #include "tools/stats/accelerator.h"
 #include "tools/stats/parts.h"
 
@@ -219,6 +220,15 @@ Lines loss_lines(const StatsLooks& looks) {
   return lines;
 }
 
+// Of the latest job, whatever the looks are.
+Lines lines_of_worth(const json& now) {
+  Lines lines;
+  for (const std::string& line : worth_lines(worth_from(at(now, "worth")))) {
+    lines.push_back((lines.empty() ? "this job   " : "           ") + line);
+  }
+  return lines;
+}
+
 Lines counter_lines(const std::string& title, const json* counters, const json* before, const StatsLooks& looks) {
   Lines lines;
   if (counters == nullptr || !counters->is_object()) return lines;
@@ -259,7 +269,7 @@ std::vector<std::string> stats_lines(const json& now, const json* before, double
   if (at(now, "mode") == "accelerator") return accelerator_lines(looks, all);
   Lines lines = node_lines(now);
   for (const Lines& part : {lines_of_ports(looks), neighbour_lines(now, all), rank_lines(looks), loss_lines(looks),
-                            all ? all_counters(looks) : Lines()}) {
+                            lines_of_worth(now), all ? all_counters(looks) : Lines()}) {
     if (part.empty()) continue;
     lines.emplace_back();
     append(lines, part);

@@ -9,6 +9,7 @@
 
 #include "base/file_descriptor.h"
 #include "dataplane/status/admin_answers.h"
+#include "dataplane/status/job_watch.h"
 #include "dataplane/status/telemetry.h"
 #include "tests/dataplane/cluster.h"
 
@@ -19,7 +20,7 @@ using nlohmann::json;
 
 const ProcessFacts kProcess{"1.2.3", AdminSocket::Clock::now()};
 
-json stats(Node& node) { return json::parse(answer_admin(node, kProcess, "stats").text); }
+json stats(Node& node) { return json::parse(answer_admin(node, JobWatch(node), kProcess, "stats").text); }
 
 constexpr size_t kElements = 200'000;
 
@@ -108,8 +109,8 @@ TEST(Status, NamesFaultsMadeOnPurpose) {
 
 TEST(Status, RefusesOtherQuestions) {
   Cluster cluster;
-  for (const char* const request : {"", "stat", "stats ", "probe 99", "probe 30001", "probe x"}) {
-    const json document = json::parse(answer_admin(cluster.node(0), kProcess, request).text);
+  for (const char* const request : {"", "stat", "stats ", "probe 99", "probe 30001", "probe x", "worths", "worth x"}) {
+    const json document = json::parse(answer_admin(cluster.node(0), JobWatch(cluster.node(0)), kProcess, request).text);
     EXPECT_TRUE(document.contains("error")) << request;
   }
 }
@@ -117,7 +118,8 @@ TEST(Status, RefusesOtherQuestions) {
 TEST(Status, ProbesAnswerWhilePacketsFlow) {
   Busy ring;
   ring.cluster.run_for(kMillisecond);
-  const AdminAnswer answer = answer_admin(ring.cluster.node(0), kProcess, "probe 500");
+  const JobWatch job(ring.cluster.node(0));
+  const AdminAnswer answer = answer_admin(ring.cluster.node(0), job, kProcess, "probe 500");
   EXPECT_EQ(answer.text, "");
   EXPECT_TRUE(ring.cluster.node(0).prober().running());
   EXPECT_FALSE(answer.later().has_value());

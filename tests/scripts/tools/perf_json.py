@@ -14,6 +14,9 @@ FIELDS = {
     "count": int,
     "together": int,
     "time_us": float,
+    "mean_us": float,
+    "least_us": float,
+    "most_us": float,
     "algbw": float,
     "busbw": float,
     "wire_ratio": float,
@@ -23,12 +26,11 @@ FIELDS = {
 }
 OPS = ["allreduce", "reducescatter", "allgather", "broadcast"]
 CODECS = ["raw", "bf16", "fp16", "inceptionn:10", "inceptionn:10,truncate", "fixed:10"]
-SHORT = ["-n", "2", "-w", "1"]
 
 
-def run(gradlane, *options, ranks=2, strategies="ring", mtu=9000):
+def run(gradlane, *options, ranks=2, strategies="ring", mtu=9000, iterations=2, form="json"):
     command = [gradlane, "run", "-n", str(ranks), "--link", "ring", "--strategies", strategies, "--mtu", str(mtu),
-               "--no-prefix", "--", gradlane, "perf", "--json", *SHORT, *options]
+               "--no-prefix", "--", gradlane, "perf", "--format", form, "-n", str(iterations), "-w", "1", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
@@ -41,7 +43,7 @@ def perf(gradlane, *options, **network):
 
 def check_rows(result, ranks=2):
     for row in result["rows"]:
-        assert set(row) - {"chosen"} == set(FIELDS), row
+        assert set(row) - {"chosen", "percentiles", "burst_bytes"} == set(FIELDS), row
         assert ("chosen" in row) == row["codec"].startswith("auto"), row
         for field, kind in FIELDS.items():
             assert isinstance(row[field], kind), (field, row)
@@ -103,6 +105,33 @@ def check_together(gradlane):
     found = {(row["strategy"], row["codec"], row["together"]) for row in result["rows"]}
     assert found == {(strategy, codec, together) for strategy in ("ring", "direct") for codec in ("raw", "fixed:10")
                      for together in (1, 100)}, found
+
+
+def check_concurrent(gradlane):
+    """Several at a time, of all operations, are right as well, those by codecs that round by chance, too."""
+    result = perf(gradlane, "-b", "100K", "-e", "100K", "--concurrent", "4", "--op", ",".join(OPS), "--codec",
+                  "raw,fixed:10,qsgd:4", "--strategy", "direct", strategies="ring,direct", ranks=3, iterations=9)
+    check_rows(result, 3)
+    assert result["concurrent"] == 4 and len(result["rows"]) == 8, result
+
+
+def check_tail(gradlane):
+    """Percentiles ascend; other traffic goes on beside, and what is printed in others' columns has them all."""
+    options = ["-b", "64K", "-e", "64K", "--codec", "fixed:10", "--background-load", "3", "--interface", "lo"]
+    result = perf(gradlane, *options, iterations=40)
+    check_rows(result)
+    for row in result["rows"]:
+        tail = row["percentiles"]
+        times = [tail[name] for name in ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us")]
+        assert times == sorted(times) and times[0] > 0, row
+        assert abs(tail["p99_over_p50"] - times[2] / times[0]) < 1e-9 and row["burst_bytes"] >= 4096, row
+    assert result["background"] == {"aim": 3, "interface": "lo"}, result
+    for form, columns in {"osu": 6, "nccl": 13}.items():
+        printed = run(gradlane, "-b", "64K", "-e", "128K", form=form)
+        lines = [line.split() for line in printed.stdout.splitlines() if line and line[0] != "#"]
+        assert printed.returncode == 0 and [len(line) for line in lines] == 4 * [columns], printed
+    nowhere = run(gradlane, "--background-load", "3", "--interface", "nowhere0")
+    assert nowhere.returncode == 2 and "--interface 'nowhere0'" in nowhere.stderr, nowhere
 
 
 def check_all_codecs(gradlane):
@@ -173,6 +202,8 @@ def main():
     check_strategies(gradlane)
     check_choices(gradlane)
     check_together(gradlane)
+    check_concurrent(gradlane)
+    check_tail(gradlane)
     check_all_codecs(gradlane)
     check_small_packets(gradlane)
     print(f"{len(result['rows'])} rows in order")

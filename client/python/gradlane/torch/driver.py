@@ -21,7 +21,7 @@ import torch
 from torch.futures import Future
 
 from .. import _buffers, errors
-from . import ledger
+from . import ledger, summary
 from .bell import Bell
 from .operations import Failure, Flight, Operation, outcome
 from .pieces import FOR_ALL, Pieces
@@ -39,6 +39,7 @@ class Driver(Pieces):
     def __init__(self, connection: _buffers.Connection, own: str | None = None) -> None:
         super().__init__(connection, own)
         self._silent = False
+        self.overlap = summary.Overlap()
         self._small = SMALL
         # The thread works on the first, which stays until its callbacks have run.
         self._queue: collections.deque[Operation] = collections.deque()
@@ -55,6 +56,8 @@ class Driver(Pieces):
         with self.lock:
             self.check()
             nested = threading.current_thread() is self._thread
+            if not nested:
+                self.overlap.start(bool(self._queue))
             over = operation.piece_count == 0
             if not over and not self._queue and operation.nbytes <= self._small:
                 try:

@@ -18,7 +18,7 @@ import torch
 from .. import _arguments, _codecs, _context, _losses, adaptive, errors
 from .._codecs import Codec
 from .._library import Reduction, Type
-from . import operations, staging
+from . import operations, staging, summary
 from .codec import check, is_adaptive
 from .driver import Driver
 
@@ -323,6 +323,8 @@ class Engine:
     def close(self, silent: bool = False) -> None:
         """Gives the rank back; what is not over fails, on all ranks. Tensors of zeros() stay valid."""
         atexit.unregister(self.close)
+        if summary.wanted(self.rank) and self.usable:
+            summary.show(Engine.socket, self._driver.overlap.hidden)
         self._driver.close(self._context.close, silent)
 
     # ---- Private

@@ -12,6 +12,8 @@ from typing import Any, Callable
 import torch.distributed as dist
 from torch.futures import Future
 
+from .summary import Overlap
+
 _KEPT = 32
 _SLICE_S = 0.1
 
@@ -77,13 +79,16 @@ class Work(_Base):
 
     def _sleep(self, seconds: float) -> None:
         """Until it is over, for so long at most; 0: no limit. Ctrl-C would not get through to the future's wait()."""
-        ended = threading.Event()
+        ended, begin = threading.Event(), time.monotonic()
         self._future.add_done_callback(lambda _: ended.set())
-        end = time.monotonic() + seconds
-        # A signal that comes just before the thread sleeps is seen when it wakes up.
-        while not ended.wait(min(_SLICE_S, end - time.monotonic()) if seconds > 0 else _SLICE_S):
-            if 0 < seconds and end <= time.monotonic():
-                raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
+        end = begin + seconds
+        try:
+            # A signal that comes just before the thread sleeps is seen when it wakes up.
+            while not ended.wait(min(_SLICE_S, end - time.monotonic()) if seconds > 0 else _SLICE_S):
+                if 0 < seconds and end <= time.monotonic():
+                    raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
+        finally:
+            Overlap.waited += time.monotonic() - begin
 
     def synchronize(self) -> None:
         """As wait()."""

@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+"""What compression has brought a job, as `gradlane run`, `gradlane stats` and the PyTorch engine say at its end.
+
+worth_test.py GRADLANE [unittest's arguments]
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+GRADLANE = ""
+PATIENCE = 60  # s
+LINES = ["elements sent: ", "in exchange: ", "uncompressed"]
+TORCH = """
+import time
+import torch, torch.distributed as dist
+import gradlane.torch
+dist.init_process_group("gradlane")
+bucket = torch.full((1 << 20,), 0.01)
+for step in range(3):
+    works = []
+    for _ in range(4):
+        works.append(dist.all_reduce(bucket.clone(), async_op=True))
+        time.sleep(0.001)
+    for work in works:
+        work.wait()
+"""
+
+
+class Worth(unittest.TestCase):
+    def run_two(self, *command, codec="fixed:10", **variables):
+        """What was said on standard error, and on standard output."""
+        run = subprocess.run(
+            [GRADLANE, "run", "-n", "2", "--link", "ring", "--strategies", "ring,direct", "--codec", codec, "--", *command],
+            capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **variables})
+        self.assertEqual(run.returncode, 0, run)
+        return run.stderr, run.stdout
+
+    def perf(self, codec, then="sleep 1.2", **variables):
+        """A job that is long enough to be spoken of."""
+        perf = f"{GRADLANE} perf -b 1M -e 1M -n 4 -w 1 --codec {codec}"
+        return self.run_two("sh", "-c", f"{perf} && {then}", codec="raw", **variables)
+
+    def lines(self, text, prefix):
+        return [line[len(prefix):] for line in text.splitlines() if line.startswith(prefix)]
+
+    def check(self, lines, warns=False):
+        self.assertEqual(len(lines), 4 if warns else 3, lines)
+        for line, begin in zip(lines, LINES):
+            self.assertTrue(line.startswith(begin), lines)
+
+    def test_of_run_and_stats(self):
+        said, printed = self.perf("fixed:10", f"sleep 1.2; {GRADLANE} stats")
+        lines = self.lines(said, "gradlane: ")
+        self.check(lines)
+        # 5 all-reduces of 1 MiB, each sent once by both ranks, and barriers; fixed:10 makes of it a fifth to a sixth.
+        self.assertRegex(lines[0], r"^elements sent: 10\.[5-9] MB raw, .* times fewer \(fixed\)$")
+        self.assertTrue(5 < float(re.search(r": ([0-9.]+) times", lines[0])[1]) < 7, lines)
+        self.check([line[11:] for line in self.lines(printed, "[0] ") if line[:11] in ("this job   ", 11 * " ")])
+
+    def test_raw(self):
+        lines = self.lines(self.perf("raw")[0], "gradlane: ")
+        self.check(lines)
+        self.assertIn("nothing was compressed", lines[0])
+
+    def test_warns_of_what_costs_more_than_it_saves(self):
+        lines = self.lines(self.perf("deflate")[0], "gradlane: ")
+        self.check(lines, warns=True)
+        self.assertRegex(lines[3], "^WARNING: compression cost more than it saved: deflate took .*raw.*auto")
+
+    def test_says_nothing_where_nobody_wants_it(self):
+        self.assertEqual(self.lines(self.perf("fixed:10", GRADLANE_SUMMARY="0")[0], "gradlane: "), [])
+        self.assertEqual(self.lines(self.run_two("sleep", "1.2")[0], "gradlane: "), [])
+
+    def test_of_the_engine(self):
+        said, _ = self.run_two(sys.executable, "-c", TORCH, GRADLANE_SUMMARY="1")
+        lines = self.lines(said, "[0] gradlane: ")
+        self.check(lines)
+        self.assertEqual(self.lines(said, "[1] gradlane: "), [])
+        self.assertRegex(lines[1], r"about [0-9]+ % of it hidden behind computing")
+
+
+if __name__ == "__main__":
+    GRADLANE = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Adds up the results of meson test runs, GoogleTest's cases one by one. Lists what failed, and why tests were skipped."""
+"""Adds up the results of meson test runs, GoogleTest's cases one by one. Shows what failed, and why tests were skipped."""
 
 import argparse
 import collections
@@ -8,6 +8,8 @@ import pathlib
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+
+LAST_LINES = 30  # of a test that failed, once more: the log above is long
 
 # GoogleTest begins the message of a skipped case with the line that skipped it.
 SOURCE_LINE = re.compile(r"\S+:\d+\s+")
@@ -24,12 +26,21 @@ def skip_reason(suite, case):
     return output.splitlines()[-1] if output else f"{suite.get('name')} / {case.get('name')} gave no reason"
 
 
+def show_failure(suite, case):
+    """The end of what it printed: of the case, or of its program, where GoogleTest's cases have it together."""
+    texts = [part.findtext(name) for part in (case, suite) for name in ("system-out", "system-err")]
+    texts.append("\n".join(child.get("message") or "" for child in case.iter("failure")))
+    lines = "\n".join(text.strip() for text in texts if text).splitlines()
+    print(f"-- {suite.get('name')} {case.get('name')} ended with:", *lines[-LAST_LINES:], sep="\n   ")
+
+
 def cases_of(path):
     """Yields name, result and the reason of a skip."""
     for suite in ElementTree.parse(path).iter("testsuite"):
         for case in suite.iter("testcase"):
             name = f"{case.get('classname', '')}.{case.get('name', '')}"
             if case.find("failure") is not None or case.find("error") is not None:
+                show_failure(suite, case)
                 yield name, "failed", None
             elif case.find("skipped") is not None or case.get("status") == "notrun":
                 yield name, "skipped", skip_reason(suite, case)

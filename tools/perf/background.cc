@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -30,7 +32,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kMeetingTime{10000};  // until all are connected
 constexpr std::chrono::milliseconds kTokenTime{1000};     // of somebody who has connected
-constexpr size_t kPiece = size_t{64} << 10;               // of a call
+constexpr std::chrono::milliseconds kDrainTime{20000};
+constexpr size_t kPiece = size_t{64} << 10;  // of a call
 
 [[noreturn]] void fail(const std::string& what, int fault) {
   throw PerfError(fmt::format("--background-load: {}: {}", what, std::strerror(fault)));
@@ -155,6 +158,19 @@ void Background::burst(uint64_t bytes) noexcept {
   (void)!write(bell_.get(), &one, sizeof one);
 }
 
+void Background::drain() const {
+  const auto pending = [](const FileDescriptor& flow) {
+    int bytes = 0;
+    return ioctl(flow.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
+  };
+  const Clock::time_point deadline = Clock::now() + kDrainTime;
+  while (sent_.load() < wanted_.load() || std::ranges::any_of(to_next_, pending)) {
+    check();
+    if (Clock::now() > deadline) fail("bursts do not come through", ETIMEDOUT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 void Background::check() const {
   if (const int fault = fault_.load(); fault != 0) fail("a flow to or from another rank has ended", fault);
 }
@@ -177,11 +193,13 @@ void Background::serve() noexcept {
     if (events[0].revents != 0) (void)!read(bell_.get(), &rings, sizeof rings);
     for (const pollfd& each : all.subspan(1, kFlows)) {
       const uint64_t left = wanted_.load() - sent;
+      if ((each.revents & (POLLERR | POLLHUP)) != 0) fault_.store(ECONNRESET);
       if ((each.revents & POLLOUT) == 0 || left == 0) continue;
       const ssize_t count = send(each.fd, kZeros.data(), std::min<uint64_t>(left, kPiece), MSG_NOSIGNAL);
       if (count > 0) sent += static_cast<uint64_t>(count);
       if (count < 0 && errno != EAGAIN && errno != EINTR) fault_.store(errno);
     }
+    sent_.store(sent);
     for (const pollfd& each : all.subspan(1 + kFlows)) {
       if (each.revents == 0) continue;
       const ssize_t count = recv(each.fd, waste.data(), waste.size(), 0);

@@ -32,6 +32,9 @@ class Background {
 
   void burst(uint64_t bytes) noexcept;
 
+  // Waits until all bytes of bursts have arrived. Throws PerfError if that takes 20 s, or a flow has ended.
+  void drain() const;
+
   // Throws PerfError if a flow has ended.
   void check() const;
 
@@ -45,6 +48,7 @@ class Background {
   std::vector<FileDescriptor> to_next_;
   std::vector<FileDescriptor> from_before_;
   std::atomic<uint64_t> wanted_{0};  // bytes to send since the start: written by the caller, read by the thread
+  std::atomic<uint64_t> sent_{0};    // of these, by the thread
   std::atomic<bool> over_{false};    // the same
   std::atomic<int> fault_{0};        // errno, of the thread; read by the caller
   std::thread thread_;

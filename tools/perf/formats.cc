@@ -100,9 +100,11 @@ std::string nccl_time(double us) {
 // Bandwidths go by the time that stands there: the mean, not the median.
 void add_nccl_row(std::string& text, const PerfPlan& plan, unsigned world, const PerfRow& row) {
   const double algbw = static_cast<double>(row.bytes) / row.mean_us / 1e3;
+  // nccl-tests' count is what a rank gives to all-gather, and gets of reduce-scatter.
+  const bool blocks = row.op == PerfOp::kAllGather || row.op == PerfOp::kReduceScatter;
   const std::string wrong = plan.check ? fmt::format("{}", row.wrong) : "N/A";
   fmt::format_to(std::back_inserter(text), "{:>12}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>5}", row.bytes,
-                 row.count, nccl_type(plan.type.type), nccl_reduction(plan, row.op),
+                 row.count / (blocks ? world : 1), nccl_type(plan.type.type), nccl_reduction(plan, row.op),
                  row.op == PerfOp::kBroadcast ? 0 : -1, "N/A", "N/A", "N/A", "N/A");
   fmt::format_to(std::back_inserter(text), "  {:>7}  {:6.2f}  {:6.2f}  {:>5}\n", nccl_time(row.mean_us), algbw,
                  algbw * bus_share(row.op, world), wrong);

@@ -21,7 +21,7 @@ constexpr unsigned kTries = 10;
 constexpr double kNear = 0.07;
 constexpr uint64_t kLeast = 4096;
 constexpr uint64_t kFirst = uint64_t{256} << 10;
-constexpr uint64_t kMost = uint64_t{1} << 30;
+constexpr uint64_t kMost = uint64_t{256} << 20;
 
 }  // namespace
 
@@ -33,6 +33,7 @@ Load::Load(Trainer& trainer, const PerfPlan& plan) : aim_(plan.background), seed
 
 void Load::tune(const Run& run) {
   if (!background_) return;
+  background_->drain();
   const double plain = tail_of(run(kPlain, {})).p50;
   double nearest = std::numeric_limits<double>::infinity();
   uint64_t bytes = bytes_ == 0 ? kFirst : bytes_;
@@ -40,6 +41,7 @@ void Load::tune(const Run& run) {
     const std::vector<double> all = run(kSpacing * kBursts, [this, bytes](unsigned number) {
       if (number % kSpacing == 0) background_->burst(bytes);
     });
+    background_->drain();
     std::vector<double> with;
     for (size_t k = 0; k < all.size(); k += kSpacing) with.push_back(all[k]);
     std::ranges::sort(with);

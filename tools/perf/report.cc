@@ -85,6 +85,10 @@ void print_perf_row(const PerfPlan& plan, const PerfRow& row) {
 
 namespace {
 
+void print_left_out(std::span<const std::string> skipped) {
+  for (const std::string& each : skipped) fmt::print("# left out: {}\n", each);
+}
+
 void print_foot(std::span<const PerfRow> rows, std::span<const std::string> skipped, bool checked) {
   const size_t largest = std::ranges::max(rows, {}, &PerfRow::bytes).bytes;
   std::string line;
@@ -94,7 +98,7 @@ void print_foot(std::span<const PerfRow> rows, std::span<const std::string> skip
                         row.strategy, row.codec, digits(row.memcpy_gbps), row.vs_memcpy);
   }
   fmt::print("# beside memcpy of {} on rank 0, timed right before and after:{}\n", size_text(largest), line);
-  for (const std::string& each : skipped) fmt::print("# left out: {}\n", each);
+  print_left_out(skipped);
   uint64_t wrong = 0;
   for (const PerfRow& row : rows) wrong += row.wrong;
   if (!checked) {
@@ -164,9 +168,11 @@ void print_perf_end(const PerfPlan& plan, unsigned world, std::span<const PerfRo
       break;
     case PerfFormat::kOsu:
       fmt::print("{}", osu_text(plan, rows));
+      print_left_out(skipped);
       break;
     case PerfFormat::kNccl:
       fmt::print("{}", nccl_text(plan, world, rows));
+      print_left_out(skipped);
       break;
   }
   std::fflush(stdout);

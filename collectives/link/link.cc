@@ -335,9 +335,13 @@ void Link::expire(Nanos now) noexcept {
 
 // Full from one look to the next.
 void Link::count_full(Nanos now) noexcept {
-  if (full_) totals_.full += now - looked_at_;
+  if (full_) {
+    totals_.full += now - looked_at_;
+    totals_.full_bytes += totals_.bytes - looked_bytes_;
+  }
   full_ = up_ && !can_send();
   looked_at_ = now;
+  looked_bytes_ = totals_.bytes;
 }
 
 void Link::flush(Nanos now) noexcept {

@@ -172,6 +172,7 @@ class Link final : public PacketSink {
   bool limited_ = false;
   bool full_ = false;  // at looked_at_
   Nanos looked_at_ = 0;
+  uint64_t looked_bytes_ = 0;  // totals_.bytes then
   LinkTotals totals_;
   RttEstimator rtt_;
   CongestionWindow congestion_;

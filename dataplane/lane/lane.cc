@@ -129,7 +129,8 @@ void Lane::publish_link(size_t link) noexcept {
                              status.totals.sent,
                              status.totals.resent,
                              status.totals.bytes,
-                             status.totals.full};
+                             status.totals.full,
+                             status.totals.full_bytes};
   static_assert(std::size(fields) == kLinkNumbers);
   for (size_t i = 0; i < std::size(fields); ++i) links_[link].set(i, fields[i]);
   publish(status.refused, links_[link], std::size(fields));
@@ -137,16 +138,18 @@ void Lane::publish_link(size_t link) noexcept {
 
 LinkSnapshot Lane::link_snapshot(size_t link) const noexcept {
   const Snapshot<kLinkFields>& fields = links_[link];
-  return {.rank = routes_[link].rank,
-          .up = fields[0] != 0,
-          .heard = fields[1],
-          .rtt = static_cast<double>(fields[2]),
-          .window = std::bit_cast<double>(fields[3]),
-          .in_flight = fields[4],
-          .refused = published_failure(fields, kLinkNumbers),
-          .tagged = fields[5],
-          .waiting_since = fields[6],
-          .totals = {.sent = fields[7], .resent = fields[8], .bytes = fields[9], .full = fields[10]}};
+  return {
+      .rank = routes_[link].rank,
+      .up = fields[0] != 0,
+      .heard = fields[1],
+      .rtt = static_cast<double>(fields[2]),
+      .window = std::bit_cast<double>(fields[3]),
+      .in_flight = fields[4],
+      .refused = published_failure(fields, kLinkNumbers),
+      .tagged = fields[5],
+      .waiting_since = fields[6],
+      .totals = {
+          .sent = fields[7], .resent = fields[8], .bytes = fields[9], .full = fields[10], .full_bytes = fields[11]}};
 }
 
 RingSnapshot Lane::ring_snapshot() const noexcept {

@@ -154,7 +154,7 @@ class Lane final : public PacketIo {
   static constexpr size_t kPastAt = 3 + 2 * kFailureFields;
   static constexpr size_t kPastFields = 1 + kFailureFields;
   static constexpr size_t kRingFields = kPastAt + std::tuple_size_v<PastFailures> * kPastFields;
-  static constexpr size_t kLinkNumbers = 11;
+  static constexpr size_t kLinkNumbers = 12;
   static constexpr size_t kLinkFields = kLinkNumbers + kFailureFields;
   Snapshot<kRingFields> ring_;                // RingSnapshot, field by field
   std::vector<Snapshot<kLinkFields>> links_;  // LinkSnapshot of each link, likewise

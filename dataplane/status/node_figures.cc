@@ -107,7 +107,9 @@ std::string codec_word(CodecId id) {
   const auto rows = codec_table();
   const auto row = std::ranges::find(rows, id, &CodecRow::id);
   if (row == rows.end()) return "?";
-  return row->variant == nullptr ? row->word : fmt::format("{},{}", row->word, row->variant);
+  if (row->variant != nullptr) return fmt::format("{},{}", row->word, row->variant);
+  const std::string_view prefix = row->prefix;  // "rel="
+  return prefix.empty() ? row->word : fmt::format("{}:{}", row->word, prefix.substr(0, prefix.find('=')));
 }
 
 std::vector<CodecFigures> codec_figures(const AllCodecTotals& totals) {
@@ -143,7 +145,8 @@ RankFigures rank_figures(const Lane& lane, unsigned number) {
                              .sent = link.totals.sent,
                              .resent = link.totals.resent,
                              .bytes = link.totals.bytes,
-                             .full_us = static_cast<double>(link.totals.full) / kMicrosecond});
+                             .full_us = static_cast<double>(link.totals.full) / kMicrosecond,
+                             .full_bytes = link.totals.full_bytes});
   }
   lane.published().for_each([&figures](const CounterValue& each) { figures.counters.push_back(each); });
   return figures;

@@ -61,15 +61,16 @@ struct LinkFigures {
   double rtt_us = 0;
   double window = 0;
   size_t in_flight = 0;
-  uint64_t sent = 0;    // data packets, those that were sent again left out:
-  uint64_t resent = 0;  //   these
-  uint64_t bytes = 0;   // of both
-  double full_us = 0;   // how long its window was full
+  uint64_t sent = 0;        // data packets, those that were sent again left out:
+  uint64_t resent = 0;      //   these
+  uint64_t bytes = 0;       // of both
+  double full_us = 0;       // how long its window was full
+  uint64_t full_bytes = 0;  // of `bytes`, meanwhile
 };
 
 struct CodecFigures {
   CodecId id{};
-  std::string word;            // "fixed"; "signsgd,ternary" where several have one word
+  std::string word;            // "fixed"; "signsgd,ternary", "fixed:rel" where several have one word
   uint64_t element_bytes = 0;  // of what was sent by it,
   uint64_t run_bytes = 0;      //   and as it was sent
 };

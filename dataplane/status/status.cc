@@ -100,7 +100,8 @@ json links_json(const RankFigures& rank) {
                      {"sent", link.sent},
                      {"resent", link.resent},
                      {"bytes", link.bytes},
-                     {"full_us", link.full_us}});
+                     {"full_us", link.full_us},
+                     {"full_bytes", link.full_bytes}});
   }
   return links;
 }

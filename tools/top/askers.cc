@@ -17,6 +17,11 @@ using nlohmann::json;
 constexpr std::chrono::milliseconds kFirstAnswer{5000};
 constexpr std::chrono::milliseconds kAnswer{2000};
 
+bool is_refused(const json& document) {
+  const json& ranks = at(document, "ranks");
+  return std::ranges::any_of(ranks, [](const json& rank) { return at(rank, "ring") == "refused"; });
+}
+
 int pid_of(const json& document) { return static_cast<int>(number(at(document, "pid"))); }
 
 }  // namespace
@@ -106,7 +111,7 @@ std::vector<TopLooks> Askers::take(std::vector<std::string>& events) {
     const bool known =
         std::ranges::any_of(ring, [&looks](const TopLooks& it) { return at(it.now, "node") == at(looks.now, "node"); });
     if (looks.now.is_null() || known || at(looks.now, "nodes") != at(first, "nodes")) return;
-    if (same && at(looks.now, "config_digest") != at(first, "config_digest")) return;
+    if (at(looks.now, "config_digest") != at(first, "config_digest") && (same || !is_refused(looks.now))) return;
     ring.push_back(std::move(looks));
     looks.now = nullptr;
   };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "tools/stats/parts.h"
@@ -29,6 +30,20 @@ double over_ports(const json& document, const char* name) {
     for (const json& queue : at(port, "queues")) sum += number(at(at(queue, "counters"), name));
   }
   return sum;
+}
+
+// Share of the time that operations were under way, of the lane where that is most; none: the daemon does not tell.
+std::optional<double> under_way(const TopLooks& looks) {
+  std::optional<double> most;
+  const json& ranks = at(looks.now, "ranks");
+  for (size_t i = 0; element(&ranks, i) != nullptr; ++i) {
+    const json& now = at(at(ranks[i], "counters"), "exchange_ns");
+    const json* const before = member(member(element(&at(looks.before, "ranks"), i), "counters"), "exchange_ns");
+    if (!now.is_number() || before == nullptr) continue;
+    most = std::max(most.value_or(0), (number(now) - number(*before)) / 1e9 / looks.seconds);
+  }
+  if (most) most = std::clamp(*most, 0.0, 1.0);
+  return most;
 }
 
 double busiest(const TopLooks& looks) {
@@ -75,6 +90,7 @@ void add_link(TopLink& sum, const json& now, const json& before, double seconds)
   sum.up = sum.up && at(now, "up") == true;
   sum.full = std::max(sum.full, full);
   sum.rate += rate("bytes");
+  sum.full_rate += rate("full_bytes");
   sum.rtt = std::max(sum.rtt, number(at(now, "rtt_us")) / 1e6);
   sum.window += number(at(now, "window"));
   sum.in_flight += number(at(now, "in_flight"));
@@ -95,6 +111,7 @@ TopNode figures_of(const TopLooks& looks) {
   node.in_flight = number(at(looks.now, "in_flight"));
   node.exchanging = looks.exchanging;
   if (!has_rates(looks)) return node;
+  if (const std::optional<double> share = under_way(looks)) node.exchanging = *share;
   const auto ranks = [&](const char* name) {
     return std::max(over_ranks(looks.now, name) - over_ranks(looks.before, name), 0.0) / looks.seconds;
   };
@@ -129,7 +146,7 @@ std::vector<TopLink> links_of(const TopLooks& looks) {
   }
   std::vector<TopLink> result;
   for (auto& [to, link] : links) {
-    if (link.full >= kLongEnough) link.full_rate = link.rate / link.full;
+    link.full_rate = link.full >= kLongEnough ? link.full_rate / link.full : 0;
     result.push_back(link);
   }
   return result;

@@ -16,11 +16,11 @@ using nlohmann::json;
 constexpr double kLeastFull = 0.05;  // of the time: a link that is full less holds nobody up
 constexpr double kCarries = 0.02;    // of the bytes of the link that has the most
 constexpr double kSlower = 1.5;      // so many times as long full as the others is slower than they are
-constexpr double kExchanges = 0.1;   // of the looks: a node that has operations in flight less often is idle
-constexpr double kHeldUp = 0.3;      // of the time in exchanges: by its link
-constexpr double kLossy = 0.002;     // of the packets: that explains a small window
-constexpr double kBusy = 0.85;       // of the time: a worker that has no more to give
-constexpr double kQuick = 100;       // operations per second of which looks may miss all
+constexpr double kExchanges = 0.1;   // of the time: a node that has operations in flight for less is idle
+constexpr double kWaiting = 0.25;  // of the time: a node that has operations in flight so much longer waits for others
+constexpr double kHeldUp = 0.3;    // of the time in exchanges: by its link
+constexpr double kLossy = 0.002;   // of the packets: that explains a small window
+constexpr double kBusy = 0.85;     // of the time: a worker that has no more to give
 
 // ---- Links
 
@@ -40,7 +40,7 @@ void mark(std::vector<TopLink>& links) {
   std::ranges::stable_sort(links, [](const TopLink& a, const TopLink& b) { return a.full > b.full; });
   double most = 0;
   for (const TopLink& it : links) most = std::max(most, it.rate);
-  for (TopLink& it : links) it.carries = it.rate > kCarries * most;
+  for (TopLink& it : links) it.carries = it.rate > kCarries * most || it.full >= kHeldUp;
   if (std::ranges::count(links, true, &TopLink::carries) < 2 || links.front().full < kLeastFull) return;
   for (size_t i = 0; i < links.size(); ++i) {
     if (links[i].full < kSlower * usual_full(links, i) || links[i].full * kSlower < links.front().full) return;
@@ -70,6 +70,25 @@ std::string slowest_text(const TopView& view) {
   return text + "; " + why_slow(view, first);
 }
 
+// Nodes that cannot be asked may have a slow link; "": all can.
+std::string unknown_text(const TopView& view) {
+  const auto asked = std::ranges::count_if(view.nodes, [](const TopNode& it) { return it.state != "not asked"; });
+  if (static_cast<size_t>(asked) >= view.size) return "";
+  return fmt::format("of {} nodes {} here: look on the others, too", view.size,
+                     asked == 1 ? "one is" : fmt::format("{} are", asked));
+}
+
+// Links limit, and none more than the others, as far as is known.
+std::string full_text(const TopView& view) {
+  const TopLink& first = view.links.front();
+  const std::string link = fmt::format("the link of node {} to node {} is full {:.0f} % of the time, {} Mb/s then",
+                                       first.from, first.to, 100 * first.full, digits(first.full_rate * 8 / 1e6));
+  const std::string unknown = unknown_text(view);
+  if (!unknown.empty()) return link + "; " + unknown;
+  const bool alone = std::ranges::count(view.links, true, &TopLink::carries) < 2;
+  return link + (alone ? ", and no other one carries anything" : ", and the others are about as full");
+}
+
 // Where all slow links are one node's, it or its cable is what is slow.
 std::string common_text(const TopView& view) {
   std::vector<unsigned> common = {view.links.front().from, view.links.front().to};
@@ -85,7 +104,21 @@ std::string common_text(const TopView& view) {
 
 // ---- Nodes
 
-bool exchanges(const TopNode& node) { return node.exchanging >= kExchanges || node.done >= kQuick; }
+bool exchanges(const TopNode& node) { return node.exchanging >= kExchanges; }
+
+// Who begins late has its operations in flight for a shorter time than those that wait for it. Where all compute for
+// most of the time, all have them for a short time only.
+bool is_late(const TopView& view, const TopNode& node) {
+  if (node.state != "whole" || node.attached == 0) return false;
+  std::vector<double> others;
+  for (const TopNode& it : view.nodes) {
+    if (it.node != node.node && it.state == "whole") others.push_back(it.exchanging);
+  }
+  if (others.empty()) return false;
+  std::ranges::sort(others);
+  const double usual = others[others.size() / 2];
+  return node.exchanging < usual - kWaiting && node.exchanging < usual / 2;
+}
 
 // Of the daemon that sees it missing.
 std::string missing_text(const json& document) {
@@ -104,17 +137,14 @@ const TopLink* fullest_of(const TopView& view, unsigned node) {
 
 std::string waits_of(const TopView& view, const TopNode& node, const json& document) {
   if (node.state != "whole") return missing_text(document);
-  const auto idle = std::ranges::find_if(
-      view.nodes, [&](const TopNode& it) { return it.node != node.node && it.state == "whole" && !exchanges(it); });
-  if (!exchanges(node)) {
-    if (node.attached == 0) return "no trainer is here";
-    return "its own trainer";
-  }
+  if (node.attached == 0) return "no trainer is here";
+  if (!exchanges(node) || is_late(view, node)) return "its own trainer";
+  const auto late = std::ranges::find_if(view.nodes, [&view](const TopNode& it) { return is_late(view, it); });
   const TopLink* const link = fullest_of(view, node.node);
   if (link != nullptr && link->full >= kHeldUp * std::max(node.exchanging, kExchanges)) {
     return fmt::format("the link to node {}", link->to);
   }
-  if (idle != view.nodes.end()) return fmt::format("the trainer of node {}", idle->node);
+  if (late != view.nodes.end()) return fmt::format("the trainer of node {}", late->node);
   if (node.busy >= kBusy) return "its own worker";
   if (view.size < 2) return "";
   return fmt::format("packets of node {}", (node.node + view.size - 1) % view.size);
@@ -141,9 +171,7 @@ void add_others(TopView& view, std::span<const TopLooks> looks) {
 }
 
 const TopNode* late_of(const TopView& view) {
-  if (std::ranges::none_of(view.nodes, exchanges)) return nullptr;
-  const auto it = std::ranges::find_if(
-      view.nodes, [](const TopNode& node) { return node.state == "whole" && node.attached > 0 && !exchanges(node); });
+  const auto it = std::ranges::find_if(view.nodes, [&view](const TopNode& node) { return is_late(view, node); });
   return it == view.nodes.end() ? nullptr : &*it;
 }
 
@@ -172,8 +200,11 @@ void judge(TopView& view) {
     view.verdict = slowest_text(view);
     view.held_up = true;
     if (std::string common = common_text(view); !common.empty()) view.notes.push_back(std::move(common));
-  } else if (std::ranges::any_of(view.nodes, exchanges)) {
-    view.verdict = "the ring is whole, and no link is slower than the others";
+  } else if (!view.links.empty() && view.links.front().full >= kHeldUp) {
+    view.verdict = "the ring is whole; " + full_text(view);
+  } else if (std::ranges::any_of(view.nodes, [](const TopNode& node) { return node.done > 0 || exchanges(node); })) {
+    view.verdict = "the ring is whole, and no link holds it up";
+    if (const std::string unknown = unknown_text(view); !unknown.empty()) view.verdict += "; " + unknown;
   } else {
     view.verdict = "the ring is whole, and nothing is exchanged";
   }

@@ -56,7 +56,7 @@ NodeFigures figures() {
                         .missing = 2,
                         .refused = "",
                         .failed = "",
-                        .links = {{2, false, 12.5, 10, 3, 40, 2, 61000, 7.5}},
+                        .links = {{2, false, 12.5, 10, 3, 40, 2, 61000, 7.5, 50000}},
                         .counters = {{"delivered", "", 11}},
                         .codecs = {{CodecId::kFixed, "fixed", 4000, 700}}});
   return node;
@@ -80,7 +80,7 @@ TEST(Status, TheWholeDocument) {
                     "arp_tries": 5, "forged": 1, "untagged": 2, "tagged": 3, "wrong_tos": 4}],
     "ranks": [{"rank": 1, "lane": 0, "ring": "incomplete", "missing": 2, "refused": "", "failed": "",
                "links": [{"rank": 2, "up": false, "rtt_us": 12.5, "window": 10.0, "in_flight": 3,
-                         "sent": 40, "resent": 2, "bytes": 61000, "full_us": 7.5}],
+                         "sent": 40, "resent": 2, "bytes": 61000, "full_us": 7.5, "full_bytes": 50000}],
                "counters": {"delivered": 11},
                "codecs": [{"codec": "fixed", "element_bytes": 4000, "run_bytes": 700}]}],
     "plan": []})");

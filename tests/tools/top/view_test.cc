@@ -31,7 +31,8 @@ json document(unsigned node, unsigned nodes, double full_us, unsigned loss, unsi
                      {"sent", 1000 * time},
                      {"resent", loss * time},
                      {"bytes", 1e6 * time},
-                     {"full_us", full_us * time}};
+                     {"full_us", full_us * time},
+                     {"full_bytes", 6e5 * time}};
   const json counters = {{"run_bytes", 1e6 * time}, {"element_bytes", 4e6 * time}, {"operations_done", 20 * time}};
   const json rank = {{"rank", node}, {"lane", 0}, {"ring", "whole"}, {"links", {next}}, {"counters", counters}};
   return {{"node", node}, {"nodes", nodes}, {"codec", "raw"}, {"mtu", 1500},
@@ -73,7 +74,7 @@ TEST(TopView, RatesAreOfTheTimeBetweenTheLooks) {
   EXPECT_DOUBLE_EQ(view.nodes[1].saved, 0);
   EXPECT_DOUBLE_EQ(view.links[0].full, 0.5);
   EXPECT_DOUBLE_EQ(view.links[0].rate, 5e5);
-  EXPECT_DOUBLE_EQ(view.links[0].full_rate, 1e6);
+  EXPECT_DOUBLE_EQ(view.links[0].full_rate, 6e5);
 }
 
 TEST(TopView, TheSlowestLinkIsTheOneThatIsFullLongerThanTheOthers) {
@@ -107,6 +108,52 @@ TEST(TopView, WhoWaitsForWhom) {
   EXPECT_EQ(view.nodes[1].waits, "its own trainer");
   EXPECT_EQ(view.nodes[2].waits, "the trainer of node 1");
   EXPECT_THAT(view.verdict, HasSubstr("trainer of node 1 is late"));
+}
+
+// Shares of the time that nodes had operations in flight, as their counters tell.
+std::vector<TopLooks> training(const std::vector<double>& shares) {
+  std::vector<TopLooks> nodes = ring(std::vector<double>(shares.size(), 0));
+  for (size_t i = 0; i < shares.size(); ++i) {
+    nodes[i].exchanging = 0;  // by chance
+    nodes[i].before["ranks"][0]["counters"]["exchange_ns"] = 1e9;
+    nodes[i].now["ranks"][0]["counters"]["exchange_ns"] = 1e9 + 1e9 * kSeconds * shares[i];
+  }
+  return nodes;
+}
+
+TEST(TopView, NobodyIsLateWhereAllComputeForMostOfTheTime) {
+  const TopView view = top_view(training({0.1, 0.1, 0.02, 0.1}));
+  EXPECT_EQ(view.verdict, "the ring is whole, and no link holds it up");
+  EXPECT_FALSE(view.held_up);
+  EXPECT_DOUBLE_EQ(view.nodes[2].exchanging, 0.02);
+}
+
+TEST(TopView, WhoComputesLongerThanTheOthersIsLate) {
+  const TopView view = top_view(training({0.7, 0.7, 0.2, 0.7}));
+  EXPECT_THAT(view.verdict, HasSubstr("trainer of node 2 is late"));
+  EXPECT_EQ(view.nodes[2].waits, "its own trainer");
+  EXPECT_EQ(view.nodes[0].waits, "the trainer of node 2");
+}
+
+TEST(TopView, OneNodeOfARingSaysWhatItKnows) {
+  std::vector<TopLooks> one = {looks(1, 4, 1.9e6)};
+  one[0].now["neighbours"] = {{{"node", 2}, {"ip", "10.77.0.3"}, {"state", "up"}},
+                              {{"node", 0}, {"ip", "10.77.0.1"}, {"state", "up"}}};
+  const TopView full = top_view(one);
+  EXPECT_THAT(full.verdict, HasSubstr("the link of node 1 to node 2 is full 95 % of the time"));
+  EXPECT_THAT(full.verdict, HasSubstr("of 4 nodes one is here: look on the others, too"));
+  one[0] = looks(1, 4, 1e4);
+  one[0].now["neighbours"] = {{{"node", 2}, {"ip", "10.77.0.3"}, {"state", "up"}}};
+  EXPECT_EQ(top_view(one).verdict,
+            "the ring is whole, and no link holds it up; of 4 nodes one is here: look on the "
+            "others, too");
+}
+
+TEST(TopView, ALinkThatHangsIsTheSlowest) {
+  std::vector<TopLooks> nodes = ring({0, 2e6, 0, 0});
+  for (TopLooks& each : nodes) each.before["ranks"][0]["links"][0]["bytes"] = each.now["ranks"][0]["links"][0]["bytes"];
+  const TopView view = top_view(nodes);
+  EXPECT_THAT(view.verdict, HasSubstr("node 1 to node 2 is full 100 % of the time"));
 }
 
 TEST(TopView, WhoHasGoneIsNamedBeforeWhoMissesIt) {

@@ -34,10 +34,11 @@ constexpr auto kRows = joined(kPlainRows, kLatticeRows, kVoteRows, kSparseRows, 
 constexpr bool fits(std::string_view text) { return text.size() <= kLongestCodecName; }
 
 constexpr bool complete(const CodecRow& row) {
-  return row.kernels.scalar != nullptr && (row.option == nullptr || row.option_kernels.scalar != nullptr) &&
-         row.max_bytes != nullptr && row.least_bytes != nullptr && row.example != nullptr &&
-         row.max_bits < kOptionBit && fits(row.word) && fits(row.usage) && fits(row.example) &&
-         (row.option == nullptr || row.max_bits > 0) && row.states > 0 && row.states <= kMostStates;
+  return static_cast<size_t>(row.id) < kCodecIds && row.kernels.scalar != nullptr &&
+         (row.option == nullptr || row.option_kernels.scalar != nullptr) && row.max_bytes != nullptr &&
+         row.least_bytes != nullptr && row.example != nullptr && row.max_bits < kOptionBit && fits(row.word) &&
+         fits(row.usage) && fits(row.example) && (row.option == nullptr || row.max_bits > 0) && row.states > 0 &&
+         row.states <= kMostStates;
 }
 
 // A number stands in one place, and there is room for it.

@@ -30,6 +30,7 @@ nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessF
   const NodeFigures figures = node_figures(node);
   nlohmann::json document = status_json(figures, process_figures(process));
   document["worth"] = worth_json(job.worth(figures));
+  document["worth_total"] = worth_json(job.total(figures));
   return document;
 }
 

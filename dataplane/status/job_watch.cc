@@ -12,8 +12,16 @@ JobWatch::JobWatch(const Node& node) : node_(node), figures_(figures_of(node.con
 
 void JobWatch::look() {
   const bool attached = node_.server().attached() > 0;
-  if (attached && !attached_) before_ = std::move(idle_);
-  if (attached) idle_looks_ = 0;
+  if (attached && !attached_) {
+    before_ = std::move(idle_);
+    chosen_ = false;
+  }
+  if (attached) {
+    idle_looks_ = 0;
+    // Trainers that go take their reports with them.
+    chosen_ = chosen_ || lossy_chosen(plan_figures(node_.server().reports()));
+    ever_chosen_ = ever_chosen_ || chosen_;
+  }
   attached_ = attached;
   // Nothing moves then.
   if (attached || idle_looks_ == kSettled) return;
@@ -21,6 +29,16 @@ void JobWatch::look() {
   ++idle_looks_;
 }
 
-Worth JobWatch::worth(const NodeFigures& now) const { return worth_of(now, before_ ? &*before_ : nullptr, figures_); }
+Worth JobWatch::worth(const NodeFigures& now) const {
+  Worth worth = worth_of(now, before_ ? &*before_ : nullptr, figures_);
+  worth.chosen = worth.chosen || chosen_;
+  return worth;
+}
+
+Worth JobWatch::total(const NodeFigures& now) const {
+  Worth worth = worth_of(now, nullptr, figures_);
+  worth.chosen = worth.chosen || ever_chosen_;
+  return worth;
+}
 
 }  // namespace gradlane

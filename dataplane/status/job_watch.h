@@ -20,6 +20,7 @@ class JobWatch {
 
   void look();  // every 100 ms
   [[nodiscard]] Worth worth(const NodeFigures& now) const;
+  [[nodiscard]] Worth total(const NodeFigures& now) const;  // of all jobs since the daemon started
 
  private:
   static constexpr unsigned kSettled = 3;  // looks until workers have published their last figures
@@ -30,6 +31,8 @@ class JobWatch {
   std::optional<NodeFigures> idle_;    // when there was no trainer
   unsigned idle_looks_ = 0;
   bool attached_ = false;
+  bool chosen_ = false;       // by the job's trainers,
+  bool ever_chosen_ = false;  // by any
 };
 
 }  // namespace gradlane

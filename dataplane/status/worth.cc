@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -14,19 +14,28 @@ namespace gradlane {
 namespace {
 
 constexpr double kFloatBytes = 4;
-constexpr double kNoLimit = 0.05;  // of the time that a link is full: less says nothing of its rate
 constexpr double kNs = 1e-9;
+constexpr double kRateTime = 0.01;  // s that a link must be full, and bytes that it must carry meanwhile, to know what
+constexpr double kRateBytes = 1e5;  //   it can do
+constexpr double kAlike = 0.02;     // of the time in exchange: estimates that differ less are as good as equal
+constexpr double kMuch = 0.05;      // likewise: CPU time of codecs that is worth a warning
+constexpr double kWorthTelling = 1e6;  // bytes: small operations are mostly headers
+constexpr double kClearly = 1.5;       // so many times the CPU time that it saves
 
 double counter_of(const RankFigures& rank, std::string_view name) {
   const auto found = std::ranges::find_if(rank.counters, [name](const CounterValue& it) { return it.name == name; });
   return found == rank.counters.end() ? 0 : static_cast<double>(found->value);
 }
 
+// "fixed" of "fixed:10,stochastic", "fixed:rel" of "fixed:rel=8"
+std::string family_of(std::string_view name) {
+  const std::string_view head = name.substr(0, name.find_first_of(":,"));
+  return std::string(head) + (name.find(":rel") == std::string_view::npos ? "" : ":rel");
+}
+
 // Of the same codec with another B, if not of this one.
 const CodecCost* cost_of(const Calibration& figures, const std::string& word) {
-  const auto same = [&word](const CodecCost& it) {
-    return std::string_view(it.name).substr(0, it.name.find(':')) == word.substr(0, word.find(','));
-  };
+  const auto same = [family = family_of(word)](const CodecCost& it) { return family_of(it.name) == family; };
   const auto found = std::ranges::find_if(figures.codecs, same);
   return found == figures.codecs.end() ? nullptr : &*found;
 }
@@ -62,20 +71,37 @@ double unexplained(const Worth& worth, const Calibration& figures) {
   return std::max(worth.busy - elements - packets, 0.0);
 }
 
-// CPU seconds beyond raw's.
-double codec_time(const CodecFigures& sent, const Calibration& figures) {
+// CPU seconds beyond raw's; none: there are no figures of it.
+std::optional<double> codec_time(const CodecFigures& sent, const Calibration& figures) {
   const CodecCost* const raw = figures.find("raw");
   const CodecCost* const cost = cost_of(figures, sent.word);
-  if (raw == nullptr) return 0;
-  if (cost == nullptr) return std::numeric_limits<double>::infinity();
+  if (raw == nullptr) return 0.0;
+  if (cost == nullptr) return std::nullopt;
   const double elements = static_cast<double>(sent.element_bytes) / kFloatBytes;
   const double packets = static_cast<double>(sent.run_bytes) / figures.packets.payload;
   const double ns = elements * (ns_of_sent(*cost) - ns_of_sent(*raw)) + packets / 2 * cost->packet_ns;
   return std::max(ns, 0.0) * kNs;
 }
 
+// ratio: how many times as many bytes would go without codecs.
+void add_link(Worth& worth, const LinkFigures& now, const LinkFigures& before, double ratio) {
+  const double full = (now.full_us - before.full_us) / 1e6;
+  const auto carried = static_cast<double>(now.full_bytes - before.full_bytes);
+  if (full < kRateTime || carried < kRateBytes) {
+    if (worth.rate == 0) worth.full = std::max(worth.full, full);
+    return;
+  }
+  const double raw_link = static_cast<double>(now.bytes - before.bytes) * ratio / (carried / full);
+  if (raw_link <= worth.raw_link) return;
+  worth.full = full;
+  worth.rate = carried / full;
+  worth.raw_link = raw_link;
+}
+
 // One rank on one lane.
-void add_lane(Worth& worth, const RankFigures& now, const RankFigures* before, const Calibration& figures) {
+// `unknown`: bytes of elements that went through codecs without figures.
+void add_lane(Worth& worth, double& unknown, const RankFigures& now, const RankFigures* before,
+              const Calibration& figures) {
   const auto counted = [&](const char* name) {
     return counter_of(now, name) - (before == nullptr ? 0 : counter_of(*before, name));
   };
@@ -88,34 +114,40 @@ void add_lane(Worth& worth, const RankFigures& now, const RankFigures* before, c
   for (const CodecFigures& each : now.codecs) {
     const CodecFigures it = since(each, before);
     if (it.id == kNoCodec || it.element_bytes == 0) continue;
-    worth.codec += codec_time(it, figures);
+    const std::optional<double> time = codec_time(it, figures);
+    if (time) {
+      worth.codec += *time;
+    } else {
+      unknown += static_cast<double>(it.element_bytes);
+    }
     if (std::ranges::find(worth.codecs, it.word) == worth.codecs.end()) worth.codecs.push_back(it.word);
   }
-  for (size_t i = 0; i < now.links.size(); ++i) {
-    const LinkFigures* const old = before != nullptr && i < before->links.size() ? &before->links[i] : nullptr;
-    const double full = (now.links[i].full_us - (old == nullptr ? 0 : old->full_us)) / 1e6;
-    if (full <= worth.full || sent <= 0) continue;
-    const double bytes = static_cast<double>(now.links[i].bytes - (old == nullptr ? 0 : old->bytes));
-    worth.full = full;
-    worth.rate = bytes / full;
-    worth.longer = raw / sent - 1;  // for each second, so far
+  for (size_t i = 0; i < now.links.size() && sent > 0; ++i) {
+    static const LinkFigures nothing;
+    const LinkFigures& old = before != nullptr && i < before->links.size() ? before->links[i] : nothing;
+    add_link(worth, now.links[i], old, raw / sent);
   }
 }
 
-std::string bytes_text(double bytes) {
-  if (bytes >= 1e9) return fmt::format("{:.3g} GB", bytes / 1e9);
-  return bytes >= 1e6 ? fmt::format("{:.3g} MB", bytes / 1e6) : fmt::format("{:.3g} kB", bytes / 1e3);
+// Three digits, and all before the point.
+std::string digits_text(double value) {
+  return value >= 99.95 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
-std::string seconds_text(double seconds) {
-  if (seconds >= 100) return fmt::format("{:.0f} s", seconds);
-  return seconds >= 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.3g} ms", seconds * 1e3);
+// In the largest of units, each 1000 times the one before, in which it is 1 or more.
+std::string in_units(double value, std::initializer_list<const char*> units) {
+  const char* unit = *units.begin();
+  for (const char* const larger : units) {
+    unit = larger;
+    if (value < 999.5 || larger == *(units.end() - 1)) break;
+    value /= 1000;
+  }
+  return digits_text(value) + " " + unit;
 }
 
-std::string rate_text(double bytes_per_s) {
-  const double mbps = bytes_per_s * 8 / 1e6;
-  return mbps >= 1000 ? fmt::format("{:.3g} Gb/s", mbps / 1000) : fmt::format("{:.3g} Mb/s", mbps);
-}
+std::string bytes_text(double bytes) { return in_units(bytes / 1e3, {"kB", "MB", "GB", "TB", "PB"}); }
+std::string seconds_text(double seconds) { return in_units(seconds * 1e3, {"ms", "s"}); }
+std::string rate_text(double bytes_per_s) { return in_units(bytes_per_s * 8 / 1e6, {"Mb/s", "Gb/s"}); }
 
 std::string bytes_line(const Worth& worth) {
   const std::string both =
@@ -123,7 +155,7 @@ std::string bytes_line(const Worth& worth) {
   if (worth.codecs.empty()) return both + ": nothing was compressed";
   const double ratio = worth.raw_bytes / std::max(worth.sent_bytes, 1.0);
   const std::string change =
-      ratio >= 1 ? fmt::format("{:.3g} times fewer", ratio) : fmt::format("{:.3g} % more", 100 / ratio - 100);
+      ratio >= 1 ? digits_text(ratio) + " times fewer" : digits_text(100 / ratio - 100) + " % more";
   return fmt::format("{}: {} ({})", both, change, fmt::join(worth.codecs, ", "));
 }
 
@@ -133,28 +165,47 @@ std::string time_line(const Worth& worth, std::optional<double> hidden) {
     const double share = std::clamp(*hidden / worth.exchange, 0.0, 1.0);
     line += fmt::format(", about {:.0f} % of it hidden behind computing", 100 * share);
   }
-  return line + fmt::format("; links held it up for {}, workers were busy for {}", seconds_text(worth.full),
+  return line + fmt::format("; a link was full for {}, a worker busy for {}", seconds_text(worth.full),
                             seconds_text(worth.busy));
 }
 
-std::string longer_line(const Worth& worth) {
-  if (worth.codecs.empty()) return "uncompressed: that is what it was";
-  if (worth.full < kNoLimit * worth.exchange)
-    return "uncompressed: about as long, as links were not what was waited for";
-  const double all = worth.exchange + worth.longer;
-  return fmt::format("uncompressed, at the {} that the link carried: about {}, {} {}", rate_text(worth.rate),
-                     seconds_text(all), seconds_text(std::abs(worth.longer)), worth.longer >= 0 ? "longer" : "less");
+bool has_grown(const Worth& worth) { return worth.sent_bytes > worth.raw_bytes; }
+
+// How long the link had for what it did carry.
+double link_time(const Worth& worth) {
+  return worth.raw_bytes > 0 ? worth.raw_link * worth.sent_bytes / worth.raw_bytes : 0;
 }
 
-// What was chosen by measuring is known to be the fastest.
+// Then the window may have been full as the worker of the neighbour was busy, and the link carries more.
+bool cores_limit(const Worth& worth) { return worth.busy > worth.full / 2; }
+
+std::string longer_line(const Worth& worth) {
+  if (worth.codecs.empty()) return "uncompressed: that is what it was";
+  if (worth.rate == 0) return "uncompressed: not known, as no link was full for long enough to show what it carries";
+  const bool most = cores_limit(worth);
+  const std::string at = fmt::format("uncompressed, at the {} that the link carries{}: {}about ", rate_text(worth.rate),
+                                     most ? ", or more" : "", most ? "at most " : "");
+  const double longer = worth.longer();
+  if (std::abs(longer) < kAlike * worth.exchange)
+    return at + fmt::format("as long, of which links would need {}", seconds_text(worth.raw_link));
+  return at + fmt::format("{}, {} {}", seconds_text(worth.exchange + longer), seconds_text(std::abs(longer)),
+                          longer > 0 ? "longer" : "less");
+}
+
+// Where it is clear: raw elements would have had room on the link. What was chosen by measuring is known to be the
+// fastest.
 bool loses(const Worth& worth) {
-  return !worth.codecs.empty() && !worth.chosen && worth.codec > worth.longer + worth.packets;
+  if (worth.codecs.empty() || worth.chosen) return false;
+  if (has_grown(worth)) return worth.raw_bytes >= kWorthTelling;
+  if (worth.rate == 0 || worth.codec < kMuch * worth.exchange) return false;
+  const bool room = worth.raw_link < (1 - kMuch) * worth.exchange;
+  const double saved = worth.packets + (room ? 0 : worth.raw_link - link_time(worth));
+  return worth.codec > kClearly * saved;
 }
 
 std::string warning_line(const Worth& worth) {
-  const double saved = worth.longer + worth.packets;
-  const std::string what =
-      saved > 0 ? fmt::format("and saved about {}", seconds_text(saved)) : std::string("and bytes did not get fewer");
+  const double saved = std::max(worth.packets, 0.0) + std::max(worth.longer(), 0.0);
+  const std::string what = has_grown(worth) ? "and bytes did not get fewer" : "and saved " + seconds_text(saved);
   return fmt::format(
       "WARNING: compression cost more than it saved: {} took about {} of CPU time, {}; try "
       "`codec: raw`, or auto:2^-10, which measures (docs/when-it-pays.md)",
@@ -163,21 +214,29 @@ std::string warning_line(const Worth& worth) {
 
 }  // namespace
 
+double Worth::longer() const {
+  if (rate == 0) return 0;
+  return has_grown(*this) ? raw_link - link_time(*this) : std::max(raw_link - exchange, 0.0);
+}
+
+bool lossy_chosen(std::span<const PlanFigures> plan) {
+  return std::ranges::any_of(plan, [](const PlanFigures& it) { return !it.exact && it.measured > 0; });
+}
+
 Worth worth_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures) {
   Worth worth;
+  double unknown = 0;
   for (size_t i = 0; i < now.ranks.size(); ++i) {
-    add_lane(worth, now.ranks[i], before != nullptr && i < before->ranks.size() ? &before->ranks[i] : nullptr, figures);
+    add_lane(worth, unknown, now.ranks[i], before != nullptr && i < before->ranks.size() ? &before->ranks[i] : nullptr,
+             figures);
   }
   for (size_t i = 0; i < now.workers.size(); ++i) {
     const double old = before != nullptr && i < before->workers.size() ? before->workers[i].busy_us : 0;
     worth.busy = std::max(worth.busy, (now.workers[i].busy_us - old) / 1e6);
   }
-  worth.full = std::max(worth.full - worth.busy, 0.0);
-  worth.longer *= worth.full;
-  worth.codec = std::isinf(worth.codec) ? unexplained(worth, figures) : std::min(worth.codec, worth.busy);
-  // Trainers that have gone took their reports with them.
-  worth.chosen = now.codec.starts_with("auto") ||
-                 std::ranges::any_of(now.plan, [](const PlanFigures& it) { return !it.exact && it.measured > 0; });
+  if (unknown > 0) worth.codec += unexplained(worth, figures) * unknown / worth.raw_bytes;
+  worth.codec = std::min(worth.codec, worth.busy);
+  worth.chosen = now.codec.starts_with("auto") || lossy_chosen(now.plan);
   return worth;
 }
 
@@ -188,10 +247,10 @@ Worth worth_of_all(std::span<const Worth> nodes) {
     all.sent_bytes += it.sent_bytes;
     all.exchange = std::max(all.exchange, it.exchange);
     all.busy = std::max(all.busy, it.busy);
-    if (it.full > all.full) {
+    if (it.rate > 0 ? it.raw_link > all.raw_link : all.rate == 0 && it.full > all.full) {
       all.full = it.full;
       all.rate = it.rate;
-      all.longer = it.longer;
+      all.raw_link = it.raw_link;
     }
     // Nodes work side by side.
     all.packets = std::max(all.packets, it.packets);
@@ -214,7 +273,7 @@ std::vector<std::string> worth_lines(const Worth& worth, std::optional<double> h
 nlohmann::json worth_json(const Worth& worth) {
   return {{"raw_bytes", worth.raw_bytes}, {"sent_bytes", worth.sent_bytes}, {"exchange_s", worth.exchange},
           {"busy_s", worth.busy},         {"full_s", worth.full},           {"full_bytes_per_s", worth.rate},
-          {"longer_s", worth.longer},     {"packets_s", worth.packets},     {"codec_s", worth.codec},
+          {"raw_link_s", worth.raw_link}, {"packets_s", worth.packets},     {"codec_s", worth.codec},
           {"codecs", worth.codecs},       {"chosen", worth.chosen}};
 }
 
@@ -231,7 +290,7 @@ Worth worth_from(const nlohmann::json& document) {
   worth.busy = number("busy_s");
   worth.full = number("full_s");
   worth.rate = number("full_bytes_per_s");
-  worth.longer = number("longer_s");
+  worth.raw_link = number("raw_link_s");
   worth.packets = number("packets_s");
   worth.codec = number("codec_s");
   if (const auto codecs = document.find("codecs"); codecs != document.end() && codecs->is_array()) {

@@ -18,19 +18,24 @@ struct Worth {
   double sent_bytes = 0;  //   and as they were sent, without packets' headers and repeats
   double exchange = 0;    // how long operations were under way, of the lane where that is longest
   double busy = 0;        // how long the busiest worker was
-  // How long the fullest link's window was full, less `busy`: it was the link that was waited for, and no core.
-  double full = 0;
-  double rate = 0;  // bytes per second of that link while it was full; 0: it never was
-  // What the same elements would have taken longer, uncompressed, at that rate: while the link is waited for time grows
-  // as bytes do. Below 0: they would have been fewer bytes.
-  double longer = 0;
-  double packets = 0;  // CPU time for packets that were not needed, by the figures of the calibration
+  // Of the link that would take longest for the same elements, uncompressed:
+  double full = 0;      // how long its window was full
+  double rate = 0;      // bytes per second meanwhile, so what it carries; 0: too short a time to say
+  double raw_link = 0;  // how long it would take for them at that rate; exchange and CPU time may take longer than that
+  double packets = 0;   // CPU time for packets that were not needed, by the figures of the calibration
   // CPU time of codecs beyond what raw elements take; by the same, or, where it has none of a codec, what workers were
   // busy for beyond packets and raw elements.
   double codec = 0;
   std::vector<std::string> codecs;  // that were used, without raw
   bool chosen = false;              // some of them by the library, which has measured
+
+  // How much longer it would have been, uncompressed, at least; below 0: there would have been fewer bytes, and so much
+  // less for the link.
+  [[nodiscard]] double longer() const;
 };
+
+// Whether some codec was left to the library, and is not exact.
+[[nodiscard]] bool lossy_chosen(std::span<const PlanFigures> plan);
 
 // What came after `before`, null: all. `figures`: this host's, or the usual ones.
 [[nodiscard]] Worth worth_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures);

@@ -23,7 +23,7 @@ constexpr double kWorthTelling = 1e6;    // bytes
 Worth ask_all(const std::vector<std::string>& admins) {
   std::vector<Worth> nodes;
   for (const std::string& path : admins)
-    nodes.push_back(worth_from(at(ask_admin(path, "stats", kAnswerTime), "worth")));
+    nodes.push_back(worth_from(at(ask_admin(path, "stats", kAnswerTime), "worth_total")));
   return worth_of_all(nodes);
 }
 

@@ -52,6 +52,9 @@ def built_files(build, scratch):
     for name in ("gradlane", "gradlaned"):
         yield f"gradlane/bin/{name}", stripped(build / "tools" / name, scratch)
     yield "gradlane/lib/libgradlane.so.0", stripped((build / "client/libgradlane.so.0").resolve(), scratch)
+    for path in sorted((ROOT / "tools/wireshark").iterdir()):
+        if path.suffix == ".lua" or path.name == "coloring_rules":
+            yield f"gradlane/share/wireshark/{path.name}", path
     shared = output("ldd", str(build / "tools/gradlaned"))
     yield "gradlane/lib/libisal.so.2", pathlib.Path(re.search(r"libisal\.so\.2 => (/\S+)", shared)[1]).resolve()
 

@@ -173,6 +173,7 @@ class Survives(unittest.TestCase):
                 books.step(gradients(seed))
                 optimizer.step()
             self.check(books)
+            books.state.load_state_dict(books.state.state_dict())  # as after a new process group
             added = torch.nn.Parameter(torch.zeros(40, 100))
             books.values.insert(0, added)
             books.computed.insert(0, torch.zeros(40, 100, dtype=torch.float64))

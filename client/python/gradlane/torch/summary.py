@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
@@ -70,5 +71,6 @@ def show(path: str | bytes | None, hidden: float) -> None:
         said = lines(path, hidden)
     except (OSError, ValueError, LookupError) as error:
         said = [f"no summary: {error} (gradlane stats has it)"]
-    for line in said:
-        print(f"gradlane: {line}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+        for line in said:
+            print(f"gradlane: {line}", file=sys.stderr, flush=True)

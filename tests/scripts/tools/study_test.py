@@ -6,6 +6,7 @@ study_test.py GRADLANE: needs root, ip, tc, PyTorch and Matplotlib; without them
 
 import argparse
 import copy
+import itertools
 import json
 import os
 import pathlib
@@ -203,12 +204,15 @@ def check_modes():
     assert len(observed) == 1 + 3 * len(plan.OBSERVED) and plan.BY_NAME["both: trunc:16"].what == plan.BOTH, observed
     general = plan.selected("digits", False, None, None)
     assert not set(general) & {"signsgd", "weights: fixed:10"} and "inceptionn:10" in general, general
-    for mode in (None, *plan.MODES):
-        jobs = plan.jobs(list(plan.MODELS), [1, 2], False, None, mode)
+    # FSDP2 is for the GPT alone, whose blocks it takes.
+    assert plan.selected("conv", False, [plan.FSDP], plan.RACE_MODE) == [plan.WORKER_AGGREGATOR, plan.GLOO]
+    assert plan.FSDP in plan.selected("gpt", False, [plan.FSDP], plan.RACE_MODE)
+    for mode, quick in itertools.product((None, *plan.MODES), (False, True)):
+        jobs = plan.jobs(list(plan.MODELS), [1, 2], quick, None, mode)
         assert all(0 < len(job) <= plan.MOST_IN_JOB and len({t["seed"] for t in job}) == 1 for job in jobs), jobs
         keys = [plan.key(training) for job in jobs for training in job]
         wanted = {(model, seed, name) for model in plan.MODELS for seed in (1, 2)
-                  for name in plan.selected(model, False, None, mode)}
+                  for name in plan.selected(model, quick, None, mode)}
         assert len(keys) == len(wanted) and set(keys) == wanted, (mode, keys)
     assert plan.strategies_of([{"method": "terngrad"}, {"method": "direct onebit + feedback"}]) == ["ring", "direct"]
 

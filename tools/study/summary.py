@@ -55,7 +55,7 @@ def row_of(method, trainings, compute, targets):
         "seeds": len(trainings),
         "epoch_ms": 1e3 * epoch,
         "exchange_ms": 1e3 * max(0.0, epoch - compute),
-        "operations_ms": 1e3 * statistics.median(operations),
+        "operations_ms": 1e3 * statistics.median(operations) if operations else None,
         "step_bytes": statistics.fmean(sent) if sent else None,
         "steps": steps,
         "seconds": spread(sum(training["epoch_seconds"]) for training in trainings),

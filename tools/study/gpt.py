@@ -24,7 +24,8 @@ class Block(torch.nn.Module):
         self.query_key_value, self.project = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
         self.dense = torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.GELU(),
                                          torch.nn.Linear(4 * WIDTH, WIDTH))
-        self.register_buffer("future", torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1), persistent=False)
+        # No buffer: DDP would broadcast it in each step.
+        self.future = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1)
 
     def forward(self, values):
         count, length, _ = values.shape
@@ -69,7 +70,8 @@ class Gpt(torch.nn.Module):
 def text():
     """The help of Python itself, which each Debian with python3 has: 465,000 characters of English about Python."""
     topics = pydoc_data.topics.topics
-    codes = numpy.frombuffer("\n".join(topics[name] for name in sorted(topics)).encode("latin-1", "replace"), numpy.uint8)
+    whole = "\n".join(topics[name] for name in sorted(topics))
+    codes = numpy.frombuffer(whole.encode("latin-1", "replace"), numpy.uint8)
     printable = (codes >= FIRST) & (codes <= LAST)
     return torch.from_numpy(numpy.where(printable, codes - FIRST + 1, 0).astype(numpy.int64))
 
@@ -89,7 +91,8 @@ class Share:
         return windows[:, :-1], windows[:, 1:]
 
     def epoch(self, seed, epoch):
-        """As many windows as are drawn, not the whole text: the rank's batches of characters and of what comes next, one for each step."""
+        """As many windows as are drawn, not the whole text: the rank's batches of characters and of what comes next,
+        one for each step."""
         random = numpy.random.default_rng((seed, epoch))
         starts = random.integers(len(self.train) - CONTEXT, size=(self.steps, self.world, GPT_BATCH))
         return [self._windows(self.train, step[self.rank].tolist()) for step in starts]

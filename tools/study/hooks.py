@@ -51,8 +51,8 @@ class Aggregator:
 
 
 class Halves:
-    """bf16 over Gloo, which does not add it: each rank gets its block of all others, adds them up in fp32, and all get
-    the rounded means. As many bytes as a ring of bf16 has."""
+    """bf16 over a Gloo that does not add it, that of PyTorch 1.13: each rank gets its block of all others, adds them up in
+    fp32, and all get the rounded means. As many bytes as a ring of bf16 has."""
 
     def __init__(self):
         self.group = dist.new_group(timeout=plan.PATIENCE)
@@ -84,6 +84,15 @@ class Halves:
             done.set_result(gradients)
         except Exception as error:  # whatever it is, backward waits for this future
             done.set_exception(error)
+
+
+def gloo_adds_bf16():
+    """Tried, on all ranks. Without it Gloo refuses before anything is sent."""
+    try:
+        dist.all_reduce(torch.ones(1, dtype=torch.bfloat16))
+    except RuntimeError:
+        return False
+    return True
 
 
 class Recorder:
@@ -172,6 +181,8 @@ def hook_of(method, steps):
         return None, default_hooks.allreduce_hook, lambda: None
     if method.kind == "fp16":
         return None, default_hooks.fp16_compress_hook, lambda: None
+    if method.kind == "bf16" and gloo_adds_bf16():
+        return None, default_hooks.bf16_compress_hook, lambda: None
     if method.kind in ("aggregator", "bf16"):
         own = Aggregator() if method.kind == "aggregator" else Halves()
         return None, own.hook, own.close

@@ -182,14 +182,14 @@ def selected(model, quick, only, mode):
     """Names of the model's methods. Those that all others are compared with are there if any is."""
     if only:
         wanted = {WORKER_AGGREGATOR, GLOO, *only}
-        return [name for name in BY_NAME if name in wanted]
+        return [name for name, method in BY_NAME.items() if name in wanted and (method.kind != "fsdp" or model == "gpt")]
     if mode == RACE_MODE:
         return (QUICK_RACE if quick else RACE)[model]
     if mode:
         return of_mode(mode, quick)
     own = set(BY_NAME) - set(GENERAL)
     ring = [name for name, method in BY_NAME.items() if not method.strategy and name not in own]
-    return QUICK_METHODS[model] if quick else CONV_METHODS if model == "conv" else ring
+    return QUICK_METHODS.get(model, [GLOO, DEFAULT]) if quick else CONV_METHODS if model == "conv" else ring
 
 
 def strategies_of(trainings):

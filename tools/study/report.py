@@ -115,12 +115,12 @@ def accuracies(model):
 
 
 def target(model):
-    return f"a loss of {model['target']:.3f}" if model["model"] in plan.BY_LOSS else f"{model['target']:.2f} %"
+    return f"a loss of {model['target']:.3f} (mean)" if model["model"] in plan.BY_LOSS else f"{model['target']:.2f} %"
 
 
 def about_target(model):
     if model["model"] in plan.BY_LOSS:
-        return f"the mean final loss of Gloo, fp32, and {100 * summary.TARGET_ABOVE:.0f} % more"
+        return f"the final loss of Gloo, fp32, with the same seed, and {100 * summary.TARGET_ABOVE:.0f} % more"
     return f"the mean final accuracy of Gloo, fp32, less {summary.TARGET_BELOW} points"
 
 

@@ -5,7 +5,7 @@ import statistics
 from tools.study import plan
 
 TARGET_BELOW = 0.5  # points below the mean accuracy of fp32: "the same accuracy"
-TARGET_ABOVE = 0.01  # of the mean loss of fp32 above it: "the same loss"
+TARGET_ABOVE = 0.01  # of the loss of fp32, with the same seed, above it: "the same loss"
 SPEED_UP = 2.5
 WITHIN = 0.3
 # What the others are held against, by the ends of the names of figures.
@@ -32,19 +32,22 @@ def reached(training, target):
     return None
 
 
-def target_of(model, trainings):
-    """What all methods are to reach: what Gloo's fp32 ends with, less what is chance."""
+def targets_of(model, trainings, seeds):
+    """By seed, what all methods are to reach: what Gloo's fp32 ends with, less what is chance. A loss depends on the
+    seed's text more than on the method, so it is that of the seed, if there is one."""
     if model in plan.BY_LOSS:
-        return (1 + TARGET_ABOVE) * statistics.fmean(training["loss"][-1] for training in trainings)
-    return statistics.fmean(training["accuracy"][-1] for training in trainings) - TARGET_BELOW
+        losses = {training["seed"]: (1 + TARGET_ABOVE) * training["loss"][-1] for training in trainings}
+        return dict.fromkeys(seeds, statistics.fmean(losses.values())) | losses
+    return dict.fromkeys(seeds, statistics.fmean(training["accuracy"][-1] for training in trainings) - TARGET_BELOW)
 
 
-def row_of(method, trainings, compute, target):
+def row_of(method, trainings, compute, targets):
     steps = trainings[0]["steps"]
     epochs = [seconds for training in trainings for seconds in training["epoch_seconds"]]
     operations = [seconds for training in trainings for seconds in training["operation_seconds"]]
     sent = [training["step_bytes"] for training in trainings if training["step_bytes"] is not None]
-    firsts = [first for first in (reached(training, target) for training in trainings) if first]
+    of_seeds = {training["seed"]: reached(training, targets[training["seed"]]) for training in trainings}
+    firsts = [first for first in of_seeds.values() if first]
     everywhere = len(firsts) == len(trainings)
     epoch = statistics.median(epochs)
     return {
@@ -52,7 +55,7 @@ def row_of(method, trainings, compute, target):
         "seeds": len(trainings),
         "epoch_ms": 1e3 * epoch,
         "exchange_ms": 1e3 * max(0.0, epoch - compute),
-        "operations_ms": 1e3 * statistics.median(operations),
+        "operations_ms": 1e3 * statistics.median(operations) if operations else None,
         "step_bytes": statistics.fmean(sent) if sent else None,
         "steps": steps,
         "seconds": spread(sum(training["epoch_seconds"]) for training in trainings),
@@ -62,6 +65,7 @@ def row_of(method, trainings, compute, target):
         "reached": len(firsts),
         "epochs_to": spread(first[0] for first in firsts) if everywhere else None,
         "seconds_to": spread(first[1] for first in firsts) if everywhere else None,
+        "seconds_of_seeds": {str(seed): first and first[1] for seed, first in of_seeds.items()},
         "identical": all(training["identical"] for training in trainings),
     }
 
@@ -70,11 +74,19 @@ def ratio(upper, lower):
     return upper / lower if upper is not None and lower else None
 
 
+def sooner(row, base):
+    """How many times sooner it is at the target, over the seeds that both were trained with; None: not in all."""
+    own, others = row["seconds_of_seeds"], base["seconds_of_seeds"]
+    pairs = [(others[seed], seconds) for seed, seconds in own.items() if seed in others]
+    if not pairs or None in (seconds for pair in pairs for seconds in pair):
+        return None
+    return ratio(*map(sum, zip(*pairs)))
+
+
 def compare(row, base, name):
     """Adds how the row stands to another method: speed-ups, and by how much the exchange is shorter."""
     row[f"training_{name}"] = base["seconds"]["mean"] / row["seconds"]["mean"]
-    both = base["seconds_to"] and row["seconds_to"]
-    row[f"to_accuracy_{name}"] = base["seconds_to"]["mean"] / row["seconds_to"]["mean"] if both else None
+    row[f"to_accuracy_{name}"] = sooner(row, base)
     share = ratio(row["exchange_ms"], base["exchange_ms"])
     row[f"exchange_less_{name}"] = None if share is None else 1 - share
     row[f"bytes_{name}"] = ratio(base["step_bytes"], row["step_bytes"])
@@ -97,10 +109,10 @@ def of_model(model, trainings):
     by_method = {name: sorted(found, key=lambda t: t["seed"]) for name, found in by_method.items() if found}
     if plan.GLOO not in by_method:
         return None
-    target = target_of(model, by_method[plan.GLOO])
+    targets = targets_of(model, by_method[plan.GLOO], {training["seed"] for training in trainings})
     # The same for all methods, so it is measured together: before each training, without exchange.
     compute = statistics.median(seconds for training in trainings for seconds in training["compute_seconds"])
-    rows = [row_of(name, found, compute, target) | {"curve": curve(found)} for name, found in by_method.items()]
+    rows = [row_of(name, found, compute, targets) | {"curve": curve(found)} for name, found in by_method.items()]
     bases = {row["method"]: row for row in rows}
     for row in rows:
         for name, base in BASES.items():
@@ -110,7 +122,7 @@ def of_model(model, trainings):
         "model": model,
         "about": plan.MODELS[model],
         "parameters": trainings[0]["parameters"],
-        "target": target,
+        "target": statistics.fmean(targets.values()),
         "compute_ms": 1e3 * compute,
         "rows": rows,
     }

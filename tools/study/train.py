@@ -51,14 +51,17 @@ def alive():
 
 
 def digests(model):
-    """The SHA-256 of each rank's weights."""
+    """The SHA-256 of each rank's weights; under FSDP2, where each has a part, of what it gathers to compute with."""
     own = hashlib.sha256()
-    for module in model.modules():
-        if hasattr(module, "reshard"):  # FSDP2's root goes on with what it computed with
-            module.reshard()
+    units = [module for module in model.modules() if hasattr(module, "unshard")]
+    for module in units:
+        module.reshard()
+        module.unshard()
     for parameter in model.parameters():
-        whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter  # shards of FSDP2
-        own.update(whole.detach().numpy().tobytes())
+        # A copy: what NumPy has seen is not FSDP2's to let go of.
+        own.update(parameter.detach().clone().reshape(-1).view(torch.uint8).numpy().tobytes())
+    for module in units:
+        module.reshard()
     mine = torch.from_numpy(numpy.frombuffer(own.digest(), numpy.uint8).copy())
     rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(rows, mine)
@@ -153,14 +156,15 @@ class Training:
         begin = time.perf_counter()
         compute = self._compute()
         sent = sent_bytes()
-        epochs, operations, accuracy, losses = [], [], [], []
+        epochs, operations, accuracy, losses = [], [], [], []  # operations: of those that a hook starts
         for epoch in range(self.spec["epochs"]):
             own = self._steps(epoch)
             alive()  # what is behind it, tests and not times, leaves it time to get through
             busy = self.recorder.take() if self.recorder else 0.0
             seconds, busy, correct, loss = gathered(own, busy, *self.share.test(self.model)).unbind(1)
             epochs.append(float(seconds.max()))
-            operations.append(float(busy.mean()))
+            if self.recorder:
+                operations.append(float(busy.mean()))
             accuracy.append(100 * float(correct.sum()) / self.share.tests)
             losses.append(float(loss.sum()) / self.share.tests)
         if sent is not None:

@@ -29,6 +29,23 @@ for step in range(3):
         work.wait()
 """
 
+# Where nobody reads standard error, and what closes it is looked at by the summary itself.
+ENDS = """
+import os, sys
+import torch, torch.distributed as dist
+from gradlane.torch import summary
+from gradlane.torch.engine import Engine
+dist.init_process_group("gradlane")
+dist.all_reduce(torch.ones(1 << 20))
+engine = Engine.existing()
+said, unread = [], os.pipe()
+os.close(unread[0])
+os.dup2(unread[1], 2)
+summary.lines = lambda *_: said.append(engine.usable) or ["a line"]
+print(os.environ["RANK"], ABORT and dist.group.WORLD.abort(), engine.release(), engine.usable, said)
+os.dup2(1, 2)
+"""
+
 
 class Worth(unittest.TestCase):
     def run_two(self, *command, codec="fixed:10", **variables):
@@ -81,6 +98,16 @@ class Worth(unittest.TestCase):
         self.check(lines)
         self.assertEqual(self.lines(said, "[1] gradlane: "), [])
         self.assertRegex(lines[1], r"about [0-9]+ % of it hidden behind computing")
+
+    def test_comes_behind_the_end(self):
+        _, printed = self.run_two(sys.executable, "-c", ENDS.replace("ABORT", "0"), GRADLANE_SUMMARY="1")
+        self.assertEqual(sorted(self.lines(printed, "[")),
+                         ["0] 0 0 None False [False]", "1] 1 0 None False []"])
+
+    def test_none_of_what_was_aborted(self):
+        _, printed = self.run_two(sys.executable, "-c", ENDS.replace("ABORT", "1"), GRADLANE_SUMMARY="1")
+        self.assertEqual(sorted(self.lines(printed, "[")),
+                         ["0] 0 None None False []", "1] 1 None None False []"])
 
 
 if __name__ == "__main__":

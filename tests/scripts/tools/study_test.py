@@ -6,6 +6,7 @@ study_test.py GRADLANE: needs root, ip, tc, PyTorch and Matplotlib; without them
 
 import argparse
 import copy
+import itertools
 import json
 import os
 import pathlib
@@ -203,12 +204,15 @@ def check_modes():
     assert len(observed) == 1 + 3 * len(plan.OBSERVED) and plan.BY_NAME["both: trunc:16"].what == plan.BOTH, observed
     general = plan.selected("digits", False, None, None)
     assert not set(general) & {"signsgd", "weights: fixed:10"} and "inceptionn:10" in general, general
-    for mode in (None, *plan.MODES):
-        jobs = plan.jobs(list(plan.MODELS), [1, 2], False, None, mode)
+    # FSDP2 is for the GPT alone, whose blocks it takes.
+    assert plan.selected("conv", False, [plan.FSDP], plan.RACE_MODE) == [plan.WORKER_AGGREGATOR, plan.GLOO]
+    assert plan.FSDP in plan.selected("gpt", False, [plan.FSDP], plan.RACE_MODE)
+    for mode, quick in itertools.product((None, *plan.MODES), (False, True)):
+        jobs = plan.jobs(list(plan.MODELS), [1, 2], quick, None, mode)
         assert all(0 < len(job) <= plan.MOST_IN_JOB and len({t["seed"] for t in job}) == 1 for job in jobs), jobs
         keys = [plan.key(training) for job in jobs for training in job]
         wanted = {(model, seed, name) for model in plan.MODELS for seed in (1, 2)
-                  for name in plan.selected(model, False, None, mode)}
+                  for name in plan.selected(model, quick, None, mode)}
         assert len(keys) == len(wanted) and set(keys) == wanted, (mode, keys)
     assert plan.strategies_of([{"method": "terngrad"}, {"method": "direct onebit + feedback"}]) == ["ring", "direct"]
 
@@ -287,8 +291,8 @@ def check_race(gradlane, folder):
 
 def check_loss():
     """What is to be reached is a loss, which falls; the best of gradlane's methods is held against each base."""
-    def training(method, losses, seconds):
-        return {"model": "gpt", "seed": 1, "method": method, "steps": 1, "parameters": 1, "accuracy": [40.0] * 3,
+    def training(method, losses, seconds, seed=1):
+        return {"model": "gpt", "seed": seed, "method": method, "steps": 1, "parameters": 1, "accuracy": [40.0] * 3,
                 "loss": losses, "epoch_seconds": [seconds] * 3, "operation_seconds": [0.0], "step_bytes": None,
                 "compute_seconds": [0.1], "identical": True, "hashes": []}
 
@@ -300,6 +304,14 @@ def check_loss():
     found = {row["method"]: row["seconds_to"] and row["seconds_to"]["mean"] for row in model["rows"]}
     assert found == {plan.GLOO: 3.0, plan.BF16: 2.25, "bf16": None, "fixed:auto + feedback": 1.0}, found
     assert [(one["value"], one["met"]) for one in result["figures"]] == [(3.0, True), (2.25, True)], result["figures"]
+    # Each seed has a target of its own, and speed-ups are of the seeds that both have.
+    trainings += [training(plan.GLOO, [3.0, 2.5, 2.2], 1.2, 2), training("fixed:auto + feedback", [3.0, 2.5, 2.21], 0.5, 2),
+                  training(plan.GLOO, [3.0, 2.5, 2.1], 9.0, 3)]
+    model = summary.summarize({"mode": plan.RACE_MODE}, trainings)["models"]["gpt"]
+    rows = {row["method"]: row for row in model["rows"]}
+    assert rows[plan.GLOO]["reached"] == 3 and rows["fixed:auto + feedback"]["reached"] == 2, rows
+    assert abs(rows["fixed:auto + feedback"]["to_accuracy_gloo"] - (3 + 3.6) / (1 + 1.5)) < 1e-9, rows
+    assert abs(rows["fixed:auto + feedback"]["to_accuracy_bf16"] - 2.25) < 1e-9, rows
     assert "1 of 1" not in report.race(model) and "0 of 1 seeds" in report.race(model), report.race(model)
 
 

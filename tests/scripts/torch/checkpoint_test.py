@@ -99,30 +99,69 @@ class Checkpoints(unittest.TestCase):
         with self.assertRaisesRegex(gradlane.BadArgument, "version"):
             gradlane.torch.State().load_state_dict({})
 
-    def test_thawed_later(self):
-        """Its state dict is for the model that has all from the start: each gets what it owes itself."""
-        def model(state, thawed):
-            given = Given((5000,), (5000,), (5000,))
-            for value, needed in zip(given.values, thawed):
-                value.requires_grad_(needed)
-            return wrapped(given, state, 16)
+    def given(self, thawed, state):
+        module = Given((5000,), (5000,), (5000,))
+        for value, needed in zip(module.values, thawed):
+            value.requires_grad_(needed)
+        return wrapped(module, state, 16)
 
-        state = gradlane.torch.State("fixed:7", True)
-        ddp = model(state, (True, False, False))
-        ddp(draw(1, [(5000,)] * 3)).backward()
-        for value in ddp.module.values:
-            value.requires_grad_(True)
-        ddp = wrapped(ddp.module, state, 16)
-        for seed in (2, 3):
-            step(ddp, draw(seed, [(5000,)] * 3))
+    def steps(self, ddp, seeds):
+        """Of all parameters, some of which may be frozen."""
+        for seed in seeds:
+            ddp.zero_grad(set_to_none=True)
+            ddp(draw(seed, [(5000,)] * 3)).backward()
+
+    def check_goes_on(self, state, ddp, thawed):
+        """A fresh State with its state dict does to the bit what it does itself."""
         other = gradlane.torch.State("fixed:7", True)
         other.load_state_dict(state.state_dict())
-        fresh = model(other, (True, True, True))
-        for seed in (4, 5):
-            for one, another in zip(*(step(ddp, draw(seed, [(5000,)] * 3)) for ddp in (ddp, fresh))):
-                self.assertTrue(torch.equal(one, another))
+        fresh = self.given(thawed, other)
+        for seed in (14, 15):
+            for each in (ddp, fresh):
+                self.steps(each, [seed])
+            for one, another in zip(ddp.module.values, fresh.module.values):
+                self.assertTrue(one.grad is another.grad or torch.equal(one.grad, another.grad))
         for residual, another in zip(state.state_dict()["residuals"], other.state_dict()["residuals"]):
             self.assertTrue(residual.any() and torch.equal(residual, another))
+        return other, fresh
+
+    def test_thawed_later(self):
+        """Its state dict is for the model that has all from the start: each gets what it owes itself."""
+        state = gradlane.torch.State("fixed:7", True)
+        ddp = self.given((True, False, False), state)
+        self.steps(ddp, [1])
+        for thawed in ((True, True, False), (True, True, True)):
+            with self.subTest(thawed):
+                for value, needed in zip(ddp.module.values, thawed):
+                    value.requires_grad_(needed)
+                ddp = wrapped(ddp.module, state, 16)
+                self.steps(ddp, (2, 3))
+                # The next one is thawed where a state dict was loaded, here or there, and then one more.
+                state.load_state_dict(state.state_dict())
+                state, ddp = self.check_goes_on(state, ddp, thawed)
+
+    def test_frozen_later(self):
+        """Its state dict is for the model that has it frozen from the start; this State itself still has what is owed.
+        """
+        state = gradlane.torch.State("fixed:7", True)
+        ddp = self.given((True, True, True), state)
+        self.steps(ddp, (1, 2))
+        ddp.module.values[1].requires_grad_(False)
+        ddp = wrapped(ddp.module, state, 16)
+        self.steps(ddp, (3, 4))
+        saved = state.state_dict()
+        state.load_state_dict(saved)
+        self.assertEqual((len(saved["shapes"]), saved["frozen"]), (3, 1))
+        self.assertTrue(torch.equal(state.state_dict()["residuals"][2], saved["residuals"][2]))
+        self.check_goes_on(state, ddp, (True, False, True))
+        # Another one takes its place, and it comes back.
+        for thawed in ((True, True, False), (True, True, True)):
+            for value, needed in zip(ddp.module.values, thawed):
+                value.requires_grad_(needed)
+            ddp = wrapped(ddp.module, state, 16)
+            self.steps(ddp, (5, 6))
+            self.assertEqual(sum(state.state_dict()["buckets"]), sum(thawed))
+        self.check_goes_on(state, ddp, (True, True, True))
 
     def test_of_other_buckets(self):
         """Parameters of one shape: numbers would go to others, and nothing else would tell."""

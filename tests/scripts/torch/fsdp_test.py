@@ -107,6 +107,24 @@ class Fsdp(unittest.TestCase):
             for one in theirs:
                 self.assertTrue(torch.equal(one, parameter))
 
+    def test_frozen(self):
+        """It refuses, keeping what is owed, until somebody says that this is to be forgotten."""
+        model = network()
+        sharded = gradlane.torch.fsdp(model, "fixed:8", True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        step(model, optimizer, 0)
+        for needed, count in ((False, 96 * 64), (True, 96 * 65)):
+            model[0].bias.requires_grad_(needed)
+            sharded.reset()
+            for number in (1, 2):
+                step(model, optimizer, number)
+            owed = sharded.state_dict()["units"]["0"]["residual"]
+            self.assertEqual(owed.numel(), count)
+        model[0].bias.requires_grad_(False)
+        with self.assertRaisesRegex(Exception, "has 6144 now: .*After some were frozen or thawed call reset"):
+            step(model, optimizer, 3)
+        self.assertTrue(owed.any() and torch.equal(sharded.state_dict()["units"]["0"]["residual"], owed))
+
     def test_nothing_is_lost(self):
         """What was applied, and what is owed, is what was computed, to the bit; with accumulation too."""
         numel = 5000

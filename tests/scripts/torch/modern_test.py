@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane
 import gradlane.torch
-from gradlane.torch import extension
+from gradlane.torch import extension, summary
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
@@ -236,6 +236,19 @@ class Operations(Case):
                 work = dist.all_reduce(tensor, async_op=True)
                 self.assertTrue(work.wait())
                 self.assertAll(tensor, TOTAL)
+
+    def test_waits_hide_nothing(self):
+        """What a call leaves to the engine's thread counts as a start, and its wait(), wherever it sleeps, as waited."""
+        overlap = gradlane.torch.Engine.existing()._driver.overlap
+        for numel in (5, 1 << 20):
+            for late in range(WORLD):
+                dist.barrier()
+                waited, at = summary.Overlap.waited, overlap._at
+                if RANK == late:
+                    time.sleep(0.3)
+                dist.all_reduce(mine(numel))
+                if RANK != late and BACKEND == "gradlane":
+                    self.assertTrue(summary.Overlap.waited > waited and overlap._at > at, numel)
 
     def test_codecs(self):
         for numel in (1000, 5000, 400000):

@@ -131,6 +131,15 @@ class Replicas(unittest.TestCase):
         finally:
             replicas._check = original
 
+    @unittest.skipIf(WORLD < 3, "two of the ranks")
+    def test_of_a_group(self):
+        """Ranks have the numbers of the job."""
+        group = dist.new_group([1, 2], backend="gloo")
+        flip(self.model.scalar, RANK)
+        if RANK in (1, 2):
+            with self.assertRaisesRegex(gradlane.OperationFailed, "1 of 15 .* scalar: rank 1 has .*, rank 2 has "):
+                gradlane.torch.check_replicas(self.model, process_group=group)
+
     def test_refused(self):
         with self.assertRaisesRegex(gradlane.BadArgument, "every"):
             gradlane.torch.check_replicas(self.model, every=-1)
@@ -145,7 +154,22 @@ class Words(unittest.TestCase):
                              ("abcaa", "rank 1 has b, rank 2 has c, the other 3 ranks a"),
                              ("abb", "rank 0 has a, the other 2 ranks b"),
                              ("abc", "rank 0 has a, rank 1 has b, rank 2 has c")):
-            self.assertEqual(replicas._who(list(values)), text)
+            self.assertEqual(replicas._who(values, range(len(values))), text)
+        self.assertEqual(replicas._who("ab", (4, 7)), "rank 4 has a, rank 7 has b")
+
+    def test_of_many(self):
+        """Not pages of it."""
+        self.assertEqual(replicas._who("a" * 6 + "b" * 7, range(13)),
+                         "ranks 0, 1, 2, 3, 4 and 1 more have a, the other 7 ranks b")
+        text = replicas._who([str(rank % 200) for rank in range(256)], range(256))
+        self.assertEqual(text, "ranks 0, 200 have 0, ranks 1, 201 have 1, ranks 2, 202 have 2, ranks 3, 203 have 3, "
+                               "ranks 4, 204 have 4, 195 more values on 246 ranks")
+
+    def test_where_numbers_are(self):
+        """Not on the CPU, if any parameter or buffer is elsewhere: NCCL would refuse them."""
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"), torch.nn.Linear(2, 2))
+        self.assertEqual(replicas._device(model, False).type, "meta")
+        self.assertEqual(replicas._device(model[0], False).type, "cpu")
 
 
 if __name__ == "__main__":

@@ -249,7 +249,7 @@ class Group(Delegating, Newer):
         if self._delegate is not None:
             self._delegate.give_up(errors.error(errors.Code.FAILED, "gradlane: the process group was aborted"))
         if self._engine is not None:
-            self._engine.close()
+            self._engine.close(summarize=False)
 
     # ---- Private
 

@@ -83,6 +83,7 @@ class Driver(Pieces):
         operation.future = future = Future()
         with self.lock:
             operation.number, operation.begun = number, time.monotonic()
+            self.overlap.start(bool(self._queue))
             flight = Flight(0, None)
             flight.address, flight.request.value = self._block.address, request
             operation.next_piece = 1

@@ -25,7 +25,6 @@ from .driver import Driver
 if TYPE_CHECKING:
     from torch.futures import Future
 
-
 _OF_RANKS = re.compile(r", of ([0-9]+) ranks")  # in the daemon's refusal of a rank that another node has
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # as names of its files begin
 _PART = 64 << 20  # bytes of all ranks that a reduce-scatter may have where the daemon's local_reduce is on
@@ -320,12 +319,13 @@ class Engine:
                 Engine._current = None
         self.close()
 
-    def close(self, silent: bool = False) -> None:
+    def close(self, silent: bool = False, summarize: bool = True) -> None:
         """Gives the rank back; what is not over fails, on all ranks. Tensors of zeros() stay valid."""
         atexit.unregister(self.close)
-        if summary.wanted(self.rank) and self.usable:
-            summary.show(Engine.socket, self._driver.overlap.hidden)
+        summarize = summarize and summary.wanted(self.rank) and self.usable
         self._driver.close(self._context.close, silent)
+        if summarize:  # behind it: nobody waits for what the daemon says
+            summary.show(Engine.socket, self._driver.overlap.hidden)
 
     # ---- Private
 

@@ -38,7 +38,8 @@ class Sharded:
         return f"<gradlane.torch.fsdp: {count} units, codec={self.codec!r}, error_feedback={self.error_feedback}>"
 
     def reset(self) -> None:
-        """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure."""
+        """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure, or after
+        parameters were frozen or thawed."""
         for unit in self._units.values():
             unit.reset()
 
@@ -137,6 +138,8 @@ class Unit:
             work = Work(output_tensor).begin(
                 lambda result, on_error: self._exchange(output_tensor, tensor, op == dist.ReduceOp.AVG, on_error))
             work.wait()
+        except errors.BadArgument:  # nothing was started
+            raise
         except Exception:
             self.reset()
             raise
@@ -146,11 +149,9 @@ class Unit:
 
     def reset(self) -> None:
         """What it owes is forgotten, and what it knows of the gradients."""
-        self._squares = self._loaded = None
+        self._squares = self._loaded = self._residual = None
         if self._bound is not None:
             self._bound.reset()
-        if self._residual is not None:
-            self._residual.zero_()
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -204,7 +205,9 @@ class Unit:
             if self._residual is not None:
                 raise errors.bad_argument(
                     f"gradlane: fsdp: a unit of {self._residual.shape[1]} gradients has {numel} now: with error "
-                    "feedback all of its parameters must have one in each backward")
+                    "feedback all of its parameters must have one in each backward. After some were frozen or thawed "
+                    "call reset() of what gradlane.torch.fsdp() has returned, on all ranks; a model whose backward has "
+                    "failed must be made anew")
             self._residual = self._engine.zeros(self._states * numel).view(shape)
             loaded, self._loaded = self._loaded, None
             if loaded is not None:

@@ -59,14 +59,17 @@ class State:
         self._group = process_group
         self._step = 0
         # Parameters: their numbers, in the order in which the first step of a DDP has them, which is the same in every
-        # run.
+        # run. Behind those the ones that are frozen meanwhile.
         self._order: dict[torch.Tensor, int] = {}
-        self._seen: list[Sequence[torch.Tensor]] = []  # buckets of this step
-        self._added = False  # whether parameters are in it that steps before had not
+        self._live = 0  # how many are not frozen
+        self._seen: list[Kept] = []  # buckets of this step
+        self._known: list[Kept] = []  # of the step before
         self._firsts: list[int] = []  # how many parameters the buckets of the first step had: numbers depend on that
-        self._saved_firsts: list[int] = []  # of the state dict
         self._where: dict[torch.Tensor, tuple[Kept, int]] = {}  # parameters: (Kept, position in it)
-        self._loaded: list[Loaded] = []  # by number; for those that have no place yet
+        self._left: dict[torch.Tensor, Loaded] = {}  # of those that have no place now
+        # Of a state dict, until the end of the first step with it: by number, and its `_firsts`.
+        self._loaded: list[Loaded] = []
+        self._saved_firsts: list[int] = []
 
     def __repr__(self) -> str:
         options = f"codec={self.codec!r}, error_feedback={self.error_feedback}"
@@ -86,6 +89,7 @@ class State:
             kept.settle()
             kept.reset()
         self._loaded = [Loaded(loaded.shape, None, None) for loaded in self._loaded]
+        self._left = {}
         if not alone:
             dist.barrier(group=self._group)  # a rank that is taken anew ends what others are still doing
             self._reconnect()
@@ -100,6 +104,7 @@ class State:
             "codec": self.codec,
             "step": self._step,
             "buckets": self._firsts + self._saved_firsts[len(self._firsts):],
+            "frozen": len(self._order) - self._live if self._live else 0,
             "shapes": [entry.shape for entry in entries],
             "residuals": [None if entry.residual is None else entry.residual.clone() for entry in entries],
             "bounds": [bound.state_dict() for bound in bounds],
@@ -109,8 +114,9 @@ class State:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from state_dict() of the same rank.
 
-        Raises BadArgument, now or in the first step, if parameters or buckets do not fit, and if residuals are of a
-        codec of another word. Warns where the state dict, an older one, does not say which codec that was.
+        What frozen parameters owe is for the State that has seen them only: another one leaves it out. Raises
+        BadArgument, now or in the first step, if parameters or buckets do not fit, and if residuals are of a codec of
+        another word. Warns where the state dict, an older one, does not say which codec that was.
         """
         if state.get("version") != _VERSION:
             raise errors.bad_argument(f"a state dict of version {state.get('version')}, this is version {_VERSION}")
@@ -128,13 +134,18 @@ class State:
             Loaded(shape, residual, None if number is None else bounds[number])
             for shape, residual, number in zip(state["shapes"], state["residuals"], state["bound_of"])
         ]
-        for parameter, number in self._order.items():
+        live = len(loaded) - state.get("frozen", 0)
+        known = list(self._order)
+        if (live, len(loaded)) != (self._live, len(known)):
+            del loaded[live:], known[self._live or len(known):]
+        for number, parameter in enumerate(known):
             check_fits(loaded, number, parameter)
-        if self._order and len(loaded) > len(self._order):
-            raise too_many(loaded, self._order)
+        if known and len(loaded) > len(known):
+            raise too_many(loaded, len(known))
         check_buckets(state["buckets"], self._firsts)
         self._step = int(state.get("step", self._step))
-        self._loaded, self._saved_firsts = loaded, list(state["buckets"])
+        self._left = dict(zip(self._order, loaded))
+        self._loaded, self._saved_firsts = ([], []) if self._order else (loaded, list(state["buckets"]))
         self._where = {}
 
     # ---- Private
@@ -145,8 +156,7 @@ class State:
         buffer = bucket.buffer()
         known = len(self._order)
         kept = self._keep(bucket.parameters(), buffer)
-        self._see(bucket, known)
-        check_buckets(self._saved_firsts, self._firsts)
+        self._see(bucket, kept, known)
         codec: str | None = None
         residual: torch.Tensor | None = None
         if buffer.dtype == torch.float32:
@@ -172,31 +182,33 @@ class State:
                                                   strategy=None if exact else self.strategy, **options)
         return kept.future
 
-    def _see(self, bucket: dist.GradBucket, known: int) -> None:
-        """known: how many parameters had numbers before it."""
+    def _see(self, bucket: dist.GradBucket, kept: Kept, known: int) -> None:
+        """known: how many parameters had numbers before it. Raises BadArgument if a state dict is of others."""
         if bucket.index() == 0:
-            self._seen, self._added = [], False
-        self._seen.append(bucket.parameters())
+            self._seen = []
+        self._seen.append(kept)
         if len(self._order) > known:
             self._firsts.append(len(self._order) - known)
-            self._added = True
-        if not bucket.is_last():
+        last = bucket.is_last()
+        if last and len(self._loaded) > len(self._order):
+            raise too_many(self._loaded, len(self._order))
+        check_buckets(self._saved_firsts, self._firsts)
+        if not last:
             return
-        if len(self._loaded) > len(self._order):
-            raise too_many(self._loaded, self._order)
-        if all(parameter in self._where for parameter in self._order):  # else it is frozen meanwhile
-            self._loaded = []
-        if self._added and not self._loaded:
+        self._loaded, self._saved_firsts = [], []
+        if self._seen != self._known:
+            self._known = self._seen
             self._number_anew()
 
     def _number_anew(self) -> None:
-        """As a DDP has parameters that has all of them from the start: who loads the state dict has such a one."""
-        before, self._order = self._order, {}
-        for parameter in (one for bucket in self._seen for one in bucket):
-            self._order[parameter] = len(self._order)
-        self._firsts = [len(bucket) for bucket in self._seen]
-        for parameter in before:
-            self._order.setdefault(parameter, len(self._order))
+        """If parameters were added, frozen or thawed: as a DDP has them that has these from the start; who loads the
+        state dict has such a one."""
+        seen = [parameter for kept in self._seen for parameter in kept.parameters]
+        if set(seen) == set(list(self._order)[:self._live]):
+            return
+        self._order = {parameter: number for number, parameter in enumerate(dict.fromkeys([*seen, *self._order]))}
+        self._live = len(seen)
+        self._firsts = [len(kept.parameters) for kept in self._seen]
 
     def _exchange_cut(self, kept: Kept, cuts: Cuts, buffer: torch.Tensor, codec: str | None,
                       residual: torch.Tensor | None, options: dict[str, Any]) -> Future[Any]:
@@ -240,8 +252,9 @@ class State:
             return known[0]
         for parameter in parameters:
             number = self._order.setdefault(parameter, len(self._order))
-            if self._loaded and parameter not in self._where:
+            if self._loaded:
                 check_fits(self._loaded, number, parameter)
+                self._left.setdefault(parameter, self._loaded[number])
         kept = Kept(parameters, None, None)
         if buffer.dtype == torch.float32:
             before = [self._entry(parameter) for parameter in parameters]
@@ -258,6 +271,7 @@ class State:
                 kept.work = self._engine.zeros(buffer.numel())
         for position, parameter in enumerate(parameters):
             self._where[parameter] = (kept, position)
+            self._left.pop(parameter, None)
         return kept
 
     def _moved(self, residual: torch.Tensor) -> torch.Tensor:
@@ -276,8 +290,7 @@ class State:
             kept, position = known
             kept.settle()
             return Loaded(parameter.shape, kept.residual_of(position), kept.bound)
-        number = self._order[parameter]
-        return self._loaded[number] if number < len(self._loaded) else Loaded(parameter.shape, None, None)
+        return self._left.get(parameter) or Loaded(parameter.shape, None, None)
 
     def _joined_bound(self, entries: Sequence[Loaded]) -> adaptive.AdaptiveBound | None:
         bound = bound_of(self.codec, self._engine)

@@ -172,9 +172,9 @@ def check_buckets(saved: Sequence[int], firsts: Sequence[int]) -> None:
             )
 
 
-def too_many(loaded: Sequence[Loaded], order: dict[torch.Tensor, int]) -> errors.BadArgument:
+def too_many(loaded: Sequence[Loaded], count: int) -> errors.BadArgument:
     """What is wrong with a state dict that has more parameters."""
     return errors.bad_argument(
-        f"the state dict is of another model: it has {len(loaded)} parameters, of which parameter {len(order)} has "
-        f"shape {loaded[len(order)].shape}; here there are {len(order)}"
+        f"the state dict is of another model: it has {len(loaded)} parameters, of which parameter {count} has "
+        f"shape {loaded[count].shape}; here there are {count}"
     )

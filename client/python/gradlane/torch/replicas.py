@@ -5,14 +5,14 @@ from __future__ import annotations
 import collections
 import hashlib
 import zlib
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .. import _arguments, errors
 
-_MOST = 5  # parameters that an error names
+_MOST = 5  # parameters that an error names, values of each, and ranks that have one
 
 _Said = dict[str, str]  # of a rank: names, what it has there
 
@@ -49,27 +49,34 @@ def check_replicas(model: torch.nn.Module, every: int = 0, *, buffers: bool = Fa
 
 
 def _check(model: torch.nn.Module, buffers: bool, group: Any, when: str) -> None:
-    said, device = _said(model, buffers)
+    said = _said(model, buffers)
     whole = hashlib.blake2b(repr(list(said.items())).encode(), digest_size=8).digest()
     number = int.from_bytes(whole, "little", signed=True)
-    least = torch.tensor([number, ~number], device=device)
+    least = torch.tensor([number, ~number], device=_device(model, buffers))
     dist.all_reduce(least, op=dist.ReduceOp.MIN, group=group)
     if least[0] == ~least[1]:  # the least is the greatest
         return
     everybody: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(everybody, said, group=group)
-    raise errors.error(errors.Code.FAILED, _difference(everybody, when))
+    ranks: Sequence[int] = range(len(everybody))
+    if group is not None:
+        ranks = [dist.get_global_rank(group, rank) for rank in ranks]
+    raise errors.error(errors.Code.FAILED, _difference(everybody, ranks, when))
 
 
-def _said(model: torch.nn.Module, buffers: bool) -> tuple[_Said, torch.device]:
+def _device(model: torch.nn.Module, buffers: bool) -> torch.device:
+    """Where the job's backend wants numbers: that of NCCL takes none of the CPU."""
+    devices = [tensor.device for _, tensor in _tensors(model, buffers)]
+    return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
+
+
+def _said(model: torch.nn.Module, buffers: bool) -> _Said:
     said: _Said = {}
-    device = torch.device("cpu")
     for name, tensor in _tensors(model, buffers):
         if hasattr(tensor, "to_local"):
             raise errors.bad_argument(f"gradlane: check_replicas: {name} is sharded: ranks have parts that differ")
-        device = tensor.device
         said[name] = f"{str(tensor.dtype)[6:]} {list(tensor.shape)} {zlib.crc32(_bytes(tensor)):08x}"
-    return said, device
+    return said
 
 
 def _tensors(model: torch.nn.Module, buffers: bool) -> Iterator[tuple[str, torch.Tensor]]:
@@ -87,10 +94,10 @@ def _bytes(tensor: torch.Tensor) -> Any:
     return flat.view(torch.uint8).numpy()
 
 
-def _difference(everybody: list[_Said], when: str) -> str:
-    """What differs, in words: the same on all ranks."""
+def _difference(everybody: list[_Said], ranks: Sequence[int], when: str) -> str:
+    """What differs, in words: the same on all ranks. ranks: the numbers in the job of those that have said it."""
     names = dict.fromkeys(name for said in everybody for name in said)
-    wrong = [(name, _who([said.get(name, "nothing of that name") for said in everybody])) for name in names]
+    wrong = [(name, _who([said.get(name, "nothing of that name") for said in everybody], ranks)) for name in names]
     wrong = [(name, who) for name, who in wrong if who]
     if not wrong:
         return f"gradlane: the model's parameters have another order on some ranks{when}"
@@ -101,17 +108,22 @@ def _difference(everybody: list[_Said], when: str) -> str:
             "memory bad?")
 
 
-def _who(values: list[str]) -> str:
+def _who(values: Sequence[str], ranks: Sequence[int]) -> str:
     """Which ranks have another value than most; where no value is that of most ranks, all. "": they are the same."""
     counts = collections.Counter(values).most_common()
     if len(counts) == 1:
         return ""
-    if 2 * counts[0][1] <= len(values):
-        return ", ".join(f"{_ranks(values, value)} {value}" for value, _ in counts)
-    others = ", ".join(f"{_ranks(values, value)} {value}" for value, _ in counts[1:])
-    return f"{others}, the other {counts[0][1]} ranks {counts[0][0]}"
+    majority = 2 * counts[0][1] > len(values)
+    others = counts[1:] if majority else counts
+    text = ", ".join(
+        f"{_ranks([rank for rank, its in zip(ranks, values) if its == value])} {value}" for value, _ in others[:_MOST])
+    if len(others) > _MOST:
+        text += f", {len(others) - _MOST} more values on {sum(count for _, count in others[_MOST:])} ranks"
+    return f"{text}, the other {counts[0][1]} ranks {counts[0][0]}" if majority else text
 
 
-def _ranks(values: list[str], value: str) -> str:
-    found = [str(rank) for rank, its in enumerate(values) if its == value]
-    return f"rank {found[0]} has" if len(found) == 1 else f"ranks {', '.join(found)} have"
+def _ranks(found: Sequence[int]) -> str:
+    if len(found) == 1:
+        return f"rank {found[0]} has"
+    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return f"ranks {', '.join(map(str, found[:_MOST]))}{more} have"

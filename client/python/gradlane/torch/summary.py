@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
@@ -17,7 +18,7 @@ class Overlap:
     """How long operations were under way while the trainer did something else: from one start to the next, if they were
     all the time, less what it waited for them. After the last start of a step nobody knows, and nothing counts.
 
-    With the driver's lock held. Waits inside of PyTorch's C++ code are not seen.
+    Of start(), the driver's lock is held. Waits of PyTorch's C++ code for futures are not seen.
     """
 
     waited = 0.0  # s, of all threads, in Work.wait()
@@ -25,6 +26,11 @@ class Overlap:
     def __init__(self) -> None:
         self.hidden = 0.0  # s
         self._at = self._waited = 0.0  # of the latest start
+
+    @classmethod
+    def wait(cls, seconds: float) -> None:
+        """Somebody has waited for an operation; also called by native/work.h."""
+        cls.waited += seconds
 
     def start(self, under_way: bool) -> None:
         """An operation starts. under_way: the one before is not over yet."""
@@ -41,12 +47,15 @@ def wanted(rank: int) -> bool:
 
 def lines(path: str | bytes, hidden: float) -> list[str]:
     """What the daemon with this socket says of the job. Raises OSError, ValueError and LookupError."""
-    admin = os.path.splitext(os.fsdecode(path))[0] + ".admin"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-        asked.settimeout(_PATIENCE_S)
-        asked.connect(admin)
-        asked.sendall(b"worth %d\n" % max(0, int(1e6 * hidden)))
-        answer = b"".join(iter(lambda: asked.recv(1 << 16), b""))
+    admin = os.fsdecode(path).removesuffix(".sock") + ".admin"  # as tools/admin finds it
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+            asked.settimeout(_PATIENCE_S)
+            asked.connect(admin)
+            asked.sendall(b"worth %d\n" % max(0, int(1e6 * hidden)))
+            answer = b"".join(iter(lambda: asked.recv(1 << 16), b""))
+    except OSError as error:
+        raise OSError(f"{admin}: {error}") from None
     return [str(line) for line in json.loads(answer)["lines"]]
 
 
@@ -70,5 +79,6 @@ def show(path: str | bytes | None, hidden: float) -> None:
         said = lines(path, hidden)
     except (OSError, ValueError, LookupError) as error:
         said = [f"no summary: {error} (gradlane stats has it)"]
-    for line in said:
-        print(f"gradlane: {line}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+        for line in said:
+            print(f"gradlane: {line}", file=sys.stderr, flush=True)

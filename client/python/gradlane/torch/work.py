@@ -88,7 +88,7 @@ class Work(_Base):
                 if 0 < seconds and end <= time.monotonic():
                     raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
         finally:
-            Overlap.waited += time.monotonic() - begin
+            Overlap.wait(time.monotonic() - begin)
 
     def synchronize(self) -> None:
         """As wait()."""

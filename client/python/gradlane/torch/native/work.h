@@ -27,8 +27,10 @@ class WorkOfPython : public c10d::Work {
 
   // Raises what the Python object's wait() does when it is over.
   bool wait(std::chrono::milliseconds timeout) override {
-    if (future_ && !future_->completed()) sleep(timeout);
+    double slept = 0;  // s
+    if (future_ && !future_->completed()) slept = sleep(timeout);
     py::gil_scoped_acquire gil;
+    if (slept > 0) py::module_::import("gradlane.torch.summary").attr("Overlap").attr("wait")(slept);
     if (future_ || timeout.count() <= 0) return work_.get().attr("wait")().cast<bool>();
     return work_.get().attr("wait")(timeout).cast<bool>();
   }
@@ -99,20 +101,22 @@ class WorkOfPython : public c10d::Work {
     bool over = false;
   };
 
-  // Until it is over, for so long at most; 0: no limit.
-  void sleep(std::chrono::milliseconds timeout) {
+  // Until it is over, for so long at most; 0: no limit. Returns the seconds that it took.
+  double sleep(std::chrono::milliseconds timeout) {
     const auto end = std::make_shared<End>();
     future_->addCallback([end](c10::ivalue::Future&) {
       const std::lock_guard lock(end->mutex);
       end->over = true;
       end->condition.notify_all();
     });
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto deadline = begin + timeout;
     while (!is_over_within_a_slice(*end)) {
       if (timeout.count() > 0 && std::chrono::steady_clock::now() >= deadline) raise_late(timeout);
       look_at_signals();
     }
     while (!interpreter_is_there()) pause();  // until the process has ended
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
   // Without the interpreter lock, and nobody waits for that one in it: whoever completes the future may have it.

@@ -7,6 +7,7 @@
 
 namespace gradlane {
 bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
+  seen_at_ = now;
   const auto place = topology_.link_to(from);
   const auto drop = [this](Counter counter) {
     counters_.add(counter);

@@ -136,6 +136,7 @@ ExchangeState::~ExchangeState() {
 }
 
 void ExchangeState::poll(Nanos now) noexcept {
+  seen_at_ = now;
   if (was_active_) counters_.add(Counter::kExchangeNs, now - polled_at_);
   polled_at_ = now;
   handle(membership_.poll(now));
@@ -263,6 +264,7 @@ Nanos Exchange::deadline() const noexcept { return state_->deadline(); }
 std::span<const unsigned> Exchange::neighbours() const noexcept { return state_->neighbours(); }
 const Counters& Exchange::counters() const noexcept { return state_->counters(); }
 const AllCodecTotals& Exchange::codec_totals() const noexcept { return state_->codec_totals(); }
+const OperationTimes& Exchange::operation_times() const noexcept { return state_->operation_times(); }
 RingStatus Exchange::ring_status() const noexcept { return state_->ring_status(); }
 LinkStatus Exchange::link_status(size_t neighbour) const noexcept { return state_->link_status(neighbour); }
 

@@ -57,6 +57,9 @@ struct CodecTotals {
 };
 using AllCodecTotals = std::array<CodecTotals, kCodecIds>;  // by CodecId
 
+// How long operations took that succeeded, from their submission on; by StrategyId::Kind.
+using OperationTimes = std::array<OperationHistogram, kStrategyKinds>;
+
 // The exchange of one lane of one node. docs/exchange.md explains it. The owner gives it packets and the time, and
 // calls poll() whenever packets came, operations were submitted, or deadline() has passed. Nothing blocks, and nothing
 // is allocated after construction. Times never go backwards, and `now` is read after packets were taken from a port:
@@ -152,6 +155,7 @@ class Exchange {
 
   [[nodiscard]] const Counters& counters() const noexcept;
   [[nodiscard]] const AllCodecTotals& codec_totals() const noexcept;
+  [[nodiscard]] const OperationTimes& operation_times() const noexcept;
   [[nodiscard]] RingStatus ring_status() const noexcept;
   [[nodiscard]] LinkStatus link_status(size_t neighbour) const noexcept;  // index into neighbours()
 

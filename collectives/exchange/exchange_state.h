@@ -71,6 +71,7 @@ struct Running {
   const Strategy* strategy = nullptr;
   Task task;
   unsigned world = 1;
+  Nanos submitted_at = 0;
   Nanos deadline = 0;
   Nanos tell_at = kNever;  // then all neighbours that have not started it hear that this rank has
   Failure failure;
@@ -139,6 +140,7 @@ class ExchangeState {
   std::span<const unsigned> neighbours() const noexcept { return topology_.neighbours(); }
   const Counters& counters() const noexcept { return counters_; }
   const AllCodecTotals& codec_totals() const noexcept { return codec_totals_; }
+  const OperationTimes& operation_times() const noexcept { return operation_times_; }
   RingStatus ring_status() const noexcept;
   LinkStatus link_status(size_t neighbour) const noexcept;
   Membership& membership() noexcept { return membership_; }
@@ -302,6 +304,7 @@ class ExchangeState {
   PacketIo& io_;
   Counters counters_;
   AllCodecTotals codec_totals_{};
+  OperationTimes operation_times_{};
   const Topology topology_;
   const bool all_linked_;  // all ranks, not just this one, have links to all others
   const Ring ring_;        // of all ranks
@@ -359,6 +362,7 @@ class ExchangeState {
   unsigned senders_ = 1;          // to one rank at a time, in operations that are running
   Nanos operations_at_ = kNever;  // the earliest time at which check_deadlines() has something to do
   Nanos polled_at_ = 0;
+  Nanos seen_at_ = 0;         // the latest time of a call that may end operations
   bool was_active_ = false;   // at polled_at_
   size_t elements_left_ = 0;  // that pump() may still encode
   bool more_ = false;         // poll() stopped early

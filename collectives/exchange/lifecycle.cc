@@ -166,6 +166,10 @@ void ExchangeState::end(Running& it, const Failure& failure) noexcept {
   if (active_ == 0 || (sharing_ == 0 && senders_ > 1)) share_links();
   if (failure) note(failure);
   counters_.add(failure ? Counter::kOperationsFailed : Counter::kOperationsDone);
+  if (!failure) {
+    const auto kind = static_cast<size_t>(it.operation.strategy.value_or(StrategyId{}).kind);
+    operation_times_[kind].add(seen_at_ - std::min(seen_at_, it.submitted_at));
+  }
   if (active_ == 0) operations_at_ = kNever;  // else check_deadlines() finds out
 }
 

@@ -136,6 +136,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   it.loss = {};
   it.sent_bytes = 0;
   it.counted = false;
+  it.submitted_at = now;
   it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
   Operation& own = it.operation;
   if (own.kind == OpKind::kBarrier) {

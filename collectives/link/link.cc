@@ -248,6 +248,7 @@ void Link::sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcep
   if (static_cast<int32_t>(stamps) < 0) return;
   const Nanos rtt = std::max<Nanos>(Nanos{stamps} << kStampShift, 1);
   rtt_.sample(rtt, now);
+  totals_.rtt.add(rtt);
   const Nanos wait = Nanos{return_queue_.sample(stamp_of(now), header.stamp, now)} << kStampShift;
   const Nanos there = rtt > wait ? std::max(rtt - wait, rtt_.least()) : rtt_.least();
   if (acked != 0) congestion_.acknowledged(acked, there, rtt_.least(), unacked_, next_, limited_);

@@ -30,19 +30,26 @@ unsigned number_in(std::string_view name, std::string_view digits, unsigned leas
 
 }  // namespace
 
-StrategyName StrategyId::name() const noexcept {
-  StrategyName text;
+const char* strategy_word(Kind kind) noexcept {
   switch (kind) {
     case Kind::kRing:
-      return text.add("ring");
+      return "ring";
     case Kind::kDirect:
-      return text.add("direct");
+      return "direct";
     case Kind::kRings:
-      return text.add("rings:").add(uint64_t{group()});
+      return "rings";
     case Kind::kAggregator:
       break;
   }
-  return text.add("aggregator:").add(uint64_t{root()}).add(stream ? ",stream" : "");
+  return "aggregator";
+}
+
+StrategyName StrategyId::name() const noexcept {
+  StrategyName text;
+  text.add(strategy_word(kind));
+  if (kind == Kind::kRings) text.add(":").add(uint64_t{group()});
+  if (kind == Kind::kAggregator) text.add(":").add(uint64_t{root()}).add(stream ? ",stream" : "");
+  return text;
 }
 
 uint32_t StrategyId::code() const noexcept {

@@ -40,6 +40,9 @@ struct StrategyId {
   [[nodiscard]] uint32_t code() const noexcept;
   bool operator==(const StrategyId&) const = default;
 };
+inline constexpr size_t kStrategyKinds = 4;
+// Of all strategies of that kind: "rings".
+[[nodiscard]] const char* strategy_word(StrategyId::Kind kind) noexcept;
 
 // What to write, for help texts: "ring, direct, rings:G, aggregator:R[,stream]".
 inline constexpr const char* kStrategyUsage = "ring, direct, rings:G, aggregator:R[,stream]";

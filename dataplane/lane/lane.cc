@@ -12,6 +12,21 @@ namespace {
 
 rte_mbuf* mbuf_of(const Packet& packet) noexcept { return static_cast<rte_mbuf*>(packet.handle); }
 
+// Counts, and the sum behind them.
+template <class Histogram, size_t kSize>
+void publish_times(const Histogram& times, Snapshot<kSize>& to, size_t at) noexcept {
+  for (size_t i = 0; i < Histogram::kPlaces; ++i) to.set(at + i, times.counts[i]);
+  to.set(at + Histogram::kPlaces, times.sum);
+}
+
+template <class Histogram, size_t kSize>
+Histogram published_times(const Snapshot<kSize>& from, size_t at) noexcept {
+  Histogram times;
+  for (size_t i = 0; i < Histogram::kPlaces; ++i) times.counts[i] = from[at + i];
+  times.sum = from[at + Histogram::kPlaces];
+  return times;
+}
+
 }  // namespace
 
 Lane::Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk)
@@ -109,12 +124,19 @@ void Lane::publish() noexcept {
     codecs_.set(2 * i, exchange_.codec_totals()[i].element_bytes);
     codecs_.set(2 * i + 1, exchange_.codec_totals()[i].run_bytes);
   }
+  for (size_t i = 0; i < kStrategyKinds; ++i) publish_times(exchange_.operation_times()[i], times_, i * kTimesFields);
 }
 
 AllCodecTotals Lane::codec_totals() const noexcept {
   AllCodecTotals totals;
   for (size_t i = 0; i < kCodecIds; ++i) totals[i] = {codecs_[2 * i], codecs_[2 * i + 1]};
   return totals;
+}
+
+OperationTimes Lane::operation_times() const noexcept {
+  OperationTimes times;
+  for (size_t i = 0; i < times.size(); ++i) times[i] = published_times<OperationHistogram>(times_, i * kTimesFields);
+  return times;
 }
 
 void Lane::publish_link(size_t link) noexcept {
@@ -134,22 +156,26 @@ void Lane::publish_link(size_t link) noexcept {
   static_assert(std::size(fields) == kLinkNumbers);
   for (size_t i = 0; i < std::size(fields); ++i) links_[link].set(i, fields[i]);
   publish(status.refused, links_[link], std::size(fields));
+  publish_times(status.totals.rtt, links_[link], std::size(fields) + kFailureFields);
 }
 
 LinkSnapshot Lane::link_snapshot(size_t link) const noexcept {
   const Snapshot<kLinkFields>& fields = links_[link];
-  return {
-      .rank = routes_[link].rank,
-      .up = fields[0] != 0,
-      .heard = fields[1],
-      .rtt = static_cast<double>(fields[2]),
-      .window = std::bit_cast<double>(fields[3]),
-      .in_flight = fields[4],
-      .refused = published_failure(fields, kLinkNumbers),
-      .tagged = fields[5],
-      .waiting_since = fields[6],
-      .totals = {
-          .sent = fields[7], .resent = fields[8], .bytes = fields[9], .full = fields[10], .full_bytes = fields[11]}};
+  return {.rank = routes_[link].rank,
+          .up = fields[0] != 0,
+          .heard = fields[1],
+          .rtt = static_cast<double>(fields[2]),
+          .window = std::bit_cast<double>(fields[3]),
+          .in_flight = fields[4],
+          .refused = published_failure(fields, kLinkNumbers),
+          .tagged = fields[5],
+          .waiting_since = fields[6],
+          .totals = {.sent = fields[7],
+                     .resent = fields[8],
+                     .bytes = fields[9],
+                     .full = fields[10],
+                     .full_bytes = fields[11],
+                     .rtt = published_times<RttHistogram>(fields, kLinkNumbers + kFailureFields)}};
 }
 
 RingSnapshot Lane::ring_snapshot() const noexcept {

@@ -99,6 +99,7 @@ class Lane final : public PacketIo {
   [[nodiscard]] size_t links() const noexcept { return routes_.size(); }
   [[nodiscard]] LinkSnapshot link_snapshot(size_t link) const noexcept;
   [[nodiscard]] AllCodecTotals codec_totals() const noexcept;
+  [[nodiscard]] OperationTimes operation_times() const noexcept;
   [[nodiscard]] unsigned rank() const noexcept { return rank_; }
 
   // ---- PacketIo
@@ -155,10 +156,13 @@ class Lane final : public PacketIo {
   static constexpr size_t kPastFields = 1 + kFailureFields;
   static constexpr size_t kRingFields = kPastAt + std::tuple_size_v<PastFailures> * kPastFields;
   static constexpr size_t kLinkNumbers = 12;
-  static constexpr size_t kLinkFields = kLinkNumbers + kFailureFields;
+  static constexpr size_t kRttFields = RttHistogram::kPlaces + 1;
+  static constexpr size_t kLinkFields = kLinkNumbers + kFailureFields + kRttFields;
   Snapshot<kRingFields> ring_;                // RingSnapshot, field by field
   std::vector<Snapshot<kLinkFields>> links_;  // LinkSnapshot of each link, likewise
   Snapshot<2 * kCodecIds> codecs_;            // AllCodecTotals, likewise
+  static constexpr size_t kTimesFields = OperationHistogram::kPlaces + 1;
+  Snapshot<kStrategyKinds * kTimesFields> times_;  // OperationTimes, likewise
 };
 
 }  // namespace gradlane

@@ -122,6 +122,15 @@ std::vector<CodecFigures> codec_figures(const AllCodecTotals& totals) {
   return figures;
 }
 
+std::vector<StrategyFigures> strategy_figures(const OperationTimes& times) {
+  std::vector<StrategyFigures> figures;
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (std::ranges::all_of(times[i].counts, [](uint64_t count) { return count == 0; })) continue;
+    figures.push_back({strategy_word(static_cast<StrategyId::Kind>(i)), times[i]});
+  }
+  return figures;
+}
+
 RankFigures rank_figures(const Lane& lane, unsigned number) {
   using State = RingSnapshot::State;
   const RingSnapshot ring = lane.ring_snapshot();
@@ -134,7 +143,8 @@ RankFigures rank_figures(const Lane& lane, unsigned number) {
                       .failed = ring.failed ? failure_text(ring.failed) : "",
                       .links = {},
                       .counters = {},
-                      .codecs = codec_figures(lane.codec_totals())};
+                      .codecs = codec_figures(lane.codec_totals()),
+                      .strategies = strategy_figures(lane.operation_times())};
   for (size_t i = 0; i < lane.links(); ++i) {
     const LinkSnapshot link = lane.link_snapshot(i);
     figures.links.push_back({.rank = link.rank,
@@ -146,7 +156,8 @@ RankFigures rank_figures(const Lane& lane, unsigned number) {
                              .resent = link.totals.resent,
                              .bytes = link.totals.bytes,
                              .full_us = static_cast<double>(link.totals.full) / kMicrosecond,
-                             .full_bytes = link.totals.full_bytes});
+                             .full_bytes = link.totals.full_bytes,
+                             .rtt = link.totals.rtt});
   }
   lane.published().for_each([&figures](const CounterValue& each) { figures.counters.push_back(each); });
   return figures;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/counter_set.h"
+#include "base/time_histogram.h"
 #include "compress/kernels.h"
 #include "config/config.h"
 #include "dataplane/trainer/plan_reports.h"
@@ -66,6 +67,7 @@ struct LinkFigures {
   uint64_t bytes = 0;       // of both
   double full_us = 0;       // how long its window was full
   uint64_t full_bytes = 0;  // of `bytes`, meanwhile
+  RttHistogram rtt{};
 };
 
 struct CodecFigures {
@@ -73,6 +75,11 @@ struct CodecFigures {
   std::string word;            // "fixed"; "signsgd,ternary", "fixed:rel" where several have one word
   uint64_t element_bytes = 0;  // of what was sent by it,
   uint64_t run_bytes = 0;      //   and as it was sent
+};
+
+struct StrategyFigures {
+  const char* word = "";     // "rings" of all rings:G
+  OperationHistogram times;  // of operations that succeeded, from their submission on
 };
 
 struct WorkerFigures {
@@ -89,7 +96,8 @@ struct RankFigures {
   std::string failed;               // the last operation that failed: why; "": none has
   std::vector<LinkFigures> links;
   CounterValues counters;
-  std::vector<CodecFigures> codecs;  // those that were used; "raw": what goes through none
+  std::vector<CodecFigures> codecs;           // those that were used; "raw": what goes through none
+  std::vector<StrategyFigures> strategies{};  // likewise
 };
 
 struct NodeFigures {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/file_descriptor.h"
 #include "dataplane/status/admin_answers.h"
@@ -100,6 +101,25 @@ TEST(Status, SaysWhatANodeIsLike) {
   EXPECT_GT(rank.at("links").at(0).at("rtt_us"), 0);
   EXPECT_LE(document.at("pools").at(0).at("free"), document.at("pools").at(0).at("buffers"));
   EXPECT_EQ(document.at("neighbours").size(), 1U);
+}
+
+TEST(Status, HasTimesOfOperationsAndRoundTrips) {
+  Busy ring;
+  const Nanos began = ring.cluster.now();
+  ring.begin();
+  ASSERT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); }));
+  const Nanos took = ring.cluster.now() - began;
+  ring.cluster.run_for(150 * kMillisecond);
+  const RankFigures rank = node_figures(ring.cluster.node(0)).ranks.at(0);
+  ASSERT_EQ(rank.strategies.size(), 1U);
+  EXPECT_STREQ(rank.strategies[0].word, "ring");
+  const OperationHistogram& times = rank.strategies[0].times;
+  EXPECT_EQ(std::accumulate(times.counts.begin(), times.counts.end(), uint64_t{0}), 1U);
+  EXPECT_GT(times.sum, took / 2) << "the last packet's time counts, and not that of the round before";
+  EXPECT_LE(times.sum, took);
+  const RttHistogram& round_trips = rank.links.at(0).rtt;
+  EXPECT_GT(std::accumulate(round_trips.counts.begin(), round_trips.counts.end(), uint64_t{0}), 10U);
+  EXPECT_GT(round_trips.sum, 0U);
 }
 
 TEST(Status, NamesFaultsMadeOnPurpose) {

@@ -1,0 +1,216 @@
+// metrics.cc - a node's figures for Prometheus (pure functions)
+#include "dataplane/status/metrics.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dataplane/status/metrics_counters.h"
+
+namespace gradlane {
+namespace {
+
+using Type = MetricsText::Type;
+using std::string_view_literals::operator""sv;
+
+constexpr uint64_t kBitsPerByte = 8;
+
+// ---- Counters of packet paths
+
+struct Place {
+  MetricLabels labels;
+  const CounterValues* counters;
+};
+
+// The same counters everywhere, in the same order.
+void add_counters(MetricsText& out, std::span<const MetricsRow> rows, const std::vector<Place>& places) {
+  if (places.empty()) return;
+  std::string_view family;
+  for (const MetricsRow& row : rows) {
+    const CounterValues& first = *places.front().counters;
+    const auto found =
+        std::ranges::find(first, row.counter, [](const CounterValue& it) { return std::string_view(it.name); });
+    if (row.family.empty()) continue;
+    if (row.family != std::exchange(family, row.family)) out.family(row.family, Type::kCounter, row.help);
+    if (found == first.end()) continue;
+    const auto at = static_cast<size_t>(found - first.begin());
+    for (const Place& place : places) {
+      const MetricLabels labels = row.label.empty() ? place.labels : place.labels.with(row.label, row.value);
+      const uint64_t value = (*place.counters)[at].value;
+      if (row.unit == 1) {
+        out.sample(labels, value);
+      } else {
+        out.sample(labels, static_cast<double>(value) * row.unit);
+      }
+    }
+  }
+}
+
+MetricLabels labels_of(const MetricLabels& node, const RankFigures& rank) {
+  return node.with("rank", uint64_t{rank.rank}).with("lane", uint64_t{rank.lane});
+}
+
+// ---- The node
+
+void add_node(MetricsText& out, const MetricLabels& labels, const NodeFigures& node, const ProcessFigures& process) {
+  const auto gauge = [&](std::string_view name, std::string_view help, auto value) {
+    out.family(name, Type::kGauge, help);
+    out.sample(labels, value);
+  };
+  out.family("gradlane_build_info", Type::kGauge, "1; what runs here");
+  out.sample(labels.with("version", process.version), uint64_t{1});
+  out.family("gradlane_node_info", Type::kGauge, "1; how the node is configured");
+  out.sample(labels.with("codec", node.codec).with("mtu", node.mtu).with("config_digest", node.config_digest),
+             uint64_t{1});
+  gauge("gradlane_uptime_seconds", "since the start of the daemon", process.uptime_s);
+  if (process.rss_kb != 0) gauge("gradlane_resident_memory_bytes", "memory of the daemon", process.rss_kb * 1024);
+  gauge("gradlane_nodes", "nodes of the ring", uint64_t{node.nodes});
+  gauge("gradlane_trainers", "trainers that belong to this node", uint64_t{node.trainers});
+  gauge("gradlane_trainers_attached", "trainers that are here", uint64_t{node.attached});
+  gauge("gradlane_operations_in_flight", "operations under way, each lane counted", uint64_t{node.in_flight});
+  gauge("gradlane_packets_authenticated", "1: packets carry tags", uint64_t{node.auth ? 1U : 0U});
+  gauge("gradlane_faults_injected", "1: frames are harmed on purpose", uint64_t{node.faults.any() ? 1U : 0U});
+
+  out.family("gradlane_worker_busy_seconds_total", Type::kCounter,
+             "time of rounds that moved something, with all else that their CPU did meanwhile");
+  for (size_t i = 0; i < node.workers.size(); ++i) {
+    out.sample(labels.with("worker", i), node.workers[i].busy_us / 1e6);
+  }
+  out.family("gradlane_buffers", Type::kGauge, "packet buffers");
+  for (size_t i = 0; i < node.pools.size(); ++i) out.sample(labels.with("pool", i), node.pools[i].buffers);
+  out.family("gradlane_buffers_free", Type::kGauge, "packet buffers that nobody has");
+  for (size_t i = 0; i < node.pools.size(); ++i) out.sample(labels.with("pool", i), node.pools[i].free);
+}
+
+// ---- Neighbours and ports
+
+void add_neighbours(MetricsText& out, const MetricLabels& node, const std::vector<NeighbourFigures>& neighbours) {
+  const auto labels = [&node](const NeighbourFigures& it) { return node.with("peer_node", uint64_t{it.node}); };
+  out.family("gradlane_neighbour_up", Type::kGauge, "1: the neighbour is there");
+  for (const NeighbourFigures& it : neighbours) {
+    out.sample(labels(it).with("ip", it.ip).with("port", it.port), uint64_t{it.up ? 1U : 0U});
+  }
+  out.family("gradlane_neighbour_path_mtu_bytes", Type::kGauge,
+             "longest IP packets that the way takes, where that is less than the MTU");
+  for (const NeighbourFigures& it : neighbours) {
+    if (it.path_bytes != 0) out.sample(labels(it), uint64_t{it.path_bytes});
+  }
+  out.family(
+      "gradlane_neighbour_refused_packets_total", Type::kCounter,
+      "packets of the neighbour that were refused: a wrong tag, no tag, a tag and no key here, a ToS of no class");
+  for (const NeighbourFigures& it : neighbours) {
+    for (const auto& [reason, count] : {std::pair{"forged"sv, it.forged},
+                                        {"untagged"sv, it.untagged},
+                                        {"tagged"sv, it.tagged},
+                                        {"wrong_tos"sv, it.wrong_tos}}) {
+      out.sample(labels(it).with("reason", reason), count);
+    }
+  }
+}
+
+void add_ports(MetricsText& out, const MetricLabels& node, const std::vector<PortFigures>& ports) {
+  out.family("gradlane_port_info", Type::kGauge, "1; what the port is");
+  for (const PortFigures& it : ports) {
+    out.sample(node.with("port", it.name).with("device", it.device).with("driver", it.driver).with("mac", it.mac),
+               uint64_t{1});
+  }
+  out.family("gradlane_port_up", Type::kGauge, "1: its link is up");
+  for (const PortFigures& it : ports) {
+    out.sample(node.with("port", it.name), uint64_t{it.link == "up"sv ? 1U : 0U});
+  }
+  out.family("gradlane_port_speed_bytes", Type::kGauge, "bytes that its link takes in a second, if the device says so");
+  for (const PortFigures& it : ports) {
+    if (it.speed_mbps != 0) out.sample(node.with("port", it.name), it.speed_mbps * uint64_t{1'000'000} / kBitsPerByte);
+  }
+  std::vector<Place> places;
+  for (const PortFigures& it : ports) {
+    for (size_t i = 0; i < it.queues.size(); ++i) {
+      places.push_back({node.with("port", it.name).with("queue", i), &it.queues[i]});
+    }
+  }
+  add_counters(out, kQueueRows, places);
+}
+
+// ---- Ranks and links
+
+void add_links(MetricsText& out, const MetricLabels& node, const std::vector<RankFigures>& ranks) {
+  size_t links = 0;
+  const auto each = [&](std::string_view name, Type type, std::string_view help, auto value) {
+    out.family(name, type, help);
+    links = 0;
+    for (const RankFigures& rank : ranks) {
+      for (const LinkFigures& link : rank.links) {
+        out.sample(labels_of(node, rank).with("peer", uint64_t{link.rank}), value(link));
+        ++links;
+      }
+    }
+  };
+  using Link = const LinkFigures&;
+  each("gradlane_link_up", Type::kGauge, "1: both ends have met in this session",
+       [](Link it) { return uint64_t{it.up ? 1U : 0U}; });
+  each("gradlane_link_smoothed_rtt_seconds", Type::kGauge, "round trip now, smoothed; 0: not measured yet",
+       [](Link it) { return it.rtt_us / 1e6; });
+  each("gradlane_link_window_packets", Type::kGauge, "congestion window", [](Link it) { return it.window; });
+  each("gradlane_link_in_flight_packets", Type::kGauge, "data packets that are not acknowledged",
+       [](Link it) { return uint64_t{it.in_flight}; });
+  each("gradlane_link_sent_packets_total", Type::kCounter, "data packets sent, without retransmissions",
+       [](Link it) { return it.sent; });
+  each("gradlane_link_retransmitted_packets_total", Type::kCounter, "data packets sent again",
+       [](Link it) { return it.resent; });
+  each("gradlane_link_sent_bytes_total", Type::kCounter, "bytes of both, from the link header on",
+       [](Link it) { return it.bytes; });
+  each("gradlane_link_window_full_seconds_total", Type::kCounter,
+       "how long the window was full, so that what was to be sent had to wait",
+       [](Link it) { return it.full_us / 1e6; });
+  if (links > kMostRttHistograms) return;
+  out.family("gradlane_link_rtt_seconds", Type::kHistogram, "round trips of acknowledged packets");
+  for (const RankFigures& rank : ranks) {
+    for (const LinkFigures& link : rank.links) {
+      out.times(labels_of(node, rank).with("peer", uint64_t{link.rank}), link.rtt);
+    }
+  }
+}
+
+void add_ranks(MetricsText& out, const MetricLabels& node, const std::vector<RankFigures>& ranks) {
+  out.family("gradlane_ring_whole", Type::kGauge, "1: all ranks take part, as this one sees it");
+  for (const RankFigures& it : ranks) out.sample(labels_of(node, it), uint64_t{it.ring == "whole"sv ? 1U : 0U});
+  std::vector<Place> places;
+  for (const RankFigures& it : ranks) places.push_back({labels_of(node, it), &it.counters});
+  add_counters(out, kRankRows, places);
+  out.family("gradlane_elements_raw_bytes_total", Type::kCounter, "what elements that were sent take in memory");
+  for (const RankFigures& it : ranks) {
+    for (const CodecFigures& codec : it.codecs) {
+      out.sample(labels_of(node, it).with("codec", codec.word), codec.element_bytes);
+    }
+  }
+  out.family("gradlane_elements_sent_bytes_total", Type::kCounter,
+             "the same elements as they were sent, encoded, with the headers of their runs");
+  for (const RankFigures& it : ranks) {
+    for (const CodecFigures& codec : it.codecs) {
+      out.sample(labels_of(node, it).with("codec", codec.word), codec.run_bytes);
+    }
+  }
+  out.family("gradlane_operation_seconds", Type::kHistogram,
+             "operations that succeeded, from their submission on, each lane counted");
+  for (const RankFigures& it : ranks) {
+    for (const StrategyFigures& strategy : it.strategies) {
+      out.times(labels_of(node, it).with("strategy", strategy.word), strategy.times);
+    }
+  }
+  add_links(out, node, ranks);
+}
+
+}  // namespace
+
+std::string metrics_document(const NodeFigures& node, const ProcessFigures& process, MetricsFormat format) {
+  MetricsText out(format);
+  const MetricLabels labels = MetricLabels().with("node", uint64_t{node.node});
+  add_node(out, labels, node, process);
+  add_neighbours(out, labels, node.neighbours);
+  add_ports(out, labels, node.ports);
+  add_ranks(out, labels, node.ranks);
+  return out.end();
+}
+
+}  // namespace gradlane

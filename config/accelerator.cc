@@ -27,8 +27,9 @@ constexpr const char* kRepackKeys[] = {"enabled", "hold"};
 constexpr const char* kAcceleratorMemoryKeys[] = {"records", "hugepages"};
 constexpr const char* kAcceleratorWorkerKeys[] = {"core", "idle"};
 // Of a node's file. Not `workers`, which is near enough to `worker`.
-constexpr const char* kAcceleratorForeignKeys[] = {"rank",  "nodes",    "trainers", "local_reduce", "socket",
-                                                   "ports", "exchange", "timeouts", "auth",         "telemetry"};
+constexpr const char* kAcceleratorForeignKeys[] = {"rank",   "nodes",     "trainers", "local_reduce",
+                                                   "socket", "ports",     "exchange", "timeouts",
+                                                   "auth",   "telemetry", "metrics"};
 constexpr KeysElsewhere kNodeElsewhere = {kAcceleratorForeignKeys,
                                           "a key of `mode: node`, and this is an accelerator's file"};
 

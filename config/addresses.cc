@@ -36,6 +36,18 @@ std::optional<IpAddress> parse_address(std::string_view text) {
   return address;
 }
 
+std::optional<IpPort> parse_ip_port(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string_view ip = text.substr(0, colon);
+  const bool bracketed = ip.starts_with('[') && ip.ends_with(']');
+  if (bracketed) ip = ip.substr(1, ip.size() - 2);
+  const auto address = parse_address(ip);
+  const auto port = parse_decimal(text.substr(colon + 1), 1, 65535);
+  if (!address || !port || bracketed != (ip.find(':') != std::string_view::npos)) return std::nullopt;
+  return IpPort{*address, static_cast<uint16_t>(*port)};
+}
+
 bool is_loopback(const IpAddress& address) noexcept {
   if (const auto ip = ipv4_of(address)) return *ip >> 24 == 127;
   IpAddress own{};
@@ -65,9 +77,12 @@ std::string ip_text(const IpAddress& address) {
 
 std::string address_text(const NodeAddress& node) {
   const IpAddress address = address_of(node);
-  const std::string text = ip_text(address);
-  if (!node.udp_port) return text;
-  return ipv4_of(address) ? fmt::format("{}:{}", text, *node.udp_port) : fmt::format("[{}]:{}", text, *node.udp_port);
+  return node.udp_port ? address_text(IpPort{address, *node.udp_port}) : ip_text(address);
+}
+
+std::string address_text(const IpPort& address) {
+  const std::string ip = ip_text(address.ip);
+  return ipv4_of(address.ip) ? fmt::format("{}:{}", ip, address.port) : fmt::format("[{}]:{}", ip, address.port);
 }
 
 std::string address_text(const NodeConfig& config, uint32_t ip) {

@@ -24,6 +24,8 @@ inline constexpr uint32_t kStrangerIp = 0xf0fffffe;  // whoever has no other add
 
 // 10.77.0.1, fd00::1; ::ffff:10.77.0.1 is the former.
 [[nodiscard]] std::optional<IpAddress> parse_address(std::string_view text);
+// 10.77.0.1:9400, [fd00::1]:9400
+[[nodiscard]] std::optional<IpPort> parse_ip_port(std::string_view text);
 [[nodiscard]] bool is_loopback(const IpAddress& address) noexcept;
 [[nodiscard]] bool is_of_one_link(const IpAddress& address) noexcept;  // fe80::/10, which needs an interface beside it
 // Not of a group, "this" network, or one link.
@@ -36,6 +38,7 @@ inline constexpr uint32_t kStrangerIp = 0xf0fffffe;  // whoever has no other add
 // For people: "10.77.0.1", "fd00::1", and "[fd00::1]:19000" where the node has its own UDP port.
 [[nodiscard]] std::string ip_text(const IpAddress& address);
 [[nodiscard]] std::string address_text(const NodeAddress& node);
+[[nodiscard]] std::string address_text(const IpPort& address);
 // The same of whoever has this address in frames.
 [[nodiscard]] std::string address_text(const NodeConfig& config, uint32_t ip);
 

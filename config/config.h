@@ -30,6 +30,13 @@ inline constexpr size_t kMinIpMtu = 576;
 inline constexpr size_t kMaxIpMtu = 9000;
 inline constexpr size_t kIpUdpBytes = 28;  // headers between the MTU of IP and that of the exchange (of IPv4)
 
+// Of TCP or UDP.
+struct IpPort {
+  IpAddress ip{};
+  uint16_t port = 0;
+  bool operator==(const IpPort&) const = default;
+};
+
 // A machine of the ring. The table is the same on all nodes.
 struct NodeAddress {
   unsigned rank = 0;              // of the node: its place in the ring
@@ -134,11 +141,12 @@ struct NodeConfig {
   InjectedFaults faults;
 
   // ---- Talking to the outside.
-  std::string socket;        // path; made by the daemon
-  std::string admin;         // path: `gradlane stats` and `gradlane check` ask here
-  bool telemetry = false;    // DPDK's, for dpdk-telemetry.py
-  std::string log = "info";  // trace, debug, info, warn, error
-  std::string log_file;      // path; opened anew on SIGHUP; empty: standard error
+  std::string socket;             // path; made by the daemon
+  std::string admin;              // path: `gradlane stats` and `gradlane check` ask here
+  std::optional<IpPort> metrics;  // where Prometheus asks, by TCP; absent: it does not
+  bool telemetry = false;         // DPDK's, for dpdk-telemetry.py
+  std::string log = "info";       // trace, debug, info, warn, error
+  std::string log_file;           // path; opened anew on SIGHUP; empty: standard error
 };
 
 // Ranks of the exchange: trainers, or nodes where they reduce locally.

@@ -102,6 +102,7 @@ std::string config_text(const NodeConfig& config) {
   if (!config.user.empty()) text += fmt::format("user: {}\n", in_quotes(config.user));
   text += faults_text(config.faults);
   if (!config.log_file.empty()) text += fmt::format("log_file: {}\n", in_quotes(config.log_file));
+  if (config.metrics) text += fmt::format("metrics: {}\n", in_quotes(address_text(*config.metrics)));
   return text + fmt::format("telemetry: {}\nlog: {}\n", config.telemetry, config.log);
 }
 

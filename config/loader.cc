@@ -28,9 +28,9 @@ namespace gradlane {
 namespace {
 
 constexpr const char* kKeys[] = {
-    "mode",     "rank",      "nodes", "trainers", "local_reduce", "socket",   "admin",    "codec",      "mtu",
-    "udp_port", "tos",       "ports", "workers",  "memory",       "exchange", "timeouts", "auth",       "user",
-    "faults",   "telemetry", "log",   "log_file", "strategies",   "strategy", "plan",     "calibration"};
+    "mode",     "rank",      "nodes", "trainers", "local_reduce", "socket",   "admin",    "codec",       "mtu",
+    "udp_port", "tos",       "ports", "workers",  "memory",       "exchange", "timeouts", "auth",        "user",
+    "faults",   "telemetry", "log",   "log_file", "strategies",   "strategy", "plan",     "calibration", "metrics"};
 constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
 constexpr const char* kMemoryKeys[] = {"hugepages", "per_trainer"};
 constexpr const char* kExchangeKeys[] = {"window", "operations", "max_tensor", "queue_target"};
@@ -243,6 +243,7 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   read_protection(root, config);
   read_faults(root, config.faults);
   read_sockets(root, config);
+  if (const auto metrics = root.find("metrics")) config.metrics = metrics->ip_port();
   root.flag("telemetry", config.telemetry);
   read_log(root, config.log, config.log_file);
   faults.throw_first();

@@ -174,6 +174,15 @@ std::optional<IpAddress> Value::host_ip() const {
   return std::nullopt;
 }
 
+std::optional<IpPort> Value::ip_port() const {
+  static constexpr std::string_view kAllowed = "ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\"";
+  const std::string* const text = scalar("an address and a port", kAllowed);
+  if (text == nullptr) return std::nullopt;
+  const auto address = parse_ip_port(*text);
+  if (!address) fault(fmt::format("{} is no address with a port, allowed: {}", quoted(*text), kAllowed));
+  return address;
+}
+
 std::optional<MacAddress> Value::host_mac() const {
   static constexpr std::string_view kAllowed = "one of a host, as in \"02:00:00:00:00:01\"";
   const std::string* const text = scalar("a MAC address", kAllowed);

@@ -40,6 +40,7 @@ class Value {
   [[nodiscard]] std::optional<std::string> name(size_t longest) const;
   [[nodiscard]] std::optional<IpAddress> host_ip() const;
   [[nodiscard]] std::optional<MacAddress> host_mac() const;
+  [[nodiscard]] std::optional<IpPort> ip_port() const;
   [[nodiscard]] std::optional<std::vector<Value>> list(const char* of_what) const;
 
  private:

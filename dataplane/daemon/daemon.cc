@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
 
 #include "base/error.h"
+#include "config/addresses.h"
 #include "config/calibration_file.h"
 #include "config/calibration_use.h"
 #include "config/choices.h"
@@ -25,6 +27,7 @@
 #include "dataplane/node/node.h"
 #include "dataplane/status/admin_answers.h"
 #include "dataplane/status/job_watch.h"
+#include "dataplane/status/metrics.h"
 #include "dataplane/status/status.h"
 #include "dataplane/status/telemetry.h"
 
@@ -126,6 +129,7 @@ const char* step(Nodes& nodes, Ends& ends, milliseconds most) {
     busy |= node->server().busy() || node->probing();
     fds.push_back({node->admin()->fd(), POLLIN, 0});
     busy |= node->admin()->busy();
+    if (node->metrics() != nullptr) fds.push_back({node->metrics()->fd(), POLLIN, 0});
   }
   const milliseconds wait = busy ? std::min(most, kBusyStep) : most;
   poll(fds.data(), fds.size(), static_cast<int>(wait.count()));
@@ -133,6 +137,7 @@ const char* step(Nodes& nodes, Ends& ends, milliseconds most) {
     node->server().step();
     node->step_probing();
     node->admin()->step();
+    if (node->metrics() != nullptr) node->metrics()->step();
   }
   return ends.take();
 }
@@ -208,6 +213,21 @@ void shut_down(Nodes& nodes, Ends& ends, const char* why) {
   usleep(20'000);  // neighbours must have read it before devices go
 }
 
+// Where Prometheus asks, if it is to.
+void serve_metrics(Node& node, const ProcessFacts& process) {
+  const NodeConfig& config = node.config();
+  if (!config.metrics) return;
+  const auto document = [&node, &process](bool open_metrics) {
+    const MetricsFormat format = open_metrics ? MetricsFormat::kOpenMetrics : MetricsFormat::kText;
+    return metrics_document(node_figures(node), process_figures(process), format);
+  };
+  node.set_metrics(std::make_unique<MetricsServer>(
+      *config.metrics,
+      std::array<std::string, 2>{content_type(MetricsFormat::kText), content_type(MetricsFormat::kOpenMetrics)},
+      document));
+  spdlog::info("node {}: metrics at http://{}/metrics", config.rank, address_text(*config.metrics));
+}
+
 // Figures of another host, or of long ago, would be worse than none.
 void check_calibration(const NodeConfig& config, const std::string& version) {
   if (config.calibration.empty()) return;
@@ -251,6 +271,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
       return answer_admin(it, job, process, line);
     };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
+    serve_metrics(*node, process);
   }
   drop_privileges(privileges, nodes);
   std::optional<Telemetry> telemetry;

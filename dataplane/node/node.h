@@ -23,6 +23,7 @@
 #include "dataplane/trainer/server.h"
 #include "dataplane/watch/admin_socket.h"
 #include "dataplane/watch/failed_operations.h"
+#include "dataplane/watch/metrics_server.h"
 #include "dataplane/watch/path_watch.h"
 #include "dataplane/watch/prober.h"
 #include "dataplane/watch/ring_watch.h"
@@ -82,6 +83,10 @@ class Node {
   // Where people ask; null until it is set.
   void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
   [[nodiscard]] AdminSocket* admin() const noexcept { return admin_.get(); }
+
+  // Where Prometheus asks; null: it does not.
+  void set_metrics(std::unique_ptr<MetricsServer> metrics) noexcept { metrics_ = std::move(metrics); }
+  [[nodiscard]] MetricsServer* metrics() const noexcept { return metrics_.get(); }
 
   // Its workers, for who does their rounds himself and does not start() them; what control threads tell a lane.
   [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
@@ -162,6 +167,7 @@ class Node {
   std::vector<std::unique_ptr<Command>> closing_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<AdminSocket> admin_;
+  std::unique_ptr<MetricsServer> metrics_;
 };
 
 }  // namespace gradlane

@@ -1,42 +1,40 @@
-// admin_socket.cc - requests in, documents out, and nobody who can keep the control thread waiting (control thread
-// only)
+// admin_socket.cc - a line is a request, a document the answer (control thread only)
 #include "dataplane/watch/admin_socket.h"
 
-#include <poll.h>
-#include <spdlog/spdlog.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
 #include <utility>
-
-#include "base/error.h"
 
 namespace gradlane {
 namespace {
 
-// Bounds of what one step does.
-constexpr int kAcceptsPerStep = 16;
-constexpr size_t kWritePerStep = size_t{256} << 10;
-constexpr size_t kDrain = size_t{512} << 10;  // more than the kernel holds for a socket
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+using Sender = ClientServer::Sender;
+
+// The document is one line.
+ServerAnswer as_line(ServerAnswer answer) {
+  if (!answer.later) return {std::move(answer.text) + "\n", {}};
+  return {"", [later = std::move(answer.later)]() -> std::optional<std::string> {
+            std::optional<std::string> text = later();
+            if (text) *text += '\n';
+            return text;
+          }};
+}
+
+std::optional<ServerAnswer> answer_line(const AdminSocket::Handler& handler, std::string_view so_far, Sender sender) {
+  const size_t end = so_far.find('\n');
+  if (std::min(end, so_far.size()) > AdminSocket::kMostRequest) {
+    return as_line({admin_error("a request has at most " + std::to_string(AdminSocket::kMostRequest) + " bytes"), {}});
+  }
+  // Whoever ends its side without a newline has said all it has to say, too.
+  if (end == std::string_view::npos && sender == Sender::kOpen) return std::nullopt;
+  std::string request(so_far.substr(0, end));
+  if (request.ends_with('\r')) request.pop_back();
+  return as_line(handler(request));
+}
 
 }  // namespace
-
-struct AdminSocket::Client {
-  enum class State : uint8_t { kReading, kLater, kWriting, kGone };
-  FileDescriptor fd;
-  State state = State::kReading;
-  Clock::time_point came;
-  Clock::time_point until;  // dropped then
-  std::string text;         // the request, then the answer
-  size_t written = 0;
-  std::function<std::optional<std::string>()> later;
-};
 
 std::string admin_text(const nlohmann::json& document) {
   return document.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
@@ -46,170 +44,13 @@ std::string admin_error(const std::string& text) { return admin_text(nlohmann::j
 
 AdminSocket::AdminSocket(const std::string& path, Handler handler)
     : listener_(path, ListeningSocket::Kind::kStream, "admin"),
-      handler_(std::move(handler)),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  if (!epoll_ || !watch(EPOLL_CTL_ADD, listener_.fd(), EPOLLIN)) {
-    throw SetupError(std::string("cannot watch the admin socket: ") + std::strerror(errno));
-  }
+      server_(listener_.fd(),
+              {.name = "the admin socket",
+               .most_request = kMostRequest,
+               .answer = [handler = std::move(handler)](std::string_view so_far,
+                                                        Sender sender) { return answer_line(handler, so_far, sender); },
+               .timeout = admin_error("no answer within a minute") + "\n"}) {
   listener_.open();
-}
-
-AdminSocket::~AdminSocket() = default;
-
-bool AdminSocket::watch(int operation, int fd, uint32_t events) const noexcept {
-  epoll_event event{};
-  event.events = events;
-  event.data.fd = fd;
-  return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
-}
-
-bool AdminSocket::busy() const noexcept {
-  return std::ranges::any_of(clients_, [](const Client& client) { return client.state == Client::State::kLater; });
-}
-
-size_t AdminSocket::clients() const noexcept { return clients_.size(); }
-
-void AdminSocket::step(Clock::time_point now) {
-  std::array<epoll_event, kMostClients + 2> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  bool somebody_came = false;
-  for (int i = 0; i < count; ++i) {
-    const epoll_event& event = events[static_cast<size_t>(i)];
-    if (event.data.fd == listener_.fd()) {
-      somebody_came = true;
-      continue;
-    }
-    const auto client = std::ranges::find_if(clients_, [&](const Client& it) { return it.fd.get() == event.data.fd; });
-    // Both ways are closed: nobody is there to read an answer.
-    if (client != clients_.end() && (event.events & (EPOLLHUP | EPOLLERR)) != 0) client->state = Client::State::kGone;
-  }
-  if (somebody_came) accept_some(now);
-  for (Client& client : clients_) step_client(client, now);
-  const bool some_went =
-      std::erase_if(clients_, [](const Client& it) { return it.state == Client::State::kGone; }) != 0;
-  if (cannot_accept_ && (some_went || now >= accept_again_)) {
-    cannot_accept_ = false;
-    (void)watch(EPOLL_CTL_MOD, listener_.fd(), EPOLLIN);
-  }
-}
-
-// ---- Who comes
-
-void AdminSocket::accept_some(Clock::time_point now) {
-  for (int i = 0; i < kAcceptsPerStep; ++i) {
-    if (const Clock::time_point free = make_room(now); free > now) return look_away(free);
-    FileDescriptor socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket) {
-      if (!watch(EPOLL_CTL_ADD, socket.get(), EPOLLIN)) continue;
-      Client& client = clients_.emplace_back();
-      client.fd = std::move(socket);
-      client.came = now;
-      client.until = now + kPatience;
-      continue;
-    }
-    if (errno == ECONNABORTED || errno == EINTR) continue;
-    if (errno != EAGAIN) {
-      // Out of file descriptors, say.
-      spdlog::debug("cannot accept clients of the admin socket: {}", std::strerror(errno));
-      look_away(now + kAcceptPause);
-    }
-    return;
-  }
-}
-
-// It stays readable.
-void AdminSocket::look_away(Clock::time_point until) noexcept {
-  cannot_accept_ = true;
-  accept_again_ = until;
-  (void)watch(EPOLL_CTL_MOD, listener_.fd(), 0);
-}
-
-// Whoever has been here longest without a request goes, or else whoever has been here longest; but nobody at once,
-// whose request may be on its way. Returns when there will be room.
-AdminSocket::Clock::time_point AdminSocket::make_room(Clock::time_point now) {
-  std::erase_if(clients_, [](const Client& client) { return client.state == Client::State::kGone; });
-  if (clients_.size() < kMostClients) return now;
-  pollfd waiting{listener_.fd(), POLLIN, 0};
-  if (poll(&waiting, 1, 0) != 1) return now;  // for nobody
-  const auto idle =
-      std::ranges::find_if(clients_, [](const Client& client) { return client.state == Client::State::kReading; });
-  const auto goes = idle != clients_.end() ? idle : clients_.begin();
-  const Clock::time_point may_go = goes->came + kLeastStay;
-  if (may_go <= now) clients_.erase(goes);
-  return std::max(may_go, now);
-}
-
-// ---- What they want
-
-void AdminSocket::step_client(Client& client, Clock::time_point now) {
-  using State = Client::State;
-  if (client.state == State::kReading) read_request(client, now);
-  if (client.state == State::kLater) {
-    std::optional<std::string> text = client.later();
-    if (!text && now >= client.until) text = admin_error("no answer within a minute");
-    if (text) ready(client, *std::move(text), now);
-  }
-  if (client.state == State::kWriting) write_answer(client);
-  if (client.state != State::kLater && now >= client.until) client.state = State::kGone;
-}
-
-void AdminSocket::read_request(Client& client, Clock::time_point now) {
-  std::array<char, kMostRequest + 1> bytes;
-  const ssize_t got = recv(client.fd.get(), bytes.data(), bytes.size(), 0);
-  if (got < 0) {
-    if (errno != EAGAIN && errno != EINTR) client.state = Client::State::kGone;
-    return;
-  }
-  client.text.append(bytes.data(), static_cast<size_t>(got));
-  const size_t end = client.text.find('\n');
-  if (std::min(end, client.text.size()) > kMostRequest) {
-    return ready(client, admin_error("a request has at most " + std::to_string(kMostRequest) + " bytes"), now);
-  }
-  if (end == std::string::npos && got != 0) return;
-  // Whoever ends its side without a newline has said all it has to say, too.
-  if (client.text.empty()) {
-    client.state = Client::State::kGone;
-    return;
-  }
-  std::string request = client.text.substr(0, end);
-  if (request.ends_with('\r')) request.pop_back();
-  answer(client, request, now);
-}
-
-void AdminSocket::answer(Client& client, const std::string& request, Clock::time_point now) {
-  AdminAnswer answer = handler_(request);
-  if (!answer.later) return ready(client, std::move(answer.text), now);
-  client.later = std::move(answer.later);
-  client.state = Client::State::kLater;
-  client.until = now + kLater;
-  // Its end is heard of all the same.
-  if (!watch(EPOLL_CTL_MOD, client.fd.get(), 0)) client.state = Client::State::kGone;
-}
-
-void AdminSocket::ready(Client& client, std::string text, Clock::time_point now) {
-  client.later = nullptr;
-  client.text = std::move(text) + "\n";
-  client.written = 0;
-  client.until = now + kPatience;
-  client.state = Client::State::kWriting;
-  if (!watch(EPOLL_CTL_MOD, client.fd.get(), EPOLLOUT)) client.state = Client::State::kGone;
-}
-
-void AdminSocket::write_answer(Client& client) {
-  const size_t most = std::min(client.text.size() - client.written, kWritePerStep);
-  const ssize_t sent = send(client.fd.get(), client.text.data() + client.written, most, MSG_NOSIGNAL);
-  if (sent < 0) {
-    if (errno != EAGAIN && errno != EINTR) client.state = Client::State::kGone;
-    return;
-  }
-  client.written += static_cast<size_t>(sent);
-  if (client.written != client.text.size()) return;
-  // What is left unread would reach the client as an error in place of the end.
-  std::array<char, 16384> rest;
-  for (size_t drained = 0; drained < kDrain; drained += rest.size()) {
-    if (recv(client.fd.get(), rest.data(), rest.size(), 0) <= 0) break;
-  }
-  client.state = Client::State::kGone;
 }
 
 }  // namespace gradlane

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "config/addresses.h"
 #include "config/loader.h"
 #include "tests/config/same_config.h"
 
@@ -44,6 +45,7 @@ timeouts: {peer: 1500ms, start: 2min, operation: 3h, shutdown: 0s, min_rto: 70us
 auth: {key_file: /etc/a "b".key}
 user: grad-lane_1
 faults: {drop: 1%, duplicate: 0.1%, reorder: 0.02, corrupt: 1, delay: 12.5%, delay_time: 3ms, seed: 0xffffffffffffffff}
+metrics: "[fd00::1]:9400"
 telemetry: true
 log: trace
 log_file: /var/log/"x" y.log
@@ -155,6 +157,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config.key_file, "/etc/a \"b\".key");
   EXPECT_EQ(config.user, "grad-lane_1");
   EXPECT_EQ(fields(config.faults), std::tuple(0.01, 0.001, 0.02, 1.0, 0.125, 3 * kMillisecond, UINT64_MAX));
+  EXPECT_EQ(config.metrics, (IpPort{*parse_address("fd00::1"), 9400}));
   EXPECT_TRUE(config.telemetry);
   EXPECT_EQ(config.log, "trace");
   EXPECT_EQ(config.log_file, "/var/log/\"x\" y.log");
@@ -163,7 +166,7 @@ TEST(Config, EveryKeyIsRead) {
 TEST(Config, TextReadsToTheSame) {
   for (const std::string& text : {std::string(kEveryKey), two_nodes(), two_nodes("socket: \"null\"\nlog: warn"),
                                   two_nodes("auth: {key_file: \"~\"}\nuser: \"true\"\nfaults: {delay: 100%}"),
-                                  two_nodes("workers: {idle: yield}")}) {
+                                  two_nodes("workers: {idle: yield}\nmetrics: 0.0.0.0:1")}) {
     const NodeConfig config = parse_config(text, "");
     const std::string written = config_text(config);
     const NodeConfig again = parse_config(written, "");
@@ -210,9 +213,9 @@ TEST(Digest, LeavesOutWhatMayDiffer) {
   const auto digest = [](const std::string& text) { return rank_table_digest(parse_config(text, "")); };
   const uint64_t base = digest(two_nodes());
   for (const char* more :
-       {"mtu: 600", "codec: raw", "socket: /tmp/x", "log: error", "telemetry: true", "memory: {per_trainer: 1GiB}",
-        "workers: {idle: spin, cores: [1]}", "exchange: {window: 2}", "timeouts: {peer: 1s}", "admin: /tmp/y",
-        "auth: {key_file: k}", "user: nobody", "faults: {drop: 1%}"}) {
+       {"mtu: 600", "codec: raw", "socket: /tmp/x", "log: error", "telemetry: true", "metrics: 127.0.0.1:9400",
+        "memory: {per_trainer: 1GiB}", "workers: {idle: spin, cores: [1]}", "exchange: {window: 2}",
+        "timeouts: {peer: 1s}", "admin: /tmp/y", "auth: {key_file: k}", "user: nobody", "faults: {drop: 1%}"}) {
     EXPECT_EQ(digest(two_nodes(more)), base) << more;
   }
   std::string text = two_nodes();

@@ -39,7 +39,8 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 
 constexpr std::string_view kRootKeys =
     "mode, rank, nodes, trainers, local_reduce, socket, admin, codec, mtu, udp_port, tos, ports, workers, memory, "
-    "exchange, timeouts, auth, user, faults, telemetry, log, log_file, strategies, strategy, plan, calibration";
+    "exchange, timeouts, auth, user, faults, telemetry, log, log_file, strategies, strategy, plan, calibration, "
+    "metrics";
 
 TEST(Faults, TheFilesTheRowsAreMadeOfAreRight) { EXPECT_EQ(fault_of(std::string(kNodes) + kPorts), ""); }
 
@@ -72,6 +73,18 @@ TEST(Faults, MissingKeys) {
              {"rank: 0\nnodes: [{rank: 0, ip: 1.1.1.1}]\nports: [{name: a}]",
               "3:9: ports[0]: has no device, allowed: one of the keys device, pci, ring, udp"},
              {kNodes, "1:1: ports: is missing, allowed: at least one port, as there are other nodes"}});
+}
+
+TEST(Faults, WhereMetricsAreServed) {
+  for (const char* const word :
+       {"9400", "localhost:9400", "127.0.0.1:0", "127.0.0.1:65536", "'::1:9400'", "'[127.0.0.1]:9400'", "':9400'"}) {
+    const std::string text(word);
+    const std::string shown = text.front() == '\'' ? text : "'" + text + "'";
+    EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "metrics: " + text),
+              "n.yaml:4:10: metrics: " + shown +
+                  " is no address with a port, allowed: ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\"");
+  }
+  EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "metrics: '[::]:9400'"), "");
 }
 
 TEST(Faults, Types) {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "config/accelerator.h"
+#include "config/addresses.h"
 #include "config/choices.h"
 #include "config/config.h"
 
@@ -30,8 +31,8 @@ inline auto fields(const NodeConfig& config) {
   const auto& [file, rank, nodes, trainers, local_reduce, ports, mtu, udp_port, tos_compressed, tos_raw, tos_control,
                lanes, threads, cores, idle, hugepages, trainer_memory, codec, strategies, auto_codec, auto_strategy,
                calibration, plan_file, plan, window, operations, max_tensor, queue_target, peer_timeout, start_timeout,
-               operation_timeout, shutdown_timeout, min_rto, key_file, user, faults, socket, admin, telemetry, log,
-               log_file] = config;
+               operation_timeout, shutdown_timeout, min_rto, key_file, user, faults, socket, admin, metrics, telemetry,
+               log, log_file] = config;
   std::vector<decltype(fields(NodeAddress{}))> node_fields;
   for (const NodeAddress& node : nodes) node_fields.push_back(fields(node));
   std::vector<decltype(fields(PortConfig{}))> port_fields;
@@ -40,7 +41,8 @@ inline auto fields(const NodeConfig& config) {
                     tos_control, lanes, threads, cores, idle, hugepages, trainer_memory, codec.name(), strategies,
                     auto_codec, auto_strategy, calibration, plan_file, plan_text(plan), window, operations, max_tensor,
                     queue_target, peer_timeout, start_timeout, operation_timeout, shutdown_timeout, min_rto, key_file,
-                    user, fields(faults), socket, admin, telemetry, log, log_file);
+                    user, fields(faults), socket, admin, metrics ? address_text(*metrics) : "", telemetry, log,
+                    log_file);
 }
 
 inline auto fields(const AcceleratorConfig& config) {

@@ -212,7 +212,7 @@ TEST_F(AdminTest, GarbageIsAsGoodAsAnyRequest) {
     step();
   }
   for (const std::string& request : requests_) EXPECT_LE(request.size(), AdminSocket::kMostRequest);
-  EXPECT_LE(admin_->clients(), AdminSocket::kMostClients);
+  EXPECT_LE(admin_->clients(), ClientServer::kMostClients);
   step(seconds(6));
   EXPECT_EQ(admin_->clients(), 0U);
   EXPECT_EQ(ask("stats\n"), "{}\n");
@@ -223,7 +223,7 @@ TEST_F(AdminTest, ACrowdThatSaysNothingKeepsNobodyOut) {
   std::vector<Client> crowd;
   for (int i = 0; i < 60; ++i) crowd.emplace_back(path_);
   for (int i = 0; i < 8; ++i) step();
-  EXPECT_EQ(admin_->clients(), AdminSocket::kMostClients);
+  EXPECT_EQ(admin_->clients(), ClientServer::kMostClients);
   EXPECT_EQ(ask_in_a_crowd(), "{}\n");
   // All wait for answers, and nobody reads: the oldest one goes.
   answer_.later = [] { return std::nullopt; };

@@ -1,0 +1,198 @@
+// client_server.cc - requests in, answers out, and nobody who can keep the control thread waiting (control thread only)
+#include "dataplane/watch/client_server.h"
+
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace gradlane {
+namespace {
+
+// Bounds of what one step does.
+constexpr int kAcceptsPerStep = 16;
+constexpr size_t kReadPerStep = size_t{4} << 10;
+constexpr size_t kWritePerStep = size_t{256} << 10;
+constexpr size_t kDrain = size_t{512} << 10;  // more than the kernel holds for a socket
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+struct ClientServer::Client {
+  enum class State : uint8_t { kReading, kLater, kWriting, kGone };
+  FileDescriptor fd;
+  State state = State::kReading;
+  Clock::time_point came;
+  Clock::time_point until;  // dropped then
+  std::string text;         // the request, then the answer
+  size_t written = 0;
+  std::function<std::optional<std::string>()> later;
+};
+
+ClientServer::ClientServer(int listener, Protocol protocol)
+    : listener_(listener), protocol_(std::move(protocol)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_ || !watch(EPOLL_CTL_ADD, listener_, EPOLLIN)) {
+    throw SetupError(std::string("cannot watch ") + protocol_.name + ": " + std::strerror(errno));
+  }
+}
+
+ClientServer::~ClientServer() = default;
+
+bool ClientServer::watch(int operation, int fd, uint32_t events) const noexcept {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
+}
+
+bool ClientServer::busy() const noexcept {
+  return std::ranges::any_of(clients_, [](const Client& client) { return client.state == Client::State::kLater; });
+}
+
+size_t ClientServer::clients() const noexcept { return clients_.size(); }
+
+void ClientServer::step(Clock::time_point now) {
+  std::array<epoll_event, kMostClients + 2> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  bool somebody_came = false;
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<size_t>(i)];
+    if (event.data.fd == listener_) {
+      somebody_came = true;
+      continue;
+    }
+    const auto client = std::ranges::find_if(clients_, [&](const Client& it) { return it.fd.get() == event.data.fd; });
+    // Both ways are closed: nobody is there to read an answer.
+    if (client != clients_.end() && (event.events & (EPOLLHUP | EPOLLERR)) != 0) client->state = Client::State::kGone;
+  }
+  if (somebody_came) accept_some(now);
+  for (Client& client : clients_) step_client(client, now);
+  const bool some_went =
+      std::erase_if(clients_, [](const Client& it) { return it.state == Client::State::kGone; }) != 0;
+  if (cannot_accept_ && (some_went || now >= accept_again_)) {
+    cannot_accept_ = false;
+    (void)watch(EPOLL_CTL_MOD, listener_, EPOLLIN);
+  }
+}
+
+// ---- Who comes
+
+void ClientServer::accept_some(Clock::time_point now) {
+  for (int i = 0; i < kAcceptsPerStep; ++i) {
+    if (const Clock::time_point free = make_room(now); free > now) return look_away(free);
+    FileDescriptor socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
+      if (!watch(EPOLL_CTL_ADD, socket.get(), EPOLLIN)) continue;
+      Client& client = clients_.emplace_back();
+      client.fd = std::move(socket);
+      client.came = now;
+      client.until = now + kPatience;
+      continue;
+    }
+    if (errno == ECONNABORTED || errno == EINTR) continue;
+    if (errno != EAGAIN) {
+      // Out of file descriptors, say.
+      spdlog::debug("cannot accept clients of {}: {}", protocol_.name, std::strerror(errno));
+      look_away(now + kAcceptPause);
+    }
+    return;
+  }
+}
+
+// It stays readable.
+void ClientServer::look_away(Clock::time_point until) noexcept {
+  cannot_accept_ = true;
+  accept_again_ = until;
+  (void)watch(EPOLL_CTL_MOD, listener_, 0);
+}
+
+// Whoever has been here longest without a request goes, or else whoever has been here longest; but nobody at once,
+// whose request may be on its way. Returns when there will be room.
+ClientServer::Clock::time_point ClientServer::make_room(Clock::time_point now) {
+  std::erase_if(clients_, [](const Client& client) { return client.state == Client::State::kGone; });
+  if (clients_.size() < kMostClients) return now;
+  pollfd waiting{listener_, POLLIN, 0};
+  if (poll(&waiting, 1, 0) != 1) return now;  // for nobody
+  const auto idle =
+      std::ranges::find_if(clients_, [](const Client& client) { return client.state == Client::State::kReading; });
+  const auto goes = idle != clients_.end() ? idle : clients_.begin();
+  const Clock::time_point may_go = goes->came + kLeastStay;
+  if (may_go <= now) clients_.erase(goes);
+  return std::max(may_go, now);
+}
+
+// ---- What they want
+
+void ClientServer::step_client(Client& client, Clock::time_point now) {
+  using State = Client::State;
+  if (client.state == State::kReading) read_request(client, now);
+  if (client.state == State::kLater) {
+    std::optional<std::string> text = client.later();
+    if (!text && now >= client.until) text = protocol_.timeout;
+    if (text) ready(client, *std::move(text), now);
+  }
+  if (client.state == State::kWriting) write_answer(client);
+  if (client.state != State::kLater && now >= client.until) client.state = State::kGone;
+}
+
+void ClientServer::read_request(Client& client, Clock::time_point now) {
+  std::array<char, kReadPerStep> bytes;
+  const size_t most = std::min(bytes.size(), protocol_.most_request + 1 - client.text.size());
+  const ssize_t got = recv(client.fd.get(), bytes.data(), most, 0);
+  if (got < 0) {
+    if (errno != EAGAIN && errno != EINTR) client.state = Client::State::kGone;
+    return;
+  }
+  client.text.append(bytes.data(), static_cast<size_t>(got));
+  const Sender sender = client.text.size() > protocol_.most_request ? Sender::kTooMuch
+                        : got == 0                                  ? Sender::kEnded
+                                                                    : Sender::kOpen;
+  std::optional<ServerAnswer> answer;
+  if (!client.text.empty()) answer = protocol_.answer(client.text, sender);
+  if (!answer) {
+    if (sender != Sender::kOpen) client.state = Client::State::kGone;
+    return;
+  }
+  if (!answer->later) return ready(client, std::move(answer->text), now);
+  client.later = std::move(answer->later);
+  client.state = Client::State::kLater;
+  client.until = now + kLater;
+  // Its end is heard of all the same.
+  if (!watch(EPOLL_CTL_MOD, client.fd.get(), 0)) client.state = Client::State::kGone;
+}
+
+void ClientServer::ready(Client& client, std::string text, Clock::time_point now) {
+  client.later = nullptr;
+  client.text = std::move(text);
+  client.written = 0;
+  client.until = now + kPatience;
+  client.state = Client::State::kWriting;
+  if (!watch(EPOLL_CTL_MOD, client.fd.get(), EPOLLOUT)) client.state = Client::State::kGone;
+}
+
+void ClientServer::write_answer(Client& client) {
+  const size_t most = std::min(client.text.size() - client.written, kWritePerStep);
+  const ssize_t sent = send(client.fd.get(), client.text.data() + client.written, most, MSG_NOSIGNAL);
+  if (sent < 0) {
+    if (errno != EAGAIN && errno != EINTR) client.state = Client::State::kGone;
+    return;
+  }
+  client.written += static_cast<size_t>(sent);
+  if (client.written != client.text.size()) return;
+  // What is left unread would reach the client as an error in place of the end.
+  std::array<char, 16384> rest;
+  for (size_t drained = 0; drained < kDrain; drained += rest.size()) {
+    if (recv(client.fd.get(), rest.data(), rest.size(), 0) <= 0) break;
+  }
+  client.state = Client::State::kGone;
+}
+
+}  // namespace gradlane

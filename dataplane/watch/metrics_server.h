@@ -1,0 +1,49 @@
+// metrics_server.h - where Prometheus asks a running node: HTTP, /metrics (control thread only)
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/file_descriptor.h"
+#include "config/config.h"
+#include "dataplane/watch/client_server.h"
+
+namespace gradlane {
+
+// A TCP socket. GET and HEAD of /metrics get the document, all else an error, and the connection closes: ClientServer.
+// Documents of a format are made once in kFresh, however many ask.
+class MetricsServer {
+ public:
+  using Clock = ClientServer::Clock;
+  using Source = std::function<std::string(bool open_metrics)>;
+  static constexpr std::chrono::milliseconds kFresh{100};  // as figures of workers are
+
+  // From now on clients are served. Port 0: any that is free. `types`: of the text format, and of OpenMetrics. Throws
+  // SetupError, saying why it cannot be.
+  MetricsServer(const IpPort& address, std::array<std::string, 2> types, Source source);
+
+  [[nodiscard]] int fd() const noexcept { return server_.fd(); }
+  void step(Clock::time_point now = Clock::now());
+  [[nodiscard]] size_t clients() const noexcept { return server_.clients(); }
+  [[nodiscard]] uint16_t port() const;
+
+ private:
+  struct Document {
+    std::string text;
+    Clock::time_point made;
+    bool there = false;
+  };
+  [[nodiscard]] const std::string& document(bool open_metrics);
+  [[nodiscard]] std::optional<ServerAnswer> answer(std::string_view so_far, ClientServer::Sender sender);
+
+  const std::array<std::string, 2> types_;
+  const Source source_;
+  Clock::time_point now_;
+  std::array<Document, 2> documents_;
+  FileDescriptor listener_;
+  ClientServer server_;
+};
+
+}  // namespace gradlane

@@ -42,6 +42,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   add("--timeout", options.timeout, "Of operations, if they name none: 90 (s), 30min (60s)");
   add("--idle", options.idle, "Of workers: spin, yield, adaptive (adaptive)");
   add("--log", options.log, "Of daemons: trace, debug, info, warn, error (warn)");
+  add("--metrics", options.metrics, "Of node I for Prometheus, at 127.0.0.1, TCP port PORT + I")->type_name("PORT");
   add("--keep-configs", options.keep_configs, "Copy the daemons' configuration files to DIR")->type_name("DIR");
   run->add_flag("--no-prefix", options.no_prefix, "No \"[rank] \" before lines of output");
   return run;

@@ -122,6 +122,7 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
   }
   text += fmt::format("trainers: {}\nlocal_reduce: {}\n", plan.trainers, plan.local_reduce);
   text += fmt::format("socket: '{}/n{}.sock'\ncodec: '{}'\nmtu: {}\n", folder, node, plan.codec, plan.mtu);
+  if (plan.metrics != 0) text += fmt::format("metrics: 127.0.0.1:{}\n", plan.metrics + node);
   if (plan.strategies != std::vector{StrategyId{}}) {
     text += fmt::format("strategies: ['{}']\n", fmt::join(strategy_names(plan.strategies), "', '"));
   }

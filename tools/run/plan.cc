@@ -220,6 +220,12 @@ void plan_ipv6(const RunOptions& options, RunPlan& plan) {
   throw SetupError(fmt::format("--ipv6: needs --link udp; links of --link {} have IPv4", plan.link_name));
 }
 
+void plan_metrics(const RunOptions& options, RunPlan& plan) {
+  plan.metrics = parse_number("--metrics", options.metrics, 0, 1, 65536 - plan.nodes);
+  if (plan.metrics == 0 || (!plan.has_spaces() && plan.link != RunPlan::Link::kAccelerator)) return;
+  throw SetupError(fmt::format("--metrics {}: nobody could ask nodes in networks of their own", plan.metrics));
+}
+
 void check_lanes(const RunPlan& plan) {
   if (plan.lanes > 1 && plan.link == RunPlan::Link::kAccelerator) {
     throw SetupError(
@@ -258,6 +264,7 @@ RunPlan make_run_plan(const RunOptions& options) {
     throw SetupError(fmt::format("-n {} --trainers {}: that makes {} ranks; at most {}", plan.nodes, plan.trainers,
                                  plan.ranks(), kMaxWorld));
   }
+  plan_metrics(options, plan);
   check_lanes(plan);
   plan_accelerators(options, plan);
   plan_strategies(options, plan);

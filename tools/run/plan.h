@@ -45,6 +45,7 @@ struct RunPlan {
   bool accelerators = true;  // of kAccelerator; false: cables lead straight to the hosts
   std::string idle;
   std::string log;
+  unsigned metrics = 0;  // TCP port of node 0 for Prometheus, and those behind it of others; 0: none
   std::string keep_configs;
   bool prefix = true;
   std::vector<std::string> command;  // empty: none

@@ -21,6 +21,7 @@ struct RunOptions {
   std::string accelerator;
   std::string idle;
   std::string log;
+  std::string metrics;       // TCP port of node 0's
   std::string keep_configs;  // directory that gets copies of the configuration files
   bool local_reduce = false;
   bool inside = false;  // the command runs in the nodes' namespaces

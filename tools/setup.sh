@@ -15,6 +15,8 @@ packages=(
   ethtool iperf3 iproute2 iputils-ping nftables procps
   # tests in a terminal
   tmux
+  # tests of metrics: promtool, and who scrapes
+  prometheus
   # trainers in Python, and the data of the demo
   python3-numpy python3-sklearn libopenblas0-serial
   # PyTorch, and what gradlane is compared with
@@ -30,9 +32,19 @@ packages=(
 )
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+policy=/usr/sbin/policy-rc.d
+made_policy=false
+trap 'rm -f "$log"; ! $made_policy || rm -f "$policy"' EXIT
 
 # ---- Debian's packages
+
+# Packages bring services, as prometheus does, which nobody wants here: dpkg asks this program before it starts any.
+start_no_services() {
+  [ ! -e "$policy" ] || return 0
+  made_policy=true
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod 755 "$policy"
+}
 
 install_packages() {
   local missing=() package
@@ -48,10 +60,15 @@ install_packages() {
   fi
   echo "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
+  start_no_services
   if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "tools/setup.sh: apt-get could not install the packages above (gradlane is made for Debian 12)" >&2
     exit 1
+  fi
+  # Nor at the next boot.
+  if [ -d /run/systemd/system ] && [[ " ${missing[*]} " == *" prometheus "* ]]; then
+    systemctl disable --quiet prometheus.service || true
   fi
 }
 

@@ -53,6 +53,12 @@ class ConfigsTest(RunCase):
                      "mtu: 1500", "workers: {lanes: 2, threads: 2, idle: yield}", "log: info"):
             self.assertIn(line, texts[2].splitlines())
 
+    def test_metrics(self):
+        texts = self.kept_configs("-n", "3", "--link", "ring", "--metrics", "64001")
+        for node, text in enumerate(texts):
+            self.assertIn(f"metrics: 127.0.0.1:{64001 + node}", text.splitlines())
+        self.assertNotIn("metrics", self.kept_configs("-n", "1")[0])
+
     def test_config_of_two_nodes(self):
         end = "socket=link0-1.sock,socket-abstract=no,bsize=9216,rsize=8'"
         first, second = self.kept_configs("-n", "2", "--link", "memif")

@@ -293,6 +293,9 @@ class RunTest(RunCase):
             (["-n", "17", "--link", "ring"], ["-n 17 --link ring: that makes 34 ends", "--link vhost"]),
             (["-n", "2", "--link", "accelerator", "--strategies", "ring"], ["--strategies ring", "there are no operations"]),
             (["-n", "2", "--keep-configs", "/proc/nowhere"], ["/proc/nowhere"]),
+            (["-n", "2", "--metrics", "65535"], ["--metrics '65535'", "1 to 65534"]),
+            (["-n", "2", "--link", "veth", "--metrics", "9400"], ["--metrics 9400", "networks of their own"]),
+            (["-n", "2", "--link", "accelerator", "--metrics", "9400"], ["--metrics 9400", "networks of their own"]),
             (["-n", "2", "--"], ["no command behind '--'"]),
         ]
         for arguments, words in cases:

@@ -214,12 +214,13 @@ void shut_down(Nodes& nodes, Ends& ends, const char* why) {
 }
 
 // Where Prometheus asks, if it is to.
-void serve_metrics(Node& node, const ProcessFacts& process) {
+void serve_metrics(Node& node, const JobWatch& job, const ProcessFacts& process) {
   const NodeConfig& config = node.config();
   if (!config.metrics) return;
-  const auto document = [&node, &process](bool open_metrics) {
+  const auto document = [&node, &job, &process](bool open_metrics) {
     const MetricsFormat format = open_metrics ? MetricsFormat::kOpenMetrics : MetricsFormat::kText;
-    return metrics_document(node_figures(node), process_figures(process), format);
+    const NodeFigures figures = node_figures(node);
+    return metrics_document(figures, process_figures(process), job.total(figures), format);
   };
   node.set_metrics(std::make_unique<MetricsServer>(
       *config.metrics,
@@ -271,7 +272,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
       return answer_admin(it, job, process, line);
     };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
-    serve_metrics(*node, process);
+    serve_metrics(*node, *jobs.back(), process);
   }
   drop_privileges(privileges, nodes);
   std::optional<Telemetry> telemetry;

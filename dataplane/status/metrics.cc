@@ -83,6 +83,15 @@ void add_node(MetricsText& out, const MetricLabels& labels, const NodeFigures& n
   for (size_t i = 0; i < node.pools.size(); ++i) out.sample(labels.with("pool", i), node.pools[i].free);
 }
 
+// Estimates, which need not grow: no counters.
+void add_worth(MetricsText& out, const MetricLabels& labels, const Worth& worth) {
+  out.family("gradlane_saved_seconds", Type::kGauge,
+             "about how much longer all exchanges would have taken uncompressed, at least");
+  out.sample(labels, worth.longer());
+  out.family("gradlane_codec_cpu_seconds", Type::kGauge, "about the CPU time of codecs, beyond what raw elements take");
+  out.sample(labels, worth.codec);
+}
+
 // ---- Neighbours and ports
 
 void add_neighbours(MetricsText& out, const MetricLabels& node, const std::vector<NeighbourFigures>& neighbours) {
@@ -163,6 +172,8 @@ void add_links(MetricsText& out, const MetricLabels& node, const std::vector<Ran
   each("gradlane_link_window_full_seconds_total", Type::kCounter,
        "how long the window was full, so that what was to be sent had to wait",
        [](Link it) { return it.full_us / 1e6; });
+  each("gradlane_link_window_full_bytes_total", Type::kCounter, "bytes that were sent while the window was full",
+       [](Link it) { return it.full_bytes; });
   if (links > kMostRttHistograms) return;
   out.family("gradlane_link_rtt_seconds", Type::kHistogram, "round trips of acknowledged packets");
   for (const RankFigures& rank : ranks) {
@@ -203,10 +214,12 @@ void add_ranks(MetricsText& out, const MetricLabels& node, const std::vector<Ran
 
 }  // namespace
 
-std::string metrics_document(const NodeFigures& node, const ProcessFigures& process, MetricsFormat format) {
+std::string metrics_document(const NodeFigures& node, const ProcessFigures& process, const Worth& worth,
+                             MetricsFormat format) {
   MetricsText out(format);
   const MetricLabels labels = MetricLabels().with("node", uint64_t{node.node});
   add_node(out, labels, node, process);
+  add_worth(out, labels, worth);
   add_neighbours(out, labels, node.neighbours);
   add_ports(out, labels, node.ports);
   add_ranks(out, labels, node.ranks);

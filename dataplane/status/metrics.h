@@ -6,6 +6,7 @@
 #include "dataplane/status/metrics_text.h"
 #include "dataplane/status/node_figures.h"
 #include "dataplane/status/process_figures.h"
+#include "dataplane/status/worth.h"
 
 namespace gradlane {
 
@@ -13,8 +14,8 @@ namespace gradlane {
 // would have megabytes.
 inline constexpr size_t kMostRttHistograms = 512;
 
-// The document that a scrape gets. docs/metrics.md lists what is in it.
-[[nodiscard]] std::string metrics_document(const NodeFigures& node, const ProcessFigures& process,
+// The document that a scrape gets. docs/metrics.md lists what is in it. `worth`: since the start of the daemon.
+[[nodiscard]] std::string metrics_document(const NodeFigures& node, const ProcessFigures& process, const Worth& worth,
                                            MetricsFormat format);
 
 }  // namespace gradlane

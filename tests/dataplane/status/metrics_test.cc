@@ -27,6 +27,7 @@ LinkFigures link(unsigned rank) {
   link.resent = 2;
   link.bytes = 61000;
   link.full_us = 7.5;
+  link.full_bytes = 50000;
   link.rtt.add(5 * kMicrosecond);
   return link;
 }
@@ -67,7 +68,20 @@ NodeFigures figures() {
   return node;
 }
 
-std::string document(const NodeFigures& node) { return metrics_document(node, kProcess, MetricsFormat::kText); }
+Worth worth() {
+  Worth worth;
+  worth.raw_bytes = 10;
+  worth.sent_bytes = 5;
+  worth.rate = 1e6;
+  worth.exchange = 1.5;
+  worth.raw_link = 4;
+  worth.codec = 0.25;
+  return worth;
+}
+
+std::string document(const NodeFigures& node) {
+  return metrics_document(node, kProcess, worth(), MetricsFormat::kText);
+}
 
 TEST(Metrics, TheNode) {
   EXPECT_THAT(document(figures()), testing::StartsWith(R"(# HELP gradlane_build_info 1; what runs here
@@ -114,6 +128,9 @@ TEST(Metrics, EachFigureIsThere) {
         "gradlane_link_window_packets{node=\"1\",rank=\"5\",lane=\"0\",peer=\"6\"} 10.5",
         "gradlane_link_smoothed_rtt_seconds{node=\"1\",rank=\"5\",lane=\"0\",peer=\"6\"} 1.25e-05",
         "gradlane_link_window_full_seconds_total{node=\"1\",rank=\"5\",lane=\"0\",peer=\"6\"} 7.5e-06",
+        "gradlane_link_window_full_bytes_total{node=\"1\",rank=\"5\",lane=\"0\",peer=\"6\"} 50000",
+        "gradlane_saved_seconds{node=\"1\"} 2.5",
+        "gradlane_codec_cpu_seconds{node=\"1\"} 0.25",
         "gradlane_link_retransmitted_packets_total{node=\"1\",rank=\"5\",lane=\"0\",peer=\"6\"} 2",
         "gradlane_link_rtt_seconds_count{node=\"1\",rank=\"5\",lane=\"0\",peer=\"6\"} 1"}) {
     EXPECT_THAT(text, HasSubstr(std::string("\n") + line + "\n"));
@@ -145,7 +162,7 @@ TEST(Metrics, OfVeryManyLinksHistogramsAreLeftOut) {
 }
 
 TEST(Metrics, ANodeOfNothing) {
-  EXPECT_THAT(metrics_document({}, {}, MetricsFormat::kOpenMetrics), testing::EndsWith("# EOF\n"));
+  EXPECT_THAT(metrics_document({}, {}, {}, MetricsFormat::kOpenMetrics), testing::EndsWith("# EOF\n"));
 }
 
 // ---- The tables of counters

@@ -10,6 +10,7 @@ CLI::App* add_trace(CLI::App& app, TraceOptions& options) {
   add_admin_place(*trace, options.place);
   trace->add_option("--seconds,-s", options.seconds, "How long, 0.1 to 600 (5)")->type_name("SECONDS");
   trace->add_option("--output,-o", options.output, "For Perfetto (gradlane-trace.json)")->type_name("FILE");
+  trace->add_option("--spans", options.spans, "Of trainers: gradlane.torch.Spans wrote them")->type_name("FILES");
   trace->add_flag("--summary", options.summary, "The table only, no file");
   trace->add_flag("--one", options.one, "This node alone, not all of its ring here");
   trace->add_flag("--json", options.json, "The table as JSON");

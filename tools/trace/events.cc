@@ -20,7 +20,8 @@ namespace {
 using nlohmann::json;
 
 // Threads of a lane, in the order in which they are shown.
-constexpr unsigned kThreads = 10'000;  // of a rank and lane
+constexpr unsigned kThreads = 10'000;        // of a rank and lane
+constexpr unsigned kTrainers = 100'000'000;  // behind all lanes
 constexpr unsigned kOperations = 1;
 constexpr unsigned kLinks = 1000;     // what goes out and comes in, from here on,
 constexpr unsigned kRowsOfLink = 64;  //   so many rows each at most: beyond, spans are left out
@@ -38,11 +39,12 @@ uint64_t flow_id(std::initializer_list<uint64_t> parts) {
 
 class Events {
  public:
-  explicit Events(std::span<const NodeRecording> nodes) : nodes_(nodes) {}
+  Events(std::span<const NodeRecording> nodes, std::span<const TrainerSpan> spans) : nodes_(nodes), spans_(spans) {}
 
   std::string take(const json& other) {
     for (const NodeRecording& node : nodes_) add_node(node);
     add_packets();
+    add_trainers();
     return fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{},\n\"traceEvents\":[\n{}\n]}}\n", other.dump(),
                        text_);
   }
@@ -88,9 +90,11 @@ class Events {
   void add_hops(const NodeRecording& node, const LaneRecording& lane);
   void add_hop(const NodeRecording& node, const LaneRecording& lane, const TraceHop& hop, unsigned thread);
   void add_packets();
+  void add_trainers();
 
   using Key = std::pair<uint64_t, uint64_t>;  // session and number of an operation
   const std::span<const NodeRecording> nodes_;
+  const std::span<const TrainerSpan> spans_;
   // Of the lane at hand: threads of its operations, and those that are in the trace from their beginning.
   std::map<Key, unsigned> rows_;
   std::set<Key> whole_;
@@ -227,6 +231,24 @@ void Events::add_packets() {
   }
 }
 
+// By rank and category, in the order of their beginnings.
+void Events::add_trainers() {
+  std::map<std::pair<unsigned, std::string>, Rows> rows;
+  std::map<unsigned, unsigned> threads;  // of each rank, so many
+  std::map<std::tuple<unsigned, std::string, size_t>, unsigned> thread_of_row;
+  for (const TrainerSpan& it : spans_) {
+    const unsigned per_node = nodes_.front().ranks_per_node;
+    const unsigned pid = it.rank / per_node;
+    const size_t row = rows[{it.rank, it.category}].take(it.begin, it.end);
+    const auto [place, added] = thread_of_row.try_emplace({it.rank, it.category, row}, 0);
+    if (added) {
+      place->second = kTrainers + it.rank % per_node * kThreads + threads[it.rank]++;
+      name(pid, place->second, fmt::format("trainer {}: {}", it.rank, it.category));
+    }
+    span(pid, place->second, "trainer", it.name, it.begin, it.end, {{"rank", it.rank}, {"category", it.category}});
+  }
+}
+
 json other_data(std::span<const NodeRecording> nodes, const std::string& version) {
   json other = {{"gradlane", version}, {"nodes_of_ring", nodes.empty() ? 0 : nodes.front().nodes}};
   double error = 0;
@@ -253,8 +275,9 @@ json other_data(std::span<const NodeRecording> nodes, const std::string& version
 
 }  // namespace
 
-std::string trace_events(std::span<const NodeRecording> nodes, const std::string& version) {
-  return Events(nodes).take(other_data(nodes, version));
+std::string trace_events(std::span<const NodeRecording> nodes, std::span<const TrainerSpan> spans,
+                         const std::string& version) {
+  return Events(nodes, spans).take(other_data(nodes, version));
 }
 
 }  // namespace gradlane

@@ -84,7 +84,7 @@ void for_times(NodeRecording& node, Change change) {
 
 }  // namespace
 
-void unite(std::vector<NodeRecording>& nodes) {
+int64_t unite(std::vector<NodeRecording>& nodes) {
   constexpr int64_t kBefore = 1000;
   int64_t first = INT64_MAX;
   for (NodeRecording& node : nodes) {
@@ -97,6 +97,7 @@ void unite(std::vector<NodeRecording>& nodes) {
       if (time != 0) time = static_cast<Nanos>(node.clock.at(static_cast<int64_t>(time)) - first + kBefore);
     });
   }
+  return first == INT64_MAX ? 0 : first - kBefore;
 }
 
 void add_answer(NodeRecording& node, const nlohmann::json& answer, int64_t asked, int64_t answered) {

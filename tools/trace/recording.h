@@ -37,8 +37,9 @@ struct NodeRecording {
   std::vector<LaneRecording> lanes;
 };
 
-// All times become those of one clock, in ns from a little before the first of them. Those that are 0 stay 0.
-void unite(std::vector<NodeRecording>& nodes);
+// All times become those of one clock, in ns from a little before the first of them, which is returned as a time of
+// that clock; 0: there are none. Those that are 0 stay 0.
+int64_t unite(std::vector<NodeRecording>& nodes);
 
 // An answer of the daemon, asked and answered at these times of this machine's monotonic clock. Throws SetupError if it
 // is of another format.

@@ -21,6 +21,7 @@
 #include "tools/admin/json_fields.h"
 #include "tools/trace/events.h"
 #include "tools/trace/recorder.h"
+#include "tools/trace/spans.h"
 #include "tools/trace/summary.h"
 #include "tools/version.h"
 
@@ -143,7 +144,23 @@ void wait(const Recorders& recorders, double seconds, const Signals& signals) {
   if (shown) std::fprintf(stderr, "\r\x1b[K");
 }
 
-int report(const std::vector<NodeRecording>& nodes, const TraceOptions& options, Output& output) {
+// As far as the trace goes, on its clock.
+std::vector<TrainerSpan> spans_of(const TraceOptions& options, const std::vector<NodeRecording>& nodes, int64_t begin) {
+  std::vector<TrainerSpan> all;
+  for (const std::string& path : options.spans) {
+    for (TrainerSpan& span : read_spans(path)) all.push_back(std::move(span));
+  }
+  const auto from = static_cast<Nanos>(begin);
+  const auto length = static_cast<Nanos>(summary_of(nodes).seconds * 1e9);
+  std::vector<TrainerSpan> spans = cut_spans(all, from, from + length);
+  std::erase_if(spans, [&](const TrainerSpan& it) {
+    const unsigned node = it.rank / nodes.front().ranks_per_node;
+    return std::ranges::find(nodes, node, &NodeRecording::node) == nodes.end();
+  });
+  return spans;
+}
+
+int report(const std::vector<NodeRecording>& nodes, int64_t begin, const TraceOptions& options, Output& output) {
   const TraceSummary summary = summary_of(nodes);
   if (options.json) {
     fmt::print("{}\n", summary_json(summary).dump(2));
@@ -151,7 +168,7 @@ int report(const std::vector<NodeRecording>& nodes, const TraceOptions& options,
     fmt::print("{}\n", fmt::join(summary_lines(summary), "\n"));
   }
   std::fflush(stdout);
-  if (!options.summary) output.write(trace_events(nodes, GRADLANE_VERSION));
+  if (!options.summary) output.write(trace_events(nodes, spans_of(options, nodes, begin), GRADLANE_VERSION));
   if (!options.summary && !options.json) {
     fmt::print("{}: open it in ui.perfetto.dev or chrome://tracing\n", options.output);
   }
@@ -170,6 +187,7 @@ int run_trace(const TraceOptions& given) {
   }
   if (options.summary && !options.output.empty()) throw SetupError("--summary writes no file, and --output names one");
   if (options.output.empty() && !options.summary) options.output = "gradlane-trace.json";
+  for (const std::string& path : options.spans) (void)read_spans(path);
   Output output(options.output);
   const Signals signals;
   std::vector<NodeRecording> nodes;
@@ -185,8 +203,8 @@ int run_trace(const TraceOptions& given) {
   for (const NodeRecording& node : nodes) {
     if (!node.missing.empty()) std::fprintf(stderr, "gradlane: node %u: %s\n", node.node, node.missing.c_str());
   }
-  unite(nodes);
-  return report(nodes, options, output);
+  const int64_t begin = unite(nodes);
+  return report(nodes, begin, options, output);
 }
 
 }  // namespace gradlane

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tools/admin/client.h"
 
@@ -10,10 +11,11 @@ namespace gradlane {
 struct TraceOptions {
   AdminPlace place;
   double seconds = 5;
-  std::string output;    // a file for Perfetto; "": none
-  bool one = false;      // this node alone
-  bool summary = false;  // the table only, no file
-  bool json = false;     // the table as JSON
+  std::vector<std::string> spans;  // files of trainers
+  std::string output;              // a file for Perfetto; "": none
+  bool one = false;                // this node alone
+  bool summary = false;            // the table only, no file
+  bool json = false;               // the table as JSON
 };
 
 // Returns the exit status: 0; 3 nobody answers; 4 the trace is there, but of some nodes it broke off. Throws SetupError

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from tests.scripts.fixtures.paths import PACKAGE
@@ -213,6 +214,7 @@ class TraceTest(unittest.TestCase):
         stats = subprocess.run([GRADLANE, "stats", "--json", "--socket", self.sockets[1]], capture_output=True, text=True,
                                check=False)
         process = self.start_long("-o", "rest.json")
+        time.sleep(1)  # so that something has come of it, as a rule
         os.kill(json.loads(stats.stdout)["pid"], signal.SIGKILL)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 4, out + err)

@@ -18,7 +18,9 @@ namespace {
 
 using nlohmann::json;
 
-json document_of(const std::vector<NodeRecording>& ring) { return json::parse(trace_events(ring, "1.2")); }
+json document_of(const std::vector<NodeRecording>& ring, const std::vector<TrainerSpan>& spans = {}) {
+  return json::parse(trace_events(ring, spans, "1.2"));
+}
 
 // In a thread spans are one inside the other, or apart.
 void expect_nested(const json& document) {
@@ -93,6 +95,26 @@ TEST(TraceEventsTest, WaitsWithoutTheirOperationAreLeftOut) {
   auto ring = ring_recording(2, 3);
   std::erase_if(ring[0].lanes[0].operations, [](const TraceOperation& it) { return it.number == 1; });
   expect_nested(document_of(ring));
+}
+
+TEST(TraceEventsTest, TrainersHaveRowsOfTheirOwn) {
+  const std::vector<TrainerSpan> all = {{1, "step", "step 0", 500, 700},
+                                        {1, "bucket", "bucket 1", 1200, 1500},
+                                        {1, "bucket", "bucket \"0\"", 1100, 1300},
+                                        {1, "step", "step 1", 900, 2000},
+                                        {1, "step", "step 2", 5000, 6000}};
+  const auto spans = cut_spans(all, 1000, 4000);
+  ASSERT_EQ(spans.size(), 3U);  // what ends before, or begins behind, is out of sight
+  EXPECT_EQ(spans[0].name, "step 1");
+  EXPECT_EQ(spans[0].begin, 0U);
+  EXPECT_EQ(spans[0].end, 1000U);
+  const json document = document_of(ring_recording(2, 1), spans);
+  expect_nested(document);
+  std::vector<std::string> names;
+  for (const json& event : document["traceEvents"]) {
+    if (event.value("cat", "") == "trainer") names.push_back(event["name"]);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"step 1", "bucket \"0\"", "bucket 1"}));
 }
 
 TEST(RecordingTest, ReadsWordsAndRefusesOthers) {

@@ -124,6 +124,10 @@ struct Operation {
   // first to run out of time fails it for all.
   Nanos timeout = 0;
 
+  // For traces: when the first and the last trainer of this rank handed it over; 0: not told.
+  Nanos asked = 0;
+  Nanos gathered = 0;
+
   // ---- A tensor divided among several exchanges; 0 where this is all of it.
   // Elements of the whole: what `count` is of it must follow from that alone, in the same way on all ranks, which
   // compare this instead.

@@ -22,6 +22,7 @@
 #include "tools/sim/sim.h"
 #include "tools/stats/cli.h"
 #include "tools/top/cli.h"
+#include "tools/trace/cli.h"
 #include "tools/unknown_option.h"
 #include "tools/version.h"
 
@@ -74,6 +75,7 @@ CLI::App* add_bench_exchange(CLI::App& bench, gradlane::ExchangeBenchOptions& op
   exchange->add_option("--mtu", options.mtu, "Of IP (1500)")->type_name("BYTES");
   exchange->add_option("--burst", options.burst, "Packets between two polls (32)")->type_name("PACKETS");
   exchange->add_flag("--quick", options.quick, "Fewer samples");
+  exchange->add_flag("--trace", options.trace, "While a trace is taken, as by 'gradlane trace'");
   exchange->add_flag("--json", options.json, "JSON instead of a table");
   exchange->footer(
       "reduce: add the local elements to a partial sum and send it on; gather: store\n"
@@ -208,6 +210,8 @@ int run(int argc, char** argv) {
   const CLI::App* stats = gradlane::add_stats(app, stats_options);
   gradlane::TopOptions top_options;
   const CLI::App* top = gradlane::add_top(app, top_options);
+  gradlane::TraceOptions trace_options;
+  const CLI::App* trace = gradlane::add_trace(app, trace_options);
   gradlane::CheckOptions check_options;
   const CLI::App* check = gradlane::add_check(app, check_options);
   gradlane::AcceleratorSetupOptions accelerator_options;
@@ -235,6 +239,7 @@ int run(int argc, char** argv) {
   if (check->parsed()) return gradlane::run_check(check_options);
   if (stats->parsed()) return gradlane::run_stats(stats_options);
   if (top->parsed()) return gradlane::run_top(top_options);
+  if (trace->parsed()) return gradlane::run_trace(trace_options);
   if (accelerator_up->parsed()) return gradlane::run_accelerator_up(accelerator_options);
   if (accelerator_down->parsed()) return gradlane::run_accelerator_down(accelerator_options);
   if (sim->parsed()) return gradlane::run_sim(sim_options);

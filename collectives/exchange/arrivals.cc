@@ -166,7 +166,8 @@ bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nan
   counters_.add(Counter::kGatherPackets);
   counters_.add(Counter::kGatherBytes, bytes);
   for (const Run& run : std::span(runs_.data(), run_count_)) {
-    count_sent(*run.operation, sizeof(RunHeader) + run.header.bytes, run.header.count);
+    count_sent(*run.operation, Phase::kGather, run.header.block, run.step.link, sizeof(RunHeader) + run.header.bytes,
+               run.header.count);
   }
   // Its bytes are still read below: sending rewrites the link header only.
   links_[going->step.link].send(packet, bytes, payload_crc, now);
@@ -192,6 +193,7 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     return;
   }
   Running& it = *run.operation;
+  const Nanos began = trace_ == nullptr ? 0 : trace_begins();
   if (run.step.in_turn) {
     take_contribution(run, link);
   } else if (delivers(it.task.kind)) {
@@ -206,6 +208,9 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
   } else {
     it.results_left -= run.header.count;
     take_result(run, relayed, now);
+  }
+  if (trace_ != nullptr) [[unlikely]] {
+    trace_in(run, link, began);
   }
   end_if_done(it);
 }
@@ -255,7 +260,8 @@ size_t ExchangeState::pass_on(const Run& run, Nanos now) noexcept {
       (void)it.coder.decode(place.bytes.first(hop.bytes), elements(it, run.header.block, begin + done), hop.floats);
       complete(it, run.header.block, begin + done, hop.floats);
     }
-    count_sent(it, outbox.commit(channel, place, header, it.coder, hop.floats, hop.bytes), hop.floats);
+    const size_t bytes = outbox.commit(channel, place, header, it.coder, hop.floats, hop.bytes);
+    count_sent(it, step.phase, run.header.block, step.link, bytes, hop.floats);
     done += hop.floats;
   }
   return done;
@@ -335,7 +341,7 @@ bool ExchangeState::copy(const Run& run, Nanos now) noexcept {
   if (place.bytes.size() < run.payload.size()) return false;
   std::copy(run.payload.begin(), run.payload.end(), place.bytes.begin());
   const size_t bytes = outbox.commit(Outbox::kPassing, place, header, it.back, run.header.count, run.payload.size());
-  count_sent(it, bytes, run.header.count);
+  count_sent(it, run.step.phase, run.header.block, run.step.link, bytes, run.header.count);
   return true;
 }
 

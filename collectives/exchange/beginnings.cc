@@ -146,6 +146,7 @@ void ExchangeState::settle(Running& it, float agreed) noexcept {
   if (alike) op.back_codec = op.codec;
   make_coders(it);
   it.ready = true;
+  if (trace_ != nullptr) trace_started(it);
   it.announce |= it.takers;
   look_at_loss(it);
   const bool owns = it.strategy->has_owners() && it.own != it.blocks.blocks();

@@ -135,6 +135,7 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   uint8_t* const data = elements(it, block, first);
   Outbox::Place place;
   EncodeResult encoded{};
+  const Nanos began = trace_ == nullptr ? 0 : trace_begins();
   do {
     place = outbox.reserve(channel, header, coder, coder.cut(), step.sink, now, apart);
     if (place.bytes.empty()) return 0;
@@ -146,7 +147,8 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   elements_left_ -= std::min(elements_left_, encoded.floats);
   if (step.store) (void)coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
   const size_t bytes = outbox.commit(channel, place, header, coder, encoded.floats, encoded.bytes);
-  count_sent(it, bytes, encoded.floats);
+  count_sent(it, step.phase, block, step.link, bytes, encoded.floats);
+  if (began != 0) trace_time(it, &TraceOperation::encode, began);
   // Offering more than fits costs time, offering less needs another join.
   const size_t fits = encoded.floats == it.offer ? 2 * it.offer : encoded.floats + encoded.floats / 8;
   if (encoded.floats == it.offer || encoded.floats < count) it.offer = whole_cuts(it, fits);

@@ -144,6 +144,7 @@ void ExchangeState::poll(Nanos now) noexcept {
   start_waiting(now);
   check_deadlines(now);
   pump(now);
+  if (trace_ != nullptr) trace_waits();
   for (Link& link : links_) link.flush(now);
   was_active_ = active_ != 0;
 }
@@ -260,6 +261,10 @@ bool Exchange::receive(unsigned from, Packet packet, size_t bytes, Nanos now) no
   return state_->receive(from, packet, bytes, now);
 }
 void Exchange::poll(Nanos now) noexcept { state_->poll(now); }
+std::unique_ptr<TraceLog> Exchange::make_trace(size_t words, TraceLog::Clock clock) const {
+  return state_->make_trace(words, clock);
+}
+void Exchange::trace(TraceLog& log, Nanos now) noexcept { state_->trace(log, now); }
 Nanos Exchange::deadline() const noexcept { return state_->deadline(); }
 std::span<const unsigned> Exchange::neighbours() const noexcept { return state_->neighbours(); }
 const Counters& Exchange::counters() const noexcept { return state_->counters(); }

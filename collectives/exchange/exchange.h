@@ -13,6 +13,7 @@
 #include "collectives/link/link_totals.h"
 #include "collectives/operation.h"
 #include "collectives/packet_io.h"
+#include "collectives/trace_log.h"
 
 namespace gradlane {
 
@@ -152,6 +153,11 @@ class Exchange {
   // The ranks that packets go to and come from: the next one and the one before, and those that the strategies of the
   // configuration need beside them. Constant.
   [[nodiscard]] std::span<const unsigned> neighbours() const noexcept;
+
+  // ---- Traces. A log for this exchange, from any thread.
+  [[nodiscard]] std::unique_ptr<TraceLog> make_trace(size_t words, TraceLog::Clock clock) const;
+  // Before each poll, once there is a log, always the same one: a trace begins or ends as the log says.
+  void trace(TraceLog& log, Nanos now) noexcept;
 
   [[nodiscard]] const Counters& counters() const noexcept;
   [[nodiscard]] const AllCodecTotals& codec_totals() const noexcept;

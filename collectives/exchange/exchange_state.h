@@ -25,6 +25,7 @@
 #include "collectives/strategy/ring.h"
 #include "collectives/strategy/strategy.h"
 #include "collectives/strategy/topology.h"
+#include "collectives/trace_log.h"
 #include "collectives/wire.h"
 
 namespace gradlane {
@@ -144,6 +145,8 @@ class ExchangeState {
   RingStatus ring_status() const noexcept;
   LinkStatus link_status(size_t neighbour) const noexcept;
   Membership& membership() noexcept { return membership_; }
+  std::unique_ptr<TraceLog> make_trace(size_t words, TraceLog::Clock clock) const;
+  void trace(TraceLog& log, Nanos now) noexcept;
 
  private:
   // A run of a packet that has been checked.
@@ -272,6 +275,24 @@ class ExchangeState {
   size_t copy_own(Running& it, unsigned block, size_t first) noexcept;
   unsigned owed_delivery(const Running& it) const noexcept;
 
+  // ---- tracing.cc: while trace_ is set
+  struct Wait {
+    TraceCause cause;
+    unsigned rank;
+  };
+  [[nodiscard]] size_t place_of(const Running& it) const noexcept { return static_cast<size_t>(&it - table_.data()); }
+  // The time if what begins now is to be timed; else 0.
+  [[nodiscard]] Nanos trace_begins() const noexcept { return trace_->times() ? trace_->clock() : 0; }
+  void trace_submitted(const Running& it, Nanos now) noexcept;
+  void trace_started(const Running& it) noexcept;
+  void trace_end(const Running& it, const Failure& failure, uint64_t flags) noexcept;
+  void trace_out(const Running& it, Phase phase, unsigned block, size_t link, size_t bytes) noexcept;
+  void trace_in(const Run& run, size_t link, Nanos began) noexcept;
+  void trace_time(const Running& it, Nanos TraceOperation::*of, Nanos began) noexcept;
+  void trace_waits() noexcept;
+  [[nodiscard]] Wait wait_of(Running& it) noexcept;
+  [[nodiscard]] std::optional<Step> next_to_send(Running& it) noexcept;
+
   // ---- Elements of an operation.
   static uint8_t* elements(const Running& it, unsigned block, size_t element) noexcept {
     const size_t first = it.base + it.blocks.offset(block) + element;
@@ -318,8 +339,13 @@ class ExchangeState {
   Fanout fanout_;
   Membership membership_;
 
-  // Elements have gone into runs of so many bytes.
-  void count_sent(Running& it, size_t bytes, size_t elements) noexcept {
+  TraceLog* trace_ = nullptr;  // of the trace that is taken; null: none is
+
+  // Elements of a block have gone into runs of so many bytes; link: links_.size(): to all.
+  void count_sent(Running& it, Phase phase, unsigned block, size_t link, size_t bytes, size_t elements) noexcept {
+    if (trace_ != nullptr) [[unlikely]] {
+      trace_out(it, phase, block, link, bytes);
+    }
     it.sent_bytes += bytes;
     counters_.add(Counter::kRunBytes, bytes);
     counters_.add(Counter::kElementBytes, elements * it.coder.element_bytes());

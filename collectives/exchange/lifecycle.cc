@@ -48,6 +48,7 @@ void ExchangeState::start(Running& it, Nanos now) noexcept {
   if (op.timeout == 0) it.deadline = now + config_.operation_timeout;
   it.tell_at = now + kTellAll;
   note_deadline(it);
+  if (trace_ != nullptr) trace_started(it);
   if (it.strategy->senders() > 1) ++sharing_;
   if (it.strategy->senders() > senders_ || it.blocks.blocks() > blocks_) share_links();
 
@@ -131,6 +132,7 @@ void ExchangeState::end_if_done(Running& it) noexcept {
                     (!it.strategy->has_owners() || owned_done(it));
   if (!done) return;
   if (!last_stage(it)) {
+    if (trace_ != nullptr) trace_->write_hops(place_of(it));
     ++it.task.stage;
     begin_stage(it);
     more_ = true;
@@ -159,6 +161,7 @@ void ExchangeState::end(Running& it, const Failure& failure) noexcept {
     for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= it.coming[i];
     if (it.strategy->senders() > 1) --sharing_;
   }
+  if (trace_ != nullptr) trace_end(it, failure, 0);
   it.state = Running::State::kOver;
   it.failure = failure;
   --active_;

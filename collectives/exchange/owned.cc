@@ -174,6 +174,7 @@ bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept 
   const Origin from = origin(it, it.own, it.queued, false);
   const bool kept = !reaches_all(it.task.kind);
   EncodeResult encoded;
+  const Nanos began = trace_ == nullptr ? 0 : trace_begins();
   if (kept) {
     encoded = it.back.represent(data, count, from, scratch_);
     (void)it.back.decode(std::span(scratch_).first(encoded.bytes), data, encoded.floats);
@@ -190,8 +191,9 @@ bool ExchangeState::queue_result(Running& it, size_t count, Nanos now) noexcept 
     if (encoded.floats == 0) return false;
     (void)it.back.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
     const size_t bytes = outbox.commit(Outbox::kResults, place, header, it.back, encoded.floats, encoded.bytes);
-    count_sent(it, bytes * links_.size(), encoded.floats * links_.size());
+    count_sent(it, Phase::kGather, it.own, links_.size(), bytes * links_.size(), encoded.floats * links_.size());
   }
+  if (began != 0) trace_time(it, &TraceOperation::encode, began);
   complete(it, it.own, it.queued, encoded.floats);
   it.queued += encoded.floats;
   elements_left_ -= std::min(elements_left_, encoded.floats);

@@ -165,6 +165,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   it.descriptor = describe(own, *own.codec);
   it.digest = digest_of(it.descriptor);
   note_deadline(it);
+  if (trace_ != nullptr) trace_submitted(it, now);
   return {.id = it.id, .refusal = Exchange::Refusal::kNone};
 }
 

@@ -7,6 +7,9 @@
 #include <bit>
 #include <cstring>
 
+#include "collectives/wire.h"
+#include "dataplane/device/eal.h"
+
 namespace gradlane {
 namespace {
 
@@ -32,6 +35,7 @@ Histogram published_times(const Snapshot<kSize>& from, size_t at) noexcept {
 Lane::Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk)
     : rank_(config.rank),
       pool_(pool),
+      desk_(desk),
       exchange_(config, *this),
       ops_(setup, exchange_, desk),
       links_(exchange_.neighbours().size()) {
@@ -76,6 +80,10 @@ void Lane::refuse_doubled(Nanos now) noexcept {
 }
 
 bool Lane::poll(Nanos now) noexcept {
+  if (TraceLog* const log = desk_.trace.load(std::memory_order_acquire)) {
+    exchange_.trace(*log, now);
+    trace_ = log->on() ? log : nullptr;
+  }
   refuse_doubled(now);
   bool moved = read_inbox(now);
   moved |= ops_.submit(now);
@@ -192,7 +200,28 @@ RingSnapshot Lane::ring_snapshot() const noexcept {
   return ring;
 }
 
+// ---- Traces
+
+std::unique_ptr<TraceLog> Lane::make_trace(size_t words) const { return exchange_.make_trace(words, clock_now); }
+
+// Before anything has been checked: what is no packet of this protocol's, or another session's, fits nothing else.
+void Lane::trace_packet(const Packet& packet, size_t bytes, unsigned rank, uint64_t flags) noexcept {
+  if (bytes < sizeof(LinkHeader)) return;
+  const auto header = load<LinkHeader>(packet.data);
+  if (header.magic != kMagic) return;
+  if ((flags & TracePacket::kIn) != 0) trace_->stamp(link_of_[rank], header.stamp);
+  if (header.kind != PacketKind::kData || header.sequence % TraceLog::kPacketEvery != 0) return;
+  trace_->packet({.session = header.session,
+                  .what = flags | uint64_t{rank} << 8 | uint64_t{header.sequence} << 32,
+                  .bytes = bytes,
+                  .at = trace_->now()});
+}
+
 void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {
+  if (trace_ != nullptr) {
+    if (!received_) trace_->look_at_clock();  // it has come before this, as all of its burst
+    trace_packet(packet, bytes, from, TracePacket::kIn);
+  }
   received_ = true;
   Route& route = routes_[link_of_[from]];
   route.heard = now;
@@ -240,8 +269,10 @@ bool Lane::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
   const size_t link = link_of(rank);
   if (link >= routes_.size()) return false;
   Route& route = routes_[link];
-  if (route.other != nullptr) return route.other->deliver(rank_, packet, bytes);
-  return route.queue->send(packet, bytes, route.flow, *route.neighbour);
+  const bool sent = route.other != nullptr ? route.other->deliver(rank_, packet, bytes)
+                                           : route.queue->send(packet, bytes, route.flow, *route.neighbour);
+  if (trace_ != nullptr && sent) trace_packet(packet, bytes, rank, 0);
+  return sent;
 }
 
 size_t Lane::path_bytes(unsigned rank) const noexcept {

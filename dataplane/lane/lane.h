@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -83,6 +84,7 @@ class Lane final : public PacketIo {
 
   // True if anything moved.
   bool poll(Nanos now) noexcept;
+  [[nodiscard]] std::unique_ptr<TraceLog> make_trace(size_t words) const;  // any thread; the desk has it from then on
   [[nodiscard]] Nanos deadline() const noexcept { return exchange_.deadline(); }
   [[nodiscard]] bool in_flight() const noexcept { return ops_.in_flight(); }
   [[nodiscard]] bool fall_asleep() noexcept { return inbox_count_ == 0 && ops_.fall_asleep(); }
@@ -132,8 +134,12 @@ class Lane final : public PacketIo {
   [[nodiscard]] bool read_inbox(Nanos now) noexcept;
   void publish_link(size_t link) noexcept;
 
+  void trace_packet(const Packet& packet, size_t bytes, unsigned rank, uint64_t flags) noexcept;
+
   const unsigned rank_;
   PacketPool& pool_;
+  const LaneDesk& desk_;
+  TraceLog* trace_ = nullptr;               // while one is taken
   std::vector<Route> routes_;               // as exchange_.neighbours()
   std::array<uint8_t, kMaxWorld> link_of_;  // by rank: number of its route
   Nanos doubled_at_ = 0;                    // when it is asked next whether a neighbour is two machines

@@ -174,6 +174,7 @@ void Node::make_lanes() {
       const unsigned senders = config_.strategies == std::vector{StrategyId{}} ? 1 : 2;
       for (const NodePort& it : ports_) exchange.window = std::min(exchange.window, it.port->most_waiting() / senders);
       lanes_.push_back(std::make_unique<Lane>(exchange, setup, *pools_.front(), desk));
+      trace_.add(*lanes_.back(), setup.lane, desk);
       worker_of(setup.lane).add(*lanes_.back());
     }
   }
@@ -262,6 +263,7 @@ void Node::log_faults(Nanos now) {
 
 void Node::tend(Nanos now) {
   if (now - faults_logged_at_ > kFaultsInterval) log_faults(now);
+  trace_.tend(now);
   for (NodePort& it : ports_) it.port->tend();
   look_for_wrong_lanes();
   log_addresses(now);

@@ -18,6 +18,7 @@
 #include "dataplane/lane/lane.h"
 #include "dataplane/lane/port_queue.h"
 #include "dataplane/lane/worker.h"
+#include "dataplane/node/node_trace.h"
 #include "dataplane/trainer/mailbox.h"
 #include "dataplane/trainer/plan_reports.h"
 #include "dataplane/trainer/server.h"
@@ -100,6 +101,8 @@ class Node {
   [[nodiscard]] bool probing() const noexcept { return prober_->running() || paths_->running(); }
   [[nodiscard]] const Prober& prober() const noexcept { return *prober_; }
 
+  [[nodiscard]] NodeTrace& trace() noexcept { return trace_; }
+
   // visit(queue, its number) and visit(lane, its number); what other threads may read of them.
   template <class Visit>
   void for_each_queue(Visit visit) const {
@@ -156,7 +159,9 @@ class Node {
   std::vector<NodePort> ports_;
   std::vector<std::unique_ptr<LaneDesk>> desks_;   // as lanes_
   std::vector<std::unique_ptr<LaneLooks>> looks_;  // by rank of this node; none with one lane
-  std::vector<std::unique_ptr<Lane>> lanes_;       // by number * ranks_per_node + local rank
+  // Its logs outlive the lanes, which write to them.
+  NodeTrace trace_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // by number * ranks_per_node + local rank
   RingWatch ring_;
   FailureLog failures_;
   ReportWatch choices_;

@@ -9,6 +9,7 @@
 #include "dataplane/node/node.h"
 #include "dataplane/status/job_watch.h"
 #include "dataplane/status/status.h"
+#include "dataplane/status/trace_answers.h"
 #include "dataplane/watch/probe_json.h"
 
 namespace gradlane {
@@ -52,10 +53,12 @@ std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, s
 AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process, const std::string& request) {
   if (request == "stats") return {admin_text(document_of(node, job, process)), {}};
   if (const auto words = worth_answer(node, job, request)) return {*words, {}};
+  if (request.starts_with("trace")) return answer_trace(node, request);
   const std::optional<Nanos> most = probe_time(request);
   if (!most)
     return {admin_error(
-                "unknown request; allowed: stats, worth, worth MICROSECONDS, probe, probe MILLISECONDS (100 to 30000)"),
+                "unknown request; allowed: stats, worth, worth MICROSECONDS, probe, probe MILLISECONDS (100 to 30000), "
+                "trace ..."),
             {}};
   // One run serves all that ask while it lasts.
   node.start_probing(*most);

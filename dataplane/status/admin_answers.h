@@ -12,7 +12,7 @@ class JobWatch;
 class Node;
 
 // The answer to a line that came by the admin socket: "stats", "probe", "probe MILLISECONDS", "worth", "worth HIDDEN",
-// that is microseconds in exchange in which a trainer did something else.
+// that is microseconds in exchange in which a trainer did something else; and those of trace_answers.h.
 [[nodiscard]] AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process,
                                        const std::string& request);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "client/abi.h"
+#include "collectives/trace_log.h"
 
 namespace gradlane {
 
@@ -98,6 +99,7 @@ struct LaneDesk {
   Mailbox mailbox;                     // control thread writes, lane reads
   std::array<FaultReport, 16> faults;  // by trainer: lane writes, control thread reads and resets after kDetach
   std::atomic<uint32_t> in_flight{0};  // operations: lane writes, control thread reads
+  std::atomic<TraceLog*> trace{};      // control thread sets it, once; null: no trace was asked for yet
 };
 
 }  // namespace gradlane

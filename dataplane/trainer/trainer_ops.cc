@@ -196,6 +196,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   it->parts[trainer].ends = ends_[trainer].count;
   if (it->looks == nullptr) it->looks = looks_of(trainer, *submission);
   ++it->arrived;
+  it->gathered_at = now;
   if (it->arrived > 1) compare(*it, trainer);
   return true;
 }
@@ -292,6 +293,8 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   }
   Operation operation = it.parts[it.buffer].operation;
   operation.timeout = it.timeout;
+  operation.asked = it.begun_at;
+  operation.gathered = it.gathered_at;
   if (operation.kind != OpKind::kBarrier) {
     const size_t width = element_bytes(operation.type);
     operation.whole = length_of(operation);

@@ -86,6 +86,7 @@ class TrainerOps {
     uint32_t generation = 0;  // in which the exchange took it
     bool cancelled = false;
     Nanos begun_at = 0;
+    Nanos gathered_at = 0;
     Nanos timeout = 0;   // the shortest that a trainer has named; 0: none has
     Nanos deadline = 0;  // for all trainers to have submitted it
     Words failure;       // not empty: it will fail on all ranks, and this is why

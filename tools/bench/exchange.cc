@@ -50,6 +50,7 @@ Plan make_plan(const ExchangeBenchOptions& options) {
   plan.mtu = parse_number("--mtu", options.mtu, 1500, kMinPacket + kIpUdpBytes, kMaxMtu + kIpUdpBytes) - kIpUdpBytes;
   plan.burst = parse_number("--burst", options.burst, BenchRing::kMaxBurst, 1, BenchRing::kMaxBurst);
   plan.effort = options.quick ? kQuick : kFull;
+  plan.effort.trace = options.trace;
   return plan;
 }
 

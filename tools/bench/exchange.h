@@ -12,6 +12,7 @@ struct ExchangeBenchOptions {
   std::string mtu;    // of IP
   std::string burst;  // packets between two polls
   bool quick = false;
+  bool trace = false;
   bool json = false;
 };
 

@@ -82,6 +82,8 @@ class ExchangeBench {
   // Of what was sampled so far.
   [[nodiscard]] std::vector<HopFigures> rows() const;
 
+  void trace() { ring_.trace(); }
+
  private:
   [[nodiscard]] std::span<float> tensor(unsigned rank) const {
     return {reinterpret_cast<float*>(tensors_[rank].get()), elements_};
@@ -262,6 +264,7 @@ std::vector<HopFigures> ExchangeBench::rows() const {
 std::vector<HopFigures> hop_figures(const Codec& codec, size_t mtu, size_t burst, const HopEffort& effort,
                                     std::span<const float> pattern) {
   ExchangeBench bench({mtu, burst, effort.block_packets}, codec, pattern);
+  if (effort.trace) bench.trace();
   for (size_t i = 0; i < effort.operations; ++i) bench.run_operation();
   return bench.rows();
 }

@@ -34,6 +34,7 @@ struct HopFigures {
 struct HopEffort {
   size_t block_packets;  // of each of the four blocks of a tensor
   size_t operations;
+  bool trace = false;  // while a trace is taken
 };
 
 // Of hops that add ("reduce") and of those that pass results on ("gather"). `mtu` counts from the link header on;

@@ -2,6 +2,7 @@
 #include "tools/bench/ring.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -88,6 +89,15 @@ BenchRing::BenchRing(const Codec& codec, size_t mtu, size_t max_bytes, size_t bu
     if (round == kSetUpRounds) throw SetupError("a benchmark's ring does not come up: this is a bug in gradlane");
     for (unsigned rank = 0; rank < kWorld; ++rank) serve(rank);
   }
+}
+
+void BenchRing::trace() {
+  constexpr size_t kWords = size_t{1} << 16;
+  log_ = node(kTimed).exchange().make_trace(kWords, []() noexcept {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<Nanos>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  });
+  log_->start();
 }
 
 void BenchRing::submit(unsigned rank, const Operation& operation) {

@@ -88,6 +88,9 @@ class BenchRing {
   [[nodiscard]] BufferPool& pool() noexcept { return pool_; }
   [[nodiscard]] size_t burst() const noexcept { return burst_; }
 
+  // From now on a trace is taken of kTimed, of which somebody reads what there is whenever nothing is timed.
+  void trace();
+
   void submit(unsigned rank, const Operation& operation);
   [[nodiscard]] bool done();  // all operations; throws SetupError if one has failed
 
@@ -100,11 +103,18 @@ class BenchRing {
   void take_burst(std::vector<Arrival>& burst);
   // What is timed.
   void receive(std::span<Arrival> burst) noexcept;
-  void poll() noexcept { node(kTimed).exchange().poll(now_); }
+  void poll() noexcept {
+    if (log_ != nullptr) node(kTimed).exchange().trace(*log_, now_);
+    node(kTimed).exchange().poll(now_);
+  }
   // Gives back what receive() did not keep.
   void finish(std::span<const Arrival> burst) noexcept;
   // Brings what kTimed has sent on its way.
-  void settle() { settle(node(kTimed)); }
+  void settle() {
+    settle(node(kTimed));
+    records_.clear();
+    if (log_ != nullptr) log_->take(records_, ~size_t{0});
+  }
 
   // Everything that can move does, until nothing does any more.
   void run_dry();
@@ -118,6 +128,8 @@ class BenchRing {
   uint64_t moves_ = 0;  // data packets
   unsigned to_complete_ = 0;
   std::array<std::unique_ptr<RingNode>, kWorld> nodes_;
+  std::unique_ptr<TraceLog> log_;  // null: no trace is taken
+  std::vector<uint64_t> records_;
 };
 
 }  // namespace gradlane

@@ -62,6 +62,7 @@ void SimNode::find_routes() {
 }
 
 Exchange::Submitted SimNode::submit(const Operation& operation) {
+  if (trace_ != nullptr) trace_->set_now(core_.now);
   const Exchange::Submitted submitted = exchange_->submit(operation, core_.now);
   if (submitted.refusal != Exchange::Refusal::kNone) return submitted;
   ++submitted_;
@@ -119,6 +120,7 @@ void SimNode::receive(SimBuffer* buffer, unsigned from_rank) noexcept {
   buffer->state = State::kDelivering;
   buffer->holder = index_;
   core_.pool.open(buffer, std::max<size_t>(config_.mtu, buffer->bytes));
+  if (trace_ != nullptr) trace_->set_now(core_.now);
   const bool kept = exchange_->receive(from_rank, {buffer->data(), buffer}, buffer->bytes, core_.now);
   if (kept && buffer->state == State::kDelivering) {
     buffer->state = State::kHeld;
@@ -137,6 +139,7 @@ void SimNode::poll() {
     if (core_.tap) core_.tap(buffer->from, index_, {buffer->data(), buffer->bytes});
     receive(buffer, buffer->from);
   }
+  if (trace_ != nullptr) exchange_->trace(*trace_, core_.now);
   exchange_->poll(core_.now);
   ++polls_;
   for (Completion completion; exchange_->next_completion(completion);) {

@@ -50,6 +50,9 @@ class SimNode final : public PacketIo, public SimHost {
   [[nodiscard]] uint64_t pause_drops() const noexcept { return pause_drops_; }  // the queue of the paused node was full
   [[nodiscard]] uint64_t polls() const noexcept { return polls_; }
 
+  // A log made by this exchange; null: none. It outlives the exchange, or is taken away before.
+  void trace(TraceLog* log) noexcept { trace_ = log; }
+
   // For the exchange, and for tests that send packets of their own. Abort on a release of what is not held, and on a
   // transmission of that, of more than the MTU, or to a rank that is no neighbour.
   [[nodiscard]] Packet allocate() noexcept override;
@@ -79,6 +82,7 @@ class SimNode final : public PacketIo, public SimHost {
   // What every packet needs comes first.
   SimCore& core_;
   std::unique_ptr<Exchange> exchange_;
+  TraceLog* trace_ = nullptr;
   SimNetwork& network_;
   std::array<uint16_t, kMaxWorld> node_of_;  // by rank: where packets for it go; or kNobody, or kNoNeighbour
   std::array<uint16_t, kMaxWorld> rank_of_;  // by node: as this node sees it

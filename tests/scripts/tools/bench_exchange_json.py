@@ -68,6 +68,7 @@ def main():
     jumbo = run(gradlane, "--codec", "fixed:10", "--mtu", "9000", "--burst", "4")
     assert jumbo["gather", "fixed:10"]["burst"] == 4
     assert jumbo["gather", "fixed:10"]["floats_per_packet"] > 5 * rows["gather", "fixed:10"]["floats_per_packet"]
+    run(gradlane, "--codec", "raw", "--trace")
     print(f"{len(rows) + len(jumbo)} rows in order")
 
 

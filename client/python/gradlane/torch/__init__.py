@@ -25,9 +25,10 @@ from .ledger import explain
 from .profiling import profile
 from .replicas import check_replicas
 from .setting import use_codec, use_strategy
+from .spans import Spans
 
 __all__ = [
-    "Engine", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hook", "init", "profile",
+    "Engine", "Spans", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hook", "init", "profile",
     "use_codec", "use_strategy", "zeros",
 ]
 

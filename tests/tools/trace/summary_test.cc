@@ -1,0 +1,126 @@
+// summary_test.cc - who holds a ring up, from made-up traces
+#include "tools/trace/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/tools/trace/recordings.h"
+
+namespace gradlane::test::trace_summary_test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr unsigned kNodes = 4;
+constexpr unsigned kOperations = 20;
+
+std::string joined(const TraceSummary& summary) {
+  std::string text;
+  for (const std::string& line : summary_lines(summary)) text += line + "\n";
+  return text;
+}
+
+// From now on a node waits for the link to another in place of packets.
+void fill_link(NodeRecording& node, unsigned to, double share) {
+  for (TraceOperation& it : node.lanes[0].operations) {
+    Nanos& packets = it.waited[static_cast<size_t>(TraceCause::kPackets)];
+    const auto full = static_cast<Nanos>(share * static_cast<double>(packets));
+    it.waited[static_cast<size_t>(TraceCause::kLink)] = full;
+    packets -= full;
+  }
+  for (TraceWait& it : node.lanes[0].waits) {
+    it.what = static_cast<uint64_t>(TraceCause::kLink) | uint64_t{to} << 8;
+    it.until = it.since + static_cast<Nanos>(share * static_cast<double>(it.until - it.since));
+  }
+}
+
+TEST(TraceSummaryTest, NobodyStandsOut) {
+  const auto ring = ring_recording(kNodes, kOperations);
+  const TraceSummary summary = summary_of(ring);
+  EXPECT_EQ(summary.verdict, "nobody stands out");
+  EXPECT_FALSE(summary.held_up);
+  ASSERT_EQ(summary.nodes.size(), kNodes);
+  for (const NodeSummary& node : summary.nodes) {
+    EXPECT_EQ(node.operations, kOperations);
+    EXPECT_NEAR(node.took, 10e6, 1);
+    EXPECT_NEAR(node.queued, 0.005, 1e-6);
+    EXPECT_NEAR(node.waited[static_cast<size_t>(TraceCause::kPackets)], 0.995, 1e-6);
+    EXPECT_EQ(node.for_whom[static_cast<size_t>(TraceCause::kPackets)], (node.node + 3) % kNodes);
+    EXPECT_NEAR(node.encode, 3e5, 1);
+    EXPECT_NEAR(node.cpu, 0.6 / 10.95, 1e-3);
+    EXPECT_NEAR(node.idle, 0.95 / 10.95, 1e-3);
+  }
+  ASSERT_EQ(summary.links.size(), kNodes);
+  for (const LinkSummary& link : summary.links) {
+    EXPECT_EQ(link.delay, 1e5);
+    EXPECT_EQ(link.packets, kOperations);
+    EXPECT_EQ(link.lost, 0U);
+  }
+}
+
+TEST(TraceSummaryTest, ASlowLink) {
+  auto ring = ring_recording(kNodes, kOperations);
+  fill_link(ring[1], 2, 0.7);
+  for (TracePacket& it : ring[2].lanes[0].packets) {
+    if ((it.what & TracePacket::kIn) != 0) it.at += 9 * kMillisecond;
+  }
+  const TraceSummary summary = summary_of(ring);
+  EXPECT_TRUE(summary.held_up);
+  EXPECT_THAT(summary.verdict, HasSubstr("slowest link: node 1 -> node 2: full in 70 %"));
+  EXPECT_THAT(summary.verdict, HasSubstr("its packets take 9.10 ms, those of other links 100 us"));
+  EXPECT_THAT(joined(summary), HasSubstr("70 of 2"));
+  const nlohmann::json document = summary_json(summary);
+  EXPECT_EQ(document["links"][0]["from"], 1);
+  EXPECT_EQ(document["nodes"][1]["waits_for"]["link"], 2);
+  // Where all are as full, none is slow.
+  for (unsigned node = 0; node < kNodes; ++node) {
+    if (node != 1) fill_link(ring[node], (node + 1) % kNodes, 0.7);
+  }
+  EXPECT_FALSE(summary_of(ring).held_up);
+}
+
+TEST(TraceSummaryTest, ALateTrainer) {
+  auto ring = ring_recording(kNodes, kOperations);
+  for (TraceOperation& it : ring[2].lanes[0].operations) {
+    it.asked += 6 * kMillisecond;
+    it.submitted += 6 * kMillisecond;
+  }
+  const TraceSummary summary = summary_of(ring);
+  EXPECT_TRUE(summary.held_up);
+  EXPECT_THAT(summary.verdict, HasSubstr("the trainer of node 2 is late: it asks for operations 6.00 ms after"));
+  EXPECT_NEAR(summary.nodes[2].late, 6e6, 1);
+  EXPECT_NEAR(summary.nodes[1].late, 0, 1);
+}
+
+TEST(TraceSummaryTest, FaultsComeFirst) {
+  auto ring = ring_recording(kNodes, kOperations);
+  fill_link(ring[1], 2, 0.7);
+  ring[3].lanes[0].operations[4].what |= uint64_t{7} << 32;
+  EXPECT_THAT(summary_of(ring).verdict, HasSubstr("operations failed: 1 on node 3"));
+  ring[0].missing = "nobody listens";
+  EXPECT_THAT(summary_of(ring).verdict, HasSubstr("node 0 does not answer any more: nobody listens"));
+}
+
+TEST(TraceSummaryTest, BusyWorkersAndNoOperations) {
+  auto ring = ring_recording(kNodes, kOperations);
+  for (TraceOperation& it : ring[3].lanes[0].operations) it.add = 8 * kMillisecond;
+  EXPECT_THAT(summary_of(ring).verdict, HasSubstr("the worker of node 3 is busy with codecs for 77 %"));
+  EXPECT_THAT(summary_of(ring_recording(kNodes, 0)).verdict, HasSubstr("no operations"));
+}
+
+TEST(TraceSummaryTest, OperationsThatWereLeftOutCountAsOthers) {
+  auto ring = ring_recording(kNodes, kOperations);
+  for (NodeRecording& node : ring) {
+    std::erase_if(node.lanes[0].operations, [](const TraceOperation& it) { return it.number % 2 != 0; });
+    node.lanes[0].skipped = kOperations / 2;
+  }
+  const TraceSummary summary = summary_of(ring);
+  EXPECT_NEAR(summary.nodes[0].idle, 0.95 / 10.95, 0.05);
+  EXPECT_THAT(joined(summary), HasSubstr("40 more operations are not in it"));
+}
+
+}  // namespace
+}  // namespace gradlane::test::trace_summary_test

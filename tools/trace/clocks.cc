@@ -1,0 +1,56 @@
+// clocks.cc - a daemon's clock on that of who asked it, and how far that can be trusted (pure functions)
+#include "tools/trace/clocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+namespace gradlane {
+namespace {
+
+constexpr int64_t kLongEnough = 50'000'000;  // between two readings, for a rate
+constexpr double kMostDrift = 1e-2;          // a counter whose rate was guessed is off by less
+
+const ClockReading& tightest(std::span<const ClockReading> readings) {
+  return *std::ranges::min_element(readings, {}, &ClockReading::spread);
+}
+
+}  // namespace
+
+ClockFit fit_clock(std::span<const ClockReading> readings) {
+  ClockFit fit;
+  const size_t third = (readings.size() + 2) / 3;
+  const ClockReading& first = tightest(readings.first(third));
+  const ClockReading& last = tightest(readings.last(third));
+  fit.own = first.own;
+  fit.common = first.monotonic;
+  if (last.own - first.own >= kLongEnough) {
+    const double rate =
+        static_cast<double>(last.monotonic - first.monotonic) / static_cast<double>(last.own - first.own);
+    if (std::abs(rate - 1) <= kMostDrift) fit.rate = rate;
+  }
+  // The loose half says nothing: whoever read the clocks lost its CPU meanwhile.
+  std::vector<int64_t> spreads;
+  for (const ClockReading& it : readings) spreads.push_back(it.spread);
+  std::ranges::sort(spreads);
+  const int64_t loose = spreads[(spreads.size() - 1) / 2];
+  for (const ClockReading& it : readings) {
+    if (it.spread > loose) continue;
+    fit.error = std::max(fit.error, static_cast<double>(std::abs(fit.at(it.own) - it.monotonic) + it.spread));
+  }
+  int64_t least = INT64_MIN;
+  int64_t most = INT64_MAX;
+  for (const ClockReading& it : readings) {
+    least = std::max(least, it.asked - it.monotonic);
+    most = std::min(most, it.answered - it.monotonic);
+  }
+  if (least > 0 || most < 0) {
+    fit.offset = least / 2 + most / 2;
+    fit.error += static_cast<double>(std::abs(most - least)) / 2 + 1;
+    fit.common += fit.offset;
+  }
+  return fit;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,50 @@
+// spans.cc - what trainers say they did: files of lines of JSON, by the kernel's monotonic clock
+#include "tools/trace/spans.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "tools/admin/json_fields.h"
+
+namespace gradlane {
+
+std::vector<TrainerSpan> read_spans(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw SetupError(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  std::vector<TrainerSpan> spans;
+  std::string line;
+  while (std::getline(file, line)) {
+    const auto span = nlohmann::json::parse(line, nullptr, false);
+    if (file.eof() && !span.is_object()) break;  // of the last one there is a part
+    if (!span.is_object() || !span.contains("begin_ns") || !span.contains("end_ns") || !span.contains("rank")) {
+      throw SetupError(fmt::format("{}: '{:.40}' is no span, as gradlane.torch.Spans writes them", path, line));
+    }
+    spans.push_back({.rank = static_cast<unsigned>(number_at(span, "rank")),
+                     .category = text_at(span, "category"),
+                     .name = text_at(span, "name"),
+                     .begin = number_at(span, "begin_ns"),
+                     .end = std::max(number_at(span, "begin_ns"), number_at(span, "end_ns"))});
+  }
+  return spans;
+}
+
+std::vector<TrainerSpan> cut_spans(std::span<const TrainerSpan> spans, Nanos from, Nanos until) {
+  std::vector<TrainerSpan> cut;
+  for (const TrainerSpan& it : spans) {
+    if (it.end < from || it.begin >= until) continue;
+    TrainerSpan& span = cut.emplace_back(it);
+    span.begin = std::max(it.begin, from) - from;
+    span.end = it.end - from;
+  }
+  std::ranges::stable_sort(cut, {}, [](const TrainerSpan& it) { return std::pair(it.begin, ~it.end); });
+  return cut;
+}
+
+}  // namespace gradlane

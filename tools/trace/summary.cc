@@ -1,0 +1,195 @@
+// summary.cc - where the time of operations went, by node and by link, and who holds the ring up (pure functions)
+#include "tools/trace/summary.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "tools/trace/packets.h"
+#include "tools/trace/verdict.h"
+
+namespace gradlane {
+namespace {
+
+using Link = std::pair<unsigned, unsigned>;
+
+struct Bounds {
+  Nanos first = ~Nanos{0};
+  Nanos last = 0;
+  [[nodiscard]] double length() const { return last > first ? static_cast<double>(last - first) : 0; }
+};
+
+Bounds bounds_of(std::span<const NodeRecording> nodes) {
+  Bounds bounds;
+  for (const NodeRecording& node : nodes) {
+    for (const LaneRecording& lane : node.lanes) {
+      for (const TraceOperation& it : lane.operations) {
+        bounds.first = std::min(bounds.first, it.asked);
+        bounds.last = std::max(bounds.last, it.ended);
+      }
+    }
+  }
+  return bounds;
+}
+
+// When each operation was first asked for, by lane, session and number.
+using OperationKey = std::tuple<unsigned, uint64_t, uint64_t>;
+struct Asked {
+  Nanos first = ~Nanos{0};
+  unsigned nodes = 0;
+};
+std::map<OperationKey, Asked> first_asked(std::span<const NodeRecording> nodes) {
+  std::map<OperationKey, Asked> asked;
+  for (const NodeRecording& node : nodes) {
+    for (const LaneRecording& lane : node.lanes) {
+      if (lane.rank % node.ranks_per_node != 0) continue;
+      for (const TraceOperation& it : lane.operations) {
+        if ((it.flags & TraceOperation::kCut) != 0) continue;
+        Asked& of = asked[{lane.lane, it.session, it.number}];
+        of.first = std::min(of.first, it.asked);
+        ++of.nodes;
+      }
+    }
+  }
+  return asked;
+}
+
+// Time in which no operation of a lane was under way.
+double idle_of(const LaneRecording& lane, const Bounds& bounds) {
+  std::vector<std::pair<Nanos, Nanos>> spans;
+  for (const TraceOperation& it : lane.operations) spans.emplace_back(it.asked, it.ended);
+  std::ranges::sort(spans);
+  double idle = 0;
+  Nanos until = bounds.first;
+  for (const auto& [begin, end] : spans) {
+    if (begin > until) idle += static_cast<double>(begin - until);
+    until = std::max(until, end);
+  }
+  return idle + static_cast<double>(bounds.last - std::min(until, bounds.last));
+}
+
+class NodeSums {
+ public:
+  NodeSums(const NodeRecording& node, const Bounds& bounds, const std::map<OperationKey, Asked>& asked, size_t nodes)
+      : bounds_(bounds), asked_(asked), nodes_(nodes) {
+    sum_.node = node.node;
+    sum_.missing = node.missing;
+    sum_.idle = node.lanes.empty() ? 0 : 1;
+    for (const LaneRecording& lane : node.lanes) add(lane, lane.rank % node.ranks_per_node == 0);
+  }
+  // Shares of each link's sender's operations in which it was full.
+  [[nodiscard]] NodeSummary take(std::map<Link, double>& full) {
+    const auto count = static_cast<double>(std::max<uint64_t>(sum_.operations, 1));
+    const double took = sum_.took > 0 ? sum_.took : 1;
+    for (size_t cause = 0; cause < kTraceCauses; ++cause) {
+      sum_.waited[cause] /= took;
+      const auto most = std::ranges::max_element(whom_[cause], {}, [](const auto& it) { return it.second; });
+      if (most != whom_[cause].end()) sum_.for_whom[cause] = most->first;
+    }
+    for (const auto& [link, time] : full_) full[link] += time / took;
+    sum_.queued /= took;
+    sum_.took /= count;
+    for (double* const mean : {&sum_.encode, &sum_.add, &sum_.decode}) *mean /= count;
+    if (compared_ != 0) sum_.late /= static_cast<double>(compared_);
+    return sum_;
+  }
+
+ private:
+  void add(const LaneRecording& lane, bool compares) {
+    sum_.skipped += lane.skipped;
+    double cpu = 0;
+    for (const TraceOperation& it : lane.operations) {
+      ++sum_.operations;
+      sum_.failed += (it.what >> 32 & 0xff) != 0 ? 1 : 0;
+      sum_.took += static_cast<double>(it.ended - it.asked);
+      sum_.queued += static_cast<double>(it.submitted - it.asked);
+      for (size_t cause = 0; cause < kTraceCauses; ++cause) sum_.waited[cause] += static_cast<double>(it.waited[cause]);
+      sum_.encode += static_cast<double>(it.encode);
+      sum_.add += static_cast<double>(it.add);
+      sum_.decode += static_cast<double>(it.decode);
+      cpu += static_cast<double>(it.encode + it.add + it.decode);
+      const auto asked = asked_.find({lane.lane, it.session, it.number});
+      if (!compares || asked == asked_.end() || asked->second.nodes != nodes_) continue;
+      ++compared_;
+      sum_.late += static_cast<double>(it.asked - std::min(asked->second.first, it.asked));
+    }
+    for (const TraceWait& it : lane.waits) {
+      const auto cause = static_cast<size_t>(it.what & 0xff);
+      const auto rank = static_cast<unsigned>(it.what >> 8);
+      const auto time = static_cast<double>(it.until - it.since);
+      if (cause < kTraceCauses) whom_[cause][rank] += time;
+      if (cause == static_cast<size_t>(TraceCause::kLink)) full_[{lane.rank, rank}] += time;
+    }
+    const double length = bounds_.length();
+    if (length == 0 || lane.operations.empty()) return;
+    // Those that were not recorded are as the others are.
+    const auto recorded = static_cast<double>(lane.operations.size());
+    const double all = (recorded + static_cast<double>(lane.skipped)) / recorded;
+    sum_.cpu = std::max(sum_.cpu, std::min(all * cpu / length, 1.0));
+    sum_.idle = std::min(sum_.idle, std::max(1 - all * (1 - idle_of(lane, bounds_) / length), 0.0));
+  }
+
+  const Bounds& bounds_;
+  const std::map<OperationKey, Asked>& asked_;
+  const size_t nodes_;
+  NodeSummary sum_;
+  std::array<std::map<unsigned, double>, kTraceCauses> whom_;
+  std::map<Link, double> full_;
+  uint64_t compared_ = 0;
+};
+
+std::vector<LinkSummary> links_of(std::span<const NodeRecording> nodes, const std::map<Link, double>& full) {
+  std::map<Link, LinkSummary> links;
+  for (const NodeRecording& node : nodes) {
+    for (const LaneRecording& lane : node.lanes) {
+      for (const TraceHop& it : lane.hops) {
+        if ((it.what & (TraceHop::kIn | TraceHop::kToAll)) != 0) continue;
+        links[{lane.rank, static_cast<unsigned>(it.what >> 32)}].bytes += it.bytes;
+      }
+    }
+  }
+  std::map<Link, std::vector<double>> delays;
+  for (const SampledPacket& it : sampled_packets(nodes)) {
+    LinkSummary& link = links[{it.from, it.to}];
+    ++link.packets;
+    if (it.came == 0) {
+      ++link.lost;
+    } else {
+      delays[{it.from, it.to}].push_back(it.came > it.sent ? static_cast<double>(it.came - it.sent) : 1);
+    }
+  }
+  for (const auto& [link, share] : full) links[link].full = share;
+  std::vector<LinkSummary> all;
+  for (auto& [link, it] : links) {
+    it.from = link.first;
+    it.to = link.second;
+    if (std::vector<double>& of = delays[link]; !of.empty()) {
+      std::ranges::nth_element(of, of.begin() + static_cast<ptrdiff_t>(of.size() / 2));
+      it.delay = of[of.size() / 2];
+    }
+    all.push_back(it);
+  }
+  std::ranges::stable_sort(all, std::greater{}, &LinkSummary::full);
+  return all;
+}
+
+}  // namespace
+
+TraceSummary summary_of(std::span<const NodeRecording> nodes) {
+  TraceSummary summary;
+  const Bounds bounds = bounds_of(nodes);
+  summary.seconds = bounds.length() / 1e9;
+  const auto asked = first_asked(nodes);
+  std::map<Link, double> full;
+  for (const NodeRecording& node : nodes) {
+    summary.ranks_per_node = node.ranks_per_node;
+    summary.nodes.push_back(NodeSums(node, bounds, asked, nodes.size()).take(full));
+    summary.clock_error = std::max(summary.clock_error, 2 * node.clock.error);
+    for (const LaneRecording& lane : node.lanes) summary.dropped += lane.dropped;
+  }
+  summary.links = links_of(nodes, full);
+  summary.verdict = verdict_of(summary, summary.held_up);
+  return summary;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,115 @@
+// verdict.cc - who holds the ring up, from a summary (pure function)
+#include "tools/trace/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/trace/words.h"
+
+namespace gradlane {
+namespace {
+
+constexpr double kLate = 0.25;     // of the time an operation takes, to be called late,
+constexpr double kLater = 2;       //   and so many times as late as the next one
+constexpr double kFull = 0.1;      // of the operations' time, to be called slow,
+constexpr double kFuller = 1.5;    //   and so many times as full as the others
+constexpr double kBusy = 0.7;      // of the trace's time
+constexpr double kAtLeast = 2e-4;  // seconds, to be late at all
+
+// The largest, and the lower median of the others.
+struct Outlier {
+  const NodeSummary* node = nullptr;
+  double most = 0;
+  double others = 0;
+};
+template <class Value>
+Outlier outlier(const TraceSummary& summary, Value value) {
+  Outlier found;
+  std::vector<double> others;
+  for (const NodeSummary& node : summary.nodes) {
+    if (node.operations == 0) continue;
+    if (found.node == nullptr || value(node) > found.most) found = {&node, value(node), 0};
+  }
+  for (const NodeSummary& node : summary.nodes) {
+    if (&node != found.node && node.operations != 0) others.push_back(value(node));
+  }
+  std::ranges::sort(others);
+  if (!others.empty()) found.others = others[(others.size() - 1) / 2];
+  return found;
+}
+
+double median_delay(const TraceSummary& summary, const LinkSummary& but) {
+  std::vector<double> delays;
+  for (const LinkSummary& link : summary.links) {
+    if (&link != &but && link.delay > 0) delays.push_back(link.delay);
+  }
+  std::ranges::sort(delays);
+  return delays.empty() ? 0 : delays[(delays.size() - 1) / 2];
+}
+
+std::string of_fault(const TraceSummary& summary) {
+  for (const NodeSummary& node : summary.nodes) {
+    if (!node.missing.empty()) return fmt::format("node {} does not answer any more: {}", node.node, node.missing);
+  }
+  const auto failed = outlier(summary, [](const NodeSummary& node) { return static_cast<double>(node.failed); });
+  if (failed.most == 0) return "";
+  return fmt::format("operations failed: {} on node {}; 'gradlane stats' and its log say why", failed.most,
+                     failed.node->node);
+}
+
+std::string of_late(const TraceSummary& summary) {
+  const auto late = outlier(summary, [](const NodeSummary& node) { return node.late; });
+  if (late.node == nullptr || late.most / 1e9 < kAtLeast || late.most < kLater * late.others) return "";
+  const auto took = outlier(summary, [](const NodeSummary& node) { return node.took; });
+  if (late.most < kLate * took.most) return "";
+  return fmt::format("the trainer of node {} is late: it asks for operations {} after the first one, which take {}",
+                     late.node->node, duration_text(late.most), duration_text(took.most));
+}
+
+std::string of_links(const TraceSummary& summary) {
+  if (summary.links.empty()) return "";
+  const LinkSummary& slow = summary.links.front();
+  std::vector<double> others;
+  for (const LinkSummary& link : summary.links) {
+    if (&link != &slow && link.bytes > slow.bytes / 50) others.push_back(link.full);
+  }
+  const double rest = others.empty() ? 0 : others[others.size() / 2];  // fullest first: the lower median
+  if (slow.full < kFull || slow.full < kFuller * rest) return "";
+  std::string text = fmt::format("slowest link: {} -> {}: full in {:.0f} % of the operations' time there",
+                                 rank_text(slow.from, summary.ranks_per_node),
+                                 rank_text(slow.to, summary.ranks_per_node), 100 * slow.full);
+  const double usual = median_delay(summary, slow);
+  if (slow.delay > 0 && usual > 0) {
+    text +=
+        fmt::format("; its packets take {}, those of other links {}", duration_text(slow.delay), duration_text(usual));
+  }
+  return text + ": look at the cable, the switch port, the receiver's CPUs";
+}
+
+std::string of_workers(const TraceSummary& summary) {
+  const auto busy = outlier(summary, [](const NodeSummary& node) { return node.cpu; });
+  if (busy.node == nullptr || busy.most < kBusy) return "";
+  return fmt::format(
+      "the worker of node {} is busy with codecs for {:.0f} % of the time: more lanes, or a cheaper codec",
+      busy.node->node, 100 * busy.most);
+}
+
+}  // namespace
+
+std::string verdict_of(const TraceSummary& summary, bool& held_up) {
+  for (const auto look : {of_fault, of_late, of_links, of_workers}) {
+    const std::string found = look(summary);
+    held_up = !found.empty();
+    if (held_up) return found;
+  }
+  const auto some = std::ranges::any_of(summary.nodes, [](const NodeSummary& node) { return node.operations != 0; });
+  if (!some) return "no operations: nobody exchanged anything";
+  const auto idle = outlier(summary, [](const NodeSummary& node) { return node.idle; });
+  if (idle.others > 0.5) {
+    return fmt::format("nobody stands out: the trainers ask for nothing in {:.0f} % of the time", 100 * idle.others);
+  }
+  return "nobody stands out";
+}
+
+}  // namespace gradlane

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import unittest
 import unittest.mock
+import warnings
 
 import gradlane
 import gradlane.torch
@@ -66,6 +67,28 @@ class Environment(unittest.TestCase):
         self.assertEqual(self.told({}), {})
         script = {name: SRUN[name] for name in ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_NODELIST")}
         self.assertEqual(self.told(script), {}, "the script of an sbatch, which is no rank")
+
+    def test_unknown_jobs(self):
+        """They would meet at one port."""
+        unknown = {name: value for name, value in MPIRUN.items() if name != "PMIX_NAMESPACE"}
+        with self.assertWarnsRegex(UserWarning, "mpirun has set none of PMIX_NAMESPACE, .* set that"):
+            self.told(unknown)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.told(unknown, MASTER_PORT="1")
+            ports = {self.told(unknown, OMPI_MCA_ess_base_jobid=job)["MASTER_PORT"] for job in "12"}
+        self.assertEqual(len(ports), 2)
+
+    def test_who_says_where_ranks_meet(self):
+        """Needs no address of mpirun's."""
+        far = {**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+        with unittest.mock.patch.dict(os.environ, far), unittest.mock.patch("torch.distributed.init_process_group") as init:
+            for options in ({"init_method": "file:///x"}, {"store": "a store"}):
+                gradlane.torch.init(rank=1, world_size=2, **options)
+                init.assert_called_with("gradlane", rank=1, world_size=2, **options)
+            for options in ({}, {"init_method": "env://"}):
+                with self.assertRaisesRegex(gradlane.BadArgument, "several machines"):
+                    gradlane.torch.init(**options)
 
     def test_mpirun_on_several_machines(self):
         with self.assertRaisesRegex(gradlane.BadArgument, "several machines.*mpirun -x MASTER_ADDR=HOST"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 import zlib
 from typing import Any, Mapping, NamedTuple
 
@@ -15,7 +16,7 @@ _FIRST_PORT, _PORTS = 20000, 12000  # below those that kernels give away
 
 
 class _Launcher(NamedTuple):
-    """Names of its variables. job: together they tell jobs apart, the same on all ranks."""
+    """Names of its variables. job: those that are set tell jobs apart, together, the same on all ranks."""
 
     name: str
     rank: str
@@ -27,7 +28,7 @@ class _Launcher(NamedTuple):
 # srun alone sets SLURM_STEP_NUM_TASKS. The script of an sbatch has SLURM_PROCID and SLURM_NTASKS too, and is no rank.
 _LAUNCHERS = (
     _Launcher("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-              ("PMIX_NAMESPACE",)),
+              ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")),
     _Launcher("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
 )
 
@@ -37,7 +38,8 @@ def environment() -> dict[str, str]:
 
     Returns what it has set: {} where RANK or WORLD_SIZE is there already, as under torchrun and gradlane run, and where
     there is neither launcher. Of the other three, those that are there stay. Raises BadArgument if mpirun has started
-    ranks on several machines, of which it tells no addresses, and MASTER_ADDR is not set.
+    ranks on several machines, of which it tells no addresses, and MASTER_ADDR is not set. Warns if the launcher says
+    nothing of the job, whose MASTER_PORT is then that of all such jobs.
     """
     told = _told(os.environ)
     os.environ.update(told)
@@ -45,8 +47,10 @@ def environment() -> dict[str, str]:
 
 
 def init(**options: Any) -> None:
-    """init_process_group("gradlane", **options) under any launcher: environment() comes before it."""
-    environment()
+    """init_process_group("gradlane", **options) under any launcher: environment() comes before it. With `init_method`
+    (another than env://) or `store`, which say where ranks meet, it does not: `rank` and `world_size` go with these."""
+    if options.get("store") is None and (options.get("init_method") or "env://").startswith("env://"):
+        environment()
     dist.init_process_group("gradlane", **options)
 
 
@@ -64,7 +68,10 @@ def _told(variables: Mapping[str, str]) -> dict[str, str]:
         told["LOCAL_RANK"] = variables[launcher.local_rank]
     if "MASTER_ADDR" not in variables:
         told["MASTER_ADDR"] = _first_host(launcher, variables)
-    job = ".".join(variables.get(name, "") for name in launcher.job)
+    job = ".".join(variables[name] for name in launcher.job if name in variables)
+    if not job and "MASTER_PORT" not in variables:
+        warnings.warn(f"gradlane: {launcher.name} has set none of {', '.join(launcher.job)}, so other jobs of it would "
+                      "have the same MASTER_PORT: set that, to another for each job", stacklevel=3)
     told["MASTER_PORT"] = str(_FIRST_PORT + zlib.crc32(job.encode()) % _PORTS)
     return {name: value for name, value in told.items() if name not in variables}
 

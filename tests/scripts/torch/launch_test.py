@@ -204,6 +204,8 @@ class Refused(Case):
         self.check("^NoDaemon: gradlane: no daemon for rank 0: GRADLANED=/nowhere/gradlaned: there is no such program$",
                    GRADLANED="/nowhere/gradlaned")
 
+        self.check("GRADLANED=/etc/passwd: this is no program that can be run$", GRADLANED="/etc/passwd")
+
     def test_it_does_not_start(self):
         program = self.folder / "failing"
         program.write_text("#!/bin/sh\necho no such thing >&2\nexit 2\n")

@@ -6,9 +6,10 @@ package. Before there is a connection nobody can say whether there is a codec of
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from .. import _codecs, errors
+from .. import _codecs, adaptive, errors
 from ..adaptive import AdaptiveBound
 
 if TYPE_CHECKING:
@@ -30,6 +31,20 @@ def check(codec: object, engine: Engine | None) -> str | None:
     if not own and engine is not None:
         engine.find_codec(codec)
     return codec
+
+
+def unknown(error: errors.BadArgument, name: str | None, engine: Engine) -> errors.BadArgument:
+    """What the library says of a name that it does not know, and what of this package's may have been meant."""
+    codecs = engine.codecs
+    auto = f"{codecs.auto} or {codecs.auto}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
+    word = _codecs.word_of(name or engine.codec)
+    known = any(codec.word == word for codec in _codecs.table(engine._context._connection))
+    more = "" if known and word != codecs.word else f" or {auto}" if known else f", {auto}"
+    text, (_, _, rest) = str(error), str(name).partition(":")
+    if _codecs.is_auto(f"{codecs.word}:{rest}"):  # a typo in front of it: the library knows no such rest
+        meant = f"(did you mean {codecs.word}:"
+        text = re.sub(re.escape(meant) + r"[^)]*\?\)", f"{meant}{rest}?)", text)
+    return errors.bad_argument(f"gradlane: {text}{more}")
 
 
 def is_adaptive(codec: str | None) -> bool:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 import torch
 
-from .. import _arguments, _codecs, _context, _losses, adaptive, errors
+from .. import _arguments, _codecs, _context, _losses, errors
 from .._codecs import Codec
 from .._library import Reduction, Type
 from . import operations, staging, summary
-from .codec import check, is_adaptive
+from .codec import check, is_adaptive, unknown
 from .driver import Driver
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Engine:
     socket: str | None = None  # of the job's own daemon; None: what the environment says, or is found
     _current: Engine | None = None
     _world: int | None = None  # of the latest engine
+    _patience: float | None = None  # s, of the next one, after world_of() has waited in vain; None: as of open()
     _guard = threading.RLock()  # a finalizer may release() in the middle of shared()
 
     @staticmethod
@@ -74,7 +75,8 @@ class Engine:
         with Engine._guard:
             engine = Engine._current
             if engine is None or not engine.usable:
-                engine = Engine(_context.open(Engine.socket, rank=rank))
+                patience, Engine._patience = Engine._patience, None
+                engine = Engine(_context.open(Engine.socket, rank=rank, timeout=patience))
             if (world is not None and world != engine.world) or (rank is not None and rank != engine.rank):
                 text = f"this is rank {rank} of {world} of the job, but {engine.rank} of {engine.world} of the daemons"
                 if engine is not Engine._current:
@@ -95,6 +97,7 @@ class Engine:
                 try:
                     Engine._current = Engine(_context.open(rank=rank))
                 except (errors.Error, ImportError) as error:  # again when ranks have met, so that all hear of it
+                    Engine._patience = 0.0 if isinstance(error, errors.NoDaemon) else None
                     world = _OF_RANKS.search(str(error))
                     return int(world[1]) if world else None
             return Engine._world
@@ -344,11 +347,7 @@ class Engine:
         try:
             return _codecs.find(self._context._connection, asked)
         except errors.BadArgument as error:
-            auto = f"{self.codecs.auto} or {self.codecs.auto}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
-            word = _codecs.word_of(name or self.codec)
-            known = any(codec.word == word for codec in _codecs.table(self._context._connection))
-            more = "" if known and word != self.codecs.word else f" or {auto}" if known else f", {auto}"
-            raise errors.bad_argument(f"gradlane: {error}{more}") from None
+            raise unknown(error, name, self) from None
 
     def _residual(self, residual: torch.Tensor, tensor: torch.Tensor, codec: Any) -> tuple[int, int]:
         """Address and state_pitch of a residual: flat, or a row for each of the codec's states."""

@@ -274,7 +274,7 @@ def _units_of(model: torch.nn.Module) -> dict[str, Any]:
     """By name: those with parameters."""
     try:
         from torch.distributed.fsdp import FSDPModule
-    except ImportError:
+    except (ImportError, ValueError):  # that of 1.13 does not go together with Python 3.11
         raise errors.bad_argument(
             f"gradlane: fsdp is for FSDP2 (fully_shard), which PyTorch {torch.__version__} does not have") from None
     found = {name or "(root)": module for name, module in model.named_modules() if isinstance(module, FSDPModule)}

@@ -36,7 +36,8 @@ def binary() -> str:
     if named:
         found = shutil.which(named)
         if found is None:
-            raise CannotStart(f"GRADLANED={named}: there is no such program")
+            no = "this is no program that can be run" if os.path.exists(named) else "there is no such program"
+            raise CannotStart(f"GRADLANED={named}: {no}")
         return os.path.abspath(found)
     package = pathlib.Path(__file__).resolve().parents[1]
     places = [package / "bin" / "gradlaned"]

@@ -13,9 +13,9 @@ namespace {
 
 // The best of those that there are and that a CPU with `isa` runs.
 const CodecOps& ops_of(const CodecKernels& kernels, Isa isa) noexcept {
-  if (isa == Isa::kAvx512 && kernels.avx512 != nullptr) return *kernels.avx512;
-  if (isa != Isa::kScalar && kernels.avx2 != nullptr) return *kernels.avx2;
-  return *kernels.scalar;
+  auto best = static_cast<size_t>(std::ranges::find(kIsas, isa) - kIsas.begin());
+  while (kernels[best] == nullptr) --best;
+  return *kernels[best];
 }
 
 const CodecRow* find_row(CodecId id) noexcept {

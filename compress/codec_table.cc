@@ -34,8 +34,8 @@ constexpr auto kRows = joined(kPlainRows, kLatticeRows, kVoteRows, kSparseRows, 
 constexpr bool fits(std::string_view text) { return text.size() <= kLongestCodecName; }
 
 constexpr bool complete(const CodecRow& row) {
-  return static_cast<size_t>(row.id) < kCodecIds && row.kernels.scalar != nullptr &&
-         (row.option == nullptr || row.option_kernels.scalar != nullptr) && row.max_bytes != nullptr &&
+  return static_cast<size_t>(row.id) < kCodecIds && row.kernels[0] != nullptr &&
+         (row.option == nullptr || row.option_kernels[0] != nullptr) && row.max_bytes != nullptr &&
          row.least_bytes != nullptr && row.example != nullptr && row.max_bits < kOptionBit && fits(row.word) &&
          fits(row.usage) && fits(row.example) && (row.option == nullptr || row.max_bits > 0) && row.states > 0 &&
          row.states <= kMostStates;

@@ -3,21 +3,19 @@
 // Nobody asks for a codec by its name or id: who needs to know something of it asks its row.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "compress/isa.h"
 #include "compress/kernels.h"
 
 namespace gradlane {
 
-// The kernels of a codec, by instruction set. Null: there are none, and those before serve, in the end
-// the scalar ones, which each codec has.
-struct CodecKernels {
-  const CodecOps* scalar = nullptr;
-  const CodecOps* avx2 = nullptr;
-  const CodecOps* avx512 = nullptr;
-};
+// The kernels of a codec, in the order of kIsas. Null: there are none, and those before serve, in the end the scalar
+// ones, which each codec has.
+using CodecKernels = std::array<const CodecOps*, kIsas.size()>;
 
 // A format of numbers that a codec's blocks are arrays of.
 enum class FloatForm : uint8_t { kNone, kFp32, kBf16, kFp16 };

@@ -1,7 +1,9 @@
 // isa.cc - CPU detection and the GRADLANE_ISA pin (set-up only)
 #include "compress/isa.h"
 
+#ifdef __x86_64__
 #include <cpuid.h>
+#endif
 
 #include <cstdlib>
 #include <string>
@@ -10,6 +12,8 @@
 
 namespace gradlane {
 namespace {
+
+#ifdef __x86_64__
 
 // Register state that the operating system saves (XCR0).
 constexpr uint32_t kXcr0Avx = 0x6;      // XMM, YMM
@@ -44,6 +48,18 @@ CpuFeatures detect() noexcept {
   return found;
 }
 
+bool cpu_has(Isa isa) noexcept {
+  // CPUID traps in a virtual machine, which takes some 10 us.
+  static const CpuFeatures cpu = detect();
+  return (isa == Isa::kAvx2 && cpu.avx2) || (isa == Isa::kAvx512 && cpu.avx512);
+}
+
+#else
+
+bool cpu_has(Isa isa) noexcept { return isa == Isa::kNeon; }
+
+#endif
+
 }  // namespace
 
 const char* isa_name(Isa isa) noexcept {
@@ -54,15 +70,13 @@ const char* isa_name(Isa isa) noexcept {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kNeon:
+      return "neon";
   }
   return "?";
 }
 
-bool isa_supported(Isa isa) noexcept {
-  // CPUID traps in a virtual machine, which takes some 10 us.
-  static const CpuFeatures cpu = detect();
-  return isa == Isa::kScalar || (isa == Isa::kAvx2 && cpu.avx2) || (isa == Isa::kAvx512 && cpu.avx512);
-}
+bool isa_supported(Isa isa) noexcept { return isa == Isa::kScalar || cpu_has(isa); }
 
 Isa select_isa() {
   Isa best = Isa::kScalar;

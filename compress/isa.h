@@ -7,14 +7,22 @@
 namespace gradlane {
 
 enum class Isa : uint8_t {
-  kScalar,  // x86-64-v2 (SSE4.2, POPCNT): the specification
+  kScalar,  // x86-64-v2 (SSE4.2, POPCNT), ARMv8-A without vectors: the specification
   kAvx2,    // AVX2, F16C, BMI1/2
   kAvx512,  // AVX-512 F, BW, DQ, VL, VBMI, VBMI2, VPOPCNTDQ, GFNI, with the above: Ice Lake, Zen 4 and later
+  kNeon,    // Advanced SIMD, which every ARMv8-A has
 };
 
+// Those that this build has kernels for, the fastest last.
+#if defined(__x86_64__)
 inline constexpr std::array kIsas = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
+#elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+inline constexpr std::array kIsas = {Isa::kScalar, Isa::kNeon};
+#else
+#error "gradlane is for x86-64 and 64-bit ARM: another machine needs its list of instruction sets here"
+#endif
 
-// "scalar", "avx2", "avx512"
+// "scalar", "avx2", "avx512", "neon"
 [[nodiscard]] const char* isa_name(Isa isa) noexcept;
 
 // Whether this CPU and operating system run it.

@@ -35,4 +35,7 @@ GRADLANE_SELECTIONS
 namespace gradlane::avx512 {
 GRADLANE_SELECTIONS
 }
+namespace gradlane::neon {
+GRADLANE_SELECTIONS
+}
 #undef GRADLANE_SELECTIONS

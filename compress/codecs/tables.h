@@ -14,8 +14,7 @@ GRADLANE_KIT_CODECS(GRADLANE_DECLARE)
 namespace gradlane::avx512 {
 GRADLANE_KIT_CODECS(GRADLANE_DECLARE)
 }
+namespace gradlane::neon {
+GRADLANE_KIT_CODECS(GRADLANE_DECLARE)
+}
 #undef GRADLANE_DECLARE
-
-// The kernels of a row, CodecKernels.
-#define GRADLANE_KERNELS(name) \
-  { &scalar::name, &avx2::name, &avx512::name }

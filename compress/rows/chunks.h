@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compress/chunk_layout.h"
-#include "compress/codecs/tables.h"
 #include "compress/rows/common.h"
+#include "compress/rows/kernels.h"
 
 namespace gradlane {
 namespace {

@@ -1,11 +1,8 @@
 // on_lattice.h - rows of codecs whose values are multiples of one step, in bit planes
 #pragma once
 
-#include "compress/avx2/avx2.h"
-#include "compress/avx512/avx512.h"
 #include "compress/planes.h"
 #include "compress/rows/common.h"
-#include "compress/scalar/scalar.h"
 
 namespace gradlane {
 namespace {
@@ -139,7 +136,7 @@ constexpr CodecRow kLatticeRows[] = {
                  .usage = "fixed:B",
                  .example = "fixed:10",
                  .promise = "error <= 2^-B, exact sums, B = 1..30",
-                 .kernels = {&scalar::kFixed, &avx2::kFixed, &avx512::kFixed},
+                 .kernels = GRADLANE_KERNELS(kFixed),
                  .params = fixed_params,
                  .min_bits = 1,
                  .max_bits = 30,
@@ -152,7 +149,7 @@ constexpr CodecRow kLatticeRows[] = {
                  .usage = "fixed:B,stochastic",
                  .example = "fixed:10,stochastic",
                  .promise = "fixed:B, up or down by chance: no bias",
-                 .kernels = {&scalar::kStochastic, &avx2::kStochastic, &avx512::kStochastic},
+                 .kernels = GRADLANE_KERNELS(kStochastic),
                  .params = fixed_params,
                  .min_bits = 1,
                  .max_bits = 30,
@@ -164,7 +161,7 @@ constexpr CodecRow kLatticeRows[] = {
                  .usage = "fixed:rel=B",
                  .example = "fixed:rel=10",
                  .promise = "error <= 2^-B of the largest, B = 1..23",
-                 .kernels = {&scalar::kRelative, &avx2::kRelative, &avx512::kRelative},
+                 .kernels = GRADLANE_KERNELS(kRelative),
                  .params = fixed_params,
                  .min_bits = 1,
                  .max_bits = 23,
@@ -180,7 +177,7 @@ constexpr CodecRow kLatticeRows[] = {
                  .usage = "terngrad[:CLIP]",
                  .example = "terngrad",
                  .promise = "-s, 0 or s by chance: no bias within CLIP sigma",
-                 .kernels = {&scalar::kTernGrad, &avx2::kTernGrad, &avx512::kTernGrad},
+                 .kernels = GRADLANE_KERNELS(kTernGrad),
                  .params = terngrad_params,
                  .extra = {.place = ":", .least = 100, .most = 10000, .usual = 250, .per_one = 100},
                  .passes = 1,
@@ -195,7 +192,7 @@ constexpr CodecRow kLatticeRows[] = {
                  .usage = "tbq:B",
                  .example = "tbq:7",
                  .promise = "-2^-B, 0 or 2^-B, and the rest later, B = 1..30",
-                 .kernels = {&scalar::kTbq, &avx2::kTbq, &avx512::kTbq},
+                 .kernels = GRADLANE_KERNELS(kTbq),
                  .params = tbq_params,
                  .min_bits = 1,
                  .max_bits = 30,

@@ -1,10 +1,8 @@
 // plain.h - rows of floats as they are, in other formats, and of INCEPTIONN's codec
 #pragma once
 
-#include "compress/avx2/avx2.h"
-#include "compress/avx512/avx512.h"
 #include "compress/rows/common.h"
-#include "compress/scalar/scalar.h"
+#include "compress/rows/kernels.h"
 
 namespace gradlane {
 namespace {
@@ -31,7 +29,7 @@ constexpr CodecRow kPlainRows[] = {
      .usage = "raw",
      .example = "raw",
      .promise = "fp32 as it is",
-     .kernels = {&scalar::kRaw, &avx2::kRaw, &avx512::kRaw},
+     .kernels = GRADLANE_KERNELS(kRaw),
      .width = 4,
      .max_bytes = flat_bytes<4>,
      .least_bytes = flat_bytes<4>,
@@ -41,7 +39,7 @@ constexpr CodecRow kPlainRows[] = {
      .usage = "bf16",
      .example = "bf16",
      .promise = "bfloat16, relative error 2^-8",
-     .kernels = {&scalar::kBf16, &avx2::kBf16, &avx512::kBf16},
+     .kernels = GRADLANE_KERNELS(kBf16),
      .width = 2,
      .max_bytes = flat_bytes<2>,
      .least_bytes = flat_bytes<2>,
@@ -52,7 +50,7 @@ constexpr CodecRow kPlainRows[] = {
      .usage = "fp16",
      .example = "fp16",
      .promise = "IEEE half, relative error 2^-11",
-     .kernels = {&scalar::kFp16, &avx2::kFp16, &avx512::kFp16},
+     .kernels = GRADLANE_KERNELS(kFp16),
      .width = 2,
      .max_bytes = flat_bytes<2>,
      .least_bytes = flat_bytes<2>,
@@ -63,12 +61,12 @@ constexpr CodecRow kPlainRows[] = {
      .usage = "inceptionn:B[,truncate]",
      .example = "inceptionn:10",
      .promise = "error < 2^-B, B = 2..14",
-     .kernels = {&scalar::kInceptionn, &avx2::kInceptionn, &avx512::kInceptionn},
+     .kernels = GRADLANE_X86_KERNELS(kInceptionn),
      .params = inceptionn_params,
      .min_bits = 2,
      .max_bits = 14,
      .option = "truncate",
-     .option_kernels = {&scalar::kInceptionnTruncate, &avx2::kInceptionnTruncate, &avx512::kInceptionnTruncate},
+     .option_kernels = GRADLANE_X86_KERNELS(kInceptionnTruncate),
      .granule = kGroupFloats,
      .max_bytes = bytes_of<tagged_max_bytes>,
      .least_bytes = bytes_of<tagged_least_bytes>,

@@ -1,10 +1,10 @@
 // sparse.h - rows of codecs that send some elements and keep the others
 #pragma once
 
-#include "compress/codecs/tables.h"
 #include "compress/kit/mix.h"
 #include "compress/kit/select.h"
 #include "compress/rows/common.h"
+#include "compress/rows/kernels.h"
 #include "compress/sparse_layout.h"
 
 namespace gradlane {

@@ -1,8 +1,8 @@
 // votes.h - rows of codecs whose contributions are signs, which add up as small integers
 #pragma once
 
-#include "compress/codecs/tables.h"
 #include "compress/rows/common.h"
+#include "compress/rows/kernels.h"
 #include "compress/votes_layout.h"
 
 namespace gradlane {

@@ -20,7 +20,10 @@ void store_head(uint8_t* p, size_t head) {
   p[1] = static_cast<uint8_t>(head >> 8);
 }
 
-// 110 KB of state on the stack.
+// Igzip for 64-bit ARM reads behind the end of what it deflates (ISA-L 2.30).
+constexpr size_t kBehind = 64;
+
+// State of more than 110 KB on the stack.
 class Deflater {
  public:
   // What `bytes` bytes become, in packed(); 0: more than `most`.
@@ -30,7 +33,8 @@ class Deflater {
     stream_.level = 1;  // Huffman codes of the data's own, which need room for their tables and tokens
     stream_.level_buf = tables_;
     stream_.level_buf_size = sizeof tables_;
-    stream_.next_in = const_cast<uint8_t*>(in);  // it does not write there
+    std::memcpy(copied_, in, bytes);
+    stream_.next_in = copied_;
     stream_.avail_in = static_cast<uint32_t>(bytes);
     stream_.next_out = packed_;
     stream_.avail_out = sizeof packed_;
@@ -42,6 +46,7 @@ class Deflater {
  private:
   isal_zstream stream_{};
   uint8_t tables_[ISAL_DEF_LVL1_MIN]{};
+  uint8_t copied_[kRecordBytes + kBehind]{};
   uint8_t packed_[kRecordBytes + 1024];  // it wants more room than it needs
 };
 

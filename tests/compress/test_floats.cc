@@ -138,7 +138,7 @@ void add_examples(std::vector<std::string>& names, const CodecRow& row) {
 // Encoding what they have encoded is not encoding it once: selection_test.cc has all of these.
 bool selects(const CodecRow& row) {
   const bool exact = row.layout == Form::kLattice || row.layout == Form::kVotes;
-  return exact && (row.agreement != Agreement::kNone || row.kernels.scalar->represent != nullptr);
+  return exact && (row.agreement != Agreement::kNone || row.kernels[0]->represent != nullptr);
 }
 
 std::vector<std::string> all_codecs() {

@@ -25,7 +25,8 @@ MAY_INCLUDE_WITHIN = {
         "scalar": {"kit", "codecs"},
         "avx2": {"kit", "codecs"},
         "avx512": {"kit", "codecs"},
-        "rows": {"kit", "codecs", "scalar", "avx2", "avx512"},
+        "neon": {"kit", "codecs"},
+        "rows": {"kit", "codecs", "scalar", "avx2", "avx512", "neon"},
     },
     "collectives": {
         "link": set(),
@@ -68,6 +69,8 @@ SYSTEM_ONLY_IN = [
     (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/udp/udp_queue")),
     (re.compile(r"yaml-cpp/"), ("config/",)),
     (re.compile(r"(immintrin|x86intrin)\.h"), ("compress/avx",)),
+    (re.compile(r"arm_neon\.h"), ("compress/neon/", "client/library/squares")),
+    (re.compile(r"arm_acle\.h"), ("collectives/crc32c",)),
     (re.compile(r"hwy/"), ("compress/kit/", "compress/codecs/")),
     (re.compile(r"CLI/"), ("tools/",)),
     (re.compile(r"gtest/|gmock/"), ("tests/",)),

@@ -1,0 +1,260 @@
+// plane_values.h - floats to bit planes and back, 32 at a time (included by neon.cc only)
+//
+// Adding magic = 1.5 * 2^23 * s rounds a float to the nearest multiple q*s (ties to even) and leaves q in the low bits
+// of the sum. That holds for |q| <= 2^22; what lies beyond, Inf and NaN included, gives a number so far from 0 that it
+// saturates a 16-bit word, and then no width is found for it.
+#pragma once
+
+#include <array>
+#include <bit>
+
+#include "compress/neon/vectors.h"
+#include "compress/planes.h"
+
+namespace gradlane {
+namespace {
+
+// 32 words of 16 bits, and of 8 bits, in order.
+struct PlaneWords {
+  int16x8_t part[4];
+};
+struct PlaneBytes {
+  int8x16_t low, high;
+};
+
+// Up to 8 planes.
+struct Planes {
+  uint8x16_t low, high;
+};
+
+// ---- Bits
+
+// Bit j of byte i of each 64-bit word becomes bit i of byte j, as transpose_bits() does it: bits of the mask come from
+// kShift above, and those come from there.
+template <int kShift>
+GRADLANE_INLINE uint64x2_t swap_bits(uint64x2_t x, uint64_t mask) {
+  const uint64x2_t below = vbslq_u64(vdupq_n_u64(mask), vshrq_n_u64(x, kShift), x);
+  return vbslq_u64(vdupq_n_u64(mask << kShift), vshlq_n_u64(x, kShift), below);
+}
+GRADLANE_INLINE uint8x16_t transpose_bits(uint8x16_t bytes) {
+  uint64x2_t x = vreinterpretq_u64_u8(bytes);
+  x = swap_bits<7>(x, 0x00aa00aa00aa00aa);
+  x = swap_bits<14>(x, 0x0000cccc0000cccc);
+  return vreinterpretq_u8_u64(swap_bits<28>(x, 0x00000000f0f0f0f0));
+}
+
+// Bytes to be taken out of 32: above these, 0.
+struct alignas(16) PlaneOrder {
+  uint8_t low[16], high[16];
+};
+GRADLANE_INLINE Planes in_order(Planes from, const PlaneOrder& order) {
+  const uint8x16x2_t both = {{from.low, from.high}};
+  return {vqtbl2q_u8(both, vld1q_u8(order.low)), vqtbl2q_u8(both, vld1q_u8(order.high))};
+}
+
+constexpr uint8_t kNoByte = 0xff;
+
+// Byte k of plane j is byte j of word k.
+constexpr PlaneOrder kToPlanes = [] {
+  PlaneOrder order{};
+  for (size_t i = 0; i < 32; ++i) {
+    (i < 16 ? order.low : order.high)[i % 16] = static_cast<uint8_t>(i % kPlaneBytes * 8 + i / kPlaneBytes);
+  }
+  return order;
+}();
+
+// And back: byte j of word k is that of plane `plane[j]`.
+constexpr PlaneOrder from_planes(const std::array<int, 8>& plane) {
+  PlaneOrder order{};
+  for (size_t i = 0; i < 32; ++i) {
+    const int from = plane[i % 8];
+    uint8_t& at = (i < 16 ? order.low : order.high)[i % 16];
+    at = from < 0 ? kNoByte : static_cast<uint8_t>(static_cast<size_t>(from) * kPlaneBytes + i / 8);
+  }
+  return order;
+}
+// Plane j of `width`: those above are copies of the last one. -1: there is none.
+constexpr int plane_of(size_t j, size_t width) { return width == 0 ? -1 : static_cast<int>(smaller(j, width - 1)); }
+
+// Of one group, by width.
+constexpr std::array<PlaneOrder, 9> kByteOrders = [] {
+  std::array<PlaneOrder, 9> orders{};
+  for (size_t w = 0; w <= 8; ++w) {
+    std::array<int, 8> plane{};
+    for (size_t j = 0; j < 8; ++j) plane[j] = plane_of(j, w);
+    orders[w] = from_planes(plane);
+  }
+  return orders;
+}();
+
+// Of two groups of up to four, the second one in the upper halves of bytes.
+constexpr std::array<std::array<PlaneOrder, 5>, 5> kNibbleOrders = [] {
+  std::array<std::array<PlaneOrder, 5>, 5> orders{};
+  for (size_t first = 0; first <= 4; ++first) {
+    for (size_t second = 0; second <= 4; ++second) {
+      std::array<int, 8> plane{};
+      for (size_t j = 0; j < 4; ++j) {
+        plane[j] = plane_of(j, first);
+        plane[j + 4] = second == 0 ? -1 : static_cast<int>(first) + plane_of(j, second);
+      }
+      orders[first][second] = from_planes(plane);
+    }
+  }
+  return orders;
+}();
+
+GRADLANE_INLINE Planes planes_of(Planes bytes) {
+  return in_order({transpose_bits(bytes.low), transpose_bits(bytes.high)}, kToPlanes);
+}
+GRADLANE_INLINE Planes planes_of(PlaneBytes bytes) {
+  return planes_of(Planes{vreinterpretq_u8_s8(bytes.low), vreinterpretq_u8_s8(bytes.high)});
+}
+
+// 32 bytes are read.
+GRADLANE_INLINE Planes bytes_by(const PlaneOrder& order, const uint8_t* at) {
+  const Planes words = in_order({vld1q_u8(at), vld1q_u8(at + 16)}, order);
+  return {transpose_bits(words.low), transpose_bits(words.high)};
+}
+GRADLANE_INLINE PlaneBytes bytes_of_planes(const uint8_t* at, unsigned width) {
+  const Planes bytes = bytes_by(kByteOrders[width], at);
+  return {vreinterpretq_s8_u8(bytes.low), vreinterpretq_s8_u8(bytes.high)};
+}
+
+// Writes all eight.
+GRADLANE_INLINE void store_planes(uint8_t* at, Planes planes) {
+  vst1q_u8(at, planes.low);
+  vst1q_u8(at + sizeof planes.low, planes.high);
+}
+
+// Writes `width` of them.
+GRADLANE_INLINE void store_some_planes(uint8_t* at, unsigned width, Planes planes) {
+  uint8_t all[sizeof planes];
+  store_planes(all, planes);
+  std::memcpy(at, all, width * kPlaneBytes);
+}
+
+// ---- Two groups of up to 4 bits at once, as halves of bytes
+
+struct BytePair {
+  PlaneBytes first, second;
+};
+
+// Planes of the first group low, of the second high.
+GRADLANE_INLINE Planes planes_of_nibbles(BytePair bytes) {
+  return planes_of(
+      PlaneBytes{vsliq_n_s8(bytes.first.low, bytes.second.low, 4), vsliq_n_s8(bytes.first.high, bytes.second.high, 4)});
+}
+
+// And back. 32 bytes are read.
+GRADLANE_INLINE BytePair bytes_of_nibbles(const uint8_t* at, unsigned first, unsigned second) {
+  const Planes both = bytes_by(kNibbleOrders[first][second], at);
+  const int8x16_t low = vreinterpretq_s8_u8(both.low), high = vreinterpretq_s8_u8(both.high);
+  return {{vshrq_n_s8(vshlq_n_s8(low, 4), 4), vshrq_n_s8(vshlq_n_s8(high, 4), 4)},
+          {vshrq_n_s8(low, 4), vshrq_n_s8(high, 4)}};
+}
+
+// ---- Words
+
+GRADLANE_INLINE PlaneBytes narrow_words(const PlaneWords& q) {
+  return {vqmovn_high_s16(vqmovn_s16(q.part[0]), q.part[1]), vqmovn_high_s16(vqmovn_s16(q.part[2]), q.part[3])};
+}
+
+// Low bytes of words, high bytes, and back.
+template <bool kHigh>
+GRADLANE_INLINE PlaneBytes half_bytes(const PlaneWords& q) {
+  const auto half = [](int16x8_t a, int16x8_t b) GRADLANE_INLINE_LAMBDA {
+    const int8x16_t first = vreinterpretq_s8_s16(a), second = vreinterpretq_s8_s16(b);
+    return kHigh ? vuzp2q_s8(first, second) : vuzp1q_s8(first, second);
+  };
+  return {half(q.part[0], q.part[1]), half(q.part[2], q.part[3])};
+}
+GRADLANE_INLINE PlaneWords join_bytes(PlaneBytes low, PlaneBytes high) {
+  return {{vreinterpretq_s16_s8(vzip1q_s8(low.low, high.low)), vreinterpretq_s16_s8(vzip2q_s8(low.low, high.low)),
+           vreinterpretq_s16_s8(vzip1q_s8(low.high, high.high)), vreinterpretq_s16_s8(vzip2q_s8(low.high, high.high))}};
+}
+
+// The words of a group of up to 16 planes; 64 bytes are read.
+GRADLANE_INLINE PlaneWords load_words(const uint8_t* at, unsigned width) {
+  if (width <= 8) {
+    const PlaneBytes bytes = bytes_of_planes(at, width);
+    return {{vmovl_s8(vget_low_s8(bytes.low)), vmovl_high_s8(bytes.low), vmovl_s8(vget_low_s8(bytes.high)),
+             vmovl_high_s8(bytes.high)}};
+  }
+  return join_bytes(bytes_of_planes(at, 8), bytes_of_planes(at + 8 * kPlaneBytes, width - 8));
+}
+
+// Bits of the widest one, all where one may be saturated: of -1, 0, 1 it is 1, 0, 2.
+GRADLANE_INLINE unsigned width_of(PlaneBytes q) {
+  const auto zigzag = [](int8x16_t x) GRADLANE_INLINE_LAMBDA {
+    return vreinterpretq_u8_s8(veorq_s8(vshlq_n_s8(x, 1), vshrq_n_s8(x, 7)));
+  };
+  return static_cast<unsigned>(std::bit_width(uint32_t{vmaxvq_u8(vmaxq_u8(zigzag(q.low), zigzag(q.high)))}));
+}
+GRADLANE_INLINE unsigned width_of(const PlaneWords& q) {
+  const auto zigzag = [&q](size_t k) GRADLANE_INLINE_LAMBDA {
+    return vreinterpretq_u16_s16(veorq_s16(vshlq_n_s16(q.part[k], 1), vshrq_n_s16(q.part[k], 15)));
+  };
+  const uint16x8_t most = vmaxq_u16(vmaxq_u16(zigzag(0), zigzag(1)), vmaxq_u16(zigzag(2), zigzag(3)));
+  return static_cast<unsigned>(std::bit_width(uint32_t{vmaxvq_u16(most)}));
+}
+
+class PlaneLattice {
+ public:
+  explicit PlaneLattice(const CodecParams& p)
+      : magic_(p.magic),
+        exact_(vreinterpretq_u32_f32(vdupq_n_f32(p.exact))),
+        byte_bias_(vdupq_n_f32(p.exact + 0x1p7F * p.step)),
+        word_bias_(vdupq_n_f32(p.exact + 0x1p15F * p.step)) {}
+
+  // Saturated where x is too large.
+  GRADLANE_INLINE PlaneWords words(const Group& x) const {
+    return {{words(x.low, 0), words(x.low, 2), words(x.high, 0), words(x.high, 2)}};
+  }
+  GRADLANE_INLINE PlaneBytes bytes(const Group& x) const { return narrow_words(words(x)); }
+
+  // x - contribution(x) where nothing is saturated. Added this way round, -0 leaves +0.
+  GRADLANE_INLINE Group error(const Group& x) const {
+    return map([m = all(magic_)](const Floats& v) GRADLANE_INLINE_LAMBDA { return v + (m - (v + m)); }, x);
+  }
+
+  // With the sign flipped words become the lowest bits of a float between 2^23 and 2^24 steps; what is too much of it
+  // is subtracted. Nothing is rounded.
+  GRADLANE_INLINE Group floats(const PlaneWords& q) const {
+    const auto flipped = [&q](size_t k) GRADLANE_INLINE_LAMBDA {
+      return veorq_u16(vreinterpretq_u16_s16(q.part[k]), vdupq_n_u16(0x8000));
+    };
+    return {floats(flipped(0), flipped(1), word_bias_), floats(flipped(2), flipped(3), word_bias_)};
+  }
+  GRADLANE_INLINE Group floats(PlaneBytes q) const { return {floats(q.low), floats(q.high)}; }
+
+ private:
+  GRADLANE_INLINE int32x4_t steps(float32x4_t x) const {
+    const float32x4_t magic = vdupq_n_f32(magic_);
+    return vsubq_s32(vreinterpretq_s32_f32(vaddq_f32(x, magic)), vreinterpretq_s32_f32(magic));
+  }
+  GRADLANE_INLINE int16x8_t words(const Floats& x, size_t k) const {
+    return vqmovn_high_s32(vqmovn_s32(steps(x.part[k].raw)), steps(x.part[k + 1].raw));
+  }
+  GRADLANE_INLINE Floats floats(int8x16_t bytes) const {
+    const uint8x16_t flipped = veorq_u8(vreinterpretq_u8_s8(bytes), vdupq_n_u8(0x80));
+    return floats(vmovl_u8(vget_low_u8(flipped)), vmovl_high_u8(flipped), byte_bias_);
+  }
+  GRADLANE_INLINE Floats floats(uint16x8_t first, uint16x8_t second, float32x4_t bias) const {
+    const auto part = [bias](uint32x4_t lanes)
+                          GRADLANE_INLINE_LAMBDA { return vsubq_f32(vreinterpretq_f32_u32(lanes), bias); };
+    Floats x;
+    x.part[0].raw = part(vaddw_u16(exact_, vget_low_u16(first)));
+    x.part[1].raw = part(vaddw_high_u16(exact_, first));
+    x.part[2].raw = part(vaddw_u16(exact_, vget_low_u16(second)));
+    x.part[3].raw = part(vaddw_high_u16(exact_, second));
+    return x;
+  }
+
+  float magic_;
+  uint32x4_t exact_;       // 2^23 * s
+  float32x4_t byte_bias_;  // (2^23 + 2^7) * s
+  float32x4_t word_bias_;  // (2^23 + 2^15) * s
+};
+
+}  // namespace
+}  // namespace gradlane

@@ -1,0 +1,21 @@
+// kernels.h - the kernels of a codec in all instruction sets that this build has, as rows name them
+#pragma once
+
+#include "compress/codecs/tables.h"
+#include "compress/isa.h"
+#include "compress/scalar/scalar.h"
+
+// CodecKernels of one name; where there are none in NEON.
+#if defined(__x86_64__)
+#include "compress/avx2/avx2.h"
+#include "compress/avx512/avx512.h"
+#define GRADLANE_KERNELS(name) \
+  { &scalar::name, &avx2::name, &avx512::name }
+#define GRADLANE_X86_KERNELS(name) GRADLANE_KERNELS(name)
+#else
+#include "compress/neon/neon.h"
+#define GRADLANE_KERNELS(name) \
+  { &scalar::name, &neon::name }
+#define GRADLANE_X86_KERNELS(name) \
+  { &scalar::name }
+#endif

@@ -55,6 +55,11 @@ struct LinkStatus {
 struct CodecTotals {
   uint64_t element_bytes = 0;
   uint64_t run_bytes = 0;
+
+  void add(uint64_t sent, uint64_t raw) noexcept {
+    run_bytes += sent;
+    element_bytes += raw;
+  }
 };
 using AllCodecTotals = std::array<CodecTotals, kCodecIds>;  // by CodecId
 

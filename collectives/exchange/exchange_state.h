@@ -338,20 +338,17 @@ class ExchangeState {
   std::vector<Outbox> outboxes_;
   Fanout fanout_;
   Membership membership_;
-
   TraceLog* trace_ = nullptr;  // of the trace that is taken; null: none is
 
   // Elements of a block have gone into runs of so many bytes; link: links_.size(): to all.
   void count_sent(Running& it, Phase phase, unsigned block, size_t link, size_t bytes, size_t elements) noexcept {
-    if (trace_ != nullptr) [[unlikely]] {
+    if (trace_ != nullptr) [[unlikely]]
       trace_out(it, phase, block, link, bytes);
-    }
     it.sent_bytes += bytes;
     counters_.add(Counter::kRunBytes, bytes);
     counters_.add(Counter::kElementBytes, elements * it.coder.element_bytes());
     CodecTotals& totals = codec_totals_[static_cast<size_t>(it.coder.codec_id())];
-    totals.run_bytes += bytes;
-    totals.element_bytes += elements * it.coder.element_bytes();
+    totals.add(bytes, elements * it.coder.element_bytes());
   }
 
   // What a neighbour has told of its operations.
@@ -370,7 +367,6 @@ class ExchangeState {
     return peers_[link].announced[it.number % peers_[link].announced.size()];
   }
   std::vector<PeerState> peers_;
-
   // Of each place of the table one for small tensors, and behind those the ones for others.
   std::vector<Room> rooms_;
   std::vector<Running> table_;

@@ -35,7 +35,7 @@ struct CpuFeatures {
 CpuFeatures detect() noexcept {
   constexpr uint32_t k1Ecx = bit_OSXSAVE | bit_AVX | bit_F16C | bit_POPCNT;
   constexpr uint32_t k7EbxAvx2 = bit_AVX2 | bit_BMI | bit_BMI2;
-  constexpr uint32_t k7EbxAvx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+  constexpr uint32_t k7EbxAvx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD;
   constexpr uint32_t k7EcxAvx512 = bit_AVX512VBMI | bit_AVX512VBMI2 | bit_AVX512VPOPCNTDQ | bit_GFNI;
 
   CpuFeatures found;

@@ -20,6 +20,7 @@
 #include "dataplane/accelerator/worker.h"
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/signals.h"
+#include "dataplane/daemon/supervisor.h"
 #include "dataplane/device/eal.h"
 #include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/packet_pool.h"
@@ -120,7 +121,7 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
 
 // Answers people until a signal comes; its name. Throws DeviceLost.
 const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
-                  AcceleratorWatch& watch, PortHold& hold) {
+                  AcceleratorWatch& watch, PortHold& hold, Supervisor& supervisor) {
   for (auto tended = Clock::now() - kTendEvery;;) {
     if (Clock::now() - tended >= kTendEvery) {
       tended = Clock::now();
@@ -128,6 +129,7 @@ const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& 
       wire.tend();
       watch.look(worker.engine(), clock_now());
       hold.look(clock_now());
+      supervisor.look(std::array{worker.rounds()});
     }
     std::array<pollfd, 2> fds = {{{signals.fd(), POLLIN, 0}, {admin.fd(), POLLIN, 0}}};
     ::poll(fds.data(), fds.size(), static_cast<int>(kTendEvery.count()));
@@ -155,6 +157,7 @@ size_t accelerator_packet_bytes(const AcceleratorConfig& config) {
 int run_accelerator(const AcceleratorConfig& config, const std::string& version) {
   const ProcessFacts process{version, Clock::now()};
   const Signals signals(config.log_file);
+  Supervisor supervisor;
   const Privileges privileges(config.user);
   check_offloads(config);
   check_wire_is_free(config);
@@ -176,13 +179,16 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   log_start(config);
   drop_privileges(privileges, config, *host, *wire);
 
+  supervisor.ready();
+
   int status = 0;
   try {
-    spdlog::info("{}: shutting down", serve(signals, admin, *host, *wire, worker, watch, hold));
+    spdlog::info("{}: shutting down", serve(signals, admin, *host, *wire, worker, watch, hold, supervisor));
   } catch (const DeviceLost& error) {
     status = kDeviceLostStatus;
     spdlog::error("{}: shutting down with exit status {}, to be started again", error.what(), status);
   }
+  supervisor.stopping();
   worker.stop();
   pool.abandon();
   leave(host);

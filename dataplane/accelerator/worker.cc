@@ -165,7 +165,10 @@ void AcceleratorWorker::stop() noexcept {
 
 void AcceleratorWorker::run(int core) noexcept {
   const PollThread thread(core);
-  while (!stop_.load(std::memory_order_relaxed)) rest(poll());
+  while (!stop_.load(std::memory_order_relaxed)) {
+    rounds_.store(rounds() + 1, std::memory_order_relaxed);
+    rest(poll());
+  }
   finish();
 }
 

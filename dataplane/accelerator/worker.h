@@ -38,7 +38,9 @@ class AcceleratorWorker final : private accel::FrameIo {
   // Waits for the end of the thread, which sends what waits in bundles and queues before.
   void stop() noexcept;
 
-  // Any thread, for what these publish.
+  // Any thread: how many rounds of its thread have begun.
+  [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_relaxed); }
+  // The same, for what these publish.
   [[nodiscard]] const accel::Accelerator& engine() const noexcept { return *engine_; }
   [[nodiscard]] const AcceleratorQueue& host() const noexcept { return host_; }
   [[nodiscard]] const AcceleratorQueue& wire() const noexcept { return wire_; }
@@ -65,7 +67,8 @@ class AcceleratorWorker final : private accel::FrameIo {
   Idle idle_;
   Nanos received_at_ = 0;
   Nanos settle_at_ = 0;
-  std::atomic<bool> stop_{false};  // control thread writes, worker reads
+  std::atomic<bool> stop_{false};    // control thread writes, worker reads
+  std::atomic<uint64_t> rounds_{0};  // worker writes, control thread reads
   std::thread thread_;
 };
 

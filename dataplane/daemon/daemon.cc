@@ -21,6 +21,7 @@
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/processes.h"
 #include "dataplane/daemon/signals.h"
+#include "dataplane/daemon/supervisor.h"
 #include "dataplane/device/eal.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
@@ -152,8 +153,23 @@ bool step_until(Nodes& nodes, Ends& ends, milliseconds most, Done done) {
   return true;
 }
 
+void tell(Supervisor& supervisor, const Nodes& nodes) {
+  std::vector<uint64_t> rounds;
+  std::string status;
+  for (const auto& node : nodes) {
+    for (const auto& worker : node->workers()) rounds.push_back(worker->rounds());
+    const auto& neighbours = node->ring().neighbours();
+    const auto up = std::ranges::count_if(neighbours, [](const auto& it) { return it.why.empty(); });
+    status += fmt::format("{}node {} of {}: {} of {} neighbours are up", status.empty() ? "" : "; ",
+                          node->config().rank, node->config().nodes.size(), up, neighbours.size());
+  }
+  supervisor.look(rounds);
+  supervisor.status(status);
+}
+
 // Until something ends it; what that is. Throws DeviceLost.
-const char* work(Nodes& nodes, Ends& ends, const Jobs& jobs, std::optional<Telemetry>& telemetry) {
+const char* work(Nodes& nodes, Ends& ends, const Jobs& jobs, std::optional<Telemetry>& telemetry,
+                 Supervisor& supervisor) {
   const char* end = nullptr;
   for (auto tended = Clock::now() - kStep; end == nullptr; end = step(nodes, ends, kStep)) {
     if (Clock::now() - tended < kStep) continue;
@@ -161,6 +177,7 @@ const char* work(Nodes& nodes, Ends& ends, const Jobs& jobs, std::optional<Telem
     for (const auto& node : nodes) node->tend(clock_now());
     for (const auto& job : jobs) job->look();
     if (telemetry) telemetry->look();
+    tell(supervisor, nodes);
   }
   return end;
 }
@@ -241,6 +258,7 @@ void check_calibration(const NodeConfig& config, const std::string& version) {
 int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> serving, const std::string& version) {
   const ProcessFacts process{version, Clock::now()};
   Ends ends(configs.front().log_file, serving);
+  Supervisor supervisor;
   const Privileges privileges(user_of(configs));
   for (const NodeConfig& config : configs) {
     for (const std::string& path : {config.socket, config.admin}) privileges.prepare_folder_of(path);
@@ -277,15 +295,17 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
   drop_privileges(privileges, nodes);
   std::optional<Telemetry> telemetry;
   if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes);
+  supervisor.ready();
   std::string lost;
   try {
-    const char* const end = work(nodes, ends, jobs, telemetry);
+    const char* const end = work(nodes, ends, jobs, telemetry, supervisor);
     spdlog::info("{}: shutting down", end);
     if (end == Ends::kServed) let_others_end(nodes, ends);
   } catch (const DeviceLost& error) {
     lost = error.what();
     spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kDeviceLostStatus);
   }
+  supervisor.stopping();
   shut_down(nodes, ends, lost.empty() ? nullptr : lost.c_str());
   telemetry.reset();
   links.drain();

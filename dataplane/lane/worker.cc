@@ -116,6 +116,7 @@ void Worker::run(int core) noexcept {
   Nanos began = clock_now();
   bool moved = false;
   while (!stop_.load(std::memory_order_relaxed)) {
+    rounds_.store(rounds() + 1, std::memory_order_relaxed);
     Nanos now = clock_now();
     if (moved) busy_.store(busy() + (now - began), std::memory_order_relaxed);
     began = now;

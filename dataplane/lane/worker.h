@@ -41,6 +41,8 @@ class Worker {
 
   // Any thread: how long its rounds have taken that moved something, with whatever else its CPU did meanwhile.
   [[nodiscard]] Nanos busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
+  // And how many rounds of its thread have begun: one that is well does several in 100 ms.
+  [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_relaxed); }
 
   // The trainers' end of its bell: they ring it where this worker sleeps.
   [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell; }
@@ -63,8 +65,9 @@ class Worker {
   };
   std::vector<Bell> bells_;  // its own first
   int epoll_ = -1;
-  std::atomic<bool> stop_{false};  // control thread writes, worker reads
-  std::atomic<Nanos> busy_{0};     // worker writes, others read
+  std::atomic<bool> stop_{false};    // control thread writes, worker reads
+  std::atomic<Nanos> busy_{0};       // worker writes, others read
+  std::atomic<uint64_t> rounds_{0};  // the same
   std::thread thread_;
 };
 

@@ -1,0 +1,114 @@
+// supervisor.cc - what systemd is told of this process (control thread only)
+#include "dataplane/daemon/supervisor.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace gradlane {
+namespace {
+
+constexpr int kFeeds = 4;  // in an interval of the watchdog, at most
+
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::optional<uint64_t> number(const char* name) {
+  const std::string_view text = variable(name);
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// "/path", or "@name" of an abstract one. Not open, with errno, if it cannot be had.
+FileDescriptor connected(std::string_view name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  errno = EINVAL;
+  if (name.size() >= sizeof address.sun_path) return FileDescriptor{};
+  std::memcpy(address.sun_path, name.data(), name.size());
+  if (name.front() == '@') address.sun_path[0] = '\0';
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  if (!socket || connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    return FileDescriptor{};
+  }
+  return socket;
+}
+
+}  // namespace
+
+Supervisor::Supervisor() {
+  const std::string_view name = variable("NOTIFY_SOCKET");
+  if (name.empty()) return;
+  socket_ = connected(name);
+  if (!socket_) {
+    spdlog::warn("NOTIFY_SOCKET={}: {}: the service manager is told nothing", name, std::strerror(errno));
+    return;
+  }
+  const std::optional<uint64_t> process = number("WATCHDOG_PID");
+  const std::optional<uint64_t> interval = number("WATCHDOG_USEC");
+  if (interval && *interval != 0 && (!process || *process == static_cast<uint64_t>(getpid()))) {
+    watchdog_ = std::chrono::microseconds(*interval);
+  }
+}
+
+void Supervisor::ready() {
+  tell("READY=1");
+  fed_ = Clock::now();
+}
+
+void Supervisor::stopping() {
+  tell("STOPPING=1");
+  watchdog_.reset();  // systemd does not wait for it any more, either
+}
+
+void Supervisor::status(const std::string& text) {
+  if (text == status_) return;
+  status_ = text;
+  tell("STATUS=" + text);
+}
+
+void Supervisor::look(std::span<const uint64_t> rounds, Clock::time_point now) {
+  if (!watchdog_ || now - fed_ < *watchdog_ / kFeeds) return;
+  rounds_.resize(rounds.size());
+  if (!std::ranges::equal(rounds, rounds_, std::ranges::not_equal_to{})) {
+    if (now - fed_ >= *watchdog_ / 2) complain(rounds, now - fed_);
+    return;
+  }
+  if (complained_) spdlog::warn("all workers do their rounds again");
+  complained_ = false;
+  tell("WATCHDOG=1");
+  fed_ = now;
+  rounds_.assign(rounds.begin(), rounds.end());
+}
+
+void Supervisor::complain(std::span<const uint64_t> rounds, Clock::duration since) {
+  if (complained_) return;
+  complained_ = true;
+  const auto worker = std::ranges::mismatch(rounds, rounds_, std::ranges::not_equal_to{}).in1 - rounds.begin();
+  spdlog::error(
+      "worker {} has not done a round for {} ms: the watchdog is not fed, and ends this process if that goes on",
+      worker, std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
+}
+
+void Supervisor::tell(const std::string& text) {
+  if (!socket_ || send(socket_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || warned_) return;
+  warned_ = true;
+  spdlog::warn("the service manager cannot be told {}: {}", text, std::strerror(errno));
+}
+
+}  // namespace gradlane

@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+"""What a daemon tells its service manager: that it is ready, that its workers work, that it stops. The manager is a
+socket of this test; a worker hangs because a debugger holds it. Needs no rights."""
+
+import argparse
+import ctypes
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from tests.scripts.fixtures import rings
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+WALL = 0x40000000  # of waitpid(): threads that others have made, too
+INTERVAL = 0.4  # s, of the watchdog: fed at every other look of the daemon's, each 100 ms
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def ptrace(request, thread):
+    zero = ctypes.c_void_p(0)
+    assert libc.ptrace(ctypes.c_long(request), ctypes.c_int(thread), zero, zero) == 0, os.strerror(ctypes.get_errno())
+
+
+class Manager:
+    """The socket of a service manager."""
+
+    def __init__(self, address):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(address)
+        self.socket.settimeout(60)
+
+    def take(self):
+        return self.socket.recv(4096).decode()
+
+    def until(self, text):
+        """What came, up to that."""
+        said = [self.take()]
+        while said[-1] != text:
+            said.append(self.take())
+        return said
+
+    def drain(self):
+        self.socket.setblocking(False)
+        try:
+            while True:
+                self.take()
+        except BlockingIOError:
+            self.socket.settimeout(60)
+
+    def within(self, seconds):
+        """What comes in that time."""
+        time.sleep(seconds)
+        said = []
+        self.socket.setblocking(False)
+        try:
+            while True:
+                said.append(self.take())
+        except BlockingIOError:
+            self.socket.settimeout(60)
+            return said
+
+
+def start(gradlaned, folder, address, **more):
+    environment = {**os.environ, "NOTIFY_SOCKET": address, **more}
+    words = ["--nodes", "127.0.0.1", "--set", f"socket={folder}/n.sock", "--set", "workers.lanes=2", "--set", "workers.threads=2"]
+    return subprocess.Popen([gradlaned, *words], stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def end(process):
+    process.send_signal(signal.SIGTERM)
+    _, text = process.communicate(timeout=60)
+    assert process.returncode == 0, text
+    return text
+
+
+def told(gradlaned, folder):
+    """READY, WATCHDOG for as long as workers work, STATUS, STOPPING."""
+    address = f"{folder}/notify"
+    manager = Manager(address)
+    process = start(gradlaned, folder, address, WATCHDOG_USEC=str(int(INTERVAL * 1e6)))
+    try:
+        assert manager.take() == "READY=1"
+        assert (folder / "n.sock").is_socket(), "ready means that trainers can come"
+        assert "STATUS=node 0 of 1: 0 of 0 neighbours are up" in manager.until("WATCHDOG=1")
+        manager.until("WATCHDOG=1")
+
+        threads = pathlib.Path(f"/proc/{process.pid}/task")
+        workers = [int(it.name) for it in threads.iterdir() if (it / "comm").read_text().startswith("gl-n0-w1")]
+        assert len(workers) == 1, [(it / "comm").read_text() for it in threads.iterdir()]
+        ptrace(PTRACE_SEIZE, workers[0])
+        ptrace(PTRACE_INTERRUPT, workers[0])
+        os.waitpid(workers[0], WALL)
+        # The other worker and the control thread go on, and the last rounds before count once.
+        rings.wait_for(lambda: manager.within(2 * INTERVAL) == [], "a watchdog that is not fed")
+        assert manager.within(2 * INTERVAL) == [], "one of two workers hangs, and it was fed"
+        ptrace(PTRACE_DETACH, workers[0])
+        manager.until("WATCHDOG=1")
+        manager.until("WATCHDOG=1")
+
+        text = end(process)
+        assert manager.until("STOPPING=1")[-1] == "STOPPING=1"
+        assert manager.within(0) == []
+        assert "worker 1 has not done a round for" in text and "all workers do their rounds again" in text, text
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def not_told(gradlaned, folder):
+    """An abstract socket; a watchdog that is another process's; a manager that is not there."""
+    address = f"@gradlane-test-{os.getpid()}"
+    manager = Manager("\0" + address[1:])
+    process = start(gradlaned, folder, address, WATCHDOG_USEC="1000", WATCHDOG_PID=str(os.getpid()))
+    try:
+        assert manager.take() == "READY=1"
+        assert manager.take().startswith("STATUS=")
+        assert manager.within(0.5) == []
+        end(process)
+        assert manager.take() == "STOPPING=1"
+    finally:
+        process.kill()
+        process.communicate()
+    process = start(gradlaned, folder, f"{folder}/nobody", WATCHDOG_USEC="1000")
+    try:
+        rings.wait_for((folder / "n.sock").is_socket, "a start")
+    finally:
+        text = end(process)
+    assert text.count("the service manager is told nothing") == 1, text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gradlaned")
+    args = parser.parse_args()
+    for check in (told, not_told):
+        with tempfile.TemporaryDirectory(prefix="gl-service-") as name:
+            check(args.gradlaned, pathlib.Path(name))
+    print("a service manager hears what it should")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -19,6 +19,8 @@
 // Where daemons make their sockets, in this order (docs/client.md): base/socket_folders.h has the same for the daemon.
 enum { kFolders = 3, kFolderBytes = sizeof(((struct sockaddr_un*)NULL)->sun_path) };
 
+static const char kSystemFolder[] = "/run/gradlane";
+
 // In the order in which they matter to whoever hears that there is no daemon.
 enum remark { kNothing, kStale, kTrouble, kStranger };
 
@@ -28,6 +30,7 @@ static const char kAdvice[] =
 struct search {
   struct gl_found* found;
   enum remark remark;  // of what `why` has
+  uid_t keeper;        // whose daemons are trusted in this folder, beside root's and this user's
   unsigned live;       // of this folder, those that accept, or would if they were not busy
 };
 
@@ -60,12 +63,16 @@ static bool is_own(const char* folder) {
   return lstat(folder, &what) == 0 && S_ISDIR(what.st_mode) && what.st_uid == geteuid() && (what.st_mode & 077) == 0;
 }
 
+static bool is_known(const struct search* search, uid_t user) {
+  return user == 0 || user == geteuid() || user == search->keeper;
+}
+
 // Whether gradients may go there though nobody has said so.
 static bool is_trusted(struct search* search, const char* path, int fd) {
   struct ucred peer = {.uid = (uid_t)-1};
   socklen_t bytes = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
-  if (peer.uid == 0 || peer.uid == geteuid()) return true;
+  if (is_known(search, peer.uid)) return true;
   say(search, kStranger,
       "the daemon at %s is of user %u, neither root's nor of this user (%u): GRADLANE_SOCKET=%s accepts it", path,
       (unsigned)peer.uid, (unsigned)geteuid(), path);
@@ -82,8 +89,7 @@ static void try_socket(struct search* search, const struct sockaddr_un* address,
   } else if (error != 0 && error != EAGAIN && error != ENOENT) {
     say(search, kTrouble, "%s does not take this process: %s; %s", address->sun_path, strerror(error), kAdvice);
   }
-  const bool live =
-      error == 0 ? is_trusted(search, address->sun_path, it) : error == EAGAIN && (owner == 0 || owner == geteuid());
+  const bool live = error == 0 ? is_trusted(search, address->sun_path, it) : error == EAGAIN && is_known(search, owner);
   if (live && search->live++ == 0) {
     search->found->address = *address;
     *fd = it;
@@ -99,6 +105,10 @@ static void look_into(struct search* search, const char* path, int* fd) {
     if (errno != ENOENT) say(search, kTrouble, "%s cannot be read: %s; %s", path, strerror(errno), kAdvice);
     return;
   }
+  // Only root makes folders in /run: whom this one is given to keeps the machine's daemons, as a service does.
+  struct stat given;
+  const bool system = strcmp(path, kSystemFolder) == 0 && fstat(dirfd(folder), &given) == 0;
+  search->keeper = system ? given.st_uid : geteuid();
   for (const struct dirent* it = NULL; (it = readdir(folder)) != NULL;) {
     const size_t length = strlen(it->d_name);
     if (length < sizeof(kSuffix) || strcmp(it->d_name + length + 1 - sizeof(kSuffix), kSuffix) != 0) continue;
@@ -114,7 +124,7 @@ static void look_into(struct search* search, const char* path, int* fd) {
 // How many there are. A folder whose path is too long for a socket is none.
 static unsigned list_folders(char folders[kFolders][kFolderBytes]) {
   unsigned count = 0;
-  snprintf(folders[count++], kFolderBytes, "/run/gradlane");
+  snprintf(folders[count++], kFolderBytes, "%s", kSystemFolder);
   const char* const runtime = getenv("XDG_RUNTIME_DIR");
   if (runtime != NULL && runtime[0] == '/') {
     const int bytes = snprintf(folders[count], kFolderBytes, "%s/gradlane", runtime);

@@ -24,6 +24,20 @@ def only(folder, pattern):
     return found[0]
 
 
+def check_manual(root):
+    """Each subcommand that --help names has a page; each word that is completed is one of --help."""
+    gradlane = only(root, "gradlaned").parent / "gradlane"
+    for name in re.findall(r"^  ([a-z]+)  ", run(str(gradlane), "--help"), re.MULTILINE):
+        page = only(root, f"gradlane-{name}.1").read_text()
+        for option in re.findall(r"^  (?:-., ?)?(--[\w-]+)", run(str(gradlane), name, "--help"), re.MULTILINE):
+            assert option.replace("-", "\\-") in page, (name, option)
+    completion = only(root, "bash-completion/completions/gradlane")
+    for words, wanted in (("gradlane st", "stats"), ("gradlane run --link v", "vhost veth"), ("gradlaned --ti", "--tidy"),
+                          ("gradlane bench codec --qu", "--quick")):
+        script = f"source {completion}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _gradlane"
+        assert run("bash", "-c", f'{script}; echo "${{COMPREPLY[*]}}"').strip() == wanted, words
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", type=pathlib.Path)
@@ -37,7 +51,8 @@ def main():
         root = pathlib.Path(name)
         run("meson", "install", "-C", str(args.build), "--no-rebuild", "--destdir", name)
         names = {path.name for path in root.rglob("*")}
-        assert {"gradlane", "gradlaned", "gradlane.h", "gradlane.pc"} <= names, names
+        assert {"gradlane", "gradlaned", "gradlane.h", "gradlane.pc", "gradlaned@.service"} <= names, names
+        check_manual(root)
         dissector = [path.name for path in only(root, "gradlane.lua").parent.iterdir()]
         assert sorted(dissector) == sorted(path.name for path in (TOOLS / "wireshark").iterdir()
                                            if path.name != "meson.build"), dissector

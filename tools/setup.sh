@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs every Debian 12 package that building and testing gradlane needs. Does nothing, silently, when all are there.
-# With --pytorch also PyTorch 2, which Debian has not, by pip into build-pytorch/, for the tests that want it.
+# With --pytorch also PyTorch 2, which Debian has not, by pip into build-pytorch/, for the tests that want it; with
+# --package what Debian packages are built and tested with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,6 +31,8 @@ packages=(
   # PyTorch 2 for tests, by pip
   python3-dev python3-venv
 )
+# --package: tools/package.sh, tools/package-test.sh
+packaging=(debhelper debootstrap devscripts dh-python lintian man-db systemd)
 
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
@@ -89,5 +92,6 @@ install_pytorch() {
   fi
 }
 
+[ "${1:-}" != --package ] || packages+=("${packaging[@]}")
 install_packages
 [ "${1:-}" != --pytorch ] || install_pytorch

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Builds the Debian packages of this tree, and has lintian and hardening-check look at them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source tools/dev/build.sh
+
+out=build-package
+twice=false
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --twice) twice=true ;;
+    *)
+      cat <<'HELP'
+usage: tools/package.sh [--twice]
+
+Builds gradlane, libgradlane0, libgradlane-dev, python3-gradlane and gradlane-doc in build-package/, from what is in this
+tree, committed or not. What it needs beside tools/setup.sh's packages: tools/setup.sh --package.
+
+  --twice  and again, in another folder, time zone and locale: are all packages the same, to the byte?
+HELP
+      [ "$1" = --help ] && exit 0 || exit 2
+      ;;
+  esac
+  shift
+done
+version=$(dpkg-parsechangelog -S Version)
+
+fail() {
+  echo "tools/package.sh: $*" >&2
+  exit 1
+}
+
+# build FOLDER: a copy of the tree, and its packages beside it.
+build() {
+  local tree=$1/gradlane-$version
+  rm -rf "$1"
+  mkdir -p "$tree"
+  # Without files that are gone, and not committed.
+  git ls-files -z --cached --others --exclude-standard |
+    while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
+    xargs -0 cp --parents --no-dereference -t "$tree"
+  (
+    cd "$tree"
+    export DEB_BUILD_OPTIONS="parallel=$(nproc)"
+    dpkg-buildpackage --build=binary --unsigned-source --unsigned-changes
+  ) >"$1/build.log" 2>&1 || { tail -n 40 "$1/build.log"; fail "dpkg-buildpackage has failed: $1/build.log"; }
+}
+
+grep -q "version: '$version'" meson.build || fail "debian/changelog has another version than meson.build"
+grep -q "^version = \"$version\"" client/python/pyproject.toml ||
+  fail "debian/changelog has another version than client/python/pyproject.toml"
+grep -q "^## $version" CHANGELOG.md || fail "CHANGELOG.md does not have version $version"
+
+step "build"
+LC_ALL=C.UTF-8 TZ=UTC build "$out/first"
+ls -l --block-size=KB "$out/first"/*.deb | awk '{print $5, $NF}'
+
+step "lintian"
+lintian --allow-root --fail-on error,warning "$out/first"/*.changes
+
+step "hardening"
+unpacked=$out/unpacked
+rm -rf "$unpacked"
+for package in gradlane libgradlane0; do dpkg-deb -x "$out/first/${package}_${version}_amd64.deb" "$unpacked"; done
+# The library calls nothing that could be fortified any more than it is.
+hardening-check --color --nocfprotection "$unpacked"/usr/bin/gradlane "$unpacked"/usr/bin/gradlaned
+hardening-check --color --nocfprotection "$unpacked"/usr/lib/*/libgradlane.so.0
+
+if $twice; then
+  step "once more"
+  (umask 027 && LC_ALL=C TZ=Asia/Tokyo build "$out/second")
+  (cd "$out/first" && sha256sum -- *.deb) >"$out/first.txt"
+  (cd "$out/second" && sha256sum -- *.deb) >"$out/second.txt"
+  diff "$out/first.txt" "$out/second.txt" || fail "they are not the same"
+  cat "$out/first.txt"
+fi

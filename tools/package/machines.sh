@@ -1,0 +1,113 @@
+# machines.sh - a Debian 12 as a folder, and machines that boot from it: systemd in namespaces; sourced, needs root
+#
+# A machine has what the folder has, and keeps what it writes for itself (overlay). It is in a cgroup of its own, and
+# ends, with all that runs in it, when end_machines() kills its first process.
+
+machine_pids=()
+machine_groups=()
+
+# debian_root FOLDER CACHE: by debootstrap, or from the archive that an earlier call has left.
+debian_root() {
+  if [ ! -e "$2" ]; then
+    debootstrap --variant=minbase bookworm "$1" http://deb.debian.org/debian >"$1.log" 2>&1 ||
+      { tail "$1.log"; fail "debootstrap has failed"; }
+    tar -C "$1" -cf "$2.new" . && mv "$2.new" "$2"
+  else
+    mkdir -p "$1" && tar -C "$1" -xf "$2"
+  fi
+}
+
+# in_root FOLDER COMMAND: there, as root, with the network of this machine.
+in_root() {
+  unshare --mount --pid --fork --kill-child sh -c '
+    mount -t proc proc "$1/proc" && mount -t sysfs -o ro sys "$1/sys" && mount -t tmpfs -o mode=1777 shm "$1/dev/shm" &&
+    mount -t tmpfs tmpfs "$1/run" && mount -t tmpfs -o mode=1777 tmpfs "$1/tmp" &&
+    exec chroot "$1" env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+      PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "$2"' in_root "$1" "$2"
+}
+
+# The first process of a machine: mounts, then systemd. $1: its folder of layers, $2: the root, $3: its name.
+boot='
+  set -e
+  mount --make-rprivate /
+  mkdir -p "$1/upper" "$1/work" "$1/root"
+  mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$3" "$1/root"
+  cd "$1/root"
+  mount -t proc proc proc
+  mount -t sysfs -o ro sys sys
+  mount -t cgroup2 cgroup sys/fs/cgroup
+  mount -t tmpfs -o mode=755 run run
+  mount -t tmpfs -o mode=1777 tmp tmp
+  mount -t tmpfs -o mode=755 dev dev
+  mkdir dev/shm dev/pts run/host
+  for name in null zero full random urandom tty; do touch "dev/$name" && mount --bind "/dev/$name" "dev/$name"; done
+  ln -s /proc/self/fd dev/fd
+  mount -t tmpfs -o mode=1777 shm dev/shm
+  mount -t devpts -o newinstance,ptmxmode=0666 pts dev/pts
+  ln -s pts/ptmx dev/ptmx
+  hostname "$3"
+  ip link set lo up
+  pivot_root . run/host
+  exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /bin/sh -c "
+    umount -l /run/host && exec /lib/systemd/systemd --unit=multi-user.target"'
+
+# boot_machine ROOT FOLDER NAME: has it up, as the next of machine_pids.
+boot_machine() {
+  local group=/sys/fs/cgroup/unified
+  [ -d "$group" ] || group=/sys/fs/cgroup
+  group+=/gradlane-test-$$-${#machine_pids[@]}
+  mkdir "$group"
+  machine_groups+=("$group")
+  mkdir -p "$2"
+  bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec unshare --mount --pid --fork --kill-child --net --ipc --uts \
+    --cgroup sh -c "$@"' start "$group" "$boot" boot "$2" "$1" "$3" </dev/null >"$2/console.log" 2>&1 &
+  local outer=$! inner=
+  machine_outer+=("$outer")
+  for _ in $(seq 300); do
+    inner=$(cat "/proc/$outer/task/$outer/children" 2>/dev/null || true)
+    inner=${inner%% *}
+    [ -n "$inner" ] && [ "$(cat "/proc/$inner/comm" 2>/dev/null)" = systemd ] && break
+    sleep 0.1
+  done
+  machine_pids+=("$inner")
+  for _ in $(seq 300); do
+    case "$(on_machine $((${#machine_pids[@]} - 1)) 'systemctl is-system-running' 2>/dev/null)" in
+      running | degraded) return ;;
+    esac
+    sleep 0.2
+  done
+  cat "$2/console.log" >&2
+  fail "machine $3 does not come up"
+}
+machine_outer=()
+
+# on_machine NUMBER COMMAND [USER]
+on_machine() {
+  local as=()
+  [ -z "${3:-}" ] || as=(setpriv --reuid="$3" --regid="$3" --init-groups)
+  nsenter --target "${machine_pids[$1]}" --mount --uts --ipc --net --pid --cgroup --root --wd \
+    "${as[@]}" env -i HOME=/tmp LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "$2"
+}
+
+# connect_machines: a cable between the first two, 10.0.0.1 and 10.0.0.2.
+connect_machines() {
+  ip link add eth0 netns "${machine_pids[0]}" type veth peer name eth0 netns "${machine_pids[1]}"
+  for i in 0 1; do
+    nsenter --target "${machine_pids[$i]}" --net ip addr add "10.0.0.$((i + 1))/24" dev eth0
+    nsenter --target "${machine_pids[$i]}" --net ip link set eth0 up
+  done
+}
+
+end_machines() {
+  local it
+  for it in "${machine_outer[@]}"; do kill -KILL "$it" 2>/dev/null || true; done
+  for it in "${machine_outer[@]}"; do wait "$it" 2>/dev/null || true; done
+  for it in "${machine_groups[@]}"; do
+    # What was in there ends with its first process; the kernel may take a moment.
+    for _ in $(seq 50); do
+      find "$it" -depth -type d -exec rmdir {} + 2>/dev/null || true
+      [ -d "$it" ] || break
+      sleep 0.1
+    done
+  done
+}

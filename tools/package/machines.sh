@@ -6,17 +6,6 @@
 machine_pids=()
 machine_groups=()
 
-# debian_root FOLDER CACHE: by debootstrap, or from the archive that an earlier call has left.
-debian_root() {
-  if [ ! -e "$2" ]; then
-    debootstrap --variant=minbase bookworm "$1" http://deb.debian.org/debian >"$1.log" 2>&1 ||
-      { tail "$1.log"; fail "debootstrap has failed"; }
-    tar -C "$1" -cf "$2.new" . && mv "$2.new" "$2"
-  else
-    mkdir -p "$1" && tar -C "$1" -xf "$2"
-  fi
-}
-
 # in_root FOLDER COMMAND: there, as root, with the network of this machine.
 in_root() {
   unshare --mount --pid --fork --kill-child sh -c '

@@ -62,11 +62,11 @@ void read_interface(const Section& host, AcceleratorConfig& config) {
   const std::string name = value->text(kLongest).value_or("");
   const bool odd =
       name.empty() || name == "." || name == ".." || name.find_first_of("/: \t\n\v\f\r") != std::string::npos;
-  if (odd) return value->fault(fmt::format("{} is no name of an interface, allowed: as in gl0", quote(name)));
+  if (odd) return value->fault(fmt::format("{} is no name of an interface, allowed: as in gl0", quote_text(name)));
   for (const PortConfig* const port : {&config.host, &config.wire}) {
     if (interface_name(*port) != name) continue;
     return value->fault(fmt::format("{} is that of `{}` too, allowed: the kernel's end of the veth, as in gl0",
-                                    quote(name), port->name));
+                                    quote_text(name), port->name));
   }
   config.interface = name;
 }
@@ -77,7 +77,7 @@ void read_superpackets(const Section& host, AcceleratorConfig& config) {
   host.find("superpackets")
       ->fault(fmt::format("only packet sockets have superpackets, and the device is {}, allowed: false, or a device "
                           "net_af_packet0,iface=NAME",
-                          quote(config.host.device)));
+                          quote_text(config.host.device)));
 }
 
 void read_both_ports(const Section& root, AcceleratorConfig& config) {
@@ -89,11 +89,11 @@ void read_both_ports(const Section& root, AcceleratorConfig& config) {
   read_superpackets(section, config);
   if (device_key(config.host) == device_key(config.wire)) {
     return wire->fault(
-        fmt::format("the device {} is that of host too, allowed: different ones", quote(device_key(config.wire))));
+        fmt::format("the device {} is that of host too, allowed: different ones", quote_text(device_key(config.wire))));
   }
   const std::string interface = interface_name(config.wire);
   if (interface.empty() || interface != interface_name(config.host)) return;
-  wire->fault(fmt::format("the interface {} is that of host too, allowed: different ones", quote(interface)));
+  wire->fault(fmt::format("the interface {} is that of host too, allowed: different ones", quote_text(interface)));
 }
 
 void read_accelerator_codec(const Section& root, Codec& codec) {

@@ -49,7 +49,7 @@ void read_made(const Section& root, Calibration& calibration) {
   if (!value) return;
   calibration.made = value->text(kLongestWords).value_or("");
   const auto seconds = utc_seconds(calibration.made);
-  if (!seconds) value->fault(quote(calibration.made) + " is no time, allowed: as in 2026-11-23T16:44:25Z");
+  if (!seconds) value->fault(quote_text(calibration.made) + " is no time, allowed: as in 2026-11-23T16:44:25Z");
   calibration.made_s = seconds.value_or(0);
 }
 
@@ -196,7 +196,7 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   if (const auto version = root.find("calibration");
       version && version->node().text != std::to_string(kCalibrationVersion)) {
     throw SetupError(fmt::format("{}: is a calibration of version {}, and this program reads version {}: write it anew",
-                                 file, quote(version->node().text), kCalibrationVersion));
+                                 file, quote_text(version->node().text), kCalibrationVersion));
   }
   (void)root.need("calibration");
   read_made(root, calibration);

@@ -37,7 +37,7 @@ void read_codec_or_auto(const Section& root, NodeConfig& config) {
   if (node == nullptr || node->kind != YamlNode::Kind::kScalar || !begins_auto(node->text)) {
     return read_codec(root, config.codec, std::string(kAutoUsage) + ": chosen by what was the fastest");
   }
-  if (!is_auto_codec(node->text)) return value->fault(quote(node->text) + " is no codec, allowed: " + kAutoUsage);
+  if (!is_auto_codec(node->text)) return value->fault(quote_text(node->text) + " is no codec, allowed: " + kAutoUsage);
   config.auto_codec = node->text;
 }
 
@@ -51,7 +51,7 @@ void read_strategy_word(const Value& value, NodeConfig& config) {
       return value.fault(
           fmt::format("{} is not for this key, allowed: {}; `strategies: [{}]` names those that operations "
                       "may go by, and the first of them is the default",
-                      quote(name), kAutoCodec, it.name().view()));
+                      quote_text(name), kAutoCodec, it.name().view()));
     }
   } catch (const SetupError&) {
     // No strategy either.

@@ -62,12 +62,12 @@ bool is_device(std::string_view name) {
 std::string no_device(std::string_view name, bool alone) {
   constexpr size_t kLongestInterface = 15;
   if (!alone || name.empty() || name.size() > kLongestInterface || name.starts_with("net_")) {
-    return fmt::format("{} is no device of DPDK, allowed: as in net_memif0,role=server,...", quote(name));
+    return fmt::format("{} is no device of DPDK, allowed: as in net_memif0,role=server,...", quote_text(name));
   }
   return fmt::format(
       "{} is no device of DPDK, allowed: net_af_packet0,iface={},qdisc_bypass=0 for an interface of that name; "
       "docs/configuration.md has others",
-      quote(name), name);
+      quote_text(name), name);
 }
 
 std::string memif_fault(std::string_view device, size_t frame) {
@@ -164,17 +164,18 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
   const size_t frame = ip_mtu + kEthernetHeader;
   switch (port.kind) {
     case PortConfig::Kind::kPci:
-      return is_pci_address(name) ? "" : fmt::format("{} is no PCI address, allowed: as in 0000:03:00.0", quote(name));
+      return is_pci_address(name) ? ""
+                                  : fmt::format("{} is no PCI address, allowed: as in 0000:03:00.0", quote_text(name));
     case PortConfig::Kind::kRing:
       return "";
     case PortConfig::Kind::kUdp:
       return name == "auto" || name == kAnyWord
                  ? ""
-                 : fmt::format("{} is no word for sockets, allowed: auto, any", quote(name));
+                 : fmt::format("{} is no word for sockets, allowed: auto, any", quote_text(name));
     case PortConfig::Kind::kDevice:
       break;
   }
-  if (is_pci_address(name)) return fmt::format("{} is a PCI address, allowed: key 'pci' for it", quote(name));
+  if (is_pci_address(name)) return fmt::format("{} is a PCI address, allowed: key 'pci' for it", quote_text(name));
   if (!is_device(name)) return no_device(name, name.size() == port.device.size());
   if (std::string fault = number_fault(port.device); !fault.empty()) return fault;
   if (is_memif(port)) return memif_fault(port.device, frame);

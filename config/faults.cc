@@ -33,7 +33,7 @@ void refuse_word(const std::string& word, const std::string& what) {
   throw SetupError(fmt::format("{}: {}", word, what));
 }
 
-std::string quote(std::string_view text) {
+std::string quote_text(std::string_view text) {
   std::string result = "'";
   for (const char c : text.substr(0, kLongestQuote)) {
     const auto byte = static_cast<unsigned char>(c);

@@ -54,6 +54,6 @@ class ConfigFaults {
 [[noreturn]] void refuse_word(const std::string& word, const std::string& what);
 
 // A text of the file between quotes, made fit for a message of one line.
-[[nodiscard]] std::string quote(std::string_view text);
+[[nodiscard]] std::string quote_text(std::string_view text);
 
 }  // namespace gradlane

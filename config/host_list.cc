@@ -60,10 +60,11 @@ Host host_of(std::string_view word, const std::string& where, const char* of = "
   const bool right = ipv6 ? name.find(':') != std::string_view::npos && parse_address(host.name).has_value()
                           : !name.empty() && name.size() <= kLongestHost && name.front() != '-' &&
                                 std::ranges::all_of(name, is_of_name);
-  if (!right) refuse_word(where, fmt::format("{} is no host, {}", quote(word), kHostsAllowed));
+  if (!right) refuse_word(where, fmt::format("{} is no host, {}", quote_text(word), kHostsAllowed));
   if (rest.empty()) return host;
   const auto port = rest.starts_with(':') ? parse_decimal(rest.substr(1), 1, 65535) : std::nullopt;
-  if (!port) refuse_word(where, fmt::format("{} has no {} port behind its ':', allowed: 1 to 65535", quote(word), of));
+  if (!port)
+    refuse_word(where, fmt::format("{} has no {} port behind its ':', allowed: 1 to 65535", quote_text(word), of));
   host.port = static_cast<uint16_t>(*port);
   return host;
 }
@@ -91,7 +92,7 @@ std::optional<Range> range_of(std::string_view text) {
 
 // "01-03,7", what is between brackets.
 std::vector<Range> ranges_of(std::string_view text, const std::string& where) {
-  const std::string all = quote("[" + std::string(text) + "]");
+  const std::string all = quote_text("[" + std::string(text) + "]");
   std::vector<Range> ranges;
   for (bool more = true; more;) {
     more = text.find(',') != std::string_view::npos;
@@ -111,14 +112,14 @@ std::vector<std::string> names_of(std::string_view item, const std::string& wher
     const size_t open = std::min(item.find('['), item.size());
     const std::string_view plain = item.substr(0, open);
     if (plain.find(']') != std::string_view::npos) {
-      refuse_word(where, fmt::format("{} has a ']' without its '[', {}", quote(whole), kSlurmAllowed));
+      refuse_word(where, fmt::format("{} has a ']' without its '[', {}", quote_text(whole), kSlurmAllowed));
     }
     for (std::string& name : names) name += plain;
     item.remove_prefix(open);
     if (item.empty()) break;
     const size_t close = item.find(']');
     if (close == std::string_view::npos) {
-      refuse_word(where, fmt::format("{} has a '[' without its ']', {}", quote(whole), kSlurmAllowed));
+      refuse_word(where, fmt::format("{} has a '[' without its ']', {}", quote_text(whole), kSlurmAllowed));
     }
     const std::vector<Range> ranges = ranges_of(item.substr(1, close - 1), where);
     item.remove_prefix(close + 1);
@@ -177,7 +178,7 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& path
     if (hosts.back().port != 0 && hosts.back().port < kLeastFilePort) {
       refuse_word(where, fmt::format("{} has a UDP port below {}, which only root may have; is it the number of "
                                      "processes of MPICH's host files? Leave it out",
-                                     quote(word), kLeastFilePort));
+                                     quote_text(word), kLeastFilePort));
     }
   }
   if (hosts.empty()) refuse_word(path, "there is no host in it, allowed: one in each line");
@@ -194,7 +195,7 @@ std::vector<Host> parse_slurm_hosts(std::string_view list, const std::string& wh
     for (const std::string& name : names_of(item, where)) {
       if (hosts.size() == kMaxNodes) refuse_count(where);
       if (name.find(':') != std::string::npos)
-        refuse_word(where, fmt::format("{} is no name, {}", quote(name), kSlurmAllowed));
+        refuse_word(where, fmt::format("{} is no name, {}", quote_text(name), kSlurmAllowed));
       hosts.push_back(host_of(name, where));
     }
   }

@@ -44,8 +44,8 @@ class PortReader {
                     const char* what) const {
     const auto [other, is_new] = seen.emplace(text, number_);
     if (!is_new)
-      value.fault(
-          fmt::format("the {} {} is that of ports[{}] too, allowed: different ones", what, quote(text), other->second));
+      value.fault(fmt::format("the {} {} is that of ports[{}] too, allowed: different ones", what, quote_text(text),
+                              other->second));
   }
 
   void read_device(const Section& section, PortConfig& port) {

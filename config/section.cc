@@ -50,7 +50,7 @@ bool is_name(char c) {
 
 std::string key_text(const std::string& key) {
   const bool plain = key.size() <= kLongestWord && !key.empty() && std::ranges::all_of(key, is_name);
-  return plain ? key : quote(key);
+  return plain ? key : quote_text(key);
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ std::optional<uint64_t> Value::whole(uint64_t least, uint64_t most) const {
   if (text == nullptr) return std::nullopt;
   const auto number = parse_whole(*text);
   if (number && *number >= least && *number <= most) return number;
-  fault(fmt::format("{} is {}, allowed: {}", quote(*text), number ? "out of range" : "no whole number", allowed));
+  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), number ? "out of range" : "no whole number", allowed));
   return std::nullopt;
 }
 
@@ -88,7 +88,7 @@ std::optional<uint64_t> Value::size(uint64_t least, uint64_t most) const {
   if (text == nullptr) return std::nullopt;
   const auto bytes = parse_size(*text);
   if (bytes && *bytes >= least && *bytes <= most) return bytes;
-  fault(fmt::format("{} is {}, allowed: {}", quote(*text), bytes ? "out of range" : "no size", allowed));
+  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), bytes ? "out of range" : "no size", allowed));
   return std::nullopt;
 }
 
@@ -100,7 +100,7 @@ std::optional<Nanos> Value::duration(Nanos least, Nanos most) const {
   if (time && *time >= least && *time <= most) return time;
   const bool unit_missing = !time && parse_whole(*text);
   const char* const wrong = time ? "out of range" : unit_missing ? "a duration without its unit" : "no duration";
-  fault(fmt::format("{} is {}, allowed: {}", quote(*text), wrong, allowed));
+  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), wrong, allowed));
   return std::nullopt;
 }
 
@@ -109,7 +109,7 @@ std::optional<double> Value::probability() const {
   const std::string* const text = scalar("a probability", kAllowed);
   if (text == nullptr) return std::nullopt;
   const auto probability = parse_probability(*text);
-  if (!probability) fault(fmt::format("{} is no probability, allowed: {}", quote(*text), kAllowed));
+  if (!probability) fault(fmt::format("{} is no probability, allowed: {}", quote_text(*text), kAllowed));
   return probability;
 }
 
@@ -118,7 +118,7 @@ std::optional<double> Value::real(double least, double most) const {
   const std::string* const text = scalar("a number", allowed);
   if (text == nullptr) return std::nullopt;
   const auto number = parse_real(*text, least, most);
-  if (!number) fault(fmt::format("{} is no number in that range, allowed: {}", quote(*text), allowed));
+  if (!number) fault(fmt::format("{} is no number in that range, allowed: {}", quote_text(*text), allowed));
   return number;
 }
 
@@ -134,7 +134,7 @@ std::optional<size_t> Value::choice(std::span<const char* const> choices) const 
   if (text == nullptr) return std::nullopt;
   const auto found = std::ranges::find(choices, *text);
   if (found != choices.end()) return static_cast<size_t>(found - choices.begin());
-  fault(fmt::format("{} is none of what is allowed: {}", quote(*text), allowed));
+  fault(fmt::format("{} is none of what is allowed: {}", quote_text(*text), allowed));
   return std::nullopt;
 }
 
@@ -143,9 +143,9 @@ std::optional<std::string> Value::text(size_t longest) const {
   const std::string* const text = scalar("a text", allowed);
   if (text == nullptr) return std::nullopt;
   if (std::ranges::any_of(*text, is_control)) {
-    fault(fmt::format("{} has control characters in it, allowed: {} without any", quote(*text), allowed));
+    fault(fmt::format("{} has control characters in it, allowed: {} without any", quote_text(*text), allowed));
   } else if (text->empty() || text->size() > longest) {
-    fault(fmt::format("{} has {} bytes, allowed: {}", quote(*text), text->size(), allowed));
+    fault(fmt::format("{} has {} bytes, allowed: {}", quote_text(*text), text->size(), allowed));
   } else {
     return *text;
   }
@@ -155,7 +155,7 @@ std::optional<std::string> Value::text(size_t longest) const {
 std::optional<std::string> Value::name(size_t longest) const {
   const auto name = text(longest);
   if (!name || std::ranges::all_of(*name, is_name)) return name;
-  fault(fmt::format("{} is no name, allowed: 1 to {} letters, digits, '_', '-' and '.'", quote(*name), longest));
+  fault(fmt::format("{} is no name, allowed: 1 to {} letters, digits, '_', '-' and '.'", quote_text(*name), longest));
   return std::nullopt;
 }
 
@@ -169,7 +169,7 @@ std::optional<IpAddress> Value::host_ip() const {
                             : ip                                 ? "no address of a host"
                             : of_ipv6                            ? "no IPv6 address"
                                                                  : "no IPv4 address";
-  fault(fmt::format("{} is {}, allowed: one of a host, as in {}", quote(*text), wrong,
+  fault(fmt::format("{} is {}, allowed: one of a host, as in {}", quote_text(*text), wrong,
                     of_ipv6 ? "fd00::1" : "10.77.0.1"));
   return std::nullopt;
 }
@@ -179,7 +179,7 @@ std::optional<IpPort> Value::ip_port() const {
   const std::string* const text = scalar("an address and a port", kAllowed);
   if (text == nullptr) return std::nullopt;
   const auto address = parse_ip_port(*text);
-  if (!address) fault(fmt::format("{} is no address with a port, allowed: {}", quote(*text), kAllowed));
+  if (!address) fault(fmt::format("{} is no address with a port, allowed: {}", quote_text(*text), kAllowed));
   return address;
 }
 
@@ -189,13 +189,14 @@ std::optional<MacAddress> Value::host_mac() const {
   if (text == nullptr) return std::nullopt;
   const auto mac = parse_mac(*text);
   if (mac && *mac != MacAddress{} && ((*mac)[0] & 1) == 0) return mac;
-  fault(fmt::format("{} is {}, allowed: {}", quote(*text), mac ? "no address of a host" : "no MAC address", kAllowed));
+  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), mac ? "no address of a host" : "no MAC address",
+                    kAllowed));
   return std::nullopt;
 }
 
 std::optional<std::vector<Value>> Value::list(const char* of_what) const {
   if (node_->kind != Kind::kList) {
-    const std::string found = node_->kind == Kind::kScalar ? quote(node_->text) : article_of(node_->kind);
+    const std::string found = node_->kind == Kind::kScalar ? quote_text(node_->text) : article_of(node_->kind);
     fault(fmt::format("{} where a list should be, allowed: [...] of {}", found, of_what));
     return std::nullopt;
   }
@@ -211,7 +212,7 @@ Section::Section(const Value& value, std::span<const char* const> allowed, const
   const YamlNode& node = value.node();
   const std::string keys = fmt::format("{}", fmt::join(allowed, ", "));
   if (node.kind != Kind::kMap) {
-    const std::string found = node.kind == Kind::kScalar ? quote(node.text) : article_of(node.kind);
+    const std::string found = node.kind == Kind::kScalar ? quote_text(node.text) : article_of(node.kind);
     value.fault(fmt::format("{} where a map should be, allowed: keys {}", found, keys));
     return;
   }

@@ -94,7 +94,7 @@ class Walk {
 
 // As it stands on the command line; what does not fit into a message, between quotes.
 std::string word_of(const std::string& setting) {
-  const std::string safe = quote(setting);
+  const std::string safe = quote_text(setting);
   return "--set " + (safe == "'" + setting + "'" && setting.find(' ') == std::string::npos ? setting : safe);
 }
 

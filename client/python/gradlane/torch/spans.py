@@ -50,6 +50,7 @@ class Spans:
 
     @contextlib.contextmanager
     def span(self, name: str, category: str = "trainer") -> Iterator[None]:
+        """What is done inside, under a name of your own."""
         begin = time.monotonic_ns()
         try:
             yield

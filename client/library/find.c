@@ -98,6 +98,8 @@ static void try_socket(struct search* search, const struct sockaddr_un* address,
   }
 }
 
+enum { kNobody = 65534 };
+
 static void look_into(struct search* search, const char* path, int* fd) {
   static const char kSuffix[] = ".sock";
   DIR* const folder = opendir(path);
@@ -105,9 +107,11 @@ static void look_into(struct search* search, const char* path, int* fd) {
     if (errno != ENOENT) say(search, kTrouble, "%s cannot be read: %s; %s", path, strerror(errno), kAdvice);
     return;
   }
-  // Only root makes folders in /run: whom this one is given to keeps the machine's daemons, as a service does.
+  // Only root makes folders in /run: whom this one is given to keeps the machine's daemons, as a service does. Unless
+  // others may write to it, or it is of a user that many are (of whoever has no name in a user namespace, nobody).
   struct stat given;
-  const bool system = strcmp(path, kSystemFolder) == 0 && fstat(dirfd(folder), &given) == 0;
+  const bool system = strcmp(path, kSystemFolder) == 0 && fstat(dirfd(folder), &given) == 0 &&
+                      (given.st_mode & (S_IWGRP | S_IWOTH)) == 0 && given.st_uid != kNobody;
   search->keeper = system ? given.st_uid : geteuid();
   for (const struct dirent* it = NULL; (it = readdir(folder)) != NULL;) {
     const size_t length = strlen(it->d_name);

@@ -300,6 +300,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
   try {
     const char* const end = work(nodes, ends, jobs, telemetry, supervisor);
     spdlog::info("{}: shutting down", end);
+    supervisor.stopping();
     if (end == Ends::kServed) let_others_end(nodes, ends);
   } catch (const DeviceLost& error) {
     lost = error.what();

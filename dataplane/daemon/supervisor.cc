@@ -67,22 +67,22 @@ Supervisor::Supervisor() {
 }
 
 void Supervisor::ready() {
-  tell("READY=1");
+  told_ready_ = tell("READY=1");
   fed_ = Clock::now();
 }
 
 void Supervisor::stopping() {
-  tell("STOPPING=1");
+  if (told_stopping_) return;
+  told_stopping_ = tell("STOPPING=1");
   watchdog_.reset();  // systemd does not wait for it any more, either
 }
 
 void Supervisor::status(const std::string& text) {
-  if (text == status_) return;
-  status_ = text;
-  tell("STATUS=" + text);
+  if (text != status_ && tell("STATUS=" + text)) status_ = text;
 }
 
 void Supervisor::look(std::span<const uint64_t> rounds, Clock::time_point now) {
+  if (!told_ready_) told_ready_ = tell("READY=1");
   if (!watchdog_ || now - fed_ < *watchdog_ / kFeeds) return;
   rounds_.resize(rounds.size());
   if (!std::ranges::equal(rounds, rounds_, std::ranges::not_equal_to{})) {
@@ -105,10 +105,11 @@ void Supervisor::complain(std::span<const uint64_t> rounds, Clock::duration sinc
       worker, std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
 }
 
-void Supervisor::tell(const std::string& text) {
-  if (!socket_ || send(socket_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || warned_) return;
+bool Supervisor::tell(const std::string& text) {
+  if (!socket_ || send(socket_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+  if (!warned_) spdlog::warn("the service manager cannot be told {}: {}", text, std::strerror(errno));
   warned_ = true;
-  spdlog::warn("the service manager cannot be told {}: {}", text, std::strerror(errno));
+  return false;
 }
 
 }  // namespace gradlane

@@ -29,11 +29,11 @@ class Supervisor {
   void look(std::span<const uint64_t> rounds, Clock::time_point now = Clock::now());
   // What `systemctl status` shows; told when it is another one.
   void status(const std::string& text);
-  // It ends.
+  // It ends; told once.
   void stopping();
 
  private:
-  void tell(const std::string& text);
+  bool tell(const std::string& text);  // false: not now
   void complain(std::span<const uint64_t> rounds, Clock::duration since);
 
   FileDescriptor socket_;
@@ -41,6 +41,8 @@ class Supervisor {
   Clock::time_point fed_;
   std::vector<uint64_t> rounds_;  // as it was fed last
   std::string status_;
+  bool told_ready_ = true;  // or it is not ready yet
+  bool told_stopping_ = false;
   bool warned_ = false;
   bool complained_ = false;
 };

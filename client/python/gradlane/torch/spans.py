@@ -83,6 +83,7 @@ class Spans:
         return traced
 
     def flush(self) -> None:
+        """Writes what there is to the file."""
         lines, self._lines = self._lines, []
         self._written = time.monotonic()
         if self._file is not None:
@@ -90,6 +91,7 @@ class Spans:
             self._file.flush()
 
     def close(self) -> None:
+        """Writes the rest; spans that come later go nowhere."""
         self.flush()
         if self._file is not None:
             self._file.close()

@@ -10,7 +10,7 @@ using Small = TimeHistogram<3, 2>;  // up to 8 ns, up to 16 ns, above
 
 TEST(TimeHistogram, BoundsBelongToWhatIsBelowThem) {
   Small times;
-  for (const Nanos time : {0, 1, 8, 9, 16, 17}) times.add(time);
+  for (const Nanos time : std::initializer_list<Nanos>{0, 1, 8, 9, 16, 17}) times.add(time);
   EXPECT_EQ(times.counts, (std::array<uint64_t, 3>{3, 2, 1}));
   EXPECT_EQ(times.sum, 51U);
   EXPECT_EQ(Small::bound(0), 8U);

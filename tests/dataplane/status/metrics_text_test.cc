@@ -20,7 +20,7 @@ std::string document(MetricsFormat format) {
   text.family("gradlane_window_packets", Type::kGauge, "window");
   text.sample({}, 12.5);
   TimeHistogram<10, 2> times;
-  for (const Nanos time : {1000, 2000, 2000, 5'000'000}) times.add(time);
+  for (const Nanos time : std::initializer_list<Nanos>{1000, 2000, 2000, 5'000'000}) times.add(time);
   text.family("gradlane_rtt_seconds", Type::kHistogram, "round trips");
   text.times(node, times);
   return text.end();

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import time
+import warnings
 from typing import Any, Callable, Iterator
 
 import torch
@@ -28,7 +30,8 @@ class Spans:
         $ gradlane trace --spans spans-0.jsonl spans-1.jsonl
 
     Of one thread, but for buckets, whose ends come from wherever futures do. What was written can be read a tenth of a
-    second later, or after close(). After a million spans it stops.
+    second later, or after close(). After a million spans it stops, and if nothing can be written: with a warning, as no
+    training ends for it.
     """
 
     def __init__(self, path: str | os.PathLike[str], rank: int) -> None:
@@ -37,16 +40,18 @@ class Spans:
         self._file: Any = open(path, "w", encoding="utf-8")  # noqa: SIM115
         self._lines: list[str] = []
         self._written = time.monotonic()
+        self._lock = threading.Lock()
 
     def add(self, category: str, name: str, begin_ns: int, end_ns: int) -> None:
         """One that is over; times as time.monotonic_ns() has them."""
-        if self.spans >= _MOST:
-            return
-        self.spans += 1
         span = {"rank": self.rank, "category": category, "name": name, "begin_ns": begin_ns, "end_ns": end_ns}
-        self._lines.append(json.dumps(span) + "\n")
-        if time.monotonic() - self._written >= _EVERY:
-            self.flush()
+        with self._lock:
+            if self.spans >= _MOST or self._file is None:
+                return
+            self.spans += 1
+            self._lines.append(json.dumps(span) + "\n")
+            if time.monotonic() - self._written >= _EVERY:
+                self._write()
 
     @contextlib.contextmanager
     def span(self, name: str, category: str = "trainer") -> Iterator[None]:
@@ -84,18 +89,34 @@ class Spans:
 
     def flush(self) -> None:
         """Writes what there is to the file."""
-        lines, self._lines = self._lines, []
-        self._written = time.monotonic()
-        if self._file is not None:
-            self._file.write("".join(lines))
-            self._file.flush()
+        with self._lock:
+            self._write()
 
     def close(self) -> None:
         """Writes the rest; spans that come later go nowhere."""
-        self.flush()
-        if self._file is not None:
-            self._file.close()
-        self._file = None
+        with self._lock:
+            self._write()
+            self._drop()
+
+    def _write(self) -> None:
+        """With the lock held."""
+        lines, self._lines = self._lines, []
+        self._written = time.monotonic()
+        if self._file is None:
+            return
+        try:
+            self._file.write("".join(lines))
+            self._file.flush()
+        except OSError as error:
+            name = self._file.name
+            self._drop()
+            warnings.warn(f"gradlane.torch.Spans: {name}: {error}; no more spans are written", stacklevel=3)
+
+    def _drop(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # what could not be written is tried again
+                file.close()
 
     def __enter__(self) -> Spans:
         return self

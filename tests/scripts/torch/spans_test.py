@@ -16,6 +16,7 @@ import gradlane.torch
 from tests.scripts.torch.ddp import RANK, WORLD, run_tests
 
 GRADLANE = sys.argv.pop(2)
+CLOCK_US = 50  # beside a busy machine
 
 
 def folder_of_all():
@@ -64,12 +65,12 @@ class SpansTest(unittest.TestCase):
                 self.assertGreater(len(spans), 2, kind)
             self.assertEqual(of["trainer"][0]["name"], 'say "forward"')
             self.assertRegex(of["bucket"][0]["name"], r"^bucket 0, \d+ bytes$")
-            # A bucket of a step has its operation, which is within it.
+            # Buckets have their operation within them, as well as clocks can tell; a trace may see some steps only.
             sums = [event for event in events if event["cat"] == "operation" and event["args"]["bytes"] > 200_000]
-            bucket = of["bucket"][1]
-            within = [event for event in sums if bucket["ts"] <= event["ts"] + 1
-                      and event["ts"] + event["dur"] <= bucket["ts"] + bucket["dur"] + 1]
-            self.assertGreater(len(within), 0)
+            whole = [bucket for bucket in of["bucket"] if any(
+                bucket["ts"] <= event["ts"] + CLOCK_US and
+                event["ts"] + event["dur"] <= bucket["ts"] + bucket["dur"] + CLOCK_US for event in sums)]
+            self.assertGreater(len(whole), 10, len(of["bucket"]))
 
     def test_faults(self):
         with self.assertRaises(OSError):

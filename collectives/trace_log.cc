@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-
-#include "collectives/wire.h"
+#include <utility>
 
 namespace gradlane {
 
@@ -14,7 +13,7 @@ TraceLog::TraceLog(size_t places, unsigned world, size_t words, Clock read_clock
       words_(words),
       open_(places),
       hops_(places * kWays * blocks_),
-      stamps_(world) {}
+      full_(world) {}
 
 // ---- Control thread
 
@@ -122,6 +121,7 @@ void TraceLog::wait(size_t place, TraceCause cause, unsigned rank) noexcept {
   if (it.cause != TraceCause::kCount) {
     const Nanos time = now_ - it.since;
     it.record.waited[static_cast<size_t>(it.cause)] += time;
+    if (it.cause == TraceCause::kLink) full_[it.rank] += time;
     if (time >= kLeastWait && it.waits++ < kMostWaits) write_wait(it);
   }
   it.cause = cause;
@@ -139,22 +139,8 @@ void TraceLog::end(size_t place) noexcept {
 
 void TraceLog::packet(const TracePacket& packet) noexcept { write(packet); }
 
-void TraceLog::stamp(size_t link, uint32_t stamp) noexcept {
-  Stamps& it = stamps_[link];
-  const uint32_t took = static_cast<uint32_t>(now_ >> kStampShift) - stamp;
-  if (it.packets++ != 0 && static_cast<int32_t>(took - it.took) >= 0) return;
-  it.at = now_;
-  it.stamp = stamp;
-  it.took = took;
-}
-
-void TraceLog::close(std::span<const unsigned> ranks) noexcept {
-  for (size_t link = 0; link < ranks.size(); ++link) {
-    const Stamps& it = stamps_[link];
-    if (it.packets == 0) continue;
-    write(TraceLink{.rank = ranks[link], .packets = it.packets, .at = it.at, .stamp = it.stamp});
-    stamps_[link] = {};
-  }
+void TraceLog::close(std::span<const unsigned> neighbours) noexcept {
+  for (const unsigned rank : neighbours) write(TraceLink{.rank = rank, .full = std::exchange(full_[rank], 0)});
   stride_ = 1;
   over_.store(true, std::memory_order_release);
 }

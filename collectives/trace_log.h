@@ -87,15 +87,13 @@ struct TracePacket {
   Nanos at = 0;
 };
 
-// At the end of a trace, what a neighbour's packets say of its clock: the one that took the shortest time, by the
-// clocks of both.
+// At the end of a trace, for each neighbour: how long recorded operations waited as its link was full, short waits
+// included.
 struct TraceLink {
   static constexpr TraceKind kKind = TraceKind::kLink;
   uint64_t head = 0;
   uint64_t rank = 0;
-  uint64_t packets = 0;
-  Nanos at = 0;        // when it came
-  uint64_t stamp = 0;  // when it was sent, by the neighbour's clock, as LinkHeader::stamp
+  Nanos full = 0;
 };
 
 // The log of one rank on one lane. The control thread makes it when a trace is first asked for, and starts and stops
@@ -152,10 +150,8 @@ class TraceLog {
   // It is over, or the trace is; the caller has filled in its record but for the waits.
   void end(size_t place) noexcept;
   void packet(const TracePacket& packet) noexcept;
-  // A packet of the neighbour on this link, stamped so.
-  void stamp(size_t link, uint32_t stamp) noexcept;
-  // The end of the trace, behind all operations. ranks[i]: of link i.
-  void close(std::span<const unsigned> ranks) noexcept;
+  // The end of the trace, behind all operations.
+  void close(std::span<const unsigned> neighbours) noexcept;
 
  private:
   struct Hop {
@@ -172,12 +168,6 @@ class TraceLog {
     unsigned waits = 0;
     Nanos since = 0;
     TraceOperation record;
-  };
-  struct Stamps {
-    uint64_t packets = 0;
-    Nanos at = 0;  // of the one that took the shortest time
-    uint32_t stamp = 0;
-    uint32_t took = 0;  // by both clocks, modulo 2^32
   };
   static constexpr size_t kWays = 4;  // of hops: phases and directions
   static constexpr size_t kMostHops = size_t{1} << 17;
@@ -208,8 +198,8 @@ class TraceLog {
   unsigned in_window_ = 0;
   Nanos window_ends_ = 0;
   std::vector<Open> open_;
-  std::vector<Hop> hops_;  // by place, way and index
-  std::vector<Stamps> stamps_;
+  std::vector<Hop> hops_;    // by place, way and index
+  std::vector<Nanos> full_;  // TraceLink::full, by rank
 };
 
 }  // namespace gradlane

@@ -209,7 +209,6 @@ void Lane::trace_packet(const Packet& packet, size_t bytes, unsigned rank, uint6
   if (bytes < sizeof(LinkHeader)) return;
   const auto header = load<LinkHeader>(packet.data);
   if (header.magic != kMagic) return;
-  if ((flags & TracePacket::kIn) != 0) trace_->stamp(link_of_[rank], header.stamp);
   if (header.kind != PacketKind::kData || header.sequence % TraceLog::kPacketEvery != 0) return;
   trace_->packet({.session = header.session,
                   .what = flags | uint64_t{rank} << 8 | uint64_t{header.sequence} << 32,

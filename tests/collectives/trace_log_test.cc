@@ -101,6 +101,26 @@ TEST(TraceLogTest, WaitsAddUp) {
   EXPECT_EQ(words.size(), 2 * sizeof(TraceWait) / 8 + kOperationWords);
 }
 
+TEST(TraceLogTest, LinksCountShortWaitsToo) {
+  TraceLog log(1, 3, 1 << 14, no_clock);
+  log.start();
+  Nanos now = 100;
+  log.set_now(now);
+  ASSERT_TRUE(log.begin(0, 7, 3));
+  for (unsigned i = 0; i < 3 * TraceLog::kMostWaits; ++i) {
+    log.wait(0, TraceCause::kLink, 2);
+    log.set_now(now += 10);
+    log.wait(0, TraceCause::kPackets, 2);
+    log.set_now(now += 10);
+  }
+  log.end(0);
+  log.close(std::vector<unsigned>{0, 2});
+  const std::vector<uint64_t> words = all_of(log);
+  const auto at = words.end() - 2 * 3;  // head, rank, time: of two neighbours, behind all else
+  EXPECT_EQ(std::vector<uint64_t>(at + 1, at + 3), (std::vector<uint64_t>{0, 0}));
+  EXPECT_EQ(std::vector<uint64_t>(at + 4, at + 6), (std::vector<uint64_t>{2, 30 * TraceLog::kMostWaits}));
+}
+
 TEST(TraceLogTest, TwoThreads) {
   TraceLog log(1, 2, 4096, no_clock);
   log.start();

@@ -78,7 +78,6 @@ void for_times(NodeRecording& node, Change change) {
       change(it.until);
     }
     for (TracePacket& it : lane.packets) change(it.at);
-    for (TraceLink& it : lane.links) change(it.at);
   }
 }
 

@@ -13,6 +13,8 @@ namespace {
 
 using Link = std::pair<unsigned, unsigned>;
 
+constexpr auto kFullLink = static_cast<size_t>(TraceCause::kLink);
+
 struct Bounds {
   Nanos first = ~Nanos{0};
   Nanos last = 0;
@@ -81,12 +83,12 @@ class NodeSums {
   [[nodiscard]] NodeSummary take(std::map<Link, double>& full) {
     const auto count = static_cast<double>(std::max<uint64_t>(sum_.operations, 1));
     const double took = sum_.took > 0 ? sum_.took : 1;
+    for (const auto& [link, time] : full_) full[link] = time / std::max(took_[link.first], 1.0);
     for (size_t cause = 0; cause < kTraceCauses; ++cause) {
       sum_.waited[cause] /= took;
       const auto most = std::ranges::max_element(whom_[cause], {}, [](const auto& it) { return it.second; });
       if (most != whom_[cause].end()) sum_.for_whom[cause] = most->first;
     }
-    for (const auto& [link, time] : full_) full[link] += time / took;
     sum_.queued /= took;
     sum_.took /= count;
     for (double* const mean : {&sum_.encode, &sum_.add, &sum_.decode}) *mean /= count;
@@ -102,6 +104,7 @@ class NodeSums {
       ++sum_.operations;
       sum_.failed += (it.what >> 32 & 0xff) != 0 ? 1 : 0;
       sum_.took += static_cast<double>(it.ended - it.asked);
+      took_[lane.rank] += static_cast<double>(it.ended - it.asked);
       sum_.queued += static_cast<double>(it.submitted - it.asked);
       for (size_t cause = 0; cause < kTraceCauses; ++cause) sum_.waited[cause] += static_cast<double>(it.waited[cause]);
       sum_.encode += static_cast<double>(it.encode);
@@ -117,8 +120,12 @@ class NodeSums {
       const auto cause = static_cast<size_t>(it.what & 0xff);
       const auto rank = static_cast<unsigned>(it.what >> 8);
       const auto time = static_cast<double>(it.until - it.since);
-      if (cause < kTraceCauses) whom_[cause][rank] += time;
-      if (cause == static_cast<size_t>(TraceCause::kLink)) full_[{lane.rank, rank}] += time;
+      if (cause < kTraceCauses && cause != kFullLink) whom_[cause][rank] += time;
+    }
+    for (const TraceLink& it : lane.links) {
+      const auto to = static_cast<unsigned>(it.rank);
+      whom_[kFullLink][to] += static_cast<double>(it.full);
+      full_[{lane.rank, to}] += static_cast<double>(it.full);
     }
     const double length = bounds_.length();
     if (length == 0 || lane.operations.empty()) return;
@@ -135,6 +142,7 @@ class NodeSums {
   NodeSummary sum_;
   std::array<std::map<unsigned, double>, kTraceCauses> whom_;
   std::map<Link, double> full_;
+  std::map<unsigned, double> took_;  // by rank
   uint64_t compared_ = 0;
 };
 
@@ -143,8 +151,12 @@ std::vector<LinkSummary> links_of(std::span<const NodeRecording> nodes, const st
   for (const NodeRecording& node : nodes) {
     for (const LaneRecording& lane : node.lanes) {
       for (const TraceHop& it : lane.hops) {
-        if ((it.what & (TraceHop::kIn | TraceHop::kToAll)) != 0) continue;
-        links[{lane.rank, static_cast<unsigned>(it.what >> 32)}].bytes += it.bytes;
+        if ((it.what & TraceHop::kIn) != 0) continue;
+        if ((it.what & TraceHop::kToAll) == 0) {
+          links[{lane.rank, static_cast<unsigned>(it.what >> 32)}].bytes += it.bytes;
+          continue;
+        }
+        for (const TraceLink& to : lane.links) links[{lane.rank, static_cast<unsigned>(to.rank)}].bytes += it.bytes;
       }
     }
   }

@@ -25,16 +25,15 @@ std::string joined(const TraceSummary& summary) {
 
 // From now on a node waits for the link to another in place of packets.
 void fill_link(NodeRecording& node, unsigned to, double share) {
+  TraceLink link{.rank = to};
   for (TraceOperation& it : node.lanes[0].operations) {
     Nanos& packets = it.waited[static_cast<size_t>(TraceCause::kPackets)];
     const auto full = static_cast<Nanos>(share * static_cast<double>(packets));
     it.waited[static_cast<size_t>(TraceCause::kLink)] = full;
     packets -= full;
+    link.full += full;
   }
-  for (TraceWait& it : node.lanes[0].waits) {
-    it.what = static_cast<uint64_t>(TraceCause::kLink) | uint64_t{to} << 8;
-    it.until = it.since + static_cast<Nanos>(share * static_cast<double>(it.until - it.since));
-  }
+  node.lanes[0].links.push_back(link);
 }
 
 TEST(TraceSummaryTest, NobodyStandsOut) {
@@ -80,6 +79,30 @@ TEST(TraceSummaryTest, ASlowLink) {
     if (node != 1) fill_link(ring[node], (node + 1) % kNodes, 0.7);
   }
   EXPECT_FALSE(summary_of(ring).held_up);
+}
+
+TEST(TraceSummaryTest, ALinkIsFullInAShareOfItsSendersTime) {
+  auto ring = ring_recording(kNodes, kOperations);
+  fill_link(ring[1], 2, 0.7);
+  // Another rank of the node, which sends to its own one: operations of both take as long.
+  ring[1].lanes.push_back(ring[1].lanes[0]);
+  ring[1].lanes[1].rank = 7;
+  ring[1].lanes[1].links.clear();
+  const TraceSummary summary = summary_of(ring);
+  ASSERT_FALSE(summary.links.empty());
+  EXPECT_EQ(summary.links[0].from, 1U);
+  EXPECT_NEAR(summary.links[0].full, 0.7 * 0.995, 1e-3);
+}
+
+TEST(TraceSummaryTest, WhatGoesToAllIsOnEachLink) {
+  auto ring = ring_recording(kNodes, 1);
+  LaneRecording& lane = ring[0].lanes[0];
+  lane.links = {{.rank = 1}, {.rank = 3}};
+  lane.hops.push_back({.what = TraceHop::kToAll, .bytes = 500});
+  for (const LinkSummary& link : summary_of(ring).links) {
+    if (link.from != 0) continue;
+    EXPECT_EQ(link.bytes, link.to == 1 ? 12'500U : 500U);
+  }
 }
 
 TEST(TraceSummaryTest, ALateTrainer) {

@@ -9,7 +9,7 @@ namespace gradlane {
 
 TraceLog::TraceLog(size_t places, unsigned world, size_t words, Clock read_clock)
     : clock_(read_clock),
-      blocks_(std::clamp<size_t>(kMostHops / (places * kWays), 1, world)),
+      blocks_(std::clamp<size_t>(std::max(words / 4, kLeastHops) / (places * kWays), 1, world)),
       words_(words),
       open_(places),
       hops_(places * kWays * blocks_),

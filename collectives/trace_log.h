@@ -109,7 +109,8 @@ class TraceLog {
   static constexpr unsigned kMostOperations = 32;
 
   using Clock = Nanos (*)() noexcept;
-  // `places`: operations at a time. `words`: a power of two. Blocks beyond a bound of the memory have no hops.
+  // `places`: operations at a time. `words`: a power of two. Blocks beyond words / 4 hops, of all places
+  // together, have none.
   TraceLog(size_t places, unsigned world, size_t words, Clock read_clock);
   TraceLog(const TraceLog&) = delete;
   TraceLog& operator=(const TraceLog&) = delete;
@@ -170,7 +171,7 @@ class TraceLog {
     TraceOperation record;
   };
   static constexpr size_t kWays = 4;  // of hops: phases and directions
-  static constexpr size_t kMostHops = size_t{1} << 17;
+  static constexpr size_t kLeastHops = 4096;
 
   [[nodiscard]] bool chosen(uint32_t number) noexcept;
   [[nodiscard]] std::span<Hop> hops_of(size_t place) noexcept {

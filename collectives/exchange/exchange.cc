@@ -264,7 +264,7 @@ void Exchange::poll(Nanos now) noexcept { state_->poll(now); }
 std::unique_ptr<TraceLog> Exchange::make_trace(size_t words, TraceLog::Clock clock) const {
   return state_->make_trace(words, clock);
 }
-void Exchange::trace(TraceLog& log, Nanos now) noexcept { state_->trace(log, now); }
+bool Exchange::trace(TraceLog& log, Nanos now) noexcept { return state_->trace(log, now); }
 Nanos Exchange::deadline() const noexcept { return state_->deadline(); }
 std::span<const unsigned> Exchange::neighbours() const noexcept { return state_->neighbours(); }
 const Counters& Exchange::counters() const noexcept { return state_->counters(); }

@@ -161,8 +161,9 @@ class Exchange {
 
   // ---- Traces. A log for this exchange, from any thread.
   [[nodiscard]] std::unique_ptr<TraceLog> make_trace(size_t words, TraceLog::Clock clock) const;
-  // Before each poll, once there is a log, always the same one: a trace begins or ends as the log says.
-  void trace(TraceLog& log, Nanos now) noexcept;
+  // Before each poll, once there is a log, always the same one: a trace begins or ends as the log says. Whether one is
+  // being taken.
+  bool trace(TraceLog& log, Nanos now) noexcept;
 
   [[nodiscard]] const Counters& counters() const noexcept;
   [[nodiscard]] const AllCodecTotals& codec_totals() const noexcept;

@@ -146,7 +146,7 @@ class ExchangeState {
   LinkStatus link_status(size_t neighbour) const noexcept;
   Membership& membership() noexcept { return membership_; }
   std::unique_ptr<TraceLog> make_trace(size_t words, TraceLog::Clock clock) const;
-  void trace(TraceLog& log, Nanos now) noexcept;
+  bool trace(TraceLog& log, Nanos now) noexcept;
 
  private:
   // A run of a packet that has been checked.

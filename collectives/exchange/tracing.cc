@@ -8,12 +8,12 @@ std::unique_ptr<TraceLog> ExchangeState::make_trace(size_t words, TraceLog::Cloc
 }
 
 // What runs already is in it from now on.
-void ExchangeState::trace(TraceLog& log, Nanos now) noexcept {
+bool ExchangeState::trace(TraceLog& log, Nanos now) noexcept {
   const bool on = log.on();
   if (on) log.set_now(now);
   if (on == (trace_ != nullptr)) {
     if (!on && log.begun()) log.close(topology_.neighbours());
-    return;
+    return on;
   }
   trace_ = &log;
   for (Running& it : table_) {
@@ -29,9 +29,10 @@ void ExchangeState::trace(TraceLog& log, Nanos now) noexcept {
     if (it.state == Running::State::kRunning) record.started = now;
     if (it.state == Running::State::kRunning && it.ready) record.ready = now;
   }
-  if (on) return;
+  if (on) return true;
   log.close(topology_.neighbours());
   trace_ = nullptr;
+  return false;
 }
 
 void ExchangeState::trace_submitted(const Running& it, Nanos now) noexcept {

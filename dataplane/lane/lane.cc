@@ -81,8 +81,7 @@ void Lane::refuse_doubled(Nanos now) noexcept {
 
 bool Lane::poll(Nanos now) noexcept {
   if (TraceLog* const log = desk_.trace.load(std::memory_order_acquire)) {
-    exchange_.trace(*log, now);
-    trace_ = log->on() ? log : nullptr;
+    trace_ = exchange_.trace(*log, now) ? log : nullptr;
   }
   refuse_doubled(now);
   bool moved = read_inbox(now);

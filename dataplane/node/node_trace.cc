@@ -7,7 +7,7 @@
 namespace gradlane {
 
 uint64_t NodeTrace::start(Nanos now) {
-  if (on_ || !over()) return 0;
+  if (on_ || !over() || (now < asked_at_ + kLease && !drained())) return 0;
   const size_t words =
       std::clamp(std::bit_floor(kMostBytes / sizeof(uint64_t) / logs_.size()), kLeastWords, kMostWords);
   for (Log& it : logs_) {
@@ -35,6 +35,10 @@ void NodeTrace::stop() noexcept {
 
 bool NodeTrace::over() const noexcept {
   return std::ranges::all_of(logs_, [](const Log& it) { return it.log == nullptr || it.log->over(); });
+}
+
+bool NodeTrace::drained() const noexcept {
+  return std::ranges::all_of(logs_, [](const Log& it) { return it.log == nullptr || it.log->empty(); });
 }
 
 void NodeTrace::tend(Nanos now) noexcept {

@@ -14,8 +14,9 @@
 
 namespace gradlane {
 
-// Memory is taken when a trace is first asked for, kMostBytes at most, and kept for the next one. A trace ends when its
-// client says so, or has not asked for kLease, or after kLongest.
+// Memory is taken when a trace is first asked for, kMostBytes for records and about as much again for those that are
+// not written yet, and kept for the next one. A trace ends when its client says so, or has not asked for kLease, or
+// after kLongest.
 class NodeTrace {
  public:
   static constexpr Nanos kLease = 3 * kSecond;
@@ -23,12 +24,12 @@ class NodeTrace {
   static constexpr size_t kMostBytes = size_t{64} << 20;
   static constexpr size_t kMostWords = size_t{1} << 19;  // of a log
   static constexpr size_t kLeastWords = size_t{1} << 12;
-  static constexpr size_t kTakenAtOnce = size_t{1} << 17;  // words
+  static constexpr size_t kTakenAtOnce = size_t{1} << 16;  // words
 
   // At construction of the node. Both outlive this.
   void add(Lane& lane, unsigned number, LaneDesk& desk) { logs_.push_back({&lane, &desk, number, nullptr}); }
 
-  // The number of the new trace; 0: one is being taken, or workers have not seen its end yet.
+  // The number of the new trace; 0: one is being taken, or its client has not fetched all of it yet.
   [[nodiscard]] uint64_t start(Nanos now);
   // The client of trace `id` is there; false: that one is over, and what there was of it may be gone.
   [[nodiscard]] bool renew(uint64_t id, Nanos now) noexcept;
@@ -50,6 +51,8 @@ class NodeTrace {
   [[nodiscard]] std::vector<Part> take(bool& more);
 
  private:
+  [[nodiscard]] bool drained() const noexcept;
+
   struct Log {
     Lane* lane;
     LaneDesk* desk;

@@ -100,10 +100,11 @@ AdminAnswer answer_trace(Node& node, const std::string& request) {
   }
   if (!node.trace().renew(fetch ? *fetch : *stop, now)) return {admin_error("that trace is over"), {}};
   if (fetch) return {fetched(node, node.trace().on()), {}};
+  const bool on = node.trace().on();
   node.trace().stop();
-  return {"", [&node]() -> std::optional<std::string> {
+  return {"", [&node, on]() -> std::optional<std::string> {
             if (!node.trace().over()) return std::nullopt;
-            return fetched(node, false);
+            return fetched(node, on);
           }};
 }
 

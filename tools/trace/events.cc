@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "collectives/operation.h"
+#include "collectives/wire.h"
 #include "tools/trace/packets.h"
 #include "tools/trace/rows.h"
 #include "tools/trace/words.h"
@@ -20,11 +21,13 @@ namespace {
 using nlohmann::json;
 
 // Threads of a lane, in the order in which they are shown.
-constexpr unsigned kThreads = 10'000;        // of a rank and lane
-constexpr unsigned kTrainers = 100'000'000;  // behind all lanes
+constexpr unsigned kThreads = 100'000;         // of a rank and lane
+constexpr unsigned kTrainers = 1'000'000'000;  // behind all lanes
 constexpr unsigned kOperations = 1;
-constexpr unsigned kLinks = 1000;     // what goes out and comes in, from here on,
-constexpr unsigned kRowsOfLink = 64;  //   so many rows each at most: beyond, spans are left out
+constexpr unsigned kLinks = 1000;      // what goes out and comes in, from here on,
+constexpr unsigned kPackets = 50'000;  // packets by whom they go to,
+constexpr unsigned kRowsOfLink = 64;   //   so many rows each at most: beyond, spans are left out
+static_assert(kLinks + (2 * kMaxWorld + 1) * kRowsOfLink <= kPackets && kPackets + kMaxWorld * kRowsOfLink <= kThreads);
 
 // Microseconds, to the nanosecond.
 std::string micros(uint64_t nanos) { return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000); }
@@ -216,7 +219,7 @@ void Events::add_packets() {
   for (const SampledPacket& it : sampled_packets(nodes_)) {
     const NodeRecording& node = *it.node;
     const uint64_t end = std::max(it.came, it.sent) + 1;
-    const unsigned thread = thread_of(node, it.from, it.lane) + kThreads / 2 + it.to % 64 * 64;
+    const unsigned thread = thread_of(node, it.from, it.lane) + kPackets + it.to * kRowsOfLink;
     Rows& of = rows[{it.lane, it.from, it.to}];
     const size_t known = of.count();
     const size_t row = of.take(it.sent, end);

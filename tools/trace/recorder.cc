@@ -45,6 +45,7 @@ bool Recorder::ask(const std::string& request) {
   size_t operations = 0;
   for (const LaneRecording& lane : recording_.lanes) operations += lane.operations.size() + lane.skipped;
   operations_.store(operations, std::memory_order_relaxed);
+  on_ = flag_at(answer, "on");
   return !flag_at(answer, "more");
 }
 
@@ -61,9 +62,13 @@ void Recorder::fetch(const std::stop_token& stop) {
       wake.wait_for(lock, stop, kEvery, [] { return false; });
       while (!stop.stop_requested() && !ask("trace fetch")) {
       }
+      if (!on_) break;
     }
-    bool all = ask("trace stop");
+    bool all = on_ ? ask("trace stop") : ask("trace fetch");
+    const bool whole = on_;
     while (!all) all = ask("trace fetch");
+    if (!whole)
+      throw SetupError("its trace ended before this one: it had not been asked for 3 s, or for 700 s been on");
   } catch (const SetupError& error) {
     recording_.missing = error.what();
     gone_.store(true, std::memory_order_relaxed);

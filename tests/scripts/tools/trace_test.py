@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -51,10 +52,10 @@ class TraceTest(unittest.TestCase):
 
         def there():
             assert cls.job.poll() is None, (cls.folder / "log").read_text()
-            return all(socket.exists() for socket in sockets)
+            return all(path.exists() for path in sockets)
 
         wait_for(there, "the trainers")
-        cls.sockets = [socket.read_text() for socket in sockets]
+        cls.sockets = [path.read_text() for path in sockets]
 
     def start(self, *options):
         return subprocess.Popen([GRADLANE, "trace", "--socket", self.sockets[0], *options], stdin=subprocess.DEVNULL,
@@ -198,6 +199,42 @@ class TraceTest(unittest.TestCase):
         killed.communicate()
         wait_for(lambda: not self.busy(), "its end")
 
+    def test_5_what_is_left_belongs_to_its_client(self):
+        one = self.admin("trace start")["trace"]
+        self.assertGreater(one, 0)
+        time.sleep(2)
+        answer = self.admin(f"trace stop {one}")
+        self.assertTrue(answer["on"])
+        if answer["more"]:  # what the trainers did in 2 s may fit into one answer
+            self.assertEqual(self.admin("trace start")["trace"], 0)
+        while answer["more"]:
+            answer = self.admin(f"trace fetch {one}")
+            self.assertFalse(answer["on"])
+        other = self.admin("trace start")["trace"]
+        self.assertEqual(other, one + 1)
+        self.assertIn("is over", self.admin(f"trace fetch {one}")["error"])
+        self.admin(f"trace stop {other}")
+
+    def test_6_a_client_that_stood_still(self):
+        process = self.start_long("-o", "still.json")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(4.5)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 4, out + err)
+        self.assertIn("its trace ended before this one", err)
+        self.assertIn("broke_off", self.read("still.json")["otherData"]["nodes"][0])
+
+    def admin(self, request):
+        path = pathlib.Path(self.sockets[0]).with_suffix(".admin")
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(PATIENCE)
+            connection.connect(str(path))
+            connection.sendall(request.encode() + b"\n")
+            with connection.makefile() as answer:
+                return json.loads(answer.read())
+
     def start_long(self, *options):
         """One that is under way."""
         process = self.start("-s", "60", *options)
@@ -210,7 +247,7 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(process.returncode, 3 if "somebody else" in err else 0)
         return process.returncode == 3
 
-    def test_5_a_daemon_goes(self):
+    def test_7_a_daemon_goes(self):
         stats = subprocess.run([GRADLANE, "stats", "--json", "--socket", self.sockets[1]], capture_output=True, text=True,
                                check=False)
         process = self.start_long("-o", "rest.json")

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "collectives/wire.h"
 #include "tests/tools/trace/recordings.h"
 
 namespace gradlane::test::trace_events_test {
@@ -84,6 +85,35 @@ TEST(TraceEventsTest, WhatBeganBeforeTheTraceHasNoFlows) {
     }
   }
   EXPECT_EQ(flows, 2U);
+}
+
+TEST(TraceEventsTest, ManyNeighboursHaveThreadsOfTheirOwn) {
+  constexpr unsigned kNodes = kMaxWorld;
+  auto ring = ring_recording(kNodes, 1);
+  LaneRecording& lane = ring[0].lanes[0];
+  const TraceHop hop = lane.hops[0];
+  const TracePacket packet = lane.packets[0];
+  for (uint64_t rank = 2; rank < kNodes; ++rank) {
+    for (const uint64_t way : {uint64_t{0}, uint64_t{TraceHop::kIn}}) {
+      lane.hops.push_back(hop);
+      lane.hops.back().what = way | rank << 32;
+    }
+    lane.packets.push_back(packet);
+    lane.packets.back().what = rank << 8;
+  }
+  ring[0].lanes.push_back(lane);
+  ring[0].lanes.back().lane = 1;
+  for (unsigned rank = 1; rank < kNodes; ++rank) ring[rank].lanes.emplace_back() = {.rank = rank, .lane = 1};
+  std::map<std::pair<int, int>, std::string> names;
+  const json document = document_of(ring);
+  for (const json& event : document["traceEvents"]) {
+    if (event["name"] != "thread_name") continue;
+    const auto [place, added] = names.try_emplace({event["pid"], event["tid"]}, event["args"]["name"]);
+    EXPECT_TRUE(added) << place->second << " and " << event["args"]["name"];
+  }
+  // Operations, to and from each other, and packets there, on two lanes.
+  EXPECT_EQ(std::ranges::count_if(names, [](const auto& it) { return it.first.first == 0; }), 2 * (1 + 3 * 255 - 1));
+  expect_nested(document);
 }
 
 TEST(TraceEventsTest, OfNothing) {

@@ -308,7 +308,7 @@ def finish(args, settings, trainings, failures):
         IMAGES.mkdir(exist_ok=True)
         for name in pictures:
             (IMAGES / name).write_bytes((args.out / name).read_bytes())
-        say(f"docs/results/{page.name} and docs/images/ are written")
+        say(f"docs/results/{page.name}{' and docs/images/ are' if pictures else ' is'} written")
 
 
 def main():

@@ -31,7 +31,7 @@ class Recorder {
 
   NodeRecording recording_;
   uint64_t id_ = 0;
-  bool on_ = true;  // the last answer says so
+  bool on_ = true;                     // the last answer says so
   std::atomic<size_t> operations_{0};  // thread writes, main thread reads
   std::atomic<bool> gone_{false};      //   as well
   std::jthread thread_;

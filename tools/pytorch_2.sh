@@ -79,6 +79,7 @@ case "$short" in
     ranks - 2 modern_test
     ranks - 3 delegate_test
     ranks - 2 fsdp_test
+    ranks HSDP=gloo 4 hsdp_test
     ranks - 2 study_gpt_test
     ranks GRADLANE_EXTENSION=0 2 modern_test Trainings.test_ddp Trainings.test_objects
     failures Failures.test_a_rank_is_killed Failures.test_abort
@@ -98,6 +99,8 @@ case "$short" in
       ranks - "$count" fsdp_test
     done
     ranks FSDP=gloo 2 fsdp_test
+    ranks - 4 hsdp_test
+    ranks HSDP=gloo 4 hsdp_test
     ranks - 2 study_gpt_test
     ranks MODERN=cpu:gradlane 2 modern_test
     ranks TORCH_DISTRIBUTED_DEBUG=DETAIL 2 modern_test

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from . import backend
 from .engine import Engine
 from .fsdp import fsdp
+from .hsdp import hsdp
 from .hook import State, hook
 from .launchers import environment, init
 from .ledger import explain
@@ -28,8 +29,8 @@ from .setting import use_codec, use_strategy
 from .spans import Spans
 
 __all__ = [
-    "Engine", "Spans", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hook", "init", "profile",
-    "use_codec", "use_strategy", "zeros",
+    "Engine", "Spans", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hook", "hsdp", "init",
+    "profile", "use_codec", "use_strategy", "zeros",
 ]
 
 backend.register()

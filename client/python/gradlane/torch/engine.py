@@ -56,7 +56,8 @@ class Engine:
     and DaemonGone if there is no connection any more. Sums of float32 of 1024 elements or more lose what their codec
     takes (docs/codecs.md); all else arrives as it is.
 
-    Attributes: rank, world, codec, strategies: as of gradlane.Context. codecs: what the daemon has.
+    Attributes: rank, world, codec, strategies: as of gradlane.Context. codecs: what the daemon has. express(), tell():
+    as of the driver. is_apart: of apart().
     """
 
     socket: str | None = None  # of the job's own daemon; None: what the environment says, or is found
@@ -109,6 +110,11 @@ class Engine:
             Engine._current = Engine(_context.open(rank=rank, timeout=timeout))
 
     @staticmethod
+    def apart(socket: str, rank: int) -> Engine:
+        """Another one, of a ring of some ranks, of which this is `rank`. Raises what gradlane.open() raises."""
+        return Engine(_context.open(socket, rank=rank), socket)
+
+    @staticmethod
     def dismiss() -> None:
         """Closes what connect() has opened, and nobody has taken."""
         with Engine._guard:
@@ -146,14 +152,17 @@ class Engine:
             Engine._current = None
         engine.close()
 
-    def __init__(self, connected: _context.Context) -> None:
+    def __init__(self, connected: _context.Context, apart: str | None = None) -> None:
         self.rank, self.world, self.codec = connected.rank, connected.world, connected.codec
         self.strategies = connected.strategies
-        Engine._world = self.world
+        self.is_apart = apart is not None
+        if not self.is_apart:
+            Engine._world = self.world
         self._context = connected  # keeps the connection open
         self._users = 0
-        self._driver = Driver(connected._connection, Engine.socket)
+        self._driver = Driver(connected._connection, apart or Engine.socket)
         self._memory = self._driver.memory
+        self.express, self.tell = self._driver.express, self._driver.tell
         trainers: int = connected._lib.gradlane_local_reduce(connected._connection.handle)
         self._local_reduce = trainers != 0
         # Of an average, where trainers of a node are summed up first, residuals are of their mean: what one owes is so
@@ -202,14 +211,6 @@ class Engine:
                 "configuration)"
             )
         return name
-
-    def express(self, native: Any) -> Any:
-        """As of the driver."""
-        return self._driver.express(native)
-
-    def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
-        """As of the driver."""
-        self._driver.tell(codec, strategy, coded)
 
     # ---- Memory
 
@@ -325,7 +326,7 @@ class Engine:
     def close(self, silent: bool = False, summarize: bool = True) -> None:
         """Gives the rank back; what is not over fails, on all ranks. Tensors of zeros() stay valid."""
         atexit.unregister(self.close)
-        summarize = summarize and summary.wanted(self.rank) and self.usable
+        summarize = summarize and not self.is_apart and summary.wanted(self.rank) and self.usable
         self._driver.close(self._context.close, silent)
         if summarize:  # behind it: nobody waits for what the daemon says
             summary.show(Engine.socket, self._driver.overlap.hidden)

@@ -10,7 +10,7 @@ unit's own. Parameters stay exact unless somebody asks for bfloat16.
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import torch
 import torch.distributed as dist
@@ -75,45 +75,65 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
     "bf16": through gradlane, rounded to bfloat16 for the forward and backward pass (the optimizer's shards stay as they
     are).
 
-    The model is sharded over all ranks of the daemons. Raises NoDaemon, and BadArgument if something does not go
-    together.
+    The model is sharded over all ranks of the daemons, or over process_group. Raises NoDaemon, and BadArgument if
+    something does not go together.
     """
     if parameters not in _PARAMETERS:
         raise errors.bad_argument(f"gradlane: parameters {parameters!r}: it is None, 'raw' or 'bf16'")
-    found = _units_of(model)
-    _check_group(process_group)
-    engine = _open(process_group)
-    chosen = check(codec, engine) or engine.codecs.auto
-    engine.find_strategy(strategy)
-    plan = Plan(engine, chosen, strategy, 0, ())
-    if plan.looks:
-        raise errors.bad_argument(
-            f"gradlane: fsdp with codec {chosen!r}: it looks at whole tensors, and a unit has many in one; take "
-            f"'{engine.codecs.auto}', or one that does not: 'gradlane codecs' lists them"
-        )
-    feedback = _feedback(error_feedback, chosen, engine)
+    found = units_of(model)
+    way = Way.of("fsdp", codec, error_feedback, strategy, process_group)
     units: dict[str, Unit] = {}
     for name, module in found.items():
-        _check_mesh(name, module, engine)
-        units[name] = Unit(engine, chosen, feedback, strategy, plan.states, _timeout_of(process_group))
+        _check_mesh(name, module, process_group)
+        units[name] = Unit(way)
         module.set_custom_reduce_scatter(units[name])
-        if feedback and hasattr(module, "set_reduce_scatter_unused_params"):
-            module.set_reduce_scatter_unused_params(True, recurse=False)  # a residual's places are those of parameters
+        way.keep_places(module)
         if parameters is not None:
-            module.set_custom_all_gather(Gather(engine, parameters == "bf16", _timeout_of(process_group)))
-    return Sharded(chosen, feedback, units)
+            module.set_custom_all_gather(Gather(way.engine, parameters == "bf16", way.timeout))
+    return Sharded(way.codec, way.error_feedback, units)
+
+
+class Way(NamedTuple):
+    """How units travel. states: residuals of each, 0: there are none. timeout: in seconds, None: the daemons'."""
+
+    engine: Engine
+    codec: str
+    error_feedback: bool
+    strategy: str | None
+    states: int
+    timeout: float | None
+
+    @staticmethod
+    def of(caller: str, codec: str | None, error_feedback: bool | None, strategy: str | None,
+           process_group: dist.ProcessGroup | None) -> Way:
+        """Of what the user said. Raises NoDaemon and BadArgument."""
+        _check_group(process_group)
+        engine = _open(process_group)
+        chosen = check(codec, engine) or engine.codecs.auto
+        engine.find_strategy(strategy)
+        plan = Plan(engine, chosen, strategy, 0, ())
+        if plan.looks:
+            raise errors.bad_argument(
+                f"gradlane: {caller} with codec {chosen!r}: it looks at whole tensors, and a unit has many in one; "
+                f"take '{engine.codecs.auto}', or one that does not: 'gradlane codecs' lists them"
+            )
+        feedback = _feedback(error_feedback, chosen, engine)
+        return Way(engine, chosen, feedback, strategy, plan.states if feedback else 0, _timeout_of(process_group))
+
+    def keep_places(self, module: Any) -> None:
+        """A residual's places are those of parameters, whether these have gradients or not."""
+        if self.error_feedback and hasattr(module, "set_reduce_scatter_unused_params"):
+            module.set_reduce_scatter_unused_params(True, recurse=False)
 
 
 class Unit:
     """Reduce-scatter of one unit: a ReduceScatter of torch.distributed.fsdp, which calls it in this order: allocate()
     for the input, then for the output, then __call__()."""
 
-    def __init__(self, engine: Engine, codec: str, error_feedback: bool, strategy: str | None, states: int,
-                 timeout: float | None) -> None:
-        self._engine, self._codec, self._strategy = engine, codec, strategy
-        self._states = states if error_feedback else 0
-        self._timeout = timeout
-        self._bound = bound_of(codec, engine)
+    def __init__(self, way: Way) -> None:
+        self._engine, self._codec, self._strategy = way.engine, way.codec, way.strategy
+        self._states, self._timeout = way.states, way.timeout
+        self._bound = bound_of(way.codec, way.engine)
         self._buffer: torch.Tensor | None = None  # in shared memory; FSDP has it from allocate() to the end of __call__
         self._lent = False
         self._residual: torch.Tensor | None = None
@@ -204,10 +224,10 @@ class Unit:
         if self._residual is None or self._residual.shape != shape:
             if self._residual is not None:
                 raise errors.bad_argument(
-                    f"gradlane: fsdp: a unit of {self._residual.shape[1]} gradients has {numel} now: with error "
+                    f"gradlane: a unit of {self._residual.shape[1]} gradients has {numel} now: with error "
                     "feedback all of its parameters must have one in each backward. After some were frozen or thawed "
-                    "call reset() of what gradlane.torch.fsdp() has returned, on all ranks; a model whose backward has "
-                    "failed must be made anew")
+                    "call reset() of what gradlane.torch.fsdp() or hsdp() has returned, on all ranks; a model whose "
+                    "backward has failed must be made anew")
             self._residual = self._engine.zeros(self._states * numel).view(shape)
             loaded, self._loaded = self._loaded, None
             if loaded is not None:
@@ -270,7 +290,7 @@ class Gather:
         return None
 
 
-def _units_of(model: torch.nn.Module) -> dict[str, Any]:
+def units_of(model: torch.nn.Module) -> dict[str, Any]:
     """By name: those with parameters."""
     try:
         from torch.distributed.fsdp import FSDPModule
@@ -280,18 +300,31 @@ def _units_of(model: torch.nn.Module) -> dict[str, Any]:
     found = {name or "(root)": module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
     if not found:
         raise errors.bad_argument("gradlane: fsdp of a model that is not sharded: call fully_shard(model) before")
-    return {name: module for name, module in found.items() if _group_of(module) is not None}
+    return {name: module for name, module in found.items() if group_of(module) is not None}
 
 
-def _group_of(module: Any) -> Any:
+def group_of(module: Any) -> Any:
     """What PyTorch has of a unit's parameters; None: it has none of its own."""
     return getattr(module._get_fsdp_state(), "_fsdp_param_group", None)
 
 
-def _check_mesh(name: str, module: Any, engine: Engine) -> None:
-    size = _group_of(module)._reduce_scatter_process_group.size()
-    if size != engine.world:
+def _check_mesh(name: str, module: Any, process_group: dist.ProcessGroup | None) -> None:
+    over, ours = shards_of(module), dist.get_process_group_ranks(process_group or dist.group.WORLD)
+    if over != ours:
         raise errors.bad_argument(
-            f"gradlane: fsdp: {name} is sharded over {size} ranks, and the daemons have {engine.world}: shard it over "
-            "all of them"
+            f"gradlane: fsdp: {name} is sharded over ranks {ranks_text(over)}, and this group has {ranks_text(ours)}: "
+            "shard it over all of them, name the process_group that it is sharded over, or have gradlane.torch.hsdp() "
+            "sum up replicas"
         )
+
+
+def shards_of(module: Any) -> list[int]:
+    """The ranks of the job over which a unit is sharded."""
+    group = getattr(group_of(module), "_reduce_scatter_process_group")
+    ranks: list[int] = dist.get_process_group_ranks(group)
+    return ranks
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Of not too many."""
+    return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")

@@ -19,7 +19,7 @@ from torch.futures import Future
 
 from .. import adaptive, errors
 from .._library import Capability
-from . import launch
+from . import launch, rings
 from .codec import bound_of, check, is_adaptive
 from .council import convene
 from .engine import Engine
@@ -82,8 +82,12 @@ class State:
         It meets the other ranks and connects anew, so that ranks agree again about how many operations there have been;
         but not if a process group of backend gradlane has the same connection, which must be made anew then.
         """
-        alone = self._engine.groups or Engine.of_groups() or not (dist.is_available() and dist.is_initialized())
-        if not alone:
+        ours = self._engine.is_apart
+        alone = not ours and (self._engine.groups or Engine.of_groups() or
+                              not (dist.is_available() and dist.is_initialized()))
+        if ours:
+            rings.leave(self._group)
+        elif not alone:
             Engine.renew()  # first: nobody waits for what has no end then
         for kept in {kept for kept, _ in self._where.values()}:
             kept.settle()
@@ -345,7 +349,7 @@ def _check_group(group: object) -> None:
         return
     foreign = group is dist.GroupMember.NON_GROUP_MEMBER
     what = "one that this rank is no member of" if foreign else type(group).__name__
-    raise errors.bad_argument(f"gradlane: process_group is {what}; leave it out, or pass a group of all ranks")
+    raise errors.bad_argument(f"gradlane: process_group is {what}; leave it out, or pass a group that it is in")
 
 
 def _timeout_of(group: dist.ProcessGroup | None) -> float | None:
@@ -363,6 +367,8 @@ def _open(process_group: dist.ProcessGroup | None) -> Engine:
     rank = world = None
     if dist.is_available() and dist.is_initialized():
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
+        if process_group is not None and 1 < world < dist.get_world_size():
+            return rings.engine_of(process_group, datetime.timedelta(seconds=_timeout_of(process_group) or 0))
         if launch.wanted() and not Engine.exists() and process_group in (None, dist.group.WORLD):
             limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
             store = dist.distributed_c10d._get_default_store()

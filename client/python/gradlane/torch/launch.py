@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import sys
-from typing import Any
+from typing import Any, Callable
 
 import torch.distributed as dist
 
@@ -44,6 +44,11 @@ class Held:
         """Whether this rank's is still there, as far as it can be seen from here."""
         return self.ours.lives() if self.ours is not None else os.path.exists(self.socket)
 
+    def end(self) -> None:
+        """Ends what this process has started; all ranks have let go of it."""
+        if self.ours is not None:
+            self.ours.end()
+
 
 _held: Held | None = None
 
@@ -59,28 +64,36 @@ def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
     store: of these ranks alone, council.convene(). Raises NoDaemon, the same on all ranks. `timeout` is the group's:
     nothing takes longer.
     """
+    global _held
     council = Council(store, rank, timeout)
-    said = council.ask("facts", range(size), lambda: _facts(rank, size).text(), _FAULTS)
-    facts = [places.Facts.read(text) for text in said]
+    facts = _ask(council, size, lambda: _facts(rank, size))
     if places.keeps(facts):
         return
-    _drop()
+    if _held is not None:
+        _held.end()
+    _held = Engine.socket = None
     if places.joins(facts):
         return
     Engine.dismiss()
     _say_what_is_passed(facts, rank)
-    try:
-        _launch(council, facts, rank)
-    except BaseException:
-        _drop()
-        raise
+    _held = _launch(council, facts, rank)
+    Engine.socket = _held.socket
 
 
-def verify(engine: Engine | None, timeout: datetime.timedelta) -> None:
+def ring(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, known: Held | None) -> Held:
+    """Daemons for some ranks of a job alone, whatever others it has. known: what an earlier call has returned; it is
+    returned again if all of these ranks have that still. store, rank: of these ranks. Raises as prepare()."""
+    council = Council(store, rank, timeout)
+    facts = _ask(council, size, lambda: _facts_of_ring(known))
+    return known if known is not None and places.keeps(facts) else _launch(council, facts, rank)
+
+
+def verify(engine: Engine | None, timeout: datetime.timedelta, held: Held | None = None) -> None:
     """A barrier, after all ranks have connected to the job's own daemons: that these hear each other is known at once,
     and not when the first operation takes too long; and a rank that dies from here on is missed, as it has done
-    something. Raises what it has failed for, with this daemon's last words."""
-    if _held is None or engine is None:
+    something. held: None: those of the job. Raises what it has failed for, with this daemon's last words."""
+    held = held or _held
+    if held is None or engine is None:
         return
     failed: list[Exception] = []
     with contextlib.suppress(RuntimeError):
@@ -88,7 +101,7 @@ def verify(engine: Engine | None, timeout: datetime.timedelta) -> None:
     if failed:
         error = failed[0]
         advice = " (is there a firewall? GRADLANE_NODES=HOST:PORT,HOST:PORT has the daemons use these UDP ports)"
-        text = f"{error}{advice if _held.daemons > 1 else ''}{started.last_words(_held.socket)}"
+        text = f"{error}{advice if held.daemons > 1 else ''}{started.last_words(held.socket)}"
         raise errors.error(errors.Code.FAILED, text)
 
 
@@ -117,6 +130,11 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
+def _ask(council: Council, size: int, facts: Callable[[], places.Facts]) -> list[places.Facts]:
+    said = council.ask("facts", range(size), lambda: facts().text(), _FAULTS)
+    return [places.Facts.read(text) for text in said]
+
+
 def _facts(rank: int, size: int) -> places.Facts:
     held = daemon = passed = ""
     if not wanted():
@@ -125,10 +143,23 @@ def _facts(rank: int, size: int) -> places.Facts:
         held = _held.mark
     else:
         daemon, passed = _find(rank, size)
-    interface = os.environ.get("GRADLANE_INTERFACE", "")
-    route = addresses.of_interface(interface) if interface else addresses.towards(os.environ.get("MASTER_ADDR", ""))
-    return places.Facts(addresses.place(), os.getpid(), held, daemon, passed, route,
+    return places.Facts(addresses.place(), os.getpid(), held, daemon, passed, _route(),
                         os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8))
+
+
+def _facts_of_ring(known: Held | None) -> places.Facts:
+    """The ports of GRADLANE_NODES are the job's, and its hosts those of all ranks."""
+    if os.environ.get("GRADLANE_START", "1") == "0":
+        raise errors.error(errors.Code.NO_DAEMON, "a group of some ranks has daemons of its own, and GRADLANE_START=0")
+    held = known.mark if known is not None and known.lives() else ""
+    named = (addresses.of_host(host.name) for host in places.named_hosts(os.environ.get("GRADLANE_NODES", "")))
+    here = next((address for address in named if addresses.is_here(address)), "")
+    return places.Facts(addresses.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8))
+
+
+def _route() -> str:
+    interface = os.environ.get("GRADLANE_INTERFACE", "")
+    return addresses.of_interface(interface) if interface else addresses.towards(os.environ.get("MASTER_ADDR", ""))
 
 
 def _find(rank: int, size: int) -> tuple[str, str]:
@@ -161,7 +192,7 @@ def _say_what_is_passed(facts: list[places.Facts], rank: int) -> None:
               flush=True)
 
 
-def _launch(council: Council, facts: list[places.Facts], rank: int) -> None:
+def _launch(council: Council, facts: list[places.Facts], rank: int) -> Held:
     try:
         plan = places.plan(facts)
     except places.Unfit as error:  # on all ranks
@@ -169,22 +200,25 @@ def _launch(council: Council, facts: list[places.Facts], rank: int) -> None:
     starters = range(0, len(facts), plan.trainers)
     mine = rank // plan.trainers
     for attempt in range(_ATTEMPTS):
-        sockets = _attempt(council, facts, plan, rank, f"{attempt}")
+        ours: list[started.Started] = []  # one, or none
+        sockets: list[str] = []
+        try:
+            sockets = _attempt(council, facts, plan, rank, f"{attempt}", ours)
+        finally:
+            if not sockets or not all(sockets):
+                for daemon in ours:
+                    daemon.end()
         if all(sockets):
-            break
-        _drop()
-    else:
-        unlucky = starters[sockets.index("")]
-        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {unlucky}: somebody else has its UDP "
-                           f"ports, {_ATTEMPTS} times: GRADLANE_NODES=HOST:PORT,... may name others")
-    global _held
-    ours = _held.ours if _held is not None else None
-    _held = Held(facts[0].mark, len(starters), sockets[mine], ours)
-    Engine.socket = sockets[mine]
+            return Held(facts[0].mark, len(starters), sockets[mine], ours[0] if ours else None)
+    unlucky = starters[sockets.index("")]
+    raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {unlucky}: somebody else has its UDP "
+                       f"ports, {_ATTEMPTS} times: GRADLANE_NODES=HOST:PORT,... may name others")
 
 
-def _attempt(council: Council, facts: list[places.Facts], plan: places.Plan, rank: int, attempt: str) -> list[str]:
-    """The daemons' sockets; "" of one whose ports somebody else has taken meanwhile."""
+def _attempt(council: Council, facts: list[places.Facts], plan: places.Plan, rank: int, attempt: str,
+             ours: list[started.Started]) -> list[str]:
+    """The daemons' sockets; "" of one whose ports somebody else has taken meanwhile. ours: where this rank's is added,
+    if it starts one."""
     starters = range(0, len(facts), plan.trainers)
     mine = rank // plan.trainers
     reserved: list[Any] = []
@@ -199,7 +233,8 @@ def _attempt(council: Council, facts: list[places.Facts], plan: places.Plan, ran
             except places.Unfit as error:  # on all ranks
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
         sockets: list[str] = council.ask("socket " + attempt, starters,
-                                         lambda: _start(facts, plan, mine, ends, reserved, council.limit), _FAULTS)
+                                         lambda: _start(facts, plan, mine, ends, reserved, council.limit, ours),
+                                         _FAULTS)
         return sockets
     finally:
         for it in reserved:
@@ -232,9 +267,8 @@ def _address(facts: list[places.Facts], plan: places.Plan, mine: int) -> tuple[s
 
 
 def _start(facts: list[places.Facts], plan: places.Plan, mine: int, ends: list[places.Endpoint], reserved: list[Any],
-           limit: datetime.timedelta) -> str:
+           limit: datetime.timedelta, ours: list[started.Started]) -> str:
     """Starts this rank's daemon; its socket, "" if somebody else has its ports."""
-    global _held
     first = mine * plan.trainers
     nodes = "127.0.0.1" if len(ends) == 1 else ",".join(map(str, ends))
     words = ["--nodes", nodes, "--rank", str(mine)]
@@ -243,21 +277,9 @@ def _start(facts: list[places.Facts], plan: places.Plan, mine: int, ends: list[p
     while reserved:
         reserved.pop().close()
     daemon = started.Started(words, [fact.pid for fact in facts[first:first + plan.trainers]])
-    _held = Held("", len(ends), daemon.socket, daemon)
+    ours.append(daemon)
     try:
         daemon.wait_until_ready(min(limit.total_seconds(), _READY_S))
     except started.PortsInUse:
-        _held = None
         return ""
     return daemon.socket
-
-
-def _drop() -> None:
-    """Ends what this process has started; all ranks have let go of it."""
-    global _held
-    held, _held = _held, None
-    if held is None:
-        return
-    Engine.socket = None
-    if held.ours is not None:
-        held.ours.end()

@@ -39,7 +39,12 @@ def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
     """
     global job
     job = convene(store, rank, size, timeout)
-    store = own(store)
+    return join_all(own(store), rank, size, timeout, join)
+
+
+def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
+             join: Callable[[dist.Store], _Joined]) -> _Joined:
+    """The same, of ranks that have met: the store is theirs alone."""
     council = Council(store, rank, timeout)
     joined: _Joined | Exception
     text = "ok"

@@ -1,0 +1,66 @@
+"""Rings of some ranks of a job: daemons of their own, and a second engine in each of their processes.
+
+The job's daemons sum over all of its ranks. A group of some, of the replicas of a sharded model or of data parallelism
+beside another kind, has others, started by launch.py when the group first asks for them, on UDP ports that are free;
+they end with the processes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from typing import NamedTuple
+
+import torch.distributed as dist
+
+from . import launch, meeting
+from .council import convene
+from .engine import Engine
+
+
+class _Ring(NamedTuple):
+    engine: Engine
+    held: launch.Held
+
+
+_rings: dict[str, _Ring] = {}  # by the names of groups
+os.register_at_fork(after_in_child=_rings.clear)
+
+
+def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
+    """The engine of a group of several ranks of the job, all of which call this. Raises NoDaemon, OperationFailed and
+    BadArgument, on all of them."""
+    rank, size, name = dist.get_rank(group), dist.get_world_size(group), group.group_name
+    job = dist.PrefixStore(f"gradlane ring {name}", dist.distributed_c10d._get_default_store())
+    store = dist.PrefixStore(convene(job, rank, size, timeout), job)
+    engine = meeting.join_all(store, rank, size, timeout, lambda own: _join(name, own, rank, size, timeout))
+    launch.verify(engine, timeout, _rings[name].held)
+    return engine
+
+
+def leave(group: dist.ProcessGroup) -> None:
+    """Closes this process's engine of it: what is under way fails, on all ranks. engine_of() makes another ring."""
+    ring = _rings.get(group.group_name)
+    if ring is not None:
+        ring.engine.close()
+
+
+# ---- Private
+
+
+def _join(name: str, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Engine:
+    known = _rings.get(name)
+    held = launch.ring(store, rank, size, timeout, known.held if known is not None and known.engine.usable else None)
+    if known is not None and held is known.held:
+        return known.engine
+    if known is not None:  # of an earlier group of that name, or failed; all ranks are here, and not there any more
+        known.engine.close()
+        known.held.end()
+        del _rings[name]
+    try:
+        engine = Engine.apart(held.socket, rank)
+    except BaseException:
+        held.end()
+        raise
+    _rings[name] = _Ring(engine, held)
+    return engine

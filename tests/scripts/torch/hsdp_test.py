@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+"""Tests of gradlane.torch.hsdp(), and of hooks of some ranks, on PyTorch 2: gradlane run -n 4 -- hsdp_test.py.
+
+By tools/pytorch_2.sh. HSDP names the default group, "gradlane" or "gloo" (if it is not set: "gradlane").
+"""
+
+import os
+import unittest
+import unittest.mock
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+import gradlane
+import gradlane.torch
+from tests.scripts.torch.fsdp_test import Given, gradient, trained
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+REPLICAS = 2
+NUMEL = 5000
+
+
+def setUpModule():
+    torch.set_num_threads(1)
+    dist.init_process_group(os.environ.get("HSDP", "gradlane"))
+
+
+def tearDownModule():
+    dist.destroy_process_group()
+
+
+def network(mesh):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 33))
+    for layer in (model[0], model[2]):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+def total(tensor, group=None):
+    result = tensor.double()
+    dist.all_reduce(result, group=group)
+    return result
+
+
+class Hsdp(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.mesh = init_device_mesh("cpu", (REPLICAS, WORLD // REPLICAS), mesh_dim_names=("replicate", "shard"))
+        cls.replicate, cls.shard = cls.mesh["replicate"], cls.mesh["shard"]
+
+    def given(self, **options):
+        model = Given(NUMEL)
+        fully_shard(model, mesh=self.shard)
+        return model, gradlane.torch.hsdp(model, self.replicate, **options)
+
+    def test_exact_as_by_pytorch(self):
+        expected = trained(network(self.mesh))
+        model = network(self.shard)
+        sharded = gradlane.torch.hsdp(model, self.replicate, "raw")
+        self.assertIn("2 units, codec='raw'", repr(sharded))
+        for one, other in zip(trained(model), expected):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_same_on_all_ranks(self):
+        for codec in ("fixed:8", "fixed:auto"):
+            model = network(self.shard)
+            gradlane.torch.hsdp(model, self.replicate, codec, True)
+            for parameter in trained(model):
+                theirs = [torch.empty_like(parameter) for _ in range(WORLD)]
+                dist.all_gather(theirs, parameter)
+                for one in theirs:
+                    self.assertTrue(torch.equal(one, parameter))
+
+    def test_nothing_is_lost(self):
+        """What was applied, and what is owed, is what was computed, to the bit; with accumulation too."""
+        for accumulate in (1, 3):
+            model, sharded = self.given(codec="fixed:5", error_feedback=True)
+            applied = torch.zeros(NUMEL, dtype=torch.float64)
+            computed = torch.zeros(NUMEL, dtype=torch.float64)
+            for number in range(6):
+                mine = gradient(NUMEL, number)
+                computed += mine
+                model.set_requires_gradient_sync((number + 1) % accumulate == 0)
+                model(mine).backward()
+                if (number + 1) % accumulate == 0:
+                    applied += model.weight.grad.full_tensor().double() * WORLD
+                    model.zero_grad()
+            # Of this rank, a shard of a mean over the shards: what it owes of the sum is WORLD / REPLICAS times as much.
+            residual = sharded.state_dict()["units"]["(root)"]["residual"].view(-1)
+            engine = next(iter(sharded._units.values()))._engine
+            owed = total(residual, self.replicate.get_group()) * engine.per_debt * (WORLD // REPLICAS)
+            shards = [torch.empty_like(owed) for _ in range(WORLD // REPLICAS)]
+            dist.all_gather(shards, owed, group=self.shard.get_group())
+            owed, computed = torch.cat(shards)[:NUMEL], total(computed)
+            self.assertGreater(owed.abs().max().item(), 0)
+            self.assertTrue(torch.equal(applied + owed, computed))
+
+    def test_checkpoint(self):
+        def run(model, numbers):
+            results = []
+            for number in numbers:
+                model(gradient(NUMEL, number)).backward()
+                results.append(model.weight.grad.full_tensor().clone())
+                model.zero_grad()
+            return results
+
+        model, sharded = self.given(codec="fixed:5", error_feedback=True)
+        run(model, range(3))
+        saved = sharded.state_dict()
+        expected = run(model, range(3, 6))
+        model, sharded = self.given(codec="fixed:5", error_feedback=True)
+        sharded.load_state_dict(saved)
+        for one, other in zip(run(model, range(3, 6)), expected):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_one_ring_for_all_models(self):
+        engines = {next(iter(self.given()[1]._units.values()))._engine for _ in range(3)}
+        self.assertEqual([(engine.world, engine.rank) for engine in engines], [(REPLICAS, RANK // (WORLD // REPLICAS))])
+
+    def test_ddp_of_some_ranks(self):
+        """The hook over the replicas alone, as beside tensor parallelism."""
+        group = self.replicate.get_group()
+        module = Given(NUMEL)
+        model = torch.nn.parallel.DistributedDataParallel(module, process_group=group)
+        state = gradlane.torch.State("fixed:10", process_group=group)
+        model.register_comm_hook(state, gradlane.torch.hook)
+        for again in (False, True):
+            mine = gradient(NUMEL, 7)
+            model(mine).backward()
+            mean = total(mine, group) / REPLICAS
+            self.assertLessEqual((module.weight.grad - mean).abs().max().item(), 2.0**-10)
+            theirs = [torch.empty_like(module.weight.grad) for _ in range(REPLICAS)]
+            dist.all_gather(theirs, module.weight.grad, group=group)
+            self.assertTrue(all(torch.equal(one, theirs[0]) for one in theirs))
+            model.zero_grad()
+            if not again:
+                state.reset()  # another ring
+
+    def test_a_rank_asks_for_something_else(self):
+        model, _ = self.given(codec="fixed:5" if RANK < WORLD // 2 else "fixed:6")
+        with self.assertRaisesRegex(Exception, "fixed:5|fixed:6|codec"):
+            model(gradient(NUMEL, 0)).backward()
+        model, _ = self.given(codec="fixed:5")  # by another ring, if that one was lost
+        model(gradient(NUMEL, 0)).backward()
+
+    def test_refused(self):
+        model = network(self.mesh)
+        with self.assertRaisesRegex(gradlane.BadArgument, "replicated by PyTorch already"):
+            gradlane.torch.hsdp(model, self.replicate)
+        model = network(self.shard)
+        with self.assertRaisesRegex(gradlane.BadArgument, "whole tensors"):
+            gradlane.torch.hsdp(model, self.replicate, "topk:1%")
+        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over rank ., which `replicate` has too"):
+            gradlane.torch.hsdp(model, self.shard)
+        with self.assertRaisesRegex(gradlane.BadArgument, "process_group is str"):
+            gradlane.torch.hsdp(model, "replicate")
+        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has 0, 1, 2, 3: .*hsdp"):
+            gradlane.torch.fsdp(model)
+        with unittest.mock.patch.dict(os.environ, GRADLANE_START="0"):
+            error, words = (gradlane.NoDaemon, "GRADLANE_START=0") if RANK < 3 else (gradlane.BadArgument, "no member")
+            with self.assertRaisesRegex(error, words):
+                gradlane.torch.hsdp(model, dist.new_group([0, 1, 2]))
+
+
+if __name__ == "__main__":
+    unittest.main()

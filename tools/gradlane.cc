@@ -1,7 +1,9 @@
 // gradlane.cc - the command line: one executable, one subcommand per task
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -260,7 +262,10 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    std::fprintf(stderr, "gradlane: standard output cannot be written: %s\n", std::strerror(errno));
+    return status != 0 ? status : kBadInput;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gradlane: %s\n", error.what());
     return kBadInput;

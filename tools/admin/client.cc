@@ -101,6 +101,9 @@ std::string only_one() {
     throw SetupError(fmt::format("there is no {}, but {} is there: its daemon is too old, or has `admin` elsewhere; {}",
                                  path, socket, kWhere));
   }
+  if (stat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode)) {
+    throw SetupError(fmt::format("{} is no socket; {}", path, kWhere));
+  }
   switch (error) {
     case ENOENT:
       throw SetupError(fmt::format("there is no {}: is the daemon running? {}", path, kWhere));
@@ -165,6 +168,9 @@ std::string admin_path(const AdminPlace& place) {
   if (place.rank && place.config.empty()) throw SetupError("--rank: says which node of a --config, and there is none");
   if (given > 1) throw SetupError("--socket, --admin, --config: one of them is enough");
   if (!place.admin.empty()) return place.admin;
+  if (place.socket.ends_with(".admin")) {
+    throw SetupError(fmt::format("--socket is that of trainers, NAME.sock; for {} there is --admin", place.socket));
+  }
   if (!place.socket.empty()) return beside(place.socket);
   if (!place.config.empty()) {
     return std::visit([](const auto& config) { return config.admin; }, load_any_config(place.config, place.rank));

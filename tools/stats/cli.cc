@@ -14,7 +14,8 @@ CLI::App* add_stats(CLI::App& app, StatsOptions& options) {
   CLI::App* stats = app.add_subcommand("stats", "Links, neighbours or peers, counters of a running daemon");
   add_admin_place(*stats, options.place);
   CLI::Option* const watch = stats->add_option("--watch,-w", options.interval, "Again and again, every so often (1)");
-  watch->type_name("[SECONDS]")->expected(0, 1)->each([&options](const std::string&) { options.watch = true; });
+  watch->type_name("[SECONDS]")->expected(0, 1);
+  stats->parse_complete_callback([watch, &options] { options.watch = watch->count() != 0; });
   CLI::Option* const json =
       stats->add_flag("--json", options.json, "The daemon's own document; with --watch one per line");
   stats->add_flag("--all", options.all, "Counters that are not 0, and what they count; all neighbours");

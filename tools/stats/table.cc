@@ -142,7 +142,7 @@ std::string ring_text(const json& rank) {
   return ring;
 }
 
-// To each neighbour: "12.3/14.0"; of many: "12.3..45.6".
+// Of one link: "12.3"; to ranks 1 and 3: "1:12.3 3:14.0"; of many: "12.3..45.6".
 std::string link_text(const json& rank, const char* key) {
   std::string result;
   const json& links = at(rank, "links");
@@ -156,8 +156,8 @@ std::string link_text(const json& rank, const char* key) {
     return fmt::format("{}..{}", digits(least), digits(most));
   }
   for (const json& link : links) {
-    const bool up = at(link, "up") == true;
-    result += (result.empty() ? "" : "/") + (up ? digits(number(at(link, key))) : std::string("-"));
+    if (links.size() > 1) result += fmt::format("{}{}:", result.empty() ? "" : " ", text(at(link, "rank")));
+    result += at(link, "up") == true ? digits(number(at(link, key))) : "-";
   }
   return result.empty() ? "-" : result;
 }

@@ -195,6 +195,7 @@ TraceSummary summary_of(std::span<const NodeRecording> nodes) {
   std::map<Link, double> full;
   for (const NodeRecording& node : nodes) {
     summary.ranks_per_node = node.ranks_per_node;
+    summary.nodes_of_ring = std::max(summary.nodes_of_ring, node.nodes);
     summary.nodes.push_back(NodeSums(node, bounds, asked, nodes.size()).take(full));
     summary.clock_error = std::max(summary.clock_error, 2 * node.clock.error);
     for (const LaneRecording& lane : node.lanes) summary.dropped += lane.dropped;

@@ -43,6 +43,7 @@ struct LinkSummary {
 struct TraceSummary {
   double seconds = 0;  // from the first record to the last
   unsigned ranks_per_node = 1;
+  unsigned nodes_of_ring = 0;
   std::vector<NodeSummary> nodes;
   std::vector<LinkSummary> links;  // the fullest first
   double clock_error = 0;          // ns, between two nodes

@@ -169,8 +169,8 @@ int report(const std::vector<NodeRecording>& nodes, int64_t begin, const TraceOp
   }
   std::fflush(stdout);
   if (!options.summary) output.write(trace_events(nodes, spans_of(options, nodes, begin), GRADLANE_VERSION));
-  if (!options.summary && !options.json) {
-    fmt::print("{}: open it in ui.perfetto.dev or chrome://tracing\n", options.output);
+  if (!options.summary) {
+    fmt::print(options.json ? stderr : stdout, "{}: open it in ui.perfetto.dev or chrome://tracing\n", options.output);
   }
   for (const NodeRecording& node : nodes) {
     if (!node.missing.empty()) return kBrokeOff;
@@ -183,7 +183,7 @@ int report(const std::vector<NodeRecording>& nodes, int64_t begin, const TraceOp
 int run_trace(const TraceOptions& given) {
   TraceOptions options = given;
   if (!(options.seconds >= kLeastSeconds && options.seconds <= kMostSeconds)) {
-    throw SetupError(fmt::format("--seconds {} is none, allowed: 0.1 to 600", options.seconds));
+    throw SetupError(fmt::format("--seconds {}: allowed are 0.1 to 600 seconds", options.seconds));
   }
   if (options.summary && !options.output.empty()) throw SetupError("--summary writes no file, and --output names one");
   if (options.output.empty() && !options.summary) options.output = "gradlane-trace.json";

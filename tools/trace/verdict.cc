@@ -76,8 +76,9 @@ std::string of_links(const TraceSummary& summary) {
   }
   const double rest = others.empty() ? 0 : others[others.size() / 2];  // fullest first: the lower median
   if (slow.full < kFull || slow.full < kFuller * rest) return "";
-  std::string text = fmt::format("slowest link: {} -> {}: full in {:.0f} % of the operations' time there",
-                                 rank_text(slow.from, summary.ranks_per_node),
+  // What is slow without anything beside it may be so for what others do: acknowledgements that are late, say.
+  std::string text = fmt::format("{} link: {} -> {}: full in {:.0f} % of the operations' time there",
+                                 others.empty() ? "a full" : "slowest", rank_text(slow.from, summary.ranks_per_node),
                                  rank_text(slow.to, summary.ranks_per_node), 100 * slow.full);
   const double usual = median_delay(summary, slow);
   if (slow.delay > 0 && usual > 0) {
@@ -95,9 +96,7 @@ std::string of_workers(const TraceSummary& summary) {
       busy.node->node, 100 * busy.most);
 }
 
-}  // namespace
-
-std::string verdict_of(const TraceSummary& summary, bool& held_up) {
+std::string of_nodes_here(const TraceSummary& summary, bool& held_up) {
   for (const auto look : {of_fault, of_late, of_links, of_workers}) {
     const std::string found = look(summary);
     held_up = !found.empty();
@@ -110,6 +109,17 @@ std::string verdict_of(const TraceSummary& summary, bool& held_up) {
     return fmt::format("nobody stands out: the trainers ask for nothing in {:.0f} % of the time", 100 * idle.others);
   }
   return "nobody stands out";
+}
+
+}  // namespace
+
+std::string verdict_of(const TraceSummary& summary, bool& held_up) {
+  const size_t here = summary.nodes.size();
+  const std::string rest = here >= summary.nodes_of_ring
+                               ? ""
+                               : fmt::format("; of {} nodes {} {} here: look on the others, too", summary.nodes_of_ring,
+                                             here, here == 1 ? "is" : "are");
+  return of_nodes_here(summary, held_up) + rest;
 }
 
 }  // namespace gradlane

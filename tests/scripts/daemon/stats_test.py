@@ -218,6 +218,12 @@ class FiguresTest(StatsTest):
             rounds = [json.loads(watching.stdout.readline()) for _ in range(3)]
             watching.send_signal(signal.SIGINT)
             self.assertEqual(watching.wait(PATIENCE), 0)
+        every_second = [*command[:-1], "--json"]  # no number
+        with subprocess.Popen(every_second, stdout=subprocess.PIPE, text=True) as watching:
+            times = [json.loads(watching.stdout.readline())["uptime_s"] for _ in range(2)]
+            watching.send_signal(signal.SIGINT)
+            self.assertEqual(watching.wait(PATIENCE), 0)
+        self.assertGreater(times[1] - times[0], 0.5)
         self.assertLess(rounds[0]["uptime_s"], rounds[2]["uptime_s"])
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
             self.check_all_reduce(contexts, 100_000)

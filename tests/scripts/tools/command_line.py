@@ -60,6 +60,7 @@ ERRORS = [
     (["run", "--strategy", "direct"], {}, ["unknown option '--strategy', did you mean '--strategies'?"]),
     (["run", "-n", "2", "--strategies", "auto"], {}, ["ring,direct", "--codec auto"]),
     (["stats", "--jsn=1"], {}, ["unknown option '--jsn', did you mean '--json'?"]),
+    (["stats", "--socket", "/run/gradlane/node0.admin"], {}, ["--socket", "--admin"]),
     (["stats", "--freeze", "--json"], {}, ["--freeze", "--json"]),
     (["stats", "--freeze", "--watch"], {}, ["--freeze", "--watch"]),
     (["foo"], {}, ["foo", "bench", "codecs"]),
@@ -113,6 +114,10 @@ def main():
     check_table(gradlane)
     codecs = run(gradlane, ["codecs"])
     assert codecs.returncode == 0 and "fixed:B" in codecs.stdout, codecs
+    with open("/dev/full", "w") as full:
+        for arguments in (["codecs"], ["plan", "--paper"], ["stats", "--help"]):
+            result = subprocess.run([gradlane, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert result.returncode == 2 and "No space left" in result.stderr, (arguments, result)
     assert run(gradlane, ["--version"]).stdout.startswith("gradlane "), "version"
     print("the command line is in order")
 

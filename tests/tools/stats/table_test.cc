@@ -54,7 +54,7 @@ TEST(StatsTable, FewNeighboursHaveALineEachAndLinksAFigure) {
   for (const char* const node : {"node 1", "node 2", "node 3"}) {
     EXPECT_THAT(lines, Contains(testing::StartsWith(node))) << node;
   }
-  EXPECT_THAT(lines, Contains(HasSubstr("1.00/-/3.00")));
+  EXPECT_THAT(lines, Contains(HasSubstr("1:1.00 2:- 3:3.00")));
   EXPECT_THAT(lines, Not(Contains(HasSubstr("strategies"))));
 }
 

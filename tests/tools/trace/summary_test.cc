@@ -81,6 +81,16 @@ TEST(TraceSummaryTest, ASlowLink) {
   EXPECT_FALSE(summary_of(ring).held_up);
 }
 
+TEST(TraceSummaryTest, OneNodeOfARingKnowsLittle) {
+  auto ring = ring_recording(kNodes, kOperations);
+  fill_link(ring[1], 2, 0.7);
+  const std::string alone = summary_of(std::vector{ring[1]}).verdict;
+  EXPECT_THAT(alone, testing::StartsWith("a full link: node 1 -> node 2: "));
+  EXPECT_THAT(alone, testing::EndsWith("; of 4 nodes 1 is here: look on the others, too"));
+  EXPECT_EQ(summary_of(std::vector{ring[0], ring[3]}).verdict,
+            "nobody stands out; of 4 nodes 2 are here: look on the others, too");
+}
+
 TEST(TraceSummaryTest, ALinkIsFullInAShareOfItsSendersTime) {
   auto ring = ring_recording(kNodes, kOperations);
   fill_link(ring[1], 2, 0.7);

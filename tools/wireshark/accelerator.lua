@@ -18,7 +18,7 @@ local function part(range, at, bytes)
   if bytes >= 0 and at + bytes <= range:len() then return range(at, bytes) end
 end
 
--- The record at `at`: what is behind it, or nil if it does not fit. codec: {id, param}.
+-- The record at `at`: what is behind it, or nil if it does not fit. codec: for blocks.decode().
 local function show_record(tree, range, at, codec)
   local item = show.add(tree, "record", range(at))
   local header = part(range, at, kRecord)
@@ -46,8 +46,7 @@ local function show_record(tree, range, at, codec)
       show.add(item, row[1], found)
     elseif not row[1] then
       show.generated(item, "record.floats", header(0, 2), floats)
-      local values, wrong = blocks.decode(found, floats, codec[1], codec[2])
-      show.block(item, found, values, wrong, blocks.in_steps[codec[1]])
+      show.block(item, found, blocks.decode(found, floats, codec))
     end
     at = at + row[2]
   end
@@ -60,18 +59,18 @@ end
 function accelerator.dissect(tvb, _, tree)
   local range = tvb()
   local top = tree:add(show.proto, range)
-  local kind, id, param = range(1, 1):uint() % 16, range(2, 1):uint(), range(3, 1):uint()
+  local kind, codec = range(1, 1):uint() % 16, { id = range(2, 1):uint(), param = range(3, 1):uint() }
   show.layout(top, "bundle", range(0, kHeader))
   show.generated(top, "bundle.kind", range(1, 1), kind)
   if kind ~= kRecords then
     show.layout(top, "bundle_hello", range(kHeader, 8))
     return "accelerator " .. names.bundle_kind[kind]
   end
-  local codec = names.codec_text(id, param)
-  show.generated(top, "codec", range(2, 2), codec)
+  local name = names.codec_text(codec)
+  show.generated(top, "codec", range(2, 2), name)
   local at, records, bytes = kHeader, 0, 0
   while at < range:len() do
-    local behind, item, payload = show_record(top, range, at, { id, param })
+    local behind, item, payload = show_record(top, range, at, codec)
     if not behind then
       local cut = tvb:reported_len() > tvb:len()
       show.expert(item, cut and "cut" or "bad_record")
@@ -79,7 +78,7 @@ function accelerator.dissect(tvb, _, tree)
     end
     at, records, bytes = behind, records + 1, bytes + payload
   end
-  return string.format("accelerator: %d packets of %d bytes in %d by %s", records, bytes, range:len(), codec)
+  return string.format("accelerator: %d packets of %d bytes in %d by %s", records, bytes, range:len(), name)
 end
 
 return accelerator

@@ -1,44 +1,39 @@
 -- blocks.lua - blocks of codecs: whether they are as long as they should be, and their first floats (no side effects)
 --
--- docs/codec-format.md has the bytes. A block is a TvbRange, its codec an id and a parameter byte, n its floats.
+-- docs/codec-format.md has the bytes. A block is a TvbRange, n its floats. What is found in it is
+--   fields: {name, offset, length, value or nil}, of its first group, record or chunk
+--   values: {number, counts steps, place or nil}, of its first floats, 32 at most; of sparse blocks those that are there
+--   wrong:  text, where it is no block of the codec; there is nothing else then
+local numbers, planes, votes, sparse, chunks, deflate = ...
+if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
 local blocks = {}
 
-local floor, inf = math.floor, math.huge
-local kGroup = 32  -- floats that are shown at most
+local kGroup = 32  -- values that are shown at most
 
-local function bit(value, i) return floor(value / 2 ^ i) % 2 end
+-- ---- What is found
 
--- IEEE 754 of 1 sign, `exponent` and `fraction` bits, as a number of Lua's.
-local function ieee(bits, exponent, fraction)
-  local sign = bit(bits, exponent + fraction) == 1 and -1 or 1
-  local power, bias = floor(bits / 2 ^ fraction) % 2 ^ exponent, 2 ^ (exponent - 1) - 1
-  local rest = bits % 2 ^ fraction / 2 ^ fraction
-  if power == 2 ^ exponent - 1 then return rest == 0 and sign * inf or 0 / 0 end
-  if power == 0 then return sign * rest * 2 ^ (1 - bias) end
-  return sign * (1 + rest) * 2 ^ (power - bias)
+local Found = { most = kGroup }
+Found.__index = Found
+
+function Found:field(name, at, length, value) self.fields[#self.fields + 1] = { name, at, length, value } end
+function Found:value(number, place) self.values[#self.values + 1] = { number, false, place } end
+function Found:steps(count, place) self.values[#self.values + 1] = { count, true, place } end
+
+-- What is wrong with its length.
+function Found.length(bytes, wanted)
+  if #bytes ~= wanted then return string.format("%d bytes in place of %d", #bytes, wanted) end
 end
 
-local function fp32(bits) return ieee(bits, 8, 23) end
+local function nothing(wrong) return setmetatable({ fields = {}, values = {}, wrong = wrong }, Found) end
 
-local function word(range, at) return range(at, 4):le_uint() end
-
--- Of codecs with a width: nil if it is right, or what is wrong.
-local function wrong_length(range, wanted)
-  if range:len() ~= wanted then return string.format("%d bytes in place of %d", range:len(), wanted) end
-end
-
-local function values(range, n, bytes, value)
-  local found = {}
-  for i = 0, math.min(n, kGroup, floor(range:len() / bytes)) - 1 do found[i + 1] = value(range(bytes * i, bytes)) end
-  return found
-end
+-- ---- Arrays
 
 -- Elements as they are: raw float32, and other types.
 local elements = {
-  [0] = { 4, function(r) return fp32(r:le_uint()) end },
+  [0] = { 4, function(r) return numbers.fp32(r:le_uint()) end },
   [1] = { 8, function(r) return r:le_float() end },
-  [2] = { 2, function(r) return ieee(r:le_uint(), 5, 10) end },
-  [3] = { 2, function(r) return ieee(r:le_uint(), 8, 7) end },
+  [2] = { 2, function(r) return numbers.ieee(r:le_uint(), 5, 10) end },
+  [3] = { 2, function(r) return numbers.ieee(r:le_uint(), 8, 7) end },
   [4] = { 4, function(r) return r:le_int() end },
   [5] = { 8, function(r) return r:le_int64():tonumber() end },
   [6] = { 1, function(r) return r:uint() end },
@@ -46,118 +41,119 @@ local elements = {
 
 function blocks.elements(range, n, type)
   local bytes, value = elements[type][1], elements[type][2]
-  return values(range, n, bytes, value), wrong_length(range, bytes * n)
-end
-
--- ---- Bit planes
-
--- How wide the planes of each group are and which of its floats are raw: what is wrong, or nil; and both of the first.
-local function plane_shape(range, n)
-  local groups = math.ceil(n / 32)
-  local tags = math.ceil(groups / 2)
-  local wanted, escapes, width, mask = tags, 0, 0, 0
-  if range:len() < tags then return "it ends within its tags" end
-  for group = 0, groups - 1 do
-    local tag = floor(range(floor(group / 2), 1):uint() / (group % 2 == 0 and 1 or 16)) % 16
-    local planes, raw, which = tag, 0, 0
-    if tag == 15 then
-      escapes = escapes + 1
-      if range:len() < tags + 5 * escapes then return "it ends within its escapes" end
-      local at = range:len() - 5 * escapes
-      planes, which = range(at, 1):uint(), word(range, at + 1)
-      for i = 0, 31 do raw = raw + bit(which, i) end
-      if planes > 16 or planes + raw > 32 then return "an escape that cannot be" end
-      wanted = wanted + 5
-    end
-    wanted = wanted + 4 * (planes + raw)
-    if group == 0 then width, mask = planes, which end
-  end
-  return wrong_length(range, wanted), width, mask, tags
-end
-
--- In steps, if nobody knows how long one is.
-local function planes(range, n, step)
-  local wrong, width, mask, at = plane_shape(range, n)
-  if wrong then return {}, wrong end
-  local found, raw = {}, at + 4 * width
-  for i = 0, math.min(n, kGroup) - 1 do
-    if bit(mask, i) == 1 then
-      found[i + 1] = fp32(word(range, raw))
-      raw = raw + 4
-    else
-      local q = 0
-      for plane = 0, width - 1 do
-        q = q + bit(word(range, at + 4 * plane), i) * (plane == width - 1 and -1 or 1) * 2 ^ plane
-      end
-      found[i + 1] = q * step
-    end
-  end
-  return found, nil
+  if range:len() ~= bytes * n then return nothing(string.format("%d bytes in place of %d", range:len(), bytes * n)) end
+  local found = nothing()
+  for i = 0, math.min(n, kGroup) - 1 do found:value(value(range(bytes * i, bytes))) end
+  return found
 end
 
 -- ---- Tagged
 
 local tag_bytes = { [0] = 0, [1] = 1, [2] = 2, [3] = 4 }
 
-local function tagged(range, n, param)
-  local groups, found = math.ceil(n / 32), {}
-  if range:len() < 8 * groups then return {}, "it ends within its tags" end
-  local at, half = 8 * groups, floor(param % 128 / 2)
+-- `fraction` bits behind the point of codes with a sign in bit `sign`; 0 has none.
+local function signed(code, sign, fraction)
+  local size = code % 2 ^ sign * 2 ^ -fraction
+  return code >= 2 ^ sign and size > 0 and -size or size
+end
+
+local function tagged(found, bytes, n, codec)
+  local groups = math.ceil(n / 32)
+  local at, half = 8 * groups, math.floor(codec.param % 128 / 2)
+  if #bytes < at then return "it ends within its tags" end
+  for i = n, 32 * groups - 1 do
+    if numbers.bits(bytes, 2 * i, 2) ~= 0 then return "a tag of no float" end
+  end
+  found:field("tags", 0, 8)
   for i = 0, n - 1 do
-    local tag = floor(range(floor(i / 4), 1):uint() / 4 ^ (i % 4)) % 4
-    if at + tag_bytes[tag] > range:len() then return {}, "it ends within its floats" end
+    local tag = numbers.bits(bytes, 2 * i, 2)
+    if at + tag_bytes[tag] > #bytes then return "it ends within its floats" end
     if i < kGroup then
-      local code = tag == 0 and 0 or range(at, tag_bytes[tag]):le_uint()
+      local code = numbers.unsigned(bytes, at, tag_bytes[tag])
       if tag == 3 then
-        found[i + 1] = fp32(code)
+        found:value(numbers.fp32(code))
       elseif tag == 2 then
-        found[i + 1] = (code >= 32768 and -1 or 1) * (code % 32768) * 2 ^ -15
+        found:value(signed(code, 15, 15))
       else
-        found[i + 1] = (code >= 128 and -1 or 1) * (code % 128) * 2 ^ -(7 + half)
+        found:value(signed(code, 7, 7 + half))
       end
     end
     at = at + tag_bytes[tag]
   end
-  return found, wrong_length(range, at)
+  return found.length(bytes, at)
 end
 
 -- ---- Bits of floats
 
-local function truncated(range, n, bits)
-  local wrong, found = wrong_length(range, math.ceil(n * bits / 8)), {}
-  for i = 0, wrong and -1 or math.min(n, kGroup) - 1 do
-    local code = 0
-    for j = 0, bits - 1 do
-      code = code + bit(range(floor((i * bits + j) / 8), 1):uint(), (i * bits + j) % 8) * 2 ^ j
-    end
-    found[i + 1] = fp32(code * 2 ^ (32 - bits))
+local function truncated(found, bytes, n, codec)
+  local bits = codec.param
+  local wrong = found.length(bytes, math.ceil(n * bits / 8))
+  if wrong then return wrong end
+  for i = 0, math.min(n, kGroup) - 1 do
+    found:value(numbers.fp32(numbers.bits(bytes, i * bits, bits) * 2 ^ (32 - bits)))
   end
-  return found, wrong
 end
 
 -- ---- All of them
 
+-- What parameters there are of codecs that have one; those of the others are 0.
+local parameters = { [4] = { 1, 30 }, [5] = { 1, 30 }, [6] = { 1, 23 }, [8] = { 1, 30 }, [14] = { 0, 255 },
+  [17] = { 1, 8 }, [20] = { 10, 24 } }
+
+-- What is wrong with the codec itself.
+local function no_codec(codec)
+  local least, most, param = 0, 0, codec.param
+  if codec.id == 3 then
+    least, most, param = 2, 14, param % 128
+  elseif parameters[codec.id] then
+    least, most = parameters[codec.id][1], parameters[codec.id][2]
+  end
+  if param < least or param > most then return string.format("there is none with a parameter of %d", param) end
+  if chunks.has(codec.id) and codec.number and not chunks.may_have(codec.number) then
+    return string.format("there is none with chunks of %d", codec.number)
+  end
+end
+
+-- What one step is worth, or nil.
+local function step_of(codec)
+  if codec.id == 4 or codec.id == 5 then return 2 ^ (1 - codec.param) end
+  if codec.id == 8 then return 2 ^ -codec.param end
+  if codec.id == 9 or codec.id == 10 then return 1 end
+  return codec.step
+end
+
+local function by_planes(found, bytes, n, codec) return planes.decode(found, bytes, n, step_of(codec)) end
+local function by_votes(found, bytes, n, codec) return votes.decode(found, bytes, n, step_of(codec)) end
+local function by_chunks(found, bytes, n, codec)
+  return chunks.decode(found, bytes, n, codec.id, codec.param, codec.number)
+end
+local function by_records(found, bytes, n, codec)
+  local lattice = nil
+  if codec.plus then lattice = codec.plus > 0 end
+  return sparse.decode(found, bytes, n, lattice, lattice and 2 ^ (1 - codec.plus) or nil)
+end
+
 local decoders = {
-  [0] = function(range, n) return blocks.elements(range, n, 0) end,
-  [1] = function(range, n) return blocks.elements(range, n, 3) end,
-  [2] = function(range, n) return blocks.elements(range, n, 2) end,
-  [3] = tagged,
-  [4] = function(range, n, b) return planes(range, n, 2 ^ (1 - b)) end,
-  [5] = function(range, n, b) return planes(range, n, 2 ^ (1 - b)) end,
-  [6] = function(range, n) return planes(range, n, 1) end,
-  [7] = function(range, n) return planes(range, n, 1) end,
-  [8] = function(range, n, b) return planes(range, n, 2 ^ -b) end,
-  [20] = truncated,
+  [3] = tagged, [4] = by_planes, [5] = by_planes, [6] = by_planes, [7] = by_planes, [8] = by_planes,
+  [9] = by_votes, [10] = by_votes, [11] = by_votes,
+  [12] = by_records, [13] = by_records, [14] = by_records, [15] = by_records,
+  [16] = by_chunks, [17] = by_chunks, [18] = by_chunks, [19] = by_chunks,
+  [20] = truncated, [21] = deflate.decode,
 }
+local types_of = { [0] = 0, [1] = 3, [2] = 2 }  -- whose blocks are arrays of a type
 
--- Steps of these follow from what the ranks have agreed on: their numbers are counts of steps.
-blocks.in_steps = { [6] = true, [7] = true }
-
--- Its first floats, 32 at most, and what is wrong with the block, or nil. Nothing of codecs that are not known here.
-function blocks.decode(range, n, codec, param)
-  local decode = decoders[codec]
-  if not decode or n == 0 then return {}, nil end
-  return decode(range, n, param)
+-- codec: {id, param}, and as far as they are known: `plus`, b of "+fixed:b" or 0; `number`, the first one of its
+-- arguments; `step`, which ranks agree on. Nothing of codecs that are not known here.
+function blocks.decode(range, n, codec)
+  local type, decode = types_of[codec.id], decoders[codec.id]
+  if not type and not decode then return nothing() end
+  local wrong = no_codec(codec)
+  if wrong then return nothing(wrong) end
+  if type then return blocks.elements(range, n, type) end
+  if n == 0 then return nothing(Found.length(range:raw(), 0)) end
+  local found = nothing()
+  wrong = decode(found, range:raw(), n, codec)
+  return wrong and nothing(wrong) or found
 end
 
 return blocks

@@ -1,17 +1,12 @@
 -- exchange.lua - packets of the exchange and probes, docs/wire-format.md (called by gradlane.lua)
-local show, names, crc, blocks = ...
+local show, names, crc, blocks, operations = ...
 if not show then return end  -- Wireshark loads each file of its folder by itself, too
 local exchange = {}
 
 local kHeader, kRunHeader, kTag, kMaxPacket = 44, 20, 28, 9216
 local kMagic, kProbeMagic, kVersion = 0x4c47, 0x5047, 2
 local kinds = { hello = 1, acknowledgement = 2, data = 3 }
-local kPadding = 5
-
--- Types of operations by their digest, which is that of all there is to know of one.
-local types = {}
-
-function exchange.forget() types = {} end
+local kStart, kPadding = 2, 5
 
 -- ---- Which packets these are
 
@@ -61,16 +56,22 @@ local function digested_bytes(range)
   return length >= 32 and range(24, 4):le_uint() ~= 0 and 32 or 24
 end
 
-local function show_descriptor(tree, run, range)
+local function show_descriptor(tree, run, range, from)
   if range:len() < 24 then
     show.expert(tree, "bad_run", "A start without a descriptor")
     return
   end
   show.layout(tree, "descriptor", range)
-  if crc.of(range(0, digested_bytes(range)):raw()) ~= run.digest then show.expert(tree, "bad_digest") end
   local type = range(19, 1):uint()
-  if names.type_bytes[type] then types[run.digest] = type end
+  if crc.of(range(0, digested_bytes(range)):raw()) ~= run.digest then
+    show.expert(tree, "bad_digest")
+  elseif from.whole then
+    operations.start(from.session, from.sender, run, range, names.type_bytes[type] and type)
+  end
+  local codec, back = operations.codecs(range)
+  show.generated(tree, "codec", range(21, 2), names.codec_text(codec))
   local strategy = range:len() >= 32 and range(24, 4):le_uint() or 0
+  if strategy ~= 0 then show.generated(tree, "codec.back", range(28, 2), names.codec_text(back)) end
   show.generated(tree, "strategy", range(0, 0), names.strategy_text(strategy))
 end
 
@@ -82,24 +83,24 @@ local function show_abort(tree, range)
   show.expert(items.code, "failed", text)
 end
 
-local function show_block(tree, run, range)
-  local type = types[run.digest]
+local function show_block(tree, run, range, codec)
+  local type = operations.type(run.digest)
   if type then show.generated(tree, "run.type", range(0, 0), type) end
   if run.codec == 0 then
-    local values, wrong = blocks.elements(range, run.count, type or 0)
+    local found = blocks.elements(range, run.count, type or 0)
     -- Nobody has told the type where the start was not captured: any width may be right.
-    show.block(tree, range, type and values or wrong and {} or values, type and wrong or nil)
+    if not type then found.wrong = nil end
+    show.block(tree, range, found)
   else
-    local values, wrong = blocks.decode(range, run.count, run.codec, run.param)
-    show.block(tree, range, values, wrong, blocks.in_steps[run.codec])
+    show.block(tree, range, blocks.decode(range, run.count, codec))
   end
 end
 
-local function run_text(run)
+local function run_text(run, codec)
   local phase = names.phase[run.phase] or string.format("phase %d", run.phase)
   if run.phase <= 1 then
     return string.format("%s op %d block %d granule %d, %d by %s", phase, run.operation, run.block, run.first,
-      run.count, names.codec_text(run.codec, run.param))
+      run.count, names.codec_text(codec))
   end
   return string.format("%s op %d", phase, run.operation)
 end
@@ -112,8 +113,20 @@ local function read_run(header)
   }
 end
 
--- All runs of a packet whose payload is `range`; cut: the capture has not got all of it. Returns what to call them.
-local function show_runs(tree, range, cut)
+-- What the payload of a run is.
+local function show_payload(tree, run, range, codec, from)
+  if run.phase <= 1 then
+    show_block(tree, run, range, codec)
+  elseif run.phase == kStart then
+    show_descriptor(tree, run, range, from)
+  elseif run.phase == 3 and range:len() >= 24 then
+    show_abort(tree, range)
+  end
+end
+
+-- All runs of a packet whose payload is `range`; from: its session, its sender, and whether it is undamaged; cut: the
+-- capture has not got all of it. Returns what to call them.
+local function show_runs(tree, range, from, cut)
   local at, texts = 0, {}
   while at < range:len() do
     local left = range:len() - at
@@ -131,23 +144,20 @@ local function show_runs(tree, range, cut)
     end
     local bytes = math.min(run.bytes, left - kRunHeader)
     local item = show.add(tree, "run", range(at, kRunHeader + bytes))
-    item:append_text(": " .. run_text(run))
-    texts[#texts + 1] = run_text(run)
+    local codec = operations.codec(from.session, run)
+    texts[#texts + 1] = run_text(run, codec)
+    item:append_text(": " .. texts[#texts])
     show.layout(item, "run", range(at, kRunHeader))
-    show.generated(item, "codec", range(at + 18, 2), names.codec_text(run.codec, run.param))
+    -- A start's descriptor says more.
+    if run.phase ~= kStart then show.generated(item, "codec", range(at + 18, 2), names.codec_text(codec)) end
     if bytes < run.bytes then
       if not cut then show.expert(item, "bad_run") end
       break
     end
     if bytes > 0 then
-      local payload = range(at + kRunHeader, bytes)
-      if run.phase <= 1 then
-        show_block(item, run, payload)
-      elseif run.phase == 2 then
-        show_descriptor(item, run, payload)
-      elseif run.phase == 3 and bytes >= 24 then
-        show_abort(item, payload)
-      end
+      show_payload(item, run, range(at + kRunHeader, bytes), codec, from)
+    elseif run.phase <= 1 and run.count > 0 then
+      show.expert(item, "bad_block", "Elements without bytes")
     end
     at = at + kRunHeader + bytes
   end
@@ -156,13 +166,14 @@ end
 
 -- ---- Packets
 
-local function show_hello(tree, range)
+local function show_hello(tree, range, from)
   local items = show.layout(tree, "hello", range)
   if range:len() < 56 then
     show.expert(tree, "too_short", "A hello of fewer than 56 bytes")
     return ""
   end
-  show.generated(tree, "codec", range(40, 2), names.codec_text(range(40, 1):uint(), range(41, 1):uint()))
+  if from.whole then operations.hello(from.sender, range(34, 2):le_uint(), range(32, 2):le_uint()) end
+  show.generated(tree, "codec", range(40, 2), names.codec_text(operations.codec_at(range, 40, 104)))
   local cause = range(44, 1):uint()
   if cause > 0 then
     show.expert(items.cause_code, "ended", string.format("the generation before ended: %s, rank %d",
@@ -177,30 +188,30 @@ local function show_hello(tree, range)
     range(42, 2):le_uint())
 end
 
--- The verdict, and how many bytes at the end of the packet are a tag.
+-- The verdict; how many bytes at the end of the packet are a tag, and whether it is damaged.
 local function show_crc(tree, item, range, bytes, at, cut)
   local function verdict(text) show.generated(tree, "crc.status", range(40, 4), text) end
   if cut then
     verdict("unknown: the capture has not got the whole packet")
     show.expert(item, "cut")
-    return 0
+    return 0, false
   end
   local length = range:len()
   local found = crc.length(bytes, at + 1, length >= kHeader + kTag and { length - kTag, length } or { length })
   if found then
     verdict("good")
-    return length - found
+    return length - found, false
   end
   local computed = crc.compute(bytes, at + 1, length)
   verdict("bad")
   show.generated(tree, "crc.computed", range(40, 4), computed)
   show.expert(item, "bad_crc")
-  return 0
+  return 0, true
 end
 
 local function show_probe(tree, range)
   local items = show.layout(tree, "probe", range(0, kHeader))
-  show.generated(tree, "codec", range(30, 2), names.codec_text(range(30, 1):uint(), range(31, 1):uint()))
+  show.generated(tree, "codec", range(30, 2), names.codec_text({ id = range(30, 1):uint(), param = range(31, 1):uint() }))
   local kind = names.probe_kind[range(3, 1):uint()]
   return items.crc, string.format("probe %s id 0x%08x, %d bytes", kind, range(4, 4):le_uint(), range:len())
 end
@@ -214,24 +225,26 @@ local function show_link(tree, range)
     range(24, 4):le_uint())
 end
 
--- One packet. bytes: all of the payload, at: where in it the packet begins. Returns what to call it.
-local function show_packet(tree, range, bytes, at, cut)
+-- One packet. bytes: all of the payload, at: where in it the packet begins, sender: an address and a port. Returns what
+-- to call it.
+local function show_packet(tree, range, bytes, at, sender, cut)
   if range:len() < kHeader then
     show.expert(tree, "too_short")
     return "too short"
   end
   local probe = magic_at(range, 0) == kProbeMagic
   local item, text = (probe and show_probe or show_link)(tree, range)
-  local tag = show_crc(tree, item, range, bytes, at, cut)
+  local tag, damaged = show_crc(tree, item, range, bytes, at, cut)
   local rest = range:len() - kHeader - tag
   if rest > 0 then
     local kind, payload = range(3, 1):uint(), range(kHeader, rest)
+    local from = { session = range(8, 8):raw(), sender = sender, whole = not damaged }
     if probe or range(2, 1):uint() ~= kVersion or kind == kinds.acknowledgement then
       show.add(tree, "rest", payload)
     elseif kind == kinds.hello then
-      text = text .. show_hello(tree, payload)
+      text = text .. show_hello(tree, payload, from)
     elseif kind == kinds.data then
-      text = text .. ": " .. table.concat(show_runs(tree, payload, cut), "; ")
+      text = text .. ": " .. table.concat(show_runs(tree, payload, from, cut), "; ")
     end
   elseif not probe and range(3, 1):uint() == kinds.hello and not cut then
     show.expert(tree, "too_short", "A hello without one")
@@ -241,8 +254,8 @@ local function show_packet(tree, range, bytes, at, cut)
 end
 
 -- A UDP payload. Returns what to call it in the list of packets.
-function exchange.dissect(tvb, _, tree)
-  local bytes = tvb:raw()
+function exchange.dissect(tvb, pinfo, tree)
+  local bytes, sender = tvb:raw(), string.format("%s port %d", tostring(pinfo.src), pinfo.src_port)
   local cut = tvb:reported_len() > tvb:len()
   local length = packet_length(tvb, bytes)
   local number = math.ceil(tvb:len() / length)
@@ -258,7 +271,7 @@ function exchange.dissect(tvb, _, tree)
       show.generated(item, "packet.number", range(0, 0), i)
     end
     show.generated(item, "packet.length", range(0, 0), range:len())
-    texts[i] = show_packet(item, range, bytes, at, cut and i == number)
+    texts[i] = show_packet(item, range, bytes, at, sender, cut and i == number)
     if number > 1 then item:append_text(string.format(" %d: %s", i, texts[i])) end
   end
   local text = number > 1 and string.format("%d packets: ", number) or ""

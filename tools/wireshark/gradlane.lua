@@ -8,11 +8,14 @@ local function load(name, ...)
   return chunk(...)
 end
 
-local names, crc, blocks = load("names"), load("crc"), load("blocks")
+local names, crc, numbers = load("names"), load("crc"), load("numbers")
+local blocks = load("blocks", numbers, load("planes", numbers), load("votes", numbers), load("sparse", numbers),
+  load("chunks", numbers), load("deflate", numbers, load("inflate")))
 local layouts = load("layouts", names)
 local gradlane = Proto("gradlane", "gradlane: gradients between nodes")
 local show = load("show", gradlane, layouts, names)
-local exchange = load("exchange", show, names, crc, blocks)
+local operations = load("operations", numbers)
+local exchange = load("exchange", show, names, crc, blocks, operations)
 local accelerator = load("accelerator", show, names, blocks)
 
 gradlane.prefs.tos_wire = Pref.string("ToS of accelerators' packets", "0x30", "tos.wire of the configuration")
@@ -28,7 +31,7 @@ local function from_accelerator()
   return tos[#tos].value - tos[#tos].value % 4 == wanted and not escaped
 end
 
-function gradlane.init() exchange.forget() end
+function gradlane.init() operations.forget() end
 
 -- 0 where it is not ours: Wireshark shows it as bytes then.
 function gradlane.dissector(tvb, pinfo, tree)

@@ -50,13 +50,26 @@ names.left_open = { [0] = "nothing", [1] = "an exact codec", [2] = "a codec of a
 local numbered = { [4] = "fixed:%d", [5] = "fixed:%d,stochastic", [6] = "fixed:rel=%d", [8] = "tbq:%d",
   [17] = "qsgd:%d", [20] = "trunc:%d" }
 
--- As the configuration has it, as far as id and parameter byte say it: what else a codec has is in a descriptor.
-function names.codec_text(id, param)
-  if id == 3 then
-    return string.format("inceptionn:%d%s", param % 128, param >= 128 and ",truncate" or "")
+-- The first number of a codec's arguments: where it stands, which one is left out, what stands for 1.
+local extras = { [7] = { ":", 250, 100 }, [14] = { ",m=", 900, 1000 }, [16] = { ":", 256, 1 }, [17] = { "/", 512, 1 },
+  [18] = { ":", 256, 1 }, [19] = { ":", 256, 1 } }
+local kPercent = 10000  -- of a million
+
+-- As the configuration has it, as far as it is known. codec: {id, param}, and `plus`, `number` and `rate`, or none of
+-- them: those are in a descriptor.
+function names.codec_text(codec)
+  local id, param = codec.id, codec.param
+  if id == 3 then return string.format("inceptionn:%d%s", param % 128, param >= 128 and ",truncate" or "") end
+  local text = names.codec[id] or string.format("codec %d", id)
+  if numbered[id] then text = string.format(numbered[id], param) end
+  if not codec.number then return text end
+  local extra = extras[id]
+  if codec.rate > 0 then text = string.format("%s:%.10g%%", text, codec.rate / kPercent) end
+  if extra and codec.number ~= extra[2] then
+    text = string.format("%s%s%.10g", text, extra[1], codec.number / extra[3])
   end
-  if numbered[id] then return string.format(numbered[id], param) end
-  return names.codec[id] or string.format("codec %d", id)
+  if id == 14 and param > 0 then text = string.format("%s,clip=%.10g", text, param / 10) end
+  return codec.plus > 0 and string.format("%s+fixed:%d", text, codec.plus) or text
 end
 
 -- Of the code in a descriptor; 0: it has none.

@@ -36,6 +36,7 @@ add("superpacket", ProtoField.uint16("gradlane.superpacket", "Packets of a super
 add("crc.status", ProtoField.string("gradlane.crc.status", "CRC"))
 add("crc.computed", ProtoField.uint32("gradlane.crc.computed", "CRC32C as it should be", base.HEX))
 add("codec", ProtoField.string("gradlane.codec", "Codec"))
+add("codec.back", ProtoField.string("gradlane.codec.back", "Codec of the way back"))
 add("strategy", ProtoField.string("gradlane.strategy", "Strategy"))
 add("run", ProtoField.none("gradlane.run", "Run"))
 add("run.type", ProtoField.uint8("gradlane.run.type", "Type", base.DEC, names.type))
@@ -43,6 +44,30 @@ add("run.padding", ProtoField.bytes("gradlane.run.padding", "Padding"))
 add("block", ProtoField.bytes("gradlane.block", "Block"))
 add("block.value", ProtoField.double("gradlane.block.value", "Value"))
 add("block.steps", ProtoField.double("gradlane.block.steps", "Steps"))
+add("block.place", ProtoField.uint16("gradlane.block.place", "Place"))
+-- Of its first group, record or chunk.
+add("block.tag", ProtoField.uint8("gradlane.block.tag", "Tag"))
+add("block.planes", ProtoField.uint8("gradlane.block.planes", "Planes"))
+add("block.raw", ProtoField.uint32("gradlane.block.raw", "Raw floats", base.HEX))
+add("block.plane", ProtoField.bytes("gradlane.block.plane", "Plane"))
+add("block.codes", ProtoField.bytes("gradlane.block.codes", "Codes"))
+add("block.packed", ProtoField.bytes("gradlane.block.packed", "Values, packed"))
+add("block.tags", ProtoField.uint64("gradlane.block.tags", "Tags", base.HEX))
+add("block.head", ProtoField.uint16("gradlane.block.head", "Head", base.HEX))
+add("block.range", ProtoField.uint16("gradlane.block.range", "Range"))
+add("block.sent", ProtoField.uint16("gradlane.block.sent", "Values in all"))
+add("block.count", ProtoField.uint8("gradlane.block.count", "Count"))
+add("block.places", ProtoField.bytes("gradlane.block.places", "Places"))
+add("block.bitmap", ProtoField.bytes("gradlane.block.bitmap", "Bitmap of places"))
+add("block.width", ProtoField.uint8("gradlane.block.width", "Bits of a value"))
+add("block.low", ProtoField.float("gradlane.block.low", "Low"))
+add("block.high", ProtoField.float("gradlane.block.high", "High"))
+add("block.half_least", ProtoField.float("gradlane.block.half_least", "Half of the least"))
+add("block.half_step", ProtoField.float("gradlane.block.half_step", "Half of a step"))
+add("block.step", ProtoField.float("gradlane.block.step", "Step"))
+add("block.floats", ProtoField.uint16("gradlane.block.floats", "Floats"))
+add("block.deflated", ProtoField.bool("gradlane.block.deflated", "Deflated"))
+add("block.stream", ProtoField.bytes("gradlane.block.stream", "Stream"))
 add("rest", ProtoField.bytes("gradlane.rest", "Not looked at"))
 add("bundle.kind", ProtoField.uint8("gradlane.bundle.kind", "Kind", base.DEC, names.bundle_kind))
 add("record", ProtoField.none("gradlane.record", "Record"))
@@ -99,13 +124,27 @@ function show.layout(tree, section, range)
   return items
 end
 
--- The first floats of a block, and whether it is one. values: numbers; wrong: text, or nil.
-function show.block(tree, range, values, wrong, in_steps)
+-- A block by what blocks.decode() has found.
+function show.block(tree, range, found)
   local item = tree:add(fields.block, range)
-  for _, value in ipairs(values) do
-    tree:add(fields[in_steps and "block.steps" or "block.value"], range, value):set_generated()
+  for _, row in ipairs(found.fields) do
+    local name, at, length, value = (table.unpack or unpack)(row, 1, 4)
+    local field, part = fields["block." .. name], range(at, length)
+    if value == nil then
+      item:add_le(field, part)
+    else
+      item:add(field, part, value):set_generated()
+    end
   end
-  if wrong then show.expert(item, "bad_block", "The payload is no block of this codec: " .. wrong) end
+  for _, row in ipairs(found.values) do
+    local number, in_steps, place = (table.unpack or unpack)(row, 1, 3)
+    local one = tree:add(fields[in_steps and "block.steps" or "block.value"], range, number):set_generated()
+    if place then
+      one:append_text(string.format(" at %d", place))
+      one:add(fields["block.place"], range, place):set_generated()
+    end
+  end
+  if found.wrong then show.expert(item, "bad_block", "The payload is no block of this codec: " .. found.wrong) end
 end
 
 function show.word(tree, bit, range)

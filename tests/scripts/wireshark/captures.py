@@ -116,14 +116,26 @@ def probe(length, kind=1):
     return head + struct.pack("<I", crc32c(bytes(length - 44), head)) + bytes(length - 44)
 
 
-def run(block, count, codec, param, phase=0, digest=0x1234):
-    return struct.pack("<IIIHHBBBB", 5, digest, 0, count, len(block), 1, phase, codec, param) + block
+def hello(rank, world):
+    return struct.pack("<QQQQHHHHBBHBBHQ", 1, 2, 3, 4, world, rank, 0, 1472, 0, 0, world, 0, 0, 0, 5)
 
 
-def datagram(payload, tos=0xC0, snap=None):
+def run(block, count, codec, param, phase=0, digest=0x1234, operation=5):
+    return struct.pack("<IIIHHBBBB", operation, digest, 0, count, len(block), 1, phase, codec, param) + block
+
+
+def descriptor(codec, arguments, back=(0, bytes(8)), strategy=0):
+    """Of 48 bytes, and its digest. arguments: all eight, the parameter byte first; back: the same, of the way back."""
+    text = struct.pack("<QQHBBBBBBI", 7, 3, 0, 0, 0, 0, codec, arguments[0], 0, strategy)
+    text += struct.pack("<BBH", back[0], back[1][0], 0) + arguments[1:] + b"\0" + back[1][1:] + b"\0"
+    digested = 48 if any(text[32:]) else 32 if strategy else 24
+    return text, crc32c(text[:digested])
+
+
+def datagram(payload, tos=0xC0, snap=None, source=18400):
     """A frame of a capture: (bytes, how long it was)."""
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, tos, 28 + len(payload), 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\2")
-    frame = bytes(12) + b"\x08\0" + ip + struct.pack("!HHHH", 18400, 18400, 8 + len(payload), 0) + payload
+    frame = bytes(12) + b"\x08\0" + ip + struct.pack("!HHHH", source, 18400, 8 + len(payload), 0) + payload
     return frame[:snap], len(frame)
 
 

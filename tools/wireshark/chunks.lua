@@ -1,0 +1,84 @@
+-- chunks.lua - blocks of chunks with scales of their own: onebit, qsgd, int8, fp8 (called by blocks.lua)
+local numbers = ...
+if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
+local chunks = {}
+
+local rounded = numbers.rounded
+local kLeastEscape = 2  -- bits of codes that tell what is not finite
+local sizes = { 256, 512, 1024 }
+
+-- A magnitude: 4 bits of exponent, 3 behind the point, and nothing that is not finite.
+local function e4m3(code)
+  local power, rest = math.floor(code / 8) % 16, code % 8 / 8
+  return power == 0 and rest * 2 ^ -6 or (1 + rest) * 2 ^ (power - 7)
+end
+
+-- heads: names of the floats in a header; bits: of a code, or nil where the parameter says; value: of a code.
+local kinds = {
+  [16] = { heads = { "low", "high" }, bits = 1, value = function(code, low, high) return code == 1 and high or low end },
+  [17] = { heads = { "half_least", "half_step" }, value = function(code, half_least, half_step)
+    local half = rounded(rounded(code * half_step) + half_least)
+    return rounded(half + half)
+  end },
+  [18] = { heads = { "step" }, bits = 8, value = function(code, step)
+    return rounded((code >= 128 and code - 256 or code) * step)
+  end },
+  [19] = { heads = { "step" }, bits = 8, value = function(code, step)
+    local size = rounded(e4m3(code % 128) * step)
+    return code >= 128 and -math.abs(size) or size
+  end },
+}
+
+-- Bits of a code of the chunk at `at`, and whether these tell what is not finite.
+local function width(bytes, at, bits)
+  local first = numbers.fp32_at(bytes, at)
+  if first == first then return bits, false end
+  return math.max(bits, kLeastEscape), true
+end
+
+-- How long all chunks should be, or nil and what is wrong.
+local function shape(bytes, n, head, bits, size)
+  local at = 0
+  for begin = 0, n - 1, size do
+    if at + head > #bytes then return nil, "it ends within a chunk's header" end
+    at = at + head + math.ceil(math.min(size, n - begin) * width(bytes, at, bits) / 8)
+  end
+  return at
+end
+
+-- The size of its chunks, or nil and what is wrong with it. size: what it is; nil: any that there is may be right.
+local function find_size(found, bytes, n, head, bits, size)
+  local text
+  for _, one in ipairs(size and { size } or sizes) do
+    local wanted, wrong = shape(bytes, n, head, bits, one)
+    wrong = wrong or found.length(bytes, wanted)
+    if not wrong then return one end
+    text = text or wrong
+  end
+  return nil, text
+end
+
+function chunks.may_have(size) return size == 256 or size == 512 or size == 1024 end
+function chunks.has(id) return kinds[id] ~= nil end
+
+-- size: floats of a chunk; nil: nobody knows. Returns what is wrong, or nil.
+function chunks.decode(found, bytes, n, id, param, size)
+  local kind = kinds[id]
+  local bits, head = kind.bits or param, 4 * #kind.heads
+  local wrong
+  size, wrong = find_size(found, bytes, n, head, bits, size)
+  if wrong then return wrong end
+  local heads = {}
+  for i, name in ipairs(kind.heads) do
+    heads[i] = numbers.fp32_at(bytes, 4 * (i - 1))
+    found:field(name, 4 * (i - 1), 4)
+  end
+  local code_bits, escaped = width(bytes, 0, bits)
+  found:field("codes", head, math.ceil(math.min(n, size) * code_bits / 8))
+  for i = 0, math.min(n, found.most) - 1 do
+    local code = numbers.bits(bytes, 8 * head + i * code_bits, code_bits)
+    found:value(escaped and numbers.special[code % 4] or kind.value(code, (table.unpack or unpack)(heads)))
+  end
+end
+
+return chunks

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 from tests.scripts.wireshark.captures import Tshark, datagram, descriptor, hello, packet, run, write
 
@@ -159,7 +160,7 @@ class CodecsTest(unittest.TestCase):
                     continue
                 self.assertEqual(experts, [])
                 (self.check_sparse if section.sparse else self.check_dense)(section, block, values, places)
-        for codec in range(22):
+        for codec in {section.codec for section in self.sections}:
             self.assertGreater(seen[codec, True], 20, codec)
             self.assertGreater(seen[codec, False], 1, codec)
 
@@ -193,6 +194,53 @@ class CodecsTest(unittest.TestCase):
         record = bytes([2, 3, 200, 4, 0x5F])  # -1 and 5 steps, in 4 bits each
         ((_, values, steps, places, experts),) = self.rows([datagram(packet(DATA, run(record, 256, 12, 0)))])
         self.assertEqual((values, steps, places, experts), ([], ["-1", "5"], ["3", "200"], []))
+
+    def test_what_is_no_block(self):
+        """The rules that chance seldom breaks."""
+        def deflated(data, count=2):
+            return struct.pack("<HH", 0x8000 + count, len(data)) + data
+
+        stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+        stream = stream.compress(bytes(8)) + stream.flush()
+        cases = [
+            (4, 10, 32, b"\x10", "a tag of no group"),
+            (4, 10, 5, b"\x0f" + bytes(4) + b"\0\x20\0\0\0", "an escape of no float"),
+            (4, 10, 32, b"\x0f" + bytes(4 * 17) + b"\x11\0\0\0\0", "an escape that cannot be"),
+            (4, 10, 32, b"\x0f" + bytes(4 * 33) + b"\1\xff\xff\xff\xff", "an escape that cannot be"),
+            (4, 31, 32, b"\0", "there is none with a parameter of 31"),
+            (3, 10, 1, b"\x0c" + bytes(8), "a tag of no float"),
+            (9, 0, 8, b"\1\1" + bytes(10), "a head that cannot be"),
+            (9, 0, 8, b"\1\4\0", "a head that cannot be"),
+            (9, 0, 8, b"\1", "it ends within a head"),
+            (9, 0, 8, b"\1\x80\0\0", "it ends within its planes"),
+            (12, 0, 8, b"\2\1\2" + bytes(8), "more places than a list may have"),
+            (12, 0, 16, b"\2\2\2" + bytes(8), "places that do not ascend"),
+            (12, 0, 4, b"\1\4" + bytes(4), "a place of no float"),
+            (12, 0, 4, b"\xff\x10" + bytes(4), "a place of no float"),
+            (17, 9, 8, bytes(17), "there is none with a parameter of 9"),
+            (18, 0, 300, bytes(303), "303 bytes in place of 308"),
+            (21, 0, 8, b"\0\0", "a head that cannot be"),
+            (21, 0, 3000, b"\1\x08" + bytes(4 * 2049), "a head that cannot be"),
+            (21, 0, 1, b"\2\0" + bytes(8), "more floats than the run has"),
+            (21, 0, 2, deflated(stream + b"\0"), "bytes behind its stream"),
+            (21, 0, 3, deflated(stream, 3), "fewer floats in its stream"),
+            (21, 0, 1, deflated(stream, 1), "more floats in its stream"),
+            (21, 0, 2, deflated(stream[:-1]), "its stream ends too early"),
+            (21, 0, 2, deflated(b"\7"), "a block in its stream that cannot be"),
+            (21, 0, 2, deflated(b"\1\x08\0\0\0" + bytes(8)), "a length in its stream that cannot be"),
+            (21, 0, 2, deflated(b"\x03\x02\0"), "its stream repeats what is not there"),
+        ]
+        frames = [datagram(packet(DATA, run(block, count, codec, param))) for codec, param, count, block, _ in cases]
+        for (*case, wanted), (_, values, _, _, experts) in zip(cases, self.rows(frames)):
+            self.assertEqual(values, [], case)
+            self.assertIn(f"{NO_BLOCK}: {wanted}", ",".join(experts), case)
+
+    def test_what_a_start_says_wrong(self):
+        text, digest = descriptor(16, bytes([0, 0, 44, 1, 0, 0, 0, 0]))
+        block = run(bytes(8 + 4), 32, 16, 0, 0, digest)
+        _, (_, values, _, _, experts) = self.rows([
+            datagram(packet(DATA, run(text, 0, 16, 0, START, digest))), datagram(packet(DATA, block))])
+        self.assertEqual((values, experts), ([], [f"The payload is {NO_BLOCK}: there is none with chunks of 300"]))
 
     def test_offers_that_are_missing(self):
         """Of a rank, or because its start is damaged: steps."""

@@ -2,7 +2,7 @@
 --
 -- docs/codec-format.md has the bytes. A block is a TvbRange, n its floats. What is found in it is
 --   fields: {name, offset, length, value or nil}, of its first group, record or chunk
---   values: {number, counts steps, place or nil}, of its first floats, 32 at most; of sparse blocks those that are there
+--   values: {number, counts steps, place or nil}, of its first floats, up to 32; of sparse blocks those that are there
 --   wrong:  text, where it is no block of the codec; there is nothing else then
 local numbers, planes, votes, sparse, chunks, deflate = ...
 if not numbers then return end  -- Wireshark loads each file of its folder by itself, too

@@ -15,7 +15,9 @@ end
 
 -- heads: names of the floats in a header; bits: of a code, or nil where the parameter says; value: of a code.
 local kinds = {
-  [16] = { heads = { "low", "high" }, bits = 1, value = function(code, low, high) return code == 1 and high or low end },
+  [16] = { heads = { "low", "high" }, bits = 1, value = function(code, low, high)
+    return code == 1 and high or low
+  end },
   [17] = { heads = { "half_least", "half_step" }, value = function(code, half_least, half_step)
     local half = rounded(rounded(code * half_step) + half_least)
     return rounded(half + half)

@@ -211,7 +211,8 @@ end
 
 local function show_probe(tree, range)
   local items = show.layout(tree, "probe", range(0, kHeader))
-  show.generated(tree, "codec", range(30, 2), names.codec_text({ id = range(30, 1):uint(), param = range(31, 1):uint() }))
+  local codec = { id = range(30, 1):uint(), param = range(31, 1):uint() }
+  show.generated(tree, "codec", range(30, 2), names.codec_text(codec))
   local kind = names.probe_kind[range(3, 1):uint()]
   return items.crc, string.format("probe %s id 0x%08x, %d bytes", kind, range(4, 4):le_uint(), range:len())
 end

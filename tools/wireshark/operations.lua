@@ -1,4 +1,4 @@
--- operations.lua - what hellos and starts tell of operations: types, codecs, what ranks agree on (called by exchange.lua)
+-- operations.lua - what hellos and starts tell of operations: types, codecs, what ranks agree on (exchange.lua)
 --
 -- It is kept until a capture is read anew. Codecs are {id, param, plus, number, rate}: arguments as in a descriptor.
 local numbers = ...

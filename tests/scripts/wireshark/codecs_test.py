@@ -23,7 +23,8 @@ HELLO, DATA = 1, 3
 START, GATHER = 2, 1
 VOTES, SPARSE, CHUNKS = range(9, 12), range(12, 16), range(16, 20)
 SHOWN = 32
-FIELDS = ("gradlane.codec", "gradlane.block.value", "gradlane.block.steps", "gradlane.block.place", "_ws.expert.message")
+FIELDS = ("gradlane.codec", "gradlane.block.value", "gradlane.block.steps", "gradlane.block.place",
+          "_ws.expert.message")
 NO_BLOCK = "no block of this codec"
 
 
@@ -261,7 +262,8 @@ class CodecsTest(unittest.TestCase):
         onebit = struct.pack("<ff", -1, 2) + bytes([0x55]) * 64
         topk = bytes([1, 9, 3, 3, 0])
         rows = self.rows([datagram(packet(DATA, payload)) for payload in (
-            run(text, 0, 12, 0, START, digest), run(topk, 300, 12, 0, 0, digest), run(onebit, 512, 16, 0, GATHER, digest))])
+            run(text, 0, 12, 0, START, digest), run(topk, 300, 12, 0, 0, digest),
+            run(onebit, 512, 16, 0, GATHER, digest))])
         self.assertEqual([row[0] for row in rows], [["topk:1%+fixed:12"], ["topk:1%+fixed:12"], ["onebit:512"]])
         self.assertEqual(rows[1][1:], [[str(3 * 2**-11)], [], ["9"], []])
         self.assertEqual(rows[2][1:], [["2", "-1"] * 16, [], [], []])

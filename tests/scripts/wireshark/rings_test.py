@@ -18,8 +18,8 @@ from tests.scripts.fixtures import networks, rings
 from tests.scripts.wireshark.captures import Capture, Tshark
 
 COUNT = 12_000  # floats of each operation
-CODECS = ("raw", "bf16", "fp16", "fixed:10", "fixed:10,stochastic", "fixed:rel=10", "inceptionn:10", "terngrad", "tbq:7",
-          "signsgd", "signsgd,ternary", "signsgd,ef", "topk:10%", "topk:10%+fixed:10", "mstopk:10%", "dgc:10%",
+CODECS = ("raw", "bf16", "fp16", "fixed:10", "fixed:10,stochastic", "fixed:rel=10", "inceptionn:10", "terngrad",
+          "tbq:7", "signsgd", "signsgd,ternary", "signsgd,ef", "topk:10%", "topk:10%+fixed:10", "mstopk:10%", "dgc:10%",
           "graddrop:10%", "trunc:16", "deflate")
 OWNED = ("onebit", "qsgd:4/256", "int8:512", "fp8")  # there is no sum of their blocks
 WRONG = ("_ws.malformed || _ws.lua.error || gradlane.crc.status == \"bad\" || gradlane.expert.bad_version || "

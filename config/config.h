@@ -143,7 +143,7 @@ struct NodeConfig {
   // ---- Talking to the outside.
   std::string socket;             // path; made by the daemon
   std::string admin;              // path: `gradlane stats` and `gradlane check` ask here
-  std::optional<IpPort> metrics;  // where Prometheus asks, by TCP; absent: it does not
+  std::optional<IpPort> metrics;  // where Prometheus and `gradlane top` ask, by TCP; absent: they do not
   bool telemetry = false;         // DPDK's, for dpdk-telemetry.py
   std::string log = "info";       // trace, debug, info, warn, error
   std::string log_file;           // path; opened anew on SIGHUP; empty: standard error

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parse.h"
+#include "config/addresses.h"
 #include "config/choices.h"
 #include "config/common_sections.h"
 #include "config/nodes.h"
@@ -203,6 +205,26 @@ void read_sockets(const Section& root, NodeConfig& config) {
                   config.admin.size(), kLongestSocket));
 }
 
+// "node:9400" is this node's address: one file may serve all.
+void read_metrics(const Section& root, NodeConfig& config, bool identity) {
+  const auto value = root.find("metrics");
+  if (!value) return;
+  static constexpr std::string_view kNode = "node:";
+  const std::string& text = value->node().text;
+  const auto port =
+      text.starts_with(kNode) ? parse_decimal(std::string_view(text).substr(kNode.size()), 1, 65535) : std::nullopt;
+  if (value->node().kind != YamlNode::Kind::kScalar || !port) {
+    config.metrics = value->ip_port();
+  } else if (!of_sockets(config)) {
+    value->fault(
+        fmt::format("{} is for ports of kind udp, and of others the kernel has no address, allowed: "
+                    "ADDRESS:PORT, as in 0.0.0.0:9400",
+                    quote_text(text)));
+  } else if (identity) {
+    config.metrics = IpPort{address_of(config.nodes[config.rank]), static_cast<uint16_t>(*port)};
+  }
+}
+
 }  // namespace
 
 NodeConfig parse_config(std::string_view text, const std::string& name, const NodeChoice& choice) {
@@ -243,7 +265,7 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   read_protection(root, config);
   read_faults(root, config.faults);
   read_sockets(root, config);
-  if (const auto metrics = root.find("metrics")) config.metrics = metrics->ip_port();
+  read_metrics(root, config, identity);
   root.flag("telemetry", config.telemetry);
   read_log(root, config.log, config.log_file);
   faults.throw_first();

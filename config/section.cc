@@ -175,7 +175,7 @@ std::optional<IpAddress> Value::host_ip() const {
 }
 
 std::optional<IpPort> Value::ip_port() const {
-  static constexpr std::string_view kAllowed = "ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\"";
+  static constexpr std::string_view kAllowed = "ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\", or node:PORT";
   const std::string* const text = scalar("an address and a port", kAllowed);
   if (text == nullptr) return std::nullopt;
   const auto address = parse_ip_port(*text);

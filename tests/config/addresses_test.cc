@@ -54,6 +54,20 @@ TEST(Addresses, OfIpv6) {
   EXPECT_EQ(udp_port_of(config, config.nodes[1]), 18400);
 }
 
+TEST(Addresses, MetricsAtThatOfTheNode) {
+  const char* const more = "ports: [{udp: auto}]\nmetrics: node:9400\n";
+  const auto text = [more](const char* nodes) { return address_text(*config_of(nodes, more).metrics); };
+  EXPECT_EQ(text("{rank: 1, ip: 10.0.0.1}, {rank: 0, ip: 10.0.0.2}"), "10.0.0.2:9400");
+  EXPECT_EQ(text(kSix), "[fd00::1]:9400") << "whatever its UDP port";
+  EXPECT_EQ(text(kOneHost), "10.0.0.1:9400");
+  EXPECT_EQ(
+      fault_of("{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2}", "ports: [{device: net_tap0}]\nmetrics: node:9400\n"),
+      "n.yaml:4:10: metrics: 'node:9400' is for ports of kind udp, and of others the kernel has no address, "
+      "allowed: ADDRESS:PORT, as in 0.0.0.0:9400");
+  EXPECT_EQ(fault_of("{rank: 0, ip: 10.0.0.1}, {rank: 0, ip: 10.0.0.2}", more),
+            "n.yaml:2:41: nodes[1].rank: rank 0 is that of nodes[0].rank too, allowed: different ones");
+}
+
 TEST(Addresses, SeveralNodesAtOne) {
   const NodeConfig config = config_of(kOneHost);
   EXPECT_EQ(config.nodes[2].ip, 0xf0000003U);

@@ -76,13 +76,14 @@ TEST(Faults, MissingKeys) {
 }
 
 TEST(Faults, WhereMetricsAreServed) {
-  for (const char* const word :
-       {"9400", "localhost:9400", "127.0.0.1:0", "127.0.0.1:65536", "'::1:9400'", "'[127.0.0.1]:9400'", "':9400'"}) {
+  for (const char* const word : {"9400", "localhost:9400", "127.0.0.1:0", "127.0.0.1:65536", "'::1:9400'",
+                                 "'[127.0.0.1]:9400'", "':9400'", "node:0", "node:65536"}) {
     const std::string text(word);
     const std::string shown = text.front() == '\'' ? text : "'" + text + "'";
-    EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "metrics: " + text),
-              "n.yaml:4:10: metrics: " + shown +
-                  " is no address with a port, allowed: ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\"");
+    EXPECT_EQ(
+        fault_of(std::string(kNodes) + kPorts + "metrics: " + text),
+        "n.yaml:4:10: metrics: " + shown +
+            " is no address with a port, allowed: ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\", or node:PORT");
   }
   EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "metrics: '[::]:9400'"), "");
 }

@@ -230,18 +230,21 @@ void shut_down(Nodes& nodes, Ends& ends, const char* why) {
   usleep(20'000);  // neighbours must have read it before devices go
 }
 
-// Where Prometheus asks, if it is to.
+// Where Prometheus and `gradlane top` ask, if they are to.
 void serve_metrics(Node& node, const JobWatch& job, const ProcessFacts& process) {
   const NodeConfig& config = node.config();
   if (!config.metrics) return;
-  const auto document = [&node, &job, &process](bool open_metrics) {
-    const MetricsFormat format = open_metrics ? MetricsFormat::kOpenMetrics : MetricsFormat::kText;
+  const auto document = [&node, &job, &process](HttpDocument which) {
+    if (which == HttpDocument::kStats) return stats_text(node, job, process) + "\n";
+    const MetricsFormat format =
+        which == HttpDocument::kOpenMetrics ? MetricsFormat::kOpenMetrics : MetricsFormat::kText;
     const NodeFigures figures = node_figures(node);
     return metrics_document(figures, process_figures(process), job.total(figures), format);
   };
   node.set_metrics(std::make_unique<MetricsServer>(
       *config.metrics,
-      std::array<std::string, 2>{content_type(MetricsFormat::kText), content_type(MetricsFormat::kOpenMetrics)},
+      MetricsServer::Types{content_type(MetricsFormat::kText), content_type(MetricsFormat::kOpenMetrics),
+                           "application/json"},
       document));
   spdlog::info("node {}: metrics at http://{}/metrics", config.rank, address_text(*config.metrics));
 }

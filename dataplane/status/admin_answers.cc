@@ -50,8 +50,12 @@ std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, s
 
 }  // namespace
 
+std::string stats_text(const Node& node, const JobWatch& job, const ProcessFacts& process) {
+  return admin_text(document_of(node, job, process));
+}
+
 AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process, const std::string& request) {
-  if (request == "stats") return {admin_text(document_of(node, job, process)), {}};
+  if (request == "stats") return {stats_text(node, job, process), {}};
   if (const auto words = worth_answer(node, job, request)) return {*words, {}};
   if (request.starts_with("trace")) return answer_trace(node, request);
   const std::optional<Nanos> most = probe_time(request);

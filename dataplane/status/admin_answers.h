@@ -11,6 +11,9 @@ namespace gradlane {
 class JobWatch;
 class Node;
 
+// The document that docs/stats.md describes, in one line.
+[[nodiscard]] std::string stats_text(const Node& node, const JobWatch& job, const ProcessFacts& process);
+
 // The answer to a line that came by the admin socket: "stats", "probe", "probe MILLISECONDS", "worth", "worth HIDDEN",
 // that is microseconds in exchange in which a trainer did something else; and those of trace_answers.h.
 [[nodiscard]] AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process,

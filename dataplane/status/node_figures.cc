@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "compress/codec_table.h"
+#include "config/addresses.h"
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "config/values.h"
@@ -163,6 +164,16 @@ RankFigures rank_figures(const Lane& lane, unsigned number) {
   return figures;
 }
 
+// Addresses of gradlane's own are none of the kernel's, which has TCP.
+std::vector<TableFigures> table_figures(const NodeConfig& config) {
+  std::vector<TableFigures> figures;
+  for (const NodeAddress& it : config.nodes) {
+    const std::string address = ip_text(address_of(it));
+    figures.push_back({it.rank, address, of_sockets(config) ? address : it.host});
+  }
+  return figures;
+}
+
 }  // namespace
 
 NodeFigures node_figures(const Node& node) {
@@ -184,6 +195,8 @@ NodeFigures node_figures(const Node& node) {
                       .ports = {},
                       .pools = {},
                       .neighbours = {},
+                      .table = table_figures(config),
+                      .metrics = config.metrics ? address_text(*config.metrics) : "",
                       .workers = {},
                       .ranks = {},
                       .plan = plan_figures(node.server().reports())};

@@ -56,6 +56,13 @@ struct NeighbourFigures {
   uint64_t wrong_tos = 0;
 };
 
+// A node of the ring, as the configuration has it.
+struct TableFigures {
+  unsigned node = 0;
+  std::string address;
+  std::string reach;  // address or name where its machine takes TCP; "": nothing says
+};
+
 struct LinkFigures {
   unsigned rank = 0;
   bool up = false;
@@ -118,6 +125,8 @@ struct NodeFigures {
   std::vector<PortFigures> ports;
   std::vector<PoolFigures> pools;  // by lane
   std::vector<NeighbourFigures> neighbours;
+  std::vector<TableFigures> table;
+  std::string metrics;  // ADDRESS:PORT; "": nobody listens
   std::vector<WorkerFigures> workers;
   std::vector<RankFigures> ranks;
   std::vector<PlanFigures> plan;  // of operations that were left to trainers' libraries

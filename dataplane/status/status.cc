@@ -83,6 +83,14 @@ json neighbours_json(const NodeFigures& node) {
   return neighbours;
 }
 
+json table_json(const NodeFigures& node) {
+  json table = json::array();
+  for (const TableFigures& it : node.table) {
+    table.push_back({{"node", it.node}, {"address", it.address}, {"reach", text_or_null(it.reach)}});
+  }
+  return table;
+}
+
 json workers_json(const NodeFigures& node) {
   json workers = json::array();
   for (const WorkerFigures& it : node.workers) workers.push_back({{"busy_us", it.busy_us}});
@@ -190,6 +198,8 @@ json status_json(const NodeFigures& node, const ProcessFigures& process) {
           {"ports", ports_json(node)},
           {"pools", pools_json(node)},
           {"neighbours", neighbours_json(node)},
+          {"table", table_json(node)},
+          {"metrics", text_or_null(node.metrics)},
           {"workers", workers_json(node)},
           {"ranks", ranks_json(node)},
           {"plan", plan_json(node)}};

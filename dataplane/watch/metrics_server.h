@@ -1,4 +1,4 @@
-// metrics_server.h - where Prometheus asks a running node: HTTP, /metrics (control thread only)
+// metrics_server.h - where Prometheus, and `gradlane top` elsewhere, ask a running node: HTTP (control thread only)
 #pragma once
 
 #include <array>
@@ -9,20 +9,21 @@
 #include "base/file_descriptor.h"
 #include "config/config.h"
 #include "dataplane/watch/client_server.h"
+#include "dataplane/watch/http_request.h"
 
 namespace gradlane {
 
-// A TCP socket. GET and HEAD of /metrics get the document, all else an error, and the connection closes: ClientServer.
-// Documents of a format are made once in kFresh, however many ask.
+// A TCP socket. GET and HEAD of /metrics and /stats get the document, all else an error, and the connection closes:
+// ClientServer. Each document is made once in kFresh, however many ask.
 class MetricsServer {
  public:
   using Clock = ClientServer::Clock;
-  using Source = std::function<std::string(bool open_metrics)>;
+  using Types = std::array<std::string, kHttpDocuments>;  // of HttpDocument
+  using Source = std::function<std::string(HttpDocument)>;
   static constexpr std::chrono::milliseconds kFresh{100};  // as figures of workers are
 
-  // From now on clients are served. Port 0: any that is free. `types`: of the text format, and of OpenMetrics. Throws
-  // SetupError, saying why it cannot be.
-  MetricsServer(const IpPort& address, std::array<std::string, 2> types, Source source);
+  // From now on clients are served. Port 0: any that is free. Throws SetupError, saying why it cannot be.
+  MetricsServer(const IpPort& address, Types types, Source source);
 
   [[nodiscard]] int fd() const noexcept { return server_.fd(); }
   void step(Clock::time_point now = Clock::now());
@@ -35,13 +36,13 @@ class MetricsServer {
     Clock::time_point made;
     bool there = false;
   };
-  [[nodiscard]] const std::string& document(bool open_metrics);
+  [[nodiscard]] const std::string& document(HttpDocument which);
   [[nodiscard]] std::optional<ServerAnswer> answer(std::string_view so_far, ClientServer::Sender sender);
 
-  const std::array<std::string, 2> types_;
+  const Types types_;
   const Source source_;
   Clock::time_point now_;
-  std::array<Document, 2> documents_;
+  std::array<Document, kHttpDocuments> documents_;
   FileDescriptor listener_;
   ClientServer server_;
 };

@@ -20,7 +20,7 @@ namespace {
 }
 
 bool same(const HttpRequest& a, const HttpRequest& b) {
-  return a.status == b.status && a.with_body == b.with_body && a.open_metrics == b.open_metrics;
+  return a.status == b.status && a.with_body == b.with_body && a.document == b.document;
 }
 
 void execute(std::string_view input) {
@@ -32,7 +32,8 @@ void execute(std::string_view input) {
   if (so_far && !same(*so_far, *over)) fail("two meanings");
   if (!so_far && over->status != 400) fail("half a request that is taken");
   if (so_far && so_far->status == 200) {
-    if (text.find("/metrics") == std::string_view::npos) fail("metrics that nobody asked for");
+    const std::string_view path = so_far->document == HttpDocument::kStats ? "/stats" : "/metrics";
+    if (text.find(path) == std::string_view::npos) fail("a document that nobody asked for");
     const auto more = parse_http_request(std::string(text) + "\x01 more\r\n\r\n", true);
     if (!more || !same(*more, *so_far)) fail("what stands behind the header is read");
   }

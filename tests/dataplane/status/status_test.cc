@@ -50,6 +50,8 @@ NodeFigures figures() {
                              .untagged = 2,
                              .tagged = 3,
                              .wrong_tos = 4});
+  node.table = {{0, "10.77.0.1", "node-a"}, {1, "10.77.0.2", ""}};
+  node.metrics = "0.0.0.0:9400";
   node.ranks.push_back({.rank = 1,
                         .lane = 0,
                         .ring = "incomplete",
@@ -75,6 +77,8 @@ TEST(Status, TheWholeDocument) {
                           {"queue": 1, "counters": {"received": 0, "sent": 9}}]}],
     "workers": [{"busy_us": 12.5}],
     "pools": [{"lane": 0, "buffers": 3344, "free": 3300}],
+    "table": [{"node": 0, "address": "10.77.0.1", "reach": "node-a"}, {"node": 1, "address": "10.77.0.2", "reach": null}],
+    "metrics": "0.0.0.0:9400",
     "neighbours": [{"node": 2, "ip": "10.77.0.3", "port": "next", "mac": null, "state": "missing",
                     "why": "nothing is heard of it", "trouble": "", "speaks_from": "", "path_mtu": 1400, "difference": "",
                     "arp_tries": 5, "forged": 1, "untagged": 2, "tagged": 3, "wrong_tos": 4}],

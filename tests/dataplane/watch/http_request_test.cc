@@ -25,6 +25,11 @@ TEST(HttpRequest, Statuses) {
            {"GET /metrics?x=y HTTP/1.0\n\n", 200},
            {"GET http://a:9400/metrics HTTP/1.1\r\nHost: a\r\n\r\n", 200},
            {"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\nbehind it anything", 200},
+           {"GET /stats HTTP/1.0\r\n\r\n", 200},
+           {"HEAD /stats HTTP/1.0\r\n\r\n", 200},
+           {"POST /stats HTTP/1.0\r\n\r\n", 405},
+           {"GET /trace HTTP/1.0\r\n\r\n", 404},
+           {"GET /stats/trace HTTP/1.0\r\n\r\n", 404},
            {"GET / HTTP/1.0\r\n\r\n", 404},
            {"GET /metrics/ HTTP/1.0\r\n\r\n", 404},
            {"GET /metricsx HTTP/1.0\r\n\r\n", 404},
@@ -71,7 +76,7 @@ TEST(HttpRequest, ItsLengthIsBounded) {
 bool open_metrics(const std::string& accept) {
   const auto parsed = parse_http_request("GET /metrics HTTP/1.0\r\n" + accept + "\r\n\r\n", true);
   EXPECT_EQ(parsed->status, 200U) << accept;
-  return parsed->open_metrics;
+  return parsed->document == HttpDocument::kOpenMetrics;
 }
 
 TEST(HttpRequest, WhichFormatIsAccepted) {
@@ -90,6 +95,13 @@ TEST(HttpRequest, WhichFormatIsAccepted) {
         "Accept: application/openmetrics-text;q=0.4, text/plain;q=0.5", "Accept: ;;;=,,;q", "Accept: text/plain"}) {
     EXPECT_FALSE(open_metrics(accept)) << accept;
   }
+}
+
+TEST(HttpRequest, StatsHaveOneFormat) {
+  const auto parsed =
+      parse_http_request("GET /stats?x HTTP/1.0\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n", true);
+  EXPECT_EQ(parsed->status, 200U);
+  EXPECT_EQ(parsed->document, HttpDocument::kStats);
 }
 
 TEST(HttpRequest, Responses) {

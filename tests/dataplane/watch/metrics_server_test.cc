@@ -72,11 +72,11 @@ class MetricsServerTest : public testing::Test {
  protected:
   MetricsServerTest() {
     const IpPort address{ip_address(INADDR_LOOPBACK), 0};
-    server_ = std::make_unique<MetricsServer>(address, std::array<std::string, 2>{"text/a", "text/b"},
-                                              [this](bool open_metrics) {
-                                                ++documents_;
-                                                return open_metrics ? "open\n" : document_;
-                                              });
+    server_ = std::make_unique<MetricsServer>(
+        address, MetricsServer::Types{"text/a", "text/b", "text/c"}, [this](HttpDocument which) {
+          ++documents_;
+          return which == HttpDocument::kOpenMetrics ? "open\n" : which == HttpDocument::kStats ? "{}\n" : document_;
+        });
   }
 
   void step(milliseconds later = milliseconds(0)) {
@@ -108,6 +108,8 @@ TEST_F(MetricsServerTest, DocumentsAndErrors) {
   EXPECT_THAT(scrape("GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text\r\n\r\n"),
               EndsWith("\r\n\r\nopen\n"));
   EXPECT_THAT(scrape("HEAD /metrics HTTP/1.0\r\n\r\n"), EndsWith("Content-Length: 5\r\nConnection: close\r\n\r\n"));
+  EXPECT_EQ(scrape("GET /stats HTTP/1.0\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/c\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{}\n");
   EXPECT_THAT(scrape("GET / HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 404 "));
   EXPECT_THAT(scrape("DELETE /metrics HTTP/1.0\r\n\r\n"), HasSubstr("405 Method Not Allowed\r\nAllow: GET, HEAD\r\n"));
   EXPECT_EQ(server_->clients(), 0U);
@@ -232,14 +234,14 @@ TEST_F(MetricsServerTest, Garbage) {
 TEST(MetricsServer, WhereNobodyCanListen) {
   const auto fault = [](const IpPort& address) -> std::string {
     try {
-      const MetricsServer server(address, {}, [](bool) { return ""; });
+      const MetricsServer server(address, {}, [](HttpDocument) { return ""; });
       return "";
     } catch (const SetupError& error) {
       return error.what();
     }
   };
   const IpPort loopback{ip_address(INADDR_LOOPBACK), 0};
-  const MetricsServer first(loopback, {}, [](bool) { return ""; });
+  const MetricsServer first(loopback, {}, [](HttpDocument) { return ""; });
   EXPECT_THAT(fault({loopback.ip, first.port()}), HasSubstr(":" + std::to_string(first.port()) +
                                                             ": Address already in use; another program listens there"));
   EXPECT_THAT(fault({*parse_address("203.0.113.1"), 9400}), HasSubstr("this machine has no such address"));

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace gradlane {
 
@@ -24,7 +26,12 @@ std::string text(const json& value) {
   return value.is_null() ? "-" : value.dump();
 }
 
-double number(const json& value) { return value.is_number() ? value.get<double>() : 0; }
+double number(const json& value) { return value.is_number() ? std::clamp(value.get<double>(), -1e18, 1e18) : 0; }
+
+unsigned whole(const json& value) {
+  return static_cast<unsigned>(
+      std::clamp(std::round(number(value)), 0.0, double{std::numeric_limits<unsigned>::max()}));
+}
 
 const json* element(const json* array, size_t i) {
   return array != nullptr && array->is_array() && i < array->size() ? &(*array)[i] : nullptr;

@@ -23,7 +23,8 @@ struct StatsLooks {
 [[nodiscard]] const nlohmann::json* member(const nlohmann::json* object, const char* key);
 [[nodiscard]] const nlohmann::json* element(const nlohmann::json* array, size_t i);
 [[nodiscard]] std::string text(const nlohmann::json& value);
-[[nodiscard]] double number(const nlohmann::json& value);
+[[nodiscard]] double number(const nlohmann::json& value);   // within +-1e18
+[[nodiscard]] unsigned whole(const nlohmann::json& value);  // likewise: the nearest one
 [[nodiscard]] double counter(const nlohmann::json* counters, const char* name);
 
 // ---- Numbers

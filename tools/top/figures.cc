@@ -102,9 +102,9 @@ void add_link(TopLink& sum, const json& now, const json& before, double seconds)
 
 TopNode figures_of(const TopLooks& looks) {
   TopNode node;
-  node.node = static_cast<unsigned>(number(at(looks.now, "node")));
+  node.node = whole(at(looks.now, "node"));
   node.state = looks.gone.empty() ? ring_state(looks.now) : "gone";
-  node.up = number(at(looks.now, "uptime_s"));
+  node.up = std::max(number(at(looks.now, "uptime_s")), 0.0);
   node.attached = number(at(looks.now, "attached"));
   node.failed = over_ranks(looks.now, "operations_failed");
   if (!looks.gone.empty()) return node;
@@ -131,15 +131,16 @@ TopNode figures_of(const TopLooks& looks) {
 }
 
 std::vector<TopLink> links_of(const TopLooks& looks) {
-  const unsigned own = static_cast<unsigned>(number(at(looks.now, "node")));
+  const unsigned own = whole(at(looks.now, "node"));
+  const unsigned nodes = whole(at(looks.now, "nodes"));
   const unsigned per_node = ranks_per_node(looks.now);
   std::map<unsigned, TopLink> links;
   const json& ranks = at(looks.now, "ranks");
   for (size_t i = 0; element(&ranks, i) != nullptr; ++i) {
     const json& of_rank = at(ranks[i], "links");
     for (size_t k = 0; element(&of_rank, k) != nullptr; ++k) {
-      const unsigned to = static_cast<unsigned>(number(at(of_rank[k], "rank"))) / per_node;
-      if (to == own) continue;
+      const unsigned to = whole(at(of_rank[k], "rank")) / per_node;
+      if (to == own || to >= nodes) continue;
       TopLink& sum = links.try_emplace(to, TopLink{.from = own, .to = to}).first->second;
       add_link(sum, of_rank[k], has_rates(looks) ? before_of(looks, i, k) : json(), looks.seconds);
     }

@@ -21,10 +21,12 @@ std::string percent(double share) { return fmt::format("{:.0f}", 100 * share); }
 std::string gbps(double bytes) { return digits(bytes * 8 / 1e9); }
 
 PageLine title_of(const TopView& view) {
-  const auto asked = std::ranges::count_if(
-      view.nodes, [](const TopNode& it) { return it.state != "not asked" && it.state != "missing"; });
-  return {fmt::format("gradlane top   {} of {} nodes here   codec {}   MTU {}", asked, view.size, view.codec, view.mtu),
-          Style::kTitle};
+  const auto answer = std::ranges::count_if(view.nodes, [](const TopNode& it) {
+    return it.state != "not asked" && it.state != "missing" && it.state != "gone";
+  });
+  return {
+      fmt::format("gradlane top   {} of {} nodes answer   codec {}   MTU {}", answer, view.size, view.codec, view.mtu),
+      Style::kTitle};
 }
 
 PageLine totals_of(const TopView& view) {

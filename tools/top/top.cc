@@ -26,6 +26,8 @@ constexpr double kMostInterval = 3600;
 constexpr milliseconds kLookEvery{200};  // so often it is seen whether operations are in flight
 constexpr size_t kKeptEvents = 8;
 constexpr int kNoDaemon = 3;
+constexpr milliseconds kPatience{3000};     // for nodes elsewhere, where there is one look
+constexpr milliseconds kLivePatience{500};  //   and where there will be more
 
 // What came and went, with the time of day, as people look at it hours later.
 class Events {
@@ -64,9 +66,11 @@ int show_once(Askers& askers, const TerminalSignals& signals, const TopOptions& 
   std::vector<std::string> events;
   (void)askers.take(events);
   if (!pass(signals, interval)) return 0;
-  const TopView view = top_view(askers.take(events));
+  askers.wait_for_news(kPatience);
+  const Askers::Ring ring = askers.take(events);
+  const TopView view = top_view(ring.looks, ring.others);
   if (options.json) {
-    fmt::print("{}\n", top_json(view).dump(2));
+    fmt::print("{}\n", top_json(view).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
   }
   for (const PageLine& line : page_of(view, events, 0, 0)) fmt::print("{}\n", line.text);
@@ -80,7 +84,8 @@ int show_live(Askers& askers, const TerminalSignals& signals, milliseconds inter
   // The first figures come soon.
   for (auto next = Clock::now() + std::min(2 * kLookEvery, interval);; next += interval) {
     std::vector<std::string> news;
-    view = top_view(askers.take(news));
+    const Askers::Ring ring = askers.take(news);
+    view = top_view(ring.looks, ring.others);
     events.add(news);
     next = std::max(next, Clock::now());
     Terminal::Event event = Terminal::Event::kResized;
@@ -102,8 +107,12 @@ int run_top(const TopOptions& options) {
   const milliseconds interval(std::lround(options.interval * 1e3));
   const TerminalSignals signals;
   try {
-    Askers askers(first, options.one, std::min(kLookEvery, interval / 2));
-    if (options.once || options.json || !has_screen()) return show_once(askers, signals, options, interval);
+    const bool once = options.once || options.json || !has_screen();
+    Askers askers(first, options.one,
+                  {.every = std::min(kLookEvery, interval / 2),
+                   .interval = interval,
+                   .patience = once ? kPatience : kLivePatience});
+    if (once) return show_once(askers, signals, options, interval);
     return show_live(askers, signals, interval);
   } catch (const SetupError& error) {
     std::fprintf(stderr, "gradlane: %s\n", error.what());

@@ -2,8 +2,10 @@
 #include "tools/top/view.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tools/stats/parts.h"
 #include "tools/top/figures.h"
@@ -21,6 +23,9 @@ constexpr double kWaiting = 0.25;  // of the time: a node that has operations in
 constexpr double kHeldUp = 0.3;    // of the time in exchanges: by its link
 constexpr double kLossy = 0.002;   // of the packets: that explains a small window
 constexpr double kBusy = 0.85;     // of the time: a worker that has no more to give
+constexpr size_t kLongestText = 200;
+constexpr size_t kMostNamed = 8;   // nodes in a line
+constexpr size_t kMostCauses = 3;  // that they have no figures: lines
 
 // ---- Links
 
@@ -74,8 +79,8 @@ std::string slowest_text(const TopView& view) {
 std::string unknown_text(const TopView& view) {
   const auto asked = std::ranges::count_if(view.nodes, [](const TopNode& it) { return it.state != "not asked"; });
   if (static_cast<size_t>(asked) >= view.size) return "";
-  return fmt::format("of {} nodes {} here: look on the others, too", view.size,
-                     asked == 1 ? "one is" : fmt::format("{} are", asked));
+  return fmt::format("of {} nodes {}: look on the others, too", view.size,
+                     asked == 1 ? "one answers" : fmt::format("{} answer", asked));
 }
 
 // Links limit, and none more than the others, as far as is known.
@@ -120,12 +125,20 @@ bool is_late(const TopView& view, const TopNode& node) {
   return node.exchanging < usual - kWaiting && node.exchanging < usual / 2;
 }
 
+// What daemons say has an end.
+std::string short_text(const json& value) {
+  if (value.is_structured()) return "-";
+  std::string all = text(value);
+  if (all.size() > kLongestText) all.resize(kLongestText);
+  return all;
+}
+
 // Of the daemon that sees it missing.
 std::string missing_text(const json& document) {
   for (const json& it : at(document, "neighbours")) {
     if (at(it, "state") == "up") continue;
-    const std::string why = text(at(it, "why"));
-    return fmt::format("node {}{}", text(at(it, "node")), why.empty() || why == "-" ? "" : ": " + why);
+    const std::string why = short_text(at(it, "why"));
+    return fmt::format("node {}{}", short_text(at(it, "node")), why.empty() || why == "-" ? "" : ": " + why);
   }
   return "the ring, beyond its neighbours";
 }
@@ -150,24 +163,64 @@ std::string waits_of(const TopView& view, const TopNode& node, const json& docum
   return fmt::format("packets of node {}", (node.node + view.size - 1) % view.size);
 }
 
-// Nodes of the ring that no daemon here is, as far as neighbours know them.
-void add_others(TopView& view, std::span<const TopLooks> looks) {
+// Nodes of the ring that say nothing, as far as neighbours know them.
+void add_neighbours(TopView& view, std::span<const TopLooks> looks) {
   for (const TopLooks& each : looks) {
     for (const json& it : at(each.now, "neighbours")) {
-      const auto number = static_cast<unsigned>(gradlane::number(at(it, "node")));
+      const unsigned number = whole(at(it, "node"));
+      if (number >= view.size) continue;
       const auto known = std::ranges::find(view.nodes, number, &TopNode::node);
       if (known != view.nodes.end()) {
-        known->address = text(at(it, "ip"));
+        known->address = short_text(at(it, "ip"));
         continue;
       }
       TopNode& other = view.nodes.emplace_back();
       other.node = number;
-      other.address = text(at(it, "ip"));
+      other.address = short_text(at(it, "ip"));
       other.state = at(it, "state") == "up" ? "not asked" : "missing";
       other.waits = "no socket here";
     }
   }
-  std::ranges::sort(view.nodes, {}, &TopNode::node);
+}
+
+// What is known of why they say nothing.
+void add_others(TopView& view, std::span<const TopOther> others) {
+  for (const TopOther& it : others) {
+    auto known = std::ranges::find(view.nodes, it.node, &TopNode::node);
+    if (known == view.nodes.end()) {
+      known = view.nodes.insert(view.nodes.end(), TopNode{});
+      known->node = it.node;
+      known->state = "not asked";
+      known->address = it.address;
+    }
+    known->waits = it.why;
+  }
+}
+
+// A line for all that say nothing for the same cause.
+std::vector<std::string> others_lines(std::span<const TopOther> others) {
+  std::vector<std::string> lines;
+  std::vector<bool> told(others.size());
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (told[i]) continue;
+    std::vector<std::string> nodes;
+    for (size_t k = i; k < others.size(); ++k) {
+      if (others[k].why != others[i].why) continue;
+      told[k] = true;
+      nodes.push_back(std::to_string(others[k].node));
+    }
+    const size_t count = nodes.size();
+    nodes.resize(std::min(count, kMostNamed));
+    const std::string more = count > kMostNamed ? fmt::format(" and {} more", count - kMostNamed) : "";
+    const std::string place = count > 1 || others[i].place.empty() ? "" : " at " + others[i].place;
+    lines.push_back(fmt::format("node{} {}{}: no figures{}: {}", count == 1 ? "" : "s", fmt::join(nodes, ", "), more,
+                                place, others[i].why));
+  }
+  if (lines.size() > kMostCauses) {
+    lines.resize(kMostCauses);
+    lines.emplace_back("other nodes have no figures for other causes: see below");
+  }
+  return lines;
 }
 
 const TopNode* late_of(const TopView& view) {
@@ -216,13 +269,13 @@ const char* mark_name(TopLink::Mark mark) {
 
 }  // namespace
 
-TopView top_view(std::span<const TopLooks> looks) {
+TopView top_view(std::span<const TopLooks> looks, std::span<const TopOther> others) {
   TopView view;
   for (const TopLooks& each : looks) {
     if (view.codec.empty()) {
       view.codec = text(at(each.now, "codec"));
       view.mtu = text(at(each.now, "mtu"));
-      view.size = static_cast<size_t>(number(at(each.now, "nodes")));
+      view.size = whole(at(each.now, "nodes"));
     }
     view.rates = view.rates || !each.before.is_null();
     view.nodes.push_back(figures_of(each));
@@ -232,13 +285,16 @@ TopView top_view(std::span<const TopLooks> looks) {
     }
     for (const TopLink& link : links_of(each)) view.links.push_back(link);
   }
-  add_others(view, looks);
+  add_neighbours(view, looks);
+  add_others(view, others);
+  std::ranges::sort(view.nodes, {}, &TopNode::node);
   mark(view.links);
   for (const TopLooks& each : looks) {
-    const auto it = std::ranges::find(view.nodes, static_cast<unsigned>(number(at(each.now, "node"))), &TopNode::node);
+    const auto it = std::ranges::find(view.nodes, whole(at(each.now, "node")), &TopNode::node);
     if (each.gone.empty()) it->waits = waits_of(view, *it, each.now);
   }
   judge(view);
+  for (std::string& line : others_lines(others)) view.notes.push_back(std::move(line));
   return view;
 }
 

@@ -19,9 +19,17 @@ struct TopLooks {
   std::string gone;       // why it does not answer now; "": it does
 };
 
+// A node of the ring that does not say anything itself.
+struct TopOther {
+  unsigned node = 0;
+  std::string address;
+  std::string place;  // where it was asked; "": nowhere
+  std::string why;    // there is no answer
+};
+
 struct TopNode {
   unsigned node = 0;
-  std::string state;       // whole, incomplete, refused, unknown; gone; "not asked": no daemon that can be asked
+  std::string state;       // whole, incomplete, refused, unknown; gone; "not asked": none that answers
   std::string address;     // as its neighbours know it
   double exchanging = 0;   // share of the time
   double in_flight = 0;    // operations, each lane counted
@@ -68,8 +76,8 @@ struct TopView {
   std::vector<std::string> notes;  // further lines
 };
 
-// `looks`: of daemons of one ring, those with `now`.
-[[nodiscard]] TopView top_view(std::span<const TopLooks> looks);
+// `looks`: of daemons of one ring, those with `now`; of each node once.
+[[nodiscard]] TopView top_view(std::span<const TopLooks> looks, std::span<const TopOther> others = {});
 [[nodiscard]] nlohmann::json top_json(const TopView& view);
 
 }  // namespace gradlane

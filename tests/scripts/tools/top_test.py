@@ -8,103 +8,19 @@ import contextlib
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
-import numpy
-
 from tests.scripts.fixtures import networks, rings
-from tests.scripts.fixtures.paths import gradlane_package
+from tests.scripts.fixtures.screens import Screen
+from tests.scripts.fixtures.trainers import Trainers
 from tests.scripts.fixtures.waiting import wait_for
 
 GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 NODES = 4
 SLOW = 2  # whose cable is
-
-
-class Screen:
-    """A terminal with a shell that runs commands; tmux keeps its screen."""
-
-    def __init__(self, folder):
-        self.socket = str(folder / "tmux")
-        self.tmux("new-session", "-d", "-x", "80", "-y", "24", "env PS1='ready>' TERM=screen sh")
-        wait_for(lambda: "ready>" in self.text(), "the shell")
-
-    def tmux(self, *words):
-        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-        return subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", *words], check=True, capture_output=True,
-                              text=True, timeout=20, env=environment).stdout
-
-    def text(self, *options):
-        return self.tmux("capture-pane", "-p", *options)
-
-    def type(self, *keys):
-        self.tmux("send-keys", *keys)
-
-    def run(self, command):
-        self.type("-l", command)
-        self.type("Enter")
-
-    def resize(self, width, height):
-        self.tmux("resize-window", "-x", str(width), "-y", str(height))
-
-    def wait(self, pattern, *options):
-        """Its text, as soon as it has that."""
-        seen = [""]
-
-        def look():
-            seen[0] = self.text(*options)
-            return re.search(pattern, seen[0])
-
-        try:
-            wait_for(look, pattern, 20)
-        except AssertionError as error:
-            raise AssertionError(f"{error}, but\n{seen[0]}") from None
-        return seen[0]
-
-    def close(self):
-        self.tmux("kill-server")
-
-
-class Trainers:
-    """One of each node, all in this process, that sum again and again; one of them may be late for ever."""
-
-    def __init__(self, ring):
-        self.contexts = [ring.open(rank) for rank in range(NODES)]
-        self.arrays = [gl.zeros(1 << 18) for gl in self.contexts]
-        for array in self.arrays:
-            array[:] = numpy.random.default_rng(1).normal(0, 0.01, array.size)
-        self.late, self.end = threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=self._work)
-        self.thread.start()
-
-    def _start(self, ranks):
-        return [self.contexts[rank].all_reduce(self.arrays[rank], codec="fixed:10", async_=True) for rank in ranks]
-
-    def _work(self):
-        with contextlib.suppress(gradlane_package().DaemonGone):
-            while not self.end.is_set():
-                self._sum()
-
-    def _sum(self):
-        for array in self.arrays:
-            array *= 0.25  # as before the sum
-        requests = self._start(rank for rank in range(NODES) if rank != SLOW)
-        while self.late.is_set() and not self.end.is_set():
-            self.end.wait(0.05)
-        for request in requests + self._start([SLOW]):
-            with contextlib.suppress(gradlane_package().Error):  # daemons end while they work
-                request.wait(20)
-
-    def close(self):
-        self.end.set()
-        self.thread.join()
-        for gl in self.contexts:
-            gl.close()
 
 
 class TopTest(unittest.TestCase):
@@ -118,7 +34,7 @@ class TopTest(unittest.TestCase):
         switch = network.spaces["sw"].name
         subprocess.run(f"tc -n {switch} qdisc replace dev p{SLOW} root tbf rate 20mbit burst 32768 latency 20ms".split(),
                        check=True)
-        cls.trainers = Trainers(cls.ring)
+        cls.trainers = Trainers(cls.ring, late=SLOW)
         stack.callback(cls.trainers.close)
         cls.folder = folder
         cls.command = f"{GRADLANE} top --admin {folder}/n0.admin"

@@ -141,11 +141,11 @@ TEST(TopView, OneNodeOfARingSaysWhatItKnows) {
                               {{"node", 0}, {"ip", "10.77.0.1"}, {"state", "up"}}};
   const TopView full = top_view(one);
   EXPECT_THAT(full.verdict, HasSubstr("the link of node 1 to node 2 is full 95 % of the time"));
-  EXPECT_THAT(full.verdict, HasSubstr("of 4 nodes one is here: look on the others, too"));
+  EXPECT_THAT(full.verdict, HasSubstr("of 4 nodes one answers: look on the others, too"));
   one[0] = looks(1, 4, 1e4);
   one[0].now["neighbours"] = {{{"node", 2}, {"ip", "10.77.0.3"}, {"state", "up"}}};
   EXPECT_EQ(top_view(one).verdict,
-            "the ring is whole, and no link holds it up; of 4 nodes one is here: look on the "
+            "the ring is whole, and no link holds it up; of 4 nodes one answers: look on the "
             "others, too");
 }
 
@@ -166,6 +166,59 @@ TEST(TopView, WhoHasGoneIsNamedBeforeWhoMissesIt) {
   EXPECT_THAT(view.verdict, HasSubstr("node 2 is gone: nobody listens"));
   EXPECT_EQ(view.nodes[0].waits, "node 2: no hello");
   EXPECT_EQ(view.nodes[2].address, "10.77.0.3");
+}
+
+TEST(TopView, NodesElsewhereThatDoNotAnswerAreThereAndSaidWhy) {
+  std::vector<TopLooks> known = {looks(0, 5, 1e4), looks(1, 5, 1e4)};
+  known[0].now["neighbours"] = {{{"node", 4}, {"ip", "10.77.0.5"}, {"state", "missing"}}};
+  const std::vector<TopOther> others = {{2, "10.77.0.3", "10.77.0.3:9400", "Connection refused"},
+                                        {3, "10.77.0.4", "", "set `metrics`"},
+                                        {4, "10.77.0.5", "", "set `metrics`"}};
+  const TopView view = top_view(known, others);
+  ASSERT_EQ(view.nodes.size(), 5U);
+  EXPECT_EQ(view.nodes[2].state, "not asked");
+  EXPECT_EQ(view.nodes[2].address, "10.77.0.3");
+  EXPECT_EQ(view.nodes[2].waits, "Connection refused");
+  EXPECT_EQ(view.nodes[4].state, "missing") << "as its neighbour says";
+  EXPECT_EQ(view.nodes[4].waits, "set `metrics`");
+  EXPECT_THAT(view.notes, testing::ElementsAre("node 2: no figures at 10.77.0.3:9400: Connection refused",
+                                               "nodes 3, 4: no figures: set `metrics`"));
+  EXPECT_THAT(page_of(view, {}, 0, 0)[0].text, HasSubstr("2 of 5 nodes answer"));
+}
+
+TEST(TopView, CausesTakeAFewLines) {
+  const std::vector<TopLooks> known = {looks(0, 200, 1e4)};
+  std::vector<TopOther> others;
+  for (unsigned i = 1; i < 200; ++i) {
+    const std::string why = i < 100 ? "refused" : "cause " + std::to_string(i);
+    others.push_back({.node = i, .address = "", .place = "", .why = why});
+  }
+  const TopView view = top_view(known, others);
+  EXPECT_EQ(view.nodes.size(), 200U);
+  ASSERT_EQ(view.notes.size(), 4U);
+  EXPECT_EQ(view.notes[0], "nodes 1, 2, 3, 4, 5, 6, 7, 8 and 91 more: no figures: refused");
+  EXPECT_THAT(view.notes[3], HasSubstr("for other causes"));
+}
+
+TEST(TopView, WhatMakesNoSenseTakesNoTimeAndNoRoom) {
+  std::vector<TopLooks> nodes = ring({0, 0, 0});
+  json& now = nodes[1].now;
+  json& rank = now["ranks"][0];
+  rank["ring"] = "incomplete";
+  for (const json& to : {json(1e300), json(-1), json(4'000'000'000), json("x"), json::array()}) {
+    json link = rank["links"][0];
+    link["rank"] = to;
+    rank["links"].push_back(link);
+    now["neighbours"].push_back({{"node", to}, {"state", "missing"}, {"why", std::string(4000, 'y')}, {"ip", to}});
+  }
+  now["uptime_s"] = -1e300;
+  now["attached"] = 1e300;
+  rank["counters"]["operations_done"] = 1e300;
+  const TopView view = top_view(nodes);
+  EXPECT_EQ(view.nodes.size(), 3U);
+  EXPECT_LT(view.links.size(), 6U);
+  EXPECT_LT(view.verdict.size(), 400U);
+  EXPECT_LT(page_of(view, {}, 80, 0).size(), 40U);
 }
 
 TEST(TopView, DocumentsMayLackAnything) {

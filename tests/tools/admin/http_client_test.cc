@@ -1,0 +1,201 @@
+// http_client_test.cc - a client of HTTP against all sorts of servers
+#include "tools/admin/http_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "config/addresses.h"
+#include "config/socket_address.h"
+
+namespace gradlane::test::http_client_test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+constexpr milliseconds kPatience{500};
+constexpr milliseconds kSoon{5000};  // where processes may get no time for a while
+
+// A listening socket on loopback; each who comes is given to `serve`, in a thread, one after another.
+class Peer {
+ public:
+  using Serve = std::function<void(int fd, const std::stop_token& stop)>;
+
+  explicit Peer(Serve serve, const char* address = "127.0.0.1")
+      : listener_(listening(address)), serve_(std::move(serve)), thread_([this](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            pollfd watched{listener_.get(), POLLIN, 0};
+            if (poll(&watched, 1, 20) != 1) continue;
+            const FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+            ++came_;
+            if (fd) serve_(fd.get(), stop);
+          }
+        }) {}
+
+  [[nodiscard]] uint16_t port() const {
+    sockaddr_in6 address{};  // the port is at the same place in both
+    socklen_t bytes = sizeof(address);
+    EXPECT_EQ(getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+    return ntohs(address.sin6_port);
+  }
+  [[nodiscard]] unsigned came() const { return came_; }
+
+ private:
+  static FileDescriptor listening(const char* address) {
+    const SocketAddress to({*parse_address(address), 0});
+    FileDescriptor fd(socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(bind(fd.get(), to.get(), to.bytes()), 0);
+    EXPECT_EQ(listen(fd.get(), 16), 0);
+    return fd;
+  }
+
+  FileDescriptor listener_;
+  const Serve serve_;
+  std::atomic<unsigned> came_{0};
+  std::jthread thread_;  // ends first
+};
+
+void read_request(int fd, std::string& request) {
+  char bytes[1024];
+  while (request.find("\r\n\r\n") == std::string::npos) {
+    const ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
+    if (got <= 0) return;
+    request.append(bytes, static_cast<size_t>(got));
+  }
+}
+
+Peer::Serve says(std::string text) {
+  return [text = std::move(text)](int fd, const std::stop_token&) {
+    std::string request;
+    read_request(fd, request);
+    (void)send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+  };
+}
+
+// Again and again, as fast as it is taken, or slowly; until nobody takes it any more.
+Peer::Serve says_for_ever(std::string first, std::string text, milliseconds pause = milliseconds(0)) {
+  return [=](int fd, const std::stop_token& stop) {
+    std::string request;
+    read_request(fd, request);
+    (void)send(fd, first.data(), first.size(), MSG_NOSIGNAL);
+    while (!stop.stop_requested() && send(fd, text.data(), text.size(), MSG_NOSIGNAL) > 0) {
+      std::this_thread::sleep_for(pause);
+    }
+  };
+}
+
+Peer::Serve says_nothing() {
+  return [](int, const std::stop_token& stop) {
+    while (!stop.stop_requested()) std::this_thread::sleep_for(milliseconds(10));
+  };
+}
+
+std::string fault(HttpClient& client, milliseconds patience = kPatience) {
+  try {
+    return "none, but " + client.get("/stats", patience, {}).substr(0, 100);
+  } catch (const SetupError& error) {
+    return error.what();
+  }
+}
+
+std::string fault_of(Peer::Serve serve) {
+  const Peer peer(std::move(serve));
+  HttpClient client("127.0.0.1", peer.port());
+  return fault(client);
+}
+
+TEST(HttpClient, GetsADocument) {
+  std::string request;
+  const Peer peer([&request](int fd, const std::stop_token&) {
+    request.clear();
+    read_request(fd, request);
+    for (const std::string part : {"HTT", "P/1.1 200 OK\r\nContent-Le", "ngth: 5\r\n\r\n{", "\"a\"", "}and more"}) {
+      (void)send(fd, part.data(), part.size(), MSG_NOSIGNAL);
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  HttpClient client("127.0.0.1", peer.port());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(client.get("/stats", kSoon, {}), "{\"a\"}");
+  EXPECT_THAT(request, testing::StartsWith("GET /stats HTTP/1.0\r\nHost: 127.0.0.1:"));
+}
+
+TEST(HttpClient, ADocumentMayEndWithTheConnection) {
+  const Peer peer(says("HTTP/1.0 200 OK\r\n\r\n{}"));
+  EXPECT_EQ(HttpClient("127.0.0.1", peer.port()).get("/stats", kSoon, {}), "{}");
+}
+
+TEST(HttpClient, Ipv6AndNames) {
+  const Peer six(says("HTTP/1.0 200 OK\r\n\r\nsix"), "::1");
+  HttpClient client("::1", six.port());
+  EXPECT_EQ(client.place(), "[::1]:" + std::to_string(six.port()));
+  EXPECT_EQ(client.get("/stats", kSoon, {}), "six");
+  const Peer four(says("HTTP/1.0 200 OK\r\n\r\nfour"));
+  EXPECT_EQ(HttpClient("localhost", four.port()).get("/stats", kSoon, {}), "four")
+      << "whatever other addresses the name has";
+  HttpClient nobody("gradlane-no-such.invalid", 9400);
+  EXPECT_THAT(fault(nobody), HasSubstr("gradlane-no-such.invalid"));
+}
+
+TEST(HttpClient, WhatIsNoAnswer) {
+  EXPECT_EQ(fault_of(says("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{")), "its answer breaks off");
+  EXPECT_EQ(fault_of(says("")), "what answers is no gradlaned");
+  EXPECT_EQ(fault_of(says("SSH-2.0-OpenSSH_9.2\r\n")), "what answers is no gradlaned");
+  EXPECT_EQ(fault_of(says("HTTP/1.1 500 No\r\n\r\n")), "what answers is no gradlaned");
+  EXPECT_EQ(fault_of(says("HTTP/1.1 404 Not Found\r\n\r\n")), "it is too old, or no gradlaned: it has no /stats");
+  uint16_t port = 0;
+  {
+    const Peer peer(says(""));
+    port = peer.port();
+  }
+  HttpClient client("127.0.0.1", port);
+  EXPECT_EQ(fault(client), "Connection refused");
+}
+
+TEST(HttpClient, WhatIsTooLong) {
+  EXPECT_EQ(fault_of(says("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")), "its answer is too long");
+  const std::string megabyte(size_t{1} << 20, 'x');
+  EXPECT_EQ(fault_of(says_for_ever("HTTP/1.1 200 OK\r\n\r\n", megabyte)), "its answer is too long");
+  EXPECT_EQ(fault_of(says_for_ever("HTTP/1.1 200 OK\r\n", "A: b\r\n")), "what answers is no gradlaned");
+}
+
+TEST(HttpClient, WhoIsSlowIsGivenUp) {
+  for (const auto& [first, text] :
+       {std::pair<const char*, const char*>{"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", " "},
+        {"HTTP/1.1 200 OK\r\nA: ", "b"},
+        {"", ""}}) {
+    const Peer peer(*text != 0 ? says_for_ever(first, text, milliseconds(10)) : says_nothing());
+    HttpClient client("127.0.0.1", peer.port());
+    const auto begin = Clock::now();
+    EXPECT_EQ(fault(client), "no answer within 500 ms");
+    EXPECT_GE(Clock::now() - begin, kPatience);
+    EXPECT_LT(Clock::now() - begin, kSoon);
+  }
+}
+
+TEST(HttpClient, WhoeverWaitsCanBeStopped) {
+  const Peer peer(says_nothing());
+  const auto begin = Clock::now();
+  {
+    std::jthread asking([&peer](const std::stop_token& stop) {
+      HttpClient client("127.0.0.1", peer.port());
+      EXPECT_THROW((void)client.get("/stats", std::chrono::hours(1), stop), SetupError);
+    });
+    while (peer.came() == 0) std::this_thread::yield();
+  }
+  EXPECT_LT(Clock::now() - begin, kSoon);
+}
+
+}  // namespace
+}  // namespace gradlane::test::http_client_test

@@ -47,6 +47,45 @@ def total(tensor, group=None):
     return result
 
 
+class Again(unittest.TestCase):
+    """Before the others, as it makes the job's group anew."""
+
+    def test_another_group_of_that_name(self):
+        """PyTorch counts groups from the start again, behind destroy_process_group()."""
+        store = dist.distributed_c10d._get_default_store()
+        names = set()
+        for number, ranks in enumerate(([0, 1, 2], [0, 1], [1, 2], [1, 2])):
+            group = dist.new_group(ranks)
+            if RANK in ranks:
+                names.add(group.group_name)
+                engine = gradlane.torch.State("raw", process_group=group)._engine
+                self.assertEqual((engine.rank, engine.world), (ranks.index(RANK), len(ranks)))
+                tensor = torch.full((NUMEL,), float(RANK))
+                engine.all_reduce(tensor).wait()
+                self.assertEqual(tensor.unique().tolist(), [sum(ranks)])
+            dist.barrier()
+            dist.destroy_process_group()
+            dist.init_process_group(os.environ.get("HSDP", "gradlane"), store=dist.PrefixStore(f"{number}", store),
+                                    rank=RANK, world_size=WORLD)
+        self.assertLessEqual(len(names), 1)
+
+    def test_other_numbers_of_ranks(self):
+        """The same processes with other numbers, which a reduce-scatter depends on."""
+        store = dist.distributed_c10d._get_default_store()
+        for rank in (RANK, WORLD - 1 - RANK):
+            dist.destroy_process_group()
+            dist.init_process_group("gloo", store=dist.PrefixStore(f"as {rank - RANK == 0}", store), rank=rank,
+                                    world_size=WORLD)
+            group = dist.new_group([0, 3])
+            if rank in (0, 3):
+                engine = gradlane.torch.State("raw", process_group=group)._engine
+                self.assertEqual(engine.rank, rank // 3)
+            dist.barrier()
+        dist.destroy_process_group()
+        dist.init_process_group(os.environ.get("HSDP", "gradlane"), store=dist.PrefixStore("last", store), rank=RANK,
+                                world_size=WORLD)
+
+
 class Hsdp(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

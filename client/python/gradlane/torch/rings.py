@@ -50,7 +50,9 @@ def leave(group: dist.ProcessGroup) -> None:
 
 def _join(name: str, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Engine:
     known = _rings.get(name)
-    held = launch.ring(store, rank, size, timeout, known.held if known is not None and known.engine.usable else None)
+    # PyTorch gives names again, behind destroy_process_group(): to other ranks, or to the same with other numbers.
+    same = known is not None and known.engine.usable and (known.engine.rank, known.engine.world) == (rank, size)
+    held = launch.ring(store, rank, size, timeout, known.held if known is not None and same else None)
     if known is not None and held is known.held:
         return known.engine
     if known is not None:  # of an earlier group of that name, or failed; all ranks are here, and not there any more

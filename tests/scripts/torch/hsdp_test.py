@@ -194,8 +194,13 @@ class Hsdp(unittest.TestCase):
         model = network(self.shard)
         with self.assertRaisesRegex(gradlane.BadArgument, "whole tensors"):
             gradlane.torch.hsdp(model, self.replicate, "topk:1%")
+        known = set(gradlane.torch.rings._rings)
         with self.assertRaisesRegex(gradlane.BadArgument, "sharded over rank ., which `replicate` has too"):
             gradlane.torch.hsdp(model, self.shard)
+        crossed = [dist.new_group(ranks) for ranks in ([0, 3], [1, 2])][RANK in (1, 2)]
+        with self.assertRaisesRegex(gradlane.BadArgument, "this rank has part . of 2 of 6240 elements, and rank .*part ."):
+            gradlane.torch.hsdp(model, crossed)
+        self.assertEqual(set(gradlane.torch.rings._rings), known)  # no daemons for that
         with self.assertRaisesRegex(gradlane.BadArgument, "process_group is str"):
             gradlane.torch.hsdp(model, "replicate")
         with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has 0, 1, 2, 3: .*hsdp"):
@@ -203,7 +208,7 @@ class Hsdp(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, GRADLANE_START="0"):
             error, words = (gradlane.NoDaemon, "GRADLANE_START=0") if RANK < 3 else (gradlane.BadArgument, "no member")
             with self.assertRaisesRegex(error, words):
-                gradlane.torch.hsdp(model, dist.new_group([0, 1, 2]))
+                gradlane.torch.State(process_group=dist.new_group([0, 1, 2]))
 
 
 if __name__ == "__main__":

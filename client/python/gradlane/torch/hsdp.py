@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from .. import errors
 from .fsdp import Sharded, Unit, Way, group_of, shards_of, units_of
+from .hook import _check_group
 from .work import Work
 
 
@@ -44,15 +45,9 @@ def hsdp(model: torch.nn.Module, replicate: Any, codec: str | None = None, error
     group = replicate.get_group() if hasattr(replicate, "get_group") else replicate
     if isinstance(group, dist.ProcessGroup) and group.size() == 1:
         return Sharded(codec or "raw", False, {})  # one replica
+    _check_group(group)
+    _check_shards(found, group)
     way = Way.of("hsdp", codec, error_feedback, strategy, group)
-    replicas = set(dist.get_process_group_ranks(group))
-    for name, module in found.items():
-        both = sorted(replicas.intersection(shards_of(module)) - {dist.get_rank()})
-        if both:
-            raise errors.bad_argument(
-                f"gradlane: hsdp: {name} is sharded over rank {both[0]}, which `replicate` has too: the one is "
-                "mesh[\"shard\"], the other mesh[\"replicate\"]"
-            )
     units: dict[str, Unit] = {}
     for name, module in found.items():
         replica = Replica(way)
@@ -86,3 +81,27 @@ class Replica(Unit):
         """All of the ring's ranks have all of it."""
         if self._bound is not None:
             self._bound.update(result.cpu().numpy())
+
+
+def _check_shards(found: dict[str, Any], group: dist.ProcessGroup) -> None:
+    """Raises BadArgument, before there is a ring, if these ranks do not have the same shards; on all of them."""
+    ranks, mine = dist.get_process_group_ranks(group), dist.get_rank()
+    shards = {name: shards_of(module) for name, module in found.items()}
+    said = {name: f"part {over.index(mine)} of {len(over)} of {sum(it.numel() for it in found[name].parameters())}"
+            for name, over in shards.items()}
+    everybody: list[Any] = [None] * len(ranks)
+    dist.all_gather_object(everybody, said, group=group)
+    for name, over in shards.items():
+        both = sorted(set(ranks).intersection(over) - {mine})
+        if both:
+            raise errors.bad_argument(
+                f"gradlane: hsdp: {name} is sharded over rank {both[0]}, which `replicate` has too: the one is "
+                "mesh[\"shard\"], the other mesh[\"replicate\"]"
+            )
+    for rank, theirs in zip(ranks, everybody):
+        unlike = next((name for name in {**said, **theirs} if said.get(name) != theirs.get(name)), None)
+        if unlike is not None:
+            raise errors.bad_argument(
+                f"gradlane: hsdp: of {unlike} this rank has {said.get(unlike, 'nothing')} elements, and rank {rank}, "
+                f"which `replicate` has too, {theirs.get(unlike, 'nothing')}: replicas are ranks with the same shards"
+            )

@@ -161,6 +161,13 @@ class Hsdp(unittest.TestCase):
         engines = {next(iter(self.given()[1]._units.values()))._engine for _ in range(3)}
         self.assertEqual([(engine.world, engine.rank) for engine in engines], [(REPLICAS, RANK // (WORLD // REPLICAS))])
 
+    def test_a_group_of_all_ranks(self):
+        """It is the job, which is not told here whose daemons to take."""
+        with unittest.mock.patch.dict(os.environ):
+            os.environ.pop("GRADLANE_SOCKET", None)
+            engine = gradlane.torch.State("raw", process_group=dist.new_group(list(range(WORLD))))._engine
+        self.assertEqual((engine.rank, engine.world, engine.is_apart), (RANK, WORLD, False))
+
     def test_ddp_of_some_ranks(self):
         """The hook over the replicas alone, as beside tensor parallelism."""
         group = self.replicate.get_group()

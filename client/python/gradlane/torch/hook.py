@@ -369,7 +369,7 @@ def _open(process_group: dist.ProcessGroup | None) -> Engine:
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
         if process_group is not None and 1 < world < dist.get_world_size():
             return rings.engine_of(process_group, datetime.timedelta(seconds=_timeout_of(process_group) or 0))
-        if launch.wanted() and not Engine.exists() and process_group in (None, dist.group.WORLD):
+        if launch.wanted() and not Engine.exists() and world == dist.get_world_size():
             limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
             store = dist.distributed_c10d._get_default_store()
             launch.prepare(dist.PrefixStore(convene(store, rank, world, limit), store), rank, world, limit)

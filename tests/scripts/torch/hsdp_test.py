@@ -213,9 +213,10 @@ class Hsdp(unittest.TestCase):
         with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has 0, 1, 2, 3: .*hsdp"):
             gradlane.torch.fsdp(model)
         with unittest.mock.patch.dict(os.environ, GRADLANE_START="0"):
-            error, words = (gradlane.NoDaemon, "GRADLANE_START=0") if RANK < 3 else (gradlane.BadArgument, "no member")
+            error, words = (gradlane.BadArgument, "no member") if RANK == 0 else (
+                gradlane.NoDaemon, "no daemon for rank 0: .*GRADLANE_START=0 .*which are 1, 2, 3 of the job")
             with self.assertRaisesRegex(error, words):
-                gradlane.torch.State(process_group=dist.new_group([0, 1, 2]))
+                gradlane.torch.State(process_group=dist.new_group([1, 2, 3]))
 
 
 if __name__ == "__main__":

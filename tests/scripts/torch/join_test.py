@@ -76,7 +76,7 @@ class Join(unittest.TestCase):
         self.assertEqual(sorted(said), [0, 1, 2])
         self.assertRegex(said[1], "NoDaemon: " + found)
         for rank in (0, 2):
-            self.assertRegex(said[rank], "BadArgument: gradlane: rank 1 of the job cannot take part: " + found)
+            self.assertRegex(said[rank], "BadArgument: gradlane: rank 1 cannot take part: " + found)
 
 
 if __name__ == "__main__":

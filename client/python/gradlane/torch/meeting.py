@@ -65,7 +65,7 @@ def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
     if isinstance(joined, Exception):
         raise joined
     text = texts[failed or 0]
-    raise errors.bad_argument(f"gradlane: rank {failed} of the job cannot take part: {text}")
+    raise errors.bad_argument(f"gradlane: rank {failed} cannot take part: {text}")
 
 
 def own(store: dist.Store) -> dist.Store:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import datetime
 import os
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import torch.distributed as dist
 
+from .. import errors
 from . import launch, meeting
 from .council import convene
 from .engine import Engine
@@ -32,9 +33,13 @@ def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
     BadArgument, on all of them."""
     rank, size, name = dist.get_rank(group), dist.get_world_size(group), group.group_name
     job = dist.PrefixStore(f"gradlane ring {name}", dist.distributed_c10d._get_default_store())
-    store = dist.PrefixStore(convene(job, rank, size, timeout), job)
-    engine = meeting.join_all(store, rank, size, timeout, lambda own: _join(name, own, rank, size, timeout))
-    launch.verify(engine, timeout, _rings[name].held)
+    try:
+        store = dist.PrefixStore(convene(job, rank, size, timeout), job)
+        engine = meeting.join_all(store, rank, size, timeout, lambda own: _join(name, own, rank, size, timeout))
+        launch.verify(engine, timeout, _rings[name].held)
+    except errors.Error as error:
+        ranks = ranks_text(dist.get_process_group_ranks(group))
+        raise type(error)(error.code, f"{error} (ranks of a group, which are {ranks} of the job)") from error
     return engine
 
 
@@ -43,6 +48,11 @@ def leave(group: dist.ProcessGroup) -> None:
     ring = _rings.get(group.group_name)
     if ring is not None:
         ring.engine.close()
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Of not too many."""
+    return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
 
 
 # ---- Private

@@ -24,9 +24,9 @@ PageLine title_of(const TopView& view) {
   const auto answer = std::ranges::count_if(view.nodes, [](const TopNode& it) {
     return it.state != "not asked" && it.state != "missing" && it.state != "gone";
   });
-  return {
-      fmt::format("gradlane top   {} of {} nodes answer   codec {}   MTU {}", answer, view.size, view.codec, view.mtu),
-      Style::kTitle};
+  return {fmt::format("gradlane top   {} of {} nodes answer   daemons' codec {}   MTU {}", answer, view.size,
+                      view.codec, view.mtu),
+          Style::kTitle};
 }
 
 PageLine totals_of(const TopView& view) {
@@ -74,7 +74,8 @@ std::vector<PageLine> node_lines(const TopView& view, bool wide) {
   for (size_t i = 0; i < view.nodes.size(); ++i) {
     const TopNode& it = view.nodes[i];
     const bool bad = it.state != "whole" && it.state != "not asked";
-    lines.push_back({text[i + 1] + "  " + it.waits, bad ? Style::kBad : Style::kPlain});
+    const bool late = view.held_up && (it.waits.starts_with("the link") || it.waits.starts_with("its own"));
+    lines.push_back({text[i + 1] + "  " + it.waits, bad ? Style::kBad : late ? Style::kWarning : Style::kPlain});
   }
   return lines;
 }
@@ -89,7 +90,7 @@ std::vector<PageLine> link_lines(const TopView& view, bool wide) {
     for (const TopLink& it : view.links) links.push_back(&it);
   }
   if (links.empty()) return {};
-  Rows rows = {{"link", "full %", "Mb/s", "when full", "RTT ms", "window", "lost %"}};
+  Rows rows = {{"link", "full %", "Mb/s", "when full", "RTT ms", "window", "again %"}};
   if (wide) rows[0].insert(rows[0].end(), {"in flight", "packets/s", "resent/s"});
   for (const TopLink* const it : links) {
     rows.push_back({fmt::format("{} -> {}", it->from, it->to), percent(it->full), digits(it->rate * 8 / 1e6),

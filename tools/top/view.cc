@@ -59,7 +59,13 @@ const TopNode* find(const std::vector<TopNode>& nodes, unsigned node) {
 }
 
 std::string why_slow(const TopView& view, const TopLink& link) {
-  if (link.lost() >= kLossy) return fmt::format("it loses {:.1f} % of its packets", 100 * link.lost());
+  // Lost, or so late that it was sent again in vain: the sender cannot tell.
+  if (link.lost() >= kLossy) {
+    return fmt::format(
+        "{:.1f} % of its packets are sent again, as they are lost or late; cable, switch port, or a node "
+        "that takes packets slowly",
+        100 * link.lost());
+  }
   const TopNode* const to = find(view.nodes, link.to);
   if (to != nullptr && to->busy >= kBusy) {
     return fmt::format("node {}'s worker is busy {:.0f} % of the time", link.to, 100 * to->busy);

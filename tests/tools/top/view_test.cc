@@ -92,7 +92,7 @@ TEST(TopView, TheSlowestLinkIsTheOneThatIsFullLongerThanTheOthers) {
 TEST(TopView, LossIsNamedAsTheCause) {
   std::vector<TopLooks> nodes = ring({0, 0, 0});
   nodes[1] = looks(1, 3, 1.5e6, 30);
-  EXPECT_THAT(top_view(nodes).verdict, HasSubstr("it loses 2.9 % of its packets"));
+  EXPECT_THAT(top_view(nodes).verdict, HasSubstr("2.9 % of its packets are sent again"));
 }
 
 TEST(TopView, WhoWaitsForWhom) {

@@ -214,7 +214,7 @@ class Unit:
             return codec, None
         residual = self._owed(shared.numel())
         if self._bound is not None and codec == self._engine.codecs.exact:  # all that is owed goes now
-            shared.add_(residual[0], alpha=self._engine.per_debt if average else 1)
+            shared.add_(residual[0].to(shared.device), alpha=self._engine.per_debt if average else 1)
             residual.zero_()
             return codec, None
         return codec, residual

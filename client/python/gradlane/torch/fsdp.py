@@ -21,6 +21,7 @@ from .delegating import premultiplied
 from .engine import Engine
 from .hook import _check_group, _feedback, _open, _timeout_of
 from .plan import Plan
+from .rings import ranks_text
 from .work import Work
 
 _VERSION = 1  # of state dicts
@@ -323,8 +324,3 @@ def shards_of(module: Any) -> list[int]:
     group = getattr(group_of(module), "_reduce_scatter_process_group")
     ranks: list[int] = dist.get_process_group_ranks(group)
     return ranks
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """Of not too many."""
-    return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")

@@ -35,11 +35,11 @@ class State:
     codec: of float32 gradients; None or "fixed": "fixed:auto", whose bound follows the gradients; "auto:2^-10": chosen
     for each size of buckets, within that bound (docs/plan.md). Other types travel exactly. error_feedback: what a codec
     takes away is added in the next step. None: with "fixed:auto", and with codecs that are made for it (topk, onebit,
-    ...), yes. process_group: None: the default one; it must have as many ranks as the daemons. strategy: which way
-    round gradients go, one of those that the daemon allows; None: its first, or the first that can. warmup: so many
-    steps at first are exact. ramp: [(codec, steps), ...], codecs of the same word that come before `codec`, each for so
-    many steps. exact: patterns (fnmatch) of names of parameters that travel exactly, "*.bias" say; model: whose
-    parameters these are.
+    ...), yes. process_group: None: the default one, which must have as many ranks as the daemons; one of some ranks has
+    daemons of its own started. strategy: which way round gradients go, one of those that the daemon allows; None: its
+    first, or the first that can. warmup: so many steps at first are exact. ramp: [(codec, steps), ...], codecs of the
+    same word that come before `codec`, each for so many steps. exact: patterns (fnmatch) of names of parameters that
+    travel exactly, "*.bias" say; model: whose parameters these are.
 
     Raises NoDaemon, and BadArgument if something does not go together. The connection is shared with backend gradlane.
     """

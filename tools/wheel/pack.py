@@ -7,6 +7,7 @@ It takes no setuptools: a wheel is an archive of what is installed, with its des
 import argparse
 import base64
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -19,9 +20,8 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "client" / "python"
-# Debian's packages that are linked in, or lie beside: their licences and versions are told.
-LINKED = ("libbsd-dev", "libcli11-dev", "libdpdk-dev", "libfmt-dev", "libgcc-12-dev", "libhwy-dev", "libisal2", "libmd-dev",
-          "libnuma-dev", "libspdlog-dev", "libssl-dev", "libstdc++-12-dev", "libyaml-cpp-dev", "nlohmann-json3-dev")
+# What ninja calls what is built.
+TARGETS = ("tools/gradlane", "tools/gradlaned", "client/libgradlane.so.0.1.0")
 EXECUTABLE, PLAIN = 0o755, 0o644
 
 
@@ -76,9 +76,16 @@ def glibc(paths):
     return max((int(major), int(minor)) for text in symbols for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", text))
 
 
-def licences():
+def licences(build, scratch):
+    """What it is made of, and the licences of what is linked in or lies beside."""
+    made = scratch / "gradlane.spdx.json"
+    subprocess.run([sys.executable, ROOT / "tools/package/sbom.py", build, made, *TARGETS], check=True)
+    content = json.loads(made.read_text())
+    inside = {it["relatedSpdxElement"] for it in content["relationships"] if it["relationshipType"] == "STATIC_LINK"}
+    names = {it["name"] for it in content["packages"] if it["SPDXID"] in inside} | {"libisal2"}
+    yield "sboms/gradlane.spdx.json", made
     yield "licenses/LICENSE", ROOT / "LICENSE"
-    for package in LINKED:
+    for package in sorted(names):
         yield f"licenses/{package}", pathlib.Path(f"/usr/share/doc/{package}/copyright").resolve()
 
 
@@ -98,7 +105,6 @@ def described(project, tag):
         "[console_scripts]", *(f"{name} = gradlane_programs:{name}" for name in ("gradlane", "gradlaned")),
         *(f"[{group}]\n{name} = {place}" for group, points in about["entry-points"].items()
           for name, place in points.items())]
-    yield "built-with.txt", output("dpkg-query", "-W", "-f", "${Package} ${Version}\n", *LINKED).splitlines()
 
 
 def write(path, files):
@@ -130,7 +136,7 @@ def pack(build, out, pythons, scratch):
     about = f"gradlane-{project['project']['version']}"
     files = {name: (path.read_bytes(), EXECUTABLE if name in built else PLAIN)
              for name, path in [*python_files(project), *built.items()]}
-    files |= {f"{about}.dist-info/{name}": (path.read_bytes(), PLAIN) for name, path in licences()}
+    files |= {f"{about}.dist-info/{name}": (path.read_bytes(), PLAIN) for name, path in licences(build, scratch)}
     files |= {f"{about}.dist-info/{name}": ("\n".join(lines).encode() + b"\n", PLAIN)
               for name, lines in described(project, tag)}
     files[f"{about}.dist-info/RECORD"] = b"", PLAIN

@@ -1,0 +1,222 @@
+#!/usr/bin/python3
+"""Writes what built programs are made of as SPDX 2.3: Debian's packages whose headers and archives are in them, and
+whose shared libraries they load.
+
+Nothing is listed by hand. Headers are those that the compiler has read (ninja knows), archives and objects those that
+the linker takes when it links once more, shared libraries those that the result needs; dpkg knows whose they are.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Debian's names that SPDX has others for; all else is quoted.
+SPDX = {"Apache-2.0": "Apache-2.0", "BSD-2-clause": "BSD-2-Clause", "BSD-3-clause": "BSD-3-Clause",
+        "BSD-3-Clause": "BSD-3-Clause", "Expat": "MIT", "GPL-2": "GPL-2.0-only", "ISC": "ISC", "LGPL-2.1": "LGPL-2.1-only"}
+# How a package gets into a program, a method of Build: SPDX's word, and what is said of it.
+WAYS = {"headers": ("STATIC_LINK", "its headers are compiled in"), "static": ("STATIC_LINK", "archives or objects of it"),
+        "shared": ("DYNAMIC_LINK", "a shared library, by name")}
+FIELDS = ("Package", "Version", "Architecture", "Homepage", "source:Package", "source:Version")
+
+
+def output(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+
+
+# ---- Files
+
+class Build:
+    """A build folder of meson's."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.links = {entry["output"]: entry["command"] for entry in json.loads(self.ninja("compdb", "-x"))}
+        self.read = {}
+        for block in self.ninja("deps").split("\n\n"):
+            head, *lines = block.splitlines() or [""]
+            self.read[head.partition(":")[0]] = [line.strip() for line in lines]
+
+    def ninja(self, *words):
+        return output("ninja", "-t", *words, cwd=self.folder)
+
+    def outside(self, names):
+        """Of these, what is not of this tree."""
+        paths = {(self.folder / name).resolve() for name in names}
+        return {path for path in paths if ROOT not in path.parents and self.folder not in path.parents}
+
+    def headers(self, target):
+        return self.outside(name for it in self.ninja("inputs", target).splitlines() for name in self.read.get(it, ()))
+
+    def static(self, target):
+        command = shlex.split(self.links[target])
+        with tempfile.TemporaryDirectory() as folder:
+            command[command.index("-o") + 1] = f"{folder}/again"
+            said = output(*command, "-Wl,--trace", cwd=self.folder)
+        found = self.outside(line.strip("()").partition(")")[0] for line in said.splitlines())
+        return {path for path in found if path.suffix in (".a", ".o")}
+
+    def shared(self, target):
+        program = self.folder / target
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", program)))
+        found = re.findall(r"^\s*(\S+) (?:=> (\S+) )?\(0x", output("ldd", program), re.MULTILINE)
+        paths = {pathlib.Path(name).name: path or name for name, path in found}
+        return self.outside(paths[name] for name in needed)
+
+
+# ---- Packages
+
+def names_of(path):
+    """As dpkg may know it: from before /lib became /usr/lib, too."""
+    return [str(path), str(path).removeprefix("/usr")]
+
+
+def owners(paths):
+    """The package of each."""
+    result = subprocess.run(["dpkg-query", "--search", *sorted({name for path in paths for name in names_of(path)})],
+                            capture_output=True, text=True)
+    known = {}
+    for line in result.stdout.splitlines():
+        packages, _, name = line.rpartition(": ")
+        if not line.startswith("diversion "):
+            known[name] = packages.split(", ")[0].partition(":")[0]
+    found = {path: next((known[name] for name in names_of(path) if name in known), None) for path in paths}
+    strange = sorted(str(path) for path, owner in found.items() if not owner)
+    if strange:
+        sys.exit(f"sbom.py: no package has {', '.join(strange[:5])}")
+    return found
+
+
+def paragraphs(text):
+    """Of a file of Debian's form: fields, whose values may have more lines."""
+    for block in re.split(r"\n\s*\n", text):
+        yield {key: value.strip() for key, value in re.findall(r"^([\w-]+):((?:.*)(?:\n[ \t].*)*)", block, re.MULTILINE)}
+
+
+class Licence:
+    """Of a package: what Debian's copyright file says of its files in general, and what others it names."""
+
+    def __init__(self, package, source):
+        path = pathlib.Path(f"/usr/share/doc/{package}/copyright")
+        text = path.read_text(errors="replace")
+        self.extracted = {}
+        self.others = []
+        if not text.startswith("Format:"):
+            self.declared = self.quoted(f"copyright-{source}", f"the copyright file of Debian's {source}", text)
+            return
+        parts = list(paragraphs(text))
+        licensed = [part for part in parts if part.get("License")]
+        of_files = [(part["Files"].split(), part["License"].splitlines()) for part in licensed if "Files" in part]
+        texts = {part["License"].splitlines()[0]: part["License"] for part in licensed if "Files" not in part}
+        general = next((lines for files, lines in of_files if "*" in files), of_files[0][1])
+        name = general[0].strip()
+        self.declared = SPDX.get(name) or self.quoted(f"{source}-{name}", name, texts.get(name) or "\n".join(general))
+        self.others = sorted({lines[0].strip() for _, lines in of_files} - {name})
+
+    def quoted(self, words, name, text):
+        reference = "LicenseRef-" + re.sub(r"[^A-Za-z0-9.-]+", "-", words)
+        self.extracted[reference] = {"licenseId": reference, "name": name, "extractedText": text}
+        return reference
+
+
+def identity(*words):
+    return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", "-".join(words).replace("+", "plus"))
+
+
+def described(package):
+    """A package of Debian's, and the texts of licences that SPDX has no name for."""
+    values = output("dpkg-query", "-W", "-f", "\t".join(f"${{{field}}}" for field in FIELDS) + "\n", package)
+    name, version, architecture, home, source, source_version = values.splitlines()[0].split("\t")
+    licence = Licence(package, source)
+    locator = f"pkg:deb/debian/{urllib.parse.quote(name)}@{urllib.parse.quote(version)}?arch={architecture}"
+    about = {
+        "SPDXID": identity("package", name),
+        "name": name,
+        "versionInfo": version,
+        "supplier": "Organization: Debian",
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": False,
+        "sourceInfo": f"built from Debian's source package {source} {source_version}",
+        "licenseConcluded": "NOASSERTION",
+        "licenseDeclared": licence.declared,
+        "copyrightText": f"see /usr/share/doc/{name}/copyright of that package",
+        "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator}],
+    }
+    if home:
+        about["homepage"] = home
+    if licence.others:
+        about["licenseComments"] = "some files of the source, of which not all are used, have: " + "; ".join(licence.others)
+    return about, licence.extracted
+
+
+# ---- The document
+
+def project():
+    """Name, version, licence, as meson knows them."""
+    text = (ROOT / "meson.build").read_text()
+    return [re.search(pattern, text)[1] for pattern in (r"project\('(.*?)'", r"version: '(.*?)'", r"license: '(.*?)'")]
+
+
+def document(build, targets):
+    name, version, licence = project()
+    own = {"downloadLocation": "NOASSERTION", "filesAnalyzed": False, "versionInfo": version, "licenseConcluded": licence,
+           "licenseDeclared": licence, "copyrightText": "2026, the gradlane authors"}
+    packages = [{"SPDXID": identity(name), "name": name, **own}]
+    relations, used, texts = [], set(), {}
+
+    def relate(one, kind, other, comment=None):
+        relations.append({"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
+                         | ({"comment": comment} if comment else {}))
+
+    relate("SPDXRef-DOCUMENT", "DESCRIBES", identity(name))
+    for target in targets:
+        program = pathlib.Path(target).name
+        packages.append({"SPDXID": identity("program", program), "name": program, **own})
+        relate(identity(name), "CONTAINS", identity("program", program))
+        for way, (kind, comment) in WAYS.items():
+            for package in sorted(set(owners(getattr(build, way)(target)).values())):
+                used.add(package)
+                relate(identity("program", program), kind, identity("package", package), comment)
+    for package in sorted(used):
+        about, extracted = described(package)
+        packages.append(about)
+        texts |= extracted
+    made = {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"{name}-{version}",
+        "packages": packages,
+        "relationships": relations,
+        "hasExtractedLicensingInfos": [texts[key] for key in sorted(texts)],
+    }
+    # The same content, the same name: builds can be repeated.
+    digest = hashlib.sha256(json.dumps(made).encode()).hexdigest()
+    made["documentNamespace"] = f"https://spdx.org/spdxdocs/{name}-{version}-{digest[:32]}"
+    at = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", 315532800)), datetime.timezone.utc)
+    made["creationInfo"] = {"created": at.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": ["Tool: gradlane sbom.py"]}
+    return made
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path, help="a build folder")
+    parser.add_argument("out", type=pathlib.Path, help="the file to write")
+    parser.add_argument("target", nargs="+", help="as ninja knows it: tools/gradlaned")
+    args = parser.parse_args()
+    made = document(Build(args.build.resolve()), args.target)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(made, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

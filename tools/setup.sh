@@ -18,6 +18,8 @@ packages=(
   tmux
   # tests of metrics: promtool, and who scrapes
   prometheus
+  # systemd-analyze: the service's unit
+  systemd
   # trainers in Python, and the data of the demo
   python3-numpy python3-sklearn libopenblas0-serial
   # PyTorch, and what gradlane is compared with
@@ -32,7 +34,7 @@ packages=(
   python3-dev python3-venv
 )
 # --package: tools/package.sh, tools/package-test.sh
-packaging=(debhelper debootstrap devscripts dh-python lintian man-db systemd)
+packaging=(abigail-tools debhelper debootstrap devscripts dh-python lintian man-db)
 
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
@@ -84,7 +86,8 @@ install_pytorch() {
   echo "installing $(tr '\n' ' ' <"$wanted")in $venv/"
   rm -rf "$venv"
   # Python compiles what is imported, then.
-  if /usr/bin/python3 -m venv "$venv" >"$log" 2>&1 && "$venv/bin/pip" install --no-compile -r "$wanted" >"$log" 2>&1; then
+  if /usr/bin/python3 -m venv "$venv" >"$log" 2>&1 &&
+    "$venv/bin/pip" install --no-compile -r "$wanted" -c tools/dev/pip_versions.txt >"$log" 2>&1; then
     cp "$wanted" "$venv/installed.txt"
   else
     tail -n 5 "$log" >&2

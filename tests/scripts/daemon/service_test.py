@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """What a daemon tells its service manager: that it is ready, that its workers work, that it stops. The manager is a
-socket of this test; a worker hangs because a debugger holds it. Needs no rights."""
+socket of this test; a worker hangs because a debugger holds it. And what systemd-analyze says of the unit, and of its
+drop-ins: it needs no systemd that runs. Needs no rights."""
 
 import argparse
 import ctypes
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,11 +15,15 @@ import sys
 import tempfile
 import time
 
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.paths import TOOLS
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 WALL = 0x40000000  # of waitpid(): threads that others have made, too
 INTERVAL = 0.4  # s, of the watchdog: fed at every other look of the daemon's, each 100 ms
+
+# What systemd-analyze security may say, tenfold: the figures of docs/install.md.
+EXPOSURE = {None: 12, "packets.conf": 19, "card.conf": 14}
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -134,11 +140,47 @@ def not_told(gradlaned, folder):
     assert text.count("the service manager is told nothing") == 1, text
 
 
+def analyzed(*words, **environment):
+    result = subprocess.run(["systemd-analyze", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            timeout=60, env={**os.environ, **environment})
+    return result.returncode, result.stdout
+
+
+def read_by_systemd(gradlaned, folder):
+    """The unit alone and with each drop-in: no complaint, and as little to attack as is said."""
+    if shutil.which("systemd-analyze") is None:
+        assert not networks.in_ci(), "no systemd-analyze; CI is set, where nothing may be left out"
+        print("no systemd-analyze, nothing of that")
+        return
+    text = (TOOLS / "service/gradlaned@.service.in").read_text()
+    binaries = pathlib.Path(gradlaned).resolve().parent
+    for dropin, exposure in EXPOSURE.items():
+        units = folder / str(dropin)
+        units.mkdir()
+        more = (TOOLS / "service" / dropin).read_text() if dropin else ""
+        unit = units / "gradlaned@.service"
+        unit.write_text(text.replace("@bindir@", str(binaries)))
+        (units / "gradlaned@.service.d").mkdir()
+        (units / "gradlaned@.service.d/more.conf").write_text(more)
+        # Behind these, where systemd's own are.
+        said = analyzed("verify", "--man=no", "gradlaned@ring.service", SYSTEMD_UNIT_PATH=f"{units}:")
+        assert said == (0, ""), (dropin, said)
+        # Of a file; the last of several lines of a kind counts, or they add up, as with a drop-in.
+        unit.write_text(unit.read_text() + more)
+        status, said = analyzed("security", "--offline=true", "--no-pager", f"--threshold={exposure}", str(unit))
+        assert status == 0, (dropin, said[-200:])
+        # What is checked here can fail.
+        unit.write_text(unit.read_text().replace("ProtectSystem=", "ProtectSistem=").replace("NoNewPrivileges=yes", ""))
+        assert "ProtectSistem" in analyzed("verify", "--man=no", "gradlaned@ring.service",
+                                           SYSTEMD_UNIT_PATH=f"{units}:")[1], dropin
+        assert analyzed("security", "--offline=true", "--no-pager", f"--threshold={exposure}", str(unit))[0] != 0, dropin
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
     args = parser.parse_args()
-    for check in (told, not_told):
+    for check in (read_by_systemd, told, not_told):
         with tempfile.TemporaryDirectory(prefix="gl-service-") as name:
             check(args.gradlaned, pathlib.Path(name))
     print("a service manager hears what it should")

@@ -251,7 +251,7 @@ def kubernetes(_):
         import kubernetes_validate
         import yaml
     except ImportError as error:
-        raise Broken(f"{error}; pip install kubernetes-validate") from error
+        raise Broken(f"{error}; pip install -c tools/dev/pip_versions.txt kubernetes-validate") from error
     said = []
     for path in sorted((ROOT / "docs/clusters").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):

@@ -5,14 +5,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${1:-build/frameworks}
-packages=(torch==2.13.0 numpy lightning==2.6.6 accelerate==1.15.0 deepspeed==0.19.8)
+packages=(torch==2.13.0 numpy==2.4.6 lightning==2.6.6 accelerate==1.15.0 deepspeed==0.19.8)
 
 if [ ! -x build/tools/gradlaned ]; then
   echo "tools/frameworks.sh: no build/tools/gradlaned; run 'meson setup build && ninja -C build'" >&2
   exit 2
 fi
 if [ ! -e "$venv/installed" ] || [ "$(cat "$venv/installed")" != "${packages[*]}" ]; then
-  python3 -m venv "$venv" && "$venv/bin/pip" install --quiet "${packages[@]}" ||
+  python3 -m venv "$venv" && "$venv/bin/pip" install --quiet -c tools/dev/pip_versions.txt "${packages[@]}" ||
     { echo "tools/frameworks.sh: pip cannot install ${packages[*]}" >&2; exit 2; }
   echo "${packages[*]}" >"$venv/installed"
 fi

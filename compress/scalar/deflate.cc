@@ -3,6 +3,8 @@
 // docs/codec-format.md says the same in prose. A baseline: what a packet holds is found by trying.
 #include <isa-l/igzip_lib.h>
 
+#include <array>
+
 #include "compress/baselines.h"
 #include "compress/scalar/elements.h"
 #include "compress/scalar/scalar.h"
@@ -20,8 +22,12 @@ void store_head(uint8_t* p, size_t head) {
   p[1] = static_cast<uint8_t>(head >> 8);
 }
 
-// Igzip for 64-bit ARM reads behind the end of what it deflates (ISA-L 2.30).
-constexpr size_t kBehind = 64;
+// Igzip for 64-bit ARM reads behind the end of what it deflates (ISA-L 2.30): there it gets a copy.
+#ifdef __aarch64__
+constexpr size_t kCopyBytes = kRecordBytes + 64;
+#else
+constexpr size_t kCopyBytes = 0;
+#endif
 
 // State of more than 110 KB on the stack.
 class Deflater {
@@ -33,8 +39,11 @@ class Deflater {
     stream_.level = 1;  // Huffman codes of the data's own, which need room for their tables and tokens
     stream_.level_buf = tables_;
     stream_.level_buf_size = sizeof tables_;
-    std::memcpy(copied_, in, bytes);
-    stream_.next_in = copied_;
+    if constexpr (kCopyBytes > 0) {
+      std::memcpy(copied_.data(), in, bytes);
+      in = copied_.data();
+    }
+    stream_.next_in = const_cast<uint8_t*>(in);  // it does not write there
     stream_.avail_in = static_cast<uint32_t>(bytes);
     stream_.next_out = packed_;
     stream_.avail_out = sizeof packed_;
@@ -46,7 +55,7 @@ class Deflater {
  private:
   isal_zstream stream_{};
   uint8_t tables_[ISAL_DEF_LVL1_MIN]{};
-  uint8_t copied_[kRecordBytes + kBehind]{};
+  std::array<uint8_t, kCopyBytes> copied_{};
   uint8_t packed_[kRecordBytes + 1024];  // it wants more room than it needs
 };
 

@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
-# Builds the Debian packages of this tree, and has lintian and hardening-check look at them.
+# Builds the Debian packages of this tree, has lintian and hardening-check look at them, and compares the library's
+# interface with that of the last release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/dev/build.sh
 
 out=build-package
 twice=false
+older=false
 while [ $# -gt 0 ]; do
   case "$1" in
     --twice) twice=true ;;
+    --older) older=true ;;
     *)
       cat <<'HELP'
-usage: tools/package.sh [--twice]
+usage: tools/package.sh [--twice] [--older]
 
 Builds gradlane, libgradlane0, libgradlane-dev, python3-gradlane and gradlane-doc in build-package/, from what is in this
 tree, committed or not. What it needs beside tools/setup.sh's packages: tools/setup.sh --package.
 
   --twice  and again, in another folder, time zone and locale: are all packages the same, to the byte?
+  --older  and as version 0.0.9, in build-package/older/, for tools/package-test.sh to upgrade from
 HELP
       [ "$1" = --help ] && exit 0 || exit 2
       ;;
@@ -30,15 +34,21 @@ fail() {
   exit 1
 }
 
-# build FOLDER: a copy of the tree, and its packages beside it.
+# build FOLDER [VERSION]: a copy of the tree, as that version, and its packages beside it.
 build() {
-  local tree=$1/gradlane-$version
+  local as=${2:-$version}
+  local tree=$1/gradlane-$as
   rm -rf "$1"
   mkdir -p "$tree"
   # Without files that are gone, and not committed.
   git ls-files -z --cached --others --exclude-standard |
     while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
     xargs -0 cp --parents --no-dereference -t "$tree"
+  sed -i "s/version: '$version'/version: '$as'/" "$tree/meson.build"
+  sed -i "s/^version = \"$version\"/version = \"$as\"/" "$tree/client/python/pyproject.toml"
+  if [ "$as" != "$version" ]; then
+    sed -i "1s/($version)/($as)/; s/^\( -- .*>  \).*/\1Thu, 01 Jan 2026 12:00:00 +0000/" "$tree/debian/changelog"
+  fi
   (
     cd "$tree"
     export DEB_BUILD_OPTIONS="parallel=$(nproc)"
@@ -66,9 +76,19 @@ for package in gradlane libgradlane0; do dpkg-deb -x "$out/first/${package}_${ve
 hardening-check --color --nocfprotection "$unpacked"/usr/bin/gradlane "$unpacked"/usr/bin/gradlaned
 hardening-check --color --nocfprotection "$unpacked"/usr/lib/*/libgradlane.so.0
 
+step "interface"
+tools/package/interface.sh
+
+if $older; then
+  step "an older release"
+  LC_ALL=C.UTF-8 TZ=UTC build "$out/older" 0.0.9
+  ls "$out/older"/*.deb
+fi
+
 if $twice; then
   step "once more"
-  (umask 027 && LC_ALL=C TZ=Asia/Tokyo build "$out/second")
+  # What a cache of compilers has, has not been built once more.
+  (umask 027 && CCACHE_DISABLE=1 LC_ALL=C TZ=Asia/Tokyo build "$out/second")
   (cd "$out/first" && sha256sum -- *.deb) >"$out/first.txt"
   (cd "$out/second" && sha256sum -- *.deb) >"$out/second.txt"
   diff "$out/first.txt" "$out/second.txt" || fail "they are not the same"

@@ -6,13 +6,18 @@
 machine_pids=()
 machine_groups=()
 
-# in_root FOLDER COMMAND: there, as root, with the network of this machine.
+# in_root FOLDER COMMAND [LAYER]: there, as root, with the network of this machine. With LAYER, a folder, FOLDER stays as
+# it is: what is written lies in LAYER, and is there the next time.
 in_root() {
   unshare --mount --pid --fork --kill-child sh -c '
-    mount -t proc proc "$1/proc" && mount -t sysfs -o ro sys "$1/sys" && mount -t tmpfs -o mode=1777 shm "$1/dev/shm" &&
-    mount -t tmpfs tmpfs "$1/run" && mount -t tmpfs -o mode=1777 tmpfs "$1/tmp" &&
-    exec chroot "$1" env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-      PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "$2"' in_root "$1" "$2"
+    if [ -n "$3" ]; then
+      mkdir -p "$3/upper" "$3/work" "$3/root"
+      mount -t overlay -o "lowerdir=$1,upperdir=$3/upper,workdir=$3/work" layer "$3/root" && cd "$3/root"
+    else cd "$1"; fi &&
+    mount -t proc proc proc && mount -t sysfs -o ro sys sys && mount -t tmpfs -o mode=1777 shm dev/shm &&
+    mount -t tmpfs tmpfs run && mount -t tmpfs -o mode=1777 tmpfs tmp &&
+    exec chroot . env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+      PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "$2"' in_root "$1" "$2" "${3:-}"
 }
 
 # The first process of a machine: mounts, then systemd. $1: its folder of layers, $2: the root, $3: its name.
@@ -78,17 +83,25 @@ on_machine() {
     "${as[@]}" env -i HOME=/tmp LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "$2"
 }
 
-# connect_machines: a cable between the first two, 10.0.0.1 and 10.0.0.2.
+# connect_machines: all of them to a switch; node I is 10.0.0.I+1.
 connect_machines() {
-  ip link add eth0 netns "${machine_pids[0]}" type veth peer name eth0 netns "${machine_pids[1]}"
-  for i in 0 1; do
+  switch=gradlane-test-$$
+  ip netns add "$switch"
+  ip -n "$switch" link add switch type bridge
+  ip -n "$switch" link set switch up
+  local i
+  for i in "${!machine_pids[@]}"; do
+    ip link add eth0 netns "${machine_pids[$i]}" type veth peer name "port$i" netns "$switch"
+    ip -n "$switch" link set "port$i" master switch up
     nsenter --target "${machine_pids[$i]}" --net ip addr add "10.0.0.$((i + 1))/24" dev eth0
     nsenter --target "${machine_pids[$i]}" --net ip link set eth0 up
   done
 }
+switch=
 
 end_machines() {
   local it
+  [ -z "$switch" ] || ip netns delete "$switch" 2>/dev/null || true
   for it in "${machine_outer[@]}"; do kill -KILL "$it" 2>/dev/null || true; done
   for it in "${machine_outer[@]}"; do wait "$it" 2>/dev/null || true; done
   for it in "${machine_groups[@]}"; do

@@ -7,6 +7,8 @@ status 77).
 """
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,14 +47,19 @@ def main():
     parser.add_argument("gradlaned")
     args = parser.parse_args()
     networks.require("setpriv", "unshare")
+    with tempfile.TemporaryDirectory(prefix="gl-container-") as folder:  # nobody may not get to where they were built
+        os.chmod(folder, 0o755)
+        return try_all(*(shutil.copy(program, folder) for program in (args.gradlane, args.gradlaned)))
 
+
+def try_all(gradlane, gradlaned):
     status, said = inside(PLAIN, "grep", "-h", "^Cap", "/proc/self/status")
     assert status == 0 and {line.split()[1] for line in said.splitlines()} == {"0" * 16}, said
     for link in ("udp", "memif", "vhost"):
-        ring(PLAIN, args.gradlane, link)
-    status, said = inside(PLAIN, args.gradlane, "run", "-n", "2", "--link", "veth", "--", "true")
+        ring(PLAIN, gradlane, link)
+    status, said = inside(PLAIN, gradlane, "run", "-n", "2", "--link", "veth", "--", "true")
     assert status == 2 and "--link veth needs root, for network namespaces" in said, said
-    status, said = inside(PLAIN, args.gradlaned, "--nodes", "10.77.0.1,10.77.0.2", "--rank", "0", "--port", "af_packet:lo",
+    status, said = inside(PLAIN, gradlaned, "--nodes", "10.77.0.1,10.77.0.2", "--rank", "0", "--port", "af_packet:lo",
                           "--set", "socket=n.sock")
     assert status == 2 and "port e0: DPDK has no device 'net_af_packet0" in said, said
 
@@ -61,8 +68,8 @@ def main():
         print(f"no user namespaces here, the rest is not tried: {said.strip()}")
         assert not networks.in_ci(), "CI is set, where nothing may be left out"
         return networks.SKIPPED
-    ring(ROOT_INSIDE, args.gradlane, "udp")
-    ring(ROOT_INSIDE, args.gradlane, "veth")  # packet sockets
+    ring(ROOT_INSIDE, gradlane, "udp")
+    ring(ROOT_INSIDE, gradlane, "veth")  # packet sockets
     print("rings without rights work")
     return 0
 

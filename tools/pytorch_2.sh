@@ -38,7 +38,7 @@ if [ ! -e "$venv/installed.txt" ] && ! "$python" -c 'import torch, numpy, expect
 fi
 
 export PYTHONPATH=$PWD/client/python:$PWD PYTHONSAFEPATH=1 OMP_NUM_THREADS=1
-export GRADLANE_LIBRARY=$build/client/libgradlane.so.0
+export GRADLANE_LIBRARY=$build/client/libgradlane.so.0 GRADLANED=$build/tools/gradlaned
 # What is made while it runs, once: the part in C++ for this PyTorch, and what Python compiles.
 export TORCH_EXTENSIONS_DIR=$build/torch-extensions PYTHONPYCACHEPREFIX=$build/pycache
 failed=()

@@ -4,6 +4,7 @@
 By tools/pytorch_2.sh. HSDP names the default group, "gradlane" or "gloo" (if it is not set: "gradlane").
 """
 
+import datetime
 import os
 import unittest
 import unittest.mock
@@ -25,7 +26,7 @@ NUMEL = 5000
 
 def setUpModule():
     torch.set_num_threads(1)
-    dist.init_process_group(os.environ.get("HSDP", "gradlane"))
+    dist.init_process_group(os.environ.get("HSDP", "gradlane"), timeout=datetime.timedelta(seconds=60))
 
 
 def tearDownModule():
@@ -193,6 +194,15 @@ class Hsdp(unittest.TestCase):
             model(gradient(NUMEL, 0)).backward()
         model, _ = self.given(codec="fixed:5")  # by another ring, if that one was lost
         model(gradient(NUMEL, 0)).backward()
+
+    def test_a_rank_stays_away(self):
+        group = [dist.new_group(ranks, timeout=datetime.timedelta(seconds=2)) for ranks in ([0, 2], [1, 3])][RANK % 2]
+        if RANK == 2:
+            for call in (lambda: gradlane.torch.hsdp(network(self.shard), group),
+                         lambda: gradlane.torch.State(process_group=group)):
+                with self.assertRaisesRegex(gradlane.OperationFailed, "rank 1 has waited 2 s.* for rank 0.*which are 0, 2"):
+                    call()
+        dist.barrier()
 
     def test_refused(self):
         model = network(self.mesh)

@@ -300,7 +300,7 @@ def units_of(model: torch.nn.Module) -> dict[str, Any]:
             f"gradlane: fsdp is for FSDP2 (fully_shard), which PyTorch {torch.__version__} does not have") from None
     found = {name or "(root)": module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
     if not found:
-        raise errors.bad_argument("gradlane: fsdp of a model that is not sharded: call fully_shard(model) before")
+        raise errors.bad_argument("gradlane: the model is not sharded: call fully_shard(model) before")
     return {name: module for name, module in found.items() if group_of(module) is not None}
 
 

@@ -363,12 +363,17 @@ def _timeout_of(group: dist.ProcessGroup | None) -> float | None:
     return float(getattr(options, "_timeout", default_pg_timeout).total_seconds())
 
 
+def _meeting_time(group: dist.ProcessGroup) -> datetime.timedelta:
+    """How long ranks of a group wait for each other: that of the job, too, which new_group() does not take over."""
+    return datetime.timedelta(seconds=min(_timeout_of(group) or 0, _timeout_of(None) or 0))
+
+
 def _open(process_group: dist.ProcessGroup | None) -> Engine:
     rank = world = None
     if dist.is_available() and dist.is_initialized():
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
         if process_group is not None and 1 < world < dist.get_world_size():
-            return rings.engine_of(process_group, datetime.timedelta(seconds=_timeout_of(process_group) or 0))
+            return rings.engine_of(process_group, _meeting_time(process_group))
         if launch.wanted() and not Engine.exists() and world == dist.get_world_size():
             limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
             store = dist.distributed_c10d._get_default_store()

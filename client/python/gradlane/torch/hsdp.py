@@ -10,14 +10,16 @@ shard over its replicas, and that is what is compressed, with a residual of each
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .. import errors
+from . import rings
 from .fsdp import Sharded, Unit, Way, group_of, shards_of, units_of
-from .hook import _check_group
+from .hook import _check_group, _meeting_time
 from .work import Work
 
 
@@ -89,8 +91,7 @@ def _check_shards(found: dict[str, Any], group: dist.ProcessGroup) -> None:
     shards = {name: shards_of(module) for name, module in found.items()}
     said = {name: f"part {over.index(mine)} of {len(over)} of {sum(it.numel() for it in found[name].parameters())}"
             for name, over in shards.items()}
-    everybody: list[Any] = [None] * len(ranks)
-    dist.all_gather_object(everybody, said, group=group)
+    everybody = [json.loads(text) for text in rings.hear(group, json.dumps(said), _meeting_time(group))]
     for name, over in shards.items():
         both = sorted(set(ranks).intersection(over) - {mine})
         if both:

@@ -7,15 +7,16 @@ they end with the processes.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
-from typing import NamedTuple, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 import torch.distributed as dist
 
 from .. import errors
 from . import launch, meeting
-from .council import convene
+from .council import Council, convene
 from .engine import Engine
 
 
@@ -32,15 +33,19 @@ def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
     """The engine of a group of several ranks of the job, all of which call this. Raises NoDaemon, OperationFailed and
     BadArgument, on all of them."""
     rank, size, name = dist.get_rank(group), dist.get_world_size(group), group.group_name
-    job = dist.PrefixStore(f"gradlane ring {name}", dist.distributed_c10d._get_default_store())
-    try:
-        store = dist.PrefixStore(convene(job, rank, size, timeout), job)
+    with _of_the_job(group):
+        store = _convened("ring", group, timeout)
         engine = meeting.join_all(store, rank, size, timeout, lambda own: _join(name, own, rank, size, timeout))
         launch.verify(engine, timeout, _rings[name].held)
-    except errors.Error as error:
-        ranks = ranks_text(dist.get_process_group_ranks(group))
-        raise type(error)(error.code, f"{error} (ranks of a group, which are {ranks} of the job)") from error
     return engine
+
+
+def hear(group: dist.ProcessGroup, said: str, timeout: datetime.timedelta) -> list[str]:
+    """What each rank of the group has said in this call. Raises OperationFailed and NoDaemon, which name who did not
+    come."""
+    with _of_the_job(group):
+        store = _convened("words", group, timeout)
+        return Council(store, dist.get_rank(group), timeout).hear("said", range(dist.get_world_size(group)), said)
 
 
 def leave(group: dist.ProcessGroup) -> None:
@@ -56,6 +61,22 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 # ---- Private
+
+
+def _convened(what: str, group: dist.ProcessGroup, timeout: datetime.timedelta) -> dist.Store:
+    job = dist.PrefixStore(f"gradlane {what} {group.group_name}", dist.distributed_c10d._get_default_store())
+    return dist.PrefixStore(convene(job, dist.get_rank(group), dist.get_world_size(group), timeout), job)
+
+
+@contextlib.contextmanager
+def _of_the_job(group: dist.ProcessGroup) -> Iterator[None]:
+    """Errors say which ranks they count."""
+    try:
+        yield
+    except errors.Error as error:
+        ranks = ranks_text(dist.get_process_group_ranks(group))
+        raise type(error)(error.code, f"{error} (ranks of a group, which are {ranks} of the job; all of them call "
+                          "hsdp(), fsdp() or State() with that group)") from error
 
 
 def _join(name: str, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Engine:

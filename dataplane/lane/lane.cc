@@ -217,7 +217,10 @@ void Lane::trace_packet(const Packet& packet, size_t bytes, unsigned rank, uint6
 
 void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {
   if (trace_ != nullptr) {
-    if (!received_) trace_->look_at_clock();  // it has come before this, as all of its burst
+    // It has come before this, as all of its burst; what comes by another port in the same round is of another rank,
+    // and may have been sent since.
+    if (!received_ || from != looked_for_) trace_->look_at_clock();
+    looked_for_ = from;
     trace_packet(packet, bytes, from, TracePacket::kIn);
   }
   received_ = true;

@@ -148,7 +148,8 @@ class Lane final : public PacketIo {
   std::vector<Letter> inbox_;
   size_t inbox_first_ = 0;
   size_t inbox_count_ = 0;
-  bool received_ = false;  // since the last poll
+  bool received_ = false;    // since the last poll
+  unsigned looked_for_ = 0;  // whose packet a trace has last looked at the clock for
   Exchange exchange_;
   TrainerOps ops_;
   // Worker writes, others read.

@@ -210,6 +210,8 @@ fuzz_seconds=$(((fuzz_seconds + 3) / 4)) fuzz npy 256  # a small parser
 fuzzed npy $! || failed=1
 fuzz_seconds=$(((fuzz_seconds + 3) / 4)) fuzz http 1024
 fuzzed http $! || failed=1
+fuzz_seconds=$(((fuzz_seconds + 3) / 4)) fuzz top 4096
+fuzzed top $! || failed=1
 fuzzed superpacket "$superpacket" || failed=1
 
 summary

@@ -27,12 +27,13 @@ def tearDownModule():
     dist.destroy_process_group()
 
 
-def network():
+def network(**options):
+    """options: of fully_shard()."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 33))
     for layer in (model[0], model[2]):
-        fully_shard(layer)
-    fully_shard(model)
+        fully_shard(layer, **options)
+    fully_shard(model, **options)
     return model
 
 
@@ -77,15 +78,25 @@ def gradient(numel, number):
     return torch.randint(-511, 512, (numel,), generator=generator).float() / 4096
 
 
+def run(model, numbers):
+    """What is applied of gradient(), step by step."""
+    results = []
+    for number in numbers:
+        model(gradient(model.weight.numel(), number)).backward()
+        results.append(model.weight.grad.full_tensor().clone())
+        model.zero_grad()
+    return results
+
+
 def debt(tensor):
     """Of all ranks, in gradients."""
     return total(tensor) * gradlane.torch.Engine.existing().per_debt
 
 
-def total(tensor):
+def total(tensor, group=None):
     """Over ranks, exactly."""
     result = tensor.double()
-    dist.all_reduce(result)
+    dist.all_reduce(result, group=group)
     return result
 
 
@@ -211,14 +222,6 @@ class Fsdp(unittest.TestCase):
     def test_checkpoint(self):
         def make():
             return given(3000, codec="fixed:5", error_feedback=True)
-
-        def run(model, numbers):
-            results = []
-            for number in numbers:
-                model(gradient(3000, number)).backward()
-                results.append(model.weight.grad.full_tensor().clone())
-                model.zero_grad()
-            return results
 
         model, sharded = make()
         run(model, range(3))

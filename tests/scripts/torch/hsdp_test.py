@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 
 import gradlane
 import gradlane.torch
-from tests.scripts.torch.fsdp_test import Given, gradient, trained
+from tests.scripts.torch.fsdp_test import Given, gradient, network, run, total, trained
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
@@ -31,21 +31,6 @@ def setUpModule():
 
 def tearDownModule():
     dist.destroy_process_group()
-
-
-def network(mesh):
-    torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 33))
-    for layer in (model[0], model[2]):
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    return model
-
-
-def total(tensor, group=None):
-    result = tensor.double()
-    dist.all_reduce(result, group=group)
-    return result
 
 
 class Again(unittest.TestCase):
@@ -99,8 +84,8 @@ class Hsdp(unittest.TestCase):
         return model, gradlane.torch.hsdp(model, self.replicate, **options)
 
     def test_exact_as_by_pytorch(self):
-        expected = trained(network(self.mesh))
-        model = network(self.shard)
+        expected = trained(network(mesh=self.mesh))
+        model = network(mesh=self.shard)
         sharded = gradlane.torch.hsdp(model, self.replicate, "raw")
         self.assertIn("2 units, codec='raw'", repr(sharded))
         for one, other in zip(trained(model), expected):
@@ -108,7 +93,7 @@ class Hsdp(unittest.TestCase):
 
     def test_same_on_all_ranks(self):
         for codec in ("fixed:8", "fixed:auto"):
-            model = network(self.shard)
+            model = network(mesh=self.shard)
             gradlane.torch.hsdp(model, self.replicate, codec, True)
             for parameter in trained(model):
                 theirs = [torch.empty_like(parameter) for _ in range(WORLD)]
@@ -141,14 +126,6 @@ class Hsdp(unittest.TestCase):
             self.assertTrue(torch.equal(applied + owed, computed))
 
     def test_checkpoint(self):
-        def run(model, numbers):
-            results = []
-            for number in numbers:
-                model(gradient(NUMEL, number)).backward()
-                results.append(model.weight.grad.full_tensor().clone())
-                model.zero_grad()
-            return results
-
         model, sharded = self.given(codec="fixed:5", error_feedback=True)
         run(model, range(3))
         saved = sharded.state_dict()
@@ -198,17 +175,17 @@ class Hsdp(unittest.TestCase):
     def test_a_rank_stays_away(self):
         group = [dist.new_group(ranks, timeout=datetime.timedelta(seconds=2)) for ranks in ([0, 2], [1, 3])][RANK % 2]
         if RANK == 2:
-            for call in (lambda: gradlane.torch.hsdp(network(self.shard), group),
+            for call in (lambda: gradlane.torch.hsdp(network(mesh=self.shard), group),
                          lambda: gradlane.torch.State(process_group=group)):
                 with self.assertRaisesRegex(gradlane.OperationFailed, "rank 1 has waited 2 s.* for rank 0.*which are 0, 2"):
                     call()
         dist.barrier()
 
     def test_refused(self):
-        model = network(self.mesh)
+        model = network(mesh=self.mesh)
         with self.assertRaisesRegex(gradlane.BadArgument, "replicated by PyTorch already"):
             gradlane.torch.hsdp(model, self.replicate)
-        model = network(self.shard)
+        model = network(mesh=self.shard)
         with self.assertRaisesRegex(gradlane.BadArgument, "whole tensors"):
             gradlane.torch.hsdp(model, self.replicate, "topk:1%")
         known = set(gradlane.torch.rings._rings)
@@ -217,6 +194,8 @@ class Hsdp(unittest.TestCase):
         crossed = [dist.new_group(ranks) for ranks in ([0, 3], [1, 2])][RANK in (1, 2)]
         with self.assertRaisesRegex(gradlane.BadArgument, "this rank has part . of 2 of 6240 elements, and rank .*part ."):
             gradlane.torch.hsdp(model, crossed)
+        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has ., .: .*hsdp"):
+            gradlane.torch.fsdp(model, process_group=crossed)
         self.assertEqual(set(gradlane.torch.rings._rings), known)  # no daemons for that
         with self.assertRaisesRegex(gradlane.BadArgument, "process_group is str"):
             gradlane.torch.hsdp(model, "replicate")

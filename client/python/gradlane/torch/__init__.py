@@ -19,8 +19,8 @@ import torch.distributed as dist
 from . import backend
 from .engine import Engine
 from .fsdp import fsdp
-from .hsdp import hsdp
 from .hook import State, hook
+from .hsdp import hsdp
 from .launchers import environment, init
 from .ledger import explain
 from .profiling import profile

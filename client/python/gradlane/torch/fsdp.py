@@ -82,10 +82,12 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
     if parameters not in _PARAMETERS:
         raise errors.bad_argument(f"gradlane: parameters {parameters!r}: it is None, 'raw' or 'bf16'")
     found = units_of(model)
+    _check_group(process_group)
+    for name, module in found.items():  # before a ring is started for a wrong group
+        _check_mesh(name, module, process_group)
     way = Way.of("fsdp", codec, error_feedback, strategy, process_group)
     units: dict[str, Unit] = {}
     for name, module in found.items():
-        _check_mesh(name, module, process_group)
         units[name] = Unit(way)
         module.set_custom_reduce_scatter(units[name])
         way.keep_places(module)
@@ -107,8 +109,7 @@ class Way(NamedTuple):
     @staticmethod
     def of(caller: str, codec: str | None, error_feedback: bool | None, strategy: str | None,
            process_group: dist.ProcessGroup | None) -> Way:
-        """Of what the user said. Raises NoDaemon and BadArgument."""
-        _check_group(process_group)
+        """Of what the user said; the group has been checked. Raises NoDaemon and BadArgument."""
         engine = _open(process_group)
         chosen = check(codec, engine) or engine.codecs.auto
         engine.find_strategy(strategy)

@@ -52,11 +52,15 @@ def built_files(build, scratch):
     for name in ("gradlane", "gradlaned"):
         yield f"gradlane/bin/{name}", stripped(build / "tools" / name, scratch)
     yield "gradlane/lib/libgradlane.so.0", stripped((build / "client/libgradlane.so.0").resolve(), scratch)
+    shared = output("ldd", str(build / "tools/gradlaned"))
+    yield "gradlane/lib/libisal.so.2", pathlib.Path(re.search(r"libisal\.so\.2 => (/\S+)", shared)[1]).resolve()
+
+
+def dissector_files():
+    """Those for Wireshark."""
     for path in sorted((ROOT / "tools/wireshark").iterdir()):
         if path.suffix == ".lua" or path.name == "coloring_rules":
             yield f"gradlane/share/wireshark/{path.name}", path
-    shared = output("ldd", str(build / "tools/gradlaned"))
-    yield "gradlane/lib/libisal.so.2", pathlib.Path(re.search(r"libisal\.so\.2 => (/\S+)", shared)[1]).resolve()
 
 
 def native_file(python, scratch):
@@ -135,7 +139,7 @@ def pack(build, out, pythons, scratch):
     tag = f"py3-none-manylinux_{own[0]}_{own[1]}_x86_64"
     about = f"gradlane-{project['project']['version']}"
     files = {name: (path.read_bytes(), EXECUTABLE if name in built else PLAIN)
-             for name, path in [*python_files(project), *built.items()]}
+             for name, path in [*python_files(project), *dissector_files(), *built.items()]}
     files |= {f"{about}.dist-info/{name}": (path.read_bytes(), PLAIN) for name, path in licences(build, scratch)}
     files |= {f"{about}.dist-info/{name}": ("\n".join(lines).encode() + b"\n", PLAIN)
               for name, lines in described(project, tag)}

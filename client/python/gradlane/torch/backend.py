@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import errors
-from . import extension, launch, ledger, meeting
+from . import extension, launch, ledger, meeting, staging
 from .delegate import wanted
 from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import Engine
@@ -25,7 +25,6 @@ from .handed import Several
 from .meeting import refusal, watch
 from .newer import Newer, wrap
 from .setting import Setting
-from .staging import Operand
 from .wire import divide
 from .work import Work
 
@@ -282,7 +281,8 @@ class Group(Delegating, Newer):
         def start(result: Any, on_error: Callable[[Exception], None]) -> Future[Any]:
             if self._engine is None:
                 if name == "all_reduce":
-                    Operand(torch.zeros, arguments[0], name, True, how["average"], how["reduction"] != "sum")
+                    staging.check(arguments[0], name)
+                    staging.summable(arguments[0].detach(), name, how["average"], how["reduction"] != "sum")
                 future: Future[Any] = Future()
                 future.set_result(result)
                 return future

@@ -21,7 +21,7 @@ import torch
 from torch.futures import Future
 
 from .. import _buffers, errors
-from . import ledger, summary
+from . import gpu, ledger, summary
 from .bell import Bell
 from .operations import Failure, Flight, Operation, outcome
 from .pieces import FOR_ALL, Pieces
@@ -52,14 +52,15 @@ class Driver(Pieces):
 
     def start(self, operation: Operation) -> Future[Any]:
         """Returns a Future of operation.result."""
-        operation.future = future = Future()
+        operation.future = future = Future(devices=operation.devices) if operation.devices else Future()
         with self.lock:
             self.check()
+            operation.depart()
             nested = threading.current_thread() is self._thread
             if not nested:
                 self.overlap.start(bool(self._queue))
             over = operation.piece_count == 0
-            if not over and not self._queue and operation.nbytes <= self._small:
+            if not over and not self._queue and operation.nbytes <= self._small and not operation.is_remote:
                 try:
                     over = self._try(operation)
                 except BaseException:  # Ctrl-C: it has its place in the order on all ranks, so the thread ends it
@@ -189,7 +190,7 @@ class Driver(Pieces):
             return
         try:
             if operation.error is None:
-                with torch.inference_mode() if operation.inference else contextlib.nullcontext():
+                with gpu.behind(operation.devices), _mode(operation):
                     operation.finish()
                     if operation.on_result is not None:
                         operation.on_result(operation.tensor)
@@ -201,7 +202,10 @@ class Driver(Pieces):
             if error is not None and operation.on_error is not None:
                 operation.on_error(error)
         finally:
-            operation.future.set_result(operation.result if error is None else Failure(error))
+            with self.lock:
+                operation.let_go(self.memory.pinned)
+            with gpu.behind(operation.devices):
+                operation.future.set_result(operation.result if error is None else Failure(error))
 
     # ---- The engine's thread
 
@@ -279,3 +283,7 @@ class Driver(Pieces):
     def _sleep(self) -> None:
         if any(descriptor == self._bell.descriptor for descriptor, _ in self._poll.poll(_SLICE_MS)):
             self._bell.hush()
+
+
+def _mode(operation: Operation) -> Any:
+    return torch.inference_mode() if operation.inference else contextlib.nullcontext()

@@ -18,7 +18,7 @@ import torch
 from .. import _arguments, _codecs, _context, _losses, errors
 from .._codecs import Codec
 from .._library import Reduction, Type
-from . import operations, staging, summary
+from . import gpu, operations, staging, summary
 from .codec import check, is_adaptive, unknown
 from .driver import Driver
 
@@ -50,7 +50,7 @@ class Engine:
     turn on until the operation fails, on all ranks; None: the daemons' limit. result: the value of the future; None:
     the tensor. on_result(tensor) is called when the data is in place, on_error(exception) if it failed (or, after
     on_result, with a LossWarning where warnings are errors), before the future is completed. The future's own exception
-    is a RuntimeError with the other's class and text.
+    is a RuntimeError with the other's class and text. on_data(tensor): of data on a GPU, with what is exchanged of it.
 
     Tensors are of any shape and strides, on the CPU or a CUDA device. What can be known is raised at once: BadArgument,
     and DaemonGone if there is no connection any more. Sums of float32 of 1024 elements or more lose what their codec
@@ -249,20 +249,16 @@ class Engine:
 
     def broadcast(self, tensor: torch.Tensor, root: int, **options: Any) -> Future[Any]:
         """The tensor ends as that of rank `root`, bit by bit, whatever its type. In place."""
-        operand = self._operand(tensor, "broadcast", False)
+        operand = self._operand(tensor, "broadcast", False, filled=root == self.rank)
         operation = operations.InPlace(operand, self._memory.address(operand.work), root=root)
         return self._start(operation, tensor, **options)
 
     def all_gather(self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, **options: Any) -> Future[Any]:
         """outputs: a tensor per rank, as large as `tensor`; outputs[i] ends as rank i's tensor, bit by bit."""
         own = self._operand(tensor, "all_gather", False)
-        theirs = [self._operand(output, "all_gather", False) for output in outputs]
+        theirs = [self._operand(output, "all_gather", False, filled=False) for output in outputs]
         self._match("all_gather", own, theirs)
-        many = [operand.work.data_ptr() for operand in theirs]
-        operation = operations.Blocks(True, self.rank, many, own.work.data_ptr(), own.nbytes, own.type, 1,
-                                      theirs)
-        operation.keep = own
-        return self._start(operation, outputs, **options)
+        return self._start(operations.Blocks(True, self.rank, theirs, own), outputs, **options)
 
     def reduce_scatter(self, output: torch.Tensor, inputs: Sequence[torch.Tensor], *, average: bool = False,
                        codec: str | None = None, reduction: str = "sum", **options: Any) -> Future[Any]:
@@ -272,15 +268,12 @@ class Engine:
         """
         picked = _arguments.reduction(reduction)
         kind = "reduce_scatter", True, average, picked != Reduction.SUM
-        target = self._operand(output, *kind)
+        target = self._operand(output, *kind, filled=False)
         theirs = [self._operand(tensor, *kind) for tensor in inputs]
         self._match("reduce_scatter", target, theirs)
-        many = [operand.work.data_ptr() for operand in theirs]
         codec = self._codec(codec, target, output)
-        operation = operations.Blocks(False, self.rank, many, target.work.data_ptr(), target.nbytes, target.type,
-                                      target.work.element_size(), [target], codec, average)
+        operation = operations.Blocks(False, self.rank, theirs, target, codec, average)
         operation.reduction = picked
-        operation.keep = theirs
         return self._start(operation, output, **options)
 
     def reduce_scatter_shared(self, output: torch.Tensor, tensor: torch.Tensor, *, average: bool = False,
@@ -364,8 +357,13 @@ class Engine:
         return address, int(rows.stride(0))
 
     def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False,
-                 pick: bool = False) -> staging.Operand:
-        return staging.Operand(self.zeros, tensor, name, reduce, average, pick)
+                 pick: bool = False, filled: bool = True) -> staging.Operand:
+        return staging.Operand(self._lend, tensor, name, reduce, average, pick, filled)
+
+    def _lend(self, nbytes: int) -> Any:
+        with self._driver.lock:
+            self._driver.check()
+            return self._memory.pinned.lend(nbytes)
 
     def _codec(self, codec: Any, operand: staging.Operand, tensor: torch.Tensor) -> Any:
         if not callable(codec) and is_adaptive(check(codec, self)):
@@ -390,9 +388,11 @@ class Engine:
     def _start(self, operation: operations.Operation, tensor: Any, timeout: float | None = None, result: Any = None,
                on_result: Callable[[Any], None] | None = None,
                on_error: Callable[[Exception], None] | None = None,
+               on_data: Callable[[torch.Tensor], None] | None = None,
                resumed: tuple[int, int, int] | None = None) -> Future[Any]:
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
-        operation.result = tensor if result is None else result
+        operation.result, operation.on_data = tensor if result is None else result, on_data
+        operation.devices = gpu.devices_of(tensor, result)
         operation.inference = staging.is_inference((tensor, result))
         operation.timeout = timeout
         if operation.type == Type.FLOAT32:  # a codec may have something to say

@@ -19,7 +19,7 @@ from torch.futures import Future
 
 from .. import adaptive, errors
 from .._library import Capability
-from . import launch, rings
+from . import gpu, launch, rings
 from .codec import bound_of, check, is_adaptive
 from .council import convene
 from .engine import Engine
@@ -166,10 +166,14 @@ class State:
         if buffer.dtype == torch.float32:
             codec = self._plan.codec(self._step) if kept.bound is None else kept.bound.codec()
             residual = kept.residual
-            kept.hold(buffer)
         if self._step < self._plan.warmup and codec is not None:
             codec = self._engine.codecs.exact
         exact = codec == self._engine.codecs.exact
+        options: dict[str, Any] = {"average": True, "timeout": _timeout_of(self._group)}
+        if gpu.is_far(buffer) and residual is not None and kept.cuts is None and not exact:
+            options["on_data"] = kept.hold  # whose answer would have to be waited for here
+        elif residual is not None:
+            kept.hold(buffer)
         # A step of the adaptive bound: all that is owed goes now.
         if residual is not None and exact:
             if kept.bound is not None:
@@ -178,7 +182,6 @@ class State:
             residual = None
         if bucket.is_last():
             self._step += 1
-        options: dict[str, Any] = {"average": True, "timeout": _timeout_of(self._group)}
         if kept.cuts is not None and not exact:
             kept.future = self._exchange_cut(kept, kept.cuts, buffer, codec, residual, options)
         else:

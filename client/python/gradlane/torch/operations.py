@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 from .. import errors
 from .._library import Reduction, Type
 from .._losses import Caller
+from . import gpu
 from .staging import PIECE, Operand
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Failure:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+    def __reduce__(self) -> Any:
+        """Futures of GPUs look for tensors in it, by pickling: there are none, and errors need not be picklable."""
+        return Failure, ()
 
 
 def outcome(future: Future[Any]) -> Any:
@@ -70,7 +75,8 @@ class Operation:
     pieces together. origin: as of an Operand. timeout: seconds from its turn on, or None. The driver has flights,
     next_piece, number, begun, future and error: the first thing that went wrong. warning: a LossWarning that whoever
     waits shall have. caller: the line that such a warning names. inference: its tensors were made in inference mode.
-    keep: what must live as long as this.
+    keep: what must live as long as this. operands: its tensors. on_data: called with the first one's data, where that
+    has come from a GPU, in the engine's thread, before the daemon has it. devices: GPUs that have results.
     """
 
     name = "barrier"
@@ -85,6 +91,9 @@ class Operation:
     state_pitch = 0
     part_bytes = 0
     origin = ""
+    operands: Sequence[Operand] = ()
+    on_data: Callable[[torch.Tensor], None] | None = None
+    devices: list[torch.device] = []
 
     future: Future[Any]
 
@@ -112,6 +121,32 @@ class Operation:
     def is_late(self) -> bool:
         """Whether it has had its time."""
         return self.timeout is not None and time.monotonic() >= self.begun + self.timeout
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its data lies on a GPU."""
+        return any(operand.host is not None for operand in self.operands)
+
+    def depart(self) -> None:
+        """Has its data on the way to the daemon's memory, behind what the caller's streams have to do."""
+        for operand in self.operands:
+            operand.load()
+
+    def arrive(self, piece: int) -> None:
+        """Waits for what this piece needs of it; for all with the first one, where somebody wants to see that."""
+        if piece > 0:
+            return
+        for operand in self.operands:
+            operand.arrive()
+        if self.on_data is not None and self.is_remote:
+            self.on_data(self.operands[0].work)
+
+    def let_go(self, pool: gpu.Pool) -> None:
+        """Of the memory that it was in meanwhile."""
+        for operand in self.operands:
+            host, operand.host = operand.host, None
+            if host is not None:
+                pool.give_back(host.block, host.last)
 
     def fail(self, error: Exception) -> None:
         """The first error is the one that counts."""
@@ -146,6 +181,9 @@ class Operation:
     def unload(self, piece: int, address: int) -> None:
         """Copies the piece's result out of it."""
 
+    def landed(self, piece: int) -> None:
+        """A piece that wants no staging block has its result."""
+
     def arguments(self, piece: int, address: int | None) -> tuple[int | None, ...]:
         """Of the library's function, between context and how."""
         return ()
@@ -158,7 +196,7 @@ class InPlace(Operation):
     """All-reduce, or broadcast from `root`: one piece to Python, which the library divides into parts of PIECE bytes.
 
     address: of memory that the daemon shares; None: the library copies parts of it. pieces: it may travel in several
-    parts; else it is in shared memory.
+    parts; else it is in shared memory. Of a tensor on a GPU a piece is what is copied from there at a time.
     """
 
     def __init__(self, operand: Operand, address: int | None, codec: str | Callable[[], str] | None = None,
@@ -169,51 +207,69 @@ class InPlace(Operation):
         self.type, self.origin, self.codec, self.average = operand.type, operand.origin, codec, average
         self._residual = residual
         self._address: int = operand.work.data_ptr() if address is None else address
-        item = 1 if self.type == Type.BYTES else operand.work.element_size()
+        self._item = 1 if self.type == Type.BYTES else operand.work.element_size()
         self._root = root
         self.nbytes = operand.nbytes
-        self.whole = self.nbytes // item
+        self.whole = self.nbytes // self._item
         self.part_bytes = PIECE if pieces else 0
-        self.piece_count = min(self.nbytes, 1)
-        self._operand = operand
+        self.operands = [operand]
+        self._each = gpu.PART if self.is_remote and pieces else max(self.nbytes, 1)
+        self.piece_count = -(-self.nbytes // self._each)
 
     def residual_of(self, piece: int) -> int | None:
-        return self._residual
+        return None if self._residual is None else self._residual + piece * self._each
+
+    def arrive(self, piece: int) -> None:
+        if self.on_data is None and self._each == gpu.PART:
+            self.operands[0].arrive(piece)
+        else:
+            super().arrive(piece)
 
     def place(self, piece: int) -> int | None:
-        return self._address
+        return self._address + piece * self._each
+
+    def _bytes(self, piece: int) -> int:
+        return min(self._each, self.nbytes - piece * self._each)
 
     def unload(self, piece: int, address: int) -> None:
         ctypes.memmove(self._address, address, self.nbytes)  # of one that native/express.h has begun
 
+    def landed(self, piece: int) -> None:
+        if self.is_remote:
+            item = self.operands[0].work.element_size()
+            first = piece * self._each
+            self.operands[0].store(first // item, (first + self._bytes(piece)) // item)
+
     def arguments(self, piece: int, address: int | None) -> tuple[int | None, ...]:
-        return (address, self.whole, self.type) if self._root is None else (address, self.whole, self.type, self._root)
+        count = self._bytes(piece) // self._item
+        return (address, count, self.type) if self._root is None else (address, count, self.type, self._root)
 
     def finish(self) -> None:
-        self._operand.finish()
+        self.operands[0].finish()
 
 
 class Blocks(Operation):
     """All-gather and reduce-scatter: a staging block holds a part of each rank's block, one behind the other.
 
-    many: the addresses of the ranks' blocks. one: the address of this rank's own block: the input of all-gather, the
-    output of reduce-scatter. nbytes: of a block. targets: operands that results go to.
+    many: the ranks' blocks. own: this rank's: the input of all-gather, the output of reduce-scatter.
     """
 
-    def __init__(self, gather: bool, rank: int, many: Sequence[int], one: int, nbytes: int, type_: Type, item: int,
-                 targets: Sequence[Operand], codec: str | None = None, average: bool = False) -> None:
+    def __init__(self, gather: bool, rank: int, many: Sequence[Operand], own: Operand, codec: str | None = None,
+                 average: bool = False) -> None:
         super().__init__()
         self.name = "all_gather" if gather else "reduce_scatter"
-        self.type, self.codec, self.average = type_, codec, average
-        self._gather, self._rank, self._many, self._one = gather, rank, many, one
-        self._item = item
-        self._block = nbytes
+        self.type, self.codec, self.average = own.type, codec, average
+        self.origin = own.origin
+        self.operands = [own, *many]
+        self._gather, self._rank = gather, rank
+        self._many, self._one = [operand.work.data_ptr() for operand in many], own.work.data_ptr()
+        self._item = 1 if gather else own.work.element_size()
+        self._block = own.nbytes
         self._part = max(PIECE // len(many) // 128 * 128, 128)
-        self._targets = targets
-        self.origin = targets[0].origin
-        self.nbytes = nbytes * len(many)
-        self.whole = nbytes // item
-        self.piece_count = -(-nbytes // self._part)
+        self._targets = many if gather else [own]
+        self.nbytes = own.nbytes * len(many)
+        self.whole = own.nbytes // self._item
+        self.piece_count = -(-own.nbytes // self._part)
 
     def place(self, piece: int) -> int | None:
         return None
@@ -261,6 +317,7 @@ class Scatter(Operation):
         self._count = operand.work.numel() // world
         self.whole = operand.work.numel() if summed else self._count
         self._world = world
+        self.operands = [operand]
         self._own = operand.work[rank * self._count:(rank + 1) * self._count]
         self._output = output
 

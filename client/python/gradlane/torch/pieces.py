@@ -50,6 +50,7 @@ class Pieces:
         if piece == operation.piece_count or operation.error is not None or len(flights) == staging.WINDOW:
             return False
         try:
+            operation.arrive(piece)
             flight = Flight(piece, operation.place(piece))
             flights.append(flight)
             if flight.staged:
@@ -137,6 +138,11 @@ class Pieces:
                 operation.fail(self._error(code, operation))
             else:
                 self._note_warnings(operation)
+        if not flight.staged and code == errors.OK:
+            try:
+                operation.landed(flight.piece)
+            except RuntimeError as error:  # of the GPU
+                operation.fail(error)
         if flight.staged and flight.address is not None:
             if code == errors.OK:
                 operation.unload(flight.piece, flight.address)

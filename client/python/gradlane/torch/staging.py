@@ -3,7 +3,7 @@
 Whatever the daemon reads or writes lies in shared memory. A contiguous CPU tensor of a type that the daemon adds is
 copied there piece by piece, by the library or, where ranks have blocks, here; or used where it is if it came from
 Engine.empty(). All others are copied as a whole first (Operand): non-contiguous ones, types that travel as another, and
-CUDA tensors.
+CUDA tensors (gpu.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 
 from .. import _buffers, errors
 from .._library import Type
+from . import gpu
 
 if TYPE_CHECKING:
     from .operations import Flight
@@ -45,6 +46,7 @@ class Memory:
         self._blocks: weakref.WeakValueDictionary[int, _buffers.Block] = weakref.WeakValueDictionary()
         self._pieces: list[_buffers.Block] = []  # staging blocks; all of one size
         self._lent: set[int] = set()  # addresses of these
+        self.pinned = gpu.Pool(self._pinned)
 
     def tensor(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """A tensor of `numel` zeros. Raises OutOfMemory. It keeps its memory, also when the engine is closed."""
@@ -53,9 +55,15 @@ class Memory:
         block = self._connection.allocate(nbytes)
         tensor = torch.from_numpy(_buffers.array_over(block, (nbytes,), "uint8")).view(dtype)
         if numel > 0:
-            register_for_cuda(block)
+            gpu.pin(block)
             self._blocks[block.address] = block
         return tensor
+
+    def _pinned(self, size: int) -> _buffers.Block:
+        block = self._connection.allocate(size)
+        gpu.pin(block)
+        self._blocks[block.address] = block
+        return block
 
     def address(self, tensor: torch.Tensor) -> int | None:
         """Of the tensor's data if it lies here, or None."""
@@ -88,15 +96,6 @@ class Memory:
             self._lent.discard(flight.address)
 
 
-def register_for_cuda(block: _buffers.Block) -> None:
-    """Pins the memory, so that copies from and to a GPU need no other; without CUDA nothing."""
-    if not torch.cuda.is_available():
-        return
-    runtime = torch.cuda.cudart()
-    if int(runtime.cudaHostRegister(block.address, max(block.size, 1), 0)) == 0:
-        weakref.finalize(block, runtime.cudaHostUnregister, block.address).atexit = False
-
-
 def check(tensor: object, name: str) -> None:
     """Raises what is wrong with a tensor for any operation."""
     if not isinstance(tensor, torch.Tensor):
@@ -109,61 +108,84 @@ def check(tensor: object, name: str) -> None:
         raise errors.bad_argument(f"gradlane: {name} of a quantized tensor, {tensor.dtype}; dequantize it")
 
 
+def summable(tensor: torch.Tensor, name: str, average: bool, pick: bool) -> tuple[torch.Tensor, Type]:
+    """As the daemon adds it, averages it, or picks the least of; raises BadArgument if it cannot."""
+    work, dtype = tensor, tensor.dtype
+    if dtype in _COMPLEX and not pick:
+        work = torch.view_as_real(work.resolve_conj())
+    elif dtype in _WIDENED and not average:
+        work = work.to(torch.int32)
+    if work.dtype not in _TYPES or average and not work.dtype.is_floating_point:
+        result = "average" if average else "minimum or maximum" if pick else "sum"
+        raise errors.bad_argument(
+            f"gradlane: {name} of {dtype} has no {result}; convert the tensor to "
+            f"{'a floating type' if average else 'float32, say'}"
+        )
+    return work, _TYPES[work.dtype]
+
+
 class Operand:
     """A tensor of an operation. `work` is what is exchanged, contiguous and on the CPU; `type` how it travels.
 
-    reduce: it is summed, so that the type matters; else only its bytes do. pick: it is the minimum or maximum instead.
-    finish() puts the result into the tensor.
+    lend: of a gpu.Pool, for tensors on a GPU; filled: what such a one has is wanted, too. reduce: it is summed, so that
+    the type matters; else only its bytes do. pick: it is the minimum or maximum instead. load() has to be called before
+    `work` is used, and arrive() waits for it; finish() puts the result into the tensor.
     """
 
-    def __init__(self, memory: Callable[[int, torch.dtype], torch.Tensor], tensor: torch.Tensor, name: str,
-                 reduce: bool, average: bool = False, pick: bool = False) -> None:
+    def __init__(self, lend: Callable[[int], _buffers.Block], tensor: torch.Tensor, name: str, reduce: bool,
+                 average: bool = False, pick: bool = False, filled: bool = True) -> None:
         check(tensor, name)
         self.tensor = tensor.detach()
+        self.host: gpu.Host | None = None
+        self._stored = 0
         self.origin = ""  # the type of a sum that travels as another: only then ranks may mean different ones
         work = self.tensor
         self.type = Type.BYTES
         if reduce:
-            work = self._summable(work, name, average, pick)
-        if work.device.type == "cuda":
-            host = memory(work.numel(), work.dtype)
-            host.copy_(work.reshape(-1))  # waits for what the current stream still does to the tensor
-            work = host
-        self.work = work.contiguous()
-
-    def _summable(self, work: torch.Tensor, name: str, average: bool, pick: bool) -> torch.Tensor:
-        dtype = work.dtype
-        if dtype in _COMPLEX and not pick:
-            work = torch.view_as_real(work.resolve_conj())
-        elif dtype in _WIDENED and not average:
-            work = work.to(torch.int32)
-        if work.dtype not in _TYPES or average and not work.dtype.is_floating_point:
-            result = "average" if average else "minimum or maximum" if pick else "sum"
-            raise errors.bad_argument(
-                f"gradlane: {name} of {dtype} has no {result}; convert the tensor to "
-                f"{'a floating type' if average else 'float32, say'}"
-            )
-        self.type = _TYPES[work.dtype]
-        if work.dtype != dtype:
-            self.origin = f" of {dtype}"
-        return work
+            work, self.type = summable(work, name, average, pick)
+            if work.dtype != self.tensor.dtype:
+                self.origin = f" of {self.tensor.dtype}"
+        work = work.contiguous()
+        if gpu.is_far(work):
+            self.host = gpu.Host(lend(work.numel() * work.element_size()), work, filled)
+            work = self.host.tensor
+        self.work = work
 
     @property
     def nbytes(self) -> int:
         return int(self.work.numel() * self.work.element_size())
 
+    def load(self) -> None:
+        """Starts to copy what is on a GPU."""
+        if self.host is not None:
+            self.host.load()
+
+    def arrive(self, part: int | None = None) -> None:
+        """Waits for that, or for a part of gpu.PART bytes."""
+        if self.host is not None:
+            self.host.arrive(part)
+
+    def store(self, first: int, last: int) -> None:
+        """The result of these elements of `work` is there, and finish() comes later. It need not be called."""
+        if self.host is None or self.work.dtype != self.tensor.dtype or not self.tensor.is_contiguous():
+            return
+        self.host.store(self.tensor.view(-1)[first:last], self.work[first:last])
+        self._stored += last - first
+
     def finish(self) -> None:
-        """Puts the result into the tensor, if that is not where it is."""
-        if self.work.data_ptr() == self.tensor.data_ptr():
+        """Puts the result into the tensor, if that is not where it is. Of one on a GPU: in gpu.behind()."""
+        if self.work.data_ptr() == self.tensor.data_ptr() or self._stored == self.work.numel() > 0:
             return
         work = self.work
         if self.tensor.is_complex() and not work.is_complex():
             work = torch.view_as_complex(work.reshape(*self.tensor.shape, 2))
         if self.tensor.dtype == torch.bool:
             work = work != 0
-        self.tensor.copy_(work.reshape(self.tensor.shape))
-        if self.tensor.device.type == "cuda":
-            torch.cuda.current_stream(self.tensor.device).synchronize()
+        work = work.reshape(self.tensor.shape)
+        if self.host is None:
+            self.tensor.copy_(work)
+        else:
+            self.host.store(self.tensor, work)
 
 
 def is_inference(tensors: Any) -> bool:

@@ -1,0 +1,278 @@
+#!/usr/bin/python3
+"""Tests of CUDA tensors, where there is a GPU, which all ranks share: gradlane run -n N -- python3 -m
+tests.scripts.torch.cuda_test gradlane [TEST...]. Without one a stand-in takes its place, whose copies are over at once,
+and what is about streams is skipped. All ranks run the same tests in the same order."""
+
+import contextlib
+import time
+import unittest
+import unittest.mock
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import gradlane
+import gradlane.torch
+from gradlane.torch import Engine, gpu
+from tests.scripts.torch.ddp import RANK, WORLD, draw, run_tests, same_everywhere
+from tests.scripts.torch.feedback_test import Picky
+
+HERE = torch.cuda.is_available()
+DEVICE = "cuda" if HERE else "cpu"
+SIZES = (0, 1, 1000, 5000, 3000001)  # the last is several pieces
+CODECS = ("raw", "bf16", "fixed:10", "signsgd,ternary", "topk:1%", "dgc:1%", "fixed:auto:5")
+SHAPES = ((300, 400), (1000,), (17,), (100, 100))
+CYCLES = 200_000_000  # of a GPU: a tenth of a second
+
+
+class StandIn(gpu.Host):
+    """Of a tensor that lies here."""
+
+    def load(self):
+        if self._filled:
+            self.tensor.copy_(self._source)
+
+    def arrive(self, part=None):
+        pass
+
+    def store(self, target, values):
+        target.copy_(values)
+
+
+@contextlib.contextmanager
+def far(is_far=True):
+    """What is exchanged meanwhile is on a GPU, or as if it were."""
+    if HERE or not is_far:
+        yield
+        return
+    with unittest.mock.patch.multiple(gpu, is_far=lambda _: True, Host=StandIn, PART=1 << 20):
+        yield
+
+
+def given(numel, dtype=torch.float32, rank=RANK):
+    return (torch.randn(numel, generator=torch.Generator().manual_seed(rank)) * 100).to(dtype)
+
+
+class Far(unittest.TestCase):
+    def setUp(self):
+        warnings.simplefilter("ignore")
+
+    def assertSame(self, tensor, expected):  # noqa: N802
+        self.assertEqual(tensor.device.type, DEVICE)
+        self.assertTrue(torch.equal(tensor.cpu(), expected), f"{tensor} is not {expected}")
+
+    def test_sums_as_on_the_cpu(self):
+        """To the bit: of all types, by all codecs, of any strides."""
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64,
+                      torch.uint8, torch.int16, torch.complex64):
+            for numel in SIZES:
+                near = given(numel, dtype)
+                tensor = near.to(DEVICE, copy=True)
+                dist.all_reduce(near)
+                with far():
+                    dist.all_reduce(tensor)
+                self.assertSame(tensor, near)
+        engine = Engine.existing()
+        for codec in CODECS[:-1]:
+            near = given(300000)
+            tensor = near.to(DEVICE, copy=True)
+            strided = given(600000).to(DEVICE).view(-1, 2)[:, 0]
+            strided.copy_(tensor)
+            engine.all_reduce(near, codec=codec, average=True).wait()
+            with far():
+                for it in (tensor, strided):
+                    engine.all_reduce(it, codec=codec, average=True).wait()
+                    self.assertSame(it, near)
+
+    def test_feedback_in_pieces(self):
+        """Each piece has its part of the residual."""
+        engine, numel = Engine.existing(), 3000001
+        for codec in ("fixed:10", "dgc:1%"):
+            rows = engine.find_codec(codec).states
+            outcomes = []
+            for device, is_far in (("cpu", False), (DEVICE, True)):
+                residual = engine.zeros(rows * numel).view(rows, numel)
+                tensor = given(numel).to(device)
+                with far(is_far):
+                    for _ in range(2):
+                        engine.all_reduce(tensor, codec=codec, residual=residual).wait()
+                outcomes.append((tensor.cpu(), residual.clone()))
+            self.assertTrue(outcomes[0][1].any())
+            for one, other in zip(*outcomes):
+                self.assertTrue(torch.equal(one, other), codec)
+
+    def test_other_operations(self):
+        with far():
+            self.check_other_operations(100000)
+
+    def check_other_operations(self, numel):
+        mine = given(numel).to(DEVICE)
+        expected = [given(numel, rank=rank) for rank in range(WORLD)]
+        together = torch.empty(WORLD * numel, device=DEVICE)
+        dist.all_gather_into_tensor(together, mine)
+        self.assertSame(together, torch.cat(expected))
+        parts = [torch.empty(numel, device=DEVICE) for _ in range(WORLD)]
+        dist.all_gather(parts, mine)
+        for part, other in zip(parts, expected):
+            self.assertSame(part, other)
+        for op, pick in ((dist.ReduceOp.MIN, torch.minimum), (dist.ReduceOp.MAX, torch.maximum)):
+            least = mine.clone()
+            dist.all_reduce(least, op=op)
+            other = expected[0]
+            for more in expected[1:]:
+                other = pick(other, more)
+            self.assertSame(least, other)
+        true = torch.arange(2000, device=DEVICE) % 7 == RANK
+        dist.all_reduce(true)
+        self.assertSame(true, torch.arange(2000) % 7 < WORLD)
+        for root in range(WORLD):
+            sent = mine.clone()
+            dist.broadcast(sent, root)
+            self.assertSame(sent, expected[root])
+        whole = torch.arange(WORLD * numel, dtype=torch.int64, device=DEVICE) + RANK
+        part = torch.empty(numel, dtype=torch.int64, device=DEVICE)
+        dist.reduce_scatter_tensor(part, whole)
+        first = RANK * numel
+        self.assertSame(part, torch.arange(first, first + numel) * WORLD + sum(range(WORLD)))
+        dist.barrier()
+
+    def test_many_at_once(self):
+        """Tensors that nobody keeps, memory that is used again: sums are right, and blocks are few."""
+        with far():
+            for _ in range(20):
+                works = []
+                for number in range(10):
+                    tensor = torch.full((200000,), float(number + RANK), device=DEVICE)
+                    works.append((number, tensor, dist.all_reduce(tensor, async_op=True)))
+                    del tensor
+                    torch.empty(200000, device=DEVICE).fill_(-1.0)
+                dist.all_reduce(torch.ones(400000, device=DEVICE), async_op=True)
+                for number, tensor, work in works:
+                    work.wait()
+                    self.assertEqual(float(tensor.min()), number * WORLD + sum(range(WORLD)))
+                    self.assertEqual(float(tensor.max()), number * WORLD + sum(range(WORLD)))
+            dist.barrier()
+        self.assertLessEqual(len(Engine.existing()._memory.pinned._free), 32)
+
+    def test_failures(self):
+        with far():
+            for _ in range(3):
+                with self.assertRaises(gradlane.OperationFailed):
+                    dist.all_reduce(torch.ones(4000 + 1000 * RANK, device=DEVICE))
+                tensor = torch.ones(4000, device=DEVICE)
+                dist.all_reduce(tensor)
+                self.assertSame(tensor, torch.full((4000,), float(WORLD)))
+            with self.assertRaises(gradlane.BadArgument):
+                Engine.existing().all_reduce(torch.ones(4000, device=DEVICE), codec="nonsense")
+
+    def test_hook_as_on_the_cpu(self):
+        """Gradients and what is owed of them, to the bit, with parameters that some steps do not use."""
+        for codec in CODECS:
+            for feedback in (False, None):
+                with far(False):
+                    near = self.train(codec, feedback, "cpu")
+                with far():
+                    there = self.train(codec, feedback, DEVICE)
+                for one, other in zip(near, there):
+                    self.assertTrue(torch.equal(one, other), f"{codec}, feedback {feedback}")
+                self.assertTrue(same_everywhere(there[:len(SHAPES)]), codec)
+
+    def train(self, codec, feedback, device):
+        state = gradlane.torch.State(codec, feedback)
+        model = Picky(*SHAPES).to(device)
+        ddp = DistributedDataParallel(model, bucket_cap_mb=0.3, find_unused_parameters=True)
+        ddp.register_comm_hook(state, gradlane.torch.hook)
+        sums = [torch.zeros(shape) for shape in SHAPES]
+        for step in range(6):
+            gradients = [gradient.to(device) for gradient in draw(step, SHAPES, 1e-3)]
+            if step in (2, 4):
+                gradients[1] = None
+            ddp.zero_grad(set_to_none=True)
+            ddp(gradients).backward()
+            for total, value in zip(sums, model.values):
+                if value.grad is not None:
+                    total += value.grad.cpu()
+        owed = [residual for residual in state.state_dict()["residuals"] if residual is not None]
+        return sums + owed
+
+
+@unittest.skipUnless(hasattr(dist, "device_mesh") or HERE, "this PyTorch has no FSDP2")
+class Sharded(unittest.TestCase):
+    def test_as_on_the_cpu(self):
+        """What is applied, and what is owed, to the bit."""
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        for codec in ("fixed:10", "fixed:auto:5"):
+            outcomes = []
+            for device, is_far in (("cpu", False), (DEVICE, True)):
+                model = Picky((300000,)).to(device)
+                fully_shard(model, mesh=init_device_mesh(device, (WORLD,)))
+                sharded = gradlane.torch.fsdp(model, codec, error_feedback=True, parameters="bf16")
+                results = []
+                with far(is_far):
+                    for step in range(5):
+                        model([gradient.to(device) for gradient in draw(step, [(300000,)], 1e-3)]).backward()
+                        results.append(model.values[0].grad.full_tensor().cpu())
+                        model.zero_grad()
+                outcomes.append(results + [unit["residual"].cpu() for unit in sharded.state_dict()["units"].values()])
+            for one, other in zip(*outcomes):
+                self.assertTrue(torch.equal(one, other), codec)
+
+
+@unittest.skipUnless(HERE, "there is no CUDA here")
+class Streams(unittest.TestCase):
+    def test_behind_the_stream(self):
+        """The call does not wait for what the GPU still has to do, and the sum does."""
+        side = torch.cuda.Stream()
+        tensor = torch.zeros(1000000, device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(CYCLES)
+            tensor.fill_(RANK + 1)
+            done = side.record_event()
+            work = dist.all_reduce(tensor, async_op=True)
+            self.assertFalse(done.query(), "the call has waited for the GPU")
+            work.wait()
+            sums = tensor * 2
+        side.synchronize()
+        self.assertTrue(torch.equal(sums.cpu(), torch.full((1000000,), WORLD * (WORLD + 1.0))))
+
+    def test_result_in_streams(self):
+        """Of futures: whoever waits for one, in whichever stream, has the result behind that."""
+        seen = []
+        tensor = torch.full((3000000,), float(RANK), device="cuda")
+        work = dist.all_reduce(tensor, async_op=True)
+        then = work.get_future().then(lambda future: seen.append(future.value()[0].sum()) or future.value()[0] * 2)
+        other = torch.cuda.Stream()
+        with torch.cuda.stream(other):
+            twice = then.wait() + 0
+        other.synchronize()
+        self.assertTrue(torch.equal(twice.cpu(), torch.full((3000000,), float(WORLD * (WORLD - 1)))))
+        torch.cuda.synchronize()
+        self.assertEqual(float(seen[0]), 3000000 * WORLD * (WORLD - 1) / 2)
+
+    def test_hook_does_not_wait(self):
+        """With what is owed of parameters: the caller's thread goes on while the GPU computes."""
+        state = gradlane.torch.State("fixed:10", True)
+        model = Picky((100000,)).to("cuda")
+        ddp = DistributedDataParallel(model, find_unused_parameters=True)
+        waited = []
+
+        def timed(state, bucket):
+            torch.cuda._sleep(CYCLES)
+            began = time.perf_counter()
+            future = gradlane.torch.hook(state, bucket)
+            waited.append(time.perf_counter() - began)
+            return future
+
+        ddp.register_comm_hook(state, timed)
+        for step in range(4):
+            ddp.zero_grad(set_to_none=True)
+            ddp([gradient.cuda() for gradient in draw(step, [(100000,)], 1e-3)]).backward()
+        self.assertLess(min(waited[1:]), 0.05, "the hook has waited for the GPU, a tenth of a second")
+
+
+if __name__ == "__main__":
+    run_tests()

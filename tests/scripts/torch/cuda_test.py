@@ -3,10 +3,8 @@
 tests.scripts.torch.cuda_test gradlane [TEST...]. Without one a stand-in takes its place, whose copies are over at once,
 and what is about streams is skipped. All ranks run the same tests in the same order."""
 
-import contextlib
 import time
 import unittest
-import unittest.mock
 import warnings
 
 import torch
@@ -15,40 +13,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane
 import gradlane.torch
-from gradlane.torch import Engine, gpu
+from gradlane.torch import Engine
 from tests.scripts.torch.ddp import RANK, WORLD, draw, run_tests, same_everywhere
+from tests.scripts.torch.far import DEVICE, HERE, far
 from tests.scripts.torch.feedback_test import Picky
 
-HERE = torch.cuda.is_available()
-DEVICE = "cuda" if HERE else "cpu"
-SIZES = (0, 1, 1000, 5000, 3000001)  # the last is several pieces
+SIZES = (0, 1, 1000, 5000, 5000001)  # the last is several pieces
 CODECS = ("raw", "bf16", "fixed:10", "signsgd,ternary", "topk:1%", "dgc:1%", "fixed:auto:5")
 SHAPES = ((300, 400), (1000,), (17,), (100, 100))
 CYCLES = 200_000_000  # of a GPU: a tenth of a second
-
-
-class StandIn(gpu.Host):
-    """Of a tensor that lies here."""
-
-    def load(self):
-        if self._filled:
-            self.tensor.copy_(self._source)
-
-    def arrive(self, part=None):
-        pass
-
-    def store(self, target, values):
-        target.copy_(values)
-
-
-@contextlib.contextmanager
-def far(is_far=True):
-    """What is exchanged meanwhile is on a GPU, or as if it were."""
-    if HERE or not is_far:
-        yield
-        return
-    with unittest.mock.patch.multiple(gpu, is_far=lambda _: True, Host=StandIn, PART=1 << 20):
-        yield
 
 
 def given(numel, dtype=torch.float32, rank=RANK):
@@ -88,7 +61,7 @@ class Far(unittest.TestCase):
 
     def test_feedback_in_pieces(self):
         """Each piece has its part of the residual."""
-        engine, numel = Engine.existing(), 3000001
+        engine, numel = Engine.existing(), 5000001
         for codec in ("fixed:10", "dgc:1%"):
             rows = engine.find_codec(codec).states
             outcomes = []

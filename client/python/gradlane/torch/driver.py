@@ -9,7 +9,6 @@ end inside the call, so that they can wait for it.
 from __future__ import annotations
 
 import collections
-import contextlib
 import ctypes
 import select
 import threading
@@ -17,7 +16,6 @@ import time
 import traceback
 from typing import Any, Callable, Sequence
 
-import torch
 from torch.futures import Future
 
 from .. import _buffers, errors
@@ -190,7 +188,7 @@ class Driver(Pieces):
             return
         try:
             if operation.error is None:
-                with gpu.behind(operation.devices), _mode(operation):
+                with gpu.behind(operation.devices), operation.mode():
                     operation.finish()
                     if operation.on_result is not None:
                         operation.on_result(operation.tensor)
@@ -283,7 +281,3 @@ class Driver(Pieces):
     def _sleep(self) -> None:
         if any(descriptor == self._bell.descriptor for descriptor, _ in self._poll.poll(_SLICE_MS)):
             self._bell.hush()
-
-
-def _mode(operation: Operation) -> Any:
-    return torch.inference_mode() if operation.inference else contextlib.nullcontext()

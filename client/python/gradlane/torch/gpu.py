@@ -16,7 +16,7 @@ import torch
 
 from .. import _buffers, errors
 
-PART = 8 << 20  # bytes that are copied at a time: while others are exchanged
+PART = 16 << 20  # bytes that are copied at a time: while others are exchanged
 _FREE = 32  # blocks that nobody uses, kept for the next operation of the size
 _LEAST = 4096
 _EIGHTHS = 3  # bits: a block is at most an eighth longer than asked for

@@ -7,11 +7,14 @@ copies are memmove through ctypes, which lets go of the interpreter lock.
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import math
 import time
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+
+import torch
 
 from .. import errors
 from .._library import Reduction, Type
@@ -20,7 +23,6 @@ from . import gpu
 from .staging import PIECE, Operand
 
 if TYPE_CHECKING:
-    import torch
     from torch.futures import Future
 
 _LONGEST_MS = 10**9  # of time limits: 11 days
@@ -121,6 +123,10 @@ class Operation:
     def is_late(self) -> bool:
         """Whether it has had its time."""
         return self.timeout is not None and time.monotonic() >= self.begun + self.timeout
+
+    def mode(self) -> Any:
+        """In which its tensors may be written to: a context manager."""
+        return torch.inference_mode() if self.inference else contextlib.nullcontext()
 
     @property
     def is_remote(self) -> bool:

@@ -140,7 +140,8 @@ class Pieces:
                 self._note_warnings(operation)
         if not flight.staged and code == errors.OK:
             try:
-                operation.landed(flight.piece)
+                with operation.mode():
+                    operation.landed(flight.piece)
             except RuntimeError as error:  # of the GPU
                 operation.fail(error)
         if flight.staged and flight.address is not None:

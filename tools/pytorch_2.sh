@@ -79,6 +79,7 @@ case "$short" in
     ranks - 2 modern_test
     ranks - 3 delegate_test
     ranks - 2 fsdp_test
+    ranks - 2 cuda_test gradlane
     ranks HSDP=gloo 4 hsdp_test
     ranks - 2 study_gpt_test
     ranks GRADLANE_EXTENSION=0 2 modern_test Trainings.test_ddp Trainings.test_objects
@@ -97,6 +98,7 @@ case "$short" in
     ranks - 2 hook_test gradlane
     for count in 2 3; do
       ranks - "$count" fsdp_test
+      ranks - "$count" cuda_test gradlane
     done
     ranks FSDP=gloo 2 fsdp_test
     ranks - 4 hsdp_test

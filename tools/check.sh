@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/dev/build.sh
+help_if_asked "$@"
 
 failed=0
 tools/dev/check_layers.py || failed=1

@@ -4,6 +4,7 @@
 # Rates are packets per second of CPU time of the thread that forwards, so that other programs on the machine do not
 # count. Ends with status 0 if the median of the ratios is at least 0.85.
 set -eu
+case "${1:-}" in -h | --help) sed -n '2,${/^#/!q;s/^# //p}' "$0" && exit ;; esac
 gradlane=${1:-$(dirname "$0")/../build/tools/gradlane}
 rounds=${2:-5}
 seconds=${3:-3}

@@ -4,6 +4,8 @@
 # it makes (build/frameworks). Nothing is started by hand: torchrun, and what the scripts say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/dev/build.sh
+help_if_asked "$@"
 venv=${1:-build/frameworks}
 packages=(torch==2.13.0 numpy==2.4.6 lightning==2.6.6 accelerate==1.15.0 deepspeed==0.19.8)
 

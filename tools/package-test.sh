@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/dev/build.sh
+help_if_asked "$@"
 source tools/package/machines.sh
 
 packages=$PWD/build-package/first

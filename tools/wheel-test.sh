@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/dev/build.sh
+help_if_asked "$@"
 
 wheel=$(realpath "${1:-$(ls -t build-static/wheel/*.whl | head -n 1)}")
 scratch=$(mktemp -d /tmp/gradlane-wheel-XXXXXX)

@@ -3,6 +3,16 @@
 # Debian's programs come before others of the same name: a pyenv's python3 has no NumPy, pip's meson other defaults.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 
+# help_if_asked "$@": of scripts whose first comment says all that there is to say.
+help_if_asked() {
+  case "${1:-}" in
+    -h | --help)
+      sed -n '2,${/^#/!q;s/^# \{0,1\}//p}' "tools/${0##*/}"
+      exit 0
+      ;;
+  esac
+}
+
 step() { printf '\n== %s\n' "$*"; }
 
 # configure FOLDER OPTION... configures a build folder, or an existing one again, which picks up changed options. What

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import errors
-from . import extension, launch, ledger, meeting, staging
+from . import extension, gpu, launch, ledger, meeting, staging
 from .delegate import wanted
 from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import Engine
@@ -283,7 +283,7 @@ class Group(Delegating, Newer):
                 if name == "all_reduce":
                     staging.check(arguments[0], name)
                     staging.summable(arguments[0].detach(), name, how["average"], how["reduction"] != "sum")
-                future: Future[Any] = Future()
+                future = gpu.future_of(gpu.devices_of(result))
                 future.set_result(result)
                 return future
 

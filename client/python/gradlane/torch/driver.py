@@ -50,10 +50,11 @@ class Driver(Pieces):
 
     def start(self, operation: Operation) -> Future[Any]:
         """Returns a Future of operation.result."""
-        operation.future = future = Future(devices=operation.devices) if operation.devices else Future()
+        operation.future = future = gpu.future_of(operation.devices)
+        if operation.is_remote:  # not with the lock: the GPU may have no room for more
+            self._depart(operation)
         with self.lock:
             self.check()
-            operation.depart()
             nested = threading.current_thread() is self._thread
             if not nested:
                 self.overlap.start(bool(self._queue))
@@ -138,6 +139,7 @@ class Driver(Pieces):
             self._close_express()
             self._silent = silent
             thread = self._thread
+            self.memory.pinned.clear()
             try:
                 # As long as operations are in the queue: they have the memory that the library may still copy to.
                 disconnect()
@@ -150,6 +152,32 @@ class Driver(Pieces):
             thread.join(_JOIN_S)
 
     # ---- Any thread
+
+    def lend(self, nbytes: int) -> Any:
+        """Pinned memory for a tensor on a GPU. Where there is none, others end first. Raises OutOfMemory."""
+        while True:
+            with self.lock:
+                self.check()
+                try:
+                    return self.memory.pinned.lend(nbytes)
+                except errors.OutOfMemory:
+                    if not self._queue or threading.current_thread() is self._thread:
+                        raise
+                    oldest = self._queue[0]
+            oldest.future.wait()
+
+    def _depart(self, operation: Operation) -> None:
+        with self.lock:
+            self.check()
+        operation.depart()
+        with self.lock:
+            for host in operation.hosts():
+                if host.last is not None:
+                    self.memory.pinned.follow(host.block, host.last)
+
+    def _let_go(self, operation: Operation) -> list[Any]:
+        with self.lock:
+            return operation.let_go(self.memory.pinned)
 
     def forget(self) -> None:
         """In a child after fork(): everything is the parent's, a lock that another thread held too."""
@@ -192,6 +220,8 @@ class Driver(Pieces):
                     operation.finish()
                     if operation.on_result is not None:
                         operation.on_result(operation.tensor)
+                    if operation.devices:
+                        gpu.claim(operation.tensor, operation.result)
                 operation.error = operation.warning
         except Exception as reason:  # whoever waits shall have it
             operation.error = reason
@@ -200,8 +230,8 @@ class Driver(Pieces):
             if error is not None and operation.on_error is not None:
                 operation.on_error(error)
         finally:
-            with self.lock:
-                operation.let_go(self.memory.pinned)
+            if operation.is_remote:
+                self._let_go(operation)  # what it returns ends here, without the lock: to unpin takes time
             with gpu.behind(operation.devices):
                 operation.future.set_result(operation.result if error is None else Failure(error))
 

@@ -358,12 +358,7 @@ class Engine:
 
     def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False,
                  pick: bool = False, filled: bool = True) -> staging.Operand:
-        return staging.Operand(self._lend, tensor, name, reduce, average, pick, filled)
-
-    def _lend(self, nbytes: int) -> Any:
-        with self._driver.lock:
-            self._driver.check()
-            return self._memory.pinned.lend(nbytes)
+        return staging.Operand(self._driver.lend, tensor, name, reduce, average, pick, filled)
 
     def _codec(self, codec: Any, operand: staging.Operand, tensor: torch.Tensor) -> Any:
         if not callable(codec) and is_adaptive(check(codec, self)):

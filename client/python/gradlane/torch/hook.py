@@ -170,9 +170,9 @@ class State:
             codec = self._engine.codecs.exact
         exact = codec == self._engine.codecs.exact
         options: dict[str, Any] = {"average": True, "timeout": _timeout_of(self._group)}
-        if gpu.is_far(buffer) and residual is not None and kept.cuts is None and not exact:
+        if residual is not None and not exact and kept.cuts is None and gpu.is_far(buffer):
             options["on_data"] = kept.hold  # whose answer would have to be waited for here
-        elif residual is not None:
+        elif residual is not None and not (exact and kept.bound is None):  # else nothing of it is paid
             kept.hold(buffer)
         # A step of the adaptive bound: all that is owed goes now.
         if residual is not None and exact:

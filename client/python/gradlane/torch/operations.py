@@ -117,8 +117,10 @@ class Operation:
 
     @property
     def timeout_ms(self) -> int:
-        """0: the daemon's."""
-        return 0 if self.timeout is None else min(max(math.ceil(self.timeout * 1000), 1), _LONGEST_MS)
+        """What is left; 0: the daemon's."""
+        if self.timeout is None:
+            return 0
+        return min(max(math.ceil((self.begun + self.timeout - time.monotonic()) * 1000), 1), _LONGEST_MS)
 
     def is_late(self) -> bool:
         """Whether it has had its time."""
@@ -131,12 +133,16 @@ class Operation:
     @property
     def is_remote(self) -> bool:
         """Whether its data lies on a GPU."""
-        return any(operand.host is not None for operand in self.operands)
+        return bool(self.hosts())
+
+    def hosts(self) -> list[gpu.Host]:
+        """Of those of its tensors that are."""
+        return [operand.host for operand in self.operands if operand.host is not None]
 
     def depart(self) -> None:
         """Has its data on the way to the daemon's memory, behind what the caller's streams have to do."""
-        for operand in self.operands:
-            operand.load()
+        for host in self.hosts():
+            host.load()
 
     def arrive(self, piece: int) -> None:
         """Waits for what this piece needs of it; for all with the first one, where somebody wants to see that."""
@@ -147,12 +153,14 @@ class Operation:
         if self.on_data is not None and self.is_remote:
             self.on_data(self.operands[0].work)
 
-    def let_go(self, pool: gpu.Pool) -> None:
-        """Of the memory that it was in meanwhile."""
+    def let_go(self, pool: gpu.Pool) -> list[Any]:
+        """Of the memory that it was in meanwhile. Returns what is too much of that."""
+        excess: list[Any] = []
         for operand in self.operands:
             host, operand.host = operand.host, None
             if host is not None:
-                pool.give_back(host.block, host.last)
+                excess += pool.give_back(host.block, host.last)
+        return excess
 
     def fail(self, error: Exception) -> None:
         """The first error is the one that counts."""
@@ -215,6 +223,7 @@ class InPlace(Operation):
         self._address: int = operand.work.data_ptr() if address is None else address
         self._item = 1 if self.type == Type.BYTES else operand.work.element_size()
         self._root = root
+        self._kept = root is not None and operand.filled  # this rank has the result already
         self.nbytes = operand.nbytes
         self.whole = self.nbytes // self._item
         self.part_bytes = PIECE if pieces else 0
@@ -241,7 +250,7 @@ class InPlace(Operation):
         ctypes.memmove(self._address, address, self.nbytes)  # of one that native/express.h has begun
 
     def landed(self, piece: int) -> None:
-        if self.is_remote:
+        if self.is_remote and not self._kept:
             item = self.operands[0].work.element_size()
             first = piece * self._each
             self.operands[0].store(first // item, (first + self._bytes(piece)) // item)
@@ -251,7 +260,8 @@ class InPlace(Operation):
         return (address, count, self.type) if self._root is None else (address, count, self.type, self._root)
 
     def finish(self) -> None:
-        self.operands[0].finish()
+        if not self._kept:
+            self.operands[0].finish()
 
 
 class Blocks(Operation):

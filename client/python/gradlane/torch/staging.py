@@ -51,13 +51,20 @@ class Memory:
     def tensor(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """A tensor of `numel` zeros. Raises OutOfMemory. It keeps its memory, also when the engine is closed."""
         # NumPy has no bfloat16, so the type comes in afterwards.
-        nbytes = numel * torch.empty(0, dtype=dtype).element_size()
-        block = self._connection.allocate(nbytes)
-        tensor = torch.from_numpy(_buffers.array_over(block, (nbytes,), "uint8")).view(dtype)
+        block = self._allocate(numel * torch.empty(0, dtype=dtype).element_size())
+        tensor = torch.from_numpy(_buffers.array_over(block, (block.size,), "uint8")).view(dtype)
         if numel > 0:
             gpu.pin(block)
             self._blocks[block.address] = block
         return tensor
+
+    def _allocate(self, size: int) -> _buffers.Block:
+        try:
+            return self._connection.allocate(size)
+        except errors.OutOfMemory:
+            if not self.pinned.clear():
+                raise
+        return self._connection.allocate(size)
 
     def _pinned(self, size: int) -> _buffers.Block:
         block = self._connection.allocate(size)
@@ -81,7 +88,7 @@ class Memory:
             if len(self._pieces) == WINDOW:
                 return
             try:
-                self._pieces.append(self._connection.allocate(PIECE))
+                self._pieces.append(self._allocate(PIECE))
             except errors.OutOfMemory:
                 if not self._pieces:
                     raise
@@ -128,7 +135,7 @@ class Operand:
     """A tensor of an operation. `work` is what is exchanged, contiguous and on the CPU; `type` how it travels.
 
     lend: of a gpu.Pool, for tensors on a GPU; filled: what such a one has is wanted, too. reduce: it is summed, so that
-    the type matters; else only its bytes do. pick: it is the minimum or maximum instead. load() has to be called before
+    the type matters; else only its bytes do. pick: it is the minimum or maximum instead. host.load() comes before
     `work` is used, and arrive() waits for it; finish() puts the result into the tensor.
     """
 
@@ -137,6 +144,7 @@ class Operand:
         check(tensor, name)
         self.tensor = tensor.detach()
         self.host: gpu.Host | None = None
+        self.filled = filled
         self._stored = 0
         self.origin = ""  # the type of a sum that travels as another: only then ranks may mean different ones
         work = self.tensor
@@ -145,7 +153,7 @@ class Operand:
             work, self.type = summable(work, name, average, pick)
             if work.dtype != self.tensor.dtype:
                 self.origin = f" of {self.tensor.dtype}"
-        work = work.contiguous()
+        work = work.resolve_conj().resolve_neg().contiguous()
         if gpu.is_far(work):
             self.host = gpu.Host(lend(work.numel() * work.element_size()), work, filled)
             work = self.host.tensor
@@ -154,11 +162,6 @@ class Operand:
     @property
     def nbytes(self) -> int:
         return int(self.work.numel() * self.work.element_size())
-
-    def load(self) -> None:
-        """Starts to copy what is on a GPU."""
-        if self.host is not None:
-            self.host.load()
 
     def arrive(self, part: int | None = None) -> None:
         """Waits for that, or for a part of gpu.PART bytes."""
@@ -179,8 +182,6 @@ class Operand:
         work = self.work
         if self.tensor.is_complex() and not work.is_complex():
             work = torch.view_as_complex(work.reshape(*self.tensor.shape, 2))
-        if self.tensor.dtype == torch.bool:
-            work = work != 0
         work = work.reshape(self.tensor.shape)
         if self.host is None:
             self.tensor.copy_(work)

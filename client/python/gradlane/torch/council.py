@@ -7,11 +7,12 @@ and what belongs to them is behind that.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import secrets
 import time
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import torch.distributed as dist
 
@@ -20,7 +21,9 @@ from .. import errors
 _ANSWER_S = 60.0  # for a rank to say what it has found, or done
 _LOOK = datetime.timedelta(milliseconds=100)  # for what may be of an earlier attempt
 _SLICE_S = 0.01
+_SHORTEST_S, _LONGEST_S = 0.001, 0.1  # from one look to the next: a tenth of what it has taken so far
 _PREFIX = "gradlane meeting"
+_NOBODY = "\0"  # what nobody has ever set
 
 
 class Late(Exception):
@@ -36,7 +39,8 @@ def convene(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
     end = time.monotonic() + timeout.total_seconds()
     meeting = dist.PrefixStore(_PREFIX, store)
     try:
-        return _propose(meeting, size, end) if rank == 0 else _agree(meeting, rank, end)
+        with _reached():
+            return _propose(meeting, size, end) if rank == 0 else _agree(meeting, rank, end)
     except Late as late:
         raise errors.error(errors.Code.FAILED, f"gradlane: rank {rank} has waited {timeout.total_seconds():g} s, the "
                            f"timeout of the process group, for {late}") from None
@@ -51,14 +55,24 @@ class Council:
 
     def hear(self, what: str, members: Sequence[int], said: str | None) -> list[str]:
         """What each member has said; said: of this rank, if it is one. Raises NoDaemon if one has not in time."""
-        if said is not None:
-            self._store.set(f"{what} {self._rank}", said)
-        keys = [f"{what} {member}" for member in members]
-        if not _wait(self._store, keys, self.limit):
-            missing = [str(member) for member, key in zip(members, keys) if not _wait(self._store, [key], _LOOK)]
-            raise errors.error(errors.Code.NO_DAEMON, f"gradlane: nothing was heard from rank {', '.join(missing)} for "
-                               f"{self.limit.total_seconds():g} s: it has ended, or hangs")
-        return [self._store.get(key).decode(errors="replace") for key in keys]
+        with _reached():
+            if said is not None:
+                self._store.set(f"{what} {self._rank}", said)
+            keys = [f"{what} {member}" for member in members]
+            if _wait(self._store, keys, self.limit):
+                return [self._store.get(key).decode(errors="replace") for key in keys]
+            missing = [str(member) for member, key in zip(members, keys) if not _is_there(self._store, [key])]
+        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: nothing was heard from rank {', '.join(missing)} for "
+                           f"{self.limit.total_seconds():g} s: it has ended, or hangs")
+
+    def part(self, size: int, stay: bool) -> None:
+        """All `size` ranks come here when they need the store no more. stay: until all have, as the store goes with the
+        process of one of them, and the slowest may still have to read what the others know; no longer than `limit`."""
+        with contextlib.suppress(RuntimeError):  # it has gone: somebody has stayed in vain
+            if self._store.add("parted", 1) == size:
+                self._store.set("all have parted", "")
+            if stay:
+                _wait(self._store, ["all have parted"], self.limit)
 
     def ask(self, what: str, members: Iterable[int], answer: Callable[[], Any],
             faults: tuple[type[BaseException], ...]) -> list[Any]:
@@ -97,7 +111,7 @@ def _propose(store: dist.Store, size: int, end: float) -> str:
             store.set(word, "go")
             return word
         if time.monotonic() >= end:
-            missing = [key.split()[1] for key in agreed if not _wait(store, [key], _LOOK)]
+            missing = [key.split()[1] for key in agreed if not _is_there(store, [key])]
             raise Late(f"rank {', '.join(missing)}")
 
 
@@ -121,23 +135,47 @@ def _agree(store: dist.Store, rank: int, end: float) -> str:
 
 def _must(store: dist.Store, keys: list[str], end: float, who: Callable[[list[str]], str]) -> None:
     if not _wait(store, keys, datetime.timedelta(seconds=max(end - time.monotonic(), 0.01))):
-        raise Late(who([key for key in keys if not _wait(store, [key], _LOOK)]))
+        raise Late(who([key for key in keys if not _is_there(store, [key])]))
 
 
 def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool:
-    """False: they are not there in time. Raises NoDaemon if the store has gone."""
+    """False: they are not there in time.
+
+    PyTorch 1's wait() must not be in vain: the server answers it even then, when the keys come, and the store takes
+    that for the answer to whatever it has asked meanwhile. Then it hangs until its own time limit, or believes what is
+    not so.
+    """
+    start = time.monotonic()
+    end = start + limit.total_seconds()
+    if limit > _LOOK and hasattr(store, "check"):  # PyTorch 2, which warns of waits in vain
+        try:
+            store.wait(keys, limit)
+        except RuntimeError as reason:
+            if "imed out" in str(reason) or "imeout" in str(reason):
+                return False
+            raise
+        return True
+    left = list(keys)
+    while True:
+        while left and _is_there(store, left[-1:]):
+            left.pop()
+        now = time.monotonic()
+        if not left or now >= end:
+            return not left
+        time.sleep(min(max((now - start) / 10, _SHORTEST_S), _LONGEST_S, end - now))
+
+
+def _is_there(store: dist.Store, keys: list[str]) -> bool:
+    """Asks once, and waits for nothing."""
+    if hasattr(store, "check"):
+        return bool(store.check(keys))
+    return all(store.compare_set(key, _NOBODY, _NOBODY) != _NOBODY.encode() for key in keys)  # it sets nothing
+
+
+@contextlib.contextmanager
+def _reached() -> Iterator[None]:
+    """Raises NoDaemon if the store has gone meanwhile."""
     try:
-        if limit <= _LOOK and hasattr(store, "check"):  # PyTorch warns of waits in vain
-            end = time.monotonic() + limit.total_seconds()
-            while not store.check(keys):
-                if time.monotonic() >= end:
-                    return False
-                time.sleep(_SLICE_S)
-            return True
-        store.wait(keys, limit)
+        yield
     except RuntimeError as reason:
-        text = str(reason)
-        if "imed out" in text or "imeout" in text:
-            return False
-        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: the store of the job has gone: {text}") from None
-    return True
+        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: the store of the job has gone: {reason}") from None

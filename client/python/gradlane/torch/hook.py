@@ -19,7 +19,7 @@ from torch.futures import Future
 
 from .. import adaptive, errors
 from .._library import Capability
-from . import gpu, launch, rings
+from . import gpu, launch, meeting, rings
 from .codec import bound_of, check, is_adaptive
 from .council import convene
 from .engine import Engine
@@ -372,17 +372,19 @@ def _meeting_time(group: dist.ProcessGroup) -> datetime.timedelta:
 
 
 def _open(process_group: dist.ProcessGroup | None) -> Engine:
-    rank = world = None
+    number = ranks = None
     if dist.is_available() and dist.is_initialized():
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
+        number, ranks = rank, world
         if process_group is not None and 1 < world < dist.get_world_size():
             return rings.engine_of(process_group, _meeting_time(process_group))
         if launch.wanted() and not Engine.exists() and world == dist.get_world_size():
             limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
             store = dist.distributed_c10d._get_default_store()
-            launch.prepare(dist.PrefixStore(convene(store, rank, world, limit), store), rank, world, limit)
+            store = dist.PrefixStore(convene(store, rank, world, limit), store)
+            meeting.join_all(store, rank, world, limit, lambda own: launch.prepare(own, rank, world, limit))
     try:
-        return Engine.shared(rank, world)
+        return Engine.shared(number, ranks)
     except errors.NoDaemon as error:
         raise errors.NoDaemon(
             error.code, f"{error}; start the job with 'gradlane run -n N -- COMMAND', or a daemon on each node"

@@ -25,8 +25,6 @@ from .engine import Engine
 
 _Joined = TypeVar("_Joined")
 
-_LEAVING = datetime.timedelta(seconds=5)
-
 job = ""  # the word that the ranks of the default group have agreed on; "": it has one rank
 
 
@@ -52,16 +50,15 @@ def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
         joined = join(store)
     except Exception as error:  # the others shall hear of it
         joined, text = error, str(error)
-    texts = council.hear("joined", range(size), text)
+    try:
+        texts = council.hear("joined", range(size), text)
+    except errors.Error:  # whoever comes later need not wait for this rank
+        council.part(size, stay=False)
+        raise
     failed = next((other for other, its in enumerate(texts) if its != "ok"), None)
     if failed is None and not isinstance(joined, Exception):
         return joined
-    try:
-        if store.add("failed", 1) == size:
-            store.set("all have failed", "")
-        store.wait(["all have failed"], min(timeout, _LEAVING))  # the store goes with rank 0
-    except RuntimeError:
-        pass  # somebody was faster
+    council.part(size, stay=True)
     if isinstance(joined, Exception):
         raise joined
     text = texts[failed or 0]

@@ -3,21 +3,16 @@
 
 import json
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
 
 from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.ports import free_port
 
 FLOATS = 1 << 19
 SEGMENT_FLOATS = 362
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def stream(sent, received):

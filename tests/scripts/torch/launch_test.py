@@ -8,23 +8,19 @@ import pathlib
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
+
+from tests.scripts.fixtures.ports import free_port
 
 TRAINER = pathlib.Path(__file__).with_name("trainer.py")
 GONE = "^OperationFailed: gradlane: (rank [01] has left|a trainer of this node has gone)"
 PATIENCE = 60  # for what comes at once, on a machine with nothing else to do
 GRADLANED = ""
-
-
-def free_port():
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
 
 
 def wait_for(condition, what):
@@ -35,16 +31,37 @@ def wait_for(condition, what):
 
 
 class Rank:
-    def __init__(self, environment):
+    def __init__(self, environment, job=()):
+        """job: all ranks of it."""
+        self.name, self.job = f"rank {environment['RANK']}", job
         self.process = subprocess.Popen([sys.executable, str(TRAINER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, env=environment, text=True, bufsize=1)
+        self.heard, self.unheard, self.asked = [], b"", 0
 
     def say(self, line):
+        self.asked += 1
         self.process.stdin.write(line + "\n")
 
     def hear(self):
-        assert select.select([self.process.stdout], [], [], PATIENCE)[0], "it says nothing"
-        return self.process.stdout.readline().strip()
+        end = time.monotonic() + PATIENCE
+        while b"\n" not in self.unheard:
+            there = arrived(self.process.stdout, max(end - time.monotonic(), 0))
+            if there is None:
+                raise AssertionError(f"{self.name} says nothing; " + "; ".join(rank.state() for rank in self.job))
+            if not there:
+                break  # it has ended
+            self.unheard += there
+        line, _, self.unheard = self.unheard.partition(b"\n")
+        self.heard.append(line.decode().strip())
+        return self.heard[-1]
+
+    def state(self):
+        """What is known of it, without waiting."""
+        ended = self.process.poll()
+        unheard = self.unheard + (arrived(self.process.stdout) or b"")
+        errors = (arrived(self.process.stderr) or b"").decode(errors="replace")
+        return (f"{self.name} {'runs' if ended is None else f'has ended, {ended}'}, was asked {self.asked} times, has answered "
+                f"{self.heard}, not yet heard: {unheard.decode()!r}, standard error: {errors!r}")
 
     def kill(self):
         self.process.kill()
@@ -60,6 +77,11 @@ class Rank:
         return text
 
 
+def arrived(file, limit=0):
+    """What there is to read, b"": the end, None: nothing within this time."""
+    return os.read(file.fileno(), 1 << 16) if select.select([file], [], [], limit)[0] else None
+
+
 class Job:
     """So many ranks of trainer.py on this machine, that have all but a daemon."""
 
@@ -69,7 +91,9 @@ class Job:
                      XDG_RUNTIME_DIR=str(folder / "run"), GRADLANED=GRADLANED, OMP_NUM_THREADS="1")
         clean.update(variables)
         self.folder = folder
-        self.ranks = [Rank({**clean, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(world)]
+        self.ranks = []
+        for rank in range(world):
+            self.ranks.append(Rank({**clean, "RANK": str(rank), "LOCAL_RANK": str(rank)}, self.ranks))
 
     def ask(self, line):
         for rank in self.ranks:
@@ -213,6 +237,20 @@ class Refused(Case):
         self.check("^NoDaemon: gradlane: no daemon for rank 0: .*/failing has not started, exit status 2: +no such thing$",
                    GRADLANED=str(program))
 
+    def test_however_slow_one_rank_is(self):
+        """The store is there until it has read why there is no daemon, and the others wait for it."""
+        job = self.job(GRADLANED="/nowhere/gradlaned")
+        job.ranks[1].say("from gradlane.torch import council")
+        job.ranks[1].say("wait = council._wait")
+        job.ranks[1].say("council._wait = lambda *them: (wait(*them), time.sleep(0.25))[0]")
+        self.assertEqual([job.ranks[1].hear() for _ in range(3)], ["ok None"] * 3)
+        for rank in job.ranks:
+            rank.say("init()")
+        job.ranks[0].process.stdin.close()  # it ends as soon as it has answered
+        self.assertEqual([rank.hear() for rank in job.ranks], [
+            "NoDaemon: gradlane: no daemon for rank 0: GRADLANED=/nowhere/gradlaned: there is no such program"] * 2)
+        self.assertNothingLeft(job)
+
     def test_a_rank_is_killed_meanwhile(self):
         """Before it has said where it is: the others wait no longer than the group's limit."""
         job = self.job()
@@ -220,6 +258,21 @@ class Refused(Case):
         job.ranks[1].kill()
         self.assertRegex(job.ranks[0].hear(), "^OperationFailed: gradlane: rank 0 has waited 3 s, .*, for rank 1$")
         self.assertNothingLeft(job)
+
+
+class Silence(Case):
+    def test_it_is_told_who_says_nothing(self):
+        job = self.job()
+        job.ranks[0].say("2 + 2")
+        job.ranks[1].say("sys.stderr.write('what now?\\n') and sys.stderr.flush() or time.sleep(600)")
+        self.assertEqual(job.ranks[0].hear(), "ok 4")
+        job.ranks[0].say("5")
+        wait_for(lambda: select.select([job.ranks[1].process.stderr], [], [], 0)[0], "its last words")
+        with unittest.mock.patch.object(sys.modules[__name__], "PATIENCE", 0.1), self.assertRaises(AssertionError) as seen:
+            job.ranks[1].hear()
+        self.assertRegex(str(seen.exception), "^rank 1 says nothing; rank 0 runs, was asked 2 times, has answered "
+                         r"\['ok 4'\], not yet heard: '(ok 5\\n)?', standard error: ''; rank 1 runs, was asked 1 times, has "
+                         r"answered \[\], not yet heard: '', standard error: 'what now\?\\n'$")
 
 
 class Found(Case):

@@ -8,7 +8,6 @@ same_bits_test.py GRADLANED [unittest's arguments]: prints the hashes.
 import hashlib
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import unittest
 
 from tests.scripts.fixtures import rings
 from tests.scripts.fixtures.paths import PACKAGE, ROOT
+from tests.scripts.fixtures.ports import free_port
 
 NODES = 3
 STEPS = 24
@@ -56,12 +56,6 @@ def train(bucket):
         digest.update(parameter.detach().numpy().tobytes())
     print(digest.hexdigest()[:16], f"{loss.item():.6f}")
     torch.distributed.destroy_process_group()
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class SameBits(unittest.TestCase):

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import unittest
 
+from tests.scripts.fixtures.ports import free_port
 from tests.scripts.torch import launch_test
-from tests.scripts.torch.launch_test import GONE, PATIENCE, Case, free_port
+from tests.scripts.torch.launch_test import GONE, PATIENCE, Case
 
 SCRIPT = """
 import os, signal, sys, time

@@ -59,6 +59,9 @@ SimConfig network(const Codec& codec, const Way& way) {
   config.faults = way.faults;
   config.buffers = way.buffers;
   config.exchange.codec = find_codec("raw");
+  // Of what it may have without being told, nearly all the time would go into clearing.
+  config.exchange.operations = 2;
+  config.exchange.max_bytes = size_t{1} << 20;
   config.exchange.strategies = {find_strategy(way.strategy)};
   const bool agrees = codec.row().agreement != Agreement::kNone;
   if (agrees && way.strategy != "direct") config.exchange.strategies.push_back(find_strategy("direct"));

@@ -19,6 +19,7 @@ SimConfig lane_config() {
   config.nodes = kWorld;
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = find_strategies("ring,direct");
+  config.exchange.max_bytes = size_t{4} << 20;
   return config;
 }
 

@@ -22,6 +22,7 @@ SimConfig switched(unsigned world, const std::string& strategies = "direct") {
   config.seed = world;
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = find_strategies(strategies);
+  config.exchange.max_bytes = size_t{4} << 20;
   return config;
 }
 

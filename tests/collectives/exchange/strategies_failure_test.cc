@@ -16,13 +16,14 @@ namespace {
 
 constexpr Nanos kPeerTimeout = 2 * kSecond;
 constexpr unsigned kWorld = 6;
+constexpr size_t kCount = kSanitized ? 40'000 : 100'000;  // under way for some milliseconds
 
 class StrategyFailures : public testing::TestWithParam<const char*> {
  protected:
   static std::vector<size_t> into_jobs(TestRing& ring) {
     EXPECT_TRUE(ring.wait_whole(kSecond));
     std::vector<JobSpec> specs = busy_jobs(ring.world());
-    specs.push_back({.kind = OpKind::kAllReduce, .count = 100'000, .codec = "raw"});
+    specs.push_back({.kind = OpKind::kAllReduce, .count = kCount, .codec = "raw"});
     const auto jobs = ring.start(specs);
     ring.run_for(kMillisecond);
     return jobs;
@@ -95,7 +96,7 @@ TEST_P(StrategyFailures, AbortOnAnyRank) {
   for (unsigned rank = 0; rank < kWorld; ++rank) {
     SCOPED_TRACE(rank);
     EXPECT_TRUE(ring.wait_whole(kSecond));
-    const std::vector<JobSpec> two(2, {.kind = OpKind::kAllReduce, .count = 100'000, .codec = "raw"});
+    const std::vector<JobSpec> two(2, {.kind = OpKind::kAllReduce, .count = kCount, .codec = "raw"});
     const auto jobs = ring.start(two);
     ring.run_for(3 * kMillisecond);
     ring.abort(jobs[0], rank);
@@ -113,7 +114,7 @@ TEST_P(StrategyFailures, WhoeverDoesNotComeIsNamed) {
     SimConfig config = slow_switch(GetParam(), kWorld, 11);
     config.exchange.operation_timeout = 500 * kMillisecond;
     TestRing ring(config);
-    const size_t job = ring.make({.kind = OpKind::kAllReduce, .count = 100'000, .codec = "raw"});
+    const size_t job = ring.make({.kind = OpKind::kAllReduce, .count = kCount, .codec = "raw"});
     for (unsigned rank = 0; rank < kWorld; ++rank) {
       if (rank != late) ring.submit(job, rank);
     }

@@ -24,6 +24,7 @@ SimConfig switched(const std::string& strategy, unsigned world) {
   config.seed = world;
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = {find_strategy(strategy)};
+  config.exchange.max_bytes = size_t{4} << 20;
   return config;
 }
 
@@ -58,6 +59,7 @@ class Strategies : public testing::TestWithParam<Case> {
   void run_all(const std::vector<JobSpec>& specs, const Faults& faults = {}) const {
     SimConfig config = switched(strategy(), world());
     config.faults = faults;
+    config.exchange.operations = std::min(config.exchange.operations, specs.size());
     SimNet net(config);
     std::vector<Job> jobs = make_jobs(specs, world(), 10 * world());
     EXPECT_TRUE(run(net, jobs));

@@ -24,7 +24,7 @@ class Local : public testing::TestWithParam<std::tuple<unsigned, unsigned, unsig
 TEST_P(Local, EveryReductionOfEveryType) {
   Trainers trainers(config());
   for (const ElementType type : kTypes) {
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{1003}, 140'000 / element_bytes(type)}) {
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{1003}, most_bytes(type, 140'000) / element_bytes(type)}) {
       trainers.run({.type = type, .count = count, .offset = count});
       if (is_floating(type)) trainers.run({.type = type, .count = count, .reduction = Reduction::kAverage});
       trainers.run({.type = type, .count = count, .reduction = Reduction::kMin});

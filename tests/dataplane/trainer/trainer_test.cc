@@ -17,7 +17,7 @@ TEST_P(Kinds, AllOfThemAndAllTypes) {
   Trainers trainers({.nodes = ranks, .lanes = lanes});
   for (const ElementType type : kTypes) {
     // One lane alone, and a share for each.
-    for (const size_t count : {size_t{1}, size_t{1003}, 80'000 / element_bytes(type)}) {
+    for (const size_t count : {size_t{1}, size_t{1003}, most_bytes(type, 80'000) / element_bytes(type)}) {
       for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast}) {
         trainers.run(
             {.kind = kind, .type = type, .count = count, .root = count % 2 == 0 ? 0 : ranks - 1, .offset = count});
@@ -36,7 +36,7 @@ TEST_P(Kinds, ThoseOfDirect) {
   const auto [ranks, lanes] = GetParam();
   Trainers trainers({.nodes = ranks, .lanes = lanes, .strategies = find_strategies("ring,direct")});
   for (const ElementType type : kTypes) {
-    for (const size_t count : {size_t{1}, size_t{1003}, 80'000 / element_bytes(type)}) {
+    for (const size_t count : {size_t{1}, size_t{1003}, most_bytes(type, 80'000) / element_bytes(type)}) {
       for (const OpKind kind : {OpKind::kReduce, OpKind::kGather, OpKind::kScatter}) {
         trainers.run(
             {.kind = kind, .type = type, .count = count, .root = count % 2 == 0 ? 0 : ranks - 1, .offset = count});

@@ -22,7 +22,7 @@ PART = 16 << 20  # bytes that are copied at a time: while others are exchanged
 _FREE = 1 << 30  # bytes of blocks that nobody uses, kept for the next operation of the size
 _LEAST = 4096
 _EIGHTHS = 3  # bits: a block is at most an eighth longer than asked for
-_REGISTERED = 712  # cudaErrorHostMemoryAlreadyRegistered
+_SUCCESS, _REGISTERED = 0, 712  # cudaErrorHostMemoryAlreadyRegistered
 _lock = threading.Lock()
 _streams: dict[torch.device, Streams] = {}
 
@@ -90,11 +90,11 @@ def pin(block: _buffers.Block) -> None:
     if not torch.cuda.is_available() or block.size == 0:
         return
     runtime = torch.cuda.cudart()
-    code = int(runtime.cudaHostRegister(block.address, block.size, 0))
-    if code == _REGISTERED:  # what was there before, and was interrupted in _unpin()
+    answer = int(runtime.cudaHostRegister(block.address, block.size, 0))
+    if answer == _REGISTERED:  # what was there before, and was interrupted in _unpin()
         runtime.cudaHostUnregister(block.address)
-        code = int(runtime.cudaHostRegister(block.address, block.size, 0))
-    if code == 0:
+        answer = int(runtime.cudaHostRegister(block.address, block.size, 0))
+    if answer == _SUCCESS:
         weakref.finalize(block, _unpin, block.address, os.getpid()).atexit = False
 
 

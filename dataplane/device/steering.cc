@@ -44,7 +44,11 @@ struct Rule {
 };
 
 rte_eth_rss_conf hash_of(RssPlan& plan) {
-  return {.rss_key = plan.key.data(), .rss_key_len = static_cast<uint8_t>(plan.key.size()), .rss_hf = kHashed};
+  rte_eth_rss_conf hash{};  // DPDK 24.11 has another member
+  hash.rss_key = plan.key.data();
+  hash.rss_key_len = static_cast<uint8_t>(plan.key.size());
+  hash.rss_hf = kHashed;
+  return hash;
 }
 
 std::string reason_of(const rte_flow_error& error, int code) {
@@ -163,7 +167,9 @@ std::string Steering::fill_table() {
 
 bool Steering::reads_back() const {
   std::vector<uint8_t> key(rss_->key.size());
-  rte_eth_rss_conf hash{.rss_key = key.data(), .rss_key_len = static_cast<uint8_t>(key.size()), .rss_hf = 0};
+  rte_eth_rss_conf hash{};
+  hash.rss_key = key.data();
+  hash.rss_key_len = static_cast<uint8_t>(key.size());
   if (rte_eth_dev_rss_hash_conf_get(port_, &hash) != 0 || key != rss_->key || hash.rss_hf != kHashed) return false;
   std::vector<rte_eth_rss_reta_entry64> table((rss_->table.size() + kGroup - 1) / kGroup);
   for (rte_eth_rss_reta_entry64& group : table) group.mask = ~uint64_t{0};

@@ -2,6 +2,7 @@
 #include "dataplane/status/telemetry.h"
 
 #include <rte_telemetry.h>
+#include <rte_version.h>
 
 #include <algorithm>
 #include <mutex>
@@ -27,6 +28,15 @@ std::string tel_name(std::string name) {
   return name;
 }
 
+// The name of today came with DPDK 23.03.
+void add_number(rte_tel_data* one, const char* name, uint64_t value) {
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
+  rte_tel_data_add_dict_uint(one, name, value);
+#else
+  rte_tel_data_add_dict_u64(one, name, value);
+#endif
+}
+
 // A dictionary that fill(dictionary) puts entries into.
 template <class Fill>
 void add_dictionary(rte_tel_data* all, const std::string& name, Fill fill) {
@@ -40,7 +50,7 @@ void add_dictionary(rte_tel_data* all, const std::string& name, Fill fill) {
 // One dictionary per queue or rank.
 void add(rte_tel_data* all, const std::string& name, const CounterValues& counters) {
   add_dictionary(all, name, [&counters](rte_tel_data* one) {
-    for (const CounterValue& each : counters) rte_tel_data_add_dict_u64(one, each.name, each.value);
+    for (const CounterValue& each : counters) add_number(one, each.name, each.value);
   });
 }
 
@@ -57,12 +67,12 @@ int status(const char*, const char*, rte_tel_data* data) {
     add_dictionary(data, name_of(node), [&node](rte_tel_data* one) {
       add_text(one, "ring", node.whole ? "whole" : "not whole");
       add_text(one, "codec", node.codec);
-      rte_tel_data_add_dict_u64(one, "nodes", node.nodes);
-      rte_tel_data_add_dict_u64(one, "mtu", node.mtu);
-      rte_tel_data_add_dict_u64(one, "lanes", node.lanes);
-      rte_tel_data_add_dict_u64(one, "trainers", node.trainers);
-      rte_tel_data_add_dict_u64(one, "attached", node.attached);
-      rte_tel_data_add_dict_u64(one, "in_flight", node.in_flight);
+      add_number(one, "nodes", node.nodes);
+      add_number(one, "mtu", node.mtu);
+      add_number(one, "lanes", node.lanes);
+      add_number(one, "trainers", node.trainers);
+      add_number(one, "attached", node.attached);
+      add_number(one, "in_flight", node.in_flight);
     });
   }
   return 0;
@@ -81,8 +91,8 @@ int neighbours(const char*, const char*, rte_tel_data* data) {
         add_text(one, "state", neighbour.up ? "up" : "missing");
         add_text(one, "why", neighbour.why);
         add_text(one, "port", neighbour.port);
-        rte_tel_data_add_dict_u64(one, "arp_tries", neighbour.arp_tries);
-        rte_tel_data_add_dict_u64(one, "forged", neighbour.forged);
+        add_number(one, "arp_tries", neighbour.arp_tries);
+        add_number(one, "forged", neighbour.forged);
       });
     }
   }
@@ -95,8 +105,8 @@ int pools(const char*, const char*, rte_tel_data* data) {
   for (const NodeFigures& node : latest) {
     for (size_t i = 0; i < node.pools.size(); ++i) {
       add_dictionary(data, name_of(node) + "/pool" + std::to_string(i), [&pool = node.pools[i]](rte_tel_data* one) {
-        rte_tel_data_add_dict_u64(one, "buffers", pool.buffers);
-        rte_tel_data_add_dict_u64(one, "free", pool.free);
+        add_number(one, "buffers", pool.buffers);
+        add_number(one, "free", pool.free);
       });
     }
   }

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# usage: tools/package/debian13.sh. Builds Debian packages of this tree on a Debian 13 by debootstrap, with its compiler,
+# DPDK and Python; installs them there, and has rings in memory and on sockets, the C example, NumPy and a training with
+# its PyTorch run. Needs root, debootstrap, apt's registry, and 8 GB in TMPDIR (/tmp).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+source tools/dev/build.sh
+case "${1:-}" in -h | --help) sed -n '2,${/^#/!q;s/^# //p}' tools/package/debian13.sh && exit ;; esac
+source tools/package/machines.sh
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/gradlane-debian13-XXXXXX")
+chmod 755 "$scratch"
+root=$scratch/debian
+trap 'rm -rf --one-file-system "$scratch"' EXIT
+
+inside() {
+  in_root "$root" "$1" >"$scratch/log" 2>&1 || {
+    tail -n 40 "$scratch/log"
+    echo "tools/package/debian13.sh: this has failed: $1" >&2
+    exit 1
+  }
+}
+
+step "a bare Debian 13"
+mkdir -p build-package
+cache=build-package/trixie-$(sha256sum <debian/control | cut -c 1-12).tar
+if [ ! -e "$cache" ]; then
+  debootstrap --variant=minbase trixie "$root" http://deb.debian.org/debian >"$scratch/log" 2>&1 ||
+    { tail "$scratch/log"; exit 1; }
+  mkdir -p "$root/srv/tree" && cp -r debian "$root/srv/tree/"
+  inside 'apt-get update && apt-get install -y --no-install-recommends build-essential python3-torch python3-numpy \
+    pkg-config && apt-get build-dep -y --no-install-recommends /srv/tree && rm -r /srv/tree && apt-get clean'
+  rm -f build-package/trixie-*.tar
+  tar -C "$root" -cf "$cache.new" . && mv "$cache.new" "$cache"
+else
+  mkdir "$root" && tar -C "$root" -xf "$cache"
+fi
+in_root "$root" 'c++ --version | head -n 1; dpkg-query -W -f "\${Package} \${Version}\n" \
+  libdpdk-dev libhwy-dev libspdlog-dev libssl-dev meson python3-torch systemd 2>/dev/null' || true
+
+step "packages"
+mkdir -p "$root/srv/tree"
+git ls-files -z --cached --others --exclude-standard |
+  while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
+  xargs -0 cp --parents --no-dereference -t "$root/srv/tree"
+inside "cd /srv/tree && DEB_BUILD_OPTIONS=parallel=$(nproc) dpkg-buildpackage --build=binary --unsigned-source --unsigned-changes"
+in_root "$root" 'ls -l --block-size=KB /srv/*.deb' | awk '{print $5, $NF}'
+
+step "installed, and run"
+inside 'apt-get install -y --no-install-recommends /srv/*.deb && apt-get remove -y --purge libdpdk-dev'
+in_root "$root" 'ldd /usr/bin/gradlaned | grep -o "librte_eal[^ ]*" | sort -u; gradlaned --version'
+for link in vhost memif udp; do
+  inside "gradlane run -n 3 --link $link -- gradlane perf -b 4K -e 1M -f 16"
+  grep -h 'all results are' "$scratch/log" | sed "s/^/$link: /"
+done
+inside 'cd /tmp && cc -Wall -Werror /usr/share/doc/libgradlane-dev/examples/all_reduce.c \
+  $(pkg-config --cflags --libs gradlane) -lm -o all_reduce && gradlane run -n 2 -- ./all_reduce'
+grep -h 'wrong' "$scratch/log"
+# Debian's PyTorch 2.6 is built without the libuv that its TCPStore asks for by default.
+inside 'USE_LIBUV=0 gradlane run -n 2 -- python3 /usr/share/doc/python3-gradlane/examples/train.py'
+grep -h 'weights' "$scratch/log"

@@ -53,9 +53,9 @@ class Waiting(Ranks):
     def test_in_vain(self):
         """What comes later is no answer to other questions."""
         mine, other, _ = self.stores
-        other.set("known", "yes")
+        council._set(other, "known", "yes")
         self.assertFalse(council._wait(mine, ["late"], ms(100)))
-        other.set("late", "")
+        council._set(other, "late", "")
         for _ in range(3):
             self.assertEqual(mine.get("known"), b"yes")
         self.assertTrue(council._wait(mine, ["known", "late"], ms(100)))
@@ -64,20 +64,41 @@ class Waiting(Ranks):
         mine, other, _ = self.stores
         for _ in range(3):
             self.assertFalse(council._wait(mine, ["one", "two"], ms(30)))
-        timer = threading.Timer(0.1, other.set, ["one", ""])
+        timer = threading.Timer(0.1, council._set, [other, "one", ""])
         timer.start()
         self.assertFalse(council._wait(mine, ["one", "two"], ms(400)))
         timer.join()
-        other.set("two", "")
+        council._set(other, "two", "")
         self.assertTrue(council._wait(mine, ["one", "two"], ms(400)))
 
+    def test_beside_other_threads(self):
+        """Looks are no danger to what these make of memory."""
+        end = time.monotonic() + 1
+        council._set(self.server, "known", "x" * 100)
+
+        def work():
+            while time.monotonic() < end:
+                [bytes(100 + number) for number in range(50)]
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+
+        def look(rank, store):
+            while time.monotonic() < end:
+                self.assertTrue(council._is_there(store, ["known"]))
+
+        self.assertEqual(self.each(look), [None] * 3)
+        for thread in threads:
+            thread.join()
+
     def test_looks_set_nothing(self):
-        self.assertFalse(council._is_there(self.stores[0], ["nothing"]))
-        self.assertFalse(council._is_there(self.stores[0], ["nothing"]))
+        for _ in range(2):
+            self.assertFalse(council._is_there(self.stores[0], ["nothing"]))
 
     def test_long_enough(self):
         """More than a look."""
-        threading.Timer(0.3, self.stores[1].set, ["late", ""]).start()
+        threading.Timer(0.3, council._set, [self.stores[1], "late", ""]).start()
         self.assertTrue(council._wait(self.stores[0], ["late"], PATIENCE))
 
 

@@ -23,7 +23,7 @@ _LOOK = datetime.timedelta(milliseconds=100)  # for what may be of an earlier at
 _SLICE_S = 0.01
 _SHORTEST_S, _LONGEST_S = 0.001, 0.1  # from one look to the next: a tenth of what it has taken so far
 _PREFIX = "gradlane meeting"
-_NOBODY = "\0"  # what nobody has ever set
+_COUNT = " has been set"  # behind keys, of counters
 
 
 class Late(Exception):
@@ -57,7 +57,7 @@ class Council:
         """What each member has said; said: of this rank, if it is one. Raises NoDaemon if one has not in time."""
         with _reached():
             if said is not None:
-                self._store.set(f"{what} {self._rank}", said)
+                _set(self._store, f"{what} {self._rank}", said)
             keys = [f"{what} {member}" for member in members]
             if _wait(self._store, keys, self.limit):
                 return [self._store.get(key).decode(errors="replace") for key in keys]
@@ -70,7 +70,7 @@ class Council:
         process of one of them, and the slowest may still have to read what the others know; no longer than `limit`."""
         with contextlib.suppress(RuntimeError):  # it has gone: somebody has stayed in vain
             if self._store.add("parted", 1) == size:
-                self._store.set("all have parted", "")
+                _set(self._store, "all have parted", "")
             if stay:
                 _wait(self._store, ["all have parted"], self.limit)
 
@@ -105,10 +105,10 @@ def _propose(store: dist.Store, size: int, end: float) -> str:
         now = [store.get(key).decode() for key in keys]
         if now != hellos:
             hellos, word = now, secrets.token_hex(8)
-            store.set("proposal", json.dumps([word, hellos]))
+            _set(store, "proposal", json.dumps([word, hellos]))
         agreed = [f"{word} {rank}" for rank in others]
         if _wait(store, agreed, _LOOK):
-            store.set(word, "go")
+            _set(store, word, "go")
             return word
         if time.monotonic() >= end:
             missing = [key.split()[1] for key in agreed if not _is_there(store, [key])]
@@ -117,14 +117,14 @@ def _propose(store: dist.Store, size: int, end: float) -> str:
 
 def _agree(store: dist.Store, rank: int, end: float) -> str:
     hello = secrets.token_hex(8)
-    store.set(f"hello {rank}", hello)
+    _set(store, f"hello {rank}", hello)
     _must(store, ["proposal"], end, lambda _: "rank 0, or for those that it waits for")
     agreed = ""
     while True:
         word, hellos = json.loads(store.get("proposal"))
         if hellos[rank - 1:rank] == [hello]:
             if word != agreed:
-                store.set(f"{word} {rank}", "yes")
+                _set(store, f"{word} {rank}", "yes")
                 agreed = word
             if _wait(store, [word], _LOOK):
                 return str(word)
@@ -165,11 +165,22 @@ def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool
         time.sleep(min(max((now - start) / 10, _SHORTEST_S), _LONGEST_S, end - now))
 
 
+def _set(store: dist.Store, key: str, value: str) -> None:
+    """So that _is_there() knows of it."""
+    store.set(key, value)
+    if not hasattr(store, "check"):
+        store.add(key + _COUNT, 1)
+
+
 def _is_there(store: dist.Store, keys: list[str]) -> bool:
-    """Asks once, and waits for nothing."""
+    """Asks once, and waits for nothing.
+
+    Where there is no check(), by counters: compare_set() of PyTorch 1 makes an object of Python's without the
+    interpreter's lock, and so ends programs that have threads.
+    """
     if hasattr(store, "check"):
         return bool(store.check(keys))
-    return all(store.compare_set(key, _NOBODY, _NOBODY) != _NOBODY.encode() for key in keys)  # it sets nothing
+    return all(store.add(key + _COUNT, 0) > 0 for key in keys)
 
 
 @contextlib.contextmanager

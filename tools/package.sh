@@ -34,16 +34,7 @@ fail() {
   exit 1
 }
 
-# What is built, whatever happens to the tree meanwhile. Without files that are gone, and not committed.
-copy_tree() {
-  rm -rf "$out/tree"
-  mkdir -p "$out/tree"
-  git ls-files -z --cached --others --exclude-standard |
-    while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
-    xargs -0 cp --parents --no-dereference -t "$out/tree"
-}
-
-# build FOLDER [VERSION]: a copy of that, as that version, and its packages beside it.
+# build FOLDER [VERSION]: a copy of $out/tree, as that version, and its packages beside it.
 build() {
   local as=${2:-$version}
   local tree=$1/gradlane-$as
@@ -68,7 +59,7 @@ grep -q "^version = \"$version\"" client/python/pyproject.toml ||
 grep -q "^## $version" CHANGELOG.md || fail "CHANGELOG.md does not have version $version"
 
 step "build"
-copy_tree
+copy_tree "$out/tree"  # once, whatever happens to it meanwhile
 LC_ALL=C.UTF-8 TZ=UTC build "$out/first"
 ls -l --block-size=KB "$out/first"/*.deb | awk '{print $5, $NF}'
 

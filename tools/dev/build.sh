@@ -7,10 +7,19 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 help_if_asked() {
   case "${1:-}" in
     -h | --help)
-      sed -n '2,${/^#/!q;s/^# \{0,1\}//p}' "tools/${0##*/}"
+      (cd "${OLDPWD:-.}" && sed -n '2,${/^#/!q;s/^# \{0,1\}//p}' "$0")
       exit 0
       ;;
   esac
+}
+
+# copy_tree FOLDER: what a commit of this tree would have.
+copy_tree() {
+  rm -rf "$1"
+  mkdir -p "$1"
+  git ls-files -z --cached --others --exclude-standard |
+    while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
+    xargs -0 cp --parents --no-dereference -t "$1"
 }
 
 step() { printf '\n== %s\n' "$*"; }

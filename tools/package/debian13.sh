@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tools/dev/build.sh
-case "${1:-}" in -h | --help) sed -n '2,${/^#/!q;s/^# //p}' tools/package/debian13.sh && exit ;; esac
+help_if_asked "$@"
 source tools/package/machines.sh
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/gradlane-debian13-XXXXXX")
@@ -39,10 +39,7 @@ in_root "$root" 'c++ --version | head -n 1; dpkg-query -W -f "\${Package} \${Ver
   libdpdk-dev libhwy-dev libspdlog-dev libssl-dev meson python3-torch systemd 2>/dev/null' || true
 
 step "packages"
-mkdir -p "$root/srv/tree"
-git ls-files -z --cached --others --exclude-standard |
-  while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
-  xargs -0 cp --parents --no-dereference -t "$root/srv/tree"
+copy_tree "$root/srv/tree"
 inside "cd /srv/tree && DEB_BUILD_OPTIONS=parallel=$(nproc) dpkg-buildpackage --build=binary --unsigned-source --unsigned-changes"
 in_root "$root" 'ls -l --block-size=KB /srv/*.deb' | awk '{print $5, $NF}'
 

@@ -51,7 +51,8 @@ class Driver(Pieces):
     def start(self, operation: Operation) -> Future[Any]:
         """Returns a Future of operation.result."""
         operation.future = future = gpu.future_of(operation.devices)
-        if operation.is_remote:  # not with the lock: the GPU may have no room for more
+        remote = operation.is_remote
+        if remote:  # not with the lock: the GPU may have no room for more
             self._depart(operation)
         with self.lock:
             self.check()
@@ -59,7 +60,7 @@ class Driver(Pieces):
             if not nested:
                 self.overlap.start(bool(self._queue))
             over = operation.piece_count == 0
-            if not over and not self._queue and operation.nbytes <= self._small and not operation.is_remote:
+            if not over and not self._queue and operation.nbytes <= self._small and not remote:
                 try:
                     over = self._try(operation)
                 except BaseException:  # Ctrl-C: it has its place in the order on all ranks, so the thread ends it
@@ -295,6 +296,7 @@ class Driver(Pieces):
     def _exchange(self, operation: Operation) -> None:
         """Runs the operation until its data is there, or it has failed."""
         self._count(operation)
+        gpu.settle(operation.devices)
         while True:
             while self._submit(operation):
                 pass

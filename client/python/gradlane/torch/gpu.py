@@ -68,11 +68,16 @@ def future_of(devices: list[torch.device]) -> Future[Any]:
     return Future(devices=devices) if devices else Future()
 
 
+def settle(devices: list[torch.device]) -> None:
+    """In the engine's thread, first of all: else it would use the first GPU, too, as soon as it leaves a stream."""
+    if devices:
+        torch.cuda.set_device(devices[0])
+
+
 def behind(devices: list[torch.device]) -> contextlib.AbstractContextManager[Any]:
-    """What runs in this, in the engine's thread, has results behind it: see future_of()."""
+    """What runs in this has results behind it: see future_of()."""
     if not devices:
         return contextlib.nullcontext()
-    torch.cuda.set_device(devices[0])  # else the thread would use the first GPU, too
     stack = contextlib.ExitStack()
     for device in devices:
         stack.enter_context(torch.cuda.stream(streams_of(device).onto))

@@ -8,10 +8,10 @@ source "$root/tools/dev/build.sh"
 
 case " $* " in
   *" --render "*) modules="matplotlib, numpy" ;;
-  *) modules="matplotlib, numpy, sklearn, torch" ;;  # main.py says what it lacks for Open MPI
+  *) modules="matplotlib, numpy, torch" ;;  # main.py says what it lacks for Open MPI
 esac
 if ! python3 -c "import $modules" 2>/dev/null; then
-  echo "tools/compare.sh: $(command -v python3) lacks one of $modules; run tools/setup.sh" >&2
+  echo "tools/compare.sh: $(command -v python3) lacks one of $modules; run tools/setup.sh --all" >&2
   exit 2
 fi
 

@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
 usage: tools/package.sh [--twice] [--older]
 
 Builds gradlane, libgradlane0, libgradlane-dev, python3-gradlane and gradlane-doc in build-package/, from what is in this
-tree, committed or not. What it needs beside tools/setup.sh's packages: tools/setup.sh --package.
+tree, committed or not. What it needs: tools/setup.sh --all.
 
   --twice  and again, in another folder, time zone and locale: are all packages the same, to the byte?
   --older  and as version 0.0.9, in build-package/older/, for tools/package-test.sh to upgrade from

@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tools/dev/build.sh"
 
 if ! python3 -c "import matplotlib, numpy" 2>/dev/null; then
-  echo "tools/scalability.sh: $(command -v python3) lacks matplotlib or numpy; run tools/setup.sh" >&2
+  echo "tools/scalability.sh: $(command -v python3) lacks matplotlib or numpy; run tools/setup.sh --all" >&2
   exit 2
 fi
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1

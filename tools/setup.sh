@@ -1,47 +1,58 @@
 #!/usr/bin/env bash
-# Installs every Debian 12 package that building and testing gradlane needs. Does nothing, silently, when all are there.
-# With --pytorch also PyTorch 2, which Debian has not, by pip into build-pytorch/, for the tests that want it; with
-# --package what Debian packages are built and tested with.
+# Installs the Debian 12 packages that gradlane needs, as root; does nothing, silently, when all are there.
+#
+#     tools/setup.sh             what the build and tools/demo.sh need
+#     tools/setup.sh --test      and what tools/test.sh needs, with PyTorch 2 from pip in build-pytorch/
+#     tools/setup.sh --all       and what nightly tests, comparisons and packaging need
+#     tools/setup.sh --pytorch   PyTorch 2 alone, where the packages of --test are installed
+#
+# --no-pytorch, after --test or --all: Debian's packages only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/dev/build.sh
+help_if_asked "$@"
 
+# At most 20: they are what a new user waits for.
 packages=(
   # build
   gcc g++ meson ninja-build pkg-config
-  # libraries of the command line and the tests
-  libcli11-dev libfmt-dev libhwy-dev libisal-dev nlohmann-json3-dev libgtest-dev
-  # the daemon, its configuration and logs; dpdk has the drivers, dpdk-dev testpmd, to compare with
-  dpdk dpdk-dev libdpdk-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
-  # tests in network namespaces
-  ethtool iperf3 iproute2 iputils-ping nftables procps
-  # tests in a terminal
-  tmux
-  # tests of metrics: promtool, and who scrapes
-  prometheus
-  # systemd-analyze: the service's unit
-  systemd
-  # trainers in Python, and the data of the demo
-  python3-numpy python3-sklearn libopenblas0-serial
-  # PyTorch, and what gradlane is compared with
-  python3-torch openmpi-bin python3-mpi4py python3-matplotlib
-  # checks: sanitizers and fuzzing, formatting, an emulated CPU without AVX
-  clang libclang-rt-14-dev clang-format binutils python3 qemu-user
-  # the dissector
-  tshark
-  # types and style of Python
-  mypy python3-flake8
-  # PyTorch 2 for tests, by pip
+  # libraries; libdpdk-dev depends on the drivers
+  libcli11-dev libdpdk-dev libfmt-dev libhwy-dev libisal-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
+  nlohmann-json3-dev
+  # trainers in Python: the demo's
+  python3-numpy libopenblas0-serial
+)
+test_packages=(
+  # unit tests; sanitizers and fuzzing; links of programs with sanitizers
+  libgtest-dev clang libclang-rt-14-dev mold
+  # networks of namespaces
+  ethtool iproute2 iputils-ping nftables procps
+  # programs in a terminal; the service's unit, by systemd-analyze; the dissector; which instructions are where
+  tmux systemd tshark binutils
+  # format, types and style
+  clang-format mypy python3-flake8
+  # PyTorch 2 by pip
   python3-dev python3-venv
 )
-# --package: tools/package.sh, tools/package-test.sh
-packaging=(abigail-tools debhelper debootstrap devscripts dh-python lintian man-db)
+all_packages=(
+  # metrics: promtool, and who scrapes
+  prometheus
+  # dpdk-devbind.py, and testpmd to compare with
+  dpdk dpdk-dev
+  # traffic beside the accelerator's; an emulated CPU without AVX
+  iperf3 qemu-user
+  # what gradlane is compared with, and plots
+  python3-torch openmpi-bin python3-mpi4py python3-matplotlib
+  # tools/package.sh, tools/package-test.sh
+  abigail-tools debhelper debootstrap devscripts dh-python lintian man-db
+)
+
+# ---- Debian's packages
 
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 made_policy=false
 trap 'rm -f "$log"; ! $made_policy || rm -f "$policy"' EXIT
-
-# ---- Debian's packages
 
 # Packages bring services, as prometheus does, which nobody wants here: dpkg asks this program before it starts any.
 start_no_services() {
@@ -49,6 +60,15 @@ start_no_services() {
   made_policy=true
   printf '#!/bin/sh\nexit 101\n' >"$policy"
   chmod 755 "$policy"
+}
+
+# apt OPTION... runs apt-get, and shows how far it is; its words go to the log.
+apt() {
+  local phase name percent rest
+  LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends -o APT::Status-Fd=3 "$@" \
+    3>&1 >>"$log" 2>&1 | while IFS=: read -r phase name percent rest; do
+    [[ ! $phase =~ ^(dl|pm)status$ ]] || echo "[${percent%%.*}%]"
+  done
 }
 
 install_packages() {
@@ -60,13 +80,18 @@ install_packages() {
 
   if [ "$(id -u)" -ne 0 ]; then
     echo "tools/setup.sh: these packages are missing, and installing them needs root: ${missing[*]}" >&2
-    echo "tools/setup.sh: run 'sudo tools/setup.sh', then go on as yourself" >&2
+    echo "tools/setup.sh: run 'sudo tools/setup.sh${options:+ $options}', then go on as yourself" >&2
     exit 1
   fi
-  echo "installing ${missing[*]}"
-  export DEBIAN_FRONTEND=noninteractive
+  echo "installing ${#missing[@]} packages and what they depend on: ${missing[*]}"
   start_no_services
-  if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  if ! {
+    apt update >/dev/null &&
+      LC_ALL=C apt-get install --print-uris -y --no-install-recommends "${missing[@]}" 2>>"$log" |
+      sed -nE 's/^Need to get (.*) of archives\.$/to download: \1/p' &&
+      apt install --download-only "${missing[@]}" | show_progress "downloading" &&
+      apt install "${missing[@]}" | show_progress "installing"
+  }; then
     tail -n 20 "$log" >&2
     echo "tools/setup.sh: apt-get could not install the packages above (gradlane is made for Debian 12)" >&2
     exit 1
@@ -83,7 +108,7 @@ install_packages() {
 install_pytorch() {
   local venv=build-pytorch wanted=tools/dev/pytorch_2.txt
   cmp -s "$wanted" "$venv/installed.txt" && return
-  echo "installing $(tr '\n' ' ' <"$wanted")in $venv/"
+  echo "installing $(tr '\n' ' ' <"$wanted")in $venv/: some 200 MB to download"
   rm -rf "$venv"
   # Python compiles what is imported, then.
   if /usr/bin/python3 -m venv "$venv" >"$log" 2>&1 &&
@@ -95,6 +120,19 @@ install_pytorch() {
   fi
 }
 
-[ "${1:-}" != --package ] || packages+=("${packaging[@]}")
+options=$*
+pytorch=false
+for option in "$@"; do
+  case "$option" in
+    --test) packages+=("${test_packages[@]}") pytorch=true ;;
+    --all) packages+=("${test_packages[@]}" "${all_packages[@]}") pytorch=true ;;
+    --pytorch) packages=() pytorch=true ;;
+    --no-pytorch) pytorch=false ;;
+    *)
+      echo "tools/setup.sh: unknown argument '$option'; see tools/setup.sh --help" >&2
+      exit 2
+      ;;
+  esac
+done
 install_packages
-[ "${1:-}" != --pytorch ] || install_pytorch
+! $pytorch || install_pytorch

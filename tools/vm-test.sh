@@ -77,7 +77,7 @@ install qemu-system-x86 busybox-static
 
 if [ -n "$build" ]; then
   step "packages, build"
-  tools/setup.sh
+  tools/setup.sh --all --no-pytorch
   [ -d build-test/meson-private ] || configure build-test -Dunity=on -Dassertions=true
   ninja -C build-test --quiet tools/gradlane tools/gradlaned tests/compress_test
 fi

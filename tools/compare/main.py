@@ -276,7 +276,7 @@ def measure(args):
         return 2
     lacks = missing_mpi(args.jobs)
     if lacks:
-        say(f"compare.sh: no {lacks} here: run tools/setup.sh, or leave Open MPI out with --only method=...")
+        say(f"compare.sh: no {lacks} here: run tools/setup.sh --all, or leave Open MPI out with --only method=...")
         return 2
     fault = missing_torch(args.torch)
     if fault:

@@ -9,9 +9,6 @@ demo_build() {
   tools/setup.sh
 
   step "build"
-  configure build -Dassertions=false
-  local quiet=(--quiet)
-  [ -t 1 ] && quiet=()  # ninja's line of progress is for terminals
-  echo "some minutes the first time"
-  ninja -C build "${quiet[@]}" "$@"
+  configure_native
+  build build "$@"
 }

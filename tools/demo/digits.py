@@ -2,7 +2,7 @@
 """Trains a classifier of handwritten digits, as one of the trainers of `gradlane run`.
 
 The network is the one of the INCEPTIONN paper (Li et al., MICRO 2018): five layers, 64-500-500-500-500-10 neurons. The
-digits are those of UCI that scikit-learn brings along: 1797 images of 8x8 pixels, of which 80 % are trained on. All
+digits are 1797 of those of UCI (docs/demo.md), images of 8x8 pixels, of which 80 % are trained on. All
 trainers start with the same weights. In each step each computes gradients of its own share of the batch, and gradlane
 averages them, so that all make the same update. At the end all weights must be the same bits on all ranks.
 """
@@ -28,14 +28,17 @@ LAYERS = (64, 500, 500, 500, 500, 10)
 PARAMETERS = sum(inputs * outputs + outputs for inputs, outputs in zip(LAYERS, LAYERS[1:]))
 
 
+def read_digits():
+    """All images, float32 of (1797, 64) from 0 to 1, and their labels, int64 of (1797,)."""
+    rows = np.loadtxt(pathlib.Path(__file__).with_name("digits.csv.gz"), dtype=np.int64, delimiter=",")
+    return (rows[:, :64] / 16).astype(np.float32), rows[:, 64]
+
+
 def load_digits(seed):
     """Training and test images and labels: a random 80 % and 20 %."""
-    from sklearn.datasets import load_digits as load
-
-    digits = load()
-    order = np.random.default_rng(seed).permutation(len(digits.target))
-    images = (digits.data / 16).astype(np.float32)[order]
-    labels = digits.target[order]
+    images, labels = read_digits()
+    order = np.random.default_rng(seed).permutation(len(labels))
+    images, labels = images[order], labels[order]
     cut = len(labels) * 4 // 5
     return images[:cut], labels[:cut], images[cut:], labels[cut:]
 

@@ -22,6 +22,27 @@ copy_tree() {
     xargs -0 cp --parents --no-dereference -t "$1"
 }
 
+# show_progress WHAT shows the lines "[ 45%] ..." of its input: on a terminal as one line that is written anew, elsewhere
+# as a line for each tenth. It passes other lines on.
+show_progress() {
+  local line percent shown=-1
+  while IFS= read -r line; do
+    if [[ ! $line =~ ^\[\ *([0-9]+)%\] ]]; then
+      [ ! -t 1 ] || [ "$shown" -lt 0 ] || echo
+      printf '%s\n' "$line"
+      continue
+    fi
+    percent=${BASH_REMATCH[1]}
+    if [ -t 1 ]; then
+      [ "$percent" -le "$shown" ] || printf '\r%s: %d %%' "$1" "$percent"
+    else
+      [ $((percent / 10)) -le $((shown / 10)) ] || printf '%s: %d %%\n' "$1" "$percent"
+    fi
+    [ "$percent" -le "$shown" ] || shown=$percent
+  done
+  [ ! -t 1 ] || [ "$shown" -lt 0 ] || echo
+}
+
 step() { printf '\n== %s\n' "$*"; }
 
 # configure FOLDER OPTION... configures a build folder, or an existing one again, which picks up changed options. What
@@ -39,4 +60,42 @@ configure() {
     exit 1
   fi
   rm -f "$log"
+}
+
+# ---- The build folders
+
+# What programs with sanitizers have of debugging information: lines, for reports.
+sanitizer_args=-gline-tables-only
+sanitizer_options=(-Dunity=on -Dunity_size=8 -Dassertions=true -Db_lundef=false -Doptimization=1)
+
+# What users run: the demo and the tests of whole programs share it.
+configure_native() { configure build -Dassertions=false; }
+
+# configure_clang FOLDER OPTION...
+configure_clang() {
+  local ccache=
+  [ ! -x /usr/bin/ccache ] || ccache="ccache "
+  CC="${ccache}clang" CXX="${ccache}clang++" CC_LD=mold CXX_LD=mold configure "$@"
+}
+# AddressSanitizer and UndefinedBehaviorSanitizer, and fuzzers.
+configure_sanitize() {
+  configure_clang build-sanitize "${sanitizer_options[@]}" -Dfuzz=true -Db_sanitize=address,undefined \
+    "-Dcpp_args=-fno-sanitize-recover=all $sanitizer_args" "-Dc_args=-fno-sanitize-recover=all $sanitizer_args"
+}
+# ThreadSanitizer.
+configure_thread() {
+  configure_clang build-thread "${sanitizer_options[@]}" -Db_sanitize=thread "-Dcpp_args=$sanitizer_args" \
+    "-Dc_args=$sanitizer_args"
+}
+
+# build FOLDER TARGET... builds the targets, and shows how far it is. Its ninja ends with it.
+build() {
+  local folder=$1
+  shift
+  if [ -t 1 ]; then
+    ninja -C "$folder" "$@"
+  else
+    NINJA_STATUS='[%p] ' setpriv --pdeathsig TERM -- ninja -C "$folder" "$@" | sed -u '/^ninja: Entering/d' |
+      show_progress "built"
+  fi
 }

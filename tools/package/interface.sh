@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tools/dev/build.sh
 
-configure build-package/interface -Dtests=false -Ddebug=true
+configure build-package/interface -Dtests=disabled -Ddebug=true
 library=client/libgradlane.so.$(dpkg-parsechangelog -S Version)
 ninja -C build-package/interface --quiet "$library" >/dev/null
 library=build-package/interface/$library

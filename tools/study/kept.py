@@ -15,7 +15,7 @@ def version_of_torch(python):
     """Of the PyTorch that the trainers have. Raises SystemExit without one."""
     said = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
     if said.returncode != 0:
-        raise SystemExit(f"tools/study.sh: {python} has no PyTorch; tools/setup.sh installs Debian's, and "
+        raise SystemExit(f"tools/study.sh: {python} has no PyTorch; tools/setup.sh --all installs Debian's, and "
                          "tools/setup.sh --pytorch one for --race")
     return said.stdout.strip()
 
@@ -32,7 +32,7 @@ def check_python(args):
 
 
 def prepare_data(path):
-    """Writes the digits to a file, and returns how many there are to train on. Trainers need not load scikit-learn."""
+    """Writes the digits to a file, and returns how many there are to train on."""
     import numpy
 
     from tools.demo import digits

@@ -19,7 +19,7 @@ from tests.scripts.tools.compare_parts import MIB, PartsTest  # noqa: F401: unit
 SKIPPED = 77
 PATIENCE, ENDING = 200, 65  # the command itself gives what it started 60 s to end
 PNG = b"\x89PNG\r\n\x1a\n"
-MODULES = "import torch, mpi4py, matplotlib, numpy, sklearn"
+MODULES = "import torch, mpi4py, matplotlib, numpy"
 
 
 class Options:
@@ -215,7 +215,7 @@ def main():
     Options.gradlane = arguments.gradlane
     modules = subprocess.run(["/usr/bin/python3", "-c", MODULES], capture_output=True)
     if modules.returncode != 0 or shutil.which("mpirun") is None:
-        needs = "needs PyTorch, mpi4py, Matplotlib, scikit-learn and mpirun; tools/setup.sh installs them"
+        needs = "needs PyTorch, mpi4py, Matplotlib and mpirun; tools/setup.sh installs them"
         if networks.in_ci():
             print(f"{needs}; CI is set, where this must not be left out")
             return 1

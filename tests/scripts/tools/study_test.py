@@ -23,7 +23,7 @@ from tools.study import main as command
 
 SKIPPED = 77
 STUDY = ROOT / "tools" / "study.sh"
-PARTS = ["torch", "sklearn", "matplotlib"]
+PARTS = ["torch", "matplotlib"]
 EXPECTED = {
     "digits": ["worker-aggregator", "Gloo", "fixed:10", "fixed:8 + feedback"],
     "conv": ["Gloo", "fixed:10", "aggregator:0 raw", "aggregator:0 fixed:10/raw"],

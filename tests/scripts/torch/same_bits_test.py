@@ -29,17 +29,17 @@ WAYS = {
 
 
 def train(bucket):
-    """A rank of the job: the digits of scikit-learn, a network as the paper's but narrower."""
+    """A rank of the job: the digits of the demo, a network as the paper's but narrower."""
     import torch
-    from sklearn.datasets import load_digits
 
     import gradlane.torch
+    from tools.demo.digits import read_digits
 
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gradlane")
     rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
     torch.manual_seed(1)
-    images, labels = (torch.from_numpy(array) for array in load_digits(return_X_y=True))
+    images, labels = (torch.from_numpy(array) for array in read_digits())
     layers = [torch.nn.Linear(64, 300), torch.nn.ReLU(), torch.nn.Linear(300, 300), torch.nn.ReLU(),
               torch.nn.Linear(300, 10)]
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=bucket)
@@ -48,7 +48,7 @@ def train(bucket):
     for step in range(STEPS):
         mine = slice((step * world + rank) * 16, (step * world + rank + 1) * 16)
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(images[mine].float() / 16), labels[mine])
+        loss = torch.nn.functional.cross_entropy(model(images[mine]), labels[mine])
         loss.backward()
         optimizer.step()
     digest = hashlib.sha256()

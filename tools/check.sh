@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks what no compiler does: include directions, house style that a script can see, formatting, types in Python,
-# links of pages.
+# links of pages, lists of mutants.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/dev/build.sh
@@ -9,6 +9,7 @@ help_if_asked "$@"
 failed=0
 tools/dev/check_layers.py || failed=1
 tools/dev/check_docs.py || failed=1
+tools/dev/mutants.py --check || failed=1
 
 mapfile -t sources < <(tools/dev/check_layers.py --list)
 [ ${#sources[@]} -gt 0 ] || { echo "tools/check.sh: found no sources" >&2; exit 1; }

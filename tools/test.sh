@@ -11,11 +11,11 @@ case "${1:-}" in
     cat <<'HELP'
 usage: tools/test.sh [--quick]
 
-Installs missing packages (needs root for that), builds, runs all tests: what needs whole programs in build-test/, unit
-tests with AddressSanitizer and UndefinedBehaviorSanitizer in build-sanitize/, those with threads with ThreadSanitizer in
-build-thread/, and fuzzers. At the end: the ten slowest tests, and how many there were.
+Installs missing packages (needs root for that), builds, runs the suites: system in build/, unit and sim with
+AddressSanitizer and UndefinedBehaviorSanitizer in build-sanitize/, threads with ThreadSanitizer in build-thread/, and
+fuzzers. At the end: the ten slowest tests, and how many there were.
 
-  --quick       unit tests and short tests of whole programs, without sanitizers and fuzzers: for the time in between
+  --quick       unit and sim, without sanitizers: for the time in between
   FUZZ_SECONDS  in the environment: how long each fuzzer looks for new findings (default 8)
 HELP
     exit 0
@@ -56,59 +56,13 @@ run() {
   wait "$!"
 }
 
-# ---- Builds
-
-# Lines for reports, and no more of debugging information, which takes long to write.
-for_sanitizers=(-Dunity=on -Dunity_size=8 -Dassertions=true -Db_lundef=false -Doptimization=1)
-lines=-gline-tables-only
-
-build_tests() {
-  configure build-test -Dunity=on -Dassertions=true
-  run ninja -C build-test --quiet "$@"
-}
-
-# Targets of build-test that unit tests are not: these run with sanitizers.
-programs() {
-  meson introspect build-test --targets | python3 -c '
-import json, sys
-for target in json.load(sys.stdin):
-    name = target["filename"][0].split("/build-test/", 1)[1]
-    if target["build_by_default"] and not (name.startswith("tests/") and name.endswith("_test")): print(name)'
-}
-
-configure_sanitizers() {
-  CXX=clang++ CC=clang configure build-sanitize "${for_sanitizers[@]}" -Dfuzz=true -Db_sanitize=address,undefined \
-    "-Dcpp_args=-fno-sanitize-recover=all $lines" "-Dc_args=-fno-sanitize-recover=all $lines"
-  CXX=clang++ CC=clang configure build-thread "${for_sanitizers[@]}" -Db_sanitize=thread \
-    "-Dcpp_args=$lines" "-Dc_args=$lines"
-  threads=$(meson introspect build-thread --tests | python3 -c '
-import json, sys
-for test in json.load(sys.stdin):
-    if "gradlane:threads" in test["suite"]: print("tests/" + test["cmd"][0].rsplit("/", 1)[1])')
-}
-
-# Builds what comes next, from the CPU time that tests leave. Each test is a session, which the kernel may schedule as a
-# group (autogroup): so this is a session too, and its group comes last.
-start_early_builds() {
-  # Leads no process group, so that setsid need not fork: whoever waits for `early` waits for its ninja, which removes
-  # what it has left half done.
-  set +m
-  # shellcheck disable=SC2016,SC2086  # for the inner shell; words are what is wanted
-  start setsid bash -c '
-    { [ -w /proc/self/autogroup ] && echo 19 >/proc/self/autogroup; } 2>/dev/null
-    trap "kill \$! 2>/dev/null; wait; exit 1" TERM
-    setpriv --pdeathsig TERM -- chrt --idle 0 ninja -C build-sanitize --quiet & wait $!
-    setpriv --pdeathsig TERM -- chrt --idle 0 ninja -C build-thread --quiet "$@" & wait $!' early $threads \
-    >build-sanitize/early.log 2>&1
-  early=$!
-  set -m
-}
+# ---- Tests
 
 # test_in FOLDER OPTION...
 test_in() {
   local folder=$1
   shift
-  run meson test -C "$folder" --no-rebuild --print-errorlogs "$@" || failed=1
+  run meson test -C "$folder" --print-errorlogs "$@" || failed=1
   logs+=("$folder/meson-logs/testlog")
 }
 logs=()
@@ -158,46 +112,34 @@ tools/setup.sh --test --no-pytorch
 step "layers, style, format, types"
 run tools/check.sh || failed=1
 
+configure_native
 if $quick; then
-  step "build"
-  build_tests
-  step "tests: units, and short ones of whole programs"
-  test_in build-test --num-processes 3 --no-suite long
+  step "unit, sim"
+  test_in build --suite unit --suite sim
   summary
 fi
 
 start tools/setup.sh --pytorch >build-pytorch.log 2>&1  # meanwhile
 pytorch=$!
-
-step "build"
-configure build-test -Dunity=on -Dassertions=true
-# shellcheck disable=SC2046  # words are what is wanted
-build_tests $(programs) tests/compress_test tests/compress/all_floats_test tests/scale_test \
-  tests/accelerator_tcp_sound_test
-configure_sanitizers
+configure_sanitize
+configure_thread
 
 wait "$pytorch" || true
 cat build-pytorch.log
 
-step "tests of whole programs"
-start_early_builds
-test_in build-test --num-processes 4 --no-suite sanitized
-kill "$early" 2>/dev/null || true
-wait "$early" || true
+step "system: whole programs"
+test_in build --num-processes 4 --suite system
 
-step "build with AddressSanitizer and UndefinedBehaviorSanitizer"
-run ninja -C build-sanitize --quiet
+step "unit, sim with AddressSanitizer and UndefinedBehaviorSanitizer"
+test_in build-sanitize --suite unit --suite sim
 
-step "tests with AddressSanitizer and UndefinedBehaviorSanitizer"
-test_in build-sanitize
+step "what depends on the compiler, as it is installed"
+test_in build compress_1 compress_2 accelerator_tcp_sound scale
 
-step "build with ThreadSanitizer"
-# shellcheck disable=SC2086  # words are what is wanted
-run ninja -C build-thread --quiet $threads
-
-step "tests with ThreadSanitizer"
+step "threads with ThreadSanitizer"
 test_in build-thread --suite threads
 
+run ninja -C build-sanitize --quiet fuzzers
 step "fuzzing for $fuzz_seconds s each, two at a time"
 fuzz_both codec 600 exchange 4096
 fuzz_both config 2048 frame 256

@@ -10,7 +10,7 @@ usage: tools/vm-test.sh [--list] [--row PATTERN] [--short] [--jobs N]
                         [--json FILE] [--keep] [--build FOLDER]
 
 Plays rows in virtual machines without KVM: real drivers, a real IOMMU, a kernel
-each. Builds build-test/, installs QEMU if it is missing (needs root for that),
+each. Builds build/, installs QEMU if it is missing (needs root for that),
 and unpacks Debian's kernel into build-vm/. A line for each row: how long it
 took, OK, FAILED or skipped, and what came of it; then how many there were.
 
@@ -78,8 +78,8 @@ install qemu-system-x86 busybox-static
 if [ -n "$build" ]; then
   step "packages, build"
   tools/setup.sh --all --no-pytorch
-  [ -d build-test/meson-private ] || configure build-test -Dunity=on -Dassertions=true
-  ninja -C build-test --quiet tools/gradlane tools/gradlaned tests/compress_test
+  configure_native
+  ninja -C build --quiet tools/gradlane tools/gradlaned tests/compress_test
 fi
 
 step "rows"

@@ -142,7 +142,7 @@ def play(options, rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="tools/vm-test.sh", add_help=False)
-    parser.add_argument("--build", default="build-test")
+    parser.add_argument("--build", default="build")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--row", action="append", default=[])
     parser.add_argument("--short", action="store_true")

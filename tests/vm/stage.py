@@ -13,7 +13,7 @@ class Stage:
     """number: of the row, for names that meet nowhere. limit: seconds for all of it. build: folder that programs are
     from."""
 
-    def __init__(self, folder, number, kernel, image, limit, build="build-test"):
+    def __init__(self, folder, number, kernel, image, limit, build="build"):
         self.folder = pathlib.Path(folder) / f"row{number}"
         self.kernel, self.image, self.build = kernel, image, pathlib.Path(build)
         self.deadline = time.monotonic() + limit

@@ -5,7 +5,7 @@ Every so often one to three processes below the command, chosen at random, get S
 same seed makes the same choices, as far as there are the same processes. None is left stopped, whatever ends this
 program but SIGKILL. Exit status and output are the command's.
 
-    tools/dev/steal_time.py --seed 3 --load 2 -- meson test -C build-test --no-rebuild --suite daemon
+    tools/dev/steal_time.py --seed 3 --load 2 -- meson test -C build --suite system
 """
 
 import argparse

@@ -27,7 +27,7 @@ import gradlane
 import numpy
 
 AHEAD = (2, 3, 4)  # operations in flight: the same on all ranks, as they all end with what is in flight
-PATIENCE = 60  # seconds; whoever waits for so long hangs
+PATIENCE = 180  # seconds; whoever waits for so long hangs
 FLAG = 2048  # what a rank that wants to stop adds to the first element; other sums stay below
 
 
@@ -100,7 +100,7 @@ class Puppet:
     def open(self):
         self.close(quiet=True)
         try:
-            self.gl = gradlane.open(timeout=60)
+            self.gl = gradlane.open(timeout=PATIENCE)
             tell("opened", rank=self.gl.rank, world=self.gl.world)
         except gradlane.Error as error:
             tell("failed", at_first=time.monotonic(), errors=[error_fields(error)], steps=0, wrong=0)
@@ -144,7 +144,7 @@ class Puppet:
         while True:
             try:
                 if self.gl is None:
-                    self.gl = gradlane.open(timeout=60)
+                    self.gl = gradlane.open(timeout=PATIENCE)
                 if resume:
                     self.gl.resume(tag)
                 data = Data(self.gl.rank, self.gl.world, seed, count)

@@ -13,8 +13,8 @@ import time
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.paths import PACKAGE
+from tests.scripts.fixtures.waiting import PATIENCE
 
-PATIENCE = 40  # seconds, for all that has no bound of its own; longer than any time-out of the daemons
 SPREAD = 0.5  # seconds, between trainers that do not wait for each other
 COUNT = 1_000_000  # floats: an operation takes long enough that faults come in the middle of one
 
@@ -23,29 +23,27 @@ class Limits:
     """Those of docs/reliability.md, unless the command line has others."""
 
     peer = 2.0  # seconds, timeouts.peer
-    slack = 1.0  # seconds
+    slack = 1.0  # seconds; None where processes may get no time for long, and errors may come whenever they do
 
     @classmethod
     def bound(cls):
-        """From a fault to the error."""
-        return cls.peer + cls.slack
+        """From a fault to the error: seconds, or None for any."""
+        return None if cls.slack is None else cls.peer + cls.slack
 
     @classmethod
     def timeouts(cls):
-        return f"{{peer: {cls.peer * 1000:.0f}ms, start: 20s, operation: 15s, shutdown: 1s}}"
+        """In what is unbounded, only the peer's ends anything."""
+        start, operation = ("90s", "150s") if cls.slack is None else ("20s", "15s")
+        return f"{{peer: {cls.peer * 1000:.0f}ms, start: {start}, operation: {operation}, shutdown: 1s}}"
 
 
 class Problem(Exception):
     """A promise that was not kept."""
 
 
-class Broken(Problem):
-    """One that no lack of time explains: wrong results, a daemon that has died."""
-
-
-def require(condition, text, kind=Problem):
+def require(condition, text):
     if not condition:
-        raise kind(text)
+        raise Problem(text)
 
 
 class Puppet:
@@ -182,20 +180,19 @@ class Stage:
 
     def check_same(self, events):
         for puppet, event in zip(self.puppets, events):
-            require(event["wrong"] == 0, f"trainer {puppet.rank}: {event['wrong']} elements of results are wrong",
-                    Broken)
-        require(len({event["digest"] for event in events}) == 1, f"results differ: {events}", Broken)
+            require(event["wrong"] == 0, f"trainer {puppet.rank}: {event['wrong']} elements of results are wrong")
+        require(len({event["digest"] for event in events}) == 1, f"results differ: {events}")
 
     def stream(self, codec="raw"):
-        """Operations without an end; returns when each trainer has had some, at a random moment of one."""
+        """Operations without an end; returns when each trainer has had some."""
         self._number += 1
         tag = self._number << 20 if self.own_tags else None
         for puppet in self.puppets:
             puppet.send("stream", seed=self._number, count=COUNT, codec=codec, tag=tag)
+        steps = random.randint(2, 5)
         for puppet in self.puppets:
-            for _ in range(2):
+            for _ in range(steps):
                 puppet.expect("step")
-        time.sleep(random.random() / 10)
 
     def begin(self, ranks):
         """One operation, at these ranks only."""
@@ -217,8 +214,7 @@ class Stage:
         """How the stream ends at these ranks, by rank. What it did before must have been right."""
         events = {rank: self.puppets[rank].expect("failed", timeout=timeout) for rank in ranks}
         for rank, event in events.items():
-            require(event["wrong"] == 0, f"trainer {rank}: {event['wrong']} elements of results were wrong",
-                    Broken)
+            require(event["wrong"] == 0, f"trainer {rank}: {event['wrong']} elements of results were wrong")
         return events
 
     def kill_trainer(self, rank):
@@ -234,7 +230,7 @@ class Stage:
 
     def check_alive(self, pids):
         for rank, pid in pids.items():
-            require(self.ring.running(rank) and self.ring.pid(rank) == pid, f"daemon {rank} has ended", Broken)
+            require(self.ring.running(rank) and self.ring.pid(rank) == pid, f"daemon {rank} has ended")
 
 
 def named_ranks(text):

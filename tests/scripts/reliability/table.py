@@ -69,7 +69,7 @@ def table_row(row, link, results):
         saw, after, recovered = "no error", f"a pause of {milliseconds(pause)}", None
     else:
         saw = "<br>".join(f"\"{text}\"" for text in kinds_of_text(results)) or "-"
-        after = f"{milliseconds(slowest)} of {Limits.bound() * 1000:.0f}"
+        after = milliseconds(slowest) + (f" of {milliseconds(Limits.bound())}" if Limits.bound() else "")
         own = max((result.seen.own for result in results if result.seen.own is not None), default=None)
         after += f"; its own trainer {milliseconds(own)} of {HANG_BOUND_S * 1000:.0f}" if own is not None else ""
     verdict = "as promised" if good == len(results) else "**not as promised**"

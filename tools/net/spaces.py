@@ -14,6 +14,7 @@ their names, which the next one that makes any removes. So those of processes si
 import contextlib
 import ctypes
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -27,6 +28,8 @@ OFFLOADS = "rx off tx off sg off tso off gso off gro off rxvlan off txvlan off".
 # No IPv6, whose neighbour discovery would be traffic that nobody asked for; and bridges keep to Ethernet. Each where
 # the kernel has it.
 SILENT = ["net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"]
+CAP_NET_ADMIN = 12  # of linux/capability.h
+NO_NET_ADMIN = "needs CAP_NET_ADMIN"
 BRIDGE_CALLS = [f"net.bridge.bridge-nf-call-{table}" for table in ("iptables", "ip6tables", "arptables")]
 
 
@@ -50,8 +53,16 @@ def can_run(*programs):
     missing = [program for program in ("ip", "tc", "nft", "ethtool", *programs) if shutil.which(program) is None]
     if missing:
         return f"needs {', '.join(missing)}; tools/setup.sh installs what tests need"
+    if not _has_capability(CAP_NET_ADMIN):
+        return NO_NET_ADMIN
     probe = subprocess.run(["unshare", "-n", "true"], capture_output=True, timeout=60, check=False)
     return "cannot make network namespaces here" if probe.returncode != 0 else None
+
+
+def _has_capability(number):
+    """Whether programs that this process starts as root have it."""
+    masks = re.findall(r"^Cap(?:Eff|Bnd):\s*(\w+)$", pathlib.Path("/proc/self/status").read_text(), re.MULTILINE)
+    return all(int(mask, 16) >> number & 1 for mask in masks)
 
 
 def remove_leftovers():

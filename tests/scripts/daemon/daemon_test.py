@@ -34,7 +34,7 @@ class ConfigTest(DaemonTest):
             (good + "trainer: 2\n", "trainer: unknown key, did you mean 'trainers'"),
             (good.replace("10.77.0.1", "10.77.0.300"), "ip: "),
             (good.replace("mtu: 1500", "mtu: 100"), "mtu: "),
-            (good.replace("peer: 4s", "peer: 4"), "timeouts.peer: "),
+            (good.replace("peer: 30s", "peer: 30"), "timeouts.peer: "),
             (good.replace("trainers: 1", "trainers: 17"), "trainers: "),
             (good.replace("lanes: 1, threads: 1", "lanes: 1, threads: 2"), "workers.threads: "),
             (good.replace("rank: 0\n", "", 1), "rank: "),

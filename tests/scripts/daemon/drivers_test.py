@@ -14,6 +14,9 @@ import sys
 import tempfile
 import unittest
 
+from tests.scripts.fixtures.paths import preloaded
+from tests.scripts.fixtures.waiting import PATIENCE
+
 NODE = """
 nodes: [{{rank: 0, ip: 10.77.73.1}}, {{rank: 1, ip: 10.77.73.2}}]
 rank: 0
@@ -27,13 +30,13 @@ class DriversTest(unittest.TestCase):
     def last_line(self, port, hidden="", more=""):
         """What a daemon ends with that lacks these files."""
         environment = dict(os.environ)
-        if hidden:
-            environment |= {"LD_PRELOAD": LIBRARY, "HIDDEN_FILES": hidden}
         with tempfile.TemporaryDirectory() as folder:
+            if hidden:
+                environment |= {"LD_PRELOAD": preloaded(LIBRARY, folder), "HIDDEN_FILES": hidden}
             file = pathlib.Path(folder, "node.yaml")
             file.write_text(NODE.format(folder=folder, port=port) + more)
             result = subprocess.run([GRADLANED, "--config", file], env=environment, stderr=subprocess.PIPE, text=True,
-                                    timeout=60)
+                                    timeout=PATIENCE)
         self.assertEqual(result.returncode, 2, result.stderr)
         return result.stderr.rstrip("\n").split("\n")[-1]
 

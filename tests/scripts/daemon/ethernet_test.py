@@ -22,7 +22,7 @@ def check_ping(network):
 def check_ring(ring, example):
     trainers = [ring.trainer(rank, example, stdout=-1) for rank in range(2)]
     for trainer in trainers:
-        output, _ = trainer.communicate(timeout=60)
+        output, _ = trainer.communicate(timeout=rings.PATIENCE)
         assert trainer.returncode == 0 and "wrong 0" in output, output
 
 

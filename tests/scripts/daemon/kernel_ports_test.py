@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures import networks, rings
-from tests.scripts.fixtures.waiting import wait_for_text
+from tests.scripts.fixtures.waiting import PATIENCE, TIMEOUTS, wait_for_text
 from tools.net.spaces import run
 
 PACKET = "net_af_packet0,iface=gl0,qdisc_bypass=0"
@@ -22,7 +22,7 @@ XDP = "net_af_xdp0,iface=gl0,start_queue=0,queue_count=1"
 def config(folder, rank, device, extra):
     path = folder / f"n{rank}.yaml"
     path.write_text(f"rank: {rank}\nnodes: [{{rank: 0, ip: 10.77.0.1}}, {{rank: 1, ip: 10.77.0.2}}]\n"
-                    f"socket: {folder}/n{rank}.sock\nports: [{{device: '{device}'}}]\nlog: debug\n{extra}")
+                    f"socket: {folder}/n{rank}.sock\nports: [{{device: '{device}'}}]\nlog: debug\ntimeouts: {TIMEOUTS}\n{extra}")
     return str(path)
 
 
@@ -46,12 +46,12 @@ def ring(gradlaned, example, network, device, extra="", texts=()):
             trainers = [subprocess.Popen([example], stdout=subprocess.PIPE, text=True,
                                          env={**os.environ, "GRADLANE_SOCKET": f"{folder}/n{i}.sock"}) for i in range(2)]
             for trainer in trainers:
-                output, _ = trainer.communicate(timeout=60)
+                output, _ = trainer.communicate(timeout=PATIENCE)
                 assert trainer.returncode == 0 and "wrong 0" in output, (output, daemons[0][1].read_text())
             for process, _ in daemons:
                 process.send_signal(signal.SIGTERM)
             for process, log in daemons:
-                assert process.wait(timeout=60) == 0, log.read_text()
+                assert process.wait(timeout=PATIENCE) == 0, log.read_text()
             text = daemons[0][1].read_text()
             assert "wrong_lane" not in text and "segmented" not in text, text
             # What libbpf says while all is well.
@@ -75,7 +75,7 @@ def cable(gradlaned, network):
             wait_for_text("port e0: the link is down", log.read_text, process)
             network.cable(0, up=True, end="switch")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=60) == 0, log.read_text()
+            assert process.wait(timeout=PATIENCE) == 0, log.read_text()
         finally:
             if process.poll() is None:
                 process.kill()
@@ -88,7 +88,7 @@ def small_mtu(gradlaned, network):
         process, log = start(network, pathlib.Path(name), gradlaned, 0, PACKET + ",framesz=9216,blocksz=36864",
                              "mtu: 9000\n")
         try:
-            assert process.wait(timeout=60) != 0
+            assert process.wait(timeout=PATIENCE) != 0
         finally:
             if process.poll() is None:
                 process.kill()
@@ -105,11 +105,11 @@ def interface_made_again(gradlaned, network):
             request = gl.barrier(async_=True)  # the other rank does not come to it
             network.node(0).ip("link", "del", "gl0")
             try:
-                request.wait(60)
+                request.wait(PATIENCE)
                 raise AssertionError("a barrier without an interface")
             except Exception as error:  # whatever it is called
                 assert gone in str(error), error
-        assert nodes.processes[0].wait(60) == 3, nodes.log(0)
+        assert nodes.processes[0].wait(PATIENCE) == 3, nodes.log(0)
         assert f"{gone}: shutting down with exit status 3" in nodes.log(0), nodes.log(0)
         network.replug(0)
         nodes.start_node(0)
@@ -123,13 +123,13 @@ def xdp_beside_the_kernel(gradlaned, network):
         folder = pathlib.Path(name)
         network.node(0).ip("addr", "add", "192.168.7.1/24", "dev", "gl0")
         process, log = start(network, folder, gradlaned, 0, XDP, "")
-        assert process.wait(timeout=60) == 2, log.read_text()
+        assert process.wait(timeout=PATIENCE) == 2, log.read_text()
         expected = "AF_XDP takes all packets away from the kernel, whose address 192.168.7.1 is on interface gl0"
         assert f"port e0: {expected}" in log.read_text(), log.read_text()
         gradlane = pathlib.Path(gradlaned).with_name("gradlane")
         check = subprocess.run(
             network.command(0, gradlane, "check", "--config", folder / "n0.yaml", "--time", "200ms"),
-            capture_output=True, text=True, timeout=60, env={**os.environ, "GRADLANED": gradlaned})
+            capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, "GRADLANED": gradlaned})
         assert f"FAIL interface gl0 of port e0: {expected}" in check.stdout, check.stdout
         network.node(0).ip("addr", "del", "192.168.7.1/24", "dev", "gl0")
         for end in (signal.SIGTERM, signal.SIGKILL):
@@ -137,7 +137,7 @@ def xdp_beside_the_kernel(gradlaned, network):
             wait_for_text("node 0 of 2", log.read_text, process)
             assert "xdp" in run(*link), run(*link)
             process.send_signal(end)
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE)
             rings.wait_for(lambda: "xdp" not in run(*link), "the program is off")
 
 

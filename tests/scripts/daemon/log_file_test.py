@@ -33,7 +33,7 @@ class Daemon:
     def end(self, number):
         """The exit status after that signal, and what was on standard error."""
         self.process.send_signal(number)
-        _, text = self.process.communicate(timeout=60)
+        _, text = self.process.communicate(timeout=rings.PATIENCE)
         return self.process.returncode, text
 
 
@@ -64,11 +64,11 @@ def a_start_that_fails(gradlaned, folder):
     """Who started it reads why, and the log has it, too."""
     log = folder / "gradlane.log"
     config = write_config(folder, log_file=log, workers="{cores: [1023]}")
-    result = subprocess.run([gradlaned, "--config", config], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([gradlaned, "--config", config], capture_output=True, text=True, timeout=rings.PATIENCE)
     assert result.returncode == 2 and result.stderr.startswith("gradlaned: "), result
     assert log.read_text().endswith(result.stderr), log.read_text()
     config = write_config(folder, log_file=folder / "none" / "x.log")
-    result = subprocess.run([gradlaned, "--config", config], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([gradlaned, "--config", config], capture_output=True, text=True, timeout=rings.PATIENCE)
     assert result.returncode == 2 and "log_file: cannot open" in result.stderr, result
 
 
@@ -97,7 +97,7 @@ def with_processes(gradlaned, folder):
         sleepers[0].wait()
         assert daemon.poll() is None, "one is left"
         sleepers[1].kill()  # not waited for: it has ended all the same
-        _, text = daemon.communicate(timeout=60)
+        _, text = daemon.communicate(timeout=rings.PATIENCE)
     finally:
         for it in (*sleepers, daemon):
             it.kill()
@@ -106,10 +106,10 @@ def with_processes(gradlaned, folder):
     assert not own.exists(), list(own.iterdir())
     own.mkdir()
     (own / "other").write_text("")
-    done = subprocess.run([*words, "--for", str(gone.pid)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*words, "--for", str(gone.pid)], capture_output=True, text=True, timeout=rings.PATIENCE)
     assert done.returncode == 0 and [path.name for path in own.iterdir()] == ["other"], (done, list(own.iterdir()))
     for wrong in (["--for", "0"], ["--for", "x"], ["--tidy"]):
-        done = subprocess.run([gradlaned, "--nodes", "127.0.0.1", *wrong], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([gradlaned, "--nodes", "127.0.0.1", *wrong], capture_output=True, text=True, timeout=rings.PATIENCE)
         assert done.returncode == 2 and wrong[0] in done.stderr, done
 
 

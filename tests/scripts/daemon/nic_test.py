@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures import networks, rings
-from tests.scripts.fixtures.waiting import wait_for_text
+from tests.scripts.fixtures.waiting import PATIENCE, TIMEOUTS, wait_for_text
 from tools.net.spaces import Spaces
 
 # Sends to each UDP port `count` packets like those of the neighbour 10.77.71.2, whose address the kernel has here.
@@ -39,7 +39,7 @@ class Daemon:
         for i, text in enumerate(configs):
             path = folder / f"n{i}.yaml"
             path.write_text(f"rank: {i}\nnodes: [{{rank: 0, ip: 10.77.71.1}}, {{rank: 1, ip: 10.77.71.2}}]\n"
-                            f"socket: {folder}/n{i}.sock\nlog: debug\n" + text)
+                            f"socket: {folder}/n{i}.sock\nlog: debug\ntimeouts: {TIMEOUTS}\n" + text)
             argv += ["--config", str(path)]
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(argv, stderr=log)
@@ -67,7 +67,7 @@ class Daemon:
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(timeout=60) == 0, self.log()
+        assert self.process.wait(timeout=PATIENCE) == 0, self.log()
         return self.log()
 
 
@@ -117,7 +117,7 @@ def ring(gradlaned, folder, example):
         trainers = [subprocess.Popen([example], stdout=subprocess.PIPE, text=True,
                                      env={**os.environ, "GRADLANE_SOCKET": f"{folder}/n{i}.sock"}) for i in range(2)]
         for trainer in trainers:
-            output, _ = trainer.communicate(timeout=60)
+            output, _ = trainer.communicate(timeout=PATIENCE)
             assert trainer.returncode == 0 and "wrong 0" in output, output
         queues = counters(it.end())
         assert all(queue["received"] > 10 and "wrong_lane" not in queue for queue in queues.values()), queues
@@ -163,7 +163,7 @@ def refused(gradlaned, folder):
             ("ports: [{device: 'net_af_packet0,iface=gl-none'}]\n", "port e0: there is no interface 'gl-none' here"),
             ("mtu: 4000\nports: [{device: 'net_af_xdp0,iface=lo'}]\n", "port e0: AF_XDP takes no packets of 4000 bytes")):
         with Spaces() as spaces, Daemon(gradlaned, folder, [text], spaces.add("nic")) as it:
-            assert it.process.wait(timeout=60) != 0
+            assert it.process.wait(timeout=PATIENCE) != 0
             expect(error, it)
 
 

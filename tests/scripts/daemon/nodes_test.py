@@ -17,13 +17,10 @@ import tempfile
 import unittest
 
 from tests.scripts.fixtures import networks
+from tests.scripts.fixtures.nobody import AS_NOBODY, UID, copies
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for_text
-from tools.net.spaces import can_run
 
 GRADLANED = EXAMPLE = GRADLANE = ""
-NOBODY = 65534
-AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all",
-             "--inh-caps=-all", "--no-new-privs"]
 # What launchers and jobs set, and this process may have.
 STRANGE = re.compile(r"OMPI_|PMIX?_|SLURM_|GRADLANE_SOCKET|RANK$|XDG_RUNTIME_DIR$")
 CLEAN = {name: value for name, value in os.environ.items() if not STRANGE.match(name)}
@@ -109,16 +106,20 @@ class WordsTest(unittest.TestCase):
 
 class Machine:
     """A namespace of a network with /run and /tmp of its own, where nobody has one folder at most, or none. As on any
-    machine, words start a daemon, and then trainers that are told nothing."""
+    machine, words start a daemon, and then trainers that are told nothing.
 
-    def __init__(self, network, i, log, folder="", **variables):
+    programs: gradlaned, a trainer, gradlane, which must be neither below /run nor below /tmp."""
+
+    def __init__(self, network, i, log, programs, folder="", **variables):
         self.network, self.i, self.log_file, self.folder, self.process = network, i, log, folder, None
+        self.gradlaned, self.example, self.gradlane = programs
         self.variables = {**CLEAN, **variables}
 
     def start(self, *words):
-        script = ('mount --make-rprivate / && mount -t tmpfs -o mode=755 tmpfs /run && mount -t tmpfs -o mode=1777 tmpfs /tmp && '
-                  'if [ -n "$1" ]; then mkdir -p -m 700 "$1" && chown "$0" "$1"; fi && shift && exec "$@"')
-        argv = ["unshare", "-m", "sh", "-c", script, NOBODY, self.folder, *AS_NOBODY, GRADLANED, *words]
+        script = ('mount --make-rprivate / && mount -t tmpfs -o mode=755 tmpfs /run && '
+                  'mount -t tmpfs -o mode=1777 tmpfs /tmp && if [ -n "$1" ]; then mkdir -p -m 700 "$1" && chown "$0" "$1"; fi && shift && exec "$@"')
+        argv = ["unshare", "-m", "sh", "-c", script, str(UID), self.folder, *AS_NOBODY, self.gradlaned,
+                "--set", "timeouts.peer=30s", *words]
         with open(self.log_file, "w") as log:
             self.process = subprocess.Popen(self.network.command(self.i, *argv), stdout=log, stderr=log,
                                             env=self.variables)
@@ -133,7 +134,7 @@ class Machine:
                               env=self.variables).stdout
 
     def trainer(self):
-        return subprocess.Popen(self.command(EXAMPLE), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        return subprocess.Popen(self.command(self.example), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=self.variables)
 
     @contextlib.contextmanager
@@ -157,26 +158,27 @@ class Machine:
 
 
 class MachinesTest(unittest.TestCase):
-    def setUp(self):
-        reason = can_run("setpriv", "nsenter")
+    @classmethod
+    def setUpClass(cls):
+        reason = networks.reason_to_skip("setpriv", "nsenter")
         if reason is not None:
-            self.assertFalse(networks.in_ci(), reason)
-            self.skipTest(reason)
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        # Machines have a /tmp of their own.
-        self.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
-        self.network = stack.enter_context(networks.Network(2))
+            raise unittest.SkipTest(reason)
+        # Machines have a /tmp of their own, which hides this one's.
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(dir="/var/tmp")))
+        cls.programs = copies(cls.folder, GRADLANED, EXAMPLE, GRADLANE)
+        cls.network = cls.enterClassContext(networks.Network(2))
         for i in range(2):
-            self.network.node(i).ip("addr", "add", f"10.79.0.{i + 1}/24", "dev", "gl0")
-            self.network.node(i).ip("link", "set", "lo", "up")
-        self.stack = stack
+            cls.network.node(i).ip("addr", "add", f"10.79.0.{i + 1}/24", "dev", "gl0")
+            cls.network.node(i).ip("link", "set", "lo", "up")
+
+    def machine(self, i, *words, folder="", **variables):
+        """One whose daemon has been started with these words."""
+        machine = Machine(self.network, i, self.folder / f"log{i}", self.programs, folder, **variables).start(*words)
+        self.addCleanup(machine.stop)
+        return machine
 
     def start(self, *words, folder="", **variables):
-        machines = [Machine(self.network, i, self.folder / f"log{i}", folder, **variables) for i in range(2)]
-        for machine in machines:
-            machine.start(*words)
-            self.stack.callback(machine.stop)
+        machines = [self.machine(i, *words, folder=folder, **variables) for i in range(2)]
         for machine in machines:
             machine.wait_for("the ring is whole")
         return machines
@@ -203,21 +205,21 @@ class MachinesTest(unittest.TestCase):
 
     def test_no_folder(self):
         """Nobody has made a folder for this user: it is in /tmp, for this user alone, and goes with the daemon."""
-        folder = f"/tmp/gradlane-{NOBODY}"
+        folder = f"/tmp/gradlane-{UID}"
         machines = self.start("--nodes", "10.79.0.1,10.79.0.2")
         for i, machine in enumerate(machines):
             self.assertIn(f"socket {folder}/node{i}.sock", machine.log_file.read_text())
-            self.assertEqual(machine.run("stat", "-c", "%a %u", folder), f"700 {NOBODY}\n")
-            self.assertIn(f"node {i} of 2", machine.run(GRADLANE, "stats"))
+            self.assertEqual(machine.run("stat", "-c", "%a %u", folder), f"700 {UID}\n")
+            self.assertIn(f"node {i} of 2", machine.run(machine.gradlane, "stats"))
         self.train(machines)
 
     def test_taken_folder(self):
         """What is in its place, and not this user's alone, is refused."""
-        folder = f"/tmp/gradlane-{NOBODY}"
+        folder = f"/tmp/gradlane-{UID}"
         for make in ("mkdir -m 700 $0", "install -d -m 750 -o 65534 $0",
                      "install -d -m 700 -o 65534 /tmp/real && ln -s real $0"):
             script = f"mount --make-rprivate / && mount -t tmpfs -o mode=1777 tmpfs /tmp && {make} && exec \"$@\""
-            argv = self.network.command(0, "unshare", "-m", "sh", "-c", script, folder, *AS_NOBODY, GRADLANED,
+            argv = self.network.command(0, "unshare", "-m", "sh", "-c", script, folder, *AS_NOBODY, self.programs[0],
                                         "--nodes", "10.79.0.1,10.79.0.2")
             result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
             self.assertEqual(result.returncode, 2, result)
@@ -225,20 +227,14 @@ class MachinesTest(unittest.TestCase):
 
     def test_launcher(self):
         """Whose rank it is, where addresses do not tell."""
-        machine = Machine(self.network, 0, self.folder / "log", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")
-        machine.start("--nodes", "127.0.0.1,127.0.0.2")
-        self.stack.callback(machine.stop)
+        machine = self.machine(0, "--nodes", "127.0.0.1,127.0.0.2", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")
         machine.wait_for("the rank is that of the launcher, 1 of 2 (OMPI_COMM_WORLD_RANK): addresses do not tell")
         machine.wait_for("node 1 of 2: ")
 
     def test_a_meeting(self):
         """Ranks of a launcher that tells no hosts, in an order that addresses do not have."""
-        machines = []
-        for i in range(2):
-            variables = {"PMI_RANK": str(1 - i), "PMI_SIZE": "2"}
-            machines.append(Machine(self.network, i, self.folder / f"log{i}", "/run/gradlane", **variables))
-            machines[-1].start("--nodes", "@mpi:10.79.0.2:29481")
-            self.stack.callback(machines[-1].stop)
+        machines = [self.machine(i, "--nodes", "@mpi:10.79.0.2:29481", folder="/run/gradlane", PMI_RANK=str(1 - i),
+                                 PMI_SIZE="2") for i in range(2)]
         for i, machine in enumerate(machines):
             machine.wait_for("the ring is whole")
             self.assertIn("the nodes have met, --nodes 10.79.0.2,10.79.0.1: ", machine.log_file.read_text())
@@ -249,9 +245,9 @@ class MachinesTest(unittest.TestCase):
         """The MTU is that of the interface; @FILE is a list as well, in an order of its own."""
         for i in range(2):
             self.network.node(i).ip("link", "set", "gl0", "mtu", "1300")
+            self.addCleanup(self.network.node(i).ip, "link", "set", "gl0", "mtu", "1500")
         hosts = self.folder / "hosts"
         hosts.write_text("10.79.0.2\n10.79.0.1\n")
-        self.folder.chmod(0o755)
         hosts.chmod(0o644)
         machines = self.start("--nodes", f"@{hosts}", folder="/run/nobody", XDG_RUNTIME_DIR="/run/nobody")
         for i, machine in enumerate(machines):
@@ -265,7 +261,7 @@ class MachinesTest(unittest.TestCase):
         result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
         self.assertEqual(result.returncode, 2, result)
         self.assertIn("they are 10.79.0.2, 10.79.0.3, and it has 10.79.0.1 on gl0; say", result.stderr)
-        argv = self.network.command(0, *AS_NOBODY, GRADLANED, "--nodes", "10.79.0.1,10.79.0.2", "--set",
+        argv = self.network.command(0, *AS_NOBODY, self.programs[0], "--nodes", "10.79.0.1,10.79.0.2", "--set",
                                     "socket=/proc/gradlane/n0.sock")
         result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
         self.assertEqual(result.returncode, 2, result)

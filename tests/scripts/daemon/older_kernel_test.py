@@ -16,6 +16,7 @@ import numpy
 
 from tests.scripts.fixtures import daemons
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
+from tests.scripts.fixtures.paths import preloaded
 
 SAID = "the kernel does not take many packets at once (UDP_SEGMENT)"
 COUNT = 200_000
@@ -25,7 +26,7 @@ NODES = 3
 class OlderKernelTest(DaemonTest):
     def start(self, mode):
         """A ring whose daemons see such a kernel; "": as it is."""
-        environment = {"LD_PRELOAD": LIBRARY, "OLDER_KERNEL": mode} if mode else {}
+        environment = {"LD_PRELOAD": preloaded(LIBRARY, self.folder), "OLDER_KERNEL": mode} if mode else {}
         with unittest.mock.patch.dict(os.environ, environment):
             ring = self.ring(NODES, "udp", lanes=2)
         return ring, self.open_all(ring)
@@ -54,7 +55,7 @@ class OlderKernelTest(DaemonTest):
                 self.assertEqual(self.results(contexts), expected)
                 self.assertEqual(self.results(contexts), expected)
                 for daemon in ring.daemons:
-                    wait_for(lambda: daemon.lines(SAID), "a line in the log", 10)
+                    wait_for(lambda: daemon.lines(SAID), "a line in the log")
                 self.finish(ring, contexts)
                 for daemon in ring.daemons:
                     self.assertEqual(len(daemon.lines(SAID)), 1, daemon.log())

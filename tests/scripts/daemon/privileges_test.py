@@ -11,16 +11,17 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.nobody import USER, copies
+from tests.scripts.fixtures.waiting import PATIENCE
 from tools.net.spaces import run
 
-USER = "nobody"
 STRANGER = 54321  # a user and group id that nobody has
 
 
 def as_user(uid, gid, script, *argv):
     """Runs a Python script as that user without further groups; its output."""
     result = subprocess.run([sys.executable, "-c", script, *(str(word) for word in argv)], capture_output=True,
-                            text=True, timeout=60, user=uid, group=gid, extra_groups=[])
+                            text=True, timeout=PATIENCE, user=uid, group=gid, extra_groups=[])
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 
@@ -97,7 +98,7 @@ def check_ring(args, folder, network, entry):
         check_other_users(ring, entry)
         trainers = [ring.trainer(rank, args.example, stdout=subprocess.PIPE) for rank in range(2)]
         for trainer in trainers:
-            output, _ = trainer.communicate(timeout=60)
+            output, _ = trainer.communicate(timeout=PATIENCE)
             assert trainer.returncode == 0 and "wrong 0" in output, output
         # Its sockets go with it, though it is no longer root.
         assert ring.terminate(0) == 0 and ring.terminate(1) == 0
@@ -133,7 +134,7 @@ class One:
     def __exit__(self, *_):
         self.process.terminate()
         try:
-            self.process.wait(60)
+            self.process.wait(PATIENCE)
         finally:
             self.process.kill()
             self.process.wait()
@@ -153,7 +154,7 @@ def check_already_the_user(args, folder, entry):
     with One(args, config, *as_nobody()) as daemon:
         check_threads(daemon.process.pid, entry)
     result = subprocess.run([*as_nobody("net_raw"), args.gradlaned, "--config", config], capture_output=True, text=True,
-                            timeout=60)
+                            timeout=PATIENCE)
     assert result.returncode == 2 and "started as 'nobody' with capabilities" in result.stderr, result
 
 
@@ -167,7 +168,7 @@ def check_what_the_user_cannot(args, folder, network):
         path.unlink()
     port = f"ports: [{{device: 'net_virtio_user0,path={folder}/link.sock,server=1,queues=1'}}]\n"
     result = subprocess.run([args.gradlaned, "--config", write_config(folder, USER, port)], capture_output=True,
-                            text=True, timeout=60)
+                            text=True, timeout=PATIENCE)
     assert result.returncode == 2 and f"user nobody may not make {folder}/link.sock" in result.stderr, result
     folder.chmod(0o777)
     xdp = "ports: [{device: 'net_af_xdp0,iface=gl0,start_queue=0,queue_count=1'}]\n"
@@ -198,7 +199,7 @@ def check_refusals(args, folder):
 
     def start(name, **options):
         result = subprocess.run([args.gradlaned, "--config", write_config(folder, name)], capture_output=True,
-                                text=True, timeout=60, **options)
+                                text=True, timeout=PATIENCE, **options)
         assert result.returncode == 2, result
         return result.stderr
 
@@ -219,7 +220,8 @@ def main():
     networks.require()
     entry = pwd.getpwnam(USER)
     checks = 0
-    with networks.Network(2) as network:
+    with networks.Network(2) as network, tempfile.TemporaryDirectory() as place:
+        args.gradlaned, args.example = copies(place, args.gradlaned, args.example)
         for check, *more in ((check_ring, network, entry), (check_already_the_user, entry),
                              (check_what_the_user_cannot, network), (check_interface, network), (check_refusals,)):
             with tempfile.TemporaryDirectory() as folder:

@@ -7,20 +7,22 @@ import argparse
 import ctypes
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 
-from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 WALL = 0x40000000  # of waitpid(): threads that others have made, too
 INTERVAL = 0.4  # s, of the watchdog: fed at every other look of the daemon's, each 100 ms
+LOOKS = 12  # that would feed the watchdog several times
 
 # What systemd-analyze security may say, tenfold: the figures of docs/install.md.
 EXPOSURE = {None: 12, "packets.conf": 19, "card.conf": 14}
@@ -39,7 +41,7 @@ class Manager:
     def __init__(self, address):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(address)
-        self.socket.settimeout(60)
+        self.socket.settimeout(PATIENCE)
 
     def take(self):
         return self.socket.recv(4096).decode()
@@ -51,98 +53,108 @@ class Manager:
             said.append(self.take())
         return said
 
-    def drain(self):
-        self.socket.setblocking(False)
-        try:
-            while True:
-                self.take()
-        except BlockingIOError:
-            self.socket.settimeout(60)
-
-    def within(self, seconds):
-        """What comes in that time."""
-        time.sleep(seconds)
+    def here(self):
+        """What has come by now."""
         said = []
         self.socket.setblocking(False)
         try:
             while True:
                 said.append(self.take())
         except BlockingIOError:
-            self.socket.settimeout(60)
+            self.socket.settimeout(PATIENCE)
             return said
 
 
-def start(gradlaned, folder, address, **more):
-    environment = {**os.environ, "NOTIFY_SOCKET": address, **more}
-    words = ["--nodes", "127.0.0.1", "--set", f"socket={folder}/n.sock", "--set", "workers.lanes=2", "--set", "workers.threads=2"]
-    return subprocess.Popen([gradlaned, *words], stderr=subprocess.PIPE, text=True, env=environment)
+class Daemon:
+    """One that is told of a manager at that address; its log is in a file."""
 
+    def __init__(self, gradlaned, folder, address, **more):
+        self.file = folder / "log"
+        words = ["--nodes", "127.0.0.1", "--set", f"socket={folder}/n.sock", "--set", "workers.lanes=2",
+                 "--set", "workers.threads=2"]
+        with open(self.file, "w") as log:
+            self.process = subprocess.Popen([gradlaned, *words], stderr=log,
+                                            env={**os.environ, "NOTIFY_SOCKET": address, **more})
 
-def end(process):
-    process.send_signal(signal.SIGTERM)
-    _, text = process.communicate(timeout=60)
-    assert process.returncode == 0, text
-    return text
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def log(self):
+        return self.file.read_text()
+
+    def threads(self):
+        return pathlib.Path(f"/proc/{self.process.pid}/task")
+
+    def wait_for_looks(self):
+        """Until the control thread has looked after its workers LOOKS times: each time it has slept before."""
+
+        def sleeps():
+            status = (self.threads() / str(self.process.pid) / "status").read_text()
+            return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])
+
+        before = sleeps()
+        wait_for(lambda: sleeps() >= before + LOOKS, "looks")
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE) == 0, self.log()
 
 
 def told(gradlaned, folder):
     """READY, WATCHDOG for as long as workers work, STATUS, STOPPING."""
     address = f"{folder}/notify"
     manager = Manager(address)
-    process = start(gradlaned, folder, address, WATCHDOG_USEC=str(int(INTERVAL * 1e6)))
-    try:
+    with Daemon(gradlaned, folder, address, WATCHDOG_USEC=str(int(INTERVAL * 1e6))) as daemon:
         assert manager.take() == "READY=1"
         assert (folder / "n.sock").is_socket(), "ready means that trainers can come"
         assert "STATUS=node 0 of 1: 0 of 0 neighbours are up" in manager.until("WATCHDOG=1")
         manager.until("WATCHDOG=1")
 
-        threads = pathlib.Path(f"/proc/{process.pid}/task")
-        workers = [int(it.name) for it in threads.iterdir() if (it / "comm").read_text().startswith("gl-n0-w1")]
-        assert len(workers) == 1, [(it / "comm").read_text() for it in threads.iterdir()]
+        workers = [int(it.name) for it in daemon.threads().iterdir()
+                   if (it / "comm").read_text().startswith("gl-n0-w1")]
+        assert len(workers) == 1, [(it / "comm").read_text() for it in daemon.threads().iterdir()]
         ptrace(PTRACE_SEIZE, workers[0])
         ptrace(PTRACE_INTERRUPT, workers[0])
         os.waitpid(workers[0], WALL)
         # The other worker and the control thread go on, and the last rounds before count once.
-        rings.wait_for(lambda: manager.within(2 * INTERVAL) == [], "a watchdog that is not fed")
-        assert manager.within(2 * INTERVAL) == [], "one of two workers hangs, and it was fed"
+        wait_for(lambda: "worker 1 has not done a round for" in daemon.log(), "a line in the log")
+        daemon.wait_for_looks()
+        manager.here()
+        daemon.wait_for_looks()
+        assert manager.here() == [], "one of two workers hangs, and it was fed"
         ptrace(PTRACE_DETACH, workers[0])
         manager.until("WATCHDOG=1")
         manager.until("WATCHDOG=1")
-
-        text = end(process)
-        assert manager.until("STOPPING=1")[-1] == "STOPPING=1"
-        assert manager.within(0) == []
-        assert "worker 1 has not done a round for" in text and "all workers do their rounds again" in text, text
-    finally:
-        process.kill()
-        process.communicate()
+        wait_for(lambda: "all workers do their rounds again" in daemon.log(), "a line in the log")
+        daemon.end()
+        manager.until("STOPPING=1")
+        assert manager.here() == []
 
 
 def not_told(gradlaned, folder):
     """An abstract socket; a watchdog that is another process's; a manager that is not there."""
     address = f"@gradlane-test-{os.getpid()}"
     manager = Manager("\0" + address[1:])
-    process = start(gradlaned, folder, address, WATCHDOG_USEC="1000", WATCHDOG_PID=str(os.getpid()))
-    try:
+    with Daemon(gradlaned, folder, address, WATCHDOG_USEC="1000", WATCHDOG_PID=str(os.getpid())) as daemon:
         assert manager.take() == "READY=1"
         assert manager.take().startswith("STATUS=")
-        assert manager.within(0.5) == []
-        end(process)
+        daemon.wait_for_looks()
+        assert manager.here() == []
+        daemon.end()
         assert manager.take() == "STOPPING=1"
-    finally:
-        process.kill()
-        process.communicate()
-    process = start(gradlaned, folder, f"{folder}/nobody", WATCHDOG_USEC="1000")
-    try:
-        rings.wait_for((folder / "n.sock").is_socket, "a start")
-    finally:
-        text = end(process)
-    assert text.count("the service manager is told nothing") == 1, text
+    with Daemon(gradlaned, folder, f"{folder}/nobody", WATCHDOG_USEC="1000") as daemon:
+        wait_for((folder / "n.sock").is_socket, "a start")
+        daemon.end()
+        assert daemon.log().count("the service manager is told nothing") == 1, daemon.log()
 
 
 def analyzed(*words, **environment):
     result = subprocess.run(["systemd-analyze", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            timeout=60, env={**os.environ, **environment})
+                            timeout=PATIENCE, env={**os.environ, **environment})
     return result.returncode, result.stdout
 
 
@@ -150,10 +162,12 @@ def read_by_systemd(gradlaned, folder):
     """The unit alone and with each drop-in: no complaint, and as little to attack as is said."""
     if shutil.which("systemd-analyze") is None:
         assert not networks.in_ci(), "no systemd-analyze; CI is set, where nothing may be left out"
-        print("no systemd-analyze, nothing of that")
+        print("skipped, what systemd-analyze says: there is none")
         return
     text = (TOOLS / "service/gradlaned@.service.in").read_text()
-    binaries = pathlib.Path(gradlaned).resolve().parent
+    # A unit names programs without quotes: the folder's path must have no spaces.
+    binaries = folder / "bin"
+    binaries.symlink_to(pathlib.Path(gradlaned).resolve().parent)
     for dropin, exposure in EXPOSURE.items():
         units = folder / str(dropin)
         units.mkdir()

@@ -19,10 +19,12 @@ import unittest.mock
 
 import numpy
 
-from tests.scripts.fixtures import daemons
+from tests.scripts.daemon.udp_addresses import AddressesTest  # noqa: F401 - run from here
+from tests.scripts.fixtures import daemons, networks
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
+from tests.scripts.fixtures.nobody import AS_NOBODY, copies
+from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS
 
-NOBODY = 65534
 PORT = 18400
 
 
@@ -91,7 +93,7 @@ class UdpTest(DaemonTest):
 
     def test_restart(self):
         """A daemon that is killed is named, and the ring is whole again when it has come back."""
-        ring, contexts = self.udp_ring()
+        ring, contexts = self.udp_ring(timeouts=DEATH_TIMEOUTS)
         self.check_all_reduce(contexts)
         daemon = ring.daemons[1]
         self.killed.add(daemon.pid)
@@ -116,17 +118,20 @@ class UdpTest(DaemonTest):
             for _, contexts in rings:
                 self.check_all_reduce(contexts, count=50_000)
 
-    @unittest.skipIf(os.geteuid() != 0, "root can be somebody else")
-    def test_two_users(self):
-        """At the same addresses: the second one is told what to set, and with that both work."""
-        ring, contexts = self.udp_ring(2)
-        self.folder.chmod(0o755)
+    def folder_of_nobody(self):
         folder = self.folder / "nobody"
         folder.mkdir()
         folder.chmod(0o777)
+        return folder
+
+    def test_two_users(self):
+        """At the same addresses: the second one is told what to set, and with that both work."""
+        networks.need_root(self)
+        ring, contexts = self.udp_ring(2)
+        folder = self.folder_of_nobody()
+        (gradlaned,) = copies(self.folder, daemons.BINARIES["gradlaned"])
         as_nobody = folder / "gradlaned"
-        as_nobody.write_text(f"#!/bin/sh\nexec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups "
-                             f"--bounding-set=-all --inh-caps=-all {daemons.BINARIES['gradlaned']} \"$@\"\n")
+        as_nobody.write_text(f"#!/bin/sh\nexec {' '.join(AS_NOBODY)} {gradlaned} \"$@\"\n")
         as_nobody.chmod(0o755)
         with unittest.mock.patch.dict(daemons.BINARIES, gradlaned=str(as_nobody)):
             second = daemons.Ring(folder, 2, "udp", address=ring.address).start()
@@ -160,19 +165,15 @@ class UdpTest(DaemonTest):
         self.assertIn("'eth0' is no word for sockets, allowed: auto", check.stdout + check.stderr)
         self.finish(ring, contexts)
 
-    @unittest.skipIf(os.geteuid() != 0, "root can be somebody else")
     def test_nobody(self):
         """Without any privilege."""
+        networks.need_root(self)
         example = pathlib.Path(daemons.BINARIES["gradlane"]).parent.parent / "client/all_reduce_example"
-        folder = self.folder / "nobody"
-        folder.mkdir()
-        self.folder.chmod(0o755)
-        folder.chmod(0o777)
+        gradlane, gradlaned, example = copies(self.folder, *daemons.BINARIES.values(), example)
         run = subprocess.run(
-            ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all",
-             "--inh-caps=-all", "--no-new-privs", "env", "-u", "XDG_RUNTIME_DIR", f"TMPDIR={folder}",
-             f"GRADLANED={daemons.BINARIES['gradlaned']}", daemons.BINARIES["gradlane"], "run", "-n", "2", "--link",
-             "udp", "--", example], capture_output=True, text=True, timeout=PATIENCE)
+            [*AS_NOBODY, "env", "-u", "XDG_RUNTIME_DIR", f"TMPDIR={self.folder_of_nobody()}", f"GRADLANED={gradlaned}",
+             gradlane, "run", "-n", "2", "--link", "udp", "--", example],
+            capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
 
 

@@ -6,7 +6,6 @@ rights."""
 
 import argparse
 import json
-import os
 import pathlib
 import socket
 import struct
@@ -15,8 +14,9 @@ import sys
 import tempfile
 import threading
 
+from tests.scripts.fixtures import ports
 from tests.scripts.fixtures.paths import gradlane_package
-from tests.scripts.fixtures.waiting import wait_for
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 HEADER, VERSION_AT, CRC_AT = 44, 2, 40
 UDP_PORT = 18400
@@ -59,8 +59,7 @@ def main():
     parser.add_argument("gradlaned")
     args = parser.parse_args()
     assert crc32c(b"123456789") == 0xE3069283
-    number = os.getpid() & 0xffff
-    network = f"127.{64 + (number >> 8 & 63)}.{number & 255}"
+    network = ports.loopback_network()
     words = f"is configured differently: protocol version: {OURS} here, {THEIRS} there"
     with tempfile.TemporaryDirectory(prefix="gl-version-") as name:
         path = str(pathlib.Path(name) / "n.sock")
@@ -75,7 +74,7 @@ def main():
             gradlane = gradlane_package()
             with gradlane.open(path, rank=0) as gl:
                 try:
-                    gl.all_reduce(gl.zeros(1000), timeout=60)
+                    gl.all_reduce(gl.zeros(1000), timeout=PATIENCE)
                     raise AssertionError("a sum with a node of another version")
                 except gradlane.OperationFailed as error:
                     assert words in str(error), error
@@ -83,7 +82,7 @@ def main():
             assert words in json.dumps(json.loads(stats.stdout)), stats.stdout
         finally:
             daemon.terminate()
-            status = daemon.wait(60)
+            status = daemon.wait(PATIENCE)
         assert status == 0, log.read_text()
     print(words)
     return 0

@@ -7,21 +7,18 @@ status 77).
 """
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 
 from tests.scripts.fixtures import networks
+from tests.scripts.fixtures.nobody import AS_NOBODY, copies
+from tests.scripts.fixtures.waiting import PATIENCE
 
-# No capability, and none to come: what Kubernetes calls restricted.
-NOBODY = ("setpriv --reuid nobody --regid nogroup --clear-groups --no-new-privs --bounding-set=-all "
-          "--inh-caps=-all").split()
 # Each with a network of its own, where there is nothing but lo, and 64 MiB of /dev/shm.
 PLAIN = ["unshare", "--net", "--ipc", "--mount", "sh", "-c",
-         'ip link set lo up && mount -t tmpfs -o size=64m,mode=1777 shm /dev/shm && exec "$@"', "sh", *NOBODY]
-ROOT_INSIDE = [*NOBODY, *"unshare --user --map-root-user --net --ipc --mount --pid --fork --kill-child sh -c".split(),
+         'ip link set lo up && mount -t tmpfs -o size=64m,mode=1777 shm /dev/shm && exec "$@"', "sh", *AS_NOBODY]
+ROOT_INSIDE = [*AS_NOBODY, *"unshare --user --map-root-user --net --ipc --mount --pid --fork --kill-child sh -c".split(),
                'mount -t proc proc /proc && mount -t tmpfs run /run && ip link set lo up && exec "$@"', "sh"]
 RIGHT = "all results are as the codec promises"
 
@@ -30,7 +27,7 @@ def inside(container, *command):
     with tempfile.TemporaryDirectory(prefix="gl-container-") as folder:
         subprocess.run(["chown", "nobody", folder], check=True)
         result = subprocess.run([*container, *(str(word) for word in command)], stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, timeout=120, cwd=folder,
+                                stderr=subprocess.STDOUT, text=True, timeout=PATIENCE, cwd=folder,
                                 env={"HOME": folder, "TMPDIR": folder, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
     return result.returncode, result.stdout
 
@@ -47,9 +44,8 @@ def main():
     parser.add_argument("gradlaned")
     args = parser.parse_args()
     networks.require("setpriv", "unshare")
-    with tempfile.TemporaryDirectory(prefix="gl-container-") as folder:  # nobody may not get to where they were built
-        os.chmod(folder, 0o755)
-        return try_all(*(shutil.copy(program, folder) for program in (args.gradlane, args.gradlaned)))
+    with tempfile.TemporaryDirectory(prefix="gl-container-") as folder:
+        return try_all(*copies(folder, args.gradlane, args.gradlaned))
 
 
 def try_all(gradlane, gradlaned):

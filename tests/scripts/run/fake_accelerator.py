@@ -60,7 +60,7 @@ def main():
     admin.bind(setting(text, "admin: '(.*)'"))
     admin.listen()
     if mode == "mute":
-        time.sleep(60)
+        time.sleep(600)
     while True:
         for ready in select.select([host, wire, admin], [], [])[0]:
             if ready is admin:

@@ -32,7 +32,7 @@ def main():
         print("no memory for packets", file=sys.stderr)
         return 3
     if mode == "deaf":
-        time.sleep(60)
+        time.sleep(600)
     paths = [setting(text, "socket") for text in texts]
     listeners = []
     for path in paths:
@@ -41,7 +41,7 @@ def main():
         listener.listen()
         listeners.append(listener)
     if mode == "stubborn":
-        time.sleep(60)
+        time.sleep(600)
     signal.sigwait([signal.SIGTERM])
     if mode == "dirty":
         return 3

@@ -4,25 +4,40 @@
 run_test.py GRADLANE [GRADLANED]: without a daemon, fake_daemon.py takes its place.
 """
 
+import fcntl
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 from tests.scripts.run.runs import FAKE, Programs, Run, RunCase, main, needs_fake, sh
 
-# Runs that take long wait for time-outs: they do so in the background.
+# Runs that take long wait for time-outs: they do so in the background. FLAGS is a folder of each.
 SLOW = {
     "deaf": (["-n", "2"], {"command": ["true"], "env": {"FAKE_DAEMON": "deaf", "FAKE_NODE": "1"}}),
     "stubborn": (["-n", "1"], {"command": ["true"], "env": {"FAKE_DAEMON": "stubborn"}}),
-    "deaf to SIGTERM": (["-n", "2"], {"command": sh("test $RANK = 1 || { sleep 0.3; exit 5; }; trap '' TERM; "
+    "deaf to SIGTERM": (["-n", "2"], {"command": sh("test $RANK = 1 || { until test -e $FLAGS/deaf; do sleep 0.05; done; "
+                                                    "exit 5; }; trap '' TERM; touch $FLAGS/deaf; "
                                                     "while :; do sleep 0.1; done")}),
-    "escaped": (["-n", "1"], {"command": sh("setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & sleep 0.3")}),
+    "escaped": (["-n", "1"], {"command": sh("setsid sh -c 'trap \"\" TERM; touch $FLAGS/deaf; while :; do sleep 0.1; done' & "
+                                            "until test -e $FLAGS/deaf; do sleep 0.05; done")}),
 }
+# Says when it has been told to end, and ends with 9.
+LAST_WORDS = """
+import signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("ready", flush=True)
+signal.sigwait([signal.SIGTERM])
+print(time.monotonic(), flush=True)
+sys.exit(9)
+"""
+LAST_WORDS_S = 2  # kLastWords of tools/run/job.cc
 
 
 class RunTest(RunCase):
@@ -31,8 +46,13 @@ class RunTest(RunCase):
     @classmethod
     def setUpClass(cls):
         for name, (arguments, keywords) in SLOW.items():
-            cls.slow[name] = Run(*arguments, **keywords)
+            flags = cls.enterClassContext(tempfile.TemporaryDirectory())
+            cls.slow[name] = Run(*arguments, **{**keywords, "env": {**keywords.get("env", {}), "FLAGS": flags}})
             cls.addClassCleanup(cls.slow[name].clean)
+
+    def flags(self):
+        """The environment of runs with a folder for files that tell what has happened."""
+        return {"FLAGS": self.enterContext(tempfile.TemporaryDirectory())}
 
     # ---- What trainers get
 
@@ -120,7 +140,13 @@ class RunTest(RunCase):
     def test_slow_reader_gets_everything(self):
         size = 3 << 20
         run = self.start("-n", "1", command=[sys.executable, "-c", f"for i in range({size >> 10}): print('y' * 1023)"])
-        time.sleep(0.5)
+        out = run.process.stdout.fileno()
+        room = fcntl.fcntl(out, fcntl.F_GETPIPE_SZ)
+
+        def waiting():
+            return struct.unpack("i", fcntl.ioctl(out, termios.FIONREAD, bytes(4)))[0]
+
+        wait_for(lambda: waiting() > room - 8192, "a pipe that is full")
         self.finish(run, 0)
         self.assertEqual(run.out, ("[0] " + "y" * 1023 + "\n") * (size >> 10))
 
@@ -135,16 +161,19 @@ class RunTest(RunCase):
     # ---- How it ends
 
     def test_first_failing_code(self):
-        run = self.run_it("-n", "3", command=sh("test $RANK != 1 || exit 7; sleep 60"), code=7)
+        run = self.run_it("-n", "3", command=sh("test $RANK != 1 || exit 7; sleep 600"), code=7)
         self.assertIn("gradlane: rank 1 exited with code 7", run.err)
         self.assertNotIn("rank 0", run.err)
 
     def test_trainer_killed_by_a_signal(self):
-        run = self.run_it("-n", "2", command=sh("test $RANK != 0 || kill -SEGV $$; sleep 60"), code=139)
+        run = self.run_it("-n", "2", command=sh("test $RANK != 0 || kill -SEGV $$; sleep 600"), code=139)
         self.assertIn("gradlane: rank 0 was killed by SIGSEGV", run.err)
 
     def test_a_rank_may_end_early(self):
-        run = self.run_it("-n", "2", command=sh("test $RANK = 1 || exit 0; sleep 0.3; echo done"))
+        run = self.run_it("-n", "2", env=self.flags(), command=sh(
+            "test $RANK = 1 || { echo $$ > $FLAGS/new && mv $FLAGS/new $FLAGS/pid; exit 0; }; "
+            "until test -e $FLAGS/pid; do sleep 0.05; done; "
+            "while kill -0 $(cat $FLAGS/pid) 2>/dev/null; do sleep 0.05; done; echo done"))
         self.assertEqual(run.out, "[1] done\n")
 
     def test_what_failed_last_is_not_lost(self):
@@ -156,15 +185,13 @@ class RunTest(RunCase):
         self.assertIn("gradlane: rank 1 does not end: SIGKILL", run.err)
 
     def test_grandchildren_end_too(self):
-        self.run_it("-n", "2", command=sh("sleep 60 & setsid sleep 60 & exit 0"))
-        self.run_it("-n", "1", command=sh("sleep 60 & setsid sleep 60 & sleep 0.2; exit 6"), code=6)
+        self.run_it("-n", "2", command=sh("sleep 600 & setsid sleep 600 & exit 0"))
+        self.run_it("-n", "1", command=sh("sleep 600 & setsid sleep 600 & exit 6"), code=6)
         self.finish(self.slow["escaped"], 0)
 
     def interrupted(self, number, code):
-        script = ("import signal, sys, time\n"
-                  "def end(number, frame): print('got', number, flush=True); sys.exit(0)\n"
-                  "for s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, end)\n"
-                  "print('ready', flush=True)\ntime.sleep(60)")
+        script = ("import signal\nends = (signal.SIGINT, signal.SIGTERM)\nsignal.pthread_sigmask(signal.SIG_BLOCK, ends)\n"
+                  "print('ready', flush=True)\nprint('got', int(signal.sigwait(ends)))")
         run = self.start("-n", "2", command=[sys.executable, "-c", script])
         for _ in range(2):
             self.assertIn("ready", run.process.stdout.readline())
@@ -188,7 +215,7 @@ class RunTest(RunCase):
         self.assertIn("gradlane: SIGINT again: killing", run.err)
 
     def test_sigkill_leaves_nothing(self):
-        run = self.start("-n", "2", command=sh("sleep 60 & echo ready; sleep 60"))
+        run = self.start("-n", "2", command=sh("sleep 600 & echo ready; sleep 600"))
         for _ in range(2):
             self.assertIn("ready", run.process.stdout.readline())
         wait_for(lambda: len(run.pids()) >= 7, "shells have started their sleeps")
@@ -199,18 +226,22 @@ class RunTest(RunCase):
     # ---- Daemons
 
     def test_killed_daemon(self):
-        run = self.start("-n", "2", command=sh("echo ready; sleep 1; exit 9"))
+        run = self.start("-n", "2", command=[sys.executable, "-c", LAST_WORDS])
         for _ in range(2):
             self.assertIn("ready", run.process.stdout.readline())
-        os.kill(run.pid_of("n1.yaml"), signal.SIGKILL)
+        daemon = run.pid_of("n1.yaml")
+        killed = time.monotonic()
+        os.kill(daemon, signal.SIGKILL)
         self.finish(run, 1)
         self.assertIn("gradlane: the daemon of node 1 was killed by SIGKILL", run.err)
-        # They had the time to fail by themselves.
-        self.assertIn("gradlane: rank 0 exited with code 9", run.err)
-        self.assertIn("gradlane: rank 1 exited with code 9", run.err)
+        # They had the time to fail by themselves; a lower bound, which holds however little time processes get.
+        for rank in range(2):
+            (told,) = run.lines(f"[{rank}] ")
+            self.assertGreaterEqual(float(told) - killed, LAST_WORDS_S)
+            self.assertIn(f"gradlane: rank {rank} exited with code 9", run.err)
 
     def test_killed_daemon_and_trainers_that_do_not_care(self):
-        run = self.start("-n", "2", command=sh("echo ready; sleep 60"))
+        run = self.start("-n", "2", command=sh("echo ready; sleep 600"))
         self.assertIn("ready", run.process.stdout.readline())
         os.kill(run.pid_of("n0.yaml"), signal.SIGKILL)
         self.finish(run, 1)

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Starts `gradlane run` for tests, and finds what it leaves behind."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -8,11 +9,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import uuid
 
-from tests.scripts.fixtures.waiting import PATIENCE
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 FAKE = str(pathlib.Path(__file__).with_name("fake_daemon.py"))
 
@@ -67,17 +67,16 @@ class Run:
 
     def pid_of(self, text):
         """Of a process with this in its command line."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
+
+        def found():
             for pid in self.pids():
-                try:
+                with contextlib.suppress(OSError):
                     words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                except OSError:
-                    continue
-                if pid != self.process.pid and any(text.encode() in word for word in words):
-                    return pid
-            time.sleep(0.02)
-        raise AssertionError(f"no process with {text}")
+                    if pid != self.process.pid and any(text.encode() in word for word in words):
+                        return pid
+            return None
+
+        return wait_for(found, f"a process with {text}")
 
     def lines(self, prefix):
         return [line[len(prefix):] for line in self.out.splitlines() if line.startswith(prefix)]

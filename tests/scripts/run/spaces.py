@@ -7,9 +7,11 @@ import signal
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
+from tests.scripts.fixtures.nobody import AS_NOBODY, copies
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
-from tests.scripts.run.runs import Run, sh
+from tests.scripts.run.runs import Programs, Run, sh
 from tools.net.spaces import Space
 
 
@@ -55,7 +57,7 @@ class SpacesTest(unittest.TestCase):
 
     def started(self, *arguments, nodes=2, **keywords):
         """A run whose commands wait to be ended."""
-        run = self.start("-n", str(nodes), *arguments, command=sh("echo ready; exec sleep 60"), **keywords)
+        run = self.start("-n", str(nodes), *arguments, command=sh("echo ready; exec sleep 600"), **keywords)
         for _ in range(nodes):
             self.assertIn("ready", run.process.stdout.readline())
         return run
@@ -97,13 +99,13 @@ class Endings:
         self.finish(run, -signal.SIGKILL)
 
     def being_built(self):
-        run = self.start("-n", "8", command=sh("exec sleep 60"))
+        run = self.start("-n", "8", command=sh("exec sleep 600"))
         wait_for(lambda: namespaces(run), "there are namespaces")
         return run
 
     def test_failing_command(self):
         for arguments in self.kinds:
-            run = self.run_it("-n", "2", *arguments, command=sh("test $RANK = 1 || sleep 60; exit 7"), code=7)
+            run = self.run_it("-n", "2", *arguments, command=sh("test $RANK = 1 || sleep 600; exit 7"), code=7)
             self.assertIn("gradlane: rank 1 exited with code 7", run.err)
 
     def test_signals(self):
@@ -122,5 +124,6 @@ class Endings:
             self.killed(run)
 
     def test_without_root(self):
-        self.refused(["-n", "2", "--link", self.link], [f"--link {self.link} needs root", "sudo"],
-                     prefix=("setpriv", "--reuid", "65534", "--clear-groups"))
+        (gradlane,) = copies(self.folder(), Programs.gradlane)
+        with unittest.mock.patch.object(Programs, "gradlane", gradlane):
+            self.refused(["-n", "2", "--link", self.link], [f"--link {self.link} needs root", "sudo"], prefix=AS_NOBODY)

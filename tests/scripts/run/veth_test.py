@@ -43,7 +43,6 @@ class RunVethTest(Endings, SpacesTest):
         (row,) = rows.values()
         # busbw is what a link must carry at the least. The burst, 64 KiB of 600 KB, is not limited.
         self.assertLess(row["busbw"] * 8000, 50 / 0.85)
-        self.assertGreater(row["busbw"] * 8000, 0.5)
 
     # ---- The network
 

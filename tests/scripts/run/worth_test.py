@@ -7,12 +7,14 @@ worth_test.py GRADLANE [unittest's arguments]
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import unittest
 
+from tests.scripts.fixtures.waiting import PATIENCE
+
 GRADLANE = ""
-PATIENCE = 60  # s
 LINES = ["elements sent: ", "in exchange: ", "uncompressed"]
 TORCH = """
 import time
@@ -58,7 +60,7 @@ class Worth(unittest.TestCase):
 
     def perf(self, codec, then="sleep 1.2", **variables):
         """A job that is long enough to be spoken of."""
-        perf = f"{GRADLANE} perf -b 1M -e 1M -n 4 -w 1 --codec {codec}"
+        perf = f"{shlex.quote(GRADLANE)} perf -b 1M -e 1M -n 4 -w 1 --codec {codec}"
         return self.run_two("sh", "-c", f"{perf} && {then}", codec="raw", **variables)
 
     def lines(self, text, prefix):
@@ -70,7 +72,7 @@ class Worth(unittest.TestCase):
             self.assertTrue(line.startswith(begin), lines)
 
     def test_of_run_and_stats(self):
-        said, printed = self.perf("fixed:10", f"sleep 1.2; {GRADLANE} stats")
+        said, printed = self.perf("fixed:10", f"sleep 1.2; {shlex.quote(GRADLANE)} stats")
         lines = self.lines(said, "gradlane: ")
         self.check(lines)
         # 5 all-reduces of 1 MiB, each sent once by both ranks, and barriers; fixed:10 makes of it a fifth to a sixth.

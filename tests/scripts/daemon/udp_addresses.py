@@ -1,23 +1,18 @@
-#!/usr/bin/python3
 """Daemons on UDP sockets at addresses of all kinds: IPv6, several nodes at one address, addresses behind a translator.
 
-udp_addresses_test.py GRADLANE GRADLANED [unittest's arguments]
-
-Those in namespaces need root. GRADLANE_LIBRARY: libgradlane.so.0, if not in build/.
+Run by udp_test.py. Cases in namespaces need root.
 """
 
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
-import sys
-import unittest
 
-from tests.scripts.fixtures import daemons
+from tests.scripts.fixtures import daemons, networks, ports
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
-from tools.net.spaces import Spaces, can_run
+from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS
+from tools.net.spaces import Spaces
 
 MADE_UP = "240.0.0."  # begins what nobody is to see
 
@@ -32,16 +27,9 @@ def stats(ring, node):
 
 
 class AddressesTest(DaemonTest):
-    made = 0
-
-    def ports(self):
-        """Of one ring of this process: the first digits of a hundred, below those that the kernel gives away."""
-        AddressesTest.made += 1
-        return 100 + os.getpid() % 44 * 5 + AddressesTest.made % 5
-
     def one_address(self, ip, nodes=3, **settings):
         """All nodes at it."""
-        ring = self.ring(nodes, "udp", address=f"'{ip}', udp_port: {self.ports()}{{}}0", **settings)
+        ring = self.ring(nodes, "udp", address=f"'{ip}', udp_port: {ports.free_ports(100) // 100}{{}}0", **settings)
         return ring, self.open_all(ring)
 
     def key(self):
@@ -78,7 +66,7 @@ class AddressesTest(DaemonTest):
                 self.finish(ring, contexts)
 
     def test_restart(self):
-        ring, contexts = self.one_address("::1")
+        ring, contexts = self.one_address("::1", timeouts=DEATH_TIMEOUTS)
         self.check_all_reduce(contexts)
         left = self.restart(ring, contexts, 1)
         ring.start(1)
@@ -92,7 +80,7 @@ class AddressesTest(DaemonTest):
     def test_other_lists(self):
         """A node whose list is another one is told apart, and what is said names what people know."""
         for ip in ("::1", "127.0.0.1"):
-            ring, contexts = self.one_address(ip)
+            ring, contexts = self.one_address(ip, timeouts=DEATH_TIMEOUTS)
             left = self.restart(ring, contexts, 1)
             first = int(ring.address.split(": ")[1].format(1))
             text = ring.files[1].read_text()
@@ -124,9 +112,9 @@ class AddressesTest(DaemonTest):
         self.assertEqual(daemon.end(), 2)
         self.assertIn("ports e0 and e1: the kernel must have this node's address for sockets", daemon.log())
 
-    @unittest.skipIf(can_run() is not None, "namespaces are not to be had")
     def test_ipv6_only(self):
         """Machines that have nothing but IPv6 addresses, with packets as long as their MTU."""
+        networks.need(self)
         with Spaces() as spaces:
             one, other = spaces.add("one", ipv6=True), spaces.add("other", ipv6=True)
             one.veth("gl0", other, "gl0", mtu=1500, offloads=True)
@@ -154,9 +142,9 @@ class AddressesTest(DaemonTest):
             self.assertIn("mtu is 1501, and interface gl0 with fd77::1 has 1500", daemon.log())
             self.finish(ring, contexts)
 
-    @unittest.skipIf(can_run() is not None, "namespaces are not to be had")
     def test_translator(self):
         """Each machine has another address than the one that all know it by, as in clouds."""
+        networks.need(self)
         with Spaces() as spaces:
             middle = spaces.add("middle")
             middle.run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
@@ -185,11 +173,3 @@ class AddressesTest(DaemonTest):
             contexts = self.open_all(ring)
             self.check_all_reduce(contexts, count=100_000)
             self.finish(ring, contexts)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    daemons.BINARIES["gradlane"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    daemons.BINARIES["gradlaned"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()

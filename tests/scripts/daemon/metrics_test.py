@@ -23,7 +23,7 @@ import numpy
 
 from tests.scripts.fixtures import networks, node_file, rings
 from tests.scripts.fixtures.paths import gradlane_package
-from tests.scripts.fixtures.waiting import wait_for
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 GRADLANED = str(pathlib.Path(sys.argv[1]).resolve())
 HERE = pathlib.Path(__file__).parent
@@ -45,7 +45,7 @@ NAME = re.compile(r"\bgradlane_[a-z_]+\b")
 
 def promtool(*words, text=None):
     """What it says; it must be content."""
-    result = subprocess.run(["promtool", *map(str, words)], input=text, capture_output=True, text=True, timeout=30,
+    result = subprocess.run(["promtool", *map(str, words)], input=text, capture_output=True, text=True, timeout=PATIENCE,
                             check=False)
     assert result.returncode == 0, f"{words}: {result.returncode}\n{result.stdout}{result.stderr}"
     return result.stdout + result.stderr
@@ -75,7 +75,7 @@ class Trainers:
                 array *= 0.25  # as before the sum
             for request in [gl.all_reduce(array, codec="fixed:10", async_=True)
                             for gl, array in zip(self.contexts, self.arrays)]:
-                request.wait(30)
+                request.wait(PATIENCE)
 
     def close(self):
         self.end.set()
@@ -102,7 +102,7 @@ class ScrapedRing(unittest.TestCase):
                              f"--storage.tsdb.path={cls.folder}/data", "--web.listen-address=10.77.0.200:9090"),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=stack.enter_context(open(cls.folder / "prometheus.log", "wb")))
-        stack.callback(prometheus.wait, 30)
+        stack.callback(prometheus.wait, PATIENCE)
         stack.callback(prometheus.terminate)
         ring.wait_whole()
         subprocess.run(f"tc -n {network.spaces['sw'].name} qdisc replace dev p{SLOW} root tbf rate 20mbit burst 32768 "
@@ -112,9 +112,9 @@ class ScrapedRing(unittest.TestCase):
     def get(self, url, *options):
         """By a host of that network; empty: nobody answers."""
         fetch = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(u.Request(sys.argv[1], headers=dict(" \
-                "[sys.argv[2:4]] if sys.argv[2:] else [])), timeout=5).read().decode())"
+                "[sys.argv[2:4]] if sys.argv[2:] else [])), timeout=60).read().decode())"
         return subprocess.run(self.host.command(sys.executable, "-c", fetch, url, *options), capture_output=True,
-                              text=True, timeout=20, check=False).stdout
+                              text=True, timeout=PATIENCE, check=False).stdout
 
     def scrape(self, node, *options):
         return self.get(f"http://10.77.0.{node + 1}:{PORT}/metrics", *options)
@@ -134,14 +134,14 @@ class ScrapedRing(unittest.TestCase):
             return seen[0] and right(seen[0])
 
         try:
-            wait_for(look, expression, 30)
+            wait_for(look, expression)
         except AssertionError as error:
             raise AssertionError(f"{error}, but {seen[0]}\n{(self.folder / 'prometheus.log').read_text()[-2000:]}") from None
         return seen[0]
 
     def test_1_promtool(self):
         """What is scraped is as Prometheus wants it, and docs, dashboard and rules speak of what is there."""
-        wait_for(lambda: "gradlane_operation_seconds_count" in self.scrape(0), "the first sum", 30)
+        wait_for(lambda: "gradlane_operation_seconds_count" in self.scrape(0), "the first sum")
         text = self.scrape(0)
         self.assertEqual(promtool("check", "metrics", text=text), "")
         there = families(text)
@@ -177,13 +177,13 @@ class ScrapedRing(unittest.TestCase):
         (labels, share), = self.wait_for(full, lambda found: str(SLOW) in (found[0][0]["peer"], found[0][0]["rank"]))
         self.assertEqual((labels["node"], labels["peer"]), (str(SLOW - 1), str(SLOW)), share)
         link = f'node="{SLOW - 1}",peer="{SLOW}"'
-        (_, megabits), = self.query(f"8e-6 * rate(gradlane_link_sent_bytes_total{{{link}}}[4s])")
-        self.assertLess(megabits, 40, "the others have 200")
+        self.wait_for(f"8e-6 * rate(gradlane_link_sent_bytes_total{{{link}}}[4s])",
+                      lambda found: 0 < found[0][1] < 40)  # the others have 200
         self.wait_for(f"histogram_quantile(0.5, rate(gradlane_link_rtt_seconds_bucket{{{link}}}[4s])) > 0.002",
                       lambda found: found[0][1] < 1)
         for node in range(NODES):
-            (_, busy), = self.query(f'sum(rate(gradlane_worker_busy_seconds_total{{node="{node}"}}[4s]))')
-            self.assertLess(busy, 1.1)
+            self.wait_for(f'sum(rate(gradlane_worker_busy_seconds_total{{node="{node}"}}[4s]))',
+                          lambda found: 0 < found[0][1] < 1.1)
         groups = json.loads(self.get("http://10.77.0.200:9090/api/v1/rules"))["data"]["groups"]
         self.assertEqual([rule["health"] for group in groups for rule in group["rules"]], ["ok"] * 5)
         # All that the dashboard asks gives something.
@@ -206,7 +206,7 @@ class AloneTest(unittest.TestCase):
         daemon = subprocess.Popen([GRADLANED, "--config", str(file)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True)
         self.addCleanup(daemon.stdout.close)
-        self.addCleanup(daemon.wait, 30)
+        self.addCleanup(daemon.wait, PATIENCE)
         self.addCleanup(daemon.terminate)
         return daemon, sock
 
@@ -214,7 +214,7 @@ class AloneTest(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
             daemon, _ = self.start(port)
-            text = daemon.communicate(timeout=30)[0]
+            text = daemon.communicate(timeout=PATIENCE)[0]
         self.assertEqual(daemon.returncode, 2, text)
         self.assertIn(f"metrics: cannot listen at 127.0.0.1:{port}: Address already in use; another program listens "
                       "there", text)
@@ -226,11 +226,11 @@ class AloneTest(unittest.TestCase):
         _, sock = self.start(port)
         wait_for(sock.exists, "the daemon")
         with contextlib.ExitStack() as stack:
-            gl = stack.enter_context(gradlane_package().open(str(sock), rank=0, timeout=30))
+            gl = stack.enter_context(gradlane_package().open(str(sock), rank=0, timeout=PATIENCE))
             crowd = []
             for bytes_sent in (b"", b"GET /metrics HTTP/1.1\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET /metrics HTTP/1.0\r\n\r\n"):
                 for _ in range(16):
-                    crowd.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)))
+                    crowd.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)))
                     crowd[-1].sendall(bytes_sent)
             data = gl.zeros(1000)
             data[:] = 3
@@ -238,7 +238,7 @@ class AloneTest(unittest.TestCase):
                 gl.all_reduce(data)
             self.assertEqual(set(data), {3})
             text = b""
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as scraper:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as scraper:
                 scraper.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
                 while part := scraper.recv(65536):
                     text += part

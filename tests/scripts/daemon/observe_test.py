@@ -1,0 +1,310 @@
+#!/usr/bin/python3
+"""What a ring says of itself, to all that ask: the log, the admin socket, `gradlane stats`, `top` and `trace`, metrics.
+
+observe_test.py GRADLANE GRADLANED [unittest's arguments]
+
+Three nodes on memif links, whose trainers sum all the time. Needs no root. The details of what is printed are unit
+tests, of tests/dataplane/status/, tests/dataplane/watch/ and tests/tools/.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+
+from tests.scripts.fixtures import ports, rings
+from tests.scripts.fixtures.paths import ROOT
+from tests.scripts.fixtures.trainers import Trainers
+from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS, PATIENCE, wait_for
+
+GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
+NODES = 3
+LATE = 1  # whose trainer may be
+SETTINGS = {"codec": "fixed:10", "lanes": 2, "timeouts": DEATH_TIMEOUTS}
+
+
+def ask(path, request=b"stats\n"):
+    """The document that comes for a line."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(PATIENCE)
+        client.connect(str(path))
+        client.sendall(request)
+        return json.loads(b"".join(iter(lambda: client.recv(65536), b"")))
+
+
+def tool(*words, status=0, **variables):
+    ended = subprocess.run([GRADLANE, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE, check=False,
+                           env={**os.environ, **variables})
+    assert ended.returncode == status, ended
+    return ended.stdout + ended.stderr
+
+
+class ObserveTest(unittest.TestCase):
+    """One ring for all cases, in their order: the first one starts it, the last one breaks it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="gl-observe-")))
+        cls.ports = [ports.free_port() for _ in range(NODES)]
+        cls.ring = cls.enterClassContext(rings.Ring(
+            "memif", NODES, cls.folder, GRADLANED, extra_yaml=lambda node: f"metrics: 127.0.0.1:{cls.ports[node]}\n",
+            **SETTINGS))
+        cls.ring.start_node(0)
+        cls.ring.start_node(1)
+
+    def admin(self, node):
+        return self.folder / f"n{node}.admin"
+
+    def stats(self, node, *options, status=0):
+        return tool("stats", "--admin", self.admin(node), *options, status=status)
+
+    def done(self, node):
+        """Operations that succeeded, on each lane."""
+        return [rank["counters"]["operations_done"] for rank in ask(self.admin(node))["ranks"]]
+
+    def wait_for_sums(self, count=3):
+        """Until each node has made so many more."""
+        before = [min(self.done(node)) for node in range(NODES)]
+        wait_for(lambda: all(min(self.done(node)) >= before[node] + count for node in range(NODES)), "sums")
+
+    def test_1_a_neighbour_is_missing(self):
+        wait_for(lambda: self.ring.lines(0, "node 0: node 2 is missing: "), "a line in the log")
+        (line,) = self.ring.lines(0, "node 0: node 2 is missing: ")
+        self.assertIn("port e1: it has not started: the daemon of node 2 is not running", line)
+        self.assertIn(" warning ", line)
+        states = {it["node"]: (it["state"], it["why"]) for it in ask(self.admin(0))["neighbours"]}
+        self.assertEqual((states[1], states[2][0]), (("up", ""), "missing"))
+        self.assertIn(states[2][1], line)
+        self.assertIn(states[2][1], self.stats(0, status=4))
+        self.ring.start_node(2)
+        self.ring.wait_whole()
+        for node in range(NODES):
+            wait_for(lambda: all(it["why"] == "" for it in ask(self.admin(node))["neighbours"]), "no complaint")
+        type(self).trainers = Trainers(self.ring, late=LATE)
+        self.addClassCleanup(self.trainers.close)
+        self.wait_for_sums()
+
+    def test_2_stats(self):
+        self.assertEqual(stat.S_IMODE(self.admin(0).stat().st_mode), 0o660)
+        document = json.loads(self.stats(0, "--json"))
+        expected = {"pid": self.ring.pid(0), "node": 0, "nodes": NODES, "codec": "fixed:10", "mtu": 1500, "lanes": 2,
+                    "trainers": 1, "attached": 1, "auth": False, "faults": None}
+        self.assertEqual({key: document[key] for key in expected}, expected)
+        self.assertGreater(document["rss_kb"], 1000)
+        self.assertRegex(document["config_digest"], "^0x[0-9a-f]{16}$")
+        for pool in document["pools"]:
+            self.assertTrue(0 <= pool["free"] <= pool["buffers"], pool)
+        self.assertEqual([(rank["rank"], rank["lane"], rank["ring"]) for rank in document["ranks"]],
+                         [(0, 0, "whole"), (0, 1, "whole")])
+        for rank in document["ranks"]:
+            self.assertEqual([(link["rank"], link["up"]) for link in rank["links"]], [(1, True), (2, True)])
+            self.assertTrue(all(link["rtt_us"] > 0 for link in rank["links"]))
+        self.assertEqual([(port["driver"], port["link"], len(port["queues"])) for port in document["ports"]],
+                         [("net_memif", "up", 2)] * 2)
+        self.assertTrue(all(queue["counters"]["received"] > 0 for port in document["ports"] for queue in port["queues"]))
+
+        table = tool("stats", "--socket", self.ring.socket(0))
+        for words in ("node 0 of 3", "codec fixed:10", "node 1", "10.77.0.2", "whole", "e0"):
+            self.assertIn(words, table)
+        self.assertNotIn("packets for the exchange", table)
+        full = tool("stats", "--config", self.ring.config(0), "--all")
+        self.assertRegex(full, r"operations_done +\d+  operations that succeeded")
+        self.assertRegex(full, r"gradlane +\d+  packets for the exchange")
+
+    def watch(self, *options, stdout=subprocess.PIPE):
+        return subprocess.Popen([GRADLANE, "stats", "--admin", str(self.admin(0)), "--watch", "0.2", *options],
+                                stdout=stdout, text=True)
+
+    def interrupt(self, process):
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(PATIENCE), 0)
+
+    def test_3_stats_again_and_again(self):
+        with self.watch("--json") as watching:
+            first, second = (json.loads(watching.stdout.readline())["uptime_s"] for _ in range(2))
+            self.interrupt(watching)
+        self.assertLess(first, second)
+        with self.watch() as watching:
+            blocks = ""
+            while blocks.count("node 0 of 3") < 2 or "rx Gb/s" not in blocks:
+                blocks += watching.stdout.readline()
+            self.interrupt(watching)
+        self.assertNotIn("\x1b", blocks)
+        master, terminal = pty.openpty()
+        with self.watch(stdout=terminal) as watching:
+            screen = ""
+            while screen.count("node 0 of 3") < 2:
+                screen += os.read(master, 1 << 16).decode()
+            self.interrupt(watching)
+        os.set_blocking(master, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:  # a terminal hands out some 4 KiB at a time
+                screen += os.read(master, 1 << 16).decode()
+        os.close(master)
+        os.close(terminal)
+        self.assertEqual(screen.count("\x1b[2J"), 1, "cleared once, and then written over")
+        self.assertTrue(screen.endswith("\x1b[?25h"), "the cursor is back")
+
+    def test_3_requests_of_all_sorts(self):
+        for request in (b"what?\n", b"probe 99999999\n", b"x" * 100_000):
+            self.assertIn("error", ask(self.admin(0), request))
+        with contextlib.ExitStack() as stack:
+            for _ in range(40):
+                stack.enter_context(socket.socket(socket.AF_UNIX)).connect(str(self.admin(0)))
+            self.assertEqual(ask(self.admin(0))["node"], 0)
+        self.assertIn("probes", ask(self.admin(0), b"probe 300\n"))
+
+    def top(self):
+        return json.loads(tool("top", "--admin", self.admin(0), "--json"))
+
+    def test_4_top(self):
+        text = tool("top", "--admin", self.admin(0))
+        self.assertNotIn("\x1b", text)
+        for node in range(NODES):
+            self.assertRegex(text, rf"(?m)^{node} +whole ")
+        document = self.top()
+        self.assertEqual([(node["node"], node["state"]) for node in document["nodes"]],
+                         [(node, "whole") for node in range(NODES)])
+        wait_for(lambda: all(node["ratio"] > 2 for node in self.top()["nodes"]), "sums that are compressed")
+        self.assertEqual({(link["from"], link["to"]) for link in document["links"]},
+                         {*itertools.permutations(range(NODES), 2)})
+        alone = json.loads(tool("top", "--admin", self.admin(0), "--json", "--one"))
+        self.assertEqual([node["state"] for node in alone["nodes"]], ["whole", "not asked", "not asked"])
+
+    def trace(self, *options, until):
+        """What a trace says that goes on until that returns."""
+        with subprocess.Popen([GRADLANE, "trace", "--admin", str(self.admin(0)), "-s", "500", *options],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder) as tracing:
+            self.assertIn(f"a trace of {NODES} nodes", tracing.stderr.readline())
+            until()
+            tracing.send_signal(signal.SIGINT)
+            out, err = tracing.communicate(timeout=PATIENCE)
+            self.assertEqual((tracing.returncode, err), (0, ""), out)
+        return out
+
+    def test_5_trace(self):
+        out = self.trace("-o", "ring.json", until=lambda: self.wait_for_sums(20))
+        self.assertIn("ring.json: open it in ui.perfetto.dev", out)
+        document = json.loads((self.folder / "ring.json").read_text())
+        self.assertEqual([node["node"] for node in document["otherData"]["nodes"]], [*range(NODES)])
+        spans = [event for event in document["traceEvents"] if event["ph"] == "X"]
+        for node in range(NODES):
+            sums = [event for event in spans if event["pid"] == node and event["cat"] == "operation"]
+            self.assertGreater(len(sums), 3)
+            self.assertEqual({event["name"] for event in sums}, {"all-reduce 512 KiB fixed:10"})
+            self.assertTrue(all(event["args"]["sent_bytes"] < event["args"]["bytes"] for event in sums
+                                if "not_over_at_its_end" not in event["args"]))
+        ends = {kind: {event["id"]: event["pid"] for event in document["traceEvents"] if event["ph"] == kind}
+                for kind in "sf"}
+        flows = {(ends["s"][flow], ends["f"][flow]) for flow in ends["s"].keys() & ends["f"].keys()}
+        self.assertEqual(flows, {(0, 1), (1, 2), (2, 0)})
+
+    def test_6_who_is_late(self):
+        def it_is_late():
+            self.trainers.late.set()
+            wait_for(lambda: self.waits(LATE + 1), "a node that waits for a trainer")
+            self.trainers.late.clear()
+            self.wait_for_sums()
+
+        out = self.trace("--summary", until=it_is_late)
+        self.assertRegex(out, rf"^the trainer of node {LATE} is late: ")
+
+    def waits(self, node):
+        return f"trainer of node {LATE}" in tool("top", "--admin", self.admin(node))
+
+    def scrape(self, node, accept="text/plain"):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[node]}/metrics", headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.read().decode()
+
+    def test_7_metrics(self):
+        table = set(re.findall(r"^\| `(gradlane_[a-z_]+)`", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE))
+        self.assertGreater(len(table), 40)
+        for node in range(NODES):
+            text = self.scrape(node)
+            names = set(re.findall(r"(?m)^gradlane_\w+", text))
+            self.assertGreater(len(names), 50)
+            self.assertLessEqual({re.sub("_(bucket|sum|count)$", "", name) for name in names}, table)
+            self.assertIn(f'gradlane_ring_whole{{node="{node}",rank="{node}",lane="0"}} 1\n', text)
+            done = re.search(rf'gradlane_operations_total{{node="{node}",rank="{node}",lane="0",result="done"}} (\d+)', text)
+            self.assertGreater(int(done[1]), 0)
+        self.assertTrue(self.scrape(0, "application/openmetrics-text;version=1.0.0").endswith("\n# EOF\n"))
+        if shutil.which("promtool"):
+            said = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True,
+                                  timeout=PATIENCE, check=False)
+            self.assertEqual((said.returncode, said.stdout + said.stderr), (0, ""))
+
+    def test_8_wrong_calls(self):
+        missing = self.folder / "none.admin"
+        for words, status, text in (
+                (("stats", "--admin", missing), 3, "is the daemon running?"),
+                (("stats", "--admin", missing, "--socket", missing), 2, "one of them is enough"),
+                (("stats", "--watch", "soon", "--admin", missing), 2, "no interval"),
+                (("top", "--admin", missing), 3, "is the daemon running"),
+                (("top", "--interval", "0"), 2, "0.1 to 3600"),
+                (("trace", "--admin", missing, "-o", self.folder / "none.json"), 3, "is the daemon running"),
+                (("trace", "--admin", self.admin(0), "-s", "601"), 2, "0.1 to 600"),
+                (("trace", "--admin", self.admin(0), "-o", "/nowhere/x.json"), 2, "cannot write /nowhere/x.json")):
+            self.assertIn(text, tool(*words, status=status))
+        self.assertFalse((self.folder / "none.json").exists())
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(missing))
+        self.assertIn("nobody listens", tool("stats", "--admin", missing, status=3))
+        old = self.folder / "old.sock"
+        old.touch()
+        self.assertIn("too old", tool("stats", status=3, GRADLANE_SOCKET=str(old)))
+
+    def test_9_a_daemon_dies(self):
+        def it_dies():
+            self.wait_for_sums()
+            self.ring.kill(2)
+            wait_for(lambda: self.ring.lines(0, "node 2 is missing")[1:], "another line in the log")
+
+        with subprocess.Popen([GRADLANE, "trace", "--admin", str(self.admin(0)), "-s", "500", "-o", "rest.json"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder) as tracing:
+            self.assertIn(f"a trace of {NODES} nodes", tracing.stderr.readline())
+            it_dies()
+            tracing.send_signal(signal.SIGINT)
+            out, err = tracing.communicate(timeout=PATIENCE)
+            self.assertEqual(tracing.returncode, 4, out + err)
+        self.assertIn("node 2: ", err)
+        self.assertIn("broke_off", json.loads((self.folder / "rest.json").read_text())["otherData"]["nodes"][2])
+        text = tool("top", "--admin", self.admin(0))
+        self.assertIn("2 of 3 nodes answer", text)
+        self.assertRegex(text, "(?m)^2 +missing ")
+        wait_for(lambda: 'gradlane_ring_whole{node="0",rank="0",lane="0"} 0\n' in self.scrape(0), "a ring with a hole")
+
+
+class RefusedTest(unittest.TestCase):
+    def test_codec(self):
+        """Nodes that differ in one setting: each side names it, with both values."""
+        values = ("bf16", "fixed:10")
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gl-observe-")))
+        ring = self.enterContext(rings.Ring("memif", 2, folder, GRADLANED,
+                                            extra_yaml=lambda node: f"codec: {values[node]}\n"))
+        ring.start()
+        for node, other in ((0, 1), (1, 0)):
+            difference = f"codec: {values[node]} here, {values[other]} there"
+            start = f"node {node}: node {other} is missing: refused: rank {other} of node {other} "
+            wait_for(lambda: ring.lines(node, start), "a refusal")
+            self.assertIn(difference, ring.lines(node, start)[0])
+            self.assertIn(" error ", ring.lines(node, start)[0])
+            wait_for(lambda: ring.stats(node)["ranks"][0]["ring"] == "refused", "a ring that is refused")
+            self.assertIn(difference, ring.stats(node)["ranks"][0]["refused"])
+            self.assertIn(difference, ring.stats(node)["neighbours"][0]["why"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -10,7 +10,9 @@ mistake in the list. Programs that are the same bytes with the fault and without
     tools/dev/mutants.py --check                        # whether the lists are right; takes no time
     tools/dev/mutants.py --minutes 60                   # an hour of those that are left
     tools/dev/mutants.py --survivors                    # once more those that no test has caught
-    tools/dev/mutants.py --commit v1 --suites unit,daemon --state build-mutants/v1.json --only ID,ID    # another tree
+    tools/dev/mutants.py --tree ../old --folder build-test --suites unit,daemon --state old.json --only ID,ID
+
+The last one asks the tests of another checkout, as it is, with its build folder.
 """
 
 import argparse
@@ -20,7 +22,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,18 +30,10 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / "build-mutants"
-CLANG = {"CC": "ccache clang", "CXX": "ccache clang++"} if shutil.which("ccache") else {"CC": "clang", "CXX": "clang++"}
-SANITIZE = ["-Dassertions=true", "-Db_lundef=false", "-Doptimization=1", "-Dunity=on", "-Dunity_size=8"]
-RECOVER = "-Dc_args=-fno-sanitize-recover=all", "-Dcpp_args=-fno-sanitize-recover=all"
-# Build folders: environment and options of meson setup.
-FOLDERS = {
-    "build": ({}, []),
-    "build-sanitize": (CLANG, [*SANITIZE, "-Dfuzz=true", "-Db_sanitize=address,undefined", *RECOVER]),
-    "build-thread": (CLANG, [*SANITIZE, "-Db_sanitize=thread"]),
-}
-# Where the tests of a suite run, in the order in which they are asked. Of other suites: in "build".
-STAGES = [("build", "unit"), ("build", "sim"), ("build-sanitize", "unit"), ("build-sanitize", "sim"),
-          ("build-thread", "threads"), ("build", "system")]
+# Build folders, and what configures them in tools/dev/build.sh.
+FOLDERS = {"build": "configure_native", "build-sanitize": "configure_sanitize", "build-thread": "configure_thread"}
+# Where the tests of a suite run, in the order in which they are asked.
+STAGES = [("build-sanitize", "unit"), ("build-sanitize", "sim"), ("build-thread", "threads"), ("build", "system")]
 SKIPPED = 77
 SLOW = 5  # times as long as a test took before, or as meson says: then it hangs
 
@@ -82,11 +75,14 @@ def git(root, *command):
 
 
 class Tree:
-    """A worktree with its build folders."""
+    """A checkout with its build folders. is_ours: it is made, and is at the commit of this checkout."""
 
-    def __init__(self, path, revision):
-        self.path, self.sums_of, self.clean, self.tests, self.output = path, {}, {}, {}, ""
-        self.commit = git(ROOT, "rev-parse", revision).strip()
+    def __init__(self, path, is_ours):
+        self.path, self.sums_of, self.tests, self.output = path, {}, {}, ""
+        self.clean = {}  # digests of what is without a fault
+        self.commit = git(ROOT if is_ours else path, "rev-parse", "HEAD").strip()
+        if not is_ours:
+            return
         if not (path / ".git").exists():
             git(ROOT, "worktree", "prune")
             git(ROOT, "worktree", "add", "--detach", path, self.commit)
@@ -95,12 +91,9 @@ class Tree:
         if venv.exists() and not (path / venv.name).exists():
             (path / venv.name).symlink_to(venv)
 
-    def prepare(self, folder, suite):
-        """Its tests, once what they need is built without a fault."""
-        environment, options = FOLDERS[folder]
-        if not (self.path / folder / "build.ninja").exists():
-            subprocess.run(["meson", "setup", folder, *options], cwd=self.path, check=True,
-                           env=os.environ | environment, stdout=subprocess.DEVNULL)
+    def tests_of(self, folder, suite):
+        if folder in FOLDERS and not (self.path / folder / "build.ninja").exists():
+            subprocess.run(["bash", "-ec", f"source tools/dev/build.sh; {FOLDERS[folder]}"], cwd=self.path, check=True)
         if folder not in self.tests:
             self.build(folder, ["build.ninja"], must=True)
             told = json.loads(subprocess.check_output(["meson", "introspect", folder, "--tests", "--targets"],
@@ -110,11 +103,7 @@ class Tree:
                 test["files"] = {file for name in test["depends"] for file in files.get(name, [])}
                 test["suites"] = {name.rpartition(":")[2] for name in test["suite"]}
             self.tests[folder] = told["tests"]
-        tests = [test for test in self.tests[folder] if suite in test["suites"]]
-        if tests and (folder, suite) not in self.clean:
-            self.build(folder, targets_of(suite, tests), must=True)
-            self.clean[folder, suite] = self.sums(folder, tests)
-        return tests
+        return [test for test in self.tests[folder] if suite in test["suites"]]
 
     def build(self, folder, targets, must=False):
         """Whether it builds."""
@@ -126,22 +115,16 @@ class Tree:
         self.output = done.stdout
         return done.returncode == 0
 
-    def sums(self, folder, tests):
-        """Digests of the programs of tests, and of libraries."""
+    def sums(self, files):
+        """Digests of programs and libraries."""
         found = {}
-        for file in {str(path) for path in (self.path / folder).glob("client/*.so*")}.union(
-                *(test["files"] for test in tests)):
+        for file in files:
             status = os.stat(file)
             key = file, status.st_mtime_ns, status.st_size
             if key not in self.sums_of:
                 self.sums_of[key] = hashlib.sha256(pathlib.Path(file).read_bytes()).digest()
             found[file] = self.sums_of[key]
         return found
-
-
-def targets_of(suite, tests):
-    """Whole programs may need more than they say."""
-    return sorted(set().union(*(test["files"] for test in tests))) if suite in ("unit", "sim", "threads") else ["all"]
 
 
 def run_test(test, seconds):
@@ -177,7 +160,8 @@ class Hunt:
         self.asked, self.differs = set(), not self.compiled
 
     def facts(self, folder, test):
-        """What is known of a test: 'seconds' that it takes; 'fails', without a fault, at this commit."""
+        """What is known of a test: 'seconds' that it takes; of this commit, 'passes': with some other fault, or with
+        none, and 'fails': with none."""
         return self.known.setdefault(f"{folder} {test['name']}", {})
 
     def alike(self, test):
@@ -187,45 +171,55 @@ class Hunt:
         usual = self.facts(folder, test).get("seconds")
         result, seconds = run_test(test, max(60, SLOW * usual) if usual else SLOW * test["timeout"])
         if result in ("passed", "skipped"):
-            self.facts(folder, test)["seconds"] = round(seconds, 2)
+            self.facts(folder, test).update(seconds=round(seconds, 2), passes=True)
         return result
+
+    def put(self, text):
+        """Into the file, whose time stays if it has that."""
+        if self.path.read_text() != text:
+            self.path.write_text(text)
 
     def ask(self, stages):
         """Verdict, test, and how."""
         for folder, suite in stages:
-            tests = self.tree.prepare(folder, suite)
+            tests = self.tree.tests_of(folder, suite)
             tests.sort(key=lambda test: (-self.alike(test), self.facts(folder, test).get("seconds", test["timeout"])))
             own = [test for test in tests if self.alike(test) == self.alike(tests[0])]
-            self.path.write_text(self.faulty)
             for group in (own, tests[len(own):]):
                 if found := group and self.ask_group(folder, suite, group):
                     return found
-            self.path.write_text(self.original)
         return "survived" if self.differs else "same program", "", f"{len(self.asked)} tests"
 
     def ask_group(self, folder, suite, tests):
-        targets = targets_of(suite, tests)
+        files = set().union(*(test["files"] for test in tests))
+        # Whole programs may need more than they say.
+        targets = ["all"] * (folder == "build") + sorted(files)
+        if not files <= self.tree.clean.keys():
+            self.put(self.original)
+            self.tree.build(folder, targets, must=True)
+            self.tree.clean |= self.tree.sums(files)
+        self.put(self.faulty)
         if not self.tree.build(folder, targets):
             return "does not build", "", self.tree.output[-1500:]
-        changed = {file for file, digest in self.tree.sums(folder, tests).items()
-                   if digest != self.tree.clean[folder, suite].get(file)}
+        changed = {file for file, digest in self.tree.sums(files).items() if digest != self.tree.clean[file]}
         self.differs = self.differs or bool(changed)
         for test in tests:
-            same = not changed & test["files"] and not any(".so" in file for file in changed)
-            untouched = self.compiled and same and test["cmd"][0] in test["files"]
+            untouched = self.compiled and not changed & test["files"] and test["cmd"][0] in test["files"]
             if untouched or "fails" in self.facts(folder, test) or (folder, test["name"]) in self.asked:
                 continue
             self.asked.add((folder, test["name"]))
             result = self.run(folder, test)
             if result in ("passed", "skipped"):
                 continue
-            self.path.write_text(self.original)
+            found = "caught", f"{folder} {suite} {test['name']}", result
+            if "passes" in self.facts(folder, test):
+                return found
+            self.put(self.original)
             self.tree.build(folder, targets, must=True)
-            again = self.run(folder, test)
-            if again == "passed":
-                return "caught", f"{folder} {suite} {test['name']}", result
-            self.facts(folder, test)["fails"] = again
-            self.path.write_text(self.faulty)
+            if self.run(folder, test) == "passed":
+                return found
+            self.facts(folder, test)["fails"] = True
+            self.put(self.faulty)
             self.tree.build(folder, targets)
         return None
 
@@ -235,9 +229,10 @@ def main():
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no other after so many")
     parser.add_argument("--only", help="these ids, with commas between them, whatever is known of them")
     parser.add_argument("--survivors", action="store_true", help="ask again about those that no test has caught")
-    parser.add_argument("--suites", default="unit,sim,threads,system", help="whose tests are asked")
-    parser.add_argument("--commit", default="HEAD", help="of which tree")
-    parser.add_argument("--state", type=pathlib.Path, default=WORK / "main.json", help="what is known; its tree is beside it")
+    parser.add_argument("--suites", default="unit,sim,threads,system", help="whose tests are asked (%(default)s)")
+    parser.add_argument("--tree", type=pathlib.Path, help="another checkout, which nobody else needs meanwhile")
+    parser.add_argument("--folder", default="build", help="with --tree: its build folder")
+    parser.add_argument("--state", type=pathlib.Path, default=WORK / "main.json", help="what is known")
     parser.add_argument("--list", action="store_true", help="what there is, and what is known of it")
     parser.add_argument("--check", action="store_true", help="whether each fault fits this checkout")
     parser.add_argument("--json", action="store_true", help="with --list: as JSON")
@@ -260,15 +255,16 @@ def main():
     chosen = options.only.split(",") if options.only else [
         name for name in every if name not in known or (options.survivors and known[name]["verdict"] != "caught")]
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what tests leave behind becomes this one's
-    tree = Tree(WORK / options.state.stem, options.commit)
+    tree = Tree(options.tree.resolve() if options.tree else WORK / "main", options.tree is None)
     if state.get("commit") != tree.commit:
-        for test in state["tests"].values():
-            test.pop("fails", None)
+        state["tests"] = {name: {"seconds": test["seconds"]} for name, test in state["tests"].items()
+                          if "seconds" in test}
     state["commit"] = tree.commit
     unfit = misfits({name: every[name] for name in chosen}, tree.path)
     print("".join(f"{line}\n" for line in unfit.values()), end="")
     stages = [stage for stage in STAGES if stage[1] in suites]
-    stages += [("build", suite) for suite in suites if suite not in {name for _, name in STAGES}]
+    if options.tree:
+        stages = [(options.folder, suite) for suite in suites]
     end = time.monotonic() + 60 * options.minutes
     for name in chosen:
         if name in unfit:
@@ -280,7 +276,7 @@ def main():
         try:
             verdict, test, how = hunt.ask(stages)
         finally:
-            hunt.path.write_text(hunt.original)
+            hunt.put(hunt.original)
         seconds = round(time.monotonic() - begin)
         state["mutants"][name] = {"verdict": verdict, "test": test, "how": how, "seconds": seconds, "suites": suites,
                                   "commit": tree.commit, "digest": every[name]["digest"]}

@@ -1,13 +1,15 @@
 // fake_daemon_main.cc - runs a command with a fake daemon to talk to: fake_daemon LANES COMMAND...
 //
 // GRADLANE_SOCKET, RANK and WORLD_SIZE are set for it, and GRADLANE_FAKE_PID: SIGUSR1 to there has the daemon say
-// goodbye. Returns the command's exit status.
+// goodbye, SIGUSR2 has it look at no submissions until the next one. When that is done, a byte comes through the file
+// descriptor GRADLANE_FAKE_ANSWERS. Returns the command's exit status.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "tests/client/fake_daemon.h"
 
@@ -30,6 +32,12 @@ int main(int argc, char** argv) {
   setenv("GRADLANE_FAKE_PID", std::to_string(getpid()).c_str(), 1);
   setenv("RANK", "0", 1);
   setenv("WORLD_SIZE", "1", 1);
+  int answers[2];
+  if (pipe(answers) != 0) {
+    std::perror("pipe");
+    return 1;
+  }
+  setenv("GRADLANE_FAKE_ANSWERS", std::to_string(answers[0]).c_str(), 1);
   const pid_t child = fork();
   if (child == 0) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -44,6 +52,7 @@ int main(int argc, char** argv) {
     daemon.beat();
     if (signal == SIGUSR1) daemon.goodbye("told to by SIGUSR1");
     if (signal == SIGUSR2) daemon.pause(paused = !paused);
+    if ((signal == SIGUSR1 || signal == SIGUSR2) && write(answers[1], "", 1) != 1) return 1;
     int status = 0;
     if (waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
   }

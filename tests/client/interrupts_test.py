@@ -235,7 +235,7 @@ class AnyMoment(Base):
             self.raised += 1
             raise self.exception("a signal")
 
-    def interrupt(self, call, array, volley=10.0):
+    def interrupt(self, call, array, volley=600.0):
         """Until the exception comes. volley: more come after this time."""
         exception = self.exception
         array[...] = 2

@@ -11,7 +11,7 @@ import numpy
 
 import gradlane
 
-LIMIT = 0.3
+LIMIT = 0.25  # which float32 has, too
 PATIENCE = 60  # of the daemons, by themselves
 gl = None
 # The ranks are of one parent.
@@ -58,11 +58,9 @@ class Limits(unittest.TestCase):
 
     def check_late(self, **options):
         if gl.rank == 0:
-            start = time.monotonic()
             text = self.fails(**options)
             self.call()
-            self.assertIn("rank 1", text)
-            self.assertLess(time.monotonic() - start, PATIENCE / 2)
+            self.assertIn("it was waiting for rank 1 (limit: 250 ms)", text)
         else:
             self.await_call()
             self.fails(**options)

@@ -1,10 +1,7 @@
-#!/usr/bin/python3
 """Runs the `gradlane` command as a user would: help that fits a screen, and errors that say what is allowed."""
 
-import argparse
 import os
 import subprocess
-import sys
 
 # A classic terminal.
 MAX_LINES = 24
@@ -105,10 +102,7 @@ def check_table(gradlane):
         assert any(line.startswith("memcpy about ") for line in lines), result.stdout
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("gradlane")
-    gradlane = parser.parse_args().gradlane
+def check(gradlane):
     check_helps(gradlane)
     check_errors(gradlane)
     check_table(gradlane)
@@ -119,8 +113,3 @@ def main():
             result = subprocess.run([gradlane, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
             assert result.returncode == 2 and "No space left" in result.stderr, (arguments, result)
     assert run(gradlane, ["--version"]).stdout.startswith("gradlane "), "version"
-    print("the command line is in order")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,14 +1,10 @@
-#!/usr/bin/python3
 """Runs `gradlane loopback` for a second in each mode: figures that add up, no packet lost, an orderly end by Ctrl-C,
 errors that help."""
 
-import argparse
 import json
 import math
 import signal
 import subprocess
-import sys
-import time
 
 MODES = ["io", "classify", "codec", "ring"]
 FIELDS = {
@@ -77,8 +73,8 @@ def run(gradlane, arguments, status=0):
     return result
 
 
-def run_json(gradlane, arguments):
-    result = run(gradlane, [*arguments, "--seconds", "1", "--json"])
+def run_json(gradlane, arguments, seconds=1):
+    result = run(gradlane, [*arguments, "--seconds", str(seconds), "--json"])
     assert result.stderr == "", (arguments, result.stderr)
     return json.loads(result.stdout)
 
@@ -89,7 +85,7 @@ def check_form(figures, mode):
     assert set(figures) == set(fields), figures
     for field, kind in fields.items():
         assert isinstance(figures[field], kind), (field, figures)
-    assert figures["mode"] == mode and figures["seconds"] >= 1, figures
+    assert figures["mode"] == mode and figures["seconds"] > 0, figures
     assert set(figures["drops"]) >= DROPS and "gradlane" not in figures["drops"], figures
     assert figures["cycles_per_packet"] > 0 and 0 < figures["busy"] <= 1, figures
 
@@ -113,9 +109,9 @@ def check_counts(figures, mode, at_first=0):
     assert math.isclose(figures["gbps"], figures["mpps"] * figures["frame_bytes"] * 8 / 1e3), figures
 
 
-def check_modes(gradlane):
-    for mode in MODES:
-        figures = run_json(gradlane, ["--mode", mode])
+def check_modes(gradlane, modes=MODES, seconds=1):
+    for mode in modes:
+        figures = run_json(gradlane, ["--mode", mode], seconds)
         check_form(figures, mode)
         check_counts(figures, mode)
         if mode == "ring":
@@ -181,9 +177,7 @@ def check_interrupt(gradlane):
 
 
 def check_table(gradlane):
-    started = time.monotonic()
     result = run(gradlane, ["--mode", "classify", "--seconds", "1.2"])
-    assert time.monotonic() - started >= 1.2, "over before its time"
     assert "Mpps" in result.stdout and result.stdout.count("cycles/packet") == 0, result.stdout
     for name in CLASSES:
         assert f"  {name} " in result.stdout, result.stdout
@@ -199,19 +193,15 @@ def check_errors(gradlane):
             assert name in result.stderr, (arguments, name, result.stderr)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("gradlane")
-    gradlane = parser.parse_args().gradlane
+def check(gradlane):
     check_errors(gradlane)
+    check_modes(gradlane, ("codec", "ring"), 0.1)
+
+
+def check_more(gradlane):
     check_modes(gradlane)
     check_variants(gradlane)
     check_drops(gradlane)
     check_dead_devices(gradlane)
     check_interrupt(gradlane)
     check_table(gradlane)
-    print("loopbacks are in order")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

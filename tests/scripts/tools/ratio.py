@@ -1,12 +1,9 @@
-#!/usr/bin/python3
 """Runs `gradlane bench ratio` on small tensors: each codec by a way that it has, ratios that can be, and its page."""
 
-import argparse
 import json
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 
 from tests.scripts.fixtures.paths import ROOT
@@ -65,18 +62,10 @@ def check_page(gradlane):
     assert re.fullmatch(r"\| `fixed:10` \| ring \|( [\d.]+ \([\d.e+]+ %\) \|){2}", rows[3]), rows
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("gradlane")
-    gradlane = parser.parse_args().gradlane
+def check(gradlane):
     listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
     check_rows(gradlane, {codec["codec"]: codec for codec in json.loads(listed.stdout)["codecs"]})
     check_page(gradlane)
     for arguments, names in ERRORS:
         result = run(gradlane, *arguments, status=2)
         assert all(name in result.stderr for name in names), (arguments, result.stderr)
-    print("ratios are in order")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

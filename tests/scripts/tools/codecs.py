@@ -1,12 +1,9 @@
-#!/usr/bin/python3
 """Runs `gradlane codecs`: what it says of every codec, and that the table in docs/codecs.md has the same ones."""
 
-import argparse
 import json
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 
 from tests.scripts.fixtures.paths import ROOT
@@ -83,18 +80,10 @@ def check_tables(gradlane, usages):
     assert "fixed:7" in some and "bf16" not in some and "ratio" in some, some
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("gradlane")
-    gradlane = parser.parse_args().gradlane
+def check(gradlane):
     usages = check_json(gradlane)
     check_page(gradlane, usages)
     check_tables(gradlane, usages)
     for arguments, names in ERRORS:
         result = run(gradlane, *arguments, status=2)
         assert all(name in result.stderr for name in names), (arguments, result.stderr)
-    print(f"{len(usages)} codecs in order")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -69,29 +69,33 @@ class BlocksTest(unittest.TestCase):
 
     def test_floats(self):
         """The first 32 of each block are those of the golden files."""
+        cases = []
         for name in CODECS:
-            cases = list(golden(name))
-            self.assertGreater(len(cases), 2, name)
-            with self.subTest(name):
-                self.capture(*(packet(DATA, run(block, len(floats), codec, param))
-                               for codec, param, block, floats in cases))
-                rows = self.tshark.rows(self.file, "gradlane.block.value", "_ws.expert.message")
-                self.assertEqual(len(rows), len(cases))
-                for (values, experts), (_, _, _, floats) in zip(rows, cases):
-                    self.assertEqual(experts, [])
-                    self.assertEqual(len(values), min(32, len(floats)))
-                    wrong = [pair for pair in zip(values, floats) if not same(*pair)]
-                    self.assertEqual(wrong, [])
+            before = len(cases)
+            cases += [(name, *case) for case in golden(name)]
+            self.assertGreater(len(cases) - before, 2, name)
+        self.capture(*(packet(DATA, run(block, len(floats), codec, param)) for _, codec, param, block, floats in cases))
+        rows = self.tshark.rows(self.file, "gradlane.block.value", "_ws.expert.message")
+        self.assertEqual(len(rows), len(cases))
+        for (values, experts), (name, _, _, block, floats) in zip(rows, cases):
+            with self.subTest(name, block=block.hex()):
+                self.assertEqual(experts, [])
+                self.assertEqual(len(values), min(32, len(floats)))
+                self.assertEqual([pair for pair in zip(values, floats) if not same(*pair)], [])
 
     def test_types(self):
         """Elements without a codec are what the start of their operation says."""
         kinds = {0: ("<f", 2.5), 1: ("<d", 1e300), 2: ("<e", -0.5), 4: ("<i", -7), 5: ("<q", -(1 << 40)), 6: ("<B", 200)}
+        packets = []
         for kind, (form, value) in kinds.items():
             start = struct.pack("<QQHBBBBBB", 7, 3, 0, 0, kind, 0, 0, 0, 0)
-            digest = crc32c(start)
+            about = {"digest": crc32c(start), "operation": 5 + kind}
             block = struct.pack(form, value) * 3
-            self.capture(packet(DATA, run(start, 0, 0, 0, phase=2, digest=digest) + run(block, 3, 0, 0, digest=digest)))
-            ((values, experts),) = self.tshark.rows(self.file, "gradlane.block.value", "_ws.expert.message")
+            packets.append(packet(DATA, run(start, 0, 0, 0, phase=2, **about) + run(block, 3, 0, 0, **about)))
+        self.capture(*packets)
+        rows = self.tshark.rows(self.file, "gradlane.block.value", "_ws.expert.message")
+        self.assertEqual(len(rows), len(kinds))
+        for (values, experts), (form, value) in zip(rows, kinds.values()):
             self.assertEqual(([float(text) for text in values], experts), ([value] * 3, []), form)
 
     def test_superpackets(self):
@@ -103,10 +107,12 @@ class BlocksTest(unittest.TestCase):
         tagged = [part + bytes([9]) * 28 for part in (*long, last)]
         probes = [probe(548), probe(44)]
         mixed = [long[0], probe(len(long[0]), 2), packet(2, b"")]
-        for parts in ([*long, last], long, tagged, [packet(2, b"")] * 3, probes, mixed):
-            self.capture(b"".join(parts))
-            ((lengths, crcs, sequences, tags),) = self.tshark.rows(
-                self.file, "gradlane.packet.length", "gradlane.crc.status", "gradlane.sequence", "gradlane.tag.gmac")
+        cases = ([*long, last], long, tagged, [packet(2, b"")] * 3, probes, mixed)
+        self.capture(*(b"".join(parts) for parts in cases))
+        rows = self.tshark.rows(
+            self.file, "gradlane.packet.length", "gradlane.crc.status", "gradlane.sequence", "gradlane.tag.gmac")
+        self.assertEqual(len(rows), len(cases))
+        for (lengths, crcs, sequences, tags), parts in zip(rows, cases):
             self.assertEqual(lengths, [str(len(part)) for part in parts])
             self.assertEqual(set(crcs), {"good"})
             self.assertEqual(len(tags), len(parts) if parts is tagged else 0)

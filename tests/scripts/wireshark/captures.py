@@ -83,11 +83,12 @@ class Tshark:
         assert result.returncode == 0 and said == [], (argv, result.stderr)
         return result.stdout
 
-    def rows(self, file, *fields, filter="gradlane", options=()):
-        """Of each frame that the filter takes the values of each field, as lists of text."""
+    def rows(self, file, *fields, filter="gradlane", between=",", options=()):
+        """Of each frame that the filter takes the values of each field, as lists of text. between: in no value."""
         words = [word for field in fields for word in ("-e", field)]
-        output = self.run(file, "-Y", filter, "-T", "fields", "-E", "separator=/t", *options, *words)
-        return [[cell.split(",") if cell else [] for cell in line.split("\t")] for line in output.splitlines()]
+        form = ("-E", "separator=/t", "-E", f"aggregator={between}")
+        output = self.run(file, "-Y", filter, "-T", "fields", *form, *options, *words)
+        return [[cell.split(between) if cell else [] for cell in line.split("\t")] for line in output.splitlines()]
 
     def count(self, file, filter, plain=False):
         return len(self.run(file, "-Y", filter, "-T", "fields", "-e", "frame.number", plain=plain).splitlines())

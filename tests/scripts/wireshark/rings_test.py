@@ -18,6 +18,7 @@ from tests.scripts.fixtures import networks, rings
 from tests.scripts.wireshark.captures import Capture, Tshark
 
 COUNT = 12_000  # floats of each operation
+BY_RING = ("raw", "fp16", "fixed:10", "fixed:rel=10", "topk:10%+fixed:10")
 CODECS = ("raw", "bf16", "fp16", "fixed:10", "fixed:10,stochastic", "fixed:rel=10", "inceptionn:10", "terngrad",
           "tbq:7", "signsgd", "signsgd,ternary", "signsgd,ef", "topk:10%", "topk:10%+fixed:10", "mstopk:10%", "dgc:10%",
           "graddrop:10%", "trunc:16", "deflate")
@@ -26,6 +27,15 @@ WRONG = ("_ws.malformed || _ws.lua.error || gradlane.crc.status == \"bad\" || gr
          "gradlane.expert.bad_kind || gradlane.expert.too_short || gradlane.expert.bad_run || "
          "gradlane.expert.bad_digest || gradlane.expert.bad_block || gradlane.expert.bad_record || gradlane.expert.cut")
 DATA = "3"  # kind
+REDUCE = "0"  # phase
+
+
+# What is read of each frame, in one pass: the dissector takes its time.
+Frame = collections.namedtuple("Frame", "source target kinds probes sessions sequences crcs tags superpackets phases "
+                                        "codecs counts types values steps names")
+FIELDS = ("ip.src", "ip.dst", "gradlane.kind", "gradlane.probe.kind", "gradlane.session", "gradlane.sequence",
+          "gradlane.crc.status", "gradlane.tag.gmac", "gradlane.superpacket", "gradlane.run.phase", "gradlane.run.codec",
+          "gradlane.run.count", "gradlane.run.type", "gradlane.block.value", "gradlane.block.steps", "gradlane.codec")
 
 
 class Programs:
@@ -63,7 +73,7 @@ class RingsTest(unittest.TestCase):
             for request in [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, whole)]:
                 request.wait(60)
             for strategy in ("ring", "direct"):
-                for codec in CODECS if strategy == "ring" else CODECS + OWNED:
+                for codec in BY_RING if strategy == "ring" else CODECS + OWNED:
                     arrays = [gl.zeros(COUNT) for gl in contexts]
                     for rank, array in enumerate(arrays):
                         array[:] = floats_of(rank)
@@ -82,21 +92,19 @@ class RingsTest(unittest.TestCase):
     def check_all(self, frames, nodes):
         """Each frame is one of gradlane's, and nothing is wrong with any; numbers of packets have no gaps."""
         self.assertEqual(self.tshark.count(self.file, "udp", plain=True), frames)
-        self.assertEqual(self.tshark.count(self.file, "gradlane"), frames)
+        self.table = [Frame(*row) for row in self.tshark.rows(self.file, *FIELDS, between=";")]
+        self.assertEqual(len(self.table), frames)
         self.check_nothing_wrong()
         numbers = collections.defaultdict(set)
         packets = 0
-        for source, target, kinds, probes, sessions, sequences, crcs in self.tshark.rows(
-                self.file, "ip.src", "ip.dst", "gradlane.kind", "gradlane.probe.kind", "gradlane.session",
-                "gradlane.sequence", "gradlane.crc.status", filter="gradlane.kind"):
+        for it in self.table:
             # A daemon that waits for long sends probes, which a superpacket may have, too.
-            self.assertEqual((len(sessions), len(sequences), len(crcs) - len(probes)), 3 * (len(kinds),),
-                             (kinds, probes, sessions, sequences, crcs))
-            self.assertEqual(set(crcs), {"good"})
-            packets += len(kinds)
-            for kind, session, sequence in zip(kinds, sessions, sequences):
+            self.assertEqual((len(it.sessions), len(it.sequences), len(it.crcs) - len(it.probes)), 3 * (len(it.kinds),), it)
+            self.assertEqual(set(it.crcs), {"good"})
+            packets += len(it.kinds)
+            for kind, session, sequence in zip(it.kinds, it.sessions, it.sequences):
                 if kind == DATA:
-                    numbers[source[0], target[0], session].add(int(sequence))
+                    numbers[it.source[0], it.target[0], session].add(int(sequence))
         self.assertGreaterEqual(len(numbers), 2 * (nodes - 1), numbers.keys())
         for way, found in numbers.items():
             self.assertEqual(found, set(range(len(found))), way)
@@ -104,15 +112,14 @@ class RingsTest(unittest.TestCase):
 
     def check_floats(self, codec, name):
         """What rank 0 sends of its own, block p - 1 of the ring, first."""
-        rows = self.tshark.rows(
-            self.file, "gradlane.run.first", "gradlane.run.count", "gradlane.block.value",
-            filter=f"ip.src == 10.77.0.1 && gradlane.run.phase == 0 && gradlane.run.codec == {codec}")
         sent, found = floats_of(0), 0
         values = {tuple(sent[at : at + 32].tolist()) for at in range(0, COUNT, 32)}
-        for _, counts, floats in rows:
-            floats = [float(text) for text in floats]
+        for it in self.table:
+            if it.source != ["10.77.0.1"] or REDUCE not in it.phases or str(codec) not in it.codecs:
+                continue
+            floats = [float(text) for text in it.values]
             at = 0
-            for count in map(int, counts):
+            for count in map(int, it.counts):
                 group = tuple(floats[at : at + min(32, count)])
                 found += group in values
                 at += len(group)
@@ -120,21 +127,18 @@ class RingsTest(unittest.TestCase):
 
     def check_what_was_told(self):
         """Names of codecs with all of their arguments, and no steps, as all offers have been captured."""
-        rows = self.tshark.rows(self.file, "gradlane.codec", filter="gradlane.run.phase == 0",
-                                options=("-E", "aggregator=;"))
-        names = {name for (cells,) in rows for name in ",".join(cells).split(";")}
+        names = {name for it in self.table if REDUCE in it.phases for name in it.names}
         self.assertEqual(names, set(CODECS + OWNED))
-        self.assertEqual(self.tshark.count(self.file, "gradlane.block.steps"), 0)
+        self.assertEqual([it for it in self.table if it.steps], [])
 
     def test_ring_on_ethernet(self):
         with networks.Network(4) as network:
             frames = self.exchange("veth", 4, network)
-        self.assertEqual(self.check_all(frames, 4), self.tshark.count(self.file, "gradlane.kind"))
+        self.assertEqual(self.check_all(frames, 4), sum(bool(it.kinds) for it in self.table))
         for codec, name in ((0, "raw"), (2, "fp16"), (4, "fixed:10"), (6, "fixed:rel=10")):
             self.check_floats(codec, name)
         self.check_what_was_told()
-        types = {kind for (kinds,) in self.tshark.rows(self.file, "gradlane.run.type") for kind in kinds}
-        self.assertEqual(types, {"0", "1"})
+        self.assertEqual({kind for it in self.table for kind in it.types}, {"0", "1"})
 
     def test_ring_of_sockets(self):
         """Superpackets, with tags behind their packets."""
@@ -144,11 +148,9 @@ class RingsTest(unittest.TestCase):
         with networks.Network(2, kernel=True, offloads=True) as network:
             frames = self.exchange("udp", 2, network, auth=f"{{key_file: {key}}}")
         packets = self.check_all(frames, 2)
-        self.assertGreater(self.tshark.count(self.file, "gradlane.superpacket"), 10)
+        self.assertGreater(sum(bool(it.superpackets) for it in self.table), 10)
         self.assertGreater(packets, frames)
-        tags = sum(len(tags) - len(probes) for tags, probes in self.tshark.rows(
-            self.file, "gradlane.tag.gmac", "gradlane.probe.kind", filter="gradlane.kind"))
-        self.assertEqual(tags, packets)
+        self.assertEqual(sum(len(it.tags) - len(it.probes) for it in self.table if it.kinds), packets)
         self.check_floats(0, "raw")
         self.check_floats(4, "fixed:10")
 

@@ -77,7 +77,7 @@ def check_once(hosts, bumps, what):
         for value in values:
             sender.sendto(value.tobytes(), receiver.getsockname())
             time.sleep(0.001)
-        got = receive_all(receiver, len(values), 5) + receive_all(receiver, 1, 0.3)
+        got = receive_all(receiver, len(values), rig.PATIENCE) + receive_all(receiver, 1, 0.3)
     assert len(got) == len(values), f"{what}: {len(got)} datagrams of {len(values)}, of {sorted(set(map(len, got)))} bytes"
     for value, payload in zip(values, got):
         traffic.check_floats(value, payload, what=what)
@@ -183,11 +183,11 @@ def killed(hosts, bumps, programs):
 def stopped(hosts, bumps, programs):
     """After an orderly end it is the same, and the other way round nothing is doubled at the start."""
     assert bumps.terminate(1) == 0
-    ping = hosts.command(0, "ping", "-c", "20", "-i", "0.05", "-W", "1", rig.address(1))
+    ping = hosts.command(0, "ping", "-c", "20", "-i", "0.05", "-W", "30", rig.address(1))
     text = run(*ping)
     assert " 0% packet loss" in text and "duplicates" not in text, text
     programs.check(1, 1, r"^FAIL daemon: none runs on \S*n1.admin: what the host sends passes it by")
-    ping = hosts.process(0, "ping", "-c", "100", "-i", "0.02", "-W", "1", rig.address(1))
+    ping = hosts.process(0, "ping", "-c", "100", "-i", "0.02", "-W", "30", rig.address(1))
     bumps.start_node(1)
     text = ping.communicate(timeout=60)[0]
     assert "DUP" not in text and "duplicates" not in text, text
@@ -230,6 +230,9 @@ def gone(hosts, bumps, programs):
                    "^FAIL daemon: none runs .*: its interfaces are not set up; gradlane accelerator up --config")
 
 
+CASES = (no_rule, renamed, second, killed, stopped, nobody, gone)  # the last one is the last
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlane")
@@ -237,14 +240,13 @@ def main():
     parser.add_argument("only", nargs="*", help="names of cases")
     args = parser.parse_args()
     networks.require("ping")
-    cases = (no_rule, renamed, second, killed, stopped, nobody, gone)
     with (tempfile.TemporaryDirectory() as name, rig.Hosts() as hosts,
           rig.Bumps(hosts, pathlib.Path(name), args.gradlaned) as bumps):
         programs = Programs(hosts, bumps, args.gradlane)
         for i in range(2):
             take_wires_address(hosts, i)
         bumps.start().wait_up()
-        for case in cases:
+        for case in CASES:
             if args.only and case.__name__ not in args.only:
                 continue
             begin = time.monotonic()

@@ -21,7 +21,7 @@ import time
 from tests.scripts.fixtures import networks, rings
 from tools.net.spaces import inside
 
-PATIENCE = 20  # seconds; nothing here takes that long if all is well
+PATIENCE = 60  # seconds; nothing here takes that long if all is well
 ANY_PROTOCOL = socket.htons(3)
 TESTPMD = ("dpdk-testpmd --no-huge --no-shconf --no-pci --no-telemetry -m 128 --lcores 0@(0-%d),1@(0-%d) --vdev "
            "net_af_packet0,iface=gla0,qdisc_bypass=0 --vdev net_af_packet1,iface=glw0,qdisc_bypass=0 -- "

@@ -12,6 +12,7 @@ import signal
 import subprocess
 
 from tests.scripts.accelerator.told_daemon import BINARIES, DOCUMENT, TIMEOUT, ToolsTest, changed, main, peer
+from tests.scripts.fixtures.waiting import wait_for
 
 
 class CheckTest(ToolsTest):
@@ -190,8 +191,7 @@ class StatsTest(ToolsTest):
         command = [BINARIES["gradlane"], "stats", "--admin", str(self.admin), "--watch", "0.1", *options]
         with self.daemon(*documents) as daemon:
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
-                while len(daemon.requests) < rounds:
-                    self.assertIsNone(watching.poll())
+                wait_for(lambda: len(daemon.requests) >= rounds or watching.poll() is not None, f"{rounds} requests")
                 watching.send_signal(signal.SIGINT)
                 output, _ = watching.communicate(timeout=TIMEOUT)
         self.assertEqual(watching.returncode, 0)

@@ -120,7 +120,7 @@ class Transfer:
         for thread in self._threads:
             thread.start()
 
-    def finish(self, patience=50):
+    def finish(self, patience=200):
         """What arrived."""
         end = time.monotonic() + patience
         for thread in self._threads:
@@ -260,7 +260,7 @@ def ping_all_sizes(hosts, i, j, sizes, together=16):
                     assert answer[8:] == waiting.pop(number), f"an echo of {len(answer) - 8} bytes is not what was sent"
 
 
-def wait_until_steady(read, what, patience=10):
+def wait_until_steady(read, what, patience=60):
     """The value of read() as soon as it has been the same for 0.3 s: counters are copied every so often."""
     seen = [read(), time.monotonic()]
 

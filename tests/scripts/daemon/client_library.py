@@ -91,10 +91,10 @@ class LibraryTest(DaemonTest):
 
     def test_longer_than_the_daemons(self):
         """One rank is busy for longer than timeouts.operation; the others were told to wait."""
-        for fields, options in ((dict(timeout_ms=15000), {}), ({}, dict(operation_timeout_ms=15000))):
-            ring = self.ring(2, timeouts="{peer: 6s, start: 8s, operation: 400ms}")
+        for fields, options in ((dict(timeout_ms=60000), {}), ({}, dict(operation_timeout_ms=60000))):
+            ring = self.ring(2, timeouts="{peer: 30s, start: 90s, operation: 400ms}")
             trainers = self.connect(ring, **options)
-            self.all_end(trainers, [trainer.start("barrier", timeout_ms=15000) for trainer in trainers])
+            self.all_end(trainers, [trainer.start("barrier", timeout_ms=60000) for trainer in trainers])
             array = trainers[0].zeros(5000)
             early = trainers[0].start("all_reduce", array, **fields)
             time.sleep(1)
@@ -106,7 +106,7 @@ class LibraryTest(DaemonTest):
                 self.assertIn("took too long", trainers[0].error())
 
     def test_shorter_than_the_daemons(self):
-        ring = self.ring(2, timeouts="{peer: 6s, start: 1h, operation: 1h}")
+        ring = self.ring(2, timeouts="{peer: 30s, start: 1h, operation: 1h}")
         trainers = self.connect(ring)
         self.all_end(trainers, [trainer.start("barrier") for trainer in trainers])
         request = trainers[0].start("all_reduce", trainers[0].zeros(5000), timeout_ms=300)
@@ -114,7 +114,7 @@ class LibraryTest(DaemonTest):
         self.assertIn("the operation took too long: it was waiting for rank 1", trainers[0].error())
 
     def test_ring_that_does_not_come_up(self):
-        ring = daemons.Ring(self.folder, 2, link="memif", timeouts="{peer: 6s, start: 1h, operation: 1h}")
+        ring = daemons.Ring(self.folder, 2, link="memif", timeouts="{peer: 30s, start: 1h, operation: 1h}")
         ring.daemons = [daemons.Daemon(ring.files[0])]
         self.rings.append(ring)
         trainer = Trainer(ring, 0)

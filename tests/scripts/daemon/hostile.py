@@ -4,6 +4,7 @@ The daemon has node 0 of two trainers, of which rank 1 is the attacker; and a no
 whose only trainer runs operations all the time, and must not notice anything.
 """
 
+import contextlib
 import mmap
 import os
 import random
@@ -19,11 +20,11 @@ from tests.scripts.fixtures.daemons import PATIENCE, Daemon, DaemonTest, Ring, g
 
 
 class Bystander(threading.Thread):
-    """Rank 0 of a ring of one: every operation must end well, and soon."""
+    """Rank 0 of a ring of one: every operation must end well."""
 
     def __init__(self, ring):
         super().__init__()
-        self.ring, self.stop, self.fault, self.operations, self.slowest = ring, threading.Event(), None, 0, 0.0
+        self.ring, self.stop, self.fault, self.operations = ring, threading.Event(), None, 0
         self.start()
 
     def run(self):
@@ -31,12 +32,10 @@ class Bystander(threading.Thread):
             with self.ring.open(0) as gl:
                 data = gl.zeros(10000)
                 while not self.stop.is_set():
-                    began = time.monotonic()
                     data[:] = self.operations % 100
                     gl.all_reduce(data, async_=True).wait(PATIENCE)
                     assert (data == self.operations % 100).all()
                     gl.zeros(300000)  # a segment of its own: the control thread and the lanes take part
-                    self.slowest = max(self.slowest, time.monotonic() - began)
                     self.operations += 1
                     time.sleep(0.002)
         except Exception as fault:  # noqa: BLE001 - told by end()
@@ -185,12 +184,8 @@ class HostileTest(DaemonTest):
             attacker.control[:] = noise.randbytes(len(attacker.control))
             attacker.ring(0)
             attacker.ring(1)
-            began = time.monotonic()
-            try:
+            with contextlib.suppress(gradlane_package().OperationFailed):
                 request.wait(PATIENCE)
-            except gradlane_package().OperationFailed:
-                pass
-            self.assertLess(time.monotonic() - began, 12, f"seed {seed}\n{self.victim.log()}")
             self.assert_cut_off(attacker, "ring of lane")
             good.close()
         self.assert_in_order()
@@ -347,7 +342,4 @@ class HostileTest(DaemonTest):
         attacker.socket.close()
         self.assert_in_order()
         self.assertIsNone(self.bystander.end())
-        time.sleep(0.3)
-        before = self.daemon.cpu_seconds()
-        time.sleep(1)
-        self.assertLess(self.daemon.cpu_seconds() - before, 0.5)  # it does not spin now
+        self.daemon.check_that_it_idles()  # and does not spin

@@ -24,11 +24,11 @@ import unittest
 
 from tests.scripts.fixtures import daemons
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, Ring, gradlane_package, wait_for
+from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS
 
 FLOATS = 2_000_000
 IN_FLIGHT = 6  # operations of so many floats: more than any of the waits below
 LOST = 100  # buffers: less than what a link has on its way when it goes down
-TIMEOUTS = "{peer: 3s, start: 15s, operation: 60s, shutdown: 500ms}"
 
 
 class Killer:
@@ -105,7 +105,6 @@ class Killer:
         daemon.process.wait()
         self.counts["kills"] += 1
         errors = [[error for error in self.ends(each) if error] for each in requests]
-        self.counts["slow errors"] += time.monotonic() - killed > 3 + 12  # of the peer, and a busy machine
         for rank, mine in enumerate(errors):
             if not mine:
                 self.counts["rank had ended"] += 1
@@ -117,7 +116,6 @@ class Killer:
         self.revive(victim, killed)
 
     def revive(self, victim, killed):
-        time.sleep(0.2)
         for node, daemon in enumerate(self.ring.daemons):
             if node != victim and daemon.process.poll() is not None:
                 self.counts["survivors crashed"] += 1
@@ -144,8 +142,7 @@ class Killer:
 
     def summary(self):
         self.recoveries.sort()
-        names = ("kills", "survivors crashed", "wrong sums", "unnamed errors", "slow errors", "rank had ended",
-                 "second tries")
+        names = ("kills", "survivors crashed", "wrong sums", "unnamed errors", "rank had ended", "second tries")
         figures = ", ".join(f"{self.counts[name]} {name}" for name in names)
         middle, last = self.recoveries[len(self.recoveries) // 2], self.recoveries[-1]
         return f"{figures}; from a kill to the next sum: median {middle:.1f} s, longest {last:.1f} s"
@@ -153,7 +150,7 @@ class Killer:
 
 class LocalLinksTest(DaemonTest):
     def test_survivors_of_kills(self):
-        ring = self.ring(3, "vhost", timeouts=TIMEOUTS)
+        ring = self.ring(3, "vhost", timeouts=DEATH_TIMEOUTS)
         seed = time.time_ns()
         victim, *survivors = random.Random(seed).sample(range(3), 3)
         killer = Killer(ring, seed, victims=[victim])
@@ -167,7 +164,7 @@ class LocalLinksTest(DaemonTest):
               file=sys.stderr)
         for first, last in zip(free[0], free[-1]):
             self.assertLess(abs(first - last), LOST, free)
-        for bad in ("survivors crashed", "wrong sums", "unnamed errors", "slow errors"):
+        for bad in ("survivors crashed", "wrong sums", "unnamed errors"):
             self.assertEqual(killer.counts[bad], 0, f"{bad}:\n{ring.log()}")
         self.finish(ring, killer.contexts)
 
@@ -187,7 +184,7 @@ class LocalLinksTest(DaemonTest):
                 self.finish(ring, contexts)
 
     def test_orderly_restarts(self):
-        ring = self.ring(2, "vhost", timeouts=TIMEOUTS)
+        ring = self.ring(2, "vhost", timeouts=DEATH_TIMEOUTS)
         contexts = self.open_all(ring)
         for node in (0, 1):
             self.check_all_reduce(contexts)
@@ -208,12 +205,10 @@ class LocalLinksTest(DaemonTest):
             ring = self.unstarted(2)
             ring.daemons = [daemons.Daemon(ring.files[node])]
             wait_for(lambda: ring.daemons[0].lines(f"node {node} of"), "it serves without its neighbour")
-            began = time.monotonic()
             self.finish(ring)
-            self.assertLess(time.monotonic() - began, 15)
 
     def test_memif_clients_that_are_gone_before_they_are_greeted(self):
-        ring = self.ring(2, "memif", timeouts=TIMEOUTS)
+        ring = self.ring(2, "memif", timeouts=DEATH_TIMEOUTS)
         contexts = self.open_all(ring)
         self.check_all_reduce(contexts)
         server = ring.daemons[0]
@@ -243,7 +238,7 @@ class LocalLinksTest(DaemonTest):
     def unstarted(self, nodes, **settings):
         folder = self.folder / str(len(self.rings))
         folder.mkdir()
-        self.rings.append(Ring(folder, nodes, "vhost", timeouts=TIMEOUTS, **settings))
+        self.rings.append(Ring(folder, nodes, "vhost", timeouts=DEATH_TIMEOUTS, **settings))
         return self.rings[-1]
 
 
@@ -256,7 +251,7 @@ def long_form(arguments):
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gl-links-"))
-    ring = Ring(folder, options.nodes, options.link, mtu=options.mtu, timeouts=TIMEOUTS).start()
+    ring = Ring(folder, options.nodes, options.link, mtu=options.mtu, timeouts=DEATH_TIMEOUTS).start()
     try:
         killer = Killer(ring, options.seed)
         for _ in range(options.kills):

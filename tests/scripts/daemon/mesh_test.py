@@ -11,16 +11,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 from tests.scripts.fixtures import daemons
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
+from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS
 
 NODES = 4
-PEER = 2  # s
-BUSY = 10  # s: what a machine with other work may need beside that
-TIMEOUTS = f"{{peer: {PEER}s, start: 15s, operation: 60s, shutdown: 500ms}}"
 
 
 def tool(*words):
@@ -30,7 +27,7 @@ def tool(*words):
 
 class MeshTest(DaemonTest):
     def mesh(self, link):
-        ring = self.ring(NODES, link, mesh=True, strategies="[direct, ring]", timeouts=TIMEOUTS)
+        ring = self.ring(NODES, link, mesh=True, strategies="[direct, ring]", timeouts=DEATH_TIMEOUTS)
         return ring, self.open_all(ring)
 
     def stats(self, ring, node):
@@ -96,10 +93,8 @@ class MeshTest(DaemonTest):
         data = [gl.zeros(1000) for gl in others]
         requests = [gl.all_reduce(array, async_=True) for gl, array in zip(others, data)]
         harm()
-        began = time.monotonic()
         for error in self.failures(requests):
             self.assertRegex(str(error), rf"(rank|node) {victim}\b")
-        self.assertLess(time.monotonic() - began, PEER + 1 + BUSY)
 
     def recover(self, ring, contexts):
         def whole():

@@ -267,23 +267,20 @@ class ObserveTest(unittest.TestCase):
         self.assertIn("too old", tool("stats", status=3, GRADLANE_SOCKET=str(old)))
 
     def test_9_a_daemon_dies(self):
-        def it_dies():
-            self.wait_for_sums()
-            self.ring.kill(2)
-            wait_for(lambda: self.ring.lines(0, "node 2 is missing")[1:], "another line in the log")
-
         with subprocess.Popen([GRADLANE, "trace", "--admin", str(self.admin(0)), "-s", "500", "-o", "rest.json"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder) as tracing:
             self.assertIn(f"a trace of {NODES} nodes", tracing.stderr.readline())
-            it_dies()
+            self.wait_for_sums()
+            lines = len(self.ring.lines(0, "node 2 is missing"))
+            self.ring.kill(2)
+            wait_for(lambda: self.ring.lines(0, "node 2 is missing")[lines:], "another line in the log")
             tracing.send_signal(signal.SIGINT)
             out, err = tracing.communicate(timeout=PATIENCE)
             self.assertEqual(tracing.returncode, 4, out + err)
         self.assertIn("node 2: ", err)
         self.assertIn("broke_off", json.loads((self.folder / "rest.json").read_text())["otherData"]["nodes"][2])
-        text = tool("top", "--admin", self.admin(0))
-        self.assertIn("2 of 3 nodes answer", text)
-        self.assertRegex(text, "(?m)^2 +missing ")
+        wait_for(lambda: self.top()["nodes"][2]["state"] == "missing", "top's word for it")
+        self.assertIn("2 of 3 nodes answer", tool("top", "--admin", self.admin(0)))
         wait_for(lambda: 'gradlane_ring_whole{node="0",rank="0",lane="0"} 0\n' in self.scrape(0), "a ring with a hole")
 
 

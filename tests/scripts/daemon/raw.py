@@ -6,6 +6,8 @@ import os
 import socket
 import struct
 
+from tests.scripts.fixtures.waiting import PATIENCE
+
 MAGIC, VERSION = 0x4E414C47, 8
 HELLO, WELCOME, ALLOCATE, SEGMENT, FREE, FREED, FIND_CODEC, CODEC, REFUSED, GOODBYE = range(1, 11)
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, BARRIER = range(5)
@@ -20,7 +22,7 @@ SUBMIT_TAIL, COMPLETE_HEAD, SUBMIT_HEAD, COMPLETE_TAIL = 0, 4, 64, 68  # in a la
 
 def connect(path):
     raw = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    raw.settimeout(10)
+    raw.settimeout(PATIENCE)
     raw.connect(str(path))
     return raw
 

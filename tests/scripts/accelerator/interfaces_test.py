@@ -10,6 +10,7 @@ import shlex
 import sys
 
 from tests.scripts.accelerator.told_daemon import BINARIES, DOCUMENT, SpaceTest, changed, main
+from tests.scripts.fixtures import nobody
 
 SENDER = """
 import socket
@@ -102,8 +103,9 @@ class InterfacesTest(SpaceTest):
         self.check(1, "^FAIL daemon: none runs on .*a.admin, where one has died: nothing passes")
         self.admin.unlink()
         self.folder.chmod(0o755)
-        ended = self.run_program("setpriv", "--reuid", "65534", "--clear-groups", BINARIES["gradlane"], "check",
-                                 "--config", self.config)
+        (gradlane,) = nobody.copies(self.folder, BINARIES["gradlane"])
+        ended = self.run_program("setpriv", f"--reuid={nobody.UID}", "--clear-groups", gradlane, "check", "--config",
+                                 self.config)
         self.assertEqual(ended.returncode, 1)
         self.assertRegex(ended.stdout, "FAIL daemon: none runs .*: whether the kernel passes packets without it, only "
                          "root can see; gradlaned")

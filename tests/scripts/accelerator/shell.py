@@ -7,6 +7,7 @@
         shell.passes(kinds(), "frames of all kinds")
 """
 
+import contextlib
 import json
 import pathlib
 import signal
@@ -23,6 +24,8 @@ HOST = bytes.fromhex("02aa00000001")
 FAR = bytes.fromhex("02bb00000002")
 VLAN = 0x8100
 AF_PACKET = "net_af_packet{},iface={},qdisc_bypass=0"
+SILENCE = 0.05  # s: nothing more comes, where nothing need come
+MOST_SILENCES = 1200  # where something must
 
 
 # ---- Frames
@@ -97,7 +100,7 @@ class Tap:
         self._socket.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
         self._socket.setsockopt(263, 8, 1)  # SOL_PACKET, PACKET_AUXDATA
         self._socket.setsockopt(263, 23, 1)  # PACKET_IGNORE_OUTGOING
-        self._socket.settimeout(0.05)
+        self._socket.settimeout(SILENCE)
 
     def close(self):
         self._socket.close()
@@ -120,10 +123,14 @@ class Tap:
         while self.receive() is not None:
             pass
 
+    def receive_until(self, last):
+        """Forgets what comes before that frame."""
+        wait_for(lambda: self.receive() == last, "the last frame")
+
     def expect(self, frames, what, ignore=lambda frame: False):
         """These frames come, in this order, and no others but those that are ignored."""
         frames, got, silences = list(frames), [], 0
-        while silences < (10 if len(got) < len(frames) else 1) and len(got) <= len(frames):
+        while silences < (MOST_SILENCES if len(got) < len(frames) else 1) and len(got) <= len(frames):
             frame = self.receive()
             silences = silences + 1 if frame is None else 0
             if frame is not None and not ignore(frame):
@@ -239,6 +246,16 @@ class Shell:
             return True
 
         wait_for(as_expected, f"figures {expected}, not {json.dumps(self.stats())}")
+
+    def flush(self):
+        """Nothing is under way any more, in either direction."""
+        for tap in self.taps.values():
+            with contextlib.suppress(OSError):  # a socket is told once that its interface was down
+                tap.drain()
+        for one, other in (("host0", "far0"), ("far0", "host0")):
+            last = ethernet(0x88b5, f"the last one from {one}".encode())
+            self.tap(one).send(last)
+            self.tap(other).receive_until(last)
 
     def passes(self, frames, what, host="host0", ways=((0, 1), (1, 0))):
         """Some at a time: rings of interfaces are bounded."""

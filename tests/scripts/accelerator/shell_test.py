@@ -5,7 +5,6 @@ What the engine does with marked packets is tested elsewhere: here, nothing is c
 """
 
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -130,10 +129,7 @@ def check_links(shell):
             shell.tap(end).send(ethernet(0x88b5, b"lost or late"))
         shell.ip("link", "set", interface, "up")
         wait_for(lambda: shell.log().count(f"port {port}: the link is up") > ups, f"{interface} is up")
-        for tap in shell.taps.values():
-            with contextlib.suppress(OSError):  # a socket is told once that its interface was down
-                tap.drain()
-            tap.drain()
+        shell.flush()
         shell.passes(frames, f"frames after {interface} was down")
 
 
@@ -150,6 +146,8 @@ def check_shaper(shell):
 def check_missed(shell):
     """What the kernel's ring has no place for is counted, and what it has is passed on."""
     shell.process.send_signal(signal.SIGSTOP)
+    tasks = list(pathlib.Path(f"/proc/{shell.process.pid}/task").iterdir())
+    wait_for(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks), "it stands")
     frames = [ethernet(0x88b5, pattern(100, i)) for i in range(700)]
     for frame in frames:
         shell.tap("host0").send(frame)
@@ -204,10 +202,7 @@ def check_superpackets(shell):
     for up in (False, True):
         shell.ip("link", "set", "gla0", "up" if up else "down")
         wait_for(lambda up=up: shell.stats()["ports"]["host"]["link_up"] is up, f"the link is up: {up}")
-    for tap in shell.taps.values():
-        with contextlib.suppress(OSError):  # a socket is told once that its interface was down
-            tap.drain()
-        tap.drain()
+    shell.flush()
     shell.passes(kinds(), "frames after gla0 was down")
     shell.end()
     assert shell.interfaces()["gla0"]["promiscuity"] == 0

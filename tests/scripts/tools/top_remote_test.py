@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 
 from tests.scripts.fixtures import networks, rings
@@ -30,7 +29,6 @@ NODES = 4
 SLOW = 2  # whose cable is
 LAST = NODES - 1
 PORT = 9400
-MOST_TIME = 10  # seconds that a table takes, whoever answers: twice 3 s are for those elsewhere
 MOST_GROWTH = 40 << 10  # KiB of memory, likewise
 GET = """
 import json, sys, urllib.error, urllib.request
@@ -54,8 +52,7 @@ def alone(folder, node):
 
 
 def run_measured(command):
-    """What it prints, how long it takes (s), and how much memory at most (KiB)."""
-    begin = time.monotonic()
+    """What it prints, and how much memory it takes at most (KiB)."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output)
         killer = threading.Timer(PATIENCE, process.kill)
@@ -65,7 +62,7 @@ def run_measured(command):
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0, process.returncode
         output.seek(0)
-        return output.read(), time.monotonic() - begin, usage.ru_maxrss
+        return output.read(), usage.ru_maxrss
 
 
 class Peer:
@@ -216,7 +213,7 @@ class RingTest(unittest.TestCase):
     def test_5_whoever_else_answers(self):
         """It is not mixed in, said, and takes neither time nor memory."""
         self._kill_last()
-        _, _, least = run_measured(self.command("--json"))
+        _, least = run_measured(self.command("--json"))
         self.assertIn("node 3: no figures at 10.77.0.4:9400: Connection refused", self.document()["notes"])
         foreign = {**self.ring.stats(0), "node": LAST, "config_digest": "0x1"}
         ok = b"HTTP/1.1 200 OK\r\n"
@@ -255,13 +252,12 @@ class RingTest(unittest.TestCase):
 
     def _answered(self, least, words, **says):
         peer = self._peer(**says)
-        text, seconds, memory = run_measured(self.command("--json", "-i", "0.5"))
+        text, memory = run_measured(self.command("--json", "-i", "0.5"))
         self.assertGreater(peer.came, 0)
         peer.close()
         (node,) = [it for it in json.loads(text)["nodes"] if it["node"] == LAST]
         self.assertIn(words, node["waits_for"])
         self.assertIn(node["state"], ("missing", "not asked"))
-        self.assertLess(seconds, MOST_TIME)
         self.assertLess(memory, least + MOST_GROWTH)
 
     def test_6_lies(self):
@@ -287,10 +283,8 @@ class RingTest(unittest.TestCase):
         screen.wait("node 3: no figures at 10.77.0.4:9400: no answer within")
         self.ring.kill(1)
         screen.wait(r"node 1 has gone: 10\.77\.0\.2:9400")
-        begin = time.monotonic()
         screen.type("q")
         screen.wait("ready>")
-        self.assertLess(time.monotonic() - begin, 2)
 
 
 class Two:

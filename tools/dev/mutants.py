@@ -179,13 +179,13 @@ class Hunt:
         if self.path.read_text() != text:
             self.path.write_text(text)
 
-    def ask(self, stages):
-        """Verdict, test, and how."""
+    def ask(self, stages, own_alone):
+        """Verdict, test, and how. own_alone: by those tests whose names are most like the file's."""
         for folder, suite in stages:
             tests = self.tree.tests_of(folder, suite)
             tests.sort(key=lambda test: (-self.alike(test), self.facts(folder, test).get("seconds", test["timeout"])))
             own = [test for test in tests if self.alike(test) == self.alike(tests[0])]
-            for group in (own, tests[len(own):]):
+            for group in (own, [] if own_alone else tests[len(own):]):
                 if found := group and self.ask_group(folder, suite, group):
                     return found
         return "survived" if self.differs else "same program", "", f"{len(self.asked)} tests"
@@ -230,6 +230,7 @@ def main():
     parser.add_argument("--only", help="these ids, with commas between them, whatever is known of them")
     parser.add_argument("--survivors", action="store_true", help="ask again about those that no test has caught")
     parser.add_argument("--suites", default="unit,sim,threads,system", help="whose tests are asked (%(default)s)")
+    parser.add_argument("--own", action="store_true", help="ask the tests of the fault's own folder alone")
     parser.add_argument("--tree", type=pathlib.Path, help="another checkout, which nobody else needs meanwhile")
     parser.add_argument("--folder", default="build", help="with --tree: its build folder")
     parser.add_argument("--state", type=pathlib.Path, default=WORK / "main.json", help="what is known")
@@ -254,6 +255,7 @@ def main():
 
     chosen = options.only.split(",") if options.only else [
         name for name in every if name not in known or (options.survivors and known[name]["verdict"] != "caught")]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # takes the fault out, too
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what tests leave behind becomes this one's
     tree = Tree(options.tree.resolve() if options.tree else WORK / "main", options.tree is None)
     if state.get("commit") != tree.commit:
@@ -274,7 +276,7 @@ def main():
             break
         hunt = Hunt(tree, state, every[name])
         try:
-            verdict, test, how = hunt.ask(stages)
+            verdict, test, how = hunt.ask(stages, options.own)
         finally:
             hunt.put(hunt.original)
         seconds = round(time.monotonic() - begin)

@@ -141,10 +141,7 @@ class SpaceTest(ToolsTest):
 
     def setUp(self):
         super().setUp()
-        reason = networks.can_run()
-        if reason is not None:
-            self.assertFalse(networks.in_ci(), f"{reason}; CI is set, where these cases must not be left out")
-            self.skipTest(reason)
+        networks.need(self)
         spaces = self.enterContext(Spaces())
         self.namespace, self.other = (spaces.add(label, ipv6=self.ipv6) for label in ("host", "other"))
 

@@ -15,7 +15,6 @@ import unittest
 
 from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.waiting import PATIENCE
-from tools.net.spaces import can_run
 
 GRADLANE = ""
 
@@ -53,10 +52,7 @@ class CalibrateTest(unittest.TestCase):
         return run(*before, GRADLANE, "plan", "--model", "resnet50", "--calibration", self.file, "--json")
 
     def test_links_with_a_rate(self):
-        reason = can_run()
-        if reason is not None:
-            self.assertFalse(networks.in_ci(), reason)
-            self.skipTest(reason)
+        networks.need(self)
         rate = 0.05
         made = self.calibrate("--link", "udp", "--rate", "50mbit", options=())
         self.assertEqual((made["port"], made["lanes"]), ("udp", 1))

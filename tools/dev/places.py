@@ -1,0 +1,200 @@
+#!/usr/bin/python3
+"""Runs tests of this commit in checkouts at odd places, with other rights, and says how they went.
+
+    tools/dev/places.py                          # tools/test.sh in each place: an hour or more
+    tools/dev/places.py --suite system           # one suite
+    tools/dev/places.py --tests nodes udp        # some tests
+    tools/dev/places.py --places tmp spaces      # not everywhere
+
+Each place has a clone with what is changed in this tree, and build folders of its own, made by root with ccache where that
+is installed. It is removed afterwards; logs stay in build-places/. The last line counts places. The exit status is 1
+if a test has failed in one. Without root, places that need it are left out.
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LOGS = ROOT / "build-places"
+PATH = f"/usr/sbin:/usr/bin:/sbin:/bin:{os.environ.get('PATH', '')}"
+LONG = 150  # characters; names of Unix sockets have at most 107
+USER = 65534  # nobody, in a folder of their own
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", re.MULTILINE)
+GOOD, SKIPPED = ("OK", "EXPECTEDFAIL"), ("SKIP",)
+
+
+@dataclasses.dataclass
+class Place:
+    name: str
+    what: str
+    parent: str  # of its folder
+    folder: str = "checkout"  # below that one
+    command: tuple = ()  # what runs the tests there
+    needs_root: bool = False
+    user: int = 0
+
+
+PLACES = [
+    Place("tmp", "below /tmp", "/tmp"),
+    Place("root", "below /root, which nobody else can enter", "/root", needs_root=True),
+    Place("spaces", "in a path with spaces", "/var/tmp", "a checkout with spaces"),
+    Place("long", f"in a path of {LONG} characters", "/var/tmp", "x" * LONG),
+    Place("user", "of an ordinary user", "/var/tmp", needs_root=True, user=USER,
+          command=("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")),
+    Place("no-net-admin", "of a root without CAP_NET_ADMIN", "/var/tmp", needs_root=True,
+          command=("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")),
+]
+
+
+class Failed(Exception):
+    """A step in front of the tests has ended badly."""
+
+
+class Checkout:
+    """A clone in its place, and the log of all that runs there."""
+
+    def __init__(self, place, top, log):
+        self.place, self.top, self.log = place, top, log
+        self.tree = top / place.folder
+        if place.folder.startswith("x" * LONG):
+            self.tree = top / place.folder[:LONG - len(str(top)) - 1]
+        self.environment = {**os.environ, "PATH": PATH, "CCACHE_BASEDIR": str(self.tree), "CCACHE_NOHASHDIR": "1"}
+        if place.user:
+            # Nobody tells a user that nothing may be left out: networks are.
+            self.environment.pop("CI", None)
+            self.environment["HOME"] = str(top / "home")
+
+    def run(self, *command, check=True):
+        """Its exit status."""
+        print("$", *command, file=self.log, flush=True)
+        status = subprocess.run([str(word) for word in command], cwd=self.tree if self.tree.exists() else self.top,
+                                stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment,
+                                check=False).returncode
+        if check and status:
+            raise Failed(f"{command[0]} {command[1] if command[1:] else ''} ended with {status}")
+        return status
+
+    def make(self):
+        self.run("git", "clone", "--quiet", ROOT, self.tree)
+        changes = subprocess.run(["git", "diff", "HEAD", "--binary"], cwd=ROOT, check=True, capture_output=True).stdout
+        if changes:
+            subprocess.run(["git", "apply", "-"], cwd=self.tree, input=changes, check=True)
+
+    def hand_over(self):
+        """To the user whose place it is."""
+        if self.place.user:
+            (self.top / "home").mkdir(exist_ok=True)
+            self.run("chown", "-R", f"{self.place.user}:{self.place.user}", self.top)
+
+    def build_for(self, tests, suites):
+        """build/, and what these tests need; their names."""
+        self.run("meson", "setup", "build")
+
+        def introspect(what):
+            return json.loads(subprocess.run(["meson", "introspect", "build", f"--{what}"], cwd=self.tree, check=True,
+                                             capture_output=True, env=self.environment).stdout)
+
+        chosen = [test for test in introspect("tests") if test["name"] in tests or {*suites} & suites_of(test)]
+        lacking = {*tests} - {test["name"] for test in chosen}
+        if lacking or not chosen:
+            raise Failed(f"there are no tests {', '.join(sorted(lacking)) or ', '.join(suites)}")
+        files = {target["id"]: target["filename"] for target in introspect("targets")}
+        needed = {os.path.relpath(file, self.tree / "build") for test in chosen for target in test["depends"]
+                  for file in files[target]}
+        if needed:
+            self.run("ninja", "-C", "build", "--quiet", *sorted(needed))
+        return [test["name"] for test in chosen]
+
+
+def suites_of(test):
+    return {suite.rpartition(":")[2] for suite in test["suite"]}
+
+
+def meson_counts(tree):
+    """Of a run of `meson test`: how many, and the names of those that failed."""
+    counts, failed = collections.Counter(), []
+    for line in (tree / "build/meson-logs/testlog.json").read_text().splitlines():
+        test = json.loads(line)
+        kind = "passed" if test["result"] in GOOD else "skipped" if test["result"] in SKIPPED else "failed"
+        counts[kind] += 1
+        failed += [test["name"].rpartition(" / ")[2]] if kind == "failed" else []
+    return counts, failed
+
+
+def script_counts(text):
+    """Likewise of a run of tools/test.sh, from its output."""
+    found = [*COUNTS.finditer(text)]
+    if not found:
+        raise Failed("tools/test.sh has not come to its end")
+    last = found[-1]
+    counts = collections.Counter(passed=int(last[1]), failed=int(last[2]), skipped=int(last[3] or 0))
+    return counts, re.findall(r"^\s*\d+/\d+ (?:\S+ / )?(\S+)\s+(?:FAIL|TIMEOUT|ERROR)\b", text, re.MULTILINE)
+
+
+def try_place(place, top, log, options):
+    checkout = Checkout(place, top, log)
+    checkout.make()
+    if not options.tests and not options.suite:
+        checkout.hand_over()
+        start = log.tell()
+        status = checkout.run(*place.command, "tools/test.sh", check=False)
+        log.flush()
+        counts, failed = script_counts(pathlib.Path(log.name).read_text(errors="replace")[start:])
+        return counts, failed, status
+    names = checkout.build_for(options.tests, options.suite)
+    checkout.hand_over()
+    status = checkout.run(*place.command, "meson", "test", "-C", "build", "--no-rebuild", "--print-errorlogs", *names,
+                          check=False)
+    return *meson_counts(checkout.tree), status
+
+
+def report(place, options):
+    """Tries one place and prints a line; whether all was well."""
+    if place.needs_root and os.geteuid() != 0:
+        print(f"{place.name:14} left out: needs root", flush=True)
+        return None
+    top = pathlib.Path(tempfile.mkdtemp(prefix="gl-place-", dir=place.parent))
+    top.chmod(0o755)
+    try:
+        with open(LOGS / f"{place.name}.log", "w+", encoding="utf-8", errors="replace") as log:
+            counts, failed, status = try_place(place, top, log, options)
+        good = status == 0 and counts["failed"] == 0
+        text = ", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped"))
+        text += f": {', '.join(failed)}" if failed else "" if good else f", exit status {status}"
+    except Failed as error:
+        good, text = False, str(error)
+    finally:
+        if options.keep:
+            print(f"{place.name:14} is kept: {top}", flush=True)
+        else:
+            shutil.rmtree(top, ignore_errors=True)
+    print(f"{place.name:14} {place.what}: {text}", flush=True)
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", nargs="+", default=[], metavar="NAME", help="of meson, in build/")
+    parser.add_argument("--suite", nargs="+", default=[], metavar="SUITE", help="of meson, in build/")
+    parser.add_argument("--places", nargs="+", choices=[place.name for place in PLACES], metavar="PLACE",
+                        default=[place.name for place in PLACES], help=", ".join(place.name for place in PLACES))
+    parser.add_argument("--keep", action="store_true", help="leaves the checkouts where they are")
+    options = parser.parse_args()
+    LOGS.mkdir(exist_ok=True)
+    results = [report(place, options) for place in PLACES if place.name in options.places]
+    good, bad, out = (results.count(value) for value in (True, False, None))
+    print(f"{good} places passed, {bad} failed, {out} left out; logs are in {LOGS.relative_to(ROOT)}/")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

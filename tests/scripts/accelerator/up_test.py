@@ -15,6 +15,7 @@ import socket
 import threading
 
 from tests.scripts.accelerator.told_daemon import BINARIES, TIMEOUT, SpaceTest, main
+from tests.scripts.fixtures.nobody import AS_NOBODY, copies
 from tests.scripts.fixtures.rings import wait_for
 from tools.net.spaces import inside
 
@@ -283,10 +284,9 @@ class UpTest(SpaceTest):
         self.config.write_text("rank: 0\nnodes: [{rank: 0, ip: 10.77.0.1}]\n")
         self.assertIn("is the file of a node, not of an accelerator", self.accelerator("up", 2))
         self.write_config(host="net_af_packet0,iface=gla0", wire="net_af_packet1,iface=eth1")
-        self.folder.chmod(0o755)
+        (gradlane,) = copies(self.folder, BINARIES["gradlane"])
         for what in ("up", "down"):
-            ended = self.run_program("setpriv", "--reuid", "65534", "--clear-groups", BINARIES["gradlane"],
-                                     "accelerator", what, "--config", self.config)
+            ended = self.run_program(*AS_NOBODY, gradlane, "accelerator", what, "--config", self.config)
             self.assertEqual((ended.returncode, ended.stdout), (2, ""))
             self.assertIn(f"this needs root, or CAP_NET_ADMIN: sudo gradlane accelerator {what} --config", ended.stderr)
         for words in ((), ("up",), ("sideways",)):

@@ -14,7 +14,6 @@ import unittest
 
 from tests.scripts.daemon.client_library import LibraryTest  # noqa: F401 - run from here
 from tests.scripts.daemon.hostile import HostileTest  # noqa: F401 - run from here
-from tests.scripts.daemon.shapes import ShapeTest  # noqa: F401 - run from here
 from tests.scripts.fixtures import daemons
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, Ring, TrainerProcess, gradlane_package, wait_for
 
@@ -302,52 +301,6 @@ class DisagreementTest(DaemonTest):
                 self.check_all_reduce(contexts, count=big)
 
 
-class StartTest(DaemonTest):
-    """Starts in a row, some at a time, so that the machine is busy."""
-
-    TRAINER = """
-import ctypes, os, sys
-lib = ctypes.CDLL(os.environ["GRADLANE_LIBRARY"])
-lib.gradlane_error.restype = ctypes.c_char_p
-gl = ctypes.c_void_p()
-if lib.gradlane_open(ctypes.byref(gl), None): sys.exit(lib.gradlane_error(None))
-data = ctypes.c_void_p()
-if lib.gradlane_alloc(gl, ctypes.c_size_t(4000), ctypes.byref(data)): sys.exit(lib.gradlane_error(gl))
-floats = (ctypes.c_float * 1000).from_address(data.value)
-floats[999] = 2
-if lib.gradlane_all_reduce(gl, data, ctypes.c_size_t(1000), 0, None, None): sys.exit(lib.gradlane_error(gl))
-if floats[999] != 2 * lib.gradlane_world(gl): sys.exit(f"wrong: {floats[999]}")
-lib.gradlane_close(gl)
-"""
-    STARTS, AT_A_TIME = 12, 6
-
-    def check(self, *options):
-        command = [daemons.BINARIES["gradlane"], "run", *options, "--", sys.executable, "-I", "-S", "-c",
-                   self.TRAINER]
-        env = {**os.environ, "TMPDIR": str(self.folder), "GRADLANED": daemons.BINARIES["gradlaned"],
-               "GRADLANE_LIBRARY": library_path()}
-        env.pop("XDG_RUNTIME_DIR", None)
-        for _ in range(self.STARTS // self.AT_A_TIME):
-            runs = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                     stderr=subprocess.STDOUT, text=True, env=env) for _ in range(self.AT_A_TIME)]
-            outputs = [run.communicate(timeout=PATIENCE)[0] for run in runs]
-            for run, output in zip(runs, outputs):
-                self.assertEqual(run.returncode, 0, output)
-        self.assertEqual(list(self.folder.iterdir()), [])
-
-    def test_ring(self):
-        self.check("-n", "3", "--link", "ring")
-
-    def test_memif(self):
-        self.check("-n", "3", "--link", "memif")
-
-    def test_vhost(self):
-        self.check("-n", "3", "--link", "vhost")
-
-    def test_memif_with_several_trainers(self):
-        self.check("-n", "2", "--trainers", "2", "--link", "memif")
-
-
 class IdleTest(DaemonTest):
     def test_adaptive_daemon_lets_others_have_the_cpu(self):
         for link, nodes in (("ring", 2), ("memif", 2)):
@@ -358,13 +311,6 @@ class IdleTest(DaemonTest):
                 daemon.check_that_it_idles()
             self.check_all_reduce(contexts)
             self.finish(ring, contexts)
-
-
-def library_path():
-    gradlane_package()
-    from gradlane import _library as library
-
-    return library.load()._name
 
 
 def main():

@@ -1,10 +1,20 @@
-"""Sizes, types, operations and codecs over the real daemon (part of daemon_test.py)."""
+#!/usr/bin/python3
+"""The product of sizes, types, operations and codecs over real daemons, and many starts at once.
+
+shapes_test.py GRADLANE GRADLANED [unittest's arguments]; GRADLANE_LIBRARY: libgradlane.so.0, if not in build/.
+"""
 
 import itertools
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
 
 import numpy
 
-from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest
+from tests.scripts.fixtures import daemons
+from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, gradlane_package
 
 SIZES = (0, 1, 2, 31, 33, 65537)
 TYPES = ("float32", "float64", "float16", "int32", "int64", "uint8")
@@ -127,3 +137,64 @@ class ShapeTest(DaemonTest):
             self.check_noise_is_the_same(contexts)
             self.check_many_at_once(contexts)
             self.finish(ring, contexts)
+
+
+class StartTest(DaemonTest):
+    """Starts in a row, some at a time, so that the machine is busy."""
+
+    TRAINER = """
+import ctypes, os, sys
+lib = ctypes.CDLL(os.environ["GRADLANE_LIBRARY"])
+lib.gradlane_error.restype = ctypes.c_char_p
+gl = ctypes.c_void_p()
+if lib.gradlane_open(ctypes.byref(gl), None): sys.exit(lib.gradlane_error(None))
+data = ctypes.c_void_p()
+if lib.gradlane_alloc(gl, ctypes.c_size_t(4000), ctypes.byref(data)): sys.exit(lib.gradlane_error(gl))
+floats = (ctypes.c_float * 1000).from_address(data.value)
+floats[999] = 2
+if lib.gradlane_all_reduce(gl, data, ctypes.c_size_t(1000), 0, None, None): sys.exit(lib.gradlane_error(gl))
+if floats[999] != 2 * lib.gradlane_world(gl): sys.exit(f"wrong: {floats[999]}")
+lib.gradlane_close(gl)
+"""
+    STARTS, AT_A_TIME = 12, 6
+
+    def check(self, *options):
+        command = [daemons.BINARIES["gradlane"], "run", *options, "--", sys.executable, "-I", "-S", "-c",
+                   self.TRAINER]
+        env = {**os.environ, "TMPDIR": str(self.folder), "GRADLANED": daemons.BINARIES["gradlaned"],
+               "GRADLANE_LIBRARY": library_path()}
+        env.pop("XDG_RUNTIME_DIR", None)
+        for _ in range(self.STARTS // self.AT_A_TIME):
+            runs = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, text=True, env=env) for _ in range(self.AT_A_TIME)]
+            outputs = [run.communicate(timeout=PATIENCE)[0] for run in runs]
+            for run, output in zip(runs, outputs):
+                self.assertEqual(run.returncode, 0, output)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_ring(self):
+        self.check("-n", "3", "--link", "ring")
+
+    def test_memif(self):
+        self.check("-n", "3", "--link", "memif")
+
+    def test_vhost(self):
+        self.check("-n", "3", "--link", "vhost")
+
+    def test_memif_with_several_trainers(self):
+        self.check("-n", "2", "--trainers", "2", "--link", "memif")
+
+
+def library_path():
+    gradlane_package()
+    from gradlane import _library as library
+
+    return library.load()._name
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    daemons.BINARIES["gradlane"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    daemons.BINARIES["gradlaned"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

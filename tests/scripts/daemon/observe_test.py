@@ -25,7 +25,7 @@ import unittest
 import urllib.request
 
 from tests.scripts.fixtures import ports, rings
-from tests.scripts.fixtures.paths import ROOT
+from tests.scripts.fixtures.paths import ROOT, gradlane_package
 from tests.scripts.fixtures.trainers import Trainers
 from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS, PATIENCE, wait_for
 
@@ -301,6 +301,30 @@ class RefusedTest(unittest.TestCase):
             wait_for(lambda: ring.stats(node)["ranks"][0]["ring"] == "refused", "a ring that is refused")
             self.assertIn(difference, ring.stats(node)["ranks"][0]["refused"])
             self.assertIn(difference, ring.stats(node)["neighbours"][0]["why"])
+
+
+class FailingTest(unittest.TestCase):
+    def test_exit_status(self):
+        """`gradlane stats` ends with 0 while all is well, and with 5 soon after an operation has failed."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gl-observe-")))
+        ring = self.enterContext(rings.Ring("memif", 1, folder, GRADLANED, trainers=2))
+        ring.start().wait_whole()
+        first, second = (self.enterContext(ring.open(rank)) for rank in range(2))
+        for request in [gl.barrier(async_=True) for gl in (first, second)]:
+            request.wait(PATIENCE)
+
+        def status():
+            return subprocess.run([GRADLANE, "stats", "--admin", folder / "n0.admin"], stdout=subprocess.DEVNULL,
+                                  timeout=PATIENCE, check=False).returncode
+
+        def fails():
+            """An operation of which the other rank knows nothing, and then what is said."""
+            with self.assertRaisesRegex(gradlane_package().OperationFailed, "took too long"):
+                first.barrier(timeout=0.2)
+            return status()
+
+        self.assertEqual(status(), 0)
+        wait_for(lambda: fails() == 5, "a failure that is told")
 
 
 if __name__ == "__main__":

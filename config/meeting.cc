@@ -37,6 +37,7 @@ constexpr size_t kLongestAnswer = 64 + kMaxNodes * 48;
 constexpr size_t kMostGuests = 2 * kMaxNodes;  // connected at a time, strangers among them
 constexpr milliseconds kGrace{10'000};         // that a visitor waits longer than rank 0 does
 constexpr milliseconds kRetry{200};
+constexpr milliseconds kSlice{1'000};  // of a wait, after which the clock is read
 constexpr milliseconds kFirstNews{1'000};
 constexpr milliseconds kNews{10'000};  // from one word to the next
 
@@ -98,15 +99,14 @@ std::string place_text(const Meeting& meeting) {
 }
 
 // For poll(), at least 0.
-int left_until(Clock::time_point end, milliseconds most) {
-  const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
+int left_until(Clock::time_point end, Clock::time_point now, milliseconds most) {
+  const auto left = std::chrono::duration_cast<milliseconds>(end - now);
   return static_cast<int>(std::clamp(left, milliseconds{0}, most).count());
 }
 
 // "118 s"
-std::string time_left(Clock::time_point end) {
-  return fmt::format("{} s",
-                     std::chrono::ceil<std::chrono::seconds>(std::max(end - Clock::now(), Clock::duration{})).count());
+std::string time_left(Clock::time_point end, Clock::time_point now) {
+  return fmt::format("{} s", std::chrono::ceil<std::chrono::seconds>(std::max(end - now, Clock::duration{})).count());
 }
 
 // ---- Rank 0
@@ -137,16 +137,18 @@ class MeetingHost {
   }
 
   std::vector<IpAddress> wait(const std::function<void(const std::string&)>& say) {
-    const auto end = Clock::now() + meeting_.patience;
-    auto news = Clock::now() + kFirstNews;
+    const auto begin = meeting_.now();
+    const auto end = begin + meeting_.patience;
+    auto news = begin + kFirstNews;
     while (!all_here()) {
-      if (Clock::now() >= end) give_up();
-      look(left_until(std::min(end, news), milliseconds{1000}), say);
-      if (Clock::now() < news) continue;
+      const auto now = meeting_.now();
+      if (now >= end) give_up();
+      look(left_until(std::min(end, news), now, kSlice), say);
+      if (meeting_.now() < news) continue;
       news += kNews;
       if (all_here()) continue;
       say(fmt::format("{}: waiting at {} for {} of {}, {} more at most", where_, place_text(meeting_), missing(),
-                      meeting_.world, time_left(end)));
+                      meeting_.world, time_left(end, meeting_.now())));
     }
     std::vector<IpAddress> ips(meeting_.world, meeting_.ip);
     for (const MeetingGuest& guest : guests_) {
@@ -286,15 +288,15 @@ class MeetingHost {
 class MeetingVisitor {
  public:
   MeetingVisitor(const Meeting& meeting, const std::string& where)
-      : meeting_(meeting), where_(where), end_(Clock::now() + meeting.patience) {}
+      : meeting_(meeting), where_(where), end_(meeting.now() + meeting.patience) {}
 
   std::vector<IpAddress> wait(const std::function<void(const std::string&)>& say) {
-    auto news = Clock::now() + kFirstNews;
-    while (Clock::now() < end_) {
+    auto news = meeting_.now() + kFirstNews;
+    while (meeting_.now() < end_) {
       const std::optional<std::string> answer = ask(news, say);
       if (answer && answer->starts_with(kRefused)) refuse_word(where_, "rank 0 says: " + plain(*answer));
       if (answer) return read(std::string_view(*answer).substr(std::min(answer->size(), kNodes.size())));
-      if (Clock::now() >= news) tell(news, say);
+      if (meeting_.now() >= news) tell(news, say);
       std::this_thread::sleep_for(kRetry);
     }
     refuse_word(where_, fmt::format("{} within {} s: is rank 0 there, and does a firewall let TCP pass?", trouble_,
@@ -305,7 +307,7 @@ class MeetingVisitor {
   void tell(Clock::time_point& news, const std::function<void(const std::string&)>& say) const {
     news += kNews;
     say(fmt::format("{}: waiting for all {} ranks at {}, {} more at most: {}", where_, meeting_.world,
-                    place_text(meeting_), time_left(end_), trouble_));
+                    place_text(meeting_), time_left(end_, meeting_.now()), trouble_));
   }
 
   // One connection, to its end. Nothing: none came about, or rank 0 has gone without a word.
@@ -314,7 +316,7 @@ class MeetingVisitor {
     const FileDescriptor fd = tcp_socket(address.family());
     if (connect(fd.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) return failed(errno);
     pollfd one = {fd.get(), POLLOUT, 0};
-    if (poll(&one, 1, left_until(end_, milliseconds{3000})) <= 0) return failed(ETIMEDOUT);
+    if (poll(&one, 1, left_until(end_, meeting_.now(), milliseconds{3000})) <= 0) return failed(ETIMEDOUT);
     int error = 0;
     socklen_t bytes = sizeof(error);
     (void)getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
@@ -323,14 +325,14 @@ class MeetingVisitor {
     const std::string greeting = fmt::format("{}{} {}\n", kGreeting, meeting_.rank, meeting_.world);
     if (send(fd.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) < 0) return failed(errno);
     // Rank 0 is there, and says in time who is not.
-    end_ = std::max(end_, Clock::now() + meeting_.patience + kGrace);
+    end_ = std::max(end_, meeting_.now() + meeting_.patience + kGrace);
     trouble_ = fmt::format("{} has not said who is there", place_text(meeting_));
     std::string answer;
     while (answer.size() < kLongestAnswer) {
-      if (Clock::now() >= end_) return std::nullopt;
-      if (Clock::now() >= news) tell(news, say);
+      if (meeting_.now() >= end_) return std::nullopt;
+      if (meeting_.now() >= news) tell(news, say);
       one = {fd.get(), POLLIN, 0};
-      if (poll(&one, 1, left_until(std::min(end_, news), kNews)) <= 0) continue;
+      if (poll(&one, 1, left_until(std::min(end_, news), meeting_.now(), kSlice)) <= 0) continue;
       std::array<char, 4096> piece;
       const ssize_t count = recv(fd.get(), piece.data(), piece.size(), MSG_DONTWAIT);
       if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;

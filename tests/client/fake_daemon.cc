@@ -365,7 +365,7 @@ std::vector<gl_submission> FakeDaemon::seen(unsigned lane) {
 
 bool FakeDaemon::await_seen(unsigned lane, size_t count) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return lanes_[lane].seen.size() >= count; });
+  return changed_.wait_for(lock, kLong, [&] { return lanes_[lane].seen.size() >= count; });
 }
 
 void FakeDaemon::set_complete_tail(unsigned lane, uint32_t value) {

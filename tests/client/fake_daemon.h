@@ -65,6 +65,8 @@ inline std::vector<gl_way_row> fake_ways() {
 
 class FakeDaemon {
  public:
+  static constexpr std::chrono::minutes kLong{10};  // never waited for in a test that passes
+
   struct Settings {
     uint32_t lanes = 1;
     uint32_t rank = 0;
@@ -109,16 +111,16 @@ class FakeDaemon {
   void pause(bool paused);                // looks at no submissions
   // What the lane has seen so far, cancels included.
   [[nodiscard]] std::vector<gl_submission> seen(unsigned lane);
-  // Waits until the lane has seen so many. False: not within 10 s.
+  // Waits until the lane has seen so many. False: not within 10 minutes.
   [[nodiscard]] bool await_seen(unsigned lane, size_t count);
   [[nodiscard]] size_t segments() {
     const std::lock_guard lock(mutex_);
     return segments_.size();
   }
-  // Waits until the client has gone. False: not within 10 s.
+  // Waits until the client has gone. False: not within 10 minutes.
   [[nodiscard]] bool await_gone() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return client_ < 0; });
+    return changed_.wait_for(lock, kLong, [&] { return client_ < 0; });
   }
   [[nodiscard]] unsigned codec_questions() const noexcept { return codec_questions_; }
   // Writes over what only daemons write: for garbage.

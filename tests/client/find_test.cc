@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kLong = 600'000;  // ms: never waited for in a test that passes
+
 // XDG_RUNTIME_DIR is the test's own. The other folders are the machine's: whoever has daemons there tests nothing.
 class Find : public testing::Test {
  protected:
@@ -94,7 +96,7 @@ TEST_F(Find, WaitsForADaemonThatIsStarting) {
     fs::create_directory(runtime_ / "gradlane");
     move(*daemon, in_runtime("node0.sock"));
   });
-  const gradlane_code code = open(10000);
+  const gradlane_code code = open(kLong);
   later.join();
   EXPECT_EQ(code, GRADLANE_OK) << gradlane_error(nullptr);
 }
@@ -108,7 +110,7 @@ TEST_F(Find, TakesTheOneThatAccepts) {
   const FakeDaemon daemon({});
   move(daemon, in_runtime("node0.sock"));
   fs::create_symlink("node0.sock", in_runtime("link.sock"));
-  EXPECT_EQ(open(10000), GRADLANE_OK) << gradlane_error(nullptr);
+  EXPECT_EQ(open(kLong), GRADLANE_OK) << gradlane_error(nullptr);
 }
 
 TEST_F(Find, SeveralFailAtOnce) {
@@ -127,7 +129,7 @@ TEST_F(Find, OwnFolderInTmp) {
   fs::permissions(in_tmp_, fs::perms::owner_all | fs::perms::group_write);
   EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
   fs::permissions(in_tmp_, fs::perms::owner_all);
-  EXPECT_EQ(open(10000), GRADLANE_OK) << gradlane_error(nullptr);
+  EXPECT_EQ(open(kLong), GRADLANE_OK) << gradlane_error(nullptr);
   // A link to a folder may be anybody's.
   fs::rename(in_tmp_, runtime_ / "real");
   fs::create_directory_symlink(runtime_ / "real", in_tmp_);
@@ -153,7 +155,7 @@ TEST_F(Find, RefusesDaemonsOfOthers) {
   // It does not stand in the way of this user's own.
   const FakeDaemon daemon({});
   move(daemon, in_runtime("node1.sock"));
-  EXPECT_EQ(open(10000), GRADLANE_OK) << gradlane_error(nullptr);
+  EXPECT_EQ(open(kLong), GRADLANE_OK) << gradlane_error(nullptr);
 }
 
 }  // namespace

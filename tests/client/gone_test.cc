@@ -2,7 +2,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <thread>
 
 #include "tests/client/wait_fixture.h"
@@ -20,7 +19,7 @@ TEST_P(Gone, GoodbyeWhileWaiting) {
   const gradlane_request done = start(2);
   complete(done);
   std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    await_waiting();
     daemon_->goodbye("shut down by SIGTERM");
   });
   EXPECT_EQ(wait(first), GRADLANE_DAEMON_GONE);

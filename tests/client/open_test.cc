@@ -16,6 +16,8 @@
 namespace gradlane::test::open_test {
 namespace {
 
+constexpr int kLong = 600'000;  // ms: never waited for in a test that passes
+
 class Open : public testing::Test {
  protected:
   void SetUp() override {
@@ -71,7 +73,7 @@ TEST_F(Open, TakesSocketAndRankFromTheEnvironment) {
 TEST_F(Open, ExplicitRankBeatsTheEnvironment) {
   FakeDaemon daemon({.rank = 2, .world = 3});
   setenv("RANK", "nonsense", 1);
-  EXPECT_EQ(open_at(daemon.path(), 1000, 2), GRADLANE_OK);
+  EXPECT_EQ(open_at(daemon.path(), kLong, 2), GRADLANE_OK);
 }
 
 TEST_F(Open, BadArguments) {
@@ -116,7 +118,7 @@ TEST_F(Open, SomethingElseIsThere) {
   path.copy(static_cast<char*>(address.sun_path), sizeof(address.sun_path) - 1);
   ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   ASSERT_EQ(listen(fd, 1), 0);
-  EXPECT_EQ(open_at(path, 10000), GRADLANE_NO_DAEMON);
+  EXPECT_EQ(open_at(path, kLong), GRADLANE_NO_DAEMON);
   EXPECT_SAYS(nullptr, path);
   close(fd);
   unlink(path.c_str());
@@ -131,7 +133,7 @@ TEST_F(Open, WaitsForADaemonThatIsStarting) {
     daemon = std::make_unique<FakeDaemon>(FakeDaemon::Settings{.hang_ups = 2});
     ASSERT_EQ(symlink(daemon->path().c_str(), link.c_str()), 0);
   });
-  const gradlane_code code = open_at(link, 10000);
+  const gradlane_code code = open_at(link, kLong);
   later.join();
   unlink(link.c_str());
   EXPECT_EQ(code, GRADLANE_OK) << gradlane_error(nullptr);

@@ -222,9 +222,13 @@ TEST_P(Queue, AWaitSeesRoom) {
   start_all();
   ASSERT_EQ(gradlane_cancel(gl_.get(), requests_[0]), GRADLANE_OK);
   daemon_->pause(false);
-  EXPECT_EQ(wait(requests_[0], 500), GRADLANE_PENDING);
-  ASSERT_TRUE(seen_by_all(GL_SLOTS + 1));
-  EXPECT_EQ(daemon_->seen(0).back().kind, GL_CANCEL);
+  std::thread later([&] {
+    for (unsigned i = 0; i < GetParam().lanes; ++i) EXPECT_TRUE(daemon_->await_seen(i, GL_SLOTS + 1));
+    complete_cookies(1, 1, GRADLANE_FAILED, "cancelled");
+  });
+  EXPECT_EQ(wait(requests_[0]), GRADLANE_FAILED);
+  later.join();
+  EXPECT_EQ(daemon_->seen(0)[GL_SLOTS].kind, GL_CANCEL);
 }
 
 }  // namespace

@@ -3,13 +3,16 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tests/client/client_fixture.h"
 
 namespace gradlane {
 
-inline constexpr int kLong = 10000;  // ms: never waited for in a test that passes
+inline constexpr int kLong = 600'000;  // ms: never waited for in a test that passes
+
+inline constexpr int kNeverSleeps = 5'000'000;
 
 struct Mode {
   uint32_t lanes;
@@ -45,6 +48,10 @@ class Wait : public testing::TestWithParam<Mode> {
     for (unsigned i = 0; i + 1 < lanes; ++i) daemon_->complete(i, cookie_of(request));
     daemon_->complete(lanes - 1, cookie_of(request), code, text);
   }
+  // Until the library says that it sleeps, or will; at once where it never does.
+  void await_waiting() const {
+    while (GetParam().spin_us < kNeverSleeps && daemon_->waiting() == 0) std::this_thread::yield();
+  }
   gradlane_code wait(gradlane_request request, int timeout_ms = kLong) {
     return gradlane_wait(gl_.get(), request, timeout_ms);
   }
@@ -58,6 +65,6 @@ inline std::string mode_name(const testing::TestParamInfo<Mode>& mode) {
   const std::string spin = mode.param.spin_us < 0 ? "default" : mode.param.spin_us == 0 ? "sleep" : "spin";
   return std::to_string(mode.param.lanes) + "_" + spin;
 }
-inline constexpr Mode kModes[] = {{1, 0}, {2, 0}, {1, -1}, {2, -1}, {2, 5000000}};
+inline constexpr Mode kModes[] = {{1, 0}, {2, 0}, {1, -1}, {2, -1}, {2, kNeverSleeps}};
 
 }  // namespace gradlane

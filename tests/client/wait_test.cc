@@ -2,7 +2,7 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <csignal>
 #include <thread>
 
@@ -61,7 +61,7 @@ TEST_P(Wait, WokenUpLater) {
   for (int i = 0; i < 20; ++i) {
     const gradlane_request request = start();
     std::thread later([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(i % 4));
+      await_waiting();
       complete(request);
     });
     EXPECT_EQ(wait(request, -1), GRADLANE_OK);
@@ -208,14 +208,17 @@ TEST_P(Wait, NumbersAreNotReusedAtOnce) {
 TEST_P(Wait, Signals) {
   open_manual();
   struct sigaction action {};
-  action.sa_handler = [](int) {};
+  static std::atomic<int> handled;
+  handled = 0;
+  action.sa_handler = [](int) { ++handled; };
   ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);  // no SA_RESTART
   const gradlane_request request = start();
   const pthread_t waiter = pthread_self();
   std::thread later([&] {
     for (int i = 0; i < 20; ++i) {
+      await_waiting();
       pthread_kill(waiter, SIGUSR1);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      while (handled <= i) std::this_thread::yield();
     }
     complete(request);
   });

@@ -1,4 +1,5 @@
 // meeting_test.cc - nodes that learn each other's addresses: who comes when, who does not, and strangers
+// (a thread for each rank, sockets on loopback; whose patience matters has a clock of the test's)
 #include "config/meeting.h"
 
 #include <arpa/inet.h>
@@ -6,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <future>
 #include <thread>
 
@@ -19,8 +21,16 @@ namespace {
 using std::chrono::milliseconds;
 
 const IpAddress kHere = parse_address("127.0.0.1").value();
-constexpr milliseconds kLong{20'000};
-constexpr milliseconds kShort{1500};
+constexpr milliseconds kLong{600'000};  // never waited for in a test that passes
+
+using Clock = std::chrono::steady_clock;
+std::atomic<Clock::duration> virtual_time{};
+Clock::time_point virtual_now() { return Clock::time_point(virtual_time.load()); }
+// Each look at it takes 100 s.
+Clock::time_point passing_now() {
+  static std::atomic<int> looks{0};
+  return Clock::time_point(std::chrono::seconds(100) * ++looks);
+}
 
 sockaddr_in address_at(uint16_t port) {
   sockaddr_in address{};
@@ -41,19 +51,39 @@ FileDescriptor listener_at(uint16_t& port) {
   return fd;
 }
 
-// That nobody listens at.
-uint16_t free_port() {
-  uint16_t port = 0;
-  (void)listener_at(port);
-  return port;
-}
+// A port that nobody listens at, and that no other program is given: rank 0 reuses addresses, and so can listen there.
+class FreePort {
+ public:
+  FreePort() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const int yes = 1;
+    EXPECT_EQ(setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), 0);
+    sockaddr_in address = address_at(0);
+    socklen_t bytes = sizeof(address);
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), bytes), 0);
+    EXPECT_EQ(getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  operator uint16_t() const { return port_; }  // NOLINT(google-explicit-constructor): a port
+  // Until so many have connected, who are sent away: they try again.
+  void turn_away(unsigned count) {
+    EXPECT_EQ(listen(fd_.get(), 8), 0);
+    for (unsigned i = 0; i < count; ++i) (void)FileDescriptor(accept(fd_.get(), nullptr, nullptr));
+    *this = FreePort(port_);
+  }
+
+ private:
+  explicit FreePort(uint16_t port) : port_(port) {}
+
+  FileDescriptor fd_;
+  uint16_t port_ = 0;
+};
 
 // What came of it: addresses, or what was wrong.
-std::string met(unsigned rank, unsigned world, uint16_t port, milliseconds patience = kLong,
+std::string met(unsigned rank, unsigned world, uint16_t port, Clock::time_point (*now)() = Clock::now,
                 const IpAddress& ip = kHere) {
   try {
     std::string text;
-    for (const IpAddress& it : meet({ip, port, rank, world, patience}, "W", [](const std::string&) {})) {
+    for (const IpAddress& it : meet({ip, port, rank, world, kLong, now}, "W", [](const std::string&) {})) {
       text += ip_text(it) + " ";
     }
     return text;
@@ -62,20 +92,18 @@ std::string met(unsigned rank, unsigned world, uint16_t port, milliseconds patie
   }
 }
 
-std::future<std::string> start(unsigned rank, unsigned world, uint16_t port, milliseconds patience = kLong) {
-  return std::async(std::launch::async, [=] { return met(rank, world, port, patience); });
+std::future<std::string> start(unsigned rank, unsigned world, uint16_t port, Clock::time_point (*now)() = Clock::now) {
+  return std::async(std::launch::async, [=] { return met(rank, world, port, now); });
 }
 
 // Connected, once somebody listens.
 FileDescriptor stranger_at(uint16_t port) {
   const sockaddr_in address = address_at(port);
-  for (int i = 0; i < 2000; ++i) {
+  for (;;) {
     FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return fd;
-    std::this_thread::sleep_for(milliseconds(5));
+    std::this_thread::yield();
   }
-  ADD_FAILURE() << "nobody listens";
-  return {};
 }
 
 void say(const FileDescriptor& fd, const std::string& text) {
@@ -89,17 +117,17 @@ std::string heard(const FileDescriptor& fd) {
 }
 
 TEST(Meeting, AllLearnTheSameWhoeverComesFirst) {
-  EXPECT_EQ(met(0, 1, free_port()), "127.0.0.1 ");
-  const uint16_t port = free_port();
+  EXPECT_EQ(met(0, 1, FreePort()), "127.0.0.1 ");
+  FreePort port;
   std::vector<std::future<std::string>> ranks;
   for (const unsigned rank : {2U, 1U, 3U}) ranks.push_back(start(rank, 4, port));
-  std::this_thread::sleep_for(milliseconds(50));
+  port.turn_away(3);
   ranks.push_back(start(0, 4, port));
   for (auto& it : ranks) EXPECT_EQ(it.get(), "127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1 ");
 }
 
 TEST(Meeting, StrangersAreNobody) {
-  const uint16_t port = free_port();
+  const FreePort port;
   auto host = start(0, 3, port);
   std::vector<FileDescriptor> strangers;
   for (const std::string text : {"GET / HTTP/1.1\r\n\r\n", "gradlane-meeting 1 \n", "gradlane-meeting 1 x y\n",
@@ -120,20 +148,40 @@ TEST(Meeting, StrangersAreNobody) {
 }
 
 TEST(Meeting, WhoDoesNotComeIsNamedEverywhere) {
-  const uint16_t port = free_port();
-  auto one = start(1, 4, port, kShort);  // before rank 0, which gives up later then
-  std::this_thread::sleep_for(milliseconds(100));
-  const std::string host = met(0, 4, port, kShort);
-  EXPECT_NE(host.find("W: ranks 2, 3 of 4 did not come to 127.0.0.1:"), std::string::npos) << host;
-  const std::string other = one.get();
-  EXPECT_NE(other.find("W: rank 0 says: ranks 2, 3 of 4 did not come"), std::string::npos) << other;
-  EXPECT_NE(met(1, 2, free_port(), kShort).find("W: no connection to 127.0.0.1:"), std::string::npos);
+  const FreePort port;
+  virtual_time = Clock::duration{};
+  auto host = start(0, 4, port, virtual_now);
+  const FileDescriptor one = stranger_at(port);
+  say(one, "gradlane-meeting 1 1 4\n");
+  // Who comes after it is heard after it.
+  const FileDescriptor stranger = stranger_at(port);
+  say(stranger, "\n");
+  EXPECT_EQ(heard(stranger), "");
+  virtual_time = kLong;
+  const std::string text = host.get();
+  EXPECT_NE(text.find("W: ranks 2, 3 of 4 did not come to 127.0.0.1:"), std::string::npos) << text;
+  EXPECT_EQ(heard(one).find("refused ranks 2, 3 of 4 did not come"), 0U);
+  EXPECT_NE(met(1, 2, FreePort(), passing_now).find("W: no connection to 127.0.0.1:"), std::string::npos);
+}
+
+TEST(Meeting, WhatRankZeroRefusesIsPassedOn) {
+  uint16_t port = 0;
+  const FileDescriptor listener = listener_at(port);
+  auto visitor = start(1, 4, port);
+  const FileDescriptor guest(accept(listener.get(), nullptr, nullptr));
+  EXPECT_EQ(heard(guest), "gradlane-meeting 1 1 4\n");
+  say(guest, "refused ranks 2, 3 of 4 did not come\n");
+  EXPECT_EQ(visitor.get().find("W: rank 0 says: ranks 2, 3 of 4 did not come"), 0U);
 }
 
 TEST(Meeting, WhoIsWaitedForIsSaid) {
   for (unsigned rank = 0; rank < 2; ++rank) {
     std::string said;
-    EXPECT_THROW((void)meet({kHere, free_port(), rank, 2, kShort}, "W", [&](const std::string& text) { said = text; }),
+    EXPECT_THROW((void)meet({kHere, FreePort(), rank, 2, kLong, passing_now}, "W",
+                            [&](const std::string& text) {
+                              said = text;
+                              throw SetupError("enough");
+                            }),
                  SetupError);
     EXPECT_EQ(said.find(rank == 0 ? "W: waiting at 127.0.0.1:" : "W: waiting for all 2 ranks at 127.0.0.1:"), 0U)
         << said;
@@ -143,7 +191,7 @@ TEST(Meeting, WhoIsWaitedForIsSaid) {
 }
 
 TEST(Meeting, WhoDisagreesIsTold) {
-  const uint16_t port = free_port();
+  const FreePort port;
   auto host = start(0, 3, port);
   auto one = start(1, 3, port);
   const FileDescriptor first = stranger_at(port);
@@ -170,12 +218,12 @@ TEST(Meeting, WhatAnswersMustBeOne) {
 }
 
 TEST(Meeting, RankZeroNeedsTheAddress) {
-  const std::string text = met(0, 2, free_port(), kShort, parse_address("192.0.2.77").value());
+  const std::string text = met(0, 2, FreePort(), Clock::now, parse_address("192.0.2.77").value());
   EXPECT_NE(text.find("192.0.2.77 is no address of this machine: name the host that rank 0 runs on"), std::string::npos)
       << text;
   uint16_t port = 0;
   const FileDescriptor listener = listener_at(port);
-  EXPECT_NE(met(0, 2, port, kShort).find("cannot listen at TCP port 127.0.0.1:"), std::string::npos);
+  EXPECT_NE(met(0, 2, port).find("cannot listen at TCP port 127.0.0.1:"), std::string::npos);
 }
 
 }  // namespace

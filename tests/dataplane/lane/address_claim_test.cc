@@ -1,15 +1,10 @@
-// address_claim_test.cc - claiming an address (RFC 5227), two machines that are one node, and what a daemon has for
-// itself
+// address_claim_test.cc - claiming an address (RFC 5227), and two machines that are one node
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "dataplane/kernel/host_claim.h"
 #include "dataplane/lane/address_claim.h"
 #include "dataplane/lane/source_watch.h"
 
@@ -158,28 +153,6 @@ TEST(SourceWatch, SeldomReturnsAreNotTwo) {
   SourceWatch watch;
   // A failover every two seconds, say.
   EXPECT_EQ(count(see(watch, "abababababababab", kStart, 2 * kSecond), Verdict::kDoubled), 0U);
-}
-
-// ---- What one daemon of a machine has for itself
-
-TEST(HostClaim, NamesWhatItsProcessHasOnce) {
-  const std::string what = "test " + std::to_string(getpid());
-  const HostClaim first(what, "stop it");
-  const HostClaim again(what, "stop it");
-  const pid_t child = fork();
-  if (child == 0) {
-    try {
-      const HostClaim other(what, "stop it");
-      _exit(1);
-    } catch (const SetupError& error) {
-      const std::string expected =
-          "another gradlaned of this machine, process " + std::to_string(getppid()) + ", has " + what + ": stop it";
-      _exit(error.what() == expected ? 0 : 2);
-    }
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <deque>
 #include <functional>
-#include <thread>
 
 namespace gradlane::test::prober_test {
 namespace {
@@ -259,48 +258,6 @@ TEST_F(Board, PacesProbes) {
   EXPECT_FALSE(board.next(2000, order));
   EXPECT_TRUE(board.next(1000 + ProbeBoard::kPace, order));
   EXPECT_EQ(order.id, 22U);
-}
-
-// For ThreadSanitizer: a control thread, the worker that sends, and one that gets the answers.
-TEST(Prober, Threads) {
-  ProbeBoard board;
-  std::atomic<uint64_t> mac{1};
-  std::atomic<bool> end{false};
-  std::atomic<uint32_t> last{0};
-  const auto clock = [] {
-    return static_cast<Nanos>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
-  };
-  std::thread sender([&] {
-    for (ProbeOrder order; !end.load();) {
-      if (board.next(clock(), order)) last.store(order.id);
-      std::this_thread::yield();
-    }
-  });
-  std::thread receiver([&] {
-    while (!end.load()) {
-      ProbeHeader header{};
-      header.id = last.load();
-      header.nonce = 77;
-      const size_t bytes = header.id / ProbeBoard::kSlots % 2 == 1 ? kLeastProbe : 1472;
-      for (const uint8_t tos : kTos) {
-        header.tos = tos;
-        (void)board.put_answer(header, tos, bytes, clock());
-      }
-      std::this_thread::yield();
-    }
-  });
-  ProbeRun run({1, "10.77.0.2", &mac, kTos, 1500, kOverhead}, board);
-  for (int i = 0; i < 5; ++i) {
-    run.begin(clock(), kSecond, 77);
-    while (run.running()) {
-      run.step(clock());
-      std::this_thread::yield();
-    }
-    EXPECT_GT(run.result().answered, 0U);
-  }
-  end.store(true);
-  sender.join();
-  receiver.join();
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+// host_claim_test.cc - what one daemon of a machine has for itself, and a second process that wants it
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "dataplane/kernel/host_claim.h"
+
+namespace gradlane::test::host_claim_test {
+namespace {
+
+TEST(HostClaim, NamesWhatItsProcessHasOnce) {
+  const std::string what = "test " + std::to_string(getpid());
+  const HostClaim first(what, "stop it");
+  const HostClaim again(what, "stop it");
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      const HostClaim other(what, "stop it");
+      _exit(1);
+    } catch (const SetupError& error) {
+      const std::string expected =
+          "another gradlaned of this machine, process " + std::to_string(getppid()) + ", has " + what + ": stop it";
+      _exit(error.what() == expected ? 0 : 2);
+    }
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace gradlane::test::host_claim_test

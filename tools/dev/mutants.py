@@ -180,12 +180,13 @@ class Hunt:
             self.path.write_text(text)
 
     def ask(self, stages, own_alone):
-        """Verdict, test, and how. own_alone: by those tests whose names are most like the file's."""
+        """Verdict, test, and how. own_alone: by tests whose names have a word of the file's path."""
         for folder, suite in stages:
             tests = self.tree.tests_of(folder, suite)
             tests.sort(key=lambda test: (-self.alike(test), self.facts(folder, test).get("seconds", test["timeout"])))
-            own = [test for test in tests if self.alike(test) == self.alike(tests[0])]
-            for group in (own, [] if own_alone else tests[len(own):]):
+            best = [test for test in tests if self.alike(test) == self.alike(tests[0])]
+            own = [test for test in tests[len(best):] if self.alike(test) > 0]
+            for group in (best, own, [] if own_alone else tests[len(best) + len(own):]):
                 if found := group and self.ask_group(folder, suite, group):
                     return found
         return "survived" if self.differs else "same program", "", f"{len(self.asked)} tests"

@@ -258,6 +258,7 @@ def main():
         name for name in every if name not in known or (options.survivors and known[name]["verdict"] != "caught")]
     if unknown := set(chosen) - every.keys():
         raise Broken(f"there is no mutant {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, which tests would inherit
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # takes the fault out, too
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what tests leave behind becomes this one's
     tree = Tree(options.tree.resolve() if options.tree else WORK / "main", options.tree is None)

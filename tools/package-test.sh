@@ -36,15 +36,16 @@ quietly() { "$@" >"$scratch/apt.log" 2>&1 || { tail -n 20 "$scratch/apt.log"; fa
 # All files and folders, but for what a machine writes by itself.
 list='find / -xdev -not -path "/srv/*" -not -path "/var/cache/*" -not -path "/var/lib/apt/*" -not -path "/var/lib/dpkg/*" \
   -not -path "/var/lib/systemd/*" -not -path "/var/log/*" -not -path "/etc/*-" -not -path "/tmp/*" \
-  -not -path "/var/tmp/systemd-*" | LC_ALL=C sort'
+  -not -path "/var/tmp/systemd-*" -not -path "/root/.cache*" | LC_ALL=C sort'
 ours='gradlane|gradlane-doc|libgradlane0|libgradlane-dev|python3-gradlane'
 
 source tools/package/one.sh
 source tools/package/four.sh
 
+tools/dev/pytorch.sh
 step "a bare Debian 12"
 # What is not ours is installed first: what the packages leave is what is there beyond it. Kept for the next time.
-extra="systemd dbus python3-torch binutils gcc libc6-dev pkg-config man-db bash-completion libgomp1"
+extra="systemd dbus python3-dev python3-numpy binutils gcc g++ libc6-dev pkg-config man-db bash-completion libgomp1"
 recommended=$(dpkg-deb -f "$packages"/gradlane_*.deb Recommends | tr -s ',\n' ' ')
 cache=build-package/debian-$({ cat debian/control && echo "$extra $recommended"; } | sha256sum | cut -c 1-12).tar
 if [ ! -e "$cache" ]; then
@@ -63,6 +64,9 @@ if [ ! -e "$cache" ]; then
 else
   mkdir "$root" && tar -C "$root" -xf "$cache"
 fi
+# PyTorch, where pip installs it.
+mkdir -p "$root/usr/local/lib/python3.11/dist-packages"
+cp -r build-pytorch/lib/python3.11/site-packages/. "$root/usr/local/lib/python3.11/dist-packages/"
 mkdir "$root/srv/older"
 cp "$packages"/*.deb tools/package/{check_sbom,train_until}.py "$root/srv/"
 cp "$older"/*.deb "$root/srv/older/"

@@ -23,9 +23,10 @@ import types
 import unittest
 
 # Patterns of tests that Gloo passes and gradlane cannot, and why.
-EXPECTED = {"test_monitored_barrier*": "monitored_barrier() wants a group whose backend is called gloo"}
-# Likewise where the backend is written in C++ (PyTorch 2).
-EXPECTED_IN_CPP = {"test_ddp_logging_data_cpu": "DDP's log calls every backend `custom` that is not PyTorch's own"}
+EXPECTED = {
+    "test_monitored_barrier*": "monitored_barrier() wants a group whose backend is called gloo",
+    "test_ddp_logging_data_cpu": "DDP's log calls every backend `custom` that is not PyTorch's own",
+}
 # Tests that make their model only where the backend is called gloo, mpi or nccl: these are told that it is gloo.
 BY_NAME = "test_accumulate_gradients_no_sync*"
 # Of each kind of operation, and of what is built on them, one that takes a second: which Gloo passes, in PyTorch 2.
@@ -175,10 +176,7 @@ def summarise(results, names, of_gloo):
 
 
 def expected(name):
-    from gradlane.torch import extension
-
-    patterns = EXPECTED if extension.load() is None else {**EXPECTED, **EXPECTED_IN_CPP}
-    return next((reason for pattern, reason in patterns.items() if fnmatch.fnmatch(name, pattern)), None)
+    return next((reason for pattern, reason in EXPECTED.items() if fnmatch.fnmatch(name, pattern)), None)
 
 
 if __name__ == "__main__":

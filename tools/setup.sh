@@ -2,9 +2,9 @@
 # Installs the Debian 12 packages that gradlane needs, as root; does nothing, silently, when all are there.
 #
 #     tools/setup.sh             what the build and tools/demo.sh need
-#     tools/setup.sh --test      and what tools/test.sh needs, with PyTorch 2 from pip in build-pytorch/
+#     tools/setup.sh --test      and what tools/test.sh needs, with PyTorch from pip in build-pytorch/
 #     tools/setup.sh --all       and what nightly tests, comparisons and packaging need
-#     tools/setup.sh --pytorch   PyTorch 2 alone, where the packages of --test are installed
+#     tools/setup.sh --pytorch   PyTorch alone, where the packages of --test are installed
 #
 # --no-pytorch, after --test or --all: Debian's packages only.
 set -euo pipefail
@@ -31,7 +31,7 @@ test_packages=(
   tmux systemd tshark binutils
   # format, types and style
   clang-format mypy python3-flake8
-  # PyTorch 2 by pip
+  # PyTorch by pip
   python3-dev python3-venv
 )
 all_packages=(
@@ -42,7 +42,7 @@ all_packages=(
   # traffic beside the accelerator's; an emulated CPU without AVX
   iperf3 qemu-user
   # what gradlane is compared with, and plots
-  python3-torch openmpi-bin python3-mpi4py python3-matplotlib
+  openmpi-bin python3-mpi4py python3-matplotlib
   # tools/package.sh, tools/package-test.sh
   abigail-tools debhelper debootstrap devscripts dh-python lintian man-db
 )
@@ -102,24 +102,6 @@ install_packages() {
   fi
 }
 
-# ---- PyTorch 2
-
-# Made once, and again when other versions are wanted. Without it, tests on PyTorch 2 are skipped, but fail in CI.
-install_pytorch() {
-  local venv=build-pytorch wanted=tools/dev/pytorch_2.txt
-  cmp -s "$wanted" "$venv/installed.txt" && return
-  echo "installing $(tr '\n' ' ' <"$wanted")in $venv/: some 200 MB to download"
-  rm -rf "$venv"
-  # Python compiles what is imported, then.
-  if /usr/bin/python3 -m venv "$venv" >"$log" 2>&1 &&
-    "$venv/bin/pip" install --no-compile -r "$wanted" -c tools/dev/pip_versions.txt >"$log" 2>&1; then
-    cp "$wanted" "$venv/installed.txt"
-  else
-    tail -n 5 "$log" >&2
-    echo "tools/setup.sh: pip could not install PyTorch 2: tests on it are skipped, and fail in CI" >&2
-  fi
-}
-
 options=$*
 pytorch=false
 for option in "$@"; do
@@ -135,4 +117,5 @@ for option in "$@"; do
   esac
 done
 install_packages
-! $pytorch || install_pytorch
+# Without it, tests on PyTorch are skipped, and fail in CI.
+! $pytorch || tools/dev/pytorch.sh || true

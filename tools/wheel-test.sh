@@ -20,7 +20,7 @@ fail() {
 
 step "a fresh virtual environment"
 /usr/bin/python3 -m venv "$scratch/venv"
-"$scratch/venv/bin/pip" install --quiet -c tools/dev/pip_versions.txt "$wheel" "$(grep torch tools/dev/pytorch_2.txt)"
+"$scratch/venv/bin/pip" install --quiet -c tools/dev/pip_versions.txt "$wheel" "$(grep torch tools/dev/pytorch.txt)"
 cat >"$scratch/train.py" <<'PYTHON'
 import torch
 torch.distributed.init_process_group("gradlane")

@@ -5,7 +5,6 @@ inside_test.py GRADLANE GRADLANED: needs root, ip, tc, nft, ethtool and ping; wi
 status 77). With PyTorch there, Gloo is tried too.
 """
 
-import importlib.util
 import json
 import pathlib
 import signal
@@ -171,9 +170,6 @@ class RunInsideTest(Endings, SpacesTest):
         self.assertLess(BYTES * 8 / first["took"], RATE / 0.85)
 
     def test_gloo(self):
-        if importlib.util.find_spec("torch") is None:
-            self.assertFalse(networks.in_ci(), "tools/setup.sh installs PyTorch")
-            self.skipTest("needs PyTorch")
         for nodes, mtu in ((4, "1500"), (2, "9000")):
             run = self.start("-n", str(nodes), "--rate", "1gbit", "--mtu", mtu, command=[sys.executable, "-c", GLOO])
             run.process.wait(4 * PATIENCE)  # importing PyTorch takes a while

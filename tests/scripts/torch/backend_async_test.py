@@ -1,21 +1,18 @@
 #!/usr/bin/python3
-"""Tests of asynchronous operations of the backend "gradlane" of PyTorch, and of what stays behind: run as
-backend_test.py is."""
+"""Tests of asynchronous operations of the backend "gradlane" of PyTorch, and of what stays behind."""
 
 import datetime
 import gc
 import os
 import pathlib
 import threading
-import unittest
-import unittest.mock
 
 import torch
 import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
-from tests.scripts.torch.backend_case import RANK, WORLD, Case, given, setUpModule, summed, tearDownModule  # noqa: F401
+from tests.scripts.torch.backend_case import RANK, WORLD, Case, given, summed
 
 
 class Async(Case):
@@ -99,7 +96,3 @@ class Async(Case):
         self.assertEqual(after[::2], before[::2])
         # What went last may still have its memory, or not.
         self.assertLessEqual(abs(after[1] - before[1]), 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,8 +1,7 @@
-"""What tests of the backend have in common: the process group, tensors, and comparisons on all ranks."""
+"""What tests of the backend have in common: tensors, and comparisons on all ranks."""
 
 import os
 import unittest
-import warnings
 
 import torch
 import torch.distributed as dist
@@ -12,16 +11,6 @@ WORLD = int(os.environ["WORLD_SIZE"])
 REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 OTHERS = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16, torch.complex64, torch.complex128)
 SIZES = (1, 7, 1000, 5000, 300001)  # the last is several pieces
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    dist.init_process_group("gradlane")
-
-
-def tearDownModule():
-    dist.destroy_process_group()
 
 
 def given(rank, numel, dtype=torch.float32):

@@ -12,7 +12,7 @@ import torch.distributed as dist
 import gradlane
 import gradlane.torch
 from gradlane.torch.setting import Setting, of_the_job
-from tests.scripts.torch.backend_case import OTHERS, RANK, REAL, SIZES, WORLD, Case, given, setUpModule, summed, tearDownModule  # noqa: F401
+from tests.scripts.torch.backend_case import OTHERS, RANK, REAL, SIZES, WORLD, Case, given, summed
 
 
 class Sums(Case):
@@ -328,7 +328,3 @@ class Tensors(Case):
         tensor.copy_(given(RANK, 700000))
         dist.all_reduce(tensor)
         self.assertSame(tensor, summed(700000))
-
-
-if __name__ == "__main__":
-    unittest.main()

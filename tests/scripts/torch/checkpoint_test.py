@@ -1,9 +1,5 @@
 #!/usr/bin/python3
-"""Tests of what gradlane.torch's hook keeps:
-gradlane run -n N -- python3 -m tests.scripts.torch.checkpoint_test gradlane|gloo [TEST...].
-
-All ranks run the same tests in the same order, so collectives in them match up.
-"""
+"""Tests of what gradlane.torch's hook keeps: by ranks.py, on backend gradlane or gloo."""
 
 import gc
 import os
@@ -15,7 +11,7 @@ import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
-from tests.scripts.torch.ddp import BACKEND, RANK, WORLD, Given, Training, draw, run_tests, same_everywhere, step, wrapped
+from tests.scripts.torch.ddp import BACKEND, RANK, WORLD, Given, Training, draw, same_everywhere, step, wrapped
 
 
 class Checkpoints(unittest.TestCase):
@@ -203,7 +199,3 @@ class Reconnecting(unittest.TestCase):
         cut.run(3, 6)
         for one, other in zip(whole.parameters(), cut.parameters()):
             self.assertTrue(torch.equal(one, other))
-
-
-if __name__ == "__main__":
-    run_tests()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch's hook with codecs of several states, that do not add, or that look at whole tensors:
-gradlane run -n N --strategies ring,direct -- python3 -m tests.scripts.torch.codecs_test gradlane [TEST...].
+"""Tests of gradlane.torch's hook with codecs of several states, that do not add, or that look at whole tensors: by
+ranks.py, of gradlane run --strategies ring,direct.
 """
 
 import io
@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane
 import gradlane.torch
-from tests.scripts.torch.ddp import SHAPES, WORLD, Given, Training, draw, exact_average, run_tests, same_everywhere
+from tests.scripts.torch.ddp import SHAPES, WORLD, Given, Training, draw, exact_average, same_everywhere
 from tests.scripts.torch.ddp import step, worst, wrapped
 
 
@@ -261,7 +261,3 @@ class PowerSgd(unittest.TestCase):
                 training.run(0, 40)
                 self.assertLess(training.loss(), 0.9 * first)
                 self.assertTrue(same_everywhere(training.model.parameters()))
-
-
-if __name__ == "__main__":
-    run_tests()

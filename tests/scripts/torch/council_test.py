@@ -3,8 +3,8 @@
 
 import concurrent.futures
 import datetime
+import json
 import threading
-import time
 import unittest
 import unittest.mock
 
@@ -20,25 +20,11 @@ def ms(number):
     return datetime.timedelta(milliseconds=number)
 
 
-class Late(dist.PrefixStore):
-    """What a thread sets in it is there `ms` later."""
-
-    thread = threading.local()
-
-    def set(self, key, value):
-        time.sleep(getattr(self.thread, "ms", 0) / 1000)
-        super().set(key, value)
-
-
 class Ranks(unittest.TestCase):
     def setUp(self):
         self.server = dist.TCPStore("127.0.0.1", 0, 1, True, PATIENCE, wait_for_workers=False)
-        # What a store that has lost its way waits for.
-        self.stores = [dist.TCPStore("127.0.0.1", self.server.port, 1, False, ms(5000), wait_for_workers=False)
+        self.stores = [dist.TCPStore("127.0.0.1", self.server.port, 1, False, PATIENCE, wait_for_workers=False)
                        for _ in range(3)]
-        # The server has taken all connections when it answers the last one. Of one that it has not taken when it ends,
-        # PyTorch 1's store hears of a reset in a thread of its own, and that ends the program.
-        self.stores[-1].add("all are here", 1)
 
     def each(self, call):
         """What call(rank, its store) has returned, or raised, on each rank."""
@@ -53,71 +39,52 @@ class Ranks(unittest.TestCase):
 
 
 class Waiting(Ranks):
-    def test_in_vain(self):
-        """What comes later is no answer to other questions."""
+    def test_short_and_long(self):
+        """Looks again and again, or waits."""
         mine, other, _ = self.stores
-        council._set(other, "known", "yes")
-        self.assertFalse(council._wait(mine, ["late"], ms(100)))
-        council._set(other, "late", "")
-        for _ in range(3):
-            self.assertEqual(mine.get("known"), b"yes")
-        self.assertTrue(council._wait(mine, ["known", "late"], ms(100)))
+        for number, limit in enumerate((council._LOOK, PATIENCE)):
+            keys = [f"one {number}", f"two {number}"]
+            self.assertFalse(council._wait(mine, keys, council._LOOK))
+            other.set(keys[0], "")
+            self.assertFalse(council._wait(mine, keys, council._LOOK))
+            other.set(keys[1], "")
+            self.assertTrue(council._wait(mine, keys, limit))
 
-    def test_for_several_again_and_again(self):
+    def test_long_in_vain(self):
         mine, other, _ = self.stores
-        for _ in range(3):
-            self.assertFalse(council._wait(mine, ["one", "two"], ms(30)))
-        timer = threading.Timer(0.1, council._set, [other, "one", ""])
-        timer.start()
-        self.assertFalse(council._wait(mine, ["one", "two"], ms(400)))
-        timer.join()
-        council._set(other, "two", "")
-        self.assertTrue(council._wait(mine, ["one", "two"], ms(400)))
-
-    def test_beside_other_threads(self):
-        """Looks are no danger to what these make of memory."""
-        end = time.monotonic() + 1
-        council._set(self.server, "known", "x" * 100)
-
-        def work():
-            while time.monotonic() < end:
-                [bytes(100 + number) for number in range(50)]
-
-        threads = [threading.Thread(target=work) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-
-        def look(rank, store):
-            while time.monotonic() < end:
-                self.assertTrue(council._is_there(store, ["known"]))
-
-        self.assertEqual(self.each(look), [None] * 3)
-        for thread in threads:
-            thread.join()
-
-    def test_looks_set_nothing(self):
-        for _ in range(2):
-            self.assertFalse(council._is_there(self.stores[0], ["nothing"]))
-
-    def test_long_enough(self):
-        """More than a look."""
-        threading.Timer(0.3, council._set, [self.stores[1], "late", ""]).start()
-        self.assertTrue(council._wait(self.stores[0], ["late"], PATIENCE))
+        self.assertFalse(council._wait(mine, ["late"], 2 * council._LOOK))
+        other.set("late", "yes")
+        self.assertEqual(mine.get("late"), b"yes")
 
 
 class Convening(Ranks):
-    def test_however_late_somebody_is(self):
-        """About as long as a look takes, or longer, at each step of the meeting."""
-        for rank in range(3):
-            for late in (30, 95, 101, 103, 105, 107, 109, 111, 150):
-                def convene(mine, store, late=late, rank=rank, word=f"{rank} {late}"):
-                    Late.thread.ms = late if mine == rank else 0
-                    return council.convene(dist.PrefixStore(word, store), mine, 3, PATIENCE)
+    def convene(self, rank, store):
+        return council.convene(store, rank, 3, PATIENCE)
 
-                with self.subTest(rank=rank, late=late), unittest.mock.patch.object(council.dist, "PrefixStore", Late):
-                    words = self.each(convene)
-                    self.assertEqual(len(set(words)), 1, words)
-                    self.assertRegex(str(words[0]), "^[0-9a-f]{16}$")
+    def test_one_word_for_all(self):
+        words = self.each(self.convene)
+        self.assertEqual(len(set(words)), 1, words)
+        self.assertRegex(str(words[0]), "^[0-9a-f]{16}$")
+
+    def test_what_an_earlier_attempt_has_left(self):
+        """Rank 0 proposes a word to those who have gone, and another one to each that comes in their place."""
+        left = dist.PrefixStore(council._PREFIX, self.stores[0])
+        for rank in (1, 2):
+            left.set(f"hello {rank}", "of an earlier attempt")
+
+        def late(rank, store):
+            before = dist.PrefixStore(council._PREFIX, store)
+            if rank == 1:
+                before.wait(["proposal"], PATIENCE)
+            if rank == 2:  # rank 1 has been proposed to
+                while before.get("hello 1") == b"of an earlier attempt" or \
+                        before.get("hello 1").decode() not in json.loads(before.get("proposal"))[1]:
+                    pass
+            return self.convene(rank, store)
+
+        words = self.each(late)
+        self.assertEqual(len(set(words)), 1, words)
+        self.assertRegex(str(words[0]), "^[0-9a-f]{16}$")
 
     def test_who_does_not_come_is_named(self):
         def convene(rank, store):
@@ -143,27 +110,36 @@ class Refusals(Ranks):
     def refuse(self):
         raise OSError("no such thing")
 
-    def check(self, step, late):
-        """Rank 1 has heard all at this step, and gets no time to read it."""
-        wait = council._wait
+    def check(self, step, then):
+        """Rank 1 has heard all at this step, and gets no time to read it before the others wait for what is `then`."""
+        wait, waiting = council._wait, threading.Semaphore(0)
 
         def slow(store, keys, limit):
+            if store is not self.slow and keys[0].endswith(then):
+                waiting.release()
             there = wait(store, keys, limit)
             if store is self.slow and keys[0].endswith(step):
-                time.sleep(late)
+                for _ in range(2):
+                    waiting.acquire()
             return there
+
+        def joined(rank, store):
+            try:
+                return self.join(rank, store)
+            finally:
+                waiting.release()  # it has not waited, which is wrong; rank 1 shall not either
 
         self.slow = self.stores[1]
         with unittest.mock.patch.object(council, "_wait", slow):
-            for error in self.each(self.join):
+            for error in self.each(joined):
                 self.assertIsInstance(error, gradlane.NoDaemon)
                 self.assertEqual(str(error), "gradlane: no daemon for rank 0: no such thing")
 
     def test_slow_to_hear(self):
-        self.check("start 0", 0.5)
+        self.check("start 0", "joined 0")
 
     def test_slow_to_read(self):
-        self.check("joined 0", 6)
+        self.check("joined 0", "all have parted")
 
     def test_who_says_nothing_is_named(self):
         def hear(rank, store):

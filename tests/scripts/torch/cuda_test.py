@@ -1,7 +1,6 @@
 #!/usr/bin/python3
-"""Tests of CUDA tensors, where there is a GPU, which all ranks share: gradlane run -n N -- python3 -m
-tests.scripts.torch.cuda_test gradlane [TEST...]. Without one a stand-in takes its place, whose copies are over at once,
-and what is about streams is skipped. All ranks run the same tests in the same order."""
+"""Tests of CUDA tensors, where there is a GPU, which all ranks share: by ranks.py. Without one a stand-in takes its
+place, whose copies are over at once, and what is about streams is skipped."""
 
 import statistics
 import time
@@ -16,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 import gradlane
 import gradlane.torch
 from gradlane.torch import Engine
-from tests.scripts.torch.ddp import RANK, WORLD, draw, run_tests, same_everywhere
+from tests.scripts.torch.ddp import RANK, WORLD, draw, same_everywhere
 from tests.scripts.torch.far import DEVICE, HERE, far
 from tests.scripts.torch.feedback_test import Picky
 
@@ -205,7 +204,6 @@ class Far(unittest.TestCase):
         return sums + owed
 
 
-@unittest.skipUnless(hasattr(dist, "device_mesh") or HERE, "this PyTorch has no FSDP2")
 class Sharded(unittest.TestCase):
     def test_as_on_the_cpu(self):
         """What is applied, and what is owed, to the bit."""
@@ -279,7 +277,3 @@ class Streams(unittest.TestCase):
             ddp.zero_grad(set_to_none=True)
             ddp([gradient.cuda() for gradient in draw(step, [(100000,)], 1e-3)]).backward()
         self.assertLess(statistics.median(waited[1:]), 0.05, "the hook has waited for the GPU, a tenth of a second")
-
-
-if __name__ == "__main__":
-    run_tests()

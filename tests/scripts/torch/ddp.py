@@ -4,7 +4,6 @@
 import io
 import os
 import sys
-import unittest
 import unittest.mock
 
 import torch
@@ -116,16 +115,3 @@ class Training:
 
     def parameters(self):
         return [parameter.detach().clone() for parameter in self.model.parameters()]
-
-
-def run_tests():
-    """Those of the script, which was started with a backend as its first argument."""
-    del sys.argv[1]
-    torch.set_num_threads(1)
-    dist.init_process_group(BACKEND)
-    # One that fails leaves the others waiting for it, so that is the end.
-    tests = unittest.main(exit=False, failfast=True)
-    if not tests.result.wasSuccessful():
-        sys.exit(1)
-    dist.barrier()
-    dist.destroy_process_group()

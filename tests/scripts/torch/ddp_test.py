@@ -1,14 +1,11 @@
 #!/usr/bin/python3
-"""Tests of DistributedDataParallel on the backend "gradlane", and of what the backend refuses: gradlane run -n N --
-ddp_test.py [TEST...]. All ranks run the same tests in the same order.
-"""
+"""Tests of DistributedDataParallel on the backend "gradlane", and of what the backend refuses: by ranks.py."""
 
 import os
 import signal
 import threading
 import unittest
 import unittest.mock
-import warnings
 
 os.environ.setdefault("GLOG_minloglevel", "2")  # no warnings about options that a test sets for the sake of it
 
@@ -23,16 +20,6 @@ import gradlane.torch
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
 SMALL_BUCKETS = {"bucket_cap_mb": 0.02}
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    dist.init_process_group("gradlane")
-
-
-def tearDownModule():
-    dist.destroy_process_group()
 
 
 def network(seed=0):
@@ -302,7 +289,3 @@ class Refusals(unittest.TestCase):
         os.close(writing)
         self.assertIn("parent of a fork", os.read(reading, 1000).decode())
         dist.barrier()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane
 import gradlane.torch
-from tests.scripts.torch.backend_case import OTHERS, RANK, REAL, SIZES, WORLD, Case, given, setUpModule, tearDownModule  # noqa: F401
+from tests.scripts.torch.backend_case import OTHERS, RANK, REAL, SIZES, WORLD, Case, given
 
 TYPES = REAL + OTHERS + (torch.bool,)
 NEXT, BEFORE = (RANK + 1) % WORLD, (RANK - 1) % WORLD
@@ -88,8 +88,6 @@ class Reductions(Case):
 
     def test_premultiplied(self):
         op = dist._make_nccl_premul_sum(0.5)
-        if not hasattr(op, "factor"):
-            self.skipTest("PyTorch 1 does not tell the factor")
         tensor = given(RANK, 5000)
         dist.all_reduce(tensor, op=op)
         self.assertSame(tensor, reduced(torch.add, 5000) / 2)
@@ -384,7 +382,3 @@ class Whole(Case):
         tensor = torch.ones(3)
         dist.all_reduce(tensor)
         self.assertEqual(tensor[0], WORLD)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 """Elastic restarts: a rank is killed at a random step, torchrun starts all anew, and they go on from a checkpoint. The
-weights are those of a training that nobody disturbed, to the bit. PyTorch 2, by tools/pytorch_2.sh:
-
-elastic_test.py GRADLANED [unittest's arguments], with the Python of an environment that has torchrun
+weights are those of a training that nobody disturbed, to the bit:
+elastic_test.py GRADLANED [unittest's arguments]
 """
 
 import hashlib

@@ -1,28 +1,29 @@
 #!/usr/bin/python3
-"""Tests of how gradlane.torch builds its part in C++, with compilers that only say that they were called. That of what
-is built runs under PyTorch 2, by tools/pytorch_2.sh."""
+"""Tests of how gradlane.torch builds its part in C++, with compilers that only say that they were called."""
 
 import concurrent.futures
 import multiprocessing
 import os
 import pathlib
+import re
 import tempfile
 import unittest
 import unittest.mock
 
 import torch
 
-from gradlane.torch import extension, newer
+from gradlane.torch import extension
 
-SLOW = """#!/bin/sh
-echo called >> {log}
-sleep 0.5
+# They begin when all have come.
+WORKING = """#!/bin/sh
+echo called >> {scratch}/log
+while [ $(ls {scratch} | grep -c come) -lt {processes} ]; do sleep 0.01; done
 while [ "$1" != -o ]; do shift; done
 echo library > "$2"
 """
 FAILING = """#!/bin/sh
-echo called >> {log}
-sleep 0.5
+echo called >> {scratch}/log
+while [ $(ls {scratch} | grep -c come) -lt {processes} ]; do sleep 0.01; done
 echo "In file included from nowhere:" >&2
 echo "extension.cc:1: fatal error: torch/extension.h: No such file" >&2
 exit 1
@@ -31,11 +32,23 @@ PROCESSES = 4
 
 
 def built(folder):
-    """In a process of its own. How it has ended."""
+    """How it has ended."""
     try:
         return str(extension.build(pathlib.Path(folder)))
     except extension.CannotBuild as reason:
         return f"not: {reason}"
+
+
+def built_beside_others(folder, scratch):
+    """The same in a process of its own, which says when it has come to wait for the others."""
+    locked = extension._locked
+
+    def come(path):
+        (scratch / f"come {os.getpid()}").touch()
+        return locked(path)
+
+    with unittest.mock.patch.object(extension, "_locked", come):
+        return built(folder)
 
 
 class Extension(unittest.TestCase):
@@ -46,29 +59,30 @@ class Extension(unittest.TestCase):
         self.log = self.scratch / "log"
         self.place = self.scratch / "cache" / "here"
 
-    def compiler(self, text):
+    def compiler(self, text, processes=0):
         path = self.scratch / "compiler"
-        path.write_text(text.format(log=self.log))
+        path.write_text(text.format(scratch=self.scratch, processes=processes))
         path.chmod(0o755)
         return {"CXX": str(path)}
 
     def together(self):
         with concurrent.futures.ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("fork")) as pool:
-            return list(pool.map(built, [self.place] * PROCESSES))
+            return [each.result() for each in
+                    [pool.submit(built_beside_others, self.place, self.scratch) for _ in range(PROCESSES)]]
 
     def test_one_builds_for_all(self):
-        with unittest.mock.patch.dict(os.environ, self.compiler(SLOW)):
+        with unittest.mock.patch.dict(os.environ, self.compiler(WORKING, PROCESSES)):
             self.assertEqual(self.together(), [str(self.place / "gradlane_native.so")] * PROCESSES)
             self.assertEqual(built(self.place), str(self.place / "gradlane_native.so"))
         self.assertEqual(self.log.read_text(), "called\n")
         self.assertEqual((self.place / "gradlane_native.so").read_text(), "library\n")
 
     def test_one_fails_for_all(self):
-        with unittest.mock.patch.dict(os.environ, self.compiler(FAILING)):
+        with unittest.mock.patch.dict(os.environ, self.compiler(FAILING, PROCESSES)):
             for answer in self.together():
                 self.assertRegex(answer, "^not: .*compiler: extension.cc:1: fatal error: torch/extension.h: No such")
             self.assertEqual(self.log.read_text(), "called\n")
-        with unittest.mock.patch.dict(os.environ, self.compiler(SLOW)):  # the next job tries again
+        with unittest.mock.patch.dict(os.environ, self.compiler(WORKING)):  # the next job tries again
             self.assertEqual(built(self.place), str(self.place / "gradlane_native.so"))
 
     def test_no_compiler(self):
@@ -77,12 +91,16 @@ class Extension(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, {"CXX": "/no/such/compiler"}):
             self.assertEqual(built(self.place), "not: /no/such/compiler: No such file or directory")
 
-    def test_goes_on_without(self):
-        with unittest.mock.patch.dict(os.environ, {"CXX": "/no/such/compiler", "TORCH_EXTENSIONS_DIR": str(self.scratch)}), \
-                unittest.mock.patch.object(torch, "__version__", "2.13.0"), \
-                unittest.mock.patch.object(extension, "_say") as say:
-            self.assertIsNone(extension.load.__wrapped__())
-        self.assertRegex(say.call_args[0][0], "no backend in C.., going on in Python: /no/such/compiler")
+    def test_error(self):
+        """One line with what to install; nothing is tried twice."""
+        with unittest.mock.patch.dict(os.environ, {"CXX": "/no/such/compiler", "TORCH_EXTENSIONS_DIR": str(self.scratch)}):
+            outcome = extension._outcome.__wrapped__()
+        with unittest.mock.patch.object(extension, "_outcome", lambda: outcome):
+            with self.assertRaises(extension.CannotBuild) as caught:
+                extension.load()
+        self.assertRegex(str(caught.exception), f"^gradlane: no backend for PyTorch {re.escape(torch.__version__)}: "
+                         r"/no/such/compiler: No such file .*apt install g\+\+ python3-dev, and for Debian's own PyTorch libtorch-dev pybind11-dev$")
+        self.assertNotIn("\n", str(caught.exception))
 
     def test_where_it_lies(self):
         with unittest.mock.patch.dict(os.environ, {"TORCH_EXTENSIONS_DIR": "/one", "XDG_CACHE_HOME": "/two"}):
@@ -105,7 +123,7 @@ class Extension(unittest.TestCase):
         sources = self.scratch / "native"
         sources.mkdir()
         (sources / "extension.cc").write_text("// of the wheel")
-        environment = {**self.compiler(SLOW), "TORCH_EXTENSIONS_DIR": str(self.scratch / "cache")}
+        environment = {**self.compiler(WORKING), "TORCH_EXTENSIONS_DIR": str(self.scratch / "cache")}
         with unittest.mock.patch.dict(os.environ, environment), \
                 unittest.mock.patch.object(extension, "_SOURCES", sources), \
                 unittest.mock.patch.object(torch, "__version__", "2.13.0+cu130"), \
@@ -115,39 +133,13 @@ class Extension(unittest.TestCase):
             place.parent.mkdir(parents=True)
             place.write_text("not for this machine")
             with unittest.mock.patch.object(extension, "_module", lambda path: path):
-                self.assertEqual(extension.load.__wrapped__(), place)
+                self.assertEqual(extension._outcome.__wrapped__(), place)
             self.assertFalse(self.log.exists())
-            self.assertIsNone(extension.load.__wrapped__())
+            self.assertIsInstance(extension._outcome.__wrapped__(), extension.CannotBuild)  # "library" is none
             self.assertEqual(self.log.read_text(), "called\n")
             self.assertRegex(say.call_args_list[0][0][0], "cannot be loaded .*building it")
             (sources / "extension.cc").write_text("// later")
             self.assertNotEqual(extension.brought(), place)
-
-    def test_not_wanted(self):
-        with unittest.mock.patch.object(torch, "__version__", "1.13.0a0"):
-            self.assertFalse(extension.wanted())
-        with unittest.mock.patch.object(torch, "__version__", "2.13.0"):
-            self.assertTrue(extension.wanted())
-            with unittest.mock.patch.dict(os.environ, {"GRADLANE_EXTENSION": "0"}):
-                self.assertFalse(extension.wanted())
-
-    def test_derived_in_python(self):
-        """Of versions whose Backend can be derived in Python: each name finds the policy's method."""
-
-        class BackendBase:
-            def __init__(self, rank, size):
-                self.place = rank, size
-
-        policy = unittest.mock.Mock()
-        with unittest.mock.patch.object(newer.extension, "load", lambda: None):
-            with unittest.mock.patch.object(newer.dist, "BackendBase", BackendBase, create=True):
-                backend = newer.wrap(policy, 1, 2)
-            self.assertIs(newer.wrap(policy, 1, 2), policy)
-        self.assertEqual((backend.place, backend.getBackendName()), ((1, 2), "gradlane"))
-        backend.all_gather_single(1, 2, 3)
-        policy._allgather_base.assert_called_once_with(1, 2, 3)
-        backend.allreduce([4])
-        policy.allreduce.assert_called_once_with([4])
 
     def test_sources_are_installed(self):
         root = pathlib.Path(extension.__file__).parents[4]

@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 """What the hook's error feedback owes survives what people do in a training: whatever they do, what was applied and
-what is owed are together what was computed, to the bit:
-gradlane run -n 2 [--trainers 2 --local-reduce] -- python3 -m tests.scripts.torch.feedback_test gradlane|gloo [TEST...].
+what is owed are together what was computed, to the bit: by ranks.py, of gradlane run -n 2 [--trainers 2 --local-reduce].
 
 Gradients are multiples of a power of two, few enough bits that float32 holds all that is added; ranks are a power of
 two, so that averages are exact.
@@ -13,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import gradlane.torch
-from tests.scripts.torch.ddp import WORLD, Given, draw, run_tests, same_everywhere, wrapped
+from tests.scripts.torch.ddp import WORLD, Given, draw, same_everywhere, wrapped
 
 SHAPES = [(60, 50), (5000,), (2048,), (7,)]
 UNIT = 2.0**-24
@@ -239,7 +238,3 @@ class Survives(unittest.TestCase):
                     books.backward(gradients(seed))
                 books.applied = [value.detach().double() * -WORLD for value in books.values]
                 self.check(books)
-
-
-if __name__ == "__main__":
-    run_tests()

@@ -1,8 +1,5 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch.fsdp() on PyTorch 2: gradlane run -n 2 -- fsdp_test.py [TEST...], by tools/pytorch_2.sh.
-
-FSDP names the default group, "gradlane" or "gloo" (if it is not set: "gradlane").
-"""
+"""Tests of gradlane.torch.fsdp(): by ranks.py, on backend gradlane or gloo."""
 
 import os
 import unittest
@@ -16,15 +13,6 @@ import gradlane.torch
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    dist.init_process_group(os.environ.get("FSDP", "gradlane"))
-
-
-def tearDownModule():
-    dist.destroy_process_group()
 
 
 def network(**options):
@@ -243,7 +231,3 @@ class Fsdp(unittest.TestCase):
             gradlane.torch.fsdp(model, "topk:1%")
         with self.assertRaisesRegex(gradlane.BadArgument, "int8"):
             gradlane.torch.fsdp(model, parameters="int8")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,9 +1,5 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch's hook:
-gradlane run -n N -- python3 -m tests.scripts.torch.hook_test gradlane|gloo [TEST...].
-
-All ranks run the same tests in the same order, so collectives in them match up.
-"""
+"""Tests of gradlane.torch's hook: by ranks.py, on backend gradlane or gloo."""
 
 import gc
 import math
@@ -18,7 +14,7 @@ import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
-from tests.scripts.torch.ddp import BACKEND, RANK, SHAPES, WORLD, Given, Training, draw, exact_average, rms, run_tests
+from tests.scripts.torch.ddp import BACKEND, RANK, SHAPES, WORLD, Given, Training, draw, exact_average, rms
 from tests.scripts.torch.ddp import same_everywhere, step, worst, wrapped
 
 
@@ -212,7 +208,7 @@ class Errors(unittest.TestCase):
         for codec, listed in (("fixd:10", " raw, bf16, "), ("fixed:31", "usage: fixed:B or "), ("fixed:auto:20", "")):
             with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .*{listed}.*BITS 1 to 12"):
                 gradlane.torch.State(codec)
-        with self.assertRaisesRegex(gradlane.BadArgument, "strategy 'star': the daemon allows ring .strategies in"):
+        with self.assertRaisesRegex(gradlane.BadArgument, "strategy 'star': the daemon allows ring.* .strategies in"):
             gradlane.torch.State(strategy="star")
         self.assertRegex(repr(gradlane.torch.State("raw", strategy="ring")), "State.codec='raw', .*, strategy='ring'.: rank")
         with self.assertRaisesRegex(gradlane.BadArgument, "codec 10 is int; it is a name"):
@@ -301,7 +297,3 @@ class Errors(unittest.TestCase):
             state.reset()
             ddp = wrapped(module, state, 1024)
             self.assertLessEqual(worst(step(ddp, draw(seed, shapes, 0.1)), exact_average(seed, shapes, 0.1)), 2.0**-20)
-
-
-if __name__ == "__main__":
-    run_tests()

@@ -1,8 +1,5 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch.hsdp(), and of hooks of some ranks, on PyTorch 2: gradlane run -n 4 -- hsdp_test.py.
-
-By tools/pytorch_2.sh. HSDP names the default group, "gradlane" or "gloo" (if it is not set: "gradlane").
-"""
+"""Tests of gradlane.torch.hsdp(), and of hooks of some ranks: by ranks.py, four of them, on backend gradlane or gloo."""
 
 import datetime
 import os
@@ -22,15 +19,6 @@ RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
 REPLICAS = 2
 NUMEL = 5000
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    dist.init_process_group(os.environ.get("HSDP", "gradlane"), timeout=datetime.timedelta(seconds=60))
-
-
-def tearDownModule():
-    dist.destroy_process_group()
 
 
 class Again(unittest.TestCase):
@@ -206,7 +194,3 @@ class Hsdp(unittest.TestCase):
                 gradlane.NoDaemon, "no daemon for rank 0: .*GRADLANE_START=0 .*which are 1, 2, 3 of the job")
             with self.assertRaisesRegex(error, words):
                 gradlane.torch.State(process_group=dist.new_group([1, 2, 3]))
-
-
-if __name__ == "__main__":
-    unittest.main()

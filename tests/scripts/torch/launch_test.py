@@ -19,7 +19,7 @@ from tests.scripts.fixtures.ports import free_port
 
 TRAINER = pathlib.Path(__file__).with_name("trainer.py")
 GONE = "^OperationFailed: gradlane: (rank [01] has left|a trainer of this node has gone)"
-PATIENCE = 60  # for what comes at once, on a machine with nothing else to do
+PATIENCE = 300  # s: longer than anything takes; for a rank that hangs
 GRADLANED = ""
 
 
@@ -196,8 +196,6 @@ class Jobs(Case):
                                      "trainer of rank 1 .* has come")
         # And the next group has another one.
         job.ask("dist.destroy_process_group()")
-        # PyTorch 1.13 hangs if somebody still has the old store, which listens there.
-        job.ask("import gc; gc.collect()")
         job.ask(f"os.environ.update(MASTER_PORT='{free_port()}')")
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)

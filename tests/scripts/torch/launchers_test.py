@@ -82,7 +82,8 @@ class Environment(unittest.TestCase):
     def test_who_says_where_ranks_meet(self):
         """Needs no address of mpirun's."""
         far = {**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
-        with unittest.mock.patch.dict(os.environ, far), unittest.mock.patch("torch.distributed.init_process_group") as init:
+        with unittest.mock.patch.dict(os.environ, far, clear=True), \
+                unittest.mock.patch("torch.distributed.init_process_group") as init:
             for options in ({"init_method": "file:///x"}, {"store": "a store"}):
                 gradlane.torch.init(rank=1, world_size=2, **options)
                 init.assert_called_with("gradlane", rank=1, world_size=2, **options)

@@ -1,16 +1,13 @@
 #!/usr/bin/python3
-"""Tests of what PyTorch 2 has beyond 1.13, on the backend "gradlane": gradlane run -n 2 -- modern_test.py [TEST...], by
-tools/pytorch_2.sh. All ranks run the same tests, in the same order. MODERN names the backend as init_process_group()
-shall have it ("gradlane" if it is not set), so that others can be tried.
+"""Tests of what PyTorch asks a c10d::Backend for, and of what is built on it: meshes, functional collectives, FSDP2,
+DTensor. By ranks.py, whose backend may also be "cpu:gradlane".
 """
 
 import datetime
 import gc
 import os
-import sys
 import time
 import unittest
-import warnings
 
 import torch
 import torch.distributed as dist
@@ -24,23 +21,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane
 import gradlane.torch
-from gradlane.torch import extension, summary
+from gradlane.torch import summary
+from tests.scripts.torch.ddp import BACKEND, RANK, WORLD
 
-RANK = int(os.environ["RANK"])
-WORLD = int(os.environ["WORLD_SIZE"])
-BACKEND = os.environ.get("MODERN", "gradlane")
 CPU = torch.device("cpu")
 TOTAL = WORLD * (WORLD + 1) / 2  # of RANK + 1
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    dist.init_process_group(BACKEND)
-
-
-def tearDownModule():
-    dist.destroy_process_group()
 
 
 def mine(*shape):
@@ -86,9 +71,7 @@ class Case(unittest.TestCase):
 
 class Groups(Case):
     def test_is_a_backend(self):
-        """Where the extension is, PyTorch keeps its own ProcessGroup, with a backend for each device."""
-        if extension.load() is None:
-            self.skipTest("there is no extension")
+        """PyTorch keeps its own ProcessGroup, with a backend for each device."""
         group = dist.group.WORLD
         self.assertIs(type(group), dist.ProcessGroup)
         if "DETAIL" not in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
@@ -117,8 +100,8 @@ class Groups(Case):
         self.assertAll(tensor, TOTAL)
 
     def test_memory_of_the_backend(self):
-        backend = dist.group.WORLD._get_backend(CPU) if extension.load() is not None else None
-        if backend is None or not getattr(backend, "supports_tensor_alloc", lambda _: False)(CPU):
+        backend = dist.group.WORLD._get_backend(CPU)
+        if not getattr(backend, "supports_tensor_alloc", lambda _: False)(CPU):
             self.skipTest("it has none to offer")
         tensor = backend.allocate_tensor(1000, dtype=torch.float32, device=CPU)
         self.assertIsNotNone(gradlane.torch.Engine.existing()._memory.address(tensor))
@@ -159,7 +142,6 @@ class Operations(Case):
         for tensor in parts + tensors:
             self.assertAll(tensor, TOTAL)
 
-    @unittest.skipIf(extension.load() is None, "a ProcessGroup that is written in Python has no name")
     def test_functional(self):
         group = dist.group.WORLD
         gradlane.torch.ledger.clear()
@@ -208,7 +190,7 @@ class Operations(Case):
         dist.all_reduce(tensor)  # nothing was started by the others
         self.assertAll(tensor, TOTAL)
 
-    @unittest.skipIf(extension.load() is None or WORLD == 1, "all go by Python")
+    @unittest.skipIf(WORLD == 1, "all go by Python")
     def test_by_either_way(self):
         """Sums that end within the call, and the same in Python on other ranks."""
         driver = gradlane.torch.Engine.existing()._driver
@@ -259,7 +241,6 @@ class Operations(Case):
                         dist.all_reduce(tensor, op=op)
                         torch.testing.assert_close(tensor, torch.full((numel,), value), rtol=0.1, atol=0)
 
-    @unittest.skipIf(extension.load() is None, "all go by Python")
     def test_lost(self):
         """A group that has failed refuses sums that would not come by Python; others go on."""
         if "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
@@ -337,7 +318,3 @@ class Trainings(Case):
         objects = ["first" if RANK == 0 else None]
         dist.broadcast_object_list(objects)
         self.assertEqual(objects, ["first"])
-
-
-if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""gradlane.torch.check_replicas(): gradlane run -n N -- python3 -m tests.scripts.torch.replicas_test gradlane|gloo."""
+"""gradlane.torch.check_replicas(): by ranks.py, on backend gradlane or gloo."""
 
 import unittest
 
@@ -9,7 +9,7 @@ import torch.distributed as dist
 import gradlane
 import gradlane.torch
 from gradlane.torch import replicas
-from tests.scripts.torch.ddp import RANK, WORLD, run_tests
+from tests.scripts.torch.ddp import RANK, WORLD
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128)
 
@@ -170,7 +170,3 @@ class Words(unittest.TestCase):
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"), torch.nn.Linear(2, 2))
         self.assertEqual(replicas._device(model, False).type, "meta")
         self.assertEqual(replicas._device(model[0], False).type, "cpu")
-
-
-if __name__ == "__main__":
-    run_tests()

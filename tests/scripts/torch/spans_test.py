@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""gradlane.torch.Spans: gradlane run -n 2 -- python3 -m tests.scripts.torch.spans_test gradlane GRADLANE."""
+"""gradlane.torch.Spans: by ranks.py. GRADLANE in the environment: the program."""
 
 import json
+import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
-from tests.scripts.torch.ddp import RANK, WORLD, run_tests
+from tests.scripts.torch.ddp import RANK, WORLD
 
-GRADLANE = sys.argv.pop(2)
+GRADLANE = os.environ["GRADLANE"]
 ROUNDING = 1  # us
 
 
@@ -87,7 +87,3 @@ class SpansTest(unittest.TestCase):
                 ended = subprocess.run([GRADLANE, "trace", "--spans", path], capture_output=True, text=True, check=False)
                 self.assertEqual(ended.returncode, 2)
                 self.assertIn(words, ended.stderr)
-
-
-if __name__ == "__main__":
-    run_tests()

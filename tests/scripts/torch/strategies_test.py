@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Strategies by name, in PyTorch: once per rank, under `gradlane run -n 4 --strategies direct,ring,rings:2,aggregator:1`."""
+"""Strategies by name, in PyTorch: by ranks.py, of gradlane run -n 4 --strategies direct,ring,rings:2,aggregator:1."""
 
 import unittest
 
@@ -13,7 +13,6 @@ STRATEGIES = ("direct", "ring", "rings:2", "aggregator:1")
 
 class StrategiesTest(unittest.TestCase):
     def test_by_name(self):
-        dist.init_process_group("gradlane")
         rank, world = dist.get_rank(), dist.get_world_size()
         large = 600_000  # more than a piece
         for strategy in (None, *STRATEGIES):
@@ -41,8 +40,3 @@ class StrategiesTest(unittest.TestCase):
         self.assertFalse(torch.equal(weights["ring"], weights["aggregator:1"]))
         torch.testing.assert_close(weights["ring"], weights["direct"], rtol=0.05, atol=0.05)
         torch.testing.assert_close(weights["ring"], weights["aggregator:1"], rtol=0.05, atol=0.05)
-        dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,5 @@
 #!/usr/bin/python3
-"""A few steps of the study's GPT with each way that its race has on PyTorch 2:
-gradlane run -n 2 -- study_gpt_test.py [TEST...], by tools/pytorch_2.sh. All ranks run the same tests, in the same order.
-"""
+"""A few steps of the study's GPT with each way that its race has: by ranks.py, on backend gloo."""
 
 import math
 import unittest
@@ -17,15 +15,6 @@ from tools.study import gpt, hooks, plan, train
 
 SPEC = {"epochs": 2, "momentum": 0.9, "rate": 0.1}
 STEPS = 3
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-
-
-def tearDownModule():
-    dist.destroy_process_group()
 
 
 class Race(unittest.TestCase):
@@ -81,7 +70,3 @@ def spoiled(gather):
         return work
 
     return gathering
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -28,12 +28,8 @@ def init(timeout=60, store=""):
 
 
 def limit(seconds):
-    """The group's timeout from now on. From 2.0 on it is the backend's."""
-    timeout = datetime.timedelta(seconds=seconds)
-    if hasattr(dist.group.WORLD, "options"):
-        dist.group.WORLD.options._timeout = timeout
-    else:
-        dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(timeout)
+    """The backend's timeout from now on."""
+    dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(datetime.timedelta(seconds=seconds))
 
 
 def reduce(numel=4, value=1.0, **options):
@@ -91,6 +87,12 @@ def ctrl_c(call):
     return call()
 
 
+def waiting(operations):
+    """Until so many are under way."""
+    while len(driver()._queue) < operations:
+        time.sleep(0.01)
+
+
 def backward():
     NAMES["model"](torch.ones(2, 1000)).sum().backward()
 
@@ -141,7 +143,7 @@ def held():
 
 
 NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane,
-         "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried,
+         "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried, "waiting": waiting,
          "driver": driver, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
          "time": time, "init": init, "limit": limit, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
 for line in sys.stdin:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Trainings with every default of gradlane's, and with fixed:auto, end where Gloo's end: gradlane run -n 4 --
-training_test.py. Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
+"""Trainings with every default of gradlane's, and with fixed:auto, end where Gloo's end: by ranks.py, four of them.
+Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
 
 import contextlib
 import unittest
@@ -66,15 +66,19 @@ def train(make, group, hook=None):
 
 
 class Training(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.gloo = dist.new_group(backend="gloo")
+
     def check(self, make, end):
         """Gloo's loss falls to below `end` of the first one, gradlane's to what it was with Gloo."""
-        first, wanted, all_kept = train(make, GLOO)
+        first, wanted, all_kept = train(make, self.gloo)
         self.assertLess(wanted, end * first)
         for name, way in WAYS.items():
             with self.subTest(name):
                 scope = gradlane.torch.use_codec(way["use"]) if "use" in way else contextlib.nullcontext()
                 with scope:
-                    _, last, kept = train(make, GLOO if "hook" in way else dist.group.WORLD, way.get("hook"))
+                    _, last, kept = train(make, self.gloo if "hook" in way else dist.group.WORLD, way.get("hook"))
                 text = f"{make.__name__}, {name}: {first:.5f} -> {last:.6f} (Gloo {wanted:.6f}), {kept:.2%} kept"
                 print(text, flush=True)
                 # A loss that ends near zero is known to the accuracy of the first one's thousandth part.
@@ -98,12 +102,3 @@ class Training(unittest.TestCase):
             print(f"{make.__name__}, fixed:10: {first:.5f} -> {last:.6f}, {kept:.3%} kept", flush=True)
             self.assertGreater(last, 0.8 * first)
             self.assertLess(kept, 0.05)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    dist.init_process_group("gradlane")
-    GLOO = dist.new_group(backend="gloo")
-    result = unittest.main(exit=False).result
-    dist.barrier()
-    raise SystemExit(not result.wasSuccessful())

@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-import torch.distributed as dist
+from . import version  # noqa: F401 - before all that needs it
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 
 from . import backend
 from .engine import Engine

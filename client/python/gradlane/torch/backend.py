@@ -7,6 +7,7 @@ Sums of float32 go through the codec, all else is exact. docs/pytorch.md of grad
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import types
 import weakref
@@ -16,14 +17,13 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from .. import errors
+from .. import _losses, errors
 from . import extension, gpu, launch, ledger, meeting, staging
 from .delegate import wanted
 from .delegating import Delegating, only, op_name, op_of, premultiplied
-from .engine import Engine
+from .engine import TORCH, Engine
 from .handed import Several
 from .meeting import refusal, watch
-from .newer import Newer, wrap
 from .setting import Setting
 from .wire import divide
 from .work import Work
@@ -32,17 +32,25 @@ _LOST = (" has left", " has gone", "took too long")  # in the text of a failure 
 
 
 def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:
-    """What init_process_group() and new_group() call."""
-    extension.load()  # may build for half a minute: before ranks wait for one another
-    return wrap(_create(store, rank, size, timeout), rank, size)
+    """Returns the c10d::Backend of a new process group.
+
+    Raises CannotBuild where the part in C++ is not to be had, and what meeting.meet() raises.
+    """
+    with contextlib.suppress(extension.CannotBuild):  # _connect() raises it, so that the other ranks hear of it
+        extension.load()  # may build for half a minute: before ranks wait for one another
+    group = _connect(store, rank, size, timeout)
+    native = extension.load()
+    gate = native.Gate()
+    group.watch(gate)
+    return native.Backend(group, rank, size, "gradlane", group.express(native), gate)
 
 
 def _create_by_options(options: Any, _: Any) -> Any:
-    """The same, as PyTorch 2 calls it."""
+    """Does the same for init_process_group() and new_group()."""
     return create(options.store, options.group_rank, options.group_size, options.timeout)
 
 
-def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Group:
+def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Group:
     if not dist.is_initialized():
         # A new job. Groups of an earlier one may still be referenced, by a model say, and ranks may disagree about how
         # many operations there have been.
@@ -54,6 +62,7 @@ def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
         group = Group(rank, size, timeout)
     else:
         def join(own: dist.Store) -> Group:
+            extension.load()
             launch.prepare(own, rank, size, timeout)
             return Group(rank, size, timeout)
 
@@ -68,24 +77,20 @@ def register() -> None:
     """Makes the name known to torch.distributed."""
     if hasattr(dist.Backend, "GRADLANE"):
         return
-    try:
-        dist.Backend.register_backend("gradlane", _create_by_options, extended_api=True, devices=["cpu", "cuda"])
-    except TypeError:  # PyTorch 1
-        dist.Backend.register_backend("gradlane", create)
+    dist.Backend.register_backend("gradlane", _create_by_options, extended_api=True, devices=["cpu", "cuda"])
     watch()
 
 
-class Group(Delegating, Newer):
+class Group(Delegating):
     """All ranks, or one: then there is nothing to exchange, and no daemon needed. Of others it hands over everything.
 
-    Methods are named by PyTorch, which has one for each function of torch.distributed. They return a Work, whose wait()
-    raises OperationFailed and DaemonGone; what is wrong with a call is raised at once, as BadArgument.
+    native/backend.h calls the methods, one for each virtual method of c10d::Backend. Operations return a Work, whose
+    wait() raises OperationFailed and DaemonGone; what is wrong with a call is raised at once, as BadArgument.
     """
 
     _engine: Engine | None
 
     def __init__(self, rank: int, size: int, timeout: datetime.timedelta) -> None:
-        super().__init__(rank, size)
         self._rank, self._size = rank, size
         self.options = types.SimpleNamespace(_timeout=timeout)  # as other backends have it
         self._engine = None
@@ -103,10 +108,6 @@ class Group(Delegating, Newer):
         self._engine.groups = True
         weakref.finalize(self, self._engine.release).atexit = False
         Setting.verify(self._engine)
-
-    def getBackendName(self) -> str:
-        """As torch.distributed.get_backend() says it."""
-        return "gradlane"
 
     def split(self, store: dist.Store, ranks: list[int], timeout: datetime.timedelta) -> Any:
         """A group of these ranks of it; None where this is none of them."""
@@ -171,8 +172,6 @@ class Group(Delegating, Newer):
         """reduce_scatter_tensor(): of a contiguous tensor of all blocks."""
         return self.reduce_scatter([output], [self._blocks("reduce_scatter_tensor", tensor, output)], opts)
 
-    _reduce_scatter_base = reduce_scatter_single
-
     def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], op: Any,
                 on_result: Callable[[torch.Tensor], None] | None = None) -> Work:
         kind = _reduction(op)
@@ -232,8 +231,6 @@ class Group(Delegating, Newer):
         blocks = self._blocks("all_gather_into_tensor", output, tensor)
         return self.allgather([blocks], [tensor.reshape(-1)], opts)
 
-    _allgather_base = all_gather_single
-
     def barrier(self, opts: Any = None) -> Work:
         """barrier(): also of what has gone to the other engine."""
         if self._apart:
@@ -249,6 +246,46 @@ class Group(Delegating, Newer):
             self._delegate.give_up(errors.error(errors.Code.FAILED, "gradlane: the process group was aborted"))
         if self._engine is not None:
             self._engine.close(summarize=False)
+
+    # ---- Small sums without Python
+
+    def express(self, native: Any) -> Any:
+        """Returns the native.Express of the engine; None: there is none."""
+        if self._engine is None:
+            return None
+        express = self._engine.express(native)
+        Setting.tell()
+        return express
+
+    def resume_all_reduce(self, tensors: list[torch.Tensor], average: bool, *resumed: int) -> Work:
+        """Goes on with what native/express.h could not end: it is still under way, or has failed."""
+        codec, _ = Setting.choose(tensors[0].numel(), self._engine)
+        return self._begin(tensors, "all_reduce", tensors[0], average=average, codec=codec, strategy=Setting.strategy,
+                           resumed=resumed)
+
+    def warn(self, text: str) -> None:
+        """Warns of what the library has said of a sum. Raises it where warnings are errors."""
+        _losses.say(text, _losses.caller(TORCH))
+
+    # ---- What else PyTorch asks
+
+    def get_timeout(self) -> datetime.timedelta:
+        """Returns the limit of each operation."""
+        timeout: datetime.timedelta = self.options._timeout
+        return timeout
+
+    def supports_tensor_alloc(self) -> bool:
+        """Whether allocate_tensor() gives memory that is not copied."""
+        return self._engine is not None and self._engine.usable
+
+    def allocate_tensor(self, size: int, dtype: torch.dtype) -> torch.Tensor:
+        """For DistributedDataParallel's buckets: in shared memory, as long as there is some."""
+        try:
+            if self._engine is not None:
+                return self._engine.zeros(size, dtype)
+        except (errors.OutOfMemory, errors.DaemonGone):
+            pass
+        return torch.zeros(size, dtype=dtype)
 
     # ---- Private
 

@@ -21,9 +21,8 @@ from .. import errors
 _ANSWER_S = 60.0  # for a rank to say what it has found, or done
 _LOOK = datetime.timedelta(milliseconds=100)  # for what may be of an earlier attempt
 _SLICE_S = 0.01
-_SHORTEST_S, _LONGEST_S = 0.001, 0.1  # from one look to the next: a tenth of what it has taken so far
+_SHORTEST_S = 0.001  # from one look to the next, or a tenth of what it has taken so far
 _PREFIX = "gradlane meeting"
-_COUNT = " has been set"  # behind keys, of counters
 
 
 class Late(Exception):
@@ -57,11 +56,11 @@ class Council:
         """What each member has said; said: of this rank, if it is one. Raises NoDaemon if one has not in time."""
         with _reached():
             if said is not None:
-                _set(self._store, f"{what} {self._rank}", said)
+                self._store.set(f"{what} {self._rank}", said)
             keys = [f"{what} {member}" for member in members]
             if _wait(self._store, keys, self.limit):
                 return [self._store.get(key).decode(errors="replace") for key in keys]
-            missing = [str(member) for member, key in zip(members, keys) if not _is_there(self._store, [key])]
+            missing = [str(member) for member, key in zip(members, keys) if not self._store.check([key])]
         raise errors.error(errors.Code.NO_DAEMON, f"gradlane: nothing was heard from rank {', '.join(missing)} for "
                            f"{self.limit.total_seconds():g} s: it has ended, or hangs")
 
@@ -70,7 +69,7 @@ class Council:
         process of one of them, and the slowest may still have to read what the others know; no longer than `limit`."""
         with contextlib.suppress(RuntimeError):  # it has gone: somebody has stayed in vain
             if self._store.add("parted", 1) == size:
-                _set(self._store, "all have parted", "")
+                self._store.set("all have parted", "")
             if stay:
                 _wait(self._store, ["all have parted"], self.limit)
 
@@ -105,26 +104,26 @@ def _propose(store: dist.Store, size: int, end: float) -> str:
         now = [store.get(key).decode() for key in keys]
         if now != hellos:
             hellos, word = now, secrets.token_hex(8)
-            _set(store, "proposal", json.dumps([word, hellos]))
+            store.set("proposal", json.dumps([word, hellos]))
         agreed = [f"{word} {rank}" for rank in others]
         if _wait(store, agreed, _LOOK):
-            _set(store, word, "go")
+            store.set(word, "go")
             return word
         if time.monotonic() >= end:
-            missing = [key.split()[1] for key in agreed if not _is_there(store, [key])]
+            missing = [key.split()[1] for key in agreed if not store.check([key])]
             raise Late(f"rank {', '.join(missing)}")
 
 
 def _agree(store: dist.Store, rank: int, end: float) -> str:
     hello = secrets.token_hex(8)
-    _set(store, f"hello {rank}", hello)
+    store.set(f"hello {rank}", hello)
     _must(store, ["proposal"], end, lambda _: "rank 0, or for those that it waits for")
     agreed = ""
     while True:
         word, hellos = json.loads(store.get("proposal"))
         if hellos[rank - 1:rank] == [hello]:
             if word != agreed:
-                _set(store, f"{word} {rank}", "yes")
+                store.set(f"{word} {rank}", "yes")
                 agreed = word
             if _wait(store, [word], _LOOK):
                 return str(word)
@@ -135,19 +134,12 @@ def _agree(store: dist.Store, rank: int, end: float) -> str:
 
 def _must(store: dist.Store, keys: list[str], end: float, who: Callable[[list[str]], str]) -> None:
     if not _wait(store, keys, datetime.timedelta(seconds=max(end - time.monotonic(), 0.01))):
-        raise Late(who([key for key in keys if not _is_there(store, [key])]))
+        raise Late(who([key for key in keys if not store.check([key])]))
 
 
 def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool:
-    """False: they are not there in time.
-
-    PyTorch 1's wait() must not be in vain: the server answers it even then, when the keys come, and the store takes
-    that for the answer to whatever it has asked meanwhile. Then it hangs until its own time limit, or believes what is
-    not so.
-    """
-    start = time.monotonic()
-    end = start + limit.total_seconds()
-    if limit > _LOOK and hasattr(store, "check"):  # PyTorch 2, which warns of waits in vain
+    """Whether they come in time. Looks again and again for up to _LOOK, as PyTorch warns of each wait() in vain."""
+    if limit > _LOOK:
         try:
             store.wait(keys, limit)
         except RuntimeError as reason:
@@ -155,32 +147,14 @@ def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool
                 return False
             raise
         return True
-    left = list(keys)
-    while True:
-        while left and _is_there(store, left[-1:]):
-            left.pop()
+    start = time.monotonic()
+    end = start + limit.total_seconds()
+    while not store.check(keys):
         now = time.monotonic()
-        if not left or now >= end:
-            return not left
-        time.sleep(min(max((now - start) / 10, _SHORTEST_S), _LONGEST_S, end - now))
-
-
-def _set(store: dist.Store, key: str, value: str) -> None:
-    """So that _is_there() knows of it."""
-    store.set(key, value)
-    if not hasattr(store, "check"):
-        store.add(key + _COUNT, 1)
-
-
-def _is_there(store: dist.Store, keys: list[str]) -> bool:
-    """Asks once, and waits for nothing.
-
-    Where there is no check(), by counters: compare_set() of PyTorch 1 makes an object of Python's without the
-    interpreter's lock, and so ends programs that have threads.
-    """
-    if hasattr(store, "check"):
-        return bool(store.check(keys))
-    return all(store.add(key + _COUNT, 0) > 0 for key in keys)
+        if now >= end:
+            return False
+        time.sleep(min(max((now - start) / 10, _SHORTEST_S), end - now))
+    return True
 
 
 @contextlib.contextmanager

@@ -215,11 +215,6 @@ class Delegate:
             raise type(self._failure)(self._failure.code, f"{self._failure} (an operation before this one)") \
                 if isinstance(self._failure, errors.Error) else self._failure
 
-    @property
-    def failed(self) -> bool:
-        """Whether check() raises."""
-        return self._failure is not None
-
     def give_up(self, failure: Exception) -> None:
         """The group has failed, here or in gradlane's own engine. A send or receive whose other rank is still there
         ends with its time limit all the same, as PyTorch cannot take it back."""
@@ -308,10 +303,9 @@ def _has_nccl() -> bool:
 
 
 def _make_gloo(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:
-    """Connected when two ranks first have something to say to each other, or in PyTorch 1 here, all with all."""
+    """Connected when two ranks first have something to say to each other, before PyTorch 2.7 here, all with all."""
     gloo = dist.ProcessGroupGloo
-    options = getattr(gloo, "_Options", None) or gloo.Options
-    options = options()
+    options = gloo._Options()
     options._timeout, options._devices = timeout, [_device(gloo)]
     return gloo(store, rank, size, options)
 
@@ -322,7 +316,7 @@ def _device(gloo: Any) -> Any:
     place = {"interface": interface} if interface else {"hostname": _own_address()}
     try:
         return gloo.create_device(**place, lazy_init=True)
-    except TypeError:  # PyTorch 1
+    except TypeError:  # PyTorch 2.6
         return gloo.create_device(**place)
 
 

@@ -17,22 +17,19 @@ _ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo
 _ABSENT = "no operation of gradlane's"  # as explain() says it
 
 
-class Delegating(dist.ProcessGroup):
+class Delegating:
     """Base of Group: operations that gradlane does not have. `_apart`: why it does none of this group's, or ""."""
 
     _delegate: Delegate | None = None
     _refusal: errors.BadArgument | None = None
     _apart = ""
+    options: Any  # _timeout of them is that of operations that name none
     _rank: int
     _size: int
 
     def connect(self, store: dist.Store) -> None:
         """Makes the other engine, when all ranks of the group are here."""
         self._delegate = Delegate(store, self._rank, self._size, self.options)
-        if hasattr(self, "_register_backend"):  # PyTorch 2: what C++ asks the group for, and no method here answers
-            kind = dist.ProcessGroup.BackendType.GLOO
-            self._register_backend(torch.device("cpu"), kind, self._delegate.gloo)
-            self._set_default_backend(kind)
 
     def watch(self, gate: Any) -> None:
         """Closes the native.Gate when the group fails."""
@@ -78,8 +75,6 @@ class Delegating(dist.ProcessGroup):
         other = self.other("all_to_all_single")
         return other.all_to_all_single(self.absent(), output, tensor, output_splits, input_splits, opts)
 
-    alltoall_base = all_to_all_single
-
     def send(self, tensors: list[torch.Tensor], rank: int, tag: int = 0) -> Work:
         """send() and isend(), to a rank of the group."""
         return self.other("send").send(self.absent(), only(tensors, "send"), rank, tag)
@@ -110,15 +105,11 @@ class Delegating(dist.ProcessGroup):
         return Several([self.all_gather_single(output, tensor, opts) for output, tensor in zip(outputs, inputs)],
                        outputs)
 
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-
     def reduce_scatter_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
                                         opts: Any = None) -> Work:
         """reduce_scatter_tensor() of each."""
         return Several([self.reduce_scatter_single(output, tensor, opts) for output, tensor in zip(outputs, inputs)],
                        outputs)
-
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     # ---- Ends
 
@@ -127,8 +118,6 @@ class Delegating(dist.ProcessGroup):
         self.options._timeout = timeout
         if self._delegate is not None:
             self._delegate.set_timeout(timeout)
-
-    _set_default_timeout = set_timeout
 
     allgather: Callable[..., Work]
     all_gather_single: Callable[..., Work]
@@ -154,9 +143,9 @@ def op_name(op: Any) -> str:
 
 
 def premultiplied(op: Any, tensors: Sequence[torch.Tensor], in_place: bool) -> tuple[Any, Sequence[torch.Tensor]]:
-    """The same as a sum if it is PREMUL_SUM, of the tensors times its factor. PyTorch 1 does not tell the factor."""
-    factor = getattr(op, "factor", None) if op == dist.ReduceOp.PREMUL_SUM else None
-    if factor is None:
+    """Returns PREMUL_SUM as a sum of the tensors times its factor, all else as it is."""
+    if op != dist.ReduceOp.PREMUL_SUM:
         return op, tensors
+    factor = op.factor
     scaled = [tensor.detach().mul_(factor) if in_place else tensor * factor for tensor in tensors]
     return dist.ReduceOp.SUM, tensors if in_place else scaled

@@ -1,9 +1,9 @@
-"""Building and loading what PyTorch 2 wants in C++: a c10d::Backend (native/).
+"""Building and loading gradlane's part in C++, a c10d::Backend (native/): PyTorch calls no other.
 
 It fits one version of PyTorch and of Python. A wheel brings it for one of each, in native/built/. For all others it is
 built where it is used, once, by the compiler that is there, into the folder where PyTorch keeps what it builds:
 TORCH_EXTENSIONS_DIR, or torch_extensions in XDG_CACHE_HOME. It takes neither ninja nor setuptools, as
-torch.utils.cpp_extension does. Without it the backend goes on as a ProcessGroup that is written in Python.
+torch.utils.cpp_extension does.
 """
 
 from __future__ import annotations
@@ -29,35 +29,18 @@ import torch
 
 _NAME = "gradlane_native"
 _SOURCES = pathlib.Path(__file__).resolve().parent / "native"
-_OFF = ("0", "off", "no")
 
 
-class CannotBuild(Exception):
+class CannotBuild(RuntimeError):
     """Why not, in a line."""
 
 
-@functools.lru_cache(None)
 def load() -> Any:
-    """The module, or None: PyTorch is too old for it, GRADLANE_EXTENSION=0 is set, or it cannot be built."""
-    if not wanted():
-        return None
-    try:
-        there = brought()
-        if there.exists():
-            try:
-                return _module(there)
-            except ImportError as reason:  # of an older C++ library, say
-                _say(f"the package's part in C++ cannot be loaded ({reason}), building it")
-        return _module(build(folder()))
-    except (CannotBuild, OSError, ImportError, ValueError) as reason:
-        _say(f"no backend in C++, going on in Python: {reason}")
-        return None
-
-
-def wanted() -> bool:
-    """Whether this PyTorch can take it, and the user has not said no."""
-    asked = os.environ.get("GRADLANE_EXTENSION", "").lower() not in _OFF
-    return asked and int(torch.__version__.split(".")[0]) >= 2
+    """Returns the module. Raises CannotBuild, in one line that says what to install; it is tried once."""
+    outcome = _outcome()
+    if isinstance(outcome, CannotBuild):
+        raise outcome
+    return outcome
 
 
 def folder() -> pathlib.Path:
@@ -94,6 +77,27 @@ def build(place: pathlib.Path) -> pathlib.Path:
 
 
 # ---- Private
+
+
+@functools.lru_cache(None)
+def _outcome() -> Any:
+    try:
+        return _load()
+    except (CannotBuild, OSError, ImportError, ValueError) as reason:
+        return CannotBuild(
+            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}. It is built once, in {folder()}, with "
+            "g++ and the headers of Python: apt install g++ python3-dev, and for Debian's own PyTorch libtorch-dev "
+            "pybind11-dev")
+
+
+def _load() -> Any:
+    there = brought()
+    if there.exists():
+        try:
+            return _module(there)
+        except ImportError as reason:  # of an older C++ library, say
+            _say(f"the package's part in C++ cannot be loaded ({reason}), building it")
+    return _module(build(folder()))
 
 
 def _say(text: str) -> None:
@@ -133,14 +137,16 @@ def _compiler() -> list[str]:
         found = shutil.which(name)
         if found is not None:
             return [found]
-    raise CannotBuild("there is no C++ compiler (c++, g++, clang++; CXX names another)")
+    raise CannotBuild("there is no C++ compiler (c++, g++, clang++)")
 
 
 def _compile(library: pathlib.Path) -> None:
     compiler = _compiler()
     there = pathlib.Path(torch.__file__).resolve().parent
-    headers = [there / "include", there / "include" / "torch" / "csrc" / "api" / "include",
-               sysconfig.get_paths()["include"]]
+    own = there / "include"
+    if not (own / "torch" / "csrc").exists():
+        raise CannotBuild(f"there are no headers of PyTorch in {own}")
+    headers = [own, own / "torch" / "csrc" / "api" / "include", sysconfig.get_paths()["include"]]
     _say(f"building its part for PyTorch {torch.__version__}, once, half a minute or so: {library}")
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         made = os.path.join(scratch, library.name)

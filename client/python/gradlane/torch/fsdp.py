@@ -294,11 +294,8 @@ class Gather:
 
 def units_of(model: torch.nn.Module) -> dict[str, Any]:
     """By name: those with parameters."""
-    try:
-        from torch.distributed.fsdp import FSDPModule
-    except (ImportError, ValueError):  # that of 1.13 does not go together with Python 3.11
-        raise errors.bad_argument(
-            f"gradlane: fsdp is for FSDP2 (fully_shard), which PyTorch {torch.__version__} does not have") from None
+    from torch.distributed.fsdp import FSDPModule  # slow, and of use here alone
+
     found = {name or "(root)": module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
     if not found:
         raise errors.bad_argument("gradlane: the model is not sharded: call fully_shard(model) before")

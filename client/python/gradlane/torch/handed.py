@@ -18,29 +18,24 @@ class Handed(Work):
     """An operation that another engine does, by its own Work.
 
     finish() puts the result where it belongs; called once, by whoever learns first that the operation is over.
-    explained(error) is the exception for what the engine raises. kept: as Work keeps itself; not what nobody in C++
-    holds and Gloo does not know the end of before somebody waits, sends and receives.
+    explained(error) is the exception for what the engine raises. has_future: as Gloo's have; not sends and receives, of
+    which Gloo does not know the end before somebody waits.
     """
 
     def __init__(self, other: Any, tensors: Any, finish: Callable[[], None],
-                 explained: Callable[[Exception], Exception], kept: bool = True) -> None:
+                 explained: Callable[[Exception], Exception], has_future: bool = True) -> None:
         super().__init__(tensors)
         self._other, self._finish, self._explained = other, finish, explained
         self._once = threading.Lock()
         self._waiting = threading.Lock()  # a second wait() of Gloo's receive would wait for another one
         self._finished = False
-        self.has_future = kept  # as Gloo's have
-        if kept:
-            self.keep()
+        self.has_future = has_future
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """As of Work."""
         with self._waiting:
             if not self._finished and self._error is None:
-                try:
-                    self._wait(timeout or _NEVER)
-                finally:
-                    self._asked()
+                self._wait(timeout or _NEVER)
         self._end()
         return True
 
@@ -58,7 +53,6 @@ class Handed(Work):
 
     def get_future(self) -> Future[Any]:
         """As of Work. Sends and receives have none: RuntimeError."""
-        self._asked()
         if not hasattr(self, "_future"):
             self._future = self._other.get_future().then(self._value)
         return self._future
@@ -82,8 +76,6 @@ class Handed(Work):
     def source_rank(self) -> int:
         """Of a receive: whose it was."""
         return int(self._other._source_rank())
-
-    _source_rank = source_rank
 
     def _value(self, future: Future[Any]) -> Any:
         try:
@@ -118,11 +110,9 @@ class Several(Work):
     def __init__(self, works: Sequence[Work], result: Any) -> None:
         super().__init__(result)
         self._works = list(works)
-        self.keep()
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """As of Work."""
-        self._asked()
         for work in self._works:
             try:
                 work.wait(timeout)
@@ -133,7 +123,6 @@ class Several(Work):
 
     def get_future(self) -> Future[Any]:
         """As of Work."""
-        self._asked()
         if not hasattr(self, "_future"):
             self._future = torch.futures.collect_all([work.get_future() for work in self._works]).then(self._value)
         return self._future

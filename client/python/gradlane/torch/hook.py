@@ -360,9 +360,8 @@ def _timeout_of(group: dist.ProcessGroup | None) -> float | None:
     if not (dist.is_available() and dist.is_initialized()):
         return None
     job = group or dist.group.WORLD
-    if not hasattr(job, "options") and hasattr(job, "_get_backend"):  # of PyTorch 2
-        job = job._get_backend(job._device_types[0])
-    options = getattr(job, "options", None)  # those of Gloo, NCCL and gradlane
+    backend = job._get_backend(job._device_types[0])
+    options = getattr(backend, "options", None)  # those of Gloo, NCCL and gradlane
     return float(getattr(options, "_timeout", default_pg_timeout).total_seconds())
 
 

@@ -74,7 +74,7 @@ class Memory:
 
     def address(self, tensor: torch.Tensor) -> int | None:
         """Of the tensor's data if it lies here, or None."""
-        storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+        storage = tensor.untyped_storage()
         block = self._blocks.get(storage.data_ptr())
         return tensor.data_ptr() if block is not None else None
 

@@ -30,9 +30,9 @@ class Gate {
   std::atomic<bool> open_{true};
 };
 
-// The policy has a method for each virtual one here, named as in c10d::Backend, which takes what PyTorch passes to a
-// ProcessGroup that is written in Python, and returns a Work. What it raises comes out where PyTorch was called. Newer
-// versions call operations by other names; c10d::Backend passes those on to these.
+// The policy, gradlane.torch.backend.Group, has a method for each virtual one here, which takes the same arguments and
+// returns a Work. What it raises comes out where PyTorch was called. PyTorch 2.6 does not have all of the methods:
+// those without `override` are newer.
 class Backend : public c10d::Backend {
  public:
   // express: the way of all-reduces without Python, as long as the gate is open; may be nullptr.
@@ -52,25 +52,26 @@ class Backend : public c10d::Backend {
   // With the interpreter lock held.
   py::object policy() const { return policy_.get(); }
 
-  c10::intrusive_ptr<Options> getBackendOptions() override {
+  virtual c10::intrusive_ptr<Options> getBackendOptions() {
     return c10::make_intrusive<Options>(name_, ask<std::chrono::milliseconds>("get_timeout"));
   }
 
-  void setTimeout(std::chrono::milliseconds timeout) override {
+  virtual void setTimeout(std::chrono::milliseconds timeout) {
     timeout_ms_ = timeout.count();
     tell("set_timeout", timeout);
   }
-  void abort() override { tell("abort"); }
-  void shutdown() override { tell("shutdown"); }
-  c10d::ErrorType getError() override { return static_cast<c10d::ErrorType>(ask<int>("get_error")); }
+  virtual void abort() { tell("abort"); }
+  // What is under way goes on, as it does on other ranks.
+  virtual void shutdown() {}
 
   // Each rank counts operations of all kinds, so the number is that of the others if the calls are.
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_.load(std::memory_order_relaxed); }
 
   bool supportsSplitting() const override { return true; }
-  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-                                          const c10::intrusive_ptr<Options>& options) override {
+  virtual c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                  const std::vector<int>& ranks,
+                                                  const c10::intrusive_ptr<Options>& options) {
     py::gil_scoped_acquire gil;
     const auto timeout = options ? options->timeout : ask<std::chrono::milliseconds>("get_timeout");
     const py::object part = policy_.get().attr("split")(store, ranks, timeout);
@@ -78,10 +79,8 @@ class Backend : public c10d::Backend {
   }
 
   // Of the CPU alone, which has no number.
-  bool supportsTensorAlloc(c10::DeviceIndex device) override {
-    return device < 0 && ask<bool>("supports_tensor_alloc");
-  }
-  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+  virtual bool supportsTensorAlloc(c10::DeviceIndex device) { return device < 0 && ask<bool>("supports_tensor_alloc"); }
+  virtual at::Tensor allocateTensor(long size, at::TensorOptions options) {
     py::gil_scoped_acquire gil;
     const auto type = c10::typeMetaToScalarType(options.dtype());
     const auto dtype = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
@@ -113,14 +112,14 @@ class Backend : public c10d::Backend {
     return start("allgather", outputs, inputs, options);
   }
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
-    return start("_allgather_base", output, input, options);
+    return start("all_gather_single", output, input, options);
   }
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
     return start("allgather_coalesced", outputs, inputs, options);
   }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
-    return start("allgather_into_tensor_coalesced", outputs, inputs, options);
+    return start("all_gather_single_coalesced", outputs, inputs, options);
   }
 
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override {
@@ -128,11 +127,11 @@ class Backend : public c10d::Backend {
   }
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
-    return start("_reduce_scatter_base", output, input, options);
+    return start("reduce_scatter_single", output, input, options);
   }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
-    return start("reduce_scatter_tensor_coalesced", outputs, inputs, options);
+    return start("reduce_scatter_single_coalesced", outputs, inputs, options);
   }
 
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
@@ -143,7 +142,7 @@ class Backend : public c10d::Backend {
   }
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
-    return start("alltoall_base", output, input, output_sizes, input_sizes, options);
+    return start("all_to_all_single", output, input, output_sizes, input_sizes, options);
   }
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
     return start("alltoall", outputs, inputs, options);

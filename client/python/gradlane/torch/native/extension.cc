@@ -1,4 +1,4 @@
-// extension.cc - the module that gradlane.torch builds for PyTorch 2, which knows backends written in C++ alone
+// extension.cc - the module that gradlane.torch builds: PyTorch knows backends that are written in C++ alone
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -20,5 +20,7 @@ PYBIND11_MODULE(gradlane_native, module) {
       .def(py::init<py::object, int, int, std::string, std::shared_ptr<Express>, std::shared_ptr<Gate>>(),
            py::arg("policy"), py::arg("rank"), py::arg("size"), py::arg("name"), py::arg("express"), py::arg("gate"))
       .def_property_readonly("policy", &Backend::policy)
+      .def("abort", &Backend::abort, py::call_guard<py::gil_scoped_release>())
+      .def("set_timeout", &Backend::setTimeout, py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options", &Backend::getBackendOptions);
 }

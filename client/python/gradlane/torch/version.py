@@ -1,0 +1,24 @@
+"""Which PyTorch gradlane.torch needs: imported before all that uses it."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+OLDEST = (2, 6)  # Debian 13's
+
+
+def check(found: str, place: str) -> None:
+    """Raises ImportError, in one line, if the PyTorch `found` at `place` is too old."""
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ImportError(
+            f"gradlane.torch needs PyTorch {oldest} or later, and {place} is PyTorch {found}; for CPUs: python3 -m "
+            "venv --system-site-packages ~/gradlane-torch && ~/gradlane-torch/bin/pip install --index-url "
+            f"https://download.pytorch.org/whl/cpu 'torch>={oldest}', then run ~/gradlane-torch/bin/python3"
+        )
+
+
+check(torch.__version__, torch.__path__[0])

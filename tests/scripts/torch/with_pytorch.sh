@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# usage: with_pytorch.sh COMMAND... runs it with the python3 of build-pytorch/, or of another virtual environment that
+# PYTORCH names, or, with PYTORCH=system, of PATH. Without it: skipped, exit status 77; a failure with CI=true.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../../.." && pwd)
+venv=${PYTORCH:-$root/build-pytorch}
+
+if [ "$venv" != system ]; then
+  if [ ! -e "$venv/installed.txt" ]; then
+    echo "skipped: no PyTorch in $venv; tools/setup.sh --test installs it"
+    [ "${CI:-}" != true ] || exit 1
+    exit 77
+  fi
+  export PATH=$venv/bin:$PATH
+  # Made once: the part in C++, and what Python compiles.
+  export TORCH_EXTENSIONS_DIR=$venv/extensions PYTHONPYCACHEPREFIX=$venv/pycache
+  unset PYTHONDONTWRITEBYTECODE
+fi
+export OMP_NUM_THREADS=1
+package=$root/client/python
+made=$(cat "$package"/gradlane/torch/native/*.* "$package"/gradlane/torch/extension.py | sha256sum)
+if [ "$venv" != system ] && [ "$(cat "$venv/made.txt" 2>/dev/null)" != "$made" ]; then
+  # Before tests listen to what programs say.
+  CXX="$(command -v ccache || true) c++" PYTHONPATH=$package python3 -c 'from gradlane.torch import extension; extension.load()'
+  echo "$made" >"$venv/made.txt"
+fi
+exec "$@"

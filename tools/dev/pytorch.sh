@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# usage: tools/dev/pytorch.sh [newest]. PyTorch for tests, by pip into a virtual environment: that of pytorch.txt, as built
+# for CPUs, in build-pytorch/; or that of pytorch_newest.txt, as PyPI has it, in build-pytorch-newest/. Does nothing,
+# silently, when it is there. Builds gradlane's part in C++ for it.
+#
+# The build for CPUs is looked for where pip looks (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS), then in PyTorch's own index,
+# download.pytorch.org/whl/cpu. Where there is neither, PyPI's is taken, which brings gigabytes for GPUs.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+source tools/dev/build.sh
+help_if_asked "$@"
+
+wanted=tools/dev/pytorch${1:+_$1}.txt
+venv=build-pytorch${1:+-$1}
+[ -e "$wanted" ] || { echo "tools/dev/pytorch.sh: unknown argument '$1'" >&2; exit 2; }
+! cmp -s "$wanted" "$venv/installed.txt" || exit 0
+
+torch=$(grep '^torch==' "$wanted")
+mapfile -t others < <(grep -v '^torch==' "$wanted")
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# pip_install WHAT OPTION...; Python compiles what is imported, then.
+pip_install() {
+  PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/pip" install --no-compile "$@" "${others[@]}" 2>&1 | tee "$log" |
+    sed -unE 's/^ *(Downloading) .*\/?([^/ ]+ \([0-9.]+ [MG]B\)).*/\1 \2/p'
+}
+for_cpus() {
+  pip_install "$torch+cpu" -c tools/dev/pip_versions.txt ||
+    pip_install "$torch+cpu" -c tools/dev/pip_versions.txt --timeout 20 --retries 1 \
+      --extra-index-url https://download.pytorch.org/whl/cpu
+}
+for_gpus() {
+  echo "$torch as PyPI has it, with CUDA's packages: 5.3 GB to download"
+  pip_install "$torch"
+}
+
+rm -rf "$venv"
+# NumPy and Matplotlib are Debian's.
+if ! /usr/bin/python3 -m venv --system-site-packages "$venv" >"$log" 2>&1; then
+  tail -n 5 "$log" >&2
+  echo "tools/dev/pytorch.sh: no virtual environment: apt install python3-venv" >&2
+  exit 1
+fi
+if [ -z "${1:-}" ]; then
+  echo "installing $torch for CPUs in $venv/: some 200 MB to download"
+  for_cpus || { echo "pip finds no build for CPUs" && for_gpus; }
+else
+  for_gpus
+fi || {
+  tail -n 5 "$log" >&2
+  echo "tools/dev/pytorch.sh: pip could not install $torch" >&2
+  exit 1
+}
+cp "$wanted" "$venv/installed.txt"
+PYTORCH=$PWD/$venv tests/scripts/torch/with_pytorch.sh true

@@ -5,6 +5,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 source "$root/tools/dev/build.sh"
+use_pytorch "$root"
 
 case " $* " in
   *" --render "*) modules="matplotlib, numpy" ;;

@@ -5,6 +5,7 @@ set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
 source tools/demo/build.sh
+use_pytorch "$PWD"
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 
 # What cannot be used is said before the work, not after it.

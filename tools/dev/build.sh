@@ -13,6 +13,13 @@ help_if_asked() {
   esac
 }
 
+# use_pytorch ROOT: python3 is that of tools/setup.sh --test, which has Debian's packages, too.
+use_pytorch() {
+  local venv=$1/build-pytorch
+  PATH=$venv/bin:$PATH
+  export TORCH_EXTENSIONS_DIR=$venv/extensions PYTHONPYCACHEPREFIX=$venv/pycache
+}
+
 # copy_tree FOLDER: what a commit of this tree would have.
 copy_tree() {
   rm -rf "$1"

@@ -50,51 +50,6 @@ class Aggregator:
         done.set_result(gradients)
 
 
-class Halves:
-    """bf16 over a Gloo that does not add it, that of PyTorch 1.13: each rank gets its block of all others, adds them up in
-    fp32, and all get the rounded means. As many bytes as a ring of bf16 has."""
-
-    def __init__(self):
-        self.group = dist.new_group(timeout=plan.PATIENCE)
-        self.thread = concurrent.futures.ThreadPoolExecutor(1)
-
-    def hook(self, _, bucket):
-        gradients, done = bucket.buffer(), torch.futures.Future()
-        self.thread.submit(self._exchange, gradients, done)
-        return done
-
-    def close(self):
-        self.thread.shutdown()
-        dist.destroy_process_group(self.group)
-
-    def _exchange(self, gradients, done):
-        try:
-            world = dist.get_world_size()
-            block = -(-gradients.numel() // world)
-            padded = torch.zeros(world * block, dtype=torch.bfloat16)
-            padded[: gradients.numel()] = gradients.to(torch.bfloat16)
-            # Gloo moves bytes, whatever they mean.
-            mine = torch.empty_like(padded)
-            dist.all_to_all_single(mine.view(torch.uint8), padded.view(torch.uint8), group=self.group)
-            mean = (mine.view(world, block).float().sum(0) / world).to(torch.bfloat16)
-            rows = [torch.empty(2 * block, dtype=torch.uint8) for _ in range(world)]
-            dist.all_gather(rows, mean.view(torch.uint8), group=self.group)
-            means = torch.cat(rows).view(torch.bfloat16)
-            gradients.copy_(means[: gradients.numel()])
-            done.set_result(gradients)
-        except Exception as error:  # whatever it is, backward waits for this future
-            done.set_exception(error)
-
-
-def gloo_adds_bf16():
-    """Tried, on all ranks. Without it Gloo refuses before anything is sent."""
-    try:
-        dist.all_reduce(torch.ones(1, dtype=torch.bfloat16))
-    except RuntimeError:
-        return False
-    return True
-
-
 class Recorder:
     """Wraps a hook, and adds up the time in which at least one of its operations was under way."""
 
@@ -181,10 +136,10 @@ def hook_of(method, steps):
         return None, default_hooks.allreduce_hook, lambda: None
     if method.kind == "fp16":
         return None, default_hooks.fp16_compress_hook, lambda: None
-    if method.kind == "bf16" and gloo_adds_bf16():
+    if method.kind == "bf16":
         return None, default_hooks.bf16_compress_hook, lambda: None
-    if method.kind in ("aggregator", "bf16"):
-        own = Aggregator() if method.kind == "aggregator" else Halves()
+    if method.kind == "aggregator":
+        own = Aggregator()
         return None, own.hook, own.close
     import gradlane.torch  # here, as the other methods need neither it nor a daemon
 

@@ -5,8 +5,6 @@ import json
 import os
 import subprocess
 
-from tools.study import plan
-
 SPLIT = 3  # the demo's
 TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
 
@@ -15,20 +13,8 @@ def version_of_torch(python):
     """Of the PyTorch that the trainers have. Raises SystemExit without one."""
     said = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
     if said.returncode != 0:
-        raise SystemExit(f"tools/study.sh: {python} has no PyTorch; tools/setup.sh --all installs Debian's, and "
-                         "tools/setup.sh --pytorch one for --race")
+        raise SystemExit(f"tools/study.sh: {python} has no PyTorch; tools/setup.sh --all installs one in build-pytorch/")
     return said.stdout.strip()
-
-
-def check_python(args):
-    """Before the work: whether the trainers' PyTorch can do what is asked for. Returns its version."""
-    version = version_of_torch(args.python)
-    names = {name for model in args.models for name in plan.selected(model, args.quick, args.only, args.mode)}
-    sharded = sorted(name for name in names if plan.BY_NAME[name].kind == "fsdp")
-    if sharded and int(version.split(".")[0]) < 2:
-        raise SystemExit(f"tools/study.sh: {sharded[0]}: needs PyTorch 2, and that of {args.python} is {version}; "
-                         "tools/setup.sh --pytorch installs one, or --python names it, or --only leaves it out")
-    return version
 
 
 def prepare_data(path):
@@ -56,7 +42,7 @@ def settings_of(args, images):
         "mode": args.mode,
         "cores": len(os.sched_getaffinity(0)),
         "python": args.python,
-        "torch": check_python(args),
+        "torch": version_of_torch(args.python),
         "date": datetime.date.today().isoformat(),
         "idle_cores": [],
     }

@@ -30,7 +30,6 @@ RESULTS = ROOT / "docs" / "results"
 # By mode.
 PAGES = {None: RESULTS / "study.md", plan.SYSTEMS_MODE: RESULTS / "systems.md", plan.PAPERS_MODE: RESULTS / "papers.md",
          plan.OBSERVATION_MODE: RESULTS / "observation.md", plan.RACE_MODE: RESULTS / "race.md"}
-VENV = ROOT / "build-pytorch" / "bin" / "python"  # of tools/setup.sh --pytorch
 IMAGES = ROOT / "docs" / "images"
 QUICK_EPOCHS = 2
 TRIES = 2
@@ -123,8 +122,7 @@ def parse_arguments():
     parser.add_argument("--race", action="store_true",
                         help="fp32 and bf16 over Gloo against gradlane over udp: seconds to the same loss, a small GPT "
                         "and FSDP2 included; --write-docs writes docs/results/race.md")
-    parser.add_argument("--python", metavar="EXE", help="the trainers' (this one; with --race that of "
-                        "build-pytorch/, which tools/setup.sh --pytorch makes)")
+    parser.add_argument("--python", metavar="EXE", help="the trainers' (this one, that of build-pytorch/)")
     parser.add_argument("--link-rate", default=plan.LINK_RATE, metavar="R", help="of each node's cable (%(default)s)")
     parser.add_argument("--minutes", type=whole(1, 99999),
                         help="end after so many, with the training that runs then; --resume goes on")
@@ -151,7 +149,7 @@ def parse_arguments():
     for model in args.models:
         if model not in plan.MODELS:
             parser.error(f"--models: '{model}': there are {', '.join(plan.MODELS)}")
-    args.python = args.python or (str(VENV) if args.race and VENV.exists() else sys.executable)
+    args.python = args.python or sys.executable
     if args.systems and args.only:
         parser.error("--systems names methods of its own; leave out --only")
     if args.minutes and args.report:

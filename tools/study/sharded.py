@@ -1,4 +1,4 @@
-"""sharded.py - the study's model under FSDP2 (its trainers, on PyTorch 2)"""
+"""sharded.py - the study's model under FSDP2 (its trainers)"""
 
 import warnings
 

@@ -213,9 +213,9 @@ def main():
     parser.add_argument("gradlane")
     arguments, rest = parser.parse_known_args()
     Options.gradlane = arguments.gradlane
-    modules = subprocess.run(["/usr/bin/python3", "-c", MODULES], capture_output=True)
+    modules = subprocess.run([sys.executable, "-c", MODULES], capture_output=True)
     if modules.returncode != 0 or shutil.which("mpirun") is None:
-        needs = "needs PyTorch, mpi4py, Matplotlib and mpirun; tools/setup.sh installs them"
+        needs = "needs PyTorch, mpi4py, Matplotlib and mpirun; tools/setup.sh --all installs them"
         if networks.in_ci():
             print(f"{needs}; CI is set, where this must not be left out")
             return 1

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Runs tests of this commit in checkouts at odd places, with other rights, and says how they went.
+"""Runs tests of this tree in checkouts at odd places, with other rights, and says how they went.
 
     tools/dev/places.py                          # tools/test.sh in each place: an hour or more
     tools/dev/places.py --suite system           # one suite
     tools/dev/places.py --tests nodes udp        # some tests
     tools/dev/places.py --places tmp spaces      # not everywhere
 
-Each place has a clone with what is changed in this tree, and build folders of its own, made by root with ccache where that
+Each place has a clone with all that is changed or new in this tree, and build folders of its own, made by root with ccache where that
 is installed. It is removed afterwards; logs stay in build-places/. The last line counts places. The exit status is 1
 if a test has failed in one. Without root, places that need it are left out.
 """
@@ -19,6 +19,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,11 @@ class Checkout:
         changes = subprocess.run(["git", "diff", "HEAD", "--binary"], cwd=ROOT, check=True, capture_output=True).stdout
         if changes:
             subprocess.run(["git", "apply", "-"], cwd=self.tree, input=changes, check=True)
+        added = subprocess.run(["git", "ls-files", "--others", "--exclude-standard", "-z"], cwd=ROOT, check=True,
+                               capture_output=True, text=True).stdout
+        for name in filter(None, added.split("\0")):
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, self.tree / name)
 
     def hand_over(self):
         """To the user whose place it is."""
@@ -189,6 +195,7 @@ def main():
                         default=[place.name for place in PLACES], help=", ".join(place.name for place in PLACES))
     parser.add_argument("--keep", action="store_true", help="leaves the checkouts where they are")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # no checkout stays behind
     LOGS.mkdir(exist_ok=True)
     results = [report(place, options) for place in PLACES if place.name in options.places]
     good, bad, out = (results.count(value) for value in (True, False, None))

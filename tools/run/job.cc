@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tools/run/ports.h"
 #include "tools/run/spaces.h"
 #include "tools/run/worth.h"
 

@@ -1,10 +1,7 @@
 // plan.cc - the options of `gradlane run`, understood and checked (set-up only)
 #include "tools/run/plan.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -26,12 +22,14 @@
 #include "config/values.h"
 #include "tools/run/interface.h"
 #include "tools/run/links.h"
+#include "tools/run/ports.h"
 
 namespace gradlane {
 namespace {
 
 constexpr Nanos kLongestOperation = 36000 * kSecond;  // of timeouts.operation
 constexpr size_t kMinIpv6Mtu = 1280;                  // of interfaces: RFC 8200
+constexpr unsigned kDraws = 256;                      // of ports
 constexpr unsigned kMaxVhostLanes = 8;                // DPDK's virtio driver has no more queue pairs
 
 using Names = std::vector<std::string>;
@@ -240,6 +238,15 @@ void check_lanes(const RunPlan& plan) {
   }
 }
 
+// One whose ports are free, if there is one among many.
+void draw_job(RunPlan& plan) {
+  for (unsigned tries = 0; tries < kDraws; ++tries) {
+    plan.job = 1 + static_cast<unsigned>(random_bits() % kMaxJob);
+    const unsigned ports = plan.ranks() * plan.lanes;
+    if (!plan.ipv6 || plan.has_spaces() || are_free_udp_ports(loopback_port(plan, 0), ports)) return;
+  }
+}
+
 }  // namespace
 
 RunPlan make_run_plan(const RunOptions& options) {
@@ -270,7 +277,7 @@ RunPlan make_run_plan(const RunOptions& options) {
   plan_strategies(options, plan);
   check_inside(plan);
   if (plan.has_daemons()) plan.daemon = find_daemon();
-  plan.job = 1 + static_cast<unsigned>(random_bits() % kMaxJob);
+  draw_job(plan);
   return plan;
 }
 
@@ -299,20 +306,6 @@ int command_fault(const std::string& name) {
   int fault = 0;
   (void)look_up(name, fault);
   return fault;
-}
-
-unsigned free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool found = fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int error = errno;
-  if (fd >= 0) close(fd);
-  if (!found) throw SetupError(fmt::format("no free TCP port on 127.0.0.1: {}", std::strerror(error)));
-  return ntohs(address.sin_port);
 }
 
 namespace {

@@ -84,10 +84,6 @@ struct RunPlan {
 // executable.
 [[nodiscard]] int command_fault(const std::string& name);
 
-// A TCP port of 127.0.0.1 that nobody uses now. In the namespaces of a run, which are new, no port is used. Throws
-// SetupError.
-[[nodiscard]] unsigned free_port();
-
 // Variables that trainers get on top of those of this process: what torchrun sets where all ranks are on one machine,
 // and where their daemon is: its socket. As "NAME=value".
 [[nodiscard]] std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port,

@@ -5,19 +5,23 @@ Run by run_test.py. With a real daemon, that checks each file.
 
 import pathlib
 import re
+import resource
 import shutil
+import socket
 import subprocess
 import tempfile
 
+from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.waiting import PATIENCE
 from tests.scripts.run.runs import FAKE, Programs, RunCase, needs_fake
+from tools.net.spaces import Spaces
 
 
 class ConfigsTest(RunCase):
-    def kept_configs(self, *arguments):
+    def kept_configs(self, *arguments, prefix=()):
         folder = tempfile.mkdtemp(prefix="run-test-")
         self.addCleanup(shutil.rmtree, folder)
-        self.run_it(*arguments, "--keep-configs", folder, command=["true"])
+        self.run_it(*arguments, "--keep-configs", folder, command=["true"], prefix=prefix)
         paths = sorted(pathlib.Path(folder).iterdir())
         if Programs.daemon != FAKE:
             for path in paths:
@@ -73,6 +77,23 @@ class ConfigsTest(RunCase):
         for link, options in (("memif", ()), ("udp", ("--mtu", "1279"))):
             run = self.run_it("-n", "2", "--link", link, "--ipv6", *options, command=["true"], code=2)
             self.assertIn("1280" if options else "--ipv6: needs --link udp", run.err)
+
+    def test_ipv6_ports_are_free(self):
+        """Of seven ports in a row one is taken: six of them are found all the same."""
+        networks.need(self)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        space = self.enterContext(Spaces()).add("ports", ipv6=True)
+        space.ip("link", "set", "lo", "up")
+        taken = range(10000, 32768, 7)
+        with space.inside():
+            for port in taken:
+                self.enterContext(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)).bind(("::1", port))
+        for _ in range(2):
+            text = self.kept_configs("-n", "2", "--link", "udp", "--ipv6", "--trainers", "3", prefix=space.command())[0]
+            first = int(re.search(r"ip: '::1', udp_port: (\d+)}", text)[1])
+            self.assertEqual({*range(first, first + 6)} & {*taken}, set())
 
     def test_timeout_of_operations(self):
         for words, line in ((("--timeout", "90"), "timeouts: {peer: 10s, operation: 90s}"),

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# usage: tools/package/debian13.sh. Builds Debian packages of this tree on a Debian 13 by debootstrap, with its compiler,
-# DPDK and Python; installs them there, and has rings in memory and on sockets, the C example, NumPy and a training with
-# its PyTorch run. Needs root, debootstrap, apt's registry, and 8 GB in TMPDIR (/tmp).
+# usage: tools/package/debian13.sh [--pytorch-tests | --pytorch-suite]. Builds Debian packages of this tree on a Debian 13
+# by debootstrap, with its compiler, DPDK and Python; installs them there, and has rings in memory and on sockets, the C
+# example, NumPy and a training with its PyTorch run. Or it builds the programs there and runs the tests of gradlane.torch,
+# or PyTorch's own, on its PyTorch 2.6. Needs root, debootstrap, apt's registry, and 8 GB in TMPDIR (/tmp).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tools/dev/build.sh
@@ -21,15 +22,22 @@ inside() {
   }
 }
 
+case "${1:-}" in
+  "") tests= ;;
+  --pytorch-tests) tests="--suite torch" ;;
+  --pytorch-suite) tests=pytorch_suite ;;
+  *) echo "tools/package/debian13.sh: unknown argument '$1'; see --help" >&2 && exit 2 ;;
+esac
+
 step "a bare Debian 13"
 mkdir -p build-package
-cache=build-package/trixie-$(sha256sum <debian/control | cut -c 1-12).tar
+cache=build-package/trixie-$(cat debian/control tools/package/debian13.sh | sha256sum | cut -c 1-12).tar
 if [ ! -e "$cache" ]; then
   debootstrap --variant=minbase trixie "$root" http://deb.debian.org/debian >"$scratch/log" 2>&1 ||
     { tail "$scratch/log"; exit 1; }
   mkdir -p "$root/srv/tree" && cp -r debian "$root/srv/tree/"
   inside 'apt-get update && apt-get install -y --no-install-recommends build-essential python3-torch python3-numpy \
-    pkg-config && apt-get build-dep -y --no-install-recommends /srv/tree && rm -r /srv/tree && apt-get clean'
+    libtorch-dev pybind11-dev python3-dev pkg-config libgtest-dev iproute2 nftables procps && apt-get build-dep -y --no-install-recommends /srv/tree && rm -r /srv/tree && apt-get clean'
   rm -f build-package/trixie-*.tar
   tar -C "$root" -cf "$cache.new" . && mv "$cache.new" "$cache"
 else
@@ -38,8 +46,17 @@ fi
 in_root "$root" 'c++ --version | head -n 1; dpkg-query -W -f "\${Package} \${Version}\n" \
   libdpdk-dev libhwy-dev libspdlog-dev libssl-dev meson python3-torch systemd 2>/dev/null' || true
 
-step "packages"
 copy_tree "$root/srv/tree"
+if [ -n "$tests" ]; then
+  step "programs"
+  inside 'cd /srv/tree && meson setup build && ninja -C build tools/gradlane tools/gradlaned'
+  step "tests"
+  # Debian's PyTorch 2.6 is built without the libuv that its TCPStore asks for by default.
+  in_root "$root" "cd /srv/tree && CI=true PYTORCH=system USE_LIBUV=0 meson test -C build --print-errorlogs $tests"
+  exit
+fi
+
+step "packages"
 inside "cd /srv/tree && DEB_BUILD_OPTIONS=parallel=$(nproc) dpkg-buildpackage --build=binary --unsigned-source --unsigned-changes"
 in_root "$root" 'ls -l --block-size=KB /srv/*.deb' | awk '{print $5, $NF}'
 
@@ -53,6 +70,5 @@ done
 inside 'cd /tmp && cc -Wall -Werror /usr/share/doc/libgradlane-dev/examples/all_reduce.c \
   $(pkg-config --cflags --libs gradlane) -lm -o all_reduce && gradlane run -n 2 -- ./all_reduce'
 grep -h 'wrong' "$scratch/log"
-# Debian's PyTorch 2.6 is built without the libuv that its TCPStore asks for by default.
 inside 'USE_LIBUV=0 gradlane run -n 2 -- python3 /usr/share/doc/python3-gradlane/examples/train.py'
 grep -h 'weights' "$scratch/log"

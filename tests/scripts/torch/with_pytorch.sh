@@ -5,22 +5,22 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 venv=${PYTORCH:-$root/build-pytorch}
 
-if [ "$venv" != system ]; then
-  if [ ! -e "$venv/installed.txt" ]; then
-    echo "skipped: no PyTorch in $venv; tools/setup.sh --test installs it"
-    [ "${CI:-}" != true ] || exit 1
-    exit 77
-  fi
-  export PATH=$venv/bin:$PATH
-  # Made once: the part in C++, and what Python compiles.
-  export TORCH_EXTENSIONS_DIR=$venv/extensions PYTHONPYCACHEPREFIX=$venv/pycache
-  unset PYTHONDONTWRITEBYTECODE
+if [ "$venv" = system ]; then
+  venv=$root/build-pytorch-system
+  mkdir -p "$venv"
+elif [ -e "$venv/installed.txt" ]; then
+  PATH=$venv/bin:$PATH
+else
+  echo "skipped: no PyTorch in $venv; tools/setup.sh --test installs it"
+  [ "${CI:-}" != true ] || exit 1
+  exit 77
 fi
-export OMP_NUM_THREADS=1
+# What Python compiles, and the part in C++: once, before tests listen to what programs say.
+export OMP_NUM_THREADS=1 TORCH_EXTENSIONS_DIR=$venv/extensions PYTHONPYCACHEPREFIX=$venv/pycache
+unset PYTHONDONTWRITEBYTECODE
 package=$root/client/python
 made=$(cat "$package"/gradlane/torch/native/*.* "$package"/gradlane/torch/extension.py | sha256sum)
-if [ "$venv" != system ] && [ "$(cat "$venv/made.txt" 2>/dev/null)" != "$made" ]; then
-  # Before tests listen to what programs say.
+if [ "$(cat "$venv/made.txt" 2>/dev/null)" != "$made" ]; then
   CXX="$(command -v ccache || true) c++" PYTHONPATH=$package python3 -c 'from gradlane.torch import extension; extension.load()'
   echo "$made" >"$venv/made.txt"
 fi

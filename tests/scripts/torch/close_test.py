@@ -10,7 +10,7 @@ import sys
 import unittest
 
 GRADLANE = ""
-PATIENCE = 60  # s
+PATIENCE = 300  # s
 BEGIN = """
 import sys, time
 import torch, torch.distributed as dist

@@ -18,6 +18,7 @@ from gradlane.torch import Engine
 from tests.scripts.torch.ddp import RANK, WORLD, draw, same_everywhere
 from tests.scripts.torch.far import DEVICE, HERE, far
 from tests.scripts.torch.feedback_test import Picky
+from tests.scripts.torch.fsdp_test import FSDP2
 
 SIZES = (0, 1, 1000, 5000, 5000001)  # the last is several pieces
 CODECS = ("raw", "bf16", "fixed:10", "signsgd,ternary", "topk:1%", "dgc:1%", "fixed:auto:5")
@@ -204,6 +205,7 @@ class Far(unittest.TestCase):
         return sums + owed
 
 
+@FSDP2
 class Sharded(unittest.TestCase):
     def test_as_on_the_cpu(self):
         """What is applied, and what is owed, to the bit."""

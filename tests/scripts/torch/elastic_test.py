@@ -20,7 +20,7 @@ RANKS = 2
 STEPS = 12
 EVERY = 4  # steps a checkpoint
 TIMES = int(os.environ.get("ELASTIC_TIMES", "5"))
-PATIENCE = 180  # s
+PATIENCE = 300  # s
 
 
 def train(folder):

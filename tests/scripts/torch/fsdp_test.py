@@ -6,13 +6,14 @@ import unittest
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
 import gradlane
 import gradlane.torch
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
+FSDP2 = unittest.skipUnless(hasattr(FSDPModule, "set_custom_reduce_scatter"), "FSDP2 of this PyTorch is too old")
 
 
 def network(**options):
@@ -88,6 +89,7 @@ def total(tensor, group=None):
     return result
 
 
+@FSDP2
 class Fsdp(unittest.TestCase):
     def test_exact(self):
         expected = trained(network())

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 
 import gradlane
 import gradlane.torch
-from tests.scripts.torch.fsdp_test import Given, gradient, network, run, total, trained
+from tests.scripts.torch.fsdp_test import FSDP2, Given, gradient, network, run, total, trained
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
@@ -60,6 +60,7 @@ class Again(unittest.TestCase):
                                 world_size=WORLD)
 
 
+@FSDP2
 class Hsdp(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -23,6 +23,7 @@ import gradlane
 import gradlane.torch
 from gradlane.torch import summary
 from tests.scripts.torch.ddp import BACKEND, RANK, WORLD
+from tests.scripts.torch.fsdp_test import FSDP2
 
 CPU = torch.device("cpu")
 TOTAL = WORLD * (WORLD + 1) / 2  # of RANK + 1
@@ -293,6 +294,7 @@ class Trainings(Case):
         trained(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1))
         self.assertTrained(model.parameters())
 
+    @FSDP2
     def test_fully_shard(self):
         mesh = init_device_mesh("cpu", (WORLD,))
         model = network()

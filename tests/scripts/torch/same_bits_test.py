@@ -19,7 +19,7 @@ from tests.scripts.fixtures.ports import free_port
 
 NODES = 3
 STEPS = 24
-PATIENCE = 120  # s
+PATIENCE = 300  # s
 WAYS = {
     "ring, MTU 1500, one lane, buckets of 25 MiB": {},
     "buckets of 0.25 MiB, two lanes": {"bucket": 0.25, "lanes": 2},

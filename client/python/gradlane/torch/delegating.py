@@ -143,9 +143,9 @@ def op_name(op: Any) -> str:
 
 
 def premultiplied(op: Any, tensors: Sequence[torch.Tensor], in_place: bool) -> tuple[Any, Sequence[torch.Tensor]]:
-    """Returns PREMUL_SUM as a sum of the tensors times its factor, all else as it is."""
-    if op != dist.ReduceOp.PREMUL_SUM:
+    """Returns PREMUL_SUM as a sum of the tensors times its factor, all else as it is. PyTorch 2.6 hides the factor."""
+    factor = getattr(op, "factor", None) if op == dist.ReduceOp.PREMUL_SUM else None
+    if factor is None:
         return op, tensors
-    factor = op.factor
     scaled = [tensor.detach().mul_(factor) if in_place else tensor * factor for tensor in tensors]
     return dist.ReduceOp.SUM, tensors if in_place else scaled

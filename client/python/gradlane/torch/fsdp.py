@@ -81,7 +81,7 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
     """
     if parameters not in _PARAMETERS:
         raise errors.bad_argument(f"gradlane: parameters {parameters!r}: it is None, 'raw' or 'bf16'")
-    found = units_of(model)
+    found = units_of("fsdp", "set_custom_reduce_scatter", model)
     _check_group(process_group)
     for name, module in found.items():  # before a ring is started for a wrong group
         _check_mesh(name, module, process_group)
@@ -292,10 +292,13 @@ class Gather:
         return None
 
 
-def units_of(model: torch.nn.Module) -> dict[str, Any]:
-    """By name: those with parameters."""
+def units_of(name: str, method: str, model: torch.nn.Module) -> dict[str, Any]:
+    """By name: those with parameters. Raises BadArgument where PyTorch's FSDP2 lacks the method that `name` needs."""
     from torch.distributed.fsdp import FSDPModule  # slow, and of use here alone
 
+    if not hasattr(FSDPModule, method):
+        raise errors.bad_argument(
+            f"gradlane: {name} needs FSDPModule.{method}, which PyTorch {torch.__version__} does not have")
     found = {name or "(root)": module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
     if not found:
         raise errors.bad_argument("gradlane: the model is not sharded: call fully_shard(model) before")

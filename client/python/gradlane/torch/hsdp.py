@@ -34,16 +34,13 @@ def hsdp(model: torch.nn.Module, replicate: Any, codec: str | None = None, error
 
     Raises NoDaemon, and BadArgument if something does not go together.
     """
-    found = units_of(model)
+    found = units_of("hsdp", "set_all_reduce_hook", model)
     for name, module in found.items():
         if getattr(group_of(module).mesh_info, "replicate_mesh_dim", None) is not None:
             raise errors.bad_argument(
                 f"gradlane: hsdp: {name} is replicated by PyTorch already: call fully_shard() with mesh[\"shard\"], "
                 "with the dimension alone over which it is sharded"
             )
-        if not hasattr(module, "set_all_reduce_hook"):
-            raise errors.bad_argument(
-                f"gradlane: hsdp needs FSDPModule.set_all_reduce_hook, which PyTorch {torch.__version__} does not have")
     group = replicate.get_group() if hasattr(replicate, "get_group") else replicate
     if isinstance(group, dist.ProcessGroup) and group.size() == 1:
         return Sharded(codec or "raw", False, {})  # one replica

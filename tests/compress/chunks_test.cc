@@ -10,7 +10,7 @@
 
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_calls.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::chunks_test {
 namespace {
@@ -179,7 +179,7 @@ TEST_P(Chunks, TheMeanOfManyExchangesConverges) {
   const std::pair<const char*, double> bounds[] = {
       {"onebit", 0.4},   {"qsgd:2", 0.02},  {"qsgd:3", 0.008}, {"qsgd:4", 0.004}, {"qsgd:5", 0.002},
       {"qsgd:6", 0.001}, {"qsgd:7", 0.001}, {"qsgd:8", 0.001}, {"int8", 0.001},   {"fp8", 0.004}};
-  for (const auto& [name, bound] : std::span(bounds).first(kSanitized ? 3 : std::size(bounds))) {
+  for (const auto& [name, bound] : std::span(bounds).first(thorough() ? std::size(bounds) : 3)) {
     EXPECT_EQ(codec(name).states(), 2U) << name;
     Exchange both(codec(name), 300), without_owner(codec(name), 300);
     for (int i = 0; i < kSteps; ++i) {

@@ -11,7 +11,7 @@
 
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_calls.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::guard_page_test {
 namespace {
@@ -81,7 +81,7 @@ class GuardPage : public IsaTest {
     GuardedMemory guarded(flush);
     Rng rng(1);
     std::vector<size_t> lengths = {352, 2048};
-    for (size_t floats = 0; floats <= 200; floats += kSanitized ? 7 : 1) lengths.push_back(floats);
+    for (size_t floats = 0; floats <= 200; floats += thorough() ? 1 : 7) lengths.push_back(floats);
     for (const std::string& name : some_codecs()) {
       const Codec mine = codec(name);
       const FloatSource source(mine);
@@ -119,7 +119,7 @@ TEST_P(GuardPage, EveryRoom) {
       for (const Op op : {Op::kEncode, Op::kEncodeFeedback, Op::kHop, Op::kHopFeedback}) {
         if (!mine.has_feedback() && (op == Op::kEncodeFeedback || op == Op::kHopFeedback)) continue;
         const size_t max = mine.max_bytes(100);
-        for (size_t room = 0; room <= max + 64; room += kSanitized ? 5 : 1) {
+        for (size_t room = 0; room <= max + 64; room += thorough() ? 1 : 5) {
           const Outcome got = run(mine, {op, data.block, data.floats, data.residual, room, 0}, guarded);
           ASSERT_LE(got.bytes.size(), room);
           if (room >= max) {

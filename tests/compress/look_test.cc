@@ -7,7 +7,7 @@
 
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_floats.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::look_test {
 namespace {
@@ -54,7 +54,7 @@ TEST_P(LookTest, WhatIsSkippedDoesNotMatter) {
   for (const char* name : {"topk:1%", "mstopk:1%", "mstopk:10%", "dgc:1%", "dgc:1%,clip=0.1"}) {
     for (const Data data : {Data::kEven, Data::kLargeHead, Data::kGrowing, Data::kAlike}) {
       const std::vector<float> in = floats_of(data);
-      for (uint64_t seed = 1; seed <= (kSanitized ? 1 : 3); ++seed) {
+      for (uint64_t seed = 1; seed <= (thorough() ? 3 : 1); ++seed) {
         Codec mine = codec(name), patient = codec(name);
         mine.seed(0, seed);
         patient.seed(0, seed);

@@ -6,7 +6,7 @@
 
 #include "tests/compress/isa_test.h"
 #include "tests/compress/test_calls.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::variants_test {
 namespace {
@@ -166,7 +166,7 @@ TEST_P(Variants, LongRuns) {
   for (const Pair& codec : pairs(some_codecs())) {
     for (const Kind kind : {Kind::kMixed, Kind::kOutliers, Kind::kSparse}) {
       CallData data;
-      data.floats = codec.source.make(rng, kind, rounds(20'000));
+      data.floats = codec.source.make(rng, kind, rounds(size_t{20'000}));
       data.residual = codec.source.make(rng, Kind::kResidual, std::max(1U, codec.mine.states()) * data.floats.size());
       data.block = encode_all(codec.scalar, codec.source.make(rng, kind, data.floats.size()));
       ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, data));

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "config/loader.h"
 #include "config/yaml_tree.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::faults_test {
 namespace {

@@ -167,10 +167,9 @@ class Hunt:
     def alike(self, test):
         return len(words(self.mutant["file"]) & words(test["name"]))
 
-    def run(self, folder, test, share=1):
-        """share: of the time that a test has before it hangs."""
+    def run(self, folder, test):
         usual = self.facts(folder, test).get("seconds")
-        result, seconds = run_test(test, share * (max(60, SLOW * usual) if usual else SLOW * test["timeout"]))
+        result, seconds = run_test(test, max(60, SLOW * usual) if usual else SLOW * test["timeout"])
         if result in ("passed", "skipped"):
             self.facts(folder, test).update(seconds=round(seconds, 2), passes=True)
         return result
@@ -214,12 +213,11 @@ class Hunt:
             if result in ("passed", "skipped"):
                 continue
             found = "caught", f"{folder} {suite} {test['name']}", result
-            hangs = result == "time-out"
-            if "passes" in self.facts(folder, test) and not hangs:
+            if "passes" in self.facts(folder, test):
                 return found
             self.put(self.original)
             self.tree.build(folder, targets, must=True)
-            if self.run(folder, test, 0.5 if hangs else 1) == "passed":  # a test that hangs, and not a slow machine
+            if self.run(folder, test) == "passed":
                 return found
             self.facts(folder, test)["fails"] = True
             self.put(self.faulty)

@@ -120,7 +120,7 @@ class Chaos {
 };
 
 TEST(Chaos, EndsAndIsOverSomeTime) {
-  for (uint64_t seed = 0; seed < (kSanitized ? 8 : 40); ++seed) {
+  for (uint64_t seed = 0; seed < (thorough() ? 100 : 8); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Chaos chaos(seed);
     for (unsigned round = 0; round < 3; ++round) {

@@ -8,6 +8,14 @@ namespace gradlane::test {
 
 // ---- Running
 
+size_t largest(std::span<const JobSpec> specs, unsigned world) {
+  size_t most = 128;  // a granule, which it can have anyway
+  for (const JobSpec& spec : specs) {
+    most = std::max(most, spec.count * element_bytes(spec.type) * (has_shares(spec.kind) ? world : 1));
+  }
+  return most;
+}
+
 testing::AssertionResult run(SimNet& net, std::span<Job> jobs, Nanos limit, size_t in_flight) {
   const unsigned world = net.nodes();
   for (size_t next = 0; next < jobs.size();) {

@@ -13,10 +13,13 @@
 #include "base/time.h"
 #include "collectives/wire.h"
 #include "tests/collectives/exchange/job.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 #include "tools/simnet/simnet.h"
 
 namespace gradlane::test {
+
+// Bytes of the largest tensor among them: what an exchange needs no more than, as it clears all that it may need.
+[[nodiscard]] size_t largest(std::span<const JobSpec> specs, unsigned world);
 
 // Submits the jobs to all nodes in the same order, at most `in_flight` at a time, and runs until all have ended; then
 // checks that all succeeded and are right.

@@ -220,7 +220,7 @@ SimConfig slow_ring(unsigned nodes, uint64_t seed, double loss) {
   config.seed = seed;
   config.link.bits_per_second = 400'000'000;
   config.faults.loss = loss;
-  config.exchange.max_bytes = size_t{1} << 20;
+  config.exchange.max_bytes = size_t{256} << 10;
   return config;
 }
 

@@ -13,7 +13,7 @@
 namespace gradlane::test::session_test {
 namespace {
 
-const std::vector<unsigned> kWorlds = kSanitized ? std::vector{2U, 3U, 8U} : std::vector{2U, 3U, 4U, 8U, 16U};
+const std::vector<unsigned> kWorlds = thorough() ? std::vector{2U, 3U, 4U, 8U, 16U} : std::vector{2U, 3U, 5U};
 const JobSpec kSmallJob = {.kind = OpKind::kAllReduce, .count = 1000, .type = ElementType::kInt32};
 
 // ---- Coming up

@@ -14,7 +14,7 @@
 #include "collectives/strategy/rings.h"
 #include "collectives/strategy/strategy_id.h"
 #include "collectives/strategy/topology.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::strategy_test {
 namespace {
@@ -176,7 +176,7 @@ std::vector<unsigned> everybody(unsigned world) {
 }
 
 TEST(Ring, Ways) {
-  for (const unsigned world : {1U, 2U, 3U, 4U, 5U, 8U, 17U, kSanitized ? 100U : 256U}) {
+  for (const unsigned world : {1U, 2U, 3U, 4U, 5U, 8U, 17U, thorough() ? 256U : 40U}) {
     const std::vector<Rank> ranks = ranks_of("ring", world);
     const std::vector<unsigned> all = everybody(world);
     for (const OpKind kind : kKinds) {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "tests/dataplane/trainer/trainer_values.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::trainer_hostile_test {
 namespace {

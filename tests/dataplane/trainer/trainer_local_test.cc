@@ -6,7 +6,7 @@
 #include <random>
 
 #include "tests/dataplane/trainer/trainer_values.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::trainer_local_test {
 namespace {
@@ -42,7 +42,7 @@ TEST_P(Local, BlocksOfEachTrainer) {
     for (const size_t count : {size_t{0}, size_t{1}, size_t{103}, 300'000 / element_bytes(type) / ranks}) {
       trainers.run({.kind = OpKind::kAllGather, .type = type, .count = count, .offset = 3});
       trainers.run({.kind = OpKind::kReduceScatter, .type = type, .count = count, .offset = 5});
-      if (kSanitized) continue;
+      if (!thorough()) continue;
       trainers.run({.kind = OpKind::kReduceScatter, .type = type, .count = count, .reduction = Reduction::kMax});
       if (!is_floating(type)) continue;
       trainers.run({.kind = OpKind::kReduceScatter, .type = type, .count = count, .reduction = Reduction::kAverage});
@@ -83,7 +83,7 @@ TEST(LocalTensors, ScatteredSumsAreThoseOfAnAllReduce) {
 
 TEST_P(Local, BroadcastsFromEachTrainerAndBarriers) {
   Trainers trainers(config());
-  for (unsigned root = 0; root < trainers.world.ranks(); root += kSanitized ? 5 : 1) {
+  for (unsigned root = 0; root < trainers.world.ranks(); root += thorough() ? 1 : 5) {
     const size_t count = root % 2 == 0 ? 500 : 40'000;
     trainers.run({.kind = OpKind::kBroadcast, .type = kTypes[root % 7], .count = count, .root = root});
     trainers.run({.kind = OpKind::kBarrier});
@@ -127,7 +127,7 @@ TEST_P(Local, AddsInTheOrderOfTrainers) {
 INSTANTIATE_TEST_SUITE_P(Nodes, Local,
                          testing::Values(std::tuple{1, 2, 1}, std::tuple{1, 16, 2}, std::tuple{2, 2, 2},
                                          std::tuple{2, 3, 1}, std::tuple{3, 3, 3},
-                                         std::tuple{3, kSanitized ? 4 : 16, 1}));
+                                         std::tuple{3, thorough() ? 16 : 4, 1}));
 
 // Whatever is rounded, all have the same bytes.
 TEST(LocalTensors, CopiesAreIdentical) {
@@ -302,7 +302,7 @@ TEST(LocalMissing, OneThatHasGone) {
 TEST(LocalMissing, OneThatGoesAtAnyTime) {
   Trainers trainers({.nodes = 2, .lanes = 1, .trainers = 3});
   const Task task{.count = 200'000};
-  for (Nanos after = 0; after < 60 * kMicrosecond; after += kSanitized ? 5 * kMicrosecond : kMicrosecond) {
+  for (Nanos after = 0; after < 60 * kMicrosecond; after += thorough() ? kMicrosecond : 5 * kMicrosecond) {
     const unsigned who = static_cast<unsigned>(after / kMicrosecond % 3);
     std::vector<uint64_t> cookies;
     for (unsigned rank = 0; rank < 6; ++rank) cookies.push_back(trainers.submit(rank, task));

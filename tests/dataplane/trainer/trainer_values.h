@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "tests/collectives/exchange/reference_elements.h"
 #include "tests/dataplane/trainer/trainer_fixture.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test {
 
@@ -17,9 +17,9 @@ inline constexpr ElementType kTypes[] = {ElementType::kFloat32,  ElementType::kF
                                          ElementType::kBfloat16, ElementType::kInt32,   ElementType::kInt64,
                                          ElementType::kBytes};
 
-// Of the largest tensors of each type. With sanitizers these of two types are as large as without.
-constexpr size_t most_bytes(ElementType type, size_t all) {
-  return kSanitized && type != ElementType::kFloat32 && type != ElementType::kInt64 ? all / 5 : all;
+// Of the largest tensors of each type. Mostly those of two types only are as large as they can be.
+inline size_t most_bytes(ElementType type, size_t all) {
+  return type == ElementType::kFloat32 || type == ElementType::kInt64 ? all : rounds(all);
 }
 
 inline uint64_t word_of_int(ElementType type, int value) {

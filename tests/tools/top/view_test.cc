@@ -168,19 +168,6 @@ TEST(TopView, WhoHasGoneIsNamedBeforeWhoMissesIt) {
   EXPECT_EQ(view.nodes[2].address, "10.77.0.3");
 }
 
-TEST(TopView, ANodeIsWhatItIsOnItsWorstLane) {
-  std::vector<TopLooks> nodes = ring({0, 0, 0});
-  json other = nodes[1].now["ranks"][0];
-  other["lane"] = 1;
-  for (const char* const state : {"incomplete", "refused", "unknown"}) {
-    other["ring"] = state;
-    nodes[1].now["ranks"][1] = other;
-    const TopView view = top_view(nodes);
-    EXPECT_EQ(view.nodes[1].state, state);
-    EXPECT_TRUE(view.bad);
-  }
-}
-
 TEST(TopView, NodesElsewhereThatDoNotAnswerAreThereAndSaidWhy) {
   std::vector<TopLooks> known = {looks(0, 5, 1e4), looks(1, 5, 1e4)};
   known[0].now["neighbours"] = {{{"node", 4}, {"ip", "10.77.0.5"}, {"state", "missing"}}};

@@ -6,7 +6,7 @@
 
 #include "tests/compress/test_floats.h"
 #include "tests/dataplane/accelerator/engine/bundles.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::bundle_test {
 namespace {
@@ -26,13 +26,13 @@ Packet tcp(size_t bytes, uint64_t seed = 1) {
 // ---- One packet
 
 TEST(Bundle, OneOfEverySizeAndKindOfData) {
-  constexpr size_t kStep = kSanitized ? 7 : 1;
+  const size_t step = thorough() ? 1 : 7;
   for (const char* name : {"fixed:6", "fixed:10", "inceptionn:10"}) {
     const Codec codec = find_codec(name);
     BundleReader reader(codec.isa());
     size_t compressed = 0;
     for (const Data data : kAllData) {
-      for (size_t bytes = 0; bytes <= 1472; bytes += kStep) {
+      for (size_t bytes = 0; bytes <= 1472; bytes += step) {
         const unsigned lead = bytes % 2 == 0 ? 0 : bytes / 2 % 4;
         Packet packet{.protocol = static_cast<uint8_t>(bytes % 3 == 0 && bytes <= 1448 ? 6 : 17),
                       .tcp_options = timestamps(1, 2),
@@ -53,7 +53,7 @@ TEST(Bundle, OneOfEverySizeAndKindOfData) {
         ASSERT_EQ(received.frames[0], lossy_frame(codec, frame, lead)) << name << " " << bytes;
       }
     }
-    EXPECT_GT(compressed, 4000 / kStep) << name;
+    EXPECT_GT(compressed, 4000 / step) << name;
   }
 }
 

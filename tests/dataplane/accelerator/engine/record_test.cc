@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "tests/dataplane/accelerator/engine/frames.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::record_test {
 namespace {
@@ -51,12 +51,12 @@ size_t wanted_bytes(const Codec& codec, const Bytes& payload, size_t lead) {
 }
 
 TEST(Record, EverySizeAndKindOfData) {
-  constexpr size_t kStep = kSanitized ? 7 : 1;
+  const size_t step = thorough() ? 1 : 7;
   for (const char* name : {"fixed:6", "fixed:10", "inceptionn:10"}) {
     const Codec codec = find_codec(name);
     size_t written[std::size(kAllData)] = {};
     for (const Data data : kAllData) {
-      for (size_t bytes = 0; bytes <= 1472; bytes += kStep) {
+      for (size_t bytes = 0; bytes <= 1472; bytes += step) {
         const auto lead = static_cast<unsigned>(bytes / 4 % 4);
         const Bytes original = payload(data, bytes, bytes, lead);
         const Bytes record = write(codec, original, lead);
@@ -68,9 +68,9 @@ TEST(Record, EverySizeAndKindOfData) {
         ASSERT_EQ(restored, lossy(codec, original, lead)) << name << " " << bytes;
       }
     }
-    EXPECT_GT(written[static_cast<size_t>(Data::kZeros)], 1440 / kStep) << name;
-    EXPECT_GT(written[static_cast<size_t>(Data::kGradients)], 1400 / kStep) << name;
-    EXPECT_GT(written[static_cast<size_t>(Data::kMixed)], 1200 / kStep) << name;
+    EXPECT_GT(written[static_cast<size_t>(Data::kZeros)], 1440 / step) << name;
+    EXPECT_GT(written[static_cast<size_t>(Data::kGradients)], 1400 / step) << name;
+    EXPECT_GT(written[static_cast<size_t>(Data::kMixed)], 1200 / step) << name;
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "dataplane/accelerator/engine/accelerator.h"
 #include "tests/dataplane/accelerator/engine/two_ends.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::test::repacking_test {
 namespace {

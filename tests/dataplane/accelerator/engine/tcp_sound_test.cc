@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/dataplane/accelerator/engine/tcp_model.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
 namespace gradlane::accel::test {
 namespace {
 
-constexpr uint64_t kSeeds = rounds<uint64_t>(24);
+const uint64_t kSeeds = rounds<uint64_t>(24);
 
 struct Sum {
   Tally tally;

@@ -111,7 +111,9 @@ class OpsRefusal : public testing::Test {
  protected:
   // Of one of world 4 that allows what is given.
   static Exchange::Refusal submit(const Operation& operation, const std::string& strategies = "ring,direct") {
-    SimNet net(switched(4, strategies));
+    SimConfig config = switched(4, strategies, 4096);
+    config.exchange.operations = 1;  // each has memory of its own
+    SimNet net(config);
     return net.node(0).exchange().submit(operation, net.now()).refusal;
   }
   Operation operation(OpKind kind) {

@@ -2,8 +2,8 @@
 // of every instruction set that are made with the kit
 //
 // Always sixteen: what is computed lane by lane, and then of sixteen partial sums, has the same bits everywhere. One
-// register of AVX-512, two of AVX2, sixteen plain variables where Highway is told to be scalar (compress/meson.build
-// tells it what each translation unit is for: nothing is dispatched at run time).
+// register of AVX-512, two of AVX2, four of SSE4.2, sixteen plain variables where Highway is told to be scalar
+// (compress/meson.build tells it what each translation unit is for: nothing is dispatched at run time).
 //
 // Spans may lie at odd addresses. In an unnamed namespace for the same reason as layout.h.
 #pragma once

@@ -1,4 +1,4 @@
-// kit.cc - the codecs that are made with the kit, in plain C++ (any thread)
+// kit.cc - the codecs that are made with the kit, for all CPUs (any thread)
 #include "compress/codecs/define.h"
 
 namespace gradlane::scalar {

@@ -1,4 +1,4 @@
-// selections.cc - what ranks contribute to blocks in bit planes where that is a stage of its own, in plain C++ (any
+// selections.cc - what ranks contribute to blocks in bit planes where that is a stage of its own, for all CPUs (any
 // thread)
 #include "compress/codecs/define_selections.h"
 

@@ -47,6 +47,7 @@ fi
 source tools/demo/build.sh
 demo_build tools/gradlane tools/gradlaned client/all_reduce_example  # with libgradlane
 
+training_start=$SECONDS
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 files=()
@@ -71,3 +72,4 @@ train "fixed:5 and error feedback" --codec fixed:5 --feedback
 
 step "result"
 tools/demo/table.py ${json:+--json "$json"} "${files[@]}"
+echo "packages $packages_seconds s, build $build_seconds s, training $((SECONDS - training_start)) s"

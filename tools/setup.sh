@@ -68,7 +68,7 @@ apt() {
   LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends -o APT::Status-Fd=3 "$@" \
     3>&1 >>"$log" 2>&1 | while IFS=: read -r phase name percent rest; do
     [[ ! $phase =~ ^(dl|pm)status$ ]] || echo "[${percent%%.*}%]"
-  done
+  done && echo "[100%]"
 }
 
 install_packages() {

@@ -42,6 +42,8 @@ enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 [[nodiscard]] constexpr bool reduces(OpKind kind) noexcept {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
 }
+// Whether ranks add what they have: a barrier is the sum of one element.
+[[nodiscard]] constexpr bool adds(OpKind kind) noexcept { return reduces(kind) || kind == OpKind::kBarrier; }
 // Each of its blocks goes from one rank to one other.
 [[nodiscard]] constexpr bool delivers(OpKind kind) noexcept {
   return kind == OpKind::kGather || kind == OpKind::kScatter || kind == OpKind::kAllToAll;

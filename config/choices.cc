@@ -29,7 +29,7 @@ constexpr const char* kStrategyWords[] = {kAutoCodec};
 constexpr unsigned kPlanVersion = 1;
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 constexpr unsigned kMostBits = 30;
-constexpr size_t kLongestName = 31;
+constexpr size_t kLongestStrategyName = 31;
 
 void read_codec_or_auto(const Section& root, NodeConfig& config) {
   const auto value = root.find("codec");
@@ -62,7 +62,7 @@ void read_strategy_word(const Value& value, NodeConfig& config) {
 // A choice is of one of those that are allowed.
 void read_strategy(const Section& section, PlanChoice& choice, const std::vector<StrategyId>& strategies) {
   const auto value = section.need("strategy");
-  const auto name = value ? value->text(kLongestName) : std::nullopt;
+  const auto name = value ? value->text(kLongestStrategyName) : std::nullopt;
   if (!name) return;
   try {
     choice.strategy = find_strategy(*name);

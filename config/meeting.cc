@@ -43,12 +43,12 @@ constexpr milliseconds kNews{10'000};  // from one word to the next
 
 // ---- Sockets
 
-struct IpPort {
+struct RawAddress {
   sockaddr_storage storage{};
   socklen_t bytes = 0;
 
-  IpPort() : bytes(sizeof(storage)) {}
-  IpPort(const IpAddress& ip, uint16_t port) {
+  RawAddress() : bytes(sizeof(storage)) {}
+  RawAddress(const IpAddress& ip, uint16_t port) {
     if (const auto ipv4 = ipv4_of(ip)) {
       sockaddr_in address{};
       address.sin_family = AF_INET;
@@ -121,7 +121,7 @@ struct MeetingGuest {
 class MeetingHost {
  public:
   MeetingHost(const Meeting& meeting, const std::string& where) : meeting_(meeting), where_(where) {
-    IpPort address(meeting.ip, meeting.port);
+    RawAddress address(meeting.ip, meeting.port);
     listener_ = tcp_socket(address.family());
     const int yes = 1;
     (void)setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
@@ -218,7 +218,7 @@ class MeetingHost {
     // Strangers who say nothing make room.
     const auto make_room = [&] { std::erase_if(guests_, [](const MeetingGuest& it) { return !it.rank; }); };
     if (guests_.size() >= kMostGuests) make_room();
-    IpPort from;
+    RawAddress from;
     FileDescriptor fd(accept4(listener_.get(), from.get(), &from.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd && (errno == EMFILE || errno == ENFILE)) {
       make_room();
@@ -312,7 +312,7 @@ class MeetingVisitor {
 
   // One connection, to its end. Nothing: none came about, or rank 0 has gone without a word.
   std::optional<std::string> ask(Clock::time_point& news, const std::function<void(const std::string&)>& say) {
-    IpPort address(meeting_.ip, meeting_.port);
+    RawAddress address(meeting_.ip, meeting_.port);
     const FileDescriptor fd = tcp_socket(address.family());
     if (connect(fd.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) return failed(errno);
     pollfd one = {fd.get(), POLLOUT, 0};
@@ -357,7 +357,7 @@ class MeetingVisitor {
 
   // Nobody listens, and the kernel has given this side the very port.
   static bool is_itself(const FileDescriptor& fd) {
-    IpPort here, there;
+    RawAddress here, there;
     return getsockname(fd.get(), here.get(), &here.bytes) == 0 &&
            getpeername(fd.get(), there.get(), &there.bytes) == 0 && here.bytes == there.bytes &&
            std::memcmp(&here.storage, &there.storage, here.bytes) == 0;

@@ -15,7 +15,7 @@ namespace gradlane {
 namespace {
 
 constexpr const char* kPortKeys[] = {"name", "device", "pci", "ring", "udp", "nodes", "mac"};
-constexpr size_t kLongestName = 31;
+constexpr size_t kLongestPortName = 31;
 
 class PortReader {
  public:
@@ -25,7 +25,7 @@ class PortReader {
     const Section section(value, kPortKeys);
     PortConfig port;
     port.name = fmt::format("e{}", number_);
-    if (const auto name = section.find("name")) port.name = name->name(kLongestName).value_or(port.name);
+    if (const auto name = section.find("name")) port.name = name->name(kLongestPortName).value_or(port.name);
     check_unique(names_, port.name, section.find("name").value_or(value), "name");
     read_device(section, port);
     if (const auto mac = section.find("mac")) {

@@ -220,7 +220,7 @@ static struct gl_planned plan_for(gradlane_context* gl, const struct gl_choice_o
   return (struct gl_planned){.way = (uint8_t)way, .why = kept ? GL_REASON_PLAN : GL_REASON_ROUNDS};
 }
 
-static void follow_plan(gradlane_context* gl, const struct gl_choice_of* of, struct gl_choice_set* set) {
+static void apply_plan(gradlane_context* gl, const struct gl_choice_of* of, struct gl_choice_set* set) {
   for (uint32_t i = 0; i < gl->choices.plan_count; ++i) set->plan[i] = plan_for(gl, of, &gl->choices.plan[i], set);
 }
 
@@ -282,7 +282,7 @@ static gradlane_code make_set(gradlane_context* gl, const struct gl_choice_of* o
     free(made);
     return code;
   }
-  follow_plan(gl, of, made);
+  apply_plan(gl, of, made);
   made->next = choices->sets;
   choices->sets = made;
   ++choices->set_count;

@@ -5,11 +5,6 @@
 #include "collectives/exchange/exchange_state.h"
 
 namespace gradlane {
-namespace {
-
-bool adds(OpKind kind) { return reduces(kind) || kind == OpKind::kBarrier; }
-
-}  // namespace
 
 void ExchangeState::begin_owned(Running& it) noexcept {
   it.window = Turns::window(config_.world) / it.coder.element_bytes();

@@ -7,7 +7,7 @@
 namespace gradlane {
 namespace {
 
-constexpr double kNano = 1e-9;
+constexpr double kNanosecond = 1e-9;
 
 // Of one core, whatever else there is.
 Calibration on_one_core(Calibration calibration) {
@@ -44,7 +44,7 @@ double port_ns_of(const Calibration& calibration, const AllReduceShape& shape, d
   const AllReduceTime time = raw_time(without, shape);
   if (packets <= 0 || time.sent_packets <= 0) return 0;
   const double alone = busy / std::max(1.0, calibration.contention);  // workers had each other beside them
-  return std::max(0.0, alone / packets / kNano - (time.codec + time.packets) / time.sent_packets / kNano);
+  return std::max(0.0, alone / packets / kNanosecond - (time.codec + time.packets) / time.sent_packets / kNanosecond);
 }
 
 double place_ns_of(const Calibration& calibration, const CodecCost& codec, const AllReduceShape& shape,
@@ -60,7 +60,7 @@ double place_ns_of(const Calibration& calibration, const CodecCost& codec, const
   const double around = std::max(0.0, time.seconds - busiest);
   double core = timed.busy / std::max(1U, calibration.lanes);
   if (time.link < kLinkAtMost * timed.seconds) core = std::max(core, timed.seconds - around);
-  return std::max(0.0, (core - time.codec - time.packets) * cores / shape.elements / kNano);
+  return std::max(0.0, (core - time.codec - time.packets) * cores / shape.elements / kNanosecond);
 }
 
 double start_of(const Calibration& calibration, const CodecCost& codec, const AllReduceShape& shape, double seconds) {
@@ -72,7 +72,7 @@ double start_of(const Calibration& calibration, const CodecCost& codec, const Al
 double latency_of(double round_trip, double port_ns) noexcept {
   constexpr double kLeast = 0.1;
   const double half = round_trip / 2;
-  return std::max(half - port_ns * kNano, kLeast * half);
+  return std::max(half - port_ns * kNanosecond, kLeast * half);
 }
 
 }  // namespace gradlane

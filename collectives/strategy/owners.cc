@@ -4,7 +4,6 @@
 namespace gradlane {
 namespace {
 
-bool adds(OpKind kind) { return reduces(kind) || kind == OpKind::kBarrier; }
 bool one_block(OpKind kind) { return kind == OpKind::kBroadcast || kind == OpKind::kReduce; }
 
 }  // namespace

@@ -2,12 +2,6 @@
 #include "collectives/strategy/ring.h"
 
 namespace gradlane {
-namespace {
-
-// A barrier is the sum of one element.
-bool adds(OpKind kind) { return reduces(kind) || kind == OpKind::kBarrier; }
-
-}  // namespace
 
 Team Team::of(const Topology& topology, unsigned rank, unsigned size, unsigned first, unsigned step) noexcept {
   const unsigned place = (rank - first) / step;

@@ -81,13 +81,13 @@ void for_each_address(Visit visit) {
   freeifaddrs(all);
 }
 
-uint32_t ipv4_of(const ifaddrs& entry) {
+uint32_t entry_ipv4(const ifaddrs& entry) {
   sockaddr_in address{};
   std::memcpy(&address, entry.ifa_addr, sizeof(address));
   return ntohl(address.sin_addr.s_addr);
 }
 
-IpAddress ipv6_of(const ifaddrs& entry) {
+IpAddress entry_ipv6(const ifaddrs& entry) {
   sockaddr_in6 address{};
   std::memcpy(&address, entry.ifa_addr, sizeof(address));
   IpAddress ip;
@@ -97,7 +97,7 @@ IpAddress ipv6_of(const ifaddrs& entry) {
 
 // Every interface that speaks IPv6 has one of this link, which nobody needs.
 std::string global_ipv6(const ifaddrs& entry) {
-  const IpAddress address = ipv6_of(entry);
+  const IpAddress address = entry_ipv6(entry);
   const bool of_link = address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
   return of_link ? "" : ip_text(address);
 }
@@ -139,7 +139,7 @@ std::string address_on(const std::string& interface) {
   std::string address;
   for_each_address([&](const ifaddrs& entry) {
     if (interface != entry.ifa_name) return;
-    if (entry.ifa_addr->sa_family == AF_INET) address = ip_text(ipv4_of(entry));
+    if (entry.ifa_addr->sa_family == AF_INET) address = ip_text(entry_ipv4(entry));
     if (entry.ifa_addr->sa_family == AF_INET6 && address.empty()) address = global_ipv6(entry);
   });
   return address;
@@ -150,7 +150,7 @@ std::string owner_of(const IpAddress& ip) {
   for_each_address([&](const ifaddrs& entry) {
     const auto family = entry.ifa_addr->sa_family;
     const bool same =
-        (family == AF_INET && ip_address(ipv4_of(entry)) == ip) || (family == AF_INET6 && ipv6_of(entry) == ip);
+        (family == AF_INET && ip_address(entry_ipv4(entry)) == ip) || (family == AF_INET6 && entry_ipv6(entry) == ip);
     if (same) name = entry.ifa_name;
   });
   return name;

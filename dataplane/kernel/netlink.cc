@@ -13,7 +13,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kAnswerBytes = 65536;  // the kernel makes none longer
+constexpr size_t kNetlinkBytes = 65536;  // the kernel makes none longer
 
 constexpr size_t padded(size_t bytes) { return (bytes + 3) & ~size_t{3}; }
 
@@ -119,7 +119,7 @@ int NetlinkSocket::join(int group) {
 }
 
 int NetlinkSocket::receive(const Visit& visit) {
-  std::vector<uint8_t> buffer(kAnswerBytes);
+  std::vector<uint8_t> buffer(kNetlinkBytes);
   for (;;) {
     const ssize_t got = recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;

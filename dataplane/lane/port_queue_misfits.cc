@@ -13,13 +13,13 @@ namespace {
 
 using namespace internet;
 
-const uint8_t* bytes_of(const rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*); }
+const uint8_t* data_of(const rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*); }
 
 // A frame that is an IPv4 packet for us, but for nothing that this node takes: whether it looks as if gradlane made it.
 bool looks_like_ours(const rte_mbuf* mbuf) noexcept {
   if (mbuf->data_len < kFrameBytes + sizeof(LinkHeader)) return false;
-  const uint8_t* const ip = bytes_of(mbuf) + kEthernetBytes;
-  return ip[0] == 0x45 && ip[kIpProtocol] == kUdp && load<uint16_t>(bytes_of(mbuf) + kFrameBytes) == kMagic;
+  const uint8_t* const ip = data_of(mbuf) + kEthernetBytes;
+  return ip[0] == 0x45 && ip[kIpProtocol] == kUdp && load<uint16_t>(data_of(mbuf) + kFrameBytes) == kMagic;
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ Neighbour* PortQueue::neighbour_at(uint32_t ip) const noexcept {
 // A neighbour's packet with a ToS byte of no class, or to another UDP port.
 void PortQueue::note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (!looks_like_ours(mbuf)) return;
-  const uint8_t* const ip = bytes_of(mbuf) + kEthernetBytes;
+  const uint8_t* const ip = data_of(mbuf) + kEthernetBytes;
   Neighbour* const neighbour = neighbour_at(load32(ip + kIpSource));
   if (neighbour == nullptr) return;
   if (parsed.destination_port == 0) {
@@ -62,7 +62,7 @@ void PortQueue::note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noex
 // From an address of no neighbour, or from a rank that is no neighbour's. A hello says whom its sender takes itself
 // for, and with how many trainers and lanes: ranks and ports follow from these.
 void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
-  const uint8_t* const packet = bytes_of(mbuf) + kFrameBytes;
+  const uint8_t* const packet = data_of(mbuf) + kFrameBytes;
   if (!looks_like_ours(mbuf) || parsed.bytes < sizeof(LinkHeader) + kLeastHello) return;
   if (load<LinkHeader>(packet).kind != PacketKind::kHello) return;
   if (Neighbour* const neighbour = neighbour_at(parsed.source_ip)) {
@@ -83,7 +83,7 @@ void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, N
 // What a packet that is refused for its tag has instead of the right one.
 void PortQueue::note_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept {
   neighbour.forged.fetch_add(1, std::memory_order_relaxed);
-  if (!is_whole({bytes_of(mbuf) + kFrameBytes, parsed.bytes})) return;
+  if (!is_whole({data_of(mbuf) + kFrameBytes, parsed.bytes})) return;
   neighbour.untagged.fetch_add(1, std::memory_order_relaxed);
 }
 

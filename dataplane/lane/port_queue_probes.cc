@@ -9,8 +9,8 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kStayAwake = 20 * kMillisecond;
-constexpr Nanos kLookEvery = 100 * kMicrosecond;  // at what is to be sent, as long as nothing was
-constexpr size_t kProbeBurst = 16;                // at once: more would wait for one another
+constexpr Nanos kLookToSendEvery = 100 * kMicrosecond;  // at what is to be sent, as long as nothing was
+constexpr size_t kProbeBurst = 16;                      // at once: more would wait for one another
 constexpr size_t kIpLength = 2;
 
 uint8_t* bytes_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
@@ -61,7 +61,7 @@ void PortQueue::send_probe(const Neighbour& neighbour, const ProbeHeader& header
 // There may be many boards, and hardly ever is there anything on one.
 void PortQueue::send_probes(Nanos now) noexcept {
   if (now < probes_at_ && !probing(now)) return;
-  probes_at_ = now + kLookEvery;
+  probes_at_ = now + kLookToSendEvery;
   size_t sent = 0;
   for (Neighbour* const neighbour : neighbours_) {
     ProbeOrder order;

@@ -8,7 +8,7 @@
 namespace gradlane {
 namespace {
 
-std::span<uint8_t> frame_of(rte_mbuf* mbuf) { return {rte_pktmbuf_mtod(mbuf, uint8_t*), mbuf->data_len}; }
+std::span<uint8_t> frame_bytes(rte_mbuf* mbuf) { return {rte_pktmbuf_mtod(mbuf, uint8_t*), mbuf->data_len}; }
 
 class Forward final : public LoopbackEngine {
  public:
@@ -102,7 +102,7 @@ uint16_t Forward::inspect(Burst& burst, uint16_t count) noexcept {
   uint16_t kept = 0;
   for (uint16_t i = 0; i < count; ++i) {
     rte_mbuf* const mbuf = burst[i];
-    const std::span<uint8_t> frame = frame_of(mbuf);
+    const std::span<uint8_t> frame = frame_bytes(mbuf);
     figures.bytes += frame.size();
     const ParsedFrame parsed = parse_frame(frame, kLoopbackNodes[1], kLoopbackClassifier);
     ++figures.classes[static_cast<size_t>(parsed.traffic)];

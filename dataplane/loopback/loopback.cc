@@ -23,9 +23,9 @@
 namespace gradlane {
 namespace {
 
-constexpr uint16_t kDescriptors = 1024;
+constexpr uint16_t kLoopbackDescriptors = 1024;
 constexpr unsigned kLinkLooks = 50;
-constexpr useconds_t kLookEvery = 100'000;
+constexpr useconds_t kLookAtLinksEvery = 100'000;
 constexpr size_t kBuffers = 8191;  // for the queues of both ports, and two exchanges
 
 // `what` did not work on this device.
@@ -63,7 +63,7 @@ size_t longest(const LoopbackConfig& config, bool (&powers)(const PortConfig&)) 
 void wait_for_link(uint16_t port) noexcept {
   rte_eth_link link{};
   for (unsigned tries = 0; tries < kLinkLooks && link.link_status != RTE_ETH_LINK_UP; ++tries) {
-    if (tries != 0) usleep(kLookEvery);
+    if (tries != 0) usleep(kLookAtLinksEvery);
     if (rte_eth_link_get_nowait(port, &link) != 0) return;
   }
 }
@@ -147,7 +147,7 @@ void LoopbackPorts::open(size_t i, const std::string& device, size_t mtu) {
     ask_for_mtu(info, config, traits_of(config), mtu, room, conf);
   }
   check(rte_eth_dev_configure(port, 1, 1, &conf), device, "configure it with one queue");
-  uint16_t receive = kDescriptors, transmit = kDescriptors;
+  uint16_t receive = kLoopbackDescriptors, transmit = kLoopbackDescriptors;
   check(rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit), device, "size its queues");
   check(rte_eth_rx_queue_setup(port, 0, receive, kAnySocket, nullptr, pool_->mempool()), device, "receive from it");
   check(rte_eth_tx_queue_setup(port, 0, transmit, kAnySocket, nullptr), device, "send to it");

@@ -36,7 +36,7 @@ double sane(double value) {
   return value > 0 && value < kMost ? value : 0;
 }
 
-std::string name_of(uint32_t code) {
+std::string strategy_name(uint32_t code) {
   const auto strategy = strategy_of(code);
   return strategy ? std::string(strategy->name().view()) : "";
 }
@@ -82,7 +82,7 @@ bool read(const gl_report_row& row, PlanFigures& it) {
   }
   it.asked = printable(row.asked, sizeof(row.asked));
   it.codec = printable(row.codec, sizeof(row.codec));
-  it.strategy = name_of(row.strategy);
+  it.strategy = strategy_name(row.strategy);
   it.exact = row.exact != 0;
   it.frozen = row.frozen != 0;
   it.settled = row.reason != GL_REASON_TRYING;
@@ -93,7 +93,8 @@ bool read(const gl_report_row& row, PlanFigures& it) {
   it.measured = sane(row.measured);
   it.baseline = sane(row.baseline);
   it.rival = printable(row.rival, sizeof(row.rival));
-  if (const std::string by = name_of(row.rival_strategy); !by.empty() && !it.rival.empty()) it.rival += " by " + by;
+  if (const std::string by = strategy_name(row.rival_strategy); !by.empty() && !it.rival.empty())
+    it.rival += " by " + by;
   it.rival_measured = sane(row.rival_measured);
   it.changes = row.changes;
   if (it.measured > 0 && it.baseline > 0) {

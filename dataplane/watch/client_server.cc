@@ -18,11 +18,11 @@ namespace gradlane {
 namespace {
 
 // Bounds of what one step does.
-constexpr int kAcceptsPerStep = 16;
+constexpr int kClientsPerStep = 16;
 constexpr size_t kReadPerStep = size_t{4} << 10;
 constexpr size_t kWritePerStep = size_t{256} << 10;
 constexpr size_t kDrain = size_t{512} << 10;  // more than the kernel holds for a socket
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr auto kClientPause = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -86,7 +86,7 @@ void ClientServer::step(Clock::time_point now) {
 // ---- Who comes
 
 void ClientServer::accept_some(Clock::time_point now) {
-  for (int i = 0; i < kAcceptsPerStep; ++i) {
+  for (int i = 0; i < kClientsPerStep; ++i) {
     if (const Clock::time_point free = make_room(now); free > now) return look_away(free);
     FileDescriptor socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
@@ -101,7 +101,7 @@ void ClientServer::accept_some(Clock::time_point now) {
     if (errno != EAGAIN) {
       // Out of file descriptors, say.
       spdlog::debug("cannot accept clients of {}: {}", protocol_.name, std::strerror(errno));
-      look_away(now + kAcceptPause);
+      look_away(now + kClientPause);
     }
     return;
   }

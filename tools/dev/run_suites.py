@@ -65,7 +65,7 @@ class Run:
             begun = time.monotonic()
             wanted = suites.targets(folder, suites.load(folder, names))
             if folder == "build" and extra:
-                wanted.append("all")
+                wanted += suites.products(folder)
             built = self.step(f"build {folder}", ["ninja", "-C", folder, *wanted], niced=bool(self.running))
             with self.changed:
                 if built:

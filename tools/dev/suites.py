@@ -95,6 +95,15 @@ def targets(folder, tests):
     return sorted(os.path.relpath(name, base) for name in wanted)
 
 
+def products(folder):
+    """What ninja builds by default but for tests: meson's `all` has the program of each test, too."""
+    base = ROOT / folder
+    files = [pathlib.Path(target["filename"][0]).relative_to(base)
+             for target in json.loads((base / "meson-info/intro-targets.json").read_text())
+             if target["build_by_default"]]
+    return [str(name) for name in files if name.parts[0] != "tests"]
+
+
 # ---- One test
 
 

@@ -18,8 +18,10 @@
 #include "config/calibration_use.h"
 #include "config/choices.h"
 #include "config/devargs.h"
+#include "dataplane/daemon/housekeeping.h"
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/processes.h"
+#include "dataplane/daemon/shutdown.h"
 #include "dataplane/daemon/signals.h"
 #include "dataplane/daemon/supervisor.h"
 #include "dataplane/device/eal.h"
@@ -35,15 +37,8 @@
 namespace gradlane {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-
-constexpr milliseconds kStep{100};     // between looks at what no file descriptor tells
-constexpr milliseconds kBusyStep{2};   // while lanes work on commands
-constexpr milliseconds kNewsTime{50};  // for the other ranks to hear that this one ends
-constexpr milliseconds kLetGo{2000};   // for lanes to let go of trainers' memory
-constexpr milliseconds kFigures{250};  // for lanes to have said what is unacknowledged
-constexpr milliseconds kClaim{2000};   // for addresses to turn out to be free, which takes 300 ms
+constexpr Nanos kFigures = 250 * kMillisecond;  // for lanes to have said what is unacknowledged
+constexpr Nanos kClaim = 2000 * kMillisecond;   // for addresses to turn out to be free, which takes 300 ms
 
 void start_dpdk(const std::vector<NodeConfig>& nodes) {
   std::vector<std::string> pci;
@@ -121,36 +116,16 @@ struct Ends {
   Processes processes;
 };
 
-// One look at everything, waiting `most` for something to happen; what ends the daemon, or null.
-const char* step(Nodes& nodes, Ends& ends, milliseconds most) {
-  std::vector<pollfd> fds = {{ends.signals.fd(), POLLIN, 0}, {ends.processes.fd(), POLLIN, 0}};
-  bool busy = false;
-  for (const auto& node : nodes) {
-    fds.push_back({node->server().fd(), POLLIN, 0});
-    busy |= node->server().busy() || node->probing();
-    fds.push_back({node->admin()->fd(), POLLIN, 0});
-    busy |= node->admin()->busy();
-    if (node->metrics() != nullptr) fds.push_back({node->metrics()->fd(), POLLIN, 0});
-  }
-  const milliseconds wait = busy ? std::min(most, kBusyStep) : most;
-  poll(fds.data(), fds.size(), static_cast<int>(wait.count()));
-  for (const auto& node : nodes) {
-    node->server().step();
-    node->step_probing();
-    node->admin()->step();
-    if (node->metrics() != nullptr) node->metrics()->step();
-  }
-  return ends.take();
-}
+int poll_ms(Nanos time) { return static_cast<int>(time / kMillisecond); }
 
-// Steps until `done`, at most so long; true if it is. Further signals cut the wait short.
-template <class Done>
-bool step_until(Nodes& nodes, Ends& ends, milliseconds most, Done done) {
-  const auto end = Clock::now() + most;
-  while (!done()) {
-    if (Clock::now() >= end || step(nodes, ends, kBusyStep) != nullptr) return done();
-  }
-  return true;
+// One look at everything, waiting `most` for something to happen; what ends the daemon, or null.
+const char* step(Housekeeping& housekeeping, Ends& ends, Nanos most) {
+  std::vector<pollfd> fds = {{ends.signals.fd(), POLLIN, 0}, {ends.processes.fd(), POLLIN, 0}};
+  for (const int fd : housekeeping.fds()) fds.push_back({fd, POLLIN, 0});
+  const Nanos wait = housekeeping.busy() ? std::min(most, Housekeeping::kBusyStep) : most;
+  poll(fds.data(), fds.size(), poll_ms(wait));
+  housekeeping.step(clock_now());
+  return ends.take();
 }
 
 void tell(Supervisor& supervisor, const Nodes& nodes) {
@@ -168,15 +143,13 @@ void tell(Supervisor& supervisor, const Nodes& nodes) {
 }
 
 // Until something ends it; what that is. Throws DeviceLost.
-const char* work(Nodes& nodes, Ends& ends, const Jobs& jobs, std::optional<Telemetry>& telemetry,
+const char* work(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, std::optional<Telemetry>& telemetry,
                  Supervisor& supervisor) {
   const char* end = nullptr;
-  for (auto tended = Clock::now() - kStep; end == nullptr; end = step(nodes, ends, kStep)) {
-    if (Clock::now() - tended < kStep) continue;
-    tended = Clock::now();
-    for (const auto& node : nodes) node->tend(clock_now());
-    for (const auto& job : jobs) job->look();
-    if (telemetry) telemetry->look();
+  for (; end == nullptr; end = step(housekeeping, ends, Housekeeping::kStep)) {
+    const Nanos now = clock_now();
+    if (!housekeeping.tend(now)) continue;
+    if (telemetry) telemetry->look(now);
     tell(supervisor, nodes);
   }
   return end;
@@ -184,44 +157,37 @@ const char* work(Nodes& nodes, Ends& ends, const Jobs& jobs, std::optional<Telem
 
 // Workers run, and ask whether the addresses are free. A port whose link is down asks later.
 void settle_addresses(Nodes& nodes, const Signals& signals) {
-  const auto end = Clock::now() + kClaim;
+  const Nanos end = clock_now() + kClaim;
   const auto settled = [](const auto& node) { return node->addresses_settled(); };
   pollfd fd{signals.fd(), POLLIN, 0};
-  while (!std::ranges::all_of(nodes, settled) && Clock::now() < end) {
-    if (poll(&fd, 1, static_cast<int>(kBusyStep.count())) != 0) break;  // it ends, as it will see
+  while (!std::ranges::all_of(nodes, settled) && clock_now() < end) {
+    if (poll(&fd, 1, poll_ms(Housekeeping::kBusyStep)) != 0) break;  // it ends, as it will see
   }
   for (const auto& node : nodes) node->check_addresses();
 }
 
 void log_counters(const Node& node) {
   if (!spdlog::should_log(spdlog::level::debug)) return;
-  for (const std::string& line : counter_lines(node_figures(node))) spdlog::debug("{}", line);
+  for (const std::string& line : counter_lines(node_figures(node, clock_now()))) spdlog::debug("{}", line);
 }
 
 // Trainers that have ended have what they waited for; trainers of other nodes may wait for packets that are sent again.
-void let_others_end(Nodes& nodes, Ends& ends) {
+// A further signal cuts the wait short.
+void let_others_end(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends) {
   const auto done = [](const auto& node) { return node->unacknowledged() == 0; };
-  const auto least = Clock::now() + kFigures;
-  step_until(nodes, ends, milliseconds(nodes.front()->config().shutdown_timeout / kMillisecond),
-             [&] { return Clock::now() >= least && std::ranges::all_of(nodes, done); });
+  const Nanos begin = clock_now();
+  const Nanos most = nodes.front()->config().shutdown_timeout;
+  for (Nanos now = begin; now < begin + most; now = clock_now()) {
+    if (now >= begin + kFigures && std::ranges::all_of(nodes, done)) return;
+    if (step(housekeeping, ends, Housekeeping::kBusyStep) != nullptr) return;
+  }
 }
 
 // `why`: what has gone, so that nothing can end well; null: it was told to end.
-void shut_down(Nodes& nodes, Ends& ends, const char* why) {
-  const auto all = [&nodes](auto predicate) { return std::ranges::all_of(nodes, predicate); };
-  const auto idle = [](const auto& node) { return node->in_flight() == 0; };
-  Nanos patience = 0;
-  for (const auto& node : nodes) patience = std::max(patience, node->config().shutdown_timeout / kMillisecond);
-  if (why != nullptr) patience = 0;
-  if (!step_until(nodes, ends, milliseconds(patience), [&] { return all(idle); })) {
-    spdlog::warn("operations are still in flight after {} ms: they fail", patience);
-  }
-  for (const auto& node : nodes) node->post_close(why);
-  step_until(nodes, ends, kLetGo, [&] { return all([](const auto& node) { return node->closed(); }); });
-  step_until(nodes, ends, kNewsTime, [] { return false; });
-  for (const auto& node : nodes) node->server().close(why != nullptr ? why : "the daemon is shutting down");
-  step_until(nodes, ends, kLetGo, [&] { return all([](const auto& node) { return node->server().finished(); }); });
-
+void shut_down(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, const char* why) {
+  Shutdown shutdown(nodes, why, clock_now());
+  bool hurry = false;  // a further signal
+  while (!shutdown.step(clock_now(), hurry)) hurry = step(housekeeping, ends, Housekeeping::kBusyStep) != nullptr;
   for (const auto& node : nodes) node->stop_workers();
   for (const auto& node : nodes) {
     log_counters(*node);
@@ -235,10 +201,10 @@ void serve_metrics(Node& node, const JobWatch& job, const ProcessFacts& process)
   const NodeConfig& config = node.config();
   if (!config.metrics) return;
   const auto document = [&node, &job, &process](HttpDocument which) {
-    if (which == HttpDocument::kStats) return stats_text(node, job, process) + "\n";
+    if (which == HttpDocument::kStats) return stats_text(node, job, process, clock_now()) + "\n";
     const MetricsFormat format =
         which == HttpDocument::kOpenMetrics ? MetricsFormat::kOpenMetrics : MetricsFormat::kText;
-    const NodeFigures figures = node_figures(node);
+    const NodeFigures figures = node_figures(node, clock_now());
     return metrics_document(figures, process_figures(process), job.total(figures), format);
   };
   node.set_metrics(std::make_unique<MetricsServer>(
@@ -259,7 +225,7 @@ void check_calibration(const NodeConfig& config, const std::string& version) {
 }  // namespace
 
 int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> serving, const std::string& version) {
-  const ProcessFacts process{version, Clock::now()};
+  const ProcessFacts process{version, std::chrono::steady_clock::now()};
   Ends ends(configs.front().log_file, serving);
   Supervisor supervisor;
   const Privileges privileges(user_of(configs));
@@ -275,7 +241,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
     nodes.push_back(std::make_unique<Node>(config, links, static_cast<unsigned>(nodes.size())));
   }
   links.check_all_have_two_ends();
-  for (const auto& node : nodes) node->start();
+  for (const auto& node : nodes) node->start(clock_now());
   settle_addresses(nodes, ends.signals);
   for (const auto& node : nodes) {
     node->open();
@@ -290,27 +256,28 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
     }
     jobs.push_back(std::make_unique<JobWatch>(*node));
     const auto answer = [&it = *node, &job = *jobs.back(), &process](const std::string& line) {
-      return answer_admin(it, job, process, line);
+      return answer_admin(it, job, process, line, clock_now);
     };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
     serve_metrics(*node, *jobs.back(), process);
   }
   drop_privileges(privileges, nodes);
   std::optional<Telemetry> telemetry;
-  if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes);
+  if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes, clock_now());
+  Housekeeping housekeeping(nodes, jobs);
   supervisor.ready();
   std::string lost;
   try {
-    const char* const end = work(nodes, ends, jobs, telemetry, supervisor);
+    const char* const end = work(housekeeping, nodes, ends, telemetry, supervisor);
     spdlog::info("{}: shutting down", end);
     supervisor.stopping();
-    if (end == Ends::kServed) let_others_end(nodes, ends);
+    if (end == Ends::kServed) let_others_end(housekeeping, nodes, ends);
   } catch (const DeviceLost& error) {
     lost = error.what();
     spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kDeviceLostStatus);
   }
   supervisor.stopping();
-  shut_down(nodes, ends, lost.empty() ? nullptr : lost.c_str());
+  shut_down(housekeeping, nodes, ends, lost.empty() ? nullptr : lost.c_str());
   telemetry.reset();
   links.drain();
   for (const auto& node : nodes) node->abandon_memory();

@@ -14,7 +14,6 @@
 #include "config/choices.h"
 #include "config/loader.h"
 #include "config/strategies.h"
-#include "dataplane/device/eal.h"
 #include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
@@ -202,11 +201,10 @@ void Node::make_prober() {
   paths_ = std::make_unique<PathWatch>(setups, lengths, std::move(paths), random_bits);
 }
 
-void Node::start_probing(Nanos most) { prober_->begin(clock_now(), most, random_bits()); }
+void Node::start_probing(Nanos most, Nanos now) { prober_->begin(now, most, random_bits()); }
 
 // The first queue of each port sends probes, and the first worker has those.
-void Node::step_probing() {
-  const Nanos now = clock_now();
+void Node::step_probing(Nanos now) {
   const bool asked = prober_->step(now);
   const bool watched = paths_->step(now);
   if (asked || watched) gl_ring(worker_of(0).doorbell());
@@ -241,8 +239,7 @@ std::vector<std::string> Node::files() const {
   return paths;
 }
 
-void Node::start() {
-  const Nanos now = clock_now();
+void Node::start(Nanos now) {
   log_faults(now);
   log_numa();
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -293,9 +290,9 @@ void Node::log_choices(Nanos now) {
   }
 }
 
-std::optional<double> Node::failed_ago() const noexcept {
+std::optional<double> Node::failed_ago(Nanos now) const noexcept {
   if (failures_.failed_at() == 0) return std::nullopt;
-  return static_cast<double>(clock_now() - failures_.failed_at()) / kSecond;
+  return static_cast<double>(now - failures_.failed_at()) / kSecond;
 }
 
 uint32_t Node::in_flight() const noexcept {

@@ -58,7 +58,7 @@ class Node {
   // Memory that EAL must have for a node's packets.
   [[nodiscard]] static size_t packet_bytes(const NodeConfig& config);
 
-  void start();
+  void start(Nanos now);
   // Then, again and again: on all ports that are up the address has turned out to be this node's, or somebody else's.
   [[nodiscard]] bool addresses_settled();
   // Throws SetupError, naming them, if it is somebody else's.
@@ -78,8 +78,8 @@ class Node {
   [[nodiscard]] std::span<const NodePort> ports() const noexcept { return ports_; }
   [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
   [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
-  [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }  // as of the last tend()
-  [[nodiscard]] std::optional<double> failed_ago() const noexcept;        // seconds since the last failed operation
+  [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }     // as of the last tend()
+  [[nodiscard]] std::optional<double> failed_ago(Nanos now) const noexcept;  // seconds since the last failure
 
   // Where people ask; null until it is set.
   void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
@@ -96,8 +96,8 @@ class Node {
   }
 
   // What the ways to neighbours are like. start_probing() does nothing while a run is on its way.
-  void start_probing(Nanos most);
-  void step_probing();  // every few ms while probing()
+  void start_probing(Nanos most, Nanos now);
+  void step_probing(Nanos now);  // every few ms while probing()
   [[nodiscard]] bool probing() const noexcept { return prober_->running() || paths_->running(); }
   [[nodiscard]] const Prober& prober() const noexcept { return *prober_; }
 

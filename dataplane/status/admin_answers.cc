@@ -27,8 +27,8 @@ std::optional<Nanos> probe_time(std::string_view request) {
   return *time * kMillisecond;
 }
 
-nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessFacts& process) {
-  const NodeFigures figures = node_figures(node);
+nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessFacts& process, Nanos now) {
+  const NodeFigures figures = node_figures(node, now);
   nlohmann::json document = status_json(figures, process_figures(process));
   document["worth"] = worth_json(job.worth(figures));
   document["worth_total"] = worth_json(job.total(figures));
@@ -36,7 +36,7 @@ nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessF
 }
 
 // "worth", "worth 1500": the words, with what a trainer knows.
-std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, std::string_view request) {
+std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, std::string_view request, Nanos now) {
   static constexpr std::string_view kWorth = "worth";
   if (!request.starts_with(kWorth)) return std::nullopt;
   std::optional<double> hidden;
@@ -45,19 +45,20 @@ std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, s
     if (!us) return std::nullopt;
     hidden = static_cast<double>(*us) / 1e6;
   }
-  return admin_text({{"lines", worth_lines(job.worth(node_figures(node)), hidden)}});
+  return admin_text({{"lines", worth_lines(job.worth(node_figures(node, now)), hidden)}});
 }
 
 }  // namespace
 
-std::string stats_text(const Node& node, const JobWatch& job, const ProcessFacts& process) {
-  return admin_text(document_of(node, job, process));
+std::string stats_text(const Node& node, const JobWatch& job, const ProcessFacts& process, Nanos now) {
+  return admin_text(document_of(node, job, process, now));
 }
 
-AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process, const std::string& request) {
-  if (request == "stats") return {stats_text(node, job, process), {}};
-  if (const auto words = worth_answer(node, job, request)) return {*words, {}};
-  if (request.starts_with("trace")) return answer_trace(node, request);
+AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process, const std::string& request,
+                         Nanos (*clock)() noexcept) {
+  if (request == "stats") return {stats_text(node, job, process, clock()), {}};
+  if (const auto words = worth_answer(node, job, request, clock())) return {*words, {}};
+  if (request.starts_with("trace")) return answer_trace(node, request, clock());
   const std::optional<Nanos> most = probe_time(request);
   if (!most)
     return {admin_error(
@@ -65,10 +66,10 @@ AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& pr
                 "trace ..."),
             {}};
   // One run serves all that ask while it lasts.
-  node.start_probing(*most);
-  return {"", [&node, &job, process]() -> std::optional<std::string> {
+  node.start_probing(*most, clock());
+  return {"", [&node, &job, process, clock]() -> std::optional<std::string> {
             if (node.prober().running()) return std::nullopt;
-            nlohmann::json document = document_of(node, job, process);
+            nlohmann::json document = document_of(node, job, process, clock());
             document["probes"] = probes_json(node.prober().results(), probe_identity(node.config()));
             return admin_text(document);
           }};

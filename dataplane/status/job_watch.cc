@@ -10,7 +10,7 @@ namespace gradlane {
 
 JobWatch::JobWatch(const Node& node) : node_(node), figures_(figures_of(node.config())) {}
 
-void JobWatch::look() {
+void JobWatch::look(Nanos now) {
   const bool attached = node_.server().attached() > 0;
   if (attached && !attached_) {
     before_ = std::move(idle_);
@@ -25,7 +25,7 @@ void JobWatch::look() {
   attached_ = attached;
   // Nothing moves then.
   if (attached || idle_looks_ == kSettled) return;
-  idle_ = node_figures(node_);
+  idle_ = node_figures(node_, now);
   ++idle_looks_;
 }
 

@@ -18,7 +18,7 @@ class JobWatch {
   // Throws SetupError: the calibration of the node's configuration cannot be read.
   explicit JobWatch(const Node& node);
 
-  void look();  // every 100 ms
+  void look(Nanos now);  // every 100 ms
   [[nodiscard]] Worth worth(const NodeFigures& now) const;
   [[nodiscard]] Worth total(const NodeFigures& now) const;  // of all jobs since the daemon started
 

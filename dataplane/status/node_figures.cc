@@ -11,7 +11,6 @@
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "config/values.h"
-#include "dataplane/device/eal.h"
 #include "dataplane/node/node.h"
 #include "dataplane/node/ring_facts.h"
 
@@ -56,7 +55,7 @@ const char* checksums_of(const Port& port) noexcept {
   return port.checksum_offload() ? "device" : "software";
 }
 
-PortFigures port_figures(const Node& node, size_t number) {
+PortFigures port_figures(const Node& node, size_t number, Nanos now) {
   const NodePort& own = node.ports()[number];
   PortFigures figures{.name = own.port->name(),
                       .device = node.config().ports[number].device,
@@ -66,7 +65,7 @@ PortFigures port_figures(const Node& node, size_t number) {
                       .checksums = checksums_of(*own.port),
                       .mac = mac_text(own.port->mac()),
                       .address = claim_name(own.claim->state()),
-                      .rival = rival_of(own, clock_now()),
+                      .rival = rival_of(own, now),
                       .steering = own.port->steering().text(),
                       .queues = {}};
   for (const auto& queue : own.queues) {
@@ -176,7 +175,7 @@ std::vector<TableFigures> table_figures(const NodeConfig& config) {
 
 }  // namespace
 
-NodeFigures node_figures(const Node& node) {
+NodeFigures node_figures(const Node& node, Nanos now) {
   const NodeConfig& config = node.config();
   NodeFigures figures{.node = config.rank,
                       .nodes = config.nodes.size(),
@@ -188,7 +187,7 @@ NodeFigures node_figures(const Node& node) {
                       .trainers = config.trainers,
                       .attached = node.server().attached(),
                       .in_flight = node.in_flight(),
-                      .failed_s_ago = node.failed_ago(),
+                      .failed_s_ago = node.failed_ago(now),
                       .auth = !config.key_file.empty(),
                       .faults = config.faults,
                       .whole = true,
@@ -200,7 +199,7 @@ NodeFigures node_figures(const Node& node) {
                       .workers = {},
                       .ranks = {},
                       .plan = plan_figures(node.server().reports())};
-  for (size_t i = 0; i < node.ports().size(); ++i) figures.ports.push_back(port_figures(node, i));
+  for (size_t i = 0; i < node.ports().size(); ++i) figures.ports.push_back(port_figures(node, i, now));
   for (const auto& pool : node.pools()) {
     const rte_mempool* const mempool = pool->mempool();
     if (mempool != nullptr) figures.pools.push_back({mempool->size, rte_mempool_avail_count(mempool)});

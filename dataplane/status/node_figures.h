@@ -133,6 +133,6 @@ struct NodeFigures {
 };
 
 // Control thread. Figures of workers are up to 100 ms old.
-[[nodiscard]] NodeFigures node_figures(const Node& node);
+[[nodiscard]] NodeFigures node_figures(const Node& node, Nanos now);
 
 }  // namespace gradlane

@@ -137,16 +137,16 @@ int ranks(const char*, const char*, rte_tel_data* data) {
   return 0;
 }
 
-std::vector<NodeFigures> figures_of(std::span<const std::unique_ptr<Node>> nodes) {
+std::vector<NodeFigures> figures_of(std::span<const std::unique_ptr<Node>> nodes, Nanos now) {
   std::vector<NodeFigures> figures;
-  for (const auto& node : nodes) figures.push_back(node_figures(*node));
+  for (const auto& node : nodes) figures.push_back(node_figures(*node, now));
   return figures;
 }
 
 }  // namespace
 
-Telemetry::Telemetry(std::span<const std::unique_ptr<Node>> nodes) : nodes_(nodes) {
-  look();
+Telemetry::Telemetry(std::span<const std::unique_ptr<Node>> nodes, Nanos now) : nodes_(nodes) {
+  look(now);
   rte_telemetry_register_cmd("/gradlane/status", status, "What each node is like: its ring, trainers, operations");
   rte_telemetry_register_cmd("/gradlane/neighbours", neighbours, "Neighbours of each node, and why one is missing");
   rte_telemetry_register_cmd("/gradlane/pools", pools, "Packet buffers of each node");
@@ -154,10 +154,10 @@ Telemetry::Telemetry(std::span<const std::unique_ptr<Node>> nodes) : nodes_(node
   rte_telemetry_register_cmd("/gradlane/ranks", ranks, "Packets, runs and operations of each rank and lane");
 }
 
-void Telemetry::look() {
-  std::vector<NodeFigures> now = figures_of(nodes_);
+void Telemetry::look(Nanos now) {
+  std::vector<NodeFigures> figures = figures_of(nodes_, now);
   const std::lock_guard lock(mutex);
-  latest.swap(now);
+  latest.swap(figures);
 }
 
 Telemetry::~Telemetry() {

@@ -12,10 +12,10 @@ namespace gradlane {
 // they are. One at a time.
 class Telemetry {
  public:
-  explicit Telemetry(std::span<const std::unique_ptr<Node>> nodes);
+  Telemetry(std::span<const std::unique_ptr<Node>> nodes, Nanos now);
   ~Telemetry();
-  // From now on figures are those of now: to be called every 100 ms, after the control thread has tended the nodes.
-  void look();
+  // From now on figures are those of `now`: to be called every 100 ms, after the control thread has tended the nodes.
+  void look(Nanos now);
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 

@@ -86,8 +86,7 @@ std::optional<uint64_t> number_behind(std::string_view request, std::string_view
 
 }  // namespace
 
-AdminAnswer answer_trace(Node& node, const std::string& request) {
-  const Nanos now = clock_now();
+AdminAnswer answer_trace(Node& node, const std::string& request, Nanos now) {
   if (request == "trace start") {
     json document = facts_of(node);
     document["trace"] = node.trace().start(now);

@@ -16,6 +16,6 @@ class Node;
 // "trace stop NUMBER": ends it; the answer comes when workers have seen that, and is that of fetch. With all of them
 // come who this is and its clock: "node", "nodes", "ranks_per_node", "boot", "clock_ns", "monotonic_ns" and "wall_ns",
 // the clock of records and those of the kernel at the same moment.
-[[nodiscard]] AdminAnswer answer_trace(Node& node, const std::string& request);
+[[nodiscard]] AdminAnswer answer_trace(Node& node, const std::string& request, Nanos now);
 
 }  // namespace gradlane

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <optional>
 
@@ -30,7 +29,7 @@ constexpr size_t kLeastFill = size_t{2} << 20;     // a huge page
 constexpr size_t kMaxSessions = 64;
 static_assert(kMaxSessions > 2 * kMaxTrainers);
 
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr Nanos kAcceptPause = 100 * kMillisecond;
 
 FileDescriptor checked(int fd, const char* what) {
   if (fd < 0) throw SetupError(std::string("cannot make an ") + what + ": " + std::strerror(errno));
@@ -44,8 +43,8 @@ class ServerState {
   ServerState(const NodeConfig& config, const ServerLanes& lanes);
 
   void open();
-  void step();
-  void close(const std::string& text);
+  void step(Nanos now);
+  void close(const std::string& text, Nanos now);
 
   [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
   [[nodiscard]] bool finished() const noexcept { return closing_ && sessions_.empty(); }
@@ -66,10 +65,10 @@ class ServerState {
 
  private:
   void watch(int operation, int fd, uint32_t events, void* whom) const;
-  void accept_some(SessionClock::time_point now);
-  void add(FileDescriptor socket, SessionClock::time_point now);
+  void accept_some(Nanos now);
+  void add(FileDescriptor socket, Nanos now);
   void make_room();
-  void step_sessions(SessionClock::time_point now);
+  void step_sessions(Nanos now);
 
   const NodeConfig config_;
   ListeningSocket listener_;
@@ -81,7 +80,7 @@ class ServerState {
   const Planning planning_;
   const PacketRoom packets_;
   std::vector<std::unique_ptr<Session>> sessions_;  // in the order they came
-  std::optional<SessionClock::time_point> accept_again_;
+  std::optional<Nanos> accept_again_;
   bool cannot_accept_ = false;
   bool closing_ = false;
 };
@@ -111,10 +110,9 @@ void ServerState::watch(int operation, int fd, uint32_t events, void* whom) cons
   }
 }
 
-void ServerState::step() {
+void ServerState::step(Nanos now) {
   std::array<epoll_event, kEventsPerStep> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  const auto now = SessionClock::now();
   // Sessions are removed below only, so all of these exist.
   for (int i = 0; i < count; ++i) {
     void* const whom = events[static_cast<size_t>(i)].data.ptr;
@@ -131,7 +129,7 @@ void ServerState::step() {
   step_sessions(now);
 }
 
-void ServerState::step_sessions(SessionClock::time_point now) {
+void ServerState::step_sessions(Nanos now) {
   const auto filling = [this] {
     return static_cast<size_t>(
         std::count_if(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->filling(); }));
@@ -145,7 +143,7 @@ void ServerState::step_sessions(SessionClock::time_point now) {
   watches_again_ = again;
 }
 
-void ServerState::accept_some(SessionClock::time_point now) {
+void ServerState::accept_some(Nanos now) {
   for (int i = 0; i < kAcceptsPerStep; ++i) {
     FileDescriptor socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
@@ -165,7 +163,7 @@ void ServerState::accept_some(SessionClock::time_point now) {
   }
 }
 
-void ServerState::add(FileDescriptor socket, SessionClock::time_point now) {
+void ServerState::add(FileDescriptor socket, Nanos now) {
   if (sessions_.size() >= kMaxSessions) make_room();
   auto session = std::make_unique<Session>(config_, slots_, planning_, packets_, std::move(socket), now);
   if (session->gone()) return;
@@ -186,12 +184,12 @@ void ServerState::make_room() {
   if (oldest != sessions_.end()) (*oldest)->send_away("too many connections (" + std::to_string(kMaxSessions) + ")");
 }
 
-void ServerState::close(const std::string& text) {
+void ServerState::close(const std::string& text, Nanos now) {
   if (closing_) return;
   closing_ = true;
   listener_.stop();
   for (const auto& session : sessions_) session->send_away(text);
-  step_sessions(SessionClock::now());
+  step_sessions(now);
 }
 
 // ---- The interface
@@ -201,9 +199,9 @@ Server::~Server() = default;
 void Server::open() { state_->open(); }
 
 int Server::fd() const noexcept { return state_->fd(); }
-void Server::step() { state_->step(); }
+void Server::step(Nanos now) { state_->step(now); }
 bool Server::busy() const noexcept { return state_->busy(); }
-void Server::close(const std::string& text) { state_->close(text); }
+void Server::close(const std::string& text, Nanos now) { state_->close(text, now); }
 bool Server::finished() const noexcept { return state_->finished(); }
 unsigned Server::attached() const noexcept { return state_->attached(); }
 std::vector<SessionReports> Server::reports() const { return state_->reports(); }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/time.h"
 #include "config/config.h"
 #include "dataplane/trainer/control_tables.h"
 #include "dataplane/trainer/mailbox.h"
@@ -45,12 +46,12 @@ class Server {
   void open();
 
   [[nodiscard]] int fd() const noexcept;  // an epoll instance: for poll() or another epoll
-  void step();
+  void step(Nanos now);
   [[nodiscard]] bool busy() const noexcept;  // commands are under way
 
   // Takes no trainers any more; says goodbye to those that are here with this text, and lets go of their memory once no
   // lane touches it.
-  void close(const std::string& text);
+  void close(const std::string& text, Nanos now);
   [[nodiscard]] bool finished() const noexcept;
 
   [[nodiscard]] unsigned attached() const noexcept;  // trainers

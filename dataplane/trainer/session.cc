@@ -16,7 +16,7 @@
 namespace gradlane {
 
 Session::Session(const NodeConfig& config, Slots& slots, const Planning& planning, const PacketRoom& packets,
-                 FileDescriptor socket, SessionClock::time_point now)
+                 FileDescriptor socket, Nanos now)
     : config_(config),
       slots_(slots),
       planning_(planning),
@@ -32,11 +32,11 @@ Session::Session(const NodeConfig& config, Slots& slots, const Planning& plannin
   spdlog::debug("{} has connected", who());
 }
 
-void Session::step(SessionClock::time_point now, size_t fill_bytes) {
+void Session::step(Nanos now, size_t fill_bytes) {
   if (slot_ && socket_) look_for_faults();
   switch (state_) {
     case State::kNew:
-      if (now >= deadline_) cut_off("no HELLO within " + std::to_string(kHelloTime.count()) + " s");
+      if (now >= deadline_) cut_off("no HELLO within " + std::to_string(kHelloTime / kSecond) + " s");
       break;
     case State::kHello:
       place(now);
@@ -58,7 +58,7 @@ void Session::step(SessionClock::time_point now, size_t fill_bytes) {
 
 // ---- A slot
 
-void Session::place(SessionClock::time_point now) {
+void Session::place(Nanos now) {
   using Kind = Slots::Answer::Kind;
   const Slots::Answer found = slots_.ask(wanted_);
   if (found.kind == Kind::kSoon && now < deadline_) return;

@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/time.h"
 #include "client/abi.h"
 #include "config/config.h"
 #include "dataplane/trainer/control_tables.h"
@@ -23,10 +23,8 @@
 
 namespace gradlane {
 
-using SessionClock = std::chrono::steady_clock;
-
 // A connection says HELLO within this time, and a HELLO waits as long for its rank to become free.
-inline constexpr auto kHelloTime = std::chrono::seconds(5);
+inline constexpr Nanos kHelloTime = 5 * kSecond;
 
 // What one trainer asks for, one thing at a time:
 //
@@ -40,16 +38,16 @@ inline constexpr auto kHelloTime = std::chrono::seconds(5);
 class Session {
  public:
   Session(const NodeConfig& config, Slots& slots, const Planning& planning, const PacketRoom& packets,
-          FileDescriptor socket, SessionClock::time_point now);
+          FileDescriptor socket, Nanos now);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }  // -1: the connection has ended
 
   // Reads some messages. Call it when the socket is readable.
-  void receive(SessionClock::time_point now);
+  void receive(Nanos now);
   // Everything else. At most `fill` bytes of memory are got.
-  void step(SessionClock::time_point now, size_t fill);
+  void step(Nanos now, size_t fill);
 
   // Ends the connection, with a reason for the trainer.
   void send_away(const std::string& why);
@@ -77,8 +75,8 @@ class Session {
   };
 
   // Messages
-  void handle(const Incoming& message, SessionClock::time_point now);
-  void hello(const gl_hello& message, SessionClock::time_point now);
+  void handle(const Incoming& message, Nanos now);
+  void hello(const gl_hello& message, Nanos now);
   void allocate(const gl_allocate& message);
   void free(const gl_segment& message);
   void find(const gl_codec_name& message);
@@ -89,7 +87,7 @@ class Session {
   void refuse(const std::string& why);
 
   // Steps
-  void place(SessionClock::time_point now);
+  void place(Nanos now);
   void attach(unsigned slot);
   void fill(size_t at_most);
   void begin(State state, Command::Kind kind, unsigned segment = 0);
@@ -115,8 +113,8 @@ class Session {
   FileDescriptor socket_;
   ucred peer_{};
   State state_ = State::kNew;
-  SessionClock::time_point deadline_;  // kNew, kHello
-  int wanted_ = -1;                    // kHello: the rank
+  Nanos deadline_;   // kNew, kHello
+  int wanted_ = -1;  // kHello: the rank
 
   // Once there is a slot.
   std::optional<unsigned> slot_;

@@ -25,7 +25,7 @@ void Session::refuse(const std::string& why) {
   if (!send_text(socket_.get(), GL_MSG_REFUSED, why)) cut_off(kDoesNotRead);
 }
 
-void Session::receive(SessionClock::time_point now) {
+void Session::receive(Nanos now) {
   for (int i = 0; i < kMessagesPerStep && socket_; ++i) {
     const Incoming message = receive_message(socket_.get());
     switch (message.kind) {
@@ -40,7 +40,7 @@ void Session::receive(SessionClock::time_point now) {
   }
 }
 
-void Session::handle(const Incoming& message, SessionClock::time_point now) {
+void Session::handle(const Incoming& message, Nanos now) {
   const std::string fault = fault_of(message);
   if (!fault.empty()) return cut_off(fault);
   const std::string name(message_name(message.type()));
@@ -60,7 +60,7 @@ void Session::handle(const Incoming& message, SessionClock::time_point now) {
   }
 }
 
-void Session::hello(const gl_hello& message, SessionClock::time_point now) {
+void Session::hello(const gl_hello& message, Nanos now) {
   if (message.version != GL_ABI_VERSION) {
     const std::string why = "client library of version " + std::to_string(message.version) +
                             ", the daemon speaks version " + std::to_string(GL_ABI_VERSION) +

@@ -200,9 +200,10 @@ void run(Input input) {
   InlineLanes lanes;
   Server server(config, lanes.interface());
   server.open();
+  Nanos now = kSecond;
   std::array<FileDescriptor, kClients> clients;
   for (FileDescriptor& client : clients) client = connect_to(config.socket);
-  server.step();
+  server.step(now += kMillisecond);
 
   while (!input.empty()) {
     const uint8_t what = input.byte();
@@ -226,13 +227,13 @@ void run(Input input) {
           lanes.desk(0).faults[0].fault.store(static_cast<TrainerFault>(input.byte()), std::memory_order_release);
         }
     }
-    server.step();
+    server.step(now += kMillisecond);
   }
 
-  server.close("the input ends");
+  server.close("the input ends", now);
   for (int i = 0; i < 10 && !server.finished(); ++i) {
     lanes.carry_out_all();
-    server.step();
+    server.step(now += kMillisecond);
   }
   expect(server.finished() && !server.busy() && server.attached() == 0, "the server does not come to an end");
   for (const FileDescriptor& client : clients) receive_all(client);

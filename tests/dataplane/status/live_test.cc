@@ -21,7 +21,10 @@ using nlohmann::json;
 
 const ProcessFacts kProcess{"1.2.3", AdminSocket::Clock::now()};
 
-json stats(Node& node) { return json::parse(answer_admin(node, JobWatch(node), kProcess, "stats").text); }
+// Of all that happens in these tests.
+Nanos long_after() noexcept { return 1000 * kSecond; }
+
+json stats(Node& node) { return json::parse(answer_admin(node, JobWatch(node), kProcess, "stats", long_after).text); }
 
 constexpr size_t kElements = 200'000;
 
@@ -110,7 +113,7 @@ TEST(Status, HasTimesOfOperationsAndRoundTrips) {
   ASSERT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); }));
   const Nanos took = ring.cluster.now() - began;
   ring.cluster.run_for(150 * kMillisecond);
-  const RankFigures rank = node_figures(ring.cluster.node(0)).ranks.at(0);
+  const RankFigures rank = node_figures(ring.cluster.node(0), ring.cluster.now()).ranks.at(0);
   ASSERT_EQ(rank.strategies.size(), 1U);
   EXPECT_STREQ(rank.strategies[0].word, "ring");
   const OperationHistogram& times = rank.strategies[0].times;
@@ -130,7 +133,8 @@ TEST(Status, NamesFaultsMadeOnPurpose) {
 TEST(Status, RefusesOtherQuestions) {
   Cluster cluster;
   for (const char* const request : {"", "stat", "stats ", "probe 99", "probe 30001", "probe x", "worths", "worth x"}) {
-    const json document = json::parse(answer_admin(cluster.node(0), JobWatch(cluster.node(0)), kProcess, request).text);
+    const json document =
+        json::parse(answer_admin(cluster.node(0), JobWatch(cluster.node(0)), kProcess, request, long_after).text);
     EXPECT_TRUE(document.contains("error")) << request;
   }
 }
@@ -139,7 +143,7 @@ TEST(Status, ProbesAnswerWhilePacketsFlow) {
   Busy ring;
   ring.cluster.run_for(kMillisecond);
   const JobWatch job(ring.cluster.node(0));
-  const AdminAnswer answer = answer_admin(ring.cluster.node(0), job, kProcess, "probe 500");
+  const AdminAnswer answer = answer_admin(ring.cluster.node(0), job, kProcess, "probe 500", long_after);
   EXPECT_EQ(answer.text, "");
   EXPECT_TRUE(ring.cluster.node(0).prober().running());
   EXPECT_FALSE(answer.later().has_value());
@@ -169,8 +173,8 @@ TEST(Telemetry, HasTheFiguresOfAllNodes) {
   ASSERT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); }));
   ring.cluster.run_for(150 * kMillisecond);
   for (const auto& node : ring.cluster.nodes()) node->tend(ring.cluster.now());
-  Telemetry telemetry(ring.cluster.nodes());
-  telemetry.look();
+  Telemetry telemetry(ring.cluster.nodes(), ring.cluster.now());
+  telemetry.look(ring.cluster.now());
   for (const char* const each : {"/gradlane/status", "/gradlane/neighbours", "/gradlane/pools"}) {
     const json document = ask_telemetry(each);
     ASSERT_TRUE(document.contains(each)) << document;

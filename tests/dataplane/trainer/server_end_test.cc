@@ -40,7 +40,7 @@ class ServerEndTest : public ServerTest {
     EXPECT_TRUE(until([this] { return server_->busy(); }));
   }
   void steps() {
-    for (int i = 0; i < 20; ++i) server_->step();
+    for (int i = 0; i < 20; ++i) step();
   }
   void expect_free(int rank) {
     const RawClient client = connect();
@@ -109,7 +109,7 @@ TEST_F(ServerEndTest, WithOperationsInFlight) {
 TEST_F(ServerEndTest, WhileMemoryIsBeingGot) {
   RawClient client = welcomed(3);
   ASSERT_TRUE(client.send(gl_allocate{GL_MSG_ALLOCATE, 0, config_.trainer_memory}));
-  server_->step();
+  step();
   EXPECT_TRUE(server_->busy());
   client.close();
   expect_free(3);
@@ -163,7 +163,10 @@ TEST_F(ServerEndTest, RankIsNotWaitedForForever) {
   lanes_->hold(true);
   steps();
   const RawClient same = connect();
-  const Reply reply = ask(same, hello_message(3));
+  ASSERT_TRUE(same.send(hello_message(3)));
+  steps();
+  skip(5 * kSecond);
+  const Reply reply = receive(same);
   EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
   EXPECT_EQ(reply.text(),
             "rank 3 was pid " + pid() + ", which has gone, and its operations have not ended yet; try again");
@@ -271,17 +274,18 @@ TEST_F(ServerEndTest, CrowdThatSaysNothing) {
   std::vector<RawClient> trainers;
   for (int i = 0; i < 150; ++i) {
     crowd.push_back(connect());
-    server_->step();
+    step();
   }
   trainers.push_back(welcomed(3));
   for (int i = 0; i < 150; ++i) {
     crowd.push_back(connect());
-    server_->step();
+    step();
   }
   trainers.push_back(welcomed(4));
   EXPECT_EQ(server_->attached(), 3U);
   EXPECT_EQ(goodbye(crowd[0]), "too many connections (64)");
   // The last ones still have their time, and then must go too.
+  skip(5 * kSecond);
   EXPECT_EQ(goodbye(crowd.back()), "no HELLO within 5 s");
   for (const RawClient& trainer : trainers) EXPECT_EQ(ask(trainer, find_message("raw")).type(), GL_MSG_CODEC);
 }
@@ -338,17 +342,17 @@ TEST_F(ServerTest, CloseAtEveryStage) {
   const RawClient attaching = connect();
   ASSERT_TRUE(adding.send(kAllocate));
   ASSERT_TRUE(attaching.send(hello_message()));
-  for (int i = 0; i < 20; ++i) server_->step();
+  for (int i = 0; i < 20; ++i) step();
   const RawClient unseen = connect();
   EXPECT_FALSE(server_->finished());
-  server_->close("the daemon on node 1 ends");
+  server_->close("the daemon on node 1 ends", now());
   for (const RawClient* client : {&silent, &ready, &adding, &attaching}) {
     EXPECT_EQ(goodbye(*client), "the daemon on node 1 ends");
   }
   EXPECT_EQ(server_->attached(), 0U);
   EXPECT_FALSE(server_->finished());
   EXPECT_TRUE(server_->busy());
-  server_->close("again");
+  server_->close("again", now());
   lanes_->hold(false);
   EXPECT_TRUE(until([&] { return server_->finished(); }));
   EXPECT_EQ(lanes_->count(Kind::kDetach), 6U);

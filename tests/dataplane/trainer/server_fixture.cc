@@ -242,8 +242,13 @@ testing::AssertionResult ServerTest::until(const std::function<bool()>& conditio
     if (std::chrono::steady_clock::now() > deadline) return testing::AssertionFailure() << "it never happens";
     pollfd entry{server_->fd(), POLLIN, 0};
     poll(&entry, 1, 1);
-    server_->step();
+    step();
   }
+}
+
+Nanos ServerTest::now() const {
+  const auto real = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<Nanos>(std::chrono::nanoseconds(real).count()) + skipped_;
 }
 
 Reply ServerTest::receive(const RawClient& client) {
@@ -269,7 +274,7 @@ std::string ServerTest::goodbye(const RawClient& client) {
 void ServerTest::finish() {
   lanes_->hold(false);
   lanes_->stall(false);
-  server_->close("the test ends");
+  server_->close("the test ends", now());
   EXPECT_TRUE(until([this] { return server_->finished(); }));
   EXPECT_EQ(server_->attached(), 0U);
   EXPECT_FALSE(server_->busy());

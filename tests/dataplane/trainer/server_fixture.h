@@ -147,6 +147,11 @@ class ServerTest : public testing::Test {
   [[nodiscard]] RawClient welcomed(int rank = -1);
   // Expects a goodbye, then the end.
   [[nodiscard]] std::string goodbye(const RawClient& client);
+  // A step of the server, now.
+  void step() { server_->step(now()); }
+  // Real time, and what was skipped of it.
+  [[nodiscard]] Nanos now() const;
+  void skip(Nanos time) { skipped_ += time; }
   // Closes the server and waits until it is finished.
   void finish();
 
@@ -160,6 +165,7 @@ class ServerTest : public testing::Test {
   std::unique_ptr<Server> server_;
 
  private:
+  Nanos skipped_ = 0;
   size_t files_before_;
   std::ostringstream log_;
 };

@@ -109,7 +109,7 @@ TEST_F(ServerPathTest, SecondServerIsRefused) {
   EXPECT_EQ(refusal(), taken);
   const RawClient client = welcomed();  // the first one is none the worse
   // Not even when it takes no trainers any more.
-  server_->close("over");
+  server_->close("over", now());
   EXPECT_EQ(refusal(), taken);
 }
 

@@ -99,7 +99,7 @@ TEST_F(ServerTest, WelcomeComesAfterAllLanesHaveAttached) {
   ASSERT_TRUE(client.send(hello_message()));
   EXPECT_TRUE(until([&] { return lanes_->rings() == 2; }));
   Reply reply;
-  for (int i = 0; i < 20; ++i) server_->step();
+  for (int i = 0; i < 20; ++i) step();
   EXPECT_FALSE(client.receive(reply));
   EXPECT_TRUE(server_->busy());
   EXPECT_EQ(server_->attached(), 0U);
@@ -245,7 +245,7 @@ TEST_F(ServerTest, FullMailboxesAreTriedAgain) {
     others.push_back(std::move(command));
   }
   ASSERT_TRUE(client.send(allocate_message(4096)));
-  for (int i = 0; i < 20; ++i) server_->step();
+  for (int i = 0; i < 20; ++i) step();
   EXPECT_TRUE(server_->busy());
   lanes_->stall(false);
   EXPECT_EQ(receive(client).type(), GL_MSG_SEGMENT);

@@ -1,10 +1,9 @@
-// base.c - errors, arguments, time and file descriptors (any thread, as to contexts the thread of the context)
+// base.c - errors, arguments and file descriptors (any thread, as to contexts the thread of the context)
 #include "client/library/base.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 // Of calls that have no context to keep it in.
@@ -56,10 +55,4 @@ void gl_close_fd(int* fd) {
   // Linux closes it even if it says EINTR.
   if (*fd >= 0) (void)close(*fd);
   *fd = -1;
-}
-
-int64_t gl_now_us(void) {
-  struct timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }

@@ -1,5 +1,5 @@
-// base.h - what all files of the library use, and what uses none of them: errors, arguments, time, file descriptors
-// (any thread, as to contexts the thread of the context)
+// base.h - what all files of the library use, and what uses none of them: errors, arguments, file descriptors (any
+// thread, as to contexts the thread of the context)
 #pragma once
 
 #include <stdbool.h>
@@ -28,4 +28,3 @@ bool gl_read_struct(void* out, size_t size, size_t least, const void* in);
 // A time limit of the caller's; 0 stays 0.
 gradlane_code gl_read_limit(gradlane_context* gl, const char* call, int64_t ms, uint32_t* out);
 void gl_close_fd(int* fd);
-int64_t gl_now_us(void);  // monotonic

@@ -2,11 +2,12 @@
 #include "client/library/message.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "client/library/base.h"
+#include "client/library/clock.h"
+#include "client/library/waits.h"
 
 int gl_send(int socket, const void* message, size_t bytes) {
   for (;;) {
@@ -45,7 +46,7 @@ static int await_message(int socket, int timeout_ms) {
   for (;;) {
     struct pollfd wanted = {.fd = socket, .events = POLLIN};
     const int64_t left_us = deadline - gl_now_us();
-    const int ready = poll(&wanted, 1, left_us > 0 ? (int)((left_us + 999) / 1000) : 0);
+    const int ready = gl_poll(&wanted, 1, left_us > 0 ? (int)((left_us + 999) / 1000) : 0);
     if (ready > 0) return 0;
     if (ready == 0) return ETIMEDOUT;
     if (errno != EINTR) return errno;

@@ -1,7 +1,6 @@
 // open.c - from a path to a context: connect, hello, welcome; and its end (the thread of the context)
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "client/library/buffers.h"
 #include "client/library/candidates.h"
 #include "client/library/choices.h"
+#include "client/library/clock.h"
 #include "client/library/codecs.h"
 #include "client/library/context.h"
 #include "client/library/find.h"
@@ -20,6 +20,7 @@
 #include "client/library/progress.h"
 #include "client/library/requests.h"
 #include "client/library/strategies.h"
+#include "client/library/waits.h"
 
 enum {
   kConnectMs = 10000,  // default of timeout_ms
@@ -80,8 +81,6 @@ static gradlane_code read_wishes(const gradlane_options* given, struct wishes* w
   return code != GRADLANE_OK ? code : read_rank(&wishes->rank);
 }
 
-static void sleep_ms(int ms) { (void)poll(NULL, 0, ms); }
-
 // A daemon that is starting, ending or busy.
 static bool may_come(int error) {
   return error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == EINTR || error == ECONNRESET ||
@@ -129,7 +128,7 @@ static gradlane_code greet(const struct wishes* wishes, struct gl_found* found, 
     }
     if (!may_come(error) || left_ms(deadline_us) == 0) return fail_to_connect(wishes, found, error);
     const int left = left_ms(deadline_us);
-    sleep_ms(left < kRetryMs ? left : kRetryMs);
+    gl_sleep_ms(left < kRetryMs ? left : kRetryMs);
   }
 }
 

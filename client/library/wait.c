@@ -1,17 +1,17 @@
 // wait.c - ends of requests: waiting, testing, event loops (the thread of the context)
 #include <errno.h>
-#include <poll.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "client/library/choices.h"
+#include "client/library/clock.h"
 #include "client/library/context.h"
 #include "client/library/progress.h"
 #include "client/library/requests.h"
 #include "client/library/talk.h"
+#include "client/library/waits.h"
 
 // How often the socket is looked at while polling the rings.
 static const int64_t kHearUs = 5000;
@@ -24,7 +24,7 @@ static const int64_t kStoppedUs = 10000000;
 // Sleeps until a lane has completed something, or the daemon says goodbye, or for timeout_ms (-1: no limit).
 static void sleep_on_daemon(gradlane_context* gl, int timeout_ms) {
   struct pollfd wanted[2] = {{.fd = gl->completion_fd, .events = POLLIN}, {.fd = gl->socket, .events = POLLIN}};
-  if (poll(wanted, gl->gone ? 1 : 2, timeout_ms) <= 0) return;  // EINTR too: the caller looks at the time
+  if (gl_poll(wanted, gl->gone ? 1 : 2, timeout_ms) <= 0) return;  // EINTR too: the caller looks at the time
   if (wanted[0].revents != 0) gl_silence(gl->completion_fd);
   if (wanted[1].revents != 0) gl_hear(gl);
 }
@@ -33,7 +33,7 @@ static void spin(gradlane_context* gl, const struct gl_request* it, int64_t unti
   int64_t now_us = gl_now_us();
   int64_t hear_us = now_us + kHearUs;
   while (it->state == GL_RUNNING && now_us < until_us) {
-    (void)sched_yield();
+    gl_yield();
     gl_progress(gl);
     now_us = gl_now_us();
     if (now_us >= hear_us) {

@@ -55,7 +55,7 @@ MAY_INCLUDE_WITHIN = {
 
 # Files of a folder that build on each other in one direction: each may include those before it.
 IN_ORDER = {
-    "client/library": ("base", "rounds", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
+    "client/library": ("clock", "waits", "base", "rounds", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
                        "progress", "talk", "wishes", "codecs", "strategies", "buffers", "kinds", "candidates", "coding",
                        "check", "wait", "submit", "open"),
 }
@@ -66,7 +66,7 @@ ALONE = "client/python/gradlane/torch/native"
 # System headers that belong to some folders only.
 DPDK = ("device", "udp", "packet", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
 SYSTEM_ONLY_IN = [
-    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/udp/udp_queue")),
+    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/udp/udp_queue", "tests/stack/network")),
     (re.compile(r"yaml-cpp/"), ("config/",)),
     (re.compile(r"(immintrin|x86intrin)\.h"), ("compress/avx",)),
     (re.compile(r"arm_neon\.h"), ("compress/neon/", "client/library/squares")),

@@ -24,7 +24,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kAnswerTime{5000};
 constexpr double kLeastInterval = 0.1;
 constexpr double kMostInterval = 3600;
-constexpr double kFailing = 60;  // seconds: operations that failed later ago are over
 
 double interval_of(const std::string& text) {
   // What the command line gives for an option without its value.
@@ -126,15 +125,6 @@ int watch(const std::string& path, const StatsOptions& options, double seconds) 
   }
 }
 
-// Accelerators have no ring and no operations, but the kernel beside them.
-int status_of(const nlohmann::json& document) {
-  if (at(at(document, "kernel"), "kept_off") == false) return kStatsKernel;
-  if (!at(document, "ranks").is_array()) return kStatsFine;
-  if (!all_rings_whole(document)) return kStatsRing;
-  const nlohmann::json& ago = at(document, "failed_s_ago");
-  return ago.is_number() && ago.get<double>() < kFailing ? kStatsFailing : kStatsFine;
-}
-
 // What was chosen is known whatever the ring is like now.
 int look_at_plan(const std::string& path, const StatsOptions& options) {
   const nlohmann::json document = ask_admin(path, "stats", kAnswerTime);
@@ -162,7 +152,7 @@ int look(const std::string& path, const StatsOptions& options) {
   } else {
     fmt::print("{}\n", fmt::join(stats_lines(document, nullptr, 0, options.all), "\n"));
   }
-  return status_of(document);
+  return stats_status(document);
 }
 
 }  // namespace

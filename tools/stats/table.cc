@@ -9,12 +9,15 @@
 #include "dataplane/status/worth.h"
 #include "tools/stats/accelerator.h"
 #include "tools/stats/parts.h"
+#include "tools/stats/plan_table.h"
+#include "tools/stats/stats.h"
 
 namespace gradlane {
 namespace {
 
 using nlohmann::json;
 
+constexpr double kFailing = 60;        // seconds: operations that failed longer ago are over
 constexpr size_t kMostNeighbours = 8;  // that have a line each, without --all
 constexpr size_t kMostLinks = 4;       // that have a figure each
 
@@ -275,6 +278,15 @@ std::vector<std::string> stats_lines(const json& now, const json* before, double
     append(lines, part);
   }
   return lines;
+}
+
+// Accelerators have no ring and no operations, but the kernel beside them.
+int stats_status(const nlohmann::json& document) {
+  if (at(at(document, "kernel"), "kept_off") == false) return kStatsKernel;
+  if (!at(document, "ranks").is_array()) return kStatsFine;
+  if (!all_rings_whole(document)) return kStatsRing;
+  const nlohmann::json& ago = at(document, "failed_s_ago");
+  return ago.is_number() && ago.get<double>() < kFailing ? kStatsFailing : kStatsFine;
 }
 
 }  // namespace gradlane

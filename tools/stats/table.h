@@ -12,6 +12,9 @@ namespace gradlane {
 [[nodiscard]] std::vector<std::string> stats_lines(const nlohmann::json& now, const nlohmann::json* before,
                                                    double seconds, bool all);
 
+// What `gradlane stats` ends with, having printed this: a StatsStatus.
+[[nodiscard]] int stats_status(const nlohmann::json& document);
+
 // What a counter counts; "" for one that this program does not know.
 [[nodiscard]] const char* counter_text(const std::string& name);
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/stats/stats.h"
+
 namespace gradlane::test::table_test {
 namespace {
 
@@ -43,6 +45,21 @@ void lose(json& now, unsigned node) {
   it["state"] = "missing";
   it["why"] = "its daemon is not running";
   now["ranks"][0]["links"][node - 1]["up"] = false;
+}
+
+TEST(StatsTable, SaysWhatFailedAndEndsWithAStatusForAMinute) {
+  json now = document(2);
+  EXPECT_EQ(stats_status(now), kStatsFine);
+  now["ranks"][0]["failed"] = "rank 1 has left";
+  now["failed_s_ago"] = 59;
+  EXPECT_EQ(stats_status(now), kStatsFailing);
+  EXPECT_THAT(stats_lines(now, nullptr, 0, false),
+              Contains(HasSubstr("the last operation of rank 0 that failed: rank 1 has left")));
+  now["failed_s_ago"] = 61;
+  EXPECT_EQ(stats_status(now), kStatsFine);
+  now["failed_s_ago"] = 1;
+  now["ranks"][0]["ring"] = "incomplete";
+  EXPECT_EQ(stats_status(now), kStatsRing);
 }
 
 std::vector<std::string> page(const json& now, bool all = false) { return stats_lines(now, nullptr, 0, all); }

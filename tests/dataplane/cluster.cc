@@ -10,16 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <optional>
 
 #include "config/strategies.h"
-#include "dataplane/device/eal.h"
+#include "tests/dataplane/counted.h"
 
 namespace gradlane::test {
 namespace {
 
-constexpr size_t kMemory = size_t{192} << 20;
 constexpr size_t kPeerBuffers = 1023;
 constexpr Nanos kStep = kMicrosecond;
 
@@ -28,61 +26,9 @@ constexpr Nanos kStep = kMicrosecond;
   std::abort();
 }
 
-std::filesystem::path new_folder() {
-  std::string name = std::filesystem::temp_directory_path() / "gradlane-cluster-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) fail("no folder");
-  return name;
-}
-
-struct Eal {
-  Eal() : folder(new_folder()) {
-    setenv("RUNTIME_DIRECTORY", folder.c_str(), 1);
-    start_eal({.memory_bytes = kMemory, .hugepages = false, .pci = {}, .telemetry = true, .verbose = false});
-  }
-  ~Eal() {
-    stop_eal();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
-  std::filesystem::path folder;
-};
-
-// Names of DPDK's devices and pools are not used twice in a process.
-unsigned next_index() {
-  static unsigned index = 0;
-  return index++;
-}
-
-template <class Enum>
-std::optional<uint64_t> find(const CounterSet<Enum>& counters, const std::string& name) {
-  std::optional<uint64_t> value;
-  for_each_counter<Enum>([&](const CounterRow<Enum>& row) {
-    if (name == row.name) value = counters[row.counter];
-  });
-  return value;
-}
-
-// A verdict and a class have one name: it is the verdict's here.
-uint64_t counted_by(const PortQueue& queue, const std::string& name) {
-  const QueueCounters& counters = queue.counters();
-  if (const auto event = find(counters.events, name)) return *event;
-  if (const auto verdict = find(counters.verdicts, name)) return *verdict;
-  if (const auto traffic = find(counters.classes, name)) return *traffic;
-  fail("no such counter");
-}
-
 }  // namespace
 
-void start_eal_once() { static const Eal eal; }
-
 void take_out(const std::string& device) { rte_dev_event_callback_process(device.c_str(), RTE_DEV_EVENT_REMOVE); }
-
-std::string write_key(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "key";
-  std::ofstream(file) << std::string(64, 'a');
-  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
-  return file;
-}
 
 // ---- A node that the test plays
 
@@ -186,7 +132,7 @@ void Cluster::carry() {
   }
 }
 
-Cluster::Cluster(const ClusterConfig& config) : config_(config), folder_(new_folder()) {
+Cluster::Cluster(const ClusterConfig& config) : config_(config), folder_(new_folder("cluster")) {
   start_eal_once();
   const unsigned made = config.played ? 1 : config.nodes;
   for (unsigned i = 0; i < made; ++i) nodes_.push_back(std::make_unique<Node>(config_of(i), links_, next_index()));

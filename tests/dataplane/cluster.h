@@ -17,6 +17,7 @@
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/ring_links.h"
 #include "dataplane/node/node.h"
+#include "tests/dataplane/test_eal.h"
 #include "tests/dataplane/trainer/trainer_fixture.h"
 
 struct rte_mbuf;
@@ -25,15 +26,8 @@ namespace gradlane::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// Starts EAL as an ordinary user may: without hugepages, once in a process. Its sockets are in a folder of this
-// process.
-void start_eal_once();
-
 // What DPDK says when a device is taken out of the machine.
 void take_out(const std::string& device);
-
-// A key that a node takes, in a file of that folder; its path.
-[[nodiscard]] std::string write_key(const std::filesystem::path& folder);
 
 // Node 1 of a ring of two, played by the test: the other end of node 0's link, frame by frame.
 class Peer {

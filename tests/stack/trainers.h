@@ -1,0 +1,118 @@
+// trainers.h - trainers on a stack: contexts of the library, operations whose results are known, and streams of them
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/gradlane.h"
+#include "tests/stack/stack.h"
+
+namespace gradlane::test {
+
+// How an operation has ended.
+struct Ended {
+  gradlane_code code = GRADLANE_PENDING;
+  std::string text;  // of an error
+  Nanos at = 0;
+};
+
+// What an operation says that is not the default.
+struct How {
+  const char* codec = nullptr;
+  const char* strategy = nullptr;
+  std::optional<uint64_t> tag = std::nullopt;
+  int64_t timeout_ms = 0;
+};
+[[nodiscard]] gradlane_how how_of(const How& how);
+
+// A rank's process, as far as the daemon sees it.
+class Trainer {
+ public:
+  // Connects, waiting 60 s at most; error() says why not.
+  Trainer(Stack& stack, unsigned rank);
+  // As if it was killed: its connection ends.
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  [[nodiscard]] bool is_open() const { return gl_ != nullptr; }
+  [[nodiscard]] const std::string& error() const { return error_; }
+  [[nodiscard]] gradlane_context* gl() const { return gl_; }
+  [[nodiscard]] unsigned rank() const { return rank_; }
+
+  // Zeros in shared memory, until the end.
+  [[nodiscard]] std::span<float> zeros(size_t count);
+  // The same, but always the same one by that number, as it was left; of the same count.
+  [[nodiscard]] std::span<float> array(unsigned number, size_t count);
+  // Begins one; 0: it could not begin, and error() says why.
+  [[nodiscard]] gradlane_request all_reduce(std::span<float> data, const How& how = {});
+  [[nodiscard]] gradlane_request barrier(const How& how = {});
+  // GRADLANE_PENDING: it is not over.
+  [[nodiscard]] Ended test(gradlane_request request);
+  [[nodiscard]] Ended wait(gradlane_request request, Nanos time = 120 * kSecond);
+  void resume(uint64_t tag);
+
+ private:
+  [[nodiscard]] gradlane_request begun(gradlane_code code, gradlane_request request);
+  [[nodiscard]] Ended ended(gradlane_code code);
+
+  Stack& stack_;
+  const unsigned rank_;
+  gradlane_context* gl_ = nullptr;
+  std::string error_;
+  std::map<unsigned, std::span<float>> arrays_;
+};
+
+// Small multiples of 1/64, of which neither fp32 nor fixed:10 rounds the sums. No two steps in a row are alike: what is
+// left of one would be seen in the next.
+class Data {
+ public:
+  Data(unsigned world, uint64_t seed, size_t count);
+  void fill(unsigned rank, uint64_t step, std::span<float> out) const;
+  // How many elements of a sum are not what they must be.
+  [[nodiscard]] size_t wrong(uint64_t step, std::span<const float> sum) const;
+  [[nodiscard]] size_t count() const { return count_; }
+
+ private:
+  const size_t count_;
+  std::vector<std::vector<float>> of_;  // by rank
+  std::vector<float> sums_;
+};
+
+[[nodiscard]] uint64_t digest_of(std::span<const float> data);
+
+// A trainer for each rank of a stack.
+class Team {
+ public:
+  using Outcomes = std::map<unsigned, Ended>;  // by rank
+
+  // Connects them all.
+  explicit Team(Stack& stack);
+  [[nodiscard]] Trainer& operator[](unsigned rank) { return *trainers_[rank]; }
+  void open(unsigned rank);
+  void close(unsigned rank) { trainers_[rank].reset(); }
+
+  // One operation of all that are there, and how it ends. Sums that come out must be right.
+  [[nodiscard]] Outcomes all_reduce(size_t count = 1000, const How& how = {});
+  [[nodiscard]] Outcomes barrier();
+  void resume(uint64_t tag = 0);
+  // All of them get the right sums, after as many resumes and tries as that takes.
+  void expect_works(size_t count = 1000, Nanos time = 30 * kSecond);
+
+ private:
+  [[nodiscard]] Outcomes finish(const std::map<unsigned, gradlane_request>& requests);
+  Stack& stack_;
+  std::vector<std::unique_ptr<Trainer>> trainers_;
+  uint64_t number_ = 0;  // of operations
+};
+[[nodiscard]] bool all_well(const Team::Outcomes& outcomes);
+
+}  // namespace gradlane::test

@@ -126,41 +126,6 @@ def two_that_are_one_node_are_both_named(folder, network):
         nodes.wait_whole()
 
 
-def two_ports_in_one_network(folder, network):
-    """They hear each other: that is no copy. Node 0 has a cable for each neighbour."""
-    for command in (("set", "gl0", "name", "gl1"), ("set", "gl1", "netns", network.names[0])):
-        network.node(3).ip("link", *command)
-    network.node(0).ip("link", "set", "gl1", "up")
-    with ring(folder, network) as nodes:
-        config = nodes.config(0)
-        port = re.search(r"  - {name: e0, device: '(\S+)'}", config.read_text())
-        other = port[1].replace("net_af_packet0,iface=gl0", "net_af_packet1,iface=gl1")
-        both = f"  - {{name: e0, device: '{port[1]}', nodes: [1]}}\n  - {{name: e1, device: '{other}', nodes: [2]}}"
-        config.write_text(config.read_text().replace(port[0], both))
-        nodes.start().wait_whole()
-        for node in range(3):
-            assert "address" not in nodes.log(node), nodes.log(node)
-
-
-def clones_with_one_mac_address(folder, network):
-    """ARP does not tell them apart. What fails says that there are two."""
-    with ring(folder, network) as nodes:
-        nodes.start().wait_whole()
-        network.node(3).ip("link", "set", "gl0", "address", mac_of(network, 1))
-        text = re.compile(r"rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+")
-        with Stray(nodes, 1, 3) as stray, nodes.open(0) as gl:
-            stray.wait_for("node 1 of 3")
-
-            def named():
-                try:
-                    gl.barrier()
-                except Exception as error:  # whatever it is called
-                    return text.search(str(error))
-                raise AssertionError("a barrier that others have not come to")
-
-            rings.wait_for(named, "an operation that fails with both")
-
-
 def a_link_that_comes_up_late(folder, network):
     """The address is asked for then, and not used as long as somebody else has it."""
     with ring(folder, network) as nodes:
@@ -249,9 +214,8 @@ def main():
     BINARIES.update(gradlane=os.path.abspath(args.gradlane), gradlaned=os.path.abspath(args.gradlaned))
     networks.require()
     done = 0
-    for case in (a_copy_does_not_start, two_that_are_one_node_are_both_named, two_ports_in_one_network,
-                 clones_with_one_mac_address, a_link_that_comes_up_late, two_daemons_of_one_machine,
-                 one_file_for_all_nodes):
+    for case in (a_copy_does_not_start, two_that_are_one_node_are_both_named, a_link_that_comes_up_late,
+                 two_daemons_of_one_machine, one_file_for_all_nodes):
         begin = time.monotonic()
         play(case)
         done += 1

@@ -9,15 +9,12 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 from tests.scripts.daemon.client_library import LibraryTest  # noqa: F401 - run from here
 from tests.scripts.daemon.hostile import HostileTest  # noqa: F401 - run from here
 from tests.scripts.fixtures import daemons
-from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, Ring, TrainerProcess, gradlane_package, wait_for
-
-MANY = 3_000_000  # floats: a tensor that takes a while
+from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, Ring, gradlane_package, wait_for
 
 
 def gradlaned(*arguments):
@@ -105,84 +102,22 @@ class ConfigTest(DaemonTest):
 
 
 class EndTest(DaemonTest):
+    """What signals and memif are for; all else about ends is in tests/stack/ends_test.cc."""
+
     def test_signals_while_idle(self):
-        for link in ("ring", "memif"):
-            for number in (signal.SIGTERM, signal.SIGINT):
-                with self.subTest(link=link, signal=number):
-                    ring = self.ring(2, link=link)
-                    ring.wait_until_ready()
-                    with ring.open(0) as first, ring.open(1) as second:
-                        self.check_all_reduce([first, second])
-                        for daemon in ring.daemons:
-                            daemon.signal(number)
-                        for daemon in ring.daemons:
-                            self.assertEqual(daemon.end(), 0, daemon.log())
-                        with self.assertRaisesRegex(gradlane_package().DaemonGone, "shutting down"):
-                            first.barrier()
-                    self.finish(ring)
-
-    def test_what_can_finish_does(self):
-        for link in ("ring", "memif"):
-            ring = self.ring(2, link=link, codec="raw", timeouts="{shutdown: 40s}")
-            contexts = self.open_all(ring)
-            self.check_all_reduce(contexts)
-            data = [gl.zeros(4 * MANY) for gl in contexts]
-            for array in data:
-                array[:] = 1
-            requests = [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, data)]
-            # Both have begun where some of the sums have come to one of them.
-            wait_for(lambda: any((array[::1000] != 1).any() for array in data), "the first sums")
-            ring.daemons[0].signal(signal.SIGTERM)
-            for array, request in zip(data, requests):
-                request.wait(PATIENCE)
-                self.assertTrue((array == 2).all())
-            self.assertEqual(ring.daemons[0].end(), 0)
-            self.finish(ring, contexts)
-
-    def test_what_cannot_finish_fails(self):
-        for link in ("ring", "memif"):
-            ring = self.ring(2, link=link)
-            contexts = self.open_all(ring)
-            self.check_all_reduce(contexts)
-            request = contexts[0].all_reduce(contexts[0].zeros(1000), async_=True)
-            time.sleep(0.1)
-            ring.daemons[0].signal(signal.SIGTERM)
-            self.assertRegex(str(self.failures([request])[0]), r"shutting down|rank \d has left")
-            self.assertEqual(ring.daemons[0].end(), 0)
-            self.finish(ring, contexts)
-
-    def test_second_daemon_is_refused(self):
-        ring = self.ring(1)
-        ring.wait_until_ready()
-        gl = self.open(ring, 0)
-        second = gradlaned("--config", str(ring.files[0]))
-        self.assertEqual(second.returncode, 2, second)
-        self.assertRegex(second.stderr, f"another daemon listens on {ring.sockets[0]}; stop it")
-        self.check_all_reduce([gl])
-        gl.close()
-        self.check_all_reduce([self.open(ring, 0)])
-
-    def test_kill_tells_trainers_and_restart_works(self):
-        for link in ("ring", "memif"):
-            ring = self.ring(2, link=link)
-            contexts = self.open_all(ring)
-            self.check_all_reduce(contexts)
-            request = contexts[0].all_reduce(contexts[0].zeros(1000), async_=True)
-            time.sleep(0.05)
-            for daemon in ring.daemons:
-                self.killed.add(daemon.pid)
-                daemon.signal(signal.SIGKILL)
-            error = self.failures([request])[0]
-            self.assertIsInstance(error, gradlane_package().DaemonGone)
-            self.assertIn(str(ring.sockets[0]), str(error))
-            for gl in contexts:
-                gl.close()
-            for daemon in ring.daemons:
-                daemon.end()
-            ring.start()  # over the files that are still there
-            contexts = self.open_all(ring)
-            self.check_all_reduce(contexts)
-            self.finish(ring, contexts)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number):
+                ring = self.ring(2, link="memif")
+                ring.wait_until_ready()
+                with ring.open(0) as first, ring.open(1) as second:
+                    self.check_all_reduce([first, second])
+                    for daemon in ring.daemons:
+                        daemon.signal(number)
+                    for daemon in ring.daemons:
+                        self.assertEqual(daemon.end(), 0, daemon.log())
+                    with self.assertRaisesRegex(gradlane_package().DaemonGone, "shutting down"):
+                        first.barrier()
+                self.finish(ring)
 
     def test_one_node_is_restarted(self):
         for node in (0, 1):  # the server of the link, and its client
@@ -200,105 +135,6 @@ class EndTest(DaemonTest):
                 gl.resume(1000)
             self.check_all_reduce(contexts)
             self.finish(ring, contexts)
-
-
-class TrainerDiesTest(DaemonTest):
-    def check(self, nodes, victim, **settings):
-        ring = self.ring(nodes, timeouts="{peer: 6s, start: 15s, operation: 60s}", **settings)
-        world = nodes * ring.trainers
-        process = TrainerProcess(ring, victim, MANY)
-        self.trainers.append(process)
-        contexts = [self.open(ring, rank) for rank in range(world) if rank != victim]
-        data = [gl.zeros(MANY) for gl in contexts]
-        process.wait_for("ready")
-        for _ in range(2):
-            for request in [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, data)]:
-                request.wait(PATIENCE)
-        requests = [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, data)]
-        process.kill()
-        errors, well = [], []
-        # Long before the operation's limit. What all of them had nearly finished may end well: then the next one fails.
-        for gl, array, request in zip(contexts, data, requests):
-            try:
-                request.wait(PATIENCE)
-                well.append((gl, array))
-            except gradlane_package().OperationFailed as error:
-                errors.append(error)
-        errors += self.failures([gl.all_reduce(array, async_=True) for gl, array in well])
-        # With local reduction the ranks of the ring are nodes.
-        named = victim // ring.trainers if settings.get("local_reduce") else victim
-        texts = [str(error) for error in errors]
-        self.assertRegex("\n".join(texts), rf"(rank|node) {named}\b|trainer of this node has gone")
-        # Whoever starts another operation later may find that the others have failed theirs, and do not start it.
-        for text in texts:
-            self.assertRegex(text, r"(rank|node) \d|trainer of this node has gone")
-        self.assert_one_line(ring, rf"trainer of rank {victim} .* has left")
-        self.assertEqual(ring.lines("error"), [])
-        contexts.insert(victim, self.open(ring, victim))
-        for gl in contexts:
-            gl.resume(1 << 20)
-        self.check_all_reduce(contexts)
-        self.check_all_reduce(contexts, count=MANY)
-        self.finish(ring, contexts)
-
-    def test_ring(self):
-        for victim in range(3):
-            self.check(3, victim, link="ring")
-
-    def test_memif(self):
-        self.check(3, 1, link="memif")
-
-    def test_several_ranks_on_a_node(self):
-        self.check(2, 1, link="ring", trainers=2, lanes=2)
-        self.check(2, 2, link="memif", trainers=2)
-
-    def test_local_reduce(self):
-        self.check(2, 1, link="ring", trainers=2, local_reduce="true")
-        self.check(2, 2, link="memif", trainers=2, local_reduce="true")
-
-
-class DisagreementTest(DaemonTest):
-    def test_counts_types_codecs_kinds(self):
-        for link in ("ring", "memif"):
-            for lanes in (1, 2):
-                with self.subTest(link=link, lanes=lanes):
-                    ring = self.ring(2, link=link, lanes=lanes)
-                    contexts = self.open_all(ring)
-                    self.check_pairs(contexts)
-                    self.finish(ring, contexts)
-
-    def check_pairs(self, contexts):
-        big = 100_000  # divided among lanes, 1000 are not
-
-        def reduce(count, dtype="float32", **options):
-            return lambda gl: gl.all_reduce(gl.zeros(count, dtype), async_=True, **options)
-
-        pairs = [
-            (reduce(1000), reduce(1001), "count", "1000", "1001"),
-            (reduce(big), reduce(big + 1), "count", str(big), str(big + 1)),
-            (reduce(10), reduce(big), "count", "10", str(big)),
-            (reduce(0), reduce(10), "count", "0", "10"),
-            (reduce(1000), reduce(1000, "int32"), "type", "float32", "int32"),
-            (reduce(big, "float64"), reduce(big, "float16"), "type", "float64", "float16"),
-            (reduce(big, codec="raw"), reduce(big, codec="fixed:7"), "codec", "raw", "fixed:7"),
-            (reduce(1000, average=True), reduce(1000), "reduction", "average", "sum"),
-            (reduce(1000, tag=7), reduce(1000, tag=8), "tag", "7", "8"),
-            (reduce(1000), lambda gl: gl.barrier(async_=True), "kind", "all-reduce", "barrier"),
-            (lambda gl: gl.broadcast(gl.zeros(big), root=0, async_=True),
-             lambda gl: gl.broadcast(gl.zeros(big), root=1, async_=True), "root", "0", "1"),
-        ]
-        for first, second, what, *values in pairs:
-            for start in ((first, second), (second, first)):
-                errors = self.failures([begin(gl) for begin, gl in zip(start, contexts)])
-                for error in errors:
-                    self.assertIsInstance(error, gradlane_package().OperationFailed)
-                    for value in values:
-                        self.assertRegex(str(error), rf"{what}: .*\b{value}\b")
-                # Whoever saw it fail first may have begun anew alone: that is what docs/client.md says to do.
-                for gl in contexts:
-                    gl.resume(0)
-                self.check_all_reduce(contexts)
-                self.check_all_reduce(contexts, count=big)
 
 
 class IdleTest(DaemonTest):

@@ -23,7 +23,7 @@ struct Meeting {
   unsigned rank = 0;
   unsigned world = 1;
   std::chrono::milliseconds patience{120'000};
-  // The clock that `patience` and news are measured with. Waits for sockets stay the kernel's, 1 s long at most.
+  // The clock for `patience` and progress messages. poll() still uses the kernel's clock, for at most 1 s at a time.
   std::chrono::steady_clock::time_point (*now)() = std::chrono::steady_clock::now;
 };
 

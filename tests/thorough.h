@@ -1,4 +1,4 @@
-// thorough.h - how much a test tries: what belongs to every run, or, with GRADLANE_THOROUGH=1, all of it (nightly)
+// thorough.h - pairwise or, with GRADLANE_THOROUGH=1 (nightly), all combinations of a test's parameters
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ inline bool thorough() {
   return it_is;
 }
 
-// Rounds of a test that has many: mostly a fifth of them.
+// Returns the number of rounds of a test: `all` with GRADLANE_THOROUGH=1, otherwise a fifth.
 template <class Count>
 Count rounds(Count all) {
   return thorough() ? all : all / 5;
 }
 
-// Of lists as long as `lengths`, one index into each: all combinations, or mostly so few that each element of a list is
-// together with each one of every other list at least once.
+// Returns index tuples into N lists of these lengths: all combinations with GRADLANE_THOROUGH=1, otherwise a pairwise
+// covering array, in which each pair of elements of two lists occurs at least once.
 template <size_t N>
 std::vector<std::array<size_t, N>> combinations(const std::array<size_t, N>& lengths) {
   std::vector<std::array<size_t, N>> all(1);

@@ -14,11 +14,11 @@ while [ $# -gt 0 ]; do
       cat <<'HELP'
 usage: tools/pytorch.sh [--version 2.13|newest|2.6] [tests|suite]
 
-  --version 2.13    in build-pytorch/, where tools/setup.sh --test installs it; the default
-  --version newest  that of tools/dev/pytorch_newest.txt, by pip in build-pytorch-newest/: downloads 5.3 GB, once
-  --version 2.6     Debian 13's, the oldest that gradlane supports, on a Debian 13 (tools/package/debian13.sh: needs root)
-  tests             gradlane's, of all suites; the default
-  suite             PyTorch's own of torch.distributed
+  --version 2.13    the version in build-pytorch/, which tools/setup.sh --test installs (default)
+  --version newest  the version of tools/dev/pytorch_newest.txt, in build-pytorch-newest/; downloads 5.3 GB once
+  --version 2.6     the oldest supported version, in a Debian 13 tree (tools/package/debian13.sh, needs root)
+  tests             run gradlane's PyTorch tests of all suites (default)
+  suite             run PyTorch's own tests of torch.distributed
 HELP
       [ "$1" = --help ] && exit 0 || exit 2
       ;;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that gradlane needs, as root; does nothing, silently, when all are there.
+# Installs the Debian 12 packages that gradlane needs, as root. Prints nothing if all are installed.
 #
-#     tools/setup.sh             what the build and tools/demo.sh need
-#     tools/setup.sh --test      and what tools/test.sh needs, with PyTorch from pip in build-pytorch/
-#     tools/setup.sh --all       and what nightly tests, comparisons and packaging need
-#     tools/setup.sh --pytorch   PyTorch alone, where the packages of --test are installed
+#     tools/setup.sh             packages for the build and tools/demo.sh
+#     tools/setup.sh --test      also packages for tools/test.sh, and PyTorch from pip in build-pytorch/
+#     tools/setup.sh --all       also packages for nightly tests, comparisons and packaging
+#     tools/setup.sh --pytorch   only PyTorch; the packages of --test must be installed
 #
-# --no-pytorch, after --test or --all: Debian's packages only.
+# --no-pytorch, after --test or --all: does not install PyTorch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/dev/build.sh
@@ -35,13 +35,13 @@ test_packages=(
   python3-dev python3-venv
 )
 all_packages=(
-  # metrics: promtool, and who scrapes
+  # metrics: promtool and the Prometheus server
   prometheus
-  # dpdk-devbind.py, and testpmd to compare with
+  # dpdk-devbind.py; testpmd, for comparisons
   dpdk dpdk-dev
-  # traffic beside the accelerator's; an emulated CPU without AVX
+  # background traffic for accelerator tests; an emulated CPU without AVX
   iperf3 qemu-user
-  # what gradlane is compared with, and plots
+  # Open MPI, for comparisons; plots
   openmpi-bin python3-mpi4py python3-matplotlib
   # tools/package.sh, tools/package-test.sh
   abigail-tools debhelper debootstrap devscripts dh-python lintian man-db

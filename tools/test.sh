@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs packages, builds, runs all checks and tests. Ends with a line that counts them; its exit status is that of all.
+# Installs packages, builds, checks style, and runs the tests. The last line counts passed, failed and skipped tests.
+# Exit status: 0 if no check and no test failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,21 +8,22 @@ usage() {
   cat <<'HELP'
 usage: tools/test.sh [--quick | --suite NAME [--repeat N] | --nightly [--minutes N]]
 
-Installs missing packages (needs root for that), builds, checks style and types, and runs four suites, of which the next
-is built while the last one runs:
-  system   whole programs, in build/
-  unit     pure code, with AddressSanitizer and UndefinedBehaviorSanitizer, in build-sanitize/; what fuzzers once found
-  sim      whole nodes in virtual time, likewise
-  threads  what threads share, with ThreadSanitizer, in build-thread/
+Installs missing packages (needs root for that), builds, checks style and types, and runs four suites. It builds the
+next folder while the tests of the previous one run:
+  system   complete programs, in build/
+  unit     code without sleeps, sockets and processes, and inputs that fuzzers found; with AddressSanitizer and
+           UndefinedBehaviorSanitizer, in build-sanitize/
+  sim      complete nodes in virtual time, with the same sanitizers, in build-sanitize/
+  threads  data that threads share, and sockets; in build-sanitize/, and with ThreadSanitizer in build-thread/
 
-  --quick        unit and sim, without sanitizers, in build/: for the time in between
-  --suite NAME   this suite alone
-  --repeat N     that suite N times; what came of it is in build/repeat-NAME.json, from which it goes on if interrupted
-  --nightly      what takes too long for every change (tools/dev/nightly.toml), one after the other; called again, it goes
-                 on where it stopped
-  --minutes N    with --nightly: begin nothing that would take longer than that
+  --quick        run unit and sim without sanitizers, in build/; use it while you edit
+  --suite NAME   run only this suite
+  --repeat N     with --suite: run it N times; results are in build/repeat-NAME.json, and a later call continues there
+  --nightly      run the tests that take too long for each change (tools/dev/nightly.toml), one after the other; a later
+                 call continues where this one stopped
+  --minutes N    with --nightly: start no item that is expected to end after N minutes
 
-At the end: the ten slowest tests, what was skipped and why, CPU seconds, and how many tests there were.
+Prints at the end: the ten slowest tests, the skipped tests with the reason, CPU seconds, and the number of tests.
 HELP
 }
 
@@ -45,8 +47,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[[ -z $suite || $suite =~ ^(unit|sim|threads|system)$ ]] || bad "there is no suite '$suite'"
-[ -z "$repeat" ] || [ -n "$suite" ] || bad "--repeat is for one --suite"
+[[ -z $suite || $suite =~ ^(unit|sim|threads|system)$ ]] || bad "--suite '$suite': must be unit, sim, threads or system"
+[ -z "$repeat" ] || [ -n "$suite" ] || bad "--repeat needs --suite NAME"
 [[ $repeat$minutes =~ ^[0-9]*$ ]] || bad "--repeat and --minutes take a whole number"
 
 source tools/dev/build.sh

@@ -1,6 +1,6 @@
-// clock.h - what time it is (any thread)
+// clock.h - the library's clock, which tests replace (any thread)
 #pragma once
 
 #include <stdint.h>
 
-int64_t gl_now_us(void);  // monotonic
+int64_t gl_now_us(void);  // CLOCK_MONOTONIC, in microseconds

@@ -1,10 +1,10 @@
-// waits.h - all that the library waits by (any thread)
+// waits.h - the library's blocking calls, which tests replace (any thread)
 #pragma once
 
 #include <poll.h>
 
-// As poll().
+// Same contract as poll(2).
 int gl_poll(struct pollfd* fds, unsigned count, int timeout_ms);
 void gl_sleep_ms(int ms);
-// While rings are looked at again and again: others may have the CPU.
+// Yields the CPU between two reads of the rings.
 void gl_yield(void);

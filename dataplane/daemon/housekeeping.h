@@ -11,23 +11,24 @@
 
 namespace gradlane {
 
-// Reads no clock, and does not wait: its owner does, for one of fds() to become readable, kStep at most, or kBusyStep
-// while busy(). Then step(), and tend().
+// Reads no clock and does not block. The caller polls fds() for at most kStep (kBusyStep while busy()), then calls
+// step() and tend().
 class Housekeeping {
  public:
-  static constexpr Nanos kStep = 100 * kMillisecond;    // between looks at what no file descriptor tells
+  static constexpr Nanos kStep = 100 * kMillisecond;    // period of tend(), whose events have no file descriptor
   static constexpr Nanos kBusyStep = 2 * kMillisecond;  // while lanes work on commands
 
-  // `jobs`: one for each node. Both live longer and stay where they are.
+  // `jobs`: one for each node. `nodes` and `jobs` must outlive this object, and must not move.
   Housekeeping(std::span<const std::unique_ptr<Node>> nodes, std::span<const std::unique_ptr<JobWatch>> jobs)
       : nodes_(nodes), jobs_(jobs) {}
 
   [[nodiscard]] std::vector<int> fds() const;
   [[nodiscard]] bool busy() const;
 
-  // Trainers that come, ask and go; who asks for figures; probes.
+  // Handles requests of trainers, admin clients and Prometheus, and probes.
   void step(Nanos now);
-  // Ports, the log, and what jobs have moved, if kStep has passed since the last time; true if so. Throws DeviceLost.
+  // Every kStep: starts ports, writes the log, and records the traffic of jobs. Returns whether kStep had passed.
+  // Throws DeviceLost.
   bool tend(Nanos now);
 
  private:

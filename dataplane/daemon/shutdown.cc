@@ -8,19 +8,19 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kNewsTime = 50 * kMillisecond;  // for the other ranks to hear that this one ends
-constexpr Nanos kLetGo = 2000 * kMillisecond;   // for lanes to let go of trainers' memory
+constexpr Nanos kNotifyTime = 50 * kMillisecond;     // for the other ranks to hear that this one ends
+constexpr Nanos kReleaseTime = 2000 * kMillisecond;  // for lanes to let go of trainers' memory
 
 }  // namespace
 
 Shutdown::Shutdown(std::span<const std::unique_ptr<Node>> nodes, const char* why, Nanos now)
     : nodes_(nodes), why_(why) {
-  for (const auto& node : nodes_) patience_ = std::max(patience_, node->config().shutdown_timeout);
-  if (why_ != nullptr) patience_ = 0;
-  until_ = now + patience_;
+  for (const auto& node : nodes_) timeout_ = std::max(timeout_, node->config().shutdown_timeout);
+  if (why_ != nullptr) timeout_ = 0;
+  until_ = now + timeout_;
 }
 
-bool Shutdown::done() const {
+bool Shutdown::is_phase_done() const {
   const auto all = [this](auto predicate) { return std::ranges::all_of(nodes_, predicate); };
   switch (phase_) {
     case Phase::kOperations:
@@ -29,43 +29,43 @@ bool Shutdown::done() const {
       return all([](const auto& node) { return node->closed(); });
     case Phase::kTrainers:
       return all([](const auto& node) { return node->server().finished(); });
-    case Phase::kNews:
-    case Phase::kOver:
+    case Phase::kNotify:
+    case Phase::kDone:
       break;
   }
   return false;
 }
 
-void Shutdown::go_on(Nanos now) {
+void Shutdown::next_phase(Nanos now) {
   switch (phase_) {
     case Phase::kOperations:
-      if (!done()) {
-        spdlog::warn("operations are still in flight after {} ms: they fail", patience_ / kMillisecond);
+      if (!is_phase_done()) {
+        spdlog::warn("operations are still in flight after {} ms: they fail", timeout_ / kMillisecond);
       }
       for (const auto& node : nodes_) node->post_close(why_);
       phase_ = Phase::kLanes;
-      until_ = now + kLetGo;
+      until_ = now + kReleaseTime;
       return;
     case Phase::kLanes:
-      phase_ = Phase::kNews;
-      until_ = now + kNewsTime;
+      phase_ = Phase::kNotify;
+      until_ = now + kNotifyTime;
       return;
-    case Phase::kNews:
+    case Phase::kNotify:
       for (const auto& node : nodes_) {
         node->server().close(why_ != nullptr ? why_ : "the daemon is shutting down", now);
       }
       phase_ = Phase::kTrainers;
-      until_ = now + kLetGo;
+      until_ = now + kReleaseTime;
       return;
     case Phase::kTrainers:
-    case Phase::kOver:
-      phase_ = Phase::kOver;
+    case Phase::kDone:
+      phase_ = Phase::kDone;
   }
 }
 
 bool Shutdown::step(Nanos now, bool hurry) {
-  for (; phase_ != Phase::kOver && (hurry || done() || now >= until_); hurry = false) go_on(now);
-  return phase_ == Phase::kOver;
+  for (; phase_ != Phase::kDone && (hurry || is_phase_done() || now >= until_); hurry = false) next_phase(now);
+  return phase_ == Phase::kDone;
 }
 
 }  // namespace gradlane

@@ -10,25 +10,25 @@
 
 namespace gradlane {
 
-// Operations in flight have shutdown_timeout to end, those that are left fail, the other ranks hear of it, trainers are
-// told and let go. Reads no clock: its owner calls step() between rounds of housekeeping.
+// Phases: operations in flight get shutdown_timeout to complete; the remaining ones fail; the other ranks are notified;
+// trainers are disconnected. Reads no clock: the caller calls step() between rounds of Housekeeping.
 class Shutdown {
  public:
-  // `why`: what has gone, so that nothing can end well, and stays valid; null: it was told to end.
+  // `why`: the device that was lost, so that no operation can complete; it must stay valid. Null: an ordinary end.
   Shutdown(std::span<const std::unique_ptr<Node>> nodes, const char* why, Nanos now);
 
-  // True: it is over, and workers can be stopped. `hurry`: what is waited for just now is not waited for any longer.
+  // Returns true at the end, when workers can be stopped. `hurry`: ends the current phase now.
   [[nodiscard]] bool step(Nanos now, bool hurry = false);
 
  private:
-  enum class Phase : uint8_t { kOperations, kLanes, kNews, kTrainers, kOver };
-  [[nodiscard]] bool done() const;
-  void go_on(Nanos now);
+  enum class Phase : uint8_t { kOperations, kLanes, kNotify, kTrainers, kDone };
+  [[nodiscard]] bool is_phase_done() const;
+  void next_phase(Nanos now);
 
   const std::span<const std::unique_ptr<Node>> nodes_;
   const char* const why_;
   Phase phase_ = Phase::kOperations;
-  Nanos patience_ = 0;
+  Nanos timeout_ = 0;
   Nanos until_ = 0;  // the phase lasts no longer
 };
 

@@ -29,18 +29,18 @@ class Addresses : public testing::Test {
 
   [[nodiscard]] std::string mac(unsigned host) const { return mac_text(*stack_.config(host).ports[0].mac); }
   [[nodiscard]] std::string ip(unsigned node) const { return address_text(stack_.config(node).nodes[node]); }
-  [[nodiscard]] bool whole() {
-    return stack_.run_until([this] { return stack_.whole(); });
+  [[nodiscard]] bool is_complete() {
+    return stack_.run_until([this] { return stack_.is_complete(); });
   }
   [[nodiscard]] bool logs(unsigned node, const std::string& text) {
     const auto has = [&](const std::string& line) { return line.find(text) != std::string::npos; };
-    return stack_.look_until([&] { return std::ranges::any_of(stack_.log(node), has); }, 20 * kSecond);
+    return stack_.poll_until([&] { return std::ranges::any_of(stack_.log(node), has); }, 20 * kSecond);
   }
   // A daemon of this node's configuration, on another machine.
   void copy(unsigned node, const MacAddress& mac = {0x02, 0, 0, 0, 0, 0x99}) {
-    stack_.change(kStray) = stack_.config(node);
-    stack_.change(kStray).socket = stack_.folder() / "stray.sock";
-    stack_.change(kStray).ports[0].mac = mac;
+    stack_.next_config(kStray) = stack_.config(node);
+    stack_.next_config(kStray).socket = stack_.folder() / "stray.sock";
+    stack_.next_config(kStray).ports[0].mac = mac;
     stack_.start(kStray);
   }
 
@@ -48,29 +48,29 @@ class Addresses : public testing::Test {
 };
 
 TEST_F(Addresses, ACopyDoesNotStart) {
-  ASSERT_TRUE(whole());
+  ASSERT_TRUE(is_complete());
   copy(1);
-  ASSERT_TRUE(stack_.run_until([&] { return !stack_.runs(kStray); }));
-  EXPECT_THAT(stack_.why(kStray),
+  ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(kStray); }));
+  EXPECT_THAT(stack_.exit_error(kStray),
               HasSubstr("port e0: " + ip(1) + " is in use by " + mac(1) + ": is its configuration a copied one"));
   EXPECT_TRUE(logs(1, mac(kStray) + " wanted " + ip(1) + ", the address of this node")) << "the node says who asked";
-  EXPECT_TRUE(whole());
+  EXPECT_TRUE(is_complete());
 }
 
 TEST_F(Addresses, ANodeThatStartsAgainIsNoCopy) {
-  ASSERT_TRUE(whole());
+  ASSERT_TRUE(is_complete());
   stack_.kill(1);
   stack_.start(1);
-  ASSERT_TRUE(whole());
+  ASSERT_TRUE(is_complete());
   stack_.run_for(kSecond);
   for (unsigned node = 0; node < 3; ++node) EXPECT_FALSE(stack_.logged(node, "in use|two machines")) << node;
 }
 
 // The kernel of another host has the address.
-TEST_F(Addresses, WhoHasItByArpIsNamed) {
-  ASSERT_TRUE(whole());
+TEST_F(Addresses, AnAddressInUseIsRefused) {
+  ASSERT_TRUE(is_complete());
   stack_.end(1);
-  ASSERT_TRUE(stack_.run_until([&] { return !stack_.runs(1); }));
+  ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(1); }));
   const LocalAddress host = {
       .mac = {0x02, 0, 0, 0, 0, 0x77}, .ip = stack_.config(1).nodes[1].ip, .udp_port = 1, .udp_ports = 1};
   stack_.network().listen(kStray);
@@ -83,17 +83,17 @@ TEST_F(Addresses, WhoHasItByArpIsNamed) {
     }
   });
   stack_.start(1);
-  ASSERT_TRUE(stack_.run_until([&] { return !stack_.runs(1); }));
-  EXPECT_THAT(stack_.why(1), HasSubstr(ip(1) + " is in use by " + mac_text(host.mac)));
+  ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(1); }));
+  EXPECT_THAT(stack_.exit_error(1), HasSubstr(ip(1) + " is in use by " + mac_text(host.mac)));
 }
 
-// They could not see each other when they started. No sum has the stray's part; all who look read both names.
-TEST_F(Addresses, TwoThatAreOneNodeAreBothNamed) {
-  stack_.network().part({0, 0, 0, 1});
+// The network is partitioned while the copy starts, so both run. Errors, logs and statistics name both MAC addresses.
+TEST_F(Addresses, BothHostsOfOneNodeAreNamed) {
+  stack_.network().partition({0, 0, 0, 1});
   copy(1);
-  ASSERT_TRUE(whole());
+  ASSERT_TRUE(is_complete());
   stack_.run_for(kSecond);
-  ASSERT_TRUE(stack_.runs(kStray)) << stack_.why(kStray);
+  ASSERT_TRUE(stack_.is_running(kStray)) << stack_.exit_error(kStray);
   stack_.network().heal();
   const auto named = [&](const std::string& text) {
     std::smatch found;
@@ -102,12 +102,12 @@ TEST_F(Addresses, TwoThatAreOneNodeAreBothNamed) {
            std::set<std::string>{found[1], found[2]} == std::set<std::string>{mac(1), mac(kStray)};
   };
   for (const unsigned node : {0U, 2U}) {
-    EXPECT_TRUE(stack_.look_until([&] { return std::ranges::any_of(stack_.log(node), named); }, 30 * kSecond)) << node;
+    EXPECT_TRUE(stack_.poll_until([&] { return std::ranges::any_of(stack_.log(node), named); }, 30 * kSecond)) << node;
   }
   EXPECT_TRUE(named(stack_.figures(0).ranks.at(0).refused)) << stack_.figures(0).ranks.at(0).refused;
   {
     Trainer trainer(stack_, 0);
-    const Ended ended = trainer.wait(trainer.barrier());
+    const Outcome ended = trainer.wait(trainer.barrier());
     EXPECT_EQ(ended.code, GRADLANE_FAILED);
     EXPECT_TRUE(named(ended.text)) << ended.text;
   }
@@ -116,20 +116,20 @@ TEST_F(Addresses, TwoThatAreOneNodeAreBothNamed) {
   EXPECT_TRUE(logs(kStray, mac(1) + " has this node's address " + ip(1) + ", too"));
   EXPECT_EQ(stack_.figures(1).ports.at(0).rival, mac(kStray));
   stack_.end(kStray);
-  ASSERT_TRUE(stack_.run_until([&] { return !stack_.runs(kStray); }));
-  EXPECT_TRUE(whole());
-  Team(stack_).expect_works();
+  ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(kStray); }));
+  EXPECT_TRUE(is_complete());
+  TrainerGroup(stack_).expect_works();
 }
 
-// ARP does not tell them apart. What fails says that there are two.
+// The clone has the same MAC address, so ARP does not detect it. FailuresByRank operations name both incarnations.
 TEST_F(Addresses, ClonesWithOneMacAddressAreToldByTheirLives) {
-  ASSERT_TRUE(whole());
+  ASSERT_TRUE(is_complete());
   Trainer trainer(stack_, 0);
   copy(1, *stack_.config(1).ports[0].mac);
-  const std::regex lives("rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+");
+  const std::regex start_count("rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+");
   bool named = false;
   for (int i = 0; i < 100 && !named; ++i) {
-    const Ended ended = trainer.wait(trainer.barrier());
+    const Outcome ended = trainer.wait(trainer.barrier());
     ASSERT_EQ(ended.code, GRADLANE_FAILED) << "a barrier that others have not come to";
     named = std::regex_search(ended.text, lives);
   }
@@ -143,20 +143,20 @@ TEST_F(Addresses, ALinkThatComesUpLate) {
   stack_.network().set_cable(kStray, false, true);
   copy(0);
   stack_.run_for(3 * kSecond);
-  ASSERT_TRUE(stack_.runs(kStray)) << stack_.why(kStray);
+  ASSERT_TRUE(stack_.is_running(kStray)) << stack_.exit_error(kStray);
   stack_.network().set_cable(kStray, true, true);
   EXPECT_TRUE(logs(kStray, "port e0: " + ip(0) + " is in use by " + mac(0) + ": this node does not use it"));
   EXPECT_STREQ(stack_.figures(kStray).ports.at(0).address, "taken");
   EXPECT_EQ(stack_.figures(kStray).ports.at(0).rival, mac(0));
   // It may have it when it is free.
   stack_.end(0);
-  ASSERT_TRUE(stack_.run_until([&] { return !stack_.runs(0); }));
+  ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(0); }));
   stack_.start(1);
   const auto is_known = [&] {
     const auto& neighbours = stack_.figures(1).neighbours;
     return !neighbours.empty() && neighbours[0].mac == mac(kStray);
   };
-  EXPECT_TRUE(stack_.look_until(is_known, 20 * kSecond));
+  EXPECT_TRUE(stack_.poll_until(is_known, 20 * kSecond));
   EXPECT_STREQ(stack_.figures(kStray).ports.at(0).address, "held");
 }
 
@@ -174,20 +174,20 @@ TEST(TwoPorts, InOneNetwork) {
                }});
   // Both ports answer who asks for node 0, and the last answer counts: not always the same one's.
   stack.network().set_faults({.reorder = 0.3});
-  ASSERT_TRUE(stack.run_until([&] { return stack.whole(); }));
+  ASSERT_TRUE(stack.run_until([&] { return stack.is_complete(); }));
   stack.run_for(10 * kSecond);
   for (unsigned node = 0; node < 3; ++node) EXPECT_FALSE(stack.logged(node, "address")) << node;
-  Team team(stack);
-  EXPECT_TRUE(all_well(team.all_reduce(10'000)));
+  TrainerGroup team(stack);
+  EXPECT_TRUE(all_succeeded(team.all_reduce(10'000)));
 }
 
 // ---- Addresses that move
 
 // The address of a node is another machine's, which others believe; then it comes back. Errors name the rank.
-TEST_F(Addresses, OneThatMovesAwayAndComesBack) {
-  ASSERT_TRUE(whole());
-  Team team(stack_);
-  ASSERT_TRUE(all_well(team.all_reduce(50'000)));
+TEST_F(Addresses, AnAddressThatMovesAndComesBack) {
+  ASSERT_TRUE(is_complete());
+  TrainerGroup team(stack_);
+  ASSERT_TRUE(all_succeeded(team.all_reduce(50'000)));
   const LocalAddress thief = {
       .mac = {0x02, 0, 0, 0, 0, 0x77}, .ip = stack_.config(1).nodes[1].ip, .udp_port = 1, .udp_ports = 1};
   for (int i = 0; i < 2; ++i) {
@@ -207,12 +207,12 @@ TEST_F(Addresses, OneThatMovesAwayAndComesBack) {
       EXPECT_THAT(ended.text, rank == 1 ? testing::ContainsRegex("rank [02]") : testing::ContainsRegex("rank 1"));
     }
     const auto believed = [&] { return stack_.figures(0).neighbours.at(1).mac == mac_text(thief.mac); };
-    EXPECT_TRUE(stack_.look_until(believed, 20 * kSecond));
+    EXPECT_TRUE(stack_.poll_until(believed, 20 * kSecond));
     stack_.set_background(nullptr);
     stack_.network().set_cable(1, true, false);
     team.expect_works(50'000, 120 * kSecond);
   }
-  for (unsigned node = 0; node < 3; ++node) EXPECT_EQ(stack_.lives(node), 1U);
+  for (unsigned node = 0; node < 3; ++node) EXPECT_EQ(stack_.start_count(node), 1U);
 }
 
 }  // namespace

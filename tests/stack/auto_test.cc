@@ -26,13 +26,14 @@ constexpr const char* kAuto = "auto:2^-10";
 constexpr size_t kCount = 100'000;
 const char* const kPlan = "plan: 1\nchoices:\n  - {from: 0, strategy: ring, codec: 'fixed:10'}\n";
 
-// Until all of these are over: each moves on in calls of its own rank only.
-Team::Outcomes together(Stack& stack, Team& team, const std::map<unsigned, gradlane_request>& requests) {
-  Team::Outcomes outcomes;
+// Waits for all requests. A request makes progress only in calls of its own rank, so this polls all of them in turn.
+TrainerGroup::Outcomes wait_for_all(Stack& stack, TrainerGroup& team,
+                                    const std::map<unsigned, gradlane_request>& requests) {
+  TrainerGroup::Outcomes outcomes;
   const auto look = [&] {
     for (const auto& [rank, request] : requests) {
       if (outcomes.contains(rank)) continue;
-      const Ended ended = team[rank].test(request);
+      const Outcome ended = team[rank].test(request);
       if (ended.code != GRADLANE_PENDING) outcomes[rank] = ended;
     }
     return outcomes.size() == requests.size();
@@ -64,7 +65,8 @@ double bound_of(const Job& job, double largest, unsigned world) {
   return world * (world + 1) / 2.0 * std::ldexp(largest, -std::stoi(codec.substr(9)));
 }
 
-// Sums of all sizes, again and again, all right and alike on all ranks; what the first daemon says of them then.
+// Runs job.operations all-reduces of each size, and checks that sums are within the bound and equal on all ranks.
+// Returns the plan statistics of node 0.
 std::vector<PlanFigures> run(const Job& job) {
   Stack stack({.nodes = job.nodes, .strategies = job.strategies, .change = [&job](NodeConfig& it) {
                  it.lanes = job.lanes;
@@ -72,7 +74,7 @@ std::vector<PlanFigures> run(const Job& job) {
                  it.local_reduce = job.local_reduce;
                }});
   stack.network().set_rate(job.rate);
-  Team team(stack);
+  TrainerGroup team(stack);
   const unsigned world = stack.world();
   double largest = 0;
   std::vector<std::vector<std::vector<float>>> inputs(job.sizes.size());  // by size and rank
@@ -101,7 +103,7 @@ std::vector<PlanFigures> run(const Job& job) {
       }
     }
     for (size_t i = 0; i < job.sizes.size(); ++i) {
-      EXPECT_TRUE(all_well(together(stack, team, requests[i])));
+      EXPECT_TRUE(all_succeeded(wait_for_all(stack, team, requests[i])));
       const auto first = team[0].array(static_cast<unsigned>(i), sums[i].size());
       double off = 0;
       for (size_t k = 0; k < first.size(); ++k)
@@ -115,7 +117,7 @@ std::vector<PlanFigures> run(const Job& job) {
   return stack.figures(0).plan;
 }
 
-// What was chosen follows from what ranks have agreed on.
+// Expects that the choice agrees with the measured times: exact unless a codec takes less than 97 % (kWorth) of it.
 void expect_follows(const PlanFigures& row) {
   const std::string text = plan_line(row);
   EXPECT_TRUE(row.settled) << text;
@@ -196,13 +198,13 @@ class Auto {
   explicit Auto(const StackConfig& config = {.nodes = 2}) : stack(config), team(stack) {}
 
   // One of each rank that is there, and how it ends.
-  Team::Outcomes one(const std::vector<unsigned>& ranks, const std::map<unsigned, How>& how = {}) {
+  TrainerGroup::Outcomes one(const std::vector<unsigned>& ranks, const std::map<unsigned, How>& how = {}) {
     std::map<unsigned, gradlane_request> requests;
     for (const unsigned rank : ranks) {
       const How its = how.contains(rank) ? how.at(rank) : How{.codec = kAuto};
       requests[rank] = team[rank].all_reduce(filled(rank), its);
     }
-    return together(stack, team, requests);
+    return wait_for_all(stack, team, requests);
   }
   std::span<float> filled(unsigned rank) {
     const auto array = team[rank].array(0, kCount);
@@ -229,10 +231,10 @@ class Auto {
   }
 
   Stack stack;
-  Team team;
+  TrainerGroup team;
 };
 
-bool all_fail(const Team::Outcomes& outcomes) {
+bool all_fail(const TrainerGroup::Outcomes& outcomes) {
   return std::ranges::all_of(outcomes, [](const auto& it) { return it.second.code == GRADLANE_FAILED; });
 }
 
@@ -251,9 +253,9 @@ TEST(Auto, ARankThatGoesInMidTrial) {
   }
 }
 
-// A rank that ends a generation by resuming is not told of it. A failure much later, which ends nothing, is no reason
-// to begin afresh for it alone.
-TEST(Auto, ResumingUntold) {
+// resume() on rank 0 ends the generation, and rank 0 gets no error for that. A cancelled operation later, which ends no
+// generation, must not make rank 0 alone restart its trials.
+TEST(Auto, ResumeWithoutAnError) {
   Auto it;
   it.expect_sums(5);
   const gradlane_request first = it.team[0].all_reduce(it.filled(0), {.codec = kAuto});
@@ -299,8 +301,8 @@ TEST(Auto, RanksThatDisagreeAreTold) {
   it.expect_sums(20);
 }
 
-// Of two ranks one alone asks for auto: that is what differs, says the error of the other one, and the log.
-TEST(Auto, OneThatDoesNotAskIsNamed) {
+// Rank 0 asks for auto and rank 1 for raw: the error on rank 1 and its log name this difference.
+TEST(Auto, TheRankWithoutAutoIsNamed) {
   Auto it;
   const auto outcomes =
       it.one({0, 1}, {{0, {.codec = kAuto, .timeout_ms = 5000}}, {1, {.codec = "raw", .timeout_ms = 5000}}});
@@ -359,8 +361,8 @@ TEST(Auto, OtherSums) {
             GRADLANE_OK)
             << gradlane_error(gl);
       }
-      it.stack.touch();
-      ASSERT_TRUE(all_well(together(it.stack, it.team, requests)));
+      it.stack.wake_all();
+      ASSERT_TRUE(all_succeeded(wait_for_all(it.stack, it.team, requests)));
       for (unsigned rank = 0; rank < 3; ++rank) {
         const auto array = it.team[rank].array(1, kElements);
         if (scatter) {

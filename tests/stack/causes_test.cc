@@ -47,9 +47,10 @@ class Causes : public testing::Test {
  protected:
   Causes() : stack_({.nodes = 3, .change = [](NodeConfig& it) { it = patient(it); }}), team_(stack_) {}
 
-  // Before, operations work. After it is broken, all trainers, all logs and all figures give the cause; once per cause.
+  // Breaks the network with `filter`. Expects that all errors of trainers, all logs (at most two lines each) and all
+  // statistics match `pattern`, and that operations succeed again without the filter.
   void expect_cause(const std::string& pattern, const Network::Filter& filter, int rounds = 2) {
-    ASSERT_TRUE(all_well(team_.all_reduce(kCount)));
+    ASSERT_TRUE(all_succeeded(team_.all_reduce(kCount)));
     std::map<unsigned, size_t> before;
     for (unsigned node = 0; node < 3; ++node) before[node] = stack_.log_count(node, "operations? failed: .*" + pattern);
     stack_.network().set_filter(filter);
@@ -73,7 +74,7 @@ class Causes : public testing::Test {
   }
 
   Stack stack_;
-  Team team_;
+  TrainerGroup team_;
 };
 
 const std::string kRewritten =
@@ -98,7 +99,7 @@ TEST_F(Causes, ASwitchThatRewritesDscpOfEverything) {
       1);
 }
 
-// Packets of IP that are longer get lost at one node's cable, both ways.
+// The cable of one node drops IP packets of more than 1400 bytes, in both directions.
 TEST_F(Causes, APortWithASmallerMtu) {
   for (const unsigned node : {1U, 0U}) {
     const std::string from = node == 1 ? "[01]" : "[02]";
@@ -115,7 +116,7 @@ TEST_F(Causes, APortWithASmallerMtu) {
 
 // Whoever tries again after a trainer has left is told at once, again and again, until another one has come.
 TEST_F(Causes, ARankThatIsAbsent) {
-  ASSERT_TRUE(all_well(team_.all_reduce(kCount)));
+  ASSERT_TRUE(all_succeeded(team_.all_reduce(kCount)));
   team_.close(1);
   const Nanos begin = stack_.now();
   for (int i = 0; i < 6; ++i) {
@@ -128,7 +129,7 @@ TEST_F(Causes, ARankThatIsAbsent) {
   EXPECT_LT(stack_.now() - begin, kSecond) << "60 s a round otherwise";
   stack_.kill(1);
   stack_.start(1);
-  ASSERT_TRUE(stack_.run_until([&] { return stack_.whole(); }));
+  ASSERT_TRUE(stack_.run_until([&] { return stack_.is_complete(); }));
   for (int i = 0; i < 3; ++i) {  // the daemon is a new one; its trainer has not come back all the same
     for (const auto& [rank, ended] : team_.barrier()) {
       EXPECT_EQ(ended.code, GRADLANE_FAILED);
@@ -145,11 +146,11 @@ TEST_F(Causes, ARankThatIsAbsent) {
 TEST(Path, WhoseMtuShrinks) {
   constexpr size_t kLess = 1400;
   Stack stack({.nodes = 2, .change = [](NodeConfig& it) { it = patient(it); }});
-  Team team(stack);
-  ASSERT_TRUE(all_well(team.all_reduce(kCount)));
+  TrainerGroup team(stack);
+  ASSERT_TRUE(all_succeeded(team.all_reduce(kCount)));
   stack.network().set_filter(
       [](unsigned, unsigned, std::span<uint8_t> frame) { return frame.size() <= kLess + kEthernetBytes; });
-  const auto names_it = [&] {
+  const auto errors_name_mtu = [&] {
     bool found = true;
     for (const auto& [rank, ended] : team.all_reduce(kCount)) {
       EXPECT_EQ(ended.code, GRADLANE_FAILED);
@@ -161,21 +162,22 @@ TEST(Path, WhoseMtuShrinks) {
     team.resume();
     return found;
   };
-  EXPECT_TRUE(names_it() || names_it() || names_it()) << "the first errors do, if probes had the time";
+  EXPECT_TRUE(errors_name_mtu() || errors_name_mtu() || errors_name_mtu())
+      << "the first errors do, if probes had the time";
   for (unsigned node = 0; node < 2; ++node) {
     const std::string other = std::to_string(1 - node);
     const std::string text = "the path to node " + other + " (" + address_text(stack.config(1 - node).nodes[1 - node]) +
                              ") takes packets of at most 1400 bytes, mtu is 1500: set mtu: 1400 on all nodes (found by "
                              "probes)";
-    EXPECT_TRUE(stack.look_until([&] { return stack.figures(node).neighbours.at(0).trouble == text; }, 30 * kSecond));
+    EXPECT_TRUE(stack.poll_until([&] { return stack.figures(node).neighbours.at(0).trouble == text; }, 30 * kSecond));
     EXPECT_EQ(stack.figures(node).neighbours.at(0).path_bytes, kLess);
     EXPECT_TRUE(stack.logged(node, "the path to node " + other + " .* takes packets of at most 1400 bytes"));
   }
   stack.network().set_filter(nullptr);
   team.expect_works(kCount);
   for (unsigned node = 0; node < 2; ++node) {
-    EXPECT_TRUE(stack.look_until([&] { return stack.figures(node).neighbours.at(0).path_bytes == 0; }, 30 * kSecond));
-    EXPECT_TRUE(stack.look_until([&] { return stack.logged(node, "takes packets of mtu: 1500 again"); }, kSecond));
+    EXPECT_TRUE(stack.poll_until([&] { return stack.figures(node).neighbours.at(0).path_bytes == 0; }, 30 * kSecond));
+    EXPECT_TRUE(stack.poll_until([&] { return stack.logged(node, "takes packets of mtu: 1500 again"); }, kSecond));
     EXPECT_EQ(stack.log_count(node, "the path to node"), 2U);
   }
 }
@@ -194,11 +196,11 @@ void expect_why(const std::function<void(NodeConfig&)>& other, const std::string
       const auto& neighbours = stack.figures(node).neighbours;
       return !neighbours.empty() && std::regex_search(neighbours[0].why, std::regex(patterns[node]));
     };
-    EXPECT_TRUE(stack.look_until(named, 15 * kSecond)) << patterns[node] << "\n"
+    EXPECT_TRUE(stack.poll_until(named, 15 * kSecond)) << patterns[node] << "\n"
                                                        << stack.figures(node).neighbours[0].why;
     if (!logged) continue;
     EXPECT_TRUE(
-        stack.look_until([&] { return stack.logged(node, "node . is missing: " + patterns[node]); }, 15 * kSecond));
+        stack.poll_until([&] { return stack.logged(node, "node . is missing: " + patterns[node]); }, 15 * kSecond));
   }
   EXPECT_FALSE(stack.figures(0).whole);
 }

@@ -26,11 +26,11 @@ StackConfig two_nodes(unsigned lanes = 1, Nanos shutdown = 2 * kSecond) {
 
 TEST(End, WhileNothingIsInFlight) {
   Stack stack(two_nodes());
-  Team team(stack);
-  ASSERT_TRUE(all_well(team.all_reduce()));
+  TrainerGroup team(stack);
+  ASSERT_TRUE(all_succeeded(team.all_reduce()));
   const Nanos begin = stack.now();
   for (const unsigned node : {0U, 1U}) stack.end(node);
-  ASSERT_TRUE(stack.run_until([&] { return !stack.runs(0) && !stack.runs(1); }, 5 * kSecond));
+  ASSERT_TRUE(stack.run_until([&] { return !stack.is_running(0) && !stack.is_running(1); }, 5 * kSecond));
   EXPECT_LT(stack.now() - begin, kSecond) << "nothing has to be waited for";
   for (const auto& [rank, ended] : team.barrier()) {
     EXPECT_EQ(ended.code, GRADLANE_DAEMON_GONE);
@@ -38,10 +38,10 @@ TEST(End, WhileNothingIsInFlight) {
   }
 }
 
-TEST(End, WhatCanFinishDoes) {
+TEST(End, OperationsInFlightComplete) {
   Stack stack(two_nodes(1, 40 * kSecond));
-  Team team(stack);
-  ASSERT_TRUE(all_well(team.all_reduce()));
+  TrainerGroup team(stack);
+  ASSERT_TRUE(all_succeeded(team.all_reduce()));
   const Data data(2, 1, kMany);
   std::vector<std::span<float>> arrays;
   std::vector<gradlane_request> requests;
@@ -56,37 +56,37 @@ TEST(End, WhatCanFinishDoes) {
   EXPECT_EQ(team[0].test(requests[0]).code, GRADLANE_PENDING);
   stack.end(0);
   for (const unsigned rank : {0U, 1U}) {
-    const Ended ended = team[rank].wait(requests[rank]);
+    const Outcome ended = team[rank].wait(requests[rank]);
     EXPECT_EQ(ended.code, GRADLANE_OK) << ended.text;
     EXPECT_EQ(data.wrong(0, arrays[rank]), 0U);
   }
-  EXPECT_TRUE(stack.run_until([&] { return !stack.runs(0); }, kSecond));
+  EXPECT_TRUE(stack.run_until([&] { return !stack.is_running(0); }, kSecond));
   EXPECT_EQ(stack.log_count(0, "still in flight"), 0U);
 }
 
-TEST(End, WhatCannotFinishFails) {
+TEST(End, OperationsFailAfterTheTimeout) {
   Stack stack(two_nodes());
-  Team team(stack);
-  ASSERT_TRUE(all_well(team.all_reduce()));
+  TrainerGroup team(stack);
+  ASSERT_TRUE(all_succeeded(team.all_reduce()));
   const gradlane_request request = team[0].barrier();
   stack.run_for(100 * kMillisecond);
   const Nanos begin = stack.now();
   stack.end(0);
-  const Ended ended = team[0].wait(request);
+  const Outcome ended = team[0].wait(request);
   EXPECT_THAT(ended.text, ContainsRegex("shutting down|rank [0-9] has left"));
   EXPECT_GE(ended.at - begin, 2 * kSecond) << "it has its time";
   EXPECT_LT(ended.at - begin, 3 * kSecond);
-  EXPECT_TRUE(stack.run_until([&] { return !stack.runs(0); }, kSecond));
+  EXPECT_TRUE(stack.run_until([&] { return !stack.is_running(0); }, kSecond));
   EXPECT_EQ(stack.log_count(0, "warning operations are still in flight after 2000 ms: they fail"), 1U);
 }
 
-TEST(End, AKillTellsTrainersWhichDaemonItWas) {
+TEST(End, ErrorsNameTheKilledDaemon) {
   Stack stack(two_nodes());
-  Team team(stack);
+  TrainerGroup team(stack);
   const gradlane_request request = team[0].all_reduce(team[0].zeros(1000));
   stack.run_for(50 * kMillisecond);
   for (const unsigned node : {0U, 1U}) stack.kill(node);
-  const Ended ended = team[0].wait(request);
+  const Outcome ended = team[0].wait(request);
   EXPECT_EQ(ended.code, GRADLANE_DAEMON_GONE);
   EXPECT_THAT(ended.text, HasSubstr(stack.config(0).socket));
 }
@@ -94,18 +94,18 @@ TEST(End, AKillTellsTrainersWhichDaemonItWas) {
 TEST(End, OneNodeIsRestartedInOrder) {
   for (const unsigned node : {0U, 1U}) {
     Stack stack(two_nodes());
-    Team team(stack);
-    ASSERT_TRUE(all_well(team.all_reduce()));
+    TrainerGroup team(stack);
+    ASSERT_TRUE(all_succeeded(team.all_reduce()));
     const gradlane_request request = team[1 - node].barrier();
     team.close(node);
     stack.end(node);
-    ASSERT_TRUE(stack.run_until([&] { return !stack.runs(node); }));
+    ASSERT_TRUE(stack.run_until([&] { return !stack.is_running(node); }));
     EXPECT_THAT(team[1 - node].wait(request).text, HasSubstr("rank " + std::to_string(node)));
     stack.start(node);
     team.open(node);
-    EXPECT_TRUE(stack.look_until([&] { return stack.logged(node, "the ring is whole"); }));
+    EXPECT_TRUE(stack.poll_until([&] { return stack.logged(node, "the ring is whole"); }));
     team.resume(1000);
-    EXPECT_TRUE(all_well(team.all_reduce()));
+    EXPECT_TRUE(all_succeeded(team.all_reduce()));
   }
 }
 
@@ -165,25 +165,25 @@ TEST_P(Disagreement, IsNamedOnBothSides) {
   for (const Pair& pair : pairs) {
     SCOPED_TRACE(pair.what);
     Stack stack(two_nodes(GetParam()));
-    Team team(stack);
+    TrainerGroup team(stack);
     for (const bool swapped : {false, true}) {
       gradlane_request requests[2] = {};
       for (const unsigned rank : {0U, 1U}) {
         const Begin& begin = (rank == 0) == swapped ? pair.second : pair.first;
         ASSERT_EQ(begin(team[rank].gl(), &requests[rank]), GRADLANE_OK) << gradlane_error(team[rank].gl());
       }
-      stack.touch();
+      stack.wake_all();
       for (const unsigned rank : {0U, 1U}) {
-        const Ended ended = team[rank].wait(requests[rank]);
+        const Outcome ended = team[rank].wait(requests[rank]);
         EXPECT_EQ(ended.code, GRADLANE_FAILED);
         for (const char* const value : pair.values) {
           EXPECT_THAT(ended.text, ContainsRegex(std::string(pair.what) + ": .*\\b" + value + "\\b"));
         }
       }
-      // Whoever saw it fail first may have begun anew alone: that is what docs/client.md says to do.
+      // The rank that saw the failure first may have resumed alone, so all ranks resume here (docs/client.md).
       team.resume();
-      EXPECT_TRUE(all_well(team.all_reduce()));
-      EXPECT_TRUE(all_well(team.all_reduce(kBig)));
+      EXPECT_TRUE(all_succeeded(team.all_reduce()));
+      EXPECT_TRUE(all_succeeded(team.all_reduce(kBig)));
     }
   }
 }

@@ -20,11 +20,11 @@ namespace gradlane::test {
 namespace {
 
 constexpr size_t kBuffers = 16383;
-constexpr size_t kMtu = 1600;
-constexpr unsigned kRing = 4096;  // frames; more than a node has in flight
+constexpr size_t kMtu = 1600;     // bytes: packet buffers have room for this; nodes use 1500
+constexpr unsigned kRing = 4096;  // frames: more than a node has in flight
 constexpr size_t kMacBytes = 6;
-constexpr size_t kUdpPort = 36;   // of the destination, in a frame
-constexpr size_t kProtocol = 23;  // of IPv4
+constexpr size_t kUdpPort = 36;   // offset of the destination port in a frame
+constexpr size_t kProtocol = 23;  // offset of IPv4's protocol field in a frame
 
 [[noreturn]] void broken(const char* what) {
   std::fprintf(stderr, "network: %s\n", what);
@@ -56,8 +56,7 @@ bool is_udp(std::span<const uint8_t> frame) {
 
 PacketPool pool_of_frames() {
   start_eal_once();
-  // Probing a device that is there already, as nodes do for all that is no card, is an error to EAL, though none to its
-  // caller.
+  // Nodes probe devices that exist already (all but PCI devices). EAL logs an error for that, which callers ignore.
   rte_log_set_level_pattern("lib.eal", RTE_LOG_CRIT);
   return PacketPool("network" + std::to_string(next_index()), kBuffers, kMtu);
 }
@@ -92,7 +91,7 @@ std::string Network::plug(unsigned host, unsigned queues, unsigned ranks_per_nod
 
 void Network::unplug(unsigned host) {
   Host& it = hosts_[host];
-  std::priority_queue<Due> left;
+  std::priority_queue<ScheduledFrame> left;
   for (; !due_.empty(); due_.pop()) {
     if (due_.top().to == host || due_.top().from == host) {
       rte_pktmbuf_free(due_.top().mbuf);
@@ -115,17 +114,17 @@ void Network::unplug(unsigned host) {
   it.frames.clear();
 }
 
-bool Network::waits(unsigned host) const {
+bool Network::has_frames(unsigned host) const {
   return std::ranges::any_of(hosts_[host].rx, [](const rte_ring* ring) { return rte_ring_empty(ring) == 0; });
 }
 
 void Network::set_cable(unsigned host, bool up, bool noticed) {
   hosts_[host].up = up;
   hosts_[host].noticed = noticed;
-  show_cable(host);
+  apply_link_state(host);
 }
 
-void Network::show_cable(unsigned host) const {
+void Network::apply_link_state(unsigned host) const {
   const Host& it = hosts_[host];
   uint16_t id = 0;
   if (!it.noticed || rte_eth_dev_get_port_by_name(it.device.c_str(), &id) != 0) return;
@@ -187,8 +186,8 @@ void Network::carry(unsigned from, unsigned to, std::span<const uint8_t> frame, 
   if (!receiver.up || groups_[from] != groups_[to] || cut_[from * hosts_.size() + to]) return;
   const FaultDice::Fate fate = dice_.decide(faults_);
   if (fate.drop) return;
-  const Nanos sent = busy_until(hosts_[from].sent_at, frame.size(), now);
-  const Nanos heard = busy_until(receiver.heard_at, frame.size(), sent);
+  const Nanos sent = busy_until(hosts_[from].tx_busy_until, frame.size(), now);
+  const Nanos heard = busy_until(receiver.rx_busy_until, frame.size(), sent);
   const Nanos late = fate.reorder ? fate.late % (10 * kLatency) : fate.delay ? fate.late % (100 * kLatency) : 0;
   const unsigned copies = fate.duplicate ? 2 : 1;
   for (unsigned i = 0; i < copies; ++i) {
@@ -199,11 +198,11 @@ void Network::carry(unsigned from, unsigned to, std::span<const uint8_t> frame, 
       continue;
     }
     if (fate.corrupt) data[fate.where / 8 % frame.size()] ^= static_cast<uint8_t>(1U << fate.where % 8);
-    due_.push({heard + kLatency + late, numbered_++, from, to, mbuf});
+    due_.push({heard + kLatency + late, next_number_++, from, to, mbuf});
   }
 }
 
-void Network::hand_out(const Due& due) {
+void Network::hand_out(const ScheduledFrame& due) {
   Host& host = hosts_[due.to];
   const std::span<const uint8_t> frame(rte_pktmbuf_mtod(due.mbuf, const uint8_t*), due.mbuf->data_len);
   ++carried_;

@@ -24,11 +24,11 @@ namespace gradlane::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// Hosts are numbered. A host is a node with a DPDK device (plug()), or the test itself (send(), take()). The switch
-// learns where MAC addresses are, and sends everywhere what is for all or for an unknown one.
+// Hosts have numbers from 0. A host is a node with a DPDK device (plug()), or the test itself (send(), take()). The
+// switch learns MAC addresses, and floods broadcasts and frames to unknown addresses.
 class Network {
  public:
-  // False: the frame gets lost. It may be written to.
+  // May change the frame; returns false to drop it.
   using Filter = std::function<bool(unsigned from, unsigned to, std::span<uint8_t> frame)>;
 
   static constexpr Nanos kLatency = 5 * kMicrosecond;  // from a host to another one
@@ -38,47 +38,47 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Devargs of a new device of that host's, for a node with so many queues and ranks.
+  // Gives the host a DPDK device, and returns its devargs. `queues` and `ranks_per_node` are those of its node: they
+  // map UDP ports to queues.
   [[nodiscard]] std::string plug(unsigned host, unsigned queues, unsigned ranks_per_node);
-  // Of a node that has closed it. What was on its way to it is lost.
+  // Removes the device, which its node has closed, and drops the frames in transit from and to it.
   void unplug(unsigned host);
 
-  // Takes what hosts have sent, and hands out what is due. True: there was something.
+  // Forwards the frames that hosts have sent, and delivers the frames that are due. Returns whether there were any.
   bool step(Nanos now);
-  // When the next frame is due.
+  // Returns when the next frame is due, or kNever.
   [[nodiscard]] Nanos next() const { return due_.empty() ? kNever : due_.top().at; }
-  // Whether the host's device has something that it has not looked at.
-  [[nodiscard]] bool waits(unsigned host) const;
+  // Whether the host's device has frames that its node has not read.
+  [[nodiscard]] bool has_frames(unsigned host) const;
 
-  // ---- What can be wrong
-  // Cables. `noticed`: at the host's end, so that its device says so.
+  // ---- Faults
+  // Plugs or unplugs a cable. `noticed`: the device of the host reports the change; false: at the switch's end.
   void set_cable(unsigned host, bool up, bool noticed);
-  // The device says so again, after its node has started it.
-  void show_cable(unsigned host) const;
-  // Hosts of different groups do not hear each other; by host.
-  void part(std::vector<unsigned> groups) { groups_ = std::move(groups); }
+  // Sets the device's link state again. Call it after a node has started the device.
+  void apply_link_state(unsigned host) const;
+  // Partitions the network: groups[host] is the group of a host, and frames pass only within a group.
+  void partition(std::vector<unsigned> groups) { groups_ = std::move(groups); }
   void heal() { groups_.assign(hosts_.size(), 0); }
-  // What goes from one to the other, and in this direction only, gets lost.
-  void cut(unsigned from, unsigned to, bool lost) { cut_[from * hosts_.size() + to] = lost; }
-  // What happens to frames by chance: `reorder` makes one up to ten latencies late, `delay` up to a hundred, `corrupt`
-  // changes a bit.
+  // Drops all frames from `from` to `to` while `lost` is true; the other direction works.
+  void set_blocked(unsigned from, unsigned to, bool lost) { cut_[from * hosts_.size() + to] = lost; }
+  // Random faults: `reorder` delays a frame by up to 10 latencies, `delay` by up to 100, `corrupt` flips a bit.
   void set_faults(const FaultChances& faults) { faults_ = faults; }
   void set_filter(Filter filter) { filter_ = std::move(filter); }
-  // Bits per second of each cable, each way; 0: no limit.
+  // Bits per second of each cable, in each direction; 0: no limit.
   void set_rate(uint64_t bits) { rate_ = bits; }
 
-  // ---- The test's frames
+  // ---- Frames that the test sends and receives
   void send(unsigned host, const Bytes& frame);
-  // What comes to a host without a device from now on is kept for take().
+  // From now on keeps for take() the frames that reach this host, which has no device.
   void listen(unsigned host) { hosts_[host].listens = true; }
   [[nodiscard]] std::optional<Bytes> take(unsigned host);
-  // Copies of what comes to a host from now on, at most so many; 0: no more.
+  // Records copies of the next `most` frames that reach `host`; 0: stops recording.
   void record(unsigned host, size_t most);
   [[nodiscard]] std::vector<Bytes> recorded() { return std::move(recorded_); }
 
-  // Frames of one host that have got to another one.
+  // Frames delivered so far.
   [[nodiscard]] uint64_t carried() const { return carried_; }
-  // Buffers of frames that nobody has now, of all.
+  // Free packet buffers in the network's pool.
   [[nodiscard]] size_t free_buffers() const;
 
  private:
@@ -90,23 +90,23 @@ class Network {
     bool up = true;
     bool noticed = true;
     bool listens = false;
-    Nanos sent_at = 0;                                 // its cable is busy until then
-    Nanos heard_at = 0;                                // the same of the other way
+    Nanos tx_busy_until = 0;                           // its cable is busy until then
+    Nanos rx_busy_until = 0;                           // the same of the other way
     std::deque<std::pair<size_t, rte_mbuf*>> backlog;  // of queues that are full
     std::deque<Bytes> frames;
   };
-  struct Due {
+  struct ScheduledFrame {
     Nanos at;
     uint64_t number;
     unsigned from;
     unsigned to;
     rte_mbuf* mbuf;
-    bool operator<(const Due& other) const { return at != other.at ? at > other.at : number > other.number; }
+    bool operator<(const ScheduledFrame& other) const { return at != other.at ? at > other.at : number > other.number; }
   };
 
   void forward(unsigned from, std::span<const uint8_t> frame, Nanos now);
   void carry(unsigned from, unsigned to, std::span<const uint8_t> frame, Nanos now);
-  void hand_out(const Due& due);
+  void hand_out(const ScheduledFrame& due);
   void hand_out_backlog(Host& host);
   [[nodiscard]] Nanos busy_until(Nanos& cable, size_t bytes, Nanos now) const;
   [[nodiscard]] rte_mbuf* copy(std::span<const uint8_t> frame);
@@ -117,13 +117,13 @@ class Network {
   std::vector<unsigned> groups_;
   std::vector<bool> cut_;
   std::map<uint64_t, unsigned> learnt_;  // by MAC address
-  std::priority_queue<Due> due_;
+  std::priority_queue<ScheduledFrame> due_;
   std::vector<std::pair<unsigned, Bytes>> sent_;  // by the test
   FaultDice dice_;
   FaultChances faults_;
   Filter filter_;
   uint64_t rate_ = 0;
-  uint64_t numbered_ = 0;
+  uint64_t next_number_ = 0;
   uint64_t carried_ = 0;
   unsigned recorded_host_ = 0;
   size_t record_left_ = 0;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/stack/stage.h"
+#include "tests/stack/testbed.h"
 
 namespace gradlane::test::reliability_test {
 namespace {
@@ -17,11 +17,11 @@ constexpr Nanos kBlink = 500 * kMillisecond;                 // less than 3/4 of
 constexpr Nanos kCableDown = 10 * kSecond;
 constexpr Nanos kHold = 2 * kSecond;
 
-using Failed = std::map<unsigned, Failures>;
+using FailuresByRank = std::map<unsigned, Failures>;
 
 struct Row {
   const char* name;
-  void (*play)(Stage& stage, unsigned victim);  // a node
+  void (*play)(Testbed& testbed, unsigned victim);  // a node
 };
 
 Ranks without(Ranks all, const Ranks& some) {
@@ -29,22 +29,22 @@ Ranks without(Ranks all, const Ranks& some) {
   return all;
 }
 
-std::vector<unsigned> lives(Stage& stage) {
+std::vector<unsigned> start_count(Testbed& testbed) {
   std::vector<unsigned> lives;
-  for (unsigned node = 0; node < stage.shape().nodes; ++node) lives.push_back(stage.stack().lives(node));
+  for (unsigned node = 0; node < testbed.setup().nodes; ++node) lives.push_back(testbed.stack().start_count(node));
   return lives;
 }
 
 // All daemons but these are still the same processes.
 class Alive {
  public:
-  explicit Alive(Stage& stage, std::set<unsigned> but = {})
-      : stage_(stage), but_(std::move(but)), lives_(lives(stage)) {}
+  explicit Alive(Testbed& testbed, std::set<unsigned> but = {})
+      : testbed_(testbed), but_(std::move(but)), lives_(start_count(testbed)) {}
   ~Alive() {
     for (unsigned node = 0; node < lives_.size(); ++node) {
-      EXPECT_TRUE(stage_.stack().runs(node)) << "daemon " << node << " has ended";
+      EXPECT_TRUE(testbed_.stack().is_running(node)) << "daemon " << node << " has ended";
       if (!but_.contains(node)) {
-        EXPECT_EQ(stage_.stack().lives(node), lives_[node]) << "daemon " << node;
+        EXPECT_EQ(testbed_.stack().start_count(node), lives_[node]) << "daemon " << node;
       }
     }
   }
@@ -52,18 +52,18 @@ class Alive {
   Alive& operator=(const Alive&) = delete;
 
  private:
-  Stage& stage_;
+  Testbed& testbed_;
   const std::set<unsigned> but_;
   const std::vector<unsigned> lives_;
 };
 
-// Each of these trainers was told of one of `names` in time, by all that it had in flight or submitted until then;
-// those of `gone`, that their daemon is.
-void expect_named(Stage& stage, const Failed& failed, Nanos since, const Ranks& names, const Ranks& gone = {},
-                  Nanos bound = Stage::kBound) {
-  const Ranks wanted = stage.names_of(names);
+// Expects that all failed operations ended within `bound` of the fault at `since`, with an error that names a rank of
+// `names`. Trainers of `gone`, whose daemon died, must get GRADLANE_DAEMON_GONE instead.
+void expect_named(Testbed& testbed, const FailuresByRank& failed, Nanos since, const Ranks& names,
+                  const Ranks& gone = {}, Nanos bound = Testbed::kBound) {
+  const Ranks wanted = testbed.names_of(names);
   for (const auto& [rank, failures] : failed) {
-    for (const Ended& it : failures.all) {
+    for (const Outcome& it : failures.all) {
       const std::string where = "rank " + std::to_string(rank) + ", " + std::to_string((it.at - since) / kMillisecond) +
                                 " ms after the fault: " + it.text;
       EXPECT_LE(it.at - since, bound) << where;
@@ -71,21 +71,22 @@ void expect_named(Stage& stage, const Failed& failed, Nanos since, const Ranks& 
       if (it.code == GRADLANE_DAEMON_GONE) continue;
       const Ranks named = named_ranks(it.text);
       const bool right = std::ranges::any_of(named, [&](unsigned name) { return wanted.contains(name); });
-      // With local_reduce, by whoever is of the same node.
-      const bool own = stage.shape().local_reduce && it.text.find("trainer of this node has gone") != std::string::npos;
+      // With local_reduce the error of the same node's trainers names no rank.
+      const bool own =
+          testbed.setup().local_reduce && it.text.find("trainer of this node has gone") != std::string::npos;
       EXPECT_TRUE(right || own) << where << ": names none of those that were hit";
     }
   }
 }
 
-Ranks ranks_of(const Stage& stage, const std::set<unsigned>& nodes) {
+Ranks ranks_of(const Testbed& testbed, const std::set<unsigned>& nodes) {
   Ranks ranks;
-  for (const unsigned node : nodes) ranks.merge(stage.ranks_of(node));
+  for (const unsigned node : nodes) ranks.merge(testbed.ranks_of(node));
   return ranks;
 }
 
-void expect_whole(Stage& stage) {
-  EXPECT_TRUE(stage.stack().run_until([&] { return stage.stack().whole(); }, 5 * kSecond)) << "no ring";
+void expect_whole(Testbed& testbed) {
+  EXPECT_TRUE(testbed.stack().run_until([&] { return testbed.stack().is_complete(); }, 5 * kSecond)) << "no ring";
 }
 
 // ---- Daemons
@@ -96,221 +97,222 @@ enum class Again {
   kLater,   // when all have, and trainers wait for the ring
 };
 
-void kill(Stage& stage, unsigned victim, unsigned victims, Again again = Again::kLater) {
+void kill(Testbed& testbed, unsigned victim, unsigned victims, Again again = Again::kLater) {
   std::set<unsigned> nodes;
-  for (unsigned i = 0; i < victims; ++i) nodes.insert((victim + i) % stage.shape().nodes);
-  const Alive alive(stage, nodes);
-  const Ranks gone = ranks_of(stage, nodes);
-  stage.stream();
-  const Nanos since = stage.stack().now();
-  for (const unsigned node : nodes) stage.stack().kill(node);
+  for (unsigned i = 0; i < victims; ++i) nodes.insert((victim + i) % testbed.setup().nodes);
+  const Alive alive(testbed, nodes);
+  const Ranks gone = ranks_of(testbed, nodes);
+  testbed.stream();
+  const Nanos since = testbed.stack().now();
+  for (const unsigned node : nodes) testbed.stack().kill(node);
   for (const unsigned node : nodes) {
-    if (again == Again::kAtOnce) stage.stack().start(node);
+    if (again == Again::kAtOnce) testbed.stack().start(node);
   }
-  expect_named(stage, stage.failures(stage.everyone()), since, gone, gone);
+  expect_named(testbed, testbed.failures(testbed.everyone()), since, gone, gone);
   for (const unsigned node : nodes) {
-    if (again != Again::kAtOnce) stage.stack().start(node);
+    if (again != Again::kAtOnce) testbed.stack().start(node);
   }
-  // New daemons that meet each other first tell their trainers of what was before them: they try again.
-  if (again == Again::kSoon) stage.recover_alone();
-  if (again == Again::kLater) expect_whole(stage);
-  stage.recover();
+  // A daemon may still report the failure from before the restart, so each trainer retries.
+  if (again == Again::kSoon) testbed.recover_alone();
+  if (again == Again::kLater) expect_whole(testbed);
+  testbed.recover();
 }
 
-void kill_one(Stage& stage, unsigned victim) { kill(stage, victim, 1); }
-void restart(Stage& stage, unsigned victim) { kill(stage, victim, 1, Again::kAtOnce); }
-void restart_soon(Stage& stage, unsigned victim) { kill(stage, victim, 1, Again::kSoon); }
-void kill_two(Stage& stage, unsigned victim) { kill(stage, victim, 2); }
-void kill_every(Stage& stage, unsigned victim) { kill(stage, victim, stage.shape().nodes); }
+void kill_one(Testbed& testbed, unsigned victim) { kill(testbed, victim, 1); }
+void restart(Testbed& testbed, unsigned victim) { kill(testbed, victim, 1, Again::kAtOnce); }
+void restart_soon(Testbed& testbed, unsigned victim) { kill(testbed, victim, 1, Again::kSoon); }
+void kill_two(Testbed& testbed, unsigned victim) { kill(testbed, victim, 2); }
+void kill_every(Testbed& testbed, unsigned victim) { kill(testbed, victim, testbed.setup().nodes); }
 
 // The victim's own trainers hear of it when their daemon goes on, and then at once.
-void stop(Stage& stage, unsigned victim) {
-  const Alive alive(stage);
-  const Ranks own = stage.ranks_of(victim);
-  stage.stream();
-  const Nanos since = stage.stack().now();
-  stage.stack().stop(victim, true);
-  expect_named(stage, stage.failures(without(stage.everyone(), own)), since, own);
-  stage.stack().run_for(kHold);
-  stage.stack().stop(victim, false);
-  const Nanos continued = stage.stack().now();
-  expect_named(stage, stage.failures(own), continued, stage.everyone());
-  stage.recover();
+void stop(Testbed& testbed, unsigned victim) {
+  const Alive alive(testbed);
+  const Ranks own = testbed.ranks_of(victim);
+  testbed.stream();
+  const Nanos since = testbed.stack().now();
+  testbed.stack().stop(victim, true);
+  expect_named(testbed, testbed.failures(without(testbed.everyone(), own)), since, own);
+  testbed.stack().run_for(kHold);
+  testbed.stack().stop(victim, false);
+  const Nanos continued = testbed.stack().now();
+  expect_named(testbed, testbed.failures(own), continued, testbed.everyone());
+  testbed.recover();
 }
 
 // A daemon that hangs: its own trainers give it up.
-void hang(Stage& stage, unsigned victim) {
-  const Alive alive(stage);
-  const Ranks own = stage.ranks_of(victim);
-  stage.stream();
-  const Nanos since = stage.stack().now();
-  stage.stack().stop(victim, true);
-  expect_named(stage, stage.failures(without(stage.everyone(), own)), since, own);
-  expect_named(stage, stage.failures(own), since, own, own, kHang);
-  stage.stack().stop(victim, false);
-  stage.recover();
+void hang(Testbed& testbed, unsigned victim) {
+  const Alive alive(testbed);
+  const Ranks own = testbed.ranks_of(victim);
+  testbed.stream();
+  const Nanos since = testbed.stack().now();
+  testbed.stack().stop(victim, true);
+  expect_named(testbed, testbed.failures(without(testbed.everyone(), own)), since, own);
+  expect_named(testbed, testbed.failures(own), since, own, own, kHang);
+  testbed.stack().stop(victim, false);
+  testbed.recover();
 }
 
 // Too short for an error: operations go on.
 template <class Begin, class End>
-void blink(Stage& stage, Begin begin, End end) {
-  const Alive alive(stage);
-  stage.stream();
+void blink(Testbed& testbed, Begin begin, End end) {
+  const Alive alive(testbed);
+  testbed.stream();
   begin();
-  stage.stack().run_for(kBlink);
+  testbed.stack().run_for(kBlink);
   end();
-  stage.expect_steps(3);
-  EXPECT_GT(stage.stop_stream(), kBlink / 2) << "nothing was interrupted";
-  stage.recover();
+  testbed.expect_steps(3);
+  EXPECT_GT(testbed.stop_stream(), kBlink / 2) << "nothing was interrupted";
+  testbed.recover();
 }
 
-void pause(Stage& stage, unsigned victim) {
+void pause(Testbed& testbed, unsigned victim) {
   blink(
-      stage, [&] { stage.stack().stop(victim, true); }, [&] { stage.stack().stop(victim, false); });
+      testbed, [&] { testbed.stack().stop(victim, true); }, [&] { testbed.stack().stop(victim, false); });
 }
 
 // What is begun before anybody can have noticed.
-void idle_kill(Stage& stage, unsigned victim) {
-  const Alive alive(stage, {victim});
-  const Ranks gone = stage.ranks_of(victim);
-  const Nanos since = stage.stack().now();
-  stage.stack().kill(victim);
-  stage.begin(stage.everyone());
-  expect_named(stage, stage.failures(stage.everyone()), since, gone, gone);
-  stage.stack().start(victim);
-  expect_whole(stage);
-  stage.recover();
+void idle_kill(Testbed& testbed, unsigned victim) {
+  const Alive alive(testbed, {victim});
+  const Ranks gone = testbed.ranks_of(victim);
+  const Nanos since = testbed.stack().now();
+  testbed.stack().kill(victim);
+  testbed.begin(testbed.everyone());
+  expect_named(testbed, testbed.failures(testbed.everyone()), since, gone, gone);
+  testbed.stack().start(victim);
+  expect_whole(testbed);
+  testbed.recover();
 }
 
 // ---- Cables
 
 template <bool kNoticed>
-void blink_cable(Stage& stage, unsigned victim) {
-  Network& network = stage.stack().network();
+void blink_cable(Testbed& testbed, unsigned victim) {
+  Network& network = testbed.stack().network();
   blink(
-      stage, [&] { network.set_cable(victim, false, kNoticed); }, [&] { network.set_cable(victim, true, kNoticed); });
+      testbed, [&] { network.set_cable(victim, false, kNoticed); }, [&] { network.set_cable(victim, true, kNoticed); });
 }
 
 // A network that is broken for `down`; names_for(rank): whom its trainer may be told of.
 template <class Break, class Mend, class Names>
-void broken(Stage& stage, Break breaks, Mend mends, Names names_for, Nanos down) {
-  const Alive alive(stage);
-  stage.stream();
-  const Nanos since = stage.stack().now();
+void broken(Testbed& testbed, Break breaks, Mend mends, Names names_for, Nanos down) {
+  const Alive alive(testbed);
+  testbed.stream();
+  const Nanos since = testbed.stack().now();
   breaks();
-  for (const auto& it : stage.failures(stage.everyone())) expect_named(stage, {it}, since, names_for(it.first));
-  const Nanos now = stage.stack().now();
-  if (now < since + down) stage.stack().run_for(since + down - now);
+  for (const auto& it : testbed.failures(testbed.everyone())) expect_named(testbed, {it}, since, names_for(it.first));
+  const Nanos now = testbed.stack().now();
+  if (now < since + down) testbed.stack().run_for(since + down - now);
   mends();
-  stage.recover();
+  testbed.recover();
 }
 
-// Whom a node that is cut off may name, as it cannot know that it is: those that it has links to.
-Ranks linked(const Stage& stage, unsigned node) {
-  const unsigned nodes = stage.shape().nodes;
-  if (std::string(stage.shape().strategies) != "ring") return without(stage.everyone(), stage.ranks_of(node));
-  return ranks_of(stage, {(node + 1) % nodes, (node + nodes - 1) % nodes});
+// The ranks that errors on an isolated node may name: its neighbours, because it cannot know that it is isolated.
+Ranks linked(const Testbed& testbed, unsigned node) {
+  const unsigned nodes = testbed.setup().nodes;
+  if (std::string(testbed.setup().strategies) != "ring") return without(testbed.everyone(), testbed.ranks_of(node));
+  return ranks_of(testbed, {(node + 1) % nodes, (node + nodes - 1) % nodes});
 }
 
 template <bool kNoticed>
-void cut_cable(Stage& stage, unsigned victim) {
-  Network& network = stage.stack().network();
-  const Ranks own = stage.ranks_of(victim);
+void cut_cable(Testbed& testbed, unsigned victim) {
+  Network& network = testbed.stack().network();
+  const Ranks own = testbed.ranks_of(victim);
   broken(
-      stage, [&] { network.set_cable(victim, false, kNoticed); }, [&] { network.set_cable(victim, true, kNoticed); },
-      [&](unsigned rank) { return own.contains(rank) ? linked(stage, victim) : own; }, kCableDown);
+      testbed, [&] { network.set_cable(victim, false, kNoticed); }, [&] { network.set_cable(victim, true, kNoticed); },
+      [&](unsigned rank) { return own.contains(rank) ? linked(testbed, victim) : own; }, kCableDown);
 }
 
-void partition(Stage& stage, unsigned victim) {
-  const unsigned nodes = stage.shape().nodes;
+void partition(Testbed& testbed, unsigned victim) {
+  const unsigned nodes = testbed.setup().nodes;
   std::vector<unsigned> groups(nodes, 1);
   for (unsigned i = 0; i < nodes / 2; ++i) groups[(victim + i) % nodes] = 0;
   const auto other = [&](unsigned rank) {
     Ranks ranks;
-    for (const unsigned each : stage.everyone()) {
-      if (groups[stage.stack().node_of(each)] != groups[stage.stack().node_of(rank)]) ranks.insert(each);
+    for (const unsigned each : testbed.everyone()) {
+      if (groups[testbed.stack().node_of(each)] != groups[testbed.stack().node_of(rank)]) ranks.insert(each);
     }
     return ranks;
   };
   broken(
-      stage, [&] { stage.stack().network().part(groups); }, [&] { stage.stack().network().heal(); }, other, 0);
+      testbed, [&] { testbed.stack().network().partition(groups); }, [&] { testbed.stack().network().heal(); }, other,
+      0);
 }
 
 // What the victim sends to the next node gets lost, and nothing else. All name one of the two.
-void one_way(Stage& stage, unsigned victim) {
-  Network& network = stage.stack().network();
-  const unsigned next = (victim + 1) % stage.shape().nodes;
-  const Ranks both = ranks_of(stage, {victim, next});
+void one_way(Testbed& testbed, unsigned victim) {
+  Network& network = testbed.stack().network();
+  const unsigned next = (victim + 1) % testbed.setup().nodes;
+  const Ranks both = ranks_of(testbed, {victim, next});
   broken(
-      stage, [&] { network.cut(victim, next, true); }, [&] { network.cut(victim, next, false); },
+      testbed, [&] { network.set_blocked(victim, next, true); }, [&] { network.set_blocked(victim, next, false); },
       [&](unsigned) { return both; }, kCableDown);
 }
 
 // ---- Trainers
 
-unsigned rank_of(Stage& stage, unsigned victim) {
-  return victim * stage.shape().trainers + static_cast<unsigned>(stage.random().below(stage.shape().trainers));
+unsigned rank_of(Testbed& testbed, unsigned victim) {
+  return victim * testbed.setup().trainers + static_cast<unsigned>(testbed.random().below(testbed.setup().trainers));
 }
 
-size_t errors_logged(Stage& stage) {
+size_t errors_logged(Testbed& testbed) {
   size_t count = 0;
-  for (unsigned node = 0; node < stage.shape().nodes; ++node) count += stage.stack().log_count(node, "^error ");
+  for (unsigned node = 0; node < testbed.setup().nodes; ++node) count += testbed.stack().log_count(node, "^error ");
   return count;
 }
 
-void kill_trainer(Stage& stage, unsigned victim) {
-  const Alive alive(stage);
-  const unsigned rank = rank_of(stage, victim);
+void kill_trainer(Testbed& testbed, unsigned victim) {
+  const Alive alive(testbed);
+  const unsigned rank = rank_of(testbed, victim);
   const std::string left = "trainer of rank " + std::to_string(rank) + " .* has left";
-  stage.stream();
-  const Nanos since = stage.stack().now();
-  stage.kill_trainer(rank);
-  expect_named(stage, stage.failures(without(stage.everyone(), {rank})), since, {rank});
-  stage.stack().run_for(kBlink);
-  EXPECT_EQ(stage.stack().log_count(victim, left), 1U);
-  EXPECT_EQ(errors_logged(stage), 0U) << "trainers may go as they like";
-  stage.new_trainer(rank);
-  stage.recover();
+  testbed.stream();
+  const Nanos since = testbed.stack().now();
+  testbed.kill_trainer(rank);
+  expect_named(testbed, testbed.failures(without(testbed.everyone(), {rank})), since, {rank});
+  testbed.stack().run_for(kBlink);
+  EXPECT_EQ(testbed.stack().log_count(victim, left), 1U);
+  EXPECT_EQ(errors_logged(testbed), 0U) << "trainers may go as they like";
+  testbed.new_trainer(rank);
+  testbed.recover();
 }
 
 // The others wait for it when it dies.
-void absent_trainer(Stage& stage, unsigned victim) {
-  const Alive alive(stage);
-  const unsigned rank = rank_of(stage, victim);
-  const Ranks others = without(stage.everyone(), {rank});
-  stage.begin(others);
-  stage.stack().run_for(kBlink);
-  const Nanos since = stage.stack().now();
-  stage.kill_trainer(rank);
-  expect_named(stage, stage.failures(others), since, {rank});
-  stage.new_trainer(rank);
-  stage.recover();
+void absent_trainer(Testbed& testbed, unsigned victim) {
+  const Alive alive(testbed);
+  const unsigned rank = rank_of(testbed, victim);
+  const Ranks others = without(testbed.everyone(), {rank});
+  testbed.begin(others);
+  testbed.stack().run_for(kBlink);
+  const Nanos since = testbed.stack().now();
+  testbed.kill_trainer(rank);
+  expect_named(testbed, testbed.failures(others), since, {rank});
+  testbed.new_trainer(rank);
+  testbed.recover();
 }
 
-// Others are told whenever they try, until one has come that stays.
-void early_trainer(Stage& stage, unsigned victim) {
-  const Alive alive(stage);
-  const unsigned rank = rank_of(stage, victim);
-  stage.stream();
-  const Nanos since = stage.stack().now();
-  stage.kill_trainer(rank);
-  expect_named(stage, stage.failures(without(stage.everyone(), {rank})), since, {rank});
+// Two replacement trainers connect and die, the third one stays. Until then each attempt of the other ranks fails.
+void early_trainer(Testbed& testbed, unsigned victim) {
+  const Alive alive(testbed);
+  const unsigned rank = rank_of(testbed, victim);
+  testbed.stream();
+  const Nanos since = testbed.stack().now();
+  testbed.kill_trainer(rank);
+  expect_named(testbed, testbed.failures(without(testbed.everyone(), {rank})), since, {rank});
   for (int i = 0; i < 2; ++i) {
-    stage.new_trainer(rank);
-    stage.open();
-    stage.kill_trainer(rank);
+    testbed.new_trainer(rank);
+    testbed.open();
+    testbed.kill_trainer(rank);
   }
-  stage.new_trainer(rank);
-  stage.recover_alone(rank);
-  stage.all_right();
+  testbed.new_trainer(rank);
+  testbed.recover_alone(rank);
+  testbed.all_right();
 }
 
 constexpr Row kRows[] = {
     {"Kill", kill_one},
     {"Restart", restart},
     {"RestartSoon", restart_soon},
-    {"Two", kill_two},
-    {"Every", kill_every},
+    {"KillTwo", kill_two},
+    {"KillAll", kill_every},
     {"Stop", stop},
     {"Hang", hang},
     {"Pause", pause},
@@ -326,7 +328,7 @@ constexpr Row kRows[] = {
     {"OneWay", one_way},
 };
 
-const Shape kShapes[] = {
+const RingSetup kSetups[] = {
     {.name = "Usual"},
     {.name = "Alone", .alone = true},
     {.name = "OwnTags", .own_tags = true},
@@ -347,29 +349,29 @@ const Shape kShapes[] = {
 
 struct Param {
   const Row* row;
-  const Shape* shape;
+  const RingSetup* setup;
 };
 
 class Matrix : public testing::TestWithParam<Param> {};
 
 TEST_P(Matrix, AsPromised) {
-  const auto [row, shape] = GetParam();
-  const auto number = static_cast<uint64_t>((row - kRows) * 100 + (shape - kShapes));
-  Stage stage(*shape, number);
+  const auto [row, setup] = GetParam();
+  const auto number = static_cast<uint64_t>((row - kRows) * 100 + (setup - kSetups));
+  Testbed testbed(*setup, number);
   if (HasFatalFailure()) return;
-  row->play(stage, static_cast<unsigned>(number % shape->nodes));
+  row->play(testbed, static_cast<unsigned>(number % setup->nodes));
 }
 
 std::vector<Param> all() {
   std::vector<Param> params;
   for (const Row& row : kRows) {
-    for (const Shape& shape : kShapes) params.push_back({&row, &shape});
+    for (const RingSetup& setup : kSetups) params.push_back({&row, &setup});
   }
   return params;
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, Matrix, testing::ValuesIn(all()),
-                         [](const auto& it) { return std::string(it.param.row->name) + "_" + it.param.shape->name; });
+                         [](const auto& it) { return std::string(it.param.row->name) + "_" + it.param.setup->name; });
 
 }  // namespace
 }  // namespace gradlane::test::reliability_test

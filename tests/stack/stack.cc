@@ -23,10 +23,10 @@ namespace gradlane::test {
 namespace {
 
 constexpr Nanos kTick = kMicrosecond;
-constexpr Nanos kLook = 5 * kMillisecond;        // between rounds in which nothing is due
-constexpr Nanos kControl = 20 * kMicrosecond;    // after which a control thread sees what a file descriptor tells
-constexpr Nanos kClaim = 2 * kSecond;            // as a daemon's
-constexpr Nanos kLongest = 24 * 3600 * kSecond;  // of a test
+constexpr Nanos kLook = 5 * kMillisecond;        // longest time between two rounds of a worker
+constexpr Nanos kControl = 20 * kMicrosecond;    // from a readable file descriptor to the control thread's round
+constexpr Nanos kClaim = 2 * kSecond;            // to find out whether addresses are free, as kClaim of daemon.cc
+constexpr Nanos kLongest = 24 * 3600 * kSecond;  // virtual time of a test
 
 Stack* the_stack = nullptr;
 
@@ -92,7 +92,7 @@ Stack::Stack(const StackConfig& config)
 
 Stack::~Stack() {
   for (unsigned i = 0; i < daemons_.size(); ++i) {
-    if (runs(i)) kill(i);
+    if (is_running(i)) kill(i);
   }
   the_stack = nullptr;
   std::error_code ignored;
@@ -103,7 +103,7 @@ Stack::~Stack() {
 
 void Stack::start(unsigned node) {
   Daemon& it = daemons_[node];
-  if (runs(node)) fail("it runs already");
+  if (is_running(node)) fail("it runs already");
   sink_->log = &it.log;
   it.why.clear();
   it.open = it.stopped = false;
@@ -121,7 +121,7 @@ void Stack::start(unsigned node) {
     for (const unsigned host : it.hosts) network_.unplug(host);
     return;
   }
-  for (const unsigned host : it.hosts) network_.show_cable(host);
+  for (const unsigned host : it.hosts) network_.apply_link_state(host);
   it.jobs.push_back(std::make_unique<JobWatch>(*it.nodes.front()));
   it.housekeeping = std::make_unique<Housekeeping>(it.nodes, it.jobs);
   it.settled_by = now_ + kClaim;
@@ -130,7 +130,7 @@ void Stack::start(unsigned node) {
 
 void Stack::kill(unsigned node) {
   Daemon& it = daemons_[node];
-  if (!runs(node)) fail("it does not run");
+  if (!is_running(node)) fail("it does not run");
   sink_->log = &it.log;
   it.shutdown.reset();
   it.housekeeping.reset();
@@ -168,7 +168,7 @@ void Stack::settle(unsigned node) {
   it.open = true;
 }
 
-void Stack::control(unsigned node) {
+void Stack::control_round(unsigned node) {
   Daemon& it = daemons_[node];
   sink_->log = &it.log;
   if (!it.open) {
@@ -190,10 +190,10 @@ void Stack::control(unsigned node) {
 }
 
 bool Stack::has_frames(const Daemon& daemon) const {
-  return std::ranges::any_of(daemon.hosts, [this](unsigned host) { return network_.waits(host); });
+  return std::ranges::any_of(daemon.hosts, [this](unsigned host) { return network_.has_frames(host); });
 }
 
-bool Stack::round(Daemon& daemon) {
+bool Stack::worker_round(Daemon& daemon) {
   bool moved = false;
   sink_->log = &daemon.log;
   for (const auto& worker : daemon.nodes.front()->workers()) {
@@ -203,7 +203,7 @@ bool Stack::round(Daemon& daemon) {
   return moved;
 }
 
-Nanos Stack::look_at(const Daemon& daemon) const {
+Nanos Stack::next_deadline(const Daemon& daemon) const {
   Nanos at = now_ + kLook;
   const Node& node = *daemon.nodes.front();
   node.for_each_lane([&at](const Lane& lane, unsigned) { at = std::min(at, lane.deadline()); });
@@ -217,7 +217,7 @@ size_t Stack::log_count(unsigned node, const std::string& pattern) const {
       daemons_[node].log, [&regex](const std::string& line) { return std::regex_search(line, regex); }));
 }
 
-bool Stack::whole() const {
+bool Stack::is_complete() const {
   bool all = true;
   for (unsigned i = 0; i < nodes(); ++i) {
     for (const auto& node : daemons_[i].nodes) {
@@ -228,7 +228,7 @@ bool Stack::whole() const {
   return all;
 }
 
-uint64_t Stack::counted(unsigned node, const std::string& name) const {
+uint64_t Stack::counter_sum(unsigned node, const std::string& name) const {
   const Node& own = *daemons_[node].nodes.front();
   std::optional<uint64_t> sum;
   const auto add = [&sum](std::optional<uint64_t> value) {
@@ -242,36 +242,36 @@ uint64_t Stack::counted(unsigned node, const std::string& name) const {
 
 // ---- Time
 
-void Stack::touch() {
+void Stack::wake_all() {
   for (Daemon& it : daemons_) it.round_at = it.control_at = now_;
 }
 
 void Stack::step(Nanos limit) {
-  if (now_ > kLongest) fail("a day has passed");
+  if (now_ > kLongest) fail("the test has run for a day of virtual time: an operation or a condition hangs");
   ++steps_;
   if (background_) background_();
   for (unsigned i = 0; i < daemons_.size(); ++i) {
     Daemon& it = daemons_[i];
-    if (!runs(i) || it.stopped) continue;
-    if (it.round_at <= now_ || has_frames(it)) it.round_at = round(it) ? now_ + kTick : look_at(it);
-    if (it.control_at <= now_) control(i);
+    if (!is_running(i) || it.stopped) continue;
+    if (it.round_at <= now_ || has_frames(it)) it.round_at = worker_round(it) ? now_ + kTick : next_deadline(it);
+    if (it.control_at <= now_) control_round(i);
   }
   // Trainers have timers of their own.
   Nanos next = network_.step(now_) ? now_ : std::min({limit, network_.next(), now_ + kLook});
   for (unsigned i = 0; i < daemons_.size(); ++i) {
     const Daemon& it = daemons_[i];
-    if (!runs(i) || it.stopped) continue;
+    if (!is_running(i) || it.stopped) continue;
     next = has_frames(it) ? now_ : std::min({next, it.round_at, it.control_at});
   }
   now_ = std::max(now_ + kTick, next);
 }
 
 void Stack::run_for(Nanos time) {
-  touch();
+  wake_all();
   for (const Nanos end = now_ + time; now_ < end;) step(end);
 }
 
-bool Stack::look_until(const std::function<bool()>& is_so, Nanos time) {
+bool Stack::poll_until(const std::function<bool()>& is_so, Nanos time) {
   for (const Nanos end = now_ + time; !is_so(); run_for(20 * kMillisecond)) {
     if (now_ >= end) return false;
   }
@@ -279,7 +279,7 @@ bool Stack::look_until(const std::function<bool()>& is_so, Nanos time) {
 }
 
 bool Stack::run_until(const std::function<bool()>& is_so, Nanos time) {
-  touch();
+  wake_all();
   const Nanos end = now_ + time;
   while (!is_so()) {
     if (now_ >= end) return false;
@@ -306,7 +306,7 @@ int gl_poll(pollfd* fds, unsigned count, int timeout_ms) {
   const gradlane::Nanos end = timeout_ms < 0
                                   ? gradlane::kNever
                                   : stack.now() + static_cast<gradlane::Nanos>(timeout_ms) * gradlane::kMillisecond;
-  if (timeout_ms != 0) stack.touch();
+  if (timeout_ms != 0) stack.wake_all();
   for (;;) {
     const int ready = poll(fds, count, 0);
     if (ready != 0 || stack.now() >= end) return ready;
@@ -318,6 +318,6 @@ void gl_sleep_ms(int ms) { Stack::current()->run_for(static_cast<gradlane::Nanos
 
 void gl_yield() {
   Stack& stack = *Stack::current();
-  stack.touch();
+  stack.wake_all();
   stack.step(stack.now() + gradlane::kMicrosecond);
 }

@@ -25,25 +25,25 @@ namespace gradlane::test {
 
 struct StackConfig {
   unsigned nodes = 4;
-  // Hosts of the network behind those of the nodes: the test plays them, or gives one a configuration (change()) and
-  // starts a daemon there.
+  // Number of extra hosts; their numbers follow those of the nodes. The test sends and receives their frames, or gives
+  // one a configuration (next_config()) and starts a daemon there.
   unsigned spare = 0;
   const char* strategies = "ring";
   uint64_t seed = 1;
-  // Of each node's configuration, what is not as below: raw codec, one lane, 4 MiB at most.
+  // Changes the default configuration of each node: raw codec, one lane, tensors of up to 4 MiB.
   std::function<void(NodeConfig&)> change = nullptr;
 };
 
-// One thread does all: rounds of workers, the control threads' rounds, frames on their way, and what trainers call.
-// Time passes in step() alone, by what there is to do: a microsecond while something moves, or up to the next thing
-// that is due. A call of the library that waits steps until it need not wait any longer, so the others run meanwhile;
-// several trainers that wait for each other by one call each use requests.
+// One thread runs everything: workers, control threads, the network, and the trainers' calls. Time passes only in
+// step(): 1 us while something moves, otherwise until the next event is due. A library call that blocks calls step()
+// until it can return, so all other parts run meanwhile. Trainers that wait for each other must use asynchronous
+// requests: a blocking call of one trainer would keep the test from making the call of the next.
 //
-// There is one at a time: it is the library's clock and its waits.
+// Only one Stack exists at a time, because it is the clock of the client library.
 class Stack {
  public:
   explicit Stack(const StackConfig& config = {});
-  // Trainers are closed before.
+  // Close all trainers before.
   ~Stack();
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
@@ -51,46 +51,48 @@ class Stack {
   // ---- Time
   [[nodiscard]] Nanos now() const { return now_; }
   [[nodiscard]] uint64_t steps() const { return steps_; }  // so far
-  // Until something has been done, or `limit` has come.
+  // Runs all parts that are due, then advances the time to the next event, at most to `limit`.
   void step(Nanos limit);
   void run_for(Nanos time);
-  // False: not within this time.
+  // Steps until is_so() is true. Returns false if it is not within `time`.
   [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = 60 * kSecond);
-  // The same of what takes long to look at, such as logs and figures: every 20 ms.
-  [[nodiscard]] bool look_until(const std::function<bool()>& is_so, Nanos time = 60 * kSecond);
+  // The same, but calls is_so() every 20 ms only: for slow conditions, such as logs and statistics.
+  [[nodiscard]] bool poll_until(const std::function<bool()>& is_so, Nanos time = 60 * kSecond);
 
-  // Called with every step, before anything else: what others on the network do meanwhile.
+  // Each step calls `background` first: it simulates other hosts of the network.
   void set_background(std::function<void()> background) { background_ = std::move(background); }
 
   // ---- Daemons, by host. Those of the nodes start at construction.
   [[nodiscard]] unsigned nodes() const { return given_.nodes; }
   [[nodiscard]] Node& node(unsigned node) { return *daemons_[node].nodes.front(); }
   [[nodiscard]] const NodeConfig& config(unsigned node) const { return daemons_[node].config; }
-  // For its next life. A port whose device is the number of a spare host has that one's cable.
-  [[nodiscard]] NodeConfig& change(unsigned node) { return daemons_[node].config; }
-  // A new life.
+  // The configuration for the next start(). If a port's `device` is the number of a spare host, the port uses that
+  // host's cable.
+  [[nodiscard]] NodeConfig& next_config(unsigned node) { return daemons_[node].config; }
+  // Starts a daemon that does not run.
   void start(unsigned node);
-  // SIGKILL: nobody is told.
+  // Like SIGKILL: the daemon sends nothing before it ends.
   void kill(unsigned node);
-  // SIGTERM.
+  // Like SIGTERM.
   void end(unsigned node);
-  // SIGSTOP and SIGCONT.
+  // Like SIGSTOP (true) and SIGCONT (false).
   void stop(unsigned node, bool stopped);
-  [[nodiscard]] bool runs(unsigned node) const { return !daemons_[node].nodes.empty(); }
-  [[nodiscard]] unsigned lives(unsigned node) const { return daemons_[node].lives; }
-  // Why it could not start, or has ended by itself; "": it has not.
-  [[nodiscard]] const std::string& why(unsigned node) const { return daemons_[node].why; }
-  // Lines of its log, all lives: "warning ...".
+  [[nodiscard]] bool is_running(unsigned node) const { return !daemons_[node].nodes.empty(); }
+  // How often the daemon has been started.
+  [[nodiscard]] unsigned start_count(unsigned node) const { return daemons_[node].lives; }
+  // The error with which the daemon could not start, or ended by itself; "" if there was none.
+  [[nodiscard]] const std::string& exit_error(unsigned node) const { return daemons_[node].why; }
+  // All log lines since the first start: "LEVEL TEXT".
   [[nodiscard]] const std::vector<std::string>& log(unsigned node) const { return daemons_[node].log; }
-  // What `gradlane stats` prints of.
+  // The data behind `gradlane stats`.
   [[nodiscard]] NodeFigures figures(unsigned node) { return node_figures(this->node(node), now_); }
-  // Whether a line of its log matches, as std::regex has it.
+  // Whether a log line matches the regular expression (std::regex).
   [[nodiscard]] bool logged(unsigned node, const std::string& pattern) const { return log_count(node, pattern) != 0; }
   [[nodiscard]] size_t log_count(unsigned node, const std::string& pattern) const;
-  // All ranks of the nodes that run have met.
-  [[nodiscard]] bool whole() const;
-  // What all queues and all ranks of a node have counted by that name.
-  [[nodiscard]] uint64_t counted(unsigned node, const std::string& name) const;
+  // Whether all running daemons accept trainers and their rings are complete.
+  [[nodiscard]] bool is_complete() const;
+  // The sum of the counter `name` over all queues and lanes of the node.
+  [[nodiscard]] uint64_t counter_sum(unsigned node, const std::string& name) const;
 
   [[nodiscard]] Network& network() { return network_; }
   [[nodiscard]] unsigned trainers() const { return daemons_[0].config.trainers; }
@@ -98,10 +100,10 @@ class Stack {
   [[nodiscard]] unsigned node_of(unsigned rank) const { return rank / trainers(); }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
 
-  // The one there is; null: there is none.
+  // The existing Stack, or null.
   [[nodiscard]] static Stack* current();
-  // Somebody outside may have done something that daemons want to see at once.
-  void touch();
+  // Makes the next step run all workers and control threads. Call it after a trainer's call.
+  void wake_all();
 
  private:
   class LogSink;
@@ -123,11 +125,11 @@ class Stack {
   };
 
   [[nodiscard]] NodeConfig config_of(unsigned node) const;
-  [[nodiscard]] bool round(Daemon& daemon);
+  [[nodiscard]] bool worker_round(Daemon& daemon);
   [[nodiscard]] bool has_frames(const Daemon& daemon) const;
-  void control(unsigned node);
+  void control_round(unsigned node);
   void settle(unsigned node);
-  [[nodiscard]] Nanos look_at(const Daemon& daemon) const;
+  [[nodiscard]] Nanos next_deadline(const Daemon& daemon) const;
 
   const StackConfig given_;
   const std::filesystem::path folder_;

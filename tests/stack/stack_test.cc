@@ -22,7 +22,7 @@ std::vector<std::unique_ptr<Trainer>> all_trainers(Stack& stack) {
 
 TEST(Stack, TrainersOfFourDaemonsAdd) {
   Stack stack;
-  ASSERT_TRUE(stack.run_until([&] { return stack.whole(); }));
+  ASSERT_TRUE(stack.run_until([&] { return stack.is_complete(); }));
   const auto trainers = all_trainers(stack);
   const Data data(stack.world(), 1, 100'000);
   std::vector<std::span<float>> arrays;
@@ -34,7 +34,7 @@ TEST(Stack, TrainersOfFourDaemonsAdd) {
     ASSERT_NE(requests.back(), 0U) << it->error();
   }
   for (unsigned rank = 0; rank < stack.world(); ++rank) {
-    const Ended ended = trainers[rank]->wait(requests[rank]);
+    const Outcome ended = trainers[rank]->wait(requests[rank]);
     EXPECT_EQ(ended.code, GRADLANE_OK) << ended.text;
     EXPECT_EQ(data.wrong(3, arrays[rank]), 0U);
   }
@@ -43,7 +43,7 @@ TEST(Stack, TrainersOfFourDaemonsAdd) {
 TEST(Stack, TenSecondsOfNothingAreFewSteps) {
   Stack stack;
   const auto trainers = all_trainers(stack);
-  ASSERT_TRUE(stack.run_until([&] { return stack.whole(); }));
+  ASSERT_TRUE(stack.run_until([&] { return stack.is_complete(); }));
   const uint64_t begin = stack.steps();
   stack.run_for(10 * kSecond);
   EXPECT_LT(stack.steps() - begin, 20'000U);
@@ -78,7 +78,7 @@ TEST(Stack, ADaemonThatIsKilledIsNamed) {
   requests.clear();
   for (const auto& it : trainers) requests.push_back(it->barrier());
   for (unsigned rank = 0; rank < stack.world(); ++rank) {
-    const Ended ended = trainers[rank]->wait(requests[rank]);
+    const Outcome ended = trainers[rank]->wait(requests[rank]);
     EXPECT_EQ(ended.code, rank == 2 ? GRADLANE_DAEMON_GONE : GRADLANE_FAILED);
     EXPECT_THAT(ended.text, HasSubstr(rank == 2 ? "has ended" : "rank 2"));
     EXPECT_LT(ended.at, begin + 2 * kSecond);

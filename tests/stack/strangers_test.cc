@@ -36,7 +36,7 @@ class Strangers {
   void work() {
     for (const size_t count : {1U, 300U, 2000U, 30'000U}) {
       for (const char* const codec : {"raw", "fixed:10"}) {
-        EXPECT_TRUE(all_well(team_.all_reduce(count, {.codec = codec}))) << count << " " << codec;
+        EXPECT_TRUE(all_succeeded(team_.all_reduce(count, {.codec = codec}))) << count << " " << codec;
       }
     }
   }
@@ -54,7 +54,7 @@ class Strangers {
   // the victim must grow.
   void work_under(const std::vector<Bytes>& frames, const std::vector<std::string>& names, size_t rounds = 1) {
     std::map<std::string, uint64_t> before;
-    for (const std::string& name : names) before[name] = stack_.counted(kVictim, name);
+    for (const std::string& name : names) before[name] = stack_.counter_sum(kVictim, name);
     size_t sent = 0;
     stack_.set_background([&] {
       for (size_t i = 0; i < kAtOnce && sent < rounds * frames.size(); ++i) {
@@ -67,7 +67,7 @@ class Strangers {
     while (sent < rounds * frames.size()) work();
     stack_.set_background(nullptr);
     work();
-    for (const std::string& name : names) EXPECT_GT(stack_.counted(kVictim, name), before[name]) << name;
+    for (const std::string& name : names) EXPECT_GT(stack_.counter_sum(kVictim, name), before[name]) << name;
   }
 
   // To the victim.
@@ -84,7 +84,7 @@ class Strangers {
 
  private:
   Stack stack_;
-  Team team_;
+  TrainerGroup team_;
 };
 
 Bytes random_bytes(Random& random, size_t count) {

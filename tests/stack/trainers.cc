@@ -41,7 +41,7 @@ Trainer::Trainer(Stack& stack, unsigned rank) : stack_(stack), rank_(rank) {
 
 Trainer::~Trainer() {
   gradlane_close(gl_);
-  stack_.touch();
+  stack_.wake_all();
 }
 
 std::span<float> Trainer::zeros(size_t count) {
@@ -60,7 +60,7 @@ std::span<float> Trainer::array(unsigned number, size_t count) {
 }
 
 gradlane_request Trainer::begun(gradlane_code code, gradlane_request request) {
-  stack_.touch();
+  stack_.wake_all();
   if (code == GRADLANE_OK) return request;
   error_ = gradlane_error(gl_);
   return 0;
@@ -80,20 +80,20 @@ gradlane_request Trainer::barrier(const How& how) {
   return begun(code, request);
 }
 
-Ended Trainer::ended(gradlane_code code) {
+Outcome Trainer::ended(gradlane_code code) {
   const bool fine = code == GRADLANE_OK || code == GRADLANE_PENDING;
   return {code, fine ? "" : gradlane_error(gl_), stack_.now()};
 }
 
-Ended Trainer::test(gradlane_request request) { return ended(gradlane_test(gl_, request)); }
+Outcome Trainer::test(gradlane_request request) { return ended(gradlane_test(gl_, request)); }
 
-Ended Trainer::wait(gradlane_request request, Nanos time) {
+Outcome Trainer::wait(gradlane_request request, Nanos time) {
   return ended(gradlane_wait(gl_, request, static_cast<int>(time / kMillisecond)));
 }
 
 void Trainer::resume(uint64_t tag) {
   EXPECT_EQ(gradlane_resume(gl_, tag), GRADLANE_OK) << "rank " << rank_ << ": " << gradlane_error(gl_);
-  stack_.touch();
+  stack_.wake_all();
 }
 
 // ---- Data
@@ -127,26 +127,26 @@ uint64_t digest_of(std::span<const float> data) {
 
 // ---- All ranks
 
-Team::Team(Stack& stack) : stack_(stack), trainers_(stack.world()) {
+TrainerGroup::TrainerGroup(Stack& stack) : stack_(stack), trainers_(stack.world()) {
   for (unsigned rank = 0; rank < stack.world(); ++rank) open(rank);
 }
 
-void Team::open(unsigned rank) {
+void TrainerGroup::open(unsigned rank) {
   trainers_[rank].reset();
   trainers_[rank] = std::make_unique<Trainer>(stack_, rank);
   ASSERT_TRUE(trainers_[rank]->is_open()) << trainers_[rank]->error();
 }
 
-Team::Outcomes Team::finish(const std::map<unsigned, gradlane_request>& requests) {
+TrainerGroup::Outcomes TrainerGroup::finish(const std::map<unsigned, gradlane_request>& requests) {
   Outcomes outcomes;
   for (const auto& [rank, request] : requests) {
-    outcomes[rank] = request == 0 ? Ended{GRADLANE_DAEMON_GONE, trainers_[rank]->error(), stack_.now()}
+    outcomes[rank] = request == 0 ? Outcome{GRADLANE_DAEMON_GONE, trainers_[rank]->error(), stack_.now()}
                                   : trainers_[rank]->wait(request);
   }
   return outcomes;
 }
 
-Team::Outcomes Team::all_reduce(size_t count, const How& how) {
+TrainerGroup::Outcomes TrainerGroup::all_reduce(size_t count, const How& how) {
   ++number_;
   const Data data(stack_.world(), number_, count);
   std::map<unsigned, gradlane_request> requests;
@@ -164,7 +164,7 @@ Team::Outcomes Team::all_reduce(size_t count, const How& how) {
   return outcomes;
 }
 
-Team::Outcomes Team::barrier() {
+TrainerGroup::Outcomes TrainerGroup::barrier() {
   std::map<unsigned, gradlane_request> requests;
   for (const auto& it : trainers_) {
     if (it != nullptr) requests[it->rank()] = it->barrier();
@@ -172,22 +172,22 @@ Team::Outcomes Team::barrier() {
   return finish(requests);
 }
 
-void Team::resume(uint64_t tag) {
+void TrainerGroup::resume(uint64_t tag) {
   for (const auto& it : trainers_) {
     if (it != nullptr) it->resume(tag);
   }
   stack_.run_for(kMillisecond);  // what one of them has ended that way the others have heard
 }
 
-bool all_well(const Team::Outcomes& outcomes) {
+bool all_succeeded(const TrainerGroup::Outcomes& outcomes) {
   return std::ranges::all_of(outcomes, [](const auto& it) { return it.second.code == GRADLANE_OK; });
 }
 
-void Team::expect_works(size_t count, Nanos time) {
+void TrainerGroup::expect_works(size_t count, Nanos time) {
   const Nanos end = stack_.now() + time;
   do {
     resume();
-    if (all_well(all_reduce(count))) return;
+    if (all_succeeded(all_reduce(count))) return;
     stack_.run_for(10 * kMillisecond);
   } while (stack_.now() < end);
   ADD_FAILURE() << "operations do not succeed again";

@@ -18,7 +18,7 @@
 namespace gradlane::test {
 
 // How an operation has ended.
-struct Ended {
+struct Outcome {
   gradlane_code code = GRADLANE_PENDING;
   std::string text;  // of an error
   Nanos at = 0;
@@ -48,21 +48,21 @@ class Trainer {
   [[nodiscard]] gradlane_context* gl() const { return gl_; }
   [[nodiscard]] unsigned rank() const { return rank_; }
 
-  // Zeros in shared memory, until the end.
+  // Allocates zeros in shared memory, which live as long as the trainer.
   [[nodiscard]] std::span<float> zeros(size_t count);
-  // The same, but always the same one by that number, as it was left; of the same count.
+  // The array of that number, with its last content; the first call allocates zeros. `count` must not change.
   [[nodiscard]] std::span<float> array(unsigned number, size_t count);
-  // Begins one; 0: it could not begin, and error() says why.
+  // Starts an operation. Returns 0 on an error, which error() describes.
   [[nodiscard]] gradlane_request all_reduce(std::span<float> data, const How& how = {});
   [[nodiscard]] gradlane_request barrier(const How& how = {});
-  // GRADLANE_PENDING: it is not over.
-  [[nodiscard]] Ended test(gradlane_request request);
-  [[nodiscard]] Ended wait(gradlane_request request, Nanos time = 120 * kSecond);
+  // Returns code GRADLANE_PENDING if the operation is still in flight.
+  [[nodiscard]] Outcome test(gradlane_request request);
+  [[nodiscard]] Outcome wait(gradlane_request request, Nanos time = 120 * kSecond);
   void resume(uint64_t tag);
 
  private:
   [[nodiscard]] gradlane_request begun(gradlane_code code, gradlane_request request);
-  [[nodiscard]] Ended ended(gradlane_code code);
+  [[nodiscard]] Outcome ended(gradlane_code code);
 
   Stack& stack_;
   const unsigned rank_;
@@ -90,21 +90,21 @@ class Data {
 [[nodiscard]] uint64_t digest_of(std::span<const float> data);
 
 // A trainer for each rank of a stack.
-class Team {
+class TrainerGroup {
  public:
-  using Outcomes = std::map<unsigned, Ended>;  // by rank
+  using Outcomes = std::map<unsigned, Outcome>;  // by rank
 
   // Connects them all.
-  explicit Team(Stack& stack);
+  explicit TrainerGroup(Stack& stack);
   [[nodiscard]] Trainer& operator[](unsigned rank) { return *trainers_[rank]; }
   void open(unsigned rank);
   void close(unsigned rank) { trainers_[rank].reset(); }
 
-  // One operation of all that are there, and how it ends. Sums that come out must be right.
+  // Runs one operation on all connected trainers. Returns their outcomes, and checks the sums of those that succeed.
   [[nodiscard]] Outcomes all_reduce(size_t count = 1000, const How& how = {});
   [[nodiscard]] Outcomes barrier();
   void resume(uint64_t tag = 0);
-  // All of them get the right sums, after as many resumes and tries as that takes.
+  // Resumes and tries an all-reduce until it succeeds on all ranks, for at most `time`.
   void expect_works(size_t count = 1000, Nanos time = 30 * kSecond);
 
  private:
@@ -113,6 +113,6 @@ class Team {
   std::vector<std::unique_ptr<Trainer>> trainers_;
   uint64_t number_ = 0;  // of operations
 };
-[[nodiscard]] bool all_well(const Team::Outcomes& outcomes);
+[[nodiscard]] bool all_succeeded(const TrainerGroup::Outcomes& outcomes);
 
 }  // namespace gradlane::test

@@ -3,7 +3,7 @@
 # Debian's programs come before others of the same name: a pyenv's python3 has no NumPy, pip's meson other defaults.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 
-# help_if_asked "$@": of scripts whose first comment says all that there is to say.
+# help_if_asked "$@" prints the first comment of the script and exits, if the first argument is -h or --help.
 help_if_asked() {
   case "${1:-}" in
     -h | --help)
@@ -52,8 +52,8 @@ show_progress() {
 
 step() { printf '\n== %s\n' "$*"; }
 
-# configure FOLDER OPTION... configures a build folder, or an existing one again, which picks up changed options. What
-# another meson has made is made anew.
+# configure FOLDER OPTION... configures a build folder, or reconfigures an existing one with changed options. It deletes
+# a folder that another Meson version has made.
 configure() {
   local folder=$1 log=$1.log
   shift

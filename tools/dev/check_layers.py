@@ -128,7 +128,7 @@ def check_includes(path, lines):
         yield f"{path}: tools/dev/check_layers.py does not know the folder {path.parent}"
         return
     if path.stem not in IN_ORDER.get(str(path.parent), (path.stem,)):
-        yield f"{path}: tools/check_layers.py does not know its place in {path.parent}"
+        yield f"{path}: not listed for {path.parent}; add it to IN_ORDER in tools/dev/check_layers.py"
         return
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)

@@ -15,6 +15,6 @@ mkdir -p "$findings" "$grown"
 ninja -C build-sanitize --quiet "tests/fuzz/${name}_fuzz"
 if ! "build-sanitize/tests/fuzz/${name}_fuzz" "$grown" "tests/fuzz/corpus/$name" -max_len="${longest[$name]:-256}" \
   -timeout=20 -max_total_time="${2:-60}" -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings"; then
-  echo "tools/dev/fuzz.sh: add the file in $findings to tests/fuzz/corpus/$name, and mend what it has found" >&2
+  echo "tools/dev/fuzz.sh: $name failed; fix the bug, and copy the input from $findings to tests/fuzz/corpus/$name" >&2
   exit 1
 fi

@@ -1,18 +1,20 @@
 #!/usr/bin/python3
-"""Says what the tests catch: puts the faults of tests/mutants/*.toml into the product, one at a time, and asks tests.
+"""Mutation testing: applies the mutants of tests/mutants/*.toml to the product, one at a time, and runs the tests.
 
-Works in a tree of its own, build-mutants/main, at a commit of this checkout, and remembers what it found in
-build-mutants/main.json: run again, it goes on where it stopped. Each fault is built, the unit tests of its own folder
-are asked first, then the rest of each suite, the quickest tests first, until one fails. That one must pass without the
-fault, or it counts for nothing. A test that takes too long has caught the fault; a fault that does not build is a
-mistake in the list. Programs that are the same bytes with the fault and without are not asked.
+A mutant is a small fault in the product. It is "caught" if a test fails or times out that passes without the mutant,
+and "survived" if no test fails. It is the "same program" if all tested binaries have the same bytes with and without
+it. A mutant that does not build is an error in the list.
 
-    tools/dev/mutants.py --check                        # whether the lists are right; takes no time
-    tools/dev/mutants.py --minutes 60                   # an hour of those that are left
-    tools/dev/mutants.py --survivors                    # once more those that no test has caught
+Builds each mutant in a worktree, build-mutants/main, at the current commit. Runs first the tests whose names are like
+the path of the changed file, then all others, the fastest first. Writes results to build-mutants/main.json; a later
+call continues there.
+
+    tools/dev/mutants.py --check                        # checks that each mutant applies; takes a second
+    tools/dev/mutants.py --minutes 60                   # runs mutants without a result, for an hour
+    tools/dev/mutants.py --survivors                    # runs mutants without a result, and surviving ones again
     tools/dev/mutants.py --tree ../old --folder build-test --suites unit,daemon --state old.json --only ID,ID
 
-The last one asks the tests of another checkout, as it is, with its build folder.
+The last line runs the tests of another checkout, in its build folder.
 """
 
 import argparse
@@ -38,31 +40,32 @@ SKIPPED = 77
 SLOW = 5  # times as long as a test took before, or as meson says: then it hangs
 
 
-class Broken(Exception):
+class Fatal(Exception):
     """What ends the program: its text says why."""
 
 
 def mutants():
-    """All lists, by id. Raises Broken."""
+    """All lists, by id. Raises Fatal."""
     found = {}
     for path in sorted((ROOT / "tests/mutants").glob("*.toml")):
         for each in tomllib.loads(path.read_text())["mutant"]:
             if set(each) != {"id", "file", "before", "after", "breaks"} or each["before"] == each["after"]:
-                raise Broken(f"{path.name}: {each.get('id')}: a mutant has id, file, before, after and breaks")
+                raise Fatal(f"{path.name}: {each.get('id')}: a mutant has id, file, before, after and breaks")
             if found.setdefault(each["id"], each) is not each:
-                raise Broken(f"{path.name}: {each['id']} is there twice")
+                raise Fatal(f"{path.name}: {each['id']} is there twice")
             each["digest"] = hashlib.sha256(f"{each['file']}\0{each['before']}\0{each['after']}".encode()).hexdigest()
     return found
 
 
-def misfits(some, root):
+def unmatched(some, root):
     """By id, a line about each whose text is not in its file, or more than once."""
     found = {}
     for name, each in some.items():
         path = root / each["file"]
         count = path.read_text().count(each["before"]) if path.is_file() else 0
         if count != 1:
-            found[name] = f"{name}: 'before' occurs {count} times in {each['file']}, and must once"
+            found[name] = (f"{name}: 'before' occurs {count} times in {each['file']}, and must occur once; "
+                           "update it in tests/mutants/")
     return found
 
 
@@ -79,7 +82,7 @@ class Tree:
 
     def __init__(self, path, is_ours):
         self.path, self.sums_of, self.tests, self.output = path, {}, {}, ""
-        self.clean = {}  # digests of what is without a fault
+        self.baseline = {}  # digests of what is without a fault
         self.commit = git(ROOT if is_ours else path, "rev-parse", "HEAD").strip()
         if not is_ours:
             return
@@ -111,7 +114,7 @@ class Tree:
         done = subprocess.run(["ninja", "-C", folder, *names], cwd=self.path, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace")
         if must and done.returncode != 0:
-            raise Broken(f"{folder} does not build without a fault:\n{done.stdout[-3000:]}")
+            raise Fatal(f"{folder} does not build without a fault:\n{done.stdout[-3000:]}")
         self.output = done.stdout
         return done.returncode == 0
 
@@ -148,7 +151,7 @@ def run_test(test, seconds):
     return result, time.monotonic() - begin
 
 
-class Hunt:
+class MutantRun:
     """Of one mutant."""
 
     def __init__(self, tree, state, mutant):
@@ -159,90 +162,90 @@ class Hunt:
         self.compiled = not mutant["file"].endswith(".py")
         self.asked, self.differs = set(), not self.compiled
 
-    def facts(self, folder, test):
-        """What is known of a test: 'seconds' that it takes; of this commit, 'passes': with some other fault, or with
-        none, and 'fails': with none."""
+    def record(self, folder, test):
+        """The stored record of a test. 'seconds': its run time. For this commit, 'passes': it has passed, with another
+        mutant or without any; 'fails': it fails without a mutant."""
         return self.known.setdefault(f"{folder} {test['name']}", {})
 
-    def alike(self, test):
+    def name_overlap(self, test):
         return len(words(self.mutant["file"]) & words(test["name"]))
 
     def run(self, folder, test):
-        usual = self.facts(folder, test).get("seconds")
+        usual = self.record(folder, test).get("seconds")
         result, seconds = run_test(test, max(60, SLOW * usual) if usual else SLOW * test["timeout"])
         if result in ("passed", "skipped"):
-            self.facts(folder, test).update(seconds=round(seconds, 2), passes=True)
+            self.record(folder, test).update(seconds=round(seconds, 2), passes=True)
         return result
 
-    def put(self, text):
-        """Into the file, whose time stays if it has that."""
+    def write_source(self, text):
+        """Writes `text` to the mutant's file, unless the file has it: so ninja does not rebuild."""
         if self.path.read_text() != text:
             self.path.write_text(text)
 
-    def ask(self, stages, own_alone):
-        """Verdict, test, and how. own_alone: by tests whose names have a word of the file's path."""
+    def run_stages(self, stages, own_alone):
+        """Returns verdict, test, result. own_alone: runs only tests whose names share a word with the file's path."""
         for folder, suite in stages:
             tests = self.tree.tests_of(folder, suite)
-            tests.sort(key=lambda test: (-self.alike(test), self.facts(folder, test).get("seconds", test["timeout"])))
-            best = [test for test in tests if self.alike(test) == self.alike(tests[0])]
-            own = [test for test in tests[len(best):] if self.alike(test) > 0]
+            tests.sort(key=lambda test: (-self.name_overlap(test), self.record(folder, test).get("seconds", test["timeout"])))
+            best = [test for test in tests if self.name_overlap(test) == self.name_overlap(tests[0])]
+            own = [test for test in tests[len(best):] if self.name_overlap(test) > 0]
             for group in (best, own, [] if own_alone else tests[len(best) + len(own):]):
-                if found := group and self.ask_group(folder, suite, group):
+                if found := group and self.run_group(folder, suite, group):
                     return found
         return "survived" if self.differs else "same program", "", f"{len(self.asked)} tests"
 
-    def ask_group(self, folder, suite, tests):
+    def run_group(self, folder, suite, tests):
         files = set().union(*(test["files"] for test in tests))
         # Whole programs may need more than they say.
         targets = ["all"] * (folder == "build") + sorted(files)
-        if not files <= self.tree.clean.keys():
-            self.put(self.original)
+        if not files <= self.tree.baseline.keys():
+            self.write_source(self.original)
             self.tree.build(folder, targets, must=True)
-            self.tree.clean |= self.tree.sums(files)
-        self.put(self.faulty)
+            self.tree.baseline |= self.tree.sums(files)
+        self.write_source(self.faulty)
         if not self.tree.build(folder, targets):
             return "does not build", "", self.tree.output[-1500:]
-        changed = {file for file, digest in self.tree.sums(files).items() if digest != self.tree.clean[file]}
+        changed = {file for file, digest in self.tree.sums(files).items() if digest != self.tree.baseline[file]}
         self.differs = self.differs or bool(changed)
         for test in tests:
             untouched = self.compiled and not changed & test["files"] and test["cmd"][0] in test["files"]
-            if untouched or "fails" in self.facts(folder, test) or (folder, test["name"]) in self.asked:
+            if untouched or "fails" in self.record(folder, test) or (folder, test["name"]) in self.asked:
                 continue
             self.asked.add((folder, test["name"]))
             result = self.run(folder, test)
             if result in ("passed", "skipped"):
                 continue
             found = "caught", f"{folder} {suite} {test['name']}", result
-            if "passes" in self.facts(folder, test):
+            if "passes" in self.record(folder, test):
                 return found
-            self.put(self.original)
+            self.write_source(self.original)
             self.tree.build(folder, targets, must=True)
             if self.run(folder, test) == "passed":
                 return found
-            self.facts(folder, test)["fails"] = True
-            self.put(self.faulty)
+            self.record(folder, test)["fails"] = True
+            self.write_source(self.faulty)
             self.tree.build(folder, targets)
         return None
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no other after so many")
-    parser.add_argument("--only", help="these ids, with commas between them, whatever is known of them")
-    parser.add_argument("--survivors", action="store_true", help="ask again about those that no test has caught")
-    parser.add_argument("--suites", default="unit,sim,threads,system", help="whose tests are asked (%(default)s)")
-    parser.add_argument("--own", action="store_true", help="ask the tests of the fault's own folder alone")
-    parser.add_argument("--tree", type=pathlib.Path, help="another checkout, which nobody else needs meanwhile")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no mutant after this time")
+    parser.add_argument("--only", help="run these ids, separated by commas, even if they have a result")
+    parser.add_argument("--survivors", action="store_true", help="also run mutants again that were not caught")
+    parser.add_argument("--suites", default="unit,sim,threads,system", help="suites to run (%(default)s)")
+    parser.add_argument("--own", action="store_true", help="only tests whose names share a word with the path")
+    parser.add_argument("--tree", type=pathlib.Path, help="another checkout; its sources change while this runs")
     parser.add_argument("--folder", default="build", help="with --tree: its build folder")
-    parser.add_argument("--state", type=pathlib.Path, default=WORK / "main.json", help="what is known")
-    parser.add_argument("--list", action="store_true", help="what there is, and what is known of it")
-    parser.add_argument("--check", action="store_true", help="whether each fault fits this checkout")
+    parser.add_argument("--state", type=pathlib.Path, default=WORK / "main.json", help="file of results (%(default)s)")
+    parser.add_argument("--list", action="store_true", help="print all mutants with their results")
+    parser.add_argument("--check", action="store_true", help="check that each mutant applies to this checkout")
     parser.add_argument("--json", action="store_true", help="with --list: as JSON")
     options = parser.parse_args()
     suites = options.suites.split(",")
     every = mutants()
     if options.check:
-        wrong = misfits(every, ROOT)
+        wrong = unmatched(every, ROOT)
         print("".join(f"{line}\n" for line in wrong.values()), end="", file=sys.stderr)
         return 1 if wrong else 0
     state = json.loads(options.state.read_text()) if options.state.exists() else {"tests": {}, "mutants": {}}
@@ -257,7 +260,7 @@ def main():
     chosen = options.only.split(",") if options.only else [
         name for name in every if name not in known or (options.survivors and known[name]["verdict"] != "caught")]
     if unknown := set(chosen) - every.keys():
-        raise Broken(f"there is no mutant {', '.join(sorted(unknown))}")
+        raise Fatal(f"there is no mutant {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, which tests would inherit
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # takes the fault out, too
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what tests leave behind becomes this one's
@@ -266,7 +269,7 @@ def main():
         state["tests"] = {name: {"seconds": test["seconds"]} for name, test in state["tests"].items()
                           if "seconds" in test}
     state["commit"] = tree.commit
-    unfit = misfits({name: every[name] for name in chosen}, tree.path)
+    unfit = unmatched({name: every[name] for name in chosen}, tree.path)
     print("".join(f"{line}\n" for line in unfit.values()), end="")
     stages = [stage for stage in STAGES if stage[1] in suites]
     if options.tree:
@@ -278,11 +281,11 @@ def main():
         begin = time.monotonic()
         if begin >= end:
             break
-        hunt = Hunt(tree, state, every[name])
+        mutant_run = MutantRun(tree, state, every[name])
         try:
-            verdict, test, how = hunt.ask(stages, options.own)
+            verdict, test, how = mutant_run.run_stages(stages, options.own)
         finally:
-            hunt.put(hunt.original)
+            mutant_run.write_source(mutant_run.original)
         seconds = round(time.monotonic() - begin)
         state["mutants"][name] = {"verdict": verdict, "test": test, "how": how, "seconds": seconds, "suites": suites,
                                   "commit": tree.commit, "digest": every[name]["digest"]}
@@ -298,5 +301,5 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except Broken as error:
+    except Fatal as error:
         sys.exit(f"tools/dev/mutants.py: {error}")

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Runs what takes too long for every change, one after the other: tools/dev/nightly.toml. tools/test.sh --nightly calls it.
+"""Runs the items of tools/dev/nightly.toml, one after the other. tools/test.sh --nightly calls it.
 
-Keeps its place in build-nightly/state.json: a later call goes on where this one stopped, and once all items have run
-begins anew. --minutes N begins no item that would end later, as far as one knows.
+Writes results to build-nightly/state.json. A later call continues after the last item; after all items have run, it
+starts again. With --minutes N it starts no item that is expected to end later (`minutes` of the item).
 """
 
 import argparse
@@ -25,8 +25,8 @@ STATE = suites.ROOT / "build-nightly/state.json"
 LATE = 4  # times as long as expected: then it hangs
 
 
-def lacks(need):
-    """What is not there, in words; None if it is."""
+def reason_to_skip(need):
+    """Returns why the item cannot run, for a person to read; None if it can."""
     what, _, value = need.partition(" ")
     if what == "root":
         return None if os.geteuid() == 0 else "needs root"
@@ -37,7 +37,7 @@ def lacks(need):
     if what == "gigabytes":
         free = shutil.disk_usage(tempfile.gettempdir()).free / 1e9
         return None if free >= float(value) else f"needs {value} GB in {tempfile.gettempdir()}, which has {free:.0f}"
-    raise ValueError(f"nightly.toml: nobody knows what '{need}' needs")
+    raise ValueError(f"tools/dev/nightly.toml: unknown need '{need}'; write root, program, file or gigabytes")
 
 
 def items():
@@ -78,7 +78,7 @@ class Nightly:
         for number, (key, test, minutes, needs) in enumerate(todo, 1):
             if key in self.state or self.ended:
                 continue
-            lacking = next(filter(None, map(lacks, needs)), None)
+            lacking = next(filter(None, map(reason_to_skip, needs)), None)
             if lacking:
                 self.keep(key, suites.Result(test.name, "nightly", test.folder, 0.0, 0.0, skipped={lacking: 1}))
                 print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: skipped, {lacking}", flush=True)
@@ -86,11 +86,11 @@ class Nightly:
             if self.end_at and time.monotonic() + 60 * minutes > self.end_at:
                 continue
             print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: some {minutes} min, "
-                  f"see {test.log().relative_to(suites.ROOT)}", flush=True)
+                  f"see {test.log_path().relative_to(suites.ROOT)}", flush=True)
             result = self.run_item(test)
             if not self.ended:
                 self.keep(key, result)
-                print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: {result.word}, {result.seconds:.0f} s, "
+                print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: {result.verdict}, {result.seconds:.0f} s, "
                       f"{result.cpu:.0f} s of CPU", flush=True)
         results = [{name: value for name, value in self.state[key].items() if name not in ("commit", "date")}
                    for key, *_ in todo if key in self.state]

@@ -6,9 +6,9 @@
     tools/dev/places.py --tests nodes udp        # some tests
     tools/dev/places.py --places tmp spaces      # not everywhere
 
-Each place has a clone with all that is changed or new in this tree, and build folders of its own, made by root with ccache where that
-is installed. It is removed afterwards; logs stay in build-places/. The last line counts places. The exit status is 1
-if a test has failed in one. Without root, places that need it are left out.
+Each place gets a clone with all changed and new files of this tree, and its own build folders. The clone is deleted
+afterwards; logs stay in build-places/. The last line counts places. The exit status is 1 if a test failed in a place.
+Without root, places that need root are skipped.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class Checkout:
             self.tree = top / place.folder[:LONG - len(str(top)) - 1]
         self.environment = {**os.environ, "PATH": PATH, "CCACHE_BASEDIR": str(self.tree), "CCACHE_NOHASHDIR": "1"}
         if place.user:
-            # Nobody tells a user that nothing may be left out: networks are.
+            # Without CI, tests that need root may be skipped.
             self.environment.pop("CI", None)
             self.environment["HOME"] = str(top / "home")
 

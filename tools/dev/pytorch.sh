@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# usage: tools/dev/pytorch.sh [newest]. PyTorch for tests, by pip into a virtual environment: that of pytorch.txt, as built
-# for CPUs, in build-pytorch/; or that of pytorch_newest.txt, as PyPI has it, in build-pytorch-newest/. Does nothing,
-# silently, when it is there. Builds gradlane's part in C++ for it.
+# usage: tools/dev/pytorch.sh [newest]. Installs PyTorch for tests by pip into a virtual environment: the CPU build of
+# the version in pytorch.txt, in build-pytorch/; or PyPI's build of the version in pytorch_newest.txt, in
+# build-pytorch-newest/. Builds gradlane's C++ extension for it. Prints nothing if it is installed.
 #
-# The build for CPUs is looked for where pip looks (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS), then in PyTorch's own index,
-# download.pytorch.org/whl/cpu. Where there is neither, PyPI's is taken, which brings gigabytes for GPUs.
+# pip looks for the CPU build in its own places (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS), then in PyTorch's index,
+# download.pytorch.org/whl/cpu. If both fail, it takes PyPI's CUDA build, several GB.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tools/dev/build.sh

@@ -24,7 +24,7 @@ import suites
 
 
 class Repetition:
-    """Rounds over tests, each of which ends in the file. The tests that have run least are next."""
+    """Runs each test `times` times, and writes each result to `path`. The test with the fewest runs is next."""
 
     def __init__(self, tests, times, path, stolen, cores):
         self.tests, self.times, self.path, self.stolen, self.cores = tests, times, path, stolen, cores
@@ -42,7 +42,7 @@ class Repetition:
             if (run["folder"], run["name"]) in self.count:
                 self.count[run["folder"], run["name"]] += 1
 
-    def next(self):
+    def next_test(self):
         """The test that has run least, if there is room for it."""
         load = sum(run_suites.LOAD.get(test.suite, 1.0) for test in self.running)
         rest = [test for test in self.tests if self.count[test.folder, test.name] < self.times and test not in self.running]
@@ -66,19 +66,19 @@ class Repetition:
         self.count[test.folder, test.name] = number
         run = dataclasses.asdict(result)
         if result.failed:  # the next run writes another log
-            run["output"] = test.log().read_text(errors="replace")[-20000:]
+            run["output"] = test.log_path().read_text(errors="replace")[-20000:]
         self.kept["runs"].append(run)
         new = self.path.with_suffix(".new")
         new.write_text(json.dumps(self.kept, indent=1))
         new.replace(self.path)
         failed = sum(run["failed"] > 0 for run in self.kept["runs"])
         print(f"{time.strftime('%H:%M:%S')} {sum(self.count.values())}/{self.times * len(self.tests)} {test.name} "
-              f"{number}: {result.word}, {result.seconds:.1f} s; {failed} runs have failed", flush=True)
+              f"{number}: {result.verdict}, {result.seconds:.1f} s; {failed} runs have failed", flush=True)
 
     def run(self):
         with self.changed:
             while not self.ended:
-                test = self.next()
+                test = self.next_test()
                 if test:
                     self.running.append(test)
                     threading.Thread(target=self.run_one, args=(test,)).start()

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Builds and runs suites of tests at a time: while tests wait, the next folder is built. tools/test.sh calls it.
+"""Builds folders and runs test suites at the same time: it builds the next folder while tests run. For tools/test.sh.
 
-Says what it does with the seconds since it began; ends with the slowest tests, what was skipped and why, CPU seconds of
-each suite and a line that counts. Results go to build/test-results.json.
+Prints each step with the seconds since the start. Prints at the end the slowest tests, the skipped tests with the
+reason, CPU seconds of each suite, and the counts. Results are in build/test-results.json.
 """
 
 import argparse
@@ -16,14 +16,14 @@ import time
 
 import suites
 
-# Which folders have a suite, and who configures these: functions of tools/dev/build.sh.
+# The build folders of each suite, and the function of tools/dev/build.sh that configures each folder.
 FOLDERS = {"unit": ["build-sanitize"], "sim": ["build-sanitize"], "threads": ["build-sanitize", "build-thread"],
            "system": ["build"]}
 CONFIGURE = {"build": "configure_native", "build-sanitize": "configure_sanitize", "build-thread": "configure_thread"}
-# A test of whole programs mostly waits.
+# Cores that a test of a suite uses (1.0 if not listed): tests of complete programs mostly wait.
 LOAD = {"system": 0.5, "nightly": 0.5}
-QUIET = 15  # s without a line, after which one says what runs
-PYTORCH = "pytorch"  # who waits for it: tests of tests/scripts/torch
+QUIET = 15  # s; after so long without output it prints the running tests
+PYTORCH = "pytorch"  # an entry of Run.done: PyTorch is installed, so tests of tests/scripts/torch can start
 
 
 class Run:
@@ -36,10 +36,10 @@ class Run:
         self.waiting = []  # tests
         self.running = {}  # test: when it started
         self.results = []
-        self.done = set()  # folders that are built, and PYTORCH
-        self.broken = []  # what could not be built
-        self.built = {}  # how far folders are
-        self.cpu = {}  # of builds
+        self.done = set()  # folders that are built; "all" after the last one; PYTORCH once it is installed
+        self.broken = []  # folders that could not be configured or built
+        self.built = {}  # folder: percent of its build
+        self.cpu = {}  # folder: CPU seconds of its build
         self.total = 0
         self.ended = False
 
@@ -123,18 +123,18 @@ class Run:
 
     # ---- Tests
 
-    def ready(self, test):
+    def is_ready(self, test):
         if test.folder.startswith("build") and test.folder not in self.done:
             return False
         return PYTORCH in self.done or not any("tests.scripts.torch" in word for word in test.command)
 
-    def next(self):
+    def next_test(self):
         """A test that can start now, or None."""
         load = sum(LOAD.get(test.suite, 1.0) for test in self.running)
-        if any(test.alone for test in self.running):
+        if any(test.exclusive for test in self.running):
             return None
-        for test in filter(self.ready, self.waiting):
-            if not self.running or not test.alone and load + LOAD.get(test.suite, 1.0) <= self.cores:
+        for test in filter(self.is_ready, self.waiting):
+            if not self.running or not test.exclusive and load + LOAD.get(test.suite, 1.0) <= self.cores:
                 return test
         return None
 
@@ -144,7 +144,7 @@ class Run:
             self.running.pop(test)
             self.results.append(result)
             if not self.ended:
-                self.say(f"{len(self.results)}/{self.total} {test.suite} {test.name}: {result.word}, "
+                self.say(f"{len(self.results)}/{self.total} {test.suite} {test.name}: {result.verdict}, "
                          f"{result.seconds:.1f} s, {result.cpu:.1f} s of CPU")
             self.changed.notify()
 
@@ -152,13 +152,13 @@ class Run:
         """Until all that could be built has run."""
         with self.changed:
             while not self.ended:
-                test = self.next()
+                test = self.next_test()
                 if test:
                     self.waiting.remove(test)
                     self.running[test] = time.monotonic()
                     threading.Thread(target=self.run_one, args=(test,)).start()
                     continue
-                if not self.running and "all" in self.done and not any(self.ready(test) for test in self.waiting):
+                if not self.running and "all" in self.done and not any(self.is_ready(test) for test in self.waiting):
                     if PYTORCH in self.done or not any(test.folder in self.done for test in self.waiting):
                         return
                 self.changed.wait(1)

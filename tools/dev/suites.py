@@ -1,7 +1,7 @@
-"""Tests of meson's build folders: which there are, how one runs, and what came of them all.
+"""Lists the tests of Meson's build folders, runs a test, and summarises results.
 
-A test is what meson.build calls one. Its result counts the cases of GoogleTest one by one. CPU seconds are those of the
-test's process and of all its descendants that somebody has waited for.
+A test is a test() of a meson.build. A Result counts each case of a GoogleTest program. CPU seconds are those of the
+test's process and its descendants; processes that nobody has reaped with wait() are not counted.
 """
 
 import collections
@@ -45,14 +45,14 @@ class Test:
     command: tuple
     environment: dict = dataclasses.field(default_factory=dict, hash=False)
     timeout: float = 600.0  # s
-    alone: bool = False
+    exclusive: bool = False
     gtest: bool = False
     depends: tuple = ()  # ids of meson's targets
 
-    def log(self, ending="txt"):
+    def log_path(self, suffix="txt"):
         folder = ROOT / (self.folder if self.folder.startswith("build") else "build") / "test-logs"
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{self.name}.{ending}"
+        return folder / f"{self.name}.{suffix}"
 
 
 @dataclasses.dataclass
@@ -69,7 +69,7 @@ class Result:
     log: str = ""
 
     @property
-    def word(self):
+    def verdict(self):
         if self.failed:
             return "FAILED"
         return "passed" if self.passed else "skipped"
@@ -130,7 +130,7 @@ class Processes:
         with self.lock:
             self.running.add(process.pid)
         if niced:
-            give_way(process.pid)
+            lower_priority(process.pid)
         timers = [threading.Timer(timeout + more, self.kill, (process.pid, number))
                   for more, number in ((0, signal.SIGTERM), (GRACE, signal.SIGKILL))] if timeout else []
         for timer in timers:
@@ -160,8 +160,8 @@ def signal_all(group, number):
         os.killpg(group, number)
 
 
-def give_way(pid):
-    """A session may be scheduled as a group (autogroup): its number counts then, and not the process'."""
+def lower_priority(pid):
+    """Lowers the priority of a session, which Linux may schedule as a group with a nice value (autogroup)."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, 19)
         pathlib.Path(f"/proc/{pid}/autogroup").write_text("19")
@@ -169,19 +169,19 @@ def give_way(pid):
 
 def run_test(processes, test, wrapper=()):
     """Runs a test and returns its Result."""
-    xml = test.log("xml")
+    xml = test.log_path("xml")
     xml.unlink(missing_ok=True)
     environment = {**SANITIZERS, **test.environment}
     if test.gtest:
         environment["GTEST_OUTPUT"] = f"xml:{xml}"
-    with open(test.log(), "wb") as output:
+    with open(test.log_path(), "wb") as output:
         status, seconds, cpu = processes.run((*wrapper, *test.command), output, test.timeout, environment,
                                              ROOT / test.folder)
     result = Result(test.name, test.suite, test.folder, round(seconds, 2), round(cpu, 2),
-                    log=str(test.log().relative_to(ROOT)))
+                    log=str(test.log_path().relative_to(ROOT)))
     if test.gtest and xml.exists():
         count_cases(xml, result)
-    text = test.log().read_text(errors="replace").strip()
+    text = test.log_path().read_text(errors="replace").strip()
     if status == SKIPPED:
         result.skipped = {text.splitlines()[-1] if text else f"{test.name} gave no reason": 1}
     elif status != 0 and not result.failed:
@@ -220,7 +220,7 @@ def count_cases(xml, result):
 
 
 def summary(results):
-    """Prints the slowest, what was skipped and what failed, CPU seconds, and the line that counts. True if none failed."""
+    """Prints slowest, skipped and failed tests, CPU seconds, counts. Returns whether some passed and none failed."""
     print("\nthe slowest:")
     for result in sorted(results, key=lambda result: -result.seconds)[:10]:
         print(f"{result.seconds:7.1f} s, {result.cpu:6.1f} s of CPU  {result.suite} {result.name} ({result.folder})")

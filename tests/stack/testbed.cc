@@ -1,5 +1,5 @@
-// stage.cc - a ring with a trainer for each rank, on which things break while operations are in flight
-#include "tests/stack/stage.h"
+// testbed.cc - a ring with a trainer for each rank, on which things break while operations are in flight
+#include "tests/stack/testbed.h"
 
 #include <gtest/gtest.h>
 
@@ -15,16 +15,16 @@ constexpr Nanos kPatience = 40 * kSecond;      // longer than any time-out of th
 constexpr Nanos kAgain = 20 * kMillisecond;    // until a trainer tries again
 constexpr Nanos kSpread = 500 * kMillisecond;  // between trainers that do not wait for each other
 
-StackConfig config_for(const Shape& shape, uint64_t seed) {
-  return {.nodes = shape.nodes,
+StackConfig config_for(const RingSetup& setup, uint64_t seed) {
+  return {.nodes = setup.nodes,
           .spare = 0,
-          .strategies = shape.strategies,
+          .strategies = setup.strategies,
           .seed = seed,
-          .change = [shape](NodeConfig& it) {
-            it.lanes = shape.lanes;
-            it.trainers = shape.trainers;
-            it.local_reduce = shape.local_reduce;
-            it.peer_timeout = Stage::kPeer;
+          .change = [setup](NodeConfig& it) {
+            it.lanes = setup.lanes;
+            it.trainers = setup.trainers;
+            it.local_reduce = setup.local_reduce;
+            it.peer_timeout = Testbed::kPeer;
             it.start_timeout = 20 * kSecond;
             it.operation_timeout = 15 * kSecond;
           }};
@@ -41,24 +41,24 @@ Ranks named_ranks(const std::string& text) {
   return ranks;
 }
 
-Stage::Stage(const Shape& shape, uint64_t seed)
-    : shape_(shape),
+Testbed::Testbed(const RingSetup& setup, uint64_t seed)
+    : setup_(setup),
       random_(seed),
-      stack_(config_for(shape, seed)),
+      stack_(config_for(setup, seed)),
       trainers_(stack_.world()),
       must_open_(stack_.world(), true),
       number_(1 + random_.below(1000)) {
-  stack_.network().set_faults(shape.faults);
+  stack_.network().set_faults(setup.faults);
   all_right();
 }
 
-Ranks Stage::everyone() const {
+Ranks Testbed::everyone() const {
   Ranks all;
   for (unsigned rank = 0; rank < stack_.world(); ++rank) all.insert(rank);
   return all;
 }
 
-Ranks Stage::ranks_of(unsigned node) const {
+Ranks Testbed::ranks_of(unsigned node) const {
   Ranks ranks;
   for (const unsigned rank : everyone()) {
     if (stack_.node_of(rank) == node) ranks.insert(rank);
@@ -66,8 +66,8 @@ Ranks Stage::ranks_of(unsigned node) const {
   return ranks;
 }
 
-Ranks Stage::names_of(const Ranks& ranks) const {
-  if (!shape_.local_reduce) return ranks;
+Ranks Testbed::names_of(const Ranks& ranks) const {
+  if (!setup_.local_reduce) return ranks;
   Ranks nodes;
   for (const unsigned rank : ranks) nodes.insert(stack_.node_of(rank));
   return nodes;
@@ -75,12 +75,12 @@ Ranks Stage::names_of(const Ranks& ranks) const {
 
 // ---- Trainers
 
-void Stage::new_trainer(unsigned rank) {
+void Testbed::new_trainer(unsigned rank) {
   trainers_[rank].reset();
   must_open_[rank] = true;
 }
 
-void Stage::open() {
+void Testbed::open() {
   for (unsigned rank = 0; rank < trainers_.size(); ++rank) {
     if (!must_open_[rank]) continue;
     trainers_[rank].reset();
@@ -90,7 +90,7 @@ void Stage::open() {
   }
 }
 
-void Stage::check(unsigned rank, uint64_t step, const Data& data, std::span<const float> sum, bool exact) {
+void Testbed::check(unsigned rank, uint64_t step, const Data& data, std::span<const float> sum, bool exact) {
   if (exact) {
     EXPECT_EQ(data.wrong(step, sum), 0U) << "rank " << rank << ": elements of step " << step << " are wrong";
   }
@@ -102,7 +102,7 @@ void Stage::check(unsigned rank, uint64_t step, const Data& data, std::span<cons
 
 // ---- Streams
 
-void Stage::new_streams(bool one) {
+void Testbed::new_streams(bool one) {
   ++number_;
   data_ = std::make_unique<Data>(stack_.world(), number_, kCount);
   ahead_ = one ? 1 : 2 + static_cast<unsigned>(number_ % 3);
@@ -111,13 +111,13 @@ void Stage::new_streams(bool one) {
   streams_.clear();
 }
 
-void Stage::submit(unsigned rank, Stream& stream) {
+void Testbed::submit(unsigned rank, Stream& stream) {
   Trainer& trainer = *trainers_[rank];
   while (stream.pending.size() < ahead_ && !(stop_at_ && stream.begun >= *stop_at_)) {
     const auto array = trainer.array(static_cast<unsigned>(stream.begun % ahead_), kCount);
     data_->fill(rank, stream.begun, array);
-    const std::optional<uint64_t> tag = shape_.own_tags ? std::optional((number_ << 20) + stream.begun) : std::nullopt;
-    const gradlane_request request = trainer.all_reduce(array, {.codec = shape_.codec, .tag = tag});
+    const std::optional<uint64_t> tag = setup_.own_tags ? std::optional((number_ << 20) + stream.begun) : std::nullopt;
+    const gradlane_request request = trainer.all_reduce(array, {.codec = setup_.codec, .tag = tag});
     if (request == 0) {
       note(rank, stream, {GRADLANE_DAEMON_GONE, trainer.error(), stack_.now()});
       return;
@@ -127,19 +127,19 @@ void Stage::submit(unsigned rank, Stream& stream) {
   }
 }
 
-void Stage::note(unsigned rank, Stream& stream, const Ended& ended) {
+void Testbed::note(unsigned rank, Stream& stream, const Outcome& ended) {
   stream.failed = true;
   stream.failures.push_back(ended);
   if (ended.code == GRADLANE_DAEMON_GONE || ended.code == GRADLANE_NO_DAEMON) must_open_[rank] = true;
 }
 
-void Stage::pump(unsigned rank) {
+void Testbed::pump(unsigned rank) {
   Stream& stream = streams_.at(rank);
   Trainer* const trainer = trainers_[rank].get();
   if (trainer == nullptr) return;
   if (!stream.failed && !stream.one) submit(rank, stream);
   while (!stream.pending.empty()) {
-    const Ended ended = trainer->test(stream.pending.front());
+    const Outcome ended = trainer->test(stream.pending.front());
     if (ended.code == GRADLANE_PENDING) return;
     stream.pending.pop_front();
     if (ended.code != GRADLANE_OK) {
@@ -148,7 +148,7 @@ void Stage::pump(unsigned rank) {
     }
     if (!stream.failed) {
       const auto array = trainer->array(static_cast<unsigned>(stream.done % ahead_), kCount);
-      check(rank, stream.done, *data_, array, shape_.exact);
+      check(rank, stream.done, *data_, array, setup_.exact);
     }
     ++stream.done;
     if (stream.ended_at != 0) stream.pause = std::max(stream.pause, ended.at - stream.ended_at);
@@ -157,13 +157,13 @@ void Stage::pump(unsigned rank) {
   }
 }
 
-void Stage::pump() {
+void Testbed::pump() {
   if (stack_.now() < pump_at_) return;
   pump_at_ = stack_.now() + kPump;
   for (const auto& [rank, stream] : streams_) pump(rank);
 }
 
-bool Stage::pumped_until(const std::function<bool()>& is_so, Nanos time) {
+bool Testbed::pumped_until(const std::function<bool()>& is_so, Nanos time) {
   return stack_.run_until(
       [&] {
         pump();
@@ -172,7 +172,7 @@ bool Stage::pumped_until(const std::function<bool()>& is_so, Nanos time) {
       time);
 }
 
-void Stage::expect_steps(unsigned count) {
+void Testbed::expect_steps(unsigned count) {
   std::map<unsigned, uint64_t> until;
   for (const auto& [rank, stream] : streams_) until[rank] = stream.done + count;
   EXPECT_TRUE(pumped_until(
@@ -181,7 +181,7 @@ void Stage::expect_steps(unsigned count) {
       << "no steps";
 }
 
-void Stage::stream() {
+void Testbed::stream() {
   new_streams(false);
   for (const unsigned rank : everyone()) streams_[rank];
   expect_steps(2);
@@ -189,7 +189,7 @@ void Stage::stream() {
   (void)pumped_until([&] { return stack_.now() >= end; }, kSecond);
 }
 
-Nanos Stage::stop_stream() {
+Nanos Testbed::stop_stream() {
   uint64_t most = 0;
   for (const auto& [rank, stream] : streams_) most = std::max(most, stream.begun);
   stop_at_ = most;
@@ -203,7 +203,7 @@ Nanos Stage::stop_stream() {
   return pause;
 }
 
-void Stage::begin(const Ranks& ranks) {
+void Testbed::begin(const Ranks& ranks) {
   new_streams(true);
   for (const unsigned rank : ranks) {
     Stream& stream = streams_[rank];
@@ -212,7 +212,7 @@ void Stage::begin(const Ranks& ranks) {
   }
 }
 
-std::map<unsigned, Failures> Stage::failures(const Ranks& ranks) {
+std::map<unsigned, Failures> Testbed::failures(const Ranks& ranks) {
   const auto is_over = [&](unsigned rank) { return streams_.at(rank).failed && streams_.at(rank).pending.empty(); };
   EXPECT_TRUE(pumped_until([&] { return std::ranges::all_of(ranks, is_over); }, kPatience)) << "no errors";
   std::map<unsigned, Failures> all;
@@ -222,7 +222,7 @@ std::map<unsigned, Failures> Stage::failures(const Ranks& ranks) {
 
 // ---- After the error
 
-void Stage::one_of_each(const char* codec) {
+void Testbed::one_of_each(const char* codec) {
   ++number_;
   digests_.clear();
   const Data data(stack_.world(), number_, kCount);
@@ -231,17 +231,17 @@ void Stage::one_of_each(const char* codec) {
     const auto array = it->array(0, kCount);
     data.fill(it->rank(), number_, array);
     requests.push_back(
-        it->all_reduce(array, {.codec = codec, .tag = shape_.own_tags ? std::optional(number_ << 20) : std::nullopt}));
+        it->all_reduce(array, {.codec = codec, .tag = setup_.own_tags ? std::optional(number_ << 20) : std::nullopt}));
     ASSERT_NE(requests.back(), 0U) << it->error();
   }
   for (const auto& it : trainers_) {
-    const Ended ended = it->wait(requests[it->rank()]);
+    const Outcome ended = it->wait(requests[it->rank()]);
     EXPECT_EQ(ended.code, GRADLANE_OK) << "rank " << it->rank() << ": " << codec << ": " << ended.text;
     if (ended.code == GRADLANE_OK) check(it->rank(), number_, data, it->array(0, kCount), true);
   }
 }
 
-void Stage::all_right() {
+void Testbed::all_right() {
   open();
   if (testing::Test::HasFatalFailure()) return;
   ++number_;
@@ -250,7 +250,7 @@ void Stage::all_right() {
   for (const char* const codec : {"raw", "fixed:10"}) one_of_each(codec);
 }
 
-void Stage::recover_alone(std::optional<unsigned> late) {
+void Testbed::recover_alone(std::optional<unsigned> late) {
   struct Try {
     Nanos at = 0;
     gradlane_request request = 0;
@@ -271,17 +271,17 @@ void Stage::recover_alone(std::optional<unsigned> late) {
       must_open_[rank] = false;
     }
     Trainer& trainer = *trainers_[rank];
-    if (!shape_.own_tags) trainer.resume(number_ << 20);
+    if (!setup_.own_tags) trainer.resume(number_ << 20);
     const auto array = trainer.array(0, kCount);
     data.fill(rank, number_, array);
     it.request = trainer.all_reduce(
-        array, {.codec = "raw", .tag = shape_.own_tags ? std::optional(number_ << 20) : std::nullopt});
+        array, {.codec = "raw", .tag = setup_.own_tags ? std::optional(number_ << 20) : std::nullopt});
     if (it.request == 0) must_open_[rank] = true;
   };
   const auto look = [&](unsigned rank, Try& it) {
     if (it.done || stack_.now() < it.at) return;
     if (it.request == 0) return begin(rank, it);
-    const Ended ended = trainers_[rank]->test(it.request);
+    const Outcome ended = trainers_[rank]->test(it.request);
     if (ended.code == GRADLANE_PENDING) return;
     it.request = 0;
     it.done = ended.code == GRADLANE_OK;
@@ -301,8 +301,8 @@ void Stage::recover_alone(std::optional<unsigned> late) {
       << "trainers do not recover";
 }
 
-void Stage::recover() {
-  if (shape_.alone || shape_.own_tags) recover_alone();
+void Testbed::recover() {
+  if (setup_.alone || setup_.own_tags) recover_alone();
   all_right();
 }
 

@@ -1,4 +1,4 @@
-// stage.h - a ring with a trainer for each rank, on which things break while operations are in flight
+// testbed.h - a ring with a trainer for each rank, on which things break while operations are in flight
 #pragma once
 
 #include <cstdint>
@@ -20,65 +20,67 @@ namespace gradlane::test {
 
 using Ranks = std::set<unsigned>;
 
-// What is played on.
-struct Shape {
+// A ring on which faults are tested.
+struct RingSetup {
   const char* name = "usual";
   unsigned nodes = 4;
   unsigned lanes = 1;
-  unsigned trainers = 1;
+  unsigned trainers = 1;  // of each node
   bool local_reduce = false;
   const char* strategies = "ring";
-  const char* codec = "raw";  // of the operations in flight; results are checked with two
-  bool exact = true;          // its sums of Data are
-  bool alone = false;         // trainers recover each by itself, and not together
-  bool own_tags = false;      // the same without resume(), by tags of their own
+  const char* codec = "raw";  // of the operations in flight; all_right() uses raw and fixed:10
+  bool exact = true;          // whether `codec` adds Data without rounding
+  bool alone = false;         // each trainer recovers at its own time
+  bool own_tags = false;      // as `alone`, but trainers set tags and do not call resume()
   FaultChances faults = {};   // of the network
 };
 
-// How a stream has ended on one rank.
+// The errors of one rank.
 struct Failures {
-  std::vector<Ended> all;  // of what was in flight or begun until the first was seen
+  std::vector<Outcome> all;  // of all operations that the rank began before it saw the first error
 };
 
-class Stage {
+class Testbed {
  public:
   static constexpr Nanos kPeer = 2 * kSecond;
   // From a fault to the last error.
   static constexpr Nanos kBound = kPeer + 100 * kMillisecond;
 
-  Stage(const Shape& shape, uint64_t seed);
+  Testbed(const RingSetup& setup, uint64_t seed);
 
   [[nodiscard]] Stack& stack() { return stack_; }
-  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] const RingSetup& setup() const { return setup_; }
   [[nodiscard]] Random& random() { return random_; }
   [[nodiscard]] Ranks everyone() const;
   [[nodiscard]] Ranks ranks_of(unsigned node) const;
-  // As errors call them: with local_reduce the ranks of the ring are nodes.
+  // The rank numbers that errors name: with local_reduce those of nodes, as one rank of each node is in the ring.
   [[nodiscard]] Ranks names_of(const Ranks& ranks) const;
 
   // ---- Trainers
   void kill_trainer(unsigned rank) { trainers_[rank].reset(); }
   void new_trainer(unsigned rank);
-  // Trainers that have no daemon, or a new one.
+  // Connects the trainers that have no connection, or lost it.
   void open();
 
-  // Operations without an end, of which some have ended on each rank; returns at a random moment of one.
+  // Starts endless all-reduces on all ranks. Returns after two have ended on each rank, at a random time.
   void stream();
-  // Another few on each rank.
+  // Waits until `count` more operations have ended on each rank.
   void expect_steps(unsigned count);
-  // All at the same step, without an error: the longest pause of any rank.
+  // Ends the all-reduces after the same operation on all ranks, and expects no error. Returns the longest time between
+  // the ends of two operations on a rank.
   [[nodiscard]] Nanos stop_stream();
-  // One operation, on these ranks only.
+  // Starts one operation, on these ranks only.
   void begin(const Ranks& ranks);
-  // How what they have in flight ends on these ranks.
+  // Waits until all operations in flight on these ranks have failed. Returns their errors by rank.
   [[nodiscard]] std::map<unsigned, Failures> failures(const Ranks& ranks);
 
-  // What docs/client.md tells trainers to do after a failure; then two operations are right, at the first try.
+  // Reconnects and resumes all trainers, as docs/client.md says; then expects an all-reduce with raw and one with
+  // fixed:10 to succeed at the first try.
   void all_right();
-  // Each trainer on its own and at its own time, again and again until it works. `late`: a rank that comes a second
-  // later than the others.
+  // Each trainer reconnects, resumes and tries an all-reduce at its own time, until it succeeds. `late`: a rank that
+  // starts 1 s after the others.
   void recover_alone(std::optional<unsigned> late = std::nullopt);
-  // The one or the other, as the shape has it.
+  // Calls recover_alone() if the setup says `alone` or `own_tags`, then all_right().
   void recover();
 
  private:
@@ -90,18 +92,18 @@ class Stage {
     bool failed = false;
     Nanos pause = 0;
     Nanos ended_at = 0;
-    std::vector<Ended> failures;
+    std::vector<Outcome> failures;
   };
   void pump();
   void pump(unsigned rank);
   void submit(unsigned rank, Stream& stream);
-  void note(unsigned rank, Stream& stream, const Ended& ended);
+  void note(unsigned rank, Stream& stream, const Outcome& ended);
   [[nodiscard]] bool pumped_until(const std::function<bool()>& is_so, Nanos time);
   void new_streams(bool one);
   void check(unsigned rank, uint64_t step, const Data& data, std::span<const float> sum, bool exact);
   void one_of_each(const char* codec);
 
-  const Shape shape_;
+  const RingSetup setup_;
   Random random_;
   Stack stack_;
   std::vector<std::unique_ptr<Trainer>> trainers_;

@@ -191,4 +191,4 @@ class WithoutFakeDaemon(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -308,4 +308,4 @@ class WithFakeDaemon(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -352,4 +352,4 @@ class WithFakeDaemon(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

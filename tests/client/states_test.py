@@ -107,4 +107,4 @@ class Codecs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(failfast=True)
+    unittest.main(failfast=True, verbosity=2)

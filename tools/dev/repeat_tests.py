@@ -10,6 +10,7 @@ Ends with how often which test failed. The folders are to be built: tools/test.s
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -26,8 +27,9 @@ import suites
 class Repetition:
     """Runs each test `times` times, and writes each result to `path`. The test with the fewest runs is next."""
 
-    def __init__(self, tests, times, path, stolen, cores):
-        self.tests, self.times, self.path, self.stolen, self.cores = tests, times, path, stolen, cores
+    def __init__(self, tests, times, path, stolen, seed, cores):
+        self.tests, self.times, self.path, self.cores = tests, times, path, cores
+        self.stolen, self.seed = stolen, seed
         self.processes = suites.Processes()
         self.changed = threading.Condition()
         self.ended = False
@@ -53,7 +55,8 @@ class Repetition:
 
     def run_one(self, test):
         number = self.count[test.folder, test.name] + 1
-        wrapper = ("tools/dev/steal_time.py", "--seed", str(number), "--load", "2", "--") if self.stolen else ()
+        seed = str(self.seed + number - 1)
+        wrapper = ("tools/dev/steal_time.py", "--seed", seed, "--load", "2", "--") if self.stolen else ()
         wrapper = tuple(str(suites.ROOT / word) if word.startswith("tools/") else word for word in wrapper)
         result = suites.run_test(self.processes, test, wrapper)
         with self.changed:
@@ -64,16 +67,19 @@ class Repetition:
 
     def keep(self, test, result, number):
         self.count[test.folder, test.name] = number
-        run = dataclasses.asdict(result)
+        run = dataclasses.asdict(result) | ({"seed": self.seed + number - 1} if self.stolen else {})
         if result.failed:  # the next run writes another log
-            run["output"] = test.log_path().read_text(errors="replace")[-20000:]
+            with contextlib.suppress(OSError):
+                run["output"] = test.log_path().read_text(errors="replace")[-20000:]
         self.kept["runs"].append(run)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_suffix(".new")
         new.write_text(json.dumps(self.kept, indent=1))
         new.replace(self.path)
         failed = sum(run["failed"] > 0 for run in self.kept["runs"])
         print(f"{time.strftime('%H:%M:%S')} {sum(self.count.values())}/{self.times * len(self.tests)} {test.name} "
-              f"{number}: {result.verdict}, {result.seconds:.1f} s; {failed} runs have failed", flush=True)
+              f"{number}{' with seed %d' % run['seed'] if self.stolen else ''}: {result.verdict}, "
+              f"{result.seconds:.1f} s; {failed} runs have failed", flush=True)
 
     def run(self):
         with self.changed:
@@ -98,6 +104,7 @@ def main():
     parser.add_argument("--test", action="append", help="only the tests of this name")
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--stolen", action="store_true", help="under tools/dev/steal_time.py")
+    parser.add_argument("--seed", type=int, default=1, help="with --stolen: of a test's first run; one more for each run (1)")
     parser.add_argument("--results", type=pathlib.Path, required=True, metavar="FILE")
     args = parser.parse_args()
     path = args.results.resolve()
@@ -106,7 +113,7 @@ def main():
              for test in suites.load(folder, [suite]) if not args.test or test.name in args.test]
     if not tests:
         sys.exit("there are no such tests")
-    repetition = Repetition(tests, args.times, path, args.stolen, len(os.sched_getaffinity(0)))
+    repetition = Repetition(tests, args.times, path, args.stolen, args.seed, len(os.sched_getaffinity(0)))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, repetition.end)
     repetition.run()

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 
 import suites
 
@@ -74,9 +75,6 @@ class Run:
                 else:
                     self.fail(folder)
                 self.changed.notify()
-        with self.changed:
-            self.done.add("all")
-            self.changed.notify()
 
     def configure(self, folder, names):
         script = f"source tools/dev/build.sh; {CONFIGURE[folder]}"
@@ -92,6 +90,7 @@ class Run:
         if not self.ended:
             self.say(f"{folder} could not be built")
         self.broken.append(folder)
+        self.results.append(suites.failure(folder, "build", folder, "could not be built"))
 
     def step(self, name, command, niced):
         folder = name.split()[-1]
@@ -117,8 +116,17 @@ class Run:
 
     def fetch_pytorch(self):
         self.processes.run(["tools/setup.sh", "--pytorch"], lambda line: self.say(f"PyTorch: {line}"))
+
+    def complete(self, mark, function, *arguments):
+        """Calls the function of a thread and adds `mark` to `done`. An exception is a failed test."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            traceback.print_exc()
+            with self.changed:
+                self.results.append(suites.failure(function.__name__, "build", ".", repr(error)))
         with self.changed:
-            self.done.add(PYTORCH)
+            self.done.add(mark)
             self.changed.notify()
 
     # ---- Tests
@@ -197,9 +205,9 @@ def main():
     if args.check:
         run.waiting.append(suites.Test(".", "check.sh", "check", ("tools/check.sh",)))
         run.total += 1
-    threads = [threading.Thread(target=run.prepare, args=(folders, not args.native))]
+    threads = [threading.Thread(target=run.complete, args=("all", run.prepare, folders, not args.native))]
     if "system" in names:
-        threads.append(threading.Thread(target=run.fetch_pytorch))
+        threads.append(threading.Thread(target=run.complete, args=(PYTORCH, run.fetch_pytorch)))
     else:
         run.done.add(PYTORCH)
     for thread in threads:
@@ -213,15 +221,13 @@ def main():
         thread.join()
     if run.ended:
         return 130
+    (suites.ROOT / "build").mkdir(exist_ok=True)
     (suites.ROOT / "build/test-results.json").write_text(json.dumps({
         "commit": suites.commit(), "seconds": round(time.monotonic() - run.started),
         "build": {folder: round(cpu) for folder, cpu in run.cpu.items()},
         "results": [dataclasses.asdict(result) for result in run.results]}, indent=1))
     print("\nCPU seconds of builds:", ", ".join(f"{folder} {cpu:.0f}" for folder, cpu in run.cpu.items()))
-    for folder in run.broken:
-        print(f"failed: {folder} could not be built")
-    passed = suites.summary(run.results)
-    return 0 if passed and not run.broken else 1
+    return 0 if suites.summary(run.results) else 1
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import threading
 import time
+import traceback
 import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -24,8 +25,8 @@ GRACE = 10  # s, between SIGTERM and SIGKILL
 
 # GoogleTest begins the message of a skipped case with the line that skipped it.
 SOURCE_LINE = re.compile(r"\S+:\d+\s+")
-# Python's unittest says so, and why only if it is asked to.
-SKIPPED_CASES = re.compile(r"^OK \(skipped=(\d+)\)", re.MULTILINE)
+# What unittest prints with verbosity=2. `gradlane run` writes "[RANK] " before each line; all ranks run the same tests.
+SKIPPED_CASE = re.compile(r"^(?!\[[1-9]\d*\] )(?:.* )?skipped (?:'(.*)'|\"(.*)\")$", re.MULTILINE)
 
 # As `meson test` sets them.
 SANITIZERS = {
@@ -50,7 +51,9 @@ class Test:
     depends: tuple = ()  # ids of meson's targets
 
     def log_path(self, suffix="txt"):
-        folder = ROOT / (self.folder if self.folder.startswith("build") else "build") / "test-logs"
+        # Nightly items and Meson's tests can have the same name.
+        other = "build-nightly" if self.suite == "nightly" else "build"
+        folder = ROOT / (self.folder if self.folder.startswith("build") else other) / "test-logs"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self.name}.{suffix}"
 
@@ -111,13 +114,16 @@ class Processes:
     """Runs commands, each as a session of its own; end() ends those that run."""
 
     def __init__(self):
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a signal handler calls end(), perhaps while its thread has the lock
         self.running = set()
 
     def end(self):
         with self.lock:
             for pid in self.running:
                 signal_all(pid, signal.SIGTERM)
+                timer = threading.Timer(GRACE, self.kill, (pid, signal.SIGKILL))
+                timer.daemon = True
+                timer.start()
 
     def run(self, command, output, timeout=None, environment=None, cwd=ROOT, niced=False):
         """Exit status (negative: a signal), seconds and CPU seconds; `output` is a file or a function of lines."""
@@ -168,7 +174,20 @@ def lower_priority(pid):
 
 
 def run_test(processes, test, wrapper=()):
-    """Runs a test and returns its Result."""
+    """Runs a test and returns its Result. An exception, as on a full disk, is a failure of the test."""
+    try:
+        return run_and_count(processes, test, wrapper)
+    except Exception as error:
+        traceback.print_exc()
+        return failure(test.name, test.suite, test.folder, repr(error))
+
+
+def failure(name, suite, folder, why):
+    """A Result for what could not be run."""
+    return Result(name, suite, folder, 0.0, 0.0, failed=1, failures=[f"{name}: {why}"])
+
+
+def run_and_count(processes, test, wrapper):
     xml = test.log_path("xml")
     xml.unlink(missing_ok=True)
     environment = {**SANITIZERS, **test.environment}
@@ -179,8 +198,7 @@ def run_test(processes, test, wrapper=()):
                                              ROOT / test.folder)
     result = Result(test.name, test.suite, test.folder, round(seconds, 2), round(cpu, 2),
                     log=str(test.log_path().relative_to(ROOT)))
-    if test.gtest and xml.exists():
-        count_cases(xml, result)
+    has_report = test.gtest and count_cases(xml, result)
     text = test.log_path().read_text(errors="replace").strip()
     if status == SKIPPED:
         result.skipped = {text.splitlines()[-1] if text else f"{test.name} gave no reason": 1}
@@ -188,20 +206,20 @@ def run_test(processes, test, wrapper=()):
         late = seconds >= test.timeout
         result.failed, result.failures = 1, [f"{test.name}: " + (f"ran out of its {test.timeout} s" if late else
                                              f"ended with {status}")]
+    elif status == 0 and test.gtest and not has_report:
+        result.failed, result.failures = 1, [f"{test.name}: ended before it wrote its report"]
     elif status == 0 and not test.gtest:
         result.passed = 1
-        cases = SKIPPED_CASES.findall(text)
-        if cases:
-            result.skipped = {f"cases of {test.name}, see {result.log}": sum(map(int, cases))}
+        result.skipped = dict(collections.Counter(single or double for single, double in SKIPPED_CASE.findall(text)))
     return result
 
 
 def count_cases(xml, result):
-    """GoogleTest's report, case by case."""
+    """Adds the cases of GoogleTest's report to the result. Returns whether there is a complete report."""
     try:
         tree = ElementTree.parse(xml)
-    except ElementTree.ParseError:
-        return  # it ended meanwhile
+    except (OSError, ElementTree.ParseError):
+        return False  # the program ended before
     for case in tree.iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}"
         skip = case.find("skipped")
@@ -214,6 +232,7 @@ def count_cases(xml, result):
             result.skipped[reason] = result.skipped.get(reason, 0) + 1
         else:
             result.passed += 1
+    return True
 
 
 # ---- All of them
@@ -231,9 +250,10 @@ def summary(results):
         print(f"skipped {count}: {reason}")
     for result in results:
         if result.failed:
-            print(f"-- {result.name}, see {result.log}:")
-            text = (ROOT / result.log).read_text(errors="replace").strip()
-            print(*text.splitlines()[-LAST_LINES:], sep="\n   ")
+            print(f"-- {result.name}, see {result.log or 'above'}:")
+            with contextlib.suppress(OSError):  # an earlier run's log may be gone
+                text = (ROOT / result.log).read_text(errors="replace").strip()
+                print(*text.splitlines()[-LAST_LINES:], sep="\n   ")
     for result in results:
         for failure in result.failures:
             print(f"failed: {failure}")

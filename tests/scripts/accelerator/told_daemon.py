@@ -166,4 +166,4 @@ class SpaceTest(ToolsTest):
 
 def main():
     BINARIES.update(gradlane=os.path.abspath(sys.argv[1]), gradlaned=os.path.abspath(sys.argv[2]))
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

@@ -154,7 +154,7 @@ def main():
     for name, place in names.items():
         daemons.BINARIES[name] = str(pathlib.Path(sys.argv[place]).resolve())
     os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
 
 
 if __name__ == "__main__":

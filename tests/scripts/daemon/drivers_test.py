@@ -71,4 +71,4 @@ class DriversTest(unittest.TestCase):
 
 if __name__ == "__main__":
     GRADLANED, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:3])
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

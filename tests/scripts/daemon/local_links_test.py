@@ -271,4 +271,4 @@ if __name__ == "__main__":
     daemons.BINARIES["gradlaned"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
     if any(word.startswith("--kills") for word in sys.argv):
         sys.exit(long_form(sys.argv[1:]))
-    unittest.main()
+    unittest.main(verbosity=2)

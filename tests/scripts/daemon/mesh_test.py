@@ -111,4 +111,4 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     daemons.BINARIES["gradlane"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
     daemons.BINARIES["gradlaned"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

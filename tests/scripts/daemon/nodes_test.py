@@ -277,4 +277,4 @@ if __name__ == "__main__":
     GRADLANED = str(pathlib.Path(sys.argv.pop(1)).resolve())
     EXAMPLE = str(pathlib.Path(sys.argv.pop(1)).resolve())
     GRADLANE = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

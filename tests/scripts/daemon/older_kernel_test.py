@@ -66,4 +66,4 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     daemons.BINARIES["gradlaned"] = str(pathlib.Path(sys.argv.pop(1)).resolve())
     LIBRARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

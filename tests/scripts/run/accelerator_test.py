@@ -326,4 +326,4 @@ if __name__ == "__main__":
     Programs.daemon = FAKE
     if len(sys.argv) > 1 and os.access(sys.argv[1], os.X_OK):
         Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -123,4 +123,4 @@ def main(doc):
     Programs.daemon = FAKE
     if len(sys.argv) > 1 and not sys.argv[1].startswith("-") and os.path.exists(sys.argv[1]):
         Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

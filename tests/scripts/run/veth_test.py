@@ -136,4 +136,4 @@ if __name__ == "__main__":
     networks.require("setpriv")
     Programs.gradlane = str(pathlib.Path(sys.argv.pop(1)).resolve())
     Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -224,7 +224,7 @@ def main():
     if os.getuid() != 0 or not all(shutil.which(tool) for tool in ("ip", "tc", "nft")):
         print("without links in network namespaces, which need root, ip, tc and nft")
         Options.rates = ("none",)
-    unittest.main(argv=[sys.argv[0], *rest])
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def main():
         print(f"needs {', '.join(lacks)}; " + ("CI is set, where this must not be left out" if networks.in_ci() else
                                                "skipped"))
         return 1 if networks.in_ci() else SKIPPED
-    unittest.main(argv=[sys.argv[0], *rest])
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
 
 
 if __name__ == "__main__":

@@ -49,4 +49,4 @@ class Close(unittest.TestCase):
 
 if __name__ == "__main__":
     GRADLANE = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

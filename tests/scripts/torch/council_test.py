@@ -156,4 +156,4 @@ class Refusals(Ranks):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -101,4 +101,4 @@ if __name__ == "__main__":
         train(pathlib.Path(sys.argv[2]))
     else:
         Elastic.gradlaned = str(pathlib.Path(sys.argv.pop(1)).resolve())
-        unittest.main()
+        unittest.main(verbosity=2)

@@ -324,4 +324,4 @@ class ShortLimit(Pair):
 
 if __name__ == "__main__":
     daemons.BINARIES.update(gradlane=sys.argv[1], gradlaned=sys.argv[2])
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

@@ -88,4 +88,4 @@ if __name__ == "__main__":
         run_cases()
     else:
         GRADLANE = os.path.abspath(sys.argv.pop(1))
-        unittest.main()
+        unittest.main(verbosity=2)

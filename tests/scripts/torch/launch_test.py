@@ -311,4 +311,4 @@ class Found(Case):
 
 if __name__ == "__main__":
     GRADLANED = sys.argv[1]
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -136,4 +136,4 @@ class Launched(Case):
 
 if __name__ == "__main__":
     launch_test.GRADLANED = sys.argv[1]
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -34,7 +34,7 @@ def main():
 
 def run(names):
     tests = unittest.defaultTestLoader.loadTestsFromNames([f"tests.scripts.torch.{name}" for name in names])
-    if not unittest.TextTestRunner(failfast=True).run(tests).wasSuccessful():
+    if not unittest.TextTestRunner(verbosity=2, failfast=True).run(tests).wasSuccessful():
         sys.exit(1)
 
 

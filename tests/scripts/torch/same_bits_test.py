@@ -98,4 +98,4 @@ if __name__ == "__main__":
         train(float(sys.argv[2]))
     else:
         SameBits.gradlaned = str(pathlib.Path(sys.argv.pop(1)).resolve())
-        unittest.main()
+        unittest.main(verbosity=2)

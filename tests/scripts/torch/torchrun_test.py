@@ -318,4 +318,4 @@ class Machines(Case):
 
 if __name__ == "__main__":
     launch_test.GRADLANED = sys.argv[1]
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

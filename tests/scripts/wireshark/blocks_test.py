@@ -187,4 +187,4 @@ if __name__ == "__main__":
     if shutil.which("tshark") is None:
         print("needs tshark; tools/setup.sh installs it")
         sys.exit(77)
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -313,4 +313,4 @@ if __name__ == "__main__":
         print("needs tshark; tools/setup.sh installs it")
         sys.exit(77)
     Programs.print_blocks = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -188,4 +188,4 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     networks.require("tshark", "dumpcap")
     Programs.daemon = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    unittest.main(verbosity=2)

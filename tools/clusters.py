@@ -7,6 +7,7 @@ recipe is about: packages are named where they are missing. What it starts ends 
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -23,6 +24,8 @@ from tools.net.spaces import Spaces, can_run, end_orderly_on_sigterm  # noqa: E4
 
 HOSTS = ("node-a", "node-b")
 NAMES = "127.0.0.1 localhost\n" + "".join(f"10.77.0.{i + 1} {name}\n" for i, name in enumerate(HOSTS))
+VENV = ROOT / "build-pytorch"  # made by tools/setup.sh --test
+PYTHON = str(VENV / "bin/python")
 TRAIN = ROOT / "docs/clusters/train.py"
 SKIPPED = 77  # exit status
 PATIENCE = 120  # s, of a command
@@ -247,11 +250,8 @@ exit $status
 
 def kubernetes(_):
     """The manifests fit the API, as far as a validator without a cluster knows."""
-    try:
-        import kubernetes_validate
-        import yaml
-    except ImportError as error:
-        raise Broken(f"{error}; pip install -c tools/dev/pip_versions.txt kubernetes-validate") from error
+    import kubernetes_validate
+    import yaml
     said = []
     for path in sorted((ROOT / "docs/clusters").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
@@ -277,12 +277,16 @@ def run_recipe(name, arguments):
     if missing:
         return "skipped", "needs " + ", ".join(f"{each} (package {PACKAGES.get(each, each)})" for each in missing)
     if name == "kubernetes":
+        if importlib.util.find_spec("kubernetes_validate") is None:
+            return "skipped", "needs kubernetes-validate: pip install -c tools/dev/pip_versions.txt kubernetes-validate"
         return "works", recipe(None)
     with tempfile.TemporaryDirectory(prefix="gradlane-clusters-") as folder:
         os.chmod(folder, 0o755)
         extra = {"PYTHONPATH": str(ROOT / "client/python"),
                  "GRADLANE_LIBRARY": str(arguments.build / "client/libgradlane.so.0"),
                  "GRADLANED": str(arguments.build / "tools/gradlaned")}
+        if arguments.python == PYTHON:
+            extra |= {"TORCH_EXTENSIONS_DIR": f"{VENV}/extensions", "PYTHONPYCACHEPREFIX": f"{VENV}/pycache"}
         with Cluster(arguments.python, arguments.build / "tools", folder, extra) as cluster:
             try:
                 return "works", recipe(cluster)
@@ -293,13 +297,15 @@ def run_recipe(name, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*", metavar="RECIPE", help=f"{', '.join(RECIPES)} (default: all)")
-    parser.add_argument("--python", default="/usr/bin/python3", help="with PyTorch (default: %(default)s)")
+    parser.add_argument("--python", default=PYTHON, help="with PyTorch (default: %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="build folder (default: %(default)s)")
     arguments = parser.parse_args()
     if unknown := set(arguments.recipes) - set(RECIPES):
         parser.error(f"no recipe {', '.join(sorted(unknown))}; there are {', '.join(RECIPES)}")
     if not (arguments.build / "tools/gradlaned").exists():
         parser.error(f"{arguments.build}/tools/gradlaned is missing: meson setup build && ninja -C build")
+    if not pathlib.Path(arguments.python).exists():
+        parser.error(f"{arguments.python} is missing: tools/setup.sh --test")
     if why := can_run():
         print(f"tools/clusters.py: {why}", file=sys.stderr)
         return SKIPPED

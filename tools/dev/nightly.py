@@ -2,7 +2,8 @@
 """Runs the items of tools/dev/nightly.toml, one after the other. tools/test.sh --nightly calls it.
 
 Writes results to build-nightly/state.json. A later call continues after the last item; after all items have run, it
-starts again. With --minutes N it starts no item that is expected to end later (`minutes` of the item).
+starts again. With --minutes N it starts no item that is expected to end later. It expects that an item takes as long as
+when it last passed, or `minutes` of the item if it has not.
 """
 
 import argparse
@@ -35,8 +36,8 @@ def reason_to_skip(need):
     if what == "file":
         return None if (suites.ROOT / value).exists() else f"needs {value}: tools/setup.sh --all"
     if what == "gigabytes":
-        free = shutil.disk_usage(tempfile.gettempdir()).free / 1e9
-        return None if free >= float(value) else f"needs {value} GB in {tempfile.gettempdir()}, which has {free:.0f}"
+        free, folder = min((shutil.disk_usage(each).free / 1e9, each) for each in (tempfile.gettempdir(), str(suites.ROOT)))
+        return None if free >= float(value) else f"needs {value} GB in {folder}, which has {free:.0f}"
     raise ValueError(f"tools/dev/nightly.toml: unknown need '{need}'; write root, program, file or gigabytes")
 
 
@@ -61,8 +62,11 @@ class Nightly:
         self.processes = suites.Processes()
         self.ended = False
         self.state = json.loads(STATE.read_text()) if STATE.exists() else {}
+        self.seconds = self.state.setdefault("seconds", {})  # of items when they last passed
 
     def keep(self, key, result):
+        if result.passed and not result.failed:
+            self.seconds[key] = result.seconds
         self.state[key] = {"commit": suites.commit(), "date": time.strftime("%Y-%m-%d %H:%M"),
                            **dataclasses.asdict(result)}
         STATE.parent.mkdir(exist_ok=True)
@@ -74,7 +78,7 @@ class Nightly:
         todo = [(f"{test.folder}/{test.name}", test, minutes, needs) for test, minutes, needs in items()]
         if all(key in self.state for key, *_ in todo):
             print("all items have run: this is a new round")
-            self.state = {}
+            self.state = {"seconds": self.seconds}
         for number, (key, test, minutes, needs) in enumerate(todo, 1):
             if key in self.state or self.ended:
                 continue
@@ -83,9 +87,10 @@ class Nightly:
                 self.keep(key, suites.Result(test.name, "nightly", test.folder, 0.0, 0.0, skipped={lacking: 1}))
                 print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: skipped, {lacking}", flush=True)
                 continue
-            if self.end_at and time.monotonic() + 60 * minutes > self.end_at:
+            expected = self.seconds.get(key, 60 * minutes)
+            if self.end_at and time.monotonic() + expected > self.end_at:
                 continue
-            print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: some {minutes} min, "
+            print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: some {expected / 60:.0f} min, "
                   f"see {test.log_path().relative_to(suites.ROOT)}", flush=True)
             result = self.run_item(test)
             if not self.ended:
@@ -126,9 +131,9 @@ def main():
     build = run_suites.Run(2)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: (build.end(), nightly.end()))
-    build.prepare({"build": ["nightly", "unit", "sim"], "build-sanitize": ["nightly"]}, True)
+    build.prepare({"build": ["nightly", "unit", "sim", "system"], "build-sanitize": ["nightly"]}, True)
     if build.broken:
-        print(f"failed: {', '.join(build.broken)} could not be built\n0 passed, 1 failed, 0 skipped")
+        suites.summary(build.results)
         return 1
     passed = nightly.run()
     return 130 if nightly.ended else int(not passed)

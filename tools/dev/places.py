@@ -7,8 +7,8 @@
     tools/dev/places.py --places tmp spaces      # not everywhere
 
 Each place gets a clone with all changed and new files of this tree, and its own build folders. The clone is deleted
-afterwards; logs stay in build-places/. The last line counts places. The exit status is 1 if a test failed in a place.
-Without root, places that need root are skipped.
+afterwards; logs stay in build-places/. The last line counts places. The exit status is 1 if a test failed in a place,
+77 if no place could be tried. Without root, places that need root are skipped.
 """
 
 import argparse
@@ -29,8 +29,8 @@ LOGS = ROOT / "build-places"
 PATH = f"/usr/sbin:/usr/bin:/sbin:/bin:{os.environ.get('PATH', '')}"
 LONG = 150  # characters; names of Unix sockets have at most 107
 USER = 65534  # nobody, in a folder of their own
-COUNTS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", re.MULTILINE)
-GOOD, SKIPPED = ("OK", "EXPECTEDFAIL"), ("SKIP",)
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped", re.MULTILINE)
+SKIPPED = 77  # exit status
 
 
 @dataclasses.dataclass
@@ -42,6 +42,7 @@ class Place:
     command: tuple = ()  # what runs the tests there
     needs_root: bool = False
     user: int = 0
+    has_rights: bool = True  # False: tests that need rights may be skipped
 
 
 PLACES = [
@@ -49,9 +50,9 @@ PLACES = [
     Place("root", "below /root, which nobody else can enter", "/root", needs_root=True),
     Place("spaces", "in a path with spaces", "/var/tmp", "a checkout with spaces"),
     Place("long", f"in a path of {LONG} characters", "/var/tmp", "x" * LONG),
-    Place("user", "of an ordinary user", "/var/tmp", needs_root=True, user=USER,
+    Place("user", "of an ordinary user", "/var/tmp", needs_root=True, user=USER, has_rights=False,
           command=("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")),
-    Place("no-net-admin", "of a root without CAP_NET_ADMIN", "/var/tmp", needs_root=True,
+    Place("no-net-admin", "of a root without CAP_NET_ADMIN", "/var/tmp", needs_root=True, has_rights=False,
           command=("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")),
 ]
 
@@ -69,9 +70,9 @@ class Checkout:
         if place.folder.startswith("x" * LONG):
             self.tree = top / place.folder[:LONG - len(str(top)) - 1]
         self.environment = {**os.environ, "PATH": PATH, "CCACHE_BASEDIR": str(self.tree), "CCACHE_NOHASHDIR": "1"}
+        if not place.has_rights:
+            self.environment.pop("CI", None)  # it makes skipped tests fail
         if place.user:
-            # Without CI, tests that need root may be skipped.
-            self.environment.pop("CI", None)
             self.environment["HOME"] = str(top / "home")
 
     def run(self, *command, check=True):
@@ -94,6 +95,10 @@ class Checkout:
         for name in filter(None, added.split("\0")):
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, self.tree / name)
+        venv = ROOT / "build-pytorch"
+        if (venv / "installed.txt").exists():  # or else tools/test.sh there would download it
+            # The user may not be able to enter ROOT.
+            self.run(*(["cp", "-a"] if self.place.user else ["ln", "-s"]), venv, self.tree / venv.name)
 
     def hand_over(self):
         """To the user whose place it is."""
@@ -130,7 +135,7 @@ def meson_counts(tree):
     counts, failed = collections.Counter(), []
     for line in (tree / "build/meson-logs/testlog.json").read_text().splitlines():
         test = json.loads(line)
-        kind = "passed" if test["result"] in GOOD else "skipped" if test["result"] in SKIPPED else "failed"
+        kind = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}.get(test["result"], "failed")
         counts[kind] += 1
         failed += [test["name"].rpartition(" / ")[2]] if kind == "failed" else []
     return counts, failed
@@ -142,8 +147,8 @@ def script_counts(text):
     if not found:
         raise Failed("tools/test.sh has not come to its end")
     last = found[-1]
-    counts = collections.Counter(passed=int(last[1]), failed=int(last[2]), skipped=int(last[3] or 0))
-    return counts, re.findall(r"^\s*\d+/\d+ (?:\S+ / )?(\S+)\s+(?:FAIL|TIMEOUT|ERROR)\b", text, re.MULTILINE)
+    counts = collections.Counter(passed=int(last[1]), failed=int(last[2]), skipped=int(last[3]))
+    return counts, re.findall(r"^failed: (\S+?):", text, re.MULTILINE)
 
 
 def try_place(place, top, log, options):
@@ -200,7 +205,7 @@ def main():
     results = [report(place, options) for place in PLACES if place.name in options.places]
     good, bad, out = (results.count(value) for value in (True, False, None))
     print(f"{good} places passed, {bad} failed, {out} left out; logs are in {LOGS.relative_to(ROOT)}/")
-    return 1 if bad else 0
+    return 1 if bad else 0 if good else SKIPPED
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ OFFLOADS = "rx off tx off sg off tso off gso off gro off rxvlan off txvlan off".
 # the kernel has it.
 SILENT = ["net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"]
 CAP_NET_ADMIN = 12  # of linux/capability.h
-NO_NET_ADMIN = "needs CAP_NET_ADMIN"
 BRIDGE_CALLS = [f"net.bridge.bridge-nf-call-{table}" for table in ("iptables", "ip6tables", "arptables")]
 
 
@@ -54,7 +53,7 @@ def can_run(*programs):
     if missing:
         return f"needs {', '.join(missing)}; tools/setup.sh installs what tests need"
     if not _has_capability(CAP_NET_ADMIN):
-        return NO_NET_ADMIN
+        return "needs CAP_NET_ADMIN"
     probe = subprocess.run(["unshare", "-n", "true"], capture_output=True, timeout=60, check=False)
     return "cannot make network namespaces here" if probe.returncode != 0 else None
 

@@ -7,7 +7,10 @@ it. A mutant that does not build is an error in the list.
 
 Builds each mutant in a worktree, build-mutants/main, at the current commit. Runs first the tests whose names are like
 the path of the changed file, then all others, the fastest first. Writes results to build-mutants/main.json; a later
-call continues there.
+call continues there. A verdict is for one commit: at another commit each mutant runs again, and the test that caught
+it before runs first.
+
+The exit status is 1 if a mutant survives that has no `nightly`, the reason why only a nightly test can detect it.
 
     tools/dev/mutants.py --check                        # checks that each mutant applies; takes a second
     tools/dev/mutants.py --minutes 60                   # runs mutants without a result, for an hour
@@ -18,6 +21,7 @@ The last line runs the tests of another checkout, in its build folder.
 """
 
 import argparse
+import collections
 import ctypes
 import hashlib
 import json
@@ -30,13 +34,15 @@ import sys
 import time
 import tomllib
 
+import suites
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / "build-mutants"
 # Build folders, and what configures them in tools/dev/build.sh.
 FOLDERS = {"build": "configure_native", "build-sanitize": "configure_sanitize", "build-thread": "configure_thread"}
 # Where the tests of a suite run, in the order in which they are asked.
-STAGES = [("build-sanitize", "unit"), ("build-sanitize", "sim"), ("build-thread", "threads"), ("build", "system")]
-SKIPPED = 77
+STAGES = [("build-sanitize", "unit"), ("build-sanitize", "sim"), ("build-sanitize", "threads"),
+          ("build-thread", "threads"), ("build", "system")]
 SLOW = 5  # times as long as a test took before, or as meson says: then it hangs
 
 
@@ -49,8 +55,8 @@ def mutants():
     found = {}
     for path in sorted((ROOT / "tests/mutants").glob("*.toml")):
         for each in tomllib.loads(path.read_text())["mutant"]:
-            if set(each) != {"id", "file", "before", "after", "breaks"} or each["before"] == each["after"]:
-                raise Fatal(f"{path.name}: {each.get('id')}: a mutant has id, file, before, after and breaks")
+            if set(each) - {"nightly"} != {"id", "file", "before", "after", "breaks"} or each["before"] == each["after"]:
+                raise Fatal(f"{path.name}: {each.get('id')}: a mutant has id, file, before, after, breaks, perhaps nightly")
             if found.setdefault(each["id"], each) is not each:
                 raise Fatal(f"{path.name}: {each['id']} is there twice")
             each["digest"] = hashlib.sha256(f"{each['file']}\0{each['before']}\0{each['after']}".encode()).hexdigest()
@@ -133,12 +139,12 @@ class Tree:
 def run_test(test, seconds):
     """'passed', 'failed', 'skipped' or 'time-out'; and how long it took. Nothing that it has started is left."""
     begin = time.monotonic()
-    process = subprocess.Popen(test["cmd"], cwd=test["workdir"] or "/", env=os.environ | test["env"],
+    process = subprocess.Popen(test["cmd"], cwd=test["workdir"] or "/", env=os.environ | suites.SANITIZERS | test["env"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)
     try:
         code = process.wait(seconds)
-        result = {0: "passed", SKIPPED: "skipped"}.get(code, "failed")
+        result = {0: "passed", suites.SKIPPED: "skipped"}.get(code, "failed")
     except subprocess.TimeoutExpired:
         result = "time-out"
         os.killpg(process.pid, signal.SIGKILL)
@@ -182,8 +188,15 @@ class MutantRun:
         if self.path.read_text() != text:
             self.path.write_text(text)
 
-    def run_stages(self, stages, own_alone):
-        """Returns verdict, test, result. own_alone: runs only tests whose names share a word with the file's path."""
+    def run_stages(self, stages, own_alone, first):
+        """Returns verdict, test, result. own_alone: runs only tests whose names share a word with the file's path.
+        first: the test that runs first, as "FOLDER SUITE NAME", or "".
+        """
+        for folder, suite in stages:
+            if first.startswith(f"{folder} {suite} "):
+                tests = [test for test in self.tree.tests_of(folder, suite) if test["name"] == first.split(" ")[2]]
+                if found := tests and self.run_group(folder, suite, tests):
+                    return found
         for folder, suite in stages:
             tests = self.tree.tests_of(folder, suite)
             tests.sort(key=lambda test: (-self.name_overlap(test), self.record(folder, test).get("seconds", test["timeout"])))
@@ -242,7 +255,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="check that each mutant applies to this checkout")
     parser.add_argument("--json", action="store_true", help="with --list: as JSON")
     options = parser.parse_args()
-    suites = options.suites.split(",")
+    chosen_suites = options.suites.split(",")
     every = mutants()
     if options.check:
         wrong = unmatched(every, ROOT)
@@ -250,16 +263,17 @@ def main():
         return 1 if wrong else 0
     state = json.loads(options.state.read_text()) if options.state.exists() else {"tests": {}, "mutants": {}}
     known = {name: found for name, found in state["mutants"].items()
-             if name in every and found["digest"] == every[name]["digest"]}
+             if name in every and found["digest"] == every[name]["digest"]}  # at any commit
     if options.list:
-        rows = [{**each, "verdict": "not asked", "test": "", **known.get(name, {})} for name, each in every.items()]
-        lines = [f"{row['id']:26} {row['verdict']:14} {row['test']}\n    {row['breaks']}" for row in rows]
+        rows = [{**each, "verdict": "not asked", "test": "", "commit": "", **known.get(name, {})}
+                for name, each in every.items()]
+        lines = [f"{row['id']:26} {row['verdict']:14} {row['commit'][:9]:9} {row['test']}\n    {row['breaks']}"
+                 for row in rows]
         print(json.dumps(rows, indent=2) if options.json else "\n".join(lines))
         return 0
 
-    chosen = options.only.split(",") if options.only else [
-        name for name in every if name not in known or (options.survivors and known[name]["verdict"] != "caught")]
-    if unknown := set(chosen) - every.keys():
+    only = options.only.split(",") if options.only else []
+    if unknown := set(only) - every.keys():
         raise Fatal(f"there is no mutant {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, which tests would inherit
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # takes the fault out, too
@@ -269,11 +283,21 @@ def main():
         state["tests"] = {name: {"seconds": test["seconds"]} for name, test in state["tests"].items()
                           if "seconds" in test}
     state["commit"] = tree.commit
+
+    def is_known(name):
+        return name in known and known[name]["commit"] == tree.commit
+
+    # Those without a result first, then those whose results are the oldest.
+    order = [*state["mutants"]]
+    chosen = only or sorted(
+        (name for name in every
+         if not is_known(name) or (options.survivors and known[name]["verdict"] != "caught")),
+        key=lambda name: order.index(name) if name in order else -1)
     unfit = unmatched({name: every[name] for name in chosen}, tree.path)
     print("".join(f"{line}\n" for line in unfit.values()), end="")
-    stages = [stage for stage in STAGES if stage[1] in suites]
+    stages = [stage for stage in STAGES if stage[1] in chosen_suites]
     if options.tree:
-        stages = [(options.folder, suite) for suite in suites]
+        stages = [(options.folder, suite) for suite in chosen_suites]
     end = time.monotonic() + 60 * options.minutes
     for name in chosen:
         if name in unfit:
@@ -282,20 +306,30 @@ def main():
         if begin >= end:
             break
         mutant_run = MutantRun(tree, state, every[name])
+        before = state["mutants"].pop(name, {})  # the new one is the last
         try:
-            verdict, test, how = mutant_run.run_stages(stages, options.own)
+            verdict, test, how = mutant_run.run_stages(stages, options.own, before.get("test", ""))
         finally:
             mutant_run.write_source(mutant_run.original)
         seconds = round(time.monotonic() - begin)
-        state["mutants"][name] = {"verdict": verdict, "test": test, "how": how, "seconds": seconds, "suites": suites,
-                                  "commit": tree.commit, "digest": every[name]["digest"]}
+        known[name] = state["mutants"][name] = {
+            "verdict": verdict, "test": test, "how": how, "seconds": seconds, "suites": chosen_suites,
+            "commit": tree.commit, "digest": every[name]["digest"]}
         fresh = options.state.with_suffix(".new")
         fresh.write_text(json.dumps(state, indent=1))
         fresh.replace(options.state)
         print(f"{name:26} {verdict:14} {seconds:5} s  {test or how}", flush=True)
-    verdicts = [state["mutants"][name]["verdict"] for name in every if name in state["mutants"]]
-    print(", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts)))
-    return 0 if not unfit and set(verdicts) <= {"caught"} else 1
+    verdicts = {name: known[name]["verdict"] if is_known(name) else "not asked" for name in every}
+    wrong = {*unfit}
+    for name, verdict in verdicts.items():
+        if verdict == "survived" and "nightly" in every[name]:
+            print(f"{name}: {verdict}; for nightly tests only: {every[name]['nightly']}")
+        elif verdict not in ("caught", "not asked"):
+            print(f"{name}: {verdict}")
+            wrong.add(name)
+    counts = collections.Counter(verdicts.values())
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

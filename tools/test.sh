@@ -35,8 +35,10 @@ bad() {
 mode=all suite='' repeat='' minutes=''
 while [ $# -gt 0 ]; do
   case "$1" in
-    --quick) mode=quick ;;
-    --nightly) mode=nightly ;;
+    --quick | --nightly)
+      [ "$mode" = all ] || bad "$1 and --$mode exclude each other"
+      mode=${1#--}
+      ;;
     --suite | --repeat | --minutes)
       [ $# -gt 1 ] || bad "$1 needs a value"
       printf -v "${1#--}" %s "$2"
@@ -48,6 +50,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 [[ -z $suite || $suite =~ ^(unit|sim|threads|system)$ ]] || bad "--suite '$suite': must be unit, sim, threads or system"
+[ -z "$suite" ] || [ "$mode" = all ] || bad "--suite and --$mode exclude each other"
+[ -z "$minutes" ] || [ "$mode" = nightly ] || bad "--minutes needs --nightly"
 [ -z "$repeat" ] || [ -n "$suite" ] || bad "--repeat needs --suite NAME"
 [[ $repeat$minutes =~ ^[0-9]*$ ]] || bad "--repeat and --minutes take a whole number"
 

@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
-# usage: tools/dev/pytorch.sh [newest]. Installs PyTorch for tests by pip into a virtual environment: the CPU build of
-# the version in pytorch.txt, in build-pytorch/; or PyPI's build of the version in pytorch_newest.txt, in
-# build-pytorch-newest/. Builds gradlane's C++ extension for it. Prints nothing if it is installed.
+# usage: tools/dev/pytorch.sh [cuda | newest]. Installs PyTorch for tests by pip into a virtual environment, and builds
+# gradlane's C++ extension for it. Prints nothing if it is installed.
 #
-# pip looks for the CPU build in its own places (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS), then in PyTorch's index,
-# download.pytorch.org/whl/cpu. If both fail, it takes PyPI's CUDA build, several GB.
+# default   the CPU build of the version in pytorch.txt, in build-pytorch/. pip looks for it in its own places
+#           (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS), then in PyTorch's index, download.pytorch.org/whl/cpu
+# cuda      the same version in build-pytorch/, but PyPI's CUDA build, several GB: for machines where pip cannot find
+#           the CPU build
+# newest    PyPI's CUDA build of the version in pytorch_newest.txt, in build-pytorch-newest/
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tools/dev/build.sh
 help_if_asked "$@"
 
-wanted=tools/dev/pytorch${1:+_$1}.txt
-venv=build-pytorch${1:+-$1}
-[ -e "$wanted" ] || { echo "tools/dev/pytorch.sh: unknown argument '$1'" >&2; exit 2; }
+wanted=tools/dev/pytorch.txt venv=build-pytorch
+case "${1:-}" in
+  '' | cuda) ;;
+  newest) wanted=tools/dev/pytorch_newest.txt venv=build-pytorch-newest ;;
+  *) echo "tools/dev/pytorch.sh: unknown argument '$1'; see tools/dev/pytorch.sh --help" >&2 && exit 2 ;;
+esac
 ! cmp -s "$wanted" "$venv/installed.txt" || exit 0
 
 torch=$(grep '^torch==' "$wanted")
@@ -44,12 +49,14 @@ if ! /usr/bin/python3 -m venv --system-site-packages "$venv" >"$log" 2>&1; then
 fi
 if [ -z "${1:-}" ]; then
   echo "installing $torch for CPUs in $venv/: some 200 MB to download"
-  for_cpus || { echo "pip finds no build for CPUs" && for_gpus; }
+  for_cpus
 else
   for_gpus
 fi || {
   tail -n 5 "$log" >&2
   echo "tools/dev/pytorch.sh: pip could not install $torch" >&2
+  [ -n "${1:-}" ] ||
+    echo "tools/dev/pytorch.sh: 'tools/dev/pytorch.sh cuda' takes PyPI's CUDA build: 5.3 GB to download" >&2
   exit 1
 }
 cp "$wanted" "$venv/installed.txt"

@@ -13,7 +13,7 @@ programs=(g++-aarch64-linux-gnu qemu-user meson ninja-build pkg-config)
 # What of tools/setup.sh's packages is linked.
 wanted=(libdpdk-dev libisal-dev libhwy-dev libgtest-dev libgmock-dev libfmt-dev nlohmann-json3-dev libcli11-dev
   libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev)
-tests=(compress_1 compress_2 collectives collectives_link collectives_strategy collectives_plan)
+tests=(compress_1 compress_2 collectives)
 exchange=(collectives_exchange_1 collectives_exchange_2 collectives_exchange_3 collectives_exchange_4)
 whole=false
 count=true

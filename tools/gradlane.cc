@@ -186,7 +186,7 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
 
 int run(int argc, char** argv) {
   CLI::App app{"gradlane: gradient exchange with compression in the packet path", "gradlane"};
-  app.set_version_flag("--version", std::string("gradlane ") + GRADLANE_VERSION);
+  app.set_version_flag("--version", std::string("gradlane ") + GRADLANE_RELEASE);
   app.require_subcommand(1);
   app.get_formatter()->column_width(kHelpIndent);
 

@@ -50,11 +50,11 @@ int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<p
   if (const auto* const accelerator = std::get_if<gradlane::AcceleratorConfig>(&configs.front())) {
     if (!serving.empty())
       throw gradlane::SetupError("--for: an accelerator has no trainers, whose end it could wait for");
-    return gradlane::run_accelerator(*accelerator, GRADLANE_VERSION);
+    return gradlane::run_accelerator(*accelerator, GRADLANE_RELEASE);
   }
   std::vector<gradlane::NodeConfig> nodes;
   for (const gradlane::AnyConfig& config : configs) nodes.push_back(std::get<gradlane::NodeConfig>(config));
-  return gradlane::run_daemon(nodes, serving, GRADLANE_VERSION);
+  return gradlane::run_daemon(nodes, serving, GRADLANE_RELEASE);
 }
 
 // Sockets are gone by now. What somebody has put beside the log stays, and the folder.
@@ -150,7 +150,7 @@ void add_options(CLI::App& app, Options& options) {
                "If it ends well (exit 0), remove `log_file`, and its\n"
                "folder if nothing else is in there");
   app.add_flag("--check", options.check, "Check all, print it as the file that it amounts to, end");
-  app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_VERSION);
+  app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_RELEASE);
   app.footer(
       "Runs until SIGTERM or SIGINT: then it waits for what is in flight, removes its\n"
       "sockets and exits with 0. If it cannot start: exit 2. If a device goes away:\n"

@@ -126,12 +126,12 @@ TEST_F(Addresses, ClonesWithOneMacAddressAreToldByTheirLives) {
   ASSERT_TRUE(is_complete());
   Trainer trainer(stack_, 0);
   copy(1, *stack_.config(1).ports[0].mac);
-  const std::regex start_count("rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+");
+  const std::regex two_lives("rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+");
   bool named = false;
   for (int i = 0; i < 100 && !named; ++i) {
     const Outcome ended = trainer.wait(trainer.barrier());
     ASSERT_EQ(ended.code, GRADLANE_FAILED) << "a barrier that others have not come to";
-    named = std::regex_search(ended.text, lives);
+    named = std::regex_search(ended.text, two_lives);
   }
   EXPECT_TRUE(named);
 }

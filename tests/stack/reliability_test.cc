@@ -29,22 +29,22 @@ Ranks without(Ranks all, const Ranks& some) {
   return all;
 }
 
-std::vector<unsigned> start_count(Testbed& testbed) {
-  std::vector<unsigned> lives;
-  for (unsigned node = 0; node < testbed.setup().nodes; ++node) lives.push_back(testbed.stack().start_count(node));
-  return lives;
+std::vector<unsigned> start_counts(Testbed& testbed) {
+  std::vector<unsigned> counts;
+  for (unsigned node = 0; node < testbed.setup().nodes; ++node) counts.push_back(testbed.stack().start_count(node));
+  return counts;
 }
 
 // All daemons but these are still the same processes.
 class Alive {
  public:
   explicit Alive(Testbed& testbed, std::set<unsigned> but = {})
-      : testbed_(testbed), but_(std::move(but)), lives_(start_count(testbed)) {}
+      : testbed_(testbed), but_(std::move(but)), start_counts_(start_counts(testbed)) {}
   ~Alive() {
-    for (unsigned node = 0; node < lives_.size(); ++node) {
+    for (unsigned node = 0; node < start_counts_.size(); ++node) {
       EXPECT_TRUE(testbed_.stack().is_running(node)) << "daemon " << node << " has ended";
       if (!but_.contains(node)) {
-        EXPECT_EQ(testbed_.stack().start_count(node), lives_[node]) << "daemon " << node;
+        EXPECT_EQ(testbed_.stack().start_count(node), start_counts_[node]) << "daemon " << node;
       }
     }
   }
@@ -54,7 +54,7 @@ class Alive {
  private:
   Testbed& testbed_;
   const std::set<unsigned> but_;
-  const std::vector<unsigned> lives_;
+  const std::vector<unsigned> start_counts_;
 };
 
 // Expects that all failed operations ended within `bound` of the fault at `since`, with an error that names a rank of

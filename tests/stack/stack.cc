@@ -107,7 +107,7 @@ void Stack::start(unsigned node) {
   sink_->log = &it.log;
   it.why.clear();
   it.open = it.stopped = false;
-  ++it.lives;
+  ++it.starts;
   NodeConfig config = it.config;
   it.hosts.clear();
   for (PortConfig& port : config.ports) {

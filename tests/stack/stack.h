@@ -79,7 +79,7 @@ class Stack {
   void stop(unsigned node, bool stopped);
   [[nodiscard]] bool is_running(unsigned node) const { return !daemons_[node].nodes.empty(); }
   // How often the daemon has been started.
-  [[nodiscard]] unsigned start_count(unsigned node) const { return daemons_[node].lives; }
+  [[nodiscard]] unsigned start_count(unsigned node) const { return daemons_[node].starts; }
   // The error with which the daemon could not start, or ended by itself; "" if there was none.
   [[nodiscard]] const std::string& exit_error(unsigned node) const { return daemons_[node].why; }
   // All log lines since the first start: "LEVEL TEXT".
@@ -116,7 +116,7 @@ class Stack {
     std::vector<unsigned> hosts;  // that its ports are
     bool open = false;
     bool stopped = false;
-    unsigned lives = 0;
+    unsigned starts = 0;
     Nanos settled_by = 0;
     Nanos round_at = 0;
     Nanos control_at = 0;

@@ -6,6 +6,6 @@
 
 namespace gradlane {
 
-CalibrationUse this_use() { return calibration_use(GRADLANE_VERSION); }
+CalibrationUse this_use() { return calibration_use(GRADLANE_RELEASE); }
 
 }  // namespace gradlane

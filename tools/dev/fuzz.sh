@@ -9,11 +9,11 @@ name=${1:?which fuzzer: see tests/fuzz/meson.build}
 declare -A longest=([bundle]=1600 [calibration]=4096 [codec]=600 [config]=2048 [exchange]=4096 [http]=1024
   [profile]=2048 [server]=2048 [superpacket]=4096 [top]=4096 [trainer]=600)
 findings=build-findings/$name/  # kept when build folders are removed
-grown=build-sanitize/corpus/$name
+grown=build-fuzz/corpus/$name
 mkdir -p "$findings" "$grown"
-[ -d build-sanitize/meson-private ] || configure_sanitize
-ninja -C build-sanitize --quiet "tests/fuzz/${name}_fuzz"
-if ! "build-sanitize/tests/fuzz/${name}_fuzz" "$grown" "tests/fuzz/corpus/$name" -max_len="${longest[$name]:-256}" \
+[ -d build-fuzz/meson-private ] || configure_fuzz
+ninja -C build-fuzz --quiet "tests/fuzz/${name}_fuzz"
+if ! "build-fuzz/tests/fuzz/${name}_fuzz" "$grown" "tests/fuzz/corpus/$name" -max_len="${longest[$name]:-256}" \
   -timeout=20 -max_total_time="${2:-60}" -verbosity=0 -print_final_stats=1 -artifact_prefix="$findings"; then
   echo "tools/dev/fuzz.sh: $name failed; fix the bug, and copy the input from $findings to tests/fuzz/corpus/$name" >&2
   exit 1

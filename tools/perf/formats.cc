@@ -10,13 +10,13 @@
 namespace gradlane {
 namespace {
 
-using Rows = std::vector<const PerfRow*>;
+using PerfRows = std::vector<const PerfRow*>;
 
-// Rows of one operation, strategy, codec and number of parts, in the order in which these first came.
-std::vector<Rows> tables_of(std::span<const PerfRow> rows) {
-  std::vector<Rows> tables;
+// PerfRows of one operation, strategy, codec and number of parts, in the order in which these first came.
+std::vector<PerfRows> tables_of(std::span<const PerfRow> rows) {
+  std::vector<PerfRows> tables;
   for (const PerfRow& row : rows) {
-    const auto same = [&row](const Rows& table) {
+    const auto same = [&row](const PerfRows& table) {
       const PerfRow& first = *table.front();
       return first.op == row.op && first.strategy == row.strategy && first.codec == row.codec &&
              first.together == row.together;
@@ -115,7 +115,7 @@ void add_nccl_row(std::string& text, const PerfPlan& plan, unsigned world, const
 std::string osu_text(const PerfPlan& plan, std::span<const PerfRow> rows) {
   std::string text;
   const auto out = std::back_inserter(text);
-  for (const Rows& table : tables_of(rows)) {
+  for (const PerfRows& table : tables_of(rows)) {
     fmt::format_to(out, "\n# OSU MPI {} Latency Test, as printed by gradlane perf\n", osu_op(table.front()->op));
     text += what_text(plan, *table.front());
     fmt::format_to(out, "# Datatype: {}.\n", osu_type(plan.type.type));
@@ -138,7 +138,7 @@ std::string osu_text(const PerfPlan& plan, std::span<const PerfRow> rows) {
 std::string nccl_text(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows) {
   std::string text;
   const auto out = std::back_inserter(text);
-  for (const Rows& table : tables_of(rows)) {
+  for (const PerfRows& table : tables_of(rows)) {
     text += what_text(plan, *table.front());
     fmt::format_to(out, "# warmup iters: {} iters: {} agg iters: 1 validation: {} ranks: {}\n#\n", plan.warmup,
                    plan.iterations, plan.check ? 1 : 0, world);

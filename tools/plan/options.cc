@@ -31,7 +31,7 @@ constexpr double kMostGbps = 1e5;
 constexpr double kMostBatch = 1e6;
 constexpr double kMostFaster = 1000;
 
-double number(const char* option, const std::string& text, double usual, double least, double most) {
+double option_number(const char* option, const std::string& text, double usual, double least, double most) {
   if (text.empty()) return usual;
   if (const auto value = parse_real(text, least, most)) return *value;
   throw SetupError(fmt::format("{} '{}': must be a number from {:g} to {:g}", option, text, least, most));
@@ -80,7 +80,7 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
     setting.compute_from = fmt::format("scaled from the profile's batch of {}", own);
   }
   if (!options.compute_ms.empty()) {
-    const double seconds = kMilli * number("--compute-ms", options.compute_ms, 0, 1e-3, 1e9) / setting.batch;
+    const double seconds = kMilli * option_number("--compute-ms", options.compute_ms, 0, 1e-3, 1e9) / setting.batch;
     const double known = setting.sample.backward;
     const double share = known > 0 ? known / (setting.sample.forward + known) : kBackwardShare;
     setting.sample = {seconds * (1 - share), seconds * share};
@@ -126,16 +126,16 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   }
   Calibration& calibration = setting.calibration;
   calibration.lanes = plan_lanes_of(options.lanes, calibration.lanes);
-  if (!options.mtu.empty()) calibration.packets.set_mtu(number("--mtu", options.mtu, 1500, 576, 65535));
+  if (!options.mtu.empty()) calibration.packets.set_mtu(option_number("--mtu", options.mtu, 1500, 576, 65535));
   if (!options.latency_us.empty())
-    calibration.link.latency = 1e-6 * number("--latency-us", options.latency_us, 0, 0, 1e7);
+    calibration.link.latency = 1e-6 * option_number("--latency-us", options.latency_us, 0, 0, 1e7);
   unsigned nodes = calibration.links.empty() ? 4 : 0;
   for (const LinkCost& link : calibration.links) nodes = std::max({nodes, link.from + 1, link.to + 1});
   setting.nodes_assumed = options.nodes.empty() && calibration.links.empty();
   setting.gbps_assumed = options.gbps.empty() && calibration.links.empty();
   setting.nodes = whole("--nodes", options.nodes, nodes, 1, kMaxWorld);
   const double known = calibration.link.bandwidth * 8e-9;
-  setting.gbps = number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
+  setting.gbps = option_number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
   calibration.link.bandwidth = setting.gbps * 1e9 / 8;
   if (!options.gbps.empty()) calibration.link.at_least = false;
 }

@@ -54,6 +54,7 @@ class SimNet {
   SimNet& operator=(const SimNet&) = delete;
 
   [[nodiscard]] unsigned nodes() const noexcept { return static_cast<unsigned>(nodes_.size()); }
+  [[nodiscard]] const SimConfig& config() const noexcept { return config_; }
   [[nodiscard]] SimNode& node(unsigned i);
   [[nodiscard]] const SimNode& node(unsigned i) const;
   [[nodiscard]] Nanos now() const noexcept { return core_.now; }

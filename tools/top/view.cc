@@ -22,7 +22,7 @@ constexpr double kExchanges = 0.1;   // of the time: a node that has operations 
 constexpr double kWaiting = 0.25;  // of the time: a node that has operations in flight so much longer waits for others
 constexpr double kHeldUp = 0.3;    // of the time in exchanges: by its link
 constexpr double kLossy = 0.002;   // of the packets: that explains a small window
-constexpr double kBusy = 0.85;     // of the time: a worker that has no more to give
+constexpr double kBusyWorker = 0.85;  // of the time: a worker that has no more to give
 constexpr size_t kLongestText = 200;
 constexpr size_t kMostNamed = 8;   // nodes in a line
 constexpr size_t kMostCauses = 3;  // that they have no figures: lines
@@ -67,7 +67,7 @@ std::string why_slow(const TopView& view, const TopLink& link) {
         100 * link.lost());
   }
   const TopNode* const to = find(view.nodes, link.to);
-  if (to != nullptr && to->busy >= kBusy) {
+  if (to != nullptr && to->busy >= kBusyWorker) {
     return fmt::format("node {}'s worker is busy {:.0f} % of the time", link.to, 100 * to->busy);
   }
   return "cable, switch port, or a node that takes packets slowly";
@@ -164,7 +164,7 @@ std::string waits_of(const TopView& view, const TopNode& node, const json& docum
     return fmt::format("the link to node {}", link->to);
   }
   if (late != view.nodes.end()) return fmt::format("the trainer of node {}", late->node);
-  if (node.busy >= kBusy) return "its own worker";
+  if (node.busy >= kBusyWorker) return "its own worker";
   if (view.size < 2) return "";
   return fmt::format("packets of node {}", (node.node + view.size - 1) % view.size);
 }

@@ -168,7 +168,7 @@ int report(const std::vector<NodeRecording>& nodes, int64_t begin, const TraceOp
     fmt::print("{}\n", fmt::join(summary_lines(summary), "\n"));
   }
   std::fflush(stdout);
-  if (!options.summary) output.write(trace_events(nodes, spans_of(options, nodes, begin), GRADLANE_VERSION));
+  if (!options.summary) output.write(trace_events(nodes, spans_of(options, nodes, begin), GRADLANE_RELEASE));
   if (!options.summary) {
     fmt::print(options.json ? stderr : stdout, "{}: open it in ui.perfetto.dev or chrome://tracing\n", options.output);
   }

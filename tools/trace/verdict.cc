@@ -14,7 +14,7 @@ constexpr double kLate = 0.25;     // of the time an operation takes, to be call
 constexpr double kLater = 2;       //   and so many times as late as the next one
 constexpr double kFull = 0.1;      // of the operations' time, to be called slow,
 constexpr double kFuller = 1.5;    //   and so many times as full as the others
-constexpr double kBusy = 0.7;      // of the trace's time
+constexpr double kBusyNode = 0.7;  // of the trace's time
 constexpr double kAtLeast = 2e-4;  // seconds, to be late at all
 
 // The largest, and the lower median of the others.
@@ -90,7 +90,7 @@ std::string of_links(const TraceSummary& summary) {
 
 std::string of_workers(const TraceSummary& summary) {
   const auto busy = outlier(summary, [](const NodeSummary& node) { return node.cpu; });
-  if (busy.node == nullptr || busy.most < kBusy) return "";
+  if (busy.node == nullptr || busy.most < kBusyNode) return "";
   return fmt::format(
       "the worker of node {} is busy with codecs for {:.0f} % of the time: more lanes, or a cheaper codec",
       busy.node->node, 100 * busy.most);

@@ -18,6 +18,7 @@ size_t largest(std::span<const JobSpec> specs, unsigned world) {
 
 testing::AssertionResult run(SimNet& net, std::span<Job> jobs, Nanos limit, size_t in_flight) {
   const unsigned world = net.nodes();
+  if (in_flight == 0) in_flight = net.config().exchange.operations;
   for (size_t next = 0; next < jobs.size();) {
     const size_t end = std::min(jobs.size(), next + in_flight);
     for (; next < end; ++next) {

@@ -21,10 +21,10 @@ namespace gradlane::test {
 // Bytes of the largest tensor among them: what an exchange needs no more than, as it clears all that it may need.
 [[nodiscard]] size_t largest(std::span<const JobSpec> specs, unsigned world);
 
-// Submits the jobs to all nodes in the same order, at most `in_flight` at a time, and runs until all have ended; then
-// checks that all succeeded and are right.
+// Submits the jobs to all nodes in the same order, at most `in_flight` at a time (0: as many as
+// their configuration allows), and runs until all have ended; then checks that all succeeded and are right.
 [[nodiscard]] testing::AssertionResult run(SimNet& net, std::span<Job> jobs, Nanos limit = 600 * kSecond,
-                                           size_t in_flight = 16);
+                                           size_t in_flight = 0);
 
 // Whether all that was submitted has ended, and without a failure.
 [[nodiscard]] testing::AssertionResult all_succeeded(const SimNet& net);

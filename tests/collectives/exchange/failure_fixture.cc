@@ -211,6 +211,7 @@ SimConfig slow_switch(const std::string& strategies, unsigned nodes, uint64_t se
   SimConfig config = slow_ring(nodes, seed, loss);
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = find_strategies(strategies);
+  config.exchange.operations = 8;  // each clears what it may need
   return config;
 }
 

@@ -24,6 +24,7 @@ SimConfig switched(unsigned world, const std::string& strategies = "direct", siz
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = find_strategies(strategies);
   config.exchange.max_bytes = max_bytes;
+  config.exchange.operations = 4;  // each clears what it may need
   return config;
 }
 

@@ -238,6 +238,7 @@ TEST(StrategyAborts, ReachWhoWaitsBehindThoseThatAreThrough) {
 TEST(StrategyStages, AreNotForgottenForALateStart) {
   SimConfig config = slow_switch("rings:2", 4, 5);
   config.exchange.window = 4096;
+  config.exchange.operations = 16;
   config.exchange.max_bytes = size_t{8} << 20;
   config.exchange.operation_timeout = kSecond;
   TestRing ring(config);

@@ -25,6 +25,7 @@ SimConfig switched(const std::string& strategy, unsigned world) {
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = {find_strategy(strategy)};
   config.exchange.max_bytes = size_t{2} << 20;
+  config.exchange.operations = 4;  // each clears what it may need
   return config;
 }
 
@@ -239,6 +240,7 @@ std::vector<float> reduced(const std::string& strategy, const std::string& codec
   SimConfig config = switched(strategy, world);
   config.faults.loss = 0.02;
   config.faults.reorder = 0.1;
+  config.exchange.operations = buckets;
   SimNet net(config);
   const size_t count = tensors[0].size();
   for (size_t bucket = 0; bucket < buckets; ++bucket) {

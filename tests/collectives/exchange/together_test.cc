@@ -50,7 +50,9 @@ TEST_P(Together, AreRightUnderLoss) {
 }
 
 TEST_P(Together, EndWithARestart) {
-  TestRing ring(slow_switch(GetParam(), 4, 3, 0.01));
+  SimConfig config = slow_switch(GetParam(), 4, 3, 0.01);
+  config.exchange.operations = 16;
+  TestRing ring(config);
   for (unsigned rank = 0; rank < 4; ++rank) {
     SCOPED_TRACE(rank);
     ASSERT_TRUE(ring.wait_whole(kSecond));

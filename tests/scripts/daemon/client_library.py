@@ -98,7 +98,7 @@ class LibraryTest(DaemonTest):
             array = trainers[0].zeros(5000)
             early = trainers[0].start("all_reduce", array, **fields)
             time.sleep(1)
-            late = trainers[1].start("all_reduce", trainers[1].zeros(5000))
+            late = trainers[1].start("all_reduce", trainers[1].zeros(5000), **fields)
             self.all_end(trainers, [early, late])
             # Without: the daemon's.
             if fields:

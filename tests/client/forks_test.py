@@ -18,6 +18,7 @@ import gradlane
 
 gl = None
 FAKE = os.environ.get("GRADLANE_FAKE_PID")
+PATIENCE = 180  # seconds until a program counts as hanging
 
 
 def setUpModule():
@@ -124,7 +125,7 @@ class WithFakeDaemon(unittest.TestCase):
     """Last by its name: it takes the connection away from the tests above."""
 
     def run_python(self, code):
-        run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60,
+        run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=PATIENCE,
                              check=False)
         self.assertEqual((run.returncode, run.stderr), (0, ""))
         return run.stdout
@@ -179,8 +180,8 @@ class WithoutFakeDaemon(unittest.TestCase):
         gl.close()
         # Until this end is closed, the child lives.
         with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
-            self.assertEqual(process.wait(60), -signal.SIGKILL)
-            end = time.monotonic() + 60
+            self.assertEqual(process.wait(PATIENCE), -signal.SIGKILL)
+            end = time.monotonic() + PATIENCE
             while True:
                 try:
                     gradlane.open().close()

@@ -13,6 +13,7 @@ import time
 
 from tests.scripts.accelerator import rig, traffic
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.waiting import PATIENCE
 from tools.net.spaces import run
 
 wait_for = rings.wait_for
@@ -27,7 +28,7 @@ class Programs:
 
     def run(self, i, *words):
         command = self.hosts.command(i, self.gradlane, *words, "--config", str(self.bumps.config(i)))
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
     def check(self, i, status, *patterns):
         """What it fails, and nothing else."""
@@ -97,7 +98,7 @@ def no_rule(hosts, bumps, programs):
     wait_for(lambda: has_table(hosts, 1), "the table is there again")
     assert f"table netdev {TABLE} of nftables was removed or changed: made right" in bumps.log(1), bumps.log(1)
     denied = subprocess.run(hosts.command(1, "nft", "delete", "table", "netdev", f"{TABLE}-held"),
-                            capture_output=True, text=True, timeout=60)
+                            capture_output=True, text=True, timeout=PATIENCE)
     assert denied.returncode != 0 and "not permitted" in denied.stderr, denied
     # Rules of others about the same interface, in whatever order, change nothing.
     hosts.node(1).run("nft", "-f", "-", stdin="""table netdev another {
@@ -125,7 +126,7 @@ def second(hosts, bumps, programs):
     other = bumps.folder / "other.yaml"
     other.write_text(bumps.config(1).read_text().replace("n1.admin", "other.admin"))
     ended = subprocess.run(hosts.command(1, bumps.gradlaned, "--config", other), capture_output=True, text=True,
-                           timeout=60)
+                           timeout=PATIENCE)
     assert ended.returncode == 2 and "another accelerator has glw0 and gla0" in ended.stderr, ended
     assert str(bumps.processes[1].pid) in ended.stderr, ended.stderr
     check_once(hosts, bumps, "beside a second one")
@@ -146,7 +147,7 @@ def killed(hosts, bumps, programs):
         bumps.kill(1)
         died = time.monotonic()
         ping = hosts.command(0, "ping", "-c", "1", "-W", "1", rig.address(1))
-        wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=60).returncode == 0, "a ping passes")
+        wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=PATIENCE).returncode == 0, "a ping passes")
         print(f"a ping passes {time.monotonic() - died:.2f} s after the accelerator died", flush=True)
         programs.check(1, 1, r"^FAIL daemon: none runs on \S*n1.admin, where one has died: what the host sends passes it "
                              r"by, uncompressed, as the kernel joins glw0 and gla0; compressed packets for this host are "
@@ -174,7 +175,7 @@ def killed(hosts, bumps, programs):
     programs.check(1, 1, r"^FAIL daemon: none runs .* nothing passes between glw0 and gla0 without it: the host has no "
                          r"network over gl0; gradlaned --config \S*; until it runs, gradlane accelerator up --config")
     assert programs.run(1, "accelerator", "up").returncode == 0
-    wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=60).returncode == 0, "a ping passes")
+    wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=PATIENCE).returncode == 0, "a ping passes")
     bumps.start_node(1)
     bumps.wait_up()
     check_once(hosts, bumps, "another one")
@@ -189,7 +190,7 @@ def stopped(hosts, bumps, programs):
     programs.check(1, 1, r"^FAIL daemon: none runs on \S*n1.admin: what the host sends passes it by")
     ping = hosts.process(0, "ping", "-c", "100", "-i", "0.02", "-W", "30", rig.address(1))
     bumps.start_node(1)
-    text = ping.communicate(timeout=60)[0]
+    text = ping.communicate(timeout=PATIENCE)[0]
     assert "DUP" not in text and "duplicates" not in text, text
     bumps.wait_up()
 
@@ -210,7 +211,7 @@ def nobody(hosts, bumps, programs):
                          r"permitted.*: gradlane accelerator up --config \S*n1.yaml$")
     assert bumps.stats(1)["kernel"] == {"kept_off": True, "bypass": False}, bumps.stats(1)["kernel"]
     assert "  WRONG: table netdev" in programs.run(1, "stats").stdout
-    wait_for(lambda: bumps.log(1).count(words) > 1, "the log says it again", 30)
+    wait_for(lambda: bumps.log(1).count(words) > 1, "the log says it again")
     assert programs.run(1, "accelerator", "up").returncode == 0
     wait_for(lambda: bumps.stats(1)["kernel"] == {"kept_off": True, "bypass": True}, "it sees the table")
     programs.check(1, 0)
@@ -223,7 +224,7 @@ def nobody(hosts, bumps, programs):
 def gone(hosts, bumps, programs):
     """Without its interface it ends, so that a supervisor starts it."""
     hosts.node(1).ip("link", "del", "glw0")
-    assert bumps.processes[1].wait(60) == 3, bumps.log(1)
+    assert bumps.processes[1].wait(PATIENCE) == 3, bumps.log(1)
     assert "interface glw0 is gone: deleted" in bumps.log(1), bumps.log(1)
     bumps.processes[1] = None
     programs.check(1, 1, "^FAIL interface glw0 of port wire: there is no such interface",

@@ -58,7 +58,7 @@ def legacy(hosts, bumps, args):
 
 def check(hosts, bumps, args):
     command = hosts.command(0, args.gradlane, "check", "--config", bumps.config(0))
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=rig.PATIENCE,
                           stdin=subprocess.DEVNULL)
 
 

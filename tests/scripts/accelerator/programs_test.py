@@ -23,10 +23,10 @@ from tests.scripts.accelerator import rig, traffic
 from tests.scripts.fixtures import networks, rings
 
 FLOATS = 200_000  # of each kind and way
-DOWNLOAD = """
+DOWNLOAD = f"""
 import hashlib, sys, urllib.request
 for url in sys.argv[1:]:
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout={rig.PATIENCE}) as answer:
         print(hashlib.sha256(answer.read()).hexdigest(), flush=True)
 """
 
@@ -38,7 +38,7 @@ def bumps_matter(hosts, bumps):
     """Nothing goes around them."""
     ping = hosts.command(0, "ping", "-c", "1", "-W", "1", rig.address(1))
     bumps.stop(1)
-    assert subprocess.run(ping, capture_output=True, timeout=60).returncode != 0, "a ping without a bump"
+    assert subprocess.run(ping, capture_output=True, timeout=rig.PATIENCE).returncode != 0, "a ping without a bump"
     bumps.cont(1)
     bumps.wait_up()
 
@@ -67,7 +67,7 @@ def iperf(hosts, *options):
         if "listening" in line:
             break
     output = hosts.node(0).run("iperf3", "-c", rig.address(1), "-J", "-t", "1", *options)
-    server.communicate(timeout=60)
+    server.communicate(timeout=rig.PATIENCE)
     assert server.returncode == 0
     assert json.loads(output)["end"]["sum_received"]["bytes"] > 1 << 20, output
 

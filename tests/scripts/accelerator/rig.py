@@ -19,9 +19,9 @@ import threading
 import time
 
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.waiting import PATIENCE
 from tools.net.spaces import inside
 
-PATIENCE = 60  # seconds; nothing here takes that long if all is well
 ANY_PROTOCOL = socket.htons(3)
 TESTPMD = ("dpdk-testpmd --no-huge --no-shconf --no-pci --no-telemetry -m 128 --lcores 0@(0-%d),1@(0-%d) --vdev "
            "net_af_packet0,iface=gla0,qdisc_bypass=0 --vdev net_af_packet1,iface=glw0,qdisc_bypass=0 -- "
@@ -156,7 +156,7 @@ class Bumps(rings.Ring):
             for i in filter(lambda i: self.processes[i] is not None, range(self.nodes)):
                 rings.wait_for(lambda i=i: self._answers(i), f"the accelerator of host {i} answers")
         ping = self.network.command(0, "ping", "-c", "1", "-W", "1", address(1))
-        rings.wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=60).returncode == 0,
+        rings.wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=PATIENCE).returncode == 0,
                             "a ping passes")
         return self
 

@@ -17,6 +17,7 @@ import subprocess
 
 from tests.scripts.accelerator import rig
 from tests.scripts.fixtures import rings
+from tests.scripts.fixtures.waiting import PATIENCE
 from tools.net.spaces import Spaces, inside, run
 
 wait_for = rings.wait_for
@@ -210,13 +211,13 @@ class Shell:
     def refusal(self):
         """What a daemon says that does not start."""
         result = subprocess.run(self.command(self.gradlaned, "--config", self.folder / "a.yaml"), capture_output=True,
-                                text=True, timeout=60)
+                                text=True, timeout=PATIENCE)
         assert result.returncode == 2, result
         return result.stderr
 
     def end(self, what=signal.SIGTERM, code=0):
         self.process.send_signal(what)
-        assert self.process.wait(60) == code, self.log()
+        assert self.process.wait(PATIENCE) == code, self.log()
         self.process = None
 
     def log(self):

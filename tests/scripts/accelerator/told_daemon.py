@@ -15,10 +15,9 @@ import threading
 import unittest
 
 from tests.scripts.fixtures import networks
-from tests.scripts.fixtures.rings import wait_for
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 from tools.net.spaces import Spaces
 
-TIMEOUT = 60
 BINARIES = {}  # gradlane, gradlaned
 
 DOCUMENT = {
@@ -76,7 +75,7 @@ class FakeDaemon:
 
     def __exit__(self, *_):
         self.listener.shutdown(socket.SHUT_RDWR)
-        self.thread.join(TIMEOUT)
+        self.thread.join(PATIENCE)
         self.listener.close()
 
     def _serve(self):
@@ -86,7 +85,7 @@ class FakeDaemon:
             except OSError:
                 return
             with client:
-                client.settimeout(TIMEOUT)
+                client.settimeout(PATIENCE)
                 request = client.recv(100)
                 if not request:  # only looks whether somebody listens
                     continue
@@ -116,7 +115,7 @@ class ToolsTest(unittest.TestCase):
         command = [BINARIES.get(program, program), *map(str, options)]
         if self.namespace:
             command = self.namespace.command(*command)
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
 
     def check(self, status, *patterns, options=(), others=False):
         """Lines of `gradlane check`. Each pattern has a line; without `others` every FAIL is one of those."""
@@ -156,7 +155,7 @@ class SpaceTest(ToolsTest):
         with open(self.folder / "log", "w", encoding="utf-8") as log:
             command = self.namespace.command(BINARIES["gradlaned"], "--config", self.config)
             daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(daemon.wait, TIMEOUT)
+        self.addCleanup(daemon.wait, PATIENCE)
         self.addCleanup(daemon.kill)
         wait_for(lambda: daemon.poll() is not None or
                  self.run_program("gradlane", "stats", "--config", self.config).returncode == 0, "the daemon answers")

@@ -11,8 +11,8 @@ import re
 import signal
 import subprocess
 
-from tests.scripts.accelerator.told_daemon import BINARIES, DOCUMENT, TIMEOUT, ToolsTest, changed, main, peer
-from tests.scripts.fixtures.waiting import wait_for
+from tests.scripts.accelerator.told_daemon import BINARIES, DOCUMENT, ToolsTest, changed, main, peer
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 
 class CheckTest(ToolsTest):
@@ -193,7 +193,7 @@ class StatsTest(ToolsTest):
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
                 wait_for(lambda: len(daemon.requests) >= rounds or watching.poll() is not None, f"{rounds} requests")
                 watching.send_signal(signal.SIGINT)
-                output, _ = watching.communicate(timeout=TIMEOUT)
+                output, _ = watching.communicate(timeout=PATIENCE)
         self.assertEqual(watching.returncode, 0)
         return output
 

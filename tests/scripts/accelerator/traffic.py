@@ -260,7 +260,7 @@ def ping_all_sizes(hosts, i, j, sizes, together=16):
                     assert answer[8:] == waiting.pop(number), f"an echo of {len(answer) - 8} bytes is not what was sent"
 
 
-def wait_until_steady(read, what, patience=60):
+def wait_until_steady(read, what, patience=rig.PATIENCE):
     """The value of read() as soon as it has been the same for 0.3 s: counters are copied every so often."""
     seen = [read(), time.monotonic()]
 

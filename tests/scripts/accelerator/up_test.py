@@ -14,9 +14,9 @@ import signal
 import socket
 import threading
 
-from tests.scripts.accelerator.told_daemon import BINARIES, TIMEOUT, SpaceTest, main
+from tests.scripts.accelerator.told_daemon import BINARIES, SpaceTest, main
 from tests.scripts.fixtures.nobody import AS_NOBODY, copies
-from tests.scripts.fixtures.rings import wait_for
+from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 from tools.net.spaces import inside
 
 ADDRESSES = (["10.77.0.1/24"], ["10.77.0.2/24", "label", "eth1:more"], ["10.79.0.1/30", "brd", "+"],
@@ -103,13 +103,13 @@ class UpTest(SpaceTest):
         self.pings()
         self.assertIn("an accelerator has eth1 and gla0: stop gradlaned first", self.accelerator("down", 2))
         daemon.send_signal(signal.SIGKILL)
-        daemon.wait(TIMEOUT)
+        daemon.wait(PATIENCE)
         self.pings()
         self.check(1, "^FAIL daemon: none runs .*, where one has died: what the host sends passes it by")
         daemon = self.start_daemon()
         self.pings()
         daemon.terminate()
-        self.assertEqual(daemon.wait(TIMEOUT), 0)
+        self.assertEqual(daemon.wait(PATIENCE), 0)
         self.pings()
         self.accelerator("down")
         self.assertEqual(self.state(), before)
@@ -146,7 +146,7 @@ class UpTest(SpaceTest):
                       "not for: ethtool -K gl0 tx-udp-segmentation off$")
         self.inside("ethtool", "-K", "gl0", "tx-udp-segmentation", "off")
         daemon.send_signal(signal.SIGKILL)
-        daemon.wait(TIMEOUT)
+        daemon.wait(PATIENCE)
         self.check_stream()
         self.accelerator("down")
         # The kernel takes its time over addresses of links.
@@ -162,10 +162,10 @@ class UpTest(SpaceTest):
             sniffer.bind(("far", 0))
             sniffer.setblocking(False)
             with inside(self.namespace.name):
-                ours = socket.create_connection(listener.getsockname(), TIMEOUT)
+                ours = socket.create_connection(listener.getsockname(), PATIENCE)
             theirs, _ = listener.accept()
             with ours, theirs:
-                theirs.settimeout(TIMEOUT)
+                theirs.settimeout(PATIENCE)
                 for sender, receiver in ((ours, theirs), (theirs, ours)):
                     thread = threading.Thread(target=sender.sendall, args=(data,))
                     thread.start()
@@ -174,7 +174,7 @@ class UpTest(SpaceTest):
                         part = receiver.recv(1 << 20)
                         self.assertTrue(part)
                         got += part
-                    thread.join(TIMEOUT)
+                    thread.join(PATIENCE)
                     self.assertEqual(hashlib.sha256(got).digest(), hashlib.sha256(data).digest())
             lengths = []
             with contextlib.suppress(BlockingIOError):
@@ -270,7 +270,7 @@ class UpTest(SpaceTest):
         daemon = self.start_daemon()
         self.assertIn("an accelerator has eth1: stop gradlaned first", self.accelerator("down", 2))
         daemon.terminate()
-        self.assertEqual(daemon.wait(TIMEOUT), 0)
+        self.assertEqual(daemon.wait(PATIENCE), 0)
         self.check(1, "^FAIL daemon: none runs on .*: nothing passes between host and wire without it")
         self.assertIn("no table netdev gradlane-eth1 any more", self.accelerator("down"))
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")

@@ -10,10 +10,11 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.waiting import PATIENCE
 
 
 def run(*command, **options):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)
     assert result.returncode == 0, (command, result.stdout, result.stderr)
     return result.stdout
 

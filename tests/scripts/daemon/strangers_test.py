@@ -14,12 +14,12 @@ import tempfile
 import time
 
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.waiting import PATIENCE, TIMEOUTS
 from tests.scripts.soak import teams
 
 NODES = 3
 UDP_PORT = 18400
 VICTIM = 1
-TIMEOUTS = "{peer: 10s, start: 20s, operation: 60s, shutdown: 1s}"
 KEY = "5f" * 32
 WORK = teams.job(11, 800)
 HEAVY = teams.job(12, 60, "large", ["raw"])
@@ -114,7 +114,7 @@ class Strangers:
     def send(self, frames):
         data = b"".join(struct.pack("<H", len(frame)) + frame for frame in frames)
         sender = self.in_stranger(sys.executable, "-c", SENDER, stdin=subprocess.PIPE)
-        sender.communicate(data, timeout=60)
+        sender.communicate(data, timeout=PATIENCE)
         assert sender.returncode == 0, "frames could not be sent"
 
     def flood(self, port, rate, seconds=5):
@@ -135,7 +135,7 @@ class Strangers:
             assert catcher.stdout.readline() == b"up\n"
             work()
         finally:
-            data, _ = catcher.communicate(timeout=60)
+            data, _ = catcher.communicate(timeout=PATIENCE)
         frames = []
         while data:
             size, = struct.unpack_from("<H", data)
@@ -180,8 +180,8 @@ def noise_by_udp(strangers, team, reference):
 
     def work():
         sender = strangers.in_stranger(sys.executable, "-c", script)
-        reports = team.run(WORK, 60)
-        assert sender.wait(60) == 0
+        reports = team.run(WORK, PATIENCE)
+        assert sender.wait(PATIENCE) == 0
         return reports
 
     reports = strangers.refused(["not_neighbour", "host"], work)
@@ -191,8 +191,8 @@ def noise_by_udp(strangers, team, reference):
 def under_flood(storm, team):
     """Seconds that the work takes meanwhile, and packets per second."""
     time.sleep(0.3)
-    reports = team.run(HEAVY, 60)
-    report = json.loads(storm.communicate(timeout=60)[0])
+    reports = team.run(HEAVY, PATIENCE)
+    report = json.loads(storm.communicate(timeout=PATIENCE)[0])
     assert storm.returncode == 0
     return reports, report["sent"] / report["seconds"]
 
@@ -203,7 +203,7 @@ def flood(strangers, team, reference):
     Making them takes all of a CPU, and there may be two. So the throughput is compared with that beside a flood that
     goes to a stranger's kernel, too.
     """
-    quiet = team.run(HEAVY, 60)
+    quiet = team.run(HEAVY, PATIENCE)
     loud, rate = strangers.refused(["bad_magic", "stale_session", "not_neighbour", "host"],
                                    lambda: under_flood(strangers.flood(f"p{VICTIM}", 1_000_000), team))
     elsewhere, other_rate = under_flood(strangers.flood("px", 1_000_000), team)
@@ -218,7 +218,7 @@ def flood_of_superpackets(strangers, team, reference):
     """As a host makes them that has but a socket, like those of the nodes: as many as cables carry, and as can be."""
     address = f"10.77.0.{VICTIM + 1}"
     for most in (85_000, 425_000, 10_000_000):
-        quiet = team.run(HEAVY, 60)
+        quiet = team.run(HEAVY, PATIENCE)
         loud, rate = strangers.refused(["not_neighbour"],
                                        lambda: under_flood(strangers.flood_by_udp(address, most), team))
         assert loud[0]["digest"] == quiet[0]["digest"], "a flood has changed results"
@@ -229,12 +229,12 @@ def flood_of_superpackets(strangers, team, reference):
 
 def replay(strangers, team, reference):
     """All that one ring said is said again to the next one, and within the same session."""
-    frames = [as_from_elsewhere(frame) for frame in strangers.caught(lambda: team.run(WORK, 60))]
+    frames = [as_from_elsewhere(frame) for frame in strangers.caught(lambda: team.run(WORK, PATIENCE))]
     assert len(frames) > 500, len(frames)
 
     def again():
         strangers.send(frames)
-        return team.run(WORK, 60)
+        return team.run(WORK, PATIENCE)
 
     reports = strangers.refused(["duplicate"], again)
     assert reports[0]["digest"] == reference, "replays within a session have changed results"
@@ -245,7 +245,7 @@ def replay_later(strangers, team, reference, frames):
     def again():
         for _ in range(3):
             strangers.send(frames)
-        return team.run(WORK, 60)
+        return team.run(WORK, PATIENCE)
 
     reports = strangers.refused(["stale_session"], again)
     assert reports[0]["digest"] == reference, "replays of an earlier session have changed results"
@@ -253,7 +253,7 @@ def replay_later(strangers, team, reference, frames):
 
 def forge(strangers, team, reference):
     """A real packet of this session with other content and a right CRC: only the key tells."""
-    frames = strangers.caught(lambda: team.run(WORK, 60), most=200)
+    frames = strangers.caught(lambda: team.run(WORK, PATIENCE), most=200)
     forged = []
     for frame in frames:
         payload = bytearray(frame[ETHERNET + IP + UDP:])
@@ -264,7 +264,7 @@ def forge(strangers, team, reference):
 
     def again():
         strangers.send(forged)
-        return team.run(WORK, 60)
+        return team.run(WORK, PATIENCE)
 
     reports = strangers.refused(["forged"], again)
     assert reports[0]["digest"] == reference, "forged packets have changed results"
@@ -275,7 +275,7 @@ def with_ring(args, folder, network, tests, **settings):
         ring.start().wait_whole()
         with teams.Team(ring) as team:
             strangers = Strangers(network, ring, args.flood)
-            reference = team.run(WORK, 60)[0]["digest"]
+            reference = team.run(WORK, PATIENCE)[0]["digest"]
             for test in tests:
                 print(test.__name__, flush=True)
                 kept = test(strangers, team, reference)

@@ -3,17 +3,19 @@
 import json
 import subprocess
 
+from tests.scripts.fixtures.waiting import PATIENCE
+
 WORKS = ["memcpy", "crc32c", "udp checksum", "seal", "open", "refuse"]
 SIZES = [256, 1472, 8972]
 
 
 def check(gradlane):
     command = [gradlane, "bench", "auth", "--quick"]
-    output = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True, timeout=50).stdout
+    output = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
     rows = json.loads(output)["rows"]
     assert [(row["bytes"], row["work"]) for row in rows] == [(size, work) for size in SIZES for work in WORKS], rows
     for row in rows:
         assert set(row) == {"bytes", "work", "ns", "bytes_per_second"}, row
         assert row["ns"] > 0 and abs(row["ns"] * row["bytes_per_second"] / 1e9 / row["bytes"] - 1) < 1e-9, row
-    table = subprocess.run(command, check=True, capture_output=True, text=True, timeout=50).stdout.splitlines()
+    table = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout.splitlines()
     assert len(table) == 2 + len(SIZES) and "seal" in table[1], table

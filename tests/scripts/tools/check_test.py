@@ -15,8 +15,8 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.waiting import PATIENCE
 
-TIMEOUT = 120
 BINARIES = {}  # gradlane, gradlaned
 DONE = []  # names of cases
 
@@ -53,7 +53,7 @@ def start(ring, node, *options, time="30s"):
 
 
 def finish(*processes):
-    return [Verdicts(process, process.communicate(timeout=TIMEOUT)[0]) for process in processes]
+    return [Verdicts(process, process.communicate(timeout=PATIENCE)[0]) for process in processes]
 
 
 def check(ring, node, *options, **settings):
@@ -200,7 +200,7 @@ def sockets_in_order_then_alone():
 def options_are_wrong():
     for options in ([], ["--config", "x", "--time", "1"], ["--config", "x", "--speed"]):
         command = [BINARIES["gradlane"], "check", *options]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert result.returncode == 2 and result.stderr.startswith("gradlane: "), (options, result)
 
 

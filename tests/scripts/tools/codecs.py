@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 from tests.scripts.fixtures.paths import ROOT
+from tests.scripts.fixtures.waiting import PATIENCE
 
 PAGE = ROOT / "docs" / "codecs.md"
 MARK = "<!-- gradlane codecs --write-docs docs/codecs.md: "
@@ -28,7 +29,7 @@ ERRORS = [
 
 
 def run(gradlane, *arguments, status=0):
-    result = subprocess.run([gradlane, "codecs", *arguments], capture_output=True, text=True, timeout=100)
+    result = subprocess.run([gradlane, "codecs", *arguments], capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == status, (arguments, result)
     return result
 

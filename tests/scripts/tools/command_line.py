@@ -3,6 +3,8 @@
 import os
 import subprocess
 
+from tests.scripts.fixtures.waiting import PATIENCE
+
 # A classic terminal.
 MAX_LINES = 24
 MAX_COLUMNS = 80
@@ -68,7 +70,7 @@ ERRORS = [
 
 def run(gradlane, arguments, env=None):
     return subprocess.run(
-        [gradlane, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})}
+        [gradlane, *arguments], capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **(env or {})}
     )
 
 
@@ -110,6 +112,6 @@ def check(gradlane):
     assert codecs.returncode == 0 and "fixed:B" in codecs.stdout, codecs
     with open("/dev/full", "w") as full:
         for arguments in (["codecs"], ["plan", "--paper"], ["stats", "--help"]):
-            result = subprocess.run([gradlane, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            result = subprocess.run([gradlane, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
             assert result.returncode == 2 and "No space left" in result.stderr, (arguments, result)
     assert run(gradlane, ["--version"]).stdout.startswith("gradlane "), "version"

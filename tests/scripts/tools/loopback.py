@@ -6,6 +6,8 @@ import math
 import signal
 import subprocess
 
+from tests.scripts.fixtures.waiting import PATIENCE
+
 MODES = ["io", "classify", "codec", "ring"]
 FIELDS = {
     "mode": str,
@@ -68,7 +70,7 @@ ERRORS = [
 
 
 def run(gradlane, arguments, status=0):
-    result = subprocess.run([gradlane, "loopback", *arguments], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([gradlane, "loopback", *arguments], capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == status, (arguments, result)
     return result
 
@@ -169,7 +171,7 @@ def check_interrupt(gradlane):
             [gradlane, "loopback", "--seconds", "0", "--stats"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         lines = [process.stdout.readline() for _ in range(3)]
         process.send_signal(number)
-        rest, errors = process.communicate(timeout=30)
+        rest, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0 and errors == "", (process.returncode, errors)
         assert lines[0].startswith("loopback io: net_ring0 <-> net_ring1"), lines
         assert all("Mpps" in line and "cycles/packet" in line for line in lines[1:]), lines

@@ -3,6 +3,8 @@
 import json
 import subprocess
 
+from tests.scripts.fixtures.waiting import PATIENCE
+
 FIELDS = {
     "op": str,
     "strategy": str,
@@ -28,7 +30,7 @@ CODECS = ["raw", "bf16", "fp16", "inceptionn:10", "inceptionn:10,truncate", "fix
 def run(gradlane, *options, ranks=2, strategies="ring", mtu=9000, iterations=2, form="json"):
     command = [gradlane, "run", "-n", str(ranks), "--link", "ring", "--strategies", strategies, "--mtu", str(mtu),
                "--no-prefix", "--", gradlane, "perf", "--format", form, "-n", str(iterations), "-w", "1", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def perf(gradlane, *options, **network):

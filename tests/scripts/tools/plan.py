@@ -12,6 +12,7 @@ import tempfile
 from random import Random
 
 from tests.scripts.fixtures.paths import ROOT
+from tests.scripts.fixtures.waiting import PATIENCE
 
 HEATMAP = ROOT / "tools" / "plan" / "heatmap.py"
 PROFILE = {"name": "net", "batch": 8, "backward_ms": 10,
@@ -77,7 +78,7 @@ def run(gradlane, *arguments, status=0, **variables):
     variables = {"XDG_CONFIG_HOME": "/nowhere", **variables}  # no calibration of whoever runs this
     if "--calibrat" not in " ".join(arguments) and variables["XDG_CONFIG_HOME"] == "/nowhere":
         arguments = (*arguments, "--calibration", "none")
-    result = subprocess.run([gradlane, "plan", *arguments], capture_output=True, text=True, timeout=100,
+    result = subprocess.run([gradlane, "plan", *arguments], capture_output=True, text=True, timeout=PATIENCE,
                             env={**os.environ, **variables})
     assert result.returncode == status, (arguments, result)
     if "--json" not in arguments:
@@ -214,7 +215,7 @@ def check_calibrating(gradlane, folder):
     assert all(codec["encode_ns"] > 0 and codec["decode_ns"] > 0 for codec in made["codecs"]), made
     assert made["memory_gbytes_per_s"] > 0, made
     error = subprocess.run(["taskset", "-c", str(min(os.sched_getaffinity(0))), gradlane, "plan", "--calibrate", "--alone",
-                            "--lanes", "2", "-o", str(file)], capture_output=True, text=True, timeout=100)
+                            "--lanes", "2", "-o", str(file)], capture_output=True, text=True, timeout=PATIENCE)
     assert error.returncode == 2 and "--lanes 2: this process may use 1 CPU" in error.stderr, error
     assert list(file.parent.iterdir()) == [file], list(file.parent.iterdir())
     plan = json.loads(run(gradlane, "--model", "resnet50", "--calibration", str(file), "--json").stdout)
@@ -255,7 +256,7 @@ def check_grid(gradlane):
 def check_pictures(gradlane, folder):
     grid = grid_of(gradlane)
     for name, magic in (("grid.png", b"\x89PNG"), ("grid.svg", b"<?xml")):
-        subprocess.run([sys.executable, HEATMAP, "-o", folder / name], input=grid, text=True, check=True, timeout=200)
+        subprocess.run([sys.executable, HEATMAP, "-o", folder / name], input=grid, text=True, check=True, timeout=PATIENCE)
         assert (folder / name).read_bytes().startswith(magic), name
     plan = run(gradlane, "--model", "resnet50", "--json").stdout
     for name, text, word in (("no.png", "no", "is no JSON"), ("no.png", "[1]", "has no cells"), ("no.png", plan, "has no cells"),

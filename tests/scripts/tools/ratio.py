@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 from tests.scripts.fixtures.paths import ROOT
+from tests.scripts.fixtures.waiting import PATIENCE
 
 RECORDING = ROOT / "tools" / "bench" / "recordings" / "digits-middle.npy"
 SMALL = ["--size", "64K", "--warmup", "2", "--exchanges", "1"]
@@ -25,7 +26,7 @@ ERRORS = [
 
 
 def run(gradlane, *arguments, status=0):
-    result = subprocess.run([gradlane, "bench", "ratio", *arguments], capture_output=True, text=True, timeout=100)
+    result = subprocess.run([gradlane, "bench", "ratio", *arguments], capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == status, (arguments, result)
     return result
 

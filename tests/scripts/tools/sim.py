@@ -4,6 +4,8 @@ import json
 import math
 import subprocess
 
+from tests.scripts.fixtures.waiting import PATIENCE
+
 FIELDS = {
     "op": str,
     "nodes": int,
@@ -79,7 +81,7 @@ ERRORS = [
 
 
 def run(gradlane, arguments, status=0):
-    result = subprocess.run([gradlane, "sim", *arguments], capture_output=True, text=True, timeout=100)
+    result = subprocess.run([gradlane, "sim", *arguments], capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == status, (arguments, result)
     return result
 

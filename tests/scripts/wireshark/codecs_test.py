@@ -17,6 +17,7 @@ import tempfile
 import unittest
 import zlib
 
+from tests.scripts.fixtures.waiting import PATIENCE
 from tests.scripts.wireshark.captures import Tshark, datagram, descriptor, hello, packet, run, write
 
 HELLO, DATA = 1, 3
@@ -61,7 +62,7 @@ class Section:
 
 def print_blocks():
     sections = []
-    result = subprocess.run([Programs.print_blocks], capture_output=True, text=True, check=True, timeout=60)
+    result = subprocess.run([Programs.print_blocks], capture_output=True, text=True, check=True, timeout=PATIENCE)
     for line in result.stdout.splitlines():
         word, *rest = line.split()
         if word == "codec":

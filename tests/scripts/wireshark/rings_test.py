@@ -15,6 +15,7 @@ import numpy
 
 from tests.scripts.accelerator import rig, traffic
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.waiting import PATIENCE
 from tests.scripts.wireshark.captures import Capture, Tshark
 
 COUNT = 12_000  # floats of each operation
@@ -71,7 +72,7 @@ class RingsTest(unittest.TestCase):
             # Of what comes last the capture may lack some.
             whole = [gl.zeros(100, "f8") for gl in contexts]
             for request in [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, whole)]:
-                request.wait(60)
+                request.wait(PATIENCE)
             for strategy in ("ring", "direct"):
                 for codec in BY_RING if strategy == "ring" else CODECS + OWNED:
                     arrays = [gl.zeros(COUNT) for gl in contexts]
@@ -80,7 +81,7 @@ class RingsTest(unittest.TestCase):
                     requests = [gl.all_reduce(array, codec=codec, strategy=strategy, async_=True)
                                 for gl, array in zip(contexts, arrays)]
                     for request in requests:
-                        request.wait(60)
+                        request.wait(PATIENCE)
             for gl in contexts:
                 gl.close()
         return capture.frames

@@ -62,6 +62,21 @@ TEST(StatsTable, SaysWhatFailedAndEndsWithAStatusForAMinute) {
   EXPECT_EQ(stats_status(now), kStatsRing);
 }
 
+TEST(StatsTable, SaysWhatCodecsTookAway) {
+  json now = document(2);
+  EXPECT_THAT(stats_lines(now, nullptr, 0, false), Not(Contains(HasSubstr("rounding"))));
+  const json before = {
+      {"lossy_operations", 3}, {"lossy_values", 2000}, {"lossy_zeroed", 1800}, {"lossy_norm_ppm", 150'000}};
+  now["ranks"][0]["counters"] = {
+      {"lossy_operations", 4}, {"lossy_values", 3000}, {"lossy_zeroed", 2050}, {"lossy_norm_ppm", 180'000}};
+  EXPECT_THAT(stats_lines(now, nullptr, 0, false),
+              Contains("rank 0, lane 0: rounding made 68.3 % of the values zero and took 4.5 % of the norm (4 sums)"));
+  json earlier = document(2);
+  earlier["ranks"][0]["counters"] = before;
+  EXPECT_THAT(stats_lines(now, &earlier, 10, false),
+              Contains("rank 0, lane 0: rounding made 25.0 % of the values zero and took 3.0 % of the norm (1 sum)"));
+}
+
 std::vector<std::string> page(const json& now, bool all = false) { return stats_lines(now, nullptr, 0, all); }
 
 TEST(StatsTable, FewNeighboursHaveALineEachAndLinksAFigure) {

@@ -54,25 +54,30 @@ FileDescriptor listener_at(uint16_t& port) {
 // A port that nobody listens at, and that no other program is given: rank 0 reuses addresses, and so can listen there.
 class FreePort {
  public:
-  FreePort() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    const int yes = 1;
-    EXPECT_EQ(setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), 0);
-    sockaddr_in address = address_at(0);
+  FreePort() : fd_(bound_at(0)) {
+    sockaddr_in address{};
     socklen_t bytes = sizeof(address);
-    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), bytes), 0);
     EXPECT_EQ(getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
     port_ = ntohs(address.sin_port);
   }
   operator uint16_t() const { return port_; }  // NOLINT(google-explicit-constructor): a port
   // Until so many have connected, who are sent away: they try again.
-  void turn_away(unsigned count) {
-    EXPECT_EQ(listen(fd_.get(), 8), 0);
-    for (unsigned i = 0; i < count; ++i) (void)FileDescriptor(accept(fd_.get(), nullptr, nullptr));
-    *this = FreePort(port_);
+  void turn_away(unsigned count) const {
+    const FileDescriptor listener = bound_at(port_);
+    EXPECT_EQ(listen(listener.get(), 8), 0);
+    for (unsigned i = 0; i < count; ++i) (void)FileDescriptor(accept(listener.get(), nullptr, nullptr));
   }
 
  private:
-  explicit FreePort(uint16_t port) : port_(port) {}
+  // 0: the kernel chooses a port.
+  static FileDescriptor bound_at(uint16_t port) {
+    FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
+    const int yes = 1;
+    EXPECT_EQ(setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), 0);
+    const sockaddr_in address = address_at(port);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+  }
 
   FileDescriptor fd_;
   uint16_t port_ = 0;
@@ -118,7 +123,7 @@ std::string heard(const FileDescriptor& fd) {
 
 TEST(Meeting, AllLearnTheSameWhoeverComesFirst) {
   EXPECT_EQ(met(0, 1, FreePort()), "127.0.0.1 ");
-  FreePort port;
+  const FreePort port;
   std::vector<std::future<std::string>> ranks;
   for (const unsigned rank : {2U, 1U, 3U}) ranks.push_back(start(rank, 4, port));
   port.turn_away(3);

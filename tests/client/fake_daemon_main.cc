@@ -3,6 +3,7 @@
 // GRADLANE_SOCKET, RANK and WORLD_SIZE are set for it, and GRADLANE_FAKE_PID: SIGUSR1 to there has the daemon say
 // goodbye, SIGUSR2 has it look at no submissions until the next one. When that is done, a byte comes through the file
 // descriptor GRADLANE_FAKE_ANSWERS. Returns the command's exit status.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ int main(int argc, char** argv) {
   setenv("RANK", "0", 1);
   setenv("WORLD_SIZE", "1", 1);
   int answers[2];
-  if (pipe(answers) != 0) {
+  if (pipe2(answers, O_CLOEXEC) != 0) {
     std::perror("pipe");
     return 1;
   }
@@ -41,6 +42,8 @@ int main(int argc, char** argv) {
   const pid_t child = fork();
   if (child == 0) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    // Its end alone: what it reads ends with this process.
+    (void)fcntl(answers[0], F_SETFD, 0);
     execvp(argv[2], argv + 2);
     std::perror(argv[2]);
     _exit(127);

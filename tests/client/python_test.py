@@ -336,7 +336,7 @@ class WithFakeDaemon(unittest.TestCase):
     def tell(self, what):
         """Sends the daemon a signal, and waits until it has done what that says."""
         os.kill(int(FAKE), what)
-        os.read(int(os.environ["GRADLANE_FAKE_ANSWERS"]), 1)
+        self.assertEqual(os.read(int(os.environ["GRADLANE_FAKE_ANSWERS"]), 1), b"\0", "the fake daemon has ended")
 
     def test_daemon_says_goodbye(self):
         with gradlane.open() as context:

@@ -6,13 +6,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "tests/client/client_fixture.h"
+#include "tests/client/sleeps.h"
 
 namespace gradlane::test::find_test {
 namespace {
@@ -90,15 +89,13 @@ TEST_F(Find, NothingThere) {
 TEST_F(Find, WaitsForADaemonThatIsStarting) {
   std::unique_ptr<FakeDaemon> daemon;
   fs::remove(runtime_ / "gradlane");
-  std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const DuringSleeps later([&] {
     daemon = std::make_unique<FakeDaemon>(FakeDaemon::Settings{});
     fs::create_directory(runtime_ / "gradlane");
     move(*daemon, in_runtime("node0.sock"));
   });
-  const gradlane_code code = open(kLong);
-  later.join();
-  EXPECT_EQ(code, GRADLANE_OK) << gradlane_error(nullptr);
+  EXPECT_EQ(open(kLong), GRADLANE_OK) << gradlane_error(nullptr);
+  EXPECT_NE(daemon, nullptr) << "it was not waited for";
 }
 
 TEST_F(Find, TakesTheOneThatAccepts) {

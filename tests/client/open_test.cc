@@ -6,12 +6,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
-#include <thread>
 #include <vector>
 
 #include "tests/client/client_fixture.h"
+#include "tests/client/sleeps.h"
 
 namespace gradlane::test::open_test {
 namespace {
@@ -128,15 +127,15 @@ TEST_F(Open, WaitsForADaemonThatIsStarting) {
   // The path is known before the daemon is.
   const std::string link = "/tmp/gradlane-late-" + std::to_string(getpid());
   std::unique_ptr<FakeDaemon> daemon;
-  std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  unsigned sleeps = 0;
+  const DuringSleeps later([&] {
+    if (++sleeps > 1) return;
     daemon = std::make_unique<FakeDaemon>(FakeDaemon::Settings{.hang_ups = 2});
-    ASSERT_EQ(symlink(daemon->path().c_str(), link.c_str()), 0);
+    EXPECT_EQ(symlink(daemon->path().c_str(), link.c_str()), 0);
   });
-  const gradlane_code code = open_at(link, kLong);
-  later.join();
+  EXPECT_EQ(open_at(link, kLong), GRADLANE_OK) << gradlane_error(nullptr);
+  EXPECT_EQ(sleeps, 3U) << "before it came, and after each time it hung up";
   unlink(link.c_str());
-  EXPECT_EQ(code, GRADLANE_OK) << gradlane_error(nullptr);
 }
 
 TEST_F(Open, HangUpWithoutTimeLeft) {

@@ -236,7 +236,7 @@ void ServerTest::start() {
 }
 
 testing::AssertionResult ServerTest::until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  const auto deadline = std::chrono::steady_clock::now() + 10min;
   for (;;) {
     if (condition()) return testing::AssertionSuccess();
     if (std::chrono::steady_clock::now() > deadline) return testing::AssertionFailure() << "it never happens";
@@ -244,11 +244,6 @@ testing::AssertionResult ServerTest::until(const std::function<bool()>& conditio
     poll(&entry, 1, 1);
     step();
   }
-}
-
-Nanos ServerTest::now() const {
-  const auto real = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<Nanos>(std::chrono::nanoseconds(real).count()) + skipped_;
 }
 
 Reply ServerTest::receive(const RawClient& client) {

@@ -2,13 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "dataplane/device/eal.h"
 #include "tests/dataplane/cluster.h"
 
 namespace gradlane::test::worker_test {
@@ -89,16 +86,6 @@ TEST(Worker, NeverRestsWhereItSpins) {
     EXPECT_FALSE(advice.yield);
     EXPECT_EQ(advice.sleep, 0U);
   }
-}
-
-// With real threads and the real clock: started, and stopped while they sleep.
-TEST(Worker, StopsWhileItSleeps) {
-  Cluster cluster({.nodes = 2, .played = true});
-  cluster.node(0).start(clock_now());
-  const std::atomic<uint64_t>& asked = cluster.node(0).neighbours()[0]->arp_tries;
-  while (asked.load() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  cluster.node(0).stop_workers();
-  EXPECT_GT(cluster.counted(0, "arp_sent"), 0U);
 }
 
 }  // namespace

@@ -190,5 +190,18 @@ TEST_P(Disagreement, IsNamedOnBothSides) {
 
 INSTANTIATE_TEST_SUITE_P(Lanes, Disagreement, testing::Values(1U, 2U));
 
+// Only rank 0 counts an operation that rank 1 never starts: after resume() both count from the same one.
+TEST(Resume, AfterATimeoutOnOneRank) {
+  Stack stack(two_nodes());
+  TrainerGroup team(stack);
+  ASSERT_TRUE(all_succeeded(team.all_reduce()));
+  const Outcome outcome = team[0].wait(team[0].barrier({.timeout_ms = 500}));
+  EXPECT_EQ(outcome.code, GRADLANE_FAILED);
+  EXPECT_THAT(outcome.text, HasSubstr("took too long"));
+  team.resume();
+  EXPECT_TRUE(all_succeeded(team.all_reduce()));
+  EXPECT_TRUE(all_succeeded(team.all_reduce(kMany)));
+}
+
 }  // namespace
 }  // namespace gradlane::test::ends_test

@@ -64,7 +64,7 @@ class GuardedMemory : public Memory {
   explicit GuardedMemory(Flush flush) : flush_(flush) {}
 
   const uint8_t* input(Slot slot, std::span<const uint8_t> data) override {
-    std::ranges::copy(data, output(slot, data.size()));
+    std::copy_n(data.data(), data.size(), output(slot, data.size()));
     return slots_[slot].readable(data.size(), flush_);
   }
   uint8_t* output(Slot slot, size_t bytes) override { return slots_[slot].writable(bytes, flush_); }

@@ -13,7 +13,7 @@ std::span<const uint8_t> as_bytes(std::span<T> items) {
 
 float* writable(Memory& memory, Memory::Slot slot, std::span<const float> floats) {
   uint8_t* const at = memory.output(slot, floats.size_bytes());
-  std::ranges::copy(as_bytes(floats), at);
+  std::copy_n(as_bytes(floats).data(), floats.size_bytes(), at);
   return reinterpret_cast<float*>(at);
 }
 
@@ -72,7 +72,7 @@ Outcome run(const Codec& codec, const Call& call, Memory& memory) {
       break;
     case Op::kDecode:
     case Op::kDecodeAdd:
-      if (call.op == Op::kDecodeAdd) std::ranges::copy(as_bytes(call.floats), out);
+      if (call.op == Op::kDecodeAdd) std::copy_n(as_bytes(call.floats).data(), call.floats.size_bytes(), out);
       outcome.status = call.op == Op::kDecode ? codec.decode(block, floats) : codec.decode_add(block, floats);
       if (outcome.status == Status::kOk) wrote(count, room);
       break;

@@ -94,7 +94,7 @@ configure_address() {
 configure_fuzz() { configure_address build-fuzz -Dfuzz=true; }
 # ThreadSanitizer.
 configure_thread() {
-  configure_clang build-thread "${sanitizer_options[@]}" -Db_sanitize=thread "-Dcpp_args=$sanitizer_args" \
+  configure_clang build-thread "${sanitizer_options[@]}" -Doptimization=0 -Db_sanitize=thread "-Dcpp_args=$sanitizer_args" \
     "-Dc_args=$sanitizer_args"
 }
 

@@ -67,7 +67,7 @@ class Run:
             wanted = suites.targets(folder, suites.load(folder, names))
             if folder == "build" and extra:
                 wanted += suites.products(folder)
-            built = self.step(f"build {folder}", ["ninja", "-C", folder, *wanted], niced=bool(self.running))
+            built = self.step(f"build {folder}", ["ninja", "-C", folder, *wanted])
             with self.changed:
                 if built:
                     self.done.add(folder)
@@ -78,7 +78,7 @@ class Run:
 
     def configure(self, folder, names):
         script = f"source tools/dev/build.sh; {CONFIGURE[folder]}"
-        configured = self.step(f"configure {folder}", ["bash", "-c", script], niced=False)
+        configured = self.step(f"configure {folder}", ["bash", "-c", script])
         with self.changed:
             if not configured:
                 return self.fail(folder)
@@ -92,7 +92,7 @@ class Run:
         self.broken.append(folder)
         self.results.append(suites.failure(folder, "build", folder, "could not be built"))
 
-    def step(self, name, command, niced):
+    def step(self, name, command):
         folder = name.split()[-1]
         kept, shown = [], [0]
 
@@ -106,7 +106,7 @@ class Run:
                     with self.changed:
                         self.say(f"{name}: {percent} %")
 
-        status, _, cpu = self.processes.run(command, take, environment={"NINJA_STATUS": "[%p] "}, niced=niced)
+        status, _, cpu = self.processes.run(command, take, environment={"NINJA_STATUS": "[%p] "})
         self.cpu[folder] = self.cpu.get(folder, 0) + cpu
         self.built.pop(folder, None)
         if status and not self.ended:

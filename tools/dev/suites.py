@@ -125,7 +125,7 @@ class Processes:
                 timer.daemon = True
                 timer.start()
 
-    def run(self, command, output, timeout=None, environment=None, cwd=ROOT, niced=False):
+    def run(self, command, output, timeout=None, environment=None, cwd=ROOT):
         """Exit status (negative: a signal), seconds and CPU seconds; `output` is a file or a function of lines."""
         lines = callable(output)
         started = time.monotonic()
@@ -135,8 +135,6 @@ class Processes:
             env={**os.environ, **(environment or {})}, start_new_session=True, text=lines or None)
         with self.lock:
             self.running.add(process.pid)
-        if niced:
-            lower_priority(process.pid)
         timers = [threading.Timer(timeout + more, self.kill, (process.pid, number))
                   for more, number in ((0, signal.SIGTERM), (GRACE, signal.SIGKILL))] if timeout else []
         for timer in timers:
@@ -164,13 +162,6 @@ class Processes:
 def signal_all(group, number):
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-
-
-def lower_priority(pid):
-    """Lowers the priority of a session, which Linux may schedule as a group with a nice value (autogroup)."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, 19)
-        pathlib.Path(f"/proc/{pid}/autogroup").write_text("19")
 
 
 def run_test(processes, test, wrapper=()):

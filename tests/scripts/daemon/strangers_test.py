@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import PATIENCE, TIMEOUTS
@@ -80,8 +79,11 @@ print(json.dumps({"sent": sent, "seconds": time.monotonic() - begin}))
 
 
 class Strangers:
-    def __init__(self, network, ring, flood):
-        self.network, self.ring, self.flood_program = network, ring, flood
+    """`measure`: print how much throughput floods leave."""
+
+    def __init__(self, network, ring, flood, measure):
+        self.network, self.ring, self.flood_program, self.measure = network, ring, flood, measure
+        self.seconds = 8 if measure else 2  # of a flood
         network.stranger()
 
     def mac(self):
@@ -117,13 +119,13 @@ class Strangers:
         sender.communicate(data, timeout=PATIENCE)
         assert sender.returncode == 0, "frames could not be sent"
 
-    def flood(self, port, rate, seconds=5):
+    def flood(self, port, rate, seconds):
         """At the switch's end of a cable: a host behind the switch does not get that many through it."""
         return subprocess.Popen(
             self.network.in_switch(self.flood_program, port, self.mac(), f"10.77.0.{VICTIM + 1}", UDP_PORT,
                                    f"10.77.0.{VICTIM}", rate, seconds), stdout=subprocess.PIPE, text=True)
 
-    def flood_by_udp(self, address, rate, seconds=8):
+    def flood_by_udp(self, address, rate, seconds):
         return self.in_stranger(sys.executable, "-c", SUPERPACKETS, address, UDP_PORT, rate, seconds,
                                 stdout=subprocess.PIPE, text=True)
 
@@ -189,8 +191,7 @@ def noise_by_udp(strangers, team, reference):
 
 
 def under_flood(storm, team):
-    """Seconds that the work takes meanwhile, and packets per second."""
-    time.sleep(0.3)
+    """Runs the work during a flood; returns its reports, and packets per second."""
     reports = team.run(HEAVY, PATIENCE)
     report = json.loads(storm.communicate(timeout=PATIENCE)[0])
     assert storm.returncode == 0
@@ -198,33 +199,32 @@ def under_flood(storm, team):
 
 
 def flood(strangers, team, reference):
-    """As many packets as the machine makes: noise, wrong sessions, wrong senders.
-
-    Making them takes all of a CPU, and there may be two. So the throughput is compared with that beside a flood that
-    goes to a stranger's kernel, too.
-    """
+    """As many packets as the machine makes: noise, wrong sessions, wrong senders."""
     quiet = team.run(HEAVY, PATIENCE)
-    loud, rate = strangers.refused(["bad_magic", "stale_session", "not_neighbour", "host"],
-                                   lambda: under_flood(strangers.flood(f"p{VICTIM}", 1_000_000), team))
-    elsewhere, other_rate = under_flood(strangers.flood("px", 1_000_000), team)
+    loud, rate = strangers.refused(
+        ["bad_magic", "stale_session", "not_neighbour", "host"],
+        lambda: under_flood(strangers.flood(f"p{VICTIM}", 1_000_000, strangers.seconds), team))
     assert loud[0]["digest"] == quiet[0]["digest"], "a flood has changed results"
-    seconds = [reports[0]["seconds"] for reports in (quiet, elsewhere, loud)]
-    print(f"  {rate / 1e6:.2f} M packets/s of junk: {seconds[0] / seconds[2]:.2f} of the throughput without, "
-          f"{seconds[1] / seconds[2]:.2f} of that beside {other_rate / 1e6:.2f} M packets/s for others; "
-          f"{seconds[0]:.2f} s without", flush=True)
+    if strangers.measure:
+        # The flood takes one CPU of perhaps two, so the throughput is compared with that beside a flood to another host.
+        elsewhere, other_rate = under_flood(strangers.flood("px", 1_000_000, strangers.seconds), team)
+        seconds = [reports[0]["seconds"] for reports in (quiet, elsewhere, loud)]
+        print(f"  {rate / 1e6:.2f} M packets/s of junk: {seconds[0] / seconds[2]:.2f} of the throughput without, "
+              f"{seconds[1] / seconds[2]:.2f} of that beside {other_rate / 1e6:.2f} M packets/s for others; "
+              f"{seconds[0]:.2f} s without", flush=True)
 
 
 def flood_of_superpackets(strangers, team, reference):
-    """As a host makes them that has but a socket, like those of the nodes: as many as cables carry, and as can be."""
-    address = f"10.77.0.{VICTIM + 1}"
-    for most in (85_000, 425_000, 10_000_000):
+    """The same from a UDP socket, as the nodes send: at the rate of a cable, and as fast as possible."""
+    for most in (85_000, 425_000, 10_000_000) if strangers.measure else (425_000,):
         quiet = team.run(HEAVY, PATIENCE)
-        loud, rate = strangers.refused(["not_neighbour"],
-                                       lambda: under_flood(strangers.flood_by_udp(address, most), team))
+        flood = strangers.flood_by_udp(f"10.77.0.{VICTIM + 1}", most, strangers.seconds)
+        loud, rate = strangers.refused(["not_neighbour"], lambda flood=flood: under_flood(flood, team))
         assert loud[0]["digest"] == quiet[0]["digest"], "a flood has changed results"
-        seconds = [reports[0]["seconds"] for reports in (quiet, loud)]
-        print(f"  {rate * 12e-6:.1f} Gb/s of junk: {seconds[0] / seconds[1]:.2f} of the throughput without; "
-              f"{seconds[0]:.2f} s without", flush=True)
+        if strangers.measure:
+            seconds = [reports[0]["seconds"] for reports in (quiet, loud)]
+            print(f"  {rate * 12e-6:.1f} Gb/s of junk: {seconds[0] / seconds[1]:.2f} of the throughput without; "
+                  f"{seconds[0]:.2f} s without", flush=True)
 
 
 def replay(strangers, team, reference):
@@ -274,7 +274,7 @@ def with_ring(args, folder, network, tests, **settings):
     with rings.Ring("udp", NODES, folder, args.gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
         ring.start().wait_whole()
         with teams.Team(ring) as team:
-            strangers = Strangers(network, ring, args.flood)
+            strangers = Strangers(network, ring, args.flood, args.measure)
             reference = team.run(WORK, PATIENCE)[0]["digest"]
             for test in tests:
                 print(test.__name__, flush=True)
@@ -305,6 +305,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
     parser.add_argument("flood")
+    parser.add_argument("--measure", action="store_true", help="print how much throughput floods leave; longer floods")
     args = parser.parse_args()
     networks.require()
     with networks.Network(NODES, kernel=True) as network:  # recorded packets are such as a wire has

@@ -13,7 +13,7 @@
 
 #include "tests/dataplane/trainer/trainer_fixture.h"
 
-namespace gradlane::test {
+namespace gradlane::test::trainer_fuzz {
 namespace {
 
 constexpr size_t kSegmentBytes = 8192;
@@ -176,10 +176,11 @@ class Play {
 };
 
 }  // namespace
-}  // namespace gradlane::test
+}  // namespace gradlane::test::trainer_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gradlane::test;
+  using namespace gradlane::test::trainer_fuzz;
   if (size < 2) return 0;
   TrainerConfig config;
   config.nodes = 1 + data[0] % 2;

@@ -5,8 +5,8 @@ A mutant is a small fault in the product. It is "caught" if a test fails or time
 and "survived" if no test fails. It is the "same program" if all tested binaries have the same bytes with and without
 it. A mutant that does not build is an error in the list.
 
-Builds each mutant in a worktree, build-mutants/main, at the current commit. Runs first the tests whose names are like
-the path of the changed file, then all others, the fastest first. Writes results to build-mutants/main.json; a later
+Builds each mutant in a worktree, build-mutants/main, at the current commit. Runs first the tests whose sources are
+named like the changed file, then those of its folders, then all others, the fastest first. Writes results to build-mutants/main.json; a later
 call continues there. A verdict is for one commit: at another commit each mutant runs again, and the test that caught
 it before runs first.
 
@@ -108,11 +108,24 @@ class Tree:
             told = json.loads(subprocess.check_output(["meson", "introspect", folder, "--tests", "--targets"],
                                                       cwd=self.path))
             files = {target["id"]: target["filename"] for target in told["targets"]}
+            sources = {target["id"]: self.sources_of(target) for target in told["targets"]}
             for test in told["tests"]:
                 test["files"] = {file for name in test["depends"] for file in files.get(name, [])}
+                test["words"] = [words(test["name"])] + [found for name in test["depends"]
+                                                         for found in sources.get(name, [])]
                 test["suites"] = {name.rpartition(":")[2] for name in test["suite"]}
             self.tests[folder] = told["tests"]
         return [test for test in self.tests[folder] if suite in test["suites"]]
+
+    def sources_of(self, target):
+        """Returns the words of the path of each source below tests/, also of those in units of several."""
+        paths = []
+        for part in target["target_sources"]:
+            paths += part.get("sources", [])
+            for unit in map(pathlib.Path, part.get("generated_sources", [])):
+                if "-unity" in unit.name and unit.exists():
+                    paths += re.findall(r"#include\s*[<\"](.*)[>\"]", unit.read_text())
+        return [words(path.rpartition("/tests/")[2].removesuffix("_test.cc")) for path in paths if "/tests/" in path]
 
     def build(self, folder, targets, must=False):
         """Whether it builds."""
@@ -174,7 +187,9 @@ class MutantRun:
         return self.known.setdefault(f"{folder} {test['name']}", {})
 
     def name_overlap(self, test):
-        return len(words(self.mutant["file"]) & words(test["name"]))
+        """Returns how many words the mutant's path has in common with the test's name, or with one of its sources."""
+        path = words(self.mutant["file"].rpartition(".")[0])
+        return max(len(path & each) for each in test["words"])
 
     def run(self, folder, test):
         usual = self.record(folder, test).get("seconds")
@@ -189,7 +204,7 @@ class MutantRun:
             self.path.write_text(text)
 
     def run_stages(self, stages, own_alone, first):
-        """Returns verdict, test, result. own_alone: runs only tests whose names share a word with the file's path.
+        """Returns verdict, test, result. own_alone: runs only tests with a word of the file's path in their name or sources.
         first: the test that runs first, as "FOLDER SUITE NAME", or "".
         """
         for folder, suite in stages:
@@ -197,13 +212,14 @@ class MutantRun:
                 tests = [test for test in self.tree.tests_of(folder, suite) if test["name"] == first.split(" ")[2]]
                 if found := tests and self.run_group(folder, suite, tests):
                     return found
-        for folder, suite in stages:
-            tests = self.tree.tests_of(folder, suite)
-            tests.sort(key=lambda test: (-self.name_overlap(test), self.record(folder, test).get("seconds", test["timeout"])))
-            best = [test for test in tests if self.name_overlap(test) == self.name_overlap(tests[0])]
-            own = [test for test in tests[len(best):] if self.name_overlap(test) > 0]
-            for group in (best, own, [] if own_alone else tests[len(best) + len(own):]):
-                if found := group and self.run_group(folder, suite, group):
+        stages = [(folder, suite, self.tree.tests_of(folder, suite)) for folder, suite in stages]
+        most = max((self.name_overlap(test) for _, _, tests in stages for test in tests), default=0)
+        # The tests of the mutated file, then those of its folders, then all others.
+        for least in [most, 1] if own_alone else [most, 1, 0]:
+            for folder, suite, tests in stages:
+                tests = [test for test in tests if self.name_overlap(test) >= least]
+                tests.sort(key=lambda test: self.record(folder, test).get("seconds", test["timeout"]))
+                if found := tests and self.run_group(folder, suite, tests):
                     return found
         return "survived" if self.differs else "same program", "", f"{len(self.asked)} tests"
 

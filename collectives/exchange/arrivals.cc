@@ -1,5 +1,6 @@
 // arrivals.cc - what happens to a packet that comes in: checked, then merged, stored, relayed (packet path)
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "collectives/crc32c.h"
@@ -312,22 +313,32 @@ void ExchangeState::add_sum(const Run& run) noexcept {
 
 void ExchangeState::take_result(const Run& run, bool relayed, Nanos now) noexcept {
   Running& it = *run.operation;
-  const size_t granule = it.coder.granule();
-  const size_t begin = run.header.first * granule;
-  const size_t count = run.header.count;
-  (void)it.back.decode(run.payload, elements(it, run.header.block, begin), count);
-  if (relayed) {
-    counters_.add(Counter::kRunsRelayed);
-  } else if (!run.step.send) {
-    counters_.add(Counter::kRunsStored);
-  } else if (copy(run, now)) {
-    counters_.add(Counter::kRunsRelayed);
-  } else {
+  const bool copied = !relayed && run.step.send && copy(run, now);
+  if (run.step.send && !relayed && !copied) {
     counters_.add(Counter::kRunsAbsorbed);
-    it.room->result.mark(run.header.block, run.header.first, (count + granule - 1) / granule);
+    defer_result(run);
     return;
   }
-  complete(it, run.header.block, begin, count);
+  counters_.add(run.step.send ? Counter::kRunsRelayed : Counter::kRunsStored);
+  const size_t begin = run.header.first * it.coder.granule();
+  (void)it.back.decode(run.payload, elements(it, run.header.block, begin), run.header.count);
+  complete(it, run.header.block, begin, run.header.count);
+}
+
+// A result that the link has no room for goes on from the tensor, later. Until then the trainer can write there:
+// digests of the granules show it (read_deferred).
+void ExchangeState::defer_result(const Run& run) noexcept {
+  Running& it = *run.operation;
+  const size_t granule = it.coder.granule();
+  const unsigned block = run.header.block;
+  const size_t bytes = run.header.count * it.coder.element_bytes();
+  (void)it.back.decode(run.payload, private_.data(), run.header.count);
+  std::memcpy(elements(it, block, run.header.first * granule), private_.data(), bytes);
+  uint32_t* digest = &it.room->digests[it.room->result.place(block, run.header.first)];
+  for (size_t at = 0; at < bytes; at += kGranuleBytes) {
+    *digest++ = crc32c(kCrcStart, private_.data() + at, std::min(kGranuleBytes, bytes - at));
+  }
+  it.room->result.mark(block, run.header.first, (run.header.count + granule - 1) / granule);
 }
 
 // Passes a run on inside another packet, where its own cannot go on whole.

@@ -32,12 +32,17 @@ namespace gradlane {
 
 // What an operation needs that grows with its tensor.
 struct Room {
-  // For tensors of so many granules; `owners`: ranks, where blocks may have owners; else 0.
-  Room(size_t granules, unsigned owners, bool small) : partial(granules), result(granules), turns(owners, small) {}
+  // For tensors of so many granules; `relayed`: of which so many may be results of others that go on from here;
+  // `owners`: ranks, where blocks may have owners; else 0.
+  Room(size_t granules, size_t relayed, unsigned owners, bool small)
+      : partial(granules), result(granules), digests(relayed), turns(owners, small) {}
 
   Deferred partial;  // partial sums in the tensor
   Deferred result;   // results in the tensor
-  Turns turns;       // contributions to the block that is this rank's
+  // Of results of others in the tensor, by Deferred::place(). The trainer may write there, and must not change what
+  // other ranks get.
+  std::vector<uint32_t> digests;
+  Turns turns;  // contributions to the block that is this rank's
   bool taken = false;
 };
 
@@ -217,6 +222,7 @@ class ExchangeState {
   size_t pass_on(const Run& run, Nanos now) noexcept;
   void absorb(const Run& run, size_t done) noexcept;
   void take_result(const Run& run, bool relayed, Nanos now) noexcept;
+  void defer_result(const Run& run) noexcept;
   void add_sum(const Run& run) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
 
@@ -234,8 +240,9 @@ class ExchangeState {
   void for_running(Visit visit) noexcept;
   bool send_deferred(Running& it, Phase phase, Nanos now) noexcept;
   bool send_own(Running& it, Nanos now) noexcept;
-  size_t send(Running& it, const Step& step, unsigned block, size_t first, size_t count, bool contributes,
-              Nanos now) noexcept;
+  uint8_t* read_deferred(Running& it, unsigned block, size_t first, size_t count) noexcept;
+  size_t send(Running& it, const Step& step, unsigned block, size_t first, uint8_t* data, size_t count,
+              bool contributes, Nanos now) noexcept;
   bool round_own(Running& it, size_t block_count) noexcept;
   void own_result(Running& it, uint8_t* sums, size_t count) noexcept;
   void flush(size_t link, bool more, Nanos now) noexcept;
@@ -395,6 +402,7 @@ class ExchangeState {
   std::array<Run, kMaxRuns> runs_;  // of the packet at hand
   size_t run_count_ = 0;
   std::vector<uint8_t> scratch_;  // a block, between encode and decode
+  std::vector<uint8_t> private_;  // elements of a run that no trainer can write to; none where nothing is relayed
 };
 
 }  // namespace gradlane

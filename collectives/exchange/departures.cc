@@ -95,7 +95,7 @@ bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept 
   // It is stored, unless it has become a result since.
   step.store = step.begins && it.coder.finishes();
   if (!peer_takes(it, step) || !links_[step.link].can_send()) return false;
-  uint8_t* const data = relayed ? read_deferred(it, marked.block, first, count) : elements(it, marked.block, first);
+  uint8_t* const data = relayed ? read_result(it, marked.block, first, count) : elements(it, marked.block, first);
   if (data == nullptr) return false;
   const size_t sent = send(it, step, marked.block, first, data, count, false, now);
   if (sent == 0) return false;
@@ -104,12 +104,12 @@ bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept 
   return true;
 }
 
-// Copies a deferred result of another rank from the tensor to where no trainer can write. Fails the operation on all
-// ranks, and returns null, if the trainer has changed it.
-uint8_t* ExchangeState::read_deferred(Running& it, unsigned block, size_t first, size_t count) noexcept {
+// Copies a result that was stored with digests to where no trainer can write. Fails the operation on all ranks, and
+// returns null, if the trainer has changed it.
+uint8_t* ExchangeState::read_result(Running& it, unsigned block, size_t first, size_t count) noexcept {
   const size_t bytes = count * it.coder.element_bytes();
   std::memcpy(private_.data(), elements(it, block, first), bytes);
-  const uint32_t* digest = &it.room->digests[it.room->result.place(block, first / it.coder.granule())];
+  const uint32_t* digest = digests(it, block, first);
   for (size_t at = 0; at < bytes; at += kGranuleBytes) {
     if (*digest++ == crc32c(kCrcStart, private_.data() + at, std::min(kGranuleBytes, bytes - at))) continue;
     const Failure failure{
@@ -131,8 +131,14 @@ bool ExchangeState::send_own(Running& it, Nanos now) noexcept {
   }
   if (!step.send) return round_own(it, block_count);
   const size_t first = it.own_sent;
-  const size_t sent = send(it, step, it.own_block, first, elements(it, it.own_block, first),
-                           std::min(block_count - first, it.offer), contributes(it), now);
+  const size_t count = std::min(block_count - first, it.offer);
+  uint8_t* data = elements(it, it.own_block, first);
+  if (it.task.stage != 0 && step.phase == Phase::kGather) {  // results of the stage before
+    if (!peer_takes(it, step) || !links_[step.link].can_send()) return false;
+    data = read_result(it, it.own_block, first, count);
+    if (data == nullptr) return false;
+  }
+  const size_t sent = send(it, step, it.own_block, first, data, count, contributes(it), now);
   it.own_sent += sent;
   // A share of a sum, on its last round.
   if (step.phase == Phase::kGather) complete(it, it.own_block, first, sent);
@@ -166,7 +172,11 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   } while (encoded.floats == 0 && outbox.begin_next(channel, now));
   if (encoded.floats == 0) return 0;
   elements_left_ -= std::min(elements_left_, encoded.floats);
-  if (step.store) (void)coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+  if (step.phase == Phase::kGather && it.task.stage != 0 && !last_stage(it) && data != private_.data()) {
+    store_result(it, coder, block, first, place.bytes.first(encoded.bytes), encoded.floats);
+  } else if (step.store) {
+    (void)coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+  }
   const size_t bytes = outbox.commit(channel, place, header, coder, encoded.floats, encoded.bytes);
   count_sent(it, step.phase, block, step.link, bytes, encoded.floats);
   if (began != 0) trace_time(it, &TraceOperation::encode, began);

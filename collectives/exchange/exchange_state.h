@@ -39,8 +39,7 @@ struct Room {
 
   Deferred partial;  // partial sums in the tensor
   Deferred result;   // results in the tensor
-  // Of results of others in the tensor, by Deferred::place(). The trainer may write there, and must not change what
-  // other ranks get.
+  // CRC32C of granules of the tensor: of results that other ranks will get from there.
   std::vector<uint32_t> digests;
   Turns turns;  // contributions to the block that is this rank's
   bool taken = false;
@@ -223,6 +222,10 @@ class ExchangeState {
   void absorb(const Run& run, size_t done) noexcept;
   void take_result(const Run& run, bool relayed, Nanos now) noexcept;
   void defer_result(const Run& run) noexcept;
+  void store_result(Running& it, const Coder& coder, unsigned block, size_t first, std::span<const uint8_t> encoded,
+                    size_t count) noexcept;
+  void store_with_digests(Running& it, const Coder& coder, unsigned block, size_t first,
+                          std::span<const uint8_t> encoded, size_t count) noexcept;
   void add_sum(const Run& run) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
 
@@ -240,7 +243,7 @@ class ExchangeState {
   void for_running(Visit visit) noexcept;
   bool send_deferred(Running& it, Phase phase, Nanos now) noexcept;
   bool send_own(Running& it, Nanos now) noexcept;
-  uint8_t* read_deferred(Running& it, unsigned block, size_t first, size_t count) noexcept;
+  uint8_t* read_result(Running& it, unsigned block, size_t first, size_t count) noexcept;
   size_t send(Running& it, const Step& step, unsigned block, size_t first, uint8_t* data, size_t count,
               bool contributes, Nanos now) noexcept;
   bool round_own(Running& it, size_t block_count) noexcept;
@@ -304,6 +307,14 @@ class ExchangeState {
   static uint8_t* elements(const Running& it, unsigned block, size_t element) noexcept {
     const size_t first = it.base + it.blocks.offset(block) + element;
     return static_cast<uint8_t*>(it.operation.data) + first * it.coder.element_bytes();
+  }
+  // The digests from an element of a block on. Shares may begin within a granule of the tensor, blocks of a spread
+  // tensor do not; their digests must outlive a stage, and the next one divides the tensor differently.
+  static uint32_t* digests(const Running& it, unsigned block, size_t element) noexcept {
+    const size_t granule = it.coder.granule();
+    const size_t place = has_shares(it.operation.kind) ? it.room->result.place(block, element / granule)
+                                                       : (it.base + it.blocks.offset(block) + element) / granule;
+    return &it.room->digests[place];
   }
   // Of contributions, or of what is added up: the states of the one who adds are the second ones.
   static Origin origin_at(const Running& it, ptrdiff_t place, bool contributes) noexcept;

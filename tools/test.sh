@@ -10,7 +10,7 @@ usage: tools/test.sh [--quick | --suite NAME [--repeat N] | --nightly [--minutes
 
 Installs missing packages (needs root for that), builds, checks style and types, and runs four suites. It builds the
 next folder while the tests of the previous one run:
-  system   complete programs, in build/
+  system   complete programs, in build/; the first time, 200 MB of PyTorch are downloaded
   unit     code without sleeps, sockets and processes, and inputs that fuzzers found; with AddressSanitizer and
            UndefinedBehaviorSanitizer, in build-sanitize/
   sim      complete nodes in virtual time, with the same sanitizers, in build-sanitize/
@@ -41,6 +41,8 @@ while [ $# -gt 0 ]; do
       ;;
     --suite | --repeat | --minutes)
       [ $# -gt 1 ] || bad "$1 needs a value"
+      name=${1#--}
+      [ -z "${!name}" ] || bad "$1 can be given once"
       printf -v "${1#--}" %s "$2"
       shift
       ;;
@@ -53,7 +55,7 @@ done
 [ -z "$suite" ] || [ "$mode" = all ] || bad "--suite and --$mode exclude each other"
 [ -z "$minutes" ] || [ "$mode" = nightly ] || bad "--minutes needs --nightly"
 [ -z "$repeat" ] || [ -n "$suite" ] || bad "--repeat needs --suite NAME"
-[[ $repeat$minutes =~ ^[0-9]*$ ]] || bad "--repeat and --minutes take a whole number"
+[[ $repeat =~ ^([1-9][0-9]*)?$ && $minutes =~ ^([1-9][0-9]*)?$ ]] || bad "--repeat and --minutes take a whole number from 1 on"
 
 source tools/dev/build.sh
 
@@ -63,7 +65,7 @@ case "$mode" in
   *) tools/setup.sh --test --no-pytorch ;;
 esac
 
-step "$mode${suite:+: $suite}"
+step "tests: ${suite:-$mode}"
 case "$mode" in
   nightly) exec tools/dev/nightly.py ${minutes:+--minutes "$minutes"} ;;
   quick) exec tools/dev/run_suites.py --check --native --suite unit --suite sim ;;

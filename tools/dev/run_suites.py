@@ -154,6 +154,8 @@ class Run:
             if not self.ended:
                 self.say(f"{len(self.results)}/{self.total} {test.suite} {test.name}: {result.verdict}, "
                          f"{result.seconds:.1f} s, {result.cpu:.1f} s of CPU")
+                for failed in result.failures[:suites.FIRST_MESSAGES]:
+                    print(f"        failed: {failed}", flush=True)
             self.changed.notify()
 
     def run(self):
@@ -176,8 +178,8 @@ class Run:
     def say_what_runs(self):
         now = time.monotonic()
         parts = [f"{test.name} {now - since:.0f} s" for test, since in self.running.items()]
-        parts += [f"build {folder} {percent} %" for folder, percent in self.built.items()]
-        self.say(f"{len(self.results)}/{self.total}; there run " + (", ".join(parts) or "no tests yet"))
+        parts += [f"building {folder}: {percent} %" for folder, percent in self.built.items()]
+        self.say(f"{len(self.results)}/{self.total}; running: " + (", ".join(parts) or "nothing yet"))
 
     def end(self, *_):
         self.ended = True
@@ -219,13 +221,18 @@ def main():
         raise
     for thread in threads:
         thread.join()
-    if run.ended:
-        return 130
     (suites.ROOT / "build").mkdir(exist_ok=True)
     (suites.ROOT / "build/test-results.json").write_text(json.dumps({
-        "commit": suites.commit(), "seconds": round(time.monotonic() - run.started),
+        "commit": suites.commit(), "arguments": sys.argv[1:], "interrupted": run.ended,
+        "seconds": round(time.monotonic() - run.started),
         "build": {folder: round(cpu) for folder, cpu in run.cpu.items()},
         "results": [dataclasses.asdict(result) for result in run.results]}, indent=1))
+    if run.ended:
+        failed = sum(result.failed > 0 for result in run.results)
+        print(f"\ninterrupted: {len(run.results)} of {run.total} tests had run, {failed} had failed")
+        return 130
+    if run.waiting:
+        print(f"\n{len(run.waiting)} tests did not run, as they could not be built")
     print("\nCPU seconds of builds:", ", ".join(f"{folder} {cpu:.0f}" for folder, cpu in run.cpu.items()))
     return 0 if suites.summary(run.results) else 1
 

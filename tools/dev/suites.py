@@ -13,6 +13,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import textwrap
 import threading
 import time
 import traceback
@@ -21,6 +22,7 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77  # exit status
 LAST_LINES = 30  # of what a failed test has printed
+FIRST_MESSAGES = 5  # of failed cases
 GRACE = 10  # s, between SIGTERM and SIGKILL
 
 # GoogleTest begins the message of a skipped case with the line that skipped it.
@@ -69,6 +71,7 @@ class Result:
     failed: int = 0
     skipped: dict = dataclasses.field(default_factory=dict)  # how many for which reason
     failures: list = dataclasses.field(default_factory=list)  # names of cases
+    messages: list = dataclasses.field(default_factory=list)  # of failed cases, where a report has them
     log: str = ""
 
     @property
@@ -120,7 +123,7 @@ class Processes:
     def end(self):
         with self.lock:
             for pid in self.running:
-                signal_all(pid, signal.SIGTERM)
+                signal_all(pid, signal.SIGINT)  # which lets Python remove its temporary folders
                 timer = threading.Timer(GRACE, self.kill, (pid, signal.SIGKILL))
                 timer.daemon = True
                 timer.start()
@@ -217,6 +220,7 @@ def count_cases(xml, result):
         if case.find("failure") is not None:
             result.failed += 1
             result.failures.append(f"{result.name}: {name}")
+            result.messages += [f"{name}: {failure.get('message')}" for failure in case.findall("failure")]
         elif case.get("status") == "notrun" or skip is not None:
             message = SOURCE_LINE.sub("", (skip.get("message") or "") if skip is not None else "", count=1).strip()
             reason = message.splitlines()[0] if message else f"{name} is disabled"
@@ -234,17 +238,17 @@ def summary(results):
     print("\nthe slowest:")
     for result in sorted(results, key=lambda result: -result.seconds)[:10]:
         print(f"{result.seconds:7.1f} s, {result.cpu:6.1f} s of CPU  {result.suite} {result.name} ({result.folder})")
-    reasons = collections.Counter()
+    reasons, skipping = collections.Counter(), collections.defaultdict(list)
     for result in results:
         reasons.update(result.skipped)
+        for reason in result.skipped:
+            skipping[reason].append(result.name)
     for reason, count in reasons.most_common():
-        print(f"skipped {count}: {reason}")
+        print(f"skipped {count} in {', '.join(sorted(skipping[reason]))}: {reason}")
     for result in results:
         if result.failed:
             print(f"-- {result.name}, see {result.log or 'above'}:")
-            with contextlib.suppress(OSError):  # an earlier run's log may be gone
-                text = (ROOT / result.log).read_text(errors="replace").strip()
-                print(*text.splitlines()[-LAST_LINES:], sep="\n   ")
+            print(textwrap.indent(told(result), "   "))
     for result in results:
         for failure in result.failures:
             print(f"failed: {failure}")
@@ -255,6 +259,15 @@ def summary(results):
     passed, failed = (sum(getattr(result, what) for result in results) for what in ("passed", "failed"))
     print(f"{passed} passed, {failed} failed, {sum(reasons.values())} skipped")
     return passed > 0 and failed == 0
+
+
+def told(result):
+    """Returns what a failed test says: the messages of its first failures, or else the end of its log."""
+    if result.messages:
+        return "\n".join(result.messages[:FIRST_MESSAGES])
+    with contextlib.suppress(OSError):  # an earlier run's log may be gone
+        return "\n".join((ROOT / result.log).read_text(errors="replace").strip().splitlines()[-LAST_LINES:])
+    return ""
 
 
 def commit():

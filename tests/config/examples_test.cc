@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,7 +21,8 @@ constexpr const char* kEveryNode = "every-node.yaml";
 
 std::filesystem::path folder() {
   const char* const path = std::getenv("GRADLANE_EXAMPLES_DIR");
-  return path == nullptr ? "" : path;
+  if (path == nullptr) throw std::runtime_error("GRADLANE_EXAMPLES_DIR is not set: it names config/examples");
+  return path;
 }
 
 NodeConfig example(const char* name) { return load_config(folder() / name); }

@@ -242,3 +242,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except gradlane.Error as error:
         sys.exit(f"digits.py: rank {os.environ.get('RANK', '?')}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -105,7 +105,7 @@ void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
 struct Ends {
   explicit Ends(const std::string& log_file, std::span<const pid_t> serving) : signals(log_file), processes(serving) {}
 
-  // What has come, for the log, once; null: nothing.
+  // Returns the reason to end, for the log, once; null if there is none.
   [[nodiscard]] const char* take() {
     if (const char* const signal = signals.take()) return signal;
     return processes.take() ? kServed : nullptr;

@@ -43,6 +43,21 @@ class Addresses : public testing::Test {
     stack_.next_config(kStray).ports[0].mac = mac;
     stack_.start(kStray);
   }
+  // Starts a host that answers ARP requests for the address of this node. Returns what the host says of itself.
+  LocalAddress answer_arp_for(unsigned node) {
+    const LocalAddress host = {
+        .mac = {0x02, 0, 0, 0, 0, 0x77}, .ip = stack_.config(node).nodes[node].ip, .udp_port = 1, .udp_ports = 1};
+    stack_.network().listen(kStray);
+    stack_.set_background([this, host] {
+      while (std::optional<Bytes> frame = stack_.network().take(kStray)) {
+        const ParsedFrame parsed = parse_frame(*frame, host, Classifier(0x28, 0x20, 0xc0));
+        if (parsed.verdict != FrameVerdict::kArp) continue;
+        frame->resize(answer_frame(*frame, parsed, host));
+        if (!frame->empty()) stack_.network().send(kStray, *frame);
+      }
+    });
+    return host;
+  }
 
   Stack stack_;
 };
@@ -71,17 +86,7 @@ TEST_F(Addresses, AnAddressInUseIsRefused) {
   ASSERT_TRUE(is_complete());
   stack_.end(1);
   ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(1); }));
-  const LocalAddress host = {
-      .mac = {0x02, 0, 0, 0, 0, 0x77}, .ip = stack_.config(1).nodes[1].ip, .udp_port = 1, .udp_ports = 1};
-  stack_.network().listen(kStray);
-  stack_.set_background([&] {
-    while (std::optional<Bytes> frame = stack_.network().take(kStray)) {
-      const ParsedFrame parsed = parse_frame(*frame, host, Classifier(0x28, 0x20, 0xc0));
-      if (parsed.verdict != FrameVerdict::kArp) continue;
-      frame->resize(answer_frame(*frame, parsed, host));
-      if (!frame->empty()) stack_.network().send(kStray, *frame);
-    }
-  });
+  const LocalAddress host = answer_arp_for(1);
   stack_.start(1);
   ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(1); }));
   EXPECT_THAT(stack_.exit_error(1), HasSubstr(ip(1) + " is in use by " + mac_text(host.mac)));
@@ -188,20 +193,10 @@ TEST_F(Addresses, AnAddressThatMovesAndComesBack) {
   ASSERT_TRUE(is_complete());
   TrainerGroup team(stack_);
   ASSERT_TRUE(all_succeeded(team.all_reduce(50'000)));
-  const LocalAddress thief = {
-      .mac = {0x02, 0, 0, 0, 0, 0x77}, .ip = stack_.config(1).nodes[1].ip, .udp_port = 1, .udp_ports = 1};
   for (int i = 0; i < 2; ++i) {
-    // The node is gone from the network, and who has its address answers for it.
+    // The node is off the network, and another host answers for its address.
     stack_.network().set_cable(1, false, false);
-    stack_.network().listen(kStray);
-    stack_.set_background([&] {
-      while (std::optional<Bytes> frame = stack_.network().take(kStray)) {
-        const ParsedFrame parsed = parse_frame(*frame, thief, Classifier(0x28, 0x20, 0xc0));
-        if (parsed.verdict != FrameVerdict::kArp) continue;
-        frame->resize(answer_frame(*frame, parsed, thief));
-        if (!frame->empty()) stack_.network().send(kStray, *frame);
-      }
-    });
+    const LocalAddress thief = answer_arp_for(1);
     for (const auto& [rank, ended] : team.all_reduce(50'000)) {
       EXPECT_EQ(ended.code, GRADLANE_FAILED);
       EXPECT_THAT(ended.text, rank == 1 ? testing::ContainsRegex("rank [02]") : testing::ContainsRegex("rank 1"));

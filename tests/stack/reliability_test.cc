@@ -124,14 +124,22 @@ void restart_soon(Testbed& testbed, unsigned victim) { kill(testbed, victim, 1, 
 void kill_two(Testbed& testbed, unsigned victim) { kill(testbed, victim, 2); }
 void kill_every(Testbed& testbed, unsigned victim) { kill(testbed, victim, testbed.setup().nodes); }
 
-// The victim's own trainers hear of it when their daemon goes on, and then at once.
-void stop(Testbed& testbed, unsigned victim) {
-  const Alive alive(testbed);
+// Stops a daemon (SIGSTOP) during operations, and expects that the trainers of all others name it. Returns when it
+// was stopped.
+Nanos stop_daemon(Testbed& testbed, unsigned victim) {
   const Ranks own = testbed.ranks_of(victim);
   testbed.stream();
   const Nanos since = testbed.stack().now();
   testbed.stack().stop(victim, true);
   expect_named(testbed, testbed.failures(without(testbed.everyone(), own)), since, own);
+  return since;
+}
+
+// The victim's own trainers get an error as soon as their daemon continues.
+void stop(Testbed& testbed, unsigned victim) {
+  const Alive alive(testbed);
+  const Ranks own = testbed.ranks_of(victim);
+  (void)stop_daemon(testbed, victim);
   testbed.stack().run_for(kHold);
   testbed.stack().stop(victim, false);
   const Nanos continued = testbed.stack().now();
@@ -139,14 +147,11 @@ void stop(Testbed& testbed, unsigned victim) {
   testbed.recover();
 }
 
-// A daemon that hangs: its own trainers give it up.
+// The daemon does not continue: its own trainers give it up.
 void hang(Testbed& testbed, unsigned victim) {
   const Alive alive(testbed);
   const Ranks own = testbed.ranks_of(victim);
-  testbed.stream();
-  const Nanos since = testbed.stack().now();
-  testbed.stack().stop(victim, true);
-  expect_named(testbed, testbed.failures(without(testbed.everyone(), own)), since, own);
+  const Nanos since = stop_daemon(testbed, victim);
   expect_named(testbed, testbed.failures(own), since, own, own, kHang);
   testbed.stack().stop(victim, false);
   testbed.recover();

@@ -90,7 +90,7 @@ configure_address() {
   configure_clang "$@" "${sanitizer_options[@]}" -Db_sanitize=address,undefined \
     "-Dcpp_args=-fno-sanitize-recover=all $sanitizer_args" "-Dc_args=-fno-sanitize-recover=all $sanitizer_args"
 }
-# The same for fuzzers, which have to see where a program goes: a third more to compile and to run.
+# The same with libFuzzer's instrumentation, which takes up to a third of the compile time.
 configure_fuzz() { configure_address build-fuzz -Dfuzz=true; }
 # ThreadSanitizer.
 configure_thread() {

@@ -6,9 +6,9 @@ and "survived" if no test fails. It is the "same program" if all tested binaries
 it. A mutant that does not build is an error in the list.
 
 Builds each mutant in a worktree, build-mutants/main, at the current commit. Runs first the tests whose sources are
-named like the changed file, then those of its folders, then all others, the fastest first. Writes results to build-mutants/main.json; a later
-call continues there. A verdict is for one commit: at another commit each mutant runs again, and the test that caught
-it before runs first.
+named like the changed file, then those of its folders, then all others, the fastest first. Writes results to
+build-mutants/main.json; a later call continues there. A verdict is for one commit: at another commit each mutant runs
+again, and the test that caught it before runs first.
 
 The exit status is 1 if a mutant survives that has no `nightly`, the reason why only a nightly test can detect it.
 

@@ -140,7 +140,7 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   if (!options.gbps.empty()) calibration.link.at_least = false;
 }
 
-// Why none of the strategies carries its sums, among so many nodes (0: several numbers of them); empty: one does.
+// Returns why no strategy can carry the codec's sums among `world` nodes (0: several worlds), or "" if one can.
 std::string ways_fault(const PlanSetting& setting, const std::string& codec, unsigned world) {
   std::string fault;
   for (const StrategyId& each : setting.strategies) {

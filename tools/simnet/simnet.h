@@ -120,7 +120,7 @@ class SimNet {
 
   // ---- Figures
 
-  // What goes through a switch counts as on the wire once, where it leaves its node.
+  // A packet through a switch counts as sent once, on the link from its node.
   [[nodiscard]] const LinkStats& stats(unsigned from, unsigned to) const;
   [[nodiscard]] LinkStats stats() const;  // of all paths together
   // Over all nodes, including exchanges that restart_node() destroyed.

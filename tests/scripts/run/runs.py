@@ -18,7 +18,7 @@ FAKE = str(pathlib.Path(__file__).with_name("fake_daemon.py"))
 
 
 class Programs:
-    """What is tested; set by whoever starts the tests."""
+    """Paths of the programs under test; each test script sets them."""
 
     gradlane = ""
     daemon = ""

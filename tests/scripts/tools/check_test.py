@@ -152,7 +152,7 @@ def keys_differ():
             key.write_text(digit * 64)
             key.chmod(0o600)
             replace(nodes.config(node), "trainers: 1", f"trainers: 1\nauth: {{key_file: '{key}'}}")
-        # Whoever ends last may see the link of the other one go down.
+        # The one that ends last may report that the other's link is down.
         for verdicts in finish(start(nodes, 0, time="5s"), start(nodes, 1, time="5s")):
             verdicts.expect(1, "^ok   key file", "^FAIL round trip to node .*no tag of our key; put the same key file",
                             "^FAIL ring: not whole", others=True)

@@ -123,9 +123,8 @@ class Operation:
         return min(max(math.ceil((self.begun + self.timeout - time.monotonic()) * 1000), 1), _LONGEST_MS)
 
     def is_late(self) -> bool:
-        """Returns whether an operation that took too long had this limit, not that of a rank that began before.
-
-        A daemon reads its clock once a round, so on a busy machine it ends an operation a little early."""
+        """Returns whether an operation that took too long ran into its own limit, not into that of a rank that started
+        it earlier. The daemon reads its clock once a round, so it may end an operation a little early."""
         return self.timeout is not None and time.monotonic() >= self.begun + self.timeout / 2
 
     def mode(self) -> Any:

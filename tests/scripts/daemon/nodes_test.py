@@ -220,7 +220,9 @@ class MachinesTest(unittest.TestCase):
         folder = f"/tmp/gradlane-{UID}"
         for make in ("mkdir -m 700 $0", "install -d -m 750 -o 65534 $0",
                      "install -d -m 700 -o 65534 /tmp/real && ln -s real $0"):
-            script = f"mount --make-rprivate / && mount -t tmpfs -o mode=1777 tmpfs /tmp && {make} && exec \"$@\""
+            # On a machine where nobody can make /run/gradlane, either.
+            script = ("mount --make-rprivate / && mount -t tmpfs -o mode=755 tmpfs /run && "
+                      f"mount -t tmpfs -o mode=1777 tmpfs /tmp && {make} && exec \"$@\"")
             argv = self.network.command(0, "unshare", "-m", "sh", "-c", script, folder, *AS_NOBODY, self.programs[0],
                                         "--nodes", "10.79.0.1,10.79.0.2")
             result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)

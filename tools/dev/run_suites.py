@@ -7,6 +7,7 @@ reason, CPU seconds of each suite, and the counts. Results are in build/test-res
 
 import argparse
 import dataclasses
+import fcntl
 import json
 import os
 import signal
@@ -24,7 +25,7 @@ CONFIGURE = {"build": "configure_native", "build-sanitize": "configure_sanitize"
 # Cores that a test of a suite uses (1.0 if not listed): tests of complete programs mostly wait.
 LOAD = {"system": 0.5, "nightly": 0.5}
 QUIET = 15  # s; after so long without output it prints the running tests
-PYTORCH = "pytorch"  # an entry of Run.done: PyTorch is installed, so tests of tests/scripts/torch can start
+PYTORCH = "pytorch"  # what tests of tests/scripts/torch wait for: an entry of Run.done, or of Run.broken
 
 
 class Run:
@@ -37,8 +38,8 @@ class Run:
         self.waiting = []  # tests
         self.running = {}  # test: when it started
         self.results = []
-        self.done = set()  # folders that are built; "all" after the last one; PYTORCH once it is installed
-        self.broken = []  # folders that could not be configured or built
+        self.done = set()  # folders that are built; "all" after the last one; PYTORCH once its installation has ended
+        self.broken = []  # folders that could not be configured or built, and PYTORCH if it could not be installed
         self.built = {}  # folder: percent of its build
         self.cpu = {}  # folder: CPU seconds of its build
         self.total = 0
@@ -115,7 +116,11 @@ class Run:
         return status == 0
 
     def fetch_pytorch(self):
-        self.processes.run(["tools/setup.sh", "--pytorch"], lambda line: self.say(f"PyTorch: {line}"))
+        status, _, _ = self.processes.run(["tools/setup.sh", "--pytorch"], lambda line: self.say(f"PyTorch: {line}"))
+        if status and not self.ended:
+            with self.changed:
+                self.broken.append(PYTORCH)
+                self.results.append(suites.failure("PyTorch", "system", ".", "could not be installed; see above"))
 
     def complete(self, mark, function, *arguments):
         """Calls the function of a thread and adds `mark` to `done`. An exception is a failed test."""
@@ -134,7 +139,9 @@ class Run:
     def is_ready(self, test):
         if test.folder.startswith("build") and test.folder not in self.done:
             return False
-        return PYTORCH in self.done or not any("tests.scripts.torch" in word for word in test.command)
+        if not any("tests.scripts.torch" in word for word in test.command):
+            return True
+        return PYTORCH in self.done and PYTORCH not in self.broken
 
     def next_test(self):
         """A test that can start now, or None."""
@@ -200,6 +207,12 @@ def main():
     # In the order of CONFIGURE: tests of whole programs take longest and compute least.
     folders = {folder: folders[folder] for folder in CONFIGURE if folder in folders}
     os.chdir(suites.ROOT)
+    this_file = open(__file__)
+    try:
+        fcntl.flock(this_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("tools/test.sh runs in this checkout already: wait for it, or use another checkout", file=sys.stderr)
+        return 2
 
     run = Run(max(2, len(os.sched_getaffinity(0))))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -232,7 +245,7 @@ def main():
         print(f"\ninterrupted: {len(run.results)} of {run.total} tests had run, {failed} had failed")
         return 130
     if run.waiting:
-        print(f"\n{len(run.waiting)} tests did not run, as they could not be built")
+        print(f"\n{len(run.waiting)} tests did not run: what they need could not be built or installed")
     print("\nCPU seconds of builds:", ", ".join(f"{folder} {cpu:.0f}" for folder, cpu in run.cpu.items()))
     return 0 if suites.summary(run.results) else 1
 

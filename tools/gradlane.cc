@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "sim/data.h"
 #include "tools/accelerator/cli.h"
 #include "tools/bench/auth.h"
 #include "tools/bench/codec.h"
-#include "tools/bench/data.h"
 #include "tools/bench/exchange.h"
 #include "tools/check/cli.h"
 #include "tools/codecs/cli.h"

@@ -9,7 +9,7 @@
 # --no-pytorch, after --test or --all: does not install PyTorch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-source tools/dev/build.sh
+source dev/build.sh
 help_if_asked "$@"
 
 # At most 20: they are what a new user waits for.
@@ -43,7 +43,7 @@ all_packages=(
   iperf3 qemu-user
   # Open MPI, for comparisons; plots
   openmpi-bin python3-mpi4py python3-matplotlib
-  # tools/package.sh, tools/package-test.sh
+  # packaging/package.sh, packaging/package-test.sh
   abigail-tools debhelper debootstrap devscripts dh-python lintian man-db
 )
 
@@ -118,4 +118,4 @@ for option in "$@"; do
 done
 install_packages
 # Without it, tests on PyTorch are skipped, and fail in CI.
-! $pytorch || tools/dev/pytorch.sh || true
+! $pytorch || dev/pytorch.sh || true

@@ -19,7 +19,7 @@ next folder while the tests of the previous one run:
   --quick        run unit and sim without sanitizers, in build/; use it while you edit
   --suite NAME   run only this suite
   --repeat N     with --suite: run it N times; results are in build/repeat-NAME.json, and a later call continues there
-  --nightly      run the tests that take too long for each change (tools/dev/nightly.toml), one after the other; a later
+  --nightly      run the tests that take too long for each change (dev/nightly.toml), one after the other; a later
                  call continues where this one stopped
   --minutes N    with --nightly: start no item that is expected to end after N minutes
 
@@ -57,7 +57,7 @@ done
 [ -z "$repeat" ] || [ -n "$suite" ] || bad "--repeat needs --suite NAME"
 [[ $repeat =~ ^([1-9][0-9]*)?$ && $minutes =~ ^([1-9][0-9]*)?$ ]] || bad "--repeat and --minutes take a whole number from 1 on"
 
-source tools/dev/build.sh
+source dev/build.sh
 
 step "packages"
 case "$mode" in
@@ -67,10 +67,10 @@ esac
 
 step "tests: ${suite:-$mode}"
 case "$mode" in
-  nightly) exec tools/dev/nightly.py ${minutes:+--minutes "$minutes"} ;;
-  quick) exec tools/dev/run_suites.py --check --native --suite unit --suite sim ;;
+  nightly) exec dev/nightly.py ${minutes:+--minutes "$minutes"} ;;
+  quick) exec dev/run_suites.py --check --native --suite unit --suite sim ;;
 esac
-[ -n "$suite" ] || exec tools/dev/run_suites.py --check
-[ -n "$repeat" ] || exec tools/dev/run_suites.py --suite "$suite"
-tools/dev/run_suites.py --suite "$suite" &&
-  exec tools/dev/repeat_tests.py --suite "$suite" --times "$repeat" --results "build/repeat-$suite.json"
+[ -n "$suite" ] || exec dev/run_suites.py --check
+[ -n "$repeat" ] || exec dev/run_suites.py --suite "$suite"
+dev/run_suites.py --suite "$suite" &&
+  exec dev/repeat_tests.py --suite "$suite" --times "$repeat" --results "build/repeat-$suite.json"

@@ -1,5 +1,5 @@
 // repeat_op.cc - does one operation of a codec some times, for whoever counts its instructions
-// (tools/dev/count_steps.py)
+// (dev/count_steps.py)
 //
 // usage: repeat_op ISA CODEC OPERATION FLOATS TIMES
 #include <cstdio>

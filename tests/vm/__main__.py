@@ -1,4 +1,4 @@
-"""Plays rows of the laboratory of virtual machines, a line for each. Started by tools/vm-test.sh."""
+"""Plays rows of the laboratory of virtual machines, a line for each. Started by lab/vm-test.sh."""
 
 import argparse
 import concurrent.futures
@@ -13,7 +13,7 @@ import tempfile
 import time
 import traceback
 
-from tools.net.spaces import can_run, end_orderly_on_sigterm
+from lab.net.spaces import can_run, end_orderly_on_sigterm
 from tests.vm import image, kernels
 from tests.vm.row import PREFIX
 from tests.vm.rows import ROWS
@@ -115,7 +115,7 @@ def play(options, rows):
     begun = time.monotonic()
     try:
         if not shutil.which("qemu-system-x86_64"):
-            raise kernels.Missing("no qemu-system-x86_64; tools/vm-test.sh installs it as root")
+            raise kernels.Missing("no qemu-system-x86_64; lab/vm-test.sh installs it as root")
         kernel = kernels.debian()
         archive = image.build(kernel, options.build)
     except kernels.Missing as error:
@@ -141,7 +141,7 @@ def play(options, rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="tools/vm-test.sh", add_help=False)
+    parser = argparse.ArgumentParser(prog="lab/vm-test.sh", add_help=False)
     parser.add_argument("--build", default="build")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--row", action="append", default=[])

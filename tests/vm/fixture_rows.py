@@ -13,7 +13,7 @@ from tests.scripts.fixtures.paths import ROOT
 from tests.vm.guest import GuestFailed
 from tests.vm.ring import expect
 from tests.vm.row import PREFIX, Row
-from tools.net.spaces import can_run
+from lab.net.spaces import can_run
 
 BOOTS = 6  # seconds; the guest is in the midst of it, or done
 

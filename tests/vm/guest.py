@@ -84,7 +84,7 @@ class Guest:
     def start(self):
         """QEMU, and no waiting: several may boot at once, if all are attached to before any is waited for."""
         if not shutil.which(self._qemu[0]):
-            raise Missing(f"no {self._qemu[0]}; tools/vm-test.sh installs it")
+            raise Missing(f"no {self._qemu[0]}; lab/vm-test.sh installs it")
         self.folder.mkdir(parents=True, exist_ok=True)
         files = Archive()
         for path, content in self.files.items():

@@ -1,6 +1,6 @@
 """What cards of guests are plugged into: cables from one to another, and switches."""
 
-from tools.net.spaces import Spaces
+from lab.net.spaces import Spaces
 
 
 class Cable:

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "sim/data.h"
 #include "tools/bench/codec_list.h"
-#include "tools/bench/data.h"
 #include "tools/bench/engine_model.h"
 #include "tools/bench/pool.h"
 #include "tools/bench/report.h"

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "collectives/wire.h"
-#include "tools/bench/data.h"
+#include "sim/data.h"
 #include "tools/bench/hop_figures.h"
 #include "tools/bench/ring.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "tools/bench/data.h"
+#include "sim/data.h"
 
 namespace gradlane {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "compress/codec.h"
+#include "sim/data.h"
 #include "tools/bench/codec.h"
-#include "tools/bench/data.h"
 #include "tools/bench/hop_figures.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/report.h"

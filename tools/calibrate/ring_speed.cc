@@ -16,8 +16,8 @@
 #include "collectives/plan/fit.h"
 #include "collectives/strategy/codec_ways.h"
 #include "compress/codec.h"
+#include "sim/data.h"
 #include "tools/bench/compute_loop.h"
-#include "tools/bench/data.h"
 #include "tools/bench/report.h"
 
 namespace gradlane {

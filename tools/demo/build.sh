@@ -3,7 +3,7 @@
 # demo_build TARGET... installs packages and builds the targets into build/; packages_seconds and build_seconds are how
 # long these took.
 
-source tools/dev/build.sh
+source dev/build.sh
 
 demo_build() {
   local start=$SECONDS

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "tools/bench/data.h"
+#include "sim/data.h"
 
 namespace gradlane {
 namespace {

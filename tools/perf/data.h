@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "compress/codec.h"
+#include "sim/tensors.h"
 #include "tools/perf/plan.h"
-#include "tools/simnet/tensors.h"
 
 namespace gradlane {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compress/codec.h"
-#include "tools/simnet/tensors.h"
+#include "sim/tensors.h"
 
 namespace gradlane {
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "config/choices.h"
-#include "tools/bench/data.h"
+#include "sim/data.h"
 
 namespace gradlane {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "tools/bench/data.h"
+#include "sim/data.h"
 
 namespace gradlane {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "collectives/config.h"
-#include "tools/bench/data.h"
+#include "sim/data.h"
 
 namespace gradlane {
 namespace {

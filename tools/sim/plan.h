@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "collectives/operation.h"
+#include "sim/simnet.h"
 #include "tools/bench/codec_list.h"
 #include "tools/sim/play.h"
 #include "tools/sim/sim.h"
-#include "tools/simnet/simnet.h"
 
 namespace gradlane {
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "collectives/wire.h"
-#include "tools/simnet/switch.h"
+#include "sim/switch.h"
 
 namespace gradlane {
 namespace {

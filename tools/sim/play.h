@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/simnet/link.h"
+#include "sim/link.h"
 
 namespace gradlane {
 

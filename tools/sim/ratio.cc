@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "collectives/config.h"
+#include "sim/simnet.h"
 #include "tools/bench/codec_list.h"
 #include "tools/bench/settle.h"
 #include "tools/sim/gradients.h"
-#include "tools/simnet/simnet.h"
 
 namespace gradlane {
 namespace {

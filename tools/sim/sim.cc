@@ -12,10 +12,10 @@
 
 #include "base/error.h"
 #include "collectives/strategy/codec_ways.h"
+#include "sim/simnet.h"
+#include "sim/tensors.h"
 #include "tools/sim/plan.h"
 #include "tools/sim/report.h"
-#include "tools/simnet/simnet.h"
-#include "tools/simnet/tensors.h"
 
 namespace gradlane {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/reference.h"
 #include "tests/collectives/exchange/exchange_fixture.h"
-#include "tools/simnet/reference.h"
 
 namespace gradlane::test::codecs_test {
 namespace {

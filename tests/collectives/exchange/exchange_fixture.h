@@ -12,9 +12,9 @@
 
 #include "base/time.h"
 #include "collectives/wire.h"
+#include "sim/simnet.h"
 #include "tests/collectives/exchange/job.h"
 #include "tests/thorough.h"
-#include "tools/simnet/simnet.h"
 
 namespace gradlane::test {
 

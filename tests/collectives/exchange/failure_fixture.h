@@ -15,8 +15,8 @@
 
 #include "base/time.h"
 #include "collectives/operation.h"
+#include "sim/simnet.h"
 #include "tests/collectives/exchange/job.h"
-#include "tools/simnet/simnet.h"
 
 namespace gradlane::test {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "collectives/plan/cost.h"
-#include "tools/simnet/simnet.h"
-#include "tools/simnet/tensors.h"
+#include "sim/simnet.h"
+#include "sim/tensors.h"
 
 namespace gradlane::test::simulated_test {
 namespace {

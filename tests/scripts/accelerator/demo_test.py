@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures import networks
-from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.fixtures.ports import free_port
 
 FLOATS = 1 << 19
@@ -18,7 +18,7 @@ SEGMENT_FLOATS = 362
 def stream(sent, received):
     """Status of sender and receiver, and what the sender says, with these options."""
     port = free_port()
-    program = [sys.executable, "-B", str(TOOLS / "demo" / "float_stream.py")]
+    program = [sys.executable, "-B", str(ROOT / "tools" / "demo" / "float_stream.py")]
     receiver = subprocess.Popen([*program, "receive", "--once", "--port", str(port), *received], text=True,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
@@ -42,7 +42,7 @@ def test_program():
 
 def test_demo(gradlane, folder, options, bound):
     file = folder / "demo.json"
-    command = [sys.executable, "-B", str(TOOLS / "demo" / "accelerator.py"), "--gradlane", gradlane]
+    command = [sys.executable, "-B", str(ROOT / "tools" / "demo" / "accelerator.py"), "--gradlane", gradlane]
     result = subprocess.run([*command, "--floats", str(FLOATS), "--json", str(file), *options], capture_output=True,
                             text=True, timeout=150)
     assert result.returncode == 0, (result.stdout, result.stderr)

@@ -14,7 +14,7 @@ import time
 from tests.scripts.accelerator import rig, traffic
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import PATIENCE
-from tools.net.spaces import run
+from lab.net.spaces import run
 
 wait_for = rings.wait_for
 TABLE = "gradlane-glw0"

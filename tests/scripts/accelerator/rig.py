@@ -20,7 +20,7 @@ import time
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import PATIENCE
-from tools.net.spaces import inside
+from lab.net.spaces import inside
 
 ANY_PROTOCOL = socket.htons(3)
 TESTPMD = ("dpdk-testpmd --no-huge --no-shconf --no-pci --no-telemetry -m 128 --lcores 0@(0-%d),1@(0-%d) --vdev "

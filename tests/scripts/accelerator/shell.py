@@ -18,7 +18,7 @@ import subprocess
 from tests.scripts.accelerator import rig
 from tests.scripts.fixtures import rings
 from tests.scripts.fixtures.waiting import PATIENCE
-from tools.net.spaces import Spaces, inside, run
+from lab.net.spaces import Spaces, inside, run
 
 wait_for = rings.wait_for
 HOST = bytes.fromhex("02aa00000001")

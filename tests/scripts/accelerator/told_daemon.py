@@ -16,7 +16,7 @@ import unittest
 
 from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
-from tools.net.spaces import Spaces
+from lab.net.spaces import Spaces
 
 BINARIES = {}  # gradlane, gradlaned
 

@@ -17,7 +17,7 @@ import threading
 from tests.scripts.accelerator.told_daemon import BINARIES, SpaceTest, main
 from tests.scripts.fixtures.nobody import AS_NOBODY, copies
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
-from tools.net.spaces import inside
+from lab.net.spaces import inside
 
 ADDRESSES = (["10.77.0.1/24"], ["10.77.0.2/24", "label", "eth1:more"], ["10.79.0.1/30", "brd", "+"],
              ["10.80.0.1/24", "noprefixroute", "metric", "7"], ["fd77::1/64"])

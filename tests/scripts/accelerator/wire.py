@@ -10,7 +10,7 @@ import struct
 
 from tests.scripts.accelerator import frames, rig
 from tests.scripts.fixtures import rings
-from tools.net.spaces import run
+from lab.net.spaces import run
 
 SENDER = "10.77.0.150"  # no address of a kernel: nobody but the sender here answers for it
 SYN, RST, PSH, ACK = 2, 4, 8, 16

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.fixtures.waiting import PATIENCE
 
 
@@ -55,7 +55,7 @@ def main():
         assert {"gradlane", "gradlaned", "gradlane.h", "gradlane.pc", "gradlaned@.service"} <= names, names
         check_manual(root)
         dissector = [path.name for path in only(root, "gradlane.lua").parent.iterdir()]
-        assert sorted(dissector) == sorted(path.name for path in (TOOLS / "wireshark").iterdir()
+        assert sorted(dissector) == sorted(path.name for path in (ROOT / "packaging" / "wireshark").iterdir()
                                            if path.name != "meson.build"), dissector
         assert "abi.h" not in names, "the daemon's side of the interface is not for trainers"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs tools/dev/new-codec on a copy of the tree: what it makes compiles, its tests want what is missing, and names that
+"""Runs dev/new-codec on a copy of the tree: what it makes compiles, its tests want what is missing, and names that
 cannot be are refused.
 
 new_codec_test.py COMPILER...: a C++ compiler with its options; without clang-format or Highway it is skipped (77).
@@ -15,7 +15,7 @@ import tempfile
 from tests.scripts.fixtures.paths import ROOT
 
 SKIPPED = 77
-SCRIPT = ROOT / "tools" / "dev" / "new-codec"
+SCRIPT = ROOT / "dev" / "new-codec"
 FOLDERS = ("base", "compress", "tests/compress")
 FLAGS = ["-fsyntax-only", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-DHWY_IS_DEBUG_BUILD=0",
          "-DHWY_COMPILE_ONLY_SCALAR", "-I."]

@@ -15,7 +15,7 @@ import time
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import wait_for_text
-from tools.net.spaces import run
+from lab.net.spaces import run
 
 BINARIES = {}  # gradlane, gradlaned
 MAC = r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}"

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures import networks, rings
-from tools.net.spaces import run
+from lab.net.spaces import run
 
 
 def check_ping(network):

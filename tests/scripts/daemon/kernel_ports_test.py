@@ -13,7 +13,7 @@ import tempfile
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import PATIENCE, TIMEOUTS, wait_for_text
-from tools.net.spaces import run
+from lab.net.spaces import run
 
 PACKET = "net_af_packet0,iface=gl0,qdisc_bypass=0"
 XDP = "net_af_xdp0,iface=gl0,start_queue=0,queue_count=1"

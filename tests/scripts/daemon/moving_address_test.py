@@ -13,7 +13,7 @@ import numpy
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.rings import wait_for
-from tools.net.spaces import Failed
+from lab.net.spaces import Failed
 
 GRADLANED = str(pathlib.Path(sys.argv[1]).resolve())
 NODES, MOVED = 3, 1

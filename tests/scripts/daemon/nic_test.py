@@ -16,7 +16,7 @@ import tempfile
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import PATIENCE, TIMEOUTS, wait_for_text
-from tools.net.spaces import Spaces
+from lab.net.spaces import Spaces
 
 # Sends to each UDP port `count` packets like those of the neighbour 10.77.71.2, whose address the kernel has here.
 SENDER = """

@@ -13,7 +13,7 @@ import tempfile
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.nobody import USER, copies
 from tests.scripts.fixtures.waiting import PATIENCE
-from tools.net.spaces import run
+from lab.net.spaces import run
 
 STRANGER = 54321  # a user and group id that nobody has
 

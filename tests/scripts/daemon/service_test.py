@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures import networks
-from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
@@ -164,14 +164,14 @@ def read_by_systemd(gradlaned, folder):
         assert not networks.in_ci(), "no systemd-analyze; CI is set, where nothing may be left out"
         print("skipped, what systemd-analyze says: there is none")
         return
-    text = (TOOLS / "service/gradlaned@.service.in").read_text()
+    text = (ROOT / "packaging" / "service/gradlaned@.service.in").read_text()
     # A unit names programs without quotes: the folder's path must have no spaces.
     binaries = folder / "bin"
     binaries.symlink_to(pathlib.Path(gradlaned).resolve().parent)
     for dropin, exposure in EXPOSURE.items():
         units = folder / str(dropin)
         units.mkdir()
-        more = (TOOLS / "service" / dropin).read_text() if dropin else ""
+        more = (ROOT / "packaging" / "service" / dropin).read_text() if dropin else ""
         unit = units / "gradlaned@.service"
         unit.write_text(text.replace("@bindir@", str(binaries)))
         (units / "gradlaned@.service.d").mkdir()

@@ -12,7 +12,7 @@ import subprocess
 from tests.scripts.fixtures import daemons, networks, ports
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
 from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS
-from tools.net.spaces import Spaces
+from lab.net.spaces import Spaces
 
 MADE_UP = "240.0.0."  # begins what nobody is to see
 

@@ -14,7 +14,7 @@ import tempfile
 from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.waiting import PATIENCE
 from tests.scripts.run.runs import FAKE, Programs, RunCase, needs_fake
-from tools.net.spaces import Spaces
+from lab.net.spaces import Spaces
 
 
 class ConfigsTest(RunCase):

@@ -12,7 +12,7 @@ import unittest.mock
 from tests.scripts.fixtures.nobody import AS_NOBODY, copies
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 from tests.scripts.run.runs import Programs, Run, sh
-from tools.net.spaces import Space
+from lab.net.spaces import Space
 
 
 def namespaces(run):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.paths import ROOT
 
 SKIPPED = 77
 PARAMETERS = 789010
@@ -20,7 +20,7 @@ STEPS = 22  # 1437 images in batches of 2 * 32
 def train(gradlane, folder, name, *options):
     file = folder / f"{name}.json"
     command = [gradlane, "run", "-n", "2", "--link", "memif", "--no-prefix", "--"]
-    command += [sys.executable, str(TOOLS / "demo" / "digits.py"), "--epochs", "1", "--json", str(file), *options]
+    command += [sys.executable, str(ROOT / "tools" / "demo" / "digits.py"), "--epochs", "1", "--json", str(file), *options]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     result = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
     assert result.returncode == 0, (command, result)
@@ -40,7 +40,7 @@ def check(run, codec, feedback, least_ratio, most_ratio):
 
 def table(files, json_file):
     return subprocess.run(
-        [sys.executable, str(TOOLS / "demo" / "table.py"), "--json", str(json_file), *map(str, files)],
+        [sys.executable, str(ROOT / "tools" / "demo" / "table.py"), "--json", str(json_file), *map(str, files)],
         capture_output=True, text=True, timeout=60,
     )
 

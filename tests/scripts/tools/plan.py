@@ -14,7 +14,7 @@ from random import Random
 from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.fixtures.waiting import PATIENCE
 
-HEATMAP = ROOT / "tools" / "plan" / "heatmap.py"
+HEATMAP = ROOT / "lab" / "plan" / "heatmap.py"
 PROFILE = {"name": "net", "batch": 8, "backward_ms": 10,
            "layers": [{"name": f"layer{i}", "elements": 1000000, "backward_ms": 1} for i in range(10)]}
 MAX_COLUMNS = 124

@@ -22,7 +22,7 @@ from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.screens import Screen
 from tests.scripts.fixtures.trainers import Trainers
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
-from tools.net.spaces import Spaces
+from lab.net.spaces import Spaces
 
 GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 NODES = 4

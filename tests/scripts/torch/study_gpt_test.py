@@ -11,7 +11,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather
 
 import gradlane.torch
-from tools.study import gpt, hooks, plan, train
+from lab.study import gpt, hooks, plan, train
 
 SPEC = {"epochs": 2, "momentum": 0.9, "rate": 0.1}
 STEPS = 3

@@ -10,10 +10,10 @@ import subprocess
 import tempfile
 import time
 
-from tests.scripts.fixtures.paths import TOOLS
+from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for, wait_for_text
 
-DISSECTOR = TOOLS / "wireshark" / "gradlane.lua"
+DISSECTOR = ROOT / "packaging" / "wireshark" / "gradlane.lua"
 ROWS_OF_CRC = []
 for row in range(256):
     for _ in range(8):

@@ -1,0 +1,89 @@
+#!/usr/bin/python3
+"""Checks README.md and docs/: links and their anchors, files and folders that are named, length of lines; and that the
+tables of docs/nic.md have the rows of lab/vm-test.sh, all of them and no others."""
+
+import argparse
+import fnmatch
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+FOLDERS = ("base", "client", "collectives", "compress", "config", "dataplane", "dev", "docs", "lab", "packaging", "sim", "tests",
+           "tools")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+# A file, with or without its ending, or a folder; not what is built, nor placeholders.
+PATH = re.compile(rf"(?<![\w/.-])((?:{'|'.join(FOLDERS)})/[\w/.-]*\w)/?")
+BUILT = re.compile(r"tests/\w+_test$|.*[A-Z]{4}")
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+MAX_LENGTH = 120
+
+
+def anchors(text):
+    """What can stand behind the # of a link, as GitHub makes it of headings."""
+    for heading in re.findall(r"^#+ (.*)", FENCED.sub("", text), re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.replace("`", "").replace("*", ""))
+        yield re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+
+
+def check_links(page, text):
+    for target in LINK.findall(FENCED.sub("", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        if not file.exists():
+            yield f"there is no {target}"
+        elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text()):
+            yield f"{target}: {file.name} has no such heading"
+
+
+def check_paths(root, text):
+    for path in sorted(set(PATH.findall(text))):
+        if not BUILT.match(path) and not (root / path).exists() and not any(root.glob(f"{path}.*")):
+            yield f"there is no {path}"
+
+
+def check_lengths(text):
+    for line in FENCED.sub("", text).splitlines():
+        if len(line) > MAX_LENGTH and not line.startswith(("|", "    ")):
+            yield f"{len(line)} characters in a line: {line[:40]}..."
+
+
+def check_rows(root):
+    """Of tables whose last column is called `row`."""
+    names = subprocess.run([sys.executable, "-P", "-m", "tests.vm", "--list"], capture_output=True, text=True, timeout=60,
+                           check=True, env={**os.environ, "PYTHONPATH": str(root)}).stdout.split()
+    patterns, in_table = set(), False
+    for line in (root / "docs/nic.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else [""]
+        in_table = bool(cells[-1]) and (in_table or cells[-1] == "row")
+        if in_table:
+            patterns |= set(re.findall(r"`([^`]+)`", cells[-1]))
+    for pattern in sorted(patterns):
+        if not fnmatch.filter(names, pattern):
+            yield f"lab/vm-test.sh has no row {pattern}"
+    for name in names:
+        if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+            yield f"row {name} of lab/vm-test.sh is in no table"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parent.parent, type=pathlib.Path)
+    root = parser.parse_args().root
+    faults = []
+    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
+        text = page.read_text()
+        written = page.parent.name == "results"  # by scripts: lines as long as they come
+        found = [*check_links(page, text), *check_paths(root, text), *([] if written else check_lengths(text))]
+        faults += [f"{page.relative_to(root)}: {fault}" for fault in found]
+    faults += [f"docs/nic.md: {fault}" for fault in check_rows(root)]
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+#!/usr/bin/python3
+"""Checks include directions between folders, and style that a script can see (docs/design.md, "Folders")."""
+
+import argparse
+import pathlib
+import re
+import sys
+
+# Folder: what it may include from. Folders within count as their folder; tools and tests may include anything.
+MAY_INCLUDE = {
+    "base": set(),
+    "compress": {"base"},
+    "collectives": {"base", "compress"},
+    "sim": {"base", "compress", "collectives"},
+    "config": {"base", "collectives", "compress"},
+    "client": set(),
+    "dataplane": {"base", "collectives", "compress", "config", "client"},
+}
+
+# The same between folders of one folder: what each may include from, in the order in which they build on each other.
+# What lies in the folder itself is for all of them.
+MAY_INCLUDE_WITHIN = {
+    "compress": {
+        "kit": set(),
+        "codecs": {"kit"},
+        "scalar": {"kit", "codecs"},
+        "avx2": {"kit", "codecs"},
+        "avx512": {"kit", "codecs"},
+        "neon": {"kit", "codecs"},
+        "rows": {"kit", "codecs", "scalar", "avx2", "avx512", "neon"},
+    },
+    "collectives": {
+        "link": set(),
+        "strategy": set(),
+        "plan": {"strategy"},
+        "exchange": {"link", "strategy"},
+    },
+    "dataplane": {
+        "frame": set(),
+        "accelerator/engine": {"frame"},
+        "kernel": {"frame", "accelerator/engine"},
+        "poll": set(),
+        "trainer": set(),
+        "device": {"frame", "kernel"},
+        "udp": {"frame", "kernel", "device"},
+        "packet": {"frame", "kernel", "device"},
+        "lane": {"frame", "kernel", "device", "poll", "trainer"},
+        "watch": {"frame", "lane"},
+        "node": {"frame", "kernel", "poll", "trainer", "device", "udp", "lane", "watch"},
+        "status": {"trainer", "device", "watch", "node"},
+        "daemon": {"kernel", "device", "node", "status"},
+        "loopback": {"frame", "poll", "device"},
+        "accelerator": {"accelerator/engine", "frame", "kernel", "poll", "device", "packet", "lane", "watch", "status", "daemon"},
+    },
+}
+
+# Files of a folder that build on each other in one direction: each may include those before it.
+IN_ORDER = {
+    "client/library": ("clock", "waits", "base", "rounds", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
+                       "progress", "talk", "wishes", "codecs", "strategies", "buffers", "kinds", "candidates", "coding",
+                       "check", "wait", "submit", "open"),
+}
+
+# Installed as it is, and built by whoever uses it: its files include each other, by their names alone.
+ALONE = "client/python/gradlane/torch/native"
+
+# System headers that belong to some folders only.
+DPDK = ("device", "udp", "packet", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
+SYSTEM_ONLY_IN = [
+    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/udp/udp_queue", "tests/stack/network")),
+    (re.compile(r"yaml-cpp/"), ("config/",)),
+    (re.compile(r"(immintrin|x86intrin)\.h"), ("compress/avx",)),
+    (re.compile(r"arm_neon\.h"), ("compress/neon/", "client/library/squares")),
+    (re.compile(r"arm_acle\.h"), ("collectives/crc32c",)),
+    (re.compile(r"hwy/"), ("compress/kit/", "compress/codecs/")),
+    (re.compile(r"CLI/"), ("tools/",)),
+    (re.compile(r"gtest/|gmock/"), ("tests/",)),
+    (re.compile(r"(spdlog|fmt)/"), ("tools/", "tests/", "dataplane/", "config/")),
+    (re.compile(r"openssl/"), ("dataplane/frame/", "dataplane/accelerator/engine/", "dataplane/node/key_file", "tools/",
+                               "tests/")),
+]
+
+# Folders that neither do I/O nor read a clock: what they need is passed to them.
+PURE = ("compress/", "collectives/", "dataplane/frame/", "dataplane/accelerator/engine/")
+IMPURE = re.compile(r"(sys/(socket|ioctl|stat|mman|epoll|time)|unistd|fcntl|poll|time|net/.*|netinet/.*|linux/.*)\.h$"
+                    r"|(chrono|thread|fstream|iostream|filesystem)$")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
+SOURCES = (".h", ".cc", ".c")
+
+
+def room(path):
+    """Where in its folder it lies: "lane" of dataplane/lane/worker.h; "" of collectives/wire.h."""
+    return "/".join(path.parts[1:-1])
+
+
+def check_own(path, own):
+    folder, target = path.parts[0], pathlib.PurePosixPath(own)
+    if str(path.parent) == ALONE:
+        return None if len(target.parts) == 1 else f'"{own}" is not installed beside it'
+    if len(target.parts) == 1:
+        return f'"{own}" must be written from the root of the repository'
+    if folder not in MAY_INCLUDE:
+        return None
+    if target.parts[0] != folder:
+        return None if target.parts[0] in MAY_INCLUDE[folder] else f"{folder} must not include from {target.parts[0]}"
+    order = IN_ORDER.get(str(path.parent))
+    if order and target.parent == path.parent and order.index(target.stem) > order.index(path.stem):
+        return f"{path.name} comes before {target.name} in {path.parent} (IN_ORDER), so it must not include it"
+    rooms = MAY_INCLUDE_WITHIN.get(folder, {})
+    here, there = room(path), room(target)
+    if there and here and there != here and there not in rooms[here]:
+        return f"{folder}/{here} must not include from {folder}/{there}"
+    return None
+
+
+def check_system(path, system):
+    for pattern, folders in SYSTEM_ONLY_IN:
+        if pattern.match(system) and not str(path).startswith(folders):
+            return f"<{system}> is for {', '.join(folders)} only"
+    if str(path).startswith(PURE) and IMPURE.match(system):
+        return f"<{system}>: there is no I/O and no clock in {path.parent}"
+    return None
+
+
+def check_includes(path, lines):
+    if path.parts[0] in MAY_INCLUDE_WITHIN and room(path) not in {"", *MAY_INCLUDE_WITHIN[path.parts[0]]}:
+        yield f"{path}: dev/check_layers.py does not know the folder {path.parent}"
+        return
+    if path.stem not in IN_ORDER.get(str(path.parent), (path.stem,)):
+        yield f"{path}: not listed for {path.parent}; add it to IN_ORDER in dev/check_layers.py"
+        return
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        own, system = match.groups()
+        fault = check_own(path, own) if own else check_system(path, system)
+        if fault:
+            yield f"{path}:{number}: {fault}"
+
+
+def check_style(path, text, lines):
+    if not lines or not lines[0].startswith(f"// {path.name} - "):
+        yield f"{path}:1: the first line must be '// {path.name} - what it is (who runs it)'"
+    if path.suffix == ".h" and "#pragma once" not in text:
+        yield f"{path}: no #pragma once"
+    if not text.isascii():
+        yield f"{path}: not ASCII"
+
+
+def sources(root):
+    for path in sorted(root.rglob("*")):
+        if path.suffix in SOURCES and not path.relative_to(root).parts[0].startswith(("build", ".")):
+            yield path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parents[1], type=pathlib.Path)
+    parser.add_argument("--list", action="store_true", help="print the source files and check nothing")
+    args = parser.parse_args()
+    faults = []
+    for path in sources(args.root):
+        relative = path.relative_to(args.root)
+        if args.list:
+            print(relative)
+            continue
+        text = path.read_text()
+        lines = text.splitlines()
+        faults += check_includes(relative, lines)
+        faults += check_style(relative, text, lines)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+#!/usr/bin/python3
+"""Runs tests of this tree in checkouts at odd places, with other rights, and says how they went.
+
+    dev/places.py                          # tools/test.sh in each place: an hour or more
+    dev/places.py --suite system           # one suite
+    dev/places.py --tests nodes udp        # some tests
+    dev/places.py --places tmp spaces      # not everywhere
+
+Each place gets a clone with all changed and new files of this tree, and its own build folders. The clone is deleted
+afterwards; logs stay in build-places/. The last line counts places. The exit status is 1 if a test failed in a place,
+77 if no place could be tried. Without root, places that need root are skipped.
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LOGS = ROOT / "build-places"
+PATH = f"/usr/sbin:/usr/bin:/sbin:/bin:{os.environ.get('PATH', '')}"
+LONG = 150  # characters; names of Unix sockets have at most 107
+USER = 65534  # nobody, in a folder of their own
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped", re.MULTILINE)
+SKIPPED = 77  # exit status
+
+
+@dataclasses.dataclass
+class Place:
+    name: str
+    what: str
+    parent: str  # of its folder
+    folder: str = "checkout"  # below that one
+    command: tuple = ()  # what runs the tests there
+    needs_root: bool = False
+    user: int = 0
+    has_rights: bool = True  # False: tests that need rights may be skipped
+
+
+PLACES = [
+    Place("tmp", "below /tmp", "/tmp"),
+    Place("root", "below /root, which nobody else can enter", "/root", needs_root=True),
+    Place("spaces", "in a path with spaces", "/var/tmp", "a checkout with spaces"),
+    Place("long", f"in a path of {LONG} characters", "/var/tmp", "x" * LONG),
+    Place("user", "of an ordinary user", "/var/tmp", needs_root=True, user=USER, has_rights=False,
+          command=("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")),
+    Place("no-net-admin", "of a root without CAP_NET_ADMIN", "/var/tmp", needs_root=True, has_rights=False,
+          command=("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")),
+]
+
+
+class Failed(Exception):
+    """A step in front of the tests has ended badly."""
+
+
+class Checkout:
+    """A clone in its place, and the log of all that runs there."""
+
+    def __init__(self, place, top, log):
+        self.place, self.top, self.log = place, top, log
+        self.tree = top / place.folder
+        if place.folder.startswith("x" * LONG):
+            self.tree = top / place.folder[:LONG - len(str(top)) - 1]
+        self.environment = {**os.environ, "PATH": PATH, "CCACHE_BASEDIR": str(self.tree), "CCACHE_NOHASHDIR": "1"}
+        if not place.has_rights:
+            self.environment.pop("CI", None)  # it makes skipped tests fail
+        if place.user:
+            self.environment["HOME"] = str(top / "home")
+
+    def run(self, *command, check=True):
+        """Its exit status."""
+        print("$", *command, file=self.log, flush=True)
+        status = subprocess.run([str(word) for word in command], cwd=self.tree if self.tree.exists() else self.top,
+                                stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment,
+                                check=False).returncode
+        if check and status:
+            raise Failed(f"{command[0]} {command[1] if command[1:] else ''} ended with {status}")
+        return status
+
+    def make(self):
+        self.run("git", "clone", "--quiet", ROOT, self.tree)
+        changes = subprocess.run(["git", "diff", "HEAD", "--binary"], cwd=ROOT, check=True, capture_output=True).stdout
+        if changes:
+            subprocess.run(["git", "apply", "-"], cwd=self.tree, input=changes, check=True)
+        added = subprocess.run(["git", "ls-files", "--others", "--exclude-standard", "-z"], cwd=ROOT, check=True,
+                               capture_output=True, text=True).stdout
+        for name in filter(None, added.split("\0")):
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, self.tree / name)
+        venv = ROOT / "build-pytorch"
+        if (venv / "installed.txt").exists():  # or else tools/test.sh there would download it
+            # The user may not be able to enter ROOT.
+            self.run(*(["cp", "-a"] if self.place.user else ["ln", "-s"]), venv, self.tree / venv.name)
+
+    def hand_over(self):
+        """To the user whose place it is."""
+        if self.place.user:
+            (self.top / "home").mkdir(exist_ok=True)
+            self.run("chown", "-R", f"{self.place.user}:{self.place.user}", self.top)
+
+    def build_for(self, tests, suites):
+        """build/, and what these tests need; their names."""
+        self.run("meson", "setup", "build")
+
+        def introspect(what):
+            return json.loads(subprocess.run(["meson", "introspect", "build", f"--{what}"], cwd=self.tree, check=True,
+                                             capture_output=True, env=self.environment).stdout)
+
+        chosen = [test for test in introspect("tests") if test["name"] in tests or {*suites} & suites_of(test)]
+        lacking = {*tests} - {test["name"] for test in chosen}
+        if lacking or not chosen:
+            raise Failed(f"there are no tests {', '.join(sorted(lacking)) or ', '.join(suites)}")
+        files = {target["id"]: target["filename"] for target in introspect("targets")}
+        needed = {os.path.relpath(file, self.tree / "build") for test in chosen for target in test["depends"]
+                  for file in files[target]}
+        if needed:
+            self.run("ninja", "-C", "build", "--quiet", *sorted(needed))
+        return [test["name"] for test in chosen]
+
+
+def suites_of(test):
+    return {suite.rpartition(":")[2] for suite in test["suite"]}
+
+
+def meson_counts(tree):
+    """Of a run of `meson test`: how many, and the names of those that failed."""
+    counts, failed = collections.Counter(), []
+    for line in (tree / "build/meson-logs/testlog.json").read_text().splitlines():
+        test = json.loads(line)
+        kind = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}.get(test["result"], "failed")
+        counts[kind] += 1
+        failed += [test["name"].rpartition(" / ")[2]] if kind == "failed" else []
+    return counts, failed
+
+
+def script_counts(text):
+    """Likewise of a run of tools/test.sh, from its output."""
+    found = [*COUNTS.finditer(text)]
+    if not found:
+        raise Failed("tools/test.sh has not come to its end")
+    last = found[-1]
+    counts = collections.Counter(passed=int(last[1]), failed=int(last[2]), skipped=int(last[3]))
+    return counts, re.findall(r"^failed: (\S+?):", text, re.MULTILINE)
+
+
+def try_place(place, top, log, options):
+    checkout = Checkout(place, top, log)
+    checkout.make()
+    if not options.tests and not options.suite:
+        checkout.hand_over()
+        start = log.tell()
+        status = checkout.run(*place.command, "tools/test.sh", check=False)
+        log.flush()
+        counts, failed = script_counts(pathlib.Path(log.name).read_text(errors="replace")[start:])
+        return counts, failed, status
+    names = checkout.build_for(options.tests, options.suite)
+    checkout.hand_over()
+    status = checkout.run(*place.command, "meson", "test", "-C", "build", "--no-rebuild", "--print-errorlogs", *names,
+                          check=False)
+    return *meson_counts(checkout.tree), status
+
+
+def report(place, options):
+    """Tries one place and prints a line; whether all was well."""
+    if place.needs_root and os.geteuid() != 0:
+        print(f"{place.name:14} left out: needs root", flush=True)
+        return None
+    top = pathlib.Path(tempfile.mkdtemp(prefix="gl-place-", dir=place.parent))
+    top.chmod(0o755)
+    try:
+        with open(LOGS / f"{place.name}.log", "w+", encoding="utf-8", errors="replace") as log:
+            counts, failed, status = try_place(place, top, log, options)
+        good = status == 0 and counts["failed"] == 0
+        text = ", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "failed", "skipped"))
+        text += f": {', '.join(failed)}" if failed else "" if good else f", exit status {status}"
+    except Failed as error:
+        good, text = False, str(error)
+    finally:
+        if options.keep:
+            print(f"{place.name:14} is kept: {top}", flush=True)
+        else:
+            shutil.rmtree(top, ignore_errors=True)
+    print(f"{place.name:14} {place.what}: {text}", flush=True)
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", nargs="+", default=[], metavar="NAME", help="of meson, in build/")
+    parser.add_argument("--suite", nargs="+", default=[], metavar="SUITE", help="of meson, in build/")
+    parser.add_argument("--places", nargs="+", choices=[place.name for place in PLACES], metavar="PLACE",
+                        default=[place.name for place in PLACES], help=", ".join(place.name for place in PLACES))
+    parser.add_argument("--keep", action="store_true", help="leaves the checkouts where they are")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # no checkout stays behind
+    LOGS.mkdir(exist_ok=True)
+    results = [report(place, options) for place in PLACES if place.name in options.places]
+    good, bad, out = (results.count(value) for value in (True, False, None))
+    print(f"{good} places passed, {bad} failed, {out} left out; logs are in {LOGS.relative_to(ROOT)}/")
+    return 1 if bad else 0 if good else SKIPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+#!/usr/bin/python3
+"""Runs a command whose processes lose time now and then, as on a machine that is shared: some are stopped for a while.
+
+Every so often one to three processes below the command, chosen at random, get SIGSTOP, and a while later SIGCONT. The
+same seed makes the same choices, as far as there are the same processes. None is left stopped, whatever ends this
+program but SIGKILL. Exit status and output are the command's.
+
+    dev/steal_time.py --seed 3 --load 2 -- meson test -C build --suite system
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+SPARED = {b"meson", b"ninja", b"steal_time.py"}  # they measure how long tests take, and test nothing
+
+
+def processes():
+    """Parent and state of each process."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_bytes().rpartition(b") ")[2].split()
+                found[int(entry.name)] = int(fields[1]), fields[0]
+    return found
+
+
+def descendants(root):
+    """Of a process, those that run: those that are stopped already are somebody else's, and dead ones nobody's."""
+    known = processes()
+    found, layer = [], {root}
+    while layer:
+        layer = {pid for pid, (parent, _) in known.items() if parent in layer}
+        found += sorted(layer)
+    return [pid for pid in found if known[pid][1] not in b"TtZX" and not spared(pid)]
+
+
+def spared(pid):
+    try:
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return True
+    return not words[0] or bool({os.path.basename(word) for word in words[:2]} & SPARED)
+
+
+class Thief:
+    def __init__(self, seed, pause, held, report):
+        self.random, self.pause, self.held, self.report = random.Random(seed), pause, held, report
+        self.stopped = []
+
+    def steal(self, root):
+        """Stops some below `root`, waits, and gives all of them their time again."""
+        candidates = descendants(root)
+        for pid in self.random.sample(candidates, min(len(candidates), self.random.randint(1, 3))):
+            with contextlib.suppress(ProcessLookupError):
+                self.stopped.append(pid)
+                os.kill(pid, signal.SIGSTOP)
+                if self.report:
+                    with contextlib.suppress(OSError):
+                        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                        print(f"steal_time: {time.strftime('%H:%M:%S')} {pid} {words[:100]}", file=sys.stderr, flush=True)
+
+    def give_back(self):
+        while self.stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.stopped.pop(), signal.SIGCONT)
+
+    def wait(self, process, seconds):
+        """Whether it has ended by then."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        return process.poll() is not None
+
+    def run(self, process):
+        try:
+            while not self.wait(process, self.random.uniform(0.5, 1.5) * self.pause):
+                self.steal(process.pid)
+                self.wait(process, self.held)
+                self.give_back()
+        finally:
+            self.give_back()
+        return process.returncode
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1, help="of the choices (1)")
+    parser.add_argument("--every", type=float, default=4, help="seconds between thefts, on average (4)")
+    parser.add_argument("--held", type=float, default=2, help="seconds that each takes (2)")
+    parser.add_argument("--load", type=int, default=0, help="busy loops beside the command (0)")
+    parser.add_argument("--report", action="store_true", help="say who is stopped, and when")
+    parser.add_argument("command", nargs="+")
+    args = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(args.load)]
+    process = subprocess.Popen(args.command)
+    try:
+        return Thief(args.seed, args.every, args.held, args.report).run(process)
+    except KeyboardInterrupt:
+        return process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+# plan.py - what lab/compare.sh measures: jobs, each of points, and how long that may take
+
+import dataclasses
+
+KIB, MIB = 1024, 1024 * 1024
+NODES = (4, 2)
+# Of --rate. full: the same cables, and nothing that shapes; none: shared memory and loopback.
+RATES = ("1gbit", "5gbit", "full", "none")
+SIZES = (64 * KIB, MIB, 16 * MIB, 64 * MIB)
+TINY = 4 * KIB  # a question of latency: where nothing is shaped, and of strategies
+REAL = 16 * MIB  # the size at which gradients of a training are taken, too
+MTU, JUMBO = 1500, 9000  # of links with a rate; the former if nothing else is asked for
+QUIET = 0.3  # cores that may be busy with other work before a run is not worth much
+FOOTPRINT = 64 * MIB  # of the tensors of one sample, where they are small
+MOST_OPERATIONS = 256
+
+# In the order of tables. Those of "gradlane" have their tensors in shared memory; "backend" is the PyTorch backend
+# with ordinary tensors; "direct" and "aggregator:0" are strategies of gradlane's, with tensors in shared memory, too;
+# "packets" are gradlane's ports of AF_PACKET, where the others have sockets. "gloo 2" is that of another PyTorch.
+METHODS = (
+    "gradlane raw", "gradlane bf16", "gradlane fixed:10", "gradlane fixed:auto", "gradlane inceptionn:10",
+    "backend raw", "backend fixed:10", "direct raw", "packets raw", "packets fixed:10", "aggregator:0 raw",
+    "gloo", "gloo 2", "gloo fp16", "aggregator", "mpi tcp", "mpi ring", "mpi shm",
+)
+LABELS = {
+    "gradlane raw": "gradlane raw", "gradlane bf16": "gradlane bf16", "gradlane fixed:10": "gradlane fixed:10",
+    "gradlane fixed:auto": "gradlane fixed:auto", "gradlane inceptionn:10": "gradlane inceptionn:10",
+    "backend raw": "PyTorch backend raw", "backend fixed:10": "PyTorch backend fixed:10",
+    "direct raw": "gradlane direct raw", "aggregator:0 raw": "gradlane aggregator raw",
+    "packets raw": "gradlane raw, AF_PACKET", "packets fixed:10": "gradlane fixed:10, AF_PACKET", "gloo": "Gloo",
+    "gloo 2": "Gloo of the other PyTorch", "gloo fp16": "Gloo, fp16 hook", "aggregator": "worker-aggregator",
+    "mpi tcp": "Open MPI, TCP", "mpi ring": "Open MPI, TCP, its ring", "mpi shm": "Open MPI, shared memory",
+}
+STRATEGIES = ("direct raw", "aggregator:0 raw")  # beside the ring; only where STRATEGIES_RATE is the links'
+STRATEGIES_RATE = "1gbit"
+BASELINE = "aggregator:0 raw"  # gradlane's, but there to be beaten
+OURS = tuple(name for name in METHODS if name.split()[0] in ("gradlane", "backend", "direct", "packets"))
+GLOOS = ("gloo", "gloo 2")
+
+
+@dataclasses.dataclass
+class Point:
+    """A tensor's size, what it holds, and the methods that all-reduce it."""
+
+    size: int
+    data: str
+    methods: list
+
+
+@dataclasses.dataclass
+class Job:
+    """One run of `gradlane run`."""
+
+    nodes: int
+    rate: str
+    mtu: int
+    points: list
+    link: str  # of `gradlane run`: vhost, udp or veth
+
+    def name(self):
+        where = "unshaped" if self.rate == "none" else f"{self.rate}, MTU {self.mtu}, {self.link}"
+        return f"{self.nodes} nodes, {where}"
+
+
+@dataclasses.dataclass
+class Effort:
+    """How often a point is sampled: as often as `seconds` allow, but between `least` and `most` times."""
+
+    least: int
+    most: int
+    seconds: float
+    sample: float  # seconds that a sample should take at least: several operations, where they are short
+
+
+# A sample is long beside the 2 ms that a shaper lets pass at once after a pause. Gradients of a training compress so
+# well that they need several operations for that, and more time with all other methods.
+REAL_MORE = 4
+FULL = Effort(least=7, most=21, seconds=14.0, sample=0.05)
+QUICK = Effort(least=2, most=2, seconds=1.0, sample=0.004)
+
+
+def size_text(size):
+    return f"{size // MIB} MiB" if size % MIB == 0 else f"{size // KIB} KiB"
+
+
+def parse_size(text):
+    units = {"k": KIB, "kib": KIB, "m": MIB, "mib": MIB}
+    digits = text.rstrip("KMkmiIbB ")
+    unit = text[len(digits):].strip().lower()
+    if not digits.isdigit() or unit not in units:
+        raise ValueError(f"size {text!r}; such as 64K, 16M")
+    return int(digits) * units[unit]
+
+
+def parse_filter(texts):
+    """--only nodes=4 rate=1gbit,none size=16M "method=gloo,gradlane fixed:10" data=gauss: what is kept, by key."""
+    kept = {}
+    for text in texts:
+        key, mark, values = text.partition("=")
+        if not mark or key not in ("nodes", "rate", "size", "method", "data", "mtu"):
+            raise ValueError(f"--only {text!r}; nodes=, rate=, size=, data=, mtu= or method=, and commas")
+        parsers = {"nodes": int, "mtu": int, "size": parse_size}
+        parse = parsers.get(key, str.strip)
+        kept.setdefault(key, set()).update(parse(value) for value in values.split(","))
+    unknown = kept.get("method", set()) - set(METHODS)
+    if unknown:
+        raise ValueError(f"--only method={','.join(sorted(unknown))}; there are: {', '.join(METHODS)}")
+    if kept.get("rate", set()) - set(RATES):
+        raise ValueError(f"--only rate=: there are {', '.join(RATES)}")
+    return kept
+
+
+def wants(kept, key, value):
+    return key not in kept or value in kept[key]
+
+
+def methods_for(rate, link, kept):
+    left_out = {"mpi ring" if rate == "none" else "mpi shm"}
+    if rate != STRATEGIES_RATE:
+        left_out.update(STRATEGIES)
+    packets = [name for name in METHODS if name.startswith("packets")]
+    chosen = packets if link == "veth" else [name for name in METHODS if name not in packets]
+    return [name for name in chosen if wants(kept, "method", name) and name not in left_out]
+
+
+def methods_at(methods, size, data):
+    """An aggregator takes its time: not with all data and sizes."""
+    return methods if data == "gauss" and size <= REAL else [name for name in methods if name not in STRATEGIES]
+
+
+def strategies_of(job):
+    """What its daemons must allow; the first is that of methods that name none."""
+    named = [name.split()[0] for name in STRATEGIES if any(name in point.methods for point in job.points)]
+    return ["ring", *named]
+
+
+def points_for(rate, link, sizes, real, kept):
+    wanted = [(size, "gauss") for size in sizes] + [(size, "digits") for size in real]
+    methods = methods_for(rate, link, kept)
+    points = [Point(size, data, methods_at(methods, size, data)) for size, data in wanted
+              if wants(kept, "size", size) and wants(kept, "data", data)]
+    return [point for point in points if point.methods]
+
+
+def links_for(rate):
+    return ("vhost",) if rate == "none" else ("udp", "veth")
+
+
+def jobs(quick, mtu, kept):
+    """All jobs, those that matter most first."""
+    if quick:
+        rows = [(2, rate, mtu, (64 * KIB, MIB), (MIB,)) for rate in ("1gbit", "none")]
+    else:
+        rows = []
+        for rate in ("1gbit", "none", "5gbit", "full"):
+            sizes = SIZES if rate == "5gbit" else (TINY, *SIZES)
+            rows += [(nodes, rate, mtu, sizes, (REAL,)) for nodes in NODES]
+        if mtu != JUMBO:
+            rows.insert(1, (4, "1gbit", JUMBO, (REAL,), (REAL,)))
+    found = []
+    for nodes, rate, job_mtu, sizes, real, link in [(*row, link) for row in rows for link in links_for(row[1])]:
+        points = points_for(rate, link, sizes, real, kept)
+        job = Job(nodes, rate, job_mtu if rate != "none" else JUMBO, points, link)
+        if job.points and all(wants(kept, *pair) for pair in (("nodes", nodes), ("rate", rate), ("mtu", job.mtu))):
+            found.append(job)
+    return found
+
+
+def guess_seconds(job, point, effort):
+    """Roughly, for the time that remains. Checks and the first, untimed samples included."""
+    slow = {"1gbit": 0.08e9, "5gbit": 0.2e9, "full": 0.3e9, "none": 1.0e9}[job.rate]  # bytes/s of tensor, in the mean over methods
+    size = max(point.size, MIB)
+    around = 2 * (job.nodes - 1) / job.nodes * size / slow * len(point.methods)
+    seconds = effort.seconds * (1 if point.data == "gauss" else REAL_MORE)
+    rounds = min(effort.most, max(effort.least, seconds / max(around, 1e-3)))
+    return around * (rounds + 2) + 0.3 * len(point.methods) * point.size / (64 * MIB) * job.nodes
+
+
+def guess_start(job):
+    """Daemons, PyTorch and Open MPI, in seconds."""
+    return 4.0 + 2.5 * job.nodes

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Set-up, build, and then the training study: two networks under PyTorch's DDP on four nodes at 1 Gb/s, their gradients
+# averaged by Gloo, a worker-aggregator and gradlane with each codec. Ends with tables and plots; see docs/study.md.
+set -euo pipefail
+caller=$PWD
+cd "$(dirname "$0")/.."
+source tools/demo/build.sh
+use_pytorch "$PWD"
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+
+# What cannot be used is said before the work, not after it.
+python3 -P -m lab.study.main --check "$@"
+build=yes
+for argument in "$@"; do
+  case "$argument" in
+    -h | --help) exit 0 ;;
+    --gradlane | --gradlane=* | --report | --record | --record=*) build= ;;
+  esac
+done
+
+if [ -n "$build" ]; then
+  demo_build tools/gradlane tools/gradlaned client/all_reduce_example >&2  # with libgradlane
+fi
+
+cd "$caller"  # paths on the command line are the caller's
+exec python3 -P -m lab.study.main "$@"

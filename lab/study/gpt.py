@@ -1,0 +1,107 @@
+"""gpt.py - a small GPT that learns the next character, and the text it learns from (the study's trainers)"""
+
+import math
+import pydoc_data.topics
+
+import numpy
+import torch
+
+from lab.study.plan import GPT_BATCH, GPT_CONTEXT as CONTEXT, GPT_STEPS
+
+WIDTH, BLOCKS, HEADS = 256, 2, 4
+FIRST, LAST = 32, 126  # printable ASCII; all else is a line's end
+CHARACTERS = LAST - FIRST + 2
+TEST_SHARE = 10  # the last of so many parts of the text is for tests
+TEST_WINDOWS = 32  # of each rank
+
+
+class Block(torch.nn.Module):
+    """Attention to what came before, and two dense layers, each added to what goes in (Radford et al., 2019)."""
+
+    def __init__(self):
+        super().__init__()
+        self.before_attention, self.before_dense = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
+        self.query_key_value, self.project = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+        self.dense = torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.GELU(),
+                                         torch.nn.Linear(4 * WIDTH, WIDTH))
+        # No buffer: DDP would broadcast it in each step.
+        self.future = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1)
+
+    def forward(self, values):
+        count, length, _ = values.shape
+        parts = self.query_key_value(self.before_attention(values)).view(count, length, 3, HEADS, WIDTH // HEADS)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        weights = query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)
+        weights = weights.masked_fill(self.future[:length, :length], -math.inf)
+        seen = (weights.softmax(-1) @ value).transpose(1, 2).reshape(count, length, WIDTH)
+        values = values + self.project(seen)
+        return values + self.dense(self.before_dense(values))
+
+
+class Gpt(torch.nn.Module):
+    """(windows, CONTEXT) characters -> (windows, CONTEXT, CHARACTERS), what comes next."""
+
+    def __init__(self):
+        super().__init__()
+        self.characters, self.places = torch.nn.Embedding(CHARACTERS, WIDTH), torch.nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(BLOCKS))
+        self.last = torch.nn.LayerNorm(WIDTH)
+        self.next = torch.nn.Linear(WIDTH, CHARACTERS)
+
+    def forward(self, text):
+        values = self.characters(text) + self.places(torch.arange(text.shape[1]))
+        for block in self.blocks:
+            values = block(values)
+        return self.next(self.last(values))
+
+    def initialize(self, seed):
+        """As GPT-2: normal, 0.02; less for what is added to a sum of blocks. Biases are 0, norms as they are made."""
+        random = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if parameter.dim() == 2:
+                    added = name.endswith(("project.weight", "dense.2.weight"))
+                    spread = 0.02 / math.sqrt(2 * BLOCKS) if added else 0.02
+                    parameter.copy_(torch.randn(parameter.shape, generator=random) * spread)
+                else:
+                    parameter.fill_(float(name.endswith("weight")))
+
+
+def text():
+    """The help of Python itself, which each Debian with python3 has: 465,000 characters of English about Python."""
+    topics = pydoc_data.topics.topics
+    whole = "\n".join(topics[name] for name in sorted(topics))
+    codes = numpy.frombuffer(whole.encode("latin-1", "replace"), numpy.uint8)
+    printable = (codes >= FIRST) & (codes <= LAST)
+    return torch.from_numpy(numpy.where(printable, codes - FIRST + 1, 0).astype(numpy.int64))
+
+
+class Share:
+    """The windows of the text that this rank trains on and is tested with; the same for all methods."""
+
+    def __init__(self, rank, world):
+        whole = text()
+        tests = len(whole) // TEST_SHARE
+        self.train, self.test_text = whole[:-tests], whole[-tests:]
+        self.rank, self.world, self.steps = rank, world, GPT_STEPS
+        self.tests = world * TEST_WINDOWS * CONTEXT
+
+    def _windows(self, source, starts):
+        windows = torch.stack([source[start : start + CONTEXT + 1] for start in starts])
+        return windows[:, :-1], windows[:, 1:]
+
+    def epoch(self, seed, epoch):
+        """As many windows as are drawn, not the whole text: the rank's batches of characters and of what comes next,
+        one for each step."""
+        random = numpy.random.default_rng((seed, epoch))
+        starts = random.integers(len(self.train) - CONTEXT, size=(self.steps, self.world, GPT_BATCH))
+        return [self._windows(self.train, step[self.rank].tolist()) for step in starts]
+
+    def test(self, model):
+        """How many of the rank's test characters the model gets right, and the sum of their losses in nats."""
+        starts = torch.linspace(0, len(self.test_text) - CONTEXT - 1, self.world * TEST_WINDOWS).long()
+        windows, following = self._windows(self.test_text, starts[self.rank :: self.world].tolist())
+        with torch.no_grad():
+            values = model(windows).float().flatten(0, 1)
+        loss = torch.nn.functional.cross_entropy(values, following.flatten(), reduction="sum")
+        return int((values.argmax(1) == following.flatten()).sum()), float(loss)

@@ -1,0 +1,93 @@
+"""record.py - the gradients of the study's trainings, as files for `gradlane bench codec` (the study's command)
+
+Ranks take turns in this process: each computes the gradients of its own part of a batch, all get the mean, summed up in
+fp32. So it is what DistributedDataParallel over Gloo does, and needs neither a network nor root.
+"""
+
+import json
+import pathlib
+
+import numpy
+import torch
+
+from lab.study import models
+
+RANKS = 4
+SEED = 1  # of first weights and of the order of images
+STEPS = {"early": 0.05, "middle": 0.5, "late": 1.0}  # of a training, by how much of it is over
+RUN = 32  # floats: a sample is made of such runs, groups of codecs
+
+
+def sample(gradients, floats):
+    """The columns that are kept: runs of RUN floats, spread evenly, so that each layer has the share it has in all."""
+    parameters = gradients.shape[1]
+    if floats >= parameters:
+        return gradients
+    runs = floats // RUN
+    starts = numpy.arange(runs) * (parameters - RUN) // max(runs - 1, 1) // RUN * RUN
+    return gradients[:, (starts[:, None] + numpy.arange(RUN)).ravel()]
+
+
+def steps_of(total):
+    return {max(1, round(share * total)): name for name, share in STEPS.items()}
+
+
+def write_layers(file, name, model, batch):
+    """The columns of recordings, for `gradlane plan --widths`, as a profile that measured nothing."""
+    layers = [{"name": name, "elements": parameter.numel()} for name, parameter in model.named_parameters()]
+    file.write_text(json.dumps({"name": name, "batch": batch, "layers": layers}, indent=1) + "\n")
+
+
+def put(model, gradients):
+    """A flat tensor as the model's gradients."""
+    at = 0
+    for parameter in model.parameters():
+        parameter.grad = gradients[at : at + parameter.numel()].view_as(parameter)
+        at += parameter.numel()
+
+
+class Recording:
+    """A training, as lab/study/train.py has it with Gloo."""
+
+    def __init__(self, model, data, training, epochs):
+        self.model, self.epochs = models.MAKE[model](), epochs
+        models.initialize(self.model, SEED)
+        self.shares = [models.share_of(model, data, rank, RANKS, training["batch"]) for rank in range(RANKS)]
+        self.rate = models.first_rate(model, training["rate"])
+        self.optimizer = models.optimizer_of(model, self.model.parameters(), self.rate, training["momentum"])
+
+    def _gradients(self, inputs, wanted):
+        self.optimizer.zero_grad(set_to_none=True)
+        models.loss_of(self.model(inputs), wanted).backward()
+        return torch.cat([parameter.grad.ravel() for parameter in self.model.parameters()])
+
+    def _update(self, mean):
+        put(self.model, mean)
+        self.optimizer.step()
+
+    def run(self):
+        """Yields the name and the gradients (ranks, parameters) of the steps that are recorded."""
+        wanted, step = steps_of(self.epochs * self.shares[0].steps), 0
+        for epoch in range(self.epochs):
+            for group in self.optimizer.param_groups:
+                group["lr"] = models.rate_of(self.rate, epoch, self.epochs)
+            for batches in zip(*(share.epoch(SEED, epoch) for share in self.shares)):
+                step += 1
+                gradients = torch.stack([self._gradients(*batch) for batch in batches])
+                if step in wanted:
+                    yield wanted[step], gradients.numpy()
+                self._update(gradients.mean(0))
+
+
+def record(folder, names, data, training, epochs, floats, say):
+    """Writes MODEL-STEP.npy of each model and step: float32, a row for each rank, parameters in PyTorch's order. Of whole
+    gradients also MODEL.json, the layers."""
+    torch.set_num_threads(1)
+    for model in names:
+        if not floats:
+            write_layers(pathlib.Path(folder, f"{model}.json"), model, models.MAKE[model](), training["batch"])
+        for step, gradients in Recording(model, data, training, epochs).run():
+            file = pathlib.Path(folder, f"{model}-{step}.npy")
+            kept = sample(gradients, floats) if floats else gradients
+            numpy.save(file, numpy.ascontiguousarray(kept, dtype="<f4"))
+            say(f"{file}: {kept.shape[0]} ranks, {kept.shape[1]} of {gradients.shape[1]} floats")

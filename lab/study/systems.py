@@ -1,0 +1,77 @@
+"""systems.py - the paper's four systems: a step's time, split into computing, adding and exchanging (no PyTorch)"""
+
+import json
+import subprocess
+
+from lab.study import plan
+
+RECORDED = "tools/bench/recordings"
+BLOCK = 1408  # bytes of fp32: about what a packet of MTU 1500 has of them
+TITLE = """# The paper's four systems: the results
+
+Written by `lab/study.sh --systems --write-docs`, all of it. [study.md](../study.md#the-papers-four-systems) says what
+they are, and how a step is split.
+"""
+PICTURE = "study-systems.png"
+PAPER = "70.9-80.7 %"
+
+
+def adding_speeds(gradlane, root):
+    """GB/s of fp32 at which this machine decodes and adds, of each codec, with the fastest instructions that it has."""
+    codecs = ("raw", "fixed:10")
+    words = [gradlane, "bench", "codec", "--quick", "--json", "--op", "decode_add", "--block", BLOCK, "--data",
+             root / RECORDED / "digits-middle.npy", *(word for codec in codecs for word in ("--codec", codec))]
+    result = subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True)
+    rows = json.loads(result.stdout)["rows"]
+    return {codec: max(row["gb_per_s"] for row in rows if row["codec"] == codec) for codec in codecs}
+
+
+def added_tensors(method, nodes):
+    """How many times its gradients the node that adds most adds up: an aggregator all others', a ring's its share."""
+    return nodes - 1 if method.strategy else (nodes - 1) / nodes
+
+
+def split(model, row, settings):
+    """ms of a step: computing, adding, exchanging."""
+    method = plan.BY_NAME[row["method"]]
+    step, computing = row["epoch_ms"] / row["steps"], model["compute_ms"] / row["steps"]
+    speed = settings["add_gbps"][method.codec.partition("/")[0]]
+    adding = added_tensors(method, settings["nodes"]) * 4 * model["parameters"] / speed / 1e6
+    computing, adding = min(computing, step), min(adding, max(0.0, step - computing))
+    return {"step": step, "computing": computing, "adding": adding, "exchanging": step - computing - adding}
+
+
+def rows_of(model, settings):
+    """Name, row and split of those that there are, the first of which is WA; none without it."""
+    by_method = {row["method"]: row for row in model["rows"]}
+    if plan.SYSTEMS["WA"] not in by_method or "add_gbps" not in settings:
+        return []
+    return [(name, by_method[method], split(model, by_method[method], settings))
+            for name, method in plan.SYSTEMS.items() if method in by_method]
+
+
+def cells(model, settings):
+    """Heads and rows of the table."""
+    found = rows_of(model, settings)
+    if not found:
+        return None
+    base = found[0][2]
+    lines = []
+    for name, row, parts in found:
+        less = 1 - parts["exchanging"] / base["exchanging"] if base["exchanging"] else 0.0
+        lines.append([
+            name, row["method"], f"{parts['step']:.2f}", f"{parts['computing']:.2f}", f"{parts['adding']:.3f}",
+            f"{parts['exchanging']:.2f}", f"{100 * parts['exchanging'] / parts['step']:.0f} %",
+            "-" if name == "WA" else f"{100 * less:.1f} %", f"{base['step'] / parts['step']:.2f}x",
+            "-" if row["step_bytes"] is None else f"{row['step_bytes'] / 1e6:.2f}", f"{row['accuracy']['mean']:.2f} %",
+        ])
+    lines.append(["the paper", "ring+C against WA", *["-"] * 5, PAPER, "2.2-3.1x", "-", "-"])
+    return ["system", "method", "step (ms)", "computing", "adding", "exchanging", "share",
+            "less exchanging than WA", "faster than WA", "sent per node and step (MB)", "final accuracy"], lines
+
+
+def about(settings):
+    speeds = settings["add_gbps"]
+    return (f"Adding is reckoned: what the node that adds most has to add, by `gradlane bench codec`'s speed of decoding "
+            f"and adding on this machine ({speeds['raw']:.1f} GB/s of raw, {speeds['fixed:10']:.1f} of fixed:10). "
+            "Exchanging is what is left of a step.\n")

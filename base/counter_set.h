@@ -19,7 +19,7 @@ namespace gradlane {
 template <class Enum>
 struct CounterRow {
   Enum counter;
-  const char* name;  // for documents and telemetry: short and stable
+  const char* name;  // for documents: short and stable
   const char* help;  // what it counts
 };
 

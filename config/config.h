@@ -144,7 +144,7 @@ struct NodeConfig {
   std::string socket;             // path; made by the daemon
   std::string admin;              // path: `gradlane stats` and `gradlane check` ask here
   std::optional<IpPort> metrics;  // where Prometheus and `gradlane top` ask, by TCP; absent: they do not
-  bool telemetry = false;         // DPDK's, for dpdk-telemetry.py
+  bool telemetry = false;         // has no effect; accepted until 0.3
   std::string log = "info";       // trace, debug, info, warn, error
   std::string log_file;           // path; opened anew on SIGHUP; empty: standard error
 };

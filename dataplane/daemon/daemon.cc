@@ -10,7 +10,6 @@
 #include <array>
 #include <chrono>
 #include <memory>
-#include <optional>
 
 #include "base/error.h"
 #include "config/addresses.h"
@@ -32,7 +31,6 @@
 #include "dataplane/status/job_watch.h"
 #include "dataplane/status/metrics.h"
 #include "dataplane/status/status.h"
-#include "dataplane/status/telemetry.h"
 
 namespace gradlane {
 namespace {
@@ -46,7 +44,6 @@ void start_dpdk(const std::vector<NodeConfig>& nodes) {
   for (const NodeConfig& node : nodes) {
     options.memory_bytes += Node::packet_bytes(node);
     options.hugepages |= node.hugepages;
-    options.telemetry |= node.telemetry;
     options.verbose |= node.log == "debug" || node.log == "trace";
     for (const PortConfig& port : node.ports) {
       if (port.kind == PortConfig::Kind::kPci) pci.push_back(port.device);
@@ -143,13 +140,11 @@ void tell(Supervisor& supervisor, const Nodes& nodes) {
 }
 
 // Until something ends it; what that is. Throws DeviceLost.
-const char* work(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, std::optional<Telemetry>& telemetry,
-                 Supervisor& supervisor) {
+const char* work(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, Supervisor& supervisor) {
   const char* end = nullptr;
   for (; end == nullptr; end = step(housekeeping, ends, Housekeeping::kStep)) {
     const Nanos now = clock_now();
     if (!housekeeping.tend(now)) continue;
-    if (telemetry) telemetry->look(now);
     tell(supervisor, nodes);
   }
   return end;
@@ -254,6 +249,9 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
     if (const std::string warning = choices_warning(config); !warning.empty()) {
       spdlog::warn("node {}: {}", config.rank, warning);
     }
+    if (config.telemetry) {
+      spdlog::warn("node {}: telemetry: true has no effect; use metrics: 127.0.0.1:9400, or gradlane stats", config.rank);
+    }
     jobs.push_back(std::make_unique<JobWatch>(*node));
     const auto answer = [&it = *node, &job = *jobs.back(), &process](const std::string& line) {
       return answer_admin(it, job, process, line, clock_now);
@@ -262,13 +260,11 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
     serve_metrics(*node, *jobs.back(), process);
   }
   drop_privileges(privileges, nodes);
-  std::optional<Telemetry> telemetry;
-  if (std::ranges::any_of(configs, &NodeConfig::telemetry)) telemetry.emplace(nodes, clock_now());
   Housekeeping housekeeping(nodes, jobs);
   supervisor.ready();
   std::string lost;
   try {
-    const char* const end = work(housekeeping, nodes, ends, telemetry, supervisor);
+    const char* const end = work(housekeeping, nodes, ends, supervisor);
     spdlog::info("{}: shutting down", end);
     supervisor.stopping();
     if (end == Ends::kServed) let_others_end(housekeeping, nodes, ends);
@@ -278,7 +274,6 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
   }
   supervisor.stopping();
   shut_down(housekeeping, nodes, ends, lost.empty() ? nullptr : lost.c_str());
-  telemetry.reset();
   links.drain();
   for (const auto& node : nodes) node->abandon_memory();
   nodes.clear();

@@ -107,7 +107,7 @@ void start_eal(const EalOptions& options) {
   }
   if (options.pci.empty()) arguments.emplace_back("--no-pci");
   for (const std::string& device : options.pci) arguments.insert(arguments.end(), {"-a", device});
-  if (!options.telemetry) arguments.emplace_back("--no-telemetry");
+  arguments.emplace_back("--no-telemetry");
 
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());

@@ -14,7 +14,6 @@ struct EalOptions {
   size_t memory_bytes = 0;  // for packet buffers
   bool hugepages = false;
   std::span<const std::string> pci;  // addresses (with devargs) of NICs that may be used; the others are left alone
-  bool telemetry = false;
   bool verbose = false;  // EAL's own messages below warnings
 };
 

@@ -1,4 +1,4 @@
-// node_figures.h - a node's figures at one moment: what stats, telemetry and the log print (plain data)
+// node_figures.h - a node's figures at one moment: what stats, metrics and the log print (plain data)
 #pragma once
 
 #include <cstddef>

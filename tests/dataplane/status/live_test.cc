@@ -1,17 +1,13 @@
-// live_test.cc - what people are told of a node while packets flow: the answer to "stats", and DPDK's telemetry
+// live_test.cc - what people are told of a node while packets flow: the answer to "stats"
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "base/file_descriptor.h"
 #include "dataplane/status/admin_answers.h"
 #include "dataplane/status/job_watch.h"
-#include "dataplane/status/telemetry.h"
 #include "tests/dataplane/cluster.h"
 
 namespace gradlane::test::live_test {
@@ -149,41 +145,6 @@ TEST(Status, ProbesAnswerWhilePacketsFlow) {
   EXPECT_FALSE(answer.later().has_value());
   ring.begin();
   EXPECT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); })) << "the ring does not wait for probes";
-}
-
-// ---- Telemetry
-
-json ask_telemetry(const std::string& question) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = std::string(getenv("RUNTIME_DIRECTORY")) + "/dpdk/rte/dpdk_telemetry.v2";
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const FileDescriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return path;
-  std::vector<char> text(1U << 17);
-  (void)recv(fd.get(), text.data(), text.size(), 0);  // who it is
-  if (send(fd.get(), question.data(), question.size(), 0) < 0) return "nothing sent";
-  const ssize_t bytes = recv(fd.get(), text.data(), text.size(), 0);
-  return json::parse(text.begin(), text.begin() + std::max<ssize_t>(bytes, 0));
-}
-
-TEST(Telemetry, HasTheFiguresOfAllNodes) {
-  Busy ring;
-  ring.begin();
-  ASSERT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); }));
-  ring.cluster.run_for(150 * kMillisecond);
-  for (const auto& node : ring.cluster.nodes()) node->tend(ring.cluster.now());
-  Telemetry telemetry(ring.cluster.nodes(), ring.cluster.now());
-  telemetry.look(ring.cluster.now());
-  for (const char* const each : {"/gradlane/status", "/gradlane/neighbours", "/gradlane/pools"}) {
-    const json document = ask_telemetry(each);
-    ASSERT_TRUE(document.contains(each)) << document;
-    EXPECT_EQ(document.at(each).size(), 2U) << document;
-  }
-  const json ranks = ask_telemetry("/gradlane/ranks");
-  EXPECT_EQ(ranks.at("/gradlane/ranks").at("rank1/lane0").at("operations_done"), 1) << ranks;
-  const json ports = ask_telemetry("/gradlane/ports");
-  EXPECT_GT(ports.at("/gradlane/ports").at("node0/next/0").at("gradlane"), 500) << ports;
 }
 
 }  // namespace

@@ -1,15 +1,28 @@
 // error.h - the one exception type of set-up code; packet paths never throw
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
 namespace gradlane {
 
+// What programs need to know of a SetupError.
+enum class SetupFault : uint8_t {
+  kOther,
+  kPortInUse,  // another process has a UDP port
+};
+
 // Something the user gave cannot be used. what() says what was wrong, where, and what is allowed.
 class SetupError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit SetupError(const std::string& text, SetupFault fault = SetupFault::kOther)
+      : std::runtime_error(text), fault_(fault) {}
+
+  [[nodiscard]] SetupFault fault() const noexcept { return fault_; }
+
+ private:
+  SetupFault fault_;
 };
 
 }  // namespace gradlane

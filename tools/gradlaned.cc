@@ -33,6 +33,7 @@
 namespace {
 
 constexpr int kBadInput = 2;
+constexpr int kPortInUse = 4;
 constexpr size_t kHelpIndent = 24;    // of the descriptions
 constexpr int kLargestPid = 1 << 22;  // of the kernel: PID_MAX_LIMIT
 
@@ -153,8 +154,9 @@ void add_options(CLI::App& app, Options& options) {
   app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_RELEASE);
   app.footer(
       "Runs until SIGTERM or SIGINT: then it waits for what is in flight, removes its\n"
-      "sockets and exits with 0. If it cannot start: exit 2. If a device goes away:\n"
-      "exit 3. SIGHUP opens `log_file` anew. docs/configuration.md has all settings.");
+      "sockets and exits with 0. If it cannot start: exit 2, or 4 if another process\n"
+      "has its UDP port. If a device goes away: exit 3. SIGHUP opens `log_file` anew.\n"
+      "docs/configuration.md has all settings.");
 }
 
 int run(int argc, char** argv) {
@@ -212,6 +214,7 @@ int main(int argc, char** argv) {
     const std::string text = std::string("gradlaned: ") + error.what() + "\n";
     std::fputs(text.c_str(), stderr);
     gradlane::tell_starter(text);
-    return kBadInput;
+    const auto* const setup = dynamic_cast<const gradlane::SetupError*>(&error);
+    return setup != nullptr && setup->fault() == gradlane::SetupFault::kPortInUse ? kPortInUse : kBadInput;
   }
 }

@@ -250,7 +250,8 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
       spdlog::warn("node {}: {}", config.rank, warning);
     }
     if (config.telemetry) {
-      spdlog::warn("node {}: telemetry: true has no effect; use metrics: 127.0.0.1:9400, or gradlane stats", config.rank);
+      spdlog::warn("node {}: telemetry: true has no effect; use metrics: 127.0.0.1:9400, or gradlane stats",
+                   config.rank);
     }
     jobs.push_back(std::make_unique<JobWatch>(*node));
     const auto answer = [&it = *node, &job = *jobs.back(), &process](const std::string& line) {

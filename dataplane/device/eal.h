@@ -14,7 +14,7 @@ struct EalOptions {
   size_t memory_bytes = 0;  // for packet buffers
   bool hugepages = false;
   std::span<const std::string> pci;  // addresses (with devargs) of NICs that may be used; the others are left alone
-  bool verbose = false;  // EAL's own messages below warnings
+  bool verbose = false;              // EAL's own messages below warnings
 };
 
 // Starts EAL without touching the caller's CPU affinity. Throws SetupError. Signals that must not end up in EAL's

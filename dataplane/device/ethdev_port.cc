@@ -92,7 +92,7 @@ void EthdevPort::make(Make make_device) {
     made_ = false;
     const std::string messages = take_xdp_messages();
     if (!messages.empty()) spdlog::warn("port {}: {}", name_, messages);
-    fail(error.what());
+    fail(error);
   }
 }
 
@@ -268,7 +268,7 @@ void EthdevPort::look_at_link() noexcept {
 }
 
 void EthdevPort::tend() {
-  if (failed_.load(std::memory_order_acquire)) fail(failure_);
+  if (failed_.load(std::memory_order_acquire)) fail(SetupError(failure_));
   if (traits_.blocks && !kept_) begin();
   if (!traits_.blocks) look_at_link();
   look_for_interface();

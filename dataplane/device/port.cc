@@ -15,6 +15,8 @@ Port::Port(const PortConfig& config, const NodeConfig* node)
 
 Port::~Port() = default;
 
-void Port::fail(const std::string& text) const { throw SetupError("port " + name_ + ": " + text); }
+void Port::fail(const SetupError& error) const {
+  throw SetupError("port " + name_ + ": " + error.what(), error.fault());
+}
 
 }  // namespace gradlane

@@ -100,7 +100,7 @@ class Port {
   // One queue pair per lane, unless it turns out that it has fewer. `node`: null for an accelerator.
   Port(const PortConfig& config, const NodeConfig* node);
 
-  [[noreturn]] void fail(const std::string& text) const;
+  [[noreturn]] void fail(const SetupError& error) const;
 
   const PortConfig config_;
   const DeviceTraits traits_;

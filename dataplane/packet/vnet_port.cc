@@ -20,7 +20,7 @@ VnetPort::VnetPort(const PortConfig& config, size_t mtu, rte_mempool* pool) : Po
     queue_.emplace(interface_, pool);
     listening_ = make_promiscuous(interface_);
   } catch (const SetupError& error) {
-    fail(error.what());
+    fail(error);
   }
   link_up_.store(interface_running(interface_), std::memory_order_relaxed);
   started_.store(true, std::memory_order_release);

@@ -98,7 +98,8 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
         : error == EADDRNOTAVAIL
             ? ": this machine has no such address; see `rank` and `nodes`, or `udp: any` where it is one of a NAT's"
             : "";
-    throw SetupError(fmt::format("UDP {}: {}{}", endpoint_text(bound), std::strerror(error), hint));
+    throw SetupError(fmt::format("UDP {}: {}{}", endpoint_text(bound), std::strerror(error), hint),
+                     error == EADDRINUSE ? SetupFault::kPortInUse : SetupFault::kOther);
   }
   superpackets_ = set(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
   (void)set(fd, IPPROTO_UDP, UDP_GRO, 1);  // packets come one by one where it is not known

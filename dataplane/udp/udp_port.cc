@@ -57,7 +57,7 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
       queue_.push_back(std::make_unique<UdpQueue>(setup, ports, pool));
     }
   } catch (const SetupError& error) {
-    fail(error.what());
+    fail(error);
   }
   if (const size_t granted = queue_.front()->receive_bytes(); granted < kSocketReceiveBytes) {
     spdlog::warn("port {}: sockets have room for {} of {}: sysctl -w net.core.rmem_max={}", name_, size_text(granted),

@@ -19,7 +19,7 @@ _SLICE_S = 0.003
 _ENDING_S = 5.0
 _MOST_PATH = 107  # bytes of a socket's
 _LINES = 12
-_IN_USE = ("another daemon, or another job's",)  # of the refusal of a UDP port
+_PORT_IN_USE = 4  # exit status of gradlaned: another process has its UDP port (docs/daemon.md)
 
 
 class CannotStart(Exception):
@@ -81,9 +81,8 @@ class Started:
         try:
             while not self._listens():
                 if not self.lives():
-                    text = tail(self.log)
-                    kind = PortsInUse if any(words in text for words in _IN_USE) else CannotStart
-                    raise kind(f"{self._program} has not started, {self._how()}{text}")
+                    kind = PortsInUse if self._process.returncode == _PORT_IN_USE else CannotStart
+                    raise kind(f"{self._program} has not started, {self._how()}{tail(self.log)}")
                 if time.monotonic() >= end:
                     raise CannotStart(f"{self._program} is not ready after {limit_s:g} s{tail(self.log)}")
                 time.sleep(_SLICE_S)

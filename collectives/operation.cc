@@ -69,6 +69,7 @@ const char* field_name(Field field) noexcept {
     case Field::kPacketSize:
     case Field::kNoAnswer:
     case Field::kPathMtu:
+    case Field::kTensor:
       break;
   }
   return "?";
@@ -316,8 +317,9 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
       return add_difference(text, failure, "on the rank that noticed", there.view());
     }
     case FailureCode::kAborted:
-      text.add("cancelled on ");
+      text.add(failure.field == Field::kTensor ? "given up on " : "cancelled on ");
       rank();
+      if (failure.field == Field::kTensor) text.add(": its trainer wrote to the tensor while the operation ran");
       return;
     case FailureCode::kNoRing:
       text.add("the ring did not come up in time: ");

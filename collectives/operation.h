@@ -156,7 +156,7 @@ enum class FailureCode : uint8_t {
   kRestarted,  // `rank` came back without its state
   kRefused,    // `rank` is configured differently: field, ours, theirs
   kMismatch,   // `rank` runs another operation under the same number: field, ours, theirs
-  kAborted,    // cancelled on `rank`
+  kAborted,    // cancelled on `rank`; field: why it was given up there
   kNoRing,     // the ring did not come up in time: nothing was heard of `rank`
   kStuck,      // the operation took too long; `rank` is the nearest one that this one waits for; ours: the limit in
                // ns, 0: not known; theirs: 1 if that is the configuration's
@@ -199,6 +199,7 @@ enum class Field : uint8_t {
   kPathMtu,   // of kSilent: as kPacketSize, and theirs is the longest that does arrive, as probes have found
   kLeftOpen,  // of nodes: left_open_value()
   kChoice,    // of operations: 1 where it is the library's own, by which ranks agree on what `auto` chooses; else 0
+  kTensor,    // of kAborted: the trainer wrote to the tensor while results of others waited there
 };
 
 // Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they

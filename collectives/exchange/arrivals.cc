@@ -1,5 +1,6 @@
 // arrivals.cc - what happens to a packet that comes in: checked, then merged, stored, relayed (packet path)
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "collectives/crc32c.h"
@@ -257,7 +258,7 @@ size_t ExchangeState::pass_on(const Run& run, Nanos now) noexcept {
     if (hop.status != Status::kOk || hop.floats == 0) break;
     if (step.store) {
       // decode(encode(sum)) is the result for this rank too. The local elements are used up.
-      (void)it.coder.decode(place.bytes.first(hop.bytes), elements(it, run.header.block, begin + done), hop.floats);
+      store_result(it, it.coder, run.header.block, begin + done, place.bytes.first(hop.bytes), hop.floats);
       complete(it, run.header.block, begin + done, hop.floats);
     }
     const size_t bytes = outbox.commit(channel, place, header, it.coder, hop.floats, hop.bytes);
@@ -312,22 +313,47 @@ void ExchangeState::add_sum(const Run& run) noexcept {
 
 void ExchangeState::take_result(const Run& run, bool relayed, Nanos now) noexcept {
   Running& it = *run.operation;
-  const size_t granule = it.coder.granule();
-  const size_t begin = run.header.first * granule;
-  const size_t count = run.header.count;
-  (void)it.back.decode(run.payload, elements(it, run.header.block, begin), count);
-  if (relayed) {
-    counters_.add(Counter::kRunsRelayed);
-  } else if (!run.step.send) {
-    counters_.add(Counter::kRunsStored);
-  } else if (copy(run, now)) {
-    counters_.add(Counter::kRunsRelayed);
-  } else {
+  const bool copied = !relayed && run.step.send && copy(run, now);
+  if (run.step.send && !relayed && !copied) {
     counters_.add(Counter::kRunsAbsorbed);
-    it.room->result.mark(run.header.block, run.header.first, (count + granule - 1) / granule);
+    defer_result(run);
     return;
   }
-  complete(it, run.header.block, begin, count);
+  counters_.add(run.step.send ? Counter::kRunsRelayed : Counter::kRunsStored);
+  const size_t begin = run.header.first * it.coder.granule();
+  store_result(it, it.back, run.header.block, begin, run.payload, run.header.count);
+  complete(it, run.header.block, begin, run.header.count);
+}
+
+// Decodes a result into the tensor. With digests, if it will be sent from there in the next stage.
+void ExchangeState::store_result(Running& it, const Coder& coder, unsigned block, size_t first,
+                                 std::span<const uint8_t> encoded, size_t count) noexcept {
+  if (it.task.stage == 0 || last_stage(it)) {
+    (void)coder.decode(encoded, elements(it, block, first), count);
+  } else {
+    store_with_digests(it, coder, block, first, encoded, count);
+  }
+}
+
+// A result that the link has no room for goes on from the tensor, later.
+void ExchangeState::defer_result(const Run& run) noexcept {
+  Running& it = *run.operation;
+  const size_t granule = it.coder.granule();
+  store_with_digests(it, it.back, run.header.block, run.header.first * granule, run.payload, run.header.count);
+  it.room->result.mark(run.header.block, run.header.first, (run.header.count + granule - 1) / granule);
+}
+
+// The trainer can write to the tensor at any time. What other ranks will get from there has digests, made of a copy
+// that it cannot write to; read_result() compares them.
+void ExchangeState::store_with_digests(Running& it, const Coder& coder, unsigned block, size_t first,
+                                       std::span<const uint8_t> encoded, size_t count) noexcept {
+  const size_t bytes = count * it.coder.element_bytes();
+  (void)coder.decode(encoded, private_.data(), count);
+  std::memcpy(elements(it, block, first), private_.data(), bytes);
+  uint32_t* digest = digests(it, block, first);
+  for (size_t at = 0; at < bytes; at += kGranuleBytes) {
+    *digest++ = crc32c(kCrcStart, private_.data() + at, std::min(kGranuleBytes, bytes - at));
+  }
 }
 
 // Passes a run on inside another packet, where its own cannot go on whole.

@@ -48,7 +48,8 @@ void ExchangeState::take_abort(const Run& run) noexcept {
   const auto notice = load<AbortNotice>(run.payload.data());
   const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDoubled);
   const auto field = static_cast<Field>(notice.field);
-  const bool is_later = field == Field::kStrategy || field == Field::kBackCodec || field == Field::kChoice;
+  const bool is_later =
+      field == Field::kStrategy || field == Field::kBackCodec || field == Field::kChoice || field == Field::kTensor;
   fail_everywhere(it,
                   {.code = code == FailureCode::kNone ? FailureCode::kAborted : code,
                    .rank = notice.rank,

@@ -25,15 +25,18 @@ class Deferred {
 
   [[nodiscard]] bool empty() const noexcept { return marked_ == 0; }
 
+  // The place of a granule of a block among all.
+  [[nodiscard]] size_t place(unsigned block, size_t granule) const noexcept { return block * stride_ + granule; }
+
   // Granules `first` to `first + count` of a block.
   void mark(unsigned block, size_t first, size_t count) noexcept {
-    change(block * stride_ + first, count, [this](uint64_t& word, uint64_t mask) {
+    change(place(block, first), count, [this](uint64_t& word, uint64_t mask) {
       marked_ += static_cast<size_t>(std::popcount(mask & ~word));
       word |= mask;
     });
   }
   void clear(unsigned block, size_t first, size_t count) noexcept {
-    change(block * stride_ + first, count, [this](uint64_t& word, uint64_t mask) {
+    change(place(block, first), count, [this](uint64_t& word, uint64_t mask) {
       marked_ -= static_cast<size_t>(std::popcount(mask & word));
       word &= ~mask;
     });

@@ -1,7 +1,9 @@
 // departures.cc - packets that start here: own elements, what was put off (packet path)
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
+#include "collectives/crc32c.h"
 #include "collectives/exchange/exchange_state.h"
 
 namespace gradlane {
@@ -88,14 +90,34 @@ bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept 
   // Sums were on their way to being passed on; results are passed on as those that arrive, or, where this rank is the
   // last to add, as its own.
   Step step = it.strategy->arrival(it.task, phase, marked.block, it.from);
+  const bool relayed = step.expected && phase == Phase::kGather;
   if (!step.expected) step = it.strategy->arrival(it.task, Phase::kReduce, marked.block, it.from);
   // It is stored, unless it has become a result since.
   step.store = step.begins && it.coder.finishes();
-  const size_t sent = send(it, step, marked.block, first, count, false, now);
+  if (!peer_takes(it, step) || !links_[step.link].can_send()) return false;
+  uint8_t* const data = relayed ? read_result(it, marked.block, first, count) : elements(it, marked.block, first);
+  if (data == nullptr) return false;
+  const size_t sent = send(it, step, marked.block, first, data, count, false, now);
   if (sent == 0) return false;
   deferred.clear(marked.block, marked.first, (sent + granule - 1) / granule);
   if (phase == Phase::kGather) complete(it, marked.block, first, sent);
   return true;
+}
+
+// Copies a result that was stored with digests to where no trainer can write. Fails the operation on all ranks, and
+// returns null, if the trainer has changed it.
+uint8_t* ExchangeState::read_result(Running& it, unsigned block, size_t first, size_t count) noexcept {
+  const size_t bytes = count * it.coder.element_bytes();
+  std::memcpy(private_.data(), elements(it, block, first), bytes);
+  const uint32_t* digest = digests(it, block, first);
+  for (size_t at = 0; at < bytes; at += kGranuleBytes) {
+    if (*digest++ == crc32c(kCrcStart, private_.data() + at, std::min(kGranuleBytes, bytes - at))) continue;
+    const Failure failure{
+        .code = FailureCode::kAborted, .rank = static_cast<uint16_t>(config_.rank), .field = Field::kTensor};
+    fail_everywhere(it, failure, config_.rank);
+    return nullptr;
+  }
+  return private_.data();
 }
 
 // Sends a run of this rank's own elements; false if nothing can be sent now.
@@ -109,18 +131,24 @@ bool ExchangeState::send_own(Running& it, Nanos now) noexcept {
   }
   if (!step.send) return round_own(it, block_count);
   const size_t first = it.own_sent;
-  const size_t sent =
-      send(it, step, it.own_block, first, std::min(block_count - first, it.offer), contributes(it), now);
+  const size_t count = std::min(block_count - first, it.offer);
+  uint8_t* data = elements(it, it.own_block, first);
+  if (it.task.stage != 0 && step.phase == Phase::kGather) {  // results of the stage before
+    if (!peer_takes(it, step) || !links_[step.link].can_send()) return false;
+    data = read_result(it, it.own_block, first, count);
+    if (data == nullptr) return false;
+  }
+  const size_t sent = send(it, step, it.own_block, first, data, count, contributes(it), now);
   it.own_sent += sent;
   // A share of a sum, on its last round.
   if (step.phase == Phase::kGather) complete(it, it.own_block, first, sent);
   return sent != 0;
 }
 
-// Encodes elements of the tensor behind what is in the open packet. If the outcome is a result here already, the tensor
-// gets what the others will decode. Returns how many there was room for.
-size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t first, size_t count, bool contributes,
-                           Nanos now) noexcept {
+// Encodes elements of a block, from element `first` on, which are at `data`, behind what is in the open packet. If the
+// outcome is a result here already, `data` gets what the others will decode. Returns how many there was room for.
+size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t first, uint8_t* data, size_t count,
+                           bool contributes, Nanos now) noexcept {
   if (!peer_takes(it, step) || !links_[step.link].can_send()) return 0;
   if (elements_left_ == 0) {
     more_ = true;
@@ -132,7 +160,6 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   Outbox& outbox = outboxes_[step.link];
   const bool apart = it.strategy->has_owners() && first % it.window == 0;
   const Origin from = origin(it, block, first, contributes);
-  uint8_t* const data = elements(it, block, first);
   Outbox::Place place;
   EncodeResult encoded{};
   const Nanos began = trace_ == nullptr ? 0 : trace_begins();
@@ -145,7 +172,11 @@ size_t ExchangeState::send(Running& it, const Step& step, unsigned block, size_t
   } while (encoded.floats == 0 && outbox.begin_next(channel, now));
   if (encoded.floats == 0) return 0;
   elements_left_ -= std::min(elements_left_, encoded.floats);
-  if (step.store) (void)coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+  if (step.phase == Phase::kGather && it.task.stage != 0 && !last_stage(it) && data != private_.data()) {
+    store_result(it, coder, block, first, place.bytes.first(encoded.bytes), encoded.floats);
+  } else if (step.store) {
+    (void)coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+  }
   const size_t bytes = outbox.commit(channel, place, header, coder, encoded.floats, encoded.bytes);
   count_sent(it, step.phase, block, step.link, bytes, encoded.floats);
   if (began != 0) trace_time(it, &TraceOperation::encode, began);

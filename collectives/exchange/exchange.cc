@@ -102,7 +102,8 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
       membership_(config_, topology_.ring_links(), links_, counters_),
       peers_(links_.size()),
       unsent_(links_.size()),
-      scratch_(kMaxPacket) {
+      scratch_(kMaxPacket),
+      private_(config_.world > 2 ? kMaxRunElements * sizeof(uint64_t) : 0) {
   for (Link& link : links_) outboxes_.emplace_back(link, io_, counters_, config_.mtu, config_.pad);
   for (const StrategyId& id : config_.strategies) {
     std::unique_ptr<const Strategy> made;
@@ -118,15 +119,17 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
   for (PeerState& peer : peers_) peer.announced.resize(kMaxOperations);
   // Each rank's block may end within a granule.
   const size_t granules = config_.max_bytes / kGranuleBytes + 2 * size_t{config_.world};
+  const size_t small = Turns::kSmallBytes / kGranuleBytes + 2 * size_t{config_.world};
+  const auto relayed = [&](size_t all) { return private_.empty() ? 0 : all; };
   const unsigned owners = any_owners(config_) ? config_.world : 0;
   const size_t places = std::min(kMaxOperations, config_.operations * kSmallTogether);
   rooms_.reserve(places + config_.operations);
   table_.reserve(places);
   for (size_t i = 0; i < places; ++i) {
-    rooms_.emplace_back(Turns::kSmallBytes / kGranuleBytes + 2 * size_t{config_.world}, owners, true);
+    rooms_.emplace_back(small, relayed(small), owners, true);
     table_.emplace_back(config_.codec, &rooms_.back(), owners);
   }
-  for (size_t i = 0; i < config_.operations; ++i) rooms_.emplace_back(granules, owners, false);
+  for (size_t i = 0; i < config_.operations; ++i) rooms_.emplace_back(granules, relayed(granules), owners, false);
 }
 
 ExchangeState::~ExchangeState() {

@@ -74,7 +74,8 @@ using OperationTimes = std::array<OperationHistogram, kStrategyKinds>;
 //
 // Memory, all allocated by the constructor: per neighbour, a table of 40 bytes for each packet in flight (`window`,
 // less beside the ring) and 17 KiB; per operation in flight, 2 bits per 128 bytes of max_bytes, 4 bits per rank, 84
-// KiB; where blocks may have owners, 1.7 MiB more for each. Packet buffers are the owner's: buffers().
+// KiB; from 3 ranks on, 4 bytes per 128 bytes of max_bytes, of which pages are touched when results wait there; where
+// blocks may have owners, 1.7 MiB more for each. Packet buffers are the owner's: buffers().
 class Exchange {
  public:
   // So many packet buffers an exchange holds at most, those that receive() keeps among them.

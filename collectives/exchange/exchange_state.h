@@ -1,4 +1,4 @@
-// exchange_state.h - the parts of an Exchange, and what each operation in flight remembers
+// exchange_state.h - the parts of an Exchange
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "collectives/exchange/fanout.h"
 #include "collectives/exchange/membership.h"
 #include "collectives/exchange/outbox.h"
+#include "collectives/exchange/running.h"
 #include "collectives/exchange/turns.h"
 #include "collectives/link/link.h"
 #include "collectives/operation.h"
@@ -29,97 +30,6 @@
 #include "collectives/wire.h"
 
 namespace gradlane {
-
-// What an operation needs that grows with its tensor.
-struct Room {
-  // For tensors of so many granules; `owners`: ranks, where blocks may have owners; else 0.
-  Room(size_t granules, unsigned owners, bool small) : partial(granules), result(granules), turns(owners, small) {}
-
-  Deferred partial;  // partial sums in the tensor
-  Deferred result;   // results in the tensor
-  Turns turns;       // contributions to the block that is this rank's
-  bool taken = false;
-};
-
-// One operation, from submit() until its completion has been read and all ranks have been told what they must know.
-struct Running {
-  enum class State : uint8_t {
-    kFree,
-    kWaiting,  // for the ring, or for its turn
-    kRunning,
-    kOver,
-  };
-
-  // `owners`: ranks, where blocks may have owners; else 0.
-  Running(const Codec& codec, Room* small, unsigned owners)
-      : room(small),
-        coder(ElementType::kFloat32, codec),
-        back(coder),
-        sent(owners),
-        limit(owners),
-        due(owners),
-        look(std::make_unique<Look>()) {}
-
-  Room* room;  // while it is free: any
-  State state = State::kFree;
-  bool unread = false;  // its completion is
-  uint64_t id = 0;
-  uint32_t number = 0;  // on the wire; counts from 0 in each generation
-  Operation operation;
-  Descriptor descriptor{};
-  uint32_t digest = 0;
-  Coder coder;
-  const Strategy* strategy = nullptr;
-  Task task;
-  unsigned world = 1;
-  Nanos submitted_at = 0;
-  Nanos deadline = 0;
-  Nanos tell_at = kNever;  // then all neighbours that have not started it hear that this rank has
-  Failure failure;
-  bool residual_cleared = false;
-  Loss loss;
-  uint64_t sent_bytes = 0;  // Completion::sent_bytes so far
-  int32_t token = 0;        // what a barrier sums up
-
-  // ---- Before its first element: beginnings.cc.
-  bool ready = true;         // for elements; until then neighbours send none, as they hear of no stage
-  bool counted = true;       // in Operation::lookers
-  unsigned lead = 0;         // 1: the codec looks first, and stages are announced by numbers from 1
-  std::optional<float> bid;  // what this rank offers
-  LinkSet takers;            // neighbours that must hear when it is ready
-
-  // ---- Of the present stage: how the tensor, or the part of it from element `base` on, is divided,
-  Blocks blocks;
-  size_t base = 0;
-  size_t from = 0;  //   and in a ring the link by which runs come.
-
-  // What is still to come, and to be sent.
-  size_t sums_left = 0;                            // elements of Phase::kReduce to receive
-  size_t results_left = 0;                         // of Phase::kGather
-  std::array<size_t, Outbox::kChannels> coming{};  // its part of ExchangeState::coming_
-  unsigned own_block = 0;                          // own elements are sent block by block,
-  size_t own_sent = 0;                             //   of this one these many so far
-  size_t others_sent = 0;                          // the same of other ranks, about
-  size_t offer = 0;                                // elements to offer the coder: about as many as a packet takes
-  LinkSet announce;                                // neighbours that must hear that it has started
-  LinkSet spread;                                  // neighbours that must hear that it has failed,
-  uint8_t origin = 0;                              //   on this rank
-
-  // ---- Where blocks have owners.
-  Coder back;                 // of results
-  unsigned own = 0;           // that block; as many as there are blocks: none
-  size_t queued = 0;          // its results that are on their way to all
-  size_t window = 1;          // elements that one rank may send ahead of its turn; runs do not cross its multiples
-  size_t to_send = 0;         // elements of this rank, to others
-  std::vector<size_t> sent;   // by block: elements sent to its owner,
-  std::vector<size_t> limit;  //   who takes them up to here
-  unsigned next_owner = 0;    // who is sent to next
-
-  // ---- Where blocks are delivered; `sent` and `next_owner` hold for them too.
-  std::vector<size_t> due;  // by rank: elements still to come from there
-
-  std::unique_ptr<Look> look;
-};
 
 class ExchangeState {
  public:
@@ -217,6 +127,11 @@ class ExchangeState {
   size_t pass_on(const Run& run, Nanos now) noexcept;
   void absorb(const Run& run, size_t done) noexcept;
   void take_result(const Run& run, bool relayed, Nanos now) noexcept;
+  void defer_result(const Run& run) noexcept;
+  void store_result(Running& it, const Coder& coder, unsigned block, size_t first, std::span<const uint8_t> encoded,
+                    size_t count) noexcept;
+  void store_with_digests(Running& it, const Coder& coder, unsigned block, size_t first,
+                          std::span<const uint8_t> encoded, size_t count) noexcept;
   void add_sum(const Run& run) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
 
@@ -234,8 +149,9 @@ class ExchangeState {
   void for_running(Visit visit) noexcept;
   bool send_deferred(Running& it, Phase phase, Nanos now) noexcept;
   bool send_own(Running& it, Nanos now) noexcept;
-  size_t send(Running& it, const Step& step, unsigned block, size_t first, size_t count, bool contributes,
-              Nanos now) noexcept;
+  uint8_t* read_result(Running& it, unsigned block, size_t first, size_t count) noexcept;
+  size_t send(Running& it, const Step& step, unsigned block, size_t first, uint8_t* data, size_t count,
+              bool contributes, Nanos now) noexcept;
   bool round_own(Running& it, size_t block_count) noexcept;
   void own_result(Running& it, uint8_t* sums, size_t count) noexcept;
   void flush(size_t link, bool more, Nanos now) noexcept;
@@ -297,6 +213,14 @@ class ExchangeState {
   static uint8_t* elements(const Running& it, unsigned block, size_t element) noexcept {
     const size_t first = it.base + it.blocks.offset(block) + element;
     return static_cast<uint8_t*>(it.operation.data) + first * it.coder.element_bytes();
+  }
+  // The digests from an element of a block on. Shares may begin within a granule of the tensor, blocks of a spread
+  // tensor do not; their digests must outlive a stage, and the next one divides the tensor differently.
+  static uint32_t* digests(const Running& it, unsigned block, size_t element) noexcept {
+    const size_t granule = it.coder.granule();
+    const size_t place = has_shares(it.operation.kind) ? it.room->result.place(block, element / granule)
+                                                       : (it.base + it.blocks.offset(block) + element) / granule;
+    return &it.room->digests[place];
   }
   // Of contributions, or of what is added up: the states of the one who adds are the second ones.
   static Origin origin_at(const Running& it, ptrdiff_t place, bool contributes) noexcept;
@@ -395,6 +319,7 @@ class ExchangeState {
   std::array<Run, kMaxRuns> runs_;  // of the packet at hand
   size_t run_count_ = 0;
   std::vector<uint8_t> scratch_;  // a block, between encode and decode
+  std::vector<uint8_t> private_;  // elements of a run that no trainer can write to; none where nothing is relayed
 };
 
 }  // namespace gradlane

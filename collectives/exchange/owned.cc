@@ -82,8 +82,9 @@ bool ExchangeState::send_contribution(Running& it, unsigned block, Nanos now) no
   const Step step = it.strategy->start(it.task, block);
   const bool delivered = delivers(it.task.kind);
   if (!step.send && !delivered) return false;  // its own
-  const size_t sent =
-      step.send ? send(it, step, block, first, end - first, contributes(it), now) : copy_own(it, block, first);
+  const size_t sent = step.send
+                          ? send(it, step, block, first, elements(it, block, first), end - first, contributes(it), now)
+                          : copy_own(it, block, first);
   it.sent[block] += sent;
   it.to_send -= sent;
   if (sent == 0 && step.send) unsent_[step.link] = 1;

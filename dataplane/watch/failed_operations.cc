@@ -9,9 +9,10 @@
 namespace gradlane {
 namespace {
 
-RingLine::Level level_of(FailureCode code) {
+RingLine::Level level_of(const Failure& failure) {
   // What trainers and people have done on purpose.
-  const bool wanted = code == FailureCode::kAborted || code == FailureCode::kClosed;
+  const bool cancelled = failure.code == FailureCode::kAborted && failure.field == Field::kNone;
+  const bool wanted = cancelled || failure.code == FailureCode::kClosed;
   return wanted ? RingLine::Level::kWarning : RingLine::Level::kError;
 }
 
@@ -64,9 +65,9 @@ std::vector<RingLine> FailureLog::look(unsigned node, std::span<const FailedOper
   for (Cause& cause : causes_) {
     if (cause.unlogged == 0 || (cause.logged_at != 0 && now - cause.logged_at < kAgain)) continue;
     lines.push_back(
-        {level_of(cause.failure.code), fmt::format("node {}: {} {}operation{} failed: {}{}", node, cause.unlogged,
-                                                   cause.logged_at != 0 ? "more " : "", cause.unlogged == 1 ? "" : "s",
-                                                   failure_text(cause.failure), advice_for(cause.failure))});
+        {level_of(cause.failure), fmt::format("node {}: {} {}operation{} failed: {}{}", node, cause.unlogged,
+                                              cause.logged_at != 0 ? "more " : "", cause.unlogged == 1 ? "" : "s",
+                                              failure_text(cause.failure), advice_for(cause.failure))});
     cause.unlogged = 0;
     cause.logged_at = now;
   }

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <span>
+#include <vector>
 
 #include "config/common_sections.h"
 #include "config/devargs.h"
 #include "config/devices.h"
+#include "config/keys.h"
 #include "config/loader.h"
 #include "config/settings.h"
 #include "config/values.h"
@@ -18,14 +22,6 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kAcceleratorKeys[] = {"mode",     "host",   "wire",        "codec",   "mtu",    "tos",
-                                            "udp_port", "repack", "connections", "memory",  "worker", "faults",
-                                            "user",     "admin",  "log",         "log_file"};
-constexpr const char* kWireKeys[] = {"device", "pci"};
-constexpr const char* kHostKeys[] = {"device", "pci", "interface", "superpackets"};
-constexpr const char* kRepackKeys[] = {"enabled", "hold"};
-constexpr const char* kAcceleratorMemoryKeys[] = {"records", "hugepages"};
-constexpr const char* kAcceleratorWorkerKeys[] = {"core", "idle"};
 // Of a node's file. Not `workers`, which is near enough to `worker`.
 constexpr const char* kAcceleratorForeignKeys[] = {"rank",   "nodes",     "trainers", "local_reduce",
                                                    "socket", "ports",     "exchange", "timeouts",
@@ -33,10 +29,92 @@ constexpr const char* kAcceleratorForeignKeys[] = {"rank",   "nodes",     "train
 constexpr KeysElsewhere kNodeElsewhere = {kAcceleratorForeignKeys,
                                           "a key of `mode: node`, and this is an accelerator's file"};
 
-constexpr Nanos kMostHold = kMillisecond;
-constexpr size_t kLeastConnections = 16;
-constexpr size_t kMostConnections = size_t{1} << 20;
-constexpr uint64_t kMostMemory = uint64_t{16} << 30;
+std::string host_text(const AcceleratorConfig& config) {
+  // A host port that makes its interface has no other one.
+  const bool other = config.interface != interface_name(config.host);
+  const std::string interface = other ? ", interface: " + in_quotes(config.interface) : "";
+  const char* const superpackets = config.superpackets ? ", superpackets: true" : "";
+  return fmt::format("{{{}{}{}}}", device_text(config.host), interface, superpackets);
+}
+
+std::vector<ConfigKey<AcceleratorConfig>> make_accelerator_keys() {
+  using C = AcceleratorConfig;
+  constexpr const char* kSame = "yes";
+  constexpr uint64_t kMostConnections = uint64_t{1} << 20;
+  constexpr uint64_t kMostMemory = uint64_t{16} << 30;
+  std::vector<ConfigKey<C>> keys = {
+      other_key<C>(
+          "", "mode", [](const C&) { return std::string("accelerator"); }, "none, must be given", "`accelerator`", "",
+          ""),
+      other_key<C>("", "host", host_text, "none, must be given",
+                   "`{device: ...}` or `{pci: ...}`, as in [ports](#ports)", kAnyNode,
+                   "towards the programs of this machine: `net_af_packet` on one end of a veth pair whose other end "
+                   "has the address; or `net_tap`, whose interface has it"),
+      other_key<C>("host", "interface", nullptr, "`gl0`", "name of an interface, up to 15 bytes", kAnyNode,
+                   "the other end of that veth pair, which programs use and `gradlane accelerator up` makes"),
+      other_key<C>("host", "superpackets", nullptr, "`false`",
+                   "`true`, `false`; `true` with `net_af_packet` only, of which `iface` counts then", kAnyNode,
+                   "the kernel leaves segmentation of TCP to gradlaned, and gets superpackets: "
+                   "[accelerator.md](accelerator.md#superpackets)"),
+      other_key<C>(
+          "", "wire", [](const C& of) { return fmt::format("{{{}}}", device_text(of.wire)); }, "none, must be given",
+          "likewise, another device and interface", kAnyNode, "towards the network"),
+      other_key<C>(
+          "", "codec", [](const C& of) { return of.codec.name(); }, "`fixed:10`",
+          "`fixed:B`, `inceptionn:B`; [codecs.md](codecs.md)", kAnyNode, "how what this machine sends is compressed"),
+      whole_key<C, kMinIpMtu, kMaxIpMtu, &C::mtu>("", "mtu", kSame, "longest IP packet in bytes, on both sides"),
+      tos_key<C, &C::tos_compressed>("compressed", kSame, "multiples of 4 from 4 to `0xfc`, both different",
+                                     "ToS byte by which programs ask for compression"),
+      tos_key<C, &C::tos_wire>("wire", kSame, "", "of compressed packets, on their way"),
+      whole_key<C, 1, kMaxUdpPort, &C::udp_port>(
+          "", "udp_port", kAnyNode,
+          "where this one asks others whether they are there; firewalls must let it pass both ways"),
+      flag_key<C, &C::repack>("repack", "enabled", kAnyNode, "several compressed packets in one packet of the wire"),
+      duration_key<C, 0, kMillisecond, &C::repack_hold>(
+          "repack", "hold", kAnyNode, "most time that a packet waits for others; `0s`: as if `enabled` were `false`"),
+      whole_key<C, 16, kMostConnections, &C::connections>(
+          "", "connections", kAnyNode,
+          "TCP connections that are known at the same time; more than these pass uncompressed"),
+      size_key<C, kMiB, kMostMemory, &C::memory>(
+          "memory", "records", kAnyNode,
+          "for what was sent compressed over TCP and is not acknowledged yet; what has no place is sent uncompressed"),
+      flag_key<C, &C::hugepages>("memory", "hugepages", kAnyNode, "packet buffers in hugepages"),
+      other_key<C>(
+          "worker", "core", [](const C& of) { return of.core ? fmt::format("{}", *of.core) : ""; },
+          "none: wherever the scheduler likes", "a CPU, 0 to 1023", kAnyNode, "pins the thread"),
+      other_key<C>(
+          "worker", "idle", [](const C& of) { return std::string(kIdleWords[static_cast<size_t>(of.idle)]); },
+          "`adaptive`", "`spin`, `yield`, `adaptive`", kAnyNode, "as `workers.idle` of a node"),
+  };
+  std::ranges::move(fault_keys<C>(), std::back_inserter(keys));
+  std::vector<ConfigKey<C>> rest = {
+      other_key<C>(
+          "", "user", [](const C& of) { return path_text(of.user); }, "none: it stays who it is", "name of a user",
+          kAnyNode, "whom the daemon becomes once it has its devices"),
+      other_key<C>(
+          "", "admin", [](const C& of) { return in_quotes(of.admin); }, "`/run/gradlane/accelerator.admin`",
+          "up to 107 bytes", kAnyNode, "Unix socket where `gradlane stats` and `gradlane check` ask"),
+      other_key<C>(
+          "", "log", [](const C& of) { return of.log; }, "`info`", "as of a node", kAnyNode, "what is logged"),
+      other_key<C>(
+          "", "log_file", [](const C& of) { return path_text(of.log_file); }, "none: standard error", "path", kAnyNode,
+          "as of a node"),
+  };
+  std::ranges::move(rest, std::back_inserter(keys));
+  return keys;
+}
+
+}  // namespace
+
+std::span<const ConfigKey<AcceleratorConfig>> accelerator_keys() {
+  static const std::vector<ConfigKey<AcceleratorConfig>> keys = make_accelerator_keys();
+  return keys;
+}
+
+namespace {
+
+constexpr const char* kWireKeys[] = {"device", "pci"};
+constexpr const char* kHostKeys[] = {"device", "pci", "interface", "superpackets"};
 
 // Its value, or nothing after a fault.
 std::optional<Value> read_port(const Section& root, const char* name, std::span<const char* const> keys, size_t mtu,
@@ -105,48 +183,38 @@ void read_accelerator_codec(const Section& root, Codec& codec) {
                                         fmt::join(accelerator_codecs(), ", "), kDefaultLossyCodec));
 }
 
-void read_repack(const Section& root, AcceleratorConfig& config) {
-  const auto value = root.find("repack");
-  if (!value) return;
-  const Section section(*value, kRepackKeys);
-  section.flag("enabled", config.repack);
-  section.duration("hold", config.repack_hold, 0, kMostHold);
-}
-
-void read_memory(const Section& root, AcceleratorConfig& config) {
-  const auto value = root.find("memory");
-  if (!value) return;
-  const Section section(*value, kAcceleratorMemoryKeys);
-  section.size("records", config.memory, kMiB, kMostMemory);
-  section.flag("hugepages", config.hugepages);
+// A section, if it is there.
+std::optional<Section> read_section(const Section& root, const char* name, AcceleratorConfig& config) {
+  const auto value = root.find(name);
+  if (!value) return std::nullopt;
+  const Section section(*value, names_in(accelerator_keys(), name));
+  read_keys(accelerator_keys(), name, section, config);
+  return section;
 }
 
 void read_worker(const Section& root, AcceleratorConfig& config) {
-  const auto value = root.find("worker");
-  if (!value) return;
-  const Section section(*value, kAcceleratorWorkerKeys);
-  if (const auto core = section.find("core")) {
+  const auto section = read_section(root, "worker", config);
+  if (!section) return;
+  if (const auto core = section->find("core")) {
     if (const auto number = core->whole(0, kMaxCore)) config.core = static_cast<unsigned>(*number);
   }
-  read_idle(section, config.idle);
+  read_idle(*section, config.idle);
 }
 
 AcceleratorConfig read_accelerator(const ConfigTree& source) {
   ConfigFaults faults(source.name, source.words);
   AcceleratorConfig config;
   config.file = source.name;
-  const Section root(Value(source.root, "", faults), kAcceleratorKeys, kNodeElsewhere);
-  root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
+  const Section root(Value(source.root, "", faults), names_in(accelerator_keys(), ""), kNodeElsewhere);
+  read_keys(accelerator_keys(), "", root, config);
   read_both_ports(root, config);
   read_accelerator_codec(root, config.codec);
   const TosClass classes[] = {{"compressed", config.tos_compressed}, {"wire", config.tos_wire}};
   read_tos(root, classes, 4);  // 0 is that of all programs
-  root.whole("udp_port", config.udp_port, 1, kMaxUdpPort);
-  read_repack(root, config);
-  root.whole("connections", config.connections, kLeastConnections, kMostConnections);
-  read_memory(root, config);
+  (void)read_section(root, "repack", config);
+  (void)read_section(root, "memory", config);
   read_worker(root, config);
-  read_faults(root, config.faults);
+  (void)read_section(root, "faults", config);
   read_user(root, config.user);
   if (const auto admin = root.find("admin")) config.admin = admin->text(kLongestSocket).value_or("");
   read_log(root, config.log, config.log_file);
@@ -178,24 +246,6 @@ AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank,
   return read_any_config(source, this_machine(rank));
 }
 
-std::string config_text(const AcceleratorConfig& config) {
-  // A host port that makes its interface has no other one.
-  const bool other = config.interface != interface_name(config.host);
-  const std::string interface = other ? ", interface: " + in_quotes(config.interface) : "";
-  const char* const superpackets = config.superpackets ? ", superpackets: true" : "";
-  std::string text = fmt::format("mode: accelerator\nhost: {{{}{}{}}}\nwire: {{{}}}\n", device_text(config.host),
-                                 interface, superpackets, device_text(config.wire));
-  text += fmt::format("codec: {}\nmtu: {}\ntos: {{compressed: {:#04x}, wire: {:#04x}}}\nudp_port: {}\n",
-                      config.codec.name(), config.mtu, config.tos_compressed, config.tos_wire, config.udp_port);
-  text += fmt::format("repack: {{enabled: {}, hold: {}}}\n", config.repack, duration_text(config.repack_hold));
-  text += fmt::format("connections: {}\nmemory: {{records: {}, hugepages: {}}}\n", config.connections,
-                      size_text(config.memory), config.hugepages);
-  const std::string core = config.core ? fmt::format("core: {}, ", *config.core) : "";
-  text += fmt::format("worker: {{{}idle: {}}}\n", core, kIdleWords[static_cast<size_t>(config.idle)]);
-  text += faults_text(config.faults);
-  if (!config.user.empty()) text += fmt::format("user: {}\n", in_quotes(config.user));
-  if (!config.log_file.empty()) text += fmt::format("log_file: {}\n", in_quotes(config.log_file));
-  return text + fmt::format("admin: {}\nlog: {}\n", in_quotes(config.admin), config.log);
-}
+std::string config_text(const AcceleratorConfig& config) { return text_of(accelerator_keys(), config); }
 
 }  // namespace gradlane

@@ -17,8 +17,6 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kFaultKeys[] = {"drop", "duplicate", "reorder", "corrupt", "delay", "delay_time", "seed"};
-
 constexpr size_t kLongestUser = 32;  // of useradd
 constexpr size_t kLongestLink = 16;  // DPDK's names of rings have 28 bytes, and some are ours
 constexpr size_t kLongestDevice = 1000;
@@ -64,20 +62,6 @@ void read_idle(const Section& worker, IdlePolicy& idle) {
 
 void read_user(const Section& root, std::string& user) {
   if (const auto value = root.find("user")) user = value->name(kLongestUser).value_or("");
-}
-
-// Each is decided on its own, so that together they may come to more than 1.
-void read_faults(const Section& root, InjectedFaults& faults) {
-  const auto value = root.find("faults");
-  if (!value) return;
-  const Section section(*value, kFaultKeys);
-  section.probability("drop", faults.drop);
-  section.probability("duplicate", faults.duplicate);
-  section.probability("reorder", faults.reorder);
-  section.probability("corrupt", faults.corrupt);
-  section.probability("delay", faults.delay);
-  section.duration("delay_time", faults.delay_time, 10 * kMicrosecond, kSecond);
-  section.whole("seed", faults.seed, 0, UINT64_MAX);
 }
 
 void read_log(const Section& root, std::string& log, std::string& file) {
@@ -148,16 +132,11 @@ std::string in_quotes(const std::string& text) {
   return result + '"';
 }
 
+std::string path_text(const std::string& path) { return path.empty() ? "" : in_quotes(path); }
+
 std::string device_text(const PortConfig& port) {
   static constexpr const char* kKinds[] = {"device", "pci", "ring", "udp"};  // by PortConfig::Kind
   return fmt::format("{}: {}", kKinds[static_cast<size_t>(port.kind)], in_quotes(port.device));
-}
-
-std::string faults_text(const InjectedFaults& faults) {
-  return fmt::format(
-      "faults: {{drop: {}, duplicate: {}, reorder: {}, corrupt: {}, delay: {}, delay_time: {}, seed: {}}}\n",
-      probability_text(faults.drop), probability_text(faults.duplicate), probability_text(faults.reorder),
-      probability_text(faults.corrupt), probability_text(faults.delay), duration_text(faults.delay_time), faults.seed);
 }
 
 }  // namespace gradlane

@@ -30,7 +30,6 @@ inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 void read_codec(const Section& root, Codec& codec, const std::string& more = "");
 void read_idle(const Section& worker, IdlePolicy& idle);
 void read_user(const Section& root, std::string& user);
-void read_faults(const Section& root, InjectedFaults& faults);
 void read_log(const Section& root, std::string& log, std::string& file);
 
 // The section `tos`: classes from `least` on, all different, without ECN bits.
@@ -53,7 +52,7 @@ struct DeviceKey {
 
 // As YAML writes texts in double quotes. Those of a configuration have no control characters.
 [[nodiscard]] std::string in_quotes(const std::string& text);
+[[nodiscard]] std::string path_text(const std::string& path);   // the same; "" for "", which is left out
 [[nodiscard]] std::string device_text(const PortConfig& port);  // "device: "net_tap0,...""
-[[nodiscard]] std::string faults_text(const InjectedFaults& faults);
 
 }  // namespace gradlane

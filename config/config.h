@@ -1,4 +1,4 @@
-// config.h - one node's settings: what can be set, and defaults (loader.cc has the ranges)
+// config.h - one node's settings: what can be set, and defaults (node_keys.cc has the ranges)
 #pragma once
 
 #include <algorithm>

@@ -19,6 +19,7 @@
 #include "config/addresses.h"
 #include "config/choices.h"
 #include "config/common_sections.h"
+#include "config/keys.h"
 #include "config/nodes.h"
 #include "config/ports.h"
 #include "config/section.h"
@@ -29,19 +30,20 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kKeys[] = {
-    "mode",     "rank",      "nodes", "trainers", "local_reduce", "socket",   "admin",    "codec",       "mtu",
-    "udp_port", "tos",       "ports", "workers",  "memory",       "exchange", "timeouts", "auth",        "user",
-    "faults",   "telemetry", "log",   "log_file", "strategies",   "strategy", "plan",     "calibration", "metrics"};
-constexpr const char* kWorkerKeys[] = {"lanes", "threads", "cores", "idle"};
-constexpr const char* kMemoryKeys[] = {"hugepages", "per_trainer"};
-constexpr const char* kExchangeKeys[] = {"window", "operations", "max_tensor", "queue_target"};
-constexpr const char* kTimeoutKeys[] = {"peer", "start", "operation", "shutdown", "min_rto"};
-
-constexpr const char* kAuthKeys[] = {"key_file"};
 // Of an accelerator's file.
 constexpr const char* kForeignKeys[] = {"host", "wire", "repack", "connections"};
 constexpr KeysElsewhere kElsewhere = {kForeignKeys, "a key of `mode: accelerator`, and this is a node's file"};
+
+Section read_section(const Value& value, const char* name, NodeConfig& config) {
+  const Section section(value, names_in(node_keys(), name));
+  read_keys(node_keys(), name, section, config);
+  return section;
+}
+
+// A section whose keys all have a type.
+void read_section(const Section& root, const char* name, NodeConfig& config) {
+  if (const auto value = root.find(name)) (void)read_section(*value, name, config);
+}
 
 // By the hosts of the nodes, as the file does not say it. `place`: where it could.
 void find_rank(const Section& root, const std::optional<Value>& place, NodeConfig& config, const NodeChoice& choice) {
@@ -88,8 +90,6 @@ bool read_identity(const Section& root, NodeConfig& config, const NodeChoice& ch
   const size_t faults = root.value().faults().count();
   if (const auto nodes = root.need("nodes")) places = read_nodes(*nodes, config);
   read_rank(root, config, root.value().faults().count() == faults, choice);
-  root.whole("trainers", config.trainers, 1, kMaxTrainers);
-  root.flag("local_reduce", config.local_reduce);
   if (root.value().faults().count() != faults) return false;
   if (world_of(config) > kMaxNodes) {
     root.find("trainers")
@@ -116,10 +116,8 @@ void read_cores(const Value& value, NodeConfig& config, bool checked) {
 void read_workers(const Section& root, NodeConfig& config) {
   const auto value = root.find("workers");
   if (!value) return;
-  const Section section(*value, kWorkerKeys);
   const size_t faults = value->faults().count();
-  section.whole("lanes", config.lanes, 1, kMaxLanes);
-  section.whole("threads", config.threads, 1, kMaxLanes);
+  const Section section = read_section(*value, "workers", config);
   const bool numbers = value->faults().count() == faults;
   if (numbers && config.threads > config.lanes) {
     section.find("threads")->fault(
@@ -129,44 +127,20 @@ void read_workers(const Section& root, NodeConfig& config) {
   read_idle(section, config.idle);
 }
 
-void read_memory(const Section& root, NodeConfig& config) {
-  const auto value = root.find("memory");
-  if (!value) return;
-  const Section section(*value, kMemoryKeys);
-  section.flag("hugepages", config.hugepages);
-  section.size("per_trainer", config.trainer_memory, kMiB, kMiB << 20);
-}
-
 void read_exchange(const Section& root, NodeConfig& config) {
   // Sockets take dozens of packets in a call, if so many wait.
   if (of_sockets(config)) config.queue_target = kSocketQueueTarget;
   const auto value = root.find("exchange");
   if (!value) return;
-  const Section section(*value, kExchangeKeys);
-  section.whole("window", config.window, kMinWindow, kMaxWindow);
+  const Section section = read_section(*value, "exchange", config);
   if (!std::has_single_bit(config.window)) {
     section.find("window")->fault(fmt::format("{} is no power of two, allowed: {}, {}, {} and so on up to {}",
                                               config.window, kMinWindow, 2 * kMinWindow, 4 * kMinWindow, kMaxWindow));
   }
-  section.whole("operations", config.operations, 1, kMaxOperations);
-  section.size("max_tensor", config.max_tensor, kGranuleBytes, uint64_t{1} << 38);
-  section.whole("queue_target", config.queue_target, 1, kMaxWindow);
-}
-
-void read_timeouts(const Section& root, NodeConfig& config) {
-  const auto value = root.find("timeouts");
-  if (!value) return;
-  const Section section(*value, kTimeoutKeys);
-  section.duration("peer", config.peer_timeout, 10 * kMillisecond, 3600 * kSecond);
-  section.duration("start", config.start_timeout, kMillisecond, 36000 * kSecond);
-  section.duration("operation", config.operation_timeout, kMillisecond, 36000 * kSecond);
-  section.duration("shutdown", config.shutdown_timeout, 0, 3600 * kSecond);
-  section.duration("min_rto", config.min_rto, 10 * kMicrosecond, kSecond);
 }
 
 // UDP ports: one per lane and trainer.
 void read_udp_port(const Section& root, NodeConfig& config) {
-  root.whole("udp_port", config.udp_port, 1, kMaxUdpPort);
   const unsigned count = config.lanes * config.trainers;
   if (config.udp_port + count - 1 <= kMaxUdpPort) return;
   root.find("udp_port")
@@ -176,7 +150,7 @@ void read_udp_port(const Section& root, NodeConfig& config) {
 
 void read_protection(const Section& root, NodeConfig& config) {
   if (const auto value = root.find("auth")) {
-    const Section section(*value, kAuthKeys);
+    const Section section = read_section(*value, "auth", config);
     if (value->node().kind == YamlNode::Kind::kMap) {
       if (const auto file = section.need("key_file")) config.key_file = file->text(kLongestPath).value_or("");
     }
@@ -244,12 +218,12 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
     faults.add(mode->place, "mode", "this is an accelerator's file, and that of a node is needed here, allowed: node");
     faults.throw_first();
   }
-  const Section root(Value(tree, "", faults), kKeys, kElsewhere);
+  const Section root(Value(tree, "", faults), names_in(node_keys(), ""), kElsewhere);
   if (const auto mode = root.find("mode")) (void)mode->choice(kModeWords);
   if (tree.kind != YamlNode::Kind::kMap) faults.throw_first();
   std::vector<NodePlace> places;
+  read_keys(node_keys(), "", root, config);
   const bool identity = read_identity(root, config, choice, places);
-  root.whole("mtu", config.mtu, kMinIpMtu, kMaxIpMtu);
   read_strategies(root, config, identity);
   read_choices(root, config, identity ? world_of(config) : 0);
   const TosClass classes[] = {
@@ -259,14 +233,13 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   read_udp_port(root, config);
   if (identity) read_addresses(places, config);
   read_ports(root, config, identity);
-  read_memory(root, config);
+  read_section(root, "memory", config);
   read_exchange(root, config);
-  read_timeouts(root, config);
+  read_section(root, "timeouts", config);
   read_protection(root, config);
-  read_faults(root, config.faults);
+  read_section(root, "faults", config);
   read_sockets(root, config);
   read_metrics(root, config, identity);
-  root.flag("telemetry", config.telemetry);
   read_log(root, config.log, config.log_file);
   faults.throw_first();
   return config;

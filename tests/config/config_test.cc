@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "base/error.h"
 #include "config/addresses.h"
+#include "config/keys.h"
 #include "config/loader.h"
 #include "tests/config/same_config.h"
 
@@ -173,6 +177,35 @@ TEST(Config, TextReadsToTheSame) {
     EXPECT_TRUE(same(again, config)) << written;
     EXPECT_EQ(config_text(again), written);
   }
+}
+
+TEST(Config, EachKeyIsReadAndWritten) {
+  const NodeConfig config = parse_config(kEveryKey, "");
+  for (const ConfigKey<NodeConfig>& key : node_keys()) {
+    const std::string_view name = key.name;
+    // Those of kEveryKey name no files that are read, and one of them is the default.
+    if (key.text == nullptr || name == "mode" || name == "strategy" || name == "calibration" || name == "plan")
+      continue;
+    EXPECT_NE(key.text(config), key.text(NodeConfig{})) << key.section << " " << name;
+  }
+}
+
+// GRADLANE_WRITE_DOCS=1 build/tests/config_test --gtest_filter='*PageHas*' writes them, from the root of the tree.
+TEST(Config, ThePageHasAllSettings) {
+  const char* const folder = getenv("GRADLANE_DOCS_DIR");
+  const std::string path = std::string(folder == nullptr ? "docs" : folder) + "/configuration.md";
+  std::stringstream read;
+  read << std::ifstream(path).rdbuf();
+  std::string page = read.str();
+  size_t begin = 0;
+  for (const std::string& table : {page_of(node_keys()), page_of(accelerator_keys())}) {
+    begin = page.find(table.substr(0, table.find('\n')), begin + 1);
+    ASSERT_NE(begin, page.npos) << path;
+    const size_t bytes = page.find("\n\n", begin) + 1 - begin;
+    if (getenv("GRADLANE_WRITE_DOCS") != nullptr) page.replace(begin, bytes, table);
+    EXPECT_TRUE(page.substr(begin, table.size()) == table) << path << " has another table than this:\n" << table;
+  }
+  if (getenv("GRADLANE_WRITE_DOCS") != nullptr) std::ofstream(path) << page;
 }
 
 // Ways to write one and the same file.

@@ -1,12 +1,14 @@
-// same_config.h - compares all fields of two configurations, for tests
+// same_config.h - compares two configurations, for tests
 #pragma once
 
 #include <tuple>
+#include <vector>
 
 #include "config/accelerator.h"
 #include "config/addresses.h"
 #include "config/choices.h"
 #include "config/config.h"
+#include "config/loader.h"
 
 namespace gradlane::test {
 
@@ -26,25 +28,6 @@ inline auto fields(const InjectedFaults& faults) {
   return std::tuple(drop, duplicate, reorder, corrupt, delay, delay_time, seed);
 }
 
-// All but the name of the file.
-inline auto fields(const NodeConfig& config) {
-  const auto& [file, rank, nodes, trainers, local_reduce, ports, mtu, udp_port, tos_compressed, tos_raw, tos_control,
-               lanes, threads, cores, idle, hugepages, trainer_memory, codec, strategies, auto_codec, auto_strategy,
-               calibration, plan_file, plan, window, operations, max_tensor, queue_target, peer_timeout, start_timeout,
-               operation_timeout, shutdown_timeout, min_rto, key_file, user, faults, socket, admin, metrics, telemetry,
-               log, log_file] = config;
-  std::vector<decltype(fields(NodeAddress{}))> node_fields;
-  for (const NodeAddress& node : nodes) node_fields.push_back(fields(node));
-  std::vector<decltype(fields(PortConfig{}))> port_fields;
-  for (const PortConfig& port : ports) port_fields.push_back(fields(port));
-  return std::tuple(rank, node_fields, trainers, local_reduce, port_fields, mtu, udp_port, tos_compressed, tos_raw,
-                    tos_control, lanes, threads, cores, idle, hugepages, trainer_memory, codec.name(), strategies,
-                    auto_codec, auto_strategy, calibration, plan_file, plan_text(plan), window, operations, max_tensor,
-                    queue_target, peer_timeout, start_timeout, operation_timeout, shutdown_timeout, min_rto, key_file,
-                    user, fields(faults), socket, admin, metrics ? address_text(*metrics) : "", telemetry, log,
-                    log_file);
-}
-
 inline auto fields(const AcceleratorConfig& config) {
   const auto& [file, host, wire, interface, superpackets, mtu, codec, tos_compressed, tos_wire, udp_port, repack,
                repack_hold, connections, memory, hugepages, idle, core, faults, user, admin, log, log_file] = config;
@@ -54,6 +37,15 @@ inline auto fields(const AcceleratorConfig& config) {
 }
 
 inline bool same(const AcceleratorConfig& a, const AcceleratorConfig& b) { return fields(a) == fields(b); }
-inline bool same(const NodeConfig& a, const NodeConfig& b) { return fields(a) == fields(b); }
+// Compares all keys by their rows (config/keys.h), and what texts do not show.
+inline bool same(const NodeConfig& a, const NodeConfig& b) {
+  const auto all = [](const auto& list) {
+    std::vector<decltype(fields(list.front()))> items;
+    for (const auto& it : list) items.push_back(fields(it));
+    return items;
+  };
+  return config_text(a) == config_text(b) && all(a.nodes) == all(b.nodes) && all(a.ports) == all(b.ports) &&
+         plan_text(a.plan) == plan_text(b.plan);
+}
 
 }  // namespace gradlane::test

@@ -17,7 +17,7 @@ constexpr size_t kMemory = size_t{512} << 20;  // touched when it is used
 struct Eal {
   Eal() : folder(new_folder("eal")) {
     setenv("RUNTIME_DIRECTORY", folder.c_str(), 1);
-    start_eal({.memory_bytes = kMemory, .hugepages = false, .pci = {}, .telemetry = true, .verbose = false});
+    start_eal({.memory_bytes = kMemory, .hugepages = false, .pci = {}, .verbose = false});
   }
   ~Eal() {
     stop_eal();

@@ -10,6 +10,14 @@
 
 namespace gradlane {
 
+// A metric of Prometheus that one or several counters are samples of.
+struct MetricFamily {
+  const char* name;
+  const char* label;  // that tells its counters apart; "": there is one
+  const char* help;
+  double unit = 1;  // of a count of one
+};
+
 // An enum of counters goes from 0 to kCount. Beside it stands a row for each, in this order:
 //   enum class Bird : uint8_t { kFinch, kOwl, kCount };
 //   inline constexpr CounterRow<Bird> kBirdRows[] = {{Bird::kFinch, "finch", "finches seen"},
@@ -19,8 +27,10 @@ namespace gradlane {
 template <class Enum>
 struct CounterRow {
   Enum counter;
-  const char* name;  // for documents: short and stable
-  const char* help;  // what it counts
+  const char* name;                      // for documents: short and stable
+  const char* help;                      // what it counts
+  const MetricFamily* metric = nullptr;  // null: Prometheus has it elsewhere, by codec say
+  const char* label_value = nullptr;     // of the metric's label; null: the name
 };
 
 // A row for each value, in order; names of small letters, digits and "_", and no two alike; a text to each.
@@ -61,7 +71,15 @@ struct CounterValue {
   const char* name;
   const char* help;
   uint64_t value;
+  const MetricFamily* metric = nullptr;
+  const char* label_value = nullptr;
 };
+
+template <CounterEnum Enum>
+[[nodiscard]] constexpr CounterValue counter_value(Enum counter, uint64_t value) noexcept {
+  const CounterRow<Enum>& row = counter_rows(counter)[static_cast<size_t>(counter)];
+  return {row.name, row.help, value, row.metric, row.label_value != nullptr ? row.label_value : row.name};
+}
 
 // visit(row) for each counter of an enum, in order.
 template <CounterEnum Enum, class Visit>
@@ -95,9 +113,8 @@ class CounterSnapshot {
   // visit(CounterValue) for each counter, in order.
   template <class Visit>
   void for_each(Visit visit) const {
-    for_each_counter<Enum>([&](const CounterRow<Enum>& row) {
-      visit(CounterValue{row.name, row.help, (*this)[row.counter]});
-    });
+    for_each_counter<Enum>(
+        [&](const CounterRow<Enum>& row) { visit(counter_value(row.counter, (*this)[row.counter])); });
   }
 
  private:

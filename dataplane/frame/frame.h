@@ -24,10 +24,14 @@ inline constexpr size_t kArpFrameBytes = kEthernetBytes + 28;
 
 enum class TrafficClass : uint8_t { kCompressed, kRaw, kControl, kHost, kCount };
 inline constexpr size_t kTrafficClasses = static_cast<size_t>(TrafficClass::kCount);
+// What Prometheus has.
+inline constexpr MetricFamily kPortReceiveClassPacketsMetric = {"gradlane_port_receive_class_packets_total", "class",
+                                                                "packets received, by the class that their ToS is of"};
 inline constexpr CounterRow<TrafficClass> kTrafficClassRows[] = {
-    {TrafficClass::kCompressed, "compressed", "packets received with the ToS of compressed data"},
-    {TrafficClass::kRaw, "raw", "packets received with the ToS of other data"},
-    {TrafficClass::kControl, "control", "packets received with the ToS of control"},
+    {TrafficClass::kCompressed, "compressed", "packets received with the ToS of compressed data",
+     &kPortReceiveClassPacketsMetric},
+    {TrafficClass::kRaw, "raw", "packets received with the ToS of other data", &kPortReceiveClassPacketsMetric},
+    {TrafficClass::kControl, "control", "packets received with the ToS of control", &kPortReceiveClassPacketsMetric},
     {TrafficClass::kHost, "host", "IPv4 packets received with another ToS"},
 };
 static_assert(is_complete(kTrafficClassRows));
@@ -68,22 +72,35 @@ enum class FrameVerdict : uint8_t {
   kBadArp,
   kCount
 };
+// What Prometheus has.
+inline constexpr MetricFamily kPortReceiveKindFramesMetric = {
+    "gradlane_port_receive_kind_frames_total", "kind",
+    "frames received: for the exchange, ARP, pings, probes, of a host with this node's address, of other programs"};
+inline constexpr MetricFamily kPortDropsMetric = {"gradlane_port_drops_total", "reason",
+                                                  "frames and packets dropped, both ways"};
 inline constexpr CounterRow<FrameVerdict> kFrameVerdictRows[] = {
-    {FrameVerdict::kGradlane, "gradlane", "packets for the exchange"},
-    {FrameVerdict::kArp, "arp", "ARP requests for this node's address, and replies to it"},
-    {FrameVerdict::kEcho, "echo", "ICMP echo requests to this node's address"},
-    {FrameVerdict::kProbe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS"},
-    {FrameVerdict::kRival, "rival", "ARP packets of another host that has this node's address"},
-    {FrameVerdict::kNotForUs, "not_for_us", "frames for another MAC or IP address"},
-    {FrameVerdict::kHost, "host", "IPv4 packets of other ToS classes, ports or protocols"},
-    {FrameVerdict::kOtherEtherType, "other_ethertype", "frames that are neither IPv4 nor ARP"},
-    {FrameVerdict::kRunt, "runt", "frames shorter than their headers say"},
-    {FrameVerdict::kBadIpHeader, "bad_ip_header", "IPv4 headers with a wrong version, length or checksum"},
-    {FrameVerdict::kIpOptions, "ip_options", "gradlane packets and pings with IP options"},
-    {FrameVerdict::kFragment, "fragment", "fragments of IPv4 packets"},
-    {FrameVerdict::kBadUdp, "bad_udp", "UDP lengths that do not fit the packet"},
-    {FrameVerdict::kBadChecksum, "bad_checksum", "UDP or ICMP checksums that are wrong"},
-    {FrameVerdict::kBadArp, "bad_arp", "ARP packets not about IPv4 over Ethernet, or from a group address"},
+    {FrameVerdict::kGradlane, "gradlane", "packets for the exchange", &kPortReceiveKindFramesMetric},
+    {FrameVerdict::kArp, "arp", "ARP requests for this node's address, and replies to it",
+     &kPortReceiveKindFramesMetric},
+    {FrameVerdict::kEcho, "echo", "ICMP echo requests to this node's address", &kPortReceiveKindFramesMetric},
+    {FrameVerdict::kProbe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS",
+     &kPortReceiveKindFramesMetric},
+    {FrameVerdict::kRival, "rival", "ARP packets of another host that has this node's address",
+     &kPortReceiveKindFramesMetric},
+    {FrameVerdict::kNotForUs, "not_for_us", "frames for another MAC or IP address", &kPortReceiveKindFramesMetric},
+    {FrameVerdict::kHost, "host", "IPv4 packets of other ToS classes, ports or protocols",
+     &kPortReceiveKindFramesMetric},
+    {FrameVerdict::kOtherEtherType, "other_ethertype", "frames that are neither IPv4 nor ARP",
+     &kPortReceiveKindFramesMetric},
+    {FrameVerdict::kRunt, "runt", "frames shorter than their headers say", &kPortDropsMetric},
+    {FrameVerdict::kBadIpHeader, "bad_ip_header", "IPv4 headers with a wrong version, length or checksum",
+     &kPortDropsMetric},
+    {FrameVerdict::kIpOptions, "ip_options", "gradlane packets and pings with IP options", &kPortDropsMetric},
+    {FrameVerdict::kFragment, "fragment", "fragments of IPv4 packets", &kPortDropsMetric},
+    {FrameVerdict::kBadUdp, "bad_udp", "UDP lengths that do not fit the packet", &kPortDropsMetric},
+    {FrameVerdict::kBadChecksum, "bad_checksum", "UDP or ICMP checksums that are wrong", &kPortDropsMetric},
+    {FrameVerdict::kBadArp, "bad_arp", "ARP packets not about IPv4 over Ethernet, or from a group address",
+     &kPortDropsMetric},
 };
 static_assert(is_complete(kFrameVerdictRows));
 constexpr const auto& counter_rows(FrameVerdict) noexcept { return kFrameVerdictRows; }

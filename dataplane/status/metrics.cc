@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "dataplane/status/metrics_counters.h"
-
 namespace gradlane {
 namespace {
 
@@ -24,24 +22,26 @@ struct Place {
 };
 
 // The same counters everywhere, in the same order.
-void add_counters(MetricsText& out, std::span<const MetricsRow> rows, const std::vector<Place>& places) {
+void add_counters(MetricsText& out, const std::vector<Place>& places) {
   if (places.empty()) return;
-  std::string_view family;
-  for (const MetricsRow& row : rows) {
-    const CounterValues& first = *places.front().counters;
-    const auto found =
-        std::ranges::find(first, row.counter, [](const CounterValue& it) { return std::string_view(it.name); });
-    if (row.family.empty()) continue;
-    if (row.family != std::exchange(family, row.family)) out.family(row.family, Type::kCounter, row.help);
-    if (found == first.end()) continue;
-    const auto at = static_cast<size_t>(found - first.begin());
-    for (const Place& place : places) {
-      const MetricLabels labels = row.label.empty() ? place.labels : place.labels.with(row.label, row.value);
-      const uint64_t value = (*place.counters)[at].value;
-      if (row.unit == 1) {
-        out.sample(labels, value);
-      } else {
-        out.sample(labels, static_cast<double>(value) * row.unit);
+  const CounterValues& all = *places.front().counters;
+  for (size_t first = 0; first < all.size(); ++first) {
+    const MetricFamily* const metric = all[first].metric;
+    const auto is_of = [metric](const CounterValue& it) { return it.metric == metric; };
+    if (metric == nullptr || std::ranges::any_of(all.begin(), all.begin() + static_cast<ptrdiff_t>(first), is_of))
+      continue;
+    out.family(metric->name, Type::kCounter, metric->help);
+    for (size_t i = first; i < all.size(); ++i) {
+      if (!is_of(all[i])) continue;
+      for (const Place& place : places) {
+        const MetricLabels labels =
+            *metric->label == 0 ? place.labels : place.labels.with(metric->label, all[i].label_value);
+        const uint64_t value = (*place.counters)[i].value;
+        if (metric->unit == 1) {
+          out.sample(labels, value);
+        } else {
+          out.sample(labels, static_cast<double>(value) * metric->unit);
+        }
       }
     }
   }
@@ -138,7 +138,7 @@ void add_ports(MetricsText& out, const MetricLabels& node, const std::vector<Por
       places.push_back({node.with("port", it.name).with("queue", i), &it.queues[i]});
     }
   }
-  add_counters(out, kQueueRows, places);
+  add_counters(out, places);
 }
 
 // ---- Ranks and links
@@ -188,7 +188,7 @@ void add_ranks(MetricsText& out, const MetricLabels& node, const std::vector<Ran
   for (const RankFigures& it : ranks) out.sample(labels_of(node, it), uint64_t{it.ring == "whole"sv ? 1U : 0U});
   std::vector<Place> places;
   for (const RankFigures& it : ranks) places.push_back({labels_of(node, it), &it.counters});
-  add_counters(out, kRankRows, places);
+  add_counters(out, places);
   out.family("gradlane_elements_raw_bytes_total", Type::kCounter, "what elements that were sent take in memory");
   for (const RankFigures& it : ranks) {
     for (const CodecFigures& codec : it.codecs) {

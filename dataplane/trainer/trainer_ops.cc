@@ -121,7 +121,8 @@ bool TrainerOps::obey(Command& command) noexcept {
 
 // What is not over here cannot end well any more: on no rank.
 void TrainerOps::begin_detach(Command& command) noexcept {
-  leaving_[command.trainer - setup_.first_trainer] = true;
+  gone_ = command.trainer - setup_.first_trainer;
+  leaving_[gone_] = true;
   departed_ = true;
   gave_up_ = false;
   --attached_;
@@ -133,7 +134,13 @@ void TrainerOps::begin_detach(Command& command) noexcept {
 
 void TrainerOps::give_up() noexcept {
   gave_up_ = true;
-  break_off("a trainer of this node has gone");
+  Words why;
+  if (departed_ && shares_buffer()) {
+    why.add("rank ").add(rank_of(gone_)).add(", a trainer of this node, has gone");
+  } else {
+    why.add("a trainer of this node has gone");
+  }
+  break_off(why.c_str());
 }
 
 bool TrainerOps::exchanging() const noexcept {
@@ -187,7 +194,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
     rings_[trainer].complete(submission->cookie, kFailedBefore, {});
     return true;
   }
-  it->cancelled |= submission->cancelled;
+  if (submission->cancelled) note_cancel(*it, trainer);
   const Nanos timeout = submission->operation.timeout;
   if (timeout != 0) it->timeout = it->timeout != 0 ? std::min(it->timeout, timeout) : timeout;
   it->deadline = it->begun_at + (it->timeout != 0 ? it->timeout : setup_.operation_timeout);
@@ -249,7 +256,7 @@ void TrainerOps::cancel(unsigned trainer, uint64_t cookie) noexcept {
     Job& it = job(number);
     const Part& part = it.parts[trainer];
     if (it.state == Job::State::kFree || !part.submitted || part.cookie != cookie) continue;
-    it.cancelled = true;
+    note_cancel(it, trainer);
     if (it.state == Job::State::kExchanging) exchange_.abort(it.id);
   }
 }
@@ -275,14 +282,32 @@ bool TrainerOps::ready(Job& it, Nanos now) noexcept {
   if (it.state == Job::State::kGathering) {
     if (it.arrived < setup_.trainers) {
       if (now < it.deadline && !it.cancelled) return false;
-      it.failure = it.cancelled ? "a trainer of this node has cancelled it"
-                                : "trainers of this node have waited for another one for too long";
+      it.failure = why_incomplete(it);
     }
     begin_sum(it);
   }
   if (it.state == Job::State::kSumming && (!it.failure.empty() || sum_piece(it))) it.state = Job::State::kSummed;
   if (it.state == Job::State::kSummed && all_summed(it)) it.state = Job::State::kReady;
   return it.state == Job::State::kReady;
+}
+
+void TrainerOps::note_cancel(Job& it, unsigned trainer) const noexcept {
+  if (!it.cancelled) it.cancelled_by = trainer;
+  it.cancelled = true;
+}
+
+// Of a job that not all trainers have submitted: which rank is to blame.
+TrainerOps::Words TrainerOps::why_incomplete(const Job& it) const noexcept {
+  Words why;
+  if (it.cancelled) return why.add("rank ").add(rank_of(it.cancelled_by)).add(" has cancelled it");
+  why.add("other trainers of this node have waited too long for rank ");
+  const char* gap = "";
+  for (unsigned i = 0; i < setup_.trainers; ++i) {
+    if (it.parts[i].submitted) continue;
+    why.add(gap).add(rank_of(i));
+    gap = ", ";
+  }
+  return why;
 }
 
 bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {

@@ -85,6 +85,7 @@ class TrainerOps {
     uint64_t id = 0;          // the exchange's
     uint32_t generation = 0;  // in which the exchange took it
     bool cancelled = false;
+    unsigned cancelled_by = 0;  // trainer
     Nanos begun_at = 0;
     Nanos gathered_at = 0;
     Nanos timeout = 0;   // the shortest that a trainer has named; 0: none has
@@ -111,6 +112,10 @@ class TrainerOps {
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
   [[nodiscard]] bool shares_buffer() const noexcept { return setup_.trainers > 1; }
+  // As trainers count ranks. Only with several trainers.
+  [[nodiscard]] uint64_t rank_of(unsigned trainer) const noexcept {
+    return uint64_t{setup_.node} * setup_.trainers + trainer;
+  }
 
   // ---- trainer_ops.cc
   bool obey(Command& command) noexcept;
@@ -124,6 +129,8 @@ class TrainerOps {
   [[nodiscard]] bool ready(Job& job, Nanos now) noexcept;
   [[nodiscard]] bool submit_job(Job& job, Nanos now) noexcept;
   void give_up() noexcept;
+  void note_cancel(Job& job, unsigned trainer) const noexcept;
+  [[nodiscard]] Words why_incomplete(const Job& job) const noexcept;
   [[nodiscard]] bool read_completions() noexcept;
   [[nodiscard]] static Words words_of(const Failure& failure) noexcept;
   void end(Job& job, const Completion& completion) noexcept;
@@ -197,6 +204,7 @@ class TrainerOps {
   bool failed_ = false;            // the last operation that ended
   bool stuck_ = false;             // one was given up here alone since the last resume
   bool departed_ = false;          // a trainer has gone, and not all are there again
+  unsigned gone_ = 0;              // the last one that did
   bool gave_up_ = false;           // the generation, since it has gone
   Nanos published_at_ = 0;
   Nanos now_ = 0;  // of the latest complete()

@@ -147,7 +147,7 @@ TEST(Lane, TrainersOfOneNodeWaitForEachOtherToTheNanosecond) {
   cluster.set_now(begun + 9 * kMillisecond);
   (void)cluster.round(0);
   ASSERT_TRUE(cluster.run_until([&] { return ranks[0].over(cookie).has_value(); }, kSecond));
-  EXPECT_EQ(ranks[0].over(cookie)->text, "trainers of this node have waited for another one for too long");
+  EXPECT_EQ(ranks[0].over(cookie)->text, "other trainers of this node have waited too long for rank 1");
 }
 
 // The others must hear of it before they lose patience, too: so it is given up somewhat earlier.

@@ -18,7 +18,7 @@ import unittest.mock
 from tests.scripts.fixtures.ports import free_port
 
 TRAINER = pathlib.Path(__file__).with_name("trainer.py")
-GONE = "^OperationFailed: gradlane: (rank [01] has left|a trainer of this node has gone)"
+GONE = "^OperationFailed: gradlane: (rank [01] has left|rank [01], a trainer of this node, has gone)"
 PATIENCE = 300  # s: longer than anything takes; for a rank that hangs
 GRADLANED = ""
 

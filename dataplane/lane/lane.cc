@@ -4,7 +4,6 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "collectives/wire.h"
@@ -14,21 +13,6 @@ namespace gradlane {
 namespace {
 
 rte_mbuf* mbuf_of(const Packet& packet) noexcept { return static_cast<rte_mbuf*>(packet.handle); }
-
-// Counts, and the sum behind them.
-template <class Histogram, size_t kSize>
-void publish_times(const Histogram& times, Snapshot<kSize>& to, size_t at) noexcept {
-  for (size_t i = 0; i < Histogram::kPlaces; ++i) to.set(at + i, times.counts[i]);
-  to.set(at + Histogram::kPlaces, times.sum);
-}
-
-template <class Histogram, size_t kSize>
-Histogram published_times(const Snapshot<kSize>& from, size_t at) noexcept {
-  Histogram times;
-  for (size_t i = 0; i < Histogram::kPlaces; ++i) times.counts[i] = from[at + i];
-  times.sum = from[at + Histogram::kPlaces];
-  return times;
-}
 
 }  // namespace
 
@@ -95,108 +79,23 @@ bool Lane::poll(Nanos now) noexcept {
 
 // ---- What other threads read
 
-template <size_t kSize>
-void Lane::publish(const Failure& failure, Snapshot<kSize>& to, size_t at) noexcept {
-  const uint64_t fields[] = {static_cast<uint64_t>(failure.code), failure.rank, static_cast<uint64_t>(failure.field),
-                             failure.ours, failure.theirs};
-  static_assert(std::size(fields) == kFailureFields);
-  for (size_t i = 0; i < kFailureFields; ++i) to.set(at + i, fields[i]);
-}
-
-template <size_t kSize>
-Failure Lane::published_failure(const Snapshot<kSize>& from, size_t at) noexcept {
-  return {.code = static_cast<FailureCode>(from[at]),
-          .rank = static_cast<uint16_t>(from[at + 1]),
-          .field = static_cast<Field>(from[at + 2]),
-          .ours = from[at + 3],
-          .theirs = from[at + 4]};
-}
-
 void Lane::publish() noexcept {
   published_.publish(exchange_.counters());
   const RingStatus status = exchange_.ring_status();
   using State = RingSnapshot::State;
-  const State state = status.whole ? State::kWhole : status.refused ? State::kRefused : State::kIncomplete;
-  ring_.set(0, static_cast<uint64_t>(state));
-  ring_.set(1, status.missing);
-  publish(status.refused, ring_, 3);
-  for (size_t i = 0; i < status.before.size(); ++i) {
-    ring_.set(kPastAt + i * kPastFields, status.before[i].until);
-    publish(status.before[i].failure, ring_, kPastAt + i * kPastFields + 1);
+  ring_.write({.state = status.whole     ? State::kWhole
+                        : status.refused ? State::kRefused
+                                         : State::kIncomplete,
+               .missing = status.missing,
+               .refused = status.refused,
+               .failures = exchange_.counters()[Counter::kOperationsFailed],
+               .failed = status.failed,
+               .before = status.before});
+  for (size_t link = 0; link < routes_.size(); ++link) {
+    links_[link].write({exchange_.link_status(link), routes_[link].heard, routes_[link].tagged});
   }
-  publish(status.failed, ring_, 3 + kFailureFields);
-  ring_.set(2, exchange_.counters()[Counter::kOperationsFailed]);  // behind its reason
-  for (size_t link = 0; link < routes_.size(); ++link) publish_link(link);
-  for (size_t i = 0; i < kCodecIds; ++i) {
-    codecs_.set(2 * i, exchange_.codec_totals()[i].element_bytes);
-    codecs_.set(2 * i + 1, exchange_.codec_totals()[i].run_bytes);
-  }
-  for (size_t i = 0; i < kStrategyKinds; ++i) publish_times(exchange_.operation_times()[i], times_, i * kTimesFields);
-}
-
-AllCodecTotals Lane::codec_totals() const noexcept {
-  AllCodecTotals totals;
-  for (size_t i = 0; i < kCodecIds; ++i) totals[i] = {codecs_[2 * i], codecs_[2 * i + 1]};
-  return totals;
-}
-
-OperationTimes Lane::operation_times() const noexcept {
-  OperationTimes times;
-  for (size_t i = 0; i < times.size(); ++i) times[i] = published_times<OperationHistogram>(times_, i * kTimesFields);
-  return times;
-}
-
-void Lane::publish_link(size_t link) noexcept {
-  const LinkStatus status = exchange_.link_status(link);
-  const uint64_t fields[] = {status.up,
-                             routes_[link].heard,
-                             status.smoothed_rtt,
-                             std::bit_cast<uint64_t>(status.window),
-                             status.in_flight,
-                             routes_[link].tagged,
-                             status.waiting_since,
-                             status.totals.sent,
-                             status.totals.resent,
-                             status.totals.bytes,
-                             status.totals.full,
-                             status.totals.full_bytes};
-  static_assert(std::size(fields) == kLinkNumbers);
-  for (size_t i = 0; i < std::size(fields); ++i) links_[link].set(i, fields[i]);
-  publish(status.refused, links_[link], std::size(fields));
-  publish_times(status.totals.rtt, links_[link], std::size(fields) + kFailureFields);
-}
-
-LinkSnapshot Lane::link_snapshot(size_t link) const noexcept {
-  const Snapshot<kLinkFields>& fields = links_[link];
-  return {.rank = routes_[link].rank,
-          .up = fields[0] != 0,
-          .heard = fields[1],
-          .rtt = static_cast<double>(fields[2]),
-          .window = std::bit_cast<double>(fields[3]),
-          .in_flight = fields[4],
-          .refused = published_failure(fields, kLinkNumbers),
-          .tagged = fields[5],
-          .waiting_since = fields[6],
-          .totals = {.sent = fields[7],
-                     .resent = fields[8],
-                     .bytes = fields[9],
-                     .full = fields[10],
-                     .full_bytes = fields[11],
-                     .rtt = published_times<RttHistogram>(fields, kLinkNumbers + kFailureFields)}};
-}
-
-RingSnapshot Lane::ring_snapshot() const noexcept {
-  RingSnapshot ring{.state = static_cast<RingSnapshot::State>(ring_[0]),
-                    .missing = static_cast<unsigned>(ring_[1]),
-                    .refused = published_failure(ring_, 3),
-                    .failures = ring_[2],
-                    .failed = published_failure(ring_, 3 + kFailureFields),
-                    .before = {}};
-  for (size_t i = 0; i < ring.before.size(); ++i) {
-    const size_t at = kPastAt + i * kPastFields;
-    ring.before[i] = {.failure = published_failure(ring_, at + 1), .until = ring_[at]};
-  }
-  return ring;
+  codecs_.write(exchange_.codec_totals());
+  times_.write(exchange_.operation_times());
 }
 
 // ---- Traces

@@ -5,11 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 #include "base/counter_set.h"
-#include "base/snapshot.h"
+#include "base/published.h"
 #include "base/time.h"
 #include "collectives/exchange/exchange.h"
 #include "dataplane/device/packet_pool.h"
@@ -31,17 +30,9 @@ struct RingSnapshot {
 };
 
 // A link to a neighbour's rank, as it was then.
-struct LinkSnapshot {
-  unsigned rank = 0;
-  bool up = false;    // both ends have met in this session
-  Nanos heard = 0;    // when a packet of it came last; 0: none yet
-  double rtt = 0;     // smoothed, in ns; 0: not known
-  double window = 0;  // of congestion, in packets
-  size_t in_flight = 0;
-  Failure refused;          // by this rank, of that one
-  uint64_t tagged = 0;      // packets of it with a tag, where this node has no key
-  Nanos waiting_since = 0;  // nothing in flight has been acknowledged since then; 0: nothing is in flight
-  LinkTotals totals;
+struct LinkSnapshot : LinkStatus {
+  Nanos heard = 0;      // when a packet of it came last; 0: none yet
+  uint64_t tagged = 0;  // packets of it with a tag, where this node has no key
 };
 
 // How the words go together:
@@ -96,12 +87,12 @@ class Lane final : public PacketIo {
   // Any thread: as of some 100 ms ago.
   [[nodiscard]] const CounterSnapshot<Counter>& published() const noexcept { return published_; }
   // Any thread: how the ring looked then.
-  [[nodiscard]] RingSnapshot ring_snapshot() const noexcept;
+  [[nodiscard]] RingSnapshot ring_snapshot() const noexcept { return ring_.read(); }
   // Any thread, too: its neighbours' ranks, and the links to them as they were then.
   [[nodiscard]] size_t links() const noexcept { return routes_.size(); }
-  [[nodiscard]] LinkSnapshot link_snapshot(size_t link) const noexcept;
-  [[nodiscard]] AllCodecTotals codec_totals() const noexcept;
-  [[nodiscard]] OperationTimes operation_times() const noexcept;
+  [[nodiscard]] LinkSnapshot link_snapshot(size_t link) const noexcept { return links_[link].read(); }
+  [[nodiscard]] AllCodecTotals codec_totals() const noexcept { return codecs_.read(); }
+  [[nodiscard]] OperationTimes operation_times() const noexcept { return times_.read(); }
   [[nodiscard]] unsigned rank() const noexcept { return rank_; }
 
   // ---- PacketIo
@@ -132,7 +123,6 @@ class Lane final : public PacketIo {
   void refuse_doubled(Nanos now) noexcept;
   [[nodiscard]] bool deliver(unsigned from, const Packet& packet, size_t bytes) noexcept;
   [[nodiscard]] bool read_inbox(Nanos now) noexcept;
-  void publish_link(size_t link) noexcept;
 
   void trace_packet(const Packet& packet, size_t bytes, unsigned rank, uint64_t flags) noexcept;
 
@@ -154,22 +144,10 @@ class Lane final : public PacketIo {
   TrainerOps ops_;
   // Worker writes, others read.
   CounterSnapshot<Counter> published_;
-  static constexpr size_t kFailureFields = 5;
-  template <size_t kSize>
-  static void publish(const Failure& failure, Snapshot<kSize>& to, size_t at) noexcept;
-  template <size_t kSize>
-  [[nodiscard]] static Failure published_failure(const Snapshot<kSize>& from, size_t at) noexcept;
-  static constexpr size_t kPastAt = 3 + 2 * kFailureFields;
-  static constexpr size_t kPastFields = 1 + kFailureFields;
-  static constexpr size_t kRingFields = kPastAt + std::tuple_size_v<PastFailures> * kPastFields;
-  static constexpr size_t kLinkNumbers = 12;
-  static constexpr size_t kRttFields = RttHistogram::kPlaces + 1;
-  static constexpr size_t kLinkFields = kLinkNumbers + kFailureFields + kRttFields;
-  Snapshot<kRingFields> ring_;                // RingSnapshot, field by field
-  std::vector<Snapshot<kLinkFields>> links_;  // LinkSnapshot of each link, likewise
-  Snapshot<2 * kCodecIds> codecs_;            // AllCodecTotals, likewise
-  static constexpr size_t kTimesFields = OperationHistogram::kPlaces + 1;
-  Snapshot<kStrategyKinds * kTimesFields> times_;  // OperationTimes, likewise
+  Published<RingSnapshot> ring_;
+  std::vector<Published<LinkSnapshot>> links_;
+  Published<AllCodecTotals> codecs_;
+  Published<OperationTimes> times_;
 };
 
 }  // namespace gradlane

@@ -149,7 +149,7 @@ RankFigures rank_figures(const Lane& lane, unsigned number) {
     const LinkSnapshot link = lane.link_snapshot(i);
     figures.links.push_back({.rank = link.rank,
                              .up = link.up,
-                             .rtt_us = link.rtt / kMicrosecond,
+                             .rtt_us = static_cast<double>(link.smoothed_rtt) / kMicrosecond,
                              .window = link.window,
                              .in_flight = link.in_flight,
                              .sent = link.totals.sent,

@@ -116,6 +116,7 @@ class Tree:
                 test["words"] = [words(test["name"])] + [found for name in test["depends"]
                                                          for found in sources.get(name, [])]
                 test["suites"] = {name.rpartition(":")[2] for name in test["suite"]}
+                test["workdir"] = test["workdir"] or str(self.path / folder)  # as meson test does
             self.tests[folder] = told["tests"]
         return [test for test in self.tests[folder] if suite in test["suites"]]
 
@@ -154,7 +155,7 @@ class Tree:
 def run_test(test, seconds):
     """'passed', 'failed', 'skipped' or 'time-out'; and how long it took. Nothing that it has started is left."""
     begin = time.monotonic()
-    process = subprocess.Popen(test["cmd"], cwd=test["workdir"] or "/", env=os.environ | suites.SANITIZERS | test["env"],
+    process = subprocess.Popen(test["cmd"], cwd=test["workdir"], env=os.environ | suites.SANITIZERS | test["env"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)
     try:

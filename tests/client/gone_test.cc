@@ -104,6 +104,7 @@ TEST_P(Gone, GarbageCompletions) {
   daemon_->complete(0, cookie_of(request));
   daemon_->complete(0, cookie_of(request));  // twice by one lane
   EXPECT_EQ(wait(request), GRADLANE_DAEMON_GONE);
+  EXPECT_SAYS(gl_.get(), "what cannot be");
 }
 
 // ---- Event loops.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -21,6 +22,18 @@ std::string fault_of(const std::string& text) {
     return "none";
   } catch (const SetupError& error) {
     return error.what();
+  }
+}
+
+// A codec's error is no more than 2^-bits, and no codec counts as finer than it is.
+TEST(ErrorBounds, AreNotBelowTheError) {
+  for (const char* const name : {"fixed:10", "inceptionn:10", "bf16", "fp16", "int8", "fp8", "qsgd:8"}) {
+    const Codec codec = find_codec(name);
+    const ErrorBound bound = error_bound(codec);
+    const CodecError error = codec.error();
+    const double most = bound.kind == ErrorBound::Kind::kAbsolute ? error.absolute : error.relative + error.of_largest;
+    EXPECT_LE(most, std::ldexp(1, -static_cast<int>(bound.bits))) << name;
+    EXPECT_TRUE(bound.bits == 0 || 2 * most > std::ldexp(1, -static_cast<int>(bound.bits))) << name;
   }
 }
 

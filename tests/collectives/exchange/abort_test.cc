@@ -296,6 +296,24 @@ TEST(Deadline, RingThatDoesNotComeUp) {
   }
 }
 
+// Its caller would wait for an hour.
+TEST(Abort, WhereTheRingDoesNotComeUp) {
+  SimConfig config;
+  config.nodes = 2;
+  config.exchange.start_timeout = kSecond;
+  SimNet net(config);
+  net.set_filter([](unsigned, unsigned, std::span<const uint8_t>) { return false; });
+  std::vector<float> data(100);
+  Operation operation;
+  operation.count = data.size();
+  operation.data = data.data();
+  operation.timeout = 3600 * kSecond;
+  const uint64_t id = net.submit(0, operation);
+  net.run_until(kMillisecond);
+  net.abort(0, id);
+  EXPECT_TRUE(net.run_until([&] { return !net.node(0).completions().empty(); }, kSecond + 2 * kMillisecond));
+}
+
 TEST(Deadline, RingWithoutTwo) {
   TestRing ring(slow_ring(8, 1));
   const std::vector<unsigned> missing = {2, 5};

@@ -174,6 +174,12 @@ TEST_F(Hostile, Hellos) {
                            h.echo ^= 1;
                          }),
                    Counter::kHelloStale);
+    // After the last generation none could begin.
+    for (const uint64_t later : {(uint64_t{1} << 30) + 1, uint64_t{1} << 31}) {
+      expect_counted("a generation that cannot be", from,
+                     hello(from, [later](LinkHeader& l, Hello&) { l.session += later << 32; }), Counter::kHelloStale);
+    }
+    ring_.run_for(3 * kMillisecond);
     expect_counted("earlier session", from, hello(from, [](LinkHeader& l, Hello&) { l.session -= 1; }),
                    Counter::kHelloReceived);
     ring_.run_for(3 * kMillisecond);  // what they ask is answered

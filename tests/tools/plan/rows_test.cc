@@ -54,6 +54,19 @@ TEST(PlanRows, FastLinks) {
   EXPECT_TRUE(text.starts_with("do not compress: the exchange hides behind backward; below ")) << text;
 }
 
+TEST(PlanRows, WhatIsNamedBringsSomething) {
+  unsigned named = 0;
+  for (unsigned gbps = 2; gbps <= 60; ++gbps) {
+    const PlanRows rows = plan_rows(setting_of(std::to_string(gbps).c_str()));
+    for (const PlanRow* const row : {rows.single, rows.bounded}) {
+      if (row->codec == "raw") continue;
+      ++named;
+      EXPECT_GE(row->speedup, 1 + kWorthIt) << gbps << " Gb/s: " << row->codec;
+    }
+  }
+  EXPECT_GT(named, 0U);
+}
+
 // One in a hundred of the largest is a bound, and more is none.
 TEST(PlanRows, Bounds) {
   for (const char* const codec : {"raw", "bf16", "fixed:10", "int8"}) EXPECT_TRUE(states_bound(codec)) << codec;

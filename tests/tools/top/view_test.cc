@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/top/figures.h"
 #include "tools/top/page.h"
 
 namespace gradlane::test::top_view_test {
@@ -87,6 +88,21 @@ TEST(TopView, TheSlowestLinkIsTheOneThatIsFullLongerThanTheOthers) {
   EXPECT_THAT(both.notes[0], HasSubstr("are node 2's"));
   EXPECT_TRUE(marks(top_view(ring({1.8e6, 1.9e6, 1.7e6, 1.8e6}))).empty()) << "all alike";
   EXPECT_TRUE(marks(top_view(ring({100, 5e4, 100, 100}))).empty()) << "full for too short a time to hold up anybody";
+}
+
+TEST(TopView, ANodeIsAsItsWorstLane) {
+  const std::vector<std::string> order = {"refused", "incomplete", "unknown", "whole"};
+  for (size_t worse = 0; worse < order.size(); ++worse) {
+    for (size_t better = worse; better < order.size(); ++better) {
+      TopLooks it = looks(0, 2, 0);
+      json& ranks = it.now.at("ranks");
+      ranks.push_back(ranks[0]);
+      ranks[0]["ring"] = order[better];
+      ranks[1]["ring"] = order[worse];
+      ranks[1]["lane"] = 1;
+      EXPECT_EQ(figures_of(it).state, order[worse]) << order[better];
+    }
+  }
 }
 
 TEST(TopView, LossIsNamedAsTheCause) {

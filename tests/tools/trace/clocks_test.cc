@@ -57,6 +57,10 @@ TEST(ClocksTest, OfAnotherNamespaceAreWithinTheRoundTrip) {
     EXPECT_NE(fit.offset, 0);
     EXPECT_LE(std::abs(static_cast<double>(fit.offset - offset)), fit.error);
     EXPECT_LT(fit.error, 500'000);
+    for (const ClockReading& it : seen) {
+      if (it.spread > 200) continue;
+      EXPECT_LE(std::abs(static_cast<double>(fit.at(it.own) - (it.monotonic + offset))), fit.error);
+    }
   }
 }
 

@@ -50,7 +50,7 @@ TEST(Ties, FallAlikeHoweverPacketsWereCut) {
   for (const char* const strategy : {"ring", "direct"}) {
     uint64_t absorbed = 0;
     const std::vector<float> clean = result(strategy, 1472, 0, absorbed);
-    for (const size_t mtu : {548, 1472, 8972}) {
+    for (const size_t mtu : {size_t{548}, size_t{1472}, size_t{8972}}) {
       const std::vector<float> other = result(strategy, mtu, 0.1, absorbed);
       EXPECT_EQ(std::memcmp(other.data(), clean.data(), kCount * sizeof(float)), 0) << strategy << ", " << mtu;
     }

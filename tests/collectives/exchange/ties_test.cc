@@ -10,25 +10,24 @@
 namespace gradlane::test::ties_test {
 namespace {
 
-constexpr unsigned kWorld = 4;
-constexpr size_t kCount = 40'000;
+constexpr size_t kCount = 100'000;
 
-// What rank 0 has after votes of random signs, of which a good third are ties.
-std::vector<float> result(const char* strategy, size_t mtu, double loss, uint64_t& absorbed) {
+// What rank 0 has after votes of random signs, of which a third or more are ties.
+std::vector<float> result(unsigned world, const char* strategy, size_t mtu, double loss) {
   SimConfig config;
-  config.nodes = kWorld;
+  config.nodes = world;
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = {find_strategy(strategy)};
   config.exchange.max_bytes = kCount * sizeof(float);
   config.exchange.mtu = mtu;
   SimNet net(config);
-  for (unsigned from = 0; from < kWorld; ++from) {
-    for (unsigned to = 0; to < kWorld; ++to) {
+  for (unsigned from = 0; from < world; ++from) {
+    for (unsigned to = 0; to < world; ++to) {
       if (from != to) net.set_faults(from, to, {.loss = loss});
     }
   }
-  std::vector<std::vector<float>> data(kWorld, std::vector<float>(kCount));
-  for (unsigned rank = 0; rank < kWorld; ++rank) {
+  std::vector<std::vector<float>> data(world, std::vector<float>(kCount));
+  for (unsigned rank = 0; rank < world; ++rank) {
     Random random(rank + 1);
     for (float& it : data[rank]) it = random.below(2) == 0 ? 1.0F : -1.0F;
     Operation operation;
@@ -39,22 +38,23 @@ std::vector<float> result(const char* strategy, size_t mtu, double loss, uint64_
   }
   EXPECT_TRUE(net.run_until_idle(60 * kSecond));
   EXPECT_TRUE(all_succeeded(net));
-  for (unsigned rank = 1; rank < kWorld; ++rank) {
+  for (unsigned rank = 1; rank < world; ++rank) {
     EXPECT_EQ(std::memcmp(data[rank].data(), data[0].data(), kCount * sizeof(float)), 0);
   }
-  absorbed += net.count(Counter::kRunsAbsorbed);
   return data[0];
 }
 
+// The sum of a long run of votes can be longer than a packet: it is finished in parts then.
 TEST(Ties, FallAlikeHoweverPacketsWereCut) {
-  for (const char* const strategy : {"ring", "direct"}) {
-    uint64_t absorbed = 0;
-    const std::vector<float> clean = result(strategy, 1472, 0, absorbed);
-    for (const size_t mtu : {size_t{548}, size_t{1472}, size_t{8972}}) {
-      const std::vector<float> other = result(strategy, mtu, 0.1, absorbed);
-      EXPECT_EQ(std::memcmp(other.data(), clean.data(), kCount * sizeof(float)), 0) << strategy << ", " << mtu;
+  for (const unsigned world : {2U, 4U}) {
+    for (const char* const strategy : {"ring", "direct"}) {
+      const std::vector<float> clean = result(world, strategy, 548, 0);
+      for (const size_t mtu : {size_t{548}, size_t{1472}, size_t{8972}}) {
+        const std::vector<float> other = result(world, strategy, mtu, 0.1);
+        EXPECT_EQ(std::memcmp(other.data(), clean.data(), kCount * sizeof(float)), 0)
+            << world << ", " << strategy << ", " << mtu;
+      }
     }
-    EXPECT_TRUE(absorbed > 0 || std::strcmp(strategy, "ring") != 0) << "nothing was put off";
   }
 }
 

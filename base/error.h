@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-// What programs need to know of a SetupError.
+// The causes of a SetupError that programs tell apart.
 enum class SetupFault : uint8_t {
   kOther,
   kPortInUse,  // another process has a UDP port

@@ -72,7 +72,7 @@ enum class Counter : uint8_t {
   kPeerRestarted,
   kCount
 };
-// What Prometheus has.
+// Metrics of Prometheus that the counters below are samples of.
 inline constexpr MetricFamily kPacketsReceivedMetric = {"gradlane_packets_received_total", "kind",
                                                         "packets received and taken"};
 inline constexpr MetricFamily kPacketsDroppedMetric = {"gradlane_packets_dropped_total", "reason",

@@ -183,17 +183,8 @@ void read_accelerator_codec(const Section& root, Codec& codec) {
                                         fmt::join(accelerator_codecs(), ", "), kDefaultLossyCodec));
 }
 
-// A section, if it is there.
-std::optional<Section> read_section(const Section& root, const char* name, AcceleratorConfig& config) {
-  const auto value = root.find(name);
-  if (!value) return std::nullopt;
-  const Section section(*value, names_in(accelerator_keys(), name));
-  read_keys(accelerator_keys(), name, section, config);
-  return section;
-}
-
 void read_worker(const Section& root, AcceleratorConfig& config) {
-  const auto section = read_section(root, "worker", config);
+  const auto section = read_section(accelerator_keys(), root, "worker", config);
   if (!section) return;
   if (const auto core = section->find("core")) {
     if (const auto number = core->whole(0, kMaxCore)) config.core = static_cast<unsigned>(*number);
@@ -211,10 +202,10 @@ AcceleratorConfig read_accelerator(const ConfigTree& source) {
   read_accelerator_codec(root, config.codec);
   const TosClass classes[] = {{"compressed", config.tos_compressed}, {"wire", config.tos_wire}};
   read_tos(root, classes, 4);  // 0 is that of all programs
-  (void)read_section(root, "repack", config);
-  (void)read_section(root, "memory", config);
+  (void)read_section(accelerator_keys(), root, "repack", config);
+  (void)read_section(accelerator_keys(), root, "memory", config);
   read_worker(root, config);
-  (void)read_section(root, "faults", config);
+  (void)read_section(accelerator_keys(), root, "faults", config);
   read_user(root, config.user);
   if (const auto admin = root.find("admin")) config.admin = admin->text(kLongestSocket).value_or("");
   read_log(root, config.log, config.log_file);

@@ -186,6 +186,17 @@ void read_keys(std::span<const ConfigKey<Config>> keys, std::string_view name, c
   }
 }
 
+// Reads the keys of a section that have a type; returns the section, or nothing if the file does not have it.
+template <class Config>
+std::optional<Section> read_section(std::span<const ConfigKey<Config>> keys, const Section& root, const char* name,
+                                    Config& config) {
+  const auto value = root.find(name);
+  if (!value) return std::nullopt;
+  const Section section(*value, names_in(keys, name));
+  read_keys(keys, name, section, config);
+  return section;
+}
+
 // All values as a file.
 template <class Config>
 [[nodiscard]] std::string text_of(std::span<const ConfigKey<Config>> keys, const Config& config) {

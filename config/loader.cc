@@ -34,17 +34,6 @@ namespace {
 constexpr const char* kForeignKeys[] = {"host", "wire", "repack", "connections"};
 constexpr KeysElsewhere kElsewhere = {kForeignKeys, "a key of `mode: accelerator`, and this is a node's file"};
 
-Section read_section(const Value& value, const char* name, NodeConfig& config) {
-  const Section section(value, names_in(node_keys(), name));
-  read_keys(node_keys(), name, section, config);
-  return section;
-}
-
-// A section whose keys all have a type.
-void read_section(const Section& root, const char* name, NodeConfig& config) {
-  if (const auto value = root.find(name)) (void)read_section(*value, name, config);
-}
-
 // By the hosts of the nodes, as the file does not say it. `place`: where it could.
 void find_rank(const Section& root, const std::optional<Value>& place, NodeConfig& config, const NodeChoice& choice) {
   const auto fault = [&](const std::string& text) { place ? place->fault(text) : root.missing("rank", text); };
@@ -114,28 +103,25 @@ void read_cores(const Value& value, NodeConfig& config, bool checked) {
 }
 
 void read_workers(const Section& root, NodeConfig& config) {
-  const auto value = root.find("workers");
-  if (!value) return;
-  const size_t faults = value->faults().count();
-  const Section section = read_section(*value, "workers", config);
-  const bool numbers = value->faults().count() == faults;
+  const size_t faults = root.value().faults().count();
+  const auto section = read_section(node_keys(), root, "workers", config);
+  if (!section) return;
+  const bool numbers = root.value().faults().count() == faults;
   if (numbers && config.threads > config.lanes) {
-    section.find("threads")->fault(
+    section->find("threads")->fault(
         fmt::format("{} threads for {} lanes, allowed: 1 to the number of lanes", config.threads, config.lanes));
   }
-  if (const auto cores = section.find("cores")) read_cores(*cores, config, numbers);
-  read_idle(section, config.idle);
+  if (const auto cores = section->find("cores")) read_cores(*cores, config, numbers);
+  read_idle(*section, config.idle);
 }
 
 void read_exchange(const Section& root, NodeConfig& config) {
   // Sockets take dozens of packets in a call, if so many wait.
   if (of_sockets(config)) config.queue_target = kSocketQueueTarget;
-  const auto value = root.find("exchange");
-  if (!value) return;
-  const Section section = read_section(*value, "exchange", config);
-  if (!std::has_single_bit(config.window)) {
-    section.find("window")->fault(fmt::format("{} is no power of two, allowed: {}, {}, {} and so on up to {}",
-                                              config.window, kMinWindow, 2 * kMinWindow, 4 * kMinWindow, kMaxWindow));
+  const auto section = read_section(node_keys(), root, "exchange", config);
+  if (section && !std::has_single_bit(config.window)) {
+    section->find("window")->fault(fmt::format("{} is no power of two, allowed: {}, {}, {} and so on up to {}",
+                                               config.window, kMinWindow, 2 * kMinWindow, 4 * kMinWindow, kMaxWindow));
   }
 }
 
@@ -149,11 +135,9 @@ void read_udp_port(const Section& root, NodeConfig& config) {
 }
 
 void read_protection(const Section& root, NodeConfig& config) {
-  if (const auto value = root.find("auth")) {
-    const Section section = read_section(*value, "auth", config);
-    if (value->node().kind == YamlNode::Kind::kMap) {
-      if (const auto file = section.need("key_file")) config.key_file = file->text(kLongestPath).value_or("");
-    }
+  const auto section = read_section(node_keys(), root, "auth", config);
+  if (section && section->value().node().kind == YamlNode::Kind::kMap) {
+    if (const auto file = section->need("key_file")) config.key_file = file->text(kLongestPath).value_or("");
   }
   read_user(root, config.user);
 }
@@ -233,11 +217,11 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   read_udp_port(root, config);
   if (identity) read_addresses(places, config);
   read_ports(root, config, identity);
-  read_section(root, "memory", config);
+  (void)read_section(node_keys(), root, "memory", config);
   read_exchange(root, config);
-  read_section(root, "timeouts", config);
+  (void)read_section(node_keys(), root, "timeouts", config);
   read_protection(root, config);
-  read_section(root, "faults", config);
+  (void)read_section(node_keys(), root, "faults", config);
   read_sockets(root, config);
   read_metrics(root, config, identity);
   read_log(root, config.log, config.log_file);

@@ -104,8 +104,8 @@ bool ExchangeState::send_deferred(Running& it, Phase phase, Nanos now) noexcept 
   return true;
 }
 
-// Copies a result that was stored with digests to where no trainer can write. Fails the operation on all ranks, and
-// returns null, if the trainer has changed it.
+// Copies a result that was stored with digests to where no trainer can write. If the trainer has changed it, fails
+// the operation on all ranks that are not done with it, and returns null.
 uint8_t* ExchangeState::read_result(Running& it, unsigned block, size_t first, size_t count) noexcept {
   const size_t bytes = count * it.coder.element_bytes();
   std::memcpy(private_.data(), elements(it, block, first), bytes);

@@ -19,7 +19,7 @@
 
 namespace gradlane {
 
-// What an operation needs that grows with its tensor.
+// The memory of an operation that grows with its tensor.
 struct Room {
   // For tensors of so many granules; `relayed`: of which so many may be results of others that go on from here;
   // `owners`: ranks, where blocks may have owners; else 0.

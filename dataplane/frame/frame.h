@@ -24,7 +24,7 @@ inline constexpr size_t kArpFrameBytes = kEthernetBytes + 28;
 
 enum class TrafficClass : uint8_t { kCompressed, kRaw, kControl, kHost, kCount };
 inline constexpr size_t kTrafficClasses = static_cast<size_t>(TrafficClass::kCount);
-// What Prometheus has.
+// Metrics of Prometheus that the counters below are samples of.
 inline constexpr MetricFamily kPortReceiveClassPacketsMetric = {"gradlane_port_receive_class_packets_total", "class",
                                                                 "packets received, by the class that their ToS is of"};
 inline constexpr CounterRow<TrafficClass> kTrafficClassRows[] = {
@@ -72,7 +72,7 @@ enum class FrameVerdict : uint8_t {
   kBadArp,
   kCount
 };
-// What Prometheus has.
+// Metrics of Prometheus that the counters below are samples of.
 inline constexpr MetricFamily kPortReceiveKindFramesMetric = {
     "gradlane_port_receive_kind_frames_total", "kind",
     "frames received: for the exchange, ARP, pings, probes, of a host with this node's address, of other programs"};

@@ -102,7 +102,7 @@ enum class QueueCounter : uint8_t {
   kProbeRefused,
   kCount
 };
-// What Prometheus has.
+// Metrics of Prometheus that the counters below are samples of.
 inline constexpr MetricFamily kPortReceiveFramesMetric = {"gradlane_port_receive_frames_total", "", "frames received"};
 inline constexpr MetricFamily kPortReceiveBytesMetric = {"gradlane_port_receive_bytes_total", "",
                                                          "bytes of frames received"};

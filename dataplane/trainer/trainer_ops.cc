@@ -296,7 +296,7 @@ void TrainerOps::note_cancel(Job& it, unsigned trainer) const noexcept {
   it.cancelled = true;
 }
 
-// Of a job that not all trainers have submitted: which rank is to blame.
+// Says which rank is to blame for a job that not all trainers have submitted.
 TrainerOps::Words TrainerOps::why_incomplete(const Job& it) const noexcept {
   Words why;
   if (it.cancelled) return why.add("rank ").add(rank_of(it.cancelled_by)).add(" has cancelled it");

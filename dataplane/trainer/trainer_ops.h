@@ -112,7 +112,7 @@ class TrainerOps {
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
   [[nodiscard]] bool shares_buffer() const noexcept { return setup_.trainers > 1; }
-  // As trainers count ranks. Only with several trainers.
+  // Returns the number of a trainer's rank. Call it only if the node has several trainers.
   [[nodiscard]] uint64_t rank_of(unsigned trainer) const noexcept {
     return uint64_t{setup_.node} * setup_.trainers + trainer;
   }

@@ -296,7 +296,7 @@ TEST(Deadline, RingThatDoesNotComeUp) {
   }
 }
 
-// Its caller would wait for an hour.
+// The caller's own limit is an hour.
 TEST(Abort, WhereTheRingDoesNotComeUp) {
   SimConfig config;
   config.nodes = 2;

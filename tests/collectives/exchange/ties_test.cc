@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kCount = 100'000;
 
-// What rank 0 has after votes of random signs, of which a third or more are ties.
+// Returns the result of votes of random signs. A third of them or more are ties.
 std::vector<float> result(unsigned world, const char* strategy, size_t mtu, double loss) {
   SimConfig config;
   config.nodes = world;

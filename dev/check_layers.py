@@ -37,20 +37,22 @@ MAY_INCLUDE_WITHIN = {
     },
     "dataplane": {
         "frame": set(),
-        "accelerator/engine": {"frame"},
-        "kernel": {"frame", "accelerator/engine"},
+        "kernel": {"frame"},
         "poll": set(),
         "trainer": set(),
         "device": {"frame", "kernel"},
         "udp": {"frame", "kernel", "device"},
-        "packet": {"frame", "kernel", "device"},
         "lane": {"frame", "kernel", "device", "poll", "trainer"},
         "watch": {"frame", "lane"},
         "node": {"frame", "kernel", "poll", "trainer", "device", "udp", "lane", "watch"},
         "status": {"trainer", "device", "watch", "node"},
         "daemon": {"kernel", "device", "node", "status"},
         "loopback": {"frame", "poll", "device"},
-        "accelerator": {"accelerator/engine", "frame", "kernel", "poll", "device", "packet", "lane", "watch", "status", "daemon"},
+        "accelerator/engine": {"frame"},
+        "accelerator/kernel": {"accelerator/engine", "frame", "kernel"},
+        "accelerator/packet": {"frame", "kernel", "device"},
+        "accelerator/commands": set(),
+        "accelerator": {"accelerator/engine", "accelerator/kernel", "accelerator/packet", "frame", "kernel", "poll", "device", "lane", "watch", "status", "daemon"},
     },
 }
 
@@ -61,11 +63,14 @@ IN_ORDER = {
                        "check", "wait", "submit", "open"),
 }
 
+# Commands of accelerator mode: like tools/, they may include anything.
+COMMANDS = "dataplane/accelerator/commands"
+
 # Installed as it is, and built by whoever uses it: its files include each other, by their names alone.
 ALONE = "client/python/gradlane/torch/native"
 
 # System headers that belong to some folders only.
-DPDK = ("device", "udp", "packet", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
+DPDK = ("device", "udp", "accelerator/packet", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
 SYSTEM_ONLY_IN = [
     (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/udp/udp_queue", "tests/stack/network")),
     (re.compile(r"yaml-cpp/"), ("config/",)),
@@ -73,7 +78,7 @@ SYSTEM_ONLY_IN = [
     (re.compile(r"arm_neon\.h"), ("compress/neon/", "client/library/squares")),
     (re.compile(r"arm_acle\.h"), ("collectives/crc32c",)),
     (re.compile(r"hwy/"), ("compress/kit/", "compress/codecs/")),
-    (re.compile(r"CLI/"), ("tools/",)),
+    (re.compile(r"CLI/"), ("tools/", f"{COMMANDS}/")),
     (re.compile(r"gtest/|gmock/"), ("tests/",)),
     (re.compile(r"(spdlog|fmt)/"), ("tools/", "tests/", "dataplane/", "config/")),
     (re.compile(r"openssl/"), ("dataplane/frame/", "dataplane/accelerator/engine/", "dataplane/node/key_file", "tools/",
@@ -100,7 +105,7 @@ def check_own(path, own):
         return None if len(target.parts) == 1 else f'"{own}" is not installed beside it'
     if len(target.parts) == 1:
         return f'"{own}" must be written from the root of the repository'
-    if folder not in MAY_INCLUDE:
+    if folder not in MAY_INCLUDE or str(path.parent) == COMMANDS:
         return None
     if target.parts[0] != folder:
         return None if target.parts[0] in MAY_INCLUDE[folder] else f"{folder} must not include from {target.parts[0]}"

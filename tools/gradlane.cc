@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "dataplane/accelerator/commands/cli.h"
 #include "sim/data.h"
-#include "tools/accelerator/cli.h"
 #include "tools/bench/auth.h"
 #include "tools/bench/codec.h"
 #include "tools/bench/exchange.h"
@@ -217,7 +217,7 @@ int run(int argc, char** argv) {
   gradlane::CheckOptions check_options;
   const CLI::App* check = gradlane::add_check(app, check_options);
   gradlane::AcceleratorSetupOptions accelerator_options;
-  const auto [accelerator_up, accelerator_down] = gradlane::add_accelerator(app, accelerator_options);
+  gradlane::add_accelerator(app, accelerator_options);
   gradlane::CodecsOptions codecs_options;
   const CLI::App* codecs = gradlane::add_codecs(app, codecs_options);
   gradlane::PlanOptions plan_options;
@@ -242,8 +242,9 @@ int run(int argc, char** argv) {
   if (stats->parsed()) return gradlane::run_stats(stats_options);
   if (top->parsed()) return gradlane::run_top(top_options);
   if (trace->parsed()) return gradlane::run_trace(trace_options);
-  if (accelerator_up->parsed()) return gradlane::run_accelerator_up(accelerator_options);
-  if (accelerator_down->parsed()) return gradlane::run_accelerator_down(accelerator_options);
+  if (accelerator_options.command != gradlane::AcceleratorSetupOptions::Command::kNone) {
+    return gradlane::run_accelerator_setup(accelerator_options);
+  }
   if (sim->parsed()) return gradlane::run_sim(sim_options);
   if (ratio->parsed()) return gradlane::run_ratio(ratio_options);
   if (exchange->parsed()) {

@@ -16,6 +16,9 @@
 #include "config/devices.h"
 #include "config/values.h"
 #include "dataplane/accelerator/answers.h"
+#include "dataplane/accelerator/kernel/offloads.h"
+#include "dataplane/accelerator/kernel/port_hold.h"
+#include "dataplane/accelerator/packet/vnet_port.h"
 #include "dataplane/accelerator/watch.h"
 #include "dataplane/accelerator/worker.h"
 #include "dataplane/daemon/privileges.h"
@@ -26,9 +29,6 @@
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
-#include "dataplane/kernel/offloads.h"
-#include "dataplane/kernel/port_hold.h"
-#include "dataplane/packet/vnet_port.h"
 
 namespace gradlane {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "base/counter_set.h"
 #include "config/accelerator.h"
+#include "dataplane/accelerator/kernel/port_hold.h"
 #include "dataplane/accelerator/watch.h"
 #include "dataplane/accelerator/worker.h"
 #include "dataplane/device/port.h"
-#include "dataplane/kernel/port_hold.h"
 #include "dataplane/status/process_figures.h"
 
 namespace gradlane {

@@ -5,7 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include "config/values.h"
-#include "dataplane/kernel/offloads.h"
+#include "dataplane/accelerator/kernel/offloads.h"
 
 namespace gradlane {
 namespace {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "dataplane/packet/superpacket.h"
+#include "dataplane/accelerator/packet/superpacket.h"
 
 namespace gradlane::test {
 namespace {

@@ -15,9 +15,9 @@
 #include "config/addresses.h"
 #include "config/loader.h"
 #include "config/values.h"
+#include "dataplane/accelerator/commands/check.h"
 #include "dataplane/node/node.h"
 #include "tools/admin/client.h"
-#include "tools/check/accelerator.h"
 #include "tools/check/daemon.h"
 #include "tools/check/host.h"
 #include "tools/check/links.h"
@@ -91,32 +91,10 @@ class Check {
     if (!daemon.runs() && all_neighbours_answer(document)) daemon.wait(kLinger);
   }
 
-  // None is started for the while: programs of this machine would lose their interface again when the check ends.
   void check_all(const AcceleratorConfig& config, nlohmann::json& document) {
-    const bool runs = somebody_listens(config.admin);
-    check_accelerator_machine(config, runs, report_);
+    check_accelerator(
+        config, time_, report_, [this] { print(); }, document);
     print();
-    if (runs) {
-      check_accelerator(config, document);
-    } else {
-      check_accelerator_is_missing(config, report_);
-    }
-    print();
-  }
-
-  void check_accelerator(const AcceleratorConfig& config, nlohmann::json& document) {
-    try {
-      const auto end = Clock::now() + time_;
-      document = ask_admin(config.admin, "stats", kPatience);
-      while (asks_peers(document) && Clock::now() < end) {
-        std::this_thread::sleep_for(kLook);
-        document = ask_admin(config.admin, "stats", kPatience);
-      }
-      check_accelerator_answer(config, document, report_);
-    } catch (const SetupError& error) {
-      report_.fail("daemon", error.what(),
-                   "as long as it lives, nothing passes without it: end it, and start it again");
-    }
   }
 
   void check_host(const NodeConfig& config, bool daemon_runs) {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dataplane/accelerator/commands/stats.h"
 #include "dataplane/status/worth.h"
-#include "tools/stats/accelerator.h"
 #include "tools/stats/parts.h"
 #include "tools/stats/plan_table.h"
 #include "tools/stats/stats.h"

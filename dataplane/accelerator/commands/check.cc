@@ -1,0 +1,196 @@
+// check.cc - verdicts about an accelerator, from what it says of itself (main thread only)
+#include "dataplane/accelerator/commands/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "dataplane/accelerator/commands/check_machine.h"
+#include "dataplane/accelerator/engine/peers.h"
+#include "dataplane/accelerator/kernel/bypass.h"
+#include "dataplane/accelerator/kernel/offloads.h"
+#include "tools/admin/client.h"
+#include "tools/admin/json_fields.h"
+#include "tools/check/daemon.h"
+
+namespace gradlane {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAnswerTime{5000};  // for an answer of the daemon
+constexpr milliseconds kAgain{100};
+
+void check_configuration(const AcceleratorConfig& config, const json& document, CheckReport& report) {
+  const json theirs = object_at(document, "config");
+  std::vector<std::string> differences;
+  const auto compare = [&](const char* key, const json& file) {
+    const auto it = theirs.find(key);
+    if (it == theirs.end() || *it == file) return;
+    differences.push_back(fmt::format("{} is {} there and {} in the file", key, it->dump(), file.dump()));
+  };
+  compare("codec", config.codec.name());
+  compare("mtu", config.mtu);
+  compare("repack", config.repack);
+  compare("tos_compressed", config.tos_compressed);
+  compare("tos_wire", config.tos_wire);
+  if (differences.empty()) return;
+  report.fail(
+      "daemon",
+      fmt::format("it runs with another configuration than this file has now: {}", fmt::join(differences, ", ")),
+      "restart it");
+}
+
+void check_links_up(const json& document, CheckReport& report) {
+  const json ports = object_at(document, "ports");
+  for (const auto& [name, port] : ports.items()) {
+    const auto up = port.find("link_up");
+    if (up == port.end() || !up->is_boolean()) continue;
+    const std::string what = fmt::format("link of port {}", name);
+    if (up->get<bool>()) {
+      report.ok(what + ": up");
+    } else {
+      report.fail(what, "down", "look at the cable, and at the interface (`ip link`)");
+    }
+  }
+}
+
+// Marked traffic went there a short time ago: else nobody is asked, and nothing is known.
+bool is_used(const json& peer) { return number_at(peer, "used_s_ago") < accel::Peers::kKept / kSecond; }
+
+void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& report) {
+  const std::string ip = text_at(peer, "ip");
+  const std::string state = text_at(peer, "state");
+  const uint64_t compressed = number_at(peer, "compressed_packets");
+  const uint64_t uncompressed = number_at(peer, "uncompressed_packets");
+  if (state == "answers") {
+    return report.ok(fmt::format("{}: an accelerator answers; {} packets went there compressed", ip, compressed));
+  }
+  if (!is_used(peer)) {
+    return report.note(ip, "no marked traffic has gone there lately: it is not known whether an accelerator answers");
+  }
+  if (state == "blocked") {
+    return report.fail(ip,
+                       "an accelerator answers, but compressed TCP segments do not arrive: marked traffic goes there "
+                       "uncompressed for some minutes",
+                       "look for what follows TCP connections on the way: firewalls, NAT, proxies; "
+                       "docs/accelerator.md, \"What it cannot do\"");
+  }
+  if (uncompressed == 0) return report.note(ip, "no accelerator answers there, and no marked traffic goes there");
+  report.fail(
+      ip,
+      fmt::format("marked traffic (ToS {:#04x}) goes there uncompressed: no accelerator answers",
+                  config.tos_compressed),
+      fmt::format(
+          "misconfigured: start an accelerator there with udp_port: {} and tos: {{wire: {:#04x}}}, let UDP port {} "
+          "through firewalls, or do not mark what goes there",
+          config.udp_port, config.tos_wire, config.udp_port));
+}
+
+// If it is not so, that is among its advice.
+void check_kernel(const AcceleratorConfig& config, const json& document, CheckReport& report) {
+  const Bypass bypass = bypass_of(config);
+  const json kernel = object_at(document, "kernel");
+  const auto is = [&kernel](const char* key) { return kernel.contains(key) && kernel[key] == true; };
+  if (bypass.table.empty()) return;
+  if (is("kept_off")) report.ok(fmt::format("the kernel takes nothing of what comes in at {}", bypass.ends()));
+  if (!is("bypass")) return;
+  report.ok(bypass.joins()
+                ? fmt::format("without gradlaned the kernel joins {}, but for compressed packets", bypass.ends())
+                : "without gradlaned nothing passes");
+}
+
+// What it says itself, but for what has a line of its own here: offloads, peers.
+void check_advice(const AcceleratorConfig& config, const json& document, CheckReport& report) {
+  const std::vector<std::string> told = offload_faults(config);
+  const json peers = list_at(document, "peers");
+  for (const json& it : list_at(document, "advice")) {
+    const std::string advice = it.is_string() ? it.get<std::string>() : "";
+    const auto is_about = [&advice](const json& peer) { return advice.starts_with(text_at(peer, "ip") + ":"); };
+    if (advice.empty() || std::ranges::find(told, advice) != told.end() || std::ranges::any_of(peers, is_about))
+      continue;
+    report.fail("accelerator", advice, "");
+  }
+}
+
+void check_damage(const json& document, CheckReport& report) {
+  const json counters = object_at(document, "counters");
+  const uint64_t dropped = number_at(counters, "wire_dropped");
+  if (dropped == 0) return;
+  std::vector<std::string> reasons;
+  for (const auto& [name, value] : counters.items()) {
+    constexpr std::string_view kPrefix = "bundle_";
+    if (!name.starts_with(kPrefix) || !value.is_number() || value == 0) continue;
+    reasons.push_back(fmt::format("{} {}", name.substr(kPrefix.size()), value.dump()));
+  }
+  report.note("packets from the wire",
+              fmt::format("{} with the code point of accelerators were damaged, and dropped{}{}; gradlane stats --all "
+                          "says what that means",
+                          dropped, reasons.empty() ? "" : ": ", fmt::join(reasons, ", ")));
+}
+
+// `document`: the daemon's answer to "stats" (docs/stats.md).
+void check_answer(const AcceleratorConfig& config, const json& document, CheckReport& report) {
+  if (text_at(document, "mode") != "accelerator") {
+    return report.fail("daemon", fmt::format("what answers on {} is no accelerator", config.admin),
+                       "another `admin` here, or stop that daemon");
+  }
+  report.note("daemon", fmt::format("asked the one that runs, process {}", number_at(document, "pid")));
+  check_configuration(config, document, report);
+  check_links_up(document, report);
+  check_kernel(config, document, report);
+  check_advice(config, document, report);
+  const json peers = list_at(document, "peers");
+  for (const json& peer : peers) check_peer(config, peer, report);
+  if (peers.empty()) {
+    report.note("peers", fmt::format("no marked traffic (ToS {:#04x}) has come from this machine lately: it is not "
+                                     "known whether accelerators answer",
+                                     config.tos_compressed));
+  }
+  check_damage(document, report);
+}
+
+// The accelerator does not know yet whether another one is at some address.
+bool asks_peers(const json& document) {
+  return std::ranges::any_of(list_at(document, "peers"),
+                             [](const json& it) { return text_at(it, "state") == "asked" && is_used(it); });
+}
+
+void ask(const AcceleratorConfig& config, milliseconds time, CheckReport& report, json& document) {
+  try {
+    const auto end = Clock::now() + time;
+    document = ask_admin(config.admin, "stats", kAnswerTime);
+    while (asks_peers(document) && Clock::now() < end) {
+      std::this_thread::sleep_for(kAgain);
+      document = ask_admin(config.admin, "stats", kAnswerTime);
+    }
+    check_answer(config, document, report);
+  } catch (const SetupError& error) {
+    report.fail("daemon", error.what(), "as long as it lives, nothing passes without it: end it, and start it again");
+  }
+}
+
+}  // namespace
+
+// No daemon is started for the check: programs of this machine would lose their interface again when the check ends.
+void check_accelerator(const AcceleratorConfig& config, milliseconds time, CheckReport& report,
+                       const std::function<void()>& print, json& document) {
+  const bool runs = somebody_listens(config.admin);
+  check_accelerator_machine(config, runs, report);
+  print();
+  if (runs) {
+    ask(config, time, report, document);
+  } else {
+    check_accelerator_is_missing(config, report);
+  }
+}
+
+}  // namespace gradlane

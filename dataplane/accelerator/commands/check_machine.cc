@@ -1,0 +1,174 @@
+// check_machine.cc - what an accelerator needs of its machine: rights, interfaces (main thread only)
+#include "dataplane/accelerator/commands/check_machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/devices.h"
+#include "dataplane/accelerator/commands/check.h"
+#include "dataplane/accelerator/daemon.h"
+#include "dataplane/accelerator/kernel/bypass.h"
+#include "dataplane/accelerator/kernel/offloads.h"
+#include "dataplane/kernel/ethtool.h"
+#include "tools/check/host.h"
+#include "tools/check/links.h"
+
+namespace gradlane {
+namespace {
+
+std::string label(const std::string& interface, const PortConfig& port) {
+  return fmt::format("interface {} of port {}", interface, port.name);
+}
+
+// Those that the kernel has on an interface, of that family.
+std::vector<std::string> addresses_of(const std::string& interface, int family) {
+  std::vector<std::string> found;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return found;
+  const socklen_t bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  for (const ifaddrs* it = all; it != nullptr; it = it->ifa_next) {
+    if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != family || interface != it->ifa_name) continue;
+    std::array<char, NI_MAXHOST> text{};
+    if (getnameinfo(it->ifa_addr, bytes, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) continue;
+    found.emplace_back(text.data());
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+// What the kernel says on the wire's interface does not pass the accelerator.
+void check_no_addresses(const std::string& interface, const std::string& what, CheckReport& report) {
+  const std::vector<std::string> v4 = addresses_of(interface, AF_INET);
+  if (!v4.empty()) {
+    report.note(what,
+                fmt::format("the kernel has {} there, and talks past the accelerator: that address belongs to the "
+                            "host's interface; gradlane accelerator up moves it, or ip addr flush dev {}",
+                            fmt::join(v4, ", "), interface));
+  }
+  if (!addresses_of(interface, AF_INET6).empty()) {
+    report.note(what, fmt::format("the kernel speaks IPv6 there, past the accelerator; "
+                                  "sysctl -w net.ipv6.conf.{}.disable_ipv6=1",
+                                  interface));
+  }
+}
+
+// The interface that programs use, at the other end of a veth.
+void check_host_end(const AcceleratorConfig& config, const std::string& interface, CheckReport& report) {
+  const auto peer = veth_peer(interface);
+  if (!peer) {
+    return report.note(label(interface, config.host),
+                       "the host's end of it is not in this network namespace: whether that leaves checksums to its "
+                       "device (ethtool -k) is not known here");
+  }
+  const std::string what = fmt::format("interface {}, the host's end of {}", *peer, interface);
+  const size_t mtu = interface_mtu(*peer);
+  if (mtu <= config.mtu) return report.ok(fmt::format("{}: MTU {}", what, mtu));
+  report.fail(what,
+              fmt::format("its MTU is {}, that of the configuration {}: longer packets are dropped", mtu, config.mtu),
+              fmt::format("ip link set {} mtu {}", *peer, config.mtu));
+}
+
+void check_host_interface(const AcceleratorConfig& config, bool runs, CheckReport& report) {
+  const std::string interface = interface_of(config.host);
+  if (!interface.empty()) {
+    if (check_interface(config.host, interface, config.mtu, !runs, report)) check_host_end(config, interface, report);
+  } else if (const std::string made = interface_name(config.host); !made.empty() && !runs) {
+    report.note(label(made, config.host), "the daemon makes it, and it goes with the daemon");
+  }
+}
+
+void check_wire_interface(const AcceleratorConfig& config, bool runs, CheckReport& report) {
+  const std::string interface = interface_of(config.wire);
+  if (interface.empty() || !check_interface(config.wire, interface, config.mtu, !runs, report)) return;
+  check_no_addresses(interface, label(interface, config.wire), report);
+}
+
+// Without them it works, and is slower.
+void check_superpackets(const AcceleratorConfig& config, CheckReport& report) {
+  const std::string own = interface_of(config.host);
+  const auto peer = config.superpackets && !own.empty() ? veth_peer(own) : std::nullopt;
+  if (!peer) return;
+  for (const std::string& end : {*peer, own}) {
+    if (active_features(end).contains("tx-tcp-segmentation")) continue;
+    return report.note(
+        "superpackets",
+        fmt::format("{} cuts TCP into packets itself, which costs time; gradlane accelerator up --config "
+                    "{} switches that off",
+                    end, config.file));
+  }
+  report.ok(fmt::format("superpackets of TCP between {} and {}", *peer, own));
+}
+
+void check_offloads(const AcceleratorConfig& config, CheckReport& report) {
+  const std::vector<std::string> faults = offload_faults(config);
+  for (const std::string& fault : faults) report.fail("offloads", fault, "");
+  const bool looked = interface_mtu(interface_of(config.host)) != 0 || interface_mtu(interface_of(config.wire)) != 0;
+  if (looked && faults.empty()) report.ok("offloads that change packets are off");
+  check_superpackets(config, report);
+}
+
+// What the host has of its network without an accelerator, and what brings that back.
+std::pair<std::string, std::string> without_accelerator(const AcceleratorConfig& config) {
+  const Bypass bypass = bypass_of(config);
+  const std::string start = fmt::format("gradlaned --config {}", config.file);
+  const std::string up = fmt::format("gradlane accelerator up --config {}", config.file);
+  if (!bypass.joins()) {
+    return {"nothing passes between host and wire without it, and the kernel cannot join these ports", start};
+  }
+  if (!bypass.complete()) return {"its interfaces are not set up", up + ", then " + start};
+  switch (bypass_state(bypass)) {
+    case BypassState::kInPlace:
+      return {fmt::format("what the host sends passes it by, uncompressed, as the kernel joins {}; compressed packets "
+                          "for this host are dropped",
+                          bypass.ends()),
+              start};
+    case BypassState::kUnknown:
+      return {"whether the kernel passes packets without it, only root can see", start};
+    case BypassState::kMissing:
+      break;
+  }
+  return {fmt::format("nothing passes between {} without it: the host has no network over {}", bypass.ends(),
+                      config.interface),
+          start + "; until it runs, " + up};
+}
+
+}  // namespace
+
+void check_accelerator_is_missing(const AcceleratorConfig& config, CheckReport& report) {
+  // One that ends takes its socket with it.
+  const bool died = access(config.admin.c_str(), F_OK) == 0;
+  const auto [why, advice] = without_accelerator(config);
+  report.fail("daemon", fmt::format("none runs on {}{}: {}", config.admin, died ? ", where one has died" : "", why),
+              advice);
+}
+
+void check_accelerator_machine(const AcceleratorConfig& config, bool runs, CheckReport& report) {
+  const std::vector<unsigned> cores = config.core ? std::vector{*config.core} : std::vector<unsigned>();
+  check_cpus({"worker", "worker.core", cores, 1, config.idle}, report);
+  check_numa({config.host, config.wire}, cores, report);
+  if (!runs) {
+    check_user(config.user, report);
+    check_hugepages(config.hugepages ? accelerator_packet_bytes(config) : 0, {config.host, config.wire}, report);
+    check_port_permissions(config.host, report);
+    check_port_permissions(config.wire, report);
+    check_folder("admin", config.admin, report);
+  }
+  check_host_interface(config, runs, report);
+  check_wire_interface(config, runs, report);
+  check_offloads(config, report);
+  if (config.faults.any()) {
+    report.note("faults", "packets from the wire are dropped or damaged on purpose (`faults` in the configuration)");
+  }
+}
+
+}  // namespace gradlane

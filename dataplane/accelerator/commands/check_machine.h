@@ -1,0 +1,15 @@
+// check_machine.h - verdicts about the machine that an accelerator runs on (main thread only)
+#pragma once
+
+#include "config/accelerator.h"
+#include "tools/check/report.h"
+
+namespace gradlane {
+
+// CPUs, rights, interfaces and their offloads. runs: there is a daemon, perhaps in another network namespace.
+void check_accelerator_machine(const AcceleratorConfig& config, bool runs, CheckReport& report);
+
+// None runs: what this means for the host's network, and what to do.
+void check_accelerator_is_missing(const AcceleratorConfig& config, CheckReport& report);
+
+}  // namespace gradlane

@@ -1,0 +1,315 @@
+// setup.cc - `gradlane accelerator up` and `down`: a host's network over an accelerator (main thread only)
+#include "dataplane/accelerator/commands/setup.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <net/if.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <variant>
+
+#include "base/error.h"
+#include "config/accelerator.h"
+#include "dataplane/accelerator/commands/before.h"
+#include "dataplane/accelerator/commands/kernel_network.h"
+#include "dataplane/accelerator/commands/rtnetlink.h"
+#include "dataplane/accelerator/kernel/bypass.h"
+#include "dataplane/accelerator/kernel/nft_batch.h"
+#include "dataplane/accelerator/kernel/offloads.h"
+#include "dataplane/kernel/ethtool.h"
+
+namespace gradlane {
+namespace {
+
+// What a NIC or the kernel does to received packets before a packet socket has them; and verdicts on checksums, which
+// would be about other bytes where the kernel passes a frame on.
+const std::set<std::string> kOnArrival = {"rx-gro", "rx-lro", "rx-gro-hw", "rx-gro-list", "rx-checksum"};
+
+std::string ipv6_switch(const std::string& interface) {
+  return fmt::format("/proc/sys/net/ipv6/conf/{}/disable_ipv6", interface);
+}
+
+// A kernel without IPv6 does not speak it.
+bool speaks_ipv6(const std::string& interface) {
+  std::ifstream file(ipv6_switch(interface));
+  int disabled = 1;
+  return (file >> disabled) && disabled == 0;
+}
+
+void set_ipv6(const std::string& interface, bool on) {
+  if (speaks_ipv6(interface) == on) return;
+  std::ofstream file(ipv6_switch(interface));
+  if (file << (on ? 0 : 1) << std::flush) return;
+  throw SetupError(fmt::format("{} cannot be written", ipv6_switch(interface)));
+}
+
+void switch_features(const std::string& interface, const std::set<std::string>& names, bool on) {
+  const int error = set_features(interface, names, on);
+  if (error == 0) return;
+  throw SetupError(fmt::format("offloads of {} ({}) cannot be switched {}: {}", interface, fmt::join(names, ", "),
+                               on ? "on" : "off", std::strerror(error)));
+}
+
+std::set<std::string> active_on_arrival(const std::string& interface) {
+  std::set<std::string> active = active_features(interface);
+  std::erase_if(active, [](const std::string& name) { return !kOnArrival.contains(name); });
+  return active;
+}
+
+std::set<std::string> only(std::set<std::string> names, bool (&wanted)(const std::string&)) {
+  std::erase_if(names, [&wanted](const std::string& name) { return !wanted(name); });
+  return names;
+}
+
+std::set<std::string> active_checksums(const std::string& interface) {
+  std::set<std::string> active = active_features(interface);
+  std::erase_if(active, [](const std::string& name) { return !name.starts_with("tx-checksum-"); });
+  return active;
+}
+
+class Setup {
+ public:
+  explicit Setup(const AcceleratorConfig& config) : config_(config), bypass_(bypass_of(config)) {}
+
+  void up() {
+    require_pair();
+    const Link wire = find_wire();
+    const bool again = bypass_state(bypass_) == BypassState::kInPlace;
+    prepare_pair(wire);
+    prepare_wire(wire);
+    bypass_ = bypass_of(config_);
+    install_bypass(bypass_);
+    say("nftables: table netdev {}, while no accelerator runs", bypass_.table);
+    try {
+      move(wire, need(config_.interface));
+    } catch (const SetupError&) {
+      // The addresses are at the wire still, where nobody would reach them.
+      if (!again) remove_bypass(bypass_);
+      throw;
+    }
+    // After its addresses of IPv6 have been seen.
+    set_ipv6(wire.name, false);
+    for (const std::string& fault : offload_faults(config_)) throw SetupError(fault);
+    std::printf("%s is up: gradlaned --config %s\n", config_.interface.c_str(), config_.file.c_str());
+  }
+
+  void down() {
+    if (find_nft_table(bypass_.held)) {
+      throw SetupError(fmt::format("an accelerator has {}: stop gradlaned first", bypass_.ends()));
+    }
+    remove_without_pair();
+    if (!bypass_.joins()) return;
+    const auto wire = kernel_.find(bypass_.wire.name);
+    const auto port = kernel_.find(bypass_.host.name);
+    const auto before = port ? WireBefore::parse(port->alias) : std::nullopt;
+    if (port && !before) {
+      throw SetupError(fmt::format("{} was not made by gradlane accelerator up: ip link del {}, and then this again",
+                                   port->name, port->name));
+    }
+    remove_bypass(bypass_);
+    if (wire && before) restore(*wire, *before);
+    const auto host = port ? kernel_.find(config_.interface) : std::nullopt;
+    if (host && wire) move(*host, *wire);
+    if (port) kernel_.remove(*port);
+    std::printf("%s is down%s\n", config_.interface.c_str(), port ? "" : " already");
+  }
+
+ private:
+  template <class... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    std::printf("%s\n", fmt::format(format, std::forward<Args>(args)...).c_str());
+  }
+
+  void require_pair() const {
+    if (bypass_.joins()) return;
+    throw SetupError(fmt::format(
+        "{}: a veth pair is set up for an accelerator whose host port is one end of it and whose wire is an interface "
+        "of the kernel, as in host: {{device: \"net_af_packet0,iface=gla0\"}}; here host is {}, and wire {}. "
+        "docs/accelerator.md, \"Set it up\", has what such ports need",
+        config_.file, config_.host.device, config_.wire.device));
+  }
+
+  // What gradlaned itself has left, of other ports.
+  void remove_without_pair() {
+    if (bypass_.joins()) return;
+    remove_bypass(bypass_);
+    say("nftables: no table netdev {} any more; interfaces stay as they are",
+        bypass_.table.empty() ? "gradlane-..." : bypass_.table);
+  }
+
+  Link need(const std::string& name) {
+    auto link = kernel_.find(name);
+    if (link) return *std::move(link);
+    throw SetupError(fmt::format("there is no interface '{}': `ip link` lists those of this network namespace", name));
+  }
+
+  Link find_wire() {
+    Link wire = need(bypass_.wire.name);
+    if (wire.master == 0) return wire;
+    throw SetupError(
+        fmt::format("interface {} belongs to a bridge or bond, which takes what comes in there: "
+                    "ip link set {} nomaster, or name that one as the wire",
+                    wire.name, wire.name));
+  }
+
+  // The kernel's end has the address that the network knows.
+  void prepare_pair(const Link& wire) {
+    const std::string& inner = bypass_.host.name;
+    const auto port = kernel_.find(inner);
+    if (!port) {
+      if (kernel_.find(config_.interface)) {
+        throw SetupError(
+            fmt::format("there is an interface {} already, which is no end of a veth with {}: "
+                        "ip link del {}, or another name: host: {{interface: ...}}",
+                        config_.interface, inner, config_.interface));
+      }
+      kernel_.add_veth(config_.interface, inner, config_.mtu, wire.address);
+      say("{} and {}: made, a veth pair with MTU {}", config_.interface, inner, config_.mtu);
+    } else if (veth_peer(inner) != config_.interface) {
+      throw SetupError(
+          fmt::format("there is an interface {} already, and it is no veth whose other end is {}: "
+                      "ip link del {}, or name that other end: host: {{interface: ...}}",
+                      inner, config_.interface, inner));
+    }
+    const Link own = need(inner);
+    remember(own, wire);
+    const Link host = need(config_.interface);
+    if (host.address != wire.address) kernel_.set_address(host, wire.address);
+    set_ipv6(own.name, false);
+    if (speaks_ipv6(wire.name)) set_ipv6(host.name, true);
+    prepare_sending(host.name, own.name);
+    switch_features(own.name, active_on_arrival(own.name), false);
+    for (const Link& link : {host, own}) {
+      if (link.mtu != config_.mtu) kernel_.set_mtu(link, config_.mtu);
+      kernel_.set_flag(link, IFF_UP, true);
+    }
+  }
+
+  // Programs send packets as they go over a cable, or superpackets of TCP.
+  void prepare_sending(const std::string& host, const std::string& own) {
+    if (!config_.superpackets) return switch_features(host, active_checksums(host), false);
+    for (const std::string& end : {host, own}) switch_features(end, superpacket_features(), true);
+    // Some of which the checksums bring back.
+    switch_features(host, only(active_features(host), beyond_superpackets), false);
+    say("{}: leaves segmentation of TCP to the accelerator, as superpackets", host);
+  }
+
+  // Where superpackets pass without an accelerator, the kernel makes packets as they go over a cable of them.
+  [[nodiscard]] std::set<std::string> active_against(const Link& wire) const {
+    std::set<std::string> active = active_on_arrival(wire.name);
+    if (config_.superpackets) active.merge(active_checksums(wire.name));
+    return active;
+  }
+
+  // The first time, all; later on, the wire is as this has made it, but for what another configuration is against.
+  void remember(const Link& port, const Link& wire) {
+    const auto before = WireBefore::parse(port.alias);
+    if (before && before->interface != wire.name) {
+      throw SetupError(fmt::format("{} was made for {}: gradlane accelerator down, with the configuration of that time",
+                                   port.name, before->interface));
+    }
+    if (before) {
+      if (!config_.superpackets) return;
+      WireBefore more = *before;
+      more.features.merge(active_against(wire));
+      if (more.features != before->features) kernel_.set_alias(port, more.text());
+      return;
+    }
+    const WireBefore now = {.interface = wire.name,
+                            .mtu = wire.mtu,
+                            .ipv6 = speaks_ipv6(wire.name),
+                            .promiscuous = (wire.flags & IFF_PROMISC) != 0,
+                            .features = active_against(wire)};
+    kernel_.set_alias(port, now.text());
+  }
+
+  // It takes frames for whomever, as it does for an accelerator.
+  void prepare_wire(const Link& wire) {
+    if (wire.mtu < config_.mtu) {
+      kernel_.set_mtu(wire, config_.mtu);
+      say("{}: MTU {}, and was {}", wire.name, config_.mtu, wire.mtu);
+    }
+    switch_features(wire.name, active_against(wire), false);
+    kernel_.set_flag(wire, IFF_PROMISC, true);
+    kernel_.set_flag(wire, IFF_UP, true);
+    say("{}: up, promiscuous, without offloads on arrival and without IPv6 of its own", wire.name);
+  }
+
+  void restore(const Link& wire, const WireBefore& before) {
+    switch_features(wire.name, before.features, true);
+    if (wire.mtu != before.mtu) kernel_.set_mtu(wire, before.mtu);
+    kernel_.set_flag(wire, IFF_PROMISC, before.promiscuous);
+    set_ipv6(wire.name, before.ipv6);
+    say("{}: as it was, with MTU {}", wire.name, before.mtu);
+  }
+
+  void move(const Link& from, const Link& to) {
+    const KernelNetwork network = KernelNetwork::of(kernel_, from);
+    if (network.empty()) return;
+    try {
+      network.erase(kernel_, from);
+    } catch (const SetupError&) {
+      (void)network.give(kernel_, from);
+      throw;
+    }
+    try {
+      for (const std::string& refused : network.give(kernel_, to)) {
+        std::fprintf(stderr, "gradlane: %s; it has to be made again by hand\n", refused.c_str());
+      }
+    } catch (const SetupError&) {
+      (void)network.give(kernel_, from);
+      network.erase(kernel_, to);
+      throw;
+    }
+    say("{}: has {} of {} now", to.name, network.text(), from.name);
+  }
+
+  const AcceleratorConfig& config_;
+  Bypass bypass_;
+  RtNetlink kernel_;
+};
+
+AcceleratorConfig load(const AcceleratorSetupOptions& options) {
+  AnyConfig config = load_any_config(options.config);
+  if (auto* const accelerator = std::get_if<AcceleratorConfig>(&config)) return std::move(*accelerator);
+  throw SetupError(options.config + " is the file of a node, not of an accelerator (mode: accelerator)");
+}
+
+// Between taking an address away and giving it elsewhere is no good time for Ctrl-C, or the end of a connection.
+void hold_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, nullptr);
+}
+
+// Of this process; root in a container may be without.
+void require_rights(const char* what, const AcceleratorSetupOptions& options) {
+  try {
+    (void)find_nft_table("gradlane");
+  } catch (const SetupError& error) {
+    throw SetupError(fmt::format("{}: this needs root, or CAP_NET_ADMIN: sudo gradlane accelerator {} --config {}",
+                                 error.what(), what, options.config));
+  }
+}
+
+}  // namespace
+
+int run_accelerator_setup(const AcceleratorSetupOptions& options) {
+  const bool up = options.command == AcceleratorSetupOptions::Command::kUp;
+  const AcceleratorConfig config = load(options);
+  require_rights(up ? "up" : "down", options);
+  hold_signals();
+  Setup setup(config);
+  if (up) {
+    setup.up();
+  } else {
+    setup.down();
+  }
+  return 0;
+}
+
+}  // namespace gradlane

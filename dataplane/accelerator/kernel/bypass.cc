@@ -1,0 +1,142 @@
+// bypass.cc - what the kernel does at an accelerator's interfaces without it: nftables (control thread)
+#include "dataplane/accelerator/kernel/bypass.h"
+
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netlink.h>
+#include <net/if.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "config/devargs.h"
+#include "config/devices.h"
+#include "dataplane/accelerator/engine/wire_format.h"
+#include "dataplane/accelerator/kernel/bypass_tables.h"
+#include "dataplane/accelerator/kernel/nft_batch.h"
+#include "dataplane/frame/internet.h"
+#include "dataplane/kernel/kernel_interface.h"
+
+namespace gradlane {
+namespace {
+
+// Before other tables of the host: that one has frames of these interfaces which go on makes no sense.
+constexpr int kHeldPriority = -500;
+constexpr int kBypassPriority = -490;
+
+constexpr const char* kWireChain = "wire";
+constexpr const char* kHostChain = "host";
+
+Bypass::End end_of(const PortConfig& port) {
+  if (!is_af_packet(port) && !is_af_xdp(port)) return {};
+  std::string name = interface_name(port);
+  const unsigned index = if_nametoindex(name.c_str());
+  return {std::move(name), index};
+}
+
+// By which it is known whether the table is that of these interfaces: an interface that is made again has another
+// index.
+std::string comment_of(const Bypass& bypass) {
+  const auto text = [](const Bypass::End& end) {
+    return end.name.empty() ? std::string("-") : fmt::format("{} ({})", end.name, end.index);
+  };
+  return fmt::format("without an accelerator between {} and {}, ToS {:#04x}", text(bypass.wire), text(bypass.host),
+                     bypass.tos_wire);
+}
+
+// One that drops compressed packets, and one for each way.
+size_t rules_of(const Bypass& bypass) { return bypass.joins() ? 3 : 0; }
+
+// As the accelerator knows one: the wire's code point, no escape, and a payload that begins like a bundle.
+void drop_compressed(NftBatch& batch, const Bypass& bypass) {
+  using Part = NftBatch::Rule::Part;
+  batch.add_rule(bypass.table, kWireChain, [&](NftBatch::Rule& rule) {
+    rule.only_ipv4();
+    rule.only(Part::kIp, internet::kIpTos, {0xfc}, {bypass.tos_wire});
+    rule.only(Part::kIp, internet::kIpFragment, {0x80}, {0});
+    rule.only(Part::kCarried, 0, {0xff, 0xf0}, {accel::kGroupMagic, accel::kGroupVersion << 4});
+    rule.drop();
+  });
+}
+
+}  // namespace
+
+std::string Bypass::ends() const {
+  if (!joins()) return wire.name + host.name;
+  return wire.name + " and " + host.name;
+}
+
+Bypass bypass_of(const AcceleratorConfig& config) {
+  Bypass bypass{
+      .host = end_of(config.host), .wire = end_of(config.wire), .tos_wire = config.tos_wire, .table = "", .held = ""};
+  const std::string& name = bypass.wire.name.empty() ? bypass.host.name : bypass.wire.name;
+  if (name.empty()) return bypass;
+  bypass.table = "gradlane-" + name;
+  bypass.held = bypass.table + "-held";
+  return bypass;
+}
+
+void add_held(NftBatch& batch, const Bypass& bypass) {
+  batch.replace_table(bypass.held, true, "");
+  const auto add = [&](const char* chain, const Bypass::End& end) {
+    if (!end.name.empty()) batch.add_chain(bypass.held, chain, end.name, kHeldPriority, true);
+  };
+  add(kWireChain, bypass.wire);
+  add(kHostChain, bypass.host);
+}
+
+void add_bypass(NftBatch& batch, const Bypass& bypass) {
+  batch.replace_table(bypass.table, false, comment_of(bypass));
+  const auto add = [&](const char* chain, const Bypass::End& end, const Bypass::End& other) {
+    if (end.name.empty()) return;
+    batch.add_chain(bypass.table, chain, end.name, kBypassPriority, !bypass.joins());
+    if (!bypass.joins()) return;
+    if (&end == &bypass.wire) drop_compressed(batch, bypass);
+    batch.add_rule(bypass.table, chain, [&](NftBatch::Rule& rule) { rule.forward_to(other.index); });
+  };
+  add(kWireChain, bypass.wire, bypass.host);
+  add(kHostChain, bypass.host, bypass.wire);
+}
+
+std::string nft_fault(int error) {
+  const std::string text = std::strerror(error);
+  if (error == EPERM) return text + ": this needs root, or CAP_NET_ADMIN";
+  if (error != EOPNOTSUPP && error != ENOENT && error != EPROTONOSUPPORT && error != EINVAL) return text;
+  return text +
+         ": nftables of this kernel has no netdev tables with owners and fwd; Linux 5.16 or later has "
+         "(CONFIG_NF_TABLES_NETDEV, CONFIG_NFT_FWD_NETDEV)";
+}
+
+void install_bypass(const Bypass& bypass) {
+  if (bypass.table.empty()) return;
+  NetlinkSocket socket(NETLINK_NETFILTER);
+  NftBatch batch;
+  add_bypass(batch, bypass);
+  const int error = batch.send(socket);
+  if (error == 0) return;
+  throw SetupError(fmt::format("nftables: no table {}: {}", bypass.table, nft_fault(error)));
+}
+
+void remove_bypass(const Bypass& bypass) {
+  if (bypass.table.empty()) return;
+  NetlinkSocket socket(NETLINK_NETFILTER);
+  NftBatch batch;
+  batch.remove_table(bypass.table);
+  const int error = batch.send(socket);
+  if (error == 0) return;
+  throw SetupError(fmt::format("nftables: table {} cannot be removed: {}", bypass.table, nft_fault(error)));
+}
+
+BypassState bypass_state(const Bypass& bypass) {
+  try {
+    const auto table = find_nft_table(bypass.table);
+    const bool right = table && bypass.complete() && (table->flags & NFT_TABLE_F_DORMANT) == 0 &&
+                       table->comment == comment_of(bypass) && table->rules == rules_of(bypass);
+    return right ? BypassState::kInPlace : BypassState::kMissing;
+  } catch (const SetupError&) {
+    return BypassState::kUnknown;
+  }
+}
+
+}  // namespace gradlane

@@ -1,0 +1,72 @@
+// vnet_port.cc - making and tending a packet socket with superpackets (control thread)
+#include "dataplane/accelerator/packet/vnet_port.h"
+
+#include <net/if.h>
+#include <spdlog/spdlog.h>
+
+#include "config/devices.h"
+#include "dataplane/device/packet_socket.h"
+#include "dataplane/kernel/kernel_interface.h"
+
+namespace gradlane {
+
+VnetPort::VnetPort(const PortConfig& config, size_t mtu, rte_mempool* pool) : Port(config, nullptr) {
+  const std::string name = interface_name(config_);
+  try {
+    const std::string warning = check_kernel_interface(config_, mtu);
+    if (!warning.empty()) spdlog::warn("port {}: {}", name_, warning);
+    claim_.emplace("interface " + name, "stop it, or give this one another interface");
+    interface_ = if_nametoindex(name.c_str());
+    queue_.emplace(interface_, pool);
+    listening_ = make_promiscuous(interface_);
+  } catch (const SetupError& error) {
+    fail(error);
+  }
+  link_up_.store(interface_running(interface_), std::memory_order_relaxed);
+  started_.store(true, std::memory_order_release);
+}
+
+VnetPort::~VnetPort() = default;
+
+void VnetPort::tend() {
+  link_up_.store(interface_running(interface_), std::memory_order_relaxed);
+  if (!interface_there(interface_)) {
+    throw DeviceLost("port " + name_ + ": interface " + interface_name(config_) +
+                     " is gone: deleted, made anew, or moved to another network namespace");
+  }
+  lost_in_socket_ += take_missed(queue_->fd());
+  missed_ = lost_in_socket_ + queue_->times(Event::kUnfit) + queue_->times(Event::kTooLong);
+  if (logged_up_ != link_up()) {
+    logged_up_ = !logged_up_;
+    spdlog::info("port {}: the link is {}", name_, logged_up_ ? "up" : "down");
+  }
+  // Each trouble once: they come by thousands.
+  for (size_t i = 0; i < logged_.size(); ++i) {
+    const char* const text = trouble_text(static_cast<Event>(i));
+    if (text == nullptr || logged_[i] || queue_->times(static_cast<Event>(i)) == 0) continue;
+    logged_[i] = true;
+    spdlog::warn("port {}: {}", name_, text);
+  }
+}
+
+// Null: it is none.
+const char* VnetPort::trouble_text(Event event) const noexcept {
+  switch (event) {
+    case Event::kUnfit:
+      return "superpackets came that are not of TCP, and were dropped: gradlane accelerator up switches them off";
+    case Event::kTooLong:
+      return "packets came that are longer than the MTU, and were dropped: has the host's interface a larger one?";
+    case Event::kRefused:
+      return "the kernel refuses to take packets, which get lost";
+    case Event::kSeparately:
+      return "the kernel refuses to take superpackets, whose packets go one by one: that costs time";
+    default:
+      return nullptr;
+  }
+}
+
+Port::Superpackets VnetPort::superpackets() const noexcept {
+  return {.received = queue_->times(Event::kCut), .sent = queue_->times(Event::kJoined)};
+}
+
+}  // namespace gradlane

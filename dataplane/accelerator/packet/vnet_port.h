@@ -1,0 +1,48 @@
+// vnet_port.h - the host port of an accelerator as a packet socket with superpackets (control thread; bursts: worker)
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "base/file_descriptor.h"
+#include "dataplane/accelerator/packet/vnet_queue.h"
+#include "dataplane/device/port.h"
+#include "dataplane/kernel/host_claim.h"
+
+struct rte_mempool;
+
+namespace gradlane {
+
+// In place of DPDK's AF_PACKET device, on the same interface: the kernel keeps TSO, and gets superpackets back.
+class VnetPort final : public Port {
+ public:
+  // `config`: of an AF_PACKET device, of which the interface counts. Throws SetupError: "port host: ...".
+  VnetPort(const PortConfig& config, size_t mtu, rte_mempool* pool);
+  ~VnetPort() override;
+
+  void tend() override;
+  [[nodiscard]] uint64_t missed() const noexcept override { return missed_; }
+  [[nodiscard]] Superpackets superpackets() const noexcept override;
+  [[nodiscard]] uint16_t receive(uint16_t, rte_mbuf** burst, uint16_t count) noexcept override {
+    return queue_->receive(burst, count);
+  }
+  [[nodiscard]] uint16_t send(uint16_t, rte_mbuf** burst, uint16_t count) noexcept override {
+    return queue_->send(burst, count);
+  }
+
+ private:
+  using Event = VnetQueue::Event;
+  [[nodiscard]] const char* trouble_text(Event event) const noexcept;
+
+  unsigned interface_ = 0;  // of the kernel
+  std::optional<HostClaim> claim_;
+  FileDescriptor listening_;  // keeps it promiscuous
+  std::optional<VnetQueue> queue_;
+  uint64_t lost_in_socket_ = 0;
+  uint64_t missed_ = 0;  // as of the last tend()
+  bool logged_up_ = false;
+  std::array<bool, static_cast<size_t>(Event::kCount)> logged_{};
+};
+
+}  // namespace gradlane

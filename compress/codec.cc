@@ -31,6 +31,16 @@ const CodecRow* find_row(CodecId id) noexcept {
   throw SetupError("codec '" + std::string(name) + "': " + why + what + codec_help(word));
 }
 
+// Codecs of earlier releases, and what to take instead.
+struct Retired {
+  std::string_view word;
+  const char* why;
+};
+constexpr Retired kRetired[] = {
+    {"trunc", "retired: bf16 has as many bits as trunc:16, and rounds to nearest"},
+    {"deflate", "retired: it took 200 times as long as raw, which is exact too"},
+};
+
 // Letters to change, to insert and to leave out (Levenshtein's distance).
 size_t distance(std::string_view one, std::string_view other) {
   std::vector<size_t> row(other.size() + 1);
@@ -119,6 +129,9 @@ Codec find_codec(std::string_view name, Isa isa) {
     if (why.empty() || fault.meant) why = fault.why;
   }
   if (!why.empty()) refuse(name, why, text.word);
+  for (const Retired& codec : kRetired) {
+    if (text.word == codec.word) refuse(name, codec.why);
+  }
   refuse(name, name.empty() ? "empty name" : "unknown codec" + guess(name, text.word));
 }
 

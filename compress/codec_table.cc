@@ -8,7 +8,6 @@
 
 #include "compress/codec.h"
 #include "compress/layout.h"
-#include "compress/rows/baselines.h"
 #include "compress/rows/chunks.h"
 #include "compress/rows/on_lattice.h"
 #include "compress/rows/plain.h"
@@ -26,7 +25,7 @@ constexpr auto joined(const CodecRow (&... families)[kSizes]) {
   return all;
 }
 
-constexpr auto kRows = joined(kPlainRows, kLatticeRows, kVoteRows, kSparseRows, kChunkRows, kBaselineRows);
+constexpr auto kRows = joined(kPlainRows, kLatticeRows, kVoteRows, kSparseRows, kChunkRows);
 
 // ---- What the rows must keep to
 
@@ -94,10 +93,8 @@ constexpr bool all_differ() {
   return true;
 }
 
-// Nothing is lost of floats that travel as they are, or in a lossless stream.
-constexpr bool exact_or_not(const CodecRow& row) {
-  return row.exact() == (row.id == kNoCodec || row.layout == Form::kStream);
-}
+// Nothing is lost of floats that travel as they are.
+constexpr bool exact_or_not(const CodecRow& row) { return row.exact() == (row.id == kNoCodec); }
 
 static_assert(std::ranges::all_of(kRows, complete));
 static_assert(std::ranges::all_of(kRows, extras_fit));

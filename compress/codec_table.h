@@ -57,7 +57,7 @@ struct Extra {
 enum class Agreement : uint8_t { kNone, kGreatest, kMean };
 
 // How contributions and sums travel, for tables that people read.
-enum class Form : uint8_t { kArray, kTagged, kLattice, kVotes, kSparse, kChunks, kStream };
+enum class Form : uint8_t { kArray, kTagged, kLattice, kVotes, kSparse, kChunks };
 
 struct CodecRow {
   // ---- Names

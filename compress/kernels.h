@@ -35,11 +35,9 @@ enum class CodecId : uint8_t {
   kQsgd = 17,
   kInt8 = 18,
   kFp8 = 19,
-  // ---- Baselines
-  kTrunc = 20,
-  kDeflate = 21,
+  // 20 and 21 were trunc and deflate, and stay taken (docs/codec-format.md, "Retired codecs").
 };
-inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kDeflate) + 1;
+inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kFp8) + 1;
 
 // In packet headers, of what goes through no codec: bytes as they are, whatever their type.
 inline constexpr CodecId kNoCodec = CodecId::kRaw;

@@ -7,6 +7,5 @@ namespace gradlane::scalar {
 
 extern const CodecOps kRaw, kBf16, kFp16, kInceptionn, kInceptionnTruncate;
 extern const CodecOps kFixed, kRelative, kStochastic, kTernGrad, kTbq;
-extern const CodecOps kTrunc, kDeflate;
 
 }  // namespace gradlane::scalar

@@ -105,6 +105,30 @@ def power_sgd(method):
     return state, powerSGD_hook.powerSGD_hook, close
 
 
+def cut(tensor, bits):
+    """Sets all but the upper `bits` bits of each float to 0, in place. A NaN may become an infinity."""
+    tensor.view(torch.int32).bitwise_and_(-1 << (32 - bits))
+
+
+class Cut:
+    """INCEPTIONN's baseline: what nodes send to an aggregator is cut, and so is the average that comes back. The sum
+    of what was cut is exact."""
+
+    def __init__(self, bits):
+        self._bits = bits
+
+    def hook(self, state, bucket):
+        import gradlane.torch
+
+        cut(bucket.buffer(), self._bits)
+        return gradlane.torch.hook(state, bucket).then(self._ended)
+
+    def _ended(self, future):
+        average = future.value()
+        cut(average, self._bits)
+        return average
+
+
 class Weights:
     """Sends the weights of rank 0 through a codec after each step, as an aggregator that keeps them would: all ranks
     go on with what it decodes to. The others add nothing."""
@@ -113,13 +137,15 @@ class Weights:
         import gradlane.torch.engine
 
         self._parameters = [parameter.data for parameter in model.parameters()]
-        self._codec = method.codec
+        self._codec, self._cut = method.codec, method.cut
         self._engine = gradlane.torch.engine.Engine.shared()
 
     def send(self):
         flat = torch.cat([parameter.reshape(-1) for parameter in self._parameters])
         if dist.get_rank() != 0:
             flat.zero_()
+        elif self._cut:
+            cut(flat, self._cut)
         self._engine.all_reduce(flat, codec=self._codec).wait()
         at = 0
         for parameter in self._parameters:
@@ -147,6 +173,8 @@ def hook_of(method, steps):
         return power_sgd(method)
     if method.what == plan.WEIGHTS:
         return gradlane.torch.State(codec="raw"), gradlane.torch.hook, lambda: None
+    if method.cut:
+        return gradlane.torch.State(codec="raw"), Cut(method.cut).hook, lambda: None
     ramp = [(codec, epochs * steps) for codec, epochs in method.ramp]
     state = gradlane.torch.State(codec=method.codec, error_feedback=method.feedback, strategy=method.strategy or None,
                                  ramp=ramp)

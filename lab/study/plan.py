@@ -15,6 +15,8 @@ QUIET = 0.3  # cores that may be busy with other work before a study is not wort
 
 # What goes through a codec. (Of both, each by itself.)
 GRADIENTS, WEIGHTS, BOTH = "gradients", "weights", "both"
+# INCEPTIONN's baseline, "trunc:B": the upper B bits of each float, all else is 0. No codec of gradlane: hooks.py cuts.
+TRUNC = "trunc"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Method:
     rank: int = 0  # of PowerSGD's factors
     momentum: bool = True  # of the optimizer; False: the codec has its own
     ramp: tuple = ()  # (codec, epochs) before it
+    cut: int = 0  # bits of each float that travel, the upper ones; 0: all, or what the codec says
     halves: bool = False  # FSDP2 computes, and exchanges all it has, in bfloat16
     parameters: str = ""  # FSDP2's: "bf16" through gradlane; by the job's own backend, exactly
 
@@ -44,6 +47,9 @@ def _gradlane(codec, feedback=False, strategy="", **more):
 
 def of_what(codec, what):
     name = codec if what == GRADIENTS else f"{what}: {codec}"
+    word, _, number = codec.partition(":")
+    if word == TRUNC:
+        return Method(name, "gradlane", "raw", what=what, cut=int(number))
     return Method(name, "gradlane", codec, what=what)
 
 
@@ -93,9 +99,6 @@ PAPERS = [
     _gradlane("qsgd:2", True, "direct"),
     _gradlane("int8", True, "direct"),
     _gradlane("fp8", True, "direct"),
-    _gradlane("trunc:16"),
-    _gradlane("trunc:24"),
-    _gradlane("deflate"),
     Method("PowerSGD 4 on raw", "powersgd", "raw", rank=4),
     Method("PowerSGD 4 on fixed:10", "powersgd", "fixed:10", rank=4),
 ]

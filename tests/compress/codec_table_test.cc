@@ -37,7 +37,6 @@ TEST_P(Table, Lengths) {
       }
     }
     shortest = std::min(shortest, encode_all(mine, std::vector<float>(256)).size());
-    if (!one_form(mine)) continue;
     EXPECT_EQ(shortest, mine.least_bytes(256)) << name;
   }
 }
@@ -46,7 +45,6 @@ TEST_P(Table, Lengths) {
 TEST_P(Table, NoMoreFitsThanLeastBytesSay) {
   for (const std::string& name : all_codecs()) {
     const Codec mine = codec(name);
-    if (!one_form(mine)) continue;
     const size_t granule = std::max(mine.granule(), kGroupFloats);
     const std::vector<float> zeros(20 * granule);
     for (const size_t floats : {2 * granule, 10 * granule}) {
@@ -73,7 +71,7 @@ TEST_P(Table, WithoutJoinNeighboursAreOneBlock) {
   Rng rng(3);
   for (const std::string& name : all_codecs()) {
     const Codec mine = codec(name);
-    if (mine.row().join != nullptr || !one_form(mine)) continue;
+    if (mine.row().join != nullptr) continue;
     const size_t granule = std::max(mine.granule(), kGroupFloats);
     const std::vector<float> in = FloatSource(mine).make(rng, Kind::kMixed, granule + 45);
     const std::vector<uint8_t> first = encode_all(mine, std::span(in).first(granule));

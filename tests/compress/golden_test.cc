@@ -104,7 +104,9 @@ std::vector<Case> read_cases() {
   const char* folder = std::getenv("GRADLANE_GOLDEN_DIR");
   if (folder == nullptr) throw std::runtime_error("GRADLANE_GOLDEN_DIR is not set: it names tests/compress/golden");
   std::vector<Case> cases;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) read_file(entry.path(), cases);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.is_regular_file()) read_file(entry.path(), cases);
+  }
   return cases;
 }
 

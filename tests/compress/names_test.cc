@@ -190,6 +190,8 @@ TEST_P(Names, WhatMayBeMeant) {
   EXPECT_TRUE(says("fixed10", "(did you mean fixed:10?)"));
   EXPECT_TRUE(says("fxed:99", "(did you mean fixed:10?)"));
   EXPECT_TRUE(says("inception:4,truncate", "(did you mean inceptionn:4,truncate?)"));
+  EXPECT_TRUE(says("deflate", "retired: it took"));
+  EXPECT_TRUE(says("trunc:16", "retired: bf16 has"));
   EXPECT_TRUE(says("RAW", "unknown codec\n"));
   EXPECT_TRUE(says("x", "unknown codec\n"));
   EXPECT_TRUE(says("gzip", "unknown codec\n"));

@@ -30,7 +30,6 @@ constexpr size_t kLooked = 1000;  // floats of each rank before an operation
 // No block of them is longer than a packet.
 constexpr size_t kSizes[] = {1, 31, 33, 256, 300, 700, 1100};
 constexpr size_t kFewSizes[] = {33, 300};
-constexpr size_t kTwoRecords[] = {2100};
 
 // Beside some_codecs().
 constexpr const char* kMore =
@@ -136,7 +135,6 @@ void print_codec(Rng& rng, const Codec& named) {
     std::printf("\n");
     const Codec codec = settled(rng, named, exponent);
     print_blocks(rng, codec, exponent == 0 ? std::span<const size_t>(kSizes) : kFewSizes, exponent);
-    if (codec.row().layout == Form::kStream) print_blocks(rng, codec, kTwoRecords, exponent);
   }
 }
 

@@ -260,7 +260,6 @@ std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in) {
   return block;
 }
 
-bool one_form(const Codec& codec) { return codec.row().layout != Form::kStream; }
 std::vector<uint8_t> represent_all(const Codec& codec, std::span<const float> sums) {
   std::vector<uint8_t> block(codec.max_bytes(sums.size()));
   const EncodeResult result = codec.represent(

@@ -79,8 +79,6 @@ std::vector<uint8_t> make_block(Rng& rng, const Codec& codec, const FloatSource&
 
 // The block of all of `in`.
 std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in);
-// Whether a block is the same in how many calls it was written. Streams depend on where they were cut.
-bool one_form(const Codec& codec);
 // The same of sums.
 std::vector<uint8_t> represent_all(const Codec& codec, std::span<const float> sums);
 // The floats of a block that must be valid; aborts if it is not.

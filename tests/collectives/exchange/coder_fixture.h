@@ -102,7 +102,7 @@ class CoderTest : public IsaTest {
     std::vector<Way> list;
     for (const CodecRow& row : codec_table()) {
       const Codec of_row = codec(row.example);
-      const bool by_element = row.adds && row.layout != Form::kStream && row.granule <= kGroupFloats;
+      const bool by_element = row.adds && row.granule <= kGroupFloats;
       if (by_element && !of_row.selects()) list.emplace_back(ElementType::kFloat32, of_row);
     }
     for (const ElementType type : {ElementType::kFloat64, ElementType::kFloat16, ElementType::kBfloat16,

@@ -22,7 +22,7 @@ COUNT = 12_000  # floats of each operation
 BY_RING = ("raw", "fp16", "fixed:10", "fixed:rel=10", "topk:10%+fixed:10")
 CODECS = ("raw", "bf16", "fp16", "fixed:10", "fixed:10,stochastic", "fixed:rel=10", "inceptionn:10", "terngrad",
           "tbq:7", "signsgd", "signsgd,ternary", "signsgd,ef", "topk:10%", "topk:10%+fixed:10", "mstopk:10%", "dgc:10%",
-          "graddrop:10%", "trunc:16", "deflate")
+          "graddrop:10%")
 OWNED = ("onebit", "qsgd:4/256", "int8:512", "fp8")  # there is no sum of their blocks
 WRONG = ("_ws.malformed || _ws.lua.error || gradlane.crc.status == \"bad\" || gradlane.expert.bad_version || "
          "gradlane.expert.bad_kind || gradlane.expert.too_short || gradlane.expert.bad_run || "

@@ -22,6 +22,7 @@ extern "C" {
 #define GL_MAX_LANES 16u     // of a node
 #define GL_MAX_SEGMENTS 64u  // of a client at a time
 #define GL_TEXT 192u         // bytes of a text, its final 0 included
+#define GL_SAID 184u         // the same of a message
 #define GL_NAME 64u          // bytes of a codec's name, its final 0 included; every codec's name fits
 #define GL_OPTION 16u        // the same of its option, and of what else is a part of a name
 #define GL_LINE 96u          // bytes of what is said of a codec in a line, its final 0 included
@@ -94,7 +95,10 @@ struct gl_codec_name {
 struct gl_text {
   uint32_t type;
   uint32_t version;  // of a daemon that refuses a gl_hello because of the client's; else 0
-  char text[GL_TEXT];
+  // Older daemons had GL_TEXT bytes here: where the last of these is not 0, the text goes on, and there is no `world`.
+  char text[GL_SAID];
+  uint32_t world;  // of a daemon that refuses a gl_hello for its rank: ranks of its ring; else 0
+  uint32_t reserved;
 };
 
 GL_ASSERT(sizeof(struct gl_hello) == 16 && sizeof(struct gl_allocate) == 16 && sizeof(struct gl_segment) == 16);
@@ -181,7 +185,8 @@ struct gl_completion {
   int32_t code;              // gradlane_code: GRADLANE_OK or GRADLANE_FAILED
   uint8_t residual_cleared;  // 1: the residual is all zeros now
   uint8_t tells_end;         // 1: a generation has ended since it was submitted; only of what has failed
-  uint8_t reserved[2];
+  uint8_t cause;             // gradlane_cause; 0: none, or an older daemon
+  uint8_t reserved;
   char text[GL_TEXT];  // why it failed; always ends with 0
   struct gl_loss loss;
   // When the lane took the operation, and was through with it: ns, of the daemon's clock. 0, 0: it does not say.

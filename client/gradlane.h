@@ -28,8 +28,9 @@ extern "C" {
 // limits of operations, any number of requests, tensors of any size, and warnings; version 4 has gradlane_get_codec(),
 // gradlane_find_codec() and gradlane_local_reduce(); version 5 has strategies, minima, maxima, a codec for the way
 // back, and gradlane_reduce(), gradlane_gather(), gradlane_scatter() and gradlane_all_to_all(); version 6 residuals of
-// several arrays, and says more of codecs; version 7 ordinary memory.
-#define GRADLANE_API_VERSION 7
+// several arrays, and says more of codecs; version 7 ordinary memory; version 8 has gradlane_get_cause() and
+// gradlane_refused_by().
+#define GRADLANE_API_VERSION 8
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -45,6 +46,24 @@ typedef enum gradlane_code {
   GRADLANE_TOO_MANY = -6,  // not since version 3: what the daemon has no room for waits in the library
   GRADLANE_VERSION = -7    // daemon and library speak different versions
 } gradlane_code;
+
+// Why an operation has failed (GRADLANE_FAILED). Later versions may have more.
+typedef enum gradlane_cause {
+  GRADLANE_CAUSE_NONE = 0,           // it has not failed, or the daemon is older than version 8
+  GRADLANE_CAUSE_SILENT = 1,         // a node has not answered for timeouts.peer
+  GRADLANE_CAUSE_RESTARTED = 2,      // a node has restarted, and knows nothing of the operation
+  GRADLANE_CAUSE_CONFIGURED = 3,     // a node is configured differently
+  GRADLANE_CAUSE_MISMATCH = 4,       // ranks have called different operations
+  GRADLANE_CAUSE_TAG = 5,            // the same: they differ in their tags
+  GRADLANE_CAUSE_CANCELLED = 6,      // a rank has cancelled it, or has given it up
+  GRADLANE_CAUSE_NO_RING = 7,        // the nodes did not find each other in timeouts.start
+  GRADLANE_CAUSE_TIMEOUT = 8,        // it took longer than its time limit
+  GRADLANE_CAUSE_NODE_LEFT = 9,      // a daemon was shut down
+  GRADLANE_CAUSE_DUPLICATE = 10,     // two machines have the same address
+  GRADLANE_CAUSE_TRAINER_GONE = 11,  // a trainer has ended, or closed its context
+  GRADLANE_CAUSE_RESUMED = 12,       // a trainer has begun afresh: gradlane_resume()
+  GRADLANE_CAUSE_OTHER = 13          // gradlane_error() says it
+} gradlane_cause;
 
 typedef enum gradlane_type {
   GRADLANE_FLOAT32 = 0,
@@ -98,6 +117,12 @@ int gradlane_local_reduce(const gradlane_context* gl);
 
 // The last error of this context in words, or of gradlane_open() in this thread (NULL). Valid until the next call.
 const char* gradlane_error(const gradlane_context* gl);
+// The cause of the last operation that this context was told had failed; gradlane_error() has it in words.
+gradlane_cause gradlane_get_cause(const gradlane_context* gl);
+// Of the last gradlane_open() in this thread: how many ranks the ring of a daemon has that has refused the rank, and
+// the path of that daemon's socket in *socket (may be NULL; valid until the next gradlane_open()). 0: no daemon did, or
+// it does not say.
+int gradlane_refused_by(const char** socket);
 
 // ---- Buffers
 

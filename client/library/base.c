@@ -23,6 +23,10 @@ const char* gradlane_error(const gradlane_context* gl) {
   return gl != NULL ? ((const struct gl_base*)gl)->error : open_error;
 }
 
+gradlane_cause gradlane_get_cause(const gradlane_context* gl) {
+  return gl != NULL ? ((const struct gl_base*)gl)->cause : GRADLANE_CAUSE_NONE;
+}
+
 gradlane_code gl_check_context(gradlane_context* gl, const char* call) {
   if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "%s: the context is NULL", call);
   const pid_t here = getpid();

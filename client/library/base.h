@@ -13,7 +13,8 @@ enum { GL_ERROR_TEXT = 512 };
 
 // What a context begins with.
 struct gl_base {
-  pid_t owner;  // the process that has opened it
+  pid_t owner;           // the process that has opened it
+  gradlane_cause cause;  // of the last operation that has failed
   char error[GL_ERROR_TEXT];
 };
 

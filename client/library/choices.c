@@ -125,6 +125,7 @@ static void give_up(struct gl_request* request, const struct gl_request* agreeme
   if (request->code != GRADLANE_OK) return;
   request->code = GRADLANE_FAILED;
   memcpy(request->text, agreement->text, sizeof(request->text));
+  request->cause = agreement->cause;
 }
 
 static void hear_ranks(gradlane_context* gl) {

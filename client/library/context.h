@@ -225,6 +225,7 @@ struct gl_request {
   struct gl_turn_way turn;
   struct gl_request* next;   // in the queue, or free
   char text[GL_ERROR_TEXT];  // of the first lane that failed
+  gradlane_cause cause;      // the same
 };
 
 enum { GL_INDEX_BITS = 24 };

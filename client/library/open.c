@@ -132,10 +132,25 @@ static gradlane_code greet(const struct wishes* wishes, struct gl_found* found, 
   }
 }
 
+// Of the daemon that has refused the last rank. 0: none has.
+static _Thread_local struct {
+  int world;
+  char socket[sizeof(((struct sockaddr_un*)0)->sun_path)];
+} refusal;
+
+int gradlane_refused_by(const char** socket) {
+  if (socket != NULL) *socket = refusal.socket;
+  return refusal.world;
+}
+
 static gradlane_code check_welcome(const char* path, const union gl_message* answer, ssize_t bytes,
                                    const struct gl_fds* fds) {
   if (answer->type == GL_MSG_REFUSED || answer->type == GL_MSG_GOODBYE) {
     const bool version = answer->type == GL_MSG_REFUSED && answer->text.version != 0;
+    if (answer->type == GL_MSG_REFUSED && answer->text.world <= INT_MAX) {
+      refusal.world = (int)answer->text.world;
+      (void)snprintf(refusal.socket, sizeof(refusal.socket), "%s", path);
+    }
     return gl_fail(NULL, version ? GRADLANE_VERSION : GRADLANE_NO_DAEMON, "the daemon at %s has refused: %s", path,
                    answer->text.text);
   }
@@ -249,6 +264,7 @@ void gradlane_disconnect(gradlane_context* gl) {
 gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* options) {
   if (out == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_open: where to put the context is NULL");
   *out = NULL;
+  refusal.world = 0;
   struct wishes wishes;
   gradlane_code code = read_wishes(options, &wishes);
   if (code != GRADLANE_OK) return code;

@@ -16,8 +16,10 @@
 #include "client/library/staging.h"
 
 // The text of the first lane that failed. Of several parts it says which one.
-static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t part, const char* text) {
+static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t part,
+                         const struct gl_completion* completion) {
   it->code = GRADLANE_FAILED;
+  it->cause = (gradlane_cause)completion->cause;
   if (it->operation.parts > 1) gl_cancel_request(gl, it);
   char where[128] = "";
   if (it->operation.parts > 1) {
@@ -27,7 +29,7 @@ static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t p
         (unsigned long long)it->operation.parts,
         small ? "; how long parts are follows from exchange.max_tensor, which must be alike on all nodes" : "");
   }
-  (void)snprintf(it->text, sizeof(it->text), "%s%s", text, where);
+  (void)snprintf(it->text, sizeof(it->text), "%s%s", completion->text, where);
 }
 
 // How long the lane has worked on it: what is behind others has its turn when they are through.
@@ -59,7 +61,7 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   }
   if (completion->code != GRADLANE_OK && it->code == GRADLANE_OK) {
     completion->text[GL_TEXT - 1] = 0;
-    note_failure(gl, it, flight->part, completion->text);
+    note_failure(gl, it, flight->part, completion);
   }
   const struct gl_loss* const loss = &completion->loss;
   gl_add_loss(&it->loss, &(struct gl_loss_sum){loss->values, loss->zeroed, loss->squares, loss->lost_squares});

@@ -64,7 +64,7 @@ void Session::place(Nanos now) {
   if (found.kind == Kind::kSoon && now < deadline_) return;
   state_ = State::kNew;
   deadline_ = now + kHelloTime;
-  if (found.kind != Kind::kYours) return refuse(found.reason);
+  if (found.kind != Kind::kYours) return refuse(found.reason, found.world);
   try {
     attach(found.slot);
   } catch (const SetupError& error) {

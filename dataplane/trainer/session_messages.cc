@@ -124,10 +124,11 @@ void copy_text(std::span<char> out, std::string_view text) noexcept {
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(bytes), out.end(), '\0');
 }
 
-bool send_text(int fd, gl_message_type type, std::string_view text, uint32_t version) noexcept {
+bool send_text(int fd, gl_message_type type, std::string_view text, uint32_t version, uint32_t world) noexcept {
   gl_text message{};
   message.type = type;
   message.version = version;
+  message.world = world;
   copy_text(message.text, text);
   return send_message(fd, message);
 }

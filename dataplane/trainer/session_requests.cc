@@ -20,9 +20,9 @@ constexpr int kMessagesPerStep = 8;  // of one trainer, so that a flood of them 
 
 }  // namespace
 
-void Session::refuse(const std::string& why) {
+void Session::refuse(const std::string& why, uint32_t world) {
   spdlog::debug("{} is refused: {}", who(), why);
-  if (!send_text(socket_.get(), GL_MSG_REFUSED, why)) cut_off(kDoesNotRead);
+  if (!send_text(socket_.get(), GL_MSG_REFUSED, why, 0, world)) cut_off(kDoesNotRead);
 }
 
 void Session::receive(Nanos now) {

@@ -29,24 +29,26 @@ Slots::Answer Slots::ask(int rank) const {
   using Kind = Answer::Kind;
   if (rank == -1) {
     const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
-    if (free != slots_.end()) return {Kind::kYours, static_cast<unsigned>(free - slots_.begin()), {}};
+    if (free != slots_.end()) return {Kind::kYours, static_cast<unsigned>(free - slots_.begin()), {}, 0};
     const bool soon = std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.leaving; });
-    return {soon ? Kind::kSoon : Kind::kRefused, 0, "all of this node's trainers are there (" + ranks() + ")"};
+    return {soon ? Kind::kSoon : Kind::kRefused, 0, "all of this node's trainers are there (" + ranks() + ")", 0};
   }
   const auto wanted = static_cast<unsigned>(rank);
   if (wanted < first_rank_ || wanted - first_rank_ >= slots_.size()) {
     return {Kind::kRefused, 0,
             "rank " + std::to_string(rank) + " is not on this node: node " + std::to_string(node_) + " has " + ranks() +
-                ", of " + std::to_string(world_) + " ranks"};
+                ", of " + std::to_string(world_) + " ranks",
+            static_cast<uint32_t>(world_)};
   }
   const Slot& slot = slots_[wanted - first_rank_];
-  if (!slot.taken) return {Kind::kYours, wanted - first_rank_, {}};
+  if (!slot.taken) return {Kind::kYours, wanted - first_rank_, {}, 0};
   if (!slot.leaving) {
-    return {Kind::kRefused, 0, "rank " + std::to_string(rank) + " is taken by pid " + std::to_string(slot.pid)};
+    return {Kind::kRefused, 0, "rank " + std::to_string(rank) + " is taken by pid " + std::to_string(slot.pid), 0};
   }
   return {Kind::kSoon, 0,
           "rank " + std::to_string(rank) + " was pid " + std::to_string(slot.pid) +
-              ", which has gone, and its operations have not ended yet; try again"};
+              ", which has gone, and its operations have not ended yet; try again",
+          0};
 }
 
 }  // namespace gradlane

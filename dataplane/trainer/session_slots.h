@@ -33,6 +33,7 @@ class Slots {
     Kind kind = Kind::kRefused;
     unsigned slot = 0;   // kYours; not taken yet
     std::string reason;  // kSoon: what it waits for; kRefused: why not
+    uint32_t world = 0;  // kRefused, as the rank is another node's: ranks of the ring
   };
 
   // desks[lane * trainers + trainer], doorbells[lane].

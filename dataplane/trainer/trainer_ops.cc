@@ -7,10 +7,13 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, as they end in any order
-constexpr const char* kResumed = "a trainer of this rank has begun afresh";
-constexpr const char* kFailedBefore =
-    "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up";
-constexpr const char* kReplaced = "another trainer of this node has taken the place of one that has gone";
+const FailureCause kSuccess{};
+const FailureCause kResumed = {GRADLANE_CAUSE_RESUMED, "a trainer of this rank has begun afresh"};
+const FailureCause kFailedBefore = {
+    GRADLANE_CAUSE_TRAINER_GONE,
+    "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up"};
+const FailureCause kReplaced = {GRADLANE_CAUSE_TRAINER_GONE,
+                                "another trainer of this node has taken the place of one that has gone"};
 constexpr Nanos kPublish = 100 * kMillisecond;
 
 }  // namespace
@@ -49,7 +52,7 @@ bool TrainerOps::complete(Nanos now) noexcept {
       Job& it = job(number);
       if (it.state != Job::State::kCopying) continue;
       if (copy_piece(it)) {
-        finish(it, "");
+        finish(it, kSuccess);
         ended = true;
       }
       moved = true;
@@ -134,13 +137,13 @@ void TrainerOps::begin_detach(Command& command) noexcept {
 
 void TrainerOps::give_up() noexcept {
   gave_up_ = true;
-  Words why;
+  FailureCause why = {.cause = GRADLANE_CAUSE_TRAINER_GONE, .text = {}};
   if (departed_ && shares_buffer()) {
-    why.add("rank ").add(rank_of(gone_)).add(", a trainer of this node, has gone");
+    why.text.add("rank ").add(rank_of(gone_)).add(", a trainer of this node, has gone");
   } else {
-    why.add("a trainer of this node has gone");
+    why.text.add("a trainer of this node has gone");
   }
-  break_off(why.c_str());
+  break_off(why);
 }
 
 bool TrainerOps::exchanging() const noexcept {
@@ -240,7 +243,7 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.state = Job::State::kGathering;
   it.arrived = 0;
   it.cancelled = false;
-  it.failure.clear();
+  it.failure = kSuccess;
   it.begun_at = now;
   it.timeout = 0;
   it.looks = nullptr;
@@ -297,14 +300,17 @@ void TrainerOps::note_cancel(Job& it, unsigned trainer) const noexcept {
 }
 
 // Says which rank is to blame for a job that not all trainers have submitted.
-TrainerOps::Words TrainerOps::why_incomplete(const Job& it) const noexcept {
-  Words why;
-  if (it.cancelled) return why.add("rank ").add(rank_of(it.cancelled_by)).add(" has cancelled it");
-  why.add("other trainers of this node have waited too long for rank ");
+FailureCause TrainerOps::why_incomplete(const Job& it) const noexcept {
+  FailureCause why = {.cause = it.cancelled ? GRADLANE_CAUSE_CANCELLED : GRADLANE_CAUSE_TIMEOUT, .text = {}};
+  if (it.cancelled) {
+    why.text.add("rank ").add(rank_of(it.cancelled_by)).add(" has cancelled it");
+    return why;
+  }
+  why.text.add("other trainers of this node have waited too long for rank ");
   const char* gap = "";
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     if (it.parts[i].submitted) continue;
-    why.add(gap).add(rank_of(i));
+    why.text.add(gap).add(rank_of(i));
     gap = ", ";
   }
   return why;
@@ -336,9 +342,9 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   const auto submitted = exchange_.submit(operation, now);
   if (submitted.refusal == Exchange::Refusal::kFull) return false;
   if (submitted.refusal != Exchange::Refusal::kNone) {
-    it.failure = "the exchange refused the operation";
-    if (submitted.refusal == Exchange::Refusal::kPacket) it.failure = exchange_.packet_fault(operation).view();
-    finish(it, it.failure.c_str());
+    it.failure = {GRADLANE_CAUSE_OTHER, "the exchange refused the operation"};
+    if (submitted.refusal == Exchange::Refusal::kPacket) it.failure.text = exchange_.packet_fault(operation).view();
+    finish(it, it.failure);
     return true;
   }
   it.state = Job::State::kExchanging;
@@ -353,12 +359,6 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
 
 // ---- Ending
 
-TrainerOps::Words TrainerOps::words_of(const Failure& failure) noexcept {
-  FailureText text;
-  add_failure(text, failure);
-  return text.view();
-}
-
 bool TrainerOps::read_completions() noexcept {
   const bool ended = generation_has_ended();
   const Told told = ended ? count_end() : Told{};
@@ -368,7 +368,7 @@ bool TrainerOps::read_completions() noexcept {
     const auto is = [&](const Job& it) { return it.state == Job::State::kExchanging && it.id == completion.id; };
     while (!is(job(number))) ++number;
     end(job(number), completion);
-    if (ended && completion.failure.code == FailureCode::kNoRing) why_ended_ = words_of(completion.failure);
+    if (ended && completion.failure.code == FailureCode::kNoRing) why_ended_ = cause_of(completion.failure);
     moved = true;
   }
   if (ended) drop_unaware(told);
@@ -380,31 +380,31 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
   stuck_ |= completion.failure.code == FailureCode::kStuck;
   if (completion.failure) {
     if (it.failure.empty()) {
-      it.failure = words_of(completion.failure);
+      it.failure = cause_of(completion.failure);
       if (shares_buffer()) {
-        it.failure.add(" (ranks of this ring are nodes, each of ").add(setup_.trainers).add(" trainers)");
+        it.failure.text.add(" (ranks of this ring are nodes, each of ").add(setup_.trainers).add(" trainers)");
       }
     }
-    finish(it, it.failure.c_str());
+    finish(it, it.failure);
     return;
   }
   if (!shares_buffer() || it.share.count == 0 || it.alone) {
-    finish(it, "");
+    finish(it, kSuccess);
     return;
   }
   it.state = Job::State::kCopying;
   it.done = 0;
 }
 
-void TrainerOps::finish(Job& it, const char* failure) noexcept {
+void TrainerOps::finish(Job& it, const FailureCause& failure) noexcept {
   leave(it.looks, it.summed, it.given);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     const Part& part = it.parts[trainer];
     if (!part.submitted) continue;
     rings_[trainer].complete(part.cookie, failure, end_of(it, trainer));
-    if (failure[0] == 0 && since_[trainer] == 0) since_[trainer] = it.generation;
+    if (failure.empty() && since_[trainer] == 0) since_[trainer] = it.generation;
   }
-  failed_ = failure[0] != 0;
+  failed_ = !failure.empty();
   it.state = Job::State::kFree;
   it.completion = {};
   desk_.in_flight.fetch_sub(1, std::memory_order_relaxed);
@@ -412,7 +412,7 @@ void TrainerOps::finish(Job& it, const char* failure) noexcept {
 }
 
 // Those that the exchange knows nothing of.
-void TrainerOps::fail_waiting(const char* failure) noexcept {
+void TrainerOps::fail_waiting(const FailureCause& failure) noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     if (job(number).state != Job::State::kFree) finish(job(number), failure);
   }

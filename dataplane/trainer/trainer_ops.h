@@ -11,6 +11,7 @@
 #include "collectives/exchange/coder.h"
 #include "collectives/exchange/exchange.h"
 #include "config/config.h"
+#include "dataplane/trainer/failure_cause.h"
 #include "dataplane/trainer/lane_looks.h"
 #include "dataplane/trainer/mailbox.h"
 #include "dataplane/trainer/share.h"
@@ -64,7 +65,6 @@ class TrainerOps {
   void wake_up() noexcept;
 
  private:
-  using Words = FixedText<GL_TEXT>;  // as much as a completion can say
   // One trainer's part in a job.
   struct Part {
     bool submitted = false;
@@ -88,9 +88,9 @@ class TrainerOps {
     unsigned cancelled_by = 0;  // trainer
     Nanos begun_at = 0;
     Nanos gathered_at = 0;
-    Nanos timeout = 0;   // the shortest that a trainer has named; 0: none has
-    Nanos deadline = 0;  // for all trainers to have submitted it
-    Words failure;       // not empty: it will fail on all ranks, and this is why
+    Nanos timeout = 0;     // the shortest that a trainer has named; 0: none has
+    Nanos deadline = 0;    // for all trainers to have submitted it
+    FailureCause failure;  // not empty: it will fail on all ranks, and this is why
     // Of codecs that look at the whole; else null. What this lane has said there: that it has added up, and that the
     // exchange will say that it has looked.
     LaneLooks::Entry* looks = nullptr;
@@ -130,11 +130,10 @@ class TrainerOps {
   [[nodiscard]] bool submit_job(Job& job, Nanos now) noexcept;
   void give_up() noexcept;
   void note_cancel(Job& job, unsigned trainer) const noexcept;
-  [[nodiscard]] Words why_incomplete(const Job& job) const noexcept;
+  [[nodiscard]] FailureCause why_incomplete(const Job& job) const noexcept;
   [[nodiscard]] bool read_completions() noexcept;
-  [[nodiscard]] static Words words_of(const Failure& failure) noexcept;
   void end(Job& job, const Completion& completion) noexcept;
-  void finish(Job& job, const char* failure) noexcept;
+  void finish(Job& job, const FailureCause& failure) noexcept;
   [[nodiscard]] TrainerRings::End end_of(const Job& job, unsigned trainer) const noexcept {
     return {.residual_cleared = job.completion.residual_cleared,
             .tells_end = job.parts[trainer].ends != ends_[trainer].count,
@@ -143,14 +142,14 @@ class TrainerOps {
             .begun = job.begun_at,
             .ended = now_};
   }
-  void fail_waiting(const char* failure) noexcept;
+  void fail_waiting(const FailureCause& failure) noexcept;
   [[nodiscard]] bool exchanging() const noexcept;  // the exchange has operations of this rank
   [[nodiscard]] bool uses(unsigned trainer, unsigned segment) const noexcept;
 
   // ---- trainer_ops_generations.cc
   [[nodiscard]] bool generation_has_ended() const noexcept;  // and nobody was told
   void close(const char* why) noexcept;
-  void break_off(const char* failure) noexcept;
+  void break_off(const FailureCause& failure) noexcept;
   Told count_end() noexcept;
   void tell(unsigned trainer) noexcept;
   void drop_unaware(Told told) noexcept;
@@ -198,7 +197,7 @@ class TrainerOps {
   std::array<Ends, kMaxTrainers> ends_{};
   std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
   uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
-  Words why_ended_;         // the last one
+  FailureCause why_ended_;  // the last one
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
   bool failed_ = false;            // the last operation that ended

@@ -28,7 +28,7 @@ TrainerOps::Told TrainerOps::count_end() noexcept {
     told[i] = ends_[i].took_part;
     if (told[i]) tell(i);
   }
-  why_ended_ = words_of(exchange_.ring_status().ended);
+  why_ended_ = cause_of(exchange_.ring_status().ended);
   return told;
 }
 
@@ -43,7 +43,7 @@ void TrainerOps::drop_unaware(Told told) noexcept {
       if (it.parts[i].submitted && !told[i]) tell(i);
       told[i] |= it.parts[i].submitted;
     }
-    finish(it, why_ended_.c_str());
+    finish(it, why_ended_);
   }
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
   for (unsigned i = 0; i < setup_.trainers; ++i) {
@@ -52,7 +52,7 @@ void TrainerOps::drop_unaware(Told told) noexcept {
 }
 
 // Ends the generation, and what waits here with it.
-void TrainerOps::break_off(const char* failure) noexcept {
+void TrainerOps::break_off(const FailureCause& failure) noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     const Job& it = job(number);
     if (it.state == Job::State::kFree) continue;
@@ -68,12 +68,13 @@ void TrainerOps::break_off(const char* failure) noexcept {
 // `why`: what has gone, and has ended what is in flight, whatever the exchange says of it; null: nothing. What trainers
 // submit from now on is not told that this rank has left, which is what others hear.
 void TrainerOps::close(const char* why) noexcept {
+  const FailureCause cause = {.cause = GRADLANE_CAUSE_NODE_LEFT,
+                              .text = why != nullptr ? why : "the daemon is shutting down"};
   for (Job& it : jobs_) {
-    if (why != nullptr && it.state == Job::State::kExchanging && it.failure.empty()) it.failure = why;
+    if (why != nullptr && it.state == Job::State::kExchanging && it.failure.empty()) it.failure = cause;
   }
-  const char* const text = why != nullptr ? why : "the daemon is shutting down";
-  break_off(text);
-  why_ended_ = text;
+  break_off(cause);
+  why_ended_ = cause;
 }
 
 bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const noexcept {
@@ -106,9 +107,9 @@ bool TrainerOps::missed() const noexcept {
 
 void TrainerOps::reject(unsigned trainer, const Submission& submission) noexcept {
   leave(looks_of(trainer, submission), false, false);
-  Words text = why_ended_;
-  if (text.size() + kUnaware.size() < GL_TEXT) text.add(kUnaware);
-  rings_[trainer].complete(submission.cookie, text.c_str(), {.tells_end = true});
+  FailureCause why = why_ended_;
+  if (why.text.size() + kUnaware.size() < GL_TEXT) why.text.add(kUnaware);
+  rings_[trainer].complete(submission.cookie, why, {.tells_end = true});
 }
 
 }  // namespace gradlane

@@ -25,7 +25,8 @@ void TrainerOps::compare(Job& it, unsigned trainer) noexcept {
   };
   FailureText text = "trainers of one node run different operations";
   add_difference(text, difference, named(first).view(), named(trainer).view());
-  it.failure = text.view();
+  it.failure = {.cause = difference.field == Field::kTag ? GRADLANE_CAUSE_TAG : GRADLANE_CAUSE_MISMATCH,
+                .text = text.view()};
 }
 
 Share TrainerOps::share(const Operation& operation) const noexcept {

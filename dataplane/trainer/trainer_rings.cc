@@ -323,19 +323,20 @@ bool TrainerRings::locate(uint32_t segment, uint64_t offset, size_t bytes, uint8
 
 // ---- Completions
 
-void TrainerRings::complete(uint64_t cookie, const char* failure, const End& end) noexcept {
+void TrainerRings::complete(uint64_t cookie, const FailureCause& failure, const End& end) noexcept {
   if (!attached()) return;
   gl_completion entry{};
   entry.cookie = cookie;
-  entry.code = failure[0] == 0 ? GRADLANE_OK : GRADLANE_FAILED;
+  entry.code = failure.empty() ? GRADLANE_OK : GRADLANE_FAILED;
+  entry.cause = static_cast<uint8_t>(failure.cause);
   entry.residual_cleared = end.residual_cleared ? 1 : 0;
-  entry.tells_end = end.tells_end && failure[0] != 0 ? 1 : 0;
+  entry.tells_end = end.tells_end && !failure.empty() ? 1 : 0;
   entry.sent_bytes = end.sent_bytes;
   entry.loss = {static_cast<uint32_t>(end.loss.values), static_cast<uint32_t>(end.loss.zeroed), end.loss.squares,
                 end.loss.lost_squares};
   entry.begun_ns = end.begun;
   entry.ended_ns = end.ended;
-  std::memcpy(entry.text, failure, std::min<size_t>(std::strlen(failure), GL_TEXT - 1));
+  std::memcpy(entry.text, failure.text.c_str(), failure.text.size());
   std::memcpy(&lane_->completions[complete_tail_ % GL_SLOTS], &entry, sizeof(entry));
   store_seq_cst(lane_->complete_tail, ++complete_tail_);
   --open_;

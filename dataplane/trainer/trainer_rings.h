@@ -56,7 +56,6 @@ class TrainerRings {
   // fault. A bad one is a fault, which is reported once.
   [[nodiscard]] std::optional<Submission> next(const SubmissionLimits& limits, FaultReport& report) noexcept;
 
-  // Says how a submission of next() ended; there is room. An empty text is success.
   // How an operation has ended, beside why it failed.
   struct End {
     bool residual_cleared = false;
@@ -66,7 +65,8 @@ class TrainerRings {
     Nanos begun = 0;  // when the lane took it, and when it was through with it; 0, 0: not at all
     Nanos ended = 0;
   };
-  void complete(uint64_t cookie, const char* failure, const End& end) noexcept;
+  // Says how a submission of next() ended; there is room.
+  void complete(uint64_t cookie, const FailureCause& failure, const End& end) noexcept;
   void publish_ends(uint32_t ends) noexcept;  // before the completions that tell of the last one
   // Wakes the trainer if it waits and something was completed since the last call. `more` may follow at once: then one
   // that has others in flight sleeps on, until several are over, for 50 us at most.

@@ -345,7 +345,8 @@ class Interface(unittest.TestCase):
             gradlane_version = staticmethod(lambda: 1)
 
         with unittest.mock.patch.object(library.ctypes, "CDLL", lambda path: Older()):
-            with self.assertRaisesRegex(gradlane.NoDaemon, "interface 1, this package needs 7: install"):
+            wanted = f"interface 1, this package needs {library.API_VERSION}: install"
+            with self.assertRaisesRegex(gradlane.NoDaemon, wanted):
                 library.load()
 
 

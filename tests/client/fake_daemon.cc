@@ -180,7 +180,8 @@ void FakeDaemon::refuse(int fd, const std::string& text, uint32_t version) {
   gl_text message{};
   message.type = GL_MSG_REFUSED;
   message.version = version;
-  copy_text(static_cast<char*>(message.text), GL_TEXT, text);
+  message.world = settings_.refused_world;
+  copy_text(static_cast<char*>(message.text), settings_.refused_bytes, text);
   send_message(fd, &message, sizeof(message));
 }
 
@@ -342,7 +343,7 @@ void FakeDaemon::goodbye(const std::string& text) {
   const std::lock_guard lock(mutex_);
   gl_text message{};
   message.type = GL_MSG_GOODBYE;
-  copy_text(static_cast<char*>(message.text), GL_TEXT, text);
+  copy_text(static_cast<char*>(message.text), GL_SAID, text);
   send_message(client_, &message, sizeof(message));
   shutdown(client_, SHUT_RDWR);
 }

@@ -87,7 +87,9 @@ class FakeDaemon {
     // Instead of a welcome.
     std::string refusal{};
     uint32_t refused_version = 0;
-    unsigned hang_ups = 0;  // connections that are closed without an answer before one gets it
+    uint32_t refused_world = 0;
+    size_t refused_bytes = GL_SAID;  // of the text, in a gl_text
+    unsigned hang_ups = 0;           // connections that are closed without an answer before one gets it
     bool garbage_answers = false;
     // Lane and submission; false: completes it later, when complete() is called.
     std::function<bool(unsigned, const gl_submission&)> on_submission{};
@@ -173,7 +175,7 @@ class FakeDaemon {
   void allocate(const gl_allocate& request);
   void free_segment(const gl_segment& request);
   void find_codec(gl_codec_name request);
-  static void refuse(int fd, const std::string& text, uint32_t version = 0);
+  void refuse(int fd, const std::string& text, uint32_t version = 0);
   bool serve_lanes();
   bool serve_lane(unsigned number);
   void put(unsigned lane, const gl_completion& completion);

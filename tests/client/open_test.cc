@@ -168,6 +168,23 @@ TEST_F(Open, Refusals) {
   EXPECT_SAYS(nullptr, "daemon 2");
 }
 
+TEST_F(Open, ARefusedRankHearsOfTheRing) {
+  const char* socket = nullptr;
+  FakeDaemon of_another({.refusal = "rank 7 is not on this node", .refused_world = 6});
+  EXPECT_EQ(open_at(of_another.path()), GRADLANE_NO_DAEMON);
+  EXPECT_EQ(gradlane_refused_by(&socket), 6);
+  EXPECT_EQ(std::string(socket), of_another.path());
+  EXPECT_EQ(gradlane_refused_by(nullptr), 6);
+  // In place of its number an older daemon has the end of its text.
+  FakeDaemon older({.refusal = std::string(GL_TEXT, 'x'), .refused_bytes = GL_TEXT});
+  EXPECT_EQ(open_at(older.path()), GRADLANE_NO_DAEMON);
+  EXPECT_EQ(gradlane_refused_by(&socket), 0);
+  EXPECT_EQ(open_at(of_another.path()), GRADLANE_NO_DAEMON);
+  FakeDaemon taken({.refusal = "rank 0 is taken by pid 17"});
+  EXPECT_EQ(open_at(taken.path()), GRADLANE_NO_DAEMON);
+  EXPECT_EQ(gradlane_refused_by(&socket), 0);
+}
+
 struct WelcomeCase {
   const char* name;
   std::function<void(gl_welcome&, std::vector<int>&)> change;

@@ -135,10 +135,13 @@ TEST_P(Wait, TextWithoutEnd) {
     gl_completion completion{};
     completion.cookie = cookie_of(request);
     completion.code = GRADLANE_FAILED;
+    completion.cause = GRADLANE_CAUSE_TIMEOUT;
     memset(completion.text, 'x', GL_TEXT);
     daemon_->put_completion(i, completion);
   }
+  EXPECT_EQ(gradlane_get_cause(gl_.get()), GRADLANE_CAUSE_NONE);
   EXPECT_EQ(wait(request), GRADLANE_FAILED);
+  EXPECT_EQ(gradlane_get_cause(gl_.get()), GRADLANE_CAUSE_TIMEOUT);
   EXPECT_EQ(std::string(gradlane_error(gl_.get())), std::string(GL_TEXT - 1, 'x'));
 }
 

@@ -15,6 +15,7 @@ from ._codecs import Codec
 from ._context import Context, Figures, open  # noqa: A004
 from .errors import (
     BadArgument,
+    Cause,
     Code,
     DaemonGone,
     Error,
@@ -31,6 +32,7 @@ __all__ = [
     "AdaptiveBound",
     "BadArgument",
     "Capability",
+    "Cause",
     "Code",
     "Codec",
     "Context",

@@ -91,10 +91,15 @@ class Connection:
         text: bytes = self.lib.gradlane_error(self._handle)
         return text.decode(errors="replace")
 
+    def cause(self) -> int:
+        """Of the last operation that has failed: a number of errors.Cause."""
+        cause: int = self.lib.gradlane_get_cause(self._handle)
+        return cause
+
     def check(self, code: int) -> None:
         """Raises what the code says, unless it is OK."""
         if code != errors.OK:
-            raise errors.error(code, self.error())
+            raise errors.error(code, self.error(), self.cause())
 
     def allocate(self, size: int) -> Block:
         """A Block of `size` bytes, zeros; size may be 0. Raises OutOfMemory."""

@@ -89,6 +89,16 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
         raise
 
 
+def refused_by() -> tuple[str, int] | None:
+    """(Socket, ranks of its ring) of the daemon that has refused the rank which the last open() in this thread wanted.
+
+    None if none has, or it does not say.
+    """
+    socket = ctypes.c_char_p()
+    world = _library.load().gradlane_refused_by(ctypes.byref(socket))
+    return ((socket.value or b"").decode(errors="replace"), world) if world else None
+
+
 class Context(Direct):
     """A rank of the ring; made by gradlane.open(). Use it in one thread at a time, and as a context manager.
 

@@ -9,7 +9,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 7
+API_VERSION = 8
 EXACT_BELOW = 1024  # GRADLANE_EXACT_BELOW: sums of fewer float32 lose nothing, whichever codec is named
 
 
@@ -151,6 +151,8 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_strategies": (size, [context]),
         "gradlane_get_strategy": (ctypes.c_char_p, [context, size]),
         "gradlane_error": (ctypes.c_char_p, [context]),
+        "gradlane_get_cause": (integer, [context]),
+        "gradlane_refused_by": (integer, [ctypes.POINTER(ctypes.c_char_p)]),
         "gradlane_warning": (ctypes.c_char_p, [context]),
         "gradlane_alloc": (integer, [context, size, ctypes.POINTER(context)]),
         "gradlane_free": (integer, [context, context]),

@@ -40,7 +40,7 @@ class Operation:
     source: what an all-to-all sends; data is where blocks come to. number: the library's, 0 until it has the operation.
     said: code and text of its latest answer. holder: of the Request. bound: an AdaptiveBound that chose its codec, or
     None. paid: the array of a residual that is in the data, to be zeros then. scale: of the data, so that it is an
-    average. outcome: code and text, when it is over.
+    average. outcome: code, text and cause, when it is over.
     """
 
     def __init__(self, name: str, data: Operand | None = None, bound: AdaptiveBound | None = None) -> None:
@@ -53,7 +53,7 @@ class Operation:
         self.scale = 1.0
         self.number = ctypes.c_uint64()
         self.said: list[Any] = []
-        self.outcome: tuple[int, str] | None = None
+        self.outcome: tuple[int, str, int] | None = None
         self.holder: Holder | None = None
         self.cancelled = False
         self._copied = False
@@ -86,7 +86,8 @@ class Operation:
         """Whether it has ended, within the time."""
         if not self.ended:
             wait = functools.partial(lib.gradlane_wait, handle, self.number, timeout_ms)
-            self.said[:] = map(_CALL, (wait, functools.partial(lib.gradlane_error, handle)))
+            self.said[:] = map(_CALL, (wait, functools.partial(lib.gradlane_error, handle),
+                                       functools.partial(lib.gradlane_get_cause, handle)))
         return self.ended
 
     def settle(self, context: Core, copy: bool = True) -> None:
@@ -103,7 +104,7 @@ class Operation:
         if self.bound is not None:
             self.bound._take(self, self.data.work if code == errors.OK and self.data is not None else None)
         self.drop(context)
-        self.outcome = code, self.said[1].decode(errors="replace")
+        self.outcome = code, self.said[1].decode(errors="replace"), self.said[2]
 
     def _copies(self, code: int, copy: bool) -> list[tuple[NDArray[Any], Any]]:
         """[(where to, from where)]"""
@@ -122,7 +123,7 @@ class Operation:
         self.drop(context)
         if self.bound is not None and self.bound._user is self:
             self.bound._lend(None)
-        self.outcome = errors.Code.BAD_ARGUMENT, "it has not begun"
+        self.outcome = errors.Code.BAD_ARGUMENT, "it has not begun", errors.Cause.NONE
 
     def drop(self, context: Core) -> None:
         """The library does not have it, or no more."""

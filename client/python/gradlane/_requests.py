@@ -32,7 +32,7 @@ class Request(Generic[Result]):
         operation = self._operation
         state = "not waited for"
         if operation.outcome is not None:
-            code, text = operation.outcome
+            code, text, _ = operation.outcome
             state = "over" if code == errors.OK else f"failed: {text}"
         return f"<gradlane.Request: {_operations.describe(operation)}, {state}>"
 
@@ -58,9 +58,9 @@ class Request(Generic[Result]):
                 slice_ms = math.ceil(min(_SLICE_MS, left * 1000)) if left > 0 else 0
             if not self._context._ask(operation, slice_ms) and slice_ms == 0:
                 raise TimeoutError(f"{_operations.describe(operation)} has not ended within {timeout} s")
-        code, text = operation.outcome
+        code, text, cause = operation.outcome
         if code != errors.OK:
-            raise errors.error(code, text)
+            raise errors.error(code, text, cause)
         return cast(Result, None if operation.data is None else operation.data.array)
 
     def done(self) -> bool:

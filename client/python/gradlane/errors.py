@@ -46,20 +46,47 @@ class Code(enum.IntEnum):
         return member
 
 
+class Cause(enum.IntEnum):
+    """Why an operation has failed: gradlane_cause in gradlane.h, which explains each."""
+
+    NONE = 0
+    SILENT = 1
+    RESTARTED = 2
+    CONFIGURED = 3
+    MISMATCH = 4
+    TAG = 5
+    CANCELLED = 6
+    NO_RING = 7
+    TIMEOUT = 8
+    NODE_LEFT = 9
+    DUPLICATE = 10
+    TRAINER_GONE = 11
+    RESUMED = 12
+    OTHER = 13
+
+    @classmethod
+    def _missing_(cls, value: object) -> Cause:
+        """Of a library that is newer than this package."""
+        return cls.OTHER
+
+
 class Error(RuntimeError):
     """Anything that gradlane reports. `code` is a gradlane.Code, the text says what was wrong.
 
-    (Of a library that is newer than this package, `code` may be a number that has no name here: UNKNOWN_99.)
+    (Of a library that is newer than this package, `code` may be a number that has no name here: UNKNOWN_99.) `cause` is
+    a gradlane.Cause, of an OperationFailed.
     """
 
     code: Code
+    cause: Cause
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, cause: int = Cause.NONE) -> None:
         super().__init__(text)
         self.code = Code(code)
+        self.cause = Cause(cause)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.code, str(self))
+        return type(self), (self.code, str(self), self.cause)
 
 
 class BadArgument(Error, ValueError):
@@ -105,9 +132,9 @@ _CLASSES: dict[int, type[Error]] = {
 OK, PENDING = Code.OK, Code.PENDING
 
 
-def error(code: int, text: str) -> Error:
-    """The exception for a code of the library."""
-    return _CLASSES.get(code, Error)(code, text)
+def error(code: int, text: str, cause: int = Cause.NONE) -> Error:
+    """The exception for a code of the library. cause: of an operation that has failed."""
+    return _CLASSES.get(code, Error)(code, text, cause if code == Code.FAILED else Cause.NONE)
 
 
 def bad_argument(text: str) -> BadArgument:

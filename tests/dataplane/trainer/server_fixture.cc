@@ -27,7 +27,7 @@ uint32_t Reply::type() const {
 
 std::string Reply::text() const {
   const auto message = as<gl_text>();
-  EXPECT_NE(memchr(message.text, 0, GL_TEXT), nullptr);
+  EXPECT_NE(memchr(message.text, 0, GL_SAID), nullptr);
   return message.text;
 }
 

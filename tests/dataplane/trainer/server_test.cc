@@ -119,6 +119,7 @@ TEST_F(ServerTest, Ranks) {
     EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
     EXPECT_EQ(reply.text(),
               "rank " + std::to_string(foreign) + " is not on this node: node 1 has ranks 3 to 5, of 6 ranks");
+    EXPECT_EQ(reply.as<gl_text>().world, 6U);
   }
   // After all that it may still say hello.
   EXPECT_EQ(ask(other, hello_message(-1)).as<gl_welcome>().rank, 3U);

@@ -43,7 +43,7 @@ ERRORS = [
     (["codecs"], {"GRADLANE_ISA": "sse9"}, ["GRADLANE_ISA=sse9", "scalar"]),
     (["codecs", "foo"], {}, ["foo", "gradlane codecs --help"]),
     (["bench", "ratio", "--speed"], {}, ["--speed", "gradlane bench ratio --help"]),
-    (["perf"], {"GRADLANE_SOCKET": ""}, ["gradlane run -n 2 -- gradlane perf"]),
+    (["perf"], {"GRADLANE_SOCKET": "/nowhere/n0.sock"}, ["no daemon at /nowhere/n0.sock"]),
     (["perf", "-b", "1X"], {}, ["1X", "64K"]),
     (["perf", "--op", "foo"], {}, ["foo", "allreduce"]),
     (["perf", "--type", "int32", "--codec", "fixed:10"], {}, ["int32", "float32"]),

@@ -112,7 +112,7 @@ class Failures(Pair):
         self.one(0, "limit(1)")
         self.one(0, "work = reduce(async_op=True)")
         self.one(0, "large = reduce(1000000, async_op=True)")
-        late = r"the operation took too long: it was waiting for rank 1 \(limit: 1 s, the timeout of the process group\)"
+        late = r"the operation took too long: it was waiting for rank 1 \(limit: 1 s\); the timeout of the process group is 1 s"
         self.assertFails(self.one(0, "work.wait()"), late)
         self.assertFails(self.one(0, "large.wait()"), late)
         self.assertFails(self.one(0, "reduce(1000000)"), late)

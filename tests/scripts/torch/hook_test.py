@@ -231,10 +231,11 @@ class Errors(unittest.TestCase):
     def test_no_daemon(self):
         if RANK != 0:
             return
-        environment = {k: v for k, v in os.environ.items() if k != "GRADLANE_SOCKET"}
+        # Named, as another daemon of this machine would be found.
+        environment = os.environ | {"GRADLANE_SOCKET": "/nowhere/n0.sock"}
         run = subprocess.run([sys.executable, "-c", "import gradlane.torch; gradlane.torch.State()"], env=environment,
                              capture_output=True, text=True, check=False)
-        self.assertIn("gradlane run", run.stderr)
+        self.assertIn("no daemon at /nowhere/n0.sock", run.stderr)
 
     def test_subgroup(self):
         if WORLD < 2 or BACKEND != "gloo":

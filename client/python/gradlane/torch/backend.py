@@ -28,7 +28,7 @@ from .setting import Setting
 from .wire import divide
 from .work import Work
 
-_LOST = (" has left", " has gone", "took too long")  # in the text of a failure after which the group is of no use
+_LOST = (errors.Cause.TIMEOUT, errors.Cause.NODE_LEFT, errors.Cause.TRAINER_GONE)  # the group is of no use then
 
 
 def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:
@@ -342,7 +342,7 @@ class Group(Delegating):
 
 def _is_lost(error: Exception) -> bool:
     """Whether a rank or the daemon is: what is under way elsewhere would wait for it, as long as it may."""
-    return isinstance(error, errors.DaemonGone) or any(word in str(error) for word in _LOST)
+    return isinstance(error, errors.DaemonGone) or isinstance(error, errors.Error) and error.cause in _LOST
 
 
 def _whole(dtype: torch.dtype) -> bool:

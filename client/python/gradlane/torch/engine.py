@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Sequence
@@ -25,7 +24,6 @@ from .driver import Driver
 if TYPE_CHECKING:
     from torch.futures import Future
 
-_OF_RANKS = re.compile(r", of ([0-9]+) ranks")  # in the daemon's refusal of a rank that another node has
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # as names of its files begin
 _PART = 64 << 20  # bytes of all ranks that a reduce-scatter may have where the daemon's local_reduce is on
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -99,8 +97,8 @@ class Engine:
                     Engine._current = Engine(_context.open(rank=rank))
                 except (errors.Error, ImportError) as error:  # again when ranks have met, so that all hear of it
                     Engine._patience = 0.0 if isinstance(error, errors.NoDaemon) else None
-                    world = _OF_RANKS.search(str(error))
-                    return int(world[1]) if world else None
+                    daemon = None if isinstance(error, ImportError) else _context.refused_by()
+                    return daemon[1] if daemon else None
             return Engine._world
 
     @staticmethod

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import re
 import secrets
 import sys
 from typing import Any, Callable
@@ -29,7 +28,6 @@ _ATTEMPTS = 3
 # Of one rank, which all hear of.
 _FAULTS = (errors.Error, ImportError, OSError, ValueError, places.Unfit, started.CannotStart)
 _WRONG = (" warning ", " error ", " critical ")  # in lines of a log
-_REFUSAL = re.compile(r"the daemon at (.*) has refused: .*, of ([0-9]+) ranks")
 
 
 class Held:
@@ -169,17 +167,18 @@ def _find(rank: int, size: int) -> tuple[str, str]:
         return "", ""
     except errors.BadArgument as error:  # several
         return "", str(error)
-    except errors.Error as error:
-        found = _REFUSAL.search(str(error))
-    if found is None:
+    except errors.NoDaemon:
+        daemon = _context.refused_by()
+    if daemon is None:
         return "", ""
-    if int(found[2]) != size:
-        return "", f"the daemon at {found[1]} has {found[2]} ranks"
+    socket, ranks = daemon
+    if ranks != size:
+        return "", f"the daemon at {socket} has {ranks} ranks"
     try:
         Engine.connect(rank, _FIND_S)
     except errors.Error as error:
         return "", str(error)
-    return found[1], ""
+    return socket, ""
 
 
 def _say_what_is_passed(facts: list[places.Facts], rank: int) -> None:

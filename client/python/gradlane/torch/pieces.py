@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import re
 import threading
 import time
 import zlib
@@ -105,15 +104,15 @@ class Pieces:
 
     def _error(self, code: int, operation: Operation | None = None) -> errors.Error:
         self.gone = self.gone or code == errors.Code.DAEMON_GONE
-        text = self._connection.error()
-        if code == errors.Code.FAILED and " tag: " in text:
+        text, cause = self._connection.error(), self._connection.cause()
+        if code == errors.Code.FAILED and cause == errors.Cause.TAG:
             text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
-        if code == errors.Code.FAILED and "took too long" in text and operation is not None and operation.is_late():
-            text = re.sub(r" \(limit: [^)]*\)", "", text)
-            text += f" (limit: {operation.timeout:g} s, the timeout of the process group)"
+        timed_out = code == errors.Code.FAILED and cause == errors.Cause.TIMEOUT
+        if timed_out and operation is not None and operation.is_late():
+            text += f"; the timeout of the process group is {operation.timeout:g} s"
         if code == errors.Code.DAEMON_GONE:
             text += started.last_words(self._own)
-        return errors.error(code, "gradlane: " + text)
+        return errors.error(code, "gradlane: " + text, cause)
 
     def _explained(self, error: Exception) -> Exception:
         """With what the daemon has left, if it is the job's own."""

@@ -1,0 +1,41 @@
+// failure_cause.cc - why an operation has failed, as trainers are told (worker thread)
+#include "dataplane/trainer/failure_cause.h"
+
+namespace gradlane {
+namespace {
+
+gradlane_cause code_of(const Failure& failure) noexcept {
+  switch (failure.code) {
+    case FailureCode::kNone:
+      return GRADLANE_CAUSE_NONE;
+    case FailureCode::kSilent:
+      return GRADLANE_CAUSE_SILENT;
+    case FailureCode::kRestarted:
+      return GRADLANE_CAUSE_RESTARTED;
+    case FailureCode::kRefused:
+      return GRADLANE_CAUSE_CONFIGURED;
+    case FailureCode::kMismatch:
+      return failure.field == Field::kTag ? GRADLANE_CAUSE_TAG : GRADLANE_CAUSE_MISMATCH;
+    case FailureCode::kAborted:
+      return GRADLANE_CAUSE_CANCELLED;
+    case FailureCode::kNoRing:
+      return GRADLANE_CAUSE_NO_RING;
+    case FailureCode::kStuck:
+      return GRADLANE_CAUSE_TIMEOUT;
+    case FailureCode::kClosed:
+      return GRADLANE_CAUSE_NODE_LEFT;
+    case FailureCode::kDoubled:
+      return GRADLANE_CAUSE_DUPLICATE;
+  }
+  return GRADLANE_CAUSE_OTHER;
+}
+
+}  // namespace
+
+FailureCause cause_of(const Failure& failure) noexcept {
+  FailureText text;
+  add_failure(text, failure);
+  return {.cause = code_of(failure), .text = text.view()};
+}
+
+}  // namespace gradlane

@@ -13,6 +13,31 @@
 
 namespace gradlane {
 
+inline constexpr size_t kMinWindow = 2;
+inline constexpr size_t kMaxWindow = 4096;
+inline constexpr size_t kMaxOperations = 256;
+
+// What a setting is if nobody says it, and what it may be: of an ExchangeConfig, and in the configuration file.
+template <class T>
+struct SettingRange {
+  T standard;
+  T least;
+  T most;
+};
+namespace settings {
+
+inline constexpr SettingRange<size_t> kWindow = {256, kMinWindow, kMaxWindow};
+inline constexpr SettingRange<size_t> kOperations = {16, 1, kMaxOperations};
+inline constexpr SettingRange<size_t> kMaxTensor = {size_t{256} << 20, kGranuleBytes, size_t{1} << 38};
+inline constexpr SettingRange<size_t> kQueueTarget = {16, 1, kMaxWindow};
+inline constexpr SettingRange<Nanos> kPeerTimeout = {2 * kSecond, 10 * kMillisecond, 3600 * kSecond};
+inline constexpr SettingRange<Nanos> kStartTimeout = {10 * kSecond, kMillisecond, 36000 * kSecond};
+inline constexpr SettingRange<Nanos> kOperationTimeout = {60 * kSecond, kMillisecond, 36000 * kSecond};
+// Longer than a neighbour's thread waits for its core where others want that, too. 1 ms is no faster on lossy links.
+inline constexpr SettingRange<Nanos> kMinRto = {5 * kMillisecond, 10 * kMicrosecond, kSecond};
+
+}  // namespace settings
+
 struct ExchangeConfig {
   // ---- Equal on all ranks; neighbours compare these.
   unsigned world = 1;                       // 1 to kMaxWorld
@@ -33,29 +58,28 @@ struct ExchangeConfig {
   uint64_t incarnation = 0;  // random, another one each time the node starts; not 0
 
   // ---- Memory, fixed at construction; see Exchange.
-  size_t window = 256;                   // packets in flight to one neighbour: a power of two, kMinWindow to kMaxWindow
-  size_t operations = 16;                // in flight, waiting and unread ones too; of small tensors four times as many
-  size_t max_bytes = size_t{256} << 20;  // of one operation's tensor
+  size_t window = settings::kWindow.standard;  // packets in flight to one neighbour: a power of two
+  // In flight, waiting and unread; of small tensors four times as many.
+  size_t operations = settings::kOperations.standard;
+  size_t max_bytes = settings::kMaxTensor.standard;  // of one operation's tensor
 
   unsigned ack_every = 4;  // data packets, or fewer after some time
   // Data packets that are nearly full are made as long as full ones: for ports that take many of one length in one
   // call.
   bool pad = false;
 
-  size_t queue_target = 16;  // packets of each link that the congestion window lets wait in queues on the way
+  // Packets of each link that the congestion window lets wait in queues on the way.
+  size_t queue_target = settings::kQueueTarget.standard;
 
   // ---- Times.
-  Nanos peer_timeout = 2 * kSecond;        // from a rank's last sign of life to the failure of all operations
-  Nanos start_timeout = 10 * kSecond;      // how long an operation waits for the ring to come up
-  Nanos operation_timeout = 60 * kSecond;  // from an operation's start to its failure
-  Nanos min_rto = kMillisecond;            // shortest retransmission time-out
+  // From a rank's last sign of life to the failure of all operations.
+  Nanos peer_timeout = settings::kPeerTimeout.standard;
+  Nanos start_timeout = settings::kStartTimeout.standard;  // how long an operation waits for the ring to come up
+  Nanos operation_timeout = settings::kOperationTimeout.standard;  // from an operation's start to its failure
+  Nanos min_rto = settings::kMinRto.standard;                      // shortest retransmission time-out
   // Longest wait of sums for others that fill up their packet, of results `world` times that; less where the RTT is
   // short.
   Nanos max_hold = 10 * kMicrosecond;
 };
-
-inline constexpr size_t kMinWindow = 2;
-inline constexpr size_t kMaxWindow = 4096;
-inline constexpr size_t kMaxOperations = 256;
 
 }  // namespace gradlane

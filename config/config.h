@@ -124,15 +124,15 @@ struct NodeConfig {
   std::string calibration;
   std::string plan_file;
   std::vector<PlanChoice> plan;
-  size_t window = 256;
-  size_t operations = 16;
-  size_t max_tensor = size_t{256} << 20;
-  size_t queue_target = 16;
-  Nanos peer_timeout = 2 * kSecond;
-  Nanos start_timeout = 10 * kSecond;
-  Nanos operation_timeout = 60 * kSecond;
+  size_t window = settings::kWindow.standard;
+  size_t operations = settings::kOperations.standard;
+  size_t max_tensor = settings::kMaxTensor.standard;
+  size_t queue_target = settings::kQueueTarget.standard;
+  Nanos peer_timeout = settings::kPeerTimeout.standard;
+  Nanos start_timeout = settings::kStartTimeout.standard;
+  Nanos operation_timeout = settings::kOperationTimeout.standard;
   Nanos shutdown_timeout = 2 * kSecond;  // how long operations in flight may take to end after SIGTERM
-  Nanos min_rto = 5 * kMillisecond;
+  Nanos min_rto = settings::kMinRto.standard;
 
   // ---- Protection. docs/security.md
   std::string key_file;  // packets carry a tag made with the key in it; empty: they do not

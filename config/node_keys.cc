@@ -131,35 +131,35 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
       flag_key<C, &C::hugepages>("memory", "hugepages", kAnyNode, "packet buffers in hugepages"),
       size_key<C, kMiB, kMiB << 20, &C::trainer_memory>("memory", "per_trainer", kAnyNode,
                                                         "most memory that a trainer may share with the daemon"),
-      whole_key<C, kMinWindow, kMaxWindow, &C::window>(
+      whole_key<C, settings::kWindow.least, settings::kWindow.most, &C::window>(
           "exchange", "window", kAnyNode,
           "packets in flight to a neighbour; from sockets fewer come, if the kernel grants less room "
           "(`net.core.rmem_max`)")
           .with_allowed("powers of two, 2 to 4096"),
-      whole_key<C, 1, kMaxOperations, &C::operations>(
+      whole_key<C, settings::kOperations.least, settings::kOperations.most, &C::operations>(
           "exchange", "operations", kAnyNode,
           "operations in flight on a lane; with those of up to [16 KiB](exchange.md#many-small-operations) four times "
           "as many, 256 at most"),
-      size_key<C, kGranuleBytes, uint64_t{1} << 38, &C::max_tensor>(
+      size_key<C, settings::kMaxTensor.least, settings::kMaxTensor.most, &C::max_tensor>(
           "exchange", "max_tensor", "from `64MiB` on no, below yes",
           "largest tensor that is one operation; longer ones are [divided](client.md#the-operations). 1/512 of it is "
           "memory for each of `operations`"),
-      whole_key<C, 1, kMaxWindow, &C::queue_target>("exchange", "queue_target", kAnyNode,
-                                                    "packets that may wait in queues of the network")
+      whole_key<C, settings::kQueueTarget.least, settings::kQueueTarget.most, &C::queue_target>(
+          "exchange", "queue_target", kAnyNode, "packets that may wait in queues of the network")
           .with_default("16; with ports of kind `udp` 64"),
-      duration_key<C, 10 * kMillisecond, 3600 * kSecond, &C::peer_timeout>(
+      duration_key<C, settings::kPeerTimeout.least, settings::kPeerTimeout.most, &C::peer_timeout>(
           "timeouts", "peer", kAnyNode,
           "from a node's last sign of life to the failure of all operations on all nodes"),
-      duration_key<C, kMillisecond, 36000 * kSecond, &C::start_timeout>(
+      duration_key<C, settings::kStartTimeout.least, settings::kStartTimeout.most, &C::start_timeout>(
           "timeouts", "start", kAnyNode,
           "how long an operation waits for the ring to come up, if its trainer names [no "
           "limit](client.md#time-limits)"),
-      duration_key<C, kMillisecond, 36000 * kSecond, &C::operation_timeout>(
+      duration_key<C, settings::kOperationTimeout.least, settings::kOperationTimeout.most, &C::operation_timeout>(
           "timeouts", "operation", kAnyNode, "from an operation's start to its failure, likewise"),
       duration_key<C, 0, 3600 * kSecond, &C::shutdown_timeout>(
           "timeouts", "shutdown", kAnyNode, "how long operations in flight may take to end after SIGTERM"),
-      duration_key<C, 10 * kMicrosecond, kSecond, &C::min_rto>("timeouts", "min_rto", kAnyNode,
-                                                               "shortest time after which a packet is sent again"),
+      duration_key<C, settings::kMinRto.least, settings::kMinRto.most, &C::min_rto>(
+          "timeouts", "min_rto", kAnyNode, "shortest time after which a packet is sent again"),
       other_key<C>(
           "auth", "key_file", [](const C& of) { return path_text(of.key_file); }, "none: packets are not authenticated",
           "path", "the key in it; not checked",

@@ -26,6 +26,12 @@ void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most
                    std::to_string(most));
 }
 
+template <class T>
+void check_range(const char* what, T value, const SettingRange<T>& range) {
+  check_range(what, static_cast<uint64_t>(value), static_cast<uint64_t>(range.least),
+              static_cast<uint64_t>(range.most));
+}
+
 bool any_owners(const ExchangeConfig& config) {
   const auto has = [&](const StrategyId& it) { return has_owners(it, config.world); };
   return config.world > 1 && std::ranges::any_of(config.strategies, has);
@@ -52,17 +58,17 @@ ExchangeConfig checked(const ExchangeConfig& config) {
   if (config.world > 1) check_range("incarnation", config.incarnation, 1, ~uint64_t{0});
   check_range("mtu", config.mtu, kMinPacket, kMaxMtu);
   check_codec(config);
-  check_range("window", config.window, kMinWindow, kMaxWindow);
+  check_range("window", config.window, settings::kWindow);
   if (!std::has_single_bit(config.window)) {
     throw SetupError("window is " + std::to_string(config.window) + ", allowed: powers of two");
   }
-  check_range("operations", config.operations, 1, kMaxOperations);
-  check_range("max_bytes", config.max_bytes, kGranuleBytes, uint64_t{1} << 38);
-  check_range("peer_timeout in ns", config.peer_timeout, 10 * kMillisecond, 3600 * kSecond);
-  check_range("start_timeout in ns", config.start_timeout, kMillisecond, 36000 * kSecond);
-  check_range("operation_timeout in ns", config.operation_timeout, kMillisecond, 36000 * kSecond);
-  check_range("min_rto in ns", config.min_rto, 10 * kMicrosecond, kSecond);
-  check_range("queue_target", config.queue_target, 1, kMaxWindow);
+  check_range("operations", config.operations, settings::kOperations);
+  check_range("max_bytes", config.max_bytes, settings::kMaxTensor);
+  check_range("peer_timeout in ns", config.peer_timeout, settings::kPeerTimeout);
+  check_range("start_timeout in ns", config.start_timeout, settings::kStartTimeout);
+  check_range("operation_timeout in ns", config.operation_timeout, settings::kOperationTimeout);
+  check_range("min_rto in ns", config.min_rto, settings::kMinRto);
+  check_range("queue_target", config.queue_target, settings::kQueueTarget);
   check_range("max_hold in ns", config.max_hold, 0, kSecond);
   check_range("strategies", config.strategies.size(), 1, kMaxStrategies);
   for (const StrategyId& it : config.strategies) {
